@@ -1,0 +1,256 @@
+"""Rank-one matrices in a subspace of symmetric matrices: the batched subspace power method."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, device
+
+from .symmetric import _triangle_like, svec_outer
+
+__all__ = ["RankOneSearch", "find_rank_one", "projection_norms", "subspace_power_iteration"]
+
+# Copies of one fixed point agree to the iteration's tolerance, different ones differ by far more than this angle.
+_SAME_COSINE = 1.0 - 1e-3
+
+
+@dataclass(frozen=True)
+class RankOneSearch:
+    """What `find_rank_one` found.
+
+    Attributes
+    ----------
+    vectors : array (k, D)
+        Unit vectors, one a distinct maximiser, by descending `phi`.
+    phi : array (k,)
+        ``||P_W(u u^T)||_F^2``: 1 when ``u u^T`` lies in the subspace.
+    n_iter : int
+        Iterations of the longest run.
+    n_starts : int
+        Starts used in all rounds.
+    """
+
+    vectors: Any
+    phi: Any
+    n_iter: int
+    n_starts: int
+
+
+def projection_norms(basis, u):
+    """``Phi(u) = ||P_W(u u^T)||_F^2`` for unit rows u (n, D) and an orthonormal basis (q, m): (n,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.linalg import projection_norms, svec_outer
+    >>> u = np.array([[0.6, 0.8]])
+    >>> print(round(float(projection_norms(svec_outer(u).T, u)[0]), 12))
+    1.0
+    """
+    xp = array_namespace(u)
+    return xp.sum((svec_outer(u) @ basis) ** 2, axis=-1)
+
+
+def _gradient_step(basis, u, shift, triangle):
+    """One step ``P_W(u u^T) u + shift u``, normalised, and phi before it."""
+    xp = array_namespace(u)
+    n, D = u.shape
+    rows, cols, weights, position = triangle
+    coefficients = (xp.take(u, rows, axis=1) * xp.take(u, cols, axis=1) * weights) @ basis
+    projected = (coefficients @ basis.T) / weights
+    step = xp.reshape(xp.take(projected, position, axis=1), (n, D, D)) @ u[:, :, None]
+    step = step[:, :, 0] + shift * u
+    return step / xp.linalg.vector_norm(step, axis=1, keepdims=True), xp.sum(coefficients**2, axis=1)
+
+
+def subspace_power_iteration(basis, starts, *, step_size=math.inf, max_iter=1000, tol=1e-10):
+    """Projected gradient ascent of ``Phi(u) = ||P_W(u u^T)||_F^2`` on the sphere, all starts at once.
+
+    Parameters
+    ----------
+    basis : array of shape (q, m)
+        Orthonormal basis of W as `svec` vectors, ``q = D (D + 1) / 2``.
+    starts : array of shape (n, D)
+        Unit vectors.
+    step_size : float, default=inf
+        The step ``gamma`` of ``u <- P_S(u + 2 gamma P_W(u u^T) u)``; infinity gives the pure power step
+        ``P_S(P_W(u u^T) u)``, which converges in the fewest iterations.
+    max_iter : int, default=1000
+    tol : float, default=1e-10
+        A start has converged when its step is shorter than this.
+
+    Returns
+    -------
+    u : array of shape (n, D)
+    phi : array of shape (n,)
+    n_iter : int
+        Iterations until the last start converged, or `max_iter`.
+
+    Notes
+    -----
+    An iteration is two products with the basis, ``O(n D^2 m)``; converged starts leave the batch. Temporary memory is
+    ``O(n D^2)``: cut the starts into chunks to bound it.
+    Source: Algorithm 2 of Fiedler et al. (2021), eq. (16).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.linalg import subspace_power_iteration, svec_outer
+    >>> a = np.array([[1.0, 0.0], [0.6, 0.8]])
+    >>> basis, _ = np.linalg.qr(svec_outer(a).T)
+    >>> u, phi, _ = subspace_power_iteration(basis, np.array([[0.9, np.sqrt(0.19)]]))
+    >>> print(round(float(phi[0]), 8))
+    1.0
+    """
+    xp = array_namespace(basis, starts)
+    shift = 0.0 if math.isinf(step_size) else 1.0 / (2.0 * step_size)
+    triangle = _triangle_like(starts, starts.shape[1])
+    final = xp.asarray(starts, copy=True)
+    index = xp.arange(starts.shape[0], device=device(starts))
+    u, n_iter = final, 0
+    while n_iter < max_iter and index.shape[0]:
+        n_iter += 1
+        new, _ = _gradient_step(basis, u, shift, triangle)
+        moved = xp.linalg.vector_norm(new - u, axis=1)
+        u = new
+        active = moved > tol
+        if n_iter % 4 == 0 or n_iter == max_iter or not bool(xp.any(active)):
+            final[index] = u
+            index, u = index[active], u[active]
+    return final, projection_norms(basis, final), n_iter
+
+
+def _random_units(like, rng, n, D):
+    """n unit vectors drawn from rng, as arrays of `like`'s namespace, dtype and device."""
+    xp = array_namespace(like)
+    draws = rng.standard_normal((n, D))
+    draws /= np.linalg.norm(draws, axis=1, keepdims=True)
+    return xp.asarray(draws, dtype=like.dtype, device=device(like))
+
+
+def _distinct(u, phi):
+    """Indices of one representative (largest phi) for every direction up to sign, by descending phi."""
+    xp = array_namespace(u)
+    cosines = xp.abs(u @ u.T) > _SAME_COSINE
+    chosen, covered = [], xp.zeros(u.shape[0], dtype=xp.bool, device=device(u))
+    for i in xp.argsort(phi, descending=True, stable=True):
+        if not bool(covered[i]):
+            chosen.append(int(i))
+            covered = covered | cosines[i]
+    return chosen
+
+
+def _deflated_basis(basis, found):
+    """Orthonormal basis (q, m - k) of the part of W orthogonal to the projections of ``found`` (k, D)."""
+    xp = array_namespace(basis, found)
+    full, _ = xp.linalg.qr((svec_outer(found) @ basis).T, mode="complete")
+    return basis @ full[:, found.shape[0] :]
+
+
+def find_rank_one(
+    basis,
+    n_features,
+    *,
+    n_vectors=None,
+    n_init=None,
+    known=None,
+    phi_min=0.9,
+    step_size=math.inf,
+    max_iter=1000,
+    tol=1e-10,
+    max_rounds=8,
+    chunk_bytes=2**27,
+    rng=None,
+    callback=None,
+):
+    """All rank-one matrices of a subspace: power iterations from random starts, then from deflated ones.
+
+    Parameters
+    ----------
+    basis : array of shape (q, m)
+        Orthonormal basis of the subspace W.
+    n_features : int
+        D, with ``q = D (D + 1) / 2``.
+    n_vectors : int, default=None
+        Stop when this many are known; m by default.
+    n_init : int, default=None
+        Starts of the first round, ``2 m`` by default; later rounds use twice the number still missing, at least 16.
+    known : array of shape (k, D), default=None
+        Unit vectors already known to span part of W; they are deflated from the first round on and not returned.
+    phi_min : float, default=0.9
+        A maximiser counts as found when ``||P_W(u u^T)||_F^2`` reaches this.
+    step_size, max_iter, tol
+        See `subspace_power_iteration`.
+    max_rounds : int, default=8
+        The search ends after this many rounds, or two in a row that find nothing new.
+    chunk_bytes : int, default=2**27
+        Bound on the ``n D^2`` temporaries of a batch of starts.
+    rng : numpy.random.RandomState or Generator, default=None
+    callback : callable, default=None
+        ``callback(n_found, n_vectors)`` after every round.
+
+    Returns
+    -------
+    RankOneSearch
+
+    Notes
+    -----
+    Starts in the deflated subspace (W less the projections of what is known) fall into the attraction of vectors not
+    yet found: a few iterations there, then the full subspace until convergence. That replaces the coupon collector's
+    ``m log m`` random starts.
+
+    Source: Algorithm 2 of Fiedler et al. (2021); deflation of the starts after Kileel and Pereira (2019).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.linalg import find_rank_one, svec_outer
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.standard_normal((30, 12)); a /= np.linalg.norm(a, axis=1, keepdims=True)
+    >>> basis, _ = np.linalg.qr(svec_outer(a).T)
+    >>> search = find_rank_one(basis, 12, rng=rng)
+    >>> print(len(search.vectors))
+    30
+    """
+    xp = array_namespace(basis)
+    rng = np.random.RandomState(0) if rng is None else rng
+    m, D = basis.shape[1], n_features
+    known = xp.zeros((0, D), dtype=basis.dtype, device=device(basis)) if known is None else known
+    wanted = max(0, m - known.shape[0]) if n_vectors is None else n_vectors
+    options = {"step_size": step_size, "tol": tol}
+    chunk = max(1, int(chunk_bytes // (24 * D * D)))
+    found, phi = known[:0], basis[0, :0]
+    longest, n_starts, idle = 0, 0, 0
+    for round_ in range(max_rounds):
+        missing = wanted - found.shape[0]
+        if missing <= 0 or idle == 2:
+            break
+        n = max(16, 2 * missing) if round_ else (n_init or max(16, 2 * missing))
+        n_starts += n
+        sources = xp.concat([known, found], axis=0)
+        spent = 0 < sources.shape[0] < m
+        start_basis = _deflated_basis(basis, sources) if spent else None
+        batches = []
+        for first in range(0, n, chunk):
+            u = _random_units(basis, rng, min(chunk, n - first), D)
+            if spent:
+                u, _, _ = subspace_power_iteration(start_basis, u, **{**options, "tol": 1e-3}, max_iter=50)
+            u, p, n_iter = subspace_power_iteration(basis, u, **options, max_iter=max_iter)
+            batches.append((u[p >= phi_min], p[p >= phi_min]))
+            longest = max(longest, n_iter)
+        before = found.shape[0]
+        pool = xp.concat([found, *(u for u, _ in batches)], axis=0)
+        pool_phi = xp.concat([phi, *(p for _, p in batches)], axis=0)
+        keep = _distinct(pool, pool_phi)
+        if known.shape[0]:
+            repeats = xp.max(xp.abs(pool @ known.T), axis=1) > 1.0 - 5e-3
+            keep = [i for i in keep if not bool(repeats[i])]
+        keep = xp.asarray(keep, dtype=xp.int64, device=device(basis))
+        found, phi = xp.take(pool, keep, axis=0), xp.take(pool_phi, keep, axis=0)
+        idle = idle + 1 if found.shape[0] <= before else 0
+        if callback is not None:
+            callback(found.shape[0], wanted)
+    return RankOneSearch(found, phi, longest, n_starts)

@@ -1,0 +1,17 @@
+"""How far a recovered subspace, weight set, function or network is from the true one."""
+
+from ._network import parameter_error, shift_error
+from ._prediction import relative_max_error, relative_mse
+from ._subspace import subspace_distance
+from ._weights import assignment_error, false_positive_rate, recovery_rate
+
+__all__ = [
+    "assignment_error",
+    "false_positive_rate",
+    "parameter_error",
+    "recovery_rate",
+    "relative_max_error",
+    "relative_mse",
+    "shift_error",
+    "subspace_distance",
+]

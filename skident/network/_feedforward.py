@@ -1,0 +1,483 @@
+"""The feedforward network of Definition 1 as an immutable value."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import _calculus, _convert, _io, _symmetry
+from ._parameters import NetworkParameters
+
+__all__ = ["FeedforwardNetwork"]
+
+# Small blocks stay in cache: at D = 100, widths (200, 150, 10), Hessians in blocks of one row (3 MB) are three times
+# as fast as in blocks of 300.
+_DEFAULT_MAX_BYTES = 2**22
+
+
+class FeedforwardNetwork(NetworkParameters):
+    """A fully connected network: ``y_0 = x``, ``y_l = g_l(W_l^T y_{l-1} + b_l)``, ``f(x) = y_L``.
+
+    Definition 1 of Fiedler et al. [1]_, with an output activation of its own. The network is immutable: its arrays are
+    private, read-only float64 copies, copying returns the network itself, and two networks are equal when their
+    weights, shifts and activations are.
+
+    Parameters
+    ----------
+    weights : sequence of L array-likes
+        ``weights[l]`` has shape (m_l, m_{l+1}), one column a unit, with ``m_0 = D`` inputs.
+    biases : sequence of L array-likes
+        ``biases[l]`` has shape (m_{l+1},).
+    activation : str or Activation, default="tanh"
+        Of the hidden layers; see :func:`~skident.network.get_activation` for the names.
+    output_activation : str or Activation, default="identity"
+        Of the last layer.
+
+    Attributes
+    ----------
+    weights, biases : tuple of ndarray
+        Read-only.
+    activation, output_activation : str
+        Names.
+    activations : tuple of Activation
+        One a layer.
+    n_inputs, n_outputs, n_layers, n_parameters : int
+        D, m_L, L, and the number of weights and shifts.
+    layer_widths : tuple of int
+        ``(m_1, ..., m_L)``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit together, an array is empty or not finite, or an activation is unknown.
+
+    References
+    ----------
+    .. [1] C. Fiedler, M. Fornasier, T. Klock, M. Rauchensteiner (2021). Stable Recovery of Entangled Weights: Towards
+       Robust Identification of Deep Neural Networks from Minimal Samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.network import FeedforwardNetwork
+    >>> net = FeedforwardNetwork([[[1.0, 0.0], [0.0, 2.0]], [[1.0], [1.0]]], [[0.0, 0.0], [0.5]])
+    >>> net
+    FeedforwardNetwork(2 -> 2 -> 1, tanh, output identity)
+    >>> print(round(float(net(np.array([[1.0, 0.5]]))[0, 0]), 4))
+    2.0232
+    """
+
+    __slots__ = ()
+
+    # -- the function and its derivatives ------------------------------------------------------------------------------
+
+    def __call__(self, X):
+        """Evaluate the network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, D)
+
+        Returns
+        -------
+        Y : ndarray of shape (n, m_L)
+
+        Raises
+        ------
+        ValueError
+            If X is not two-dimensional with D columns. Non-finite entries are passed through.
+
+        Notes
+        -----
+        O(n n_parameters) operations; memory for two layers' outputs.
+        """
+        return _calculus.forward(self.weights, self.biases, self.activations, self._checked_inputs(X))
+
+    def jacobian(self, X, *, max_bytes=_DEFAULT_MAX_BYTES):
+        """First derivatives of the outputs, eq. (7) of Fiedler et al. (2021).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, D)
+        max_bytes : int, default=4 MiB
+            Bound on temporary memory besides the result; at least one row is treated at a time. Larger is seldom
+            faster.
+
+        Returns
+        -------
+        J : ndarray of shape (n, m_L, D)
+            ``J[n, p, i] = d f_p / d x_i``. Where relu has a kink its derivative is taken as 0.
+
+        Raises
+        ------
+        ValueError
+            If X is not two-dimensional with D columns.
+
+        Notes
+        -----
+        O(n m_L n_parameters) operations.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skident.network import FeedforwardNetwork
+        >>> net = FeedforwardNetwork([[[2.0], [1.0]], [[3.0]]], [[0.0], [0.0]], "sin")
+        >>> print(net.jacobian(np.zeros((1, 2)))[0, 0])
+        [6. 3.]
+        """
+        X = self._checked_inputs(X)
+        units, width = sum(self.layer_widths), max(self.layer_widths)
+        row_bytes = 8 * ((5 + 2 * self.n_outputs) * units + self.n_outputs * (width + self.n_inputs))
+        J = np.empty((len(X), self.n_outputs, self.n_inputs))
+        return self._in_chunks(_calculus.jacobian, X, J, row_bytes, max_bytes)
+
+    def hessian(self, X, *, max_bytes=_DEFAULT_MAX_BYTES):
+        """Second derivatives of the outputs by the closed form of Proposition 2 of Fiedler et al. (2021).
+
+        ``H_p(x) = sum_l V_l(x) S_p^{[l]}(x) V_l(x)^T`` with the entangled weights V_l and diagonal S: batched matrix
+        products, no automatic differentiation.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, D)
+        max_bytes : int, default=4 MiB
+            Bound on temporary memory besides the result; at least one row is treated at a time, so the bound holds
+            from ``8 m_L D (2 D + max m_l)`` bytes on, roughly. Larger is seldom faster.
+
+        Returns
+        -------
+        H : ndarray of shape (n, m_L, D, D)
+            Symmetric in the last two axes to rounding.
+
+        Raises
+        ------
+        ValueError
+            If X is not two-dimensional with D columns, or an activation has no second derivative (relu).
+
+        Notes
+        -----
+        O(n m_L D^2 sum(m_l)) operations.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skident.network import FeedforwardNetwork
+        >>> net = FeedforwardNetwork([[[1.0], [2.0]], [[1.0]]], [[0.0], [0.0]], "quadratic")
+        >>> print(net.hessian(np.zeros((1, 2)))[0, 0, 1, 1])
+        8.0
+        """
+        X = self._checked_inputs(X)
+        rough = sorted({g.name for g in self.activations if not g.smooth})
+        if rough:
+            raise ValueError(
+                f"hessian needs activations with a second derivative everywhere, got {rough}: away from its kinks such "
+                "a network is piecewise linear and its Hessian is 0. Use jacobian, or a smooth activation such as "
+                "softplus or gelu."
+            )
+        D, m_out, units, width = self.n_inputs, self.n_outputs, sum(self.layer_widths), max(self.layer_widths)
+        row_bytes = 8 * ((6 + 2 * m_out + D) * units + m_out * (2 * D * D + (D + 2) * width) + D * width)
+        H = np.empty((len(X), m_out, D, D))
+        return self._in_chunks(_calculus.hessian, X, H, row_bytes, max_bytes)
+
+    def entangled_weights(self, x):
+        """The entangled weights of every layer at one point, eq. (6) of Fiedler et al. (2021).
+
+        ``V_l(x) = (prod_{k<l} W_k G_k(x)) W_l``: the Jacobian of layer l's pre-activations, transposed.
+
+        Parameters
+        ----------
+        x : array-like of shape (D,)
+
+        Returns
+        -------
+        V : list of L ndarrays
+            ``V[l]`` has shape (D, m_{l+1}); ``V[0]`` equals ``weights[0]``.
+
+        Raises
+        ------
+        ValueError
+            If x does not have shape (D,).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skident.network import FeedforwardNetwork
+        >>> net = FeedforwardNetwork([np.eye(2), [[1.0], [1.0]]], [[0.0, 0.0], [0.0]], "sin")
+        >>> print(net.entangled_weights([0.0, np.pi])[1].round(4)[:, 0])
+        [ 1. -1.]
+        """
+        x = np.asarray(x, dtype=np.float64)
+        if x.shape != (self.n_inputs,):
+            raise ValueError(f"x must be one point of shape ({self.n_inputs},), got shape {x.shape}.")
+        _, jets = _calculus.forward_jets(self.weights, self.biases, self.activations, x[None], order=1)
+        return [np.array(V[0]) for V in _calculus.entangled_weights(self.weights, jets)]
+
+    # -- symmetries ----------------------------------------------------------------------------------------------------
+
+    def canonical(self):
+        """The representative of this network among all networks that its symmetries make equal.
+
+        Hidden units are brought to a standard sign, scale and phase (as far as the activation leaves these free) and
+        sorted by their incoming weights; the function stays the same to rounding. Two networks that differ only by
+        such symmetries have the same canonical form to rounding.
+
+        Returns
+        -------
+        FeedforwardNetwork
+
+        Notes
+        -----
+        The rule, layer by layer, in a unit's incoming weights w and shift b:
+
+        - *sign* (tanh, erf, sigmoid, sin, quadratic): the first entry of w whose magnitude is the largest (to 1e-6) is
+          positive; if w = 0, the shift is. For sigmoid, the next layer's shifts absorb ``g(z) = 1 - g(-z)``.
+        - *scale* (relu, quadratic): w has norm 1 (if w = 0, \\|b\\| = 1), the outgoing weights take the scale.
+        - *phase* (sin): b lies in (-pi/2, pi/2], where values within 1e-6 of the lower end count as the upper end.
+        - *order*: lexicographic in the entries of w, then b; entries closer than 1e-9 times their row's largest
+          count as equal.
+
+        Output units are neither permuted nor scaled; sign and phase are resolved where a quadratic or sin output leaves
+        them free. softplus and gelu have permutations only. A linear (identity) hidden layer is only determined up
+        to an invertible mixing of its units, of which only the permutation is resolved. Units with
+        equal incoming weights and shifts keep their relative order.
+        Cost O(sum_l m_{l-1} m_l log m_l).
+
+        Examples
+        --------
+        >>> from skident.network import FeedforwardNetwork
+        >>> net = FeedforwardNetwork([[[3.0, -1.0]], [[1.0], [2.0]]], [[0.1, 0.2], [0.0]])
+        >>> print(net.canonical().weights[0])
+        [[1. 3.]]
+        """
+        return self._with_parameters(*_symmetry.canonical(self.weights, self.biases, self.activations))
+
+    def align_to(self, other):
+        """This network with its hidden units permuted, flipped and rescaled to match another's as well as possible.
+
+        Layer by layer from the inputs on, units are paired by the linear assignment that minimises the sum of squared
+        distances of incoming weights and shifts, each distance minimised over the activation's signs, scales and
+        phases (for relu and quadratic: between directions). Outgoing weights follow, so the function stays the same to
+        rounding. Output units are never permuted.
+
+        Parameters
+        ----------
+        other : FeedforwardNetwork
+            Same inputs, widths and activations.
+
+        Returns
+        -------
+        FeedforwardNetwork
+
+        Raises
+        ------
+        ValueError
+            If inputs, widths or activations differ.
+
+        Notes
+        -----
+        Cost O(sum_l m_{l-1} m_l^2 + m_l^3). Later layers are matched given the earlier ones: where a layer is matched
+        wrongly (because the networks really differ), those behind it are too. Linear hidden layers are only permuted.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skident.network import FeedforwardNetwork
+        >>> net = FeedforwardNetwork([[[3.0, -1.0]], [[1.0], [2.0]]], [[0.1, 0.2], [0.0]])
+        >>> swapped = FeedforwardNetwork([[[1.0, 3.0]], [[-2.0], [1.0]]], [[-0.2, 0.1], [0.0]])
+        >>> print(np.abs(swapped.align_to(net).weights[0] - net.weights[0]).max())
+        0.0
+        """
+        if not isinstance(other, FeedforwardNetwork):
+            raise TypeError(f"other must be a FeedforwardNetwork, got {type(other).__name__}.")
+        mine, theirs = ((n.n_inputs, n.layer_widths, n.activations) for n in (self, other))
+        if mine != theirs:
+            raise ValueError(f"only networks of one architecture can be aligned, got {self!r} and {other!r}.")
+        moved = _symmetry.align(self.weights, self.biases, self.activations, other.weights, other.biases)
+        return self._with_parameters(*moved)
+
+    # -- conversions ---------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_sklearn(cls, mlp):
+        """Read a fitted :class:`~sklearn.neural_network.MLPRegressor` (also inside a ``FrozenEstimator``).
+
+        Parameters
+        ----------
+        mlp : MLPRegressor
+            Fitted, with ``loss="squared_error"``; ``predict`` of a one-output regressor is ``network(X)[:, 0]``. A
+            regressor fitted on float32 predicts in float32, the network always computes in float64.
+
+        Returns
+        -------
+        FeedforwardNetwork
+
+        Raises
+        ------
+        TypeError
+            If it is anything else, a classifier or a pipeline for instance.
+        NotFittedError
+            If it is not fitted.
+        ValueError
+            If its output is not linear.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.neural_network import MLPRegressor
+        >>> from skident.network import FeedforwardNetwork
+        >>> X = np.linspace(-1, 1, 20)[:, None]
+        >>> mlp = MLPRegressor(hidden_layer_sizes=(3,), solver="lbfgs", random_state=0).fit(X, X[:, 0] ** 2)
+        >>> print(np.abs(FeedforwardNetwork.from_sklearn(mlp)(X)[:, 0] - mlp.predict(X)).max() < 1e-14)
+        True
+        """
+        return cls(*_convert.from_sklearn(mlp))
+
+    def to_sklearn(self):
+        """A fitted :class:`~sklearn.neural_network.MLPRegressor` that predicts what this network computes.
+
+        Returns
+        -------
+        MLPRegressor
+            ``predict`` gives (n,) for one output, else (n, m_L). Its solver never ran: ``n_iter_`` is 0, ``loss_`` is
+            nan. ``fit`` refits it, with ``warm_start=True`` from these weights.
+
+        Raises
+        ------
+        ValueError
+            If the hidden activation is none of tanh, sigmoid, relu, identity or the output is not linear.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skident.network import FeedforwardNetwork
+        >>> net = FeedforwardNetwork([[[1.0]], [[2.0]]], [[0.0], [0.5]])
+        >>> print(round(float(net.to_sklearn().predict([[1.0]])[0]), 4))
+        2.0232
+        """
+        return _convert.to_sklearn(self)
+
+    @classmethod
+    def from_torch(cls, module):
+        """Read a :class:`torch.nn.Sequential` of linear layers and activations.
+
+        Parameters
+        ----------
+        module : torch.nn.Sequential or torch.nn.Linear
+            ``Linear`` (with or without bias, any dtype and device) alternating with one kind of activation: Tanh,
+            Sigmoid, ReLU, Softplus, GELU (``approximate="none"``), or ``Sin``, ``Erf``, ``Quadratic`` of
+            :mod:`skident.modules`; no activation between two linear layers is the identity. Sequentials may be nested;
+            Identity, ``Flatten(1)`` and Dropout in eval mode are skipped. The last activation, if any, becomes the
+            output activation. torch's Softplus is linear past its threshold (20), which differs by up to 2e-9.
+
+        Returns
+        -------
+        FeedforwardNetwork
+
+        Raises
+        ------
+        TypeError
+            If it is not a torch module.
+        ValueError
+            If the module contains anything else or mixes hidden activations; the message names the submodule.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skident.network import FeedforwardNetwork
+        >>> module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
+        >>> print(FeedforwardNetwork.from_torch(module).n_parameters)
+        19
+        """
+        return cls(*_convert.from_torch(module))
+
+    def to_torch(self, dtype=None):
+        """This network as a :class:`torch.nn.Sequential`; torch's random stream is left untouched.
+
+        Parameters
+        ----------
+        dtype : torch.dtype, default=None
+            None means ``torch.float64``.
+
+        Returns
+        -------
+        torch.nn.Sequential
+            Trainable, on the CPU; linear activations add no module.
+
+        Raises
+        ------
+        ValueError
+            If an activation is not one of the library's own.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skident.network import FeedforwardNetwork
+        >>> net = FeedforwardNetwork([[[1.0]], [[2.0]]], [[0.0], [0.5]])
+        >>> print(round(net.to_torch()(torch.ones(1, 1, dtype=torch.float64)).item(), 4))
+        2.0232
+        """
+        return _convert.to_torch(self, dtype)
+
+    def save(self, path):
+        """Write the network to a safetensors file (an existing one is replaced).
+
+        Parameters
+        ----------
+        path : str or path-like
+
+        Raises
+        ------
+        ValueError
+            If an activation is not one of the library's own and so could not be read back.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from skident.network import FeedforwardNetwork
+        >>> net = FeedforwardNetwork([[[1.0]], [[2.0]]], [[0.0], [0.5]])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     net.save(os.path.join(folder, "net.safetensors"))
+        ...     print(FeedforwardNetwork.load(os.path.join(folder, "net.safetensors")) == net)
+        True
+        """
+        _io.save(self, path)
+
+    @classmethod
+    def load(cls, path):
+        """Read a network that :meth:`save` wrote. Nothing in the file is executed.
+
+        Parameters
+        ----------
+        path : str or path-like
+
+        Returns
+        -------
+        FeedforwardNetwork
+            Equal to the one saved, bit by bit.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If it is not a safetensors file, not one that ``save`` wrote, of a later format version, or damaged.
+        """
+        return cls(*_io.load(path))
+
+    # -- helpers -------------------------------------------------------------------------------------------------------
+
+    def _with_parameters(self, weights, biases):
+        return type(self)(weights, biases, self._hidden, self.activations[-1])
+
+    def _checked_inputs(self, X):
+        X = np.asarray(X, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != self.n_inputs:
+            hint = " For one point use x.reshape(1, -1)." if X.ndim == 1 else ""
+            raise ValueError(f"X must have shape (n, {self.n_inputs}), got {X.shape}.{hint}")
+        return X
+
+    def _in_chunks(self, function, X, out, row_bytes, max_bytes):
+        rows = max(1, int(max_bytes // row_bytes))
+        for start in range(0, len(X), rows):
+            part = slice(start, start + rows)
+            out[part] = function(self.weights, self.biases, self.activations, X[part])
+        return out

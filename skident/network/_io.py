@@ -1,0 +1,66 @@
+"""Networks in safetensors files: arrays ``weights.0``, ``biases.0``, ...; the activations' names as metadata."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from .activations import ACTIVATIONS
+
+_FORMAT = "skident.FeedforwardNetwork"
+_VERSION = 1
+
+
+def save(network, path):
+    """Write a network; ValueError for activations that `load` could not find again."""
+    custom = [g.name for g in network.activations if ACTIVATIONS.get(g.name) != g]
+    if custom:
+        raise ValueError(f"only the activations {sorted(ACTIVATIONS)} can be saved, got a custom {custom[0]!r}.")
+    arrays = {f"weights.{layer}": W for layer, W in enumerate(network.weights)}
+    arrays |= {f"biases.{layer}": b for layer, b in enumerate(network.biases)}
+    metadata = {
+        "format": _FORMAT,
+        "format_version": str(_VERSION),
+        "activation": network.activation,
+        "output_activation": network.output_activation,
+    }
+    save_file(arrays, os.fspath(path), metadata)
+
+
+def load(path):
+    """Arguments of `FeedforwardNetwork` from a file that `save` wrote; errors as `FeedforwardNetwork.load`."""
+    path = os.fspath(path)
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            _check_metadata(path, metadata)
+            arrays = {name: file.get_tensor(name) for name in file.keys()}
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a safetensors file, or damaged: {error}") from error
+    n_layers = len(arrays) // 2
+    expected = [f"{kind}.{layer}" for kind in ("weights", "biases") for layer in range(n_layers)]
+    if not n_layers or set(arrays) != set(expected):
+        raise ValueError(f"{path} must hold weights.0, biases.0, weights.1, ... in pairs, got {sorted(arrays)}.")
+    if any(array.dtype != np.float64 for array in arrays.values()):
+        raise ValueError(f"{path} must hold float64 arrays, got {sorted({str(a.dtype) for a in arrays.values()})}.")
+    ordered = [arrays[name] for name in expected]
+    return ordered[:n_layers], ordered[n_layers:], metadata["activation"], metadata["output_activation"]
+
+
+def _check_metadata(path, metadata):
+    if metadata.get("format") != _FORMAT:
+        raise ValueError(
+            f"{path} was not written by FeedforwardNetwork.save: its metadata must say format={_FORMAT!r}, got "
+            f"{metadata.get('format')!r}."
+        )
+    if metadata.get("format_version") != str(_VERSION):
+        raise ValueError(
+            f"{path} has format version {metadata.get('format_version')!r}, this release reads {_VERSION}; a newer "
+            "release may read it."
+        )
+    missing = {"activation", "output_activation"} - set(metadata)
+    if missing:
+        raise ValueError(f"{path} lacks the metadata entries {sorted(missing)}.")

@@ -1,0 +1,142 @@
+"""The parameters of a feedforward network as an immutable value: checks, sizes, equality, copies, pickles."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._calculus import layer_activations
+from .activations import ACTIVATIONS, get_activation
+
+
+class NetworkParameters:
+    """Weights, shifts and activations, checked once and never changed; `FeedforwardNetwork` documents them."""
+
+    __slots__ = ("weights", "biases", "activations", "_hidden", "__weakref__")
+
+    def __init__(self, weights, biases, activation="tanh", output_activation="identity"):
+        weights, biases = _checked_arrays(weights, biases)
+        fields = {
+            "weights": weights,
+            "biases": biases,
+            "activations": tuple(layer_activations(len(weights), activation, output_activation)),
+            "_hidden": get_activation(activation),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name, value):
+        raise AttributeError(
+            f"{type(self).__name__} is immutable, cannot set {name!r}; build a new one from its weights and biases."
+        )
+
+    def __delattr__(self, name):
+        raise AttributeError(f"{type(self).__name__} is immutable, cannot delete {name!r}.")
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        # By name where possible: a pickle then holds no reference to private functions.
+        names = (g.name if ACTIVATIONS.get(g.name) == g else g for g in (self._hidden, self.activations[-1]))
+        return type(self), (self.weights, self.biases, *names)
+
+    def __eq__(self, other):
+        if not isinstance(other, NetworkParameters):
+            return NotImplemented
+        arrays, others = self.weights + self.biases, other.weights + other.biases
+        return (
+            self.activations == other.activations
+            and len(arrays) == len(others)
+            and all(np.array_equal(a, b) for a, b in zip(arrays, others))
+        )
+
+    def __hash__(self):
+        # Sums, not bytes: 0.0 and -0.0 are equal and so must hash alike.
+        sums = tuple(float(a.sum()) for a in self.weights + self.biases)
+        return hash((self.n_inputs, self.layer_widths, sums))
+
+    def __repr__(self):
+        widths = " -> ".join(str(m) for m in (self.n_inputs, *self.layer_widths))
+        return f"{type(self).__name__}({widths}, {self.activation}, output {self.output_activation})"
+
+    @property
+    def activation(self) -> str:
+        """Name of the hidden layers' activation."""
+        return self._hidden.name
+
+    @property
+    def output_activation(self) -> str:
+        """Name of the last layer's activation."""
+        return self.activations[-1].name
+
+    @property
+    def n_inputs(self) -> int:
+        """D."""
+        return self.weights[0].shape[0]
+
+    @property
+    def n_outputs(self) -> int:
+        """m_L."""
+        return self.weights[-1].shape[1]
+
+    @property
+    def n_layers(self) -> int:
+        """L."""
+        return len(self.weights)
+
+    @property
+    def layer_widths(self) -> tuple[int, ...]:
+        """``(m_1, ..., m_L)``."""
+        return tuple(W.shape[1] for W in self.weights)
+
+    @property
+    def n_parameters(self) -> int:
+        """How many weights and shifts there are."""
+        return sum(a.size for a in self.weights + self.biases)
+
+
+def _checked_arrays(weights, biases):
+    """Read-only copies of the layers' arrays whose shapes fit together, or a ValueError that names the layer."""
+    weights = tuple(_frozen(W, f"weights[{layer}]", 2) for layer, W in enumerate(weights))
+    biases = tuple(_frozen(b, f"biases[{layer}]", 1) for layer, b in enumerate(biases))
+    if not weights or len(weights) != len(biases):
+        raise ValueError(
+            f"a network needs one weight matrix and one bias vector for each layer, got {len(weights)} weights and "
+            f"{len(biases)} biases."
+        )
+    for layer, (W, b) in enumerate(zip(weights, biases)):
+        if b.shape != W.shape[1:]:
+            raise ValueError(
+                f"biases[{layer}] must have one entry for each of the {W.shape[1]} columns of weights[{layer}], got "
+                f"shapes {b.shape} and {W.shape}. Weights are (inputs, units): transpose them if yours are (units, "
+                "inputs)."
+            )
+        if layer and W.shape[0] != weights[layer - 1].shape[1]:
+            raise ValueError(
+                f"weights[{layer}] must have {weights[layer - 1].shape[1]} rows, one for each unit of the layer "
+                f"before, got shapes {weights[layer - 1].shape} and {W.shape}."
+            )
+    return weights, biases
+
+
+def _frozen(array, name, ndim):
+    """A read-only C-contiguous float64 copy; ValueError unless it is real, finite, non-empty and has ``ndim`` axes."""
+    try:
+        is_complex = np.iscomplexobj(array)
+        array = None if is_complex else np.array(array, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} cannot be read as an array of numbers: {error}") from error
+    if is_complex:
+        raise ValueError(f"{name} must be real, got complex numbers.")
+    if array.ndim != ndim or array.size == 0:
+        expected = "(inputs, units)" if ndim == 2 else "(units,)"
+        raise ValueError(f"{name} must be a non-empty array of shape {expected}, got shape {array.shape}.")
+    n_bad = np.count_nonzero(~np.isfinite(array))
+    if n_bad:
+        first = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(f"{name} must be finite, got {n_bad} nan or infinite entries, the first at {first}.")
+    array.setflags(write=False)
+    return array

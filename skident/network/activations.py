@@ -1,0 +1,171 @@
+"""Activation functions with their first two derivatives and their symmetries.
+
+An :class:`Activation` is all that the library ever asks of a nonlinearity: its value, ``g'`` and ``g''`` as
+vectorised NumPy functions, where it saturates, and which sign or scale changes of a unit leave the network's
+function unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import erf, expit
+
+__all__ = ["ACTIVATIONS", "Activation", "get_activation"]
+
+_SQRT_2 = np.sqrt(2.0)
+_SQRT_2PI = np.sqrt(2.0 * np.pi)
+_TWO_OVER_SQRT_PI = 2.0 / np.sqrt(np.pi)
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A scalar nonlinearity ``g``, applied componentwise.
+
+    Parameters
+    ----------
+    name : str
+        The name by which estimators and files refer to it.
+    jet : callable
+        ``jet(z, order)`` returns the tuple ``(g(z), g'(z), ..., g^(order)(z))`` for ``order`` 0, 1 or 2; each entry has
+        the shape of ``z``. Common subexpressions are computed once.
+    limits : tuple of float or None
+        ``(g(-inf), g(+inf))`` for a saturating activation, else None.
+    symmetry : {"odd", "point", "even", "homogeneous", "sine", "linear", None}
+        What a hidden unit may do without changing the network: ``odd`` ``g(-z) = -g(z)``; ``point``
+        ``g(-z) = limits[0] + limits[1] - g(z)``; ``even`` ``g(-z) = g(z)`` (and ``g(c z) = c^2 g(z)``);
+        ``homogeneous`` ``g(c z) = c g(z)`` for c > 0; ``sine`` odd and ``g(z + pi) = -g(z)``; ``linear`` any mixing.
+    smooth : bool
+        Whether ``g''`` exists everywhere.
+    """
+
+    name: str
+    jet: Callable[[np.ndarray, int], tuple[np.ndarray, ...]]
+    limits: tuple[float, float] | None = None
+    symmetry: str | None = None
+    smooth: bool = True
+
+    def __call__(self, z):
+        return self.jet(z, 0)[0]
+
+    @property
+    def saturating(self) -> bool:
+        """Whether the activation tends to a constant on both sides."""
+        return self.limits is not None
+
+
+def _tanh(z, order):
+    g = np.tanh(z)
+    if order == 0:
+        return (g,)
+    d = 1.0 - g * g
+    return (g, d) if order == 1 else (g, d, -2.0 * g * d)
+
+
+def _sigmoid(z, order):
+    g = expit(z)
+    if order == 0:
+        return (g,)
+    d = g * expit(-z)
+    return (g, d) if order == 1 else (g, d, d * (1.0 - 2.0 * g))
+
+
+def _erf(z, order):
+    g = erf(z)
+    if order == 0:
+        return (g,)
+    d = _TWO_OVER_SQRT_PI * np.exp(-z * z)
+    return (g, d) if order == 1 else (g, d, -2.0 * z * d)
+
+
+def _softplus(z, order):
+    g = np.logaddexp(0.0, z)
+    if order == 0:
+        return (g,)
+    d = expit(z)
+    return (g, d) if order == 1 else (g, d, d * expit(-z))
+
+
+def _sin(z, order):
+    g = np.sin(z)
+    if order == 0:
+        return (g,)
+    d = np.cos(z)
+    return (g, d) if order == 1 else (g, d, -g)
+
+
+def _gelu(z, order):
+    cdf = 0.5 * (1.0 + erf(z / _SQRT_2))
+    g = z * cdf
+    if order == 0:
+        return (g,)
+    pdf = np.exp(-0.5 * z * z) / _SQRT_2PI
+    d = cdf + z * pdf
+    return (g, d) if order == 1 else (g, d, pdf * (2.0 - z * z))
+
+
+def _relu(z, order):
+    jet = (np.maximum(z, 0.0), (z > 0).astype(z.dtype), np.zeros_like(z))
+    return jet[: order + 1]
+
+
+def _identity(z, order):
+    jet = (z, np.ones_like(z), np.zeros_like(z))
+    return jet[: order + 1]
+
+
+def _quadratic(z, order):
+    jet = (z * z, 2.0 * z, np.full_like(z, 2.0))
+    return jet[: order + 1]
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    a.name: a
+    for a in (
+        Activation("tanh", _tanh, (-1.0, 1.0), "odd"),
+        Activation("sigmoid", _sigmoid, (0.0, 1.0), "point"),
+        Activation("erf", _erf, (-1.0, 1.0), "odd"),
+        Activation("softplus", _softplus),
+        Activation("sin", _sin, None, "sine"),
+        Activation("gelu", _gelu),
+        Activation("relu", _relu, None, "homogeneous", smooth=False),
+        Activation("identity", _identity, None, "linear"),
+        Activation("quadratic", _quadratic, None, "even"),
+    )
+}
+
+
+def get_activation(name: str) -> Activation:
+    """Look an activation up by name.
+
+    Parameters
+    ----------
+    name : str
+        One of ``tanh, sigmoid, erf, softplus, sin, gelu, relu, identity, quadratic``; scikit-learn's ``logistic`` is
+        understood as ``sigmoid``.
+
+    Returns
+    -------
+    Activation
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown; the message lists the known ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.network import get_activation
+    >>> value, slope = get_activation("tanh").jet(np.array([0.5]), 1)
+    >>> print(round(float(slope[0]), 4))
+    0.7864
+    """
+    if isinstance(name, Activation):
+        return name
+    known = ACTIVATIONS.get("sigmoid" if name == "logistic" else name) if isinstance(name, str) else None
+    if known is None:
+        raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, got {name!r}.")
+    return known

@@ -1,0 +1,205 @@
+"""Levenberg-Marquardt for least squares whose linearisation is dense, or only known by its products."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from array_api_compat import array_namespace, is_numpy_array
+
+__all__ = ["DenseNormalEquations", "KrylovNormalEquations", "LeastSquaresResult", "levenberg_marquardt"]
+
+
+@dataclass
+class LeastSquaresResult:
+    """Where a least-squares iteration ended.
+
+    Attributes
+    ----------
+    x : array (P,)
+    cost : float
+        ``sum(r ** 2)`` at `x`.
+    n_iter : int
+        Linearisations computed.
+    status : {"target", "stationary", "stalled", "max_iter"}
+        ``target``: the cost reached `target`; ``stationary``: relative decrease below `ftol`; ``stalled``: no damping
+        gave a decrease (rounding, or a singular problem); ``max_iter``: stopped on the way.
+    history : list of float
+        Cost after every linearisation.
+    """
+
+    x: Any
+    cost: float
+    n_iter: int
+    status: str
+    history: list[float] = field(default_factory=list)
+
+
+class DenseNormalEquations:
+    """``(J^T J, J^T r)`` with columns scaled to unit length, solved by Cholesky.
+
+    Parameters
+    ----------
+    matrix : array (P, P)
+        ``J^T J``; overwritten.
+    gradient : array (P,)
+        ``J^T r``.
+    """
+
+    def __init__(self, matrix, gradient):
+        xp = array_namespace(gradient)
+        diagonal = xp.sqrt(xp.linalg.diagonal(matrix))
+        top = float(xp.max(diagonal)) if diagonal.shape[0] else 1.0
+        self.scale = xp.where(diagonal > 1e-14 * top, diagonal, xp.ones_like(diagonal) * (top or 1.0))
+        matrix /= self.scale[:, None]
+        matrix /= self.scale[None, :]
+        self.matrix, self.gradient = matrix, gradient
+
+    def solve(self, damping):
+        """The step ``-(J^T J + damping S^2)^-1 J^T r`` and the decrease of the cost that the linear model predicts."""
+        xp = array_namespace(self.gradient)
+        scaled_gradient = self.gradient / self.scale
+        if is_numpy_array(self.matrix):
+            A = self.matrix.copy()
+            A.flat[:: A.shape[0] + 1] += damping
+            factor = scipy.linalg.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+            y = -scipy.linalg.cho_solve(factor, scaled_gradient, check_finite=False)
+        else:
+            eye = xp.eye(self.matrix.shape[0], dtype=self.matrix.dtype, device=self.matrix.device)
+            y = -xp.linalg.solve(self.matrix + damping * eye, scaled_gradient)
+        return y / self.scale, float(damping * (y @ y) - scaled_gradient @ y)
+
+
+class KrylovNormalEquations:
+    """``J^T J`` known by its products, solved by preconditioned conjugate gradients.
+
+    Parameters
+    ----------
+    product : callable
+        ``v -> J^T (J v)``, (P,) to (P,).
+    gradient : array (P,)
+        ``J^T r``.
+    diagonal : array (P,)
+        Diagonal of ``J^T J``, for the damping's scale.
+    preconditioner : callable
+        ``preconditioner(damping)`` returns ``v -> M^-1 v`` with ``M`` close to ``J^T J + damping diag``.
+    tol : float
+        Relative residual at which the inner iteration stops.
+    max_iter : int
+        Inner iterations at most.
+    """
+
+    def __init__(self, product, gradient, diagonal, preconditioner, *, tol=1e-2, max_iter=400):
+        self.product, self.gradient, self.diagonal = product, gradient, diagonal
+        self.preconditioner, self.tol, self.max_iter = preconditioner, tol, max_iter
+
+    def solve(self, damping):
+        """Approximate damped step and predicted decrease, as `DenseNormalEquations.solve`."""
+        apply = self.preconditioner(damping)
+        x = 0.0 * self.gradient
+        r = -self.gradient
+        z = apply(r)
+        p, rz = z, float(r @ z)
+        stop = self.tol**2 * float(r @ r)
+        for _ in range(self.max_iter):
+            q = self.product(p) + damping * self.diagonal * p
+            alpha = rz / float(p @ q)
+            x = x + alpha * p
+            r = r - alpha * q
+            if float(r @ r) <= stop:
+                break
+            z = apply(r)
+            rz, previous = float(r @ z), rz
+            p = z + (rz / previous) * p
+        # 2 g.x + x.A.x with A x = -g - r, and the damping's share taken off: what the undamped model loses.
+        share = damping * float((self.diagonal * x) @ x)
+        return x, -float(self.gradient @ x) + float(r @ x) + share
+
+
+def levenberg_marquardt(
+    cost, linearise, x0, *, max_iter=100, target=0.0, ftol=1e-14, damping=1e-3, max_damping=1e8, callback=None
+):
+    """Minimise ``sum(r(x) ** 2)`` by damped Gauss-Newton steps.
+
+    Parameters
+    ----------
+    cost : callable
+        ``x -> sum(r(x) ** 2)``, float; a value that is not finite counts as a rejected step.
+    linearise : callable
+        ``x -> DenseNormalEquations | KrylovNormalEquations`` at x.
+    x0 : array of shape (P,)
+    max_iter : int, default=100
+        Linearisations at most.
+    target : float, default=0
+        Stop when the cost is at most this.
+    ftol : float, default=1e-14
+        Stop when two accepted steps in a row lower the cost by less than this fraction.
+    damping : float, default=1e-3
+        First damping, relative to the squared column lengths of J.
+    max_damping : float, default=1e8
+        A step refused at this damping ends the iteration.
+    callback : callable, default=None
+        ``callback(n_iter, cost)`` after every linearisation; returning True stops with status ``max_iter``.
+
+    Returns
+    -------
+    LeastSquaresResult
+
+    Notes
+    -----
+    The damping follows the ratio of actual to predicted decrease (Nielsen, 1999), so that it vanishes near a solution
+    with zero residual and the last steps converge quadratically.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.optim import DenseNormalEquations, levenberg_marquardt
+    >>> r = lambda x: np.array([x[0] - 1, 10 * (x[1] - x[0] ** 2)])
+    >>> J = lambda x: np.array([[1.0, 0.0], [-20 * x[0], 10.0]])
+    >>> result = levenberg_marquardt(
+    ...     lambda x: float(r(x) @ r(x)),
+    ...     lambda x: DenseNormalEquations(J(x).T @ J(x), J(x).T @ r(x)), np.array([-1.2, 1.0]))
+    >>> print(round(float(result.x[1]), 6))
+    1.0
+    """
+    x, value = x0, float(cost(x0))
+    history, growth, quiet = [value], 2.0, 0
+    if value <= target:
+        return LeastSquaresResult(x, value, 0, "target", history)
+    for n_iter in range(1, max_iter + 1):
+        model = linearise(x)
+        while True:
+            step, predicted = _try_solve(model, damping)
+            new = x + step if step is not None else x
+            trial = float(cost(new)) if step is not None else math.inf
+            ratio = (value - trial) / predicted if predicted > 0 else -1.0
+            if math.isfinite(trial) and trial < value:
+                break
+            damping, growth = damping * growth, growth * 2.0
+            if damping > max_damping:
+                return LeastSquaresResult(x, value, n_iter, "stalled", history)
+        decrease = (value - trial) / value
+        x, value = new, trial
+        history.append(value)
+        damping, growth = max(damping * max(0.1, 1.0 - (2.0 * ratio - 1.0) ** 3), 1e-15), 2.0
+        quiet = quiet + 1 if decrease < ftol else 0
+        if value <= target:
+            return LeastSquaresResult(x, value, n_iter, "target", history)
+        if quiet == 2:
+            return LeastSquaresResult(x, value, n_iter, "stationary", history)
+        if callback is not None and callback(n_iter, value):
+            break
+    return LeastSquaresResult(x, value, min(n_iter, max_iter), "max_iter", history)
+
+
+def _try_solve(model, damping):
+    """The model's step, or None where the damped matrix is not positive definite to rounding."""
+    try:
+        step, predicted = model.solve(damping)
+    except (np.linalg.LinAlgError, RuntimeError, ZeroDivisionError):
+        return None, 0.0
+    xp = array_namespace(step)
+    return (step, predicted) if bool(xp.all(xp.isfinite(step))) else (None, 0.0)

@@ -1,0 +1,103 @@
+"""Black boxes of different kinds behind one face: values, and exact derivatives where they exist."""
+
+from __future__ import annotations
+
+import copy
+import sys
+
+import numpy as np
+
+from skident.network import FeedforwardNetwork
+
+_DERIVATIVE_CHUNK_BYTES = 2**27
+
+
+def adapt(black_box):
+    """Wrap a black box by its kind.
+
+    Raises
+    ------
+    ValueError
+        If it is neither callable nor an estimator with ``predict``.
+    """
+    if isinstance(black_box, FeedforwardNetwork):
+        return _NetworkBox(black_box)
+    if _is_torch_module(black_box):
+        return _TorchBox(black_box)
+    if hasattr(black_box, "predict"):
+        return _ValueBox(black_box.predict)
+    if callable(black_box):
+        return _ValueBox(black_box)
+    raise ValueError(
+        "the black box must be a callable, a scikit-learn regressor, a torch.nn.Module or a FeedforwardNetwork, "
+        f"got {type(black_box).__name__}."
+    )
+
+
+def _is_torch_module(black_box):
+    """Whether it is a torch module; torch is not imported to find out."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(black_box, torch.nn.Module)
+
+
+class _ValueBox:
+    """Function values only."""
+
+    differentiable = False
+
+    def __init__(self, function):
+        self.values = function
+
+
+class _NetworkBox:
+    """A known network: derivatives by Proposition 2's closed form."""
+
+    differentiable = True
+
+    def __init__(self, network):
+        self.values, self.jacobian, self.hessian = network, network.jacobian, network.hessian
+
+
+class _TorchBox:
+    """A torch module: derivatives by automatic differentiation."""
+
+    differentiable = True
+
+    def __init__(self, module):
+        import torch
+
+        self._module = copy.deepcopy(module).double().eval().requires_grad_(False)
+        tensors = [*self._module.parameters(), *self._module.buffers()]
+        self._device = tensors[0].device if tensors else torch.device("cpu")
+
+    def _tensor(self, X):
+        import torch
+
+        return torch.as_tensor(np.ascontiguousarray(X), dtype=torch.float64, device=self._device)
+
+    def values(self, X):
+        import torch
+
+        with torch.no_grad():
+            return self._module(self._tensor(X)).cpu().numpy()
+
+    def _row(self, x):
+        return self._module(x[None])[0].reshape(-1)
+
+    def _batched(self, function, X, doubles_per_row):
+        import torch
+
+        chunk = max(1, _DERIVATIVE_CHUNK_BYTES // (8 * doubles_per_row))
+        return torch.func.vmap(function, chunk_size=chunk)(self._tensor(X)).cpu().numpy()
+
+    def jacobian(self, X):
+        import torch
+
+        return self._batched(torch.func.jacrev(self._row), X, 16 * X.shape[1])
+
+    def hessian(self, X):
+        import torch
+
+        # Forward over reverse: D forward passes of the m_L gradients, batched over rows.
+        function = torch.func.jacfwd(torch.func.jacrev(self._row))
+        return self._batched(function, X, 16 * X.shape[1] ** 2)

@@ -1,0 +1,158 @@
+"""The one object that asks a black box: it counts, chunks, checks, and differentiates."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._adapters import adapt
+from ._differences import difference_hessian, difference_jacobian
+
+__all__ = ["DERIVATIVES", "Oracle"]
+
+DERIVATIVES = ("auto", "exact", "finite_difference")
+
+# Central differences balance truncation h^2 (Jacobian) against rounding eps / h at the cube root of eps.
+_JACOBIAN_STEP = float(np.finfo(float).eps ** (1.0 / 3.0))
+
+
+class Oracle:
+    """Asks a black box in standardised coordinates ``u``, where ``x = center + scale * u``.
+
+    Parameters
+    ----------
+    black_box : callable, estimator with ``predict``, torch.nn.Module or FeedforwardNetwork
+        Maps (n, D) to (n, m_L) or (n,). A torch module is copied, put into ``eval`` mode and evaluated in float64.
+    n_inputs : int
+        D.
+    center : array-like of shape (D,), default=None
+        Zero by default.
+    scale : array-like of shape (D,) or float, default=1.0
+        Positive units of the inputs; all steps and radii below are in these units.
+    derivatives : {"auto", "exact", "finite_difference"}, default="auto"
+        ``exact`` insists on closed form (FeedforwardNetwork) or automatic differentiation (torch); ``auto`` uses them
+        where the black box allows.
+    step_size : float, default=1e-3
+        Step of the Hessian's central differences (epsilon of eq. (19)), in units of `scale`.
+    chunk_rows : int, default=65536
+        Rows handed to the black box at once.
+
+    Attributes
+    ----------
+    n_queries : int
+        Rows the black box was asked.
+    n_derivatives : int
+        Rows at which an exact Jacobian or Hessian was taken.
+    n_outputs : int or None
+        m_L, known after the first answer.
+
+    Raises
+    ------
+    ValueError
+        From every method: if the black box raises, answers with another shape than (n,) or (n, m_L), or with a value
+        that is not finite; the message names the first bad row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.oracle import Oracle
+    >>> oracle = Oracle(lambda X: np.tanh(X @ [1.0, 2.0]), n_inputs=2)
+    >>> gradient = oracle.jacobian(np.zeros((1, 2)))
+    >>> print(gradient.shape, oracle.n_queries)
+    (1, 1, 2) 4
+    """
+
+    def __init__(
+        self, black_box, n_inputs, *, center=None, scale=1.0, derivatives="auto", step_size=1e-3, chunk_rows=65536
+    ):
+        if derivatives not in DERIVATIVES:
+            raise ValueError(f"derivatives must be one of {DERIVATIVES}, got {derivatives!r}.")
+        if not step_size > 0:
+            raise ValueError(f"step_size must be positive, got {step_size!r}.")
+        self._box = adapt(black_box)
+        if derivatives == "exact" and not self._box.differentiable:
+            raise ValueError(
+                f"derivatives='exact' needs a FeedforwardNetwork or a torch.nn.Module, got {type(black_box).__name__}; "
+                "use derivatives='finite_difference' or 'auto'."
+            )
+        self.exact = self._box.differentiable and derivatives != "finite_difference"
+        self.n_inputs = n_inputs
+        self.center = np.zeros(n_inputs) if center is None else np.asarray(center, dtype=float)
+        self.scale = np.broadcast_to(np.asarray(scale, dtype=float), (n_inputs,))
+        self.step_size, self.chunk_rows = step_size, chunk_rows
+        self.n_queries, self.n_derivatives, self.n_outputs = 0, 0, None
+
+    def to_inputs(self, U):
+        """Standardised coordinates (n, D) as the black box's inputs."""
+        return self.center + self.scale * U
+
+    def from_inputs(self, X):
+        """The black box's inputs (n, D) in standardised coordinates."""
+        return (X - self.center) / self.scale
+
+    def __call__(self, U):
+        """Answers at the rows of U (n, D): float64 (n, m_L)."""
+        X = self.to_inputs(np.asarray(U, dtype=float))
+        parts = [self._ask(X[i : i + self.chunk_rows]) for i in range(0, len(X), self.chunk_rows)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _ask(self, X):
+        first, self.n_queries = self.n_queries, self.n_queries + len(X)
+        try:
+            answers = self._box.values(X)
+        except Exception as error:
+            raise ValueError(
+                f"the black box raised {type(error).__name__} on a batch of {len(X)} rows, after {first} rows answered "
+                f"well: {error}"
+            ) from error
+        return self._checked(X, answers)
+
+    def _checked(self, X, answers):
+        try:
+            Y = np.asarray(answers, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"the black box answered with {type(answers).__name__}, which is not numeric.") from error
+        if Y.ndim == 1:
+            Y = Y[:, None]
+        expected = "(n,) or (n, n_outputs)" if self.n_outputs is None else f"({len(X)}, {self.n_outputs})"
+        if Y.ndim != 2 or len(Y) != len(X) or Y.shape[1] == 0 or self.n_outputs not in (None, Y.shape[1]):
+            raise ValueError(
+                f"the black box was asked {len(X)} rows and answered with shape {np.shape(answers)}; expected {expected}."
+            )
+        bad = ~np.isfinite(Y).all(axis=1)
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise ValueError(
+                f"the black box answered {Y[row]} (not finite) at row {row} of a batch of {len(X)} rows, "
+                f"x = {np.array2string(X[row], precision=4, threshold=6)}; {int(bad.sum())} row(s) are like that."
+            )
+        self.n_outputs = Y.shape[1]
+        return Y
+
+    def noise(self, U):
+        """Largest difference between two answers to the same rows U (n, D), relative to the largest answer."""
+        first, second = self(U), self(U[::-1])[::-1]
+        return float(np.max(np.abs(first - second)) / max(np.max(np.abs(first)), np.finfo(float).tiny))
+
+    def jacobian(self, U):
+        """Derivatives of the outputs by u: (n, m_L, D); ``2 D n`` queries where differences are needed."""
+        U = np.asarray(U, dtype=float)
+        if self.exact:
+            self.n_derivatives += len(U)
+            return self._finite("Jacobian", self._box.jacobian(self.to_inputs(U)), len(U)) * self.scale
+        return difference_jacobian(self, U, _JACOBIAN_STEP)
+
+    def hessian(self, U):
+        """Second derivatives of the outputs by u: (n, m_L, D, D); ``(2 D^2 + 1) n`` queries where differences are needed."""
+        U = np.asarray(U, dtype=float)
+        if self.exact:
+            self.n_derivatives += len(U)
+            H = self._finite("Hessian", self._box.hessian(self.to_inputs(U)), len(U))
+            return H * (self.scale[:, None] * self.scale[None, :])
+        return difference_hessian(self, U, self.step_size)
+
+    def _finite(self, what, values, n):
+        self.n_outputs = values.shape[1]
+        bad = ~np.isfinite(values.reshape(n, -1)).all(axis=1)
+        if bad.any():
+            raise ValueError(f"the black box's {what} is not finite at row {int(np.argmax(bad))} of {n}.")
+        return values

@@ -1,0 +1,1 @@
+from .saturation import FirstLayer, NotSaturatingError, find_first_layer

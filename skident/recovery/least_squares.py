@@ -1,0 +1,184 @@
+"""Least squares over all parameters of a feedforward network, with its structured Gauss-Newton matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from skident.network._calculus import forward, forward_jets, output_sensitivities
+from skident.optim import DenseNormalEquations, KrylovNormalEquations
+
+__all__ = ["NetworkLeastSquares"]
+
+
+class NetworkLeastSquares:
+    """``sum_n ||f(u_n; theta) - y_n||^2`` as a function of all weights and shifts.
+
+    Parameters
+    ----------
+    shapes : list of (int, int)
+        ``(m_{l-1}, m_l)`` of every layer.
+    activations : list of Activation
+        One a layer.
+    U : ndarray of shape (n, D)
+    Y : ndarray of shape (n, m_L)
+    dense_limit : int, default=6000
+        Up to this many parameters P the Gauss-Newton matrix is formed (memory ``16 P^2`` bytes); beyond it is applied
+        by forward and backward passes and solved by conjugate gradients, in memory ``O(n m + sum_l m_l m_{l-1}^2)``.
+    chunk_bytes : int, default=2**27
+        Bound on temporaries that grow with n.
+
+    Notes
+    -----
+    With ``y~ = (y, 1)`` what layer l reads and ``B_l[p, j] = d f_p / d z_j``, the Gauss-Newton matrix between weights
+    (i, j) of layer l and (i', j') of layer k is ``sum_n y~_i y~'_i' sum_p B_l[p, j] B_k[p, j']``: one matrix product of
+    ``n x (m_{l-1} m_{k-1})`` with ``n x (m_l m_k)``. Forming it costs ``O(n P^2)``, m_L times less than from
+    the Jacobian's ``n m_L`` rows. Parameters are ordered by layer, ``(m_{l-1} + 1, m_l)`` row by row, shifts last.
+    """
+
+    def __init__(self, shapes, activations, U, Y, *, dense_limit=6000, chunk_bytes=2**27):
+        self.shapes, self.activations, self.U, self.Y = shapes, activations, U, Y
+        self.dense_limit, self.chunk_bytes = dense_limit, chunk_bytes
+        sizes = [(a + 1) * c for a, c in shapes]
+        self.offsets = np.concatenate([[0], np.cumsum(sizes)])
+        self.inner_tol = 1e-2
+
+    @property
+    def n_parameters(self):
+        """P."""
+        return int(self.offsets[-1])
+
+    def flatten(self, weights, biases):
+        """Weights and shifts as one vector (P,)."""
+        return np.concatenate([np.vstack([W, b]).ravel() for W, b in zip(weights, biases, strict=True)])
+
+    def unflatten(self, theta):
+        """A vector (P,) as lists of weights and shifts (views)."""
+        blocks = self._blocks(theta)
+        return [B[:-1] for B in blocks], [B[-1] for B in blocks]
+
+    def _blocks(self, theta):
+        return [
+            theta[s:e].reshape(a + 1, c)
+            for s, e, (a, c) in zip(self.offsets[:-1], self.offsets[1:], self.shapes, strict=True)
+        ]
+
+    def residual(self, theta):
+        """``f(u_n; theta) - y_n``, (n, m_L)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return forward(*self.unflatten(theta), self.activations, self.U) - self.Y
+
+    def cost(self, theta):
+        """Sum of squared residuals."""
+        return float(np.sum(self.residual(theta) ** 2))
+
+    def linearise(self, theta):
+        """The Gauss-Newton model at theta."""
+        if self.n_parameters <= self.dense_limit:
+            return DenseNormalEquations(*self.normal_equations(theta))
+        return self._krylov(theta)
+
+    def normal_equations(self, theta):
+        """``J^T J`` (P, P) and ``J^T r`` (P,), accumulated over chunks of rows."""
+        P = self.n_parameters
+        A, g = np.zeros((P, P)), np.zeros(P)
+        widest = max(a * c for a in [s[0] + 1 for s in self.shapes] for c in [s[0] + 1 for s in self.shapes])
+        widest += max(s[1] for s in self.shapes) ** 2
+        rows = max(1, self.chunk_bytes // (8 * widest))
+        for first in range(0, len(self.U), rows):
+            self._accumulate(theta, slice(first, first + rows), A, g)
+        # Only blocks on and above the diagonal were filled.
+        for k in range(len(self.shapes)):
+            s, e = self.offsets[k : k + 2]
+            A[e:, s:e] = A[s:e, e:].T
+        return A, g
+
+    def _accumulate(self, theta, rows, A, g):
+        reads, sensitivities, residual = self._passes(theta, rows)
+        n = len(residual)
+        for k, (yk, Bk) in enumerate(zip(reads, sensitivities, strict=True)):
+            sk, ek = self.offsets[k : k + 2]
+            g[sk:ek] += (yk.T @ np.einsum("npj,np->nj", Bk, residual)).ravel()
+            for q in range(k, len(reads)):
+                yq, Bq = reads[q], sensitivities[q]
+                sq, eq = self.offsets[q : q + 2]
+                products = (yk[:, :, None] * yq[:, None, :]).reshape(n, -1)
+                overlaps = (np.swapaxes(Bk, 1, 2) @ Bq).reshape(n, -1)
+                block = (products.T @ overlaps).reshape(yk.shape[1], yq.shape[1], Bk.shape[2], Bq.shape[2])
+                A[sk:ek, sq:eq] += block.transpose(0, 2, 1, 3).reshape(ek - sk, eq - sq)
+
+    def _passes(self, theta, rows):
+        """What layers read, extended by 1; output sensitivities; residual; for some rows."""
+        weights, biases = self.unflatten(theta)
+        inputs, jets = forward_jets(weights, biases, self.activations, self.U[rows], order=1)
+        sensitivities, _ = output_sensitivities(weights, jets)
+        ones = np.ones((len(inputs[0]), 1))
+        return [np.hstack([y, ones]) for y in inputs], sensitivities, jets[-1][0] - self.Y[rows]
+
+    def _krylov(self, theta):
+        """Matrix-free model: products by a tangent and an adjoint pass, preconditioned by one block a unit."""
+        weights, biases = self.unflatten(theta)
+        inputs, jets = forward_jets(weights, biases, self.activations, self.U, order=1)
+        residual = jets[-1][0] - self.Y
+        slopes = [jet[1] for jet in jets]
+        ones = np.ones((len(self.U), 1))
+        reads = [np.hstack([y, ones]) for y in inputs]
+
+        def tangent(v):
+            dy = 0.0
+            for layer, dW in enumerate(self._blocks(v)):
+                dz = reads[layer] @ dW
+                if layer:
+                    dz += dy @ weights[layer]
+                dy = slopes[layer] * dz
+            return dy
+
+        def adjoint(r):
+            out = [None] * len(weights)
+            for layer in range(len(weights) - 1, -1, -1):
+                dz = slopes[layer] * r
+                out[layer] = (reads[layer].T @ dz).ravel()
+                r = dz @ weights[layer].T
+            return np.concatenate(out)
+
+        blocks = self._unit_blocks(theta)
+        diagonal = np.concatenate([np.einsum("jii->ij", B).ravel() for B in blocks])
+        diagonal = np.maximum(diagonal, 1e-14 * diagonal.max())
+        return KrylovNormalEquations(
+            lambda v: adjoint(tangent(v)),
+            adjoint(residual),
+            diagonal,
+            lambda damping: self._block_solver(blocks, diagonal, damping),
+            tol=self.inner_tol,
+        )
+
+    def _unit_blocks(self, theta):
+        """Diagonal blocks of ``J^T J``, one a unit: list of (m_l, m_{l-1} + 1, m_{l-1} + 1)."""
+        blocks = [np.zeros((c, a + 1, a + 1)) for a, c in self.shapes]
+        rows = max(1, self.chunk_bytes // (8 * max(self.Y.shape[1] * c + 2 * a for a, c in self.shapes)))
+        for first in range(0, len(self.U), rows):
+            reads, sensitivities, _ = self._passes(theta, slice(first, first + rows))
+            for B, y, sens in zip(blocks, reads, sensitivities, strict=True):
+                for j, weight in enumerate(np.einsum("npj,npj->jn", sens, sens)):
+                    B[j] += (y * weight[:, None]).T @ y
+        return blocks
+
+    def _block_solver(self, blocks, diagonal, damping):
+        """``v -> M^-1 v`` with M the damped unit blocks."""
+        inverses = []
+        for B, D in zip(blocks, self._blocks(diagonal), strict=True):
+            damped = B.copy()
+            index = np.arange(B.shape[1])
+            damped[:, index, index] += (damping + 1e-10) * D.T
+            inverses.append(np.stack([_inverse(M) for M in damped]))
+
+        def solve(v):
+            parts = [np.einsum("jik,kj->ij", M, V) for M, V in zip(inverses, self._blocks(v), strict=True)]
+            return np.concatenate([p.ravel() for p in parts])
+
+        return solve
+
+
+def _inverse(M):
+    factor = scipy.linalg.cho_factor(M, lower=True, check_finite=False)
+    return scipy.linalg.cho_solve(factor, np.eye(len(M)), check_finite=False)

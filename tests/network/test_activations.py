@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+
+from skident.network import ACTIVATIONS, get_activation
+
+Z = np.linspace(-6.0, 6.0, 48)  # 0, where relu has its kink, is not among them
+ALL = list(ACTIVATIONS.values())
+NAMES = list(ACTIVATIONS)
+
+
+def central(f, z, step=1e-5):
+    return (f(z + step) - f(z - step)) / (2 * step)
+
+
+@pytest.mark.parametrize("g", ALL, ids=NAMES)
+def test_derivatives_against_central_differences(g):
+    value, first, second = g.jet(Z, 2)
+    np.testing.assert_array_equal(value, g(Z))
+    np.testing.assert_allclose(first, central(g, Z), atol=2e-9)
+    np.testing.assert_allclose(second, central(lambda z: g.jet(z, 1)[1], Z), atol=2e-9)
+
+
+@pytest.mark.parametrize("g", ALL, ids=NAMES)
+def test_jet_is_consistent_across_orders_and_keeps_the_shape(g):
+    z = Z.reshape(4, 12)
+    full = g.jet(z, 2)
+    for order in range(3):
+        jet = g.jet(z, order)
+        assert len(jet) == order + 1
+        for short, long in zip(jet, full):
+            assert short.shape == z.shape
+            np.testing.assert_array_equal(short, long)
+
+
+@pytest.mark.parametrize("g", ALL, ids=NAMES)
+def test_far_out_values_are_finite_and_reach_the_limits(g):
+    far = np.array([-1e4, 1e4])
+    assert all(np.isfinite(part).all() for part in g.jet(far, 2))
+    assert g.saturating == (g.limits is not None)
+    if g.saturating:
+        np.testing.assert_allclose(g(far), g.limits, atol=1e-15)
+
+
+SYMMETRY = {
+    "odd": lambda g, z: (g(-z), -g(z)),
+    "point": lambda g, z: (g(-z), sum(g.limits) - g(z)),
+    "even": lambda g, z: (g(-3.0 * z), 9.0 * g(z)),
+    "homogeneous": lambda g, z: (g(3.0 * z), 3.0 * g(z)),
+    "sine": lambda g, z: (np.stack([g(-z), g(z + np.pi)]), np.stack([-g(z), -g(z)])),
+    "linear": lambda g, z: (g(2.0 * z + 1.0), 2.0 * g(z) + 1.0),
+}
+
+
+@pytest.mark.parametrize("g", [g for g in ALL if g.symmetry], ids=lambda g: g.name)
+def test_declared_symmetry_holds(g):
+    np.testing.assert_allclose(*SYMMETRY[g.symmetry](g, Z), atol=1e-13)
+
+
+def test_lookup():
+    assert get_activation("logistic") is get_activation("sigmoid") is ACTIVATIONS["sigmoid"]
+    assert get_activation(ACTIVATIONS["tanh"]) is ACTIVATIONS["tanh"]
+
+
+@pytest.mark.parametrize("name", ["swish", "Tanh", None, 3, ["tanh"]])
+def test_unknown_name(name):
+    with pytest.raises(ValueError, match="activation must be one of .*'tanh'.*got"):
+        get_activation(name)

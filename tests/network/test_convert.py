@@ -1,0 +1,238 @@
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+from skident.modules import Erf, Quadratic, Sin
+from skident.network import ACTIVATIONS, Activation, FeedforwardNetwork
+
+X = np.random.default_rng(0).normal(size=(40, 4))
+Y = np.column_stack([np.sin(X[:, 0]), X[:, 1] * X[:, 2]])
+
+
+def random_network(widths, activation="tanh", output_activation="identity", seed=0):
+    rng = np.random.default_rng(seed)
+    sizes = (4, *widths)
+    weights = [rng.normal(size=pair) for pair in zip(sizes, sizes[1:])]
+    return FeedforwardNetwork(weights, [rng.normal(size=m) for m in widths], activation, output_activation)
+
+
+def fitted(cls=MLPRegressor, y=Y, **kwargs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return cls(**{"hidden_layer_sizes": (6, 5), "max_iter": 5, "random_state": 0} | kwargs).fit(X, y)
+
+
+# -- scikit-learn ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("y", [Y, Y[:, 0]], ids=["two outputs", "one output"])
+@pytest.mark.parametrize("activation", ["tanh", "logistic", "relu", "identity"])
+def test_sklearn_round_trip(activation, y):
+    mlp = fitted(y=y, activation=activation)
+    net = FeedforwardNetwork.from_sklearn(mlp)
+    np.testing.assert_allclose(net(X).reshape(y.shape), mlp.predict(X), rtol=1e-12, atol=1e-14)
+    assert FeedforwardNetwork.from_sklearn(FrozenEstimator(mlp)) == net
+    again = net.to_sklearn()
+    np.testing.assert_array_equal(again.predict(X), mlp.predict(X))
+    assert again.get_params()["activation"] == activation and again.score(X, y) == mlp.score(X, y)
+    assert FeedforwardNetwork.from_sklearn(again) == net
+
+
+def test_to_sklearn_without_hidden_layer():
+    net = random_network((2,), "sin")
+    np.testing.assert_allclose(net.to_sklearn().predict(X), net(X), rtol=1e-13)
+
+
+@pytest.mark.parametrize("solver", ["adam", "sgd", "lbfgs"])
+def test_to_sklearn_can_be_trained_further(solver):
+    mlp = random_network((6, 2)).to_sklearn().set_params(solver=solver, max_iter=3, random_state=0)
+    start = mlp.score(X, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        mlp.set_params(warm_start=True).fit(X, Y)
+    assert mlp.n_iter_ >= 1 and mlp.score(X, Y) > start
+
+
+@pytest.mark.parametrize(
+    ("mlp", "error", "message"),
+    [
+        (fitted(MLPClassifier, X[:, 0] > 0), TypeError, "got MLPClassifier"),
+        (LinearRegression(), TypeError, "got LinearRegression"),
+        (make_pipeline(StandardScaler(), MLPRegressor()), TypeError, r"got Pipeline.*pipeline\[-1\]"),
+        (MLPRegressor(), NotFittedError, "not fitted"),
+        (fitted(y=Y**2, loss="poisson"), ValueError, "out_activation_='exp'.*squared_error"),
+    ],
+)
+def test_from_sklearn_refuses(mlp, error, message):
+    with pytest.raises(error, match=message):
+        FeedforwardNetwork.from_sklearn(mlp)
+
+
+@pytest.mark.parametrize("kinds", [("sin", "identity"), ("tanh", "tanh"), (Activation("tanh", np.tanh), "identity")])
+def test_to_sklearn_refuses(kinds):
+    with pytest.raises(ValueError, match=r"knows hidden activations \['identity', .*got activation=.*to_torch"):
+        random_network((3, 2), *kinds).to_sklearn()
+
+
+# -- torch -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output_activation", ["identity", "same"])
+@pytest.mark.parametrize("widths", [(3,), (6, 2), (6, 5, 2)], ids=len)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_torch_round_trip(activation, widths, output_activation):
+    net = random_network(widths, activation, activation if output_activation == "same" else output_activation)
+    module = net.to_torch()
+    with torch.no_grad():
+        answer = module(torch.from_numpy(X)).numpy()
+    np.testing.assert_allclose(answer, net(X), rtol=1e-12, atol=1e-13)
+    assert FeedforwardNetwork.from_torch(module) == net
+
+
+def test_to_torch_leaves_the_random_stream_alone_and_trains():
+    state = torch.random.get_rng_state()
+    net = random_network((6, 2))
+    module = net.to_torch(torch.float32)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert all(p.dtype == torch.float32 and p.requires_grad for p in module.parameters())
+    with torch.no_grad():
+        module[0].weight.zero_()
+    assert net.weights[0].any()
+
+
+ACT = nn.Tanh()
+READABLE = [
+    nn.Linear(4, 2),
+    nn.Sequential(nn.Linear(4, 3, bias=False), ACT, nn.Linear(3, 3), ACT, nn.Linear(3, 2), ACT),
+    nn.Sequential(nn.Flatten(), nn.Sequential(nn.Linear(4, 3), nn.Sigmoid()), nn.Identity(), nn.Linear(3, 2)),
+    nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Dropout(0.5), nn.Linear(3, 2)).eval(),
+    nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.0), nn.Linear(3, 2), nn.Softplus()),
+    nn.Sequential(nn.Linear(4, 3), nn.GELU(), nn.Linear(3, 2)),
+    nn.Sequential(nn.Linear(4, 3), Sin(), nn.Linear(3, 2), Erf()),
+    nn.Sequential(nn.Linear(4, 3), Quadratic(), nn.Linear(3, 2)).double(),
+]
+
+
+@pytest.mark.parametrize("module", READABLE, ids=range(len(READABLE)))
+def test_from_torch(module):
+    expected = module.double()(torch.from_numpy(X)).detach().numpy()
+    np.testing.assert_allclose(FeedforwardNetwork.from_torch(module)(X), expected, rtol=1e-12, atol=5e-9)
+
+
+class _Residual(nn.Sequential):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+def _stack(*middle):
+    return nn.Sequential(nn.Linear(4, 3), *middle, nn.Linear(3, 2))
+
+
+UNREADABLE = [
+    (_stack(nn.LeakyReLU()), r"'1', LeakyReLU\(.*known are Linear, Tanh"),
+    (_stack(nn.Tanh(), nn.Sequential(nn.BatchNorm1d(3))), r"'2\.0', BatchNorm1d"),
+    (_stack(nn.GELU(approximate="tanh")), "'1', GELU.*approximate='none'"),
+    (_stack(nn.Softplus(beta=2)), "'1', Softplus.*beta=1"),
+    (_stack(nn.Softplus(threshold=5)), "threshold >= 20"),
+    (_stack(nn.Dropout(0.5)), r"'1', Dropout.*call \.eval\(\)"),
+    (_stack(nn.Flatten(0)), "'1', Flatten"),
+    (_stack(nn.Tanh(), nn.Sigmoid()), "'2', Sigmoid.*must follow a Linear"),
+    (nn.Sequential(nn.Tanh(), nn.Linear(4, 2)), "'0', Tanh.*must follow a Linear"),
+    (_stack(nn.Tanh(), nn.Linear(3, 3), nn.Sigmoid()), "'tanh' at '1' and 'sigmoid' at '3'"),
+    (_stack(nn.Tanh(), nn.Linear(3, 3)), "'tanh' at '1' and 'identity' at '2'"),
+    (nn.Sequential(_Residual(nn.Linear(4, 4))), "'0', _Residual.*its own forward"),
+    (nn.Sequential(nn.LazyLinear(3)), "'0', LazyLinear.*initialised"),
+    (nn.Sequential(nn.Identity()), r"no torch\.nn\.Linear"),
+]
+
+
+@pytest.mark.parametrize(("module", "message"), UNREADABLE)
+def test_from_torch_names_the_offender(module, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        FeedforwardNetwork.from_torch(module)
+
+
+def test_from_torch_needs_a_module():
+    with pytest.raises(TypeError, match=r"reads a torch\.nn\.Module, got function"):
+        FeedforwardNetwork.from_torch(lambda x: x)
+
+
+def test_to_torch_refuses_own_activations():
+    with pytest.raises(ValueError, match="got a custom 'cube'"):
+        random_network((3, 2), Activation("cube", np.tanh)).to_torch()
+
+
+# -- safetensors -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_safetensors_round_trip(activation, tmp_path):
+    net = random_network((6, 5, 2), activation, "tanh")
+    path = tmp_path / "net.safetensors"
+    net.save(path)
+    assert FeedforwardNetwork.load(path) == net
+    random_network((3, 2)).save(str(path))
+    assert FeedforwardNetwork.load(str(path)) == random_network((3, 2))
+
+
+def test_save_refuses_own_activations(tmp_path):
+    with pytest.raises(ValueError, match="can be saved, got a custom 'cube'"):
+        random_network((3, 2), Activation("cube", np.tanh)).save(tmp_path / "net")
+    assert not list(tmp_path.iterdir())
+
+
+META = {"format": "skident.FeedforwardNetwork", "format_version": "1", "activation": "tanh"}
+META |= {"output_activation": "identity"}
+GOOD = {"weights.0": np.ones((2, 3)), "biases.0": np.zeros(3)}
+BAD_FILES = [
+    (GOOD, None, "not written by FeedforwardNetwork.save.* got None"),
+    (GOOD, META | {"format": "pt"}, "not written by FeedforwardNetwork.save.* got 'pt'"),
+    (GOOD, META | {"format_version": "2"}, "format version '2', this release reads 1"),
+    (GOOD, {k: v for k, v in META.items() if k != "activation"}, r"lacks .*\['activation'\]"),
+    (GOOD, META | {"activation": "swish"}, "activation must be one of"),
+    ({}, META, r"must hold weights\.0.*got \[\]"),
+    ({"weights.0": GOOD["weights.0"]}, META, r"must hold weights\.0.*got \['weights\.0'\]"),
+    (GOOD | {"extra": np.ones(1)}, META, "must hold weights.*extra"),
+    ({k: v.astype(np.float32) for k, v in GOOD.items()}, META, "must hold float64 arrays, got .*float32"),
+    (GOOD | {"biases.0": np.zeros(2)}, META, r"biases\[0\] must have one entry"),
+    (GOOD | {"biases.0": np.full(3, np.nan)}, META, r"biases\[0\] must be finite"),
+]
+
+
+@pytest.mark.parametrize(("arrays", "metadata", "message"), BAD_FILES)
+def test_load_refuses(arrays, metadata, message, tmp_path):
+    path = str(tmp_path / "net.safetensors")
+    save_file(arrays, path, metadata)
+    with pytest.raises(ValueError, match=message):
+        FeedforwardNetwork.load(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a network", b"\x80\x04N."])
+def test_load_refuses_other_files(content, tmp_path):
+    path = tmp_path / "net.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="not a safetensors file, or damaged"):
+        FeedforwardNetwork.load(path)
+
+
+def test_load_refuses_a_truncated_file(tmp_path):
+    path = tmp_path / "net.safetensors"
+    random_network((6, 2)).save(path)
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(ValueError, match="not a safetensors file, or damaged"):
+        FeedforwardNetwork.load(path)
+
+
+def test_load_of_a_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        FeedforwardNetwork.load(tmp_path / "nothing")

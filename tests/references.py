@@ -1,0 +1,53 @@
+"""Slow, obvious implementations that fast code is tested against."""
+
+import numpy as np
+
+
+def reference_jacobian(f, x, step=1e-5):
+    """Derivatives (m, D) at a point (D,) of a function (n, D) -> (n, m), by central differences."""
+    columns = []
+    for i in range(len(x)):
+        e = np.zeros(len(x))
+        e[i] = step
+        columns.append((f((x + e)[None])[0] - f((x - e)[None])[0]) / (2 * step))
+    return np.stack(columns, axis=-1)
+
+
+def reference_hessian(f, x, step=1e-3):
+    """Second derivatives (m, D, D) at a point (D,) of a function (n, D) -> (n, m): differences of differences."""
+
+    def gradient(points):
+        return np.stack([reference_jacobian(f, point, step).ravel() for point in points])
+
+    return reference_jacobian(gradient, x, step).reshape(f(x[None]).shape[1], len(x), len(x))
+
+
+def reference_forward(weights, biases, activations, x):
+    """All layers' pre-activations at a point (D,), and the output, written unit by unit."""
+    y, pre = list(x), []
+    for W, b, g in zip(weights, biases, activations):
+        z = [sum(W[i, j] * y[i] for i in range(len(y))) + b[j] for j in range(len(b))]
+        y = [float(g(np.array(zj))) for zj in z]
+        pre.append(np.array(z))
+    return pre, np.array(y)
+
+
+def reference_proposition_2(weights, biases, activations, x):
+    """Proposition 2 of Fiedler et al. (2021), neuron by neuron: Hessians (m_L, D, D) at a point (D,)."""
+    pre, _ = reference_forward(weights, biases, activations, x)
+    n_layers, n_outputs = len(weights), weights[-1].shape[1]
+    G = [np.diag(g.jet(z, 1)[1]) for g, z in zip(activations, pre)]
+    H = np.zeros((n_outputs, len(x), len(x)))
+    for layer in range(n_layers):
+        V = np.eye(len(x))
+        for k in range(layer):
+            V = V @ weights[k] @ G[k]
+        V = V @ weights[layer]
+        tail = np.eye(V.shape[1])
+        for k in range(layer + 1, n_layers):
+            tail = tail @ weights[k] @ G[k]
+        second = activations[layer].jet(pre[layer], 2)[2]
+        for p in range(n_outputs):
+            for i in range(V.shape[1]):
+                H[p] += second[i] * tail[i, p] * np.outer(V[:, i], V[:, i])
+    return H
