@@ -1,0 +1,7 @@
+"""skident tells what a neural network is, from the outside."""
+
+from skident.completion import NetworkCompletion
+from skident.extraction import EntangledWeightExtractor
+from skident.identification import NetworkIdentifier
+
+__all__ = ["EntangledWeightExtractor", "NetworkCompletion", "NetworkIdentifier"]

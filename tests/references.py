@@ -51,3 +51,35 @@ def reference_proposition_2(weights, biases, activations, x):
             for i in range(V.shape[1]):
                 H[p] += second[i] * tail[i, p] * np.outer(V[:, i], V[:, i])
     return H
+
+
+def reference_svec(A):
+    """Upper triangle of a symmetric matrix row by row, off-diagonal entries times sqrt(2), entry by entry."""
+    D = len(A)
+    return np.array([A[i, j] * (1.0 if i == j else 2.0**0.5) for i in range(D) for j in range(i, D)])
+
+
+def reference_leading_subspace(rows, rank):
+    """Projection (q, q) on the leading right singular vectors of a matrix (n, q), and its singular values."""
+    _, values, Vt = np.linalg.svd(rows, full_matrices=False)
+    return Vt[:rank].T @ Vt[:rank], values
+
+
+def reference_algorithm_2(matrices, starts, gamma=1.5, n_steps=3000):
+    """Algorithm 2 of Fiedler et al. (2021), literally: one start after the other, a fixed number of steps.
+
+    `matrices` (m, D, D) is a Frobenius-orthonormal basis of the subspace; returns the last iterates (n, D) with a
+    nonnegative first entry and ``||P(u u^T)||_F^2`` there.
+    """
+
+    def project(A):
+        return sum(np.sum(B * A) * B for B in matrices)
+
+    ends, phis = [], []
+    for u in starts:
+        for _ in range(n_steps):
+            u = u + 2 * gamma * project(np.outer(u, u)) @ u
+            u = u / np.linalg.norm(u)
+        ends.append(u if u[0] >= 0 else -u)
+        phis.append(np.sum(project(np.outer(u, u)) ** 2))
+    return np.array(ends), np.array(phis)

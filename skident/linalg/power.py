@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from .symmetric import _triangle_like, svec_outer
+from .symmetric import _triangle_like, n_free_entries, svec_outer
 
 __all__ = ["RankOneSearch", "find_rank_one", "projection_norms", "subspace_power_iteration"]
 
 # Copies of one fixed point agree to the iteration's tolerance, different ones differ by far more than this angle.
 _SAME_COSINE = 1.0 - 1e-3
+# Known vectors come from elsewhere, and the subspace's own copy of one is bent by the subspace's error.
+_KNOWN_COSINE = 1.0 - 5e-3
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def projection_norms(basis, u):
 
 
 def _gradient_step(basis, u, shift, triangle):
-    """One step ``P_W(u u^T) u + shift u``, normalised, and phi before it."""
+    """One step ``P_W(u u^T) u + shift u``, normalised."""
     xp = array_namespace(u)
     n, D = u.shape
     rows, cols, weights, position = triangle
@@ -63,7 +65,9 @@ def _gradient_step(basis, u, shift, triangle):
     projected = (coefficients @ basis.T) / weights
     step = xp.reshape(xp.take(projected, position, axis=1), (n, D, D)) @ u[:, :, None]
     step = step[:, :, 0] + shift * u
-    return step / xp.linalg.vector_norm(step, axis=1, keepdims=True), xp.sum(coefficients**2, axis=1)
+    length = xp.linalg.vector_norm(step, axis=1, keepdims=True)
+    # A vector whose u u^T is orthogonal to the subspace has no gradient and stays where it is.
+    return xp.where(length > 0, step / xp.where(length > 0, length, xp.ones_like(length)), u)
 
 
 def subspace_power_iteration(basis, starts, *, step_size=math.inf, max_iter=1000, tol=1e-10):
@@ -80,7 +84,7 @@ def subspace_power_iteration(basis, starts, *, step_size=math.inf, max_iter=1000
         ``P_S(P_W(u u^T) u)``, which converges in the fewest iterations.
     max_iter : int, default=1000
     tol : float, default=1e-10
-        A start has converged when its step is shorter than this.
+        A start has converged when its step is shorter than this, or than 20 roundings of the basis' dtype.
 
     Returns
     -------
@@ -107,13 +111,14 @@ def subspace_power_iteration(basis, starts, *, step_size=math.inf, max_iter=1000
     """
     xp = array_namespace(basis, starts)
     shift = 0.0 if math.isinf(step_size) else 1.0 / (2.0 * step_size)
+    tol = max(tol, 20.0 * float(xp.finfo(basis.dtype).eps))
     triangle = _triangle_like(starts, starts.shape[1])
     final = xp.asarray(starts, copy=True)
     index = xp.arange(starts.shape[0], device=device(starts))
     u, n_iter = final, 0
     while n_iter < max_iter and index.shape[0]:
         n_iter += 1
-        new, _ = _gradient_step(basis, u, shift, triangle)
+        new = _gradient_step(basis, u, shift, triangle)
         moved = xp.linalg.vector_norm(new - u, axis=1)
         u = new
         active = moved > tol
@@ -144,7 +149,9 @@ def _distinct(u, phi):
 
 
 def _deflated_basis(basis, found):
-    """Orthonormal basis (q, m - k) of the part of W orthogonal to the projections of ``found`` (k, D)."""
+    """Orthonormal basis (q, m - k) of the part of W orthogonal to the images of ``found`` (k, D), None if trivial."""
+    if not 0 < found.shape[0] < basis.shape[1]:
+        return None
     xp = array_namespace(basis, found)
     full, _ = xp.linalg.qr((svec_outer(found) @ basis).T, mode="complete")
     return basis @ full[:, found.shape[0] :]
@@ -196,6 +203,11 @@ def find_rank_one(
     -------
     RankOneSearch
 
+    Raises
+    ------
+    ValueError
+        If the basis or `known` does not belong to matrices of size D.
+
     Notes
     -----
     Starts in the deflated subspace (W less the projections of what is known) fall into the attraction of vectors not
@@ -217,40 +229,64 @@ def find_rank_one(
     """
     xp = array_namespace(basis)
     rng = np.random.RandomState(0) if rng is None else rng
-    m, D = basis.shape[1], n_features
+    m, D = _check_sizes(basis, n_features, known)
     known = xp.zeros((0, D), dtype=basis.dtype, device=device(basis)) if known is None else known
     wanted = max(0, m - known.shape[0]) if n_vectors is None else n_vectors
-    options = {"step_size": step_size, "tol": tol}
-    chunk = max(1, int(chunk_bytes // (24 * D * D)))
+    iteration = {"step_size": step_size, "tol": tol, "max_iter": max_iter}
     found, phi = known[:0], basis[0, :0]
     longest, n_starts, idle = 0, 0, 0
     for round_ in range(max_rounds):
         missing = wanted - found.shape[0]
         if missing <= 0 or idle == 2:
             break
-        n = max(16, 2 * missing) if round_ else (n_init or max(16, 2 * missing))
+        n = max(16, 2 * missing) if round_ or not n_init else n_init
         n_starts += n
-        sources = xp.concat([known, found], axis=0)
-        spent = 0 < sources.shape[0] < m
-        start_basis = _deflated_basis(basis, sources) if spent else None
-        batches = []
-        for first in range(0, n, chunk):
-            u = _random_units(basis, rng, min(chunk, n - first), D)
-            if spent:
-                u, _, _ = subspace_power_iteration(start_basis, u, **{**options, "tol": 1e-3}, max_iter=50)
-            u, p, n_iter = subspace_power_iteration(basis, u, **options, max_iter=max_iter)
-            batches.append((u[p >= phi_min], p[p >= phi_min]))
+        deflated = _deflated_basis(basis, xp.concat([known, found], axis=0))
+        pools, phis = [found], [phi]
+        for size in _chunk_sizes(n, chunk_bytes, D):
+            u, p, n_iter = _climb(basis, deflated, _random_units(basis, rng, size, D), iteration)
+            pools.append(u[p >= phi_min])
+            phis.append(p[p >= phi_min])
             longest = max(longest, n_iter)
         before = found.shape[0]
-        pool = xp.concat([found, *(u for u, _ in batches)], axis=0)
-        pool_phi = xp.concat([phi, *(p for _, p in batches)], axis=0)
-        keep = _distinct(pool, pool_phi)
-        if known.shape[0]:
-            repeats = xp.max(xp.abs(pool @ known.T), axis=1) > 1.0 - 5e-3
-            keep = [i for i in keep if not bool(repeats[i])]
-        keep = xp.asarray(keep, dtype=xp.int64, device=device(basis))
-        found, phi = xp.take(pool, keep, axis=0), xp.take(pool_phi, keep, axis=0)
+        found, phi = _distinct_from(known, xp.concat(pools, axis=0), xp.concat(phis, axis=0))
         idle = idle + 1 if found.shape[0] <= before else 0
         if callback is not None:
             callback(found.shape[0], wanted)
     return RankOneSearch(found, phi, longest, n_starts)
+
+
+def _check_sizes(basis, n_features, known):
+    """m and D."""
+    if basis.ndim != 2 or basis.shape[0] != n_free_entries(n_features):
+        raise ValueError(
+            f"the basis of a subspace of symmetric {n_features} x {n_features} matrices must have "
+            f"{n_free_entries(n_features)} rows, got shape {tuple(basis.shape)}."
+        )
+    if known is not None and (known.ndim != 2 or known.shape[1] != n_features):
+        raise ValueError(f"known must have shape (k, {n_features}), got {tuple(known.shape)}.")
+    return basis.shape[1], n_features
+
+
+def _chunk_sizes(n, chunk_bytes, n_features):
+    """Batches of n starts whose temporaries, 24 D^2 bytes a start in float64, stay within chunk_bytes."""
+    chunk = max(1, int(chunk_bytes // (24 * n_features**2)))
+    return [min(chunk, n - first) for first in range(0, n, chunk)]
+
+
+def _climb(basis, deflated, u, iteration):
+    """A few steps in the deflated subspace, if any, then in the full one until convergence."""
+    if deflated is not None:
+        u, _, _ = subspace_power_iteration(deflated, u, step_size=iteration["step_size"], tol=1e-3, max_iter=50)
+    return subspace_power_iteration(basis, u, **iteration)
+
+
+def _distinct_from(known, pool, phi):
+    """The pool's distinct directions that are not known ones, and their phi."""
+    xp = array_namespace(pool)
+    keep = _distinct(pool, phi)
+    if known.shape[0]:
+        repeats = xp.max(xp.abs(pool @ known.T), axis=1) > _KNOWN_COSINE
+        keep = [i for i in keep if not bool(repeats[i])]
+    keep = xp.asarray(keep, dtype=xp.int64, device=device(pool))
+    return xp.take(pool, keep, axis=0), xp.take(phi, keep, axis=0)

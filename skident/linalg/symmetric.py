@@ -1,8 +1,8 @@
 """Symmetric matrices as vectors, and subspaces of them.
 
-Layouts: a symmetric ``A`` (D, D) is the vector ``svec(A)`` of length ``q = D (D + 1) / 2``, its upper triangle row by row
-with the off-diagonal entries times ``sqrt(2)``, so that Frobenius products become dot products. A subspace of dimension
-m is an orthonormal basis ``U`` (q, m).
+Layouts: a symmetric ``A`` (D, D) is the vector ``svec(A)`` of length ``q = D (D + 1) / 2``, its upper triangle row by
+row with the off-diagonal entries times ``sqrt(2)``, so that Frobenius products become dot products. A subspace of
+dimension m is an orthonormal basis ``U`` (q, m).
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import functools
 import math
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace, device, is_numpy_namespace
 
 __all__ = ["leading_subspace", "n_free_entries", "smat", "svec", "svec_outer"]
 
 _SQRT_2 = math.sqrt(2.0)
+# Eigenvalues of a Gram matrix below this many roundings of the largest tell nothing: singular values below 1e-7 of it.
+_RANK_ROUNDINGS = 50.0
 
 
 def n_free_entries(n_features):
@@ -36,16 +38,17 @@ def _triangle(n_features):
 
 
 def _triangle_like(x, n_features):
-    """`_triangle` as arrays of x's namespace, dtype and device."""
+    """`_triangle` as arrays of x's namespace, dtype (float64 where x holds whole numbers) and device."""
     xp = array_namespace(x)
     rows, cols, weights, position = _triangle(n_features)
-    if xp.__name__.endswith("numpy"):
-        return rows, cols, weights.astype(x.dtype, copy=False), position
+    dtype = x.dtype if xp.isdtype(x.dtype, "real floating") else xp.float64
+    if is_numpy_namespace(xp):
+        return rows, cols, weights.astype(dtype, copy=False), position
     where = device(x)
     return (
         xp.asarray(rows.copy(), device=where),
         xp.asarray(cols.copy(), device=where),
-        xp.asarray(weights.copy(), dtype=x.dtype, device=where),
+        xp.asarray(weights.copy(), dtype=dtype, device=where),
         xp.asarray(position.copy(), device=where),
     )
 
@@ -129,13 +132,14 @@ def leading_subspace(chunks, rank):
     Raises
     ------
     ValueError
-        If `rank` exceeds ``min(n, q)`` or the number of nonzero singular values.
+        If `rank` exceeds ``min(n, q)`` or the numerical rank: the number of singular values above about 1e-7 of the
+        largest (in float64; 2e-3 in float32).
 
     Notes
     -----
     The eigenvectors of the smaller Gram matrix are taken: ``n x n`` when n <= q, else ``q x q`` accumulated chunk by
-    chunk. Cost ``O(n q min(n, q) + min(n, q)^3)``; beyond the chunks themselves memory is two ``min(n, q)`` squares.
-    Singular values below about 1e-8 of the largest are rounding.
+    chunk. Cost ``O(n q min(n, q) + min(n, q)^3)``; beyond the chunks (joined to one array when n <= q) memory is two
+    ``min(n, q)`` squares. Singular values below about 1e-8 of the largest are rounding.
     Source: Algorithm 1 of Fiedler et al. (2021), steps 4 and 5.
 
     Examples
@@ -163,8 +167,14 @@ def leading_subspace(chunks, rank):
     values, vectors = xp.linalg.eigh(gram)
     values, vectors = xp.flip(values, axis=0), xp.flip(vectors, axis=1)
     singular = xp.sqrt(xp.clip(values, 0.0, None))
-    if float(singular[rank - 1]) <= 1e-300:
-        raise ValueError(f"the {n} vectors span fewer than the {rank} dimensions asked for.")
+    floor = float(singular[0]) * math.sqrt(_RANK_ROUNDINGS * float(xp.finfo(values.dtype).eps))
+    if not float(singular[rank - 1]) > floor:
+        seen = int(xp.count_nonzero(singular > floor))
+        raise ValueError(
+            f"the {n} vectors span {seen} dimensions, fewer than the {rank} asked for: singular value {rank} is "
+            f"{float(singular[rank - 1]):.1e}, the first {float(singular[0]):.1e}. Lower the dimension, or sample "
+            "matrices that differ more."
+        )
     top = vectors[:, :rank]
     if wide:
         # One QR makes the basis orthonormal to rounding where small singular values lost digits.

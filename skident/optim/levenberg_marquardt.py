@@ -10,7 +10,13 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import array_namespace, is_numpy_array
 
-__all__ = ["DenseNormalEquations", "KrylovNormalEquations", "LeastSquaresResult", "levenberg_marquardt"]
+__all__ = [
+    "DenseNormalEquations",
+    "KrylovNormalEquations",
+    "LeastSquaresResult",
+    "give_up_when_slow",
+    "levenberg_marquardt",
+]
 
 
 @dataclass
@@ -26,9 +32,10 @@ class LeastSquaresResult:
         Linearisations computed.
     status : {"target", "stationary", "stalled", "max_iter"}
         ``target``: the cost reached `target`; ``stationary``: relative decrease below `ftol`; ``stalled``: no damping
-        gave a decrease (rounding, or a singular problem); ``max_iter``: stopped on the way.
+        gave a decrease (rounding, or a singular problem), or the cost is not finite at the start; ``max_iter``: stopped
+        on the way.
     history : list of float
-        Cost after every linearisation.
+        Cost at the start and after every accepted step.
     """
 
     x: Any
@@ -142,7 +149,7 @@ def levenberg_marquardt(
     max_damping : float, default=1e8
         A step refused at this damping ends the iteration.
     callback : callable, default=None
-        ``callback(n_iter, cost)`` after every linearisation; returning True stops with status ``max_iter``.
+        ``callback(n_iter, cost)`` after every accepted step; returning True stops with status ``max_iter``.
 
     Returns
     -------
@@ -166,33 +173,37 @@ def levenberg_marquardt(
     1.0
     """
     x, value = x0, float(cost(x0))
-    history, growth, quiet = [value], 2.0, 0
-    if value <= target:
-        return LeastSquaresResult(x, value, 0, "target", history)
+    history, quiet, n_iter = [value], 0, 0
+    if value <= target or not math.isfinite(value):
+        return LeastSquaresResult(x, value, 0, "target" if value <= target else "stalled", history)
     for n_iter in range(1, max_iter + 1):
-        model = linearise(x)
-        while True:
-            step, predicted = _try_solve(model, damping)
-            new = x + step if step is not None else x
-            trial = float(cost(new)) if step is not None else math.inf
-            ratio = (value - trial) / predicted if predicted > 0 else -1.0
-            if math.isfinite(trial) and trial < value:
-                break
-            damping, growth = damping * growth, growth * 2.0
-            if damping > max_damping:
-                return LeastSquaresResult(x, value, n_iter, "stalled", history)
-        decrease = (value - trial) / value
+        new, trial, damping = _decrease(cost, linearise(x), x, value, damping, max_damping)
+        if new is None:
+            return LeastSquaresResult(x, value, n_iter, "stalled", history)
+        quiet = quiet + 1 if (value - trial) / value < ftol else 0
         x, value = new, trial
         history.append(value)
-        damping, growth = max(damping * max(0.1, 1.0 - (2.0 * ratio - 1.0) ** 3), 1e-15), 2.0
-        quiet = quiet + 1 if decrease < ftol else 0
-        if value <= target:
-            return LeastSquaresResult(x, value, n_iter, "target", history)
-        if quiet == 2:
-            return LeastSquaresResult(x, value, n_iter, "stationary", history)
-        if callback is not None and callback(n_iter, value):
+        stop = callback is not None and callback(n_iter, value)
+        if value <= target or quiet == 2:
+            return LeastSquaresResult(x, value, n_iter, "target" if value <= target else "stationary", history)
+        if stop:
             break
-    return LeastSquaresResult(x, value, min(n_iter, max_iter), "max_iter", history)
+    return LeastSquaresResult(x, value, n_iter, "max_iter", history)
+
+
+def _decrease(cost, model, x, value, damping, max_damping):
+    """The first lower point as the damping grows, its cost and the next damping; three times None if there is none."""
+    growth, damping = 2.0, min(damping, max_damping)
+    while damping <= max_damping:
+        step, predicted = _try_solve(model, damping)
+        new = x + step if step is not None else x
+        trial = float(cost(new)) if step is not None else math.inf
+        if math.isfinite(trial) and trial < value:
+            # Capped: a ratio far above 1 (a prediction lost in rounding) says no more than 2, and its cube overflows.
+            ratio = min((value - trial) / predicted, 2.0) if predicted > 0 else -1.0
+            return new, trial, max(damping * max(0.1, 1.0 - (2.0 * ratio - 1.0) ** 3), 1e-15)
+        damping, growth = damping * growth, growth * 2.0
+    return None, None, None
 
 
 def _try_solve(model, damping):
@@ -203,3 +214,14 @@ def _try_solve(model, damping):
         return None, 0.0
     xp = array_namespace(step)
     return (step, predicted) if bool(xp.all(xp.isfinite(step))) else (None, 0.0)
+
+
+def give_up_when_slow(patience, good):
+    """A callback that stops an iteration whose cost is above `good` and has not halved within `patience` steps."""
+    costs = []
+
+    def callback(_, cost):
+        costs.append(cost)
+        return len(costs) > patience and cost > good and cost > 0.5 * costs[-1 - patience]
+
+    return callback

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import copy
+import functools
 import sys
+import threading
+import warnings
 
 import numpy as np
 
 from skident.network import FeedforwardNetwork
 
 _DERIVATIVE_CHUNK_BYTES = 2**27
+# torch keeps the level of forward-mode differentiation in one global variable: one thread at a time.
+_FORWARD_MODE = threading.Lock()
 
 
 def adapt(black_box):
@@ -25,7 +30,7 @@ def adapt(black_box):
     if _is_torch_module(black_box):
         return _TorchBox(black_box)
     if hasattr(black_box, "predict"):
-        return _ValueBox(black_box.predict)
+        return _ValueBox(_named(black_box) if hasattr(black_box, "feature_names_in_") else black_box.predict)
     if callable(black_box):
         return _ValueBox(black_box)
     raise ValueError(
@@ -38,6 +43,15 @@ def _is_torch_module(black_box):
     """Whether it is a torch module; torch is not imported to find out."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(black_box, torch.nn.Module)
+
+
+def _named(estimator):
+    """`predict` of rows that carry the column names of `fit`, which by-name transformers need and others check."""
+    try:
+        import pandas
+    except ImportError:  # fitted on another kind of frame
+        return estimator.predict
+    return lambda X: estimator.predict(pandas.DataFrame(X, columns=estimator.feature_names_in_))
 
 
 class _ValueBox:
@@ -56,6 +70,16 @@ class _NetworkBox:
 
     def __init__(self, network):
         self.values, self.jacobian, self.hessian = network, network.jacobian, network.hessian
+
+
+@functools.cache
+def _load_forward_mode():
+    """Forward-mode differentiation scripts torch's own decompositions when first used, and torch warns of that."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="`torch.jit.script` is", category=DeprecationWarning)
+        torch.func.jacfwd(torch.func.jacrev(torch.tanh))(torch.zeros(1))
 
 
 class _TorchBox:
@@ -100,4 +124,6 @@ class _TorchBox:
 
         # Forward over reverse: D forward passes of the m_L gradients, batched over rows.
         function = torch.func.jacfwd(torch.func.jacrev(self._row))
-        return self._batched(function, X, 16 * X.shape[1] ** 2)
+        with _FORWARD_MODE:
+            _load_forward_mode()
+            return self._batched(function, X, 16 * X.shape[1] ** 2)

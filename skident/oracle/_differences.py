@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+_POINT_BYTES = 2**26  # points made at a time
+
 
 def difference_jacobian(function, U, step):
     """``(f(u + h e_i) - f(u - h e_i)) / 2h`` at the rows of U.
@@ -19,25 +21,31 @@ def difference_jacobian(function, U, step):
     -------
     ndarray of shape (n, m_L, D)
     """
-    n, D = U.shape
-    offsets = np.concatenate([step * np.eye(D), -step * np.eye(D)])
-    F = _at_offsets(function, U, offsets)
+    D = U.shape[1]
+    every, ones = np.arange(D), np.ones(D)
+    i, a = np.tile(every, 2), np.concatenate([ones, -ones])
+    F = _at_stencil(function, U, (i, i, a, 0.0 * a), step)
     return np.moveaxis((F[:, :D] - F[:, D:]) / (2.0 * step), 1, 2)
 
 
-def hessian_offsets(n_features, step):
-    """The ``2 D^2 + 1`` different points of eq. (19) around one centre.
+def hessian_stencil(n_features):
+    """The ``2 D^2 + 1`` different points of eq. (19) around one centre, in units of the step.
 
     Returns
     -------
-    offsets : ndarray of shape (2 D^2 + 1, D)
-        First the centre, then ``+-2 h e_i``, then for i < j the four corners ``+-h e_i +- h e_j``.
+    i, j : ndarray of int, shape (2 D^2 + 1,)
+    a, b : ndarray of shape (2 D^2 + 1,)
+        Offset k is ``a[k] e_{i[k]} + b[k] e_{j[k]}``: first the centre, then ``+-2 e_i``, then for i < j the four
+        corners ``+-e_i +- e_j``.
     """
-    D = n_features
-    rows, cols = np.triu_indices(D, 1)
-    eye = step * np.eye(D)
-    corners = [s * eye[rows] + t * eye[cols] for s, t in ((1, 1), (1, -1), (-1, 1), (-1, -1))]
-    return np.concatenate([np.zeros((1, D)), 2.0 * eye, -2.0 * eye, *corners])
+    every, twos = np.arange(n_features), np.full(n_features, 2.0)
+    rows, cols = np.triu_indices(n_features, 1)
+    ones = np.ones(len(rows))
+    i = np.concatenate([[0], every, every, *[rows] * 4])
+    j = np.concatenate([[0], every, every, *[cols] * 4])
+    a = np.concatenate([[0.0], twos, -twos, ones, ones, -ones, -ones])
+    b = np.concatenate([[0.0], 0.0 * twos, 0.0 * twos, ones, -ones, ones, -ones])
+    return i, j, a, b
 
 
 def difference_hessian(function, U, step):
@@ -61,7 +69,7 @@ def difference_hessian(function, U, step):
     Source: eq. (19) of Fiedler et al. (2021).
     """
     n, D = U.shape
-    F = _at_offsets(function, U, hessian_offsets(D, step))
+    F = _at_stencil(function, U, hessian_stencil(D), step)
     m_out = F.shape[2]
     H = np.empty((n, m_out, D, D))
     outer = F[:, 1 : 1 + D] + F[:, 1 + D : 1 + 2 * D] - 2.0 * F[:, :1]
@@ -74,14 +82,16 @@ def difference_hessian(function, U, step):
     return H / (4.0 * step * step)
 
 
-def _at_offsets(function, U, offsets):
-    """Values at every row of U plus every offset, (n, k, m_L), a bounded number of rows of U at a time."""
-    n, D = U.shape
-    k = len(offsets)
-    block = max(1, 2**18 // k)
+def _at_stencil(function, U, stencil, step):
+    """Values at every row of U plus every offset, (n, k, m_L), a bounded number of points at a time."""
+    i, j, a, b = stencil
+    (n, D), k = U.shape, len(i)
+    block = max(1, _POINT_BYTES // (8 * D))
     parts = []
-    for i in range(0, n, block):
-        rows = U[i : i + block]
-        F = function((rows[:, None, :] + offsets[None]).reshape(-1, D))
-        parts.append(F.reshape(len(rows), k, -1))
-    return np.concatenate(parts)
+    for first in range(0, n * k, block):
+        row, entry = np.divmod(np.arange(first, min(first + block, n * k)), k)
+        points, every = U[row], np.arange(len(row))
+        points[every, i[entry]] += step * a[entry]
+        points[every, j[entry]] += step * b[entry]
+        parts.append(function(points))
+    return np.concatenate(parts).reshape(n, k, -1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 
 from ._adapters import adapt
@@ -44,6 +46,8 @@ class Oracle:
         Rows at which an exact Jacobian or Hessian was taken.
     n_outputs : int or None
         m_L, known after the first answer.
+    one_dimensional : bool
+        Whether the last answer had shape (n,).
 
     Raises
     ------
@@ -66,8 +70,10 @@ class Oracle:
     ):
         if derivatives not in DERIVATIVES:
             raise ValueError(f"derivatives must be one of {DERIVATIVES}, got {derivatives!r}.")
-        if not step_size > 0:
-            raise ValueError(f"step_size must be positive, got {step_size!r}.")
+        if not 0 < step_size < np.inf:
+            raise ValueError(f"step_size must be positive and finite, got {step_size!r}.")
+        if not chunk_rows >= 1:
+            raise ValueError(f"chunk_rows must be at least 1, got {chunk_rows!r}.")
         self._box = adapt(black_box)
         if derivatives == "exact" and not self._box.differentiable:
             raise ValueError(
@@ -76,10 +82,14 @@ class Oracle:
             )
         self.exact = self._box.differentiable and derivatives != "finite_difference"
         self.n_inputs = n_inputs
-        self.center = np.zeros(n_inputs) if center is None else np.asarray(center, dtype=float)
-        self.scale = np.broadcast_to(np.asarray(scale, dtype=float), (n_inputs,))
+        self.center = _coordinates("center", np.zeros(n_inputs) if center is None else center, n_inputs)
+        self.scale = _coordinates("scale", np.full(n_inputs, scale) if np.ndim(scale) == 0 else scale, n_inputs)
+        if not np.all(self.scale > 0):
+            raise ValueError(f"scale must be positive, got {self.scale[~(self.scale > 0)][0]}; drop constant inputs.")
         self.step_size, self.chunk_rows = step_size, chunk_rows
         self.n_queries, self.n_derivatives, self.n_outputs = 0, 0, None
+        self.one_dimensional = False
+        self._counting = threading.Lock()
 
     def to_inputs(self, U):
         """Standardised coordinates (n, D) as the black box's inputs."""
@@ -90,69 +100,106 @@ class Oracle:
         return (X - self.center) / self.scale
 
     def __call__(self, U):
-        """Answers at the rows of U (n, D): float64 (n, m_L)."""
-        X = self.to_inputs(np.asarray(U, dtype=float))
-        parts = [self._ask(X[i : i + self.chunk_rows]) for i in range(0, len(X), self.chunk_rows)]
+        """Answers at the rows of U (n, D): float64 (n, m_L), an array of the caller's own."""
+        U = self._rows(U, at_least=0)
+        if len(U) == 0:
+            return np.empty((0, self.n_outputs or 0))
+        parts = [self._ask(U[i : i + self.chunk_rows], i, len(U)) for i in range(0, len(U), self.chunk_rows)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def _ask(self, X):
-        first, self.n_queries = self.n_queries, self.n_queries + len(X)
+    def _rows(self, U, at_least=1):
+        U = np.asarray(U, dtype=float)
+        if U.ndim != 2 or U.shape[1] != self.n_inputs or len(U) < at_least:
+            raise ValueError(f"points must have shape (n, {self.n_inputs}) with n >= {at_least}, got {U.shape}.")
+        return U
+
+    def _ask(self, U, first_row, n_rows):
+        """Answers to a chunk; the black box gets an array of its own, so it may keep or change it."""
+        with self._counting:
+            first, self.n_queries = self.n_queries, self.n_queries + len(U)
         try:
-            answers = self._box.values(X)
+            answers = self._box.values(self.to_inputs(U))
         except Exception as error:
             raise ValueError(
-                f"the black box raised {type(error).__name__} on a batch of {len(X)} rows, after {first} rows answered "
+                f"the black box raised {type(error).__name__} on a batch of {len(U)} rows, after {first} rows answered "
                 f"well: {error}"
             ) from error
-        return self._checked(X, answers)
-
-    def _checked(self, X, answers):
-        try:
-            Y = np.asarray(answers, dtype=float)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"the black box answered with {type(answers).__name__}, which is not numeric.") from error
-        if Y.ndim == 1:
-            Y = Y[:, None]
-        expected = "(n,) or (n, n_outputs)" if self.n_outputs is None else f"({len(X)}, {self.n_outputs})"
-        if Y.ndim != 2 or len(Y) != len(X) or Y.shape[1] == 0 or self.n_outputs not in (None, Y.shape[1]):
-            raise ValueError(
-                f"the black box was asked {len(X)} rows and answered with shape {np.shape(answers)}; expected {expected}."
-            )
+        Y = self._table(answers, len(U))
         bad = ~np.isfinite(Y).all(axis=1)
         if bad.any():
             row = int(np.argmax(bad))
+            x = np.array2string(self.to_inputs(U[row]), precision=4, threshold=6)
             raise ValueError(
-                f"the black box answered {Y[row]} (not finite) at row {row} of a batch of {len(X)} rows, "
-                f"x = {np.array2string(X[row], precision=4, threshold=6)}; {int(bad.sum())} row(s) are like that."
+                f"the black box answered {Y[row]} (not finite) at row {first_row + row} of the {n_rows} asked, "
+                f"x = {x}; {int(bad.sum())} of the {len(U)} rows in this batch are like that."
             )
         self.n_outputs = Y.shape[1]
         return Y
 
+    def _table(self, answers, n):
+        """Answers as a float64 table (n, m_L) that shares no memory with the black box."""
+        try:
+            Y = np.asarray(answers)
+            if np.iscomplexobj(Y):
+                raise TypeError("they are complex")
+            Y = np.array(Y, dtype=float)
+        except Exception as error:
+            raise ValueError(
+                f"the black box's answers ({type(answers).__name__}) cannot be read as real numbers: {error}."
+            ) from error
+        self.one_dimensional = Y.ndim == 1
+        if Y.ndim == 1:
+            Y = Y[:, None]
+        expected = "(n,) or (n, n_outputs)" if self.n_outputs is None else f"({n}, {self.n_outputs})"
+        if Y.ndim != 2 or len(Y) != n or Y.shape[1] == 0 or self.n_outputs not in (None, Y.shape[1]):
+            raise ValueError(
+                f"the black box was asked {n} rows and answered with shape {np.shape(answers)}; expected {expected}."
+            )
+        return Y
+
     def noise(self, U):
         """Largest difference between two answers to the same rows U (n, D), relative to the largest answer."""
+        U = self._rows(U)
         first, second = self(U), self(U[::-1])[::-1]
         return float(np.max(np.abs(first - second)) / max(np.max(np.abs(first)), np.finfo(float).tiny))
 
     def jacobian(self, U):
         """Derivatives of the outputs by u: (n, m_L, D); ``2 D n`` queries where differences are needed."""
-        U = np.asarray(U, dtype=float)
+        U = self._rows(U)
         if self.exact:
-            self.n_derivatives += len(U)
-            return self._finite("Jacobian", self._box.jacobian(self.to_inputs(U)), len(U)) * self.scale
+            return self._exact("Jacobian", self._box.jacobian, U) * self.scale
         return difference_jacobian(self, U, _JACOBIAN_STEP)
 
     def hessian(self, U):
-        """Second derivatives of the outputs by u: (n, m_L, D, D); ``(2 D^2 + 1) n`` queries where differences are needed."""
-        U = np.asarray(U, dtype=float)
+        """Second derivatives by u: (n, m_L, D, D); ``(2 D^2 + 1) n`` queries where differences are needed."""
+        U = self._rows(U)
         if self.exact:
-            self.n_derivatives += len(U)
-            H = self._finite("Hessian", self._box.hessian(self.to_inputs(U)), len(U))
-            return H * (self.scale[:, None] * self.scale[None, :])
+            return self._exact("Hessian", self._box.hessian, U) * (self.scale[:, None] * self.scale[None, :])
         return difference_hessian(self, U, self.step_size)
 
-    def _finite(self, what, values, n):
+    def _exact(self, what, derivative, U):
+        n = len(U)
+        with self._counting:
+            self.n_derivatives += n
+        try:
+            values = derivative(self.to_inputs(U))
+        except ValueError:
+            raise
+        except Exception as error:
+            raise ValueError(
+                f"the black box's exact {what} failed with {type(error).__name__}: {error} "
+                "Try derivatives='finite_difference'."
+            ) from error
         self.n_outputs = values.shape[1]
         bad = ~np.isfinite(values.reshape(n, -1)).all(axis=1)
         if bad.any():
             raise ValueError(f"the black box's {what} is not finite at row {int(np.argmax(bad))} of {n}.")
         return values
+
+
+def _coordinates(name, values, n_inputs):
+    """One finite number an input, float64."""
+    values = np.array(values, dtype=float)
+    if values.shape != (n_inputs,) or not np.isfinite(values).all():
+        raise ValueError(f"{name} must hold {n_inputs} finite numbers, one an input, got {values}.")
+    return values

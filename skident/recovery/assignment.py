@@ -39,8 +39,8 @@ def cluster_directions(vectors, n_clusters, *, random_state=None):
 
     Notes
     -----
-    k-means++ on the vectors folded onto one half space, then each centre replaced by the top eigenvector of its members'
-    ``sum v v^T``, which does not care about signs at the fold. Source: Algorithm 3 of Fiedler et al. (2021).
+    k-means++ on the vectors folded onto one half space, then each centre replaced by the top eigenvector of its
+    members' ``sum v v^T``, which does not care about signs at the fold. Source: Algorithm 3 of Fiedler et al. (2021).
     """
     rng = np.random.RandomState(0) if random_state is None else random_state
     pole = rng.standard_normal(vectors.shape[1])
@@ -106,7 +106,7 @@ def detect_first_layer(oracle, candidates, n_first, *, n_hessians=400, radius=No
     return np.argsort(-similarity, kind="stable")[:n_first], similarity
 
 
-def detect_last_layer(hessians, candidates):
+def detect_last_layer(hessians, candidates, dimension):
     """Which candidates belong to the last layer, and to which output, from subspaces with one output left out.
 
     Parameters
@@ -115,6 +115,8 @@ def detect_last_layer(hessians, candidates):
         From `sample_hessians`, reused.
     candidates : ndarray of shape (m, D)
         Unit vectors; those of the first layer may have been taken out before.
+    dimension : int
+        Of every ``f_{-p}``'s subspace: all weights that show in Hessians less one.
 
     Returns
     -------
@@ -130,14 +132,16 @@ def detect_last_layer(hessians, candidates):
 
     Notes
     -----
-    Source: Algorithm 5 of Fiedler et al. (2021). The subspace of every ``f_{-p}`` has one dimension less than
-    the candidates' own Hessians' span; the outputs are matched to the scores' minima one to one.
+    Source: Algorithm 5 of Fiedler et al. (2021); the outputs are matched to the scores' minima one to one. One
+    `leading_subspace` an output.
     """
     n, m_out, q = hessians.shape
     if m_out < 2:
-        raise ValueError("last_layer='hessian' (Algorithm 5) needs at least 2 outputs, got 1; use last_layer='jacobian'.")
+        raise ValueError(
+            "last_layer='hessian' (Algorithm 5) needs at least 2 outputs, got 1; use last_layer='jacobian'."
+        )
     outer = svec_outer(candidates)
-    dimension = min(len(candidates) - 1, n * (m_out - 1), q)
+    dimension = min(dimension, n * (m_out - 1), q)
     scores = np.empty((m_out, len(candidates)))
     for p in range(m_out):
         rest = np.delete(hessians, p, axis=1).reshape(-1, q)
@@ -150,8 +154,14 @@ def detect_last_layer(hessians, candidates):
     return last[cols], similarity
 
 
-def last_layer_from_jacobian(oracle):
+def last_layer_from_jacobian(oracle, others=None):
     """The last layer's entangled weights at the centre: ``grad f_p(x*) = g'(.) v_p(x*)``.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    others : ndarray of shape (k, D), default=None
+        Points to try instead, in turn, where some output does not move at the centre: all its units may be saturated.
 
     Returns
     -------
@@ -161,18 +171,19 @@ def last_layer_from_jacobian(oracle):
     Raises
     ------
     ValueError
-        If an output does not move at the centre.
+        If an output does not move at any of the points.
 
     Notes
     -----
-    Source: eq. (7) of Fiedler et al. (2021). ``2 D`` queries with central differences.
+    Source: eq. (7) of Fiedler et al. (2021). ``2 D`` queries a point with central differences.
     """
-    J = oracle.jacobian(np.zeros((1, oracle.n_inputs)))[0]
-    norms = np.linalg.norm(J, axis=1)
-    if np.any(norms <= 1e-10 * max(norms.max(), np.finfo(float).tiny)):
-        raise ValueError(
-            f"output {int(np.argmin(norms))} does not move at the centre (gradient norm {norms.min():.1e}); its "
-            "weights cannot be seen there. Move center, or check that the black box depends on X."
-        )
-    return J
-
+    D = oracle.n_inputs
+    for u in np.concatenate([np.zeros((1, D)), np.empty((0, D)) if others is None else others]):
+        J = oracle.jacobian(u[None])[0]
+        norms = np.linalg.norm(J, axis=1)
+        if np.all(norms > 1e-10 * max(norms.max(), np.finfo(float).tiny)):
+            return J
+    raise ValueError(
+        f"output {int(np.argmin(norms))} does not move at the centre (gradient norm {norms.min():.1e}); its "
+        "weights cannot be seen there. Move center, or check that the black box depends on X."
+    )

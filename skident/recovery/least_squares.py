@@ -22,9 +22,11 @@ class NetworkLeastSquares:
         One a layer.
     U : ndarray of shape (n, D)
     Y : ndarray of shape (n, m_L)
-    dense_limit : int, default=6000
+    dense_limit : int, default=3000
         Up to this many parameters P the Gauss-Newton matrix is formed (memory ``16 P^2`` bytes); beyond it is applied
         by forward and backward passes and solved by conjugate gradients, in memory ``O(n m + sum_l m_l m_{l-1}^2)``.
+    inner_tol : float, default=1e-2
+        Relative residual at which conjugate gradients stop.
     chunk_bytes : int, default=2**27
         Bound on temporaries that grow with n.
 
@@ -36,12 +38,11 @@ class NetworkLeastSquares:
     the Jacobian's ``n m_L`` rows. Parameters are ordered by layer, ``(m_{l-1} + 1, m_l)`` row by row, shifts last.
     """
 
-    def __init__(self, shapes, activations, U, Y, *, dense_limit=6000, chunk_bytes=2**27):
+    def __init__(self, shapes, activations, U, Y, *, dense_limit=3000, inner_tol=1e-2, chunk_bytes=2**27):
         self.shapes, self.activations, self.U, self.Y = shapes, activations, U, Y
-        self.dense_limit, self.chunk_bytes = dense_limit, chunk_bytes
+        self.dense_limit, self.inner_tol, self.chunk_bytes = dense_limit, inner_tol, chunk_bytes
         sizes = [(a + 1) * c for a, c in shapes]
         self.offsets = np.concatenate([[0], np.cumsum(sizes)])
-        self.inner_tol = 1e-2
 
     @property
     def n_parameters(self):

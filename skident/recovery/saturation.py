@@ -1,7 +1,7 @@
 """The first layer from far away: hyperplanes where a saturated network moves.
 
-Far from the origin every sigmoidal first-layer unit is saturated except near its own hyperplane, so on a large circle the
-answer is a step function, and near a step it depends on one unit only: ``f(x) = phi(w_i . x + b_i)``. Moving along
+Far from the origin every sigmoidal first-layer unit is saturated except near its own hyperplane, so on a large circle
+the answer is a step function, and near a step it depends on one unit only: ``f(x) = phi(w_i . x + b_i)``. Moving along
 that profile and comparing with steps in other directions gives ``w_i`` without derivatives.
 """
 
@@ -22,8 +22,9 @@ _PROFILE_RANGE = 0.5
 _SHAPE_NODES = 24  # the wider look that gives length and offset
 _SHAPE_RANGE = 3.5
 _SHAPE_DEGREE = 9  # of the rest of the network as a polynomial in one unit's output
-_SAME_UNIT = 1.0 - 1e-6  # cosine above which two directions are one unit
-_RIDGE_TOLERANCE = 1e-4
+_STRAIGHT = 1e-10  # sum of squares, relative to the step's height, below which a profile is linear in the unit
+_SAME_UNIT = 1.0 - 1e-8  # cosine above which two directions are one unit
+_RIDGE_TOLERANCE = 1e-6
 
 
 class NotSaturatingError(ValueError):
@@ -37,9 +38,11 @@ class FirstLayer:
     Attributes
     ----------
     weights : ndarray of shape (D, m_1)
-        Columns: the direction (1e-9) times the length (`refine_lengths`: about 1e-3). The sign is not determined.
+        Columns: the direction (1e-9) times the length (see `refine_lengths`). The sign is not determined.
     biases : ndarray of shape (m_1,)
-        So that the unit's hyperplane is ``weights.T u + biases = 0``.
+        So that the unit's hyperplane is about ``weights.T u + biases = 0``. A start value: with more than one layer
+        a shift of z can be absorbed by the layers above (``tanh(x + z)`` is a Moebius map of ``tanh x``), and the
+        profile leaves an uncertainty of some tenths.
     points : ndarray of shape (m_1, D)
         A far point on every unit's hyperplane, where all other units are saturated.
     radius : float
@@ -145,7 +148,9 @@ def _search(oracle, n_units, radius, max_circles, patience, max_units, rng, call
     D = oracle.n_inputs
     weights, biases, points, quality = np.empty((D, 0)), np.empty(0), np.empty((0, D)), np.empty(0)
     idle, unexplained, moved = 0, 0, False
-    for circle in range(1, max_circles + 1):
+    circle = 0
+    while circle < max_circles:
+        circle += 1
         frame = np.linalg.qr(rng.standard_normal((D, 2)))[0]
         steps = _scan(oracle, frame, radius, max_units)
         moved = moved or len(steps) > 0
@@ -161,8 +166,15 @@ def _search(oracle, n_units, radius, max_circles, patience, max_units, rng, call
         complete = n_units is None and idle >= patience
         if enough or complete:
             break
+        if circle == 3 and not moved:
+            break
     if not moved:
         raise NotSaturatingError("the answers do not change at all on large circles.")
+    if len(biases) == 0:
+        raise NotSaturatingError(
+            f"the answers step on large circles ({unexplained} steps), but no step is a smooth sigmoid of one linear "
+            "function: the black box is no network with a saturating first layer (a tree, a sign?)."
+        )
     return FirstLayer(weights, biases, points, radius, circle, unexplained)
 
 
@@ -299,7 +311,8 @@ def _rate(progress, index, base, tangent, width, value):
     step = 0.1 * width[:, None]
     ends = np.stack([base - step * tangent, base + step * tangent], axis=1)
     p = progress(index, ends)
-    slope = (p[:, 1] - p[:, 0]) / (2.0 * step[:, 0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = (p[:, 1] - p[:, 0]) / (2.0 * step[:, 0])
     height = np.clip(value, 1e-3, 1 - 1e-3)
     return slope / (2.0 * height * (1.0 - height))
 
@@ -406,7 +419,8 @@ def refine_lengths(oracle, first, activation):
     Notes
     -----
     With all other units saturated the rest of the network is a smooth function of this unit's output alone, so a
-    polynomial of degree 9 in it leaves two unknowns, found by variable projection (Gauss-Newton, all units at once).
+    polynomial of degree 9 in it leaves two unknowns, found by variable projection (Gauss-Newton from six starts, all
+    units at once). Exact to rounding where the layers above are gentle, to some per cent where they are steep.
     """
     g = get_activation(activation)
     low, high = g.limits
@@ -418,13 +432,18 @@ def refine_lengths(oracle, first, activation):
     F = F - F.mean(axis=1, keepdims=True)
     F /= np.maximum(np.abs(F).max(axis=(1, 2), keepdims=True), np.finfo(float).tiny)
 
-    def misfit(log_stretch, shift):
+    def misfit(log_stretch, shift, degree=_SHAPE_DEGREE):
         y = (g(np.exp(log_stretch)[:, None] * s + shift[:, None]) - low) * (2.0 / (high - low)) - 1.0
-        Q, _ = np.linalg.qr(chebyshev.chebvander(y, _SHAPE_DEGREE))
+        Q, _ = np.linalg.qr(chebyshev.chebvander(y, degree))
         return (F - Q @ (np.swapaxes(Q, 1, 2) @ F)).reshape(len(y), -1)
 
     z0 = np.sum(first.weights * first.points.T, axis=0) + first.biases
-    stretch, shift = _fit_two(misfit, np.zeros(len(lengths)), z0)
+    starts = [(np.full(len(lengths), a), z) for a in (0.0, -0.5, 0.5) for z in (z0, 0.0 * z0)]
+    stretch, shift, _ = _best_of([_fit_two(misfit, a, z) for a, z in starts])
+    # Where a straight line does, one linear layer lies above, and then the offset is determined too.
+    line = _best_of([_fit_two(lambda a, z: misfit(a, z, 1), a, z) for a, z in starts])
+    straight = line[2] < _STRAIGHT
+    stretch, shift = np.where(straight, line[0], stretch), np.where(straight, line[1], shift)
     weights = first.weights * np.exp(stretch)
     return replace(first, weights=weights, biases=shift - np.sum(weights * first.points.T, axis=0))
 
@@ -446,4 +465,11 @@ def _fit_two(misfit, a, b, n_iter=12, h=1e-6):
         a, b = np.where(better, a + step[:, 0], a), np.where(better, b + step[:, 1], b)
         r, cost = np.where(better[:, None], trial, r), np.where(better, new, cost)
         damping = np.where(better, damping / 10.0, damping * 10.0)
-    return a, b
+    return a, b, cost
+
+
+def _best_of(fits):
+    """Problem by problem the (a, b, cost) of lowest cost."""
+    a, b, cost = (np.array(values) for values in zip(*fits, strict=True))
+    best = np.argmin(cost, axis=0), np.arange(a.shape[1])
+    return a[best], b[best], cost[best]

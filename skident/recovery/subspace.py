@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from joblib import Parallel, delayed
 
-from skident.linalg import leading_subspace, n_free_entries, svec
+from skident.linalg import leading_subspace, svec
 
 __all__ = ["entangled_subspace", "random_sphere", "sample_hessians"]
 
-_HESSIAN_CHUNK_BYTES = 2**28
+_HESSIAN_CHUNK_BYTES = 2**27
 
 
 def random_sphere(n_samples, n_features, radius, rng):
@@ -17,7 +18,7 @@ def random_sphere(n_samples, n_features, radius, rng):
     return radius * X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
-def sample_hessians(oracle, n_hessians, radius, *, rng, callback=None):
+def sample_hessians(oracle, n_hessians, radius, *, rng, n_jobs=None, callback=None):
     """Vectorised Hessians of all outputs at random points of a sphere around the oracle's centre.
 
     Parameters
@@ -28,24 +29,26 @@ def sample_hessians(oracle, n_hessians, radius, *, rng, callback=None):
     radius : float
         R of Table 1, in the oracle's units.
     rng : numpy.random.RandomState
+    n_jobs : int, default=None
+        Threads; the points, and so the result, do not depend on it.
     callback : callable, default=None
         ``callback(n_done)``.
 
     Returns
     -------
     ndarray of shape (n_hessians, m_L, D (D + 1) / 2)
-        ``svec`` of every Hessian. Full Hessians exist only for a chunk of points at a time (256 MB).
+        ``svec`` of every Hessian. Full Hessians exist only for a chunk of points at a time (128 MB a thread).
     """
     D = oracle.n_inputs
     points = random_sphere(n_hessians, D, radius, rng)
-    rows, first, chunk = [], 0, 1
-    while first < n_hessians:
-        H = oracle.hessian(points[first : first + chunk])
-        rows.append(svec(H))
-        first += len(H)
-        chunk = max(1, int(_HESSIAN_CHUNK_BYTES // (8 * H.shape[1] * D * D)))
+    rows = [svec(oracle.hessian(points[:1]))]
+    chunk = max(1, int(_HESSIAN_CHUNK_BYTES // (8 * rows[0].shape[1] * D * D)))
+    chunks = [points[i : i + chunk] for i in range(1, n_hessians, chunk)]
+    parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+    for part in parallel(delayed(lambda U: svec(oracle.hessian(U)))(U) for U in chunks):
+        rows.append(part)
         if callback is not None:
-            callback(first)
+            callback(sum(len(r) for r in rows))
     return np.concatenate(rows)
 
 
@@ -85,24 +88,10 @@ def entangled_subspace(hessians, dimension):
         raise ValueError(
             f"{len(rows)} Hessians (n_hessians times outputs) cannot span {dimension} dimensions; raise n_hessians."
         )
-    return leading_subspace([rows], dimension)
-
-
-def check_dimension(singular_values, dimension, n_features, noise=1e-7):
-    """Refuse a dimension that the spectrum does not support.
-
-    Raises
-    ------
-    ValueError
-        If the ``dimension``-th singular value is below `noise` times the first: the widths sum to more than the answers
-        support, or radius and centre show too little curvature.
-    """
-    if n_free_entries(n_features) < dimension or singular_values[0] <= 0:
-        raise ValueError("the Hessians vanish: the black box is linear around the centre; move center or raise radius.")
-    if singular_values[dimension - 1] < noise * singular_values[0]:
-        rank = int(np.sum(singular_values >= noise * singular_values[0]))
+    try:
+        return leading_subspace([rows], dimension)
+    except ValueError as error:
         raise ValueError(
-            f"layer_widths ask for {dimension} units in the Hessians, but these span only {rank} dimensions "
-            f"(singular value {dimension} is {singular_values[dimension - 1]:.1e}, the first {singular_values[0]:.1e}). "
-            "Give the widths that the black box has, or raise radius, or move center where it is more curved."
-        )
+            f"layer_widths ask for {dimension} units in the Hessians, but {error} Give the widths that the black box "
+            "has, or raise radius, or move center to where the black box is more curved."
+        ) from error

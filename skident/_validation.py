@@ -1,0 +1,215 @@
+"""Input checks and error texts that the estimators share."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from contextlib import contextmanager
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
+from sklearn.neural_network import MLPRegressor
+
+# Private in scikit-learn: imported here and nowhere else.
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from skident.network import ACTIVATIONS, FeedforwardNetwork
+
+__all__ = [
+    "ACTIVATION_CHOICES",
+    "AT_LEAST_ONE",
+    "POSITIVE",
+    "Interval",
+    "StrOptions",
+    "center_and_scale",
+    "check_answers_vary",
+    "check_layer_widths",
+    "forgotten_on_error",
+    "needs_targets",
+    "resolve_activations",
+    "resolve_black_box",
+]
+
+ACTIVATION_CHOICES = StrOptions({*ACTIVATIONS, "logistic"})
+POSITIVE = Interval(Real, 0, None, closed="neither")
+AT_LEAST_ONE = Interval(Integral, 1, None, closed="left")
+
+_SKLEARN_ACTIVATIONS = {"logistic": "sigmoid"}
+
+
+def check_layer_widths(layer_widths, n_outputs=None):
+    """``(m_1, ..., m_L)`` as a tuple of positive integers.
+
+    Raises
+    ------
+    ValueError
+        If a width is not a positive integer, or the last is not the number of outputs.
+    """
+    widths = tuple(np.atleast_1d(np.asarray(layer_widths, dtype=object)))
+    if not widths or not all(isinstance(m, Integral) and m > 0 for m in widths):
+        raise ValueError(
+            f"layer_widths must be positive integers (m_1, ..., m_L), the last one the number of outputs; "
+            f"got {layer_widths!r}."
+        )
+    widths = tuple(int(m) for m in widths)
+    if n_outputs is not None and widths[-1] != n_outputs:
+        raise ValueError(
+            f"layer_widths ends in {widths[-1]} but the black box gives {n_outputs} output(s); layer_widths lists "
+            f"every layer including the last, for example {(*widths[:-1], n_outputs)}."
+        )
+    return widths
+
+
+def _is_torch_module(box):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(box, torch.nn.Module)
+
+
+def _is_fittable(box):
+    """Whether it is a scikit-learn estimator that `fit` must fit first."""
+    return hasattr(box, "fit") and hasattr(box, "predict") and not isinstance(box, FrozenEstimator)
+
+
+def needs_targets(estimator):
+    """Whether `fit` needs y, because the black box has to be trained first."""
+    return estimator is None or (not _is_torch_module(estimator) and _is_fittable(estimator))
+
+
+def resolve_black_box(estimator, X, y, random_state):
+    """The black box to ask: given as it is, or a regressor fitted on (X, y).
+
+    Returns
+    -------
+    box : object
+        What `Oracle` takes. Fitted regressors come back fitted.
+
+    Raises
+    ------
+    ValueError
+        If the estimator is a classifier, or must be fitted and y is missing.
+    NotFittedError
+        If a frozen estimator is not fitted.
+    """
+    if isinstance(estimator, FrozenEstimator):
+        check_is_fitted(estimator)
+    if estimator is not None and hasattr(estimator, "get_params") and is_classifier(estimator):
+        raise ValueError(
+            f"{type(estimator).__name__} is a classifier; only regressors can be identified. Pass a callable with real "
+            "outputs, for example its log-odds."
+        )
+    if not needs_targets(estimator):
+        return estimator
+    if y is None:
+        name = "the default MLPRegressor" if estimator is None else type(estimator).__name__
+        raise ValueError(
+            f"{name} is not fitted and y is None: requires y to be passed, but the target y is None. To identify a "
+            "fitted regressor as it is, wrap it: FrozenEstimator(regressor)."
+        )
+    with warnings.catch_warnings():
+        if estimator is None:
+            # A small network that always trains in a moment; how well it fits is not the question here.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            estimator = MLPRegressor(
+                hidden_layer_sizes=(4,), activation="tanh", solver="lbfgs", max_iter=100, random_state=random_state
+            )
+        return clone(estimator).fit(X, y)
+
+
+def resolve_activations(box, activation, output_activation):
+    """Names of the hidden and the output activation; ``auto`` reads them off the black box where it tells.
+
+    Anything that does not tell is taken as tanh with linear output.
+    """
+    told = _told_activations(box)
+    names = [t if a == "auto" else a for a, t in zip((activation, output_activation), told, strict=True)]
+    return tuple(_SKLEARN_ACTIVATIONS.get(n, n) for n in names)
+
+
+def _told_activations(box):
+    inner = getattr(box, "estimator", box) if isinstance(box, FrozenEstimator) else box
+    if _is_torch_module(inner):
+        try:
+            inner = FeedforwardNetwork.from_torch(inner)
+        except (TypeError, ValueError):
+            return "tanh", "identity"
+    if isinstance(inner, FeedforwardNetwork):
+        return inner.activation, inner.output_activation
+    if isinstance(inner, MLPRegressor):
+        return inner.activation, inner.out_activation_
+    return "tanh", "identity"
+
+
+def center_and_scale(X, center):
+    """The centre x* and the unit of every input.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, D)
+    center : None or array-like of shape (D,)
+        None is the mean of X.
+
+    Returns
+    -------
+    center, scale : ndarray of shape (D,)
+        The scale is the standard deviation of X; a constant column gets the median of the others (1 if all are).
+    """
+    if center is None:
+        center = X.mean(axis=0)
+    else:
+        center = check_array(center, ensure_2d=False, dtype=np.float64, input_name="center").copy()
+        if center.shape != (X.shape[1],):
+            raise ValueError(f"center must have shape ({X.shape[1]},), one entry an input; got {center.shape}.")
+    scale = X.std(axis=0)
+    varies = scale > 1e-12 * np.maximum(np.abs(X).max(axis=0), np.finfo(float).tiny)
+    scale[~varies] = np.median(scale[varies]) if varies.any() else 1.0
+    return center, scale
+
+
+def check_answers_vary(oracle, U, noise_tolerance):
+    """Ask twice; refuse a black box that is constant or that answers differently the second time.
+
+    Returns
+    -------
+    float
+        The measured noise, relative to the largest answer.
+
+    Raises
+    ------
+    ValueError
+    """
+    Y = oracle(U)
+    largest = np.abs(Y).max()
+    noise = float(np.abs(oracle(U[::-1])[::-1] - Y).max() / max(largest, np.finfo(float).tiny))
+    if noise > noise_tolerance:
+        raise ValueError(
+            f"the black box answered differently when asked twice: relative difference {noise:.1e}, tolerated "
+            f"{noise_tolerance:.0e}. Identification needs repeatable answers: switch dropout and sampling off, or "
+            "average."
+        )
+    if np.ptp(Y, axis=0).max() <= 1e-13 * max(largest, np.finfo(float).tiny):
+        raise ValueError(
+            f"the black box is constant: {len(U)} rows around the centre all gave {Y[0]}. There is nothing to "
+            "identify; check that it reads its input, and that X has the right scale."
+        )
+    return noise
+
+
+@contextmanager
+def forgotten_on_error(estimator):
+    """Drop what an earlier fit stored; if the block fails, drop what it stored too."""
+
+    def forget():
+        for name in [k for k in vars(estimator) if k.endswith("_") and not k.startswith("__")]:
+            if name not in ("n_features_in_", "feature_names_in_"):
+                delattr(estimator, name)
+
+    forget()
+    try:
+        yield
+    except BaseException:
+        forget()
+        raise

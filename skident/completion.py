@@ -1,0 +1,358 @@
+"""Network completion: from projections on entangled weights to a network, as a scikit-learn regressor."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skident._validation import (
+    ACTIVATION_CHOICES,
+    AT_LEAST_ONE,
+    POSITIVE,
+    StrOptions,
+    check_layer_widths,
+    forgotten_on_error,
+)
+from skident.network import FeedforwardNetwork, get_activation
+from skident.recovery import CompletionProblem, fit_ridge_units, mixing_matrices, solve_completion
+
+__all__ = ["NetworkCompletion"]
+
+# A start whose relative misfit ends below this has found the right valley; the polish does the rest.
+_GOOD_MISFIT = 1e-2
+_DEFAULT_ITERATIONS = {"lm": 200, "gd": 1000, "adam": 1000}
+
+
+class NetworkCompletion(RegressorMixin, BaseEstimator):
+    """Scales and shifts that complete entangled weights to a network.
+
+    Given the projections ``Z_l = X V_l`` on each layer's entangled weights, the layers' mixing is known,
+    ``V_{l+1} = V_l C_l``, and what is left are diagonal scales T_l, R_l and shifts tau_l:
+
+        ``min sum_n || y_n - f(z_n) ||^2``,
+        ``y_1 = g(T_1 z_1 + tau_1)``, ``y_{l+1} = g(T_{l+1} C_l^T R_l y_l + tau_{l+1})``.
+
+    Features that are not arranged in layers, or that lack the last layer, are taken as the hidden layers' projections;
+    the last layer's weights are then fitted freely.
+
+    Parameters
+    ----------
+    layer_widths : sequence of int, default=None
+        ``(m_1, ..., m_L)``: the features are blocks of these widths, with or without the last. None reads the blocks
+        off feature names ``layer1_0, ...`` where X has them, and else takes all features as one hidden layer.
+    activation, output_activation : str, default="tanh", "identity"
+    solver : {"lm", "gd", "adam"}, default="lm"
+        Levenberg-Marquardt with analytic Jacobian (variable projection for one hidden layer with a free linear
+        readout); the paper's full-batch gradient descent, or Adam, by skorch.
+    max_iter : int, default=None
+        200 Levenberg-Marquardt steps, 1000 epochs.
+    tol : float, default=1e-13
+        Relative root mean square misfit at which Levenberg-Marquardt stops.
+    learning_rate : float, default=0.025
+        Of ``gd`` and ``adam``.
+    n_init : int, default=4
+        Starts tried until one ends with a relative misfit below 0.01: the paper's (T = R = 1, tau = 0), pre-activations
+        of unit variance, then random scales.
+    start : tuple of two array-like of shape (m_1,), default=None
+        First-layer scales and shifts to start from instead, as `EntangledWeightExtractor` stores them.
+    device : str, default="cpu"
+        Where ``gd`` and ``adam`` run: ``cpu``, ``cuda``, ..., ``auto``.
+    dtype : {"float64", "float32"}, default="float64"
+        Of ``gd`` and ``adam``.
+    callbacks : list of skorch callbacks, default=None
+        For ``gd`` and ``adam``; copied.
+    random_state : int, RandomState or None, default=None
+    verbose : int, default=0
+        1 prints the misfit of every start; with ``gd`` and ``adam`` skorch's table.
+
+    Attributes
+    ----------
+    network_ : FeedforwardNetwork
+        On the features: its first layer has one nonzero weight a unit.
+    scales_ : ndarray of shape (m_1,)
+        T_1, the first layer's weights on its features.
+    shifts_ : list of ndarray
+        tau_l.
+    mixings_ : list of ndarray of shape (m_l, m_{l+1})
+        C_l.
+    layer_widths_ : tuple of int
+    misfit_ : float
+        ``||f(Z) - Y||_F / ||Y||_F`` on the training data.
+    history_ : list of float
+        Sum of squared residuals after every step (mean squared error after every epoch) of the chosen start.
+    n_iter_ : int
+    net_ : skorch.NeuralNetRegressor
+        Only with ``gd`` and ``adam``.
+    n_features_in_ : int
+
+    Notes
+    -----
+    ``3 sum(m_l) - m_L`` unknowns P; a Levenberg-Marquardt step costs ``O(n m_L P^2)``, an epoch
+    ``O(n sum m_l m_{l+1})``.
+    Exact only where V_l has full column rank, so for ``m_l <= D`` (Proposition 3).
+
+    References
+    ----------
+    Fiedler, Fornasier, Klock, Rauchensteiner (2021), "Stable Recovery of Entangled Weights", Section 3.4, eq. (18).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skident import EntangledWeightExtractor, NetworkCompletion
+    >>> from skident.datasets import make_network
+    >>> network = make_network((10, 8, 3), random_state=0)
+    >>> X = np.random.default_rng(0).standard_normal((300, 10))
+    >>> widths = (8, 3)
+    >>> pipeline = make_pipeline(
+    ...     EntangledWeightExtractor(network, layer_widths=widths, random_state=0),
+    ...     NetworkCompletion(layer_widths=widths, output_activation="tanh"))
+    >>> pipeline = pipeline.fit(X, network(X))
+    >>> print(round(pipeline.score(X, network(X)), 6))
+    1.0
+    """
+
+    _parameter_constraints = {
+        "layer_widths": ["array-like", None],
+        "activation": [ACTIVATION_CHOICES],
+        "output_activation": [ACTIVATION_CHOICES],
+        "solver": [StrOptions({"lm", "gd", "adam"})],
+        "max_iter": [AT_LEAST_ONE, None],
+        "tol": [POSITIVE],
+        "learning_rate": [POSITIVE],
+        "n_init": [AT_LEAST_ONE],
+        "start": [tuple, list, None],
+        "device": [str],
+        "dtype": [StrOptions({"float64", "float32"})],
+        "callbacks": [list, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        layer_widths=None,
+        *,
+        activation="tanh",
+        output_activation="identity",
+        solver="lm",
+        max_iter=None,
+        tol=1e-13,
+        learning_rate=0.025,
+        n_init=4,
+        start=None,
+        device="cpu",
+        dtype="float64",
+        callbacks=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.layer_widths = layer_widths
+        self.activation = activation
+        self.output_activation = output_activation
+        self.solver = solver
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learning_rate = learning_rate
+        self.n_init = n_init
+        self.start = start
+        self.device = device
+        self.dtype = dtype
+        self.callbacks = callbacks
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "network_")
+
+    def fit(self, X, y):
+        """Fit scales and shifts.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, m)
+            Projections on entangled weights, `EntangledWeightExtractor.transform`.
+        y : array-like of shape (n_samples,) or (n_samples, m_L)
+            The network's answers.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If widths and features do not fit, rows are too few, or no start gives a finite misfit.
+        """
+        self._validate_params()
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
+        with forgotten_on_error(self):
+            self._fit(X, y)
+        return self
+
+    def _fit(self, X, y):
+        rng = check_random_state(self.random_state)
+        Y = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
+        widths, blocks = self._blocks(X, Y.shape[1])
+        hidden, output = get_activation(self.activation), get_activation(self.output_activation)
+        problem = CompletionProblem(
+            list(widths),
+            [hidden] * (len(widths) - 1) + [output],
+            mixing_matrices(blocks),
+            free_readout=len(blocks) < len(widths),
+        )
+        solve = {"lm": self._levenberg_marquardt}.get(self.solver, self._descend)
+        weights, biases = solve(problem, blocks[0], Y, rng)
+        self._store(problem, weights, biases, X, Y, one_dimensional=y.ndim == 1)
+
+    def _blocks(self, X, n_outputs):
+        """Layer widths and the features of every block."""
+        widths = self.layer_widths
+        if widths is None:
+            widths = self._widths_from_names() or (X.shape[1], n_outputs)
+        widths = check_layer_widths(widths)
+        if widths[-1] != n_outputs and sum(widths) == X.shape[1]:
+            widths = (*widths, n_outputs)
+        check_layer_widths(widths, n_outputs)
+        if X.shape[1] not in (sum(widths), sum(widths[:-1])):
+            raise ValueError(
+                f"X has {X.shape[1]} features, but layer_widths={widths} need {sum(widths)} (one a unit), or "
+                f"{sum(widths[:-1])} without the last layer."
+            )
+        n_blocks = len(widths) if X.shape[1] == sum(widths) else len(widths) - 1
+        return widths, np.split(X, np.cumsum(widths[: n_blocks - 1]), axis=1)
+
+    def _widths_from_names(self):
+        """Block widths from names ``layer1_0, ...``; None where X has no such names."""
+        names = getattr(self, "feature_names_in_", ())
+        layers = [re.fullmatch(r"layer(\d+)_\d+", name) for name in names]
+        if len(layers) == 0 or not all(layers):
+            return None
+        numbers = [int(match[1]) for match in layers]
+        if numbers != sorted(numbers):
+            raise ValueError("features named layer<l>_<i> must come layer by layer.")
+        return tuple(numbers.count(layer) for layer in sorted(set(numbers)))
+
+    def _levenberg_marquardt(self, problem, Z, Y, rng):
+        """Best of `n_init` starts, in standardised features; weights and shifts on the features as they are."""
+        mean, std = Z.mean(axis=0), Z.std(axis=0)
+        std = np.where(std > 0, std, 1.0)
+        U = (Z - mean) / std
+        ridge = problem.free_readout and len(problem.widths) == 2 and problem.activations[-1].name == "identity"
+        solve = self._solve_ridge if ridge else self._solve_general
+        best = None
+        for scales, shifts in self._starts(std, mean, ridge, rng):
+            weights, biases, result = solve(problem, U, Y, scales * std, shifts + scales * mean)
+            if best is None or result.cost < best[2].cost:
+                best = weights, biases, result
+            misfit = np.sqrt(result.cost / max(np.sum(Y**2), np.finfo(float).tiny))
+            if self.verbose:
+                print(f"[NetworkCompletion] {result.n_iter} steps, relative misfit {misfit:.2e}")
+            if misfit < _GOOD_MISFIT:
+                break
+        weights, biases, result = best
+        if not np.isfinite(result.cost):
+            raise ValueError("no start gives finite answers; scale the features.")
+        self.history_, self.n_iter_ = result.history, max(1, result.n_iter)
+        first = weights[0] / std[:, None]
+        return [first, *weights[1:]], [biases[0] - mean @ first, *biases[1:]]
+
+    def _starts(self, std, mean, ridge, rng):
+        """First-layer scales and shifts, for the features as they are."""
+        m = len(std)
+        if self.start is not None:
+            yield tuple(np.broadcast_to(np.asarray(s, dtype=float), (m,)) for s in self.start)
+        elif not ridge:
+            yield np.ones(m), np.zeros(m)
+        for k in range(self.n_init - (self.start is not None or not ridge)):
+            scales = (0.5 if ridge else 1.0) / std * (1.0 if k == 0 else np.exp(rng.standard_normal(m)))
+            yield scales, -scales * mean
+
+    def _options(self):
+        return {"max_iter": self.max_iter or _DEFAULT_ITERATIONS["lm"], "tol": self.tol}
+
+    def _solve_ridge(self, problem, U, Y, scales, shifts):
+        network, result = fit_ridge_units(U, Y, problem.activations[0], scales, shifts, **self._options())
+        return network.weights, network.biases, result
+
+    def _solve_general(self, problem, U, Y, scales, shifts):
+        omega = problem.with_readout(problem.initial(scales, shifts), U, Y)
+        result = solve_completion(problem, U, Y, omega, **self._options())
+        return *problem.layers(result.x), result
+
+    def _descend(self, problem, Z, Y, rng):
+        """Full-batch descent by skorch on the features as they are."""
+        import torch
+
+        from skident._skorch import fit_regressor
+        from skident.modules import CompletionModule
+
+        omega = problem.with_readout(problem.initial(*(self.start or (None, None))), Z, Y)
+        self.net_ = fit_regressor(
+            CompletionModule,
+            {
+                "widths": problem.widths,
+                "mixings": problem.mixings,
+                "activation": problem.activations[0].name,
+                "output_activation": problem.activations[-1].name,
+                "dtype": getattr(torch, self.dtype),
+                "start": problem.to_lists(omega),
+            },
+            Z,
+            Y,
+            optimizer="sgd" if self.solver == "gd" else "adam",
+            lr=self.learning_rate,
+            max_epochs=self.max_iter or _DEFAULT_ITERATIONS[self.solver],
+            device=self.device,
+            dtype=self.dtype,
+            seed=rng.randint(2**31 - 1),
+            callbacks=self.callbacks,
+            verbose=self.verbose,
+        )
+        self.history_ = [float(loss) for loss in self.net_.history[:, "train_loss"]]
+        self.n_iter_ = len(self.history_)
+        if not np.isfinite(self.history_[-1]):
+            raise ValueError(
+                f"descent diverged (loss {self.history_[-1]}) with learning_rate={self.learning_rate}; lower it, or "
+                "use solver='lm'."
+            )
+        return problem.layers(problem.from_lists(self.net_.module_.to_lists()))
+
+    def _store(self, problem, weights, biases, X, Y, one_dimensional):
+        self.scales_ = np.diag(weights[0]).copy()
+        self.shifts_ = [b.copy() for b in biases]
+        first = np.zeros((X.shape[1], weights[0].shape[1]))
+        first[: len(weights[0])] = weights[0]
+        names = problem.activations[0].name, problem.activations[-1].name
+        self.network_ = FeedforwardNetwork([first, *weights[1:]], biases, *names)
+        self.mixings_, self.layer_widths_ = problem.mixings, tuple(problem.widths)
+        total = max(float(np.linalg.norm(Y)), np.finfo(float).tiny)
+        self.misfit_ = float(np.linalg.norm(self.network_(X) - Y)) / total
+        self._one_dimensional = one_dimensional
+
+    def predict(self, X):
+        """Answers of the completed network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, m)
+            Projections on entangled weights.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, m_L)
+            Of the shape that y had in `fit`.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        Y = self.network_(X)
+        return Y[:, 0] if self._one_dimensional else Y
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

@@ -1,0 +1,91 @@
+"""The parametrised network of eq. (18) as a torch module."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from .activations import Erf, Quadratic, Sin
+
+__all__ = ["CompletionModule"]
+
+_ACTIVATIONS = {
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "erf": Erf,
+    "softplus": nn.Softplus,
+    "sin": Sin,
+    "gelu": nn.GELU,
+    "relu": nn.ReLU,
+    "identity": nn.Identity,
+    "quadratic": Quadratic,
+}
+
+
+class CompletionModule(nn.Module):
+    """``y_1 = g(T_1 z + tau_1)``, ``y_{l+1} = g(T_{l+1} C_l^T R_l y_l + tau_{l+1})`` with diagonal T, R.
+
+    Parameters
+    ----------
+    widths : sequence of int
+        ``m_1 .. m_L``.
+    mixings : sequence of ndarray of shape (m_l, m_{l+1})
+        The fixed C_l: L - 1 of them, or L - 2 and then the last layer's weights are free.
+    activation, output_activation : str
+    dtype : torch.dtype, default=torch.float64
+    start : dict, default=None
+        Starting values ``scales`` (T), ``shifts`` (tau), ``rescales`` (R), lists of arrays, and ``readout``; what is
+        missing starts at T = R = 1 and zeros.
+
+    Notes
+    -----
+    Source: eq. (18) of Fiedler et al. (2021). Cost of a pass over n rows: ``O(n sum_l m_l m_{l+1})``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skident.modules import CompletionModule
+    >>> module = CompletionModule([3, 2], [torch.ones(3, 2).numpy()], "tanh", "identity")
+    >>> print(sum(p.numel() for p in module.parameters()))
+    13
+    """
+
+    def __init__(self, widths, mixings, activation, output_activation, dtype=torch.float64, start=None):
+        super().__init__()
+        free = len(mixings) == len(widths) - 2
+        self.scales = nn.ParameterList(
+            nn.Parameter(torch.ones(m, dtype=dtype)) for m in (widths[:-1] if free else widths)
+        )
+        self.shifts = nn.ParameterList(nn.Parameter(torch.zeros(m, dtype=dtype)) for m in widths)
+        self.rescales = nn.ParameterList(nn.Parameter(torch.ones(C.shape[0], dtype=dtype)) for C in mixings)
+        if free:
+            self.readout = nn.Parameter(torch.zeros(widths[-2], widths[-1], dtype=dtype))
+        for layer, C in enumerate(mixings):
+            self.register_buffer(f"mixing_{layer}", torch.as_tensor(C, dtype=dtype))
+        self.free = free
+        self.hidden = _ACTIVATIONS[activation]()
+        self.output = _ACTIVATIONS[output_activation]()
+        with torch.no_grad():
+            for name, values in (start or {}).items():
+                targets = getattr(self, name)
+                pairs = [(targets, values)] if name == "readout" else zip(targets, values, strict=True)
+                for parameter, value in pairs:
+                    parameter.copy_(torch.as_tensor(value, dtype=dtype))
+
+    def forward(self, Z):
+        """First-block features (n, m_1) to outputs (n, m_L)."""
+        y = Z * self.scales[0] + self.shifts[0]
+        for layer, rescale in enumerate(self.rescales):
+            y = self.hidden(y) * rescale
+            y = (y @ getattr(self, f"mixing_{layer}")) * self.scales[layer + 1] + self.shifts[layer + 1]
+        if self.free:
+            y = self.hidden(y) @ self.readout + self.shifts[-1]
+        return self.output(y)
+
+    def to_lists(self):
+        """The parameters as NumPy arrays, in the form that `start` takes."""
+        lists = {
+            name: [p.detach().cpu().numpy().astype("float64") for p in getattr(self, name)]
+            for name in ("scales", "shifts", "rescales")
+        }
+        return {**lists, **({"readout": self.readout.detach().cpu().numpy().astype("float64")} if self.free else {})}

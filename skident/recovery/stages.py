@@ -1,0 +1,54 @@
+"""A log of what each stage took: seconds, queries, residual; with progress bars on demand."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+
+from tqdm.auto import tqdm
+
+__all__ = ["StageLog"]
+
+
+class StageLog:
+    """Records stages and shows their progress.
+
+    Parameters
+    ----------
+    verbose : int, default=0
+        With 1 or more, a progress bar a stage and its result on stderr.
+
+    Attributes
+    ----------
+    stages : list of dict
+        ``name``, ``seconds``, ``queries`` (rows the black box was asked in it) and ``residual`` (what the stage left
+        unexplained, None where it measures nothing), plus what the stage adds.
+    """
+
+    def __init__(self, verbose=0):
+        self.verbose, self.stages = verbose, []
+
+    @contextmanager
+    def stage(self, name, oracle=None, total=None):
+        """Time a block; yields the stage's dict, whose ``"progress"`` callable takes the number done so far."""
+        asked = oracle.n_queries if oracle is not None else 0
+        bar = tqdm(total=total, desc=name, file=sys.stderr, disable=not self.verbose, leave=False)
+        entry = {"name": name, "seconds": 0.0, "queries": 0, "residual": None}
+        start = time.perf_counter()
+
+        def progress(done):
+            bar.update(done - bar.n)
+
+        entry["progress"] = progress
+        try:
+            yield entry
+        finally:
+            bar.close()
+            del entry["progress"]
+            entry["seconds"] = time.perf_counter() - start
+            entry["queries"] = oracle.n_queries - asked if oracle is not None else 0
+        self.stages.append(entry)
+        if self.verbose:
+            residual = "" if entry["residual"] is None else f", residual {entry['residual']:.2e}"
+            print(f"{name}: {entry['seconds']:.2f} s, {entry['queries']} queries{residual}", file=sys.stderr)

@@ -1,0 +1,255 @@
+import math
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from skident.linalg import (
+    find_rank_one,
+    n_free_entries,
+    projection_norms,
+    smat,
+    subspace_power_iteration,
+    svec_outer,
+)
+from tests.references import reference_algorithm_2
+
+BACKENDS = [np.asarray, torch.asarray]
+
+
+def unit_rows(rng, n, D):
+    u = rng.normal(size=(n, D))
+    return u / np.linalg.norm(u, axis=1, keepdims=True)
+
+
+def span_of(vectors):
+    return np.linalg.qr(svec_outer(vectors).T)[0]
+
+
+def distances(targets, candidates):
+    """Distance of every target to the nearest candidate, up to sign, without the cancellation of 2 - 2 cos."""
+    differences = [np.linalg.norm(targets[:, None] - s * candidates[None], axis=2) for s in (1, -1)]
+    return np.min(differences, axis=0).min(axis=1)
+
+
+def noisy_span(vectors, noise, rng):
+    """A subspace near the span: its largest principal angle is about `noise`."""
+    basis = span_of(vectors)
+    error = rng.normal(size=basis.shape)
+    return np.linalg.qr(basis + noise * error / np.linalg.norm(error, 2))[0]
+
+
+# -- the objective and the iteration -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("to", BACKENDS, ids=["numpy", "torch"])
+def test_projection_norms_against_matrices(to, rng):
+    basis, u = np.linalg.qr(rng.normal(size=(15, 4)))[0], unit_rows(rng, 6, 5)
+    matrices = smat(basis.T, 5)
+    expected = [sum(np.sum(B * np.outer(v, v)) ** 2 for B in matrices) for v in u]
+    np.testing.assert_allclose(np.asarray(projection_norms(to(basis), to(u))), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("to", BACKENDS, ids=["numpy", "torch"])
+@pytest.mark.parametrize("n_steps", [1, 2, 7])
+@pytest.mark.parametrize("gamma", [0.1, 1.5])
+def test_steps_of_algorithm_2(to, gamma, n_steps, rng):
+    """Before convergence too: the very iterates of the literal algorithm."""
+    basis, starts = np.linalg.qr(rng.normal(size=(21, 8)))[0], unit_rows(rng, 5, 6)
+    expected, phi = reference_algorithm_2(smat(basis.T, 6), starts, gamma, n_steps)
+    u, p, n_iter = subspace_power_iteration(to(basis), to(starts), step_size=gamma, max_iter=n_steps)
+    u = np.asarray(u)
+    np.testing.assert_allclose(u * np.sign(u[:, :1]), expected, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(p), phi, rtol=1e-11)
+    assert n_iter == n_steps
+
+
+@pytest.mark.parametrize("step_size", [1.5, math.inf])
+def test_limits_of_algorithm_2(step_size, rng):
+    vectors = unit_rows(rng, 12, 10)
+    basis, starts = span_of(vectors), unit_rows(rng, 8, 10)
+    expected, phi = reference_algorithm_2(smat(basis.T, 10), starts, n_steps=600)
+    u, p, n_iter = subspace_power_iteration(basis, starts, step_size=step_size)
+    assert n_iter < 1000
+    np.testing.assert_allclose(phi, 1.0, atol=1e-12)
+    np.testing.assert_allclose(p, 1.0, atol=1e-12)
+    assert distances(expected, vectors).max() < 1e-8 and distances(u, vectors).max() < 1e-8
+
+
+def test_iteration_never_lowers_the_objective_with_a_small_step(rng):
+    basis, u = np.linalg.qr(rng.normal(size=(45, 20)))[0], unit_rows(rng, 10, 9)
+    phi = projection_norms(basis, u)
+    for _ in range(20):
+        u, new, _ = subspace_power_iteration(basis, u, step_size=0.5, max_iter=1)
+        assert (new >= phi - 1e-14).all()
+        phi = new
+
+
+def test_starts_stay_as_they_were(rng):
+    starts = unit_rows(rng, 4, 5)
+    before = starts.copy()
+    same, _, n_iter = subspace_power_iteration(span_of(unit_rows(rng, 3, 5)), starts, max_iter=0)
+    subspace_power_iteration(span_of(unit_rows(rng, 3, 5)), starts)
+    np.testing.assert_array_equal(starts, before)
+    np.testing.assert_array_equal(same, before)
+    assert n_iter == 0
+
+
+def test_start_orthogonal_to_the_subspace_stays_put():
+    e = np.eye(3)
+    u, phi, n_iter = subspace_power_iteration(svec_outer(e[:1]).T, e[1:])
+    np.testing.assert_array_equal(u, e[1:])
+    np.testing.assert_array_equal(phi, 0.0)
+    assert n_iter == 1
+
+
+@pytest.mark.parametrize("to", BACKENDS, ids=["numpy", "torch"])
+def test_single_precision_converges(to, rng):
+    vectors = unit_rows(rng, 6, 8)
+    basis, starts = (to(a.astype(np.float32)) for a in (span_of(vectors), unit_rows(rng, 5, 8)))
+    u, _, n_iter = subspace_power_iteration(basis, starts)
+    assert n_iter < 300 and "float32" in str(u.dtype)
+    assert distances(np.asarray(u), vectors).max() < 1e-4
+
+
+# -- all rank-one matrices ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sixty_of_dimension_twenty(seed):
+    vectors = unit_rows(np.random.default_rng(seed), 60, 20)
+    basis = span_of(vectors)
+    start = time.perf_counter()
+    search = find_rank_one(basis, 20, rng=np.random.RandomState(seed))
+    assert time.perf_counter() - start < 3.0  # 0.05 s on a free core
+    assert search.vectors.shape == (60, 20)
+    assert distances(vectors, search.vectors).max() < 1e-7
+    np.testing.assert_allclose(search.phi, 1.0, atol=1e-12)
+    assert (np.diff(search.phi) <= 0).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("D", "m"), [(1, 1), (2, 1), (2, 2), (3, 3), (6, 4), (8, 15), (12, 40), (20, 120), (40, 60)])
+def test_all_found_for_many_sizes(D, m, seed):
+    vectors = unit_rows(np.random.default_rng(100 * D + seed), m, D)
+    search = find_rank_one(span_of(vectors), D, rng=np.random.RandomState(seed), max_iter=5000)
+    assert len(search.vectors) == m
+    assert distances(vectors, search.vectors).max() < 1e-7
+
+
+@pytest.mark.parametrize("to", BACKENDS, ids=["numpy", "torch"])
+@pytest.mark.parametrize("step_size", [1.5, math.inf])
+def test_backends_agree(to, step_size, rng):
+    vectors = unit_rows(rng, 30, 12)
+    search = find_rank_one(to(span_of(vectors)), 12, step_size=step_size, rng=np.random.RandomState(0))
+    assert type(search.vectors) is type(to(vectors))
+    expected = find_rank_one(span_of(vectors), 12, step_size=step_size, rng=np.random.RandomState(0))
+    assert (search.n_starts, len(search.vectors)) == (expected.n_starts, 30)
+    assert distances(np.asarray(search.vectors), expected.vectors).max() < 1e-8
+
+
+def test_orthogonal_vectors(rng):
+    Q = np.linalg.qr(rng.normal(size=(10, 10)))[0]
+    assert distances(Q, find_rank_one(span_of(Q), 10).vectors).max() < 1e-10
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("D", "m", "noise"), [(10, 15, 1e-6), (20, 60, 1e-3), (20, 30, 3e-2), (30, 60, 3e-2)])
+def test_noise_moves_vectors_but_makes_none(D, m, noise, seed):
+    rng = np.random.default_rng(seed)
+    vectors = unit_rows(rng, m, D)
+    search = find_rank_one(noisy_span(vectors, noise, rng), D, rng=np.random.RandomState(seed))
+    assert len(search.vectors) == m
+    assert distances(search.vectors, vectors).max() < 5 * noise
+    assert distances(vectors, search.vectors).max() < 5 * noise
+    assert (search.phi > 1 - 10 * noise**2).all()
+
+
+@pytest.mark.parametrize("to", BACKENDS, ids=["numpy", "torch"])
+@pytest.mark.parametrize("known_error", [0.0, 1e-2])
+def test_known_vectors_are_deflated_and_not_returned(to, known_error, rng):
+    vectors = unit_rows(rng, 40, 15)
+    known = vectors[:10] + known_error * unit_rows(rng, 10, 15)
+    known /= np.linalg.norm(known, axis=1, keepdims=True)
+    search = find_rank_one(to(span_of(vectors)), 15, known=to(known), rng=np.random.RandomState(0))
+    found = np.asarray(search.vectors)
+    assert len(found) == 30
+    assert distances(vectors[10:], found).max() < 1e-7
+
+
+def test_deflation_beats_the_coupon_collector(rng):
+    """m log m = 246 random starts would be needed to hit every one of 60 equally likely vectors."""
+    vectors = unit_rows(rng, 60, 20)
+    search = find_rank_one(span_of(vectors), 20, known=vectors[:50], n_init=20, rng=np.random.RandomState(0))
+    assert len(search.vectors) == 10 and search.n_starts <= 52
+
+
+@pytest.mark.parametrize("make_rng", [np.random.RandomState, np.random.default_rng])
+def test_equal_seeds_equal_answers(make_rng, rng):
+    basis = span_of(unit_rows(rng, 20, 10))
+    first, second, other = (find_rank_one(basis, 10, rng=make_rng(seed)) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first.vectors, second.vectors)
+    assert (first.n_iter, first.n_starts) == (second.n_iter, second.n_starts)
+    assert not np.array_equal(first.vectors, other.vectors)
+    default = find_rank_one(basis, 10)
+    np.testing.assert_array_equal(default.vectors, find_rank_one(basis, 10).vectors)
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 24 * 100 * 7])
+def test_chunks_change_nothing(chunk_bytes, rng):
+    basis = span_of(unit_rows(rng, 25, 10))
+    whole = find_rank_one(basis, 10, n_init=30, rng=np.random.RandomState(0))
+    parts = find_rank_one(basis, 10, n_init=30, chunk_bytes=chunk_bytes, rng=np.random.RandomState(0))
+    assert whole.n_starts == parts.n_starts and len(whole.vectors) == len(parts.vectors) == 25
+    assert distances(whole.vectors, parts.vectors).max() < 1e-8
+
+
+def test_search_ends_when_enough_are_known(rng):
+    vectors = unit_rows(rng, 30, 12)
+    calls = []
+    search = find_rank_one(span_of(vectors), 12, n_vectors=5, callback=lambda *counts: calls.append(counts))
+    assert len(calls) == 1 and calls[0] == (len(search.vectors), 5) and len(search.vectors) >= 5
+    nothing = find_rank_one(span_of(vectors), 12, known=vectors)
+    assert nothing.vectors.shape == (0, 12) and nothing.phi.shape == (0,) and nothing.n_starts == 0
+
+
+# -- subspaces without the structure -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("D", "m"), [(8, 6), (15, 40)])
+def test_no_rank_one_matrix_at_all(D, m, rng):
+    """A random subspace: the search gives up after two empty rounds and returns nothing."""
+    basis = np.linalg.qr(rng.normal(size=(n_free_entries(D), m)))[0]
+    rounds = []
+    search = find_rank_one(basis, D, max_iter=200, callback=lambda *counts: rounds.append(counts))
+    assert search.vectors.shape == (0, D)
+    assert rounds == [(0, m)] * 2 and search.n_starts == 2 * max(16, 2 * m)
+
+
+def test_traceless_subspace_has_none():
+    A = np.diag([1.0, -1.0, 0.0]) / np.sqrt(2)
+    basis = A[np.triu_indices(3)][:, None]
+    assert len(find_rank_one(basis, 3).vectors) == 0
+
+
+def test_all_symmetric_matrices():
+    """Every u u^T lies in the space: more directions than dimensions come back, all with phi = 1."""
+    search = find_rank_one(np.eye(n_free_entries(4)), 4)
+    assert len(search.vectors) >= 10 and search.n_iter == 1
+    np.testing.assert_allclose(search.phi, 1.0, atol=1e-14)
+
+
+def test_fewer_rank_one_matrices_than_dimensions(rng):
+    vectors = unit_rows(rng, 8, 10)
+    rest = rng.normal(size=(n_free_entries(10), 6))
+    basis = np.linalg.qr(np.hstack([svec_outer(vectors).T, rest]))[0]
+    search = find_rank_one(basis, 10, rng=np.random.RandomState(0))
+    assert len(search.vectors) == 8 and distances(vectors, search.vectors).max() < 1e-7
+
+
+def test_sizes_must_agree():
+    with pytest.raises(ValueError, match=r"of symmetric 4 x 4 matrices must have 10 rows, got shape \(6, 2\)"):
+        find_rank_one(np.eye(6)[:, :2], 4)
+    with pytest.raises(ValueError, match=r"known must have shape \(k, 3\), got \(1, 4\)"):
+        find_rank_one(np.eye(6)[:, :2], 3, known=np.eye(4)[:1])

@@ -1,0 +1,168 @@
+import numpy as np
+import pytest
+
+from skident.datasets import make_network
+from skident.network import FeedforwardNetwork
+from skident.oracle import Oracle
+from skident.recovery import NotSaturatingError, find_first_layer
+
+DEPTHS = {1: (), 2: (3,), 3: (6, 3), 4: (7, 5, 3)}
+
+
+def errors(network, first, oracle=None):
+    """Direction and relative length errors of every true unit's nearest found one, and the match."""
+    W = network.weights[0] if oracle is None else network.weights[0] * oracle.scale[:, None]
+    lengths = np.linalg.norm(W, axis=0)
+    T, F = W / lengths, first.directions
+    match = np.abs(T.T @ F).argmax(axis=1)
+    F = F[:, match] * np.sign(np.sum(T * F[:, match], axis=0))
+    return (
+        np.linalg.norm(F - T, axis=0).max(),
+        np.abs(np.linalg.norm(first.weights, axis=0)[match] / lengths - 1).max(),
+        match,
+    )
+
+
+def search(network, **options):
+    oracle = Oracle(network, network.n_inputs)
+    first = find_first_layer(oracle, activation=network.activation, rng=np.random.RandomState(0), **options)
+    return first, oracle
+
+
+def check(network, first, length_error=1e-2):
+    direction, length, match = errors(network, first)
+    m = network.layer_widths[0]
+    assert first.weights.shape == (network.n_inputs, m) and sorted(match) == list(range(m))
+    assert direction < 1e-6
+    assert length < length_error
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("D", "m_1"), [(10, 6), (8, 8), (5, 12), (2, 5)])
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid", "erf"])
+def test_linear_output(activation, depth, D, m_1, seed):
+    output_activation = "identity" if depth > 1 else activation
+    widths = (m_1, *DEPTHS[depth])
+    network = make_network(
+        (D, *widths), shift_scale=0.5, activation=activation, output_activation=output_activation, random_state=seed
+    )
+    first, _ = search(network)
+    # With layers above, the length comes from a model of them; it only has to start the next stage.
+    check(network, first, 1e-2 if depth <= 2 else np.inf)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid", "erf"])
+def test_output_of_the_same_kind(activation, seed):
+    network = make_network((8, 10, 6, 3), shift_scale=0.5, activation=activation, random_state=seed)
+    check(network, search(network)[0], np.inf)
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
+def test_any_length(scale):
+    net = make_network((10, 14, 3), shift_scale=0.5, output_activation="identity", random_state=1)
+    network = FeedforwardNetwork([scale * net.weights[0], net.weights[1]], net.biases, "tanh", "identity")
+    check(network, search(network)[0])
+
+
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid", "erf"])
+def test_hyperplanes_and_points(activation):
+    """Two layers: the offsets too are determined, and every point sees its own unit only."""
+    network = make_network(
+        (6, 9, 2), shift_scale=0.5, activation=activation, output_activation="identity", random_state=0
+    )
+    first, _ = search(network)
+    *_, match = errors(network, first)
+    W, b = network.weights[0], network.biases[0]
+    signs = np.sign(np.sum(W * first.weights[:, match], axis=0))
+    np.testing.assert_allclose(signs * first.biases[match], b, atol=1e-3)
+    z = np.abs(first.points[match] @ W + b)
+    assert np.diag(z).max() < 2 and (z + 99 * np.eye(9)).min() > 20
+
+
+def test_scaled_inputs():
+    """The answer is in the oracle's coordinates."""
+    network = make_network((6, 8, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+    center, scale = np.array([5.0, -3.0, 0.0, 1.0, 2.0, 100.0]), np.array([1.0, 10.0, 0.1, 3.0, 0.5, 1.0])
+    oracle = Oracle(network, 6, center=center, scale=scale)
+    first = find_first_layer(oracle, rng=np.random.RandomState(0))
+    direction, length, match = errors(network, first, oracle)
+    assert sorted(match) == list(range(8)) and direction < 1e-6 and length < 1e-2
+    signs = np.sign(np.sum(network.weights[0] * scale[:, None] * first.weights[:, match], axis=0))
+    expected = network.biases[0] + network.weights[0].T @ center
+    np.testing.assert_allclose(signs * first.biases[match], expected, atol=1e-2 * np.abs(expected).max())
+
+
+def test_same_seed_same_answer_and_queries():
+    network = make_network((6, 8, 2), shift_scale=0.5, random_state=0)
+    (first, oracle), (again, other) = search(network), search(network)
+    np.testing.assert_array_equal(first.weights, again.weights)
+    np.testing.assert_array_equal(first.biases, again.biases)
+    assert oracle.n_queries == other.n_queries
+
+
+def test_known_number_of_units_ends_the_search_early():
+    network = make_network((10, 8, 2), shift_scale=0.5, random_state=0)
+    (known, few), (unknown, many) = search(network, n_units=8), search(network)
+    check(network, known, np.inf)
+    assert few.n_queries < many.n_queries and known.n_circles < unknown.n_circles
+
+
+def test_number_of_queries():
+    network = make_network((20, 15, 3), shift_scale=0.5, random_state=0)
+    calls = []
+    first, oracle = search(network, callback=calls.append)
+    assert oracle.n_queries < 5000
+    assert len(calls) == first.n_circles and calls[-1] == 15
+
+
+def test_units_that_overlap_are_told_apart_by_another_circle():
+    """Nearly parallel units cross most circles close together."""
+    net = make_network((5, 4, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+    W = net.weights[0].copy()
+    W[:, 1] = W[:, 0] + 1e-2 * W[:, 2]
+    network = FeedforwardNetwork([W, net.weights[1]], net.biases, "tanh", "identity")
+    check(network, search(network)[0])
+
+
+# -- nothing to find ---------------------------------------------------------------------------------------------------
+
+NOT_SATURATING = {
+    "relu": make_network((5, 8, 2), activation="relu", output_activation="identity", random_state=0),
+    "softplus": make_network((5, 8, 2), activation="softplus", output_activation="identity", random_state=0),
+    "sin": make_network((5, 8, 2), activation="sin", output_activation="identity", random_state=0),
+    "linear": lambda X: X @ np.arange(1.0, 6.0),
+    "quadratic": lambda X: X[:, 0] ** 2 + 2 * X[:, 1] ** 2,
+    "noise": lambda X: np.random.RandomState(len(X)).standard_normal(len(X)),
+}
+
+
+@pytest.mark.parametrize("box", NOT_SATURATING)
+def test_boxes_that_do_not_saturate(box):
+    oracle = Oracle(NOT_SATURATING[box], 5)
+    with pytest.raises(NotSaturatingError, match="the answers move on .* does not saturate there"):
+        find_first_layer(oracle, rng=np.random.RandomState(0))
+    assert oracle.n_queries < 50_000
+
+
+@pytest.mark.parametrize("n_units", [None, 3])
+@pytest.mark.parametrize("value", [0.0, 1.0, 1e9])
+def test_constant_box(value, n_units):
+    oracle = Oracle(lambda X: np.full(len(X), value), 5)
+    with pytest.raises(NotSaturatingError, match="do not change at all"):
+        find_first_layer(oracle, n_units=n_units, rng=np.random.RandomState(0))
+    assert oracle.n_queries < 50_000
+
+
+@pytest.mark.parametrize("activation", ["relu", "softplus", "identity"])
+def test_activation_that_does_not_saturate(activation):
+    oracle = Oracle(lambda X: X[:, 0], 5)
+    with pytest.raises(NotSaturatingError, match=f"activation='{activation}' does not saturate"):
+        find_first_layer(oracle, activation=activation)
+    assert oracle.n_queries == 0
+
+
+def test_one_input():
+    with pytest.raises(ValueError, match="at least 2 are needed"):
+        find_first_layer(Oracle(lambda X: np.tanh(X[:, 0]), 1))
