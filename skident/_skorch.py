@@ -14,9 +14,20 @@ _OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 
 
 def resolve_device(device):
-    """``auto`` as cuda where there is one, else cpu; other names as they are."""
+    """``auto`` as cuda where there is one, else cpu; other names as they are.
+
+    Raises
+    ------
+    ValueError
+        If torch does not know the device, or has none like it here.
+    """
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device={device!r} cannot be used here: {reason} Use 'cpu' or 'auto'.") from error
     return device
 
 
@@ -81,4 +92,5 @@ def fit_regressor(
             verbose=verbose,
             **{f"module__{name}": value for name, value in module_kwargs.items()},
         )
-        return net.fit(np.ascontiguousarray(X, dtype=dtype), np.ascontiguousarray(Y, dtype=dtype))
+        # Copies: torch warns of tensors on read-only arrays.
+        return net.fit(np.array(X, dtype=dtype, order="C"), np.array(Y, dtype=dtype, order="C"))

@@ -83,7 +83,8 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
     misfit_ : float
         ``||f(Z) - Y||_F / ||Y||_F`` on the training data.
     history_ : list of float
-        Sum of squared residuals after every step (mean squared error after every epoch) of the chosen start.
+        Of the chosen start: sum of squared residuals after every step (in units of y's standard deviations where the
+        output is linear), or mean squared error after every epoch.
     n_iter_ : int
     net_ : skorch.NeuralNetRegressor
         Only with ``gd`` and ``adam``.
@@ -206,7 +207,7 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
             free_readout=len(blocks) < len(widths),
         )
         solve = {"lm": self._levenberg_marquardt}.get(self.solver, self._descend)
-        weights, biases = solve(problem, blocks[0], Y, rng)
+        weights, biases = solve(problem, blocks, Y, rng)
         self._store(problem, weights, biases, X, Y, one_dimensional=y.ndim == 1)
 
     def _blocks(self, X, n_outputs):
@@ -237,16 +238,20 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
             raise ValueError("features named layer<l>_<i> must come layer by layer.")
         return tuple(numbers.count(layer) for layer in sorted(set(numbers)))
 
-    def _levenberg_marquardt(self, problem, Z, Y, rng):
+    def _levenberg_marquardt(self, problem, blocks, Y, rng):
         """Best of `n_init` starts, in standardised features; weights and shifts on the features as they are."""
-        mean, std = Z.mean(axis=0), Z.std(axis=0)
-        std = np.where(std > 0, std, 1.0)
-        U = (Z - mean) / std
+        mean, std = _mean_and_std(blocks[0])
+        U = (blocks[0] - mean) / std
+        # A linear last layer takes any offset and unit on, but starts look for answers of order one.
+        linear = problem.activations[-1].name == "identity"
+        offset, unit = _mean_and_std(Y) if linear else (0.0, 1.0)
+        Y = (Y - offset) / unit
         ridge = problem.free_readout and len(problem.widths) == 2 and problem.activations[-1].name == "identity"
         solve = self._solve_ridge if ridge else self._solve_general
         best = None
-        for scales, shifts in self._starts(std, mean, ridge, rng):
-            weights, biases, result = solve(problem, U, Y, scales * std, shifts + scales * mean)
+        for scales, shifts, units in self._starts(blocks, ridge, rng):
+            omega = problem.initial(scales * std, shifts + scales * mean, units)
+            weights, biases, result = solve(problem, U, Y, omega)
             if best is None or result.cost < best[2].cost:
                 best = weights, biases, result
             misfit = np.sqrt(result.cost / max(np.sum(Y**2), np.finfo(float).tiny))
@@ -259,39 +264,56 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
             raise ValueError("no start gives finite answers; scale the features.")
         self.history_, self.n_iter_ = result.history, max(1, result.n_iter)
         first = weights[0] / std[:, None]
-        return [first, *weights[1:]], [biases[0] - mean @ first, *biases[1:]]
+        weights, biases = [first, *weights[1:]], [biases[0] - mean @ first, *biases[1:]]
+        return [*weights[:-1], weights[-1] * unit], [*biases[:-1], biases[-1] * unit + offset]
 
-    def _starts(self, std, mean, ridge, rng):
-        """First-layer scales and shifts, for the features as they are."""
-        m = len(std)
-        if self.start is not None:
-            yield tuple(np.broadcast_to(np.asarray(s, dtype=float), (m,)) for s in self.start)
+    def _starts(self, blocks, ridge, rng):
+        """First-layer scales and shifts and all layers' units, for the features as they are; None is all ones."""
+        m = blocks[0].shape[1]
+        given = self._given_start(m)
+        if given is not None:
+            yield *given, None
         elif not ridge:
-            yield np.ones(m), np.zeros(m)
-        for k in range(self.n_init - (self.start is not None or not ridge)):
-            scales = (0.5 if ridge else 1.0) / std * (1.0 if k == 0 else np.exp(rng.standard_normal(m)))
-            yield scales, -scales * mean
+            yield np.ones(m), np.zeros(m), None
+        stds = [_mean_and_std(Z)[1] for Z in blocks]
+        for k in range(self.n_init - (given is not None or not ridge)):
+            scales = (0.5 if ridge else 1.0) / stds[0] * (1.0 if k == 0 else np.exp(rng.standard_normal(m)))
+            yield scales, -scales * blocks[0].mean(axis=0), [1.0 / scales, *stds[1:]]
+
+    def _given_start(self, m):
+        """`start` as two arrays (m,), None if there is none."""
+        if self.start is None:
+            return None
+        try:
+            scales, shifts = (np.broadcast_to(np.asarray(s, dtype=float), (m,)) for s in self.start)
+        except (TypeError, ValueError):
+            scales = shifts = np.full(m, np.nan)
+        if not np.isfinite([scales, shifts]).all():
+            raise ValueError(f"start must be two arrays of {m} finite numbers, scales and shifts; got {self.start!r}.")
+        return scales, shifts
 
     def _options(self):
         return {"max_iter": self.max_iter or _DEFAULT_ITERATIONS["lm"], "tol": self.tol}
 
-    def _solve_ridge(self, problem, U, Y, scales, shifts):
+    def _solve_ridge(self, problem, U, Y, omega):
+        scales, shifts = omega[problem.slices["T", 0]], omega[problem.slices["tau", 0]]
         network, result = fit_ridge_units(U, Y, problem.activations[0], scales, shifts, **self._options())
         return network.weights, network.biases, result
 
-    def _solve_general(self, problem, U, Y, scales, shifts):
-        omega = problem.with_readout(problem.initial(scales, shifts), U, Y)
+    def _solve_general(self, problem, U, Y, omega):
+        omega = problem.with_readout(omega, U, Y)
         result = solve_completion(problem, U, Y, omega, **self._options())
         return *problem.layers(result.x), result
 
-    def _descend(self, problem, Z, Y, rng):
+    def _descend(self, problem, blocks, Y, rng):
         """Full-batch descent by skorch on the features as they are."""
         import torch
 
         from skident._skorch import fit_regressor
         from skident.modules import CompletionModule
 
-        omega = problem.with_readout(problem.initial(*(self.start or (None, None))), Z, Y)
+        Z = blocks[0]
+        omega = problem.with_readout(problem.initial(*(self._given_start(Z.shape[1]) or (None, None))), Z, Y)
         self.net_ = fit_regressor(
             CompletionModule,
             {
@@ -356,3 +378,9 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _mean_and_std(A):
+    """Of every column; a constant one has unit 1."""
+    mean, std = A.mean(axis=0), A.std(axis=0)
+    return mean, np.where(std > 1e-12 * np.maximum(np.abs(mean), np.finfo(float).tiny), std, 1.0)

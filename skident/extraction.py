@@ -119,6 +119,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         The black box that was asked.
     n_queries_ : int
         Rows it was asked. n_derivatives_ : rows of exact Jacobians and Hessians.
+    n_iter_ : int
+        Iterations of the power method's longest run; 1 where it had nothing to find.
     report_ : list of dict
         Seconds, queries and residual of every stage.
     n_features_in_ : int
@@ -264,7 +266,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         first = self._first_layer_from_saturation(job)
         last = last_layer_from_jacobian(job.oracle, _near_first_layer(first, rng))
         hessians = self._hessians(job, first)
-        candidates = self._rank_one(job, hessians, first, last)
+        candidates = self._rank_one(job, hessians, self._known(job, first, last))
         layers = self._assign(job, hessians, candidates, first, last)
         self._store(job, layers, first)
 
@@ -291,7 +293,12 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
                 f"first_layer='saturation', got activation={hidden.name!r}, first_layer={self.first_layer!r}; give "
                 "layer_widths."
             )
-        return _Job(oracle, rng, StageLog(self.verbose), widths, hidden, output)
+        job = _Job(oracle, rng, StageLog(self.verbose), widths, hidden, output)
+        if self.last_layer == "hessian" and job.last_visible and oracle.n_outputs == 1:
+            raise ValueError(
+                "last_layer='hessian' (Algorithm 5) needs at least 2 outputs, got 1; use last_layer='jacobian'."
+            )
+        return job
 
     def _first_layer_from_saturation(self, job):
         """The first layer from far away, or None where Hessians are to show it."""
@@ -316,7 +323,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         if wanted is not None and found > wanted:
             raise ValueError(
                 f"layer_widths says {wanted} first-layer units, but {found} different ones were found where the black "
-                f"box saturates; try layer_widths={(found, *job.widths[1:])}."
+                f"box saturates; try layer_widths={(found, *job.widths[1:])}. If it clips its inputs, the clipping "
+                "shows as units: use first_layer='hessian'."
             )
         if wanted is not None and found < wanted:
             if self.first_layer == "auto" and job.hidden.smooth and len(job.widths) > 2:
@@ -355,22 +363,23 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
                 job.oracle, n, self.radius, rng=job.rng, n_jobs=self.n_jobs, callback=entry["progress"]
             )
 
-    def _rank_one(self, job, hessians, first, last):
+    def _known(self, job, first, last):
+        """Unit weights that the Hessians need not show: the first layer from saturation, the last from the Jacobian."""
+        if first is None:
+            return np.empty((0, job.oracle.n_inputs))
+        if not job.last_visible or self.last_layer == "hessian":
+            return first.directions.T
+        return np.concatenate([first.directions.T, last / np.linalg.norm(last, axis=1, keepdims=True)])
+
+    def _rank_one(self, job, hessians, known):
         """Algorithms 1 to 3: subspace, power method, one vector a cluster. Without the known ones."""
         if hessians is None:
-            return np.empty((0, job.oracle.n_inputs))
+            return known[:0]
         with job.log.stage("subspace") as entry:
-            job.basis, job.singular_values = entangled_subspace(hessians, job.n_visible)
-            entry["residual"] = float(
-                np.linalg.norm(job.singular_values[job.n_visible :]) / np.linalg.norm(job.singular_values)
-            )
-        known = None
-        wanted = job.n_visible
-        if first is not None:
-            known = first.directions.T
-            if job.last_visible and self.last_layer == "jacobian":
-                known = np.concatenate([known, last / np.linalg.norm(last, axis=1, keepdims=True)])
-            wanted = max(0, job.n_visible - len(known))
+            job.basis, values = entangled_subspace(hessians, job.n_visible, known)
+            job.singular_values = values
+            entry["residual"] = float(np.linalg.norm(values[job.n_visible :]) / np.linalg.norm(values))
+        wanted = max(0, job.n_visible - len(known))
         with job.log.stage("power method", total=wanted) as entry:
             search = find_rank_one(
                 job.basis,
@@ -383,6 +392,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
                 rng=job.rng,
                 callback=lambda found, _: entry["progress"](min(found, wanted)),
             )
+            job.n_iter = max(1, search.n_iter)
             vectors = self._one_each(search, wanted, job.rng)
             entry["residual"] = float(1.0 - search.phi.min()) if len(search.phi) else None
         if len(vectors) < wanted:
@@ -469,7 +479,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
             self.shifts_ = first.biases - weights @ oracle.center
         self.layer_widths_, self.center_, self.scale_ = tuple(job.widths), oracle.center, oracle.scale.copy()
         self.n_queries_, self.n_derivatives_ = oracle.n_queries, oracle.n_derivatives
-        self.report_ = job.log.stages
+        self.report_, self.n_iter_ = job.log.stages, job.n_iter
 
     def transform(self, X):
         """Projections on the entangled weights.
@@ -490,6 +500,11 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features=None):
         """``layer1_0, layer1_1, ..., layer2_0, ...``; ``inner_0, ...`` for inner layers that are not told apart.
 
+        Parameters
+        ----------
+        input_features : sequence of str of length D, default=None
+            Only compared with the names seen in `fit`.
+
         Returns
         -------
         ndarray of str, shape (m,)
@@ -499,6 +514,12 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
             raise ValueError(
                 f"input_features should have length equal to number of features ({self.n_features_in_}), "
                 f"got {len(input_features)}"
+            )
+        known = getattr(self, "feature_names_in_", None)
+        if input_features is not None and known is not None and not np.array_equal(known, input_features):
+            raise ValueError(
+                f"input_features is not equal to feature_names_in_: got {list(input_features)}, "
+                f"fitted on {list(known)}."
             )
         names, seen = [], {}
         for layer in self.layer_assignment_:
@@ -528,6 +549,7 @@ class _Job:
     output: object
     basis: np.ndarray | None = None
     singular_values: np.ndarray = field(default_factory=lambda: np.empty(0))
+    n_iter: int = 1
 
     @property
     def last_visible(self):

@@ -28,7 +28,6 @@ from skident._validation import (
 )
 from skident.completion import NetworkCompletion
 from skident.extraction import EntangledWeightExtractor
-from skident.metrics import relative_max_error
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import Oracle
 from skident.recovery import (
@@ -93,8 +92,9 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
     network_ : FeedforwardNetwork
         In canonical form: the black box's weights and shifts up to its symmetries.
     report_ : sklearn.utils.Bunch
-        ``relative_max_error`` on fresh inputs, ``exact`` (whether it is below `tol`), ``stages`` (list of dicts with
-        name, seconds, queries, residual), ``attempts``, ``noise``.
+        ``relative_max_error`` on fresh inputs (of the worst output, relative to its largest deviation from its mean),
+        ``exact`` (whether it is below `tol`), ``stages`` (list of dicts with name, seconds, queries, residual),
+        ``attempts``, ``noise``.
     extractor_, completion_ : fitted stages of the attempt that was kept; None where it went through saturation
     layer_widths_ : tuple of int
     estimator_ : object
@@ -187,6 +187,8 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = needs_targets(self.estimator)
         tags.target_tags.multi_output = True
+        # Predictions are those of a given black box, whatever y says.
+        tags.regressor_tags.poor_score = not needs_targets(self.estimator)
         return tags
 
     def __sklearn_is_fitted__(self):
@@ -214,7 +216,7 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
             asked twice.
         """
         self._validate_params()
-        if needs_targets(self.estimator) and y is not None:
+        if y is not None:
             X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
         else:
             X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
@@ -305,7 +307,8 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         if found > job.widths[0]:
             raise ValueError(
                 f"layer_widths says {job.widths[0]} first-layer units, but {found} different ones were found where the "
-                f"black box saturates; try layer_widths={(found, *job.widths[1:])}."
+                f"black box saturates; try layer_widths={(found, *job.widths[1:])}. If it clips its inputs, the "
+                "clipping shows as units: stay near the data with extractor=EntangledWeightExtractor(first_layer='hessian')."
             )
         if found < job.widths[0]:
             return None
@@ -329,7 +332,7 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
     def _trial(self, job, network, misfit, stage, extractor=None, completion=None):
         if self.polish:
             network, misfit = polish_from_oracle(job.oracle, network, job.rng, job.log)
-        error = relative_max_error(job.held_out_answers, network(job.held_out))
+        error = _worst_error(job.held_out_answers, network(job.held_out))
         return _Trial(network, extractor, completion, error, stage, misfit)
 
     def _center(self, job, attempt, earlier):
@@ -426,7 +429,8 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
             "completion": "scales and shifts were not found: check layer_widths and the activations, or raise "
             "completion__n_init",
             "vertices": "no start fits the saturated answers: check layer_widths and the activations",
-            "polish": "the fit is close but not exact: check the activations, or loosen tol",
+            "polish": "the fit ended in a local minimum or is limited by rounding: check layer_widths and the "
+            "activations (two parallel first-layer units look like one), raise n_attempts, or loosen tol",
         }[best.stage]
         return (
             f"the network is not exact: relative maximum error {best.error:.1e} on fresh inputs "
@@ -450,6 +454,15 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         X = validate_data(self, X, dtype=np.float64, reset=False)
         Y = self.network_(X)
         return Y[:, 0] if self._one_dimensional else Y
+
+
+def _worst_error(answers, found):
+    """Largest error of any output, in units of that output's own range: no offset and no neighbour can hide it."""
+    largest = np.abs(answers).max(axis=0)
+    unit = np.maximum(np.abs(answers - answers.mean(axis=0)).max(axis=0), 1e-6 * largest)
+    if not np.isfinite(found).all():
+        return np.inf
+    return float(np.max(np.abs(found - answers) / np.maximum(unit, np.finfo(float).tiny)))
 
 
 def _first_layer(extractor, oracle):

@@ -83,3 +83,27 @@ def reference_algorithm_2(matrices, starts, gamma=1.5, n_steps=3000):
         ends.append(u if u[0] >= 0 else -u)
         phis.append(np.sum(project(np.outer(u, u)) ** 2))
     return np.array(ends), np.array(phis)
+
+
+def reference_residual_jacobian(residual, theta, step=1e-6):
+    """Jacobian (n m_L, P) of a residual (n, m_L) as a function of parameters (P,), by central differences."""
+    columns = []
+    for i in range(len(theta)):
+        e = np.zeros(len(theta))
+        e[i] = step
+        columns.append((residual(theta + e) - residual(theta - e)).ravel() / (2 * step))
+    return np.stack(columns, axis=1)
+
+
+def reference_completion(lists, mixings, activations, z):
+    """Eq. (18) of Fiedler et al. (2021) at one row of features (m_1,), layer by layer with explicit diagonals.
+
+    `lists` holds ``scales`` (T_l), ``shifts`` (tau_l), ``rescales`` (R_l) and, with a free last layer, ``readout``.
+    """
+    y = activations[0](np.diag(lists["scales"][0]) @ z + lists["shifts"][0])
+    for layer, C in enumerate(mixings):
+        T, R = np.diag(lists["scales"][layer + 1]), np.diag(lists["rescales"][layer])
+        y = activations[layer + 1](T @ C.T @ R @ y + lists["shifts"][layer + 1])
+    if "readout" in lists:
+        y = activations[-1](lists["readout"].T @ y + lists["shifts"][-1])
+    return y

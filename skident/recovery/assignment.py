@@ -175,15 +175,18 @@ def last_layer_from_jacobian(oracle, others=None):
 
     Notes
     -----
-    Source: eq. (7) of Fiedler et al. (2021). ``2 D`` queries a point with central differences.
+    Source: eq. (7) of Fiedler et al. (2021). ``2 D + 1`` queries a point with central differences.
     """
     D = oracle.n_inputs
     for u in np.concatenate([np.zeros((1, D)), np.empty((0, D)) if others is None else others]):
-        J = oracle.jacobian(u[None])[0]
+        J, values = oracle.jacobian(u[None])[0], oracle(u[None])[0]
         norms = np.linalg.norm(J, axis=1)
-        if np.all(norms > 1e-10 * max(norms.max(), np.finfo(float).tiny)):
+        # Differences of a constant are its rounding, 4e-11 of it. Outputs may differ in unit, so each by its own.
+        still = norms <= 1e-9 * np.abs(values)
+        if not still.any():
             return J
+    p = int(np.argmax(still))
     raise ValueError(
-        f"output {int(np.argmin(norms))} does not move at the centre (gradient norm {norms.min():.1e}); its "
+        f"output {p} does not move at the centre (gradient norm {norms[p]:.1e}, value {values[p]:.3g}); its "
         "weights cannot be seen there. Move center, or check that the black box depends on X."
     )

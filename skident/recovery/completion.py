@@ -85,11 +85,16 @@ class CompletionProblem:
             start += size
         self.n_parameters = start
 
-    def initial(self, scales=None, shifts=None):
-        """Parameters with ``T = R = 1, tau = 0`` (the paper's start), or given first-layer scales and shifts."""
+    def initial(self, scales=None, shifts=None, units=None):
+        """Parameters with ``T = R = 1, tau = 0`` (the paper's start), or given first-layer scales and shifts.
+
+        `units`, one array (m_l,) a block, are what y_l is worth in the features: ``R_l = units_l, T_l = 1 / units_l``.
+        """
         omega = np.zeros(self.n_parameters)
-        for (kind, _), where in self.slices.items():
+        for (kind, layer), where in self.slices.items():
             omega[where] = 1.0 if kind in "TR" else 0.0
+            if units is not None and kind in "TR" and layer < len(units):
+                omega[where] = units[layer] if kind == "R" else 1.0 / units[layer]
         if scales is not None:
             omega[self.slices["T", 0]] = scales
         if shifts is not None:

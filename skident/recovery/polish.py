@@ -9,7 +9,7 @@ from skident.optim import give_up_when_slow, levenberg_marquardt
 
 from .least_squares import NetworkLeastSquares
 
-__all__ = ["change_inputs", "design_points", "polish_from_oracle", "polish_network"]
+__all__ = ["change_inputs", "change_outputs", "design_points", "output_units", "polish_from_oracle", "polish_network"]
 
 _CLOSE = 1e-4  # relative misfit below which a slow iteration may still be converging
 _SETTLED = 1e-13  # below it, a step that does not gain a factor of ten is rounding
@@ -35,6 +35,21 @@ def change_inputs(network, center, scale):
     return FeedforwardNetwork(
         weights, [b + center @ W, *network.biases[1:]], network.activation, network.output_activation
     )
+
+
+def output_units(Y, output_activation):
+    """Offset and unit of every output, (m_L,): mean and standard deviation where the output is linear, else 0 and 1."""
+    if output_activation != "identity":
+        return np.zeros(Y.shape[1]), np.ones(Y.shape[1])
+    mean, std = Y.mean(axis=0), Y.std(axis=0)
+    return mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0)
+
+
+def change_outputs(network, offset, unit):
+    """The network ``offset + unit * f(x)`` of a network f with linear output."""
+    weights = [*network.weights[:-1], network.weights[-1] * unit]
+    biases = [*network.biases[:-1], network.biases[-1] * unit + offset]
+    return FeedforwardNetwork(weights, biases, network.activation, network.output_activation)
 
 
 def design_points(weights, biases, n_samples, spread, rng, near=0.5):
@@ -95,7 +110,7 @@ def polish_network(network, U, Y, *, max_iter=60, tol=1e-15, dense_limit=3000, c
     -------
     network : FeedforwardNetwork
     misfit : float
-        Relative root mean square misfit on (U, Y).
+        Relative root mean square misfit on (U, Y); relative to the standard deviations of Y where the output is linear.
     n_iter : int
 
     Examples
@@ -111,6 +126,9 @@ def polish_network(network, U, Y, *, max_iter=60, tol=1e-15, dense_limit=3000, c
     >>> print(misfit < 1e-14)
     True
     """
+    # Outputs of different units, or with a large offset, would hide in each other's rounding.
+    offset, unit = output_units(Y, network.output_activation)
+    network, Y = change_outputs(network, -offset / unit, 1.0 / unit), (Y - offset) / unit
     shapes = [W.shape for W in network.weights]
     problem = NetworkLeastSquares(shapes, network.activations, U, Y, dense_limit=dense_limit)
     total = max(float(np.sum(Y**2)), np.finfo(float).tiny)
@@ -134,7 +152,7 @@ def polish_network(network, U, Y, *, max_iter=60, tol=1e-15, dense_limit=3000, c
     )
     weights, biases = problem.unflatten(result.x)
     polished = FeedforwardNetwork(weights, biases, network.activation, network.output_activation)
-    return polished, float(np.sqrt(result.cost / total)), result.n_iter
+    return change_outputs(polished, offset, unit), float(np.sqrt(result.cost / total)), result.n_iter
 
 
 def polish_from_oracle(oracle, network, rng, log):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from joblib import Parallel, delayed
 
-from skident.linalg import leading_subspace, svec
+from skident.linalg import leading_subspace, svec, svec_outer
 
 __all__ = ["entangled_subspace", "random_sphere", "sample_hessians"]
 
@@ -52,7 +52,7 @@ def sample_hessians(oracle, n_hessians, radius, *, rng, n_jobs=None, callback=No
     return np.concatenate(rows)
 
 
-def entangled_subspace(hessians, dimension):
+def entangled_subspace(hessians, dimension, known=None):
     """The leading subspace of vectorised Hessians.
 
     Parameters
@@ -60,12 +60,17 @@ def entangled_subspace(hessians, dimension):
     hessians : ndarray of shape (n, m_L, q) or (n, q)
     dimension : int
         Number of entangled weights m that show in Hessians.
+    known : ndarray of shape (k, D), default=None
+        Unit vectors among them that are known exactly, as the first layer is from saturation and the last from the
+        Jacobian. Their outer products are put into the subspace as they are and only the rest is estimated, which
+        brings the distance to the true subspace down two to five times.
 
     Returns
     -------
     basis : ndarray of shape (q, dimension)
         Orthonormal.
     singular_values : ndarray of shape (min(n m_L, q),)
+        Of all Hessians, known weights included.
 
     Raises
     ------
@@ -89,9 +94,21 @@ def entangled_subspace(hessians, dimension):
             f"{len(rows)} Hessians (n_hessians times outputs) cannot span {dimension} dimensions; raise n_hessians."
         )
     try:
-        return leading_subspace([rows], dimension)
+        if known is None or len(known) == 0:
+            return leading_subspace([rows], dimension)
+        exact = np.linalg.qr(svec_outer(known).T)[0]
+        if dimension <= len(known):
+            return exact, _singular_values(rows)
+        rest, _ = leading_subspace([rows - (rows @ exact) @ exact.T], dimension - len(known))
+        return np.hstack([exact, rest]), _singular_values(rows)
     except ValueError as error:
         raise ValueError(
             f"layer_widths ask for {dimension} units in the Hessians, but {error} Give the widths that the black box "
             "has, or raise radius, or move center to where the black box is more curved."
         ) from error
+
+
+def _singular_values(rows):
+    """Singular values by the smaller Gram matrix, descending."""
+    gram = rows @ rows.T if len(rows) <= rows.shape[1] else rows.T @ rows
+    return np.sqrt(np.clip(np.linalg.eigvalsh(gram)[::-1], 0.0, None))

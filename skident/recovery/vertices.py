@@ -8,6 +8,7 @@ from skident.network import FeedforwardNetwork, get_activation
 from skident.optim import give_up_when_slow, levenberg_marquardt
 
 from .least_squares import NetworkLeastSquares
+from .polish import change_outputs, output_units
 
 __all__ = ["ask_vertices", "fit_from_random_starts", "network_from_vertices"]
 
@@ -82,7 +83,7 @@ def fit_from_random_starts(
     network : FeedforwardNetwork
         The best.
     misfit : float
-        Its relative root mean square misfit.
+        Its relative root mean square misfit; relative to the standard deviations of Y where the output is linear.
 
     Notes
     -----
@@ -92,6 +93,8 @@ def fit_from_random_starts(
     layers = FeedforwardNetwork(
         [np.ones(s) for s in shapes], [np.zeros(s[1]) for s in shapes], activation, output_activation
     ).activations
+    offset, unit = output_units(Y, output_activation)
+    Y = (Y - offset) / unit
     # Far from a solution a rough step is as good as an exact one, and many times cheaper.
     problem = NetworkLeastSquares(shapes, layers, H, Y, dense_limit=200, inner_tol=0.1)
     total = max(float(np.sum(Y**2)), np.finfo(float).tiny)
@@ -114,10 +117,11 @@ def fit_from_random_starts(
             best = result
         if best.cost < tol**2 * total:
             break
-    return FeedforwardNetwork(*problem.unflatten(best.x), activation, output_activation), np.sqrt(best.cost / total)
+    network = FeedforwardNetwork(*problem.unflatten(best.x), activation, output_activation)
+    return change_outputs(network, offset, unit), np.sqrt(best.cost / total)
 
 
-def network_from_vertices(oracle, first, widths, activation, output_activation, rng, *, n_starts=12, callback=None):
+def network_from_vertices(oracle, first, widths, activation, output_activation, rng, *, n_starts=None, callback=None):
     """A network that agrees with the black box wherever its first layer is saturated.
 
     Parameters
@@ -129,7 +133,10 @@ def network_from_vertices(oracle, first, widths, activation, output_activation, 
         ``(m_1, ..., m_L)``.
     activation, output_activation : str
     rng : numpy.random.RandomState
-    n_starts, callback
+    n_starts : int, default=None
+        Starts at most; by default ``3e6 / P_rest^2``, at least 12 and at most 600: with a single output one start in a
+        hundred succeeds, but takes a hundredth of a second.
+    callback : callable, default=None
         See `fit_from_random_starts`.
 
     Returns
@@ -147,6 +154,8 @@ def network_from_vertices(oracle, first, widths, activation, output_activation, 
     n_rest = sum((a + 1) * c for a, c in zip(widths[:-1], widths[1:], strict=True))
     n = 8 * n_rest // widths[-1] + 50
     H, Y = ask_vertices(oracle, first, get_activation(activation), n, rng)
+    if n_starts is None:
+        n_starts = int(np.clip(3e6 / n_rest**2, 12, 600))
     rest, misfit = fit_from_random_starts(
         H, Y, widths[1:], activation, output_activation, rng, n_starts=n_starts, callback=callback
     )

@@ -1,0 +1,186 @@
+"""What the benchmarks share: the environment's record, timing, counted black boxes, tables, JSON."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import threadpoolctl
+
+RESULTS = Path(__file__).resolve().parent / "results"
+PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "skorch", "tensorly")
+
+
+def environment():
+    """Versions, processor, cores and threads: what is needed to compare numbers, and nothing personal."""
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = None
+    pools = threadpoolctl.threadpool_info()
+    return {
+        "date": datetime.date.today().isoformat(),
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "load_at_start": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
+        "blas": sorted({f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in pools}),
+        "versions": versions,
+    }
+
+
+def _processor():
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+@contextmanager
+def stopwatch():
+    """``with stopwatch() as clock: ...`` leaves the seconds in ``clock.seconds``."""
+
+    class Clock:
+        seconds = float("nan")
+
+    clock, start = Clock(), time.perf_counter()
+    try:
+        yield clock
+    finally:
+        clock.seconds = time.perf_counter() - start
+
+
+class Countdown:
+    """Says whether a part's time is used up."""
+
+    def __init__(self, seconds):
+        self.end = time.perf_counter() + seconds
+
+    @property
+    def over(self):
+        return time.perf_counter() > self.end
+
+
+class BlackBox:
+    """A function and nothing but a function; counts the rows it is asked."""
+
+    def __init__(self, function):
+        self._function, self.rows = function, 0
+
+    def __call__(self, X):
+        self.rows += len(X)
+        return self._function(X)
+
+
+def unit_inputs(n_inputs):
+    """Inputs with mean exactly 0 and standard deviation exactly 1, so that radii are in the paper's units."""
+    return np.sqrt(n_inputs) * np.concatenate([np.eye(n_inputs), -np.eye(n_inputs)])
+
+
+def summary(values):
+    """Median and maximum, and every value for those who doubt them."""
+    values = [float(v) for v in values]
+    return {"median": float(np.median(values)), "max": max(values), "all": values}
+
+
+def format_value(value):
+    """A cell: 3 significant digits, yes and no for truth values, a dash for nothing."""
+    if value is None:
+        return "-"
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    if isinstance(value, (float, np.floating)):
+        if np.isnan(value):
+            return "-"
+        small = value != 0 and not 1e-3 <= abs(value) < 1e5
+        return f"{value:.1e}" if small else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    if isinstance(value, (int, np.integer)):
+        return f"{value:,}".replace(",", " ")
+    return str(value)
+
+
+def format_table(header, rows):
+    """A markdown table whose columns line up, so that it can be read in a terminal too."""
+    cells = [list(map(str, header)), *[[format_value(v) for v in row] for row in rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in cells]
+    rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"
+    return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def rounded(value):
+    """Floats to 6 significant digits, arrays and NumPy scalars to plain ones: small, readable JSON."""
+    if isinstance(value, dict):
+        return {str(k): rounded(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [rounded(v) for v in value]
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return float(f"{value:.6g}") if np.isfinite(value) else None
+    return value
+
+
+def read_results(name):
+    """What an earlier run wrote, part by part; empty if there was none."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def write_part(name, part, result):
+    """Put one part's result into results/<name>.json and leave the other parts as they were."""
+    RESULTS.mkdir(exist_ok=True)
+    content = {**read_results(name), part: rounded(result)}
+    text = json.dumps(dict(sorted(content.items())), indent=1, allow_nan=False)
+    (RESULTS / f"{name}.json").write_text(text + "\n")
+
+
+def _limit_threads(n):
+    """In this process and in those that it starts."""
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = str(n)
+    threadpoolctl.threadpool_limits(n)
+
+
+def run_parts(name, parts, description):
+    """The command line that every benchmark has.
+
+    Parameters
+    ----------
+    name : str
+        Of the results file.
+    parts : dict of str to module
+        With ``run(trials, quick) -> dict`` (trials may be None), ``tables(result) -> str``, run in order.
+    description : str
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--part", choices=("all", *parts), default="all")
+    parser.add_argument("--trials", type=int, default=None, help="instead of each part's own number")
+    parser.add_argument("--quick", action="store_true", help="small and few; prints only, results are left alone")
+    parser.add_argument("--threads", type=int, default=None, help="of the linear algebra; as many as cores by default")
+    options = parser.parse_args()
+    if options.threads is not None:
+        _limit_threads(options.threads)
+    for part, module in parts.items():
+        if options.part not in ("all", part):
+            continue
+        recorded = environment()
+        with stopwatch() as clock:
+            result = module.run(options.trials, options.quick)
+        print(f"\n## {part} ({clock.seconds:.0f} s)\n\n{module.tables(rounded(result))}\n", flush=True)
+        if not options.quick:
+            write_part(name, part, {"environment": recorded, "seconds": clock.seconds, **result})

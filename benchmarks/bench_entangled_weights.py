@@ -1,0 +1,23 @@
+"""How well, how fast and from how few answers are networks identified?
+
+    python benchmarks/bench_entangled_weights.py                  all parts, under 10 minutes on 2 cores
+    python benchmarks/bench_entangled_weights.py --part targets   one part
+    python benchmarks/bench_entangled_weights.py --quick          a look, under a minute, nothing written
+
+Parts: `table2` and `figure9` of Fiedler, Fornasier, Klock, Rauchensteiner (2021), "Stable Recovery of Entangled
+Weights"; `transition`, the number of neurons at which Hessians no longer tell them apart; `targets`, ours. Every part
+replaces its own results in results/entangled_weights.json; `python benchmarks/report.py` puts them into README.md.
+"""
+
+from __future__ import annotations
+
+import _figure9
+import _table2
+import _targets
+import _transition
+from _common import run_parts
+
+PARTS = {"targets": _targets, "table2": _table2, "transition": _transition, "figure9": _figure9}
+
+if __name__ == "__main__":
+    run_parts("entangled_weights", PARTS, __doc__.splitlines()[0])

@@ -1,0 +1,56 @@
+"""Puts the results into README.md: everything between ``<!-- results: part -->`` and ``<!-- end -->`` is replaced.
+
+    python benchmarks/report.py            write
+    python benchmarks/report.py --check    only tell whether README.md shows the results as they are
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import _figure9
+import _table2
+import _targets
+import _transition
+import bench_power_method
+from _common import read_results
+
+README = Path(__file__).resolve().parent / "README.md"
+SOURCES = {
+    "targets": ("entangled_weights", _targets),
+    "table2": ("entangled_weights", _table2),
+    "transition": ("entangled_weights", _transition),
+    "figure9": ("entangled_weights", _figure9),
+    "power_method": ("power_method", bench_power_method),
+}
+
+
+def section(part):
+    """The table of one part and the line that says where it was measured."""
+    name, module = SOURCES[part]
+    result = read_results(name).get(part)
+    if result is None:
+        return "Not run yet."
+    e = result["environment"]
+    versions = ", ".join(f"{k} {v}" for k, v in e["versions"].items() if v)
+    where = f"{e['date']}, {e['processor']}, {e['cores']} cores, load {e['load_at_start']} at the start, {e['system']}"
+    return f"{module.tables(result)}\n\n*{where}, Python {e['python']}, {versions}; {result['seconds']:.0f} s in all.*"
+
+
+def render(text):
+    """The README with fresh results."""
+
+    def fill(match):
+        return f"{match[1]}\n{section(match[2])}\n{match[3]}"
+
+    return re.sub(r"(<!-- results: (\w+) -->)\n.*?(<!-- end -->)", fill, text, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    old = README.read_text()
+    new = render(old)
+    if "--check" in sys.argv[1:]:
+        sys.exit(0 if new == old else "README.md does not show the results as they are; run benchmarks/report.py.")
+    README.write_text(new)

@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+
+from skident.datasets import make_network
+from skident.oracle import Oracle
+from skident.recovery import (
+    cluster_directions,
+    detect_first_layer,
+    detect_last_layer,
+    last_layer_from_jacobian,
+    match_directions,
+    sample_hessians,
+)
+
+
+def unit(V):
+    return V / np.linalg.norm(V, axis=-1, keepdims=True)
+
+
+@pytest.fixture
+def network():
+    """Small shifts and gentle upper layers: the first layer's far Hessians are nearly rank one."""
+    return make_network((10, 8, 5, 3), shift_scale=0.05, random_state=1)
+
+
+@pytest.fixture
+def candidates(network, rng):
+    """All entangled weights at zero as unit rows in random order with random signs, and the layer of each."""
+    V = np.hstack(network.entangled_weights(np.zeros(10))).T
+    order = rng.permutation(len(V))
+    return unit(V)[order] * rng.choice([-1, 1], len(V))[:, None], np.repeat([0, 1, 2], [8, 5, 3])[order]
+
+
+def test_clusters_of_directions(rng):
+    centers = unit(rng.standard_normal((5, 8)))
+    labels = rng.permutation(np.repeat(np.arange(5), 6))
+    copies = centers[labels] * rng.choice([-1, 1], 30)[:, None] + 1e-3 * rng.standard_normal((30, 8))
+    found = cluster_directions(unit(copies), 5, random_state=np.random.RandomState(0))
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1)
+    index, cosine = match_directions(centers, found)
+    assert sorted(index) == list(range(5)) and cosine.min() > 1 - 1e-4
+
+
+def test_as_many_clusters_as_vectors(rng):
+    vectors = unit(rng.standard_normal((4, 6)))
+    index, cosine = match_directions(vectors, cluster_directions(vectors, 4))
+    assert sorted(index) == list(range(4)) and cosine.min() > 1 - 1e-12
+
+
+def test_match_is_one_to_one_whatever_sign_and_length(rng):
+    targets = rng.standard_normal((4, 6))
+    order = rng.permutation(7)
+    candidates = np.concatenate([-3.0 * targets, rng.standard_normal((3, 6))])[order]
+    index, cosine = match_directions(targets, candidates)
+    np.testing.assert_array_equal(order[index], np.arange(4))
+    np.testing.assert_allclose(cosine, 1)
+
+
+def test_two_targets_do_not_share_a_candidate():
+    index, cosine = match_directions(np.array([[1.0, 0.0], [1.0, 0.1]]), np.array([[1.0, 0.05], [0.0, 1.0]]))
+    assert sorted(index) == [0, 1] and cosine.min() < 0.2
+
+
+def test_algorithm_4(network, candidates):
+    vectors, layers = candidates
+    oracle = Oracle(network, 10)
+    index, similarity = detect_first_layer(oracle, vectors, 8, rng=np.random.RandomState(0))
+    assert sorted(index) == sorted(np.flatnonzero(layers == 0))
+    assert similarity.shape == (16,) and 0 <= similarity.min() and similarity.max() <= 1 + 1e-12
+    assert np.all(np.diff(similarity[index]) <= 0)
+
+
+def test_algorithm_4_where_all_is_flat():
+    """No Hessian, no similarity, and no division by zero."""
+    _, similarity = detect_first_layer(Oracle(lambda X: np.zeros(len(X)), 3), np.eye(3), 2, n_hessians=10)
+    np.testing.assert_array_equal(similarity, 0)
+
+
+def test_algorithm_5(network, candidates):
+    vectors, _ = candidates
+    hessians = sample_hessians(Oracle(network, 10), 60, 1e-2, rng=np.random.RandomState(0))
+    index, similarity = detect_last_layer(hessians, vectors, 15)
+    truth = unit(network.entangled_weights(np.zeros(10))[-1].T)
+    np.testing.assert_allclose(np.abs(np.sum(vectors[index] * truth, axis=1)), 1, atol=1e-12)
+    assert set(np.argsort(similarity)[:3]) == set(index)
+
+
+def test_algorithm_5_with_one_output():
+    with pytest.raises(ValueError, match="at least 2 outputs, got 1; use last_layer='jacobian'"):
+        detect_last_layer(np.ones((5, 1, 6)), np.eye(3), 2)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_last_layer_is_the_jacobian(network, exact):
+    box = network if exact else lambda X: network(X)
+    found = last_layer_from_jacobian(Oracle(box, 10))
+    truth = network.entangled_weights(np.zeros(10))[-1].T
+    np.testing.assert_allclose(unit(found), unit(truth), atol=1e-9)
+
+
+def test_another_point_where_the_centre_is_flat():
+    oracle = Oracle(lambda X: np.tanh(X[:, :1] + 100.0), 2)
+    others = np.array([[0.0, 5.0], [-100.0, 0.0]])
+    np.testing.assert_allclose(last_layer_from_jacobian(oracle, others), [[1.0, 0.0]], atol=1e-9)
+
+
+def test_output_that_never_moves():
+    box = lambda X: np.column_stack([X[:, 0], np.ones(len(X))])  # noqa: E731
+    with pytest.raises(ValueError, match="output 1 does not move at the centre .* Move center"):
+        last_layer_from_jacobian(Oracle(box, 2), np.ones((3, 2)))

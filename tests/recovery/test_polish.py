@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+
+from skident.datasets import make_network
+from skident.metrics import parameter_error, relative_max_error
+from skident.network import FeedforwardNetwork
+from skident.oracle import Oracle
+from skident.recovery import StageLog, change_inputs, design_points, polish_from_oracle, polish_network
+
+
+def bent(network, size, rng):
+    """A network whose parameters are off by about `size`."""
+    noise = lambda A: A + size * rng.standard_normal(A.shape)  # noqa: E731
+    weights, biases = [noise(W) for W in network.weights], [noise(b) for b in network.biases]
+    return FeedforwardNetwork(weights, biases, network.activation, network.output_activation)
+
+
+CASES = {
+    "linear output": make_network((5, 4, 2), shift_scale=0.5, output_activation="identity", random_state=0),
+    "two layers": make_network((5, 6, 2), shift_scale=0.5, random_state=0),
+    "three layers": make_network((6, 5, 4, 2), shift_scale=0.3, activation="erf", random_state=0),
+}
+
+
+@pytest.mark.parametrize("dense_limit", [0, 3000])
+@pytest.mark.parametrize("name", CASES)
+def test_to_rounding_error(name, dense_limit, rng):
+    network = CASES[name]
+    U = rng.standard_normal((4 * network.n_parameters, network.n_inputs))
+    found, misfit, n_iter = polish_network(bent(network, 1e-2, rng), U, network(U), dense_limit=dense_limit)
+    assert misfit < 1e-13 and 1 <= n_iter <= 60
+    assert parameter_error(network, found) < 1e-10
+
+
+def test_callback_counts_steps(rng):
+    network, steps = CASES["two layers"], []
+    U = rng.standard_normal((100, 5))
+    *_, n_iter = polish_network(bent(network, 1e-2, rng), U, network(U), callback=steps.append)
+    assert steps == list(range(1, n_iter + 1))
+
+
+def test_a_hopeless_start_ends_soon(rng):
+    network = make_network((5, 8, 5, 2), random_state=0)
+    U = rng.standard_normal((200, 5))
+    *_, misfit, n_iter = polish_network(bent(network, 3.0, rng), U, rng.standard_normal((200, 2)), max_iter=400)
+    assert misfit > 0.1 and n_iter < 150
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_from_an_oracle(name, rng):
+    network = CASES[name]
+    oracle, log = Oracle(network, network.n_inputs), StageLog()
+    found, misfit = polish_from_oracle(oracle, bent(network, 1e-2, rng), np.random.RandomState(0), log)
+    U = 3.0 * rng.standard_normal((500, network.n_inputs))
+    assert misfit < 1e-12 and relative_max_error(network(U), found(U)) < 1e-12
+    assert sum(stage["queries"] for stage in log.stages) == oracle.n_queries
+    assert len(log.stages) == (1 if name == "linear output" else 2)
+
+
+def test_change_of_inputs_and_back(rng):
+    network, center, scale = CASES["three layers"], rng.standard_normal(6), rng.uniform(0.1, 10, 6)
+    U = rng.standard_normal((20, 6))
+    changed = change_inputs(network, center, scale)
+    np.testing.assert_allclose(changed(U), network(center + scale * U), atol=1e-13)
+    back = change_inputs(changed, -center / scale, 1.0 / scale)
+    assert max(np.abs(a - b).max() for a, b in zip(back.weights, network.weights)) < 1e-14
+
+
+def test_design_points_show_every_unit():
+    """Also one whose hyperplane is far away, and one of tiny weights."""
+    rng = np.random.RandomState(0)
+    W, b = rng.standard_normal((6, 5)), np.array([0.0, 0.1, -0.2, 60.0, 0.0])
+    U = design_points(W, b, 100, 1.0, rng)
+    Z = np.abs(U @ W + b)
+    assert U.shape[1] == 6 and len(U) >= 100
+    assert np.all(np.sum(Z < 2.5, axis=0) >= 12)
+
+
+def test_design_points_without_moves():
+    U = design_points(np.eye(3), np.full(3, 50.0), 40, 0.5, np.random.RandomState(0), near=0.0)
+    assert U.shape == (40, 3) and 0.3 < U.std() < 0.7

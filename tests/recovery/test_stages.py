@@ -1,0 +1,37 @@
+import numpy as np
+import pytest
+
+from skident.oracle import Oracle
+from skident.recovery import StageLog
+
+
+def test_a_stage_is_timed_and_counted(capsys):
+    oracle, log = Oracle(lambda X: X, 2), StageLog()
+    oracle(np.zeros((3, 2)))
+    with log.stage("first", oracle, total=5) as entry:
+        entry["progress"](2)
+        oracle(np.zeros((4, 2)))
+        entry["residual"] = 0.5
+    with log.stage("second"):
+        pass
+    first, second = log.stages
+    assert first["name"] == "first" and first["queries"] == 4 and first["residual"] == 0.5
+    assert second["queries"] == 0 and second["residual"] is None
+    assert all(stage["seconds"] >= 0 and "progress" not in stage for stage in log.stages)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_verbose_goes_to_stderr(capsys):
+    log = StageLog(verbose=1)
+    with log.stage("power method", total=3) as entry:
+        entry["progress"](3)
+        entry["residual"] = 1e-9
+    out, err = capsys.readouterr()
+    assert out == "" and "power method: 0.00 s, 0 queries, residual 1.00e-09" in err
+
+
+def test_a_stage_that_raises_is_closed_and_not_logged():
+    log = StageLog()
+    with pytest.raises(KeyError), log.stage("broken"):
+        raise KeyError
+    assert log.stages == []

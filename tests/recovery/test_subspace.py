@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+
+from skident.datasets import make_network
+from skident.linalg import svec, svec_outer
+from skident.metrics import subspace_distance
+from skident.oracle import Oracle
+from skident.recovery import entangled_subspace, random_sphere, sample_hessians
+
+
+@pytest.fixture
+def network():
+    return make_network((6, 5, 3, 2), random_state=0)
+
+
+def test_points_lie_on_the_sphere():
+    X = random_sphere(50, 4, 0.3, np.random.RandomState(0))
+    assert X.shape == (50, 4)
+    np.testing.assert_allclose(np.linalg.norm(X, axis=1), 0.3)
+
+
+@pytest.mark.parametrize("n", [1, 2, 30])
+@pytest.mark.parametrize("n_jobs", [None, 1, 2])
+def test_hessians_at_points_of_the_sphere(network, n, n_jobs):
+    points = random_sphere(n, 6, 0.5, np.random.RandomState(3))
+    H = sample_hessians(Oracle(network, 6), n, 0.5, rng=np.random.RandomState(3), n_jobs=n_jobs)
+    np.testing.assert_allclose(H, svec(network.hessian(points)), atol=1e-14)
+
+
+def test_cut_into_chunks(network, monkeypatch):
+    whole = sample_hessians(Oracle(network, 6), 9, 0.5, rng=np.random.RandomState(0))
+    monkeypatch.setattr("skident.recovery.subspace._HESSIAN_CHUNK_BYTES", 8 * 2 * 36 * 4)
+    done = []
+    parts = sample_hessians(Oracle(network, 6), 9, 0.5, rng=np.random.RandomState(0), n_jobs=2, callback=done.append)
+    np.testing.assert_array_equal(parts, whole)
+    assert done == [5, 9]
+
+
+def test_number_of_queries(network):
+    oracle = Oracle(lambda X: network(X), 6)
+    sample_hessians(oracle, 7, 0.1, rng=np.random.RandomState(0))
+    assert oracle.n_queries == 7 * (2 * 6**2 + 1)
+
+
+def test_subspace_of_the_entangled_weights(network):
+    """The smaller the sphere, the closer the span of its Hessians, down to what the shifts leave."""
+    truth = svec_outer(np.hstack(network.entangled_weights(np.zeros(6))).T).T
+    distances = []
+    for radius in (1e-1, 1e-2):
+        H = sample_hessians(Oracle(network, 6), 60, radius, rng=np.random.RandomState(0))
+        basis, values = entangled_subspace(H, 10)
+        np.testing.assert_allclose(basis.T @ basis, np.eye(10), atol=1e-12)
+        assert len(values) == 21 and np.all(np.diff(values) <= 0)
+        distances.append(subspace_distance(np.linalg.qr(truth)[0], basis))
+    assert distances[1] < 0.5 * distances[0] < 0.05
+
+
+@pytest.mark.parametrize("n_known", [1, 8, 10])
+def test_known_weights_are_in_the_subspace(network, n_known):
+    V = np.hstack(network.entangled_weights(np.zeros(6))).T
+    known = V[:n_known] / np.linalg.norm(V[:n_known], axis=1, keepdims=True)
+    H = sample_hessians(Oracle(network, 6), 60, 1e-2, rng=np.random.RandomState(0))
+    basis, values = entangled_subspace(H, 10, known)
+    assert basis.shape == (21, 10)
+    np.testing.assert_allclose(basis.T @ basis, np.eye(10), atol=1e-10)
+    np.testing.assert_allclose(np.linalg.norm(svec_outer(known) @ basis, axis=1), 1, atol=1e-12)
+    # By the Gram matrix: good to the square root of the rounding.
+    np.testing.assert_allclose(values, entangled_subspace(H, 10)[1], atol=1e-7 * values[0])
+
+
+def test_dimension_above_the_free_entries():
+    with pytest.raises(ValueError, match=r"7 units .* only 6 free entries .* first_layer='saturation'"):
+        entangled_subspace(np.ones((20, 1, 6)), 7)
+
+
+def test_dimension_above_the_number_of_vectors():
+    with pytest.raises(ValueError, match=r"4 Hessians .* cannot span 5 dimensions; raise n_hessians"):
+        entangled_subspace(np.ones((2, 2, 6)), 5)
+
+
+def test_dimension_above_the_rank(rng):
+    H = rng.standard_normal((20, 3)) @ rng.standard_normal((3, 6))
+    with pytest.raises(ValueError, match=r"layer_widths ask for 4 units .* span 3 dimensions"):
+        entangled_subspace(H, 4)

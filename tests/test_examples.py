@@ -1,0 +1,53 @@
+"""The examples run to their end and show what they claim."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import matplotlib
+import matplotlib.image
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "examples"
+SCRIPTS = sorted(FOLDER.glob("plot_*.py"))
+NUMBER = r"(\d\.\d+e[+-]\d+|nan|inf)"
+
+
+def run(name, tmp_path, monkeypatch, capsys):
+    """What `main` prints, and the size of the picture that it leaves in the current directory."""
+    matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.main()
+    printed = capsys.readouterr().out
+    picture = matplotlib.image.imread(tmp_path / re.search(r"picture: (\S+)", printed)[1])
+    assert min(picture.shape[:2]) > 300 and picture.std() > 0.01
+    return printed
+
+
+def test_recover_sklearn_mlp(tmp_path, monkeypatch, capsys):
+    printed = run("plot_01_recover_sklearn_mlp", tmp_path, monkeypatch, capsys)
+    assert "layers of (8, 1) units, 97 parameters" in printed
+    assert int(re.search(r"asked: (\d+) rows", printed)[1]) < 100_000
+    errors = re.findall(rf"(?:coefs_|intercepts_)\[\d\]: worst absolute error {NUMBER}", printed)
+    assert len(errors) == 4 and max(map(float, errors)) < 1e-8
+    assert (tmp_path / "recovered_mlp.png").is_file()
+
+
+def test_entangled_weights_pipeline(tmp_path, monkeypatch, capsys):
+    printed = run("plot_02_entangled_weights_pipeline", tmp_path, monkeypatch, capsys)
+    scores = re.findall(rf"radius \S+ *: 1 - R\^2 = {NUMBER}", printed)
+    assert len(scores) == 5 and max(map(float, scores)) < 1e-2
+    assert "recovery rate 1.000, false positives 0.000" in printed
+    first, last = re.search(rf"E_1 = {NUMBER}, last layer E_L = {NUMBER}", printed).groups()
+    assert float(first) < 0.05 and float(last) < 1e-6
+    plain, polished = re.findall(rf"relative maximum error {NUMBER}", printed)
+    assert float(plain) < 0.1 and float(polished) < 1e-10
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=[path.stem for path in SCRIPTS])
+def test_an_example_opens_with_one_question(path):
+    title = path.read_text(encoding="utf-8").split('"""')[1].strip().splitlines()[0]
+    assert title.endswith("?")
