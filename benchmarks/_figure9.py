@@ -17,7 +17,7 @@ from skident.metrics import relative_max_error, relative_mse
 N_INPUTS, FIRST_SEED = 50, 5200
 WIDTHS = ((40, 10), (50, 30, 10))
 N_COMPLETION, N_TEST = 1000, 100_000  # N_f (the paper: 10^3 or 10^4, "negligible effect") and N_test
-SECONDS, MAX_EPOCHS = 10.0, 2000  # of the gradient methods, whichever ends first
+SECONDS, MAX_EPOCHS = 8.0, 2000  # of the gradient methods, whichever ends first
 TANH = {"activation": "tanh", "output_activation": "tanh"}
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skident._routes import Job, attempts_in_order
 from skident._validation import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
@@ -28,17 +27,8 @@ from skident._validation import (
 )
 from skident.completion import NetworkCompletion
 from skident.extraction import EntangledWeightExtractor
-from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import Oracle
-from skident.recovery import (
-    NotSaturatingError,
-    StageLog,
-    change_inputs,
-    design_points,
-    find_first_layer,
-    network_from_vertices,
-    polish_from_oracle,
-)
+from skident.recovery import StageLog, change_inputs
 
 __all__ = ["NetworkIdentifier"]
 
@@ -229,7 +219,8 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
     def _fit(self, X, y):
         job = self._start(X, y)
         trials, attempt = [], 0
-        for route in self._routes(job):
+        given = self.extractor is not None or self.completion is not None
+        for route in attempts_in_order(job, self.strategy, given, self.n_attempts):
             attempt += 1
             trial = route(job, X, trials)
             trials += [] if trial is None else [trial]
@@ -249,8 +240,8 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         """Black box, oracle, activations, widths and the rows for the last look."""
         rng = check_random_state(self.random_state)
         box = resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1))
-        template = self.extractor if self.extractor is not None else EntangledWeightExtractor()
-        center, scale = center_and_scale(X, template.center)
+        extractor, completion = self._stages()
+        center, scale = center_and_scale(X, extractor.center)
         oracle = Oracle(box, X.shape[1], center=center, scale=scale)
         rows = oracle.from_inputs(X)
         noise = check_answers_vary(oracle, rows[:100], noise_tolerance=1e-9)
@@ -264,148 +255,27 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
                 "give layer_widths."
             )
         U = np.concatenate([rows[:_HELD_OUT], rng.standard_normal((_HELD_OUT, X.shape[1]))])
-        return _Job(box, template, oracle, rng, StageLog(self.verbose), names, widths, U, oracle(U), noise)
-
-    def _routes(self, job):
-        """The attempts in order: callables of (job, X, earlier trials)."""
-        pipeline = [lambda job, X, earlier, k=k: self._by_pipeline(job, X, k, earlier) for k in range(self.n_attempts)]
-        shallow = job.widths is None or (len(job.widths) == 2 and job.names[1] == "identity") or len(job.widths) == 1
-        can_saturate = get_activation(job.names[0]).saturating and not shallow
-        can_pipeline = shallow or len(job.widths) <= 3
-        saturation = [self._by_saturation] if can_saturate else []
-        if self.strategy == "saturation" and not can_saturate and not shallow:
-            raise ValueError(
-                "strategy='saturation' needs an activation that saturates (tanh, sigmoid, erf), got "
-                f"{job.names[0]!r}; use strategy='hessian'."
-            )
-        if self.strategy == "saturation" and can_saturate:
-            return saturation * self.n_attempts
-        if self.strategy == "hessian" or self.extractor is not None or self.completion is not None:
-            saturation = []
-        routes = saturation + (pipeline if can_pipeline else saturation * (self.n_attempts - 1))
-        if not routes:
-            raise ValueError(
-                f"layer_widths={job.widths}: the Hessian route tells inner layers apart up to three layers; deeper "
-                "networks need a saturating activation and strategy='saturation'."
-            )
-        return routes[: self.n_attempts]
-
-    def _by_saturation(self, job, X, earlier):
-        """First layer from far away, the rest on its vertices, then the polish; None where that cannot work."""
-        try:
-            with job.log.stage("first layer (saturation)", job.oracle, job.widths[0]) as entry:
-                first = find_first_layer(
-                    job.oracle,
-                    activation=job.names[0],
-                    n_units=job.widths[0],
-                    rng=job.rng,
-                    callback=entry["progress"],
-                )
-        except NotSaturatingError:
-            return None
-        found = len(first.biases)
-        if found > job.widths[0]:
-            raise ValueError(
-                f"layer_widths says {job.widths[0]} first-layer units, but {found} different ones were found where the "
-                f"black box saturates; try layer_widths={(found, *job.widths[1:])}. If it clips its inputs, the "
-                "clipping shows as units: stay near the data with extractor=EntangledWeightExtractor(first_layer='hessian')."
-            )
-        if found < job.widths[0]:
-            return None
-        with job.log.stage("rest of the network (vertices)", job.oracle) as entry:
-            network, misfit = network_from_vertices(
-                job.oracle, first, job.widths, *job.names, job.rng, callback=entry["progress"]
-            )
-            entry["residual"] = misfit
-        stage = "vertices" if misfit > 1e-3 else "polish"
-        return self._trial(job, network, misfit, stage)
-
-    def _by_pipeline(self, job, X, attempt, earlier):
-        """Extraction, completion and polish at one centre."""
-        extractor = self._extract(job, X, self._center(job, attempt, earlier))
-        job.extraction_queries += extractor.n_queries_
-        network, completion = self._complete(job, extractor)
-        missing = sum(extractor.layer_widths_) > len(extractor.components_)
-        stage = "extraction" if missing else "completion" if completion.misfit_ > 0.1 else "polish"
-        return self._trial(job, network, completion.misfit_, stage, extractor, completion)
-
-    def _trial(self, job, network, misfit, stage, extractor=None, completion=None):
-        if self.polish:
-            network, misfit = polish_from_oracle(job.oracle, network, job.rng, job.log)
-        error = _worst_error(job.held_out_answers, network(job.held_out))
-        return _Trial(network, extractor, completion, error, stage, misfit)
-
-    def _center(self, job, attempt, earlier):
-        """Where attempt k looks: the centre; the first layer's inflection point; random points near the centre."""
-        center, scale = job.oracle.center, job.oracle.scale
-        if attempt == 0 or job.template.center is not None:
-            return center
-        extractor = next((t.extractor for t in earlier if t.extractor is not None), None)
-        if attempt == 1 and extractor is not None and extractor.scales_ is not None:
-            W, b = _first_layer(extractor, job.oracle)
-            return center - scale * np.linalg.lstsq(W.T, b, rcond=1e-2)[0]
-        return center + 0.3 * scale * job.rng.standard_normal(len(center)) / np.sqrt(len(center))
-
-    def _extract(self, job, X, center):
-        """The fitted extractor of this attempt; its warnings are judged by the last look instead."""
-        frozen = FrozenEstimator(job.box) if hasattr(job.box, "predict") and hasattr(job.box, "fit") else job.box
-        extractor = clone(job.template).set_params(
-            estimator=frozen,
-            layer_widths=job.widths,
-            activation=job.names[0],
-            output_activation=job.names[1],
-            center=center,
-            n_jobs=self.n_jobs,
-            random_state=job.rng.randint(2**31 - 1),
-            verbose=self.verbose,
+        return Job(
+            box=box,
+            oracle=oracle,
+            rng=rng,
+            log=StageLog(self.verbose),
+            names=names,
+            widths=widths,
+            held_out=U,
+            held_out_answers=oracle(U),
+            noise=noise,
+            extractor=extractor,
+            completion=completion,
+            polish=self.polish,
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            extractor.fit(X)
-        job.log.stages.extend(extractor.report_)
-        return extractor
 
-    def _complete(self, job, extractor):
-        """Scales and shifts on fresh inputs: a network of standardised inputs, and the fitted completion."""
-        widths = self._found_widths(extractor)
-        V = _components(extractor, widths, job.rng)
-        ridge = len(widths) == 2 and job.names[1] == "identity"
-        V = V[: widths[0]] if ridge else V
-        with job.log.stage("completion", job.oracle) as entry:
-            U = self._completion_inputs(job, extractor, widths)
-            Z, Y = job.oracle.to_inputs(U) @ V.T, job.oracle(U)
-            template = self.completion if self.completion is not None else NetworkCompletion()
-            completion = clone(template).set_params(
-                layer_widths=widths,
-                activation=job.names[0],
-                output_activation=job.names[1],
-                random_state=job.rng.randint(2**31 - 1),
-                verbose=max(0, self.verbose - 1),
-            )
-            if completion.start is None and extractor.scales_ is not None and len(extractor.scales_) == widths[0]:
-                completion.set_params(start=(extractor.scales_, extractor.shifts_))
-            completion.fit(Z, Y)
-            entry["residual"] = completion.misfit_
-        inner = completion.network_
-        network = FeedforwardNetwork([V.T @ inner.weights[0], *inner.weights[1:]], inner.biases, *job.names)
-        return change_inputs(network, job.oracle.center, job.oracle.scale), completion
-
-    def _found_widths(self, extractor):
-        """The widths asked for, or fewer first-layer units where saturation found fewer."""
-        widths = extractor.layer_widths_
-        first = int(np.sum(extractor.layer_assignment_ == 0))
-        return (first, *widths[1:]) if len(widths) == 2 and 0 < first else widths
-
-    def _completion_inputs(self, job, extractor, widths):
-        """Inputs near enough for eq. (18) to be solvable, and many enough to overdetermine it."""
-        D, rng = job.oracle.n_inputs, job.rng
-        n = 10 * 3 * sum(widths) // widths[-1] + 4 * D + 4 * widths[0]
-        if extractor.scales_ is None or len(extractor.scales_) != widths[0]:
-            return rng.standard_normal((n, D)) / np.sqrt(D)
-        W, b = _first_layer(extractor, job.oracle)
-        if len(widths) > 2 or job.names[1] != "identity":
-            return design_points(W, b, n, 0.25, rng, near=0.0)
-        return design_points(W, b, n, 1.0, rng)
+    def _stages(self):
+        """The pipeline's two stages, unfitted, with this estimator's jobs and verbosity."""
+        extractor = EntangledWeightExtractor() if self.extractor is None else clone(self.extractor)
+        completion = NetworkCompletion() if self.completion is None else clone(self.completion)
+        extractor.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
+        return extractor, completion.set_params(verbose=max(0, self.verbose - 1))
 
     def _store(self, job, best, attempts):
         center, scale = job.oracle.center, job.oracle.scale
@@ -454,57 +324,3 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         X = validate_data(self, X, dtype=np.float64, reset=False)
         Y = self.network_(X)
         return Y[:, 0] if self._one_dimensional else Y
-
-
-def _worst_error(answers, found):
-    """Largest error of any output, in units of that output's own range: no offset and no neighbour can hide it."""
-    largest = np.abs(answers).max(axis=0)
-    unit = np.maximum(np.abs(answers - answers.mean(axis=0)).max(axis=0), 1e-6 * largest)
-    if not np.isfinite(found).all():
-        return np.inf
-    return float(np.max(np.abs(found - answers) / np.maximum(unit, np.finfo(float).tiny)))
-
-
-def _first_layer(extractor, oracle):
-    """First-layer weights (D, m_1) and shifts from saturation, in the oracle's coordinates."""
-    W = extractor.components_[: len(extractor.scales_)].T * extractor.scales_
-    return W * oracle.scale[:, None], extractor.shifts_ + W.T @ oracle.center
-
-
-def _components(extractor, widths, rng):
-    """Components layer by layer, (m, D); missing ones replaced by random directions for the polish to turn."""
-    rows = []
-    for layer, m in enumerate(widths):
-        V = extractor.components_[extractor.layer_assignment_ == layer][:m]
-        fill = rng.standard_normal((m - len(V), extractor.components_.shape[1])) / extractor.scale_
-        rows += [V, fill / np.linalg.norm(fill, axis=1, keepdims=True)]
-    return np.concatenate(rows)
-
-
-@dataclass
-class _Job:
-    """What all attempts share."""
-
-    box: object
-    template: EntangledWeightExtractor
-    oracle: Oracle
-    rng: np.random.RandomState
-    log: StageLog
-    names: tuple
-    widths: tuple | None
-    held_out: np.ndarray
-    held_out_answers: np.ndarray
-    noise: float
-    extraction_queries: int = 0
-
-
-@dataclass
-class _Trial:
-    """What one attempt gave."""
-
-    network: FeedforwardNetwork
-    extractor: EntangledWeightExtractor | None
-    completion: NetworkCompletion | None
-    error: float
-    stage: str
-    misfit: float

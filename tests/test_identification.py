@@ -186,6 +186,14 @@ def test_a_wrong_output_is_not_hidden_by_a_large_one(X):
     assert not model.report_.exact
 
 
+@pytest.mark.parametrize("sizes", [(8, 6, 2), (8, 12, 2), (8, 6, 4, 2)])
+@pytest.mark.parametrize(("center", "scale"), [(30.0, 1.0), (5.0, 1.0), (0.0, 100.0)])
+def test_data_where_most_units_are_saturated(center, scale, sizes, X):
+    network = make_network(sizes, random_state=1)
+    X = center + scale * X
+    check_exact(network, identifier(network).fit(X), X)
+
+
 def test_a_constant_column(X):
     X[:, 3] = 7.0
     network = make_network((8, 6, 4, 2), random_state=1)

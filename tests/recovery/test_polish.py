@@ -77,5 +77,7 @@ def test_design_points_show_every_unit():
 
 
 def test_design_points_without_moves():
+    """Around the point where all units are at their inflection point, wherever that is."""
     U = design_points(np.eye(3), np.full(3, 50.0), 40, 0.5, np.random.RandomState(0), near=0.0)
     assert U.shape == (40, 3) and 0.3 < U.std() < 0.7
+    np.testing.assert_allclose(U.mean(axis=0), -50, atol=0.5)
