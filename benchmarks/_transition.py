@@ -63,7 +63,7 @@ def run(trials=None, quick=False):
             print(f"transition: {route} m={m}: recovery {row['recovery']:.3f}, {row['seconds']:.1f} s", flush=True)
             if row["recovery"] < 0.5:
                 break
-        left = Countdown(20 if quick else 50)
+        left = Countdown(20 if quick else 40)
     return {"rows": rows, "max_iter": MAX_ITER}
 
 

@@ -13,6 +13,7 @@ from sklearn.frozen import FrozenEstimator
 
 from skident.completion import NetworkCompletion
 from skident.extraction import EntangledWeightExtractor
+from skident.linalg import n_free_entries
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import Oracle
 from skident.recovery import (
@@ -50,6 +51,11 @@ class Job:
     def shallow(self):
         """Whether there is no hidden layer, or one below a linear output."""
         return self.widths is None or len(self.widths) == 1 or (len(self.widths) == 2 and self.names[1] == "identity")
+
+    @property
+    def n_visible(self):
+        """Weights that show in Hessians: a linear output layer's do not."""
+        return sum(self.widths) - (self.widths[-1] if self.names[1] == "identity" else 0)
 
 
 @dataclass
@@ -90,13 +96,14 @@ def attempts_in_order(job, strategy, pipeline_only, n_attempts):
     if strategy == "saturation" and can_saturate:
         return [by_saturation] * n_attempts
     start = [by_saturation] if can_saturate and strategy == "auto" and not pipeline_only else []
-    if job.shallow or len(job.widths) <= 3:
+    fits = job.shallow or job.n_visible <= n_free_entries(job.oracle.n_inputs)
+    if job.shallow or (len(job.widths) <= 3 and (fits or not start)):
         return (start + pipeline)[:n_attempts]
     if start:
         return start * n_attempts
     raise ValueError(
-        f"layer_widths={job.widths}: the Hessian route tells inner layers apart up to three layers; deeper networks need "
-        "a saturating activation and strategy='saturation'."
+        f"layer_widths={job.widths}: the Hessian route tells inner layers apart up to three layers; deeper networks "
+        "need a saturating activation and strategy='saturation'."
     )
 
 

@@ -64,6 +64,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         one is cloned and fitted on (X, y) first; None is a small tanh `MLPRegressor`.
     layer_widths : sequence of int, default=None
         ``(m_1, ..., m_L)``, the last one the number of outputs. None: one hidden layer whose width saturation finds.
+        Widths are compared with what saturation finds, but Hessians alone cannot tell one unit too many from
+        the weakest of many: there they are taken at their word.
     activation, output_activation : str, default="auto"
         Names as in `FeedforwardNetwork`. ``auto`` reads them off black boxes that tell (FeedforwardNetwork,
         MLPRegressor, torch Sequential) and takes tanh with linear output for the others.
@@ -315,8 +317,10 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
                     rng=job.rng,
                     callback=entry["progress"],
                 )
-            except NotSaturatingError:
-                if self.first_layer == "saturation" or wanted is None:
+            except NotSaturatingError as error:
+                if wanted is None:
+                    raise NotSaturatingError(f"{error} Give layer_widths to use Hessians instead.") from error
+                if self.first_layer == "saturation":
                     raise
                 return None
         found = len(first.biases)

@@ -27,7 +27,7 @@ from skident._validation import (
 )
 from skident.completion import NetworkCompletion
 from skident.extraction import EntangledWeightExtractor
-from skident.oracle import Oracle
+from skident.oracle import BlackBoxError, Oracle
 from skident.recovery import StageLog, change_inputs
 
 __all__ = ["NetworkIdentifier"]
@@ -55,10 +55,11 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         ``auto`` reads them off black boxes that tell and takes tanh with linear output for the others.
     strategy : {"auto", "saturation", "hessian"}, default="auto"
         ``saturation``: first layer from far away, then the rest of the network where the first layer is saturated (any
-        depth, any shift). ``hessian``: `EntangledWeightExtractor` and `NetworkCompletion` (the paper's pipeline, up
-        to three layers). ``auto`` starts with saturation where there is a limit to reach and neither `extractor` nor
-        `completion` is given, and turns to the pipeline where that fails; one hidden layer with linear output always
-        goes through the pipeline, whose first layer then comes from saturation.
+        depth, any shift). ``hessian``: `EntangledWeightExtractor` and `NetworkCompletion`, the paper's pipeline, up to
+        three layers; its first layer still comes from saturation, unless `extractor` has ``first_layer="hessian"``.
+        ``auto`` starts with saturation where there is a limit to reach and neither `extractor` nor `completion` is
+        given, and turns to the pipeline where that fails; one hidden layer with linear output always goes through the
+        pipeline, whose first layer then comes from saturation.
     extractor : EntangledWeightExtractor, default=None
         Its own black box, widths, activations, random state, jobs and verbosity are replaced by these. Its parameters
         can be tuned as ``extractor__radius`` and so on.
@@ -222,7 +223,15 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         given = self.extractor is not None or self.completion is not None
         for route in attempts_in_order(job, self.strategy, given, self.n_attempts):
             attempt += 1
-            trial = route(job, X, trials)
+            try:
+                trial = route(job, X, trials)
+            except BlackBoxError:
+                raise
+            except ValueError:
+                # A later attempt that cannot work does not take back what an earlier one found.
+                if not trials:
+                    raise
+                break
             trials += [] if trial is None else [trial]
             if trial is not None and trial.error < self.tol:
                 break

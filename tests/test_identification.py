@@ -654,3 +654,35 @@ def test_no_network_at_all(name, options, X):
     with pytest.raises((ValueError, ConvergenceWarning)):
         model.fit(X)
     assert box.n_rows < 1e7
+
+
+@pytest.mark.parametrize("activation", ["softplus", "gelu", "sin"])
+def test_signs_of_units_without_symmetry(activation, X):
+    """One hidden layer by Hessians; softplus and gelu units have signs, which their directions do not."""
+    network = make_network(
+        (X.shape[1], 6, 1), activation=activation, output_activation="identity", shift_scale=0.3, random_state=3
+    )
+    found = NetworkIdentifier(network, layer_widths=(6, 1), random_state=0).fit(X)
+    assert found.report_.exact and parameter_error(network, found.network_) < 1e-6
+
+
+def test_a_box_that_rejects_far_inputs(X):
+    """The message says how far the search goes and how to stay near."""
+    network = make_network((X.shape[1], 6, 2), random_state=0)
+
+    def box(A):
+        if np.abs(A).max() > 100:
+            raise RuntimeError("input out of range")
+        return network(A)
+
+    with pytest.raises(ValueError, match="input out of range.*deviations from the centre.*first_layer='hessian'"):
+        NetworkIdentifier(box, layer_widths=(6, 2), activation="tanh", output_activation="tanh", random_state=0).fit(X)
+    near = NetworkIdentifier(
+        box,
+        layer_widths=(6, 2),
+        activation="tanh",
+        output_activation="tanh",
+        extractor=EntangledWeightExtractor(first_layer="hessian"),
+        random_state=0,
+    ).fit(X)
+    assert near.report_.relative_max_error < 1e-10

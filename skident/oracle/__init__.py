@@ -1,5 +1,5 @@
 """How a network is asked: black boxes, their derivatives, and the count of queries."""
 
-from ._oracle import DERIVATIVES, Oracle
+from ._oracle import DERIVATIVES, BlackBoxError, Oracle
 
-__all__ = ["DERIVATIVES", "Oracle"]
+__all__ = ["DERIVATIVES", "BlackBoxError", "Oracle"]

@@ -9,7 +9,12 @@ import numpy as np
 from ._adapters import adapt
 from ._differences import difference_hessian, difference_jacobian
 
-__all__ = ["DERIVATIVES", "Oracle"]
+__all__ = ["DERIVATIVES", "BlackBoxError", "Oracle"]
+
+
+class BlackBoxError(ValueError):
+    """The black box raised, or its answers cannot be used."""
+
 
 DERIVATIVES = ("auto", "exact", "finite_difference")
 
@@ -51,9 +56,9 @@ class Oracle:
 
     Raises
     ------
-    ValueError
-        From every method: if the black box raises, answers with another shape than (n,) or (n, m_L), or with a value
-        that is not finite; the message names the first bad row.
+    BlackBoxError
+        (a ValueError) From every method: if the black box raises, answers with another shape than (n,) or (n, m_L), or
+        with a value that is not finite; the message names the first bad row.
 
     Examples
     --------
@@ -120,7 +125,7 @@ class Oracle:
         try:
             answers = self._box.values(self.to_inputs(U))
         except Exception as error:
-            raise ValueError(
+            raise BlackBoxError(
                 f"the black box raised {type(error).__name__} on a batch of {len(U)} rows, after {first} rows answered "
                 f"well: {error}"
             ) from error
@@ -129,7 +134,7 @@ class Oracle:
         if bad.any():
             row = int(np.argmax(bad))
             x = np.array2string(self.to_inputs(U[row]), precision=4, threshold=6)
-            raise ValueError(
+            raise BlackBoxError(
                 f"the black box answered {Y[row]} (not finite) at row {first_row + row} of the {n_rows} asked, "
                 f"x = {x}; {int(bad.sum())} of the {len(U)} rows in this batch are like that."
             )
@@ -144,7 +149,7 @@ class Oracle:
                 raise TypeError("they are complex")
             Y = np.array(Y, dtype=float)
         except Exception as error:
-            raise ValueError(
+            raise BlackBoxError(
                 f"the black box's answers ({type(answers).__name__}) cannot be read as real numbers: {error}."
             ) from error
         self.one_dimensional = Y.ndim == 1
@@ -152,7 +157,7 @@ class Oracle:
             Y = Y[:, None]
         expected = "(n,) or (n, n_outputs)" if self.n_outputs is None else f"({n}, {self.n_outputs})"
         if Y.ndim != 2 or len(Y) != n or Y.shape[1] == 0 or self.n_outputs not in (None, Y.shape[1]):
-            raise ValueError(
+            raise BlackBoxError(
                 f"the black box was asked {n} rows and answered with shape {np.shape(answers)}; expected {expected}."
             )
         return Y

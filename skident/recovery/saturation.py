@@ -13,6 +13,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 
 from skident.network import get_activation
+from skident.oracle import BlackBoxError
 
 __all__ = ["FirstLayer", "NotSaturatingError", "find_first_layer", "refine_lengths"]
 
@@ -133,15 +134,23 @@ def find_first_layer(
         raise NotSaturatingError(f"activation={g.name!r} does not saturate; use first_layer='hessian'.")
     scale = np.sqrt(oracle.n_inputs)
     for attempt in range(4):
+        reach = radius * scale * 30.0**attempt
         try:
-            reach = radius * scale * 30.0**attempt
             first = _search(oracle, n_units, reach, max_circles, patience, max_units, rng, callback)
+            few = n_units is not None and len(first.biases) < n_units and first.n_unexplained > n_units
+            if few and attempt < 3:
+                continue
             # Lengths are measured as if g were tanh; another sigmoid has another slope at its centre.
             unit = (g.limits[1] - g.limits[0]) / (2.0 * g.jet(np.zeros(1), 1)[1][0])
             return refine_lengths(oracle, replace(first, weights=unit * first.weights, biases=unit * first.biases), g)
         except NotSaturatingError:
             if attempt == 3:
                 raise
+        except BlackBoxError as error:
+            raise BlackBoxError(
+                f"{error} The search for saturation asks up to {reach:.1e} standard deviations from the centre; where "
+                "the black box cannot be asked there, EntangledWeightExtractor(first_layer='hessian') stays near it."
+            ) from error
 
 
 def _search(oracle, n_units, radius, max_circles, patience, max_units, rng, callback):
@@ -207,7 +216,7 @@ def _scan(oracle, frame, radius, max_units):
         active = np.abs(cells[3] - cells[2]).max(axis=1) > tol
         cells = tuple(c[active] for c in cells)
         n = len(cells[0])
-        if (level >= 4 and n > 0.3 * _GRID * 2**level) or n > 64 * max_units:
+        if (level >= 4 and n > 0.3 * _GRID * 2**level) or n > 16 * max_units:
             raise NotSaturatingError(
                 f"the answers move on {n} of {_GRID * 2**level} stretches of a circle of radius {radius:.3g} "
                 "(in units of the inputs' scale): the first layer does not saturate there."

@@ -192,3 +192,18 @@ def test_equal_units_do_not_blow_up(rng):
     Z = np.repeat(rng.standard_normal((40, 1)), 2, axis=1)
     network, result = fit_ridge_units(Z, np.tanh(Z[:, :1]), get_activation("tanh"), np.ones(2), np.zeros(2))
     assert result.cost < 1e-20 and np.abs(network.weights[1]).max() < 10
+
+
+@pytest.mark.parametrize("activation", ["softplus", "gelu"])
+def test_ridge_units_with_wrong_signs(activation, rng):
+    """A softplus or gelu unit turned round is off by a line; the fit must notice and turn it back."""
+    network = make_network(
+        (6, 5, 2), activation=activation, output_activation="identity", shift_scale=0.3, random_state=1
+    )
+    X = rng.standard_normal((300, 6))
+    signs = np.array([1.0, -1.0, 1.0, -1.0, -1.0])
+    Z = X @ (network.weights[0] * signs)
+    found, result = fit_ridge_units(Z, network(X), get_activation(activation), np.full(5, 0.7), np.zeros(5))
+    np.testing.assert_allclose(np.diag(found.weights[0]), signs, atol=1e-8)
+    np.testing.assert_allclose(found.biases[0], network.biases[0], atol=1e-8)
+    np.testing.assert_allclose(found(Z), network(X), atol=1e-10)
