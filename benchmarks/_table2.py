@@ -52,26 +52,33 @@ def _trial(n_neurons, n_layers, contraction, seed, route):
     )
 
 
+def _row(m, layers, contraction, errors):
+    """Means and worst cases of (route, trial, error) beside the paper's numbers."""
+    row = {"m": m, "layers": layers, "contraction": contraction}
+    row["paper"] = PAPER[m][COLUMNS.index((layers, contraction))]
+    for name, table in zip(ROUTES, errors, strict=True):
+        row[name] = dict(zip(("E_1", "E_L", "recovery"), table.mean(axis=0), strict=True))
+        row[name] |= dict(zip(("worst_E_1", "worst_E_L"), table.max(axis=0)[:2], strict=True))
+    return row
+
+
 def run(trials=None, quick=False):
     """Every row and column that time allows; processes share the cores, so nothing here is timed."""
     trials = trials or (1 if quick else 5)
     sizes = (100,) if quick else tuple(PAPER)
     columns = COLUMNS[1:2] if quick else COLUMNS
-    left, rows = Countdown(40 if quick else 420), []
+    left, rows = Countdown(480), []
     with Parallel(n_jobs=2) as parallel:
         for m in sizes:
-            for layers, contraction in columns:
-                if left.over:
-                    break
-                jobs = [(m, layers, contraction, FIRST_SEED + t, r) for r in ROUTES for t in range(trials)]
-                errors = np.array(parallel(delayed(_trial)(*job) for job in jobs)).reshape(len(ROUTES), trials, 3)
-                paper = PAPER[m][COLUMNS.index((layers, contraction))]
-                row = {"m": m, "layers": layers, "contraction": contraction, "paper": paper}
-                for name, table in zip(ROUTES, errors, strict=True):
-                    row[name] = {"E_1": table[:, 0].mean(), "E_L": table[:, 1].mean(), "recovery": table[:, 2].mean()}
-                    row[name] |= {"worst_E_1": table[:, 0].max(), "worst_E_L": table[:, 1].max()}
-                rows.append(row)
-                print(f"table 2: m={m}, {layers} layers, c={contraction} done", flush=True)
+            if left.over:
+                break
+            jobs = [
+                (m, *column, FIRST_SEED + t, route) for column in columns for route in ROUTES for t in range(trials)
+            ]
+            errors = np.array(parallel(delayed(_trial)(*job) for job in jobs))
+            errors = errors.reshape(len(columns), len(ROUTES), trials, 3)
+            rows += [_row(m, *column, table) for column, table in zip(columns, errors, strict=True)]
+            print(f"table 2: m={m} done", flush=True)
     return {"trials": trials, "complete": len(rows) == len(sizes) * len(columns), "rows": rows}
 
 

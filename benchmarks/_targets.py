@@ -105,7 +105,7 @@ def extraction_trial(n_inputs, n_neurons, contraction, seed, exact):
         "false_positives": false_positive_rate(true, extractor.components_),
         "seconds": clock.seconds,
         "memory_gb": peak * (1 if sys.platform == "darwin" else 1024) / 1e9,
-        "queries": extractor.n_queries_,
+        "queries": extractor.n_queries_ if exact else box.rows,
         "seed": seed,
     }
 

@@ -48,7 +48,7 @@ def _trial(n_neurons, route, seed):
 def run(trials=None, quick=False):
     """From m = 100 on until fewer than half the neurons are found, or the time is over."""
     trials = trials or (1 if quick else 2)
-    left, rows = Countdown(20 if quick else 80), []
+    left, rows = Countdown(20 if quick else 50), []
     for route in ROUTES:
         for m in (100,) if quick else range(100, 1001, 100):
             results = []
@@ -63,7 +63,7 @@ def run(trials=None, quick=False):
             print(f"transition: {route} m={m}: recovery {row['recovery']:.3f}, {row['seconds']:.1f} s", flush=True)
             if row["recovery"] < 0.5:
                 break
-        left = Countdown(20 if quick else 40)
+        left = Countdown(20 if quick else 30)
     return {"rows": rows, "max_iter": MAX_ITER}
 
 

@@ -1,6 +1,6 @@
 """How well, how fast and from how few answers are networks identified?
 
-    python benchmarks/bench_entangled_weights.py                  all parts, under 10 minutes on 2 cores
+    python benchmarks/bench_entangled_weights.py                  all parts, about 10 minutes on 2 idle cores
     python benchmarks/bench_entangled_weights.py --part targets   one part
     python benchmarks/bench_entangled_weights.py --quick          a look, under a minute, nothing written
 

@@ -35,8 +35,10 @@ def section(part):
         return "Not run yet."
     e = result["environment"]
     versions = ", ".join(f"{k} {v}" for k, v in e["versions"].items() if v)
+    blas = "; ".join(e["blas"])
     where = f"{e['date']}, {e['processor']}, {e['cores']} cores, load {e['load_at_start']} at the start, {e['system']}"
-    return f"{module.tables(result)}\n\n*{where}, Python {e['python']}, {versions}; {result['seconds']:.0f} s in all.*"
+    where += f", Python {e['python']}, {versions} ({blas}); {result['seconds']:.0f} s in all"
+    return f"{module.tables(result)}\n\n*{where}.*"
 
 
 def render(text):

@@ -88,7 +88,7 @@ def attempts_in_order(job, strategy, pipeline_only, n_attempts):
     """
     pipeline = [functools.partial(by_pipeline, attempt=k) for k in range(n_attempts)]
     can_saturate = get_activation(job.names[0]).saturating and not job.shallow
-    if strategy == "saturation" and not can_saturate and not job.shallow:
+    if strategy == "saturation" and not get_activation(job.names[0]).saturating:
         raise ValueError(
             "strategy='saturation' needs an activation that saturates (tanh, sigmoid, erf), got "
             f"{job.names[0]!r}; use strategy='hessian'."
@@ -203,7 +203,9 @@ def _complete(job, extractor):
         )
         if completion.start is None and extractor.scales_ is not None and len(extractor.scales_) == widths[0]:
             completion.set_params(start=(extractor.scales_, extractor.shifts_))
-        completion.fit(Z, Y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            completion.fit(Z, Y)
         entry["residual"] = completion.misfit_
     inner = completion.network_
     network = FeedforwardNetwork([V.T @ inner.weights[0], *inner.weights[1:]], inner.biases, *job.names)
@@ -230,7 +232,10 @@ def _completion_inputs(job, extractor, widths):
 
 
 def _worst_error(answers, found):
-    """Largest error of any output, in units of that output's own range: no offset and no neighbour can hide it."""
+    """Largest error of any output over its largest deviation from its mean: offsets and other outputs hide nothing.
+
+    Below a millionth of the largest answer, a deviation is taken as rounding and that millionth is the unit.
+    """
     largest = np.abs(answers).max(axis=0)
     unit = np.maximum(np.abs(answers - answers.mean(axis=0)).max(axis=0), 1e-6 * largest)
     if not np.isfinite(found).all():

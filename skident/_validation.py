@@ -181,15 +181,16 @@ def check_answers_vary(oracle, U, noise_tolerance):
     ------
     ValueError
     """
-    Y = oracle(U)
+    Y, noise = oracle.ask_twice(U)
     largest = np.abs(Y).max()
-    noise = float(np.abs(oracle(U[::-1])[::-1] - Y).max() / max(largest, np.finfo(float).tiny))
     if noise > noise_tolerance:
         raise ValueError(
             f"the black box answered differently when asked twice: relative difference {noise:.1e}, tolerated "
             f"{noise_tolerance:.0e}. Identification needs repeatable answers: switch dropout and sampling off, or "
             "average."
         )
+    if len(U) > 1 and np.ptp(U, axis=0).max() == 0:
+        raise ValueError(f"X does not vary: its first {len(U)} rows are alike. Give rows where the black box is used.")
     if np.ptp(Y, axis=0).max() <= 1e-13 * max(largest, np.finfo(float).tiny):
         raise ValueError(
             f"the black box is constant: {len(U)} rows around the centre all gave {Y[0]}. There is nothing to "

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -189,6 +191,11 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         ------
         ValueError
             If widths and features do not fit, rows are too few, or no start gives a finite misfit.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the best start ended at `max_iter`.
         """
         self._validate_params()
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
@@ -231,6 +238,8 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
     def _widths_from_names(self):
         """Block widths from names ``layer1_0, ...``; None where X has no such names."""
         names = getattr(self, "feature_names_in_", ())
+        if any(re.fullmatch(r"inner_\d+", name) for name in names):
+            raise ValueError("features named inner_<i> are of layers that were not told apart; give layer_widths.")
         layers = [re.fullmatch(r"layer(\d+)_\d+", name) for name in names]
         if len(layers) == 0 or not all(layers):
             return None
@@ -263,6 +272,14 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         weights, biases, result = best
         if not np.isfinite(result.cost):
             raise ValueError("no start gives finite answers; scale the features.")
+        if result.status == "max_iter" and result.n_iter >= self._options()["max_iter"]:
+            warnings.warn(
+                f"Levenberg-Marquardt stopped after max_iter={result.n_iter} steps at a misfit of "
+                f"{np.sqrt(result.cost / max(np.sum(Y**2), np.finfo(float).tiny)):.1e}; raise max_iter or n_init. If X "
+                "holds the last layer's projections too, give layer_widths.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
         self.history_, self.n_iter_ = result.history, max(1, result.n_iter)
         first = weights[0] / std[:, None]
         weights, biases = [first, *weights[1:]], [biases[0] - mean @ first, *biases[1:]]

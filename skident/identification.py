@@ -28,7 +28,7 @@ from skident._validation import (
 from skident.completion import NetworkCompletion
 from skident.extraction import EntangledWeightExtractor
 from skident.oracle import BlackBoxError, Oracle
-from skident.recovery import StageLog, change_inputs
+from skident.recovery import StageLog, change_inputs, redundant_units
 
 __all__ = ["NetworkIdentifier"]
 
@@ -39,9 +39,8 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
     """Weights and shifts of a black-box network, from its answers.
 
     Finds the feedforward network ``f(x) = g_L(W_L^T ... g_1(W_1^T x + tau_1) ... + tau_L)`` with
-    ``max_x |f(x) - black_box(x)| <= tol max |black_box|``: entangled weights first, then scales and shifts, then all
-    parameters at once to rounding error. What was found is compared with the black box on fresh inputs, and only called
-    exact when it agrees.
+    ``|f(x) - black_box(x)| <= tol`` times the range of the answers: structure first, then all parameters at once to
+    rounding error. What was found is compared with the black box on fresh inputs, and only called exact when it agrees.
 
     Parameters
     ----------
@@ -61,14 +60,16 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         given, and turns to the pipeline where that fails; one hidden layer with linear output always goes through the
         pipeline, whose first layer then comes from saturation.
     extractor : EntangledWeightExtractor, default=None
-        Its own black box, widths, activations, random state, jobs and verbosity are replaced by these. Its parameters
-        can be tuned as ``extractor__radius`` and so on.
+        Its own black box, widths, activations, random state, jobs and verbosity are replaced by these. When given,
+        its parameters can be tuned as ``extractor__radius`` and so on.
     completion : NetworkCompletion, default=None
         Likewise.
     polish : bool, default=True
         Fit all weights and shifts at the end.
     tol : float, default=1e-8
-        Relative maximum error on fresh inputs below which the network is called exact.
+        Relative maximum error on fresh inputs below which the network is called exact: the largest error of an output
+        over the largest deviation of that output's answers from their mean (or a millionth of its largest answer, if
+        that is more), the worst of all outputs.
     n_attempts : int, default=4
         Tries before giving up: saturation; then the pipeline at the centre, at the first layer's inflection point, and
         at random points near.
@@ -97,7 +98,7 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
     Warns
     -----
     ConvergenceWarning
-        When the network is not exact; names the stage that failed.
+        When the network is not exact, with the stage that failed; when fewer units than asked for explain all answers.
 
     See Also
     --------
@@ -219,18 +220,19 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
 
     def _fit(self, X, y):
         job = self._start(X, y)
-        trials, attempt = [], 0
+        trials, attempt, refusal = [], 0, None
         given = self.extractor is not None or self.completion is not None
         for route in attempts_in_order(job, self.strategy, given, self.n_attempts):
             attempt += 1
             try:
                 trial = route(job, X, trials)
-            except BlackBoxError:
+            except (BlackBoxError, np.linalg.LinAlgError):
                 raise
-            except ValueError:
+            except ValueError as error:
                 # A later attempt that cannot work does not take back what an earlier one found.
                 if not trials:
                     raise
+                refusal = error
                 break
             trials += [] if trial is None else [trial]
             if trial is not None and trial.error < self.tol:
@@ -238,12 +240,13 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         if not trials:
             raise ValueError(
                 f"the first layer does not show {job.widths[0]} units where the black box should saturate; check "
-                f"layer_widths and activation={job.names[0]!r}, or use strategy='hessian'."
+                f"layer_widths and activation={job.names[0]!r}, or use "
+                "extractor=EntangledWeightExtractor(first_layer='hessian')."
             )
         best = min(trials, key=lambda trial: trial.error)
-        self._store(job, best, attempt)
-        if best.error >= self.tol:
-            warnings.warn(self._failure(best, attempt), ConvergenceWarning, stacklevel=3)
+        redundant = redundant_units(best.network)
+        self._store(job, best, attempt, redundant)
+        self._warn(job, best, attempt, redundant, refusal)
 
     def _start(self, X, y):
         """Black box, oracle, activations, widths and the rows for the last look."""
@@ -286,7 +289,7 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         extractor.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
         return extractor, completion.set_params(verbose=max(0, self.verbose - 1))
 
-    def _store(self, job, best, attempts):
+    def _store(self, job, best, attempts, redundant):
         center, scale = job.oracle.center, job.oracle.scale
         self.network_ = change_inputs(best.network, -center / scale, 1.0 / scale).canonical()
         self.extractor_, self.completion_, self.estimator_ = best.extractor, best.completion, job.box
@@ -294,12 +297,34 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         self.n_queries_ = job.oracle.n_queries + job.extraction_queries
         self.report_ = Bunch(
             relative_max_error=best.error,
-            exact=bool(best.error < self.tol),
+            exact=bool(best.error < self.tol and not any(redundant)),
+            redundant_units=redundant,
             stages=job.log.stages,
             attempts=attempts,
             noise=job.noise,
         )
         self._one_dimensional = job.oracle.one_dimensional
+
+    def _warn(self, job, best, attempts, redundant, refusal):
+        """Say what is not as it was asked for."""
+        if best.error >= self.tol:
+            message = self._failure(best, attempts)
+            message += "" if refusal is None else f" A last attempt ended in: {refusal}"
+        elif any(redundant):
+            fewer = tuple(m - r for m, r in zip(self.layer_widths_, (*redundant, 0), strict=True))
+            message = (
+                f"the answers do not determine all weights: with layer_widths={self.layer_widths_} the network "
+                f"answers as the black box does (error {best.error:.1e}), but {redundant} units of its hidden layers "
+                f"are not needed. Stage 'widths' failed; try layer_widths={fewer}."
+            )
+        elif job.widths is not None and self.layer_widths_ != job.widths:
+            message = (
+                f"layer_widths={job.widths} was asked for, but only {self.layer_widths_} show and explain all answers: "
+                "the other units do nothing, or are parallel to these."
+            )
+        else:
+            return
+        warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def _failure(self, best, attempts):
         """What to say when the network is not exact."""

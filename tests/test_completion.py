@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.validation import check_is_fitted
@@ -135,7 +135,8 @@ def test_a_given_start_is_used(X):
 
 def test_iterations_are_bounded(X):
     network = NETWORKS["three layers"]
-    model = completion(network, max_iter=2, n_init=1).fit(features(network, X), network(X))
+    with pytest.warns(ConvergenceWarning, match="stopped after max_iter=2 steps at a misfit of .* raise max_iter"):
+        model = completion(network, max_iter=2, n_init=1).fit(features(network, X), network(X))
     assert model.n_iter_ == 2 and model.misfit_ > 1e-8
 
 
@@ -278,8 +279,8 @@ def test_verbose(X, capsys):
     network = NETWORKS["two layers"]
     completion(network, verbose=1).fit(features(network, X), network(X))
     assert "relative misfit" in capsys.readouterr().out
-    for solver in ("lm", "gd"):
-        completion(network, solver=solver, max_iter=3).fit(features(network, X), network(X))
+    for solver, max_iter in (("lm", 100), ("gd", 3)):
+        completion(network, solver=solver, max_iter=max_iter).fit(features(network, X), network(X))
     assert capsys.readouterr() == ("", "")
 
 
@@ -335,6 +336,7 @@ def test_bad_start(bad, solver, X):
 
 
 @pytest.mark.parametrize("solver", ["lm", "gd"])
+@pytest.mark.filterwarnings("ignore:Levenberg-Marquardt stopped")
 def test_constant_answers(solver, X):
     model = completion(NETWORKS["linear output"], solver=solver, max_iter=5)
     model.fit(features(NETWORKS["linear output"], X), np.full((500, 3), 2.0))

@@ -498,7 +498,7 @@ def test_one_feature(X):
 
 
 def test_equal_rows(X):
-    with pytest.raises(ValueError, match="the black box is constant: 5 rows around the centre"):
+    with pytest.raises(ValueError, match="X does not vary: its first 5 rows are alike"):
         identifier(make_network((8, 6, 2), random_state=1)).fit(np.repeat(X[:1], 5, axis=0))
 
 
@@ -686,3 +686,25 @@ def test_a_box_that_rejects_far_inputs(X):
         random_state=0,
     ).fit(X)
     assert near.report_.relative_max_error < 1e-10
+
+
+@pytest.mark.parametrize("extra", [1, 2])
+def test_too_many_inner_units_are_never_called_exact(extra, X):
+    """A network with a unit too many answers just as well, but its weights are not determined."""
+    network = make_network((X.shape[1], 7, 4, 2), shift_scale=0.3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="do not determine all weights.*Stage 'widths' failed|not exact"):
+        model = identifier(network, lambda A: network(A), layer_widths=(7, 4 + extra, 2)).fit(X)
+    assert not model.report_.exact
+
+
+def test_fewer_units_than_asked_for_are_said(X):
+    network = make_network((X.shape[1], 4, 2), random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"layer_widths=\(5, 2\) was asked for, but only \(4, 2\) show"):
+        model = identifier(network, lambda A: network(A), layer_widths=(5, 2)).fit(X)
+    assert model.layer_widths_ == (4, 2)
+
+
+def test_strategy_saturation_needs_limits(X):
+    network = make_network((X.shape[1], 4, 1), activation="softplus", output_activation="identity", random_state=0)
+    with pytest.raises(ValueError, match="strategy='saturation' needs an activation that saturates"):
+        NetworkIdentifier(network, layer_widths=(4, 1), strategy="saturation").fit(X)

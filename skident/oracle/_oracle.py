@@ -162,11 +162,12 @@ class Oracle:
             )
         return Y
 
-    def noise(self, U):
-        """Largest difference between two answers to the same rows U (n, D), relative to the largest answer."""
+    def ask_twice(self, U):
+        """Answers (n, m_L) to rows U (n, D), and the largest difference to a second asking over the largest answer."""
         U = self._rows(U)
         first, second = self(U), self(U[::-1])[::-1]
-        return float(np.max(np.abs(first - second)) / max(np.max(np.abs(first)), np.finfo(float).tiny))
+        noise = np.max(np.abs(first - second)) / max(np.max(np.abs(first)), np.finfo(float).tiny)
+        return first, float(noise)
 
     def jacobian(self, U):
         """Derivatives of the outputs by u: (n, m_L, D); ``2 D n`` queries where differences are needed."""

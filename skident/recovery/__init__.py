@@ -9,6 +9,7 @@ from .assignment import (
 )
 from .completion import CompletionProblem, fit_ridge_units, mixing_matrices, solve_completion
 from .least_squares import NetworkLeastSquares
+from .minimality import redundant_units
 from .polish import change_inputs, design_points, polish_from_oracle, polish_network
 from .saturation import FirstLayer, NotSaturatingError, find_first_layer, refine_lengths
 from .stages import StageLog
@@ -38,6 +39,7 @@ __all__ = [
     "polish_from_oracle",
     "polish_network",
     "random_sphere",
+    "redundant_units",
     "refine_lengths",
     "sample_hessians",
     "solve_completion",

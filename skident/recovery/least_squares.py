@@ -4,11 +4,36 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.linalg
+from threadpoolctl import threadpool_limits
 
 from skident.network._calculus import forward, forward_jets, output_sensitivities
-from skident.optim import DenseNormalEquations, KrylovNormalEquations
+from skident.optim import DenseNormalEquations, KrylovNormalEquations, levenberg_marquardt
 
-__all__ = ["NetworkLeastSquares"]
+__all__ = ["NetworkLeastSquares", "minimise"]
+
+_SMALL = 1500  # parameters up to which BLAS threads can cost more than they bring
+
+
+def minimise(problem, theta, **options):
+    """`levenberg_marquardt` on a `NetworkLeastSquares`, with one BLAS thread where products are small.
+
+    Small products and the thin ones of conjugate gradients gain nothing from a second thread, and lose a factor of ten
+    and more when the machine has other work; scikit-learn limits threads in the same way.
+
+    Parameters
+    ----------
+    problem : NetworkLeastSquares
+    theta : ndarray of shape (P,)
+    **options
+        Of `levenberg_marquardt`.
+
+    Returns
+    -------
+    LeastSquaresResult
+    """
+    thin = problem.n_parameters <= _SMALL or problem.n_parameters > problem.dense_limit
+    with threadpool_limits(limits=1 if thin else None, user_api="blas"):
+        return levenberg_marquardt(problem.cost, problem.linearise, theta, **options)
 
 
 class NetworkLeastSquares:

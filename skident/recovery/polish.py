@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from skident.network import FeedforwardNetwork
-from skident.optim import give_up_when_slow, levenberg_marquardt
+from skident.optim import give_up_when_slow
 
-from .least_squares import NetworkLeastSquares
+from .least_squares import NetworkLeastSquares, minimise
 
 __all__ = ["change_inputs", "change_outputs", "design_points", "output_units", "polish_from_oracle", "polish_network"]
 
@@ -144,9 +144,8 @@ def polish_network(network, U, Y, *, max_iter=60, tol=1e-15, dense_limit=3000, c
             callback(n_iter)
         return settled or slow(n_iter, cost)
 
-    result = levenberg_marquardt(
-        problem.cost,
-        problem.linearise,
+    result = minimise(
+        problem,
         problem.flatten(network.weights, network.biases),
         max_iter=max_iter,
         target=tol**2 * total,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from joblib import Parallel, delayed
+from threadpoolctl import threadpool_limits
 
 from skident.linalg import leading_subspace, svec, svec_outer
 
@@ -41,10 +42,18 @@ def sample_hessians(oracle, n_hessians, radius, *, rng, n_jobs=None, callback=No
     """
     D = oracle.n_inputs
     points = random_sphere(n_hessians, D, radius, rng)
+    # Many small products: see `least_squares.minimise` for the one BLAS thread.
+    with threadpool_limits(limits=1, user_api="blas"):
+        return _in_chunks(oracle, points, n_jobs, callback)
+
+
+def _in_chunks(oracle, points, n_jobs, callback):
+    """`svec` of the Hessians at all points, a bounded number of points at a time."""
+    n_hessians, D = points.shape
     rows = [svec(oracle.hessian(points[:1]))]
     chunk = max(1, int(_HESSIAN_CHUNK_BYTES // (8 * rows[0].shape[1] * D * D)))
     chunks = [points[i : i + chunk] for i in range(1, n_hessians, chunk)]
-    parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+    parallel = Parallel(n_jobs=n_jobs, require="sharedmem", return_as="generator")
     for part in parallel(delayed(lambda U: svec(oracle.hessian(U)))(U) for U in chunks):
         rows.append(part)
         if callback is not None:
@@ -103,7 +112,8 @@ def entangled_subspace(hessians, dimension, known=None):
         return np.hstack([exact, rest]), _singular_values(rows)
     except ValueError as error:
         raise ValueError(
-            f"layer_widths ask for {dimension} units in the Hessians, but {error} Give the widths that the black box "
+            f"layer_widths ask for {dimension} units in the Hessians, {0 if known is None else len(known)} of them "
+            f"known already; for the rest {error} Give the widths that the black box "
             "has, or raise radius, or move center to where the black box is more curved."
         ) from error
 

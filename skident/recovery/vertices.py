@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from skident.network import FeedforwardNetwork, get_activation
-from skident.optim import give_up_when_slow, levenberg_marquardt
+from skident.optim import give_up_when_slow
 
-from .least_squares import NetworkLeastSquares
+from .least_squares import NetworkLeastSquares, minimise
 from .polish import change_outputs, output_units
 
 __all__ = ["ask_vertices", "fit_from_random_starts", "network_from_vertices"]
@@ -104,9 +104,8 @@ def fit_from_random_starts(
             callback(start)
         weights = [rng.standard_normal(s) / np.sqrt(s[0]) for s in shapes]
         biases = [0.3 * rng.standard_normal(s[1]) for s in shapes]
-        result = levenberg_marquardt(
-            problem.cost,
-            problem.linearise,
+        result = minimise(
+            problem,
             problem.flatten(weights, biases),
             max_iter=max_iter,
             target=1e-28 * total,
