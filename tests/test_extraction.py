@@ -121,6 +121,7 @@ def test_one_layer(X):
     check_found(network, extractor, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:the outer products")  # four layers so narrow: not all weights are found
 def test_four_layers_leave_the_inner_ones_untold(X):
     network = make_network((12, 7, 5, 4, 3), random_state=0)
     extractor = extract(network, X, center=np.zeros(12))
@@ -487,3 +488,12 @@ def test_no_network_at_all(name, options, X):
     with pytest.raises((ValueError, ConvergenceWarning)):
         EntangledWeightExtractor(box, random_state=0, **options).fit(X)
     assert box.n_rows < 200_000
+
+
+def test_weights_that_are_none_are_said(X):
+    """With units to spare the subspace has room for vectors that are no weights, at a high phi."""
+    network = make_network((X.shape[1], 6, 4, 3), random_state=0)
+    with pytest.warns(ConvergenceWarning, match="nearly dependent|the power method found"):
+        EntangledWeightExtractor(
+            network, layer_widths=(10, 4, 3), first_layer="hessian", center=np.zeros(X.shape[1]), random_state=0
+        ).fit(X)
