@@ -55,7 +55,7 @@ class Job:
     @property
     def n_visible(self):
         """Weights that show in Hessians: a linear output layer's do not."""
-        return sum(self.widths) - (self.widths[-1] if self.names[1] == "identity" else 0)
+        return sum(self.widths) if get_activation(self.names[1]).curved else sum(self.widths[:-1])
 
 
 @dataclass

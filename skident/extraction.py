@@ -574,7 +574,7 @@ class _Job:
     @property
     def last_visible(self):
         """Whether the last layer's weights show in the Hessians: not when the output is linear."""
-        return self.output.name not in ("identity", "relu")
+        return self.output.curved
 
     @property
     def n_visible(self):

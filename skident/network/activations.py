@@ -51,6 +51,11 @@ class Activation:
         return self.jet(z, 0)[0]
 
     @property
+    def curved(self) -> bool:
+        """Whether ``g''`` shows anywhere, so that a layer's weights appear in Hessians."""
+        return self.name not in ("identity", "relu")
+
+    @property
     def saturating(self) -> bool:
         """Whether the activation tends to a constant on both sides."""
         return self.limits is not None
