@@ -6,6 +6,7 @@ from skident.metrics import parameter_error, relative_max_error
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
 from skident.recovery import StageLog, change_inputs, design_points, polish_from_oracle, polish_network
+from skident.recovery.polish import standard_errors
 
 
 def bent(network, size, rng):
@@ -81,3 +82,94 @@ def test_design_points_without_moves():
     U = design_points(np.eye(3), np.full(3, 50.0), 40, 0.5, np.random.RandomState(0), near=0.0)
     assert U.shape == (40, 3) and 0.3 < U.std() < 0.7
     np.testing.assert_allclose(U.mean(axis=0), -50, atol=0.5)
+
+
+# -- noise -------------------------------------------------------------------------------------------------------------
+
+
+def parameters(weights, biases):
+    return np.concatenate([A.ravel() for A in (*weights, *biases)])
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-3])
+@pytest.mark.parametrize("name", CASES)
+def test_standard_errors_are_those_of_repeated_fits(name, size, rng):
+    """z-scores over 30 draws; some 1000 of them, in correlated lots, so their sd is known to a tenth or so."""
+    network, noise = CASES[name], size * np.array([0.5, 2.0])
+    U = rng.standard_normal((5 * network.n_parameters, network.n_inputs))
+    start, truth = bent(network, 1e-3, rng), parameters(network.weights, network.biases)
+    given, read_off = [], []
+    for _ in range(30):
+        Y = network(U) + noise * rng.standard_normal((len(U), 2))
+        found, misfit, _ = polish_network(start, U, Y, noise=noise)
+        error = parameters(found.weights, found.biases) - truth
+        given.append(error / parameters(*standard_errors(found, U, noise)))
+        read_off.append(error / parameters(*standard_errors(found, U, Y=Y)))
+        assert 0.1 * size < misfit < 10 * size
+    assert 0.8 < np.std(given) < 1.2 and 0.8 < np.std(read_off) < 1.2
+
+
+def test_outputs_are_weighted_by_their_noise(rng):
+    """One output is a thousand times as noisy as the other: what the clean one tells of the first layer is kept."""
+    network, noise = CASES["two layers"], np.array([1e-6, 1e-3])
+    U = rng.standard_normal((1000, 5))
+    Y = network(U) + noise * rng.standard_normal((1000, 2))
+    start = bent(network, 1e-3, rng)
+    weighted, even = (polish_network(start, U, Y, noise=sigma)[0].weights[0] for sigma in (noise, 1e-3))
+    truth = network.weights[0]
+    assert np.abs(weighted - truth).max() < 1e-2 * np.abs(even - truth).max()
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-3])
+@pytest.mark.parametrize("name", CASES)
+def test_from_a_noisy_oracle(name, size, rng):
+    """With 10 answers a parameter the error on like inputs is about a third of the noise, ten times that elsewhere."""
+    network = CASES[name]
+    box = lambda X: network(X) + size * rng.standard_normal((len(X), 2))  # noqa: E731
+    oracle, log = Oracle(box, network.n_inputs), StageLog()
+    found, misfit = polish_from_oracle(oracle, bent(network, 1e-2, rng), np.random.RandomState(0), log, noise=size)
+    U = rng.standard_normal((500, network.n_inputs))
+    assert misfit < 5 * size and relative_max_error(network(U), found(U)) < 10 * size
+    answers = 2 * oracle.n_queries / network.n_parameters
+    assert 10 <= answers < 20
+
+
+def test_noise_below_rounding_is_none(rng):
+    """The same fit, the same queries."""
+    network = CASES["two layers"]
+    start, results = bent(network, 1e-2, rng), []
+    for noise in (None, 0.0, 1e-18):
+        oracle = Oracle(network, 5)
+        found, _ = polish_from_oracle(oracle, start, np.random.RandomState(0), StageLog(), noise=noise)
+        results.append((oracle.n_queries, parameter_error(network, found)))
+    assert results[0] == results[1] == results[2] and results[0][1] < 1e-12
+    assert oracle.n_queries < 3 * network.n_parameters / 2
+
+
+UNDETERMINED = {
+    "too few inputs": (CASES["two layers"], 10, "do not determine all"),
+    "relu": (make_network((4, 3, 2), activation="relu", output_activation="identity", random_state=0), 500, "relu"),
+}
+
+
+@pytest.mark.parametrize("name", UNDETERMINED)
+def test_standard_errors_of_what_is_not_determined(name, rng):
+    network, n, message = UNDETERMINED[name]
+    with pytest.raises(ValueError, match=message):
+        standard_errors(network, rng.standard_normal((n, network.n_inputs)), 1e-3)
+
+
+def test_standard_errors_need_noise_or_answers(rng):
+    network, U = CASES["two layers"], rng.standard_normal((20, 5))
+    with pytest.raises(ValueError, match="needs the answers Y"):
+        standard_errors(network, U)
+    with pytest.raises(ValueError, match="no degree of freedom"):
+        standard_errors(network, U, Y=network(U))
+    with pytest.raises(ValueError, match="max_parameters=10"):
+        standard_errors(network, U, 1.0, max_parameters=10)
+
+
+def test_standard_errors_of_exact_answers_are_rounding(rng):
+    network, U = CASES["two layers"], rng.standard_normal((200, 5))
+    weights, biases = standard_errors(network, U, Y=network(U))
+    assert 0 < parameters(weights, biases).max() < 1e-13
