@@ -142,7 +142,8 @@ def by_saturation(job, X, earlier):
 def by_pipeline(job, X, earlier, *, attempt):
     """Extraction, completion and polish at one centre."""
     extractor = _extract(job, X, _center(job, attempt, earlier))
-    job.extraction_queries += extractor.n_queries_
+    if not job.oracle.restricted:  # else it asked through the oracle, which counted
+        job.extraction_queries += extractor.n_queries_
     network, completion = _complete(job, extractor)
     missing = sum(extractor.layer_widths_) > len(extractor.components_)
     stage = "extraction" if missing else "completion" if completion.misfit_ > 0.1 else "polish"
@@ -165,14 +166,17 @@ def _center(job, attempt, earlier):
     if attempt == 1 and extractor is not None and extractor.scales_ is not None:
         W, b = _first_layer(extractor, job.oracle)
         return center - scale * np.linalg.lstsq(W.T, b, rcond=1e-2)[0]
-    return center + 0.3 * scale * job.rng.standard_normal(len(center)) / np.sqrt(len(center))
+    u = 0.3 * job.rng.standard_normal((1, len(center))) / np.sqrt(len(center))
+    # Room for derivatives: the same as at the centre, if that has little.
+    margin = min(job.oracle.reach, 10.0 * (job.extractor.radius + 2.0 * job.extractor.step_size))
+    return job.oracle.to_inputs(job.oracle.confined(u, margin))[0]
 
 
 def _extract(job, X, center):
     """The fitted extractor of this attempt; its warnings are judged by the last look instead."""
     frozen = FrozenEstimator(job.box) if hasattr(job.box, "predict") and hasattr(job.box, "fit") else job.box
     extractor = clone(job.extractor).set_params(
-        estimator=frozen,
+        estimator=job.oracle.shared() if job.oracle.restricted else frozen,
         layer_widths=job.widths,
         activation=job.names[0],
         output_activation=job.names[1],
@@ -182,6 +186,8 @@ def _extract(job, X, center):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         extractor.fit(X)
+    extractor.estimator_ = job.box
+    extractor.set_params(estimator=frozen)
     job.log.stages.extend(extractor.report_)
     return extractor
 
@@ -193,8 +199,8 @@ def _complete(job, extractor):
     ridge = len(widths) == 2 and job.names[1] == "identity"
     V = V[: widths[0]] if ridge else V
     with job.log.stage("completion", job.oracle) as entry:
-        U = _completion_inputs(job, extractor, widths)
-        Z, Y = job.oracle.to_inputs(U) @ V.T, job.oracle(U)
+        U, Y = job.oracle.ask_near(_completion_inputs(job, extractor, widths), job.rng)
+        Z = job.oracle.to_inputs(U) @ V.T
         completion = clone(job.completion).set_params(
             layer_widths=widths,
             activation=job.names[0],

@@ -11,10 +11,12 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
-from sklearn.neural_network import MLPRegressor
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import Pipeline
 
 # Private in scikit-learn: imported here and nowhere else.
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from skident.network import ACTIVATIONS, FeedforwardNetwork
@@ -28,10 +30,13 @@ __all__ = [
     "center_and_scale",
     "check_answers_vary",
     "check_layer_widths",
+    "check_targets",
     "forgotten_on_error",
+    "is_classifying",
     "needs_targets",
     "resolve_activations",
     "resolve_black_box",
+    "resolve_response",
 ]
 
 ACTIVATION_CHOICES = StrOptions({*ACTIVATIONS, "logistic"})
@@ -79,27 +84,69 @@ def needs_targets(estimator):
     return estimator is None or (not _is_torch_module(estimator) and _is_fittable(estimator))
 
 
-def resolve_black_box(estimator, X, y, random_state):
-    """The black box to ask: given as it is, or a regressor fitted on (X, y).
+def is_classifying(estimator):
+    """Whether it is a scikit-learn classifier, also inside a `FrozenEstimator` or a pipeline."""
+    return estimator is not None and hasattr(estimator, "get_params") and is_classifier(estimator)
 
-    Returns
-    -------
-    box : object
-        What `Oracle` takes. Fitted regressors come back fitted.
+
+def resolve_response(estimator, response_method):
+    """``"predict"`` or ``"predict_proba"``; ``auto`` asks classifiers for probabilities.
 
     Raises
     ------
     ValueError
-        If the estimator is a classifier, or must be fitted and y is missing.
+        If labels would be asked of a classifier.
+    """
+    if response_method == "auto":
+        return "predict_proba" if is_classifying(estimator) else "predict"
+    if response_method == "predict" and is_classifying(estimator):
+        raise ValueError(
+            f"response_method='predict' asks {type(estimator).__name__} for labels, which are constant almost "
+            "everywhere; use response_method='predict_proba' (or 'auto')."
+        )
+    return response_method
+
+
+def check_targets(y, response):
+    """The targets of a regressor, or one column of labels of a classifier.
+
+    Raises
+    ------
+    ValueError
+        If a classifier's targets are continuous, or several labels a row.
+    """
+    if response == "predict":
+        return y
+    check_classification_targets(y)
+    if type_of_target(y) in ("multilabel-indicator", "multiclass-multioutput"):
+        raise ValueError(
+            f"y has {y.shape[1]} labels a row (multilabel); only classifiers of exclusive classes can be identified. "
+            "Fit one classifier a label."
+        )
+    return y
+
+
+def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
+    """The black box to ask: given as it is, or an estimator fitted on (X, y).
+
+    Returns
+    -------
+    box : object
+        What `Oracle` takes. Regressors, and with ``classifiers=True`` classifiers too, come back fitted.
+
+    Raises
+    ------
+    ValueError
+        If the estimator is a classifier and that is not wanted, or must be fitted and y is missing.
     NotFittedError
         If a frozen estimator is not fitted.
     """
     if isinstance(estimator, FrozenEstimator):
         check_is_fitted(estimator)
-    if estimator is not None and hasattr(estimator, "get_params") and is_classifier(estimator):
+    if is_classifying(estimator) and not classifiers:
         raise ValueError(
-            f"{type(estimator).__name__} is a classifier; only regressors can be identified. Pass a callable with real "
-            "outputs, for example its log-odds."
+            f"{type(estimator).__name__} is a classifier; only regressors and callables with real outputs can be asked "
+            "here. NetworkIdentifier identifies classifiers by their probabilities."
         )
     if not needs_targets(estimator):
         return estimator
@@ -107,7 +154,8 @@ def resolve_black_box(estimator, X, y, random_state):
         name = "the default MLPRegressor" if estimator is None else type(estimator).__name__
         raise ValueError(
             f"{name} is not fitted and y is None: requires y to be passed, but the target y is None. To identify a "
-            "fitted regressor as it is, wrap it: FrozenEstimator(regressor)."
+            f"fitted {'classifier' if is_classifying(estimator) else 'regressor'} as it is, wrap it: FrozenEstimator("
+            f"{'classifier' if is_classifying(estimator) else 'regressor'})."
         )
     with warnings.catch_warnings():
         if estimator is None:
@@ -130,7 +178,7 @@ def resolve_activations(box, activation, output_activation):
 
 
 def _told_activations(box):
-    inner = getattr(box, "estimator", box) if isinstance(box, FrozenEstimator) else box
+    inner = _innermost(box)
     if _is_torch_module(inner):
         try:
             inner = FeedforwardNetwork.from_torch(inner)
@@ -140,7 +188,24 @@ def _told_activations(box):
         return inner.activation, inner.output_activation
     if isinstance(inner, MLPRegressor):
         return inner.activation, inner.out_activation_
+    if isinstance(inner, MLPClassifier):  # logits come before its softmax
+        return inner.activation, "identity"
     return "tanh", "identity"
+
+
+def _innermost(box):
+    """What answers in the end: a pipeline's last step, the regressor of transformed targets, the best of a search."""
+    while True:
+        if isinstance(box, Pipeline) and len(box.steps):
+            box = box.steps[-1][1]
+        elif isinstance(box, FrozenEstimator):
+            box = box.estimator
+        elif hasattr(box, "get_params") and hasattr(box, "regressor_"):
+            box = box.regressor_
+        elif hasattr(box, "get_params") and hasattr(box, "best_estimator_"):
+            box = box.best_estimator_
+        else:
+            return box
 
 
 def center_and_scale(X, center):
@@ -190,8 +255,13 @@ def check_answers_vary(oracle, U, noise_tolerance):
             "average."
         )
     if len(U) > 1 and np.ptp(U, axis=0).max() == 0:
-        raise ValueError(f"X does not vary: its first {len(U)} rows are alike. Give rows where the black box is used.")
+        raise ValueError(f"X does not vary: {len(U)} rows of it are alike. Give rows where the black box is used.")
     if np.ptp(Y, axis=0).max() <= 1e-13 * max(largest, np.finfo(float).tiny):
+        if oracle.response == "predict_proba":
+            raise ValueError(
+                f"the black box is constant: {len(U)} rows of X all gave the same probabilities (to 1e-7 where they "
+                "are near 0 or 1). Check that it reads its input, or give rows where the classifier is less certain."
+            )
         raise ValueError(
             f"the black box is constant: {len(U)} rows around the centre all gave {Y[0]}. There is nothing to "
             "identify; check that it reads its input, and that X has the right scale."

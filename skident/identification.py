@@ -6,11 +6,13 @@ import warnings
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Bunch, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
+from skident._limits import clipping_hint, confine, rows_inside
+from skident._predictions import NetworkPredictions
 from skident._routes import Job, attempts_in_order
 from skident._validation import (
     ACTIVATION_CHOICES,
@@ -20,13 +22,15 @@ from skident._validation import (
     center_and_scale,
     check_answers_vary,
     check_layer_widths,
+    check_targets,
     forgotten_on_error,
-    needs_targets,
     resolve_activations,
     resolve_black_box,
+    resolve_response,
 )
 from skident.completion import NetworkCompletion
 from skident.extraction import EntangledWeightExtractor
+from skident.network import center_outputs
 from skident.oracle import BlackBoxError, Oracle
 from skident.recovery import StageLog, change_inputs, redundant_units
 
@@ -35,7 +39,7 @@ __all__ = ["NetworkIdentifier"]
 _HELD_OUT = 1000  # fresh rows of the last look
 
 
-class NetworkIdentifier(RegressorMixin, BaseEstimator):
+class NetworkIdentifier(NetworkPredictions, BaseEstimator):
     """Weights and shifts of a black-box network, from its answers.
 
     Finds the feedforward network ``f(x) = g_L(W_L^T ... g_1(W_1^T x + tau_1) ... + tau_L)`` with
@@ -44,14 +48,25 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : callable, regressor, torch.nn.Module or FeedforwardNetwork, default=None
-        The black box: maps (n, D) to (n, m_L) or (n,). A regressor inside `FrozenEstimator` is taken as it is, another
-        one is cloned and fitted on (X, y) first; None is a small tanh `MLPRegressor`.
+    estimator : callable, regressor, classifier, torch.nn.Module or FeedforwardNetwork, default=None
+        The black box: maps (n, D) to (n, m_L) or (n,). A regressor or classifier inside `FrozenEstimator` is taken as
+        it is, another one is cloned and fitted on (X, y) first; None is a small tanh `MLPRegressor`. Scalers in front
+        of a network become part of its first layer: the network found is a function of X as it is
+        (`skident.network.unfold_inputs` takes them out again).
     layer_widths : sequence of int, default=None
         ``(m_1, ..., m_L)``, the last one the number of outputs. None: one hidden layer of a width to be found, linear
         output.
     activation, output_activation : str, default="auto"
-        ``auto`` reads them off black boxes that tell and takes tanh with linear output for the others.
+        ``auto`` reads them off black boxes that tell and takes tanh with linear output for the others. Of a classifier
+        they are those of the network of its logits.
+    response_method : {"auto", "predict", "predict_proba"}, default="auto"
+        ``predict_proba``: the answers are probabilities of K exclusive classes, (n, K), or (n,) of the second of two;
+        they are turned into logits, ``log p_k - mean_j log p_j`` (n, K), or the log-odds of the second of two
+        classes, (n, 1), and the network of these is identified. Of an estimator this method is asked. ``auto`` asks
+        classifiers for probabilities and takes the answers of all others as they are.
+    input_range : tuple of two array-likes of shape (D,) or float, default=None
+        ``(low, high)``: the black box is never asked outside; infinite entries are no bounds. Where the range is too
+        small to see the first layer saturated, it is looked for by Hessians near the centre.
     strategy : {"auto", "saturation", "hessian"}, default="auto"
         ``saturation``: first layer from far away, then the rest of the network where the first layer is saturated (any
         depth, any shift). ``hessian``: `EntangledWeightExtractor` and `NetworkCompletion`, the paper's pipeline, up to
@@ -82,11 +97,14 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
     Attributes
     ----------
     network_ : FeedforwardNetwork
-        In canonical form: the black box's weights and shifts up to its symmetries.
+        In canonical form: the black box's weights and shifts up to its symmetries. Of a classifier the network of its
+        logits: of all networks with these probabilities the one whose output weights and shifts have zero mean over
+        the classes (`skident.network.center_outputs` brings another one to this form).
     report_ : sklearn.utils.Bunch
         ``relative_max_error`` on fresh inputs (of the worst output, relative to its largest deviation from its mean),
         ``exact`` (whether it is below `tol`), ``stages`` (list of dicts with name, seconds, queries, residual),
-        ``attempts``, ``noise``.
+        ``attempts``, ``noise``; of a classifier also ``probability_error`` (largest error of a probability on
+        fresh inputs) and ``certain`` (share of the rows of X whose logits are lost in rounding).
     extractor_, completion_ : fitted stages of the attempt that was kept; None where it went through saturation
     layer_widths_ : tuple of int
     estimator_ : object
@@ -94,6 +112,8 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
     n_queries_ : int
         Rows the black box was asked in all.
     n_features_in_ : int
+    classes_ : ndarray of shape (K,)
+        Only where probabilities are asked: the classifier's; ``0 ... K-1`` for a callable.
 
     Warns
     -----
@@ -109,6 +129,10 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
     Queries: about ``m_1 (D + 70)`` for the first layer, ``8 P / m_L`` for vertices or ``6 (m / m_L) (2 D^2 + 1)`` for
     Hessians, and ``3.5 P / m_L`` for the polish. The polish costs ``O(n P^2)`` a step up to 3000 parameters P and
     ``O(n P)`` a conjugate gradient iteration beyond, in memory ``O(P^2)`` and ``O(n m + sum m_l m_{l-1}^2)``.
+
+    Where probabilities are asked, this is a classifier: `predict` gives labels, `predict_proba` probabilities,
+    `decision_function` the logits, and `score` is the accuracy. Binary classifiers that answer ``(1 - q, q)`` lose
+    large positive log-odds in rounding; parameters are fitted where the log-odds are exact to 1e-13.
 
     References
     ----------
@@ -133,6 +157,8 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         "layer_widths": ["array-like", None],
         "activation": [ACTIVATION_CHOICES, StrOptions({"auto"})],
         "output_activation": [ACTIVATION_CHOICES, StrOptions({"auto"})],
+        "response_method": [StrOptions({"auto", "predict", "predict_proba"})],
+        "input_range": ["array-like", None],
         "strategy": [StrOptions({"auto", "saturation", "hessian"})],
         "extractor": [EntangledWeightExtractor, None],
         "completion": [NetworkCompletion, None],
@@ -151,6 +177,8 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         layer_widths=None,
         activation="auto",
         output_activation="auto",
+        response_method="auto",
+        input_range=None,
         strategy="auto",
         extractor=None,
         completion=None,
@@ -165,6 +193,8 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         self.layer_widths = layer_widths
         self.activation = activation
         self.output_activation = output_activation
+        self.response_method = response_method
+        self.input_range = input_range
         self.strategy = strategy
         self.extractor = extractor
         self.completion = completion
@@ -174,14 +204,6 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = needs_targets(self.estimator)
-        tags.target_tags.multi_output = True
-        # Predictions are those of a given black box, whatever y says.
-        tags.regressor_tags.poor_score = not needs_targets(self.estimator)
-        return tags
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "network_")
@@ -194,7 +216,7 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         X : array-like of shape (n_samples, D)
             Where the black box is used: sets the centre and the inputs' units.
         y : array-like of shape (n_samples,) or (n_samples, m_L), default=None
-            Only for an estimator that must be fitted first.
+            Only for an estimator that must be fitted first; labels for a classifier.
 
         Returns
         -------
@@ -205,23 +227,37 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         ValueError
             If X is not finite or has one row or column; widths are impossible or contradict what was found; the
             activation allows neither route; the black box raises, is constant, answers with NaN or differently when
-            asked twice.
+            asked twice, or with no probabilities where these are expected; `input_range` leaves no room.
         """
         self._validate_params()
+        response = resolve_response(self.estimator, self.response_method)
         if y is not None:
-            X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
+            numeric = response == "predict"
+            X, y = validate_data(
+                self, X, y, dtype=np.float64, multi_output=True, y_numeric=numeric, ensure_min_samples=2
+            )
+            y = check_targets(y, response)
         else:
             X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         if X.shape[1] < 2:
             raise ValueError("n_features=1: weights of one input are all parallel; at least 2 features are needed.")
         with forgotten_on_error(self):
-            self._fit(X, y)
+            job, X = self._start(X, y, response)
+            confined = confine(job, self.strategy)
+            try:
+                self._fit(job, X, confined)
+            except (BlackBoxError, np.linalg.LinAlgError):
+                raise
+            except ValueError as error:
+                hint = clipping_hint(job.oracle)
+                if not hint:
+                    raise
+                raise ValueError(f"{error}{hint}") from error
         return self
 
-    def _fit(self, X, y):
-        job = self._start(X, y)
+    def _fit(self, job, X, confined):
         trials, attempt, refusal = [], 0, None
-        given = self.extractor is not None or self.completion is not None
+        given = confined or self.extractor is not None or self.completion is not None
         for route in attempts_in_order(job, self.strategy, given, self.n_attempts):
             attempt += 1
             try:
@@ -245,18 +281,22 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
             )
         best = min(trials, key=lambda trial: trial.error)
         redundant = redundant_units(best.network)
+        hint = clipping_hint(job.oracle) if best.error >= self.tol else ""
         self._store(job, best, attempt, redundant)
-        self._warn(job, best, attempt, redundant, refusal)
+        self._warn(job, best, attempt, redundant, refusal, hint)
 
-    def _start(self, X, y):
-        """Black box, oracle, activations, widths and the rows for the last look."""
+    def _start(self, X, y, response):
+        """What all attempts share (black box, oracle, activations, widths, fresh rows), and the rows to ask."""
         rng = check_random_state(self.random_state)
-        box = resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1))
+        seed = rng.randint(2**31 - 1)
+        box = resolve_black_box(self.estimator, X, y, seed, classifiers=response == "predict_proba")
         extractor, completion = self._stages()
         center, scale = center_and_scale(X, extractor.center)
-        oracle = Oracle(box, X.shape[1], center=center, scale=scale)
+        oracle = Oracle(box, X.shape[1], center=center, scale=scale, response=response, input_range=self.input_range)
+        X = rows_inside(oracle, X)
         rows = oracle.from_inputs(X)
-        noise = check_answers_vary(oracle, rows[:100], noise_tolerance=1e-9)
+        some = np.linspace(0, len(X) - 1, min(len(X), 100)).astype(int)  # classes may come one after the other
+        noise = check_answers_vary(oracle, rows[some], noise_tolerance=1e-9)
         names = resolve_activations(box, self.activation, self.output_activation)
         widths = self.layer_widths
         if widths is not None:
@@ -267,7 +307,8 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
                 "give layer_widths."
             )
         U = np.concatenate([rows[:_HELD_OUT], rng.standard_normal((_HELD_OUT, X.shape[1]))])
-        return Job(
+        U, Y = oracle.ask_near(U, rng)
+        job = Job(
             box=box,
             oracle=oracle,
             rng=rng,
@@ -275,12 +316,13 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
             names=names,
             widths=widths,
             held_out=U,
-            held_out_answers=oracle(U),
+            held_out_answers=Y,
             noise=noise,
             extractor=extractor,
             completion=completion,
             polish=self.polish,
         )
+        return job, X
 
     def _stages(self):
         """The pipeline's two stages, unfitted, with this estimator's jobs and verbosity."""
@@ -291,7 +333,10 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
 
     def _store(self, job, best, attempts, redundant):
         center, scale = job.oracle.center, job.oracle.scale
-        self.network_ = change_inputs(best.network, -center / scale, 1.0 / scale).canonical()
+        network = change_inputs(best.network, -center / scale, 1.0 / scale)
+        if job.oracle.response == "predict_proba":
+            network = center_outputs(network)
+        self.network_ = network.canonical()
         self.extractor_, self.completion_, self.estimator_ = best.extractor, best.completion, job.box
         self.layer_widths_ = self.network_.layer_widths
         self.n_queries_ = job.oracle.n_queries + job.extraction_queries
@@ -303,12 +348,15 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
             attempts=attempts,
             noise=job.noise,
         )
-        self._one_dimensional = job.oracle.one_dimensional
+        self._one_dimensional, self._labels = job.oracle.one_dimensional, None
+        if job.oracle.response == "predict_proba":
+            n_classes = max(2, job.oracle.n_outputs)
+            self.classes_ = self._labels = getattr(job.box, "classes_", np.arange(n_classes))
 
-    def _warn(self, job, best, attempts, redundant, refusal):
+    def _warn(self, job, best, attempts, redundant, refusal, hint):
         """Say what is not as it was asked for."""
         if best.error >= self.tol:
-            message = self._failure(best, attempts)
+            message = self._failure(best, attempts) + hint
             message += "" if refusal is None else f" A last attempt ended in: {refusal}"
         elif any(redundant):
             fewer = tuple(m - r for m, r in zip(self.layer_widths_, (*redundant, 0), strict=True))
@@ -341,20 +389,3 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
             f"(tol={self.tol:.0e}) after {attempts} attempt(s). Stage {best.stage!r} failed with misfit "
             f"{best.misfit:.1e}; {advice}."
         )
-
-    def predict(self, X):
-        """Answers of the identified network.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, D)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, m_L)
-            Of the shape that the black box answers with.
-        """
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        Y = self.network_(X)
-        return Y[:, 0] if self._one_dimensional else Y

@@ -7,7 +7,7 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
@@ -498,7 +498,7 @@ def test_one_feature(X):
 
 
 def test_equal_rows(X):
-    with pytest.raises(ValueError, match="X does not vary: its first 5 rows are alike"):
+    with pytest.raises(ValueError, match="X does not vary: 5 rows of it are alike"):
         identifier(make_network((8, 6, 2), random_state=1)).fit(np.repeat(X[:1], 5, axis=0))
 
 
@@ -605,14 +605,6 @@ def test_constant(value, X):
 def test_unfitted_frozen(X):
     with pytest.raises(NotFittedError):
         NetworkIdentifier(FrozenEstimator(MLPRegressor())).fit(X)
-
-
-@pytest.mark.parametrize("frozen", [True, False])
-def test_classifier(frozen, X):
-    y = X[:, 0] > 0
-    classifier = FrozenEstimator(LogisticRegression().fit(X, y)) if frozen else LogisticRegression()
-    with pytest.raises(ValueError, match="is a classifier; only regressors"):
-        NetworkIdentifier(classifier).fit(X, y.astype(float))
 
 
 @pytest.mark.parametrize("estimator", [None, MLPRegressor()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ._maps import affine_function, affine_map
 from .activations import ACTIVATIONS
 
 _SKLEARN_NAMES = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu", "identity": "identity"}
@@ -11,26 +12,64 @@ _SKLEARN_NAMES = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu", "identi
 # -- scikit-learn ----------------------------------------------------------------------------------------------------
 
 
-def from_sklearn(mlp):
-    """Arguments of `FeedforwardNetwork` read from a fitted MLPRegressor; errors as its method of the same name."""
-    from sklearn.frozen import FrozenEstimator
-    from sklearn.neural_network import MLPRegressor
+def from_sklearn(estimator):
+    """Arguments of `FeedforwardNetwork` read from a fitted MLP, also behind affine steps; errors as its method."""
+    from sklearn.neural_network import MLPClassifier, MLPRegressor
     from sklearn.utils.validation import check_is_fitted
 
-    if isinstance(mlp, FrozenEstimator):
-        mlp = mlp.estimator
-    if not isinstance(mlp, MLPRegressor):
+    mlp, before, after = _opened(estimator)
+    if not isinstance(mlp, (MLPRegressor, MLPClassifier)):
         raise TypeError(
-            f"from_sklearn reads a fitted sklearn.neural_network.MLPRegressor, got {type(mlp).__name__}. Classifiers "
-            "are not supported; of a pipeline pass the regressor itself, pipeline[-1], which sees transformed inputs."
+            f"from_sklearn reads a fitted MLPRegressor or MLPClassifier, also as the last step of a pipeline, got "
+            f"{type(mlp).__name__}."
         )
     check_is_fitted(mlp, "coefs_")
-    if mlp.out_activation_ != "identity":
+    _check_linear_output(mlp)
+    weights, biases = list(mlp.coefs_), list(mlp.intercepts_)
+    for transformer in reversed(before):
+        A, c = affine_map(transformer)
+        weights[0], biases[0] = A @ weights[0], biases[0] + c @ weights[0]
+    for transformer in after:
+        inverse, n = transformer.inverse_transform, len(biases[-1])
+        A, c = affine_function(inverse, n, f"inverse_transform of {type(transformer).__name__}")
+        weights[-1], biases[-1] = weights[-1] @ A, biases[-1] @ A + c
+    return weights, biases, mlp.activation, "identity"
+
+
+def _opened(estimator):
+    """The innermost estimator, the transformers before it in their order, and those of its targets, inner first."""
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.validation import check_is_fitted
+
+    before, after = [], []
+    while True:
+        if isinstance(estimator, FrozenEstimator):
+            estimator = estimator.estimator
+        elif isinstance(estimator, Pipeline) and len(estimator.steps):
+            check_is_fitted(estimator)
+            if len(estimator.steps) > 1:
+                before.append(estimator[:-1])
+            estimator = estimator.steps[-1][1]
+        elif hasattr(estimator, "regressor_") and hasattr(estimator, "transformer_"):
+            after.insert(0, estimator.transformer_)
+            estimator = estimator.regressor_
+        else:
+            return estimator, before, after
+
+
+def _check_linear_output(mlp):
+    """Regressors must have a linear output; classifiers one class a row, so that there are logits."""
+    if hasattr(mlp, "classes_"):
+        if mlp.out_activation_ == "logistic" and mlp.n_outputs_ > 1:
+            raise ValueError(
+                f"from_sklearn reads classifiers of exclusive classes, got a multilabel one of {mlp.n_outputs_} labels."
+            )
+    elif mlp.out_activation_ != "identity":
         raise ValueError(
             f"from_sklearn reads regressors with a linear output, got out_activation_={mlp.out_activation_!r} "
             f"(loss={mlp.loss!r}); fit with loss='squared_error'."
         )
-    return mlp.coefs_, mlp.intercepts_, mlp.activation, "identity"
 
 
 def to_sklearn(network):

@@ -297,14 +297,17 @@ class FeedforwardNetwork(NetworkParameters):
     # -- conversions ---------------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_sklearn(cls, mlp):
-        """Read a fitted :class:`~sklearn.neural_network.MLPRegressor` (also inside a ``FrozenEstimator``).
+    def from_sklearn(cls, estimator):
+        """Read a fitted MLPRegressor or MLPClassifier, also behind scalers.
 
         Parameters
         ----------
-        mlp : MLPRegressor
-            Fitted, with ``loss="squared_error"``; ``predict`` of a one-output regressor is ``network(X)[:, 0]``. A
-            regressor fitted on float32 predicts in float32, the network always computes in float64.
+        estimator : MLPRegressor, MLPClassifier, Pipeline, TransformedTargetRegressor or FrozenEstimator of these
+            Fitted. A regressor must have ``loss="squared_error"``; ``predict`` of a one-output regressor is
+            ``network(X)[:, 0]``. Of a classifier the network of its logits is read: one log-odds output for two
+            classes, else as many outputs as classes (`center_outputs` gives them zero mean). Transformers in front,
+            and those of the targets, must be affine; they become part of the first and the last layer. A regressor
+            fitted on float32 predicts in float32, the network always computes in float64.
 
         Returns
         -------
@@ -313,11 +316,11 @@ class FeedforwardNetwork(NetworkParameters):
         Raises
         ------
         TypeError
-            If it is anything else, a classifier or a pipeline for instance.
+            If the last step is anything else.
         NotFittedError
             If it is not fitted.
         ValueError
-            If its output is not linear.
+            If its output is not linear, its classes are not exclusive, or a transformer is not affine.
 
         Examples
         --------
@@ -329,7 +332,7 @@ class FeedforwardNetwork(NetworkParameters):
         >>> print(np.abs(FeedforwardNetwork.from_sklearn(mlp)(X)[:, 0] - mlp.predict(X)).max() < 1e-14)
         True
         """
-        return cls(*_convert.from_sklearn(mlp))
+        return cls(*_convert.from_sklearn(estimator))
 
     def to_sklearn(self):
         """A fitted :class:`~sklearn.neural_network.MLPRegressor` that predicts what this network computes.

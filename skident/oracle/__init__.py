@@ -2,5 +2,14 @@
 
 from ._noise import NoiseLevel, measure_noise
 from ._oracle import DERIVATIVES, BlackBoxError, Oracle
+from ._responses import logits_from_probabilities, probabilities_from_logits
 
-__all__ = ["DERIVATIVES", "BlackBoxError", "NoiseLevel", "Oracle", "measure_noise"]
+__all__ = [
+    "DERIVATIVES",
+    "BlackBoxError",
+    "NoiseLevel",
+    "Oracle",
+    "logits_from_probabilities",
+    "measure_noise",
+    "probabilities_from_logits",
+]

@@ -11,28 +11,35 @@ import warnings
 import numpy as np
 
 from skident.network import FeedforwardNetwork
+from skident.network._maps import named_method
 
 _DERIVATIVE_CHUNK_BYTES = 2**27
 # torch keeps the level of forward-mode differentiation in one global variable: one thread at a time.
 _FORWARD_MODE = threading.Lock()
 
 
-def adapt(black_box):
-    """Wrap a black box by its kind.
+def adapt(black_box, method="predict"):
+    """Wrap a black box by its kind; of an estimator the method of that name is asked.
 
     Raises
     ------
     ValueError
-        If it is neither callable nor an estimator with ``predict``.
+        If it is neither callable nor an estimator with that method.
     """
+    if isinstance(black_box, SharedBox):
+        return black_box
     if isinstance(black_box, FeedforwardNetwork):
         return _NetworkBox(black_box)
     if _is_torch_module(black_box):
         return _TorchBox(black_box)
-    if hasattr(black_box, "predict"):
-        return _ValueBox(_named(black_box) if hasattr(black_box, "feature_names_in_") else black_box.predict)
+    if hasattr(black_box, method):
+        return _ValueBox(named_method(black_box, method))
     if callable(black_box):
         return _ValueBox(black_box)
+    if hasattr(black_box, "predict"):
+        raise ValueError(
+            f"{type(black_box).__name__} has no {method}; use response_method='predict', or an estimator that has it."
+        )
     raise ValueError(
         "the black box must be a callable, a scikit-learn regressor, a torch.nn.Module or a FeedforwardNetwork, "
         f"got {type(black_box).__name__}."
@@ -45,13 +52,18 @@ def _is_torch_module(black_box):
     return torch is not None and isinstance(black_box, torch.nn.Module)
 
 
-def _named(estimator):
-    """`predict` of rows that carry the column names of `fit`, which by-name transformers need and others check."""
-    try:
-        import pandas
-    except ImportError:  # fitted on another kind of frame
-        return estimator.predict
-    return lambda X: estimator.predict(pandas.DataFrame(X, columns=estimator.feature_names_in_))
+class SharedBox:
+    """The black box of an `Oracle`, for another oracle that asks through it: same answers, range and count.
+
+    Derivatives are exact where the first oracle's are.
+    """
+
+    def __init__(self, oracle):
+        self.oracle, self.input_range = oracle, oracle.input_range
+        self.differentiable = oracle.exact
+        self.values = oracle.at_inputs
+        self.jacobian = lambda X: oracle.exact_at_inputs("Jacobian", X)
+        self.hessian = lambda X: oracle.exact_at_inputs("Hessian", X)
 
 
 class _ValueBox:

@@ -6,8 +6,9 @@ import threading
 
 import numpy as np
 
-from ._adapters import adapt
+from ._adapters import SharedBox, adapt
 from ._differences import difference_hessian, difference_jacobian
+from ._responses import NotProbabilitiesError, logits_from_probabilities
 
 __all__ = ["DERIVATIVES", "BlackBoxError", "Oracle"]
 
@@ -17,9 +18,14 @@ class BlackBoxError(ValueError):
 
 
 DERIVATIVES = ("auto", "exact", "finite_difference")
+RESPONSES = ("predict", "predict_proba")
 
 # Central differences balance truncation h^2 (Jacobian) against rounding eps / h at the cube root of eps.
 _JACOBIAN_STEP = float(np.finfo(float).eps ** (1.0 / 3.0))
+# Uncertainty of logits up to which they serve to fit parameters to rounding error.
+_PRECISE = 1e-13
+# Points this little outside the range, in units of `scale`, are its border but for rounding.
+_ON_BORDER = 1e-9
 
 
 class Oracle:
@@ -42,6 +48,11 @@ class Oracle:
         Step of the Hessian's central differences (epsilon of eq. (19)), in units of `scale`.
     chunk_rows : int, default=65536
         Rows handed to the black box at once.
+    response : {"predict", "predict_proba"}, default="predict"
+        What the answers are: values, or probabilities of classes, which are turned into logits; see
+        `logits_from_probabilities`. Also the method that is asked of an estimator.
+    input_range : tuple of two array-likes of shape (D,) or float, default=None
+        ``(low, high)`` in the black box's inputs: it is never asked outside. Infinite entries are no bounds.
 
     Attributes
     ----------
@@ -53,12 +64,17 @@ class Oracle:
         m_L, known after the first answer.
     one_dimensional : bool
         Whether the last answer had shape (n,).
+    input_range : tuple of two ndarrays of shape (D,) or None
+    reach : float
+        How far from the centre every input can be moved either way, in units of `scale`; negative where the centre
+        lies outside `input_range`, infinite without one.
 
     Raises
     ------
     BlackBoxError
         (a ValueError) From every method: if the black box raises, answers with another shape than (n,) or (n, m_L), or
-        with a value that is not finite; the message names the first bad row.
+        with a value that is not finite (the message names the first bad row); if points lie outside `input_range`; if
+        answers are no probabilities where these are expected.
 
     Examples
     --------
@@ -71,7 +87,17 @@ class Oracle:
     """
 
     def __init__(
-        self, black_box, n_inputs, *, center=None, scale=1.0, derivatives="auto", step_size=1e-3, chunk_rows=65536
+        self,
+        black_box,
+        n_inputs,
+        *,
+        center=None,
+        scale=1.0,
+        derivatives="auto",
+        step_size=1e-3,
+        chunk_rows=65536,
+        response="predict",
+        input_range=None,
     ):
         if derivatives not in DERIVATIVES:
             raise ValueError(f"derivatives must be one of {DERIVATIVES}, got {derivatives!r}.")
@@ -79,20 +105,26 @@ class Oracle:
             raise ValueError(f"step_size must be positive and finite, got {step_size!r}.")
         if not chunk_rows >= 1:
             raise ValueError(f"chunk_rows must be at least 1, got {chunk_rows!r}.")
-        self._box = adapt(black_box)
+        if response not in RESPONSES:
+            raise ValueError(f"response must be one of {RESPONSES}, got {response!r}.")
+        self._box, self.response = adapt(black_box, response), response
         if derivatives == "exact" and not self._box.differentiable:
             raise ValueError(
                 f"derivatives='exact' needs a FeedforwardNetwork or a torch.nn.Module, got {type(black_box).__name__}; "
                 "use derivatives='finite_difference' or 'auto'."
             )
-        self.exact = self._box.differentiable and derivatives != "finite_difference"
+        differentiable = self._box.differentiable and response == "predict"
+        self.exact = differentiable and derivatives != "finite_difference"
         self.n_inputs = n_inputs
         self.center = _coordinates("center", np.zeros(n_inputs) if center is None else center, n_inputs)
         self.scale = _coordinates("scale", np.full(n_inputs, scale) if np.ndim(scale) == 0 else scale, n_inputs)
         if not np.all(self.scale > 0):
             raise ValueError(f"scale must be positive, got {self.scale[~(self.scale > 0)][0]}; drop constant inputs.")
+        if input_range is None:
+            input_range = getattr(self._box, "input_range", None)
+        self.input_range = None if input_range is None else _interval(input_range, n_inputs)
         self.step_size, self.chunk_rows = step_size, chunk_rows
-        self.n_queries, self.n_derivatives, self.n_outputs = 0, 0, None
+        self.n_queries, self.n_derivatives, self.n_outputs, self._n_columns = 0, 0, None, None
         self.one_dimensional = False
         self._counting = threading.Lock()
 
@@ -104,13 +136,82 @@ class Oracle:
         """The black box's inputs (n, D) in standardised coordinates."""
         return (X - self.center) / self.scale
 
+    @property
+    def reach(self):
+        """How far every input can be moved from the centre, in units of `scale`."""
+        if self.input_range is None:
+            return np.inf
+        low, high = self.input_range
+        return float(min(np.min((self.center - low) / self.scale), np.min((high - self.center) / self.scale)))
+
+    @property
+    def restricted(self):
+        """Whether not all points may be asked, or not all answers are precise."""
+        return self.input_range is not None or self.response == "predict_proba"
+
+    def shared(self):
+        """The black box as this oracle asks it, for another oracle: in the same range, counted here."""
+        return SharedBox(self)
+
     def __call__(self, U):
         """Answers at the rows of U (n, D): float64 (n, m_L), an array of the caller's own."""
+        return self.ask(U)[0]
+
+    def ask(self, U):
+        """Answers (n, m_L) at the rows of U (n, D), and the uncertainty (n,) of a row's answers: 0 but for logits."""
         U = self._rows(U, at_least=0)
-        if len(U) == 0:
-            return np.empty((0, self.n_outputs or 0))
-        parts = [self._ask(U[i : i + self.chunk_rows], i, len(U)) for i in range(0, len(U), self.chunk_rows)]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return self._in_chunks(len(U), lambda rows: self.to_inputs(U[rows]))
+
+    def at_inputs(self, X):
+        """Answers (n, m_L) at inputs X (n, D) of the black box itself."""
+        X = self._rows(X, at_least=0)
+        return self._in_chunks(len(X), lambda rows: np.array(X[rows]))[0]
+
+    def ask_near(self, U, rng):
+        """Answers at the rows of U, or near them where these may not be asked or are not answered precisely.
+
+        Parameters
+        ----------
+        U : ndarray of shape (n, D)
+        rng : numpy.random.RandomState
+            Only drawn from where rows have to be replaced.
+
+        Returns
+        -------
+        U : ndarray of shape (k, D)
+            ``k <= n``. Rows outside the range are moved to its border, rows of too uncertain logits part of the way to
+            another row; those for which that does not help are left out.
+        Y : ndarray of shape (k, m_L)
+
+        Raises
+        ------
+        BlackBoxError
+            If no row is answered precisely.
+        """
+        U = self.confined(U)
+        Y, error = self.ask(U)
+        for _ in range(8):
+            vague = np.flatnonzero(error > _PRECISE)
+            clear = np.flatnonzero(error <= _PRECISE)
+            if len(vague) == 0 or len(clear) == 0:
+                break
+            partner = U[rng.choice(clear, len(vague))]
+            U[vague] = partner + rng.uniform(size=(len(vague), 1)) * (U[vague] - partner)
+            Y[vague], error[vague] = self.ask(U[vague])
+        clear = error <= _PRECISE
+        if not clear.any():
+            raise BlackBoxError(
+                f"all {len(U)} rows were answered with probabilities so near 0 or 1 that their logits are lost in "
+                "rounding; give rows X where the classifier is less certain."
+            )
+        return U[clear], Y[clear]
+
+    def confined(self, U, margin=0.0):
+        """A copy of U (n, D) with every coordinate moved into the range, `margin` or more from its border."""
+        if self.input_range is None:
+            return np.array(U, dtype=float)
+        low, high = (self.from_inputs(bound) for bound in self.input_range)
+        return np.clip(U, low + margin, high - margin)
 
     def _rows(self, U, at_least=1):
         U = np.asarray(U, dtype=float)
@@ -118,31 +219,71 @@ class Oracle:
             raise ValueError(f"points must have shape (n, {self.n_inputs}) with n >= {at_least}, got {U.shape}.")
         return U
 
-    def _ask(self, U, first_row, n_rows):
+    def _in_chunks(self, n, inputs):
+        """Answers and uncertainties of n rows; ``inputs(rows)`` gives a slice of them."""
+        if n == 0:
+            return np.empty((0, self.n_outputs or 0)), np.empty(0)
+        chunks = [slice(i, i + self.chunk_rows) for i in range(0, n, self.chunk_rows)]
+        parts = [self._ask(inputs(rows), rows.start, n) for rows in chunks]
+        return parts[0] if len(parts) == 1 else tuple(np.concatenate(p) for p in zip(*parts, strict=True))
+
+    def _ask(self, X, first_row, n_rows):
         """Answers to a chunk; the black box gets an array of its own, so it may keep or change it."""
+        X = self._inside(X)
         with self._counting:
-            first, self.n_queries = self.n_queries, self.n_queries + len(U)
+            first, self.n_queries = self.n_queries, self.n_queries + len(X)
         try:
-            answers = self._box.values(self.to_inputs(U))
+            answers = self._box.values(X.copy())
+        except BlackBoxError:
+            raise
         except Exception as error:
             raise BlackBoxError(
-                f"the black box raised {type(error).__name__} on a batch of {len(U)} rows, after {first} rows answered "
+                f"the black box raised {type(error).__name__} on a batch of {len(X)} rows, after {first} rows answered "
                 f"well: {error}"
             ) from error
-        Y = self._table(answers, len(U))
+        Y = self._table(answers, len(X))
         bad = ~np.isfinite(Y).all(axis=1)
         if bad.any():
             row = int(np.argmax(bad))
-            x = np.array2string(self.to_inputs(U[row]), precision=4, threshold=6)
+            x = np.array2string(X[row], precision=4, threshold=6)
             raise BlackBoxError(
                 f"the black box answered {Y[row]} (not finite) at row {first_row + row} of the {n_rows} asked, "
-                f"x = {x}; {int(bad.sum())} of the {len(U)} rows in this batch are like that."
+                f"x = {x}; {int(bad.sum())} of the {len(X)} rows in this batch are like that."
             )
+        self._n_columns = Y.shape[1]
+        Y, error = self._logits(Y)
         self.n_outputs = Y.shape[1]
-        return Y
+        return Y, error
+
+    def _inside(self, X):
+        """The inputs with rounding at the border undone; points outside the range are refused."""
+        if self.input_range is None:
+            return X
+        low, high = self.input_range
+        excess = np.maximum(low - X, X - high) / self.scale
+        if excess.max(initial=0.0) > _ON_BORDER:
+            row, i = np.unravel_index(np.argmax(excess), excess.shape)
+            raise BlackBoxError(
+                f"input {i} would have been asked at {X[row, i]:.4g}, outside its input_range ({low[i]:.4g}, "
+                f"{high[i]:.4g}): {excess[row, i]:.2g} standard deviations beyond."
+            )
+        return np.clip(X, low, high)
+
+    def _logits(self, Y):
+        if self.response == "predict":
+            return Y, np.zeros(len(Y))
+        try:
+            return logits_from_probabilities(Y)
+        except NotProbabilitiesError as error:
+            raise BlackBoxError(str(error)) from error
 
     def _table(self, answers, n):
-        """Answers as a float64 table (n, m_L) that shares no memory with the black box."""
+        """Answers as a float64 table (n, columns) that shares no memory with the black box."""
+        if self.response == "predict_proba" and isinstance(answers, list) and np.ndim(answers[:1]) == 3:
+            raise BlackBoxError(
+                f"the black box answered with a list of {len(answers)} tables of probabilities, one a label "
+                "(multilabel): identify one label at a time, with a callable that gives (n,) probabilities."
+            )
         try:
             Y = np.asarray(answers)
             if np.iscomplexobj(Y):
@@ -155,40 +296,45 @@ class Oracle:
         self.one_dimensional = Y.ndim == 1
         if Y.ndim == 1:
             Y = Y[:, None]
-        expected = "(n,) or (n, n_outputs)" if self.n_outputs is None else f"({n}, {self.n_outputs})"
-        if Y.ndim != 2 or len(Y) != n or Y.shape[1] == 0 or self.n_outputs not in (None, Y.shape[1]):
+        expected = "(n,) or (n, n_outputs)" if self._n_columns is None else f"({n}, {self._n_columns})"
+        if Y.ndim != 2 or len(Y) != n or Y.shape[1] == 0 or self._n_columns not in (None, Y.shape[1]):
             raise BlackBoxError(
                 f"the black box was asked {n} rows and answered with shape {np.shape(answers)}; expected {expected}."
             )
         return Y
 
     def ask_twice(self, U):
-        """Answers (n, m_L) to rows U (n, D), and the largest difference to a second asking over the largest answer."""
+        """Answers (n, m_L) to rows U (n, D), and the largest difference to a second asking over the largest answer.
+
+        Differences within the uncertainty of logits do not count.
+        """
         U = self._rows(U)
-        first, second = self(U), self(U[::-1])[::-1]
-        noise = np.max(np.abs(first - second)) / max(np.max(np.abs(first)), np.finfo(float).tiny)
+        (first, error), second = self.ask(U), self(U[::-1])[::-1]
+        gap = np.maximum(np.abs(first - second) - 8.0 * error[:, None], 0.0)
+        noise = np.max(gap) / max(np.max(np.abs(first)), np.finfo(float).tiny)
         return first, float(noise)
 
     def jacobian(self, U):
         """Derivatives of the outputs by u: (n, m_L, D); ``2 D n`` queries where differences are needed."""
         U = self._rows(U)
         if self.exact:
-            return self._exact("Jacobian", self._box.jacobian, U) * self.scale
+            return self.exact_at_inputs("Jacobian", self.to_inputs(U)) * self.scale
         return difference_jacobian(self, U, _JACOBIAN_STEP)
 
     def hessian(self, U):
         """Second derivatives by u: (n, m_L, D, D); ``(2 D^2 + 1) n`` queries where differences are needed."""
         U = self._rows(U)
         if self.exact:
-            return self._exact("Hessian", self._box.hessian, U) * (self.scale[:, None] * self.scale[None, :])
+            return self.exact_at_inputs("Hessian", self.to_inputs(U)) * np.outer(self.scale, self.scale)
         return difference_hessian(self, U, self.step_size)
 
-    def _exact(self, what, derivative, U):
-        n = len(U)
+    def exact_at_inputs(self, what, X):
+        """Exact derivatives, (n, m_L, D[, D]), at inputs X of the black box itself; what is "Jacobian" or "Hessian"."""
+        X, n = self._inside(X), len(X)
         with self._counting:
             self.n_derivatives += n
         try:
-            values = derivative(self.to_inputs(U))
+            values = {"Jacobian": self._box.jacobian, "Hessian": self._box.hessian}[what](X)
         except ValueError:
             raise
         except Exception as error:
@@ -209,3 +355,20 @@ def _coordinates(name, values, n_inputs):
     if values.shape != (n_inputs,) or not np.isfinite(values).all():
         raise ValueError(f"{name} must hold {n_inputs} finite numbers, one an input, got {values}.")
     return values
+
+
+def _interval(input_range, n_inputs):
+    """``(low, high)`` as two arrays (D,) with low < high; infinite entries allowed."""
+    try:
+        low, high = input_range
+        low, high = (np.array(np.broadcast_to(np.asarray(b, dtype=float), (n_inputs,))) for b in (low, high))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"input_range must be (low, high), each a number or an array of {n_inputs} numbers, one an input; got "
+            f"{input_range!r}."
+        ) from error
+    wrong = ~(low < high)
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        raise ValueError(f"input_range must have low < high; input {i} has low={low[i]}, high={high[i]}.")
+    return low, high

@@ -7,6 +7,7 @@ from .assignment import (
     last_layer_from_jacobian,
     match_directions,
 )
+from .clipping import find_clipping
 from .completion import CompletionProblem, fit_ridge_units, mixing_matrices, solve_completion
 from .least_squares import NetworkLeastSquares
 from .minimality import redundant_units
@@ -29,6 +30,7 @@ __all__ = [
     "detect_first_layer",
     "detect_last_layer",
     "entangled_subspace",
+    "find_clipping",
     "find_first_layer",
     "fit_from_random_starts",
     "fit_ridge_units",

@@ -66,9 +66,10 @@ def test_to_sklearn_can_be_trained_further(solver):
 @pytest.mark.parametrize(
     ("mlp", "error", "message"),
     [
-        (fitted(MLPClassifier, X[:, 0] > 0), TypeError, "got MLPClassifier"),
+        (fitted(MLPClassifier, np.stack([X[:, 0] > 0, X[:, 1] > 0], axis=1)), ValueError, "one of 2 labels"),
         (LinearRegression(), TypeError, "got LinearRegression"),
-        (make_pipeline(StandardScaler(), MLPRegressor()), TypeError, r"got Pipeline.*pipeline\[-1\]"),
+        (make_pipeline(StandardScaler(), LinearRegression()).fit(X, Y), TypeError, "got LinearRegression"),
+        (make_pipeline(StandardScaler(), MLPRegressor()), NotFittedError, "not fitted"),
         (MLPRegressor(), NotFittedError, "not fitted"),
         (fitted(y=Y**2, loss="poisson"), ValueError, "out_activation_='exp'.*squared_error"),
     ],

@@ -1,0 +1,91 @@
+"""Where a black box may be asked, and what that leaves of the ways to identify it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.network import get_activation
+from skident.oracle import BlackBoxError
+from skident.recovery import find_clipping, find_first_layer
+
+__all__ = ["clipping_hint", "confine", "rows_inside"]
+
+# The first radius of the search, in units of sqrt(D) standard deviations.
+_FIRST_RADIUS = find_first_layer.__kwdefaults__["radius"]
+
+
+def rows_inside(oracle, X):
+    """The rows of X (n, D) that may be asked, at least two."""
+    if oracle.input_range is None:
+        return X
+    low, high = oracle.input_range
+    inside = np.all((low <= X) & (high >= X), axis=1)
+    if inside.sum() < 2:
+        raise ValueError(
+            f"only {inside.sum()} of the {len(X)} rows of X lie inside input_range; at least 2 are needed. Both are in "
+            "the black box's own units."
+        )
+    return X[inside]
+
+
+def confine(job, strategy):
+    """Whether the saturation search would leave the range, so that the extractor is told to stay near the centre.
+
+    Raises
+    ------
+    ValueError
+        If saturation is insisted on, nothing else can find the width, or the centre has no room for derivatives.
+    """
+    oracle, extractor = job.oracle, job.extractor
+    far = _FIRST_RADIUS * np.sqrt(oracle.n_inputs)
+    if oracle.reach >= far:
+        return False
+    seen = f"input_range leaves {max(oracle.reach, 0.0):.3g} standard deviations around the centre"
+    seen += f", but the search for saturation asks up to {far:.2g} away"
+    if strategy == "saturation" or extractor.first_layer == "saturation":
+        raise ValueError(f"{seen}; use strategy='auto' and first_layer='auto', which stay near the centre then.")
+    if job.widths is None:
+        raise ValueError(f"{seen}, and layer_widths=None needs it to count units; give layer_widths.")
+    if not get_activation(job.names[0]).smooth:
+        raise ValueError(f"{seen}, and activation={job.names[0]!r} has no second derivative to see its units by.")
+    _check_room(oracle, extractor.radius + 2.0 * extractor.step_size)
+    extractor.set_params(first_layer="hessian")
+    return True
+
+
+def _check_room(oracle, needed):
+    """Second derivatives at the centre need points this far from it, in standard deviations."""
+    if oracle.reach >= needed:
+        return
+    low, high = oracle.input_range
+    room = np.minimum(oracle.center - low, high - oracle.center) / oracle.scale
+    i = int(np.argmin(room))
+    where = f"{room[i]:.2g} standard deviations from" if room[i] >= 0 else "outside"
+    raise ValueError(
+        f"the centre is too near the border: input {i} is {oracle.center[i]:.4g}, {where} its input_range "
+        f"({low[i]:.4g}, {high[i]:.4g}), and second derivatives need {needed:.2g} standard deviations on every side. "
+        "Give a centre further inside, extractor=EntangledWeightExtractor(center=...), or check the units of "
+        "input_range."
+    )
+
+
+def clipping_hint(oracle):
+    """What to say after a failure where the black box seems to clip its inputs; nothing otherwise.
+
+    Asks 1e4 standard deviations from the centre.
+    """
+    if oracle.input_range is not None:
+        return ""
+    try:
+        low, high = find_clipping(oracle)
+    except BlackBoxError:
+        return ""
+    clipped = np.isfinite(low) | np.isfinite(high)
+    if clipped.mean() < 0.5:
+        return ""
+    i = int(np.argmax(clipped))
+    return (
+        f" The black box seems to be clipping its inputs: {int(clipped.sum())} of {len(low)} inputs have no effect "
+        f"beyond a border, input {i} outside ({low[i]:.4g}, {high[i]:.4g}). State where it may be asked: "
+        "input_range=(low, high)."
+    )

@@ -1,0 +1,107 @@
+"""What an identified network answers: values for a regressor; labels, probabilities and logits for a classifier."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils import ClassifierTags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skident._validation import needs_targets, resolve_response
+from skident.oracle import probabilities_from_logits
+
+__all__ = ["NetworkPredictions"]
+
+
+def _classifies(identifier):
+    """Whether probabilities are asked of the black box: then the estimator is a classifier."""
+    return resolve_response(identifier.estimator, identifier.response_method) == "predict_proba"
+
+
+class NetworkPredictions(RegressorMixin):
+    """Prediction methods and tags of `NetworkIdentifier`; a classifier where the black box gives probabilities."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        trained = needs_targets(self.estimator)
+        tags.target_tags.required = trained
+        # Predictions are those of a given black box, whatever y says.
+        tags.regressor_tags.poor_score = not trained
+        if self.response_method == "predict" or not _classifies(self):
+            tags.target_tags.multi_output = True
+            return tags
+        tags.estimator_type, tags.regressor_tags = "classifier", None
+        tags.classifier_tags = ClassifierTags(poor_score=not trained)
+        return tags
+
+    def predict(self, X):
+        """Answers of the identified network; labels where it is a classifier's.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, D)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, m_L)
+            Of the shape that the black box answers with; for a classifier the most probable of `classes_`.
+        """
+        Y = self._answers(X)
+        if self._labels is not None:
+            return self._labels[np.argmax(probabilities_from_logits(Y), axis=1)]
+        return Y[:, 0] if self._one_dimensional else Y
+
+    @available_if(_classifies)
+    def predict_proba(self, X):
+        """Probabilities of `classes_` from the identified logits.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, D)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, K)
+        """
+        return probabilities_from_logits(self._answers(X))
+
+    @available_if(_classifies)
+    def decision_function(self, X):
+        """Logits: what `network_` gives.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, D)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, K) or (n_samples,)
+            With zero mean over the classes; of two classes the log-odds of the second.
+        """
+        Z = self._answers(X)
+        return Z[:, 0] if Z.shape[1] == 1 else Z
+
+    def score(self, X, y, sample_weight=None):
+        """R^2 of `predict`, or accuracy where it gives labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, D)
+        y : array-like of shape (n_samples,) or (n_samples, m_L)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        if self._labels is None:
+            return super().score(X, y, sample_weight)
+        return accuracy_score(y, self.predict(X), sample_weight=sample_weight)
+
+    def _answers(self, X):
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return self.network_(X)

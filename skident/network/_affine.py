@@ -1,0 +1,125 @@
+"""Affine maps before and after a network: scalers folded into its first layer and taken out again, logits centred."""
+
+from __future__ import annotations
+
+from ._feedforward import FeedforwardNetwork
+from ._maps import affine_map, solve_first_layer
+
+__all__ = ["affine_map", "center_outputs", "fold_inputs", "unfold_inputs"]
+
+
+def center_outputs(network):
+    """The network less the mean of its outputs: the same softmax, and zero mean over the outputs.
+
+    The softmax of f(x) determines f(x) only up to a function common to all outputs. Among all networks with the same
+    hidden layers and the same probabilities, this one's last weights and shifts have zero mean over the outputs.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        With linear output. One output, a log-odds, is left as it is.
+
+    Returns
+    -------
+    FeedforwardNetwork
+
+    Raises
+    ------
+    ValueError
+        If the output is not linear.
+
+    Examples
+    --------
+    >>> from skident.network import FeedforwardNetwork, center_outputs
+    >>> network = FeedforwardNetwork([[[1.0]], [[3.0, 1.0]]], [[0.0], [0.0, 2.0]])
+    >>> print(center_outputs(network).weights[1])
+    [[ 1. -1.]]
+    """
+    if network.output_activation != "identity":
+        raise ValueError(f"center_outputs needs a linear output, got output_activation={network.output_activation!r}.")
+    if network.n_outputs == 1:
+        return network
+    W, b = network.weights[-1], network.biases[-1]
+    weights = [*network.weights[:-1], W - W.mean(axis=1, keepdims=True)]
+    return FeedforwardNetwork(weights, [*network.biases[:-1], b - b.mean()], network.activation, "identity")
+
+
+def fold_inputs(network, transformer):
+    """The network with an affine transformer in front of it, ``network(transformer.transform(X))``, as one network.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        A function of transformed inputs.
+    transformer : fitted transformer
+        Affine: StandardScaler, MinMaxScaler (without ``clip``), PCA, SelectKBest, a pipeline of such, ...
+
+    Returns
+    -------
+    FeedforwardNetwork
+        A function of the inputs as they are: first layer ``A W_1`` and ``tau_1 + W_1^T c`` for ``A^T x + c``.
+
+    Raises
+    ------
+    ValueError
+        If the transformer is not affine, or has another number of outputs than the network has inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skident.network import FeedforwardNetwork, fold_inputs
+    >>> scaler = StandardScaler().fit([[0.0], [4.0]])
+    >>> print(fold_inputs(FeedforwardNetwork([[[6.0]], [[1.0]]], [[1.0], [0.0]]), scaler).weights[0])
+    [[3.]]
+    """
+    A, c = affine_map(transformer)
+    W, b = network.weights[0], network.biases[0]
+    if A.shape[1] != len(W):
+        raise ValueError(f"the transformer gives {A.shape[1]} features, but the network has {len(W)} inputs.")
+    return _with_first_layer(network, A @ W, b + c @ W)
+
+
+def unfold_inputs(network, transformer):
+    """The network behind an affine transformer: f with ``f(transformer.transform(X)) = network(X)``.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        A function of the inputs as they are, for example `NetworkIdentifier.network_` of a scaled pipeline.
+    transformer : fitted transformer
+        Affine, ``pipeline[:-1]`` for example.
+
+    Returns
+    -------
+    FeedforwardNetwork
+        A function of transformed inputs, to compare with the pipeline's last step.
+
+    Raises
+    ------
+    ValueError
+        If the transformer is not affine, its outputs depend on each other (f is then not determined), or the network
+        reads more of its inputs than the transformer lets through.
+
+    Notes
+    -----
+    ``A W = W_1`` by least squares, rows and columns of A brought to length 1 first. ``O(D k^2)`` for k features.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skident.network import FeedforwardNetwork, unfold_inputs
+    >>> scaler = StandardScaler().fit([[0.0], [4.0]])
+    >>> print(unfold_inputs(FeedforwardNetwork([[[3.0]], [[1.0]]], [[1.0], [0.0]]), scaler).weights[0])
+    [[6.]]
+    """
+    A, c = affine_map(transformer)
+    if len(A) != network.n_inputs:
+        raise ValueError(f"the transformer takes {len(A)} features, but the network has {network.n_inputs} inputs.")
+    W = solve_first_layer(A, network.weights[0])
+    return _with_first_layer(network, W, network.biases[0] - c @ W)
+
+
+def _with_first_layer(network, W, b):
+    weights, biases = [W, *network.weights[1:]], [b, *network.biases[1:]]
+    return FeedforwardNetwork(weights, biases, network.activation, network.output_activation)

@@ -1,0 +1,74 @@
+"""Whether a black box clips its inputs, and where."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["find_clipping"]
+
+_FAR = 1e4
+_STEP = 1e-2
+_VISIBLE = 1e-7  # of the answers' range; a tanh that has become constant in float64 has moved by 1e-15 a step before
+
+
+def find_clipping(oracle, n_base=3, rng=None):
+    """Where the answers stop moving with one input, all at once.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    n_base : int, default=3
+        Points from which each input is moved.
+    rng : numpy.random.RandomState, default=None
+
+    Returns
+    -------
+    low, high : ndarray of shape (D,)
+        In the black box's inputs; infinite where no border was found.
+
+    Raises
+    ------
+    BlackBoxError
+        If the black box cannot be asked 1e4 standard deviations from the centre.
+
+    Notes
+    -----
+    Along one input, a box that clips is exactly constant beyond a border and moves at full rate before it; units that
+    saturate come to rest without a border. The last place where the answers differ from those far out is bisected,
+    ``2 D n_base`` queries a step, 40 steps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.oracle import Oracle
+    >>> from skident.recovery import find_clipping
+    >>> low, high = find_clipping(Oracle(lambda X: np.tanh(np.clip(X, -4, 5)).sum(axis=1), 2))
+    >>> print(high.round(4))
+    [5. 5.]
+    """
+    rng = np.random.RandomState(0) if rng is None else rng
+    D = oracle.n_inputs
+    base = np.repeat(rng.standard_normal((n_base, D)), 2 * D, axis=0)
+    axis, sign = np.tile(np.repeat(np.arange(D), 2), n_base), np.tile([-1.0, 1.0], n_base * D)
+    every = np.arange(len(base))
+
+    def ask(t):
+        U = base.copy()
+        U[every, axis] = sign * t
+        return oracle(U)
+
+    far, unit = ask(np.full(len(base), _FAR)), np.abs(oracle(base)).max()
+    gap = lambda t: np.abs(ask(t) - far).max(axis=1)  # noqa: E731
+    still = 1e-12 * max(unit, np.finfo(float).tiny)
+    constant = gap(np.full(len(base), 2.0 * _FAR)) <= still
+    left, right = np.zeros(len(base)), np.full(len(base), _FAR)
+    for _ in range(40):
+        middle = 0.5 * (left + right)
+        moves = gap(middle) > still
+        left, right = np.where(moves, middle, left), np.where(moves, right, middle)
+    near, next_to_it = gap(right - _STEP), gap(right - 2.0 * _STEP)
+    ratio = next_to_it / np.maximum(near, np.finfo(float).tiny)
+    border = constant & (near > _VISIBLE * unit) & (ratio > 1.8) & (ratio < 2.2) & (right > 2.0 * _STEP)
+    edges = np.where(border, sign * right, sign * np.inf).reshape(n_base, D, 2)
+    low, high = edges[:, :, 0].max(axis=0), edges[:, :, 1].min(axis=0)
+    return oracle.to_inputs(low), oracle.to_inputs(high)
