@@ -6,12 +6,11 @@ import numpy as np
 
 from skident.network import get_activation
 from skident.oracle import BlackBoxError
-from skident.recovery import find_clipping, find_first_layer
+from skident.recovery import find_clipping
 
 __all__ = ["clipping_hint", "confine", "rows_inside"]
 
-# The first radius of the search, in units of sqrt(D) standard deviations.
-_FIRST_RADIUS = find_first_layer.__kwdefaults__["radius"]
+_FIRST_RADIUS = 3e4  # of the search for saturation, in units of sqrt(D) standard deviations
 
 
 def rows_inside(oracle, X):

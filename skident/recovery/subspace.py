@@ -41,7 +41,8 @@ def sample_hessians(oracle, n_hessians, radius, *, rng, n_jobs=None, callback=No
         ``svec`` of every Hessian. Full Hessians exist only for a chunk of points at a time (128 MB a thread).
     """
     D = oracle.n_inputs
-    points = random_sphere(n_hessians, D, radius, rng)
+    # Where the black box may not be asked so far away, the nearest points at which differences can be taken.
+    points = oracle.confined(random_sphere(n_hessians, D, radius, rng), 2.0 * oracle.step_size)
     # Many small products: see `least_squares.minimise` for the one BLAS thread.
     with threadpool_limits(limits=1, user_api="blas"):
         return _in_chunks(oracle, points, n_jobs, callback)
