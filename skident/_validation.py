@@ -239,15 +239,17 @@ def check_answers_vary(oracle, U, noise_tolerance):
 
     Returns
     -------
-    float
+    noise : float
         The measured noise, relative to the largest answer.
+    spread : float
+        1, or where the answers are constant on U the first power of ten standard deviations on which they vary: raw
+        inputs often leave every unit of a trained network saturated wherever there are data.
 
     Raises
     ------
     ValueError
     """
     Y, noise = oracle.ask_twice(U)
-    largest = np.abs(Y).max()
     if noise > noise_tolerance:
         raise ValueError(
             f"the black box answered differently when asked twice: relative difference {noise:.1e}, tolerated "
@@ -256,17 +258,30 @@ def check_answers_vary(oracle, U, noise_tolerance):
         )
     if len(U) > 1 and np.ptp(U, axis=0).max() == 0:
         raise ValueError(f"X does not vary: {len(U)} rows of it are alike. Give rows where the black box is used.")
-    if np.ptp(Y, axis=0).max() <= 1e-13 * max(largest, np.finfo(float).tiny):
-        if oracle.response == "predict_proba":
-            raise ValueError(
-                f"the black box is constant: {len(U)} rows of X all gave the same probabilities (to 1e-7 where they "
-                "are near 0 or 1). Check that it reads its input, or give rows where the classifier is less certain."
-            )
+    spread = 1.0 if _varies(Y) else _spread(oracle)
+    if spread is None:
+        seen = "the same probabilities, to rounding" if oracle.response == "predict_proba" else str(Y[0])
         raise ValueError(
-            f"the black box is constant: {len(U)} rows around the centre all gave {Y[0]}. There is nothing to "
+            f"the black box is constant: {len(U)} rows around the centre all gave {seen}. There is nothing to "
             "identify; check that it reads its input, and that X has the right scale."
         )
-    return noise
+    return noise, spread
+
+
+def _varies(Y):
+    return np.ptp(Y, axis=0).max() > 1e-13 * max(np.abs(Y).max(), np.finfo(float).tiny)
+
+
+def _spread(oracle):
+    """The first power of ten standard deviations on which the answers vary; None if there is none up to 1e4."""
+    directions = np.random.RandomState(0).standard_normal((100, oracle.n_inputs))
+    for spread in (1e1, 1e2, 1e3, 1e4):
+        try:
+            if _varies(oracle(oracle.confined(spread * directions))):
+                return spread
+        except ValueError:  # not to be asked there
+            return None
+    return None
 
 
 @contextmanager

@@ -296,7 +296,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         X = rows_inside(oracle, X)
         rows = oracle.from_inputs(X)
         some = np.linspace(0, len(X) - 1, min(len(X), 100)).astype(int)  # classes may come one after the other
-        noise = check_answers_vary(oracle, rows[some], noise_tolerance=1e-9)
+        noise, spread = check_answers_vary(oracle, rows[some], noise_tolerance=1e-9)
         names = resolve_activations(box, self.activation, self.output_activation)
         widths = self.layer_widths
         if widths is not None:
@@ -306,7 +306,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
                 f"layer_widths=None finds one hidden layer with linear output, got output_activation={names[1]!r}; "
                 "give layer_widths."
             )
-        U = np.concatenate([rows[:_HELD_OUT], rng.standard_normal((_HELD_OUT, X.shape[1]))])
+        U = np.concatenate([rows[:_HELD_OUT], spread * rng.standard_normal((_HELD_OUT, X.shape[1]))])
         U, Y = oracle.ask_near(U, rng)
         job = Job(
             box=box,
