@@ -199,7 +199,8 @@ def _complete(job, extractor):
     ridge = len(widths) == 2 and job.names[1] == "identity"
     V = V[: widths[0]] if ridge else V
     with job.log.stage("completion", job.oracle) as entry:
-        U, Y = job.oracle.ask_near(_completion_inputs(job, extractor, widths), job.rng)
+        n = 10 * 3 * sum(widths) // widths[-1] + 4 * job.oracle.n_inputs + 4 * widths[0]
+        U, Y = job.oracle.ask_near(functools.partial(_completion_inputs, job, extractor, widths), n)
         Z = job.oracle.to_inputs(U) @ V.T
         completion = clone(job.completion).set_params(
             layer_widths=widths,
@@ -225,16 +226,15 @@ def _found_widths(extractor):
     return (first, *widths[1:]) if len(widths) == 2 and 0 < first else widths
 
 
-def _completion_inputs(job, extractor, widths):
-    """Inputs near enough for eq. (18) to be solvable, and many enough to overdetermine it."""
+def _completion_inputs(job, extractor, widths, n, factor):
+    """Inputs near enough for eq. (18) to be solvable."""
     D, rng = job.oracle.n_inputs, job.rng
-    n = 10 * 3 * sum(widths) // widths[-1] + 4 * D + 4 * widths[0]
     if extractor.scales_ is None or len(extractor.scales_) != widths[0]:
-        return rng.standard_normal((n, D)) / np.sqrt(D)
+        return factor * rng.standard_normal((n, D)) / np.sqrt(D)
     W, b = _first_layer(extractor, job.oracle)
     if len(widths) > 2 or job.names[1] != "identity":
-        return design_points(W, b, n, 0.25, rng, near=0.0)
-    return design_points(W, b, n, 1.0, rng)
+        return design_points(W, b, n, 0.25 * factor, rng, near=0.0)
+    return design_points(W, b, n, factor, rng)
 
 
 def _worst_error(answers, found):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from numbers import Integral
 
@@ -306,8 +307,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
                 f"layer_widths=None finds one hidden layer with linear output, got output_activation={names[1]!r}; "
                 "give layer_widths."
             )
-        U = np.concatenate([rows[:_HELD_OUT], spread * rng.standard_normal((_HELD_OUT, X.shape[1]))])
-        U, Y = oracle.ask_near(U, rng)
+        U, Y = oracle.ask_near(functools.partial(_held_out, rows[:_HELD_OUT], spread, rng), 2 * _HELD_OUT)
         job = Job(
             box=box,
             oracle=oracle,
@@ -389,3 +389,9 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             f"(tol={self.tol:.0e}) after {attempts} attempt(s). Stage {best.stage!r} failed with misfit "
             f"{best.misfit:.1e}; {advice}."
         )
+
+
+def _held_out(rows, spread, rng, n, factor):
+    """Rows of the last look: those of X, and as many around the centre; further out, only the latter."""
+    U = factor * spread * rng.standard_normal((_HELD_OUT if factor == 1 else n, rows.shape[1]))
+    return np.concatenate([rows, U]) if factor == 1 else U

@@ -22,8 +22,8 @@ RESPONSES = ("predict", "predict_proba")
 
 # Central differences balance truncation h^2 (Jacobian) against rounding eps / h at the cube root of eps.
 _JACOBIAN_STEP = float(np.finfo(float).eps ** (1.0 / 3.0))
-# Uncertainty of logits up to which they serve to fit parameters to rounding error.
-_PRECISE = 1e-13
+# Uncertainties of logits up to which they serve to fit parameters, the better first.
+_PRECISE = (1e-13, 1e-12, 1e-11, 1e-10)
 # Points this little outside the range, in units of `scale`, are its border but for rounding.
 _ON_BORDER = 1e-9
 
@@ -167,44 +167,47 @@ class Oracle:
         X = self._rows(X, at_least=0)
         return self._in_chunks(len(X), lambda rows: np.array(X[rows]))[0]
 
-    def ask_near(self, U, rng):
-        """Answers at the rows of U, or near them where these may not be asked or are not answered precisely.
+    def ask_near(self, draw, n):
+        """Answers at n rows or more that may be asked and are answered precisely.
 
         Parameters
         ----------
-        U : ndarray of shape (n, D)
-        rng : numpy.random.RandomState
-            Only drawn from where rows have to be replaced.
+        draw : callable
+            ``draw(n, factor)`` gives n rows or more, (k, D), spread `factor` times as far as wanted. Asked with factor 1
+            first; where logits are too uncertain, again with 2, 4, ..., 256 until there are n: further out, other units
+            are on other sides, which moves the logits. Too uncertain is the least of 1e-13, 1e-12, ..., 1e-10 that
+            leaves half of the rows: those left out show other units than those left.
+        n : int
 
         Returns
         -------
         U : ndarray of shape (k, D)
-            ``k <= n``. Rows outside the range are moved to its border, rows of too uncertain logits part of the way to
-            another row; those for which that does not help are left out.
+            Rows outside the range are moved to its border. At least one row in ten of n.
         Y : ndarray of shape (k, m_L)
 
         Raises
         ------
         BlackBoxError
-            If no row is answered precisely.
+            If hardly any row is answered precisely.
         """
-        U = self.confined(U)
-        Y, error = self.ask(U)
-        for _ in range(8):
-            vague = np.flatnonzero(error > _PRECISE)
-            clear = np.flatnonzero(error <= _PRECISE)
-            if len(vague) == 0 or len(clear) == 0:
+        parts, missing = [], n
+        for factor in 2.0 ** np.arange(9):
+            U = self.confined(draw(n, factor))
+            Y, error = self.ask(U)
+            clear = _precise_half(error)
+            if clear.all() and not parts:
+                return U, Y
+            parts.append((U[clear], Y[clear]))
+            missing -= int(clear.sum())
+            if missing <= 0:
                 break
-            partner = U[rng.choice(clear, len(vague))]
-            U[vague] = partner + rng.uniform(size=(len(vague), 1)) * (U[vague] - partner)
-            Y[vague], error[vague] = self.ask(U[vague])
-        clear = error <= _PRECISE
-        if not clear.any():
+        U, Y = (np.concatenate(p) for p in zip(*parts, strict=True))
+        if len(U) < 0.1 * n:
             raise BlackBoxError(
-                f"all {len(U)} rows were answered with probabilities so near 0 or 1 that their logits are lost in "
-                "rounding; give rows X where the classifier is less certain."
+                f"of {n} rows only {len(U)} were answered with probabilities far enough from 0 and 1 to tell their logits: "
+                "the classifier is too certain. Give rows X where it is less so."
             )
-        return U[clear], Y[clear]
+        return U, Y
 
     def confined(self, U, margin=0.0):
         """A copy of U (n, D) with every coordinate moved into the range, `margin` or more from its border."""
@@ -355,6 +358,15 @@ def _coordinates(name, values, n_inputs):
     if values.shape != (n_inputs,) or not np.isfinite(values).all():
         raise ValueError(f"{name} must hold {n_inputs} finite numbers, one an input, got {values}.")
     return values
+
+
+def _precise_half(error):
+    """The precise rows, (n,): by the strictest standard that at least half of them meet, or else by the mildest."""
+    for limit in _PRECISE:
+        clear = error <= limit
+        if clear.mean() >= 0.5:
+            break
+    return clear
 
 
 def _interval(input_range, n_inputs):

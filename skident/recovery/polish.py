@@ -309,8 +309,8 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None):
         if answers == _NOISY and _in_units(noise, Y, 1.0) is None:
             break
         with log.stage("polish", oracle) as entry:
-            fresh = design_points(network.weights[0], network.biases[0], max(n, 0), spread, rng, near)
-            fresh, told = oracle.ask_near(fresh, rng)
+            first = network.weights[0], network.biases[0]
+            fresh, told = oracle.ask_near(lambda k, f: design_points(*first, k, f * spread, rng, near), max(n, 0))
             U, Y = np.concatenate([U, fresh]), told if Y is None else np.concatenate([Y, told])
             network, misfit, _ = polish_network(network, U, Y, callback=entry["progress"], noise=noise)
             entry["residual"] = misfit
