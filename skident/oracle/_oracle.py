@@ -173,8 +173,8 @@ class Oracle:
         Parameters
         ----------
         draw : callable
-            ``draw(n, factor)`` gives n rows or more, (k, D), spread `factor` times as far as wanted. Asked with factor 1
-            first; where logits are too uncertain, again with 2, 4, ..., 256 until there are n: further out, other units
+            ``draw(n, factor)`` gives n rows or more, (k, D), spread `factor` times as far as wanted. Asked with factor
+            1 first; where logits are too uncertain, again with 2, 4, ..., 256 until there are n: further out, other units
             are on other sides, which moves the logits. Too uncertain is the least of 1e-13, 1e-12, ..., 1e-10 that
             leaves half of the rows: those left out show other units than those left.
         n : int
@@ -204,8 +204,8 @@ class Oracle:
         U, Y = (np.concatenate(p) for p in zip(*parts, strict=True))
         if len(U) < 0.1 * n:
             raise BlackBoxError(
-                f"of {n} rows only {len(U)} were answered with probabilities far enough from 0 and 1 to tell their logits: "
-                "the classifier is too certain. Give rows X where it is less so."
+                f"of {n} rows only {len(U)} were answered with probabilities far enough from 0 and 1 to tell their "
+                "logits: the classifier is too certain. Give rows X where it is less so."
             )
         return U, Y
 
@@ -362,11 +362,8 @@ def _coordinates(name, values, n_inputs):
 
 def _precise_half(error):
     """The precise rows, (n,): by the strictest standard that at least half of them meet, or else by the mildest."""
-    for limit in _PRECISE:
-        clear = error <= limit
-        if clear.mean() >= 0.5:
-            break
-    return clear
+    limits = [limit for limit in _PRECISE if 2 * np.count_nonzero(error <= limit) >= len(error)]
+    return error <= (limits[0] if limits else _PRECISE[-1])
 
 
 def _interval(input_range, n_inputs):

@@ -309,14 +309,19 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None):
         if answers == _NOISY and _in_units(noise, Y, 1.0) is None:
             break
         with log.stage("polish", oracle) as entry:
-            first = network.weights[0], network.biases[0]
-            fresh, told = oracle.ask_near(lambda k, f: design_points(*first, k, f * spread, rng, near), max(n, 0))
+            fresh, told = oracle.ask_near(_design(network, spread, near, rng), max(n, 0))
             U, Y = np.concatenate([U, fresh]), told if Y is None else np.concatenate([Y, told])
             network, misfit, _ = polish_network(network, U, Y, callback=entry["progress"], noise=noise)
             entry["residual"] = misfit
         if misfit > _CLOSE + 4.0 * _relative(noise, Y, network.output_activation):
             break
     return network, misfit
+
+
+def _design(network, spread, near, rng):
+    """`design_points` of the network's first layer, as `Oracle.ask_near` draws them."""
+    W, b = network.weights[0], network.biases[0]
+    return lambda n, factor: design_points(W, b, n, factor * spread, rng, near)
 
 
 def _relative(noise, Y, output_activation):
