@@ -8,7 +8,7 @@ from skident.network import get_activation
 from skident.oracle import BlackBoxError
 from skident.recovery import find_clipping
 
-__all__ = ["clipping_hint", "confine", "rows_inside"]
+__all__ = ["clipping_hint", "confine", "far_hint", "fresh_rows", "rows_inside"]
 
 _FIRST_RADIUS = 3e4  # of the search for saturation, in units of sqrt(D) standard deviations
 
@@ -25,6 +25,12 @@ def rows_inside(oracle, X):
             "the black box's own units."
         )
     return X[inside]
+
+
+def fresh_rows(rows, spread, rng, n, factor):
+    """n rows of the last look: those of X, the others around the centre; further out, only the latter. (n, D)."""
+    rows = rows[:n] if factor == 1 else rows[:0]
+    return np.concatenate([rows, factor * spread * rng.standard_normal((n - len(rows), rows.shape[1]))])
 
 
 def confine(job, strategy):
@@ -66,6 +72,13 @@ def _check_room(oracle, needed):
         "Give a centre further inside, extractor=EntangledWeightExtractor(center=...), or check the units of "
         "input_range."
     )
+
+
+def far_hint(oracle, error):
+    """What to say where the black box refused to be asked far away."""
+    if oracle.input_range is None and "search for saturation" in str(error):
+        return " Or state where it may be asked: input_range=(low, high)."
+    return ""
 
 
 def clipping_hint(oracle):

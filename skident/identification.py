@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import validate_data
 
-from skident._limits import clipping_hint, confine, rows_inside
+from skident._limits import clipping_hint, confine, far_hint, fresh_rows, rows_inside
 from skident._predictions import NetworkPredictions
 from skident._routes import Job, attempts_in_order
 from skident._validation import (
@@ -32,7 +32,7 @@ from skident._validation import (
 from skident.completion import NetworkCompletion
 from skident.extraction import EntangledWeightExtractor
 from skident.network import center_outputs
-from skident.oracle import BlackBoxError, Oracle
+from skident.oracle import BlackBoxError, Oracle, probability_error
 from skident.recovery import StageLog, change_inputs, redundant_units
 
 __all__ = ["NetworkIdentifier"]
@@ -104,8 +104,8 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
     report_ : sklearn.utils.Bunch
         ``relative_max_error`` on fresh inputs (of the worst output, relative to its largest deviation from its mean),
         ``exact`` (whether it is below `tol`), ``stages`` (list of dicts with name, seconds, queries, residual),
-        ``attempts``, ``noise``; of a classifier also ``probability_error`` (largest error of a probability on
-        fresh inputs) and ``certain`` (share of the rows of X whose logits are lost in rounding).
+        ``attempts``, ``noise``; of a classifier also ``probability_error`` (largest error of a probability on rows of
+        X, as far as these tell) and ``lost`` (share of the rows of X whose logits are lost in rounding).
     extractor_, completion_ : fitted stages of the attempt that was kept; None where it went through saturation
     layer_widths_ : tuple of int
     estimator_ : object
@@ -247,7 +247,9 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             confined = confine(job, self.strategy)
             try:
                 self._fit(job, X, confined)
-            except (BlackBoxError, np.linalg.LinAlgError):
+            except BlackBoxError as error:
+                raise BlackBoxError(f"{error}{far_hint(job.oracle, error)}") from error
+            except np.linalg.LinAlgError:
                 raise
             except ValueError as error:
                 hint = clipping_hint(job.oracle)
@@ -284,6 +286,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         redundant = redundant_units(best.network)
         hint = clipping_hint(job.oracle) if best.error >= self.tol else ""
         self._store(job, best, attempt, redundant)
+        hint += self._compare_probabilities(job, X)
         self._warn(job, best, attempt, redundant, refusal, hint)
 
     def _start(self, X, y, response):
@@ -307,7 +310,8 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
                 f"layer_widths=None finds one hidden layer with linear output, got output_activation={names[1]!r}; "
                 "give layer_widths."
             )
-        U, Y = oracle.ask_near(functools.partial(_held_out, rows[:_HELD_OUT], spread, rng), 2 * _HELD_OUT)
+        rows = rows[:_HELD_OUT]
+        U, Y = oracle.ask_near(functools.partial(fresh_rows, rows, spread, rng), len(rows) + _HELD_OUT)
         job = Job(
             box=box,
             oracle=oracle,
@@ -334,7 +338,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
     def _store(self, job, best, attempts, redundant):
         center, scale = job.oracle.center, job.oracle.scale
         network = change_inputs(best.network, -center / scale, 1.0 / scale)
-        if job.oracle.response == "predict_proba":
+        if job.oracle.response == "predict_proba" and job.names[1] == "identity":
             network = center_outputs(network)
         self.network_ = network.canonical()
         self.extractor_, self.completion_, self.estimator_ = best.extractor, best.completion, job.box
@@ -352,6 +356,16 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         if job.oracle.response == "predict_proba":
             n_classes = max(2, job.oracle.n_outputs)
             self.classes_ = self._labels = getattr(job.box, "classes_", np.arange(n_classes))
+
+    def _compare_probabilities(self, job, X):
+        """A classifier's last look also at rows of X whose logits are lost; says how many there are."""
+        if job.oracle.response == "predict":
+            return ""
+        U = job.oracle.from_inputs(X[:_HELD_OUT])
+        gap, lost = probability_error(*job.oracle.ask(U), self.network_(job.oracle.to_inputs(U)))
+        self.n_queries_ += len(U)
+        self.report_.update(probability_error=gap, lost=lost, exact=self.report_.exact and gap < 100.0 * self.tol)
+        return f" Of {lost:.0%} of the rows of X the logits are lost: probabilities 0 or 1 to 1e-7." if lost else ""
 
     def _warn(self, job, best, attempts, redundant, refusal, hint):
         """Say what is not as it was asked for."""
@@ -389,9 +403,3 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             f"(tol={self.tol:.0e}) after {attempts} attempt(s). Stage {best.stage!r} failed with misfit "
             f"{best.misfit:.1e}; {advice}."
         )
-
-
-def _held_out(rows, spread, rng, n, factor):
-    """Rows of the last look: those of X, and as many around the centre; further out, only the latter."""
-    U = factor * spread * rng.standard_normal((_HELD_OUT if factor == 1 else n, rows.shape[1]))
-    return np.concatenate([rows, U]) if factor == 1 else U

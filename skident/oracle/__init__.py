@@ -2,7 +2,7 @@
 
 from ._noise import NoiseLevel, measure_noise
 from ._oracle import DERIVATIVES, BlackBoxError, Oracle
-from ._responses import logits_from_probabilities, probabilities_from_logits
+from ._responses import logits_from_probabilities, probabilities_from_logits, probability_error
 
 __all__ = [
     "DERIVATIVES",
@@ -12,4 +12,5 @@ __all__ = [
     "logits_from_probabilities",
     "measure_noise",
     "probabilities_from_logits",
+    "probability_error",
 ]

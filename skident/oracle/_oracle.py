@@ -174,9 +174,9 @@ class Oracle:
         ----------
         draw : callable
             ``draw(n, factor)`` gives n rows or more, (k, D), spread `factor` times as far as wanted. Asked with factor
-            1 first; where logits are too uncertain, again with 2, 4, ..., 256 until there are n: further out, other units
-            are on other sides, which moves the logits. Too uncertain is the least of 1e-13, 1e-12, ..., 1e-10 that
-            leaves half of the rows: those left out show other units than those left.
+            1 first; where logits are too uncertain, again with 2, 4, ..., 256 until there are n: further out, other
+            units are on other sides, which moves the logits. Too uncertain is the least of 1e-13, 1e-12, ..., 1e-10
+            that leaves half of the rows: those left out show other units than those left.
         n : int
 
         Returns

@@ -79,6 +79,28 @@ def probabilities_from_logits(Z):
     return E / E.sum(axis=1, keepdims=True)
 
 
+def probability_error(Z, error, found):
+    """Largest difference of the probabilities of two sets of logits, and where the first ones are lost.
+
+    Parameters
+    ----------
+    Z, error : ndarray of shape (n, m) and (n,)
+        From `logits_from_probabilities`.
+    found : ndarray of shape (n, m)
+
+    Returns
+    -------
+    float
+        Where Z is bounded, differences below the bound (1e-7) do not count.
+    lost : float
+        Share of the rows whose logits are bounded.
+    """
+    bounded = np.isinf(error)
+    gap = np.abs(probabilities_from_logits(Z) - probabilities_from_logits(found)).max(axis=1)
+    gap = np.where(bounded, np.maximum(gap - 1.01 * _SMALLEST_ON_GRID, 0.0), gap)
+    return float(gap.max(initial=0.0)), float(np.mean(bounded))
+
+
 def _checked(P):
     low, high = float(P.min()), float(P.max())
     if low < 0.0 or high > 1.0 + _SUM_TOLERANCE:
