@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial import chebyshev
 
-__all__ = ["NoiseLevel", "measure_noise"]
+__all__ = ["NoiseLevel", "above_rounding", "measure_noise"]
 
 _POINTS = 11  # a line
 _DEGREE = 5  # of the smooth part on a line: what a network leaves of it falls with the sixth power of the spacing
@@ -99,3 +99,18 @@ def _residual_std(F):
     usual = np.nanquantile(np.where(moves, variance, np.nan), 2 / 3, axis=0, method="higher")
     used = moves & (variance <= _BENT**2 * usual)
     return np.sqrt(np.sum(variance * used, axis=0) / used.sum(axis=0))
+
+
+def above_rounding(noise, Y):
+    """Noise of every output, (m_L,), and at least rounding; None where there is no more than rounding.
+
+    Parameters
+    ----------
+    noise : float, ndarray of shape (m_L,) or None
+        Standard deviation, absolute.
+    Y : ndarray of shape (n, m_L)
+        Answers; their rounding is taken as 64 units in the last place of the largest one.
+    """
+    rounding = 64 * np.finfo(float).eps * np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)
+    sigma = np.broadcast_to(0.0 if noise is None else np.asarray(noise, dtype=float), Y.shape[1])
+    return None if np.all(sigma <= rounding) else np.maximum(sigma, rounding)

@@ -8,6 +8,7 @@ import numpy as np
 
 from skident.network import FeedforwardNetwork
 from skident.optim import give_up_when_slow
+from skident.oracle._noise import above_rounding
 
 from .least_squares import NetworkLeastSquares, minimise
 
@@ -150,7 +151,7 @@ def polish_network(network, U, Y, *, max_iter=60, tol=1e-15, dense_limit=3000, c
     # Outputs of different units, or with a large offset, would hide in each other's rounding.
     offset, unit = output_units(Y, network.output_activation)
     network, Y = change_outputs(network, -offset / unit, 1.0 / unit), (Y - offset) / unit
-    sigma = _in_units(noise, Y, unit)
+    sigma = above_rounding(None if noise is None else noise / unit, Y)
     noisy = sigma is not None
     problem = _weighted_problem(network, U, Y, 1.0 if sigma is None else sigma.max() / sigma, dense_limit)
     total = max(float(np.sum(problem.Y**2)), np.finfo(float).tiny)
@@ -176,13 +177,6 @@ def polish_network(network, U, Y, *, max_iter=60, tol=1e-15, dense_limit=3000, c
     polished = FeedforwardNetwork(weights, biases, network.activation, network.output_activation)
     misfit = np.linalg.norm(polished(U) - Y) / max(np.linalg.norm(Y), np.finfo(float).tiny)
     return change_outputs(polished, offset, unit), float(misfit), result.n_iter
-
-
-def _in_units(noise, Y, unit):
-    """Noise of every output in `unit`, (m_L,), at least its rounding; None where there is no more than rounding."""
-    rounding = 64 * np.finfo(float).eps * np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)
-    sigma = np.zeros(Y.shape[1]) if noise is None else np.broadcast_to(noise, Y.shape[1]) / unit
-    return None if np.all(sigma <= rounding) else np.maximum(sigma, rounding)
 
 
 def _weighted_problem(network, U, Y, weight, dense_limit=3000):
@@ -306,7 +300,7 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None):
     U, Y = np.empty((0, oracle.n_inputs)), None
     for answers, spread, near in rounds:
         n = int(answers * network.n_parameters / network.n_outputs) + oracle.n_inputs - len(U)
-        if answers == _NOISY and _in_units(noise, Y, 1.0) is None:
+        if answers == _NOISY and above_rounding(noise, Y) is None:
             break
         with log.stage("polish", oracle) as entry:
             fresh, told = oracle.ask_near(_design(network, spread, near, rng), max(n, 0))
@@ -324,9 +318,15 @@ def _design(network, spread, near, rng):
     return lambda n, factor: design_points(W, b, n, factor * spread, rng, near)
 
 
+def _ask_design(oracle, network, n, spread, near, rng):
+    """Answers at `design_points`."""
+    W, b = network.weights[0], network.biases[0]
+    return oracle.ask_near(lambda k, factor: design_points(W, b, k, factor * spread, rng, near), n)
+
+
 def _relative(noise, Y, output_activation):
     """Relative root mean square misfit that the noise leaves of a perfect fit."""
     offset, unit = output_units(Y, output_activation)
     Y = (Y - offset) / unit
-    sigma = _in_units(noise, Y, unit)
+    sigma = above_rounding(None if noise is None else noise / unit, Y)
     return 0.0 if sigma is None else float(np.sqrt(len(Y) * np.sum(sigma**2)) / np.linalg.norm(Y))

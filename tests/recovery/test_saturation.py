@@ -166,3 +166,117 @@ def test_activation_that_does_not_saturate(activation):
 def test_one_input():
     with pytest.raises(ValueError, match="at least 2 are needed"):
         find_first_layer(Oracle(lambda X: np.tanh(X[:, 0]), 1))
+
+
+# -- noise -------------------------------------------------------------------------------------------------------------
+
+NOISY_WIDTHS = {"two layers": (20, 20, 5), "three layers": (20, 16, 10, 5)}
+
+
+def sines(net, first):
+    """Sine of the angle of every found unit to the nearest true one, (m_1,)."""
+    W = net.weights[0] / np.linalg.norm(net.weights[0], axis=0)
+    nearest = W[:, np.abs(W.T @ first.directions).argmax(axis=0)]
+    return np.linalg.norm(first.directions - nearest * np.sum(nearest * first.directions, axis=0), axis=0)
+
+
+def in_single_precision(net):
+    """The network as torch answers in float32: inputs, weights and sums are rounded."""
+
+    def box(X):
+        y = X.astype(np.float32)
+        for W, b, g in zip(net.weights, net.biases, net.activations):
+            y = g(y @ W.astype(np.float32) + b.astype(np.float32))
+        return y
+
+    return box
+
+
+def noisy_search(box, net, noise, n_units, seed):
+    oracle = Oracle(box, net.n_inputs)
+    first = find_first_layer(oracle, n_units=n_units, rng=np.random.RandomState(seed), noise=noise)
+    assert sum(first.queries.values()) == oracle.n_queries - 8  # 8 rows for the range of the answers
+    assert first.weights.shape == net.weights[0].shape
+    direction, _, match = errors(net, first)
+    assert sorted(match) == list(range(net.layer_widths[0]))
+    return direction, first, oracle
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("relative", [1e-6, 1e-4, 1e-3])
+@pytest.mark.parametrize("output_activation", ["tanh", "identity"])
+@pytest.mark.parametrize("name", NOISY_WIDTHS)
+def test_noise(name, output_activation, relative, known, seed):
+    """An entry of a direction is off by about the noise over the step's height, and there are sqrt(20) times as much in
+    all. Steps are some fraction of the answers' range high, those of single units much less.
+    """
+    net = make_network(
+        NOISY_WIDTHS[name], shift_scale=0.5, output_activation=output_activation, random_state=seed + 100
+    )
+    rng = np.random.RandomState(seed)
+    noise = relative * np.ptp(net(rng.standard_normal((200, 20))), axis=0)
+    box = lambda X: net(X) + noise * rng.standard_normal((len(X), 5))  # noqa: E731
+    direction, first, oracle = noisy_search(box, net, noise, net.layer_widths[0] if known else None, seed)
+    off = sines(net, first)
+    assert np.median(off) < 50 * relative and direction < 500 * relative
+    # It knows how good it is: a sum of 19 squares, and a few per cent of another unit's tail.
+    ratio = off / (np.sqrt(19) * first.errors)
+    assert ratio.max() < 4 and 0.5 < np.median(ratio) < 2
+    assert oracle.n_queries < 7000
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", NOISY_WIDTHS)
+def test_rounded_answers(name, seed):
+    net = make_network(NOISY_WIDTHS[name], shift_scale=0.5, random_state=seed)
+    assert noisy_search(lambda X: net(X).round(6), net, 3e-7, net.layer_widths[0], seed)[0] < 1e-3
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", NOISY_WIDTHS)
+def test_single_precision(name, seed):
+    """The inputs are rounded to 6e-8 of the radius of some 4000: pre-activations are noisy by 1e-4."""
+    net = make_network(NOISY_WIDTHS[name], shift_scale=0.5, random_state=seed)
+    direction, first, _ = noisy_search(in_single_precision(net), net, 6e-8, net.layer_widths[0], seed)
+    assert direction < 1e-2 and first.radius < 1e4
+
+
+def test_units_that_cross_together_are_no_unit():
+    """Two units whose steps overlap look like one sigmoid of medium direction through noise."""
+    net = make_network((6, 2, 4), shift_scale=0.0, output_activation="identity", random_state=0)
+    rng, seen = np.random.RandomState(0), []
+    for _ in range(10):
+        W = net.weights[0].copy()
+        W[:, 1] = W[:, 0] + 0.05 * rng.standard_normal(6)
+        pair = FeedforwardNetwork([W, net.weights[1]], net.biases, "tanh", "identity")
+        box = lambda X, pair=pair: pair(X) + 1e-4 * rng.standard_normal((len(X), 4))  # noqa: E731
+        first = find_first_layer(Oracle(box, 6), n_units=2, radius=20.0, rng=rng, noise=1e-4)
+        seen.append(errors(pair, first)[0])
+    assert max(seen) < 0.05
+
+
+def test_noise_below_rounding_is_none():
+    net = make_network((8, 6, 3), shift_scale=0.5, random_state=0)
+    first, oracle = search(net)
+    again = find_first_layer(Oracle(net, 8), noise=1e-18, rng=np.random.RandomState(1))
+    assert again.errors is None and again.radius == first.radius
+    assert errors(net, again)[0] < 1e-8
+
+
+def test_queries_are_counted_by_stage():
+    net = make_network((20, 15, 3), shift_scale=0.5, random_state=0)
+    first, oracle = search(net, n_units=15)
+    assert sum(first.queries.values()) == oracle.n_queries
+    assert set(first.queries) == {"scan", "profile", "matching", "check", "lengths"}
+    assert first.queries["lengths"] == 15 * 24 and first.queries["matching"] >= 15 * 19
+    # 32 cells, then one query for every halving from pi / 32 to a width of 4 / (radius sqrt(2 / D)), and some more.
+    assert first.queries["scan"] < 32 + 15 * 17
+
+
+def test_overlapping_steps_come_apart_further_out():
+    """One circle is enough: only the steps that overlap are looked at again."""
+    net = make_network((10, 30, 4), shift_scale=0.5, random_state=0)
+    first, _ = search(net, n_units=30, radius=300.0)
+    check(net, first, np.inf)
+    assert first.n_circles == 1
