@@ -4,70 +4,19 @@ from __future__ import annotations
 
 import functools
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 
-from skident.completion import NetworkCompletion
-from skident.extraction import EntangledWeightExtractor
+from skident._job import finish
+from skident._saturation_route import by_discovery, by_saturation
 from skident.linalg import n_free_entries
 from skident.network import FeedforwardNetwork, get_activation
-from skident.oracle import Oracle
-from skident.recovery import (
-    NotSaturatingError,
-    StageLog,
-    change_inputs,
-    design_points,
-    find_first_layer,
-    network_from_vertices,
-    polish_from_oracle,
-)
+from skident.recovery import change_inputs, design_points
 
-__all__ = ["Job", "Trial", "attempts_in_order"]
-
-
-@dataclass
-class Job:
-    """What all attempts at one black box share."""
-
-    box: object
-    oracle: Oracle
-    rng: np.random.RandomState
-    log: StageLog
-    names: tuple[str, str]
-    widths: tuple[int, ...] | None
-    held_out: np.ndarray
-    held_out_answers: np.ndarray
-    noise: float
-    extractor: EntangledWeightExtractor
-    completion: NetworkCompletion
-    polish: bool
-    extraction_queries: int = 0
-
-    @property
-    def shallow(self):
-        """Whether there is no hidden layer, or one below a linear output."""
-        return self.widths is None or len(self.widths) == 1 or (len(self.widths) == 2 and self.names[1] == "identity")
-
-    @property
-    def n_visible(self):
-        """Weights that show in Hessians: a linear output layer's do not."""
-        return sum(self.widths) if get_activation(self.names[1]).curved else sum(self.widths[:-1])
-
-
-@dataclass
-class Trial:
-    """What one attempt gave: a network of standardised inputs, its error on fresh inputs, and where it went wrong."""
-
-    network: FeedforwardNetwork
-    error: float
-    stage: str
-    misfit: float
-    extractor: EntangledWeightExtractor | None = None
-    completion: NetworkCompletion | None = None
+__all__ = ["attempts_in_order"]
 
 
 def attempts_in_order(job, strategy, pipeline_only, n_attempts):
@@ -86,57 +35,34 @@ def attempts_in_order(job, strategy, pipeline_only, n_attempts):
     ValueError
         If the strategy cannot work for these widths and activations.
     """
-    pipeline = [functools.partial(by_pipeline, attempt=k) for k in range(n_attempts)]
-    can_saturate = get_activation(job.names[0]).saturating and not job.shallow
-    if strategy == "saturation" and not get_activation(job.names[0]).saturating:
+    saturating = get_activation(job.names[0]).saturating
+    if strategy == "saturation" and not saturating:
         raise ValueError(
             "strategy='saturation' needs an activation that saturates (tanh, sigmoid, erf), got "
             f"{job.names[0]!r}; use strategy='hessian'."
         )
+    if job.discover:
+        if not saturating or strategy == "hessian":
+            raise ValueError(
+                "layer_widths='auto' finds units where a saturating activation (tanh, sigmoid, erf) saturates; got "
+                f"activation={job.names[0]!r}, strategy={strategy!r}. Give layer_widths."
+            )
+        return [functools.partial(by_discovery, attempt=k) for k in range(min(n_attempts, 2))]
+    pipeline = [functools.partial(by_pipeline, attempt=k) for k in range(n_attempts)]
+    far = [functools.partial(by_saturation, attempt=k) for k in range(n_attempts)]
+    can_saturate = saturating and not job.shallow
     if strategy == "saturation" and can_saturate:
-        return [by_saturation] * n_attempts
-    start = [by_saturation] if can_saturate and strategy == "auto" and not pipeline_only else []
+        return far
+    starts_far = can_saturate and strategy == "auto" and not pipeline_only
     fits = job.shallow or job.n_visible <= n_free_entries(job.oracle.n_inputs)
-    if job.shallow or (len(job.widths) <= 3 and (fits or not start)):
-        return (start + pipeline)[:n_attempts]
-    if start:
-        return start * n_attempts
+    if job.shallow or (len(job.widths) <= 3 and (fits or not starts_far)):
+        return ([far[0], *far[1:2], *pipeline] if starts_far else pipeline)[:n_attempts]
+    if starts_far:
+        return far
     raise ValueError(
         f"layer_widths={job.widths}: the Hessian route tells inner layers apart up to three layers; deeper networks "
         "need a saturating activation and strategy='saturation'."
     )
-
-
-def by_saturation(job, X, earlier):
-    """First layer from far away, the rest on its vertices, then the polish; None where that cannot work."""
-    try:
-        with job.log.stage("first layer (saturation)", job.oracle, job.widths[0]) as entry:
-            first = find_first_layer(
-                job.oracle,
-                activation=job.names[0],
-                n_units=job.widths[0],
-                rng=job.rng,
-                callback=entry["progress"],
-            )
-    except NotSaturatingError:
-        return None
-    found = len(first.biases)
-    if found > job.widths[0]:
-        raise ValueError(
-            f"layer_widths says {job.widths[0]} first-layer units, but {found} different ones were found where the "
-            f"black box saturates; try layer_widths={(found, *job.widths[1:])}. If it clips its inputs, the "
-            "clipping shows as units: stay near the data with "
-            "extractor=EntangledWeightExtractor(first_layer='hessian')."
-        )
-    if found < job.widths[0]:
-        return None
-    with job.log.stage("rest of the network (vertices)", job.oracle) as entry:
-        network, misfit = network_from_vertices(
-            job.oracle, first, job.widths, *job.names, job.rng, callback=entry["progress"]
-        )
-        entry["residual"] = misfit
-    stage = "vertices" if misfit > 1e-3 else "polish"
-    return _trial(job, network, misfit, stage)
 
 
 def by_pipeline(job, X, earlier, *, attempt):
@@ -147,14 +73,7 @@ def by_pipeline(job, X, earlier, *, attempt):
     network, completion = _complete(job, extractor)
     missing = sum(extractor.layer_widths_) > len(extractor.components_)
     stage = "extraction" if missing else "completion" if completion.misfit_ > 0.1 else "polish"
-    return _trial(job, network, completion.misfit_, stage, extractor, completion)
-
-
-def _trial(job, network, misfit, stage, extractor=None, completion=None):
-    if job.polish:
-        network, misfit = polish_from_oracle(job.oracle, network, job.rng, job.log)
-    error = _worst_error(job.held_out_answers, network(job.held_out))
-    return Trial(network, error, stage, misfit, extractor, completion)
+    return finish(job, network, completion.misfit_, stage, "hessian", extractor, completion)
 
 
 def _center(job, attempt, earlier):
@@ -235,18 +154,6 @@ def _completion_inputs(job, extractor, widths, n, factor):
     if len(widths) > 2 or job.names[1] != "identity":
         return design_points(W, b, n, 0.25 * factor, rng, near=0.0)
     return design_points(W, b, n, factor, rng)
-
-
-def _worst_error(answers, found):
-    """Largest error of any output over its largest deviation from its mean: offsets and other outputs hide nothing.
-
-    Below a millionth of the largest answer, a deviation is taken as rounding and that millionth is the unit.
-    """
-    largest = np.abs(answers).max(axis=0)
-    unit = np.maximum(np.abs(answers - answers.mean(axis=0)).max(axis=0), 1e-6 * largest)
-    if not np.isfinite(found).all():
-        return np.inf
-    return float(np.max(np.abs(found - answers) / np.maximum(unit, np.finfo(float).tiny)))
 
 
 def _first_layer(extractor, oracle):

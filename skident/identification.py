@@ -12,9 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import validate_data
 
+from skident._job import Job
 from skident._limits import clipping_hint, confine, far_hint, fresh_rows, rows_inside
 from skident._predictions import NetworkPredictions
-from skident._routes import Job, attempts_in_order
+from skident._routes import attempts_in_order
 from skident._validation import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
@@ -32,12 +33,13 @@ from skident._validation import (
 from skident.completion import NetworkCompletion
 from skident.extraction import EntangledWeightExtractor
 from skident.network import center_outputs
-from skident.oracle import BlackBoxError, Oracle, probability_error
-from skident.recovery import StageLog, change_inputs, redundant_units
+from skident.oracle import BlackBoxError, Oracle, above_rounding, measure_noise, probability_error
+from skident.recovery import StageLog, change_inputs, design_points, redundant_units, standard_errors
 
 __all__ = ["NetworkIdentifier"]
 
 _HELD_OUT = 1000  # fresh rows of the last look
+_TOO_NOISY = 0.05  # difference of two answers to one question, relative to the largest, that is refused
 
 
 class NetworkIdentifier(NetworkPredictions, BaseEstimator):
@@ -54,9 +56,10 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         it is, another one is cloned and fitted on (X, y) first; None is a small tanh `MLPRegressor`. Scalers in front
         of a network become part of its first layer: the network found is a function of X as it is
         (`skident.network.unfold_inputs` takes them out again).
-    layer_widths : sequence of int, default=None
+    layer_widths : sequence of int or "auto", default=None
         ``(m_1, ..., m_L)``, the last one the number of outputs. None: one hidden layer of a width to be found, linear
-        output.
+        output. ``"auto"``: the smallest network of up to three hidden layers that explains the answers; needs an
+        activation that saturates.
     activation, output_activation : str, default="auto"
         ``auto`` reads them off black boxes that tell and takes tanh with linear output for the others. Of a classifier
         they are those of the network of its logits.
@@ -87,10 +90,18 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         over the largest deviation of that output's answers from their mean (or a millionth of its largest answer, if
         that is more), the worst of all outputs.
     n_attempts : int, default=4
-        Tries before giving up: saturation; then the pipeline at the centre, at the first layer's inflection point, and
-        at random points near.
+        Tries before giving up: saturation, twice; then, up to three layers, the pipeline at the centre, at the first
+        layer's inflection point, and at random points near.
+    max_neurons : int, default=200
+        Hidden units at most that ``layer_widths="auto"`` may find.
+    n_starts : int, default=None
+        Random starts at most of every fit of the layers behind a saturated first one; by default between 24 and 60,
+        more for smaller networks.
+    max_seconds : float, default=None
+        No further random start or attempt begins after this time; what was found until then is returned, with a
+        warning if it is not exact. None is no limit.
     n_jobs : int, default=None
-        Threads that sample Hessians.
+        Threads that sample Hessians, processes that fit random starts. The result does not depend on it.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 shows progress bars and a line a stage.
@@ -104,8 +115,12 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
     report_ : sklearn.utils.Bunch
         ``relative_max_error`` on fresh inputs (of the worst output, relative to its largest deviation from its mean),
         ``exact`` (whether it is below `tol`), ``stages`` (list of dicts with name, seconds, queries, residual),
-        ``attempts``, ``noise``; of a classifier also ``probability_error`` (largest error of a probability on rows of
-        X, as far as these tell) and ``lost`` (share of the rows of X whose logits are lost in rounding).
+        ``attempts``, ``route`` (which way found the network), ``noise`` (of the answers, relative to their standard
+        deviation; 0 at rounding level), ``repeatable`` (whether the same question gets the same answer); of a
+        classifier also ``probability_error`` (largest error of a probability on rows of X, as far as these tell) and
+        ``lost`` (share of the rows of X whose logits are lost in rounding).
+    stderr_ : tuple of (list of ndarray, list of ndarray), or None
+        Where the answers are noisy or rounded: standard errors of the weights and shifts of `network_`, to first order.
     extractor_, completion_ : fitted stages of the attempt that was kept; None where it went through saturation
     layer_widths_ : tuple of int
     estimator_ : object
@@ -119,7 +134,8 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
     Warns
     -----
     ConvergenceWarning
-        When the network is not exact, with the stage that failed; when fewer units than asked for explain all answers.
+        When the network is not exact, with the stage that failed, or the noise that limits it; when fewer units than
+        asked for explain all answers.
 
     See Also
     --------
@@ -155,7 +171,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
 
     _parameter_constraints = {
         "estimator": "no_validation",
-        "layer_widths": ["array-like", None],
+        "layer_widths": ["array-like", StrOptions({"auto"}), None],
         "activation": [ACTIVATION_CHOICES, StrOptions({"auto"})],
         "output_activation": [ACTIVATION_CHOICES, StrOptions({"auto"})],
         "response_method": [StrOptions({"auto", "predict", "predict_proba"})],
@@ -166,6 +182,9 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         "polish": ["boolean"],
         "tol": [POSITIVE],
         "n_attempts": [AT_LEAST_ONE],
+        "max_neurons": [AT_LEAST_ONE],
+        "n_starts": [AT_LEAST_ONE, None],
+        "max_seconds": [POSITIVE, None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -186,6 +205,9 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         polish=True,
         tol=1e-8,
         n_attempts=4,
+        max_neurons=200,
+        n_starts=None,
+        max_seconds=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -202,6 +224,9 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         self.polish = polish
         self.tol = tol
         self.n_attempts = n_attempts
+        self.max_neurons = max_neurons
+        self.n_starts = n_starts
+        self.max_seconds = max_seconds
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -261,7 +286,10 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
     def _fit(self, job, X, confined):
         trials, attempt, refusal = [], 0, None
         given = confined or self.extractor is not None or self.completion is not None
+        enough = max(self.tol, 20.0 * job.noise)
         for route in attempts_in_order(job, self.strategy, given, self.n_attempts):
+            if job.late and trials:
+                break
             attempt += 1
             try:
                 trial = route(job, X, trials)
@@ -274,17 +302,18 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
                 refusal = error
                 break
             trials += [] if trial is None else [trial]
-            if trial is not None and trial.error < self.tol:
+            if trial is not None and trial.error < enough:
                 break
         if not trials:
+            units = "any" if job.widths is None else job.widths[0]
             raise ValueError(
-                f"the first layer does not show {job.widths[0]} units where the black box should saturate; check "
+                f"the first layer does not show {units} units where the black box should saturate; check "
                 f"layer_widths and activation={job.names[0]!r}, or use "
                 "extractor=EntangledWeightExtractor(first_layer='hessian')."
             )
         best = min(trials, key=lambda trial: trial.error)
         redundant = redundant_units(best.network)
-        hint = clipping_hint(job.oracle) if best.error >= self.tol else ""
+        hint = clipping_hint(job.oracle) if best.error >= enough else ""
         self._store(job, best, attempt, redundant)
         hint += self._compare_probabilities(job, X)
         self._warn(job, best, attempt, redundant, refusal, hint)
@@ -300,10 +329,13 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         X = rows_inside(oracle, X)
         rows = oracle.from_inputs(X)
         some = np.linspace(0, len(X) - 1, min(len(X), 100)).astype(int)  # classes may come one after the other
-        noise, spread = check_answers_vary(oracle, rows[some], noise_tolerance=1e-9)
+        _, spread = check_answers_vary(oracle, rows[some], noise_tolerance=_TOO_NOISY)
         names = resolve_activations(box, self.activation, self.output_activation)
-        widths = self.layer_widths
-        if widths is not None:
+        discover = isinstance(self.layer_widths, str)
+        widths = None if discover else self.layer_widths
+        if discover:
+            pass  # found on the way
+        elif widths is not None:
             widths = check_layer_widths(widths, oracle.n_outputs)
         elif names[1] != "identity":
             raise ValueError(
@@ -312,6 +344,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             )
         rows = rows[:_HELD_OUT]
         U, Y = oracle.ask_near(functools.partial(fresh_rows, rows, spread, rng), len(rows) + _HELD_OUT)
+        sigma, repeatable = measure_noise(oracle, U[:200], rng)
         job = Job(
             box=box,
             oracle=oracle,
@@ -321,10 +354,17 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             widths=widths,
             held_out=U,
             held_out_answers=Y,
-            noise=noise,
+            sigma=above_rounding(sigma, Y),
+            repeatable=repeatable,
             extractor=extractor,
             completion=completion,
             polish=self.polish,
+            tol=self.tol,
+            discover=discover,
+            max_neurons=self.max_neurons,
+            n_starts=self.n_starts,
+            max_seconds=self.max_seconds,
+            n_jobs=self.n_jobs,
         )
         return job, X
 
@@ -346,12 +386,15 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         self.n_queries_ = job.oracle.n_queries + job.extraction_queries
         self.report_ = Bunch(
             relative_max_error=best.error,
-            exact=bool(best.error < self.tol and not any(redundant)),
+            exact=bool(best.error < self.tol and job.noise < self.tol and not any(redundant)),
             redundant_units=redundant,
             stages=job.log.stages,
             attempts=attempts,
+            route=best.route,
             noise=job.noise,
+            repeatable=job.repeatable,
         )
+        self.stderr_ = self._standard_errors(job)
         self._one_dimensional, self._labels = job.oracle.one_dimensional, None
         if job.oracle.response == "predict_proba":
             n_classes = max(2, job.oracle.n_outputs)
@@ -367,9 +410,29 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         self.report_.update(probability_error=gap, lost=lost, exact=self.report_.exact and gap < 100.0 * self.tol)
         return f" Of {lost:.0%} of the rows of X the logits are lost: probabilities 0 or 1 to 1e-7." if lost else ""
 
+    def _standard_errors(self, job):
+        """Of `network_`, on inputs like those of the polish; None where the answers are exact."""
+        network = self.network_
+        if job.sigma is None or network.n_parameters > 3000:
+            return None
+        n = 10 * network.n_parameters // network.n_outputs + 4 * network.n_inputs
+        center, scale = job.oracle.center, job.oracle.scale
+        inner = change_inputs(network, center, scale)
+        U = design_points(inner.weights[0], inner.biases[0], n, 1.0, np.random.RandomState(0))
+        try:
+            return standard_errors(network, job.oracle.to_inputs(job.oracle.confined(U)), job.sigma)
+        except (ValueError, np.linalg.LinAlgError):
+            return None
+
     def _warn(self, job, best, attempts, redundant, refusal, hint):
         """Say what is not as it was asked for."""
-        if best.error >= self.tol:
+        enough = max(self.tol, 20.0 * job.noise)
+        if best.error >= self.tol and best.error < enough and not any(redundant):
+            message = (
+                f"the answers carry noise or rounding of {job.noise:.1e} of their standard deviation: the network "
+                f"agrees with them to {best.error:.1e}, and its weights are known to the standard errors in stderr_."
+            )
+        elif best.error >= self.tol:
             message = self._failure(best, attempts) + hint
             message += "" if refusal is None else f" A last attempt ended in: {refusal}"
         elif any(redundant):
@@ -394,7 +457,8 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             "extraction": "weights are missing: try another center, a larger n_hessians, or check layer_widths",
             "completion": "scales and shifts were not found: check layer_widths and the activations, or raise "
             "completion__n_init",
-            "vertices": "no start fits the saturated answers: check layer_widths and the activations",
+            "vertices": "no random start fits the layers behind the first one: check layer_widths and the activations, "
+            "or raise n_starts",
             "polish": "the fit ended in a local minimum or is limited by rounding: check layer_widths and the "
             "activations (two parallel first-layer units look like one), raise n_attempts, or loosen tol",
         }[best.stage]

@@ -1,6 +1,6 @@
 """How a network is asked: black boxes, their derivatives, their noise, and the count of queries."""
 
-from ._noise import NoiseLevel, measure_noise
+from ._noise import NoiseLevel, above_rounding, measure_noise
 from ._oracle import DERIVATIVES, BlackBoxError, Oracle
 from ._responses import logits_from_probabilities, probabilities_from_logits, probability_error
 
@@ -9,6 +9,7 @@ __all__ = [
     "BlackBoxError",
     "NoiseLevel",
     "Oracle",
+    "above_rounding",
     "logits_from_probabilities",
     "measure_noise",
     "probabilities_from_logits",

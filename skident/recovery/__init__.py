@@ -9,20 +9,42 @@ from .assignment import (
 )
 from .clipping import find_clipping
 from .completion import CompletionProblem, fit_ridge_units, mixing_matrices, solve_completion
+from .fitting import (
+    Budget,
+    fit_network,
+    network_through,
+    prune_to,
+    prune_to_smallest,
+    random_network,
+    smallest_network_through,
+)
 from .least_squares import NetworkLeastSquares
 from .minimality import redundant_units
-from .polish import change_inputs, design_points, polish_from_oracle, polish_network
+from .polish import change_inputs, design_points, polish_from_oracle, polish_network, standard_errors
+from .pruning import removal_costs, remove_unit
 from .saturation import FirstLayer, NotSaturatingError, find_first_layer, refine_lengths
+from .shifts import ShiftsFromGradients, find_first_shifts, shifts_from_gradients
 from .stages import StageLog
 from .subspace import entangled_subspace, random_sphere, sample_hessians
-from .vertices import ask_vertices, fit_from_random_starts, network_from_vertices
+from .vertices import (
+    ask_interior,
+    ask_vertices,
+    growing,
+    network_from_interior,
+    network_from_stem,
+    network_from_vertices,
+    smallest_behind,
+)
 
 __all__ = [
+    "Budget",
     "CompletionProblem",
     "FirstLayer",
     "NetworkLeastSquares",
     "NotSaturatingError",
+    "ShiftsFromGradients",
     "StageLog",
+    "ask_interior",
     "ask_vertices",
     "change_inputs",
     "cluster_directions",
@@ -32,17 +54,31 @@ __all__ = [
     "entangled_subspace",
     "find_clipping",
     "find_first_layer",
-    "fit_from_random_starts",
+    "find_first_shifts",
+    "fit_network",
     "fit_ridge_units",
+    "growing",
     "last_layer_from_jacobian",
     "match_directions",
     "mixing_matrices",
+    "network_from_interior",
+    "network_from_stem",
     "network_from_vertices",
+    "network_through",
     "polish_from_oracle",
     "polish_network",
+    "prune_to",
+    "prune_to_smallest",
+    "random_network",
     "random_sphere",
     "redundant_units",
     "refine_lengths",
+    "removal_costs",
+    "remove_unit",
     "sample_hessians",
+    "shifts_from_gradients",
+    "smallest_behind",
+    "smallest_network_through",
     "solve_completion",
+    "standard_errors",
 ]

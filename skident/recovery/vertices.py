@@ -1,18 +1,26 @@
-"""The rest of the network on the vertices of the cube that a saturated first layer spans."""
+"""The rest of the network, seen where the first layer is saturated or where it moves."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from skident.network import FeedforwardNetwork, get_activation
-from skident.optim import give_up_when_slow
 
-from .least_squares import NetworkLeastSquares, minimise
-from .polish import change_outputs, output_units
+from .fitting import network_through, smallest_network_through
+from .polish import design_points
 
-__all__ = ["ask_vertices", "fit_from_random_starts", "network_from_vertices"]
+__all__ = [
+    "ask_interior",
+    "ask_vertices",
+    "growing",
+    "network_from_interior",
+    "network_from_stem",
+    "network_from_vertices",
+    "smallest_behind",
+]
 
 _SATURATED = 40.0  # |z| beyond which tanh, sigmoid and erf are constant in float64
+_SPREAD = 1.0  # standard deviation of first-layer pre-activations where they move
 
 
 def ask_vertices(oracle, first, activation, n_samples, rng):
@@ -26,7 +34,7 @@ def ask_vertices(oracle, first, activation, n_samples, rng):
     activation : Activation
         Saturating.
     n_samples : int
-        Different vertices wanted; with m_1 > D those in reach of random far inputs.
+        Different vertices wanted, of the ``2^m_1``; with m_1 > D those in reach of random far inputs.
     rng : numpy.random.RandomState
 
     Returns
@@ -42,7 +50,7 @@ def ask_vertices(oracle, first, activation, n_samples, rng):
     W, b = first.weights, first.biases
     D, m = W.shape
     if m <= D and np.linalg.cond(W) < 1e6:
-        signs = np.unique(rng.choice([-1.0, 1.0], size=(n_samples, m)), axis=0)
+        signs = _different_signs(n_samples, m, rng)
         U = np.linalg.lstsq(W.T, (1.5 * _SATURATED * signs - b).T, rcond=None)[0].T
     else:
         U = first.radius * _far_directions(rng, 4 * n_samples, D)
@@ -53,74 +61,65 @@ def ask_vertices(oracle, first, activation, n_samples, rng):
     return np.where(signs > 0, high, low), oracle(U)
 
 
+def _different_signs(n, m, rng):
+    """At most n different rows of m signs, in random order."""
+    if 2**m <= n:
+        return np.where((np.arange(2**m)[:, None] >> np.arange(m)) & 1, 1.0, -1.0)[rng.permutation(2**m)]
+    if m < 30:
+        codes = rng.randint(2**m, size=n) if 2**m > 50 * n else rng.permutation(2**m)[:n]
+        return np.where((codes[:, None] >> np.arange(m)) & 1, 1.0, -1.0)
+    return rng.choice([-1.0, 1.0], size=(n, m))
+
+
 def _far_directions(rng, n, D):
     U = rng.standard_normal((n, D))
     return U / np.linalg.norm(U, axis=1, keepdims=True)
 
 
-def fit_from_random_starts(
-    H, Y, widths, activation, output_activation, rng, *, n_starts=12, max_iter=150, tol=1e-10, callback=None
-):
-    """A network through given answers, by Levenberg-Marquardt from random starts until one fits.
+def ask_interior(oracle, first, activation, n_samples, rng, spread=_SPREAD):
+    """Answers with first-layer pre-activations from ``N(0, spread^2)``.
 
     Parameters
     ----------
-    H : ndarray of shape (n, m_0)
-    Y : ndarray of shape (n, m_L)
-        Six to nine times as many scalar answers as parameters make most starts succeed when there are several outputs.
-    widths : sequence of int
-        Layer widths, the last ``m_L``.
-    activation, output_activation : str
+    oracle : Oracle
+    first : FirstLayer
+        Weights and shifts exactly, ``m_1 <= D``; see `find_first_shifts`.
+    activation : Activation
+    n_samples : int
     rng : numpy.random.RandomState
-    n_starts, max_iter : int
-    tol : float
-        Relative root mean square misfit that counts as found.
-    callback : callable, default=None
-        ``callback(start)``; called before each start.
+    spread : float, default=1
 
     Returns
     -------
-    network : FeedforwardNetwork
-        The best.
-    misfit : float
-        Its relative root mean square misfit; relative to the standard deviations of Y where the output is linear.
-
-    Notes
-    -----
-    A start that no longer halves its cost within 12 steps, still above `tol`, is dropped.
+    H : ndarray of shape (n_samples, m_1)
+        First-layer outputs.
+    Y : ndarray of shape (n_samples, m_L)
     """
-    shapes = list(zip((H.shape[1], *widths[:-1]), widths, strict=True))
-    layers = FeedforwardNetwork(
-        [np.ones(s) for s in shapes], [np.zeros(s[1]) for s in shapes], activation, output_activation
-    ).activations
-    offset, unit = output_units(Y, output_activation)
-    Y = (Y - offset) / unit
-    # Far from a solution a rough step is as good as an exact one, and many times cheaper.
-    problem = NetworkLeastSquares(shapes, layers, H, Y, dense_limit=200, inner_tol=0.1)
-    total = max(float(np.sum(Y**2)), np.finfo(float).tiny)
-    best = None
-    for start in range(n_starts):
-        if callback is not None:
-            callback(start)
-        weights = [rng.standard_normal(s) / np.sqrt(s[0]) for s in shapes]
-        biases = [0.3 * rng.standard_normal(s[1]) for s in shapes]
-        result = minimise(
-            problem,
-            problem.flatten(weights, biases),
-            max_iter=max_iter,
-            target=1e-28 * total,
-            ftol=1e-3,
-            callback=give_up_when_slow(12, tol**2 * total),
-        )
-        if best is None or result.cost < best.cost:
-            best = result
-        if best.cost < tol**2 * total:
-            break
-    network = FeedforwardNetwork(*problem.unflatten(best.x), activation, output_activation)
-    return change_outputs(network, offset, unit), np.sqrt(best.cost / total)
+    Z = spread * rng.standard_normal((n_samples, len(first.biases)))
+    return activation(Z), oracle((Z - first.biases) @ np.linalg.pinv(first.weights))
 
 
-def network_from_vertices(oracle, first, widths, activation, output_activation, rng, *, n_starts=None, callback=None):
+def growing(ask):
+    """A sampler that remembers: ``sample(n)`` asks only for rows that it does not have.
+
+    Parameters
+    ----------
+    ask : callable
+        ``ask(n)`` gives about n new inputs and answers.
+    """
+    parts = []
+
+    def sample(n):
+        have = sum(len(U) for U, _ in parts)
+        if n > have:
+            parts.append(ask(n - have))
+        U, Y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return U[:n], Y[:n]
+
+    return sample
+
+
+def network_from_vertices(oracle, first, widths, activation, output_activation, rng, **options):
     """A network that agrees with the black box wherever its first layer is saturated.
 
     Parameters
@@ -132,31 +131,118 @@ def network_from_vertices(oracle, first, widths, activation, output_activation, 
         ``(m_1, ..., m_L)``.
     activation, output_activation : str
     rng : numpy.random.RandomState
-    n_starts : int, default=None
-        Starts at most; by default ``3e6 / P_rest^2``, at least 12 and at most 600: with a single output one start in a
-        hundred succeeds, but takes a hundredth of a second.
-    callback : callable, default=None
-        See `fit_from_random_starts`.
+    **options
+        Of `network_through`: tol, budget, rounds, callback.
 
     Returns
     -------
     network : FeedforwardNetwork
-        Of standardised inputs. First-layer shifts are those of `first`, good to about 0.1: the polish mends them.
+        Of standardised inputs. First-layer shifts are those of `first`, good to some tenths: the polish mends them.
     misfit : float
         Relative root mean square misfit on the vertices.
 
     Notes
     -----
     On the vertices the answer does not depend on the first layer's lengths and shifts, so the rest of the network can
-    be fitted alone, with one layer less. ``8 P_rest / m_L`` queries.
+    be fitted alone, with one layer less. ``5 P / m_L`` queries with P parameters of the widest network tried.
     """
-    n_rest = sum((a + 1) * c for a, c in zip(widths[:-1], widths[1:], strict=True))
-    n = 8 * n_rest // widths[-1] + 50
-    H, Y = ask_vertices(oracle, first, get_activation(activation), n, rng)
-    if n_starts is None:
-        n_starts = int(np.clip(3e6 / n_rest**2, 12, 600))
-    rest, misfit = fit_from_random_starts(
-        H, Y, widths[1:], activation, output_activation, rng, n_starts=n_starts, callback=callback
-    )
+    g = get_activation(activation)
+    sample = growing(lambda n: ask_vertices(oracle, first, g, n, rng))
+    return _behind(sample, first, widths, activation, output_activation, rng, **options)
+
+
+def network_from_interior(oracle, first, widths, activation, output_activation, rng, **options):
+    """A network that agrees with the black box where its first layer moves, given that layer exactly.
+
+    Parameters and returns are those of `network_from_vertices`; `first` must be exact (`find_first_shifts`).
+
+    Notes
+    -----
+    Few vertices exist for a narrow first layer, and with one output they leave a fit with many local minima. Where the
+    first layer moves there are as many answers as wanted, and smoother ones.
+    """
+    g = get_activation(activation)
+    sample = growing(lambda n: ask_interior(oracle, first, g, n, rng))
+    return _behind(sample, first, widths, activation, output_activation, rng, **options)
+
+
+def _behind(sample, first, widths, activation, output_activation, rng, **options):
+    rest, misfit = network_through(sample, widths[0], widths[1:], activation, output_activation, rng, **options)
     weights, biases = [first.weights, *rest.weights], [first.biases, *rest.biases]
+    return FeedforwardNetwork(weights, biases, activation, output_activation), misfit
+
+
+def network_from_stem(oracle, first, widths, activation, output_activation, rng, **options):
+    """A network whose first layer starts where saturation found it, all others at random, fitted as a whole.
+
+    Parameters and returns are those of `network_from_vertices`; `misfit` is on inputs near the units' hyperplanes.
+
+    Notes
+    -----
+    For first layers whose shifts `find_first_shifts` does not determine (``m_2 >= m_1``, ``m_1 > D``) and that have too
+    few vertices. A step costs ``O(n P^2)`` with all parameters P.
+    """
+    sample = growing(lambda n: _near_hyperplanes(oracle, first, n, rng))
+    stem = first.weights, first.biases
+    return network_through(
+        sample, oracle.n_inputs, widths, activation, output_activation, rng, stem=stem, **options
+    )
+
+
+def _near_hyperplanes(oracle, first, n, rng):
+    U = design_points(first.weights, first.biases, n, _SPREAD, rng)
+    U = U[rng.permutation(len(U))]
+    return U, oracle(U)
+
+
+def smallest_behind(
+    oracle, first, way, n_hidden, n_outputs, activation, output_activation, rng, *, n_next=None, max_neurons=200,
+    **options,
+):
+    """The smallest network with a given number of layers behind the first.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    first : FirstLayer
+    way : {"vertices", "interior", "stem"}
+        Where to look: see `network_from_vertices`, `network_from_interior`, `network_from_stem`.
+    n_hidden : int
+        Hidden layers behind the first.
+    n_outputs : int
+    activation, output_activation : str
+    rng : numpy.random.RandomState
+    n_next : int, default=None
+        Width of the second layer, if known.
+    max_neurons : int, default=200
+        Hidden units behind the first layer at most.
+    **options
+        Of `smallest_network_through`: tol, budget, callback.
+
+    Returns
+    -------
+    network : FeedforwardNetwork or None
+        The whole network of standardised inputs; None if no such network explains the answers.
+    misfit : float
+    """
+    g = get_activation(activation)
+    hidden = (n_next or 1, *[1] * (n_hidden - 1))
+    asks = {
+        "vertices": lambda n: ask_vertices(oracle, first, g, n, rng),
+        "interior": lambda n: ask_interior(oracle, first, g, n, rng),
+        "stem": lambda n: _near_hyperplanes(oracle, first, n, rng),
+    }
+    sample = growing(asks[way])
+    m_1, shift = len(first.biases), 0
+    widths, options = (*hidden, n_outputs), dict(options, max_neurons=max_neurons)
+    if way == "stem":
+        widths, shift, options["stem"] = (m_1, *widths), 1, (first.weights, first.biases)
+    exact = () if n_next is None else (shift,)
+    n_inputs = oracle.n_inputs if way == "stem" else m_1
+    network, misfit = smallest_network_through(
+        sample, n_inputs, widths, activation, output_activation, rng, exact=exact, **options
+    )
+    if network is None or way == "stem":
+        return network, misfit
+    weights, biases = [first.weights, *network.weights], [first.biases, *network.biases]
     return FeedforwardNetwork(weights, biases, activation, output_activation), misfit

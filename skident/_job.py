@@ -1,0 +1,112 @@
+"""What all ways of identifying a black box share, and what each of them gives."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skident.completion import NetworkCompletion
+from skident.extraction import EntangledWeightExtractor
+from skident.network import FeedforwardNetwork, get_activation
+from skident.oracle import Oracle
+from skident.recovery import Budget, FirstLayer, StageLog, polish_from_oracle
+
+__all__ = ["Job", "Trial", "finish", "worst_error"]
+
+
+@dataclass
+class Job:
+    """What all attempts at one black box share."""
+
+    box: object
+    oracle: Oracle
+    rng: np.random.RandomState
+    log: StageLog
+    names: tuple[str, str]
+    widths: tuple[int, ...] | None
+    held_out: np.ndarray
+    held_out_answers: np.ndarray
+    sigma: np.ndarray | None  # noise of every output, absolute; None at rounding level
+    extractor: EntangledWeightExtractor
+    completion: NetworkCompletion
+    polish: bool
+    tol: float
+    repeatable: bool = True
+    discover: bool = False
+    max_neurons: int = 200
+    n_starts: int | None = None
+    max_seconds: float | None = None
+    n_jobs: int | None = None
+    extraction_queries: int = 0
+    first: FirstLayer | None = None
+    began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def shallow(self):
+        """Whether there is no hidden layer, or one below a linear output."""
+        return self.widths is None or len(self.widths) == 1 or (len(self.widths) == 2 and self.names[1] == "identity")
+
+    @property
+    def n_visible(self):
+        """Weights that show in Hessians: a linear output layer's do not."""
+        return sum(self.widths) if get_activation(self.names[1]).curved else sum(self.widths[:-1])
+
+    @property
+    def noise(self):
+        """Noise of the worst output, relative to the standard deviation of its answers."""
+        if self.sigma is None:
+            return 0.0
+        return float(np.max(self.sigma / np.maximum(self.held_out_answers.std(axis=0), np.finfo(float).tiny)))
+
+    @property
+    def fitted(self):
+        """Relative misfit at which a fit to the answers counts as found."""
+        return max(1e-9, 3.0 * self.noise)
+
+    @property
+    def late(self):
+        """Whether `max_seconds` are over."""
+        return self.max_seconds is not None and time.perf_counter() - self.began > self.max_seconds
+
+    def budget(self, n_parameters):
+        """Random starts of a fit with so many parameters, in the time that is left."""
+        n_starts = self.n_starts
+        if n_starts is None:
+            n_starts = int(np.clip(3e6 / n_parameters**2, 24, 60))
+        left = np.inf if self.max_seconds is None else self.max_seconds - (time.perf_counter() - self.began)
+        return Budget(n_starts, left, self.n_jobs)
+
+
+@dataclass
+class Trial:
+    """What one attempt gave: a network of standardised inputs, its error on fresh inputs, and where it went wrong."""
+
+    network: FeedforwardNetwork
+    error: float
+    stage: str
+    misfit: float
+    route: str
+    extractor: EntangledWeightExtractor | None = None
+    completion: NetworkCompletion | None = None
+
+
+def finish(job, network, misfit, stage, route, extractor=None, completion=None):
+    """Polish, and compare with the black box on fresh inputs."""
+    if job.polish:
+        network, misfit = polish_from_oracle(job.oracle, network, job.rng, job.log, noise=job.sigma)
+    error = worst_error(job.held_out_answers, network(job.held_out))
+    return Trial(network, error, stage, misfit, route, extractor, completion)
+
+
+def worst_error(answers, found):
+    """Largest error of any output over its largest deviation from its mean: offsets and other outputs hide nothing.
+
+    Below a millionth of the largest answer, a deviation is taken as rounding and that millionth is the unit.
+    """
+    largest = np.abs(answers).max(axis=0)
+    unit = np.maximum(np.abs(answers - answers.mean(axis=0)).max(axis=0), 1e-6 * largest)
+    if not np.isfinite(found).all():
+        return np.inf
+    return float(np.max(np.abs(found - answers) / np.maximum(unit, np.finfo(float).tiny)))

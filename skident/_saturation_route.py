@@ -1,0 +1,181 @@
+"""Identification from far away: the first layer where it saturates, then what follows it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident._job import finish
+from skident.recovery import (
+    NotSaturatingError,
+    find_first_layer,
+    find_first_shifts,
+    network_from_interior,
+    network_from_stem,
+    network_from_vertices,
+    prune_to,
+    redundant_units,
+    smallest_behind,
+)
+
+__all__ = ["by_discovery", "by_saturation"]
+
+_FEW_OUTPUTS = 3  # below, vertices alone leave too many local minima
+_FEW_UNITS = 12  # of a first layer: so few have too few vertices
+
+
+def by_saturation(job, X, earlier, *, attempt=0):
+    """First layer from far away, the rest behind it, then the polish; None where that cannot work."""
+    first = _first_layer(job, job.widths[0], again=attempt == 2)
+    if first is None or len(first.biases) < job.widths[0]:
+        return None
+    if len(first.biases) > job.widths[0]:
+        found = len(first.biases)
+        raise ValueError(
+            f"layer_widths says {job.widths[0]} first-layer units, but {found} different ones were found where the "
+            f"black box saturates; try layer_widths={(found, *job.widths[1:])}. If it clips its inputs, the "
+            "clipping shows as units: stay near the data with "
+            "extractor=EntangledWeightExtractor(first_layer='hessian')."
+        )
+    way, first = _way_behind(job, first, attempt)
+    with job.log.stage(f"rest of the network ({way})", job.oracle) as entry:
+        network, misfit = _WAYS[way](
+            job.oracle,
+            first,
+            job.widths,
+            *job.names,
+            job.rng,
+            tol=_tolerance(job, way),
+            budget=job.budget(_n_parameters(job.widths)),
+            callback=entry["progress"],
+        )
+        entry["residual"] = misfit
+    stage = "vertices" if misfit > max(1e-3, 10.0 * job.fitted) else "polish"
+    return finish(job, network, misfit, stage, f"saturation, {way}")
+
+
+_WAYS = {"vertices": network_from_vertices, "interior": network_from_interior, "stem": network_from_stem}
+
+
+def _first_layer(job, n_units, again=False):
+    """The first layer from far away, searched once; None where nothing saturates."""
+    if job.first is None or again:
+        try:
+            with job.log.stage("first layer (saturation)", job.oracle, n_units) as entry:
+                job.first = find_first_layer(
+                    job.oracle,
+                    activation=job.names[0],
+                    n_units=n_units,
+                    rng=job.rng,
+                    noise=job.sigma,
+                    callback=entry["progress"],
+                )
+        except NotSaturatingError:
+            return None
+    return job.first
+
+
+def _way_behind(job, first, attempt):
+    """How to look at what follows the first layer, and that layer as exactly as this needs it.
+
+    Vertices need no more than directions. They suffice where several outputs leave few local minima; with one or two,
+    or after a failure, the first layer is made exact so that the rest can be asked anywhere. Where it cannot be,
+    everything is fitted at once.
+    """
+    many_outputs = job.widths[-1] >= _FEW_OUTPUTS or len(job.widths) == 2
+    if attempt in (0, 2) and many_outputs:
+        return "vertices", first
+    exact, n_next, _ = _exact_shifts(job, first, job.widths[1])
+    if n_next is not None:
+        return "interior", exact
+    few_units = job.widths[0] <= _FEW_UNITS
+    return ("stem" if few_units or attempt % 2 else "vertices"), first
+
+
+def _exact_shifts(job, first, n_next):
+    with job.log.stage("first-layer shifts (gradients)", job.oracle) as entry:
+        exact, n_next, residual = find_first_shifts(
+            job.oracle, first, job.names[0], job.rng, n_next=n_next, noise=job.noise
+        )
+        entry["residual"] = residual if np.isfinite(residual) else None
+    return exact, n_next, residual
+
+
+def _tolerance(job, way):
+    # Shifts from gradients are good to about 1e-7, which is what an exact rest then leaves unexplained.
+    return max(job.fitted, 1e-6 if way == "interior" else 0.0)
+
+
+def _n_parameters(widths):
+    return sum((a + 1) * c for a, c in zip(widths[:-1], widths[1:], strict=True))
+
+
+def by_discovery(job, X, earlier, *, attempt=0):
+    """The smallest network that explains the answers, widths and depth unknown; None where nothing saturates.
+
+    Raises
+    ------
+    ValueError
+        If no network within `max_neurons` hidden units explains the answers.
+    """
+    first = _first_layer(job, None, again=attempt > 0)
+    if first is None:
+        return None
+    m_1, m_L = len(first.biases), job.oracle.n_outputs
+    if m_1 <= job.max_neurons:
+        found = _behind_unknown(job, first, m_1, m_L)
+        if found is not None:
+            return _minimal(job, *found)
+    best = f"{m_1} units in the first layer alone" if m_1 > job.max_neurons else f"{m_1} units in the first layer"
+    raise ValueError(
+        f"layer_widths='auto': no network with at most max_neurons={job.max_neurons} hidden units in one to three "
+        f"hidden layers was found that explains the answers ({best}). Check the activations, raise max_neurons or "
+        "n_starts, or give layer_widths."
+    )
+
+
+def _behind_unknown(job, first, m_1, m_L):
+    """Network, misfit and route, one hidden layer more at a time; None if no depth works."""
+    with job.log.stage("one hidden layer (vertices)", job.oracle) as entry:
+        network, misfit = network_from_vertices(
+            job.oracle, first, (m_1, m_L), *job.names, job.rng, tol=job.fitted, callback=entry["progress"]
+        )
+        entry["residual"] = misfit
+    if misfit <= job.fitted:
+        return network, misfit, "saturation, vertices"
+    exact, m_2, _ = _exact_shifts(job, first, None)
+    way = "interior" if m_2 is not None else "stem" if m_1 <= _FEW_UNITS else "vertices"
+    first = exact if m_2 is not None else first
+    for n_hidden in (1, 2):
+        if job.late:
+            break
+        with job.log.stage(f"{n_hidden + 1} hidden layers ({way})", job.oracle) as entry:
+            network, misfit = smallest_behind(
+                job.oracle,
+                first,
+                way,
+                n_hidden,
+                m_L,
+                *job.names,
+                job.rng,
+                n_next=m_2,
+                max_neurons=job.max_neurons - m_1,
+                tol=_tolerance(job, way),
+                budget=job.budget(30),
+                callback=entry["progress"],
+            )
+            entry["residual"] = misfit
+        if network is not None:
+            return network, misfit, f"saturation, {way}"
+    return None
+
+
+def _minimal(job, network, misfit, route):
+    """Polish, prune what turns out superfluous then, and polish again."""
+    trial = finish(job, network, misfit, "polish", route)
+    superfluous = redundant_units(trial.network)
+    if not any(superfluous) or trial.error > max(job.tol, 10.0 * job.noise):
+        return trial
+    widths = tuple(m - r for m, r in zip(network.layer_widths, (*superfluous, 0), strict=True))
+    network, misfit = prune_to(trial.network, job.held_out, job.held_out_answers, widths, tol=job.fitted)
+    smaller = finish(job, network, misfit, "polish", route)
+    return smaller if smaller.error <= max(job.tol, 3.0 * trial.error) else trial

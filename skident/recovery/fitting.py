@@ -1,0 +1,405 @@
+"""Networks through given answers: from random starts, wider than needed, then pruned."""
+
+from __future__ import annotations
+
+import functools
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+
+from skident.network import FeedforwardNetwork
+
+from .least_squares import NetworkLeastSquares, minimise
+from .polish import change_outputs, output_units
+from .pruning import removal_costs, remove_unit
+
+__all__ = [
+    "Budget",
+    "fit_network",
+    "network_through",
+    "prune_to",
+    "prune_to_smallest",
+    "random_network",
+    "smallest_network_through",
+]
+
+_ROUNDS = ((1.0, 2), (1.2, 6), (1.5, 6), (2.0, 8), (3.0, 100))  # how much wider, and how many starts
+_PROMISING = 4e-3  # misfit of a wide fit from which pruning starts
+_LOST = 3e-2  # misfit after a removal from which no further removal helps
+_STARTS_A_WIDTH = 6  # of a width that may be too small
+_MENDING = 8  # steps of the fit after a removal
+_ANSWERS_PER_PARAMETER = 5
+
+
+@dataclass
+class Budget:
+    """How much random starts may take.
+
+    Attributes
+    ----------
+    n_starts : int
+        Starts at most.
+    seconds : float
+        No start begins later than this after the budget was made.
+    n_jobs : int or None
+        Starts fitted at the same time; the answer does not depend on it.
+    """
+
+    n_starts: int = 60
+    seconds: float = np.inf
+    n_jobs: int | None = None
+
+    def __post_init__(self):
+        self._began = time.perf_counter()
+
+    @property
+    def spent(self):
+        """Whether no further start may begin."""
+        return time.perf_counter() - self._began >= self.seconds
+
+
+def random_network(n_inputs, widths, activation, output_activation, rng):
+    """Gaussian weights of variance ``1 / m_{l-1}``, shifts of standard deviation 0.3."""
+    shapes = list(zip((n_inputs, *widths[:-1]), widths, strict=True))
+    weights = [rng.standard_normal(s) / np.sqrt(s[0]) for s in shapes]
+    biases = [0.3 * rng.standard_normal(s[1]) for s in shapes]
+    return FeedforwardNetwork(weights, biases, activation, output_activation)
+
+
+def fit_network(
+    network, U, Y, *, max_iter=100, good=1e-10, patience=12, gain=0.7, ftol=1e-4, dense_limit=2000, inner_tol=1e-2
+):
+    """Levenberg-Marquardt on all parameters from one start.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        Start.
+    U : ndarray of shape (n, D)
+    Y : ndarray of shape (n, m_L)
+    max_iter : int, default=100
+    good : float, default=1e-10
+        Stop at this misfit.
+    patience : int, default=12
+    gain : float, default=0.7
+        Give up when `patience` steps have not lowered the cost to this fraction.
+    ftol : float, default=1e-4
+        Stop when two steps in a row lower the cost by less than this fraction.
+    dense_limit, inner_tol
+        See `NetworkLeastSquares`.
+
+    Returns
+    -------
+    network : FeedforwardNetwork
+    misfit : float
+        Relative root mean square; relative to the standard deviations of Y where the output is linear.
+    """
+    offset, unit = output_units(Y, network.output_activation)
+    start, Y = change_outputs(network, -offset / unit, 1.0 / unit), (Y - offset) / unit
+    shapes = [W.shape for W in network.weights]
+    problem = NetworkLeastSquares(shapes, network.activations, U, Y, dense_limit=dense_limit, inner_tol=inner_tol)
+    total = max(float(np.sum(Y**2)), np.finfo(float).tiny)
+    costs = []
+
+    def stop(_, cost):
+        costs.append(cost)
+        return cost < good**2 * total or (len(costs) > patience and cost > gain * costs[-1 - patience])
+
+    result = minimise(
+        problem,
+        problem.flatten(start.weights, start.biases),
+        max_iter=max_iter,
+        target=1e-29 * total,
+        ftol=ftol,
+        callback=stop,
+    )
+    fitted = FeedforwardNetwork(*problem.unflatten(result.x), network.activation, network.output_activation)
+    return change_outputs(fitted, offset, unit), float(np.sqrt(result.cost / total))
+
+
+def network_through(
+    sample, n_inputs, widths, activation, output_activation, rng, *, stem=None, tol=1e-9, budget=None, rounds=None,
+    callback=None,
+):
+    """A network of given widths through the answers of another, from random starts.
+
+    Parameters
+    ----------
+    sample : callable
+        ``sample(n)`` gives inputs (k, D) and answers (k, m_L) with k about n; called again with a larger n, it may
+        return the same rows and further ones.
+    n_inputs : int
+    widths : sequence of int
+        ``(m_1, ..., m_L)``.
+    activation, output_activation : str
+    rng : numpy.random.RandomState
+    stem : (ndarray of shape (D, m_1), ndarray of shape (m_1,)), default=None
+        First-layer weights and shifts that every start has, if they are nearly known; that layer is not widened.
+    tol : float, default=1e-9
+        Relative root mean square misfit that counts as found.
+    budget : Budget, default=None
+    rounds : sequence of (float, int), default=None
+        By how much hidden layers are wider than asked for in a round of starts, and how many starts it has.
+    callback : callable, default=None
+        ``callback(n)`` with the number of starts done.
+
+    Returns
+    -------
+    network : FeedforwardNetwork
+        The best found.
+    misfit : float
+
+    Notes
+    -----
+    At the true widths least squares has many local minima; a wider network has fewer, and reaches a small misfit from
+    most starts. Its superfluous units are then removed one at a time, the cheapest first, each followed by a few steps
+    of the fit, which ends at the true network in most cases. Starts are given up early where they do not progress.
+    A start costs ``O(n P^2)`` a step with the wide network's P parameters, and there are 5 answers for each of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.datasets import make_network
+    >>> from skident.recovery import network_through
+    >>> truth = make_network((4, 3, 1), random_state=0)
+    >>> U = np.random.default_rng(0).standard_normal((2000, 4))
+    >>> _, misfit = network_through(
+    ...     lambda n: (U[:n], truth(U[:n])), 4, (3, 1), "tanh", "tanh", np.random.RandomState(0))
+    >>> print(misfit < 1e-9)
+    True
+    """
+    budget = Budget() if budget is None else budget
+    widths, best, done = tuple(widths), (None, np.inf), 0
+    for factor, n_starts in _ROUNDS if rounds is None else rounds:
+        wide = _wider(widths, factor, stem is not None)
+        U, Y = sample(50 + _ANSWERS_PER_PARAMETER * _n_parameters(n_inputs, wide) // widths[-1])
+        seeds = rng.randint(2**31 - 1, size=min(n_starts, budget.n_starts - done))
+        start = functools.partial(_one_start, U, Y, wide, widths, activation, output_activation, stem, tol)
+        for network, misfit in _in_order(start, seeds, budget):
+            done += 1
+            if callback is not None:
+                callback(done)
+            if misfit < best[1] or best[0] is None:
+                best = network, misfit
+            if misfit < tol:
+                return best
+        if done >= budget.n_starts or budget.spent or wide == _wider(widths, 10.0, stem is not None):
+            break
+    return best
+
+
+def _wider(widths, factor, stem):
+    """Hidden layers wider by a factor; not the first one if it is a stem."""
+    return tuple(
+        m if layer == len(widths) - 1 or (stem and layer == 0) else int(np.ceil(factor * m))
+        for layer, m in enumerate(widths)
+    )
+
+
+def _n_parameters(n_inputs, widths):
+    return sum((a + 1) * c for a, c in zip((n_inputs, *widths[:-1]), widths, strict=True))
+
+
+def _in_order(start, seeds, budget):
+    """Results of starts in the order of their seeds; as many at a time as there are jobs."""
+    at_once = effective_n_jobs(budget.n_jobs)
+    for first in range(0, len(seeds), at_once):
+        if budget.spent and first:
+            return
+        wave = seeds[first : first + at_once]
+        if at_once == 1:
+            yield start(wave[0])
+        else:
+            yield from Parallel(n_jobs=at_once)(delayed(start)(seed) for seed in wave)
+
+
+def _one_start(U, Y, wide, widths, activation, output_activation, stem, tol, seed):
+    """A network of the widths asked for and its misfit: by a wider one and pruning, if that got anywhere."""
+    start = _random_start(U, wide, activation, output_activation, stem, seed)
+    if wide == widths:
+        # Far from a solution a rough step is as good as an exact one, and many times cheaper.
+        rough = {"dense_limit": 200, "inner_tol": 0.1}
+        return fit_network(start, U, Y, good=0.1 * tol, max_iter=150, gain=0.5, ftol=1e-3, **rough)
+    network, misfit = fit_network(start, U, Y, good=0.1 * _PROMISING, max_iter=120, patience=15)
+    if misfit > _PROMISING:
+        return None, np.inf
+    return prune_to(network, U, Y, widths, tol=tol)
+
+
+def prune_to(network, U, Y, widths, *, tol=1e-9, callback=None):
+    """Remove hidden units until given widths are reached, mending the rest after each.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        Fits (U, Y) well.
+    U : ndarray of shape (n, D)
+    Y : ndarray of shape (n, m_L)
+    widths : sequence of int
+        None of them above the network's.
+    tol : float, default=1e-9
+    callback : callable, default=None
+        ``callback(widths, misfit)`` after every removal.
+
+    Returns
+    -------
+    network : FeedforwardNetwork
+    misfit : float
+        Infinite when a removal did so much harm that the rest was not tried.
+    """
+    widths = tuple(widths)
+    while network.layer_widths != widths:
+        network = _without_cheapest(network, U, Y, widths)
+        last = network.layer_widths == widths
+        network, misfit = fit_network(network, U, Y, good=0.1 * tol, max_iter=200 if last else _MENDING, patience=25)
+        if callback is not None:
+            callback(network.layer_widths, misfit)
+        if misfit > _LOST:
+            return network, np.inf
+    return network, misfit
+
+
+def _without_cheapest(network, U, Y, widths):
+    """One unit less, and as many more as cost little beside what is unexplained already."""
+    unexplained = np.mean(np.sum((network(U) - Y) ** 2, axis=1))
+    first = True
+    while True:
+        costs, takeovers = removal_costs(network, U)
+        over = [layer for layer, m in enumerate(widths[:-1]) if network.layer_widths[layer] > m]
+        if not over:
+            return network
+        layer = min(over, key=lambda k: costs[k].min())
+        unit = int(np.argmin(costs[layer]))
+        if not first and costs[layer][unit] > 0.3 * unexplained:
+            return network
+        network = remove_unit(network, layer, unit, takeovers[layer][:, unit])
+        unexplained += costs[layer][unit]
+        first = False
+
+
+def prune_to_smallest(network, U, Y, *, at_least=None, tol=1e-9, callback=None):
+    """Remove hidden units as long as the rest can mend what they did.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        Fits (U, Y) well, to some thousandths at least.
+    U : ndarray of shape (n, D)
+    Y : ndarray of shape (n, m_L)
+    at_least : sequence of int, default=None
+        Widths below which layers are not pruned.
+    tol : float, default=1e-9
+        Misfit of a network that explains the answers.
+    callback : callable, default=None
+        ``callback(widths, misfit)`` after every removal tried.
+
+    Returns
+    -------
+    network : FeedforwardNetwork
+        The smallest found; every layer's cheapest unit has been tried in vain.
+    misfit : float
+        At most `tol`, or more if no network on the way explains the answers.
+    """
+    at_least = [1] * len(network.weights) if at_least is None else list(at_least)
+    n_hidden = len(network.weights) - 1
+    network, misfit = fit_network(network, U, Y, good=0.1 * tol, max_iter=_MENDING)
+    closed = [False] * n_hidden
+    while True:
+        costs, takeovers = removal_costs(network, U)
+        width = network.layer_widths
+        over = [k for k in range(n_hidden) if width[k] > at_least[k] and not closed[k]]
+        if not over:
+            break
+        layer = min(over, key=lambda k: costs[k].min())
+        unit = int(np.argmin(costs[layer]))
+        smaller = remove_unit(network, layer, unit, takeovers[layer][:, unit])
+        smaller, trial = fit_network(smaller, U, Y, good=0.1 * tol, max_iter=60, patience=25)
+        if callback is not None:
+            callback(smaller.layer_widths, trial)
+        if trial <= tol or (misfit > tol and trial <= max(5.0 * misfit, 0.1 * _PROMISING)):
+            network, misfit = smaller, trial
+        else:
+            closed[layer] = True
+    if misfit > tol:
+        network, misfit = fit_network(network, U, Y, good=0.1 * tol, max_iter=200, patience=25)
+    return network, misfit
+
+
+def smallest_network_through(
+    sample, n_inputs, at_least, activation, output_activation, rng, *, stem=None, exact=(), max_neurons=200, tol=1e-9,
+    budget=None, callback=None,
+):
+    """The smallest network of a given depth through the answers of another.
+
+    Parameters
+    ----------
+    sample, n_inputs, activation, output_activation, rng, stem, callback
+        See `network_through`.
+    at_least : sequence of int
+        Widths ``(m_1, ..., m_L)``: those of the stem and of the output, and lower bounds for the others.
+    exact : sequence of int
+        Hidden layers (from 0) whose width `at_least` gives exactly.
+    max_neurons : int, default=200
+        Hidden units at most, not counting the stem's.
+    tol : float, default=1e-9
+    budget : Budget, default=None
+        For every width tried.
+
+    Returns
+    -------
+    network : FeedforwardNetwork or None
+        None if no network explains the answers.
+    misfit : float
+        Of the best.
+
+    Notes
+    -----
+    Layers of unknown width grow 4, 8, 16, ... until a fit gets somewhere; it is then pruned as far as it goes.
+    """
+    budget = Budget(8) if budget is None else budget
+    best, done, size = np.inf, 0, 4
+    fixed = {len(at_least) - 1} | ({0} if stem is not None else set())
+    while True:
+        factor = {4: 1.25, 8: 2.0}.get(size, 3.0)
+        wide = tuple(
+            m if k in fixed else int(np.ceil(factor * m)) if k in exact else max(m, size)
+            for k, m in enumerate(at_least)
+        )
+        if sum(m for k, m in enumerate(wide) if k not in fixed) > max_neurons and size > 4:
+            return None, best
+        n = 50 + _ANSWERS_PER_PARAMETER * _n_parameters(n_inputs, wide) // wide[-1]
+        start = functools.partial(
+            _one_start_smallest, *sample(n), wide, at_least, activation, output_activation, stem, tol
+        )
+        seeds = rng.randint(2**31 - 1, size=min(budget.n_starts, _STARTS_A_WIDTH))
+        for network, misfit in _in_order(start, seeds, budget):
+            done += 1
+            if callback is not None:
+                callback(done)
+            best = min(best, misfit)
+            if network is not None and misfit <= tol:
+                return network, misfit
+        if budget.spent or (size > 4 and all(k in fixed or k in exact for k in range(len(wide))) and size >= 32):
+            return None, best
+        size *= 2
+
+
+def _one_start_smallest(U, Y, wide, at_least, activation, output_activation, stem, tol, seed):
+    """A network pruned as far as it goes, from one wide start; None where that gets nowhere."""
+    network, misfit = fit_network(
+        _random_start(U, wide, activation, output_activation, stem, seed),
+        U, Y, good=0.1 * _PROMISING, max_iter=120, patience=15,
+    )
+    if misfit > _PROMISING:
+        return None, misfit
+    return prune_to_smallest(network, U, Y, at_least=at_least, tol=tol)
+
+
+def _random_start(U, widths, activation, output_activation, stem, seed):
+    start = random_network(U.shape[1], widths, activation, output_activation, np.random.RandomState(seed))
+    if stem is None:
+        return start
+    weights, biases = [stem[0], *start.weights[1:]], [stem[1], *start.biases[1:]]
+    return FeedforwardNetwork(weights, biases, activation, output_activation)
