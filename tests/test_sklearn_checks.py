@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.neural_network import MLPRegressor
+from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
@@ -37,6 +37,9 @@ class Units:
 SMALL_MLP = make_pipeline(
     StandardScaler(), MLPRegressor(hidden_layer_sizes=(3,), activation="tanh", solver="lbfgs", random_state=0)
 )
+SMALL_CLASSIFIER = make_pipeline(
+    StandardScaler(), MLPClassifier(hidden_layer_sizes=(3,), activation="tanh", solver="lbfgs", random_state=0)
+)
 ESTIMATORS = {
     "extractor": EntangledWeightExtractor(),
     "extractor of a callable": EntangledWeightExtractor(Units("tanh", 3), layer_widths=(3, 1)),
@@ -45,6 +48,7 @@ ESTIMATORS = {
     "completion by descent": NetworkCompletion(solver="gd", max_iter=2),
     "identifier": NetworkIdentifier(),
     "identifier of a callable": NetworkIdentifier(Units("tanh", 3), layer_widths=(3, 1)),
+    "identifier of a classifier": NetworkIdentifier(SMALL_CLASSIFIER),
     "identifier with stages": NetworkIdentifier(
         SMALL_MLP, extractor=EntangledWeightExtractor(), completion=NetworkCompletion()
     ),
