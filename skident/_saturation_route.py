@@ -36,7 +36,7 @@ def by_saturation(job, X, earlier, *, attempt=0):
             "clipping shows as units: stay near the data with "
             "extractor=EntangledWeightExtractor(first_layer='hessian')."
         )
-    way, first = _way_behind(job, first, attempt)
+    way, first, roughness = _way_behind(job, first, attempt)
     with job.log.stage(f"rest of the network ({way})", job.oracle) as entry:
         network, misfit = _WAYS[way](
             job.oracle,
@@ -44,7 +44,7 @@ def by_saturation(job, X, earlier, *, attempt=0):
             job.widths,
             *job.names,
             job.rng,
-            tol=_tolerance(job, way),
+            tol=max(job.fitted, roughness),
             budget=job.budget(_n_parameters(job.widths)),
             callback=entry["progress"],
         )
@@ -75,7 +75,7 @@ def _first_layer(job, n_units, again=False):
 
 
 def _way_behind(job, first, attempt):
-    """How to look at what follows the first layer, and that layer as exactly as this needs it.
+    """How to look at what follows the first layer, that layer as exact as this needs, and the misfit its errors leave.
 
     Vertices need no more than directions. They suffice where several outputs leave few local minima; with one or two,
     or after a failure, the first layer is made exact so that the rest can be asked anywhere. Where it cannot be,
@@ -83,26 +83,23 @@ def _way_behind(job, first, attempt):
     """
     many_outputs = job.widths[-1] >= _FEW_OUTPUTS or len(job.widths) == 2
     if attempt in (0, 2) and many_outputs:
-        return "vertices", first
-    exact, n_next, _ = _exact_shifts(job, first, job.widths[1])
+        return "vertices", first, 0.0
+    exact, n_next, roughness = _exact_shifts(job, first, job.widths[1])
     if n_next is not None:
-        return "interior", exact
+        return "interior", exact, roughness
     few_units = job.widths[0] <= _FEW_UNITS
-    return ("stem" if few_units or attempt % 2 else "vertices"), first
+    return ("stem" if few_units or attempt % 2 else "vertices"), first, 0.0
 
 
 def _exact_shifts(job, first, n_next):
+    """First layer with shifts from gradients, second width, and the misfit that their errors may leave."""
     with job.log.stage("first-layer shifts (gradients)", job.oracle) as entry:
         exact, n_next, residual = find_first_shifts(
             job.oracle, first, job.names[0], job.rng, n_next=n_next, noise=job.noise
         )
         entry["residual"] = residual if np.isfinite(residual) else None
-    return exact, n_next, residual
-
-
-def _tolerance(job, way):
-    # Shifts from gradients are good to about 1e-7, which is what an exact rest then leaves unexplained.
-    return max(job.fitted, 1e-6 if way == "interior" else 0.0)
+    # Shifts are good to some 1e-8 at best, and an exact rest leaves no less.
+    return exact, n_next, max(residual, 1e-6) if n_next is not None else 0.0
 
 
 def _n_parameters(widths):
@@ -142,7 +139,7 @@ def _behind_unknown(job, first, m_1, m_L):
         entry["residual"] = misfit
     if misfit <= job.fitted:
         return network, misfit, "saturation, vertices"
-    exact, m_2, _ = _exact_shifts(job, first, None)
+    exact, m_2, roughness = _exact_shifts(job, first, None)
     way = "interior" if m_2 is not None else "stem" if m_1 <= _FEW_UNITS else "vertices"
     first = exact if m_2 is not None else first
     for n_hidden in (1, 2):
@@ -159,7 +156,7 @@ def _behind_unknown(job, first, m_1, m_L):
                 job.rng,
                 n_next=m_2,
                 max_neurons=job.max_neurons - m_1,
-                tol=_tolerance(job, way),
+                tol=max(job.fitted, roughness),
                 budget=job.budget(30),
                 callback=entry["progress"],
             )

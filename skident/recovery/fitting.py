@@ -28,7 +28,6 @@ __all__ = [
 _ROUNDS = ((1.0, 2), (1.2, 6), (1.5, 6), (2.0, 8), (3.0, 100))  # how much wider, and how many starts
 _PROMISING = 4e-3  # misfit of a wide fit from which pruning starts
 _LOST = 3e-2  # misfit after a removal from which no further removal helps
-_STARTS_A_WIDTH = 6  # of a width that may be too small
 _MENDING = 8  # steps of the fit after a removal
 _ANSWERS_PER_PARAMETER = 5
 
@@ -373,7 +372,8 @@ def smallest_network_through(
         start = functools.partial(
             _one_start_smallest, *sample(n), wide, at_least, activation, output_activation, stem, tol
         )
-        seeds = rng.randint(2**31 - 1, size=min(budget.n_starts, _STARTS_A_WIDTH))
+        unknown = any(k not in fixed and k not in exact for k in range(len(wide)))
+        seeds = rng.randint(2**31 - 1, size=min(budget.n_starts, 2 if unknown else 6))
         for network, misfit in _in_order(start, seeds, budget):
             done += 1
             if callback is not None:
@@ -381,7 +381,7 @@ def smallest_network_through(
             best = min(best, misfit)
             if network is not None and misfit <= tol:
                 return network, misfit
-        if budget.spent or (size > 4 and all(k in fixed or k in exact for k in range(len(wide))) and size >= 32):
+        if budget.spent or (not unknown and size >= 32):
             return None, best
         size *= 2
 

@@ -207,7 +207,7 @@ def find_first_shifts(oracle, first, activation, rng, *, n_next=None, noise=0.0)
     rows = np.repeat(Z, G.shape[1], axis=0)
     n_null = None if n_next is None or n_next >= m else m - n_next
     found = shifts_from_gradients(G.reshape(-1, m), rows, g, n_null=n_null)
-    if not found.residual < np.clip(10.0 * noise / step, _TELLING, 0.03):
+    if not found.residual < np.clip(300.0 * noise / step, _TELLING, 0.1):
         return first, None, np.inf
     biases = found.stretches * b + found.shifts
     return replace(first, weights=W * found.stretches, biases=biases), m - found.n_null, found.residual

@@ -4,7 +4,18 @@ import pytest
 from skident.datasets import make_network
 from skident.network import get_activation
 from skident.oracle import Oracle
-from skident.recovery import FirstLayer, ask_vertices, find_first_layer, fit_from_random_starts, network_from_vertices
+from skident.recovery import (
+    FirstLayer,
+    ask_interior,
+    ask_vertices,
+    find_first_layer,
+    find_first_shifts,
+    growing,
+    network_from_interior,
+    network_from_stem,
+    network_from_vertices,
+    smallest_behind,
+)
 
 
 def known_first_layer(network):
@@ -26,25 +37,32 @@ def test_answers_at_vertices(sizes, activation):
     assert oracle.n_queries == len(H) <= 40
 
 
-def test_a_network_through_answers(rng):
-    network = make_network((6, 4, 3), random_state=0)
-    H = rng.choice([-1.0, 1.0], (200, 6))
-    starts = []
-    found, misfit = fit_from_random_starts(
-        H, network(H), (4, 3), "tanh", "tanh", np.random.RandomState(0), callback=starts.append
+def test_all_vertices_of_a_small_cube():
+    network = make_network((5, 3, 2), random_state=0)
+    H, _ = ask_vertices(
+        Oracle(network, 5), known_first_layer(network), get_activation("tanh"), 500, np.random.RandomState(0)
     )
-    assert misfit < 1e-10 and starts == list(range(len(starts)))
-    np.testing.assert_allclose(found(H), network(H), atol=1e-8)
+    assert H.shape == (8, 3) and len(np.unique(H, axis=0)) == 8
 
 
-def test_answers_of_no_network(rng):
-    H = rng.choice([-1.0, 1.0], (100, 6))
-    starts = []
-    _, misfit = fit_from_random_starts(
-        H, rng.standard_normal((100, 2)), (2, 2), "tanh", "tanh", np.random.RandomState(0), n_starts=3,
-        callback=starts.append,
-    )
-    assert misfit > 0.5 and starts == [0, 1, 2]
+def test_answers_where_the_first_layer_moves():
+    network = make_network((7, 5, 2), output_activation="identity", shift_scale=0.5, random_state=0)
+    oracle = Oracle(network, 7)
+    H, Y = ask_interior(oracle, known_first_layer(network), get_activation("tanh"), 40, np.random.RandomState(0))
+    np.testing.assert_allclose(Y, H @ network.weights[1] + network.biases[1], atol=1e-12)
+    assert oracle.n_queries == 40 and 0.3 < np.std(np.arctanh(H)) < 3.0
+
+
+def test_a_growing_sample_asks_for_new_rows_only():
+    asked = []
+
+    def ask(n):
+        asked.append(n)
+        return np.full((n, 2), len(asked)), np.zeros((n, 1))
+
+    sample = growing(ask)
+    assert [len(sample(n)[0]) for n in (10, 4, 25)] == [10, 4, 25]
+    assert asked == [10, 15] and sample(12)[0][9:, 0].tolist() == [1, 2, 2]
 
 
 @pytest.mark.parametrize(("sizes", "output"), [((8, 6, 4, 2), "tanh"), ((6, 8, 3), "identity")])
@@ -58,3 +76,43 @@ def test_the_rest_of_a_network(sizes, output, rng):
     far = 1e6 * rng.standard_normal((200, sizes[0]))
     far = far[np.abs(far @ network.weights[0] + network.biases[0]).min(axis=1) > 1e3]
     np.testing.assert_allclose(found(far), network(far), atol=1e-7)
+
+
+def searched(network, oracle, rng):
+    first = find_first_layer(oracle, n_units=network.layer_widths[0], rng=rng)
+    exact, n_next, _ = find_first_shifts(oracle, first, "tanh", rng)
+    return first, exact, n_next
+
+
+def test_one_output_from_the_interior(rng):
+    """Two hidden layers and one output: the case in which vertices leave too many local minima."""
+    network = make_network((8, 6, 4, 1), shift_scale=0.5, output_activation="identity", random_state=0)
+    oracle, state = Oracle(lambda X: network(X), 8), np.random.RandomState(0)
+    _, exact, n_next = searched(network, oracle, state)
+    assert n_next == 4
+    found, misfit = network_from_interior(oracle, exact, (6, 4, 1), "tanh", "identity", state, tol=1e-6)
+    assert misfit < 1e-6
+    U = rng.standard_normal((200, 8))
+    np.testing.assert_allclose(found(U), network(U), atol=1e-4 * np.abs(network(U)).max())
+
+
+def test_everything_at_once_from_a_stem(rng):
+    """A second layer as wide as the first, where gradients tell no shifts."""
+    network = make_network((6, 4, 4, 2), shift_scale=0.3, output_activation="identity", random_state=0)
+    oracle, state = Oracle(lambda X: network(X), 6), np.random.RandomState(0)
+    first, _, n_next = searched(network, oracle, state)
+    assert n_next is None
+    found, misfit = network_from_stem(oracle, first, (4, 4, 2), "tanh", "identity", state)
+    U = rng.standard_normal((200, 6))
+    assert misfit < 1e-9
+    np.testing.assert_allclose(found(U), network(U), atol=1e-6)
+
+
+@pytest.mark.parametrize("way", ["vertices", "interior", "stem"])
+def test_smallest_network_behind(way):
+    network = make_network((8, 6, 4, 3), shift_scale=0.3, random_state=0)
+    oracle, state = Oracle(lambda X: network(X), 8), np.random.RandomState(0)
+    first, exact, n_next = searched(network, oracle, state)
+    first, n_next = (exact, n_next) if way == "interior" else (first, None)
+    found, misfit = smallest_behind(oracle, first, way, 1, 3, "tanh", "tanh", state, n_next=n_next, tol=1e-6)
+    assert misfit < 1e-6 and found.layer_widths == (6, 4, 3)

@@ -1,0 +1,144 @@
+import numpy as np
+import pytest
+
+from skident.datasets import make_network
+from skident.metrics import parameter_error
+from skident.network import FeedforwardNetwork
+from skident.recovery import (
+    Budget,
+    fit_network,
+    network_through,
+    prune_to,
+    prune_to_smallest,
+    random_network,
+    smallest_network_through,
+)
+
+
+def sampler(network, rng, n_rows=4000):
+    """Answers of a network; remembers how many rows were taken."""
+    U = rng.standard_normal((n_rows, network.n_inputs))
+    Y, taken = network(U), []
+
+    def sample(n):
+        taken.append(n)
+        return U[:n], Y[:n]
+
+    sample.taken = taken
+    return sample
+
+
+def padded(network, layer, n, rng, size=1e-3):
+    """A network with n more units that do next to nothing."""
+    weights, biases = list(network.weights), list(network.biases)
+    a, c = weights[layer].shape[0], weights[layer + 1].shape[1]
+    weights[layer] = np.column_stack([weights[layer], rng.standard_normal((a, n))])
+    biases[layer] = np.append(biases[layer], rng.standard_normal(n))
+    weights[layer + 1] = np.vstack([weights[layer + 1], size * rng.standard_normal((n, c))])
+    return FeedforwardNetwork(weights, biases, network.activation, network.output_activation)
+
+
+@pytest.mark.parametrize("output", ["tanh", "identity"])
+@pytest.mark.parametrize("sizes", [(5, 3), (5, 4, 1), (6, 5, 4, 2)])
+def test_a_network_through_answers(sizes, output, rng):
+    network = make_network(sizes, shift_scale=0.5, output_activation=output, random_state=0)
+    sample, starts = sampler(network, rng), []
+    found, misfit = network_through(
+        sample, sizes[0], sizes[1:], "tanh", output, np.random.RandomState(0), callback=starts.append
+    )
+    assert misfit < 1e-9 and found.layer_widths == sizes[1:]
+    assert starts == list(range(1, len(starts) + 1))
+    U = rng.standard_normal((100, sizes[0]))
+    np.testing.assert_allclose(found(U), network(U), atol=1e-6)
+
+
+def test_answers_of_no_network_use_up_the_budget(rng):
+    Y = rng.standard_normal((4000, 2))
+    U = rng.standard_normal((4000, 4))
+    starts = []
+    _, misfit = network_through(
+        lambda n: (U[:n], Y[:n]), 4, (2, 2), "tanh", "tanh", np.random.RandomState(0), budget=Budget(5),
+        callback=starts.append,
+    )
+    assert misfit > 0.5 and starts == [1, 2, 3, 4, 5]
+
+
+def test_no_time_left_is_one_start(rng):
+    Y, U = rng.standard_normal((4000, 2)), rng.standard_normal((4000, 4))
+    starts = []
+    network, misfit = network_through(
+        lambda n: (U[:n], Y[:n]), 4, (2, 2), "tanh", "tanh", np.random.RandomState(0), budget=Budget(50, seconds=0.0),
+        callback=starts.append,
+    )
+    assert starts == [1] and network.layer_widths == (2, 2) and misfit > 0.5
+
+
+def test_jobs_do_not_change_the_result(rng):
+    network = make_network((5, 4, 1), shift_scale=0.5, random_state=3)
+    found = [
+        network_through(
+            sampler(network, np.random.default_rng(0)), 5, (4, 1), "tanh", "tanh", np.random.RandomState(1),
+            budget=Budget(20, n_jobs=n_jobs),
+        )[0]
+        for n_jobs in (1, 2)
+    ]
+    assert found[0] == found[1]
+
+
+def test_from_a_stem(rng):
+    network = make_network((5, 6, 3, 2), shift_scale=0.3, random_state=0)
+    stem = network.weights[0], network.biases[0] + 0.1
+    found, misfit = network_through(
+        sampler(network, rng), 5, (6, 3, 2), "tanh", "tanh", np.random.RandomState(0), stem=stem
+    )
+    assert misfit < 1e-9
+    assert parameter_error(network, found) < 1e-5
+
+
+@pytest.mark.parametrize(("layer", "n"), [(0, 3), (1, 2)])
+def test_pruning_to_given_and_to_smallest_widths(layer, n, rng):
+    network = make_network((6, 5, 4, 2), shift_scale=0.3, random_state=0)
+    U = rng.standard_normal((600, 6))
+    start = padded(network, layer, n, rng)
+    for found, misfit in (
+        prune_to(start, U, network(U), network.layer_widths),
+        prune_to_smallest(start, U, network(U)),
+    ):
+        assert misfit < 1e-9 and found.layer_widths == network.layer_widths
+
+
+def test_pruning_below_what_is_needed_says_so(rng):
+    network = make_network((6, 5, 2), random_state=0)
+    U = rng.standard_normal((300, 6))
+    found, misfit = prune_to(network, U, network(U), (3, 2))
+    assert misfit > 1e-3
+
+
+@pytest.mark.parametrize(("at_least", "exact"), [((1, 2), ()), ((5, 2), (0,))])
+def test_smallest_network(at_least, exact, rng):
+    network = make_network((6, 5, 2), shift_scale=0.3, random_state=0)
+    found, misfit = smallest_network_through(
+        sampler(network, rng), 6, at_least, "tanh", "tanh", np.random.RandomState(0), exact=exact
+    )
+    assert misfit < 1e-9 and found.layer_widths == (5, 2)
+
+
+def test_no_smallest_network_within_bounds(rng):
+    network = make_network((6, 12, 2), shift_scale=0.3, random_state=0)
+    found, misfit = smallest_network_through(
+        sampler(network, rng), 6, (1, 2), "tanh", "tanh", np.random.RandomState(0), max_neurons=8
+    )
+    assert found is None and misfit > 1e-6
+
+
+def test_random_start(rng):
+    network = random_network(7, (6, 2), "sigmoid", "identity", np.random.RandomState(0))
+    assert network.layer_widths == (6, 2) and network.n_inputs == 7 and network.activation == "sigmoid"
+
+
+def test_one_fit_stops_when_good_enough(rng):
+    network = make_network((5, 3), random_state=0)
+    U = rng.standard_normal((100, 5))
+    start = FeedforwardNetwork([network.weights[0] + 0.05], network.biases, "tanh", "tanh")
+    misfits = [fit_network(start, U, network(U), good=good)[1] for good in (1e-3, 1e-12)]
+    assert misfits[1] < 1e-12 < misfits[0] < 1e-3
