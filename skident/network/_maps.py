@@ -41,8 +41,8 @@ def affine_map(transformer):
 
     Notes
     -----
-    ``2 (D + 1)`` rows to find the map, 8 to check it. Steps are as long as the transformer's own offset, so no digits
-    are lost where it subtracts a large mean.
+    ``3 D + 1`` rows to find the map, 8 to check it. Steps are long enough to move the values by more than the
+    transformer's offset, so no digits are lost where it takes off a large mean.
 
     Examples
     --------
@@ -61,13 +61,13 @@ def affine_map(transformer):
 def affine_function(function, n_inputs, name):
     """`affine_map` of a function from (n, D) to (n, k)."""
     ask = lambda X: _asked(function, X, name)  # noqa: E731
-    zero = np.zeros((1, n_inputs))
-    A, c, steps = None, ask(zero)[0], np.ones(n_inputs)
-    for _ in range(2):
+    A, c, steps = None, ask(np.zeros((1, n_inputs)))[0], np.ones(n_inputs)
+    for _ in range(3):
         A = (ask(np.diag(steps)) - c) / steps[:, None]
-        # Where the map is 0: the means that it takes off.
-        middle = np.abs(np.linalg.lstsq(A.T, -c, rcond=1e-12)[0]) if np.isfinite(A).all() else zero[0]
-        steps = np.maximum(1.0, 2.0 ** np.ceil(np.log2(np.maximum(4.0 * middle, 1.0))))
+        # Steps that move the values by more than the offset: then no digits are lost in the difference.
+        rate = np.abs(A).max(axis=1)
+        wanted = np.where(rate > 0, 4.0 * np.abs(c).max() / np.where(rate > 0, rate, 1.0), 1.0)
+        steps = np.where(np.isfinite(wanted) & (wanted > 0), 2.0 ** np.ceil(np.log2(np.clip(wanted, 1e-30, 1e30))), 1.0)
     X = np.random.RandomState(0).standard_normal((8, n_inputs)) * steps * np.array([0.1, 1.0, 3.0, 10.0] * 2)[:, None]
     unit = np.abs(X) @ np.abs(A) + np.abs(c)
     gap = np.abs(ask(X) - (X @ A + c)) / np.maximum(unit, np.finfo(float).tiny)

@@ -1,0 +1,132 @@
+import numpy as np
+import pytest
+from scipy.special import expit, softmax
+
+from skident.oracle import (
+    BlackBoxError,
+    Oracle,
+    logits_from_probabilities,
+    probabilities_from_logits,
+    probability_error,
+)
+
+EPS = np.finfo(float).eps
+
+
+@pytest.mark.parametrize("n_classes", [3, 10])
+def test_softmax_keeps_every_digit(n_classes, rng):
+    """Logits up to 300 apart: probabilities of 1e-130 have full relative precision."""
+    Z = 150.0 * rng.uniform(-1, 1, (200, n_classes))
+    Z -= Z.mean(axis=1, keepdims=True)
+    found, error = logits_from_probabilities(softmax(Z, axis=1))
+    np.testing.assert_allclose(found, Z, atol=4 * EPS * 300)
+    # Probabilities of order one are multiples of 2^-53 too, which costs no more than their rounding.
+    assert error.max() < 1e-12
+    np.testing.assert_allclose(probabilities_from_logits(found), softmax(Z, axis=1), atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["(1 - q, q)", "(q,)", "(q, 1 - q)"])
+def test_the_error_is_a_bound(kind):
+    """Of log-odds from probabilities of which one is a difference; far out they are bounded, never infinite."""
+    z = np.linspace(-60, 60, 2001)
+    sign = -1.0 if kind == "(q, 1 - q)" else 1.0
+    q = expit(z)
+    P = {"(1 - q, q)": np.stack([1 - q, q], 1), "(q,)": q[:, None], "(q, 1 - q)": np.stack([q, 1 - q], 1)}[kind]
+    found, error = logits_from_probabilities(P)
+    gap = np.abs(sign * found[:, 0] - z)
+    finite = np.isfinite(error)
+    # Rounding of q itself moves z by eps (1 + e^z) besides that of 1 - q.
+    assert np.all(gap[finite] <= 3 * error[finite] + 4 * EPS * (1 + np.abs(z[finite])))
+    bound = np.log(1e-9 / 2.0**-53)
+    np.testing.assert_array_equal(finite, (z < bound) | (np.abs(z - bound) < 0.05) & finite)
+    assert np.abs(sign * found[~finite, 0] - bound).max() < 1e-6
+
+
+def test_two_precise_columns_have_no_bound():
+    z = np.linspace(-300, 300, 1001)
+    found, error = logits_from_probabilities(softmax(np.stack([0 * z, z], 1), axis=1))
+    np.testing.assert_allclose(found[:, 0], z, atol=1e-12)
+    assert np.isfinite(error).all()
+
+
+def test_probabilities_of_exactly_zero():
+    """Bounded: by the grid for two classes, by the smallest number for a softmax of more."""
+    two, error = logits_from_probabilities(np.array([[0.0, 1.0], [1.0, 0.0]]))
+    assert np.isinf(error).all() and two[0, 0] == -two[1, 0] and 15 < two[0, 0] < 17
+    three, error = logits_from_probabilities(np.array([[0.0, 0.5, 0.5]]))
+    assert np.isinf(error).all() and np.isfinite(three).all()
+
+
+@pytest.mark.parametrize("n_columns", [1, 2, 5])
+def test_probabilities_of_log_odds_and_logits(n_columns, rng):
+    Z = 40.0 * rng.standard_normal((50, n_columns))
+    P = probabilities_from_logits(Z)
+    np.testing.assert_allclose(P.sum(axis=1), 1.0)
+    expected = np.stack([expit(-Z[:, 0]), expit(Z[:, 0])], 1) if n_columns == 1 else softmax(Z, axis=1)
+    np.testing.assert_allclose(P, expected, rtol=1e-12)
+
+
+def test_probability_error_sees_what_can_be_seen():
+    """Beyond the bound a wrong logit costs nothing; one on the wrong side of it does."""
+    z = np.array([[0.0], [30.0]])
+    Z, error = logits_from_probabilities(expit(z))
+    gap, lost = probability_error(Z, error, np.array([[0.0], [25.0]]))
+    assert gap < 1e-15 and lost == 0.5
+    assert probability_error(Z, error, np.array([[0.0], [5.0]]))[0] > 1e-3
+    assert probability_error(Z, error, np.array([[1e-3], [30.0]]))[0] > 1e-4
+
+
+def test_oracle_answers_logits():
+    oracle = Oracle(lambda X: expit(X @ [1.0, 2.0]), 2, response="predict_proba")
+    U = np.array([[0.5, 0.5], [50.0, 0.0]])
+    Y, error = oracle.ask(U)
+    assert Y.shape == (2, 1) and Y[0, 0] == pytest.approx(1.5, abs=1e-15) and list(np.isinf(error)) == [False, True]
+    assert not oracle.exact and oracle.restricted
+    np.testing.assert_allclose(oracle.jacobian(U[:1])[0, 0], [1.0, 2.0], atol=1e-8)
+
+
+def test_differences_within_the_uncertainty_are_no_noise(rng):
+    """The last digit of q near 1 is 1e-4 of a log-odds of 30."""
+    box = lambda X: np.minimum(expit(X[:, 0]) + EPS * rng.integers(-1, 1, len(X)), 1.0)  # noqa: E731
+    U = np.linspace(-5, 15, 200)[:, None] * [1.0, 0.0]
+    assert Oracle(box, 2, response="predict_proba").ask_twice(U)[1] < 1e-14
+    assert Oracle(lambda X: np.log(box(X)) - np.log1p(-box(X)), 2).ask_twice(U)[1] > 1e-12
+
+
+def test_rows_are_drawn_further_out_until_they_are_precise():
+    """At the centre the log-odds are 20; further out a second unit takes them back on one side."""
+    asked = []
+
+    def draw(n, factor):
+        asked.append(factor)
+        return factor * np.random.RandomState(0).standard_normal((n, 2))
+
+    oracle = Oracle(lambda X: expit(10.0 + 10.0 * np.tanh(0.3 * X[:, 0] + 3.0)), 2, response="predict_proba")
+    U, Y = oracle.ask_near(draw, 50)
+    assert len(U) >= 50 and asked[:3] == [1.0, 2.0, 4.0] and len(asked) < 9
+    assert Y.max() < np.log(1e-10 / 2.0**-54) + 0.1
+
+
+def test_certain_rows_are_refused():
+    oracle = Oracle(lambda X: expit(40.0 + np.tanh(X[:, 0])), 2, response="predict_proba")
+    with pytest.raises(BlackBoxError, match="of 50 rows only 0 were answered .* the classifier is too certain"):
+        oracle.ask_near(lambda n, factor: np.zeros((n, 2)), 50)
+
+
+WRONG = [
+    (lambda X: X, "expects probabilities, but answers range from -1 to 1"),
+    (lambda X: 0.25 + 0.0 * X, "probabilities of the 2 classes sum to 0.5 instead of 1.*multilabel"),
+    (lambda X: [np.full((len(X), 2), 0.5)] * 3, "list of 3 tables of probabilities, one a label"),
+    (lambda X: np.where(X > 0, np.nan, 0.5), "not finite"),
+]
+
+
+@pytest.mark.parametrize(("box", "message"), WRONG)
+def test_answers_that_are_refused(box, message):
+    with pytest.raises(BlackBoxError, match=message):
+        Oracle(box, 2, response="predict_proba")(np.array([[-1.0, 1.0]]))
+
+
+def test_unknown_response():
+    with pytest.raises(ValueError, match="response must be one of .*, got 'logits'"):
+        Oracle(np.tanh, 2, response="logits")
