@@ -50,7 +50,7 @@ def confine(job, strategy):
     if strategy == "saturation" or extractor.first_layer == "saturation":
         raise ValueError(f"{seen}; use strategy='auto' and first_layer='auto', which stay near the centre then.")
     if job.widths is None:
-        raise ValueError(f"{seen}, and layer_widths=None needs it to count units; give layer_widths.")
+        raise ValueError(f"{seen}, and only it can count units; give layer_widths.")
     if not get_activation(job.names[0]).smooth:
         raise ValueError(f"{seen}, and activation={job.names[0]!r} has no second derivative to see its units by.")
     _check_room(oracle, extractor.radius + 2.0 * extractor.step_size)

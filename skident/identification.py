@@ -344,7 +344,8 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             )
         rows = rows[:_HELD_OUT]
         U, Y = oracle.ask_near(functools.partial(fresh_rows, rows, spread, rng), len(rows) + _HELD_OUT)
-        sigma, repeatable = measure_noise(oracle, U[:200], rng)
+        room = min(max(0.5 * oracle.reach, 0.0), 0.5)  # for the short lines on which noise is measured
+        sigma, repeatable = measure_noise(oracle, oracle.confined(U[:200], room), rng)
         job = Job(
             box=box,
             oracle=oracle,

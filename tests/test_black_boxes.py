@@ -403,10 +403,17 @@ def test_ranges_that_leave_no_way(options, message):
         Ranged((8, 6, 1)).identify(**options)
 
 
-def test_unknown_widths_need_saturation():
-    box = Ranged((8, 6, 1), output="identity")
-    with pytest.raises(ValueError, match=f"{SMALL}.*layer_widths=None needs it to count units"):
-        NetworkIdentifier(box, input_range=box.range).fit(box.X)
+@pytest.mark.parametrize("unknown", [None, "auto"])
+def test_unknown_widths_need_saturation(unknown):
+    with pytest.raises(ValueError, match=f"{SMALL}.*only it can count units; give layer_widths"):
+        Ranged((8, 6, 1), output="identity").identify(layer_widths=unknown)
+
+
+def test_data_at_the_border_of_the_range():
+    """Half of the rows lie on it; nothing that starts there leads outside."""
+    box = Ranged((8, 6, 1), width=1.0)
+    box.X = np.clip(box.X, *box.range)
+    assert box.identify().report_.exact
 
 
 @pytest.mark.parametrize(("place", "message"), [(0.999, "standard deviations from its"), (1.1, "outside its")])
