@@ -12,6 +12,9 @@ __all__ = ["NotSaturatingError", "Step", "crossing_angles", "grid_without", "kno
 _GRID = 32  # cells of the first look at a half circle
 _MANY_CELLS = 4096  # so fine a grid that a step function moves on few of its cells
 _SMALL = 1e-2  # part of a cell's movement below which half of it is taken as the tail of a step in the other half
+# Part of the usual distance of steps within which a run of moving cells is taken as one step. With noise, circles are
+# so small that steps are not much narrower.
+_CROWDED, _CROWDED_NOISY = 0.01, 0.1
 _FINEST = 1e-13  # width of a cell, in radians, below which a step is a jump
 _SATURATED = 25.0  # pre-activation beyond which tanh, sigmoid and erf are constant in float64
 
@@ -163,7 +166,8 @@ def scan(ask, edges, skipped, max_units, noisy):
                 "saturate there."
             )
         runs = _runs(cells)
-        settled = [r for r in runs if _is_settled(cells, r, len(runs) + len(steps), n_cells)]
+        crowded = (len(runs) + len(steps)) / (np.pi * (_CROWDED_NOISY if noisy else _CROWDED))
+        settled = [r for r in runs if _is_settled(cells, r, crowded, n_cells)]
         steps += [_step(tuple(c[r] for c in cells)) for r in settled]
         rest = np.setdiff1d(np.arange(n), np.concatenate([np.empty(0, dtype=int), *settled]))
         cells, n_cells = _halved(ask, tuple(c[rest] for c in cells), tol), 2 * n_cells
@@ -180,13 +184,13 @@ def _runs(cells):
     return np.split(np.arange(len(left)), np.flatnonzero(left[1:] > right[:-1] + 1e-15) + 1)
 
 
-def _is_settled(cells, run, n_steps, n_cells):
+def _is_settled(cells, run, crowded, n_cells):
     """Whether a run of moving cells shows one step's slope, or as much of it as there is to see."""
     left, right = cells[0][run[0]], cells[1][run[-1]]
     if right - left < len(run) * _FINEST:
         return True
     # Steps side by side in cells that are not yet narrow would make a run, too.
-    narrow = (right - left) * n_steps < 0.1 * np.pi or (len(run) >= 16 and n_cells >= _MANY_CELLS)
+    narrow = (right - left) * crowded < 1.0 or (len(run) >= 16 and n_cells >= _MANY_CELLS)
     return len(run) >= 3 and narrow
 
 

@@ -17,12 +17,14 @@ from skident.oracle import BlackBoxError
 from skident.oracle._noise import above_rounding
 
 from .circles import NotSaturatingError, crossing_angles, grid_without, known_steps, on_circle, scan
-from .unit_shape import refine_lengths, resolve_steps
+from .groups import group_size, resolve_in_groups
+from .lengths import refine_lengths
+from .unit_shape import resolve_steps
 
 __all__ = ["FirstLayer", "NotSaturatingError", "find_first_layer", "refine_lengths"]
 
 _RADIUS = 3e4  # in units of sqrt(D), for exact answers
-_SAME = 1e-8  # 1 - cosine below which two directions are one unit
+_SAME, _SAME_GROUPED = 1e-8, 1e-6  # 1 - cosine below which two directions are one unit
 _SIGMAS = 6.0
 _POOR = 30.0  # times the usual error of a direction
 _ZOOM = 30.0
@@ -83,6 +85,7 @@ def find_first_layer(
     rng=None,
     callback=None,
     noise=None,
+    precise=True,
 ):
     """Weights (up to sign and, roughly, length) and hyperplanes of a saturating first layer, from function values.
 
@@ -110,6 +113,9 @@ def find_first_layer(
     noise : float or ndarray of shape (m_L,), default=None
         Standard deviation of the noise in every output, absolute, as `measure_noise` gives it. All thresholds follow
         from it.
+    precise : bool, default=True
+        False: where exact answers have more than two outputs, several units at a time, in half the queries or less;
+        directions are good to about 1e-4 then, which is enough to start a fit of all parameters.
 
     Returns
     -------
@@ -125,7 +131,8 @@ def find_first_layer(
     About 32 queries a half circle and, for every new step on it, 15 to find it, 16 for its profile, D - 1 to compare
     it with steps in other directions, 3 to check and 24 for its length. Works at any depth and for any m_1, also above
     D; two parallel units are found as one. With noise of a fraction q of a step's height the directions' entries are
-    good to about q; above 1e-4, twice the queries are spent on them.
+    good to about q; above 1e-4, twice the queries are spent on them. Without `precise` a new step takes 15 queries, 10,
+    2 to check and about the root of D plus ``D / k``, see `resolve_in_groups`.
 
     Examples
     --------
@@ -143,7 +150,7 @@ def find_first_layer(
     g = get_activation(activation)
     if not g.saturating:
         raise NotSaturatingError(f"activation={g.name!r} does not saturate; use first_layer='hessian'.")
-    search = _Search(oracle, n_units, max_circles, patience, max_units, rng, callback)
+    search = _Search(oracle, n_units, max_circles, patience, max_units, rng, callback, None if precise else g)
     for attempt in range(4):
         try:
             sigma, reach, growth = _radius(oracle, radius, noise, n_units, rng)
@@ -152,11 +159,8 @@ def find_first_layer(
             few = n_units is not None and len(first.biases) < n_units and first.n_unexplained > n_units
             if few and attempt < 3:
                 continue
-            # Lengths are measured as if g were tanh; another sigmoid has another slope at its centre.
-            unit = (g.limits[1] - g.limits[0]) / (2.0 * g.jet(np.zeros(1), 1)[1][0])
-            first = replace(first, weights=unit * first.weights, biases=unit * first.biases)
             with search.count("lengths"):
-                return refine_lengths(oracle, first, g, noise=sigma)
+                return _with_lengths(oracle, first, g, sigma, [not s.sized for s in search.sightings])
         except NotSaturatingError:
             if attempt == 3:
                 raise
@@ -165,6 +169,20 @@ def find_first_layer(
                 f"{error} The search for saturation asks up to {reach:.1e} standard deviations from the centre; where "
                 "the black box cannot be asked there, EntangledWeightExtractor(first_layer='hessian') stays near it."
             ) from error
+
+
+def _with_lengths(oracle, first, g, sigma, rough):
+    """The same units, with the lengths of the rough ones measured."""
+    some = np.flatnonzero(rough)
+    if len(some) == 0:
+        return first
+    # Rough lengths are those as if g were tanh; another sigmoid has another slope at its centre.
+    unit = (g.limits[1] - g.limits[0]) / (2.0 * g.jet(np.zeros(1), 1)[1][0])
+    part = replace(first, weights=unit * first.weights[:, some], biases=unit * first.biases[some])
+    part = refine_lengths(oracle, replace(part, points=first.points[some]), g, noise=sigma)
+    weights, biases = first.weights.copy(), first.biases.copy()
+    weights[:, some], biases[some] = part.weights, part.biases
+    return replace(first, weights=weights, biases=biases)
 
 
 def _radius(oracle, radius, noise, n_units, rng):
@@ -187,7 +205,8 @@ def _radius(oracle, radius, noise, n_units, rng):
 class _Search:
     """Half circles one after another, and the units seen on them."""
 
-    def __init__(self, oracle, n_units, max_circles, patience, max_units, rng, callback):
+    def __init__(self, oracle, n_units, max_circles, patience, max_units, rng, callback, grouped=None):
+        self.grouped = grouped  # the activation, where units may be treated in groups
         self.oracle, self.n_units, self.rng, self.callback = oracle, n_units, rng, callback
         self.max_circles, self.patience, self.max_units = max_circles, patience, max_units
         self.queries = dict.fromkeys(("scan", "profile", "matching", "check", "lengths"), 0)
@@ -249,7 +268,8 @@ class _Search:
         weights, biases, errors = weights[:, sharp], biases[sharp], np.array([s.error for s in self.sightings])[sharp]
         angles, slopes = crossing_angles(weights, biases, frame, radius)
         errors = errors * np.linalg.norm(weights, axis=0) * radius
-        margins = _SIGMAS * errors / np.maximum(slopes, np.finfo(float).tiny) if self.noisy else 0.0 * angles
+        rough = self.noisy or self.grouped is not None
+        margins = _SIGMAS * errors / np.maximum(slopes, np.finfo(float).tiny) if rough else 0.0 * angles
         steps = self._scan(frame, radius, *grid_without(angles, slopes, margins))
         fresh = [s for s, known in zip(steps, known_steps(steps, angles, margins)) if not known]
         failed = self._resolve(frame, radius, fresh)
@@ -278,8 +298,14 @@ class _Search:
         """Add the units that steps show; returns the steps that show none."""
         if not steps:
             return []
-        unrest = [s.unrest for s in self.sightings]
-        found = resolve_steps(self._ask, frame, radius, steps, self.rng, self.noisy, self.count, unrest)
+        args = self._ask, frame, radius, steps
+        size = group_size(self.oracle.n_inputs, len(steps[0].before), len(steps))
+        # Only where all units are there: where a group moves, all others have to be known to be saturated.
+        if self.grouped is not None and not self.noisy and not self.sightings and size and len(steps) > 2:
+            found = resolve_in_groups(*args, size, self.grouped, self.rng, self.count)
+        else:
+            unrest = [s.unrest for s in self.sightings]
+            found = resolve_steps(*args, self.rng, self.noisy, self.count, unrest)
         for sighting in found:
             if sighting is not None:
                 self._merge(sighting)
@@ -290,7 +316,8 @@ class _Search:
         for k, old in enumerate(self.sightings):
             cosine = abs(new.weights @ old.weights) / (np.linalg.norm(new.weights) * np.linalg.norm(old.weights))
             angle = _SIGMAS * np.hypot(new.error, old.error) * np.sqrt(len(new.weights)) if self.noisy else 0.0
-            if cosine > 1.0 - max(_SAME, min(0.5 * angle**2, 0.1)):
+            same = _SAME if self.grouped is None else _SAME_GROUPED
+            if cosine > 1.0 - max(same, min(0.5 * angle**2, 0.1)):
                 if (new.error, new.ridge) < (old.error, old.ridge):
                     self.sightings[k] = new
                 return

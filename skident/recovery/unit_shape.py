@@ -1,18 +1,16 @@
-"""What one first-layer unit does to the answers far away, where all others are saturated: direction, length, offset."""
+"""What one first-layer unit does to the answers far away, where all others are saturated: its direction."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.stats import chi2
 
-from skident.network import get_activation
-
 from .circles import on_circle
 
-__all__ = ["Sighting", "refine_lengths", "resolve_steps"]
+__all__ = ["Sighting", "resolve_steps"]
 
 _PROFILE_NODES = 16  # enough for 1e-12 of tanh on |z| <= 0.5: its poles at +-i pi/2 give rho = 6.4
 _EXACT_RANGE, _NOISY_RANGE = 0.5, 1.5  # |z| on the profile
@@ -24,10 +22,6 @@ _BOTH_WAYS = 1e-4  # noise of the progress above which steps are made in both se
 _EXACT_SIDES, _NOISY_SIDES = 2, 6  # directions of the check along a hyperplane
 _ASIDE = 30.0  # length of that check, times the unit's weight, and what the weight's error may make of it
 _ASIDE_ERROR = 0.03
-_SHAPE_NODES = 24  # the wider look that gives length and offset
-_SHAPE_RANGE = 3.5
-_SHAPE_DEGREES = (1, 2, 3, 5, 9)  # of the rest of the network as a polynomial in one unit's output
-_STRAIGHT = 1e-10  # sum of squares, relative to the step's height, below which a profile is linear in the unit
 _RIDGE_TOLERANCE = 1e-6
 
 
@@ -47,6 +41,8 @@ class Sighting:
         By how much of the step's height the answer changes along the hyperplane.
     unrest : float
         Noise of the profile as an uncertainty of the pre-activation.
+    sized : bool
+        Whether the weights have their true length; else it is roughly that for tanh.
     """
 
     weights: np.ndarray
@@ -55,6 +51,7 @@ class Sighting:
     error: float
     ridge: float
     unrest: float = 0.0
+    sized: bool = False
 
 
 class _Progress:
@@ -296,101 +293,3 @@ def _ridge_error(progress, index, base, weights, way, rng, n_sides):
     aside /= np.linalg.norm(aside, axis=2, keepdims=True)
     U = np.concatenate([base[:, None], base[:, None] + way[:, None, None] / norms * aside], axis=1)
     return progress.change(index, U).max(axis=1)
-
-
-def refine_lengths(oracle, first, activation, *, noise=None):
-    """Length and offset of every first-layer unit from its whole profile.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    first : FirstLayer
-    activation : str or Activation
-        The true first-layer activation g.
-    noise : float or ndarray of shape (m_L,), default=None
-        Standard deviation of the noise in every output, absolute.
-
-    Returns
-    -------
-    FirstLayer
-        The same directions; lengths and biases such that the answers along the unit's normal are a polynomial in
-        ``g(a s + z)`` of lowest misfit. 24 queries a unit.
-
-    Notes
-    -----
-    With all other units saturated the rest of the network is a smooth function of this unit's output alone, so a
-    polynomial of degree 9 in it leaves two unknowns, found by variable projection (Gauss-Newton from six starts, all
-    units at once). Exact to rounding where the layers above are gentle, to some per cent where they are steep. With
-    noise the lowest degree is taken that leaves no more than noise.
-    """
-    g = get_activation(activation)
-    low, high = g.limits
-    lengths = np.linalg.norm(first.weights, axis=0)
-    normals = first.weights / lengths
-    s = np.linspace(-_SHAPE_RANGE, _SHAPE_RANGE, _SHAPE_NODES)
-    U = first.points[:, None] + (s[None, :] / lengths[:, None])[:, :, None] * normals.T[:, None]
-    F = oracle(U.reshape(-1, oracle.n_inputs)).reshape(len(lengths), _SHAPE_NODES, -1)
-    if noise is not None:
-        F = F / noise
-    F = F - F.mean(axis=1, keepdims=True)
-    height = np.maximum(np.abs(F).max(axis=(1, 2)), np.finfo(float).tiny)
-    F /= height[:, None, None]
-
-    def misfit(log_stretch, shift, degree):
-        y = (g(np.exp(log_stretch)[:, None] * s + shift[:, None]) - low) * (2.0 / (high - low)) - 1.0
-        Q, _ = np.linalg.qr(chebyshev.chebvander(y, degree))
-        return (F - Q @ (np.swapaxes(Q, 1, 2) @ F)).reshape(len(y), -1)
-
-    z0 = np.sum(first.weights * first.points.T, axis=0) + first.biases
-    starts = [(np.full(len(lengths), a), z) for a in (0.0, -0.5, 0.5) for z in (z0, 0.0 * z0)]
-
-    def fit(degree):
-        return _best_of([_fit_two(lambda a, z: misfit(a, z, degree), a, z) for a, z in starts])
-
-    # Where a straight line does, one linear layer lies above, and then the offset is determined too.
-    if noise is None:
-        line, bent = fit(1), fit(_SHAPE_DEGREES[-1])
-        stretch, shift = np.where(line[2] < _STRAIGHT, line, bent)[:2]
-    else:
-        stretch, shift = _lowest_degree(fit, F.shape[2], 1.0 / height)
-    weights = first.weights * np.exp(stretch)
-    return replace(first, weights=weights, biases=shift - np.sum(weights * first.points.T, axis=0))
-
-
-def _lowest_degree(fit, n_outputs, noise):
-    """Stretch and shift of the lowest degree whose misfit is noise, or no more than that of the highest degree."""
-    fits = [fit(degree) for degree in _SHAPE_DEGREES]
-    freedom = [max(1, (_SHAPE_NODES - d - 1) * n_outputs - 2) for d in _SHAPE_DEGREES]
-    variances = np.array([cost / f for (*_, cost), f in zip(fits, freedom)])
-    usual = np.array([chi2.isf(1e-2, f) / f for f in freedom])[:, None]
-    good = variances <= usual * np.maximum(noise**2, 1.2 * variances[-1])
-    good[-1] = True
-    chosen = np.argmax(good, axis=0), np.arange(len(noise))
-    return np.array([f[0] for f in fits])[chosen], np.array([f[1] for f in fits])[chosen]
-
-
-def _fit_two(misfit, a, b, n_iter=12, h=1e-6):
-    """Batched damped Gauss-Newton in two unknowns a problem, by differences of the projected misfit."""
-    r = misfit(a, b)
-    cost, damping = np.sum(r**2, axis=1), np.full(len(a), 1e-3)
-    for _ in range(n_iter):
-        J = np.stack([(misfit(a + h, b) - r) / h, (misfit(a, b + h) - r) / h], axis=1)
-        A = J @ np.swapaxes(J, 1, 2)
-        A[:, [0, 1], [0, 1]] *= (1.0 + damping)[:, None]
-        A[:, [0, 1], [0, 1]] += np.finfo(float).tiny
-        step = -np.linalg.solve(A, (J @ r[:, :, None]))[:, :, 0]
-        step = np.clip(step, -0.5, 0.5)
-        trial = misfit(a + step[:, 0], b + step[:, 1])
-        new = np.sum(trial**2, axis=1)
-        better = new < cost
-        a, b = np.where(better, a + step[:, 0], a), np.where(better, b + step[:, 1], b)
-        r, cost = np.where(better[:, None], trial, r), np.where(better, new, cost)
-        damping = np.where(better, damping / 10.0, damping * 10.0)
-    return a, b, cost
-
-
-def _best_of(fits):
-    """Problem by problem the (a, b, cost) of lowest cost."""
-    a, b, cost = (np.array(values) for values in zip(*fits, strict=True))
-    best = np.argmin(cost, axis=0), np.arange(a.shape[1])
-    return a[best], b[best], cost[best]
