@@ -19,9 +19,12 @@ from .fitting import (
     smallest_network_through,
 )
 from .least_squares import NetworkLeastSquares
+from .line_kinks import LineKinks, NotShallowReLUError, find_kinks
 from .minimality import redundant_units
 from .polish import change_inputs, design_points, polish_from_oracle, polish_network, standard_errors
 from .pruning import removal_costs, remove_unit
+from .relu_network import find_relu_network
+from .relu_signs import solve_signs
 from .saturation import FirstLayer, NotSaturatingError, find_first_layer, refine_lengths
 from .shifts import ShiftsFromGradients, find_first_shifts, shifts_from_gradients
 from .stages import StageLog
@@ -40,8 +43,10 @@ __all__ = [
     "Budget",
     "CompletionProblem",
     "FirstLayer",
+    "LineKinks",
     "NetworkLeastSquares",
     "NotSaturatingError",
+    "NotShallowReLUError",
     "ShiftsFromGradients",
     "StageLog",
     "ask_interior",
@@ -55,6 +60,8 @@ __all__ = [
     "find_clipping",
     "find_first_layer",
     "find_first_shifts",
+    "find_kinks",
+    "find_relu_network",
     "fit_network",
     "fit_ridge_units",
     "growing",
@@ -80,5 +87,6 @@ __all__ = [
     "smallest_behind",
     "smallest_network_through",
     "solve_completion",
+    "solve_signs",
     "standard_errors",
 ]

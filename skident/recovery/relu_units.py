@@ -1,0 +1,363 @@
+"""Units of a ReLU layer from the kinks of the answers along lines.
+
+As ``relu(z) = (z + |z|) / 2``, a network with one hidden layer is ``f(u) = a + g . u + sum_i c_i |w_i . u + b_i| / 2``.
+Across the hyperplane of unit i the gradient jumps by the rank-one matrix ``c_i w_i^T``, which gives the unit up to its
+sign.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from .line_kinks import NotShallowReLUError
+
+__all__ = [
+    "FAINT",
+    "Line",
+    "Probe",
+    "ReLUUnits",
+    "linear_part",
+    "match_kinks",
+    "measure_noise",
+    "refine_units",
+    "units_at_kinks",
+]
+
+_TOLERANCE = 16.0  # roundings allowed for in a comparison
+FAINT = 1e5  # roundings below which a kink may be seen on one line and not on another
+
+
+@dataclass
+class ReLUUnits:
+    """Hidden units up to their signs.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (D, m_1)
+        Unit vectors as columns.
+    biases : ndarray of shape (m_1,)
+    outgoing : ndarray of shape (m_1, m_L)
+        Jump of the gradient along the unit vector.
+    errors : ndarray of shape (m_1,)
+        Accuracy of the unit vectors.
+    """
+
+    weights: np.ndarray
+    biases: np.ndarray
+    outgoing: np.ndarray
+    errors: np.ndarray
+
+    def __len__(self):
+        return len(self.biases)
+
+    def take(self, index):
+        return ReLUUnits(self.weights[:, index], self.biases[index], self.outgoing[index], self.errors[index])
+
+    def joined(self, other):
+        return ReLUUnits(
+            np.hstack([self.weights, other.weights]),
+            np.concatenate([self.biases, other.biases]),
+            np.concatenate([self.outgoing, other.outgoing]),
+            np.concatenate([self.errors, other.errors]),
+        )
+
+
+@dataclass
+class Line:
+    """The points ``origin + t direction`` with ``|t| <= reach``; the direction (D,) has norm 1."""
+
+    origin: np.ndarray
+    direction: np.ndarray
+    reach: float
+
+    def at(self, t):
+        return self.origin + t[:, None] * self.direction
+
+
+class Probe:
+    """The oracle's answers, every output in units of its rounding error near the centre."""
+
+    def __init__(self, oracle, noise):
+        self.oracle, self.noise, self.unit = oracle, noise, np.sqrt(oracle.n_inputs)
+
+    def __call__(self, U):
+        return self.oracle(U) / self.noise
+
+    def tol(self, U):
+        """Accuracy of the answers at U (n, D), as a column."""
+        return (1.0 + np.linalg.norm(U, axis=1) / self.unit)[:, None]
+
+
+def measure_noise(oracle, rng, *, n_windows=24, far=30.0):
+    """Rounding error of the answers, from second differences in small windows near the centre.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    rng : numpy.random.RandomState
+    n_windows : int, default=24
+    far : float, default=30.0
+        Where to look for rounding that shows away from the centre only, in standard deviations.
+
+    Returns
+    -------
+    ndarray of shape (m_L,)
+        Sixteen times the upper quartile of second differences, or the machine's rounding of the largest answer if that
+        is larger.
+
+    Raises
+    ------
+    NotShallowReLUError
+        If the answers are not piecewise linear up to a relative 1e-11: curved, noisy or rounded.
+
+    Notes
+    -----
+    ``6 n_windows`` queries. Second differences of a smooth function fall with the square of the step, those of noise do
+    not; a piecewise linear function has none in more than three quarters of the windows.
+    """
+    D, wide, narrow = oracle.n_inputs, 3e-4, 3e-6
+    X, E = rng.standard_normal((2, n_windows, D))
+    offsets = np.array([0.0, -wide, wide, -narrow, narrow])
+    F = oracle((X[:, None] + offsets[:, None] * E[:, None]).reshape(-1, D)).reshape(n_windows, 5, -1)
+    flat = np.all(F[:, 3:] == F[:, :1], axis=(1, 2))
+    if flat.mean() > 0.5 and len(np.unique(F[flat, 0], axis=0)) > 2:
+        raise NotShallowReLUError(
+            "steps",
+            f"{flat.sum()} of {n_windows} answers do not change at all over a distance of {narrow:g} (in units of the "
+            "inputs' scale), yet they differ from each other: they are rounded or saturated, or piecewise constant "
+            "(a tree, nearest neighbours).",
+        )
+    # Kinks are in few windows; half of the second differences of rounded answers may be 0.
+    coarse = np.quantile(np.abs(F[:, 1] - 2.0 * F[:, 0] + F[:, 2]), 0.75, axis=0)
+    fine = np.quantile(np.abs(F[:, 3] - 2.0 * F[:, 0] + F[:, 4]), 0.75, axis=0)
+    largest, spread = np.abs(F).max(axis=(0, 1)), np.ptp(F, axis=(0, 1))
+    worst = int(np.argmax(coarse / np.maximum(spread, np.finfo(float).tiny)))
+    if coarse[worst] > 1e-11 * spread[worst] + 4.0 * np.finfo(float).eps * largest[worst]:
+        _refuse_curved(coarse[worst] / spread[worst], fine[worst] / spread[worst], wide, narrow)
+    # Where the answers are flat near the centre, rounding shows farther out, and grows with the distance.
+    largest = np.maximum(largest, np.abs(oracle(far * X)).max(axis=0) / far)
+    noise = _TOLERANCE * np.maximum(coarse, np.finfo(float).eps * largest)
+    return np.where(noise > 0, noise, 1.0)
+
+
+def _refuse_curved(coarse, fine, wide, narrow):
+    """An error that tells curvature, which falls with the square of the step, from noise and rounding."""
+    expected = coarse * (narrow / wide) ** 2
+    if fine < max(30.0 * expected, 1e-14) and (fine > 0.03 * expected or expected < 1e-15):
+        raise NotShallowReLUError(
+            "smooth",
+            f"the answers bend everywhere: second differences are mostly {coarse:.1e} of their spread over a "
+            f"step of {wide:g}, {fine:.1e} over {narrow:g}. The black box is smooth, no ReLU network; try "
+            "activation='tanh', 'softplus' or 'gelu'.",
+        )
+    raise NotShallowReLUError(
+        "noisy",
+        f"second differences of the answers are {coarse:.1e} of their spread over a step of {wide:g} and {fine:.1e} "
+        f"over {narrow:g}: noise or rounding of that size hides the kinks, which take answers exact to 1e-11. Ask the "
+        "black box in float64, without rounding.",
+    )
+
+
+def units_at_kinks(probe, line, kinks, which, rng):
+    """Units whose hyperplanes cross a line, from the jumps of the gradient.
+
+    Parameters
+    ----------
+    probe : Probe
+    line : Line
+    kinks : LineKinks
+        Of the probe's answers on the line.
+    which : ndarray of shape (q,)
+        The kinks to take.
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    ReLUUnits
+        One a kink, oriented along the direction; the error is infinite where the jump is not of rank one.
+    anchor : tuple of ndarray of shape (D,), ndarray of shape (m_L, D) and float
+        A point of the line, the gradient of the answers there, and its accuracy: where that is best.
+
+    Notes
+    -----
+    ``2 D + 1`` queries for every straight piece next to one of the kinks, and 2 more wherever a kink came in between.
+    """
+    pieces = _pieces(kinks, line.reach, probe.unit)
+    used = np.unique(np.concatenate([which, which + 1]))
+    # Not the middle: between the two bends of a unit that clips, the answers are odd about it.
+    low, high = pieces[used].T
+    middle = low + rng.uniform(0.35, 0.65, len(used)) * (high - low)
+    centers = line.at(middle)
+    gradients, errors = _gradients(probe, centers, np.minimum(middle - low, high - middle), rng)
+    left, right = np.searchsorted(used, which), np.searchsorted(used, which + 1)
+    units = _rank_one(gradients[right] - gradients[left], errors[left] + errors[right], line.direction)
+    units.biases = -np.sum(units.weights.T * line.at(kinks.positions[which]), axis=1)
+    best = int(np.argmin(errors))
+    return units, (centers[best], gradients[best], errors[best])
+
+
+def _pieces(kinks, reach, unit):
+    """Straight pieces between kinks (k + 1, 2): a piece next to an unresolved stretch ends there."""
+    t = kinks.positions
+    low, high = np.concatenate([[-reach], t]), np.concatenate([t, [reach]])
+    for a, b in kinks.unresolved:
+        piece = np.searchsorted(t, 0.5 * (a + b))
+        # The longer part remains.
+        if a - low[piece] > high[piece] - b:
+            high[piece] = min(a, high[piece])
+        else:
+            low[piece] = max(b, low[piece])
+    # Outer pieces: hyperplanes are about as far from there as the last kink is from the centre.
+    low[0] = max(low[0], high[0] - 2.0 * (unit + abs(high[0])))
+    high[-1] = min(high[-1], low[-1] + 2.0 * (unit + abs(low[-1])))
+    return np.column_stack([low, high])
+
+
+def _gradients(probe, centers, rooms, rng):
+    """Gradients (n, m_L, D) at points (n, D), and the norms (n,) of their errors.
+
+    Central differences along a random orthonormal frame. Between kinks any step is exact to rounding, so every step is
+    the widest of a sequence, from the room (n,) around the point on, for which the point lies on the chord.
+    """
+    n, D = centers.shape
+    frame = np.linalg.qr(rng.standard_normal((D, D)))[0]
+    f, tol = probe(centers), probe.tol(centers)[:, 0]
+    steps = np.repeat(0.7 * rooms[:, None], D, axis=1)
+    slopes = np.zeros((n, D, f.shape[1]))
+    piece, column = (index.ravel() for index in np.indices((n, D)))
+    for _ in range(12):
+        h = steps[piece, column][:, None]
+        move = h * frame.T[column]
+        after, before = np.split(probe(np.concatenate([centers[piece] + move, centers[piece] - move])), 2)
+        slopes[piece, column] = (after - before) / (2.0 * h)
+        sag = np.abs(after - 2.0 * f[piece] + before).max(axis=1)
+        bent = sag > 4.0 * (tol[piece] + h[:, 0] / probe.unit)
+        piece, column = piece[bent], column[bent]
+        if len(piece) == 0:
+            break
+        steps[piece, column] *= 0.3
+    errors = tol * np.sqrt(np.sum(1.0 / steps**2, axis=1))
+    errors[piece] = np.inf
+    return np.swapaxes(slopes, 1, 2) @ frame.T, errors
+
+
+def _rank_one(jumps, size, direction):
+    """Unit vectors and outgoing weights from gradient jumps (q, m_L, D), with errors of norm (q,) in every row."""
+    s, Vt = np.linalg.svd(jumps, full_matrices=False)[1:]
+    w = Vt[:, 0] * np.where(Vt[:, 0] @ direction < 0, -1.0, 1.0)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        errors = np.where(np.isfinite(size) & (s[:, 0] > 0), size / s[:, 0], np.inf)
+    if s.shape[1] > 1:
+        errors = np.where(s[:, 1] > 16.0 * np.sqrt(jumps.shape[1]) * size, np.inf, errors)
+    return ReLUUnits(w.T, np.zeros(len(w)), np.einsum("qmd,qd->qm", jumps, w), errors)
+
+
+def match_kinks(units, line, kinks):
+    """Which units a line confirms, by a kink at the right place and of the right size.
+
+    Parameters
+    ----------
+    units : ReLUUnits
+    line : Line
+    kinks : LineKinks
+
+    Returns
+    -------
+    lost : ndarray of shape (m_1,)
+        Units that should have a kink on the line, of a known size at a known place, and have none.
+    met : ndarray of shape (m_1,)
+        Index of every unit's kink, -1 where it has none.
+
+    Notes
+    -----
+    Units whose kink is too faint to be seen on every line are never lost.
+    """
+    if len(units) == 0:
+        return np.zeros(0, dtype=bool), np.zeros(0, dtype=int)
+    across = units.weights.T @ line.direction
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = -(units.biases + units.weights.T @ line.origin) / across
+        slack = (1e-10 + 10.0 * units.errors) * (1.0 + np.linalg.norm(line.at(t), axis=1)) / np.abs(across)
+    jumps = units.outgoing * np.abs(across)[:, None]  # of the slope along the line
+    strong = np.abs(jumps).max(axis=1) * np.sqrt(len(line.origin)) > FAINT
+    expected = strong & (np.abs(t) < 0.99 * line.reach)
+    for a, b in kinks.unresolved:
+        expected &= (t < a - slack) | (t > b + slack)
+    if len(kinks.positions) == 0:
+        return expected, np.full(len(units), -1)
+    sizes = np.abs(units.outgoing).max(axis=1, keepdims=True)
+    allowed = 1e-3 * np.abs(jumps) + (1e-10 + 10.0 * units.errors[:, None]) * sizes
+    distance = np.abs(t[:, None] - kinks.positions)
+    other = np.abs(jumps[:, None] - kinks.jumps) > allowed[:, None] + 8.0 * kinks.errors[:, None]
+    distance[np.any(other, axis=2)] = np.inf
+    nearest = distance.argmin(axis=1)
+    same = distance[np.arange(len(t)), nearest] <= slack
+    return expected & ~same, np.where(same, nearest, -1)
+
+
+def linear_part(units, point, gradient):
+    """What the gradient at a point is beyond the units' own: ``2 g`` for ``f = a + g . u + sum_i c_i |z_i| / 2``.
+
+    Parameters
+    ----------
+    units : ReLUUnits
+    point : ndarray of shape (D,)
+    gradient : ndarray of shape (m_L, D)
+
+    Returns
+    -------
+    ndarray of shape (m_L, D)
+    """
+    sides = np.sign(units.weights.T @ point + units.biases)
+    return 2.0 * gradient - (units.outgoing.T * sides) @ units.weights.T
+
+
+def refine_units(probe, units, U):
+    """Units and linear part by linear least squares, without their signs.
+
+    Which side of every hyperplane a point is on is known, and then
+    ``f(u) = (a, g) . (1, u) + sum_i s_i(u) V_i (u, 1) / 2`` is linear in a, g and ``V_i = c_i (w_i, b_i)^T``.
+
+    Parameters
+    ----------
+    probe : Probe
+    units : ReLUUnits
+        Accurate enough to tell the sides.
+    U : ndarray of shape (n, D)
+        Points on both sides of every hyperplane; ``n > (m_1 + 1) (D + 1)``.
+
+    Returns
+    -------
+    ReLUUnits
+    linear : ndarray of shape (m_L, D)
+        ``2 g``.
+
+    Raises
+    ------
+    LinAlgError
+        If no point lies between two hyperplanes.
+
+    Notes
+    -----
+    A QR decomposition of ``n`` by ``(m_1 + 1) (D + 1)`` numbers.
+    """
+    n, D = U.shape
+    m = len(units)
+    Z = np.column_stack([U, np.ones(n)])
+    sides = np.where(U @ units.weights + units.biases > 0, 0.5, -0.5)
+    design = np.concatenate([Z[:, None], sides[:, :, None] * Z[:, None]], axis=1).reshape(n, -1)
+    scale = np.linalg.norm(design, axis=0)
+    Q, R = scipy.linalg.qr(design / scale, mode="economic")
+    diagonal = np.abs(np.diag(R))
+    if diagonal.min() < 1e-10 * diagonal.max():
+        raise np.linalg.LinAlgError("the points do not tell the units apart.")
+    V = scipy.linalg.solve_triangular(R, Q.T @ probe(U)) / scale[:, None]
+    V = np.swapaxes(V.reshape(m + 1, D + 1, -1), 1, 2)  # (m_1 + 1, m_L, D + 1)
+    wb = np.linalg.svd(V[1:], full_matrices=False)[2][:, 0]
+    wb /= np.linalg.norm(wb[:, :D], axis=1, keepdims=True)
+    wb *= np.where(np.sum(wb[:, :D] * units.weights.T, axis=1) < 0, -1.0, 1.0)[:, None]
+    outgoing = np.einsum("kmd,kd->km", V[1:], wb) / np.sum(wb**2, axis=1)[:, None]
+    return ReLUUnits(wb[:, :D].T, wb[:, D], outgoing, units.errors), 2.0 * V[0, :, :D]

@@ -1,0 +1,65 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from skident.recovery import solve_signs
+from skident.recovery.relu_signs import UndecidedSignsError
+
+
+def problem(E, K, seed):
+    rng = np.random.RandomState(seed)
+    M, signs = rng.standard_normal((E, K)) * rng.uniform(0.1, 1.0, K), rng.choice([-1.0, 1.0], K)
+    return M, signs, M @ signs
+
+
+# Independent columns; free signs tried at once, in two halves, and by a lattice.
+SIZES = [(8, 6), (8, 8), (3, 10), (1, 9), (6, 24), (3, 27), (10, 45), (12, 60)]
+
+
+@pytest.mark.parametrize(("E", "K"), SIZES)
+@pytest.mark.parametrize("seed", range(2))
+def test_the_signs(E, K, seed):
+    M, signs, r = problem(E, K, seed)
+    rounded = r + 1e-12 * np.random.RandomState(9).uniform(-1, 1, E)
+    np.testing.assert_array_equal(solve_signs(M, rounded, 1e-11), [signs])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_against_all_combinations(seed):
+    """Small integers have many solutions (one for one of the seeds), and all are found."""
+    rng = np.random.RandomState(seed)
+    M = rng.randint(-3, 4, (2, 9)).astype(float)
+    r = M @ rng.choice([-1.0, 1.0], 9)
+    everything = np.array(list(itertools.product([-1.0, 1.0], repeat=9)))
+    expected = everything[np.abs(everything @ M.T - r).max(axis=1) < 1e-9]
+    found = solve_signs(M, r, 1e-9, max_solutions=1000)
+    assert set(map(tuple, found)) == set(map(tuple, expected))
+
+
+@pytest.mark.parametrize(("E", "K"), [(8, 6), (3, 10), (6, 24)])
+def test_no_solution(E, K):
+    M, _, r = problem(E, K, 0)
+    assert solve_signs(M, r + 1e-3 * M[:, 0], 1e-9).shape == (0, K)
+
+
+@pytest.mark.parametrize(("E", "K"), [(8, 6), (3, 10), (6, 24), (10, 45)])
+def test_two_solutions(E, K):
+    """Two equal columns with opposite signs can change places."""
+    M, signs, _ = problem(E, K, 0)
+    M[:, 1], signs[:2] = M[:, 0], [1.0, -1.0]
+    found = solve_signs(M, M @ signs, 1e-10)
+    assert len(found) == 2 and found[0, 0] == -found[1, 0]
+    np.testing.assert_allclose(found @ M.T, [M @ signs] * 2, atol=1e-10)
+
+
+def test_too_many_signs():
+    M, _, r = problem(1, 60, 0)
+    with pytest.raises(UndecidedSignsError, match="60 signs in equations of rank 1 are too many"):
+        solve_signs(M, r, 1e-9)
+
+
+def test_too_few_equations():
+    M, _, r = problem(1, 27, 0)
+    with pytest.raises(UndecidedSignsError, match="combinations of 26 free signs fit one equation"):
+        solve_signs(M, r, 0.2)
