@@ -8,7 +8,7 @@ from skident.network import get_activation
 from skident.oracle import BlackBoxError
 from skident.recovery import find_clipping
 
-__all__ = ["clipping_hint", "confine", "far_hint", "fresh_rows", "rows_inside"]
+__all__ = ["clipping_hint", "confine", "far_hint", "fresh_rows", "probability_hint", "rows_inside"]
 
 _FIRST_RADIUS = 3e4  # of the search for saturation, in units of sqrt(D) standard deviations
 
@@ -41,9 +41,14 @@ def confine(job, strategy):
     ValueError
         If saturation is insisted on, nothing else can find the width, or the centre has no room for derivatives.
     """
-    oracle, extractor = job.oracle, job.extractor
+    oracle, extractor, hidden = job.oracle, job.extractor, get_activation(job.names[0])
     far = _FIRST_RADIUS * np.sqrt(oracle.n_inputs)
     if oracle.reach >= far:
+        return False
+    needed = extractor.radius + 2.0 * extractor.step_size
+    if not hidden.saturating:
+        if hidden.smooth:
+            _check_room(oracle, needed)
         return False
     seen = f"input_range leaves {max(oracle.reach, 0.0):.3g} standard deviations around the centre"
     seen += f", but the search for saturation asks up to {far:.2g} away"
@@ -51,9 +56,7 @@ def confine(job, strategy):
         raise ValueError(f"{seen}; use strategy='auto' and first_layer='auto', which stay near the centre then.")
     if job.widths is None:
         raise ValueError(f"{seen}, and only it can count units; give layer_widths.")
-    if not get_activation(job.names[0]).smooth:
-        raise ValueError(f"{seen}, and activation={job.names[0]!r} has no second derivative to see its units by.")
-    _check_room(oracle, extractor.radius + 2.0 * extractor.step_size)
+    _check_room(oracle, needed)
     extractor.set_params(first_layer="hessian")
     return True
 
@@ -78,6 +81,14 @@ def far_hint(oracle, error):
     """What to say where the black box refused to be asked far away."""
     if oracle.input_range is None and "search for saturation" in str(error):
         return " Or state where it may be asked: input_range=(low, high)."
+    return ""
+
+
+def probability_hint(oracle, answers):
+    """What to say after a failure where the answers (n, m_L) look like probabilities that were taken as they are."""
+    sums = answers.sum(axis=1)
+    if oracle.response == "predict" and answers.min() >= 0.0 and np.abs(sums - 1.0).max() < 1e-6:
+        return " The answers are not negative and sum to 1: if these are probabilities, response_method='predict_proba'."
     return ""
 
 

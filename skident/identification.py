@@ -13,7 +13,7 @@ from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import validate_data
 
 from skident._job import Job
-from skident._limits import clipping_hint, confine, far_hint, fresh_rows, rows_inside
+from skident._limits import clipping_hint, confine, far_hint, fresh_rows, probability_hint, rows_inside
 from skident._predictions import NetworkPredictions
 from skident._routes import attempts_in_order
 from skident._validation import (
@@ -313,7 +313,9 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             )
         best = min(trials, key=lambda trial: trial.error)
         redundant = redundant_units(best.network)
-        hint = clipping_hint(job.oracle) if best.error >= enough else ""
+        hint = ""
+        if best.error >= enough:
+            hint = clipping_hint(job.oracle) + probability_hint(job.oracle, job.held_out_answers)
         self._store(job, best, attempt, redundant)
         hint += self._compare_probabilities(job, X)
         self._warn(job, best, attempt, redundant, refusal, hint)
@@ -331,6 +333,11 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         some = np.linspace(0, len(X) - 1, min(len(X), 100)).astype(int)  # classes may come one after the other
         _, spread = check_answers_vary(oracle, rows[some], noise_tolerance=_TOO_NOISY)
         names = resolve_activations(box, self.activation, self.output_activation)
+        if response == "predict_proba" and names[1] == "sigmoid":
+            raise ValueError(
+                f"output_activation={self.output_activation!r} would come before the softmax; of probabilities the "
+                "network of their logits is identified, so leave output_activation='auto'."
+            )
         discover = isinstance(self.layer_widths, str)
         widths = None if discover else self.layer_widths
         if discover:

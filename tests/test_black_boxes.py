@@ -232,6 +232,19 @@ def test_answers_that_are_no_probabilities(box, blobs):
         NetworkIdentifier(box, response_method="predict_proba").fit(blobs[0])
 
 
+def test_a_sigmoid_before_the_softmax(blobs, three):
+    box = FrozenEstimator(three)
+    with pytest.raises(ValueError, match="output_activation='logistic' would come before the softmax"):
+        NetworkIdentifier(box, output_activation="logistic").fit(blobs[0])
+
+
+def test_probabilities_taken_as_they_are(blobs, three):
+    """A callable does not tell what its answers are, but they show it."""
+    model = NetworkIdentifier(three.predict_proba, layer_widths=(5, 3), n_attempts=1, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="not exact.* sum to 1: .* response_method='predict_proba'"):
+        model.fit(blobs[0])
+
+
 def test_labels_are_missing(blobs):
     with pytest.raises(ValueError, match=r"MLPClassifier is not fitted and y is None.* FrozenEstimator\(classifier\)"):
         NetworkIdentifier(classifier()).fit(blobs[0])
@@ -301,11 +314,11 @@ def test_a_pipeline_that_is_not_affine():
 class Ranged:
     """A network of inputs within `width` standard deviations; others it clips or refuses."""
 
-    def __init__(self, sizes, width=4.0, output="tanh", seed=0, refuses=True):
+    def __init__(self, sizes, width=4.0, output="tanh", seed=0, refuses=True, activation="tanh"):
         rng = np.random.default_rng(seed)
         center, scale = rng.uniform(-5, 5, sizes[0]), rng.uniform(0.2, 4, sizes[0])
         self.X = center + scale * rng.standard_normal((200, sizes[0]))
-        network = make_network(sizes, output_activation=output, random_state=seed)
+        network = make_network(sizes, activation=activation, output_activation=output, random_state=seed)
         self.network = change_inputs(network, -center / scale, 1 / scale)
         self.range, self.refuses = (center - width * scale, center + width * scale), refuses
 
@@ -406,6 +419,14 @@ def test_ranges_that_leave_no_way(options, message):
 def test_unknown_widths_need_saturation(unknown):
     with pytest.raises(ValueError, match=f"{SMALL}.*only it can count units; give layer_widths"):
         Ranged((8, 6, 1), output="identity").identify(layer_widths=unknown)
+
+
+def test_activations_that_do_not_saturate_stay_near_anyway():
+    """The room for derivatives is all that they need."""
+    box = Ranged((8, 5, 2), output="identity", activation="softplus")
+    assert box.identify().report_.exact
+    with pytest.raises(ValueError, match="too near the border"):
+        box.identify(extractor=EntangledWeightExtractor(radius=5.0))
 
 
 def test_data_at_the_border_of_the_range():
