@@ -88,7 +88,7 @@ def probability_hint(oracle, answers):
     """What to say after a failure where the answers (n, m_L) look like probabilities that were taken as they are."""
     sums = answers.sum(axis=1)
     if oracle.response == "predict" and answers.min() >= 0.0 and np.abs(sums - 1.0).max() < 1e-6:
-        return " The answers are not negative and sum to 1: if these are probabilities, response_method='predict_proba'."
+        return " The answers sum to 1: if they are probabilities, use response_method='predict_proba'."
     return ""
 
 

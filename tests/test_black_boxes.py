@@ -241,7 +241,7 @@ def test_a_sigmoid_before_the_softmax(blobs, three):
 def test_probabilities_taken_as_they_are(blobs, three):
     """A callable does not tell what its answers are, but they show it."""
     model = NetworkIdentifier(three.predict_proba, layer_widths=(5, 3), n_attempts=1, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="not exact.* sum to 1: .* response_method='predict_proba'"):
+    with pytest.warns(ConvergenceWarning, match="not exact.* sum to 1: .* use response_method='predict_proba'"):
         model.fit(blobs[0])
 
 
