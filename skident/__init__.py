@@ -1,7 +1,8 @@
 """skident tells what a neural network is, from the outside."""
 
 from skident.completion import NetworkCompletion
+from skident.compression import NetworkCompressor
 from skident.extraction import EntangledWeightExtractor
 from skident.identification import NetworkIdentifier
 
-__all__ = ["EntangledWeightExtractor", "NetworkCompletion", "NetworkIdentifier"]
+__all__ = ["EntangledWeightExtractor", "NetworkCompletion", "NetworkCompressor", "NetworkIdentifier"]

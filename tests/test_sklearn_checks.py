@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skident import EntangledWeightExtractor, NetworkCompletion, NetworkIdentifier
+from skident import EntangledWeightExtractor, NetworkCompletion, NetworkCompressor, NetworkIdentifier
 
 # The data of the checks are random, mostly too few or too degenerate to determine a network. That is what
 # ConvergenceWarning says, and here it is no failure.
@@ -52,6 +52,8 @@ ESTIMATORS = {
     "identifier with stages": NetworkIdentifier(
         SMALL_MLP, extractor=EntangledWeightExtractor(), completion=NetworkCompletion()
     ),
+    "compressor": NetworkCompressor(),
+    "compressor of a classifier": NetworkCompressor(SMALL_CLASSIFIER),
 }
 # Estimator's name here -> {check: why it must fail}.
 EXPECTED_FAILURES = {

@@ -9,6 +9,7 @@ from .assignment import (
 )
 from .clipping import find_clipping
 from .completion import CompletionProblem, fit_ridge_units, mixing_matrices, solve_completion
+from .compression import compress_network
 from .fitting import (
     Budget,
     fit_network,
@@ -53,6 +54,7 @@ __all__ = [
     "ask_vertices",
     "change_inputs",
     "cluster_directions",
+    "compress_network",
     "design_points",
     "detect_first_layer",
     "detect_last_layer",

@@ -1,0 +1,267 @@
+"""A network made as small as a tolerance allows."""
+
+from __future__ import annotations
+
+import sys
+from numbers import Real
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from skident._predictions import NetworkPredictions
+from skident._validation import (
+    AT_LEAST_ONE,
+    POSITIVE,
+    Interval,
+    StrOptions,
+    center_and_scale,
+    check_targets,
+    forgotten_on_error,
+    is_classifying,
+    resolve_black_box,
+    resolve_response,
+)
+from skident.network import FeedforwardNetwork, center_outputs
+from skident.recovery import change_inputs, compress_network
+
+__all__ = ["NetworkCompressor"]
+
+
+class NetworkCompressor(NetworkPredictions, BaseEstimator):
+    """The smallest network that answers as a given one does where it is used, to a tolerance.
+
+    Looks for the fewest hidden units with ``error <= tol``, where the error is measured on held-out rows of X between
+    the network's own answers and those of the smaller one; targets y play no part. Units are left out one after the
+    other, the least needed first, the others taking over what they can, and all parameters are fitted again to the
+    network's answers. What the network does far from X is given up where that saves units.
+
+    Parameters
+    ----------
+    estimator : regressor, classifier, FeedforwardNetwork or torch.nn.Module, default=None
+        The network, whose weights must be known: an `MLPRegressor` or `MLPClassifier`, also behind affine transformers,
+        a `FeedforwardNetwork`, a torch ``Sequential`` of linear layers and one kind of activation, or a fitted
+        `NetworkIdentifier` (which makes a network of a black box). An estimator inside `FrozenEstimator` is taken as it
+        is, another one is cloned and fitted on (X, y) first; None is a small tanh `MLPRegressor`.
+    tol : float, default=1e-2
+        Largest error.
+    metric : {"auto", "answers", "probabilities", "labels"}, default="auto"
+        ``answers``: root mean square error over rows and outputs, every output relative to its standard deviation on X.
+        ``probabilities``: the same of the classes' probabilities, the outputs being logits. ``labels``: share of the
+        rows whose most probable class changes; one row at least once there is any, so `tol` below one over the number
+        of held-out rows allows none. ``auto`` is ``labels`` for scikit-learn's classifiers, else ``answers``.
+    spread : float, default=0.7
+        The function is kept around the rows of X too: it is fitted at rows of X and at rows moved by Gaussian steps
+        whose covariance is ``spread ** 2`` times that of X.
+    held_out : float, default=0.25
+        Share of the rows of X that errors are measured on and that no fit sees.
+    n_candidates : int, default=3
+        Units of a layer tried, the least needed ones, before the layer counts as no longer reducible.
+    max_iter : int, default=60
+        Levenberg-Marquardt steps after every removal, at most.
+    random_state : int, RandomState or None, default=None
+        Draws held-out rows and steps.
+    verbose : int, default=0
+        1 prints a line a network tried.
+
+    Attributes
+    ----------
+    network_ : FeedforwardNetwork
+        In canonical form. Of a classifier the network of its logits, with zero mean over the classes.
+    layer_widths_ : tuple of int
+        ``(m_1, ..., m_L)``, outputs last.
+    error_ : float
+        Of `network_` on the held-out rows; at most `tol`.
+    path_ : list of dict
+        ``layer_widths``, ``n_parameters``, ``error`` and ``accepted`` (whether the error is at most `tol`) of the
+        network as given and of every one fitted: size against error. The last is `network_`.
+    n_iter_ : int
+        Networks fitted, at least 1.
+    estimator_ : object
+        The network as given, fitted.
+    classes_ : ndarray
+        Of a classifier.
+    n_features_in_ : int
+
+    Notes
+    -----
+    `skident.recovery.compress_network` tells how and at what cost. The result is a local answer: no unit tried can be
+    left out of it, but a smaller network may exist. relu networks are compressed too; a unit that never bends on the
+    data is then a linear function, and several are merged. With ``y`` in mind rather than the network's answers,
+    compare `score` before and after.
+
+    Where the estimator is a classifier, so is this: `predict` gives labels, `predict_proba` probabilities,
+    `decision_function` the logits, and `score` is the accuracy.
+
+    References
+    ----------
+    Hassibi, Stork (1993), "Second order derivatives for network pruning: optimal brain surgeon".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.frozen import FrozenEstimator
+    >>> from sklearn.neural_network import MLPRegressor
+    >>> from skident import NetworkCompressor
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (300, 2))
+    >>> mlp = MLPRegressor(hidden_layer_sizes=(50,), activation="tanh", solver="lbfgs", random_state=0)
+    >>> mlp = mlp.fit(X, np.sin(X[:, 0] + X[:, 1]))
+    >>> compressor = NetworkCompressor(FrozenEstimator(mlp), tol=0.02, random_state=0).fit(X)
+    >>> print(compressor.layer_widths_[0] < 10, compressor.error_ <= 0.02)
+    True True
+    """
+
+    # What `NetworkPredictions` asks for: classifiers answer by probabilities here, and nothing else does.
+    response_method = "auto"
+
+    _parameter_constraints = {
+        "estimator": "no_validation",
+        "tol": [POSITIVE],
+        "metric": [StrOptions({"auto", "answers", "probabilities", "labels"})],
+        "spread": [POSITIVE],
+        "held_out": [Interval(Real, 0, 1, closed="neither")],
+        "n_candidates": [AT_LEAST_ONE],
+        "max_iter": [AT_LEAST_ONE],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        estimator=None,
+        *,
+        tol=1e-2,
+        metric="auto",
+        spread=0.7,
+        held_out=0.25,
+        n_candidates=3,
+        max_iter=60,
+        random_state=None,
+        verbose=0,
+    ):
+        self.estimator = estimator
+        self.tol = tol
+        self.metric = metric
+        self.spread = spread
+        self.held_out = held_out
+        self.n_candidates = n_candidates
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "network_")
+
+    def fit(self, X, y=None):
+        """Compress the network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, D)
+            Where the network is used.
+        y : array-like of shape (n_samples,) or (n_samples, m_L), default=None
+            Only for an estimator that must be fitted first; labels for a classifier.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If X is not finite, has one row or another number of columns than the network has inputs, or the network
+            cannot be read.
+        TypeError
+            If the estimator is no network whose weights are known.
+        """
+        self._validate_params()
+        response = resolve_response(self.estimator, self.response_method)
+        if y is not None:
+            numeric = response == "predict"
+            X, y = validate_data(
+                self, X, y, dtype=np.float64, multi_output=True, y_numeric=numeric, ensure_min_samples=2
+            )
+            y = check_targets(y, response)
+        else:
+            X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        with forgotten_on_error(self):
+            self._fit(X, y, classifies=response == "predict_proba")
+        return self
+
+    def _fit(self, X, y, classifies):
+        rng = check_random_state(self.random_state)
+        seed = rng.randint(2**31 - 1)
+        box = resolve_black_box(self.estimator, X, y, seed, classifiers=True)
+        network = known_network(box)
+        if network.n_inputs != X.shape[1]:
+            raise ValueError(f"X has {X.shape[1]} features, but the network to compress has {network.n_inputs} inputs.")
+        if classifies:
+            network = center_outputs(network)
+        center, scale = center_and_scale(X, None)
+        metric = ("labels" if classifies else "answers") if self.metric == "auto" else self.metric
+        smaller, path = compress_network(
+            change_inputs(network, center, scale),
+            (X - center) / scale,
+            tol=self.tol,
+            rng=rng,
+            metric=metric,
+            spread=self.spread,
+            held_out=self.held_out,
+            n_candidates=self.n_candidates,
+            max_iter=self.max_iter,
+            callback=_print_entry if self.verbose else None,
+        )
+        smaller = change_inputs(smaller, -center / scale, 1.0 / scale)
+        self.network_ = (center_outputs(smaller) if classifies else smaller).canonical()
+        self.layer_widths_, self.error_, self.path_ = smaller.layer_widths, path[-1]["error"], path
+        self.n_iter_, self.estimator_ = max(1, len(path) - 1), box
+        self._one_dimensional, self._labels = _answers_in_rows(box, X), None
+        if classifies:
+            self.classes_ = self._labels = box.classes_
+
+
+def known_network(box):
+    """The network behind an object whose weights are known.
+
+    Parameters
+    ----------
+    box : FeedforwardNetwork, torch.nn.Module, fitted estimator
+        An estimator either has ``network_``, as a fitted `NetworkIdentifier`, or is what
+        `FeedforwardNetwork.from_sklearn` reads.
+
+    Returns
+    -------
+    FeedforwardNetwork
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    ValueError
+        If it is a module or an estimator of the right kind that is no such network.
+    """
+    torch = sys.modules.get("torch")
+    if isinstance(box, FeedforwardNetwork):
+        return box
+    if torch is not None and isinstance(box, torch.nn.Module):
+        return FeedforwardNetwork.from_torch(box)
+    if isinstance(getattr(box, "network_", None), FeedforwardNetwork):
+        return box.network_
+    if hasattr(box, "predict"):
+        return FeedforwardNetwork.from_sklearn(box)
+    raise TypeError(
+        "the network to compress must have known weights (MLPRegressor, MLPClassifier, torch Sequential, "
+        f"FeedforwardNetwork, fitted NetworkIdentifier), got {type(box).__name__}; NetworkIdentifier finds the weights "
+        "of a callable."
+    )
+
+
+def _answers_in_rows(box, X):
+    """Whether an estimator answers (n,) instead of (n, 1)."""
+    return hasattr(box, "predict") and not is_classifying(box) and np.ndim(box.predict(X[:1])) == 1
+
+
+def _print_entry(entry):
+    kept = "kept" if entry["accepted"] else "refused"
+    print(f"[NetworkCompressor] widths {entry['layer_widths']}: error {entry['error']:.2e}, {kept}")

@@ -1,0 +1,306 @@
+"""A network's hidden units removed for as long as the rest can answer as it does, to a tolerance."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.network import FeedforwardNetwork
+from skident.oracle import probabilities_from_logits
+
+from .fitting import fit_network
+from .pruning import removal_costs, remove_unit
+
+__all__ = ["METRICS", "compress_network", "compression_error", "rows_around"]
+
+METRICS = ("answers", "probabilities", "labels")
+_ANSWERS_PER_PARAMETER = 5
+_MAX_ROWS = 6000
+_ROUND = 5  # steps of a refit between two looks at the held-out rows
+_ENOUGH = 0.7  # of the tolerance: a refit ends here, and leaves what more it could gain to the last one
+_CHEAP = 2.0  # of the tolerance: a refit usually lowers the error of removals by as much
+_ROUNDING = 1e-5  # removals that cost no more are mended in a step or two, whatever the tolerance
+_NO_GAIN = 0.97
+_DENSE_LIMIT = 600  # parameters; rough steps by conjugate gradients are cheaper beyond
+
+
+def compress_network(
+    network, X, *, tol=1e-2, rng, metric="answers", start=None, spread=0.7, held_out=0.25, n_candidates=3, max_iter=60,
+    callback=None,
+):
+    """The smallest network found that answers as another one does around given rows, to a tolerance.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        Whose function is to be kept.
+    X : ndarray of shape (n, D)
+        Rows where it is used, n at least 2. Any units; standardised inputs make refits better conditioned.
+    tol : float, default=1e-2
+        Largest error on the held-out rows, see `compression_error`.
+    rng : numpy.random.RandomState
+        Draws held-out rows and perturbations.
+    metric : {"answers", "probabilities", "labels"}, default="answers"
+        What is compared. Whatever it is, refits minimise squared errors of the answers (logits).
+    start : FeedforwardNetwork, default=None
+        Where to begin, the result of a call with a smaller `tol` for instance; `network` by default.
+    spread : float, default=0.7
+        See `rows_around`.
+    held_out : float, default=0.25
+        Share of the rows of X that refits never see, and that errors are measured on.
+    n_candidates : int, default=3
+        A layer is as small as it gets when leaving out any one of so many units, the cheapest ones, has failed.
+    max_iter : int, default=60
+        Levenberg-Marquardt steps of a refit at most.
+    callback : callable, default=None
+        ``callback(entry)`` with every new entry of the path.
+
+    Returns
+    -------
+    network : FeedforwardNetwork
+        Error at most `tol`; as it was if nothing can go. A hidden layer keeps one unit at least.
+    path : list of dict
+        ``layer_widths``, ``n_parameters``, ``error`` and ``accepted`` of the start and of every network fitted, in
+        their order. Those that are not accepted tell what the next smaller size would have cost. The last is the
+        network returned.
+
+    Raises
+    ------
+    ValueError
+        If X has fewer than two rows or another number of columns than the network has inputs, the metric is unknown,
+        or the start has another number of inputs or outputs than the network.
+
+    Notes
+    -----
+    Units go the cheapest first by `removal_costs`, the others taking over what they can. First as many as cost little
+    without any refit, then half as many, and in the end one at a time; after each such batch all parameters are fitted
+    (`fit_network`) to the network's answers at rows around X, five answers a parameter, 6000 rows at most. A refit goes
+    on while it gains on the held-out rows and can still get below the tolerance. What is found is a local answer: no
+    unit of any layer that was tried can be left out from there, but another start may be smaller. A refit costs
+    ``O(n P^2)`` a step for P parameters, above 600 of them ``O(n P)`` for each of some tens of inner iterations.
+
+    References
+    ----------
+    Hassibi, Stork (1993), "Second order derivatives for network pruning: optimal brain surgeon".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.network import FeedforwardNetwork
+    >>> from skident.recovery import compress_network
+    >>> W = np.array([[1.0, 1.0, 0.5], [2.0, 2.0, 0.1]])
+    >>> network = FeedforwardNetwork([W, np.ones((3, 1))], [np.zeros(3), np.zeros(1)])
+    >>> X = np.random.default_rng(0).standard_normal((200, 2))
+    >>> smaller, path = compress_network(network, X, tol=1e-8, rng=np.random.RandomState(0))
+    >>> print(smaller.layer_widths, path[-1]["error"] < 1e-10)
+    (2, 1) True
+    """
+    start = network if start is None else start
+    _check(network, X, metric, start)
+    task = _Task(network, X, tol, metric, spread, held_out, max_iter, rng)
+    path = []
+
+    def record(candidate, error):
+        accepted = error <= tol or not path
+        entry = {"layer_widths": candidate.layer_widths, "n_parameters": candidate.n_parameters}
+        path.append({**entry, "error": error, "accepted": bool(accepted)})
+        if callback is not None:
+            callback(path[-1])
+        return accepted
+
+    record(start, task.error(start))
+    best = _shrink(task, start, record, n_candidates)
+    if len(path) > 1:
+        best = task.polish(best)
+        record(best, task.error(best))
+    return best, path
+
+
+def compression_error(Z, found, unit, metric="answers"):
+    """How far the answers of one network are from those of another.
+
+    Parameters
+    ----------
+    Z, found : ndarray of shape (n, m_L)
+        True and found answers; logits for metrics other than ``answers``.
+    unit : ndarray
+        Of every output (of every probability): its standard deviation, see `answer_units`.
+    metric : {"answers", "probabilities", "labels"}, default="answers"
+        ``answers``: root mean square over rows and outputs of ``(found - Z) / unit``. ``probabilities``: the same of
+        the classes' probabilities. ``labels``: share of the rows whose most probable class differs, a multiple of
+        ``1 / n``.
+
+    Returns
+    -------
+    float
+        Infinite where answers found are not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.recovery.compression import compression_error
+    >>> print(compression_error(np.array([[1.0], [3.0]]), np.array([[1.0], [5.0]]), np.array([2.0])).__round__(4))
+    0.7071
+    """
+    if not np.isfinite(found).all():
+        return np.inf
+    if metric == "labels":
+        return float(np.mean(_labels(Z) != _labels(found)))
+    gap = _compared(found, metric) - _compared(Z, metric)
+    return float(np.sqrt(np.mean((gap / unit) ** 2)))
+
+
+def answer_units(Z, metric="answers"):
+    """Standard deviation of every output or probability, one of the largest magnitude's order where it is constant."""
+    compared = _compared(Z, metric)
+    std, size = compared.std(axis=0), np.abs(compared).max(axis=0)
+    return np.where(std > 1e-12 * size, std, np.where(size > 0, size, 1.0))
+
+
+def _compared(Z, metric):
+    return probabilities_from_logits(Z) if metric == "probabilities" else Z
+
+
+def _labels(Z):
+    return np.argmax(Z, axis=1) if Z.shape[1] > 1 else Z[:, 0] > 0
+
+
+def rows_around(X, n_rows, spread, rng):
+    """Rows of X moved at random, by Gaussian steps with the covariance of X.
+
+    Steps of this shape stay in the data's linear span: inputs that are constant, or that depend on others, remain so,
+    and no unit is spent on how the network answers where there are no data.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, D)
+    n_rows : int
+    spread : float
+        Length of the steps: their covariance is ``spread ** 2`` times that of X.
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    ndarray of shape (n_rows, D)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.recovery.compression import rows_around
+    >>> X = np.column_stack([np.arange(100.0), np.ones(100)])
+    >>> print(rows_around(X, 5, 0.5, np.random.RandomState(0))[:, 1])
+    [1. 1. 1. 1. 1.]
+    """
+    _, s, Vt = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    steps = rng.standard_normal((n_rows, len(s))) @ (s[:, None] * Vt) / np.sqrt(len(X))
+    return X[rng.randint(len(X), size=n_rows)] + spread * steps
+
+
+class _Task:
+    """Inputs and answers of refits, and held-out ones."""
+
+    def __init__(self, network, X, tol, metric, spread, held_out, max_iter, rng):
+        order = rng.permutation(len(X))
+        n_held = int(np.clip(round(held_out * len(X)), 1, len(X) - 1))
+        self.held, seen = X[order[:n_held]], X[order[n_held:]][: _MAX_ROWS // 2]
+        n_rows = min(_MAX_ROWS, max(2 * len(seen), self._enough_rows(network)))
+        self.U = np.vstack([seen, rows_around(X[order[n_held:]], n_rows - len(seen), spread, rng)])
+        self.Y, self.held_answers, answers = network(self.U), network(self.held), network(X)
+        self.units = {m: answer_units(answers, m) for m in {"answers", metric}}
+        self.tol, self.metric, self.max_iter, self.least = tol, metric, max_iter, 2 * len(seen)
+
+    @staticmethod
+    def _enough_rows(network):
+        return 50 + _ANSWERS_PER_PARAMETER * network.n_parameters // network.n_outputs
+
+    def rows(self, network):
+        """Inputs and answers, as many as a network of this size needs."""
+        n = max(self.least, self._enough_rows(network))
+        return self.U[:n], self.Y[:n]
+
+    def error(self, network, metric=None):
+        """On held-out rows."""
+        metric = self.metric if metric is None else metric
+        return compression_error(self.held_answers, network(self.held), self.units.get(metric), metric)
+
+    def refit(self, network):
+        """The best network on the held-out rows that rounds of Levenberg-Marquardt pass through."""
+        best, least, before = network, self.error(network), self.error(network, "answers")
+        for left in range(max(1, self.max_iter // _ROUND) - 1, -1, -1):
+            network = self._fit(network, min(_ROUND, self.max_iter))
+            error, now = self.error(network), self.error(network, "answers")
+            if error <= least:
+                best, least = network, error
+            gain, before = now / max(before, np.finfo(float).tiny), now
+            hopeless = error * gain ** (0.7 * left) > self.tol
+            if error <= _ENOUGH * self.tol or gain > _NO_GAIN or hopeless:
+                break
+        return best
+
+    def polish(self, network):
+        """Fitted once more without stops: every round starts with a damping that slows the last digits."""
+        polished = self._fit(network, self.max_iter)
+        return polished if self.error(polished) <= self.error(network) else network
+
+    def _fit(self, network, max_iter):
+        rough = {"dense_limit": _DENSE_LIMIT, "inner_tol": 0.1}
+        return fit_network(network, *self.rows(network), good=1e-14, max_iter=max_iter, **rough)[0]
+
+
+def _shrink(task, network, record, n_candidates):
+    """Batches of units, halved when one fails; single units of every layer in the end."""
+    closed, limit = [False] * (len(network.weights) - 1), np.inf
+    while True:
+        smaller, removed, layer = _without_cheap(task, network, closed, limit)
+        if not removed:
+            return network
+        fitted = task.refit(smaller)
+        if record(fitted, task.error(fitted)):
+            network = fitted
+        elif removed > 1:
+            limit = removed // 2
+        else:
+            other = _without_another(task, network, layer, n_candidates, record)
+            closed[layer] = other is None
+            network = network if other is None else other
+
+
+def _without_cheap(task, network, closed, limit):
+    """One unit less and up to `limit` as long as they cost little; how many, and the layer of the last."""
+    U, removed, last = task.rows(network)[0], 0, None
+    bound = max(_CHEAP * task.tol, _ROUNDING)
+    while removed < limit:
+        costs, takeovers = removal_costs(network, U)
+        able = [k for k, c in enumerate(costs) if len(c) > 1 and not closed[k]]
+        if not able:
+            break
+        layer = min(able, key=lambda k: costs[k].min())
+        unit = int(np.argmin(costs[layer]))
+        smaller = remove_unit(network, layer, unit, takeovers[layer][:, unit])
+        if removed and task.error(smaller) > bound:
+            break
+        network, removed, last = smaller, removed + 1, layer
+    return network, removed, last
+
+
+def _without_another(task, network, layer, n_candidates, record):
+    """The network without one of the units of a layer that come after its cheapest; None if none can go."""
+    costs, takeovers = removal_costs(network, task.rows(network)[0])
+    for unit in np.argsort(costs[layer])[1:n_candidates]:
+        fitted = task.refit(remove_unit(network, layer, unit, takeovers[layer][:, unit]))
+        if record(fitted, task.error(fitted)):
+            return fitted
+    return None
+
+
+def _check(network, X, metric, start):
+    if not isinstance(network, FeedforwardNetwork):
+        raise TypeError(
+            f"network must be a FeedforwardNetwork, got {type(network).__name__}; FeedforwardNetwork.from_sklearn and "
+            "from_torch make one of others."
+        )
+    if X.ndim != 2 or len(X) < 2 or X.shape[1] != network.n_inputs:
+        raise ValueError(f"X must have shape (n, {network.n_inputs}) with n at least 2, got {X.shape}.")
+    if metric not in METRICS:
+        raise ValueError(f"metric must be one of {METRICS}, got {metric!r}.")
+    if (start.n_inputs, start.n_outputs) != (network.n_inputs, network.n_outputs):
+        raise ValueError(f"start must have the inputs and outputs of {network!r}, got {start!r}.")
