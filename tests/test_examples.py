@@ -47,6 +47,20 @@ def test_entangled_weights_pipeline(tmp_path, monkeypatch, capsys):
     assert float(plain) < 0.1 and float(polished) < 1e-10
 
 
+def test_compression(tmp_path, monkeypatch, capsys):
+    printed = run("plot_05_compression", tmp_path, monkeypatch, capsys)
+    assert "trained: 769 parameters" in printed
+    sizes = list(map(int, re.findall(r"tol \S+: (\d+) units", printed)))
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] <= 32 and sizes[-1] <= 6
+    compressed, distilled, largest = (
+        [float(e) for e in re.findall(rf"{name}: relative error {NUMBER}", printed)]
+        for name in ("compressed", "trained on its answers", "largest units kept")
+    )
+    # Held-out rows kept the tolerance; fresh ones may exceed it by their scatter.
+    assert all(error < 1.5 * tol for error, tol in zip(compressed, (0.03, 0.1, 0.3)))
+    assert compressed[0] < distilled[0] and all(a < 0.5 * b for a, b in zip(compressed, largest))
+
+
 @pytest.mark.parametrize("path", SCRIPTS, ids=[path.stem for path in SCRIPTS])
 def test_an_example_opens_with_one_question(path):
     title = path.read_text(encoding="utf-8").split('"""')[1].strip().splitlines()[0]

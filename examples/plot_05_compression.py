@@ -1,0 +1,90 @@
+"""
+How many hidden units does a trained network really need?
+
+A tanh `MLPRegressor` with 64 hidden units learns a smooth function of ten inputs. `NetworkCompressor` then leaves out
+one unit after the other, hands what it did to the others, and fits all parameters to the answers of the trained
+network, for as long as these answers stay the same to a tolerance. The picture shows error against size for three
+tolerances, beside two other ways to a network of the same size: keeping the units with the largest weights, and
+training a smaller network on the answers of the large one.
+"""
+
+import argparse
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import make_friedman1
+from sklearn.frozen import FrozenEstimator
+from sklearn.neural_network import MLPRegressor
+from sklearn.preprocessing import scale
+
+from skident import NetworkCompressor
+from skident.network import FeedforwardNetwork
+
+
+def relative_error(network, truth, X):
+    """Root mean square, relative to the standard deviation of the true answers."""
+    answers = truth(X)[:, 0]
+    return np.sqrt(np.mean((network(X)[:, 0] - answers) ** 2)) / answers.std()
+
+
+def largest_units(network, n_units):
+    """The network with only those units whose incoming and outgoing weights are largest."""
+    (W, V), (b, c) = network.weights, network.biases
+    kept = np.argsort(np.linalg.norm(W, axis=0) * np.linalg.norm(V, axis=1))[-n_units:]
+    return FeedforwardNetwork([W[:, kept], V[kept]], [b[kept], c], network.activation)
+
+
+def distilled(network, n_units, X):
+    """A network of that size, trained on the answers of the large one."""
+    mlp = MLPRegressor(
+        hidden_layer_sizes=(n_units,), activation="tanh", solver="lbfgs", alpha=0.0, max_iter=3000, max_fun=10**5,
+        tol=1e-3, random_state=0,
+    )
+    return FeedforwardNetwork.from_sklearn(mlp.fit(X, network(X)[:, 0]))
+
+
+def main(output="compression.png"):
+    X, y = make_friedman1(n_samples=1200, n_features=10, noise=0.1, random_state=0)
+    X, y = scale(X), scale(y)
+    X, fresh, y, fresh_y = X[:900], X[900:], y[:900], y[900:]
+    mlp = MLPRegressor(hidden_layer_sizes=(64,), activation="tanh", max_iter=500, tol=1e-4, random_state=0).fit(X, y)
+    network = FeedforwardNetwork.from_sklearn(mlp)
+    print(f"trained: {network.n_parameters} parameters, R^2 = {mlp.score(fresh, fresh_y):.3f} on fresh rows")
+
+    curves = {"compressed": [], "trained on its answers": [], "largest units kept": []}
+    for tol in (0.03, 0.1, 0.3):
+        start = time.perf_counter()
+        compressor = NetworkCompressor(FrozenEstimator(mlp), tol=tol, random_state=0).fit(X)
+        seconds, n_units = time.perf_counter() - start, compressor.layer_widths_[0]
+        print(
+            f"tol {tol}: {n_units} units, {compressor.network_.n_parameters} parameters, "
+            f"R^2 = {compressor.score(fresh, fresh_y):.3f}, {seconds:.1f} s"
+        )
+        others = {
+            "compressed": compressor.network_,
+            "trained on its answers": distilled(network, n_units, X),
+            "largest units kept": largest_units(network, n_units),
+        }
+        for name, other in others.items():
+            curves[name].append((n_units, relative_error(other, network, fresh)))
+            print(f"    {name}: relative error {curves[name][-1][1]:.1e} on fresh rows")
+
+    figure, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+    for (name, points), marker in zip(curves.items(), "osv"):
+        ax.loglog(*zip(*points), marker=marker, label=name)
+    ax.set(xlabel="hidden units left of 64", ylabel="error relative to the trained network")
+    units = sorted({n for points in curves.values() for n, _ in points})
+    ax.set_xticks(units, map(str, units))
+    ax.minorticks_off()
+    ax.set_title("A trained MLPRegressor, made smaller")
+    ax.legend()
+    figure.savefig(output, dpi=100)
+    plt.close(figure)
+    print(f"picture: {output}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser.add_argument("--output", default="compression.png", help="where to write the picture")
+    main(parser.parse_args().output)
