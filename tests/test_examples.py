@@ -61,6 +61,27 @@ def test_compression(tmp_path, monkeypatch, capsys):
     assert compressed[0] < distilled[0] and all(a < 0.5 * b for a, b in zip(compressed, largest))
 
 
+def test_deep_mlp(tmp_path, monkeypatch, capsys):
+    printed = run("plot_03_deep_mlp", tmp_path, monkeypatch, capsys)
+    assert "layers of (8, 5, 1) units" in printed and "layers of (16, 8, 10) units" in printed
+    errors = re.findall(rf"error of a weight or shift: {NUMBER}", printed)
+    assert len(errors) == 2 and max(map(float, errors)) < 1e-8
+
+
+def test_classifier(tmp_path, monkeypatch, capsys):
+    printed = run("plot_04_classifier", tmp_path, monkeypatch, capsys)
+    assert "layers of (10, 10) units" in printed and "same digit on 100.0% of the data" in printed
+    errors = re.findall(rf"worst (?:absolute error|error of a probability on fresh inputs:) {NUMBER}", printed)
+    assert len(errors) == 5 and max(map(float, errors)) < 1e-8
+
+
+def test_five_layers(tmp_path, monkeypatch, capsys):
+    printed = run("plot_06_five_layers", tmp_path, monkeypatch, capsys)
+    stages = re.findall(r"^(\S.*?) +\d+\.\d\d s +(\d+) queries$", printed, flags=re.MULTILINE)
+    assert len(stages) >= 3 and stages[0][0].startswith("first layer") and stages[-1][0] == "polish"
+    assert float(re.search(rf"error of a weight or shift: {NUMBER}", printed)[1]) < 1e-8
+
+
 @pytest.mark.parametrize("path", SCRIPTS, ids=[path.stem for path in SCRIPTS])
 def test_an_example_opens_with_one_question(path):
     title = path.read_text(encoding="utf-8").split('"""')[1].strip().splitlines()[0]

@@ -1,0 +1,65 @@
+"""
+Can two hidden layers be read off `predict` when nobody tells how many units they have?
+
+Two scikit-learn regressors with two hidden tanh layers are trained, one on the diabetes data (one output), one on the
+digits (one output a digit, pixels that vary). `NetworkIdentifier` gets their `predict` and ``layer_widths="auto"``: it
+is told neither how many layers there are nor how wide these are. It finds the first layer far outside the data, where
+tanh is constant except near each unit's own hyperplane, then the smallest network that explains what lies behind.
+"""
+
+import argparse
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_diabetes, load_digits
+from sklearn.neural_network import MLPRegressor
+from sklearn.preprocessing import scale
+
+from skident import NetworkIdentifier
+from skident.inspection import WeightRecoveryDisplay
+from skident.metrics import parameter_error
+from skident.network import FeedforwardNetwork
+
+
+def diabetes():
+    X, y = load_diabetes(return_X_y=True)
+    return scale(X), scale(y)
+
+
+def digits():
+    X, digit = load_digits(return_X_y=True)
+    return scale(X[:, X.std(axis=0) > 0.5]), np.eye(10)[digit]
+
+
+def main(output="deep_mlp.png"):
+    figure, axes = plt.subplots(2, 2, figsize=(10, 6.5), height_ratios=(3, 2), sharex="col", layout="constrained")
+    for column, (data, hidden) in enumerate(((diabetes, (8, 5)), (digits, (16, 8)))):
+        # The owner's side: data, training, and `predict` made public.
+        X, Y = data()
+        mlp = MLPRegressor(hidden_layer_sizes=hidden, activation="tanh", max_iter=1000, random_state=0).fit(X, Y)
+        print(f"{data.__name__}: trained, R^2 = {mlp.score(X, Y):.2f} on the training data")
+
+        # The other side: ask, and identify.
+        start = time.perf_counter()
+        identifier = NetworkIdentifier(mlp.predict, layer_widths="auto", activation="tanh", random_state=0).fit(X)
+        seconds = time.perf_counter() - start
+        found, report = identifier.network_, identifier.report_
+        print(f"  found: layers of {found.layer_widths} units, {found.n_parameters} parameters")
+        print(f"  asked: {identifier.n_queries_} rows in {seconds:.1f} s, route: {report.route}")
+        print(f"  relative maximum error on fresh inputs: {report.relative_max_error:.1e}, exact: {report.exact}")
+
+        # Both sides together: every weight and shift against the truth.
+        truth = FeedforwardNetwork.from_sklearn(mlp)
+        print(f"  worst relative error of a weight or shift: {parameter_error(truth, found):.1e}")
+        display = WeightRecoveryDisplay.from_networks(truth, found, ax=axes[:, column])
+        display.ax_.set_title(f"{data.__name__}: {X.shape[1]} inputs, layers of {found.layer_widths}")
+    figure.savefig(output, dpi=100)
+    plt.close(figure)
+    print(f"picture: {output}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser.add_argument("--output", default="deep_mlp.png", help="where to write the picture")
+    main(parser.parse_args().output)

@@ -1,0 +1,81 @@
+"""
+Can all weights of a five-layer network be recovered from function values, and what does each stage cost?
+
+A random network with tanh in every layer and ten inputs is asked as a function, nothing else. Its first layer is found
+far out, where all of its units are saturated. There the network takes one value for every pattern of signs of the first
+layer: what follows that layer is a four-layer network on the corners of a cube, and is fitted to answers at some of
+them. At the end all weights and shifts are fitted at once, and the result is compared with the black box on fresh
+inputs. The picture shows what the stages took, and every recovered parameter against the true one.
+"""
+
+import argparse
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from skident import NetworkIdentifier
+from skident.datasets import make_network
+from skident.inspection import WeightRecoveryDisplay
+from skident.metrics import parameter_error
+
+
+def draw(stages, truth, found, output):
+    """Seconds and queries a stage; parameters and their errors."""
+    figure = plt.figure(figsize=(11, 6), layout="constrained")
+    left, right = figure.subfigures(1, 2, width_ratios=(2, 3))
+    for ax, (key, title) in zip(left.subplots(2, 1), (("seconds", "seconds"), ("queries", "queries")), strict=True):
+        bars = ax.barh(list(stages), [stage[key] for stage in stages.values()], color="#0072B2", height=0.6)
+        ax.bar_label(bars, fmt="%.2g" if key == "seconds" else "%d", padding=3)
+        ax.invert_yaxis()
+        ax.margins(x=0.2)
+        ax.set_title(f"{title} by stage")
+        ax.spines[["top", "right"]].set_visible(False)
+    axes = right.subplots(2, 1, height_ratios=(3, 2), sharex=True)
+    display = WeightRecoveryDisplay.from_networks(truth, found, ax=axes)
+    display.ax_.legend(frameon=False, fontsize="small", ncols=2)
+    display.ax_.set_title(f"{truth.n_parameters} parameters of a five-layer network")
+    figure.savefig(output, dpi=100)
+    plt.close(figure)
+
+
+def by_stage(stages):
+    """Seconds and queries of every kind of stage; the polish asks and fits more than once."""
+    totals = {}
+    for stage in stages:
+        name = stage["name"].replace(" (", "\n(")
+        total = totals.setdefault(name, {"seconds": 0.0, "queries": 0})
+        total["seconds"] += stage["seconds"]
+        total["queries"] += stage["queries"]
+    return totals
+
+
+def main(output="five_layers.png"):
+    truth = make_network((10, 10, 9, 7, 6, 4), shift_scale=0.5, random_state=0)
+    X = np.random.default_rng(0).standard_normal((500, 10))
+    identifier = NetworkIdentifier(
+        lambda X: truth(X),
+        layer_widths=(10, 9, 7, 6, 4),
+        activation="tanh",
+        output_activation="tanh",
+        random_state=0,
+    ).fit(X)
+    found, report = identifier.network_, identifier.report_
+
+    stages = by_stage(report.stages)
+    for name, stage in stages.items():
+        print(f"{' '.join(name.split()):40s} {stage['seconds']:6.2f} s {stage['queries']:6d} queries")
+    looks = identifier.n_queries_ - sum(stage["queries"] for stage in stages.values())
+    print(f"{'first and last look at the black box':40s} {'':8s} {looks:6d} queries")
+    # As many numbers as parameters are the least that can determine them.
+    equations = truth.n_parameters / truth.n_outputs
+    print(f"in all {identifier.n_queries_ / equations:.1f} times the {equations:.0f} answers with as many numbers")
+    print(f"relative maximum error on fresh inputs: {report.relative_max_error:.1e}, exact: {report.exact}")
+    print(f"worst relative error of a weight or shift: {parameter_error(truth, found):.1e}")
+    draw(stages, truth, found, output)
+    print(f"picture: {output}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser.add_argument("--output", default="five_layers.png", help="where to write the picture")
+    main(parser.parse_args().output)
