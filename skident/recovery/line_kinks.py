@@ -259,7 +259,8 @@ def _verify(line, a, b, meet):
         t = y2 - np.sum(gap * jump, axis=1) / np.sum(jump**2, axis=1)
     good &= (t > x2) & (t < y2)
     t = np.where(good, t, meet)
-    # Also just beside the kink: where the lines meet outside several kinks, one of them is followed on both sides.
+    # Lines may meet on the function outside of several kinks too, where one of them is followed on both sides; so look
+    # right beside the kink.
     with np.errstate(divide="ignore", invalid="ignore"):
         beside = np.minimum(64.0 * np.max(tol, axis=1) / np.abs(jump).max(axis=1), 0.5 * np.minimum(t - x2, y2 - t))
     beside = np.where(good, beside, 0.0)

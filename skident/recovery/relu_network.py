@@ -89,9 +89,10 @@ def find_relu_network(
     Units that are constant, or whose outgoing weights are below 1e-10 of the others, leave no trace and are left out:
     the network found has fewer units than the one asked, and is the same function. Units with parallel weights and
     different biases are told apart. Two units on one hyperplane show as one, whose jump is their sum, and are refused
-    unless it explains the linear part too. A unit whose hyperplane is farther away than `reach` on all lines counts
-    as linear, which shows. On which side of its hyperplane a unit is active follows from m_L D equations, see
-    `solve_signs`: 100 units with 10 inputs and one output take some 5 seconds.
+    unless it explains the linear part too. A unit whose hyperplane is farther away than `reach` on all lines is left
+    out if it is silent on this side of it; if it is active, that shows, and the search goes farther. On which side of
+    its hyperplane a unit is active follows from m_L D equations, see `solve_signs`: 100 units with 10 inputs and one
+    output take some 10 seconds.
 
     Examples
     --------
@@ -121,8 +122,10 @@ def find_relu_network(
         except NotShallowReLUError as error:
             if error.seen in ("units", "undecided") or (complete and n_widened == 2):
                 raise
+            failure = error
         if complete:
-            n_widened, search.n_idle, search.reach = n_widened + 1, 0, 100.0 * search.reach
+            n_widened += 1
+            search.widen(failure)
     raise NotShallowReLUError(
         "unresolved",
         f"after {max_lines} lines the kinks found ({len(search.units)} units) still change from line to line: units "
@@ -137,7 +140,11 @@ class _Search:
         self.probe, self.reach, self.max_units, self.rng = probe, reach, max_units, rng
         D = probe.oracle.n_inputs
         self.units = ReLUUnits(np.empty((D, 0)), np.empty(0), np.empty((0, len(probe.noise))), np.empty(0))
-        self.anchor, self.n_idle, self.n_lost, self.faint = None, 0, 0, 0.0
+        self.anchor, self.n_idle, self.n_lost, self.faint, self.failure = None, 0, 0, 0.0, None
+
+    def widen(self, failure):
+        """Look farther away, as what was found ended in a failure."""
+        self.failure, self.n_idle, self.reach = failure, 0, 100.0 * self.reach
 
     def follow_line(self):
         """Find the kinks of a random line, drop units that it does not confirm and add those that are new."""
@@ -180,6 +187,8 @@ class _Search:
                 rng=self.rng,
             )
         except BlackBoxError as error:
+            if self.failure is not None:  # it was asked farther away than it should have been
+                raise self.failure from None
             raise BlackBoxError(
                 f"{error} The search for kinks asks up to {self.reach:.1e} standard deviations from the centre; where "
                 "the black box cannot be asked there, pass a smaller reach."

@@ -139,6 +139,8 @@ def test_black_box_that_cannot_be_asked_far_away():
         search(box, 4)
     network, oracle = search(box, 4, reach=10.0)
     assert error(oracle, network) < 1e-12
+    with pytest.raises(NotShallowReLUError, match="linear skip connection"):
+        search(lambda X: box(X) + X[:, :1], 4, reach=10.0)
 
 
 A = np.random.RandomState(0).standard_normal((6, 4))
