@@ -41,6 +41,7 @@ class Job:
     n_jobs: int | None = None
     extraction_queries: int = 0
     first: FirstLayer | None = None
+    precise: bool = True
     began: float = field(default_factory=time.perf_counter)
 
     @property

@@ -10,13 +10,15 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 
-from skident._job import finish
+from skident._job import Trial, finish, worst_error
 from skident._saturation_route import by_discovery, by_saturation
 from skident.linalg import n_free_entries
 from skident.network import FeedforwardNetwork, get_activation
-from skident.recovery import change_inputs, design_points
+from skident.recovery import change_inputs, design_points, find_relu_network
 
 __all__ = ["attempts_in_order"]
+
+_RELU_REACH = 1e3  # of lines, in units of sqrt(D) standard deviations
 
 _RESTARTS = 5  # with a single output about one start in five ends in a local minimum
 
@@ -37,6 +39,8 @@ def attempts_in_order(job, strategy, pipeline_only, n_attempts):
     ValueError
         If the strategy cannot work for these widths and activations.
     """
+    if job.names[0] == "relu":
+        return [_relu_route(job, strategy)]
     saturating = get_activation(job.names[0]).saturating
     if strategy == "saturation" and not saturating:
         raise ValueError(
@@ -65,6 +69,37 @@ def attempts_in_order(job, strategy, pipeline_only, n_attempts):
         f"layer_widths={job.widths}: the Hessian route tells inner layers apart up to three layers; deeper networks "
         "need a saturating activation and strategy='saturation'."
     )
+
+
+def _relu_route(job, strategy):
+    """The one way for relu, or an error where it cannot work."""
+    if strategy == "saturation":
+        raise ValueError("strategy='saturation' needs an activation that saturates, got 'relu'; use strategy='auto'.")
+    deep = job.widths is not None and len(job.widths) != 2
+    if strategy == "hessian" or deep or job.names[1] != "identity":
+        raise ValueError(
+            "activation='relu' has no second derivative; its networks are identified by the kinks of their answers, "
+            "with one hidden layer, a linear output and strategy='auto'. Got "
+            f"layer_widths={job.widths}, output_activation={job.names[1]!r}, strategy={strategy!r}."
+        )
+    return by_kinks
+
+
+def by_kinks(job, X, earlier):
+    """A ReLU network with one hidden layer from the kinks of its answers along lines."""
+    n_units = None if job.widths is None else job.widths[0]
+    with job.log.stage("units (kinks along lines)", job.oracle, n_units) as entry:
+        reach = min(_RELU_REACH, job.oracle.reach / np.sqrt(job.oracle.n_inputs))
+        network = find_relu_network(
+            job.oracle,
+            n_units=n_units,
+            max_units=max(1000, n_units or 0),
+            reach=reach,
+            rng=job.rng,
+            callback=entry["progress"],
+        )
+    error = worst_error(job.held_out_answers, network(job.held_out))
+    return Trial(network, error, "polish", error, "kinks")
 
 
 def by_pipeline(job, X, earlier, *, attempt):

@@ -25,7 +25,8 @@ _FEW_UNITS = 12  # of a first layer: so few have too few vertices
 
 def by_saturation(job, X, earlier, *, attempt=0):
     """First layer from far away, the rest behind it, then the polish; None where that cannot work."""
-    first = _first_layer(job, job.widths[0], again=attempt == 2)
+    rough = attempt == 0 and _many_outputs(job)  # where vertices and the polish need no more
+    first = _first_layer(job, job.widths[0], precise=not rough, again=attempt == 2)
     if first is None or len(first.biases) < job.widths[0]:
         return None
     if len(first.biases) > job.widths[0]:
@@ -56,22 +57,30 @@ def by_saturation(job, X, earlier, *, attempt=0):
 _WAYS = {"vertices": network_from_vertices, "interior": network_from_interior, "stem": network_from_stem}
 
 
-def _first_layer(job, n_units, again=False):
-    """The first layer from far away, searched once; None where nothing saturates."""
-    if job.first is None or again:
+def _first_layer(job, n_units, *, precise=True, again=False):
+    """The first layer from far away, searched once, or again where it is too rough; None where nothing saturates."""
+    if again or job.first is None or (precise and not job.precise):
         try:
             with job.log.stage("first layer (saturation)", job.oracle, n_units) as entry:
+                job.first, job.precise = None, precise
                 job.first = find_first_layer(
                     job.oracle,
                     activation=job.names[0],
                     n_units=n_units,
                     rng=job.rng,
                     noise=job.sigma,
+                    precise=precise,
                     callback=entry["progress"],
                 )
+                entry.update(job.first.queries)
         except NotSaturatingError:
             return None
     return job.first
+
+
+def _many_outputs(job):
+    """Whether vertices leave few local minima."""
+    return job.widths[-1] >= _FEW_OUTPUTS or len(job.widths) == 2
 
 
 def _way_behind(job, first, attempt):
@@ -81,8 +90,7 @@ def _way_behind(job, first, attempt):
     or after a failure, the first layer is made exact so that the rest can be asked anywhere. Where it cannot be,
     everything is fitted at once.
     """
-    many_outputs = job.widths[-1] >= _FEW_OUTPUTS or len(job.widths) == 2
-    if attempt in (0, 2) and many_outputs:
+    if attempt in (0, 2) and _many_outputs(job):
         return "vertices", first, 0.0
     exact, n_next, roughness = _exact_shifts(job, first, job.widths[1])
     if n_next is not None:

@@ -38,7 +38,7 @@ from skident.recovery import StageLog, change_inputs, design_points, redundant_u
 
 __all__ = ["NetworkIdentifier"]
 
-_HELD_OUT = 1000  # fresh rows of the last look
+_HELD_OUT = 100  # fresh rows of the last look
 _TOO_NOISY = 0.05  # difference of two answers to one question, relative to the largest, that is refused
 
 
@@ -330,7 +330,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         oracle = Oracle(box, X.shape[1], center=center, scale=scale, response=response, input_range=self.input_range)
         X = rows_inside(oracle, X)
         rows = oracle.from_inputs(X)
-        some = np.linspace(0, len(X) - 1, min(len(X), 100)).astype(int)  # classes may come one after the other
+        some = np.linspace(0, len(X) - 1, min(len(X), 30)).astype(int)  # classes may come one after the other
         _, spread = check_answers_vary(oracle, rows[some], noise_tolerance=_TOO_NOISY)
         names = resolve_activations(box, self.activation, self.output_activation)
         if response == "predict_proba" and names[1] == "sigmoid":

@@ -564,12 +564,36 @@ def test_more_weights_than_hessians_tell_apart(rng):
         identifier(network).fit(rng.standard_normal((100, 3)))
 
 
-def test_hessians_of_relu(X):
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"layer_widths": (6, 4, 2)}, "one hidden layer.*Got layer_widths=\\(6, 4, 2\\)"),
+        ({"strategy": "hessian"}, "activation='relu' has no second derivative"),
+        ({"strategy": "saturation"}, "strategy='saturation' needs an activation that saturates"),
+        ({"output_activation": "tanh"}, "a linear output"),
+    ],
+)
+def test_ways_that_relu_does_not_allow(options, match, X):
     network = make_network((8, 6, 2), activation="relu", output_activation="identity", random_state=0)
-    with pytest.raises(ValueError, match="activation='relu' has no second derivative"):
-        identifier(network).fit(X)
-    with pytest.raises(ValueError, match="layer_widths=None needs a first layer that saturates"):
-        identifier(network, layer_widths=None).fit(X)
+    with pytest.raises(ValueError, match=match):
+        identifier(network, **options).fit(X)
+
+
+@pytest.mark.parametrize("widths", [(15, 1), None, "auto"])
+def test_relu(widths, rng):
+    """More units than inputs, by the kinks along lines."""
+    network = make_network((10, 15, 1), activation="relu", output_activation="identity", shift_scale=0.5, random_state=0)
+    X = rng.standard_normal((200, 10))
+    model = NetworkIdentifier(lambda X: network(X), layer_widths=widths, activation="relu", random_state=0).fit(X)
+    assert model.report_.exact and model.report_.route == "kinks" and model.layer_widths_ == (15, 1)
+    np.testing.assert_allclose(model.predict(X), network(X)[:, 0], atol=1e-9)
+    assert model.n_queries_ < 10_000
+
+
+def test_deep_relu_is_refused(X):
+    network = make_network((8, 6, 5, 2), activation="relu", output_activation="identity", random_state=0)
+    with pytest.raises(ValueError):
+        NetworkIdentifier(lambda X: network(X), activation="relu", random_state=0).fit(X)
 
 
 def test_saturation_of_what_does_not_saturate(X):

@@ -11,7 +11,10 @@ __all__ = ["NoiseLevel", "above_rounding", "measure_noise"]
 
 _POINTS = 11  # a line
 _DEGREE = 5  # of the smooth part on a line: what a network leaves of it falls with the sixth power of the spacing
-_SPACINGS = (1e-4, 1e-3, 1e-2)  # the next one where answers are rounded so coarsely that neighbours agree
+_SPACING = 1e-4
+_WIDER = (1e-3, 1e-2)  # where answers are rounded so coarsely that neighbours agree
+_CLOSER = (1e-5, 1e-6, 1e-7)  # where what was seen may be a steep function
+_FALLS = 0.3  # factor by which noise does not fall on closer points
 _AGREE = 0.3  # fraction of exactly equal neighbours from which on the spacing is too small for the rounding
 _REPEATED = 1e-13  # relative difference that another order of summation can make
 _BENT = 10.0  # a line whose residual is this many times the usual one has a kink
@@ -55,8 +58,9 @@ def measure_noise(oracle, U, rng, *, n_lines=4):
     hold the noise, and of a function that bends over a length a only about ``(2.5 h / a)^6 / 360``. This is the
     statistically efficient form of a difference table (Moré and Wild, "Estimating computational noise", SIAM J. Sci.
     Comput. 33, 2011). Lines that meet a kink are left out as outliers. Rounding coarser than the answers' change
-    from point to point would not show; there the spacing grows tenfold, twice at most. ``11 (n_lines + 1)`` queries,
-    ``11 n_lines`` more for every larger spacing. The estimate is good to about 15 %.
+    from point to point would not show; there the spacing grows tenfold, twice at most. Where more than rounding is
+    left, it shrinks as long as that makes it less: noise does not depend on the spacing, a steep function does.
+    ``11 (n_lines + 1)`` queries, ``11 n_lines`` more for every other spacing. The estimate is good to about 15 %.
 
     Examples
     --------
@@ -68,23 +72,54 @@ def measure_noise(oracle, U, rng, *, n_lines=4):
     >>> print(repeatable, 1e-5 < std[0] < 1e-4)
     True True
     """
-    starts = U[rng.randint(len(U), size=n_lines)]
-    directions = rng.standard_normal(starts.shape)
-    std, undecided, repeatable = None, True, True
-    for spacing in _SPACINGS:
-        lines = starts[:, None] + spacing * np.arange(_POINTS)[None, :, None] * directions[:, None]
-        F = oracle(lines.reshape(-1, oracle.n_inputs)).reshape(n_lines, _POINTS, -1)
-        if std is None:
-            std = np.zeros(F.shape[2])
-            undecided = np.ones(F.shape[2], dtype=bool)
-            again = oracle(lines[0][::-1])[::-1]
-            largest = np.abs(F).max(axis=(0, 1))
-            repeatable = bool(np.all(np.abs(again - F[0]).max(axis=0) <= _REPEATED * largest))
-        std = np.where(undecided, _residual_std(F), std)
-        undecided &= np.mean(np.diff(F, axis=1) == 0, axis=(0, 1)) > _AGREE
-        if not undecided.any():
+    lines = _Lines(oracle, U[rng.randint(len(U), size=n_lines)], rng)
+    F = lines.ask(_SPACING)
+    again = lines.ask(_SPACING, 1)[0]
+    largest = np.abs(F).max(axis=(0, 1))
+    repeatable = bool(np.all(np.abs(again - F[0]).max(axis=0) <= _REPEATED * largest))
+    std, agree = _residual_std(F), _agreeing(F)
+    coarse = agree > _AGREE
+    for spacing in _WIDER:
+        if not coarse.any():
             break
+        F = lines.ask(spacing)
+        wider = _residual_std(F)
+        # Rounded answers differ by whole units, more than the residual; saturated ones begin to move smoothly.
+        std = np.where(coarse & (_smallest_move(F) >= wider), wider, std)
+        coarse &= _agreeing(F) > _AGREE
+    steep = (agree <= _AGREE) & (std > 64 * np.finfo(float).eps * largest)
+    for spacing in _CLOSER:
+        if not steep.any():
+            break
+        F = lines.ask(spacing)
+        closer = _residual_std(F)
+        steep &= (closer < _FALLS * std) & (_agreeing(F) <= _AGREE)
+        std = np.where(steep, closer, std)
     return NoiseLevel(std, repeatable)
+
+
+class _Lines:
+    """Equally spaced points on short lines."""
+
+    def __init__(self, oracle, starts, rng):
+        self.oracle, self.starts, self.directions = oracle, starts, rng.standard_normal(starts.shape)
+
+    def ask(self, spacing, n_lines=None):
+        """Answers (n_lines, _POINTS, m_L)."""
+        steps = spacing * np.arange(_POINTS)[None, :, None]
+        U = self.starts[:n_lines, None] + steps * self.directions[:n_lines, None]
+        return self.oracle(U.reshape(-1, self.oracle.n_inputs)).reshape(len(U), _POINTS, -1)
+
+
+def _agreeing(F):
+    """Fraction of neighbours with equal answers, (m_L,)."""
+    return np.mean(np.diff(F, axis=1) == 0, axis=(0, 1))
+
+
+def _smallest_move(F):
+    """The smallest difference of neighbours that differ, (m_L,); infinite where none do."""
+    moves = np.abs(np.diff(F, axis=1))
+    return np.where(moves > 0, moves, np.inf).min(axis=(0, 1))
 
 
 def _residual_std(F):

@@ -173,7 +173,8 @@ def network_through(
     widths, best, done = tuple(widths), (None, np.inf), 0
     for factor, n_starts in _ROUNDS if rounds is None else rounds:
         wide = _wider(widths, factor, stem is not None)
-        U, Y = sample(50 + _ANSWERS_PER_PARAMETER * _n_parameters(n_inputs, wide) // widths[-1])
+        answers = _ANSWERS_PER_PARAMETER if len(widths) > 1 else 2.5  # one layer has no local minima to speak of
+        U, Y = sample(50 + int(answers * _n_parameters(n_inputs, wide) / widths[-1]))
         seeds = rng.randint(2**31 - 1, size=min(n_starts, budget.n_starts - done))
         start = functools.partial(_one_start, U, Y, wide, widths, activation, output_activation, stem, tol)
         for network, misfit in _in_order(start, seeds, budget):

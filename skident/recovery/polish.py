@@ -27,6 +27,9 @@ _SETTLED = 1e-13  # below it, a step that does not gain a factor of ten is round
 _NOISY = 10.0
 # Answers a parameter in all rounds so far; spread and near of the fresh inputs. The last round is for noise only.
 _ROUNDS = ((1.2, 0.5, 0.0), (1.5, 1.0, 0.5), (_NOISY, 1.0, 0.5))
+# More where they cost little, or save conjugate gradients many steps.
+_GENEROUS = ((1.75, 0.5, 0.0), (2.5, 1.0, 0.5), (_NOISY, 1.0, 0.5))
+_FRUGAL = range(600, 3001)  # numbers of parameters
 _NOISY_FTOL = 1e-5  # of a cost of about one an answer: what is left to gain is small beside one a parameter
 
 
@@ -296,7 +299,8 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None):
     A shallow network with linear output starts in the second round: its start is good wherever its units are.
     """
     shallow = len(network.weights) == 2 and network.output_activation == "identity"
-    rounds = _ROUNDS[1:] if shallow else _ROUNDS
+    rounds = _ROUNDS if network.n_parameters in _FRUGAL else _GENEROUS
+    rounds = rounds[1:] if shallow else rounds
     U, Y = np.empty((0, oracle.n_inputs)), None
     for answers, spread, near in rounds:
         n = int(answers * network.n_parameters / network.n_outputs) + oracle.n_inputs - len(U)
@@ -316,12 +320,6 @@ def _design(network, spread, near, rng):
     """`design_points` of the network's first layer, as `Oracle.ask_near` draws them."""
     W, b = network.weights[0], network.biases[0]
     return lambda n, factor: design_points(W, b, n, factor * spread, rng, near)
-
-
-def _ask_design(oracle, network, n, spread, near, rng):
-    """Answers at `design_points`."""
-    W, b = network.weights[0], network.biases[0]
-    return oracle.ask_near(lambda k, factor: design_points(W, b, k, factor * spread, rng, near), n)
 
 
 def _relative(noise, Y, output_activation):

@@ -35,7 +35,7 @@ def test_fresh_noise_of_every_output(size, seed):
     net, rng, unit = network(seed), np.random.RandomState(seed + 100), np.array([1.0, 10.0, 0.1])
     std, repeatable, n_queries = measure(lambda X: net(X) + size * unit * rng.standard_normal((len(X), 3)), seed)
     assert np.all(np.abs(std / (size * unit) - 1) < 0.5)
-    assert not repeatable and n_queries <= 60
+    assert not repeatable and n_queries <= 100
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -62,7 +62,7 @@ def test_exact_answers_are_not_noisy(activation, seed):
     net = network(seed, activation)
     std, repeatable, n_queries = measure(net, seed)
     largest = np.abs(net(np.random.RandomState(seed).standard_normal((100, 8)))).max()
-    assert repeatable and std.max() < 1e-14 * largest and n_queries <= 60
+    assert repeatable and std.max() < 1e-14 * largest and n_queries <= 100
 
 
 def test_steep_networks_are_not_noisy():
