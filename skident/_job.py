@@ -42,6 +42,7 @@ class Job:
     extraction_queries: int = 0
     first: FirstLayer | None = None
     precise: bool = True
+    reason: str = ""
     began: float = field(default_factory=time.perf_counter)
 
     @property
@@ -70,6 +71,11 @@ class Job:
     def late(self):
         """Whether `max_seconds` are over."""
         return self.max_seconds is not None and time.perf_counter() - self.began > self.max_seconds
+
+    def widths_allow_shifts(self, first):
+        """Whether gradients may tell the first layer's shifts: no more units than inputs, and fewer after them."""
+        m_1 = len(first.biases)
+        return m_1 <= self.oracle.n_inputs and (self.widths is None or self.widths[1] < m_1)
 
     def budget(self, n_parameters):
         """Random starts of a fit with so many parameters, in the time that is left."""

@@ -39,6 +39,7 @@ def attempts_in_order(job, strategy, pipeline_only, n_attempts):
     ValueError
         If the strategy cannot work for these widths and activations.
     """
+    job.reason = _reason(job, strategy, pipeline_only)
     if job.names[0] == "relu":
         return [_relu_route(job, strategy)]
     saturating = get_activation(job.names[0]).saturating
@@ -69,6 +70,22 @@ def attempts_in_order(job, strategy, pipeline_only, n_attempts):
         f"layer_widths={job.widths}: the Hessian route tells inner layers apart up to three layers; deeper networks "
         "need a saturating activation and strategy='saturation'."
     )
+
+
+def _reason(job, strategy, pipeline_only):
+    """Why the routes are those that they are, for the report."""
+    name = job.names[0]
+    if strategy != "auto":
+        return f"strategy={strategy!r} was asked for"
+    if name == "relu":
+        return "relu networks bend at kinks only"
+    if not get_activation(name).saturating:
+        return f"{name} does not saturate, so Hessians have to tell its units"
+    if pipeline_only:
+        return "stages were given, or the input range does not reach to where units saturate"
+    if job.shallow and not job.discover:
+        return f"{name} saturates, and with one hidden layer a fit of scales and shifts is all that is left"
+    return f"{name} saturates far out"
 
 
 def _relu_route(job, strategy):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from skident._job import finish
@@ -9,6 +11,7 @@ from skident.recovery import (
     NotSaturatingError,
     find_first_layer,
     find_first_shifts,
+    lengths_from_tails,
     network_from_interior,
     network_from_stem,
     network_from_vertices,
@@ -102,9 +105,13 @@ def _way_behind(job, first, attempt):
 def _exact_shifts(job, first, n_next):
     """First layer with shifts from gradients, second width, and the misfit that their errors may leave."""
     with job.log.stage("first-layer shifts (gradients)", job.oracle) as entry:
-        exact, n_next, residual = find_first_shifts(
-            job.oracle, first, job.names[0], job.rng, n_next=n_next, noise=job.noise
+        search = functools.partial(
+            find_first_shifts, job.oracle, activation=job.names[0], rng=job.rng, n_next=n_next, noise=job.noise
         )
+        exact, n_next, residual = search(first)
+        if n_next is None and job.sigma is None and job.widths_allow_shifts(first):
+            # Where what follows is steep, lengths read off the shape of a step are wrong.
+            exact, n_next, residual = search(lengths_from_tails(job.oracle, first, job.names[0], job.rng))
         entry["residual"] = residual if np.isfinite(residual) else None
     # Shifts are good to some 1e-8 at best, and an exact rest leaves no less.
     return exact, n_next, max(residual, 1e-6) if n_next is not None else 0.0

@@ -39,6 +39,7 @@ from skident.recovery import StageLog, change_inputs, design_points, redundant_u
 __all__ = ["NetworkIdentifier"]
 
 _HELD_OUT = 100  # fresh rows of the last look
+_NOISE_LEFT = 20.0  # largest error on noisy answers, in standard deviations of their noise, that noise explains
 _TOO_NOISY = 0.05  # difference of two answers to one question, relative to the largest, that is refused
 
 
@@ -77,7 +78,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         three layers; its first layer still comes from saturation, unless `extractor` has ``first_layer="hessian"``.
         ``auto`` starts with saturation where there is a limit to reach and neither `extractor` nor `completion` is
         given, and turns to the pipeline where that fails; one hidden layer with linear output always goes through the
-        pipeline, whose first layer then comes from saturation.
+        pipeline, whose first layer then comes from saturation. relu networks of one hidden layer are found by kinks.
     extractor : EntangledWeightExtractor, default=None
         Its own black box, widths, activations, random state, jobs and verbosity are replaced by these. When given,
         its parameters can be tuned as ``extractor__radius`` and so on.
@@ -115,12 +116,13 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
     report_ : sklearn.utils.Bunch
         ``relative_max_error`` on fresh inputs (of the worst output, relative to its largest deviation from its mean),
         ``exact`` (whether it is below `tol`), ``stages`` (list of dicts with name, seconds, queries, residual),
-        ``attempts``, ``route`` (which way found the network), ``noise`` (of the answers, relative to their standard
-        deviation; 0 at rounding level), ``repeatable`` (whether the same question gets the same answer); of a
-        classifier also ``probability_error`` (largest error of a probability on rows of X, as far as these tell) and
-        ``lost`` (share of the rows of X whose logits are lost in rounding).
+        ``attempts``, ``route`` (which way found the network) and ``reason`` (why it was taken), ``noise`` (of the
+        answers, relative to their standard deviation; 0 at rounding level), ``repeatable`` (whether the same question
+        gets the same answer); of a classifier also ``probability_error`` (largest error of a probability on rows of X,
+        as far as these tell) and ``lost`` (share of the rows of X whose logits are lost in rounding).
     stderr_ : tuple of (list of ndarray, list of ndarray), or None
-        Where the answers are noisy or rounded: standard errors of the weights and shifts of `network_`, to first order.
+        Where the answers are noisy or rounded: standard errors of the weights and shifts of `network_`, to first
+        order. None where they are exact, or the network does not explain them.
     extractor_, completion_ : fitted stages of the attempt that was kept; None where it went through saturation
     layer_widths_ : tuple of int
     estimator_ : object
@@ -143,9 +145,18 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
 
     Notes
     -----
-    Queries: about ``m_1 (D + 70)`` for the first layer, ``8 P / m_L`` for vertices or ``6 (m / m_L) (2 D^2 + 1)`` for
-    Hessians, and ``3.5 P / m_L`` for the polish. The polish costs ``O(n P^2)`` a step up to 3000 parameters P and
-    ``O(n P)`` a conjugate gradient iteration beyond, in memory ``O(P^2)`` and ``O(n m + sum m_l m_{l-1}^2)``.
+    Queries: for the first layer about ``m_1 (D + 58)``, or ``m_1 (25 + sqrt(D)) + D`` and some where three or more
+    outputs let several units be seen at once; ``5 P / m_L`` with P parameters of the widest network tried for the
+    layers behind it, and ``4 m_1 (20 + 4.5 m_1 / m_L)`` for exact shifts where these are needed; ``6 (m / m_L) (2 D^2 +
+    1)`` for Hessians; ``1.5 P / m_L`` to ``2.5 P / m_L`` for the polish, ten with noise; some 300 to check. A start of
+    the layers behind the first, and the polish, cost ``O(n P^2)`` a step up to 2000 and 3000 parameters and ``O(n P)``
+    a conjugate gradient iteration beyond, in memory ``O(P^2)`` and ``O(n m + sum m_l m_{l-1}^2)``.
+
+    Behind a saturated first layer: at the true widths a fit has many local minima; wider networks have few, and
+    pruning units that the others can replace leads back from a wide fit to the true network. With one or two outputs,
+    with unknown widths, or after a failure, the first layer's shifts come from gradients: those of the rest lie in the
+    span of the second layer's weights, which is a proper subspace if that layer is narrower (`find_first_shifts`); its
+    dimension is the layer's width.
 
     Where probabilities are asked, this is a classifier: `predict` gives labels, `predict_proba` probabilities,
     `decision_function` the logits, and `score` is the accuracy. Binary classifiers that answer ``(1 - q, q)`` lose
@@ -286,7 +297,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
     def _fit(self, job, X, confined):
         trials, attempt, refusal = [], 0, None
         given = confined or self.extractor is not None or self.completion is not None
-        enough = max(self.tol, 20.0 * job.noise)
+        enough = max(self.tol, _NOISE_LEFT * job.noise)
         for route in attempts_in_order(job, self.strategy, given, self.n_attempts):
             if job.late and trials:
                 break
@@ -401,10 +412,12 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             stages=job.log.stages,
             attempts=attempts,
             route=best.route,
+            reason=job.reason,
             noise=job.noise,
             repeatable=job.repeatable,
         )
-        self.stderr_ = self._standard_errors(job)
+        enough = max(self.tol, _NOISE_LEFT * job.noise)
+        self.stderr_ = self._standard_errors(job) if best.error < enough else None
         self._one_dimensional, self._labels = job.oracle.one_dimensional, None
         if job.oracle.response == "predict_proba":
             n_classes = max(2, job.oracle.n_outputs)
@@ -436,7 +449,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
 
     def _warn(self, job, best, attempts, redundant, refusal, hint):
         """Say what is not as it was asked for."""
-        enough = max(self.tol, 20.0 * job.noise)
+        enough = max(self.tol, _NOISE_LEFT * job.noise)
         if best.error >= self.tol and best.error < enough and not any(redundant):
             message = (
                 f"the answers carry noise or rounding of {job.noise:.1e} of their standard deviation: the network "

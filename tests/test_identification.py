@@ -622,7 +622,7 @@ def test_noisy(size, X, rng):
 
 @pytest.mark.parametrize("value", [0.0, 2.5])
 def test_constant(value, X):
-    with pytest.raises(ValueError, match="the black box is constant: 100 rows .* nothing to identify"):
+    with pytest.raises(ValueError, match="the black box is constant: \\d+ rows .* nothing to identify"):
         identifier(NETWORKS["tanh"], lambda X: np.full((len(X), 2), value)).fit(X)
 
 

@@ -30,6 +30,7 @@ from .saturation import FirstLayer, NotSaturatingError, find_first_layer, refine
 from .shifts import ShiftsFromGradients, find_first_shifts, shifts_from_gradients
 from .stages import StageLog
 from .subspace import entangled_subspace, random_sphere, sample_hessians
+from .tails import lengths_from_tails
 from .vertices import (
     ask_interior,
     ask_vertices,
@@ -68,6 +69,7 @@ __all__ = [
     "fit_ridge_units",
     "growing",
     "last_layer_from_jacobian",
+    "lengths_from_tails",
     "match_directions",
     "mixing_matrices",
     "network_from_interior",

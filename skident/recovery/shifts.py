@@ -14,7 +14,7 @@ __all__ = ["ShiftsFromGradients", "find_first_shifts", "shifts_from_gradients"]
 # 1 / g'(z) is a combination of exp(c z), exp(-c z) and 1.
 _EXPONENTS = {"tanh": 2.0, "sigmoid": 1.0}
 _SPREAD = 0.7  # standard deviation of the pre-activations at which gradients are taken
-_STEP = 1e-3  # of fourth-order differences: truncation 1e-12, rounding 1e-13
+_STEP = 2e-4  # of fourth-order differences: rounding 1e-12, truncation below it also where the rest is steep
 _TELLING = 1e-4  # residual below which a null space is real
 _PART = 1e-4  # length of a unit's part in the null vectors below which it has none
 
