@@ -14,6 +14,7 @@ import _figure9
 import _table2
 import _targets
 import _transition
+import bench_compression
 import bench_power_method
 from _common import read_results
 
@@ -24,6 +25,7 @@ SOURCES = {
     "transition": ("entangled_weights", _transition),
     "figure9": ("entangled_weights", _figure9),
     "power_method": ("power_method", bench_power_method),
+    "compression": ("compression", bench_compression),
 }
 
 

@@ -14,7 +14,7 @@ __all__ = ["METRICS", "compress_network", "compression_error", "rows_around"]
 
 METRICS = ("answers", "probabilities", "labels")
 _ANSWERS_PER_PARAMETER = 5
-_MAX_ROWS = 6000
+_MAX_ROWS = 4000
 _ROUND = 5  # steps of a refit between two looks at the held-out rows
 _ENOUGH = 0.7  # of the tolerance: a refit ends here, and leaves what more it could gain to the last one
 _CHEAP = 2.0  # of the tolerance: a refit usually lowers the error of removals by as much
@@ -72,11 +72,12 @@ def compress_network(
     Notes
     -----
     Units go the cheapest first by `removal_costs`, the others taking over what they can. First as many as cost little
-    without any refit, then half as many, and in the end one at a time; after each such batch all parameters are fitted
-    (`fit_network`) to the network's answers at rows around X, five answers a parameter, 6000 rows at most. A refit goes
-    on while it gains on the held-out rows and can still get below the tolerance. What is found is a local answer: no
-    unit of any layer that was tried can be left out from there, but another start may be smaller. A refit costs
-    ``O(n P^2)`` a step for P parameters, above 600 of them ``O(n P)`` for each of some tens of inner iterations.
+    without any refit, then as many as bisection suggests, and in the end one at a time; after each such batch all
+    parameters are fitted (`fit_network`) to the network's answers at rows around X, five answers a parameter, 4000 rows
+    at most. A refit goes on while it gains on the held-out rows and can still get below the tolerance. What is found is
+    a local answer: no unit of any layer that was tried can be left out from there, but another start may be smaller.
+    A refit costs ``O(n P^2)`` a step for P parameters, above 600 of them ``O(n P)`` for each of some tens of inner
+    iterations.
 
     References
     ----------
@@ -222,24 +223,30 @@ class _Task:
         metric = self.metric if metric is None else metric
         return compression_error(self.held_answers, network(self.held), self.units.get(metric), metric)
 
+    def rank(self, network):
+        """By which of two networks of a size the better one is kept: shares of labels are too coarse for that."""
+        return self.error(network, "answers" if self.metric == "labels" else None)
+
     def refit(self, network):
         """The best network on the held-out rows that rounds of Levenberg-Marquardt pass through."""
-        best, least, before = network, self.error(network), self.error(network, "answers")
+        best, least, before = network, self.rank(network), self.error(network, "answers")
         for left in range(max(1, self.max_iter // _ROUND) - 1, -1, -1):
             network = self._fit(network, min(_ROUND, self.max_iter))
-            error, now = self.error(network), self.error(network, "answers")
-            if error <= least:
-                best, least = network, error
+            error, now, rank = self.error(network), self.error(network, "answers"), self.rank(network)
+            if rank <= least:
+                best, least = network, rank
             gain, before = now / max(before, np.finfo(float).tiny), now
+            reached = error <= _ENOUGH * self.tol and self.metric != "labels"
             hopeless = error * gain ** (0.7 * left) > self.tol
-            if error <= _ENOUGH * self.tol or gain > _NO_GAIN or hopeless:
+            if reached or gain > _NO_GAIN or hopeless:
                 break
         return best
 
     def polish(self, network):
         """Fitted once more without stops: every round starts with a damping that slows the last digits."""
         polished = self._fit(network, self.max_iter)
-        return polished if self.error(polished) <= self.error(network) else network
+        better = self.rank(polished) <= self.rank(network) and self.error(polished) <= self.tol
+        return polished if better else network
 
     def _fit(self, network, max_iter):
         rough = {"dense_limit": _DENSE_LIMIT, "inner_tol": 0.1}
@@ -247,21 +254,23 @@ class _Task:
 
 
 def _shrink(task, network, record, n_candidates):
-    """Batches of units, halved when one fails; single units of every layer in the end."""
-    closed, limit = [False] * (len(network.weights) - 1), np.inf
+    """Batches of units, bisected between what went and what did not; single units of every layer in the end."""
+    closed, limit, failed, streak = [False] * (len(network.weights) - 1), np.inf, None, 0
     while True:
         smaller, removed, layer = _without_cheap(task, network, closed, limit)
         if not removed:
             return network
         fitted = task.refit(smaller)
         if record(fitted, task.error(fitted)):
-            network = fitted
+            network, streak = fitted, streak + 1
         elif removed > 1:
-            limit = removed // 2
+            failed, streak = sum(fitted.layer_widths), 0
         else:
-            other = _without_another(task, network, layer, n_candidates, record)
+            other, streak = _without_another(task, network, layer, n_candidates, record), 0
             closed[layer] = other is None
             network = network if other is None else other
+        if failed is not None:
+            limit = max(1, (sum(network.layer_widths) - failed) // 2, 2 * removed if streak > 2 else 1)
 
 
 def _without_cheap(task, network, closed, limit):
