@@ -8,7 +8,7 @@ from skident.network import get_activation
 from skident.oracle import BlackBoxError
 from skident.recovery import find_clipping
 
-__all__ = ["clipping_hint", "confine", "far_hint", "fresh_rows", "probability_hint", "rows_inside"]
+__all__ = ["clipping_hint", "confine", "far_hint", "fresh_rows", "probability_hint", "rows_inside", "spaced"]
 
 _FIRST_RADIUS = 3e4  # of the search for saturation, in units of sqrt(D) standard deviations
 
@@ -27,34 +27,52 @@ def rows_inside(oracle, X):
     return X[inside]
 
 
+def spaced(rows, n):
+    """At most n rows, evenly spaced: the classes of sorted data come one after the other."""
+    return rows[np.linspace(0, len(rows) - 1, min(len(rows), n)).astype(int)]
+
+
 def fresh_rows(rows, spread, rng, n, factor):
     """n rows of the last look: those of X, the others around the centre; further out, only the latter. (n, D)."""
     rows = rows[:n] if factor == 1 else rows[:0]
     return np.concatenate([rows, factor * spread * rng.standard_normal((n - len(rows), rows.shape[1]))])
 
 
-def confine(job, strategy):
+def confine(oracle, extractor, activation, widths, strategy):
     """Whether the saturation search would leave the range, so that the extractor is told to stay near the centre.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    extractor : EntangledWeightExtractor
+        Changed where it has to stay near.
+    activation : str
+        Of the hidden layers.
+    widths : tuple of int or None
+    strategy : {"auto", "saturation", "hessian"}
+
+    Returns
+    -------
+    bool
 
     Raises
     ------
     ValueError
         If saturation is insisted on, nothing else can find the width, or the centre has no room for derivatives.
     """
-    oracle, extractor, hidden = job.oracle, job.extractor, get_activation(job.names[0])
+    hidden = get_activation(activation)
     far = _FIRST_RADIUS * np.sqrt(oracle.n_inputs)
     if oracle.reach >= far:
         return False
     needed = extractor.radius + 2.0 * extractor.step_size
     if not hidden.saturating:
-        if hidden.smooth:
-            _check_room(oracle, needed)
+        _check_room(oracle, needed if hidden.smooth else 0.0)
         return False
     seen = f"input_range leaves {max(oracle.reach, 0.0):.3g} standard deviations around the centre"
     seen += f", but the search for saturation asks up to {far:.2g} away"
     if strategy == "saturation" or extractor.first_layer == "saturation":
         raise ValueError(f"{seen}; use strategy='auto' and first_layer='auto', which stay near the centre then.")
-    if job.widths is None:
+    if widths is None:
         raise ValueError(f"{seen}, and only it can count units; give layer_widths.")
     _check_room(oracle, needed)
     extractor.set_params(first_layer="hessian")
@@ -62,7 +80,7 @@ def confine(job, strategy):
 
 
 def _check_room(oracle, needed):
-    """Second derivatives at the centre need points this far from it, in standard deviations."""
+    """Derivatives at the centre need points this far from it, in standard deviations."""
     if oracle.reach >= needed:
         return
     low, high = oracle.input_range
@@ -71,7 +89,7 @@ def _check_room(oracle, needed):
     where = f"{room[i]:.2g} standard deviations from" if room[i] >= 0 else "outside"
     raise ValueError(
         f"the centre is too near the border: input {i} is {oracle.center[i]:.4g}, {where} its input_range "
-        f"({low[i]:.4g}, {high[i]:.4g}), and second derivatives need {needed:.2g} standard deviations on every side. "
+        f"({low[i]:.4g}, {high[i]:.4g}), and derivatives need {needed:.2g} standard deviations on every side. "
         "Give a centre further inside, extractor=EntangledWeightExtractor(center=...), or check the units of "
         "input_range."
     )

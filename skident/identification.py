@@ -13,7 +13,7 @@ from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import validate_data
 
 from skident._job import Job
-from skident._limits import clipping_hint, confine, far_hint, fresh_rows, probability_hint, rows_inside
+from skident._limits import clipping_hint, confine, far_hint, fresh_rows, probability_hint, rows_inside, spaced
 from skident._predictions import NetworkPredictions
 from skident._routes import attempts_in_order
 from skident._validation import (
@@ -279,8 +279,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         if X.shape[1] < 2:
             raise ValueError("n_features=1: weights of one input are all parallel; at least 2 features are needed.")
         with forgotten_on_error(self):
-            job, X = self._start(X, y, response)
-            confined = confine(job, self.strategy)
+            job, X, confined = self._start(X, y, response)
             try:
                 self._fit(job, X, confined)
             except BlackBoxError as error:
@@ -332,7 +331,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         self._warn(job, best, attempt, redundant, refusal, hint)
 
     def _start(self, X, y, response):
-        """What all attempts share (black box, oracle, activations, widths, fresh rows), and the rows to ask."""
+        """What all attempts share (black box, oracle, fresh rows, ...), the rows to ask, whether to stay near them."""
         rng = check_random_state(self.random_state)
         seed = rng.randint(2**31 - 1)
         box = resolve_black_box(self.estimator, X, y, seed, classifiers=response == "predict_proba")
@@ -341,8 +340,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         oracle = Oracle(box, X.shape[1], center=center, scale=scale, response=response, input_range=self.input_range)
         X = rows_inside(oracle, X)
         rows = oracle.from_inputs(X)
-        some = np.linspace(0, len(X) - 1, min(len(X), 30)).astype(int)  # classes may come one after the other
-        _, spread = check_answers_vary(oracle, rows[some], noise_tolerance=_TOO_NOISY)
+        _, spread = check_answers_vary(oracle, spaced(rows, 30), noise_tolerance=_TOO_NOISY)
         names = resolve_activations(box, self.activation, self.output_activation)
         if response == "predict_proba" and names[1] == "sigmoid":
             raise ValueError(
@@ -360,9 +358,10 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
                 f"layer_widths=None finds one hidden layer with linear output, got output_activation={names[1]!r}; "
                 "give layer_widths."
             )
-        rows = rows[:_HELD_OUT]
+        confined = confine(oracle, extractor, names[0], widths, self.strategy)
+        rows = spaced(rows, _HELD_OUT)
         U, Y = oracle.ask_near(functools.partial(fresh_rows, rows, spread, rng), len(rows) + _HELD_OUT)
-        room = min(max(0.5 * oracle.reach, 0.0), 0.5)  # for the short lines on which noise is measured
+        room = min(0.5 * oracle.reach, 0.5)  # for the short lines on which noise is measured
         sigma, repeatable = measure_noise(oracle, oracle.confined(U[:200], room), rng)
         job = Job(
             box=box,
@@ -385,7 +384,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             max_seconds=self.max_seconds,
             n_jobs=self.n_jobs,
         )
-        return job, X
+        return job, X, confined
 
     def _stages(self):
         """The pipeline's two stages, unfitted, with this estimator's jobs and verbosity."""
@@ -427,7 +426,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         """A classifier's last look also at rows of X whose logits are lost; says how many there are."""
         if job.oracle.response == "predict":
             return ""
-        U = job.oracle.from_inputs(X[:_HELD_OUT])
+        U = job.oracle.from_inputs(spaced(X, _HELD_OUT))
         gap, lost = probability_error(*job.oracle.ask(U), self.network_(job.oracle.to_inputs(U)))
         self.n_queries_ += len(U)
         self.report_.update(probability_error=gap, lost=lost, exact=self.report_.exact and gap < 100.0 * self.tol)

@@ -172,7 +172,8 @@ def test_overtrained_classifiers_are_identified_where_they_are_in_doubt(blobs):
     truth = FeedforwardNetwork.from_sklearn(mlp)
     assert truth(X).max() > 20
     model = NetworkIdentifier(mlp.predict_proba, response_method="predict_proba", random_state=0).fit(X)
-    assert model.report_.exact and model.report_.lost == np.mean(truth(X) > np.log(1e-9 / 2.0**-53))
+    # Of up to 100 of the 150 rows.
+    assert model.report_.exact and model.report_.lost == pytest.approx(np.mean(truth(X) > np.log(1e-9 / 2.0**-53)), 0.1)
     assert parameter_error(truth, model.network_) < 1e-8
 
 
@@ -377,7 +378,7 @@ def test_a_classifier_in_a_range(sizes):
 
 
 def test_rows_outside_are_not_asked():
-    box = Ranged((8, 6, 1))
+    box = Ranged((8, 6, 2), output="identity")
     box.X[3] += 100.0 * box.X.std(axis=0)
     box.range = tuple(np.median(box.X, axis=0) + s * 2.0 * np.ptp(box.X[10:], axis=0) for s in (-1, 1))
     assert box.identify().report_.exact
@@ -429,6 +430,13 @@ def test_activations_that_do_not_saturate_stay_near_anyway():
         box.identify(extractor=EntangledWeightExtractor(radius=5.0))
 
 
+@pytest.mark.parametrize("activation", ["relu", "softplus"])
+def test_a_centre_outside_is_said_for_every_activation(activation):
+    box = Ranged((8, 5, 1), output="identity", activation=activation)
+    with pytest.raises(ValueError, match="the centre is too near the border: input 3 is .* outside its input_range"):
+        box.identify(extractor=EntangledWeightExtractor(center=box.range[1] + 1.0))
+
+
 def test_data_at_the_border_of_the_range():
     """Most rows lie on it; nothing that starts there leads outside."""
     box = Ranged((8, 6, 2), width=0.3)
@@ -453,7 +461,7 @@ def test_clipping_without_a_statement(sizes, output):
     low, high = (b[0] for b in box.range)
     message = rf"clipping its inputs: 8 of 8 .*input 0 outside \({low:.4g}, {high:.4g}\).*input_range=\(low, high\)"
     with pytest.raises((ValueError, ConvergenceWarning), match=message):
-        box.identify(input_range=None, n_attempts=2)
+        box.identify(input_range=None, n_attempts=1, n_starts=4)
 
 
 def test_refusal_without_a_statement():
