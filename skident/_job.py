@@ -11,9 +11,9 @@ from skident.completion import NetworkCompletion
 from skident.extraction import EntangledWeightExtractor
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import Oracle
-from skident.recovery import Budget, FirstLayer, StageLog, polish_from_oracle
+from skident.recovery import Budget, FirstLayer, StageLog, design_points, polish_from_oracle
 
-__all__ = ["Job", "Trial", "finish", "worst_error"]
+__all__ = ["Job", "Trial", "finish", "where_units_move", "worst_error"]
 
 
 @dataclass
@@ -105,6 +105,12 @@ def finish(job, network, misfit, stage, route, extractor=None, completion=None):
         network, misfit = polish_from_oracle(job.oracle, network, job.rng, job.log, noise=job.sigma)
     error = worst_error(job.held_out_answers, network(job.held_out))
     return Trial(network, error, stage, misfit, route, extractor, completion)
+
+
+def where_units_move(network):
+    """Inputs (n, D) at which first-layer units are on the move, for judging whether all units are needed."""
+    n = 200 + 2 * network.n_parameters // network.n_outputs
+    return design_points(network.weights[0], network.biases[0], n, 1.0, np.random.RandomState(0))
 
 
 def worst_error(answers, found):

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from skident._job import finish
+from skident._job import finish, where_units_move
 from skident.recovery import (
     NotSaturatingError,
     find_first_layer,
@@ -184,7 +184,7 @@ def _behind_unknown(job, first, m_1, m_L):
 def _minimal(job, network, misfit, route):
     """Polish, prune what turns out superfluous then, and polish again."""
     trial = finish(job, network, misfit, "polish", route)
-    superfluous = redundant_units(trial.network)
+    superfluous = redundant_units(trial.network, where_units_move(trial.network))
     if not any(superfluous) or trial.error > max(job.tol, 10.0 * job.noise):
         return trial
     widths = tuple(m - r for m, r in zip(network.layer_widths, (*superfluous, 0), strict=True))

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import validate_data
 
-from skident._job import Job
+from skident._job import Job, where_units_move
 from skident._limits import clipping_hint, confine, far_hint, fresh_rows, probability_hint, rows_inside, spaced
 from skident._predictions import NetworkPredictions
 from skident._routes import attempts_in_order
@@ -39,6 +39,7 @@ from skident.recovery import StageLog, change_inputs, design_points, redundant_u
 __all__ = ["NetworkIdentifier"]
 
 _HELD_OUT = 100  # fresh rows of the last look
+_COMPARED = 1000  # rows on which a classifier's probabilities are compared
 _NOISE_LEFT = 20.0  # largest error on noisy answers, in standard deviations of their noise, that noise explains
 _TOO_NOISY = 0.05  # difference of two answers to one question, relative to the largest, that is refused
 
@@ -322,7 +323,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
                 "extractor=EntangledWeightExtractor(first_layer='hessian')."
             )
         best = min(trials, key=lambda trial: trial.error)
-        redundant = redundant_units(best.network)
+        redundant = redundant_units(best.network, where_units_move(best.network))
         hint = ""
         if best.error >= enough:
             hint = clipping_hint(job.oracle) + probability_hint(job.oracle, job.held_out_answers)

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
+from .fitting import fit_network
+from .pruning import removal_costs, remove_unit
+
 __all__ = ["redundant_units"]
 
+_NO_LOSS = 1e-8  # of the answers' standard deviation
+_CHEAP = 1e-3  # loss from which a fit of the others may still make up for a unit
+_MANY = 3000  # parameters above which no such fit is tried
 
-def redundant_units(network, tol=1e-5):
+
+def redundant_units(network, U=None, tol=1e-5):
     """Count hidden units that could be left out without changing the function, layer by layer.
 
     Parameters
     ----------
     network : FeedforwardNetwork
+    U : ndarray of shape (n, D), default=None
+        Inputs at which units move, with two answers a parameter or more. With them a unit is also counted when others
+        can take its place there: when a fit without it misses the network's own answers by less than 1e-8 of their
+        standard deviation.
     tol : float, default=1e-5
         Two units are one if their weights and shifts, scaled to length 1, differ by less than this up to sign; a unit
         does nothing if its incoming or its outgoing weights are below a hundredth of this fraction of its layer's
@@ -48,6 +59,30 @@ def redundant_units(network, tol=1e-5):
         gaps = [_distances(units[:, i], units[:, :i]) for i in range(units.shape[1])]
         doubles = sum(len(g) > 0 and g.min() < tol for g in gaps)
         counts.append(int(idle.sum() + doubles))
+    return counts if U is None else [max(pair) for pair in zip(counts, _replaceable(network, U), strict=True)]
+
+
+def _replaceable(network, U):
+    """Hidden units, layer by layer, without which the network can be fitted to its own answers on U."""
+    counts = [0] * (len(network.weights) - 1)
+    Y = network(U)
+    unit = max(float(np.sum(np.var(Y, axis=0))), np.finfo(float).tiny)
+    for layer in range(len(counts)):
+        while network.layer_widths[layer] > 1:
+            costs, takeovers = removal_costs(network, U)
+            j = int(np.argmin(costs[layer]))
+            if costs[layer][j] > _CHEAP**2 * unit:
+                break
+            smaller = remove_unit(network, layer, j, takeovers[layer][:, j])
+            if costs[layer][j] > _NO_LOSS**2 * unit:
+                # Units on their way to being one: a fit that converges slowly leaves them some way apart.
+                if network.n_parameters > _MANY:
+                    break
+                smaller, misfit = fit_network(smaller, U, Y, good=0.1 * _NO_LOSS, max_iter=60)
+                if misfit > _NO_LOSS:
+                    break
+            network = smaller
+            counts[layer] += 1
     return counts
 
 

@@ -9,7 +9,7 @@ from skident.network._calculus import forward_jets, output_sensitivities
 
 __all__ = ["remove_unit", "removal_costs"]
 
-_RIDGE = 1e-10  # of a unit's own variance: keeps the inverse finite where units are copies of each other
+_ROUNDING = 1e-13  # of the largest singular value: what keeps the inverse finite where units are copies of each other
 
 
 def removal_costs(network, U):
@@ -62,12 +62,19 @@ def removal_costs(network, U):
 
 
 def _inverse_gram(a):
-    """Inverse of ``E[a a^T]`` with its columns scaled to length 1, lightly ridged: copies would make it singular."""
+    """Inverse of ``E[a a^T]``, from singular values of the columns scaled to length 1: copies are told to rounding."""
     length = np.sqrt(np.mean(a**2, axis=0))
     length = np.maximum(length, 1e-8 * length.max())
-    G = (a / length).T @ (a / length) / len(a)
-    G[np.diag_indices_from(G)] += _RIDGE
-    return np.linalg.inv(G) / (length[:, None] * length)
+    s, Vt = np.linalg.svd(a / length, full_matrices=False)[1:]
+    s, Vt = (s, Vt) if len(s) == a.shape[1] else _completed(a / length)
+    s = np.maximum(s, _ROUNDING * s[0])
+    return (Vt.T * (len(a) / s**2)) @ Vt / (length[:, None] * length)
+
+
+def _completed(a):
+    """Singular values and vectors of fewer rows than columns, null vectors included."""
+    s, Vt = np.linalg.svd(a, full_matrices=True)[1:]
+    return np.append(s, np.zeros(a.shape[1] - len(s))), Vt
 
 
 def remove_unit(network, layer, unit, takeover):
