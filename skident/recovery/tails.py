@@ -11,10 +11,11 @@ __all__ = ["lengths_from_tails"]
 _RATES = {"tanh": 2.0, "sigmoid": 1.0}  # limits are approached as exp(-rate z)
 _REACH = np.geomspace(0.05, 600.0, 48)  # where to look, in units of 1 / |w| as known
 _LARGE, _SMALL = 1e-3, 3e-10  # relative deviations from the limit between which a tail is fitted
+_PRECISE = 2e-11  # of the answers: 1e5 times their rounding
 _NODES = 14
 _POWERS = 4
 _LINES = 3  # places along a hyperplane, each with two sides
-_STEADY = 1e-5  # misfit of a tail, relative at every node, that can be relied on
+_STEADY = 3e-5  # misfit of a tail, relative at every node, that can be relied on
 
 
 def lengths_from_tails(oracle, first, activation, rng):
@@ -53,8 +54,7 @@ def lengths_from_tails(oracle, first, activation, rng):
             better = error < misfit
             best, misfit = np.where(better, found, best), np.where(better, error, misfit)
     weights = first.weights * (best / lengths)
-    at_points = np.sum(first.weights * first.points.T, axis=0)
-    return replace(first, weights=weights, biases=first.biases + at_points * (1.0 - best / lengths))
+    return replace(first, weights=weights, biases=first.biases * (best / lengths))
 
 
 def _bases(first, lengths, rng, moved):
@@ -76,10 +76,12 @@ def _tails(oracle, base, normals, lengths, rate):
     F = _along(oracle, base, normals, s)
     height = np.abs(F - F[:, -1:]).max(axis=(1, 2))
     deviation = np.linalg.norm(F - F[:, -1:], axis=2) / np.maximum(height, np.finfo(float).tiny)[:, None]
+    # A step that is small beside the answers is lost in their rounding sooner.
+    least = np.maximum(_SMALL, _PRECISE * np.abs(F).max(axis=(1, 2)) / np.maximum(height, np.finfo(float).tiny))
     ends = np.full((m, 2), np.nan)
     for i in range(m):
         above = np.flatnonzero(deviation[i] > _LARGE)
-        seen = np.flatnonzero(deviation[i] > _SMALL)
+        seen = np.flatnonzero(deviation[i] > least[i])
         if height[i] > 0 and len(above) and seen[-1] > above[-1] + 1 and seen[-1] < len(_REACH) - 2:
             ends[i] = s[i, above[-1]], s[i, seen[-1]]
     some = np.flatnonzero(np.isfinite(ends[:, 0]))
