@@ -209,10 +209,11 @@ def _random_start(Z, rng):
 
 
 def _found_widths(extractor):
-    """The widths asked for, or fewer first-layer units where saturation found fewer."""
+    """The widths asked for, or fewer first-layer units where saturation found fewer; Hessians may miss some."""
     widths = extractor.layer_widths_
     first = int(np.sum(extractor.layer_assignment_ == 0))
-    return (first, *widths[1:]) if len(widths) == 2 and 0 < first else widths
+    complete = extractor.first_layer_method_ == "saturation"
+    return (first, *widths[1:]) if len(widths) == 2 and 0 < first and complete else widths
 
 
 def _completion_inputs(job, extractor, widths, n, factor):
