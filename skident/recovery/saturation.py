@@ -160,7 +160,8 @@ def find_first_layer(
             if few and attempt < 3:
                 continue
             with search.count("lengths"):
-                return _with_lengths(oracle, first, g, sigma, [not s.sized for s in search.sightings])
+                first = _with_lengths(oracle, first, g, sigma, [not s.sized for s in search.sightings])
+                return _near_the_centre(first)
         except NotSaturatingError:
             if attempt == 3:
                 raise
@@ -183,6 +184,17 @@ def _with_lengths(oracle, first, g, sigma, rough):
     weights, biases = first.weights.copy(), first.biases.copy()
     weights[:, some], biases[some] = part.weights, part.biases
     return replace(first, weights=weights, biases=biases)
+
+
+def _near_the_centre(first):
+    """Biases drawn towards 0 as far as noise leaves them open, since that far out a direction's error is a large one.
+
+    The mean after seeing a bias with this error, if before it was from N(0, 1) in standardised coordinates.
+    """
+    if first.errors is None:
+        return first
+    errors = first.errors * np.linalg.norm(first.weights, axis=0) * np.linalg.norm(first.points, axis=1)
+    return replace(first, biases=first.biases / (1.0 + errors**2))
 
 
 def _radius(oracle, radius, noise, n_units, rng):

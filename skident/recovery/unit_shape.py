@@ -212,7 +212,7 @@ def _judged(progress, profile, index, base, weights, errors, rng, noisy, count, 
     height = np.clip(height, 1e-3, 1 - 1e-3)
     unit = np.where(slope > 0, slope, 1.0) / (2.0 * height * (1.0 - height))
     weights = np.where(good[:, None], weights, 1.0)
-    errors = errors / np.linalg.norm(weights, axis=1)
+    errors = np.where(good & np.isfinite(errors), errors, 1.0) / np.linalg.norm(weights, axis=1)
     weights = weights * unit[:, None]
     biases = 0.5 * np.log(height / (1.0 - height)) - np.sum(weights * base, axis=1)
     # Far enough to disturb any other unit, not so far that an error of the direction shows for more than a tenth.
