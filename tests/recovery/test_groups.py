@@ -49,12 +49,13 @@ def test_all_units(name, known, seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_number_of_queries(seed):
-    """15 a step for the scan, 10 for its profile, 2 or 3 to check, k = 8 or so within the subspace, and D + 1 a group."""
+    """15 a step for the scan, 10 for its profile, 3 to check, k = 8 within the subspace, and D + 1 a group."""
     net = make_network((50, 40, 10), shift_scale=0.5, random_state=seed)
     first, oracle = search(net, seed, n_units=40)
     assert misses(net, first)[0] < 1e-2
     groups = 40 * 8 + 5 * 51
-    assert oracle.n_queries < 1.1 * (32 + 40 * (15 + 10 + 3) + groups) + 3 * 100  # a unit that overlaps another takes 100
+    # A unit whose step overlaps another takes about 100 more.
+    assert oracle.n_queries < 1.1 * (32 + 40 * (15 + 10 + 3) + groups) + 3 * 100
 
 
 @pytest.mark.parametrize("scale", [0.1, 10.0])
