@@ -15,6 +15,9 @@ from skident.recovery import Budget, FirstLayer, StageLog, design_points, polish
 
 __all__ = ["Job", "Trial", "finish", "where_units_move", "worst_error"]
 
+_NOISE_LEFT = 20.0  # largest error on noisy answers, in standard deviations of their noise, that noise explains
+_MOST_NOISE = 0.02  # relative; what looks like more is no noise around a network, but steps or something else
+
 
 @dataclass
 class Job:
@@ -65,7 +68,12 @@ class Job:
     @property
     def fitted(self):
         """Relative misfit at which a fit to the answers counts as found."""
-        return max(1e-9, 3.0 * self.noise)
+        return max(1e-9, 3.0 * self.noise) if self.noise <= _MOST_NOISE else 1e-9
+
+    @property
+    def enough(self):
+        """Error on fresh inputs at which no further attempt is made: all that the answers' noise allows."""
+        return max(self.tol, _NOISE_LEFT * self.noise) if self.noise <= _MOST_NOISE else self.tol
 
     @property
     def late(self):

@@ -23,6 +23,7 @@ from skident.recovery import (
 __all__ = ["by_discovery", "by_saturation"]
 
 _FEW_OUTPUTS = 3  # below, vertices alone leave too many local minima
+_EXPLAINED = 1e-3  # error above which a network of unknown widths is no answer at all
 _FEW_UNITS = 12  # of a first layer: so few have too few vertices
 
 
@@ -135,8 +136,9 @@ def by_discovery(job, X, earlier, *, attempt=0):
     m_1, m_L = len(first.biases), job.oracle.n_outputs
     if m_1 <= job.max_neurons:
         found = _behind_unknown(job, first, m_1, m_L)
-        if found is not None:
-            return _minimal(job, *found)
+        trial = None if found is None else _minimal(job, *found)
+        if trial is not None and trial.error <= max(job.enough, _EXPLAINED):
+            return trial
     best = f"{m_1} units in the first layer alone" if m_1 > job.max_neurons else f"{m_1} units in the first layer"
     raise ValueError(
         f"layer_widths='auto': no network with at most max_neurons={job.max_neurons} hidden units in one to three "

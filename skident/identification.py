@@ -40,7 +40,6 @@ __all__ = ["NetworkIdentifier"]
 
 _HELD_OUT = 100  # fresh rows of the last look
 _COMPARED = 1000  # rows on which a classifier's probabilities are compared
-_NOISE_LEFT = 20.0  # largest error on noisy answers, in standard deviations of their noise, that noise explains
 _TOO_NOISY = 0.05  # difference of two answers to one question, relative to the largest, that is refused
 
 
@@ -297,7 +296,6 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
     def _fit(self, job, X, confined):
         trials, attempt, refusal = [], 0, None
         given = confined or self.extractor is not None or self.completion is not None
-        enough = max(self.tol, _NOISE_LEFT * job.noise)
         for route in attempts_in_order(job, self.strategy, given, self.n_attempts):
             if job.late and trials:
                 break
@@ -313,7 +311,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
                 refusal = error
                 break
             trials += [] if trial is None else [trial]
-            if trial is not None and trial.error < enough:
+            if trial is not None and trial.error < job.enough:
                 break
         if not trials:
             units = "any" if job.widths is None else job.widths[0]
@@ -325,7 +323,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         best = min(trials, key=lambda trial: trial.error)
         redundant = redundant_units(best.network, where_units_move(best.network))
         hint = ""
-        if best.error >= enough:
+        if best.error >= job.enough:
             hint = clipping_hint(job.oracle) + probability_hint(job.oracle, job.held_out_answers)
         self._store(job, best, attempt, redundant)
         hint += self._compare_probabilities(job, X)
@@ -416,8 +414,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             noise=job.noise,
             repeatable=job.repeatable,
         )
-        enough = max(self.tol, _NOISE_LEFT * job.noise)
-        self.stderr_ = self._standard_errors(job) if best.error < enough else None
+        self.stderr_ = self._standard_errors(job) if best.error < job.enough else None
         self._one_dimensional, self._labels = job.oracle.one_dimensional, None
         if job.oracle.response == "predict_proba":
             n_classes = max(2, job.oracle.n_outputs)
@@ -449,8 +446,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
 
     def _warn(self, job, best, attempts, redundant, refusal, hint):
         """Say what is not as it was asked for."""
-        enough = max(self.tol, _NOISE_LEFT * job.noise)
-        if best.error >= self.tol and best.error < enough and not any(redundant):
+        if best.error >= self.tol and best.error < job.enough and not any(redundant):
             message = (
                 f"the answers carry noise or rounding of {job.noise:.1e} of their standard deviation: the network "
                 f"agrees with them to {best.error:.1e}, and its weights are known to the standard errors in stderr_."

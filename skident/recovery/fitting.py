@@ -361,13 +361,19 @@ def smallest_network_through(
     budget = Budget(8) if budget is None else budget
     best, done, size = np.inf, 0, 4
     fixed = {len(at_least) - 1} | ({0} if stem is not None else set())
+
+    def hidden(widths):
+        return sum(m for k, m in enumerate(widths) if k not in fixed)
+
+    if hidden(at_least) > max_neurons:
+        return None, best
     while True:
         factor = {4: 1.25, 8: 2.0}.get(size, 3.0)
         wide = tuple(
             m if k in fixed else int(np.ceil(factor * m)) if k in exact else max(m, size)
             for k, m in enumerate(at_least)
         )
-        if sum(m for k, m in enumerate(wide) if k not in fixed) > max_neurons and size > 4:
+        if hidden(wide) > max_neurons and size > 4:
             return None, best
         n = 50 + _ANSWERS_PER_PARAMETER * _n_parameters(n_inputs, wide) // wide[-1]
         start = functools.partial(
@@ -380,7 +386,7 @@ def smallest_network_through(
             if callback is not None:
                 callback(done)
             best = min(best, misfit)
-            if network is not None and misfit <= tol:
+            if network is not None and misfit <= tol and hidden(network.layer_widths) <= max_neurons:
                 return network, misfit
         if budget.spent or (not unknown and size >= 32):
             return None, best
