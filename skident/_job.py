@@ -68,7 +68,9 @@ class Job:
     @property
     def fitted(self):
         """Relative misfit at which a fit to the answers counts as found."""
-        return max(1e-9, 3.0 * self.noise) if self.noise <= _MOST_NOISE else 1e-9
+        # Where widths are to be found, a network too small must not pass for noise.
+        margin = 1.5 if self.discover else 3.0
+        return max(1e-9, margin * self.noise) if self.noise <= _MOST_NOISE else 1e-9
 
     @property
     def enough(self):
@@ -89,7 +91,7 @@ class Job:
         """Random starts of a fit with so many parameters, in the time that is left."""
         n_starts = self.n_starts
         if n_starts is None:
-            n_starts = int(np.clip(3e6 / n_parameters**2, 24, 60))
+            n_starts = int(np.clip(3e6 / n_parameters**2, 24, 40))
         left = np.inf if self.max_seconds is None else self.max_seconds - (time.perf_counter() - self.began)
         return Budget(n_starts, left, self.n_jobs)
 

@@ -23,7 +23,10 @@ from skident.recovery import (
 __all__ = ["by_discovery", "by_saturation"]
 
 _FEW_OUTPUTS = 3  # below, vertices alone leave too many local minima
+_POLISHABLE = 1e-4  # misfit that an imperfect first layer may leave, and the polish mends
+_EXACT = 1e-7  # error below which no deeper network is looked for
 _EXPLAINED = 1e-3  # error above which a network of unknown widths is no answer at all
+_SHARP, _REPEATS = 2e-8, 2  # residual of shifts from gradients that is as good as exact, and tries to get there
 _FEW_UNITS = 12  # of a first layer: so few have too few vertices
 
 
@@ -113,6 +116,11 @@ def _exact_shifts(job, first, n_next):
         if n_next is None and job.sigma is None and job.widths_allow_shifts(first):
             # Where what follows is steep, lengths read off the shape of a step are wrong.
             exact, n_next, residual = search(lengths_from_tails(job.oracle, first, job.names[0], job.rng))
+        for _ in range(_REPEATS):
+            if n_next is None or residual < _SHARP:
+                break
+            again = search(exact)  # other points; sometimes a unit hardly shows in the null space of some
+            exact, n_next, residual = again if again[2] < residual else (exact, n_next, residual)
         entry["residual"] = residual if np.isfinite(residual) else None
     # Shifts are good to some 1e-8 at best, and an exact rest leaves no less.
     return exact, n_next, max(residual, 1e-6) if n_next is not None else 0.0
@@ -134,32 +142,60 @@ def by_discovery(job, X, earlier, *, attempt=0):
     if first is None:
         return None
     m_1, m_L = len(first.biases), job.oracle.n_outputs
-    if m_1 <= job.max_neurons:
-        found = _behind_unknown(job, first, m_1, m_L)
-        trial = None if found is None else _minimal(job, *found)
-        if trial is not None and trial.error <= max(job.enough, _EXPLAINED):
-            return trial
-    best = f"{m_1} units in the first layer alone" if m_1 > job.max_neurons else f"{m_1} units in the first layer"
+    best = None
+    for network, misfit, route in _candidates(job, first, m_1, m_L) if m_1 <= job.max_neurons else ():
+        trial = _minimal(job, network, misfit, route)
+        if best is None or trial.error < best.error:
+            best = trial
+        if trial.error <= max(job.enough, _EXACT):
+            break
+    if best is not None and best.error <= max(job.enough, _EXPLAINED):
+        return best
+    seen = f"{m_1} units in the first layer alone" if m_1 > job.max_neurons else f"{m_1} units in the first layer"
+    stopped = f" The search was stopped by max_seconds={job.max_seconds}." if job.late else ""
     raise ValueError(
         f"layer_widths='auto': no network with at most max_neurons={job.max_neurons} hidden units in one to three "
-        f"hidden layers was found that explains the answers ({best}). Check the activations, raise max_neurons or "
-        "n_starts, or give layer_widths."
+        f"hidden layers was found that explains the answers ({seen}). Check the activations, raise max_neurons or "
+        f"n_starts, or give layer_widths.{stopped}"
     )
 
 
-def _behind_unknown(job, first, m_1, m_L):
-    """Network, misfit and route, one hidden layer more at a time; None if no depth works."""
+def _candidates(job, first, m_1, m_L):
+    """Networks that may explain the answers, with misfit and route, one hidden layer more at a time."""
     with job.log.stage("one hidden layer (vertices)", job.oracle) as entry:
         network, misfit = network_from_vertices(
-            job.oracle, first, (m_1, m_L), *job.names, job.rng, tol=job.fitted, callback=entry["progress"]
+            job.oracle,
+            first,
+            (m_1, m_L),
+            *job.names,
+            job.rng,
+            tol=job.fitted,
+            budget=job.budget(m_1 * m_L),
+            callback=entry["progress"],
         )
         entry["residual"] = misfit
     if misfit <= job.fitted:
-        return network, misfit, "saturation, vertices"
+        yield network, misfit, "saturation, vertices"
     exact, m_2, roughness = _exact_shifts(job, first, None)
     way = "interior" if m_2 is not None else "stem" if m_1 <= _FEW_UNITS else "vertices"
     first = exact if m_2 is not None else first
-    for n_hidden in (1, 2):
+    if m_2 is not None:
+        with job.log.stage("two hidden layers (interior)", job.oracle) as entry:
+            network, misfit = network_from_interior(
+                job.oracle,
+                first,
+                (m_1, m_2, m_L),
+                *job.names,
+                job.rng,
+                tol=max(job.fitted, roughness),
+                budget=job.budget(60),
+                callback=entry["progress"],
+            )
+            entry["residual"] = misfit
+        if misfit <= max(job.fitted, roughness, _POLISHABLE) and m_1 + m_2 <= job.max_neurons:
+            yield network, misfit, "saturation, interior"
+    # Behind a second layer of known width, or with one of unknown width.
+    for n_hidden in (1, 2) if m_2 is None else (2,):
         if job.late:
             break
         with job.log.stage(f"{n_hidden + 1} hidden layers ({way})", job.oracle) as entry:
@@ -179,8 +215,7 @@ def _behind_unknown(job, first, m_1, m_L):
             )
             entry["residual"] = misfit
         if network is not None:
-            return network, misfit, f"saturation, {way}"
-    return None
+            yield network, misfit, f"saturation, {way}"
 
 
 def _minimal(job, network, misfit, route):
@@ -190,6 +225,7 @@ def _minimal(job, network, misfit, route):
     if not any(superfluous) or trial.error > max(job.tol, 10.0 * job.noise):
         return trial
     widths = tuple(m - r for m, r in zip(network.layer_widths, (*superfluous, 0), strict=True))
-    network, misfit = prune_to(trial.network, job.held_out, job.held_out_answers, widths, tol=job.fitted)
+    U = where_units_move(trial.network)
+    network, misfit = prune_to(trial.network, U, trial.network(U), widths, tol=job.fitted)
     smaller = finish(job, network, misfit, "polish", route)
     return smaller if smaller.error <= max(job.tol, 3.0 * trial.error) else trial

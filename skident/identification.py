@@ -20,6 +20,7 @@ from skident._validation import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
     POSITIVE,
+    Interval,
     StrOptions,
     center_and_scale,
     check_answers_vary,
@@ -96,11 +97,11 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
     max_neurons : int, default=200
         Hidden units at most that ``layer_widths="auto"`` may find.
     n_starts : int, default=None
-        Random starts at most of every fit of the layers behind a saturated first one; by default between 24 and 60,
+        Random starts at most of every fit of the layers behind a saturated first one; by default between 24 and 40,
         more for smaller networks.
     max_seconds : float, default=None
-        No further random start or attempt begins after this time; what was found until then is returned, with a
-        warning if it is not exact. None is no limit.
+        Random starts end and no further attempt begins after this time; what was found until then is polished and
+        returned, with a warning if it is not exact (``layer_widths="auto"`` raises). None is no limit.
     n_jobs : int, default=None
         Threads that sample Hessians, processes that fit random starts. The result does not depend on it.
     random_state : int, RandomState or None, default=None
@@ -196,7 +197,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         "max_neurons": [AT_LEAST_ONE],
         "n_starts": [AT_LEAST_ONE, None],
         "max_seconds": [POSITIVE, None],
-        "n_jobs": [Integral, None],
+        "n_jobs": [Interval(Integral, None, -1, closed="right"), AT_LEAST_ONE, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -451,6 +452,8 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
                 f"the answers carry noise or rounding of {job.noise:.1e} of their standard deviation: the network "
                 f"agrees with them to {best.error:.1e}, and its weights are known to the standard errors in stderr_."
             )
+            if job.discover:
+                message += " Its widths are the smallest that the noise does not refute; the true ones may be larger."
         elif best.error >= self.tol:
             message = self._failure(best, attempts) + hint
             message += "" if refusal is None else f" A last attempt ended in: {refusal}"

@@ -530,7 +530,7 @@ def test_impossible_widths(name, widths, message, strategy, X):
 
 
 MISSED_WIDTHS = [
-    ("linear", (6, 4, 2), {}),
+    ("linear", (6, 4, 2), {"n_starts": 6}),
     ("tanh", (7, 2), {"strategy": "hessian"}),
     ("tanh", (4, 2), {"extractor": EntangledWeightExtractor(first_layer="hessian")}),
     ("tanh", (30, 2), {"extractor": EntangledWeightExtractor(first_layer="hessian")}),

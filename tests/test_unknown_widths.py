@@ -10,7 +10,7 @@ from skident import NetworkIdentifier
 from skident.datasets import make_network
 from skident.metrics import parameter_error, relative_max_error
 
-SIZES = [(8, 6, 2), (6, 9, 3), (8, 6, 4, 1), (8, 6, 4, 3), (5, 8, 4, 3), (8, 7, 5, 3, 2), (6, 4, 4, 2)]
+SIZES = [(6, 1, 1, 1), (8, 6, 2), (6, 9, 3), (8, 6, 4, 1), (8, 6, 4, 3), (5, 8, 4, 3), (8, 7, 5, 3, 2), (6, 4, 4, 2)]
 
 
 def identify(network, widths="auto", box=None, X=None, **options):
@@ -50,7 +50,7 @@ def test_no_network_explains_a_forest(rng):
     X = rng.standard_normal((200, 4))
     forest = FrozenEstimator(RandomForestRegressor(5, max_depth=3, random_state=0).fit(X, X[:, 0]))
     with pytest.raises(ValueError):
-        NetworkIdentifier(forest, layer_widths="auto", random_state=0).fit(X)
+        NetworkIdentifier(forest, layer_widths="auto", max_seconds=3, random_state=0).fit(X)
 
 
 @pytest.mark.parametrize(("options", "match"), [({"strategy": "hessian"}, "strategy='hessian'"), ({}, "'softplus'")])
@@ -95,3 +95,21 @@ def test_noisy_answers_and_unknown_widths(rng):
         model = identify(network, box=lambda A: network(A).round(6))
     assert model.layer_widths_ == (6, 4, 3) and not model.report_.exact
     assert parameter_error(network, model.network_) < 1e-3
+
+
+@pytest.mark.parametrize("sizes", [(4, 2, 2, 1), (4, 2, 1, 1)])
+def test_a_few_vertices_fit_anything(sizes):
+    """Without shifts the answers at four vertices are odd, and one layer explains them."""
+    network = make_network(sizes, shift_scale=0.0, output_activation="tanh", random_state=0)
+    model = identify(network)
+    assert model.report_.exact and model.layer_widths_ == sizes[1:]
+
+
+def test_no_jobs():
+    with pytest.raises(ValueError, match="The 'n_jobs' parameter"):
+        identify(make_network((6, 4, 2), random_state=0), (4, 2), n_jobs=0)
+
+
+def test_as_many_neurons_as_there_are():
+    network = make_network((4, 3, 4, 1), output_activation="identity", random_state=9003)
+    assert identify(network, max_neurons=7).layer_widths_ == (3, 4, 1)

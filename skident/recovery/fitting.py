@@ -28,6 +28,7 @@ __all__ = [
 _ROUNDS = ((1.0, 2), (1.2, 6), (1.5, 6), (2.0, 8), (3.0, 100))  # how much wider, and how many starts
 _PROMISING = 4e-3  # misfit of a wide fit from which pruning starts
 _LOST = 3e-2  # misfit after a removal from which no further removal helps
+_NEAR, _OFTEN = 1e-4, 6  # misfit close to tol, and how often it may be missed: then only a limit of networks fits
 _MENDING = 8  # steps of the fit after a removal
 _ANSWERS_PER_PARAMETER = 5
 
@@ -41,7 +42,7 @@ class Budget:
     n_starts : int
         Starts at most.
     seconds : float
-        No start begins later than this after the budget was made.
+        No start begins later than this after the budget was made, except the first, and none goes on for longer.
     n_jobs : int or None
         Starts fitted at the same time; the answer does not depend on it.
     """
@@ -54,9 +55,14 @@ class Budget:
         self._began = time.perf_counter()
 
     @property
+    def deadline(self):
+        """The time, of `time.perf_counter`, at which fits end."""
+        return self._began + self.seconds
+
+    @property
     def spent(self):
         """Whether no further start may begin."""
-        return time.perf_counter() - self._began >= self.seconds
+        return time.perf_counter() >= self.deadline
 
 
 def random_network(n_inputs, widths, activation, output_activation, rng):
@@ -68,7 +74,18 @@ def random_network(n_inputs, widths, activation, output_activation, rng):
 
 
 def fit_network(
-    network, U, Y, *, max_iter=100, good=1e-10, patience=12, gain=0.7, ftol=1e-4, dense_limit=2000, inner_tol=1e-2
+    network,
+    U,
+    Y,
+    *,
+    max_iter=100,
+    good=1e-10,
+    patience=12,
+    gain=0.7,
+    ftol=1e-4,
+    dense_limit=2000,
+    inner_tol=1e-2,
+    deadline=np.inf,
 ):
     """Levenberg-Marquardt on all parameters from one start.
 
@@ -88,6 +105,8 @@ def fit_network(
         Stop when two steps in a row lower the cost by less than this fraction.
     dense_limit, inner_tol
         See `NetworkLeastSquares`.
+    deadline : float, default=inf
+        No step is made after this time, of `time.perf_counter`.
 
     Returns
     -------
@@ -104,7 +123,8 @@ def fit_network(
 
     def stop(_, cost):
         costs.append(cost)
-        return cost < good**2 * total or (len(costs) > patience and cost > gain * costs[-1 - patience])
+        late = time.perf_counter() > deadline
+        return late or cost < good**2 * total or (len(costs) > patience and cost > gain * costs[-1 - patience])
 
     result = minimise(
         problem,
@@ -170,22 +190,25 @@ def network_through(
     True
     """
     budget = Budget() if budget is None else budget
-    widths, best, done = tuple(widths), (None, np.inf), 0
+    widths, best, done, near = tuple(widths), (None, np.inf), 0, 0
     for factor, n_starts in _ROUNDS if rounds is None else rounds:
         wide = _wider(widths, factor, stem is not None)
         answers = _ANSWERS_PER_PARAMETER if len(widths) > 1 else 2.5  # one layer has no local minima to speak of
         U, Y = sample(50 + int(answers * _n_parameters(n_inputs, wide) / widths[-1]))
-        seeds = rng.randint(2**31 - 1, size=min(n_starts, budget.n_starts - done))
-        start = functools.partial(_one_start, U, Y, wide, widths, activation, output_activation, stem, tol)
+        widest = wide == _wider(widths, 10.0, stem is not None)  # nothing to widen
+        seeds = rng.randint(2**31 - 1, size=budget.n_starts if widest else min(n_starts, budget.n_starts - done))
+        names = activation, output_activation
+        start = functools.partial(_one_start, U, Y, wide, widths, *names, stem, tol, budget.deadline)
         for network, misfit in _in_order(start, seeds, budget):
             done += 1
             if callback is not None:
                 callback(done)
             if misfit < best[1] or best[0] is None:
                 best = network, misfit
-            if misfit < tol:
+            near += misfit < _NEAR
+            if misfit < tol or near == _OFTEN:
                 return best
-        if done >= budget.n_starts or budget.spent or wide == _wider(widths, 10.0, stem is not None):
+        if done >= budget.n_starts or budget.spent or widest:
             break
     return best
 
@@ -215,20 +238,20 @@ def _in_order(start, seeds, budget):
             yield from Parallel(n_jobs=at_once)(delayed(start)(seed) for seed in wave)
 
 
-def _one_start(U, Y, wide, widths, activation, output_activation, stem, tol, seed):
+def _one_start(U, Y, wide, widths, activation, output_activation, stem, tol, deadline, seed):
     """A network of the widths asked for and its misfit: by a wider one and pruning, if that got anywhere."""
     start = _random_start(U, wide, activation, output_activation, stem, seed)
     if wide == widths:
         # Far from a solution a rough step is as good as an exact one, and many times cheaper.
-        rough = {"dense_limit": 200, "inner_tol": 0.1}
+        rough = {"dense_limit": 200, "inner_tol": 0.1, "deadline": deadline}
         return fit_network(start, U, Y, good=0.1 * tol, max_iter=150, gain=0.5, ftol=1e-3, **rough)
-    network, misfit = fit_network(start, U, Y, good=0.1 * _PROMISING, max_iter=120, patience=15)
+    network, misfit = fit_network(start, U, Y, good=0.1 * _PROMISING, max_iter=120, patience=15, deadline=deadline)
     if misfit > _PROMISING:
         return None, np.inf
-    return prune_to(network, U, Y, widths, tol=tol)
+    return prune_to(network, U, Y, widths, tol=tol, deadline=deadline)
 
 
-def prune_to(network, U, Y, widths, *, tol=1e-9, callback=None):
+def prune_to(network, U, Y, widths, *, tol=1e-9, callback=None, deadline=np.inf):
     """Remove hidden units until given widths are reached, mending the rest after each.
 
     Parameters
@@ -242,6 +265,8 @@ def prune_to(network, U, Y, widths, *, tol=1e-9, callback=None):
     tol : float, default=1e-9
     callback : callable, default=None
         ``callback(widths, misfit)`` after every removal.
+    deadline : float, default=inf
+        See `fit_network`.
 
     Returns
     -------
@@ -253,10 +278,11 @@ def prune_to(network, U, Y, widths, *, tol=1e-9, callback=None):
     while network.layer_widths != widths:
         network = _without_cheapest(network, U, Y, widths)
         last = network.layer_widths == widths
-        network, misfit = fit_network(network, U, Y, good=0.1 * tol, max_iter=200 if last else _MENDING, patience=25)
+        n_steps = 200 if last else _MENDING
+        network, misfit = fit_network(network, U, Y, good=0.1 * tol, max_iter=n_steps, patience=25, deadline=deadline)
         if callback is not None:
             callback(network.layer_widths, misfit)
-        if misfit > _LOST:
+        if misfit > _LOST or time.perf_counter() > deadline:
             return network, np.inf
     return network, misfit
 
@@ -279,7 +305,7 @@ def _without_cheapest(network, U, Y, widths):
         first = False
 
 
-def prune_to_smallest(network, U, Y, *, at_least=None, tol=1e-9, callback=None):
+def prune_to_smallest(network, U, Y, *, at_least=None, tol=1e-9, callback=None, deadline=np.inf):
     """Remove hidden units as long as the rest can mend what they did.
 
     Parameters
@@ -294,6 +320,8 @@ def prune_to_smallest(network, U, Y, *, at_least=None, tol=1e-9, callback=None):
         Misfit of a network that explains the answers.
     callback : callable, default=None
         ``callback(widths, misfit)`` after every removal tried.
+    deadline : float, default=inf
+        See `fit_network`.
 
     Returns
     -------
@@ -310,7 +338,7 @@ def prune_to_smallest(network, U, Y, *, at_least=None, tol=1e-9, callback=None):
         costs, takeovers = removal_costs(network, U)
         width = network.layer_widths
         over = [k for k in range(n_hidden) if width[k] > at_least[k] and not closed[k]]
-        if not over:
+        if not over or time.perf_counter() > deadline:
             break
         layer = min(over, key=lambda k: costs[k].min())
         unit = int(np.argmin(costs[layer]))
@@ -352,14 +380,14 @@ def smallest_network_through(
     network : FeedforwardNetwork or None
         None if no network explains the answers.
     misfit : float
-        Of the best.
+        Of the best with at most `max_neurons`.
 
     Notes
     -----
-    Layers of unknown width grow 4, 8, 16, ... until a fit gets somewhere; it is then pruned as far as it goes.
+    Layers of unknown width grow 8, 16, 32, ... until a fit gets somewhere; it is then pruned as far as it goes.
     """
     budget = Budget(8) if budget is None else budget
-    best, done, size = np.inf, 0, 4
+    best, done, size, reached = np.inf, 0, 8, []
     fixed = {len(at_least) - 1} | ({0} if stem is not None else set())
 
     def hidden(widths):
@@ -368,16 +396,16 @@ def smallest_network_through(
     if hidden(at_least) > max_neurons:
         return None, best
     while True:
-        factor = {4: 1.25, 8: 2.0}.get(size, 3.0)
+        factor = {8: 1.25, 16: 2.0}.get(size, 3.0)
         wide = tuple(
             m if k in fixed else int(np.ceil(factor * m)) if k in exact else max(m, size)
             for k, m in enumerate(at_least)
         )
-        if hidden(wide) > max_neurons and size > 4:
+        if hidden(wide) > 3 * max_neurons and size > 8:  # wide fits are pruned
             return None, best
         n = 50 + _ANSWERS_PER_PARAMETER * _n_parameters(n_inputs, wide) // wide[-1]
         start = functools.partial(
-            _one_start_smallest, *sample(n), wide, at_least, activation, output_activation, stem, tol
+            _one_start_smallest, *sample(n), wide, at_least, activation, output_activation, stem, tol, budget.deadline
         )
         unknown = any(k not in fixed and k not in exact for k in range(len(wide)))
         seeds = rng.randint(2**31 - 1, size=min(budget.n_starts, 2 if unknown else 6))
@@ -385,23 +413,28 @@ def smallest_network_through(
             done += 1
             if callback is not None:
                 callback(done)
+            if network is not None and hidden(network.layer_widths) > max_neurons:
+                continue
             best = min(best, misfit)
-            if network is not None and misfit <= tol and hidden(network.layer_widths) <= max_neurons:
+            if network is not None and misfit <= tol:
                 return network, misfit
+        reached.append(best)
         if budget.spent or (not unknown and size >= 32):
+            return None, best
+        if len(reached) > 2 and best > _PROMISING and best > 0.5 * reached[-3]:  # wider does not help
             return None, best
         size *= 2
 
 
-def _one_start_smallest(U, Y, wide, at_least, activation, output_activation, stem, tol, seed):
+def _one_start_smallest(U, Y, wide, at_least, activation, output_activation, stem, tol, deadline, seed):
     """A network pruned as far as it goes, from one wide start; None where that gets nowhere."""
     network, misfit = fit_network(
         _random_start(U, wide, activation, output_activation, stem, seed),
-        U, Y, good=0.1 * _PROMISING, max_iter=120, patience=15,
+        U, Y, good=0.1 * _PROMISING, max_iter=120, patience=15, deadline=deadline,
     )
     if misfit > _PROMISING:
         return None, misfit
-    return prune_to_smallest(network, U, Y, at_least=at_least, tol=tol)
+    return prune_to_smallest(network, U, Y, at_least=at_least, tol=tol, deadline=deadline)
 
 
 def _random_start(U, widths, activation, output_activation, stem, seed):

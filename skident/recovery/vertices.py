@@ -56,6 +56,11 @@ def ask_vertices(oracle, first, activation, n_samples, rng):
         U = first.radius * _far_directions(rng, 4 * n_samples, D)
         Z = U @ W + b
         U = U[np.abs(Z).min(axis=1) > _SATURATED][:n_samples]
+        if len(U) < min(n_samples, m + 2):
+            raise ValueError(
+                f"only {len(U)} of {4 * n_samples} inputs {first.radius:.2g} standard deviations away leave all {m} "
+                "first-layer units saturated: some are too flat, or the black box is no network with these units."
+            )
         signs = np.sign(U @ W + b)
     low, high = activation.limits
     return np.where(signs > 0, high, low), oracle(U)
@@ -99,19 +104,21 @@ def ask_interior(oracle, first, activation, n_samples, rng, spread=_SPREAD):
     return activation(Z), oracle((Z - first.biases) @ np.linalg.pinv(first.weights))
 
 
-def growing(ask):
+def growing(ask, limit=np.inf):
     """A sampler that remembers: ``sample(n)`` asks only for rows that it does not have.
 
     Parameters
     ----------
     ask : callable
         ``ask(n)`` gives about n new inputs and answers.
+    limit : float, default=inf
+        Rows there are; none are asked when there are as many.
     """
     parts = []
 
     def sample(n):
         have = sum(len(U) for U, _ in parts)
-        if n > have:
+        if n > have and have < limit:
             parts.append(ask(n - have))
         U, Y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return U[:n], Y[:n]
@@ -147,7 +154,7 @@ def network_from_vertices(oracle, first, widths, activation, output_activation, 
     be fitted alone, with one layer less. ``5 P / m_L`` queries with P parameters of the widest network tried.
     """
     g = get_activation(activation)
-    sample = growing(lambda n: ask_vertices(oracle, first, g, n, rng))
+    sample = growing(lambda n: ask_vertices(oracle, first, g, n, rng), 2.0 ** len(first.biases))
     return _behind(sample, first, widths, activation, output_activation, rng, **options)
 
 
@@ -232,7 +239,7 @@ def smallest_behind(
         "interior": lambda n: ask_interior(oracle, first, g, n, rng),
         "stem": lambda n: _near_hyperplanes(oracle, first, n, rng),
     }
-    sample = growing(asks[way])
+    sample = growing(asks[way], 2.0 ** len(first.biases) if way == "vertices" else np.inf)
     m_1, shift = len(first.biases), 0
     widths, options = (*hidden, n_outputs), dict(options, max_neurons=max_neurons)
     if way == "stem":
