@@ -340,7 +340,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         oracle = Oracle(box, X.shape[1], center=center, scale=scale, response=response, input_range=self.input_range)
         X = rows_inside(oracle, X)
         rows = oracle.from_inputs(X)
-        _, spread = check_answers_vary(oracle, spaced(rows, 30), noise_tolerance=_TOO_NOISY)
+        _, spread = check_answers_vary(oracle, spaced(rows, 20), noise_tolerance=_TOO_NOISY)
         names = resolve_activations(box, self.activation, self.output_activation)
         if response == "predict_proba" and names[1] == "sigmoid":
             raise ValueError(

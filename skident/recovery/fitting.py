@@ -193,8 +193,10 @@ def network_through(
     widths, best, done, near = tuple(widths), (None, np.inf), 0, 0
     for factor, n_starts in _ROUNDS if rounds is None else rounds:
         wide = _wider(widths, factor, stem is not None)
-        answers = _ANSWERS_PER_PARAMETER if len(widths) > 1 else 2.5  # one layer has no local minima to speak of
-        U, Y = sample(50 + int(answers * _n_parameters(n_inputs, wide) / widths[-1]))
+        # One layer has no local minima to speak of, and one hidden layer of the true width few with several outputs.
+        few = 2.5 if len(widths) == 1 else 4.0
+        answers = few if len(widths) <= 2 and wide == widths and widths[-1] > 2 else _ANSWERS_PER_PARAMETER
+        U, Y = sample(30 + int(answers * _n_parameters(n_inputs, wide) / widths[-1]))
         widest = wide == _wider(widths, 10.0, stem is not None)  # nothing to widen
         seeds = rng.randint(2**31 - 1, size=budget.n_starts if widest else min(n_starts, budget.n_starts - done))
         names = activation, output_activation
@@ -408,7 +410,7 @@ def smallest_network_through(
             _one_start_smallest, *sample(n), wide, at_least, activation, output_activation, stem, tol, budget.deadline
         )
         unknown = any(k not in fixed and k not in exact for k in range(len(wide)))
-        seeds = rng.randint(2**31 - 1, size=min(budget.n_starts, 2 if unknown else 6))
+        seeds = rng.randint(2**31 - 1, size=min(budget.n_starts, (1 if size == 8 else 2) if unknown else 6))
         for network, misfit in _in_order(start, seeds, budget):
             done += 1
             if callback is not None:
