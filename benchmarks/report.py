@@ -1,5 +1,7 @@
 """Puts the results into README.md: everything between ``<!-- results: part -->`` and ``<!-- end -->`` is replaced.
 
+A part's name begins with its file's where several files have a part of that name. The figure of costs is drawn too.
+
     python benchmarks/report.py            write
     python benchmarks/report.py --check    only tell whether README.md shows the results as they are
 """
@@ -11,6 +13,10 @@ import sys
 from pathlib import Path
 
 import _figure9
+import _identification_baselines
+import _identification_cost
+import _identification_grid
+import _identification_targets
 import _table2
 import _targets
 import _transition
@@ -26,13 +32,17 @@ SOURCES = {
     "figure9": ("entangled_weights", _figure9),
     "power_method": ("power_method", bench_power_method),
     "compression": ("compression", bench_compression),
+    "identification_targets": ("identification", _identification_targets),
+    "identification_grid": ("identification", _identification_grid),
+    "identification_baselines": ("identification", _identification_baselines),
+    "identification_cost": ("identification", _identification_cost),
 }
 
 
 def section(part):
     """The table of one part and the line that says where it was measured."""
     name, module = SOURCES[part]
-    result = read_results(name).get(part)
+    result = read_results(name).get(part.removeprefix(f"{name}_"))
     if result is None:
         return "Not run yet."
     e = result["environment"]
@@ -58,3 +68,5 @@ if __name__ == "__main__":
     if "--check" in sys.argv[1:]:
         sys.exit(0 if new == old else "README.md does not show the results as they are; run benchmarks/report.py.")
     README.write_text(new)
+    if "cost" in read_results("identification"):
+        _identification_cost.draw(read_results("identification")["cost"])

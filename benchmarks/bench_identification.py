@@ -1,0 +1,30 @@
+"""Which networks are identified, how exactly, how fast and from how few answers?
+
+    python benchmarks/bench_identification.py                  all parts, under 25 minutes on one core
+    python benchmarks/bench_identification.py --part grid      one part
+    python benchmarks/bench_identification.py --quick          a look, under a minute, nothing written
+
+Parts: `targets`, what was aimed at against what was reached; `grid`, one property at a time varied around a base case;
+`baselines`, learning the network from as many answers; `cost`, seconds, queries and memory against size, with bars of
+its own. Every part replaces its own results in results/identification.json; `report.py` puts them into README.md and
+draws docs/identification_cost.png. The linear algebra has one thread unless `--threads` says otherwise.
+"""
+
+from __future__ import annotations
+
+import _identification_baselines
+import _identification_cost
+import _identification_grid
+import _identification_targets
+from _common import _limit_threads, run_parts
+
+PARTS = {
+    "targets": _identification_targets,
+    "grid": _identification_grid,
+    "baselines": _identification_baselines,
+    "cost": _identification_cost,
+}
+
+if __name__ == "__main__":
+    _limit_threads(1)
+    run_parts("identification", PARTS, __doc__.splitlines()[0])
