@@ -2,5 +2,15 @@
 
 from .activations import Erf, Quadratic, Sin
 from .completion import CompletionModule
+from .hierarchical import DistilledQuadraticNet, QuadraticDenseNet, ScaledLogits, TruncatedSquare
 
-__all__ = ["CompletionModule", "Erf", "Quadratic", "Sin"]
+__all__ = [
+    "CompletionModule",
+    "DistilledQuadraticNet",
+    "Erf",
+    "QuadraticDenseNet",
+    "Quadratic",
+    "ScaledLogits",
+    "Sin",
+    "TruncatedSquare",
+]

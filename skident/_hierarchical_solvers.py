@@ -1,0 +1,231 @@
+"""Levenberg-Marquardt and L-BFGS on a quadratic DenseNet: what both share is the module and its flattened parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.optimize
+import torch
+
+from skident.optim import DenseNormalEquations, LeastSquaresResult, levenberg_marquardt
+
+__all__ = ["fit_lbfgs", "fit_least_squares", "set_trainable", "warm_start_readout"]
+
+_CHUNK_ENTRIES = 4_000_000  # of the Jacobian that are held at once
+_PENALISED = ("weights", "readouts")
+
+
+def set_trainable(module, *, kinds=None, fixed=()):
+    """Let only some blocks of a `QuadraticDenseNet` be trained.
+
+    Parameters
+    ----------
+    module : QuadraticDenseNet
+    kinds : collection of str, default=None
+        Among weights, biases, readouts, direct, offset; None is all.
+    fixed : collection of int
+        Layers whose weights, biases and readouts stay; the offset and the direct part are layer 0.
+    """
+    for (kind, layer), parameter in module.blocks():
+        parameter.requires_grad_((kinds is None or kind in kinds) and layer not in fixed)
+
+
+def _trained(module):
+    return [(name, p) for name, p in module.blocks() if p.requires_grad]
+
+
+def _get(blocks):
+    return torch.cat([p.detach().reshape(-1) for _, p in blocks])
+
+
+@torch.no_grad()
+def _set(blocks, theta):
+    start = 0
+    for _, p in blocks:
+        p.copy_(theta[start : start + p.numel()].reshape(p.shape))
+        start += p.numel()
+
+
+def _penalties(blocks, l2, like):
+    """l2 on weights and readouts, zero on the rest, one entry a parameter."""
+    return torch.cat([torch.full((p.numel(),), l2 * (name[0] in _PENALISED), dtype=like.dtype, device=like.device)
+                      for name, p in blocks])
+
+
+def jacobian(module, blocks, x):
+    """Derivatives of the outputs by the trained parameters.
+
+    One backward pass an output gives ``dF/dS_l`` of every row; a layer's derivatives are its outer products with what
+    the layer sees.
+
+    Parameters
+    ----------
+    module : QuadraticDenseNet
+        Without batch norm.
+    blocks : list of ((kind, layer), parameter)
+        The trained ones.
+    x : Tensor (n, d)
+
+    Returns
+    -------
+    outputs : Tensor (n, o)
+    J : Tensor (o, n, P)
+    """
+    layers = sorted({layer for (kind, layer), _ in blocks if kind in ("weights", "biases")})
+    with torch.enable_grad():
+        S, outputs, seen = module.hidden(x)
+        F = module.combine(outputs, seen)
+        deltas = [
+            dict(zip(layers, torch.autograd.grad(F[:, o].sum(), [S[l] for l in layers], retain_graph=True)))
+            for o in range(F.shape[1] if layers else 0)
+        ]
+    inputs = {layer: module.gather(outputs, layer).detach() for layer in layers}
+    n, n_outputs = F.shape
+    J = torch.empty(n_outputs, n, sum(p.numel() for _, p in blocks), dtype=x.dtype, device=x.device)
+    for o in range(n_outputs):
+        start = 0
+        for (kind, layer), p in blocks:
+            part = J[o, :, start : start + p.numel()]
+            if kind == "weights":
+                shape = (n, *p.shape)
+                torch.mul(deltas[o][layer][:, :, None], inputs[layer][:, None, :], out=part.view(shape))
+            elif kind == "biases":
+                part.copy_(deltas[o][layer])
+            else:
+                _readout_columns(part.view(n, *p.shape), kind, layer, o, module, outputs, seen)
+            start += p.numel()
+    return F.detach(), J
+
+
+def _readout_columns(part, kind, layer, o, module, outputs, seen):
+    """Derivatives of output o by readouts (k, o), direct (2 d, o) or offset (o)."""
+    part.zero_()
+    if kind == "offset":
+        part[:, o] = 1.0
+    elif kind == "direct":
+        part[:, :, o] = torch.cat([outputs[0], outputs[1]], dim=1).detach()
+    else:
+        part[:, :, o] = (module.alphas[layer - 2] * seen[layer]).detach()
+
+
+def fit_least_squares(module, x, y, *, l2=0.0, max_iter=200, target=0.0, ftol=1e-14, callback=None):
+    """Minimise ``sum ||F(x) - y||^2 + n l2 (||W||^2 + ||U||^2)`` over the parameters that require a gradient.
+
+    Parameters
+    ----------
+    module : QuadraticDenseNet
+        Without batch norm; changed.
+    x : Tensor (n, d)
+    y : Tensor (n, o)
+    l2 : float
+        On weights and readouts, a row.
+    max_iter, target, ftol, callback
+        Of `levenberg_marquardt`; `target` is of the whole cost.
+
+    Returns
+    -------
+    LeastSquaresResult
+
+    Notes
+    -----
+    Cost of a step: ``O(n o P^2 + P^3)`` for P parameters.
+    """
+    blocks = _trained(module)
+    theta = _get(blocks)
+    penalties = len(x) * _penalties(blocks, l2, theta)
+    rows = max(1, _CHUNK_ENTRIES // max(1, len(theta) * y.shape[1]))
+    on_cpu = theta.device.type == "cpu"
+
+    def tensor(values):
+        return torch.as_tensor(values, device=theta.device) if on_cpu else values
+
+    @torch.no_grad()
+    def cost(values):
+        values = tensor(values)
+        _set(blocks, values)
+        return float(((module(x) - y) ** 2).sum() + (penalties * values**2).sum())
+
+    def linearise(values):
+        values = tensor(values)
+        _set(blocks, values)
+        matrix, gradient = torch.diag(penalties), penalties * values
+        for start in range(0, len(x), rows):
+            part = slice(start, start + rows)
+            F, J = jacobian(module, blocks, x[part])
+            J = J.reshape(-1, J.shape[-1])
+            matrix += J.T @ J
+            gradient = gradient + J.T @ (F - y[part]).T.reshape(-1)
+        return DenseNormalEquations(*((matrix.numpy(), gradient.numpy()) if on_cpu else (matrix, gradient)))
+
+    result = levenberg_marquardt(
+        cost, linearise, theta.numpy() if on_cpu else theta, max_iter=max_iter, target=target, ftol=ftol,
+        callback=callback,
+    )
+    _set(blocks, tensor(result.x))
+    return result
+
+
+def fit_lbfgs(module, loss, *, l2=0.0, max_iter=800, tol=1e-10, net=None):
+    """Minimise ``loss() + l2 (||W||^2 + ||U||^2)`` over the parameters that require a gradient.
+
+    Parameters
+    ----------
+    module : QuadraticDenseNet
+        Changed.
+    loss : callable
+        ``() -> scalar tensor``, at the module's present parameters.
+    l2, max_iter, tol : float
+        `tol` is scipy's ``gtol``.
+
+    Returns
+    -------
+    LeastSquaresResult
+        ``cost`` is the objective; a start that is not finite ends as ``stalled``.
+    """
+    blocks = _trained(module)
+    theta = _get(blocks)
+    penalties = _penalties(blocks, l2, theta)
+    history = []
+
+    def objective(values):
+        values = torch.as_tensor(values, dtype=theta.dtype, device=theta.device)
+        _set(blocks, values)
+        for _, p in blocks:
+            p.grad = None
+        value = loss()
+        value.backward()
+        gradient = torch.cat([p.grad.reshape(-1) for _, p in blocks]) + 2 * penalties * values
+        total = float(value.detach() + (penalties * values**2).sum())
+        # A line search that steps where the polynomial overflows has to turn back, not to stop.
+        if not np.isfinite(total) or not bool(torch.isfinite(gradient).all()):
+            return 1e300, np.zeros(len(values))
+        history.append(total)
+        return total, gradient.cpu().numpy().astype(np.float64)
+
+    found = scipy.optimize.minimize(
+        objective, theta.cpu().numpy().astype(np.float64), jac=True, method="L-BFGS-B",
+        options={"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol, "ftol": 1e-16, "maxcor": 20},
+    )
+    values = torch.as_tensor(found.x, dtype=theta.dtype, device=theta.device)
+    _set(blocks, values)
+    finite = bool(history) and found.fun < 1e299
+    status = "stalled" if not finite else "max_iter" if found.status == 1 else "stationary"
+    return LeastSquaresResult(found.x, float(found.fun) if finite else np.inf, int(found.nit), status, history)
+
+
+@torch.no_grad()
+def warm_start_readout(module, x, y, l2=1e-3):
+    """Set readouts, direct part and offset to the ridge regression on what they see at the present weights."""
+    _, outputs, seen = module.hidden(x)
+    parts = [outputs[0], outputs[1], *[a * G for a, G in zip(module.alphas, seen.values())]]
+    A = torch.cat([*parts, torch.ones_like(x[:, :1])], dim=1)
+    gram = A.T @ A
+    ridge = len(x) * l2 * torch.ones(len(gram), dtype=x.dtype, device=x.device)
+    ridge[-1] = 0.0
+    solution = torch.linalg.solve(gram + torch.diag(ridge + 1e-10 * gram.diagonal().max()), A.T @ y)
+    d = x.shape[1]
+    module.direct.copy_(solution[: 2 * d])
+    module.offset.copy_(solution[-1])
+    start = 2 * d
+    for U in module.readouts:
+        U.copy_(solution[start : start + len(U)])
+        start += len(U)
