@@ -107,3 +107,34 @@ def reference_completion(lists, mixings, activations, z):
     if "readout" in lists:
         y = activations[-1](lists["readout"].T @ y + lists["shifts"][-1])
     return y
+
+
+def reference_hermite_tensor(x, order):
+    """``He_k(x)`` (D, ..., D) by its definition: k times ``p -> x_i p - d p / d x_i``, p as {powers: factor}."""
+    D = len(x)
+
+    def step(p, i):
+        q = {}
+        for powers, factor in p.items():
+            up = tuple(a + (j == i) for j, a in enumerate(powers))
+            q[up] = q.get(up, 0.0) + factor
+            if powers[i]:
+                down = tuple(a - (j == i) for j, a in enumerate(powers))
+                q[down] = q.get(down, 0.0) - powers[i] * factor
+        return q
+
+    T = np.empty((D,) * order)
+    for index in np.ndindex(*T.shape):
+        p = {(0,) * D: 1.0}
+        for i in index:
+            p = step(p, i)
+        T[index] = sum(factor * np.prod(np.power(x, powers)) for powers, factor in p.items())
+    return T
+
+
+def reference_outer_power(w, order):
+    """``w^{(x) k}`` (D, ..., D)."""
+    T = np.ones(())
+    for _ in range(order):
+        T = np.multiply.outer(T, w)
+    return T

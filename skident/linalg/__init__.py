@@ -1,20 +1,40 @@
-"""Array mathematics: subspaces of symmetric matrices and the rank-one matrices in them.
+"""Array mathematics: subspaces of symmetric matrices and the rank-one matrices in them, symmetric tensors, Hermite
+polynomials.
 
 Everything here is a function on arrays, written against the array API: NumPy arrays and torch tensors on any device
 go through the same code.
 """
 
+from .hermite import hermite_contraction, hermite_features, hermite_polynomial, hermite_polynomials
 from .power import RankOneSearch, find_rank_one, projection_norms, subspace_power_iteration
 from .symmetric import leading_subspace, n_free_entries, smat, svec, svec_outer
+from .symmetric_tensors import (
+    contract_symmetric,
+    flatten_symmetric,
+    n_symmetric_entries,
+    pack_symmetric,
+    symmetric_power,
+    unpack_symmetric,
+)
 
 __all__ = [
     "RankOneSearch",
+    "contract_symmetric",
     "find_rank_one",
+    "flatten_symmetric",
+    "hermite_contraction",
+    "hermite_features",
+    "hermite_polynomial",
+    "hermite_polynomials",
     "leading_subspace",
     "n_free_entries",
+    "n_symmetric_entries",
+    "pack_symmetric",
     "projection_norms",
     "smat",
     "subspace_power_iteration",
     "svec",
     "svec_outer",
+    "symmetric_power",
+    "unpack_symmetric",
 ]

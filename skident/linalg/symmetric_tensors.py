@@ -1,0 +1,324 @@
+"""Symmetric tensors of any order as vectors.
+
+Layout: a symmetric tensor T of order k over ``R^D`` is the packed vector of its ``C(D + k - 1, k)`` free entries
+``T[i_1, ..., i_k]``, ``i_1 <= ... <= i_k`` in lexicographic order, each times the root of the number of full entries
+that it stands for. Dot products of packed vectors are then inner products of tensors; for k = 2 it is `svec`. An
+order-0 tensor has one entry.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from numbers import Integral
+
+import numpy as np
+from array_api_compat import array_namespace, device, is_numpy_namespace
+
+__all__ = [
+    "contract_symmetric",
+    "flatten_symmetric",
+    "n_symmetric_entries",
+    "pack_symmetric",
+    "symmetric_power",
+    "unpack_symmetric",
+]
+
+
+def n_symmetric_entries(n_features, order):
+    """``C(D + k - 1, k)``, the dimension of the symmetric tensors of order k over R^D.
+
+    Examples
+    --------
+    >>> from skident.linalg import n_symmetric_entries
+    >>> print(n_symmetric_entries(3, 2))
+    6
+    """
+    return math.comb(n_features + order - 1, order)
+
+
+def check_order(order, minimum=0, name="order"):
+    """A tensor's order as an int, or an error that says what was given."""
+    if isinstance(order, bool) or not isinstance(order, Integral) or order < minimum:
+        raise ValueError(f"{name} must be an integer >= {minimum}, got {order!r}.")
+    return int(order)
+
+
+def _starts(n_features, order):
+    """Number of multi-indices of an order whose first index is below i, for i = 0, ..., D."""
+    tail = [math.comb(n_features - i + order - 1, order) for i in range(n_features)] + [0]
+    return tail[0] - np.array(tail, dtype=np.int64)
+
+
+def _read_only(*arrays):
+    for array in arrays:
+        array.flags.writeable = False
+    return arrays
+
+
+@functools.lru_cache(maxsize=32)
+def packing(n_features, order):
+    """The packed entries' first index, position of the other indices in order k - 1, how often the first is among them,
+    and the weights: four arrays of shape (n_k,), for k >= 1.
+    """
+    shorter = n_symmetric_entries(n_features, order - 1)
+    starts = _starts(n_features, order - 1) if order > 1 else np.zeros(n_features, dtype=np.int64)
+    sizes = shorter - starts[:n_features]
+    first = np.repeat(np.arange(n_features), sizes)
+    rest = np.concatenate([np.arange(start, shorter) for start in starts[:n_features]])
+    if order == 1:
+        return _read_only(first, rest, np.zeros(n_features, dtype=np.int64), np.ones(n_features))
+    inner_first, _, inner_count, inner_weights = packing(n_features, order - 1)
+    count = np.where(inner_first[rest] == first, inner_count[rest] + 1, 0)
+    weights = inner_weights[rest] * np.sqrt(order / (count + 1.0))
+    return _read_only(first, rest, count, weights)
+
+
+def packing_weights(n_features, order):
+    """Roots of the numbers of full entries that the packed entries stand for, (n_k,)."""
+    return packing(n_features, order)[3] if order else np.ones(1)
+
+
+@functools.lru_cache(maxsize=32)
+def _insertion(n_features, order):
+    """Position, in order k + 1, of every multi-index of order k with i put in: (n_k, D)."""
+    if order == 0:
+        return _read_only(np.arange(n_features)[None])[0]
+    first, rest, _, _ = packing(n_features, order)
+    longer, same = _starts(n_features, order + 1), _starts(n_features, order)
+    i = np.arange(n_features)[None]
+    in_front = longer[i] + np.arange(len(first))[:, None] - same[i]
+    behind = (longer[first] - same[first])[:, None] + _insertion(n_features, order - 1)[rest]
+    return _read_only(np.where(i <= first[:, None], in_front, behind))[0]
+
+
+@functools.lru_cache(maxsize=16)
+def _merger(n_features, left, right):
+    """Position, in order k1 + k2, of the union of a multi-index of order k1 and one of order k2: (n_k1, n_k2)."""
+    if right == 0:
+        return _read_only(np.arange(n_symmetric_entries(n_features, left))[:, None])[0]
+    first, rest, _, _ = packing(n_features, right)
+    return _read_only(_insertion(n_features, left + right - 1)[_merger(n_features, left, right - 1)[:, rest], first])[0]
+
+
+def floats(x):
+    """x with a real floating dtype: float64 where it holds whole numbers."""
+    xp = array_namespace(x)
+    return x if xp.isdtype(x.dtype, "real floating") else xp.astype(x, xp.float64)
+
+
+def like(array, x):
+    """A cached NumPy array on x's namespace and device; numbers take x's dtype."""
+    xp = array_namespace(x)
+    if is_numpy_namespace(xp):
+        return array if array.dtype.kind == "i" else array.astype(x.dtype, copy=False)
+    dtype = None if array.dtype.kind == "i" else x.dtype
+    return xp.asarray(array.copy(), dtype=dtype, device=device(x))
+
+
+def _check_packed(packed, n_features, order):
+    order, wanted = check_order(order), n_symmetric_entries(n_features, order)
+    if packed.ndim < 1 or packed.shape[-1] != wanted:
+        raise ValueError(
+            f"a packed symmetric tensor of order {order} over R^{n_features} has {wanted} entries in its last axis, "
+            f"got shape {tuple(packed.shape)}. Pack full tensors with pack_symmetric."
+        )
+    return floats(packed)
+
+
+def _take(x, index):
+    """``x[..., index]`` for an index of any shape."""
+    xp = array_namespace(x)
+    flat = xp.take(x, like(index.reshape(-1), x), axis=-1)
+    return xp.reshape(flat, (*x.shape[:-1], *index.shape))
+
+
+def symmetric_power(X, order):
+    """Packed symmetric powers ``x^{(x) k}`` of the rows of X.
+
+    Parameters
+    ----------
+    X : array of shape (..., D)
+    order : int
+        k >= 0.
+
+    Returns
+    -------
+    P : array of shape (..., C(D + k - 1, k))
+        ``P(u) . P(v) = (u . v)^k``; for k = 2 it is `svec_outer`.
+
+    Raises
+    ------
+    ValueError
+        If `order` is not an integer >= 0.
+
+    Notes
+    -----
+    One product an entry and order, ``O(n C(D + k - 1, k))``. The entries lie next to each other in memory along the
+    rows of X, not along an entry's row: the result may be a transposed view.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.linalg import symmetric_power
+    >>> u, v = symmetric_power(np.array([[1.0, 2.0], [3.0, 1.0]]), 3)
+    >>> print(round(float(u @ v), 9))
+    125.0
+    """
+    order, X = check_order(order), floats(X)
+    xp, D = array_namespace(X), X.shape[-1]
+    entries = xp.moveaxis(X, -1, 0)
+    power = xp.ones((1, *X.shape[:-1]), dtype=X.dtype, device=device(X)) if order == 0 else entries
+    for k in range(2, order + 1):
+        first, rest, _, _ = packing(D, k)
+        power = xp.take(entries, like(first, X), axis=0) * xp.take(power, like(rest, X), axis=0)
+    return xp.moveaxis(power, 0, -1) * like(packing_weights(D, order), X)
+
+
+def pack_symmetric(T):
+    """Packed vector of a full symmetric tensor; only entries with ascending indices are read.
+
+    Parameters
+    ----------
+    T : array of shape (D,) * k
+        k >= 1.
+
+    Returns
+    -------
+    array of shape (C(D + k - 1, k),)
+
+    Raises
+    ------
+    ValueError
+        If the axes have different lengths.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.linalg import pack_symmetric
+    >>> print(float(np.sum(pack_symmetric(np.ones((3, 3, 3))) ** 2)))
+    27.0
+    """
+    if T.ndim < 1 or len(set(T.shape)) != 1:
+        raise ValueError(f"a symmetric tensor has axes of one length, got shape {tuple(T.shape)}.")
+    xp, D, order = array_namespace(T), T.shape[0], T.ndim
+    flat = np.zeros(1, dtype=np.int64)
+    for k in range(1, order + 1):
+        first, rest, _, _ = packing(D, k)
+        flat = first * D ** (k - 1) + flat[rest]
+    return _take(xp.reshape(floats(T), (-1,)), flat) * like(packing_weights(D, order), floats(T))
+
+
+def unpack_symmetric(packed, n_features, order):
+    """Full symmetric tensors (..., D, ..., D) of packed ones (..., n_k): the inverse of `pack_symmetric`.
+
+    Memory is ``D^k``; for a tensor as a matrix see `flatten_symmetric`.
+
+    Raises
+    ------
+    ValueError
+        If the last axis does not have ``C(D + k - 1, k)`` entries.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.linalg import symmetric_power, unpack_symmetric
+    >>> T = unpack_symmetric(symmetric_power(np.array([1.0, 2.0]), 3), 2, 3)
+    >>> print(round(float(T[1, 0, 1]), 9))
+    4.0
+    """
+    packed = _check_packed(packed, n_features, order)
+    position = np.zeros((), dtype=np.int64)
+    for k in range(order):
+        position = _insertion(n_features, k)[position]
+    return _take(packed / like(packing_weights(n_features, order), packed), position)
+
+
+def flatten_symmetric(packed, n_features, orders):
+    """A packed symmetric tensor as a matrix or an order-3 tensor in packed coordinates of its parts.
+
+    The flattening of the paper groups the k modes into parts of k_1, k_2 (and k_3) modes; here each part's symmetric
+    coordinates are packed, so that order 5 becomes (q, q, D) with ``q = D (D + 1) / 2`` instead of (D^2, D^2, D). Rank
+    and singular values are those of the full flattening.
+
+    Parameters
+    ----------
+    packed : array of shape (..., C(D + k - 1, k))
+    n_features : int
+        D.
+    orders : tuple of 2 or 3 ints
+        ``(k_1, k_2)`` or ``(k_1, k_2, k_3)``, each >= 0, with sum k.
+
+    Returns
+    -------
+    array of shape (..., n_{k_1}, n_{k_2}[, n_{k_3}])
+        Of ``w^{(x) k}`` it is the outer product of w's symmetric powers of orders ``k_1``, ``k_2`` (and ``k_3``).
+
+    Raises
+    ------
+    ValueError
+        If there are not two or three orders, or their sum does not fit the number of entries.
+
+    References
+    ----------
+    P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
+    General ReLU Activations. Appendix A.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.linalg import flatten_symmetric, symmetric_power
+    >>> F = flatten_symmetric(symmetric_power(np.array([1.0, 2.0]), 5), 2, (2, 2, 1))
+    >>> print(F.shape, round(float(np.sum(F**2)), 9))
+    (3, 3, 2) 3125.0
+    """
+    orders = tuple(check_order(k, name="every part's order") for k in orders)
+    if len(orders) not in (2, 3):
+        raise ValueError(f"orders must be two or three numbers of modes, got {orders}.")
+    packed = _check_packed(packed, n_features, sum(orders))
+    xp = array_namespace(packed)
+    *left, right = orders
+    W = [like(packing_weights(n_features, k), packed) for k in (sum(orders), *orders)]
+    flat = _take(packed / W[0], _merger(n_features, sum(left), right)) * W[-1]
+    if len(left) == 1:
+        return flat * W[1][:, None]
+    flat = xp.moveaxis(_take(xp.moveaxis(flat, -1, 0), _merger(n_features, *left)), 0, -1)
+    return flat * (W[1][:, None, None] * W[2][None, :, None])
+
+
+def contract_symmetric(packed, n_features, order, by, by_order):
+    """Contractions of a packed symmetric tensor with packed ones of lower order.
+
+    Parameters
+    ----------
+    packed : array of shape (C(D + k - 1, k),)
+    n_features, order : int
+        D and k.
+    by : array of shape (..., C(D + j - 1, j))
+        For ``j = 1`` vectors; symmetric matrices for ``j = 2`` through `svec`.
+    by_order : int
+        ``j <= k``.
+
+    Returns
+    -------
+    array of shape (..., C(D + k - j - 1, k - j))
+        Packed tensors of order ``k - j``.
+
+    Raises
+    ------
+    ValueError
+        If an array does not have the number of entries of its order, or ``j > k``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.linalg import contract_symmetric, smat, symmetric_power
+    >>> T = symmetric_power(np.array([1.0, 2.0]), 3)
+    >>> print(smat(contract_symmetric(T, 2, 3, np.array([1.0, 1.0]), 1), 2).round(9)[1, 1])
+    12.0
+    """
+    by = _check_packed(by, n_features, by_order)
+    if by_order > order:
+        raise ValueError(f"a tensor of order {order} cannot be contracted with one of order {by_order}.")
+    flat = flatten_symmetric(packed, n_features, (order - by_order, by_order))
+    return by @ flat.T
