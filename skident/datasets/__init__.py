@@ -1,10 +1,12 @@
 """Generators of networks, targets and point sets with a known truth."""
 
+from ._circle import make_alternating_circle
 from ._hierarchical import HierarchicalTarget, make_hierarchical_target
 from ._pyramidal import make_network, make_pyramidal_network, pyramidal_widths
 
 __all__ = [
     "HierarchicalTarget",
+    "make_alternating_circle",
     "make_hierarchical_target",
     "make_network",
     "make_pyramidal_network",

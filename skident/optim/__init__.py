@@ -1,5 +1,6 @@
 """Solvers that know arrays only."""
 
+from .escape_programme import PlanarEscape, fastest_planar_escape
 from .levenberg_marquardt import (
     DenseNormalEquations,
     KrylovNormalEquations,
@@ -7,11 +8,17 @@ from .levenberg_marquardt import (
     give_up_when_slow,
     levenberg_marquardt,
 )
+from .sphere_ascent import SphereAscentResult, sphere_ascent, unit_norm
 
 __all__ = [
     "DenseNormalEquations",
     "KrylovNormalEquations",
     "LeastSquaresResult",
+    "PlanarEscape",
+    "SphereAscentResult",
+    "fastest_planar_escape",
     "give_up_when_slow",
     "levenberg_marquardt",
+    "sphere_ascent",
+    "unit_norm",
 ]

@@ -1,0 +1,301 @@
+"""The localised loss of a bias-free ReLU network near zero: speeds, gradients, collapse, low-rank measures.
+
+Layouts: inputs X (n, D); weights ``W_l`` (R, m_{l-1}, m_l), a network a row of the batch, or without R for one; ``f(X)
+= relu(... relu(X W_1) ...) W_L``; G (n, k), the loss's gradient with respect to the outputs at zero. Everything here is
+a function on arrays of the array API: NumPy arrays and torch tensors on any device go through the same code.
+
+On ``||theta||^2 = L`` the localised loss ``L_0 = <G, f(X)>`` is lowest where every layer has norm one, so layers are
+kept at norm one. The last layer is never a variable: whatever is below it, the best one is ``-A^T G / ||A^T G||`` for
+the last hidden activations A, with the speed ``-L_0 = ||A^T G||_F``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from skident.optim import unit_norm
+
+__all__ = [
+    "activations",
+    "best_units",
+    "collapse",
+    "last_layer",
+    "loss_gradient",
+    "low_rank_measures",
+    "prolonged",
+    "rank_ratio",
+    "rank_theorem_bound",
+    "speed",
+    "speed_and_gradient",
+]
+
+
+def _relu(Z):
+    return array_namespace(Z).clip(Z, min=0.0)
+
+
+def activations(hidden, X):
+    """The hidden activations ``relu(A_{l-1} W_l)``, one array (R, n, m_l) or (n, m_l) a layer."""
+    layers, A = [], X
+    for W in hidden:
+        A = _relu(A @ W)
+        layers.append(A)
+    return layers
+
+
+def _readout(A, G):
+    """``-A^T G`` (R, m, k): the last layer's best weights times the speed."""
+    return -(array_namespace(A).matrix_transpose(A) @ G)
+
+
+def last_layer(hidden, X, G):
+    """The best last layer (R, m_{L-1}, k), of unit norm; zeros where the network is dead."""
+    return unit_norm(_readout(activations(hidden, X)[-1], G))
+
+
+def speed(hidden, X, G):
+    """``||A_{L-1}^T G||_F`` (R,): the speed of hidden layers of unit norm with the best last layer."""
+    readout = _readout(activations(hidden, X)[-1], G)
+    return array_namespace(readout).linalg.vector_norm(readout, axis=(-2, -1))
+
+
+def speed_and_gradient(hidden, X, G):
+    """The speed of hidden layers with the best last layer, and its gradient.
+
+    Parameters
+    ----------
+    hidden : list of L - 1 arrays (R, m_{l-1}, m_l)
+    X : array (n, D)
+    G : array (n, k)
+
+    Returns
+    -------
+    speed : array (R,)
+    gradients : list of arrays like `hidden`
+        A unit counts as switched off where its pre-activation is exactly zero.
+
+    Notes
+    -----
+    The last layer is the best one of the given hidden layers, so it moves with them; its own derivative is zero there
+    (envelope theorem). Three products a layer, ``O(R n sum_l m_{l-1} m_l)``.
+    """
+    xp = array_namespace(X)
+    layers = activations(hidden, X)
+    readout = _readout(layers[-1], G)
+    value = xp.linalg.vector_norm(readout, axis=(-2, -1))
+    D = -(G @ xp.matrix_transpose(unit_norm(readout)))
+    gradients = []
+    for k in range(len(hidden) - 1, -1, -1):
+        D = xp.where(layers[k] > 0, D, xp.zeros_like(D))
+        below = layers[k - 1] if k else X
+        gradients.append(xp.matrix_transpose(below) @ D)
+        D = D @ xp.matrix_transpose(hidden[k]) if k else None
+    return value, gradients[::-1]
+
+
+def loss_gradient(weights, X, G):
+    """Value and gradient of the localised loss ``<G, f(X)>`` of one network with all its layers.
+
+    Parameters
+    ----------
+    weights : list of L arrays (m_{l-1}, m_l)
+
+    Returns
+    -------
+    value : array scalar
+    gradients : list of arrays like `weights`
+    """
+    xp = array_namespace(X)
+    layers = activations(weights[:-1], X)
+    gradients = [xp.matrix_transpose(layers[-1]) @ G]
+    value = xp.sum(gradients[0] * weights[-1])
+    D = G
+    for k in range(len(weights) - 2, -1, -1):
+        D = D @ xp.matrix_transpose(weights[k + 1])
+        D = xp.where(layers[k] > 0, D, xp.zeros_like(D))
+        gradients.append(xp.matrix_transpose(layers[k - 1] if k else X) @ D)
+    return value, gradients[::-1]
+
+
+def best_units(hidden, X, G):
+    """For every layer the one unit that makes the fastest network of those layers and itself.
+
+    A sum over units of the top hidden layer is at most the best of its terms when every unit has incoming and outgoing
+    weights of norm one, so nothing is lost by keeping that unit alone: the first step of Proposition 3.2's construction.
+    Here it is done at every layer, since a shallower network can be prolonged at the same speed.
+
+    Parameters
+    ----------
+    hidden : list of L - 1 arrays (R, m_{l-1}, m_l)
+
+    Returns
+    -------
+    speeds : array (R, L - 1)
+        Of the network that ends with that one unit; in the last column at least the speed of the network itself.
+    units : list of arrays (R, m_{l-1}, 1)
+        The unit's incoming weights, of norm one.
+    """
+    xp = array_namespace(X)
+    speeds, units, A = [], [], X
+    for W in hidden:
+        norms = xp.linalg.vector_norm(W, axis=-2, keepdims=True)
+        directions = W / xp.where(norms > 0, norms, xp.ones_like(norms))
+        # ReLU is homogeneous: the readout of a unit of norm one is that of the unit, divided by its norm.
+        A = _relu(A @ W)
+        readouts = xp.linalg.vector_norm(_readout(A, G), axis=-1)[:, None, :]
+        readouts = (readouts / xp.where(norms > 0, norms, xp.ones_like(norms)))[:, 0, :]
+        best = xp.argmax(readouts, axis=-1)
+        chosen = [directions[r, :, int(i)] for r, i in enumerate(best)]
+        units.append(xp.stack(chosen)[:, :, None])
+        speeds.append(xp.max(readouts, axis=-1))
+    return xp.stack(speeds, axis=-1), units
+
+
+def collapse(hidden, X, G, *, slack=1e-9):
+    """Every network of a batch cut off above its best unit.
+
+    Parameters
+    ----------
+    hidden : list of L - 1 arrays (R, m_{l-1}, m_l)
+    slack : float, default=1e-9
+        Of the layers whose best unit is as fast as the fastest, to this relative difference, the lowest is taken.
+
+    Returns
+    -------
+    list of R lists of arrays (m_{l-1}, m_l)
+        The hidden layers of every network, the last one with a single unit.
+    speeds : array (R,)
+        At least that of the network itself.
+    """
+    xp = array_namespace(X)
+    speeds, units = best_units(hidden, X, G)
+    fastest = xp.max(speeds, axis=-1, keepdims=True)
+    layers = xp.argmax(xp.astype(speeds >= fastest * (1.0 - slack), xp.int64), axis=-1)
+    networks = []
+    for r, layer in enumerate(layers):
+        networks.append([W[r] for W in hidden[: int(layer)]] + [units[int(layer)][r]])
+    return networks, fastest[:, 0]
+
+
+def prolonged(hidden, readout, n_hidden, width):
+    """A network whose last hidden layer has one unit, made deeper by passing that unit on.
+
+    Parameters
+    ----------
+    hidden : list of arrays (m_{l-1}, m_l)
+        The last with one column; the unit's activation is nonnegative, so ReLU passes it on unchanged.
+    readout : array (1, k)
+        The last layer of norm one.
+    n_hidden : int
+        Hidden layers wanted, at least as many as there are.
+    width : int
+        Units of every hidden layer; those that are not used have weights zero.
+
+    Returns
+    -------
+    list of ``n_hidden + 1`` arrays
+        Every layer of the norm that it had, added ones of norm one and rank one; the same function.
+
+    Notes
+    -----
+    Source: Proposition 3.2 (A.3) of Bantzis, Simon, Jacot (2025).
+    """
+    xp = array_namespace(readout)
+    weights = []
+    for k in range(n_hidden):
+        if k < len(hidden) - 1:
+            weights.append(xp.asarray(hidden[k], copy=True))
+            continue
+        inputs = (weights[-1].shape[1] if weights else hidden[0].shape[0]) if k < len(hidden) else width
+        W = xp.zeros((inputs, width), dtype=readout.dtype, device=readout.device)
+        if k == len(hidden) - 1:
+            W[:, 0] = hidden[k][:, 0]
+        else:
+            W[0, 0] = 1.0
+        weights.append(W)
+    top = xp.zeros((width, readout.shape[1]), dtype=readout.dtype, device=readout.device)
+    top[0, :] = readout[0, :]
+    return [*weights, top]
+
+
+def rank_ratio(singular_values):
+    """``sum_{i >= 2} s_i^2 / sum_i s_i^2``: 0 for rank one. NaN for a matrix of zeros.
+
+    >>> from skident._escape import rank_ratio
+    >>> print(rank_ratio([2.0, 1.0]))
+    0.2
+    """
+    squares = np.asarray(singular_values, dtype=np.float64) ** 2
+    return float(squares[1:].sum() / squares.sum()) if squares.sum() > 0 else float("nan")
+
+
+def low_rank_measures(weights, X, G, escape_speed):
+    """What Theorem 3.1 and Proposition 3.4 bound, as NumPy numbers.
+
+    Parameters
+    ----------
+    weights : list of L ndarrays (m_{l-1}, m_l)
+        Of norm one.
+    X : ndarray (n, D)
+    G : ndarray (n, k)
+    escape_speed : float
+
+    Returns
+    -------
+    dict
+        ``layer_singular_values``: list of L arrays. ``rank_ratio`` (L,): `rank_ratio` of the weights.
+        ``activation_rank_ratio``, ``nonlinearity_ratio`` (L - 1,): `rank_ratio` of the activations and
+        ``||relu(Z) - Z||^2 / ||Z||^2``. ``activation_singular_values``: list of L - 1 arrays. ``log_rank_budget``:
+        ``sum_{l < L} log(||A_l||_F^2 / ||A_l||_op^2)``, the inputs included, and what it is at most,
+        ``2 log(||X|| ||G|| / s)``.
+    """
+    spectra, nonlinear, A = [np.linalg.svd(X, compute_uv=False)], [], X
+    for W in weights[:-1]:
+        Z = A @ W
+        A = np.maximum(Z, 0.0)
+        spectra.append(np.linalg.svd(A, compute_uv=False))
+        nonlinear.append(float(np.sum((A - Z) ** 2) / max(np.sum(Z**2), np.finfo(float).tiny)))
+    used = sum(math.log(max(np.sum((s / s[0]) ** 2), 1.0)) for s in spectra if s[0] > 0)
+    values = [np.linalg.svd(W, compute_uv=False) for W in weights]
+    return {
+        "layer_singular_values": values,
+        "rank_ratio": np.array([rank_ratio(s) for s in values]),
+        "activation_singular_values": spectra[1:],
+        "activation_rank_ratio": np.array([rank_ratio(s) for s in spectra[1:]]),
+        "nonlinearity_ratio": np.array(nonlinear),
+        "log_rank_budget": (used, 2.0 * math.log(np.linalg.norm(X) * np.linalg.norm(G) / escape_speed)),
+    }
+
+
+def rank_theorem_bound(n_layers, product, escape_speed):
+    """Theorem 3.1's bound ``8 c / (1 - c l^(-1/2)) l^(-1/2)`` for l = 1, ..., L; inf where it says nothing.
+
+    Parameters
+    ----------
+    n_layers : int
+    product : float
+        ``||X||_F ||G||_F``.
+    escape_speed : float
+        Of an optimal escape direction.
+
+    Returns
+    -------
+    ndarray (L,)
+        inf where the bound is 1 or more, so for ``l <= 81 c^2`` with ``c = p sqrt(2 log p)``, ``p = product / speed``.
+
+    Examples
+    --------
+    >>> from skident._escape import rank_theorem_bound
+    >>> print(rank_theorem_bound(3, 1.0, 1.0 / 1.0001)[2].round(3))
+    0.066
+    """
+    p = max(product / escape_speed, 1.0)
+    c = p * math.sqrt(2.0 * math.log(p))
+    root = np.sqrt(np.arange(1.0, n_layers + 1))
+    bound = np.full(n_layers, np.inf)
+    told = root > 9.0 * c
+    bound[told] = 8.0 * c / (root[told] - c)
+    return bound
