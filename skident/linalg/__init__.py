@@ -6,6 +6,7 @@ go through the same code.
 """
 
 from .hermite import hermite_contraction, hermite_features, hermite_polynomial, hermite_polynomials
+from .moments import hermite_tensors, moment_sums
 from .power import RankOneSearch, find_rank_one, projection_norms, subspace_power_iteration
 from .symmetric import leading_subspace, n_free_entries, smat, svec, svec_outer
 from .symmetric_tensors import (
@@ -26,7 +27,9 @@ __all__ = [
     "hermite_features",
     "hermite_polynomial",
     "hermite_polynomials",
+    "hermite_tensors",
     "leading_subspace",
+    "moment_sums",
     "n_free_entries",
     "n_symmetric_entries",
     "pack_symmetric",

@@ -19,13 +19,19 @@ from .fitting import (
     random_network,
     smallest_network_through,
 )
+from .hermite_stage import TensorStage, estimate_tensors, tensor_stage
 from .least_squares import NetworkLeastSquares
 from .line_kinks import LineKinks, NotShallowReLUError, find_kinks
 from .minimality import redundant_units
+from .moment_fit import coefficient_tensors, fit_moments, moment_candidates
 from .polish import change_inputs, design_points, polish_from_oracle, polish_network, standard_errors
 from .pruning import removal_costs, remove_unit
+from .relu_moments import moment_loss, refine_by_moments
 from .relu_network import find_relu_network
 from .relu_signs import solve_signs
+from .relu_tensors import population_tensors, relu_coefficients
+from .ridge_fit import RidgeFit, RidgeModel, fit_ridges, regress_on_ridges
+from .sample import Sample
 from .saturation import FirstLayer, NotSaturatingError, find_first_layer, refine_lengths
 from .shifts import ShiftsFromGradients, find_first_shifts, shifts_from_gradients
 from .stages import StageLog
@@ -49,41 +55,55 @@ __all__ = [
     "NetworkLeastSquares",
     "NotSaturatingError",
     "NotShallowReLUError",
+    "RidgeFit",
+    "RidgeModel",
+    "Sample",
     "ShiftsFromGradients",
     "StageLog",
+    "TensorStage",
     "ask_interior",
     "ask_vertices",
     "change_inputs",
     "cluster_directions",
+    "coefficient_tensors",
     "compress_network",
     "design_points",
     "detect_first_layer",
     "detect_last_layer",
     "entangled_subspace",
+    "estimate_tensors",
     "find_clipping",
     "find_first_layer",
     "find_first_shifts",
     "find_kinks",
     "find_relu_network",
+    "fit_moments",
     "fit_network",
     "fit_ridge_units",
+    "fit_ridges",
     "growing",
     "last_layer_from_jacobian",
     "lengths_from_tails",
     "match_directions",
     "mixing_matrices",
+    "moment_candidates",
+    "moment_loss",
     "network_from_interior",
     "network_from_stem",
     "network_from_vertices",
     "network_through",
     "polish_from_oracle",
     "polish_network",
+    "population_tensors",
     "prune_to",
     "prune_to_smallest",
     "random_network",
     "random_sphere",
     "redundant_units",
+    "refine_by_moments",
     "refine_lengths",
+    "regress_on_ridges",
+    "relu_coefficients",
     "removal_costs",
     "remove_unit",
     "sample_hessians",
@@ -93,4 +113,5 @@ __all__ = [
     "solve_completion",
     "solve_signs",
     "standard_errors",
+    "tensor_stage",
 ]

@@ -1,0 +1,287 @@
+"""Directions, biases and weights of ReLU units from the Hermite coefficients of a sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skident.linalg import hermite_tensors, moment_sums, n_free_entries
+
+from .moment_fit import coefficient_tensors, fit_moments, moment_candidates
+from .ridge_fit import Regression, RidgeModel, regress_on_ridges
+
+__all__ = [
+    "Curvature",
+    "TensorStage",
+    "correct",
+    "estimate_tensors",
+    "linear_model",
+    "residual_curvature",
+    "tensor_stage",
+]
+
+_NOISE_FACTOR = 1.3  # times the edge of the spectrum that noise alone has
+_SAME_LOSS = 1e-3  # relative difference below which two candidates are one
+_HOPELESS = 4.0  # times the loss of the best candidate, beyond which one is not looked at further
+_GAIN = 0.98  # of the residual sum: what a correction must at least reach to be followed by another
+
+
+def _linear_block(Z, y, w):
+    return w @ Z, np.asarray(w @ y), (w * y) @ Z
+
+
+def linear_model(sample):
+    """Least squares of y on z and 1, as a model without ridges; z is white, so it is a mean of products."""
+    _, _, slope = sample.reduce(_linear_block)
+    k = sample.dim
+    return RidgeModel(np.empty((k, 0)), np.empty(0), np.empty(0), slope / sample.total, 0.0)
+
+
+def _curvature_block(Z, y, w, model):
+    r = w * (y - model(Z))
+    weighted = r[:, None] * Z
+    square = weighted * (np.einsum("nd,nd->n", Z, Z) - 2.0)[:, None]
+    return np.asarray(r.sum()), weighted.T @ Z, square.T @ weighted, np.asarray(r @ r)
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """``T_2 = E[r He_2(z)]`` of residuals r, with what sampling adds to it.
+
+    Attributes
+    ----------
+    matrix : ndarray of shape (k, k)
+    noise : float
+        Where the spectrum of its sampling error ends: ``2 ||sum_n r_n^2 (z_n z_n^T - I)^2||^{1/2} / n``, exact for
+        matrices with independent Gaussian entries.
+    """
+
+    matrix: np.ndarray
+    noise: float
+
+
+def residual_curvature(sample, model):
+    """`Curvature` of ``y - model(z)``; one pass, ``O(n k^2)``.
+
+    Parameters
+    ----------
+    sample : Sample
+    model : RidgeModel
+
+    Returns
+    -------
+    Curvature
+    """
+    m0, m2, square, r2 = sample.reduce(_curvature_block, model)
+    eye = np.eye(len(m2))
+    spread = np.linalg.eigvalsh(square + r2 * eye)[-1]
+    return Curvature((m2 - m0 * eye) / sample.total, 2.0 * float(np.sqrt(max(spread, 0.0))) / sample.total)
+
+
+def _quadratic_gram(Z, y, w, P):
+    i, j = np.triu_indices(P.shape[1])
+    z = Z @ P
+    A = np.column_stack([z[:, i] * z[:, j], Z, np.ones(len(Z)), y])
+    return ((w[:, None] * A).T @ A,)
+
+
+def _quadratic_part(sample, P):
+    """B (p, p), u (k,) and c of the least-squares fit ``z^T P B P^T z + u . z + c``; None where rows are too few."""
+    p = P.shape[1]
+    q = n_free_entries(p)
+    if sample.n_rows < 3 * (q + sample.dim + 1):
+        return None
+    (gram,) = sample.reduce(_quadratic_gram, P)
+    scale = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
+    gram /= np.outer(scale, scale)
+    coefficients = np.linalg.lstsq(gram[:-1, :-1], gram[:-1, -1], rcond=1e-12)[0] * scale[-1] / scale[:-1]
+    B = np.zeros((p, p))
+    B[np.triu_indices(p)] = 0.5 * coefficients[:q]
+    return B + B.T, coefficients[q:-1], float(coefficients[-1])
+
+
+def _moment_block(Z, y, w, P, model, B):
+    z = Z @ P
+    r = y - model(Z)
+    if B is not None:
+        r -= np.einsum("np,np->n", z @ B, z)
+    return moment_sums(z, w * r)
+
+
+def estimate_tensors(sample, P, model, *, quadratic=False):
+    """Hermite coefficients of orders 2 to 4 in the coordinates ``P^T z``, with a model as control variate.
+
+    The model's own coefficients are known; only those of what it leaves are estimated, and their sampling error is in
+    proportion to it.
+
+    Parameters
+    ----------
+    sample : Sample
+    P : ndarray of shape (k, p)
+        Orthonormal columns.
+    model : RidgeModel
+    quadratic : bool, default=False
+        Take the least-squares quadratic function of ``P^T z`` (and linear function of z) in place of the model, if there
+        are three rows a coefficient.
+
+    Returns
+    -------
+    dict
+        ``{2: (p, p), 3: (q, p), 4: (q, q)}``, see :func:`~skident.linalg.hermite_tensors`.
+
+    Notes
+    -----
+    ``O(n p^4)`` operations, in matrix products over blocks of rows; ``O(p^4)`` memory.
+    """
+    part = _quadratic_part(sample, P) if quadratic else None
+    B = None
+    if part is not None:
+        B, u, c = part
+        empty = linear_model(sample) if model.n_units else model
+        model = RidgeModel(empty.V, empty.beta, empty.s, u, c)
+    tensors = hermite_tensors(sample.reduce(_moment_block, P, model, B), sample.total)
+    if B is not None:
+        tensors[2] = tensors[2] + 2.0 * B
+    if model.n_units:
+        U, b, a = model.units()
+        for k, own in coefficient_tensors(U @ P, b, a).items():
+            tensors[k] = tensors[k] + own
+    return tensors
+
+
+@dataclass(frozen=True)
+class TensorStage:
+    """What the tensors of a sample tell.
+
+    Attributes
+    ----------
+    candidates : list of Regression
+        Distinct ones, the best first; empty where nothing but a linear function shows.
+    spectrum : ndarray of shape (k,)
+        Eigenvalues of T_2, largest absolute value first.
+    noise : float
+        Absolute value up to which sampling alone may put them.
+    rank : int
+        Eigenvalues beyond it.
+    """
+
+    candidates: list[Regression]
+    spectrum: np.ndarray
+    noise: float
+    rank: int
+
+
+def _leading(matrix, n):
+    """Eigenvectors of the n eigenvalues that are largest in absolute value, and all eigenvalues in that order."""
+    values, vectors = np.linalg.eigh(matrix)
+    order = np.argsort(-np.abs(values), kind="stable")
+    return vectors[:, order[:n]], values[order]
+
+
+def _total_curvature(sample, model):
+    """T_2 with a model as control variate."""
+    rest = residual_curvature(sample, model)
+    if not model.n_units:
+        return rest
+    U, b, a = model.units()
+    return Curvature(rest.matrix + (U.T * (a * np.exp(-0.5 * b * b) / np.sqrt(2 * np.pi))) @ U, rest.noise)
+
+
+def tensor_stage(sample, n_units=None, *, max_units=None, model=None, n_candidates=16, control_variate="network", rng=None):
+    """Candidates for the units of a ReLU network from the Hermite coefficients of its sample.
+
+    Parameters
+    ----------
+    sample : Sample
+        Of standard normal z.
+    n_units : int, default=None
+        None takes the rank of T_2, which counts the units where there are at most k, in general position.
+    max_units : int, default=None
+        Bound on the rank.
+    model : RidgeModel, default=None
+        Control variate; None for the linear one.
+    n_candidates : int, default=16
+    control_variate : {"network", "quadratic", "linear", None}, default="network"
+        What is taken off y before its moments are estimated. "network" begins as "quadratic" does, and then corrects:
+        see :func:`correct`.
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    TensorStage
+
+    Notes
+    -----
+    T_2 of the residuals gives the span of the units, its eigenvalues beyond ``1.3 *`` the edge of their sampling error
+    counting. T_3 and T_4 are estimated in that span only. Joint pencils and random directions start as many fits of the
+    tensors (:func:`fit_moments`); where these end in the same place, one of them is kept.
+    """
+    linear = linear_model(sample)
+    if control_variate is None:
+        linear = RidgeModel(linear.V, linear.beta, linear.s, np.zeros(sample.dim), 0.0)
+    model = linear if model is None else model
+    curvature = _total_curvature(sample, model)
+    noise = _NOISE_FACTOR * curvature.noise
+    _, spectrum = _leading(curvature.matrix, 0)
+    rank = int(np.sum(np.abs(spectrum) > noise))
+    m = n_units if n_units is not None else min(rank, max_units if max_units is not None else rank)
+    if m == 0:
+        return TensorStage([], spectrum, noise, rank)
+    P, _ = _leading(curvature.matrix, min(m, sample.dim))
+    quadratic = control_variate in ("network", "quadratic") and not model.n_units
+    tensors = estimate_tensors(sample, P, model, quadratic=quadratic)
+    U, b, _, loss = fit_moments(tensors, *moment_candidates(tensors, m, n_candidates, rng))
+    candidates = [regress_on_ridges(sample, U[i] @ P.T, b[i]) for i in _distinct(loss)]
+    if control_variate == "network":
+        candidates = [correct(sample, c) for c in candidates]
+    return TensorStage(sorted(candidates, key=lambda c: c.rss), spectrum, noise, rank)
+
+
+def _distinct(loss, at_most=4):
+    """Indices of candidates, sorted by loss, that differ from each other and are not hopeless."""
+    chosen = [0]
+    for i in range(1, len(loss)):
+        new = loss[i] - loss[chosen[-1]] > _SAME_LOSS * abs(loss[i])
+        if len(chosen) < at_most and new and loss[i] < _HOPELESS * abs(loss[0]):
+            chosen.append(i)
+    return chosen
+
+
+def correct(sample, start, *, max_iter=5):
+    """Estimate the tensors again with a candidate as control variate, and fit them again from there, until it settles.
+
+    What is estimated from the sample are moments of what the candidate leaves, so errors shrink with it: without noise
+    every round divides them by about ten where rows are many, and they end in rounding.
+
+    Parameters
+    ----------
+    sample : Sample
+    start : Regression
+    max_iter : int, default=5
+
+    Returns
+    -------
+    Regression
+    """
+    best = start
+    for _ in range(max_iter):
+        curvature = _total_curvature(sample, best.model)
+        P, _ = _leading(curvature.matrix, min(best.model.n_units, sample.dim))
+        tensors = estimate_tensors(sample, P, best.model)
+        U, b, a = best.model.units()
+        U, b, _, _ = fit_moments(tensors, _rows_in(U, P)[None], b[None], a[None])
+        new = regress_on_ridges(sample, U[0] @ P.T, b[0])
+        gain = new.rss < _GAIN * best.rss
+        if new.rss < best.rss:
+            best = new
+        if not gain:
+            break
+    return best
+
+
+def _rows_in(U, P):
+    """Unit rows in the coordinates P^T z."""
+    rows = U @ P
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.where(lengths > 1e-12, rows / np.where(lengths > 1e-12, lengths, 1.0), 1.0 / np.sqrt(P.shape[1]))

@@ -1,0 +1,187 @@
+"""A depth-2 ReLU network from samples: tensors, polish, number of units, signs, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .hermite_stage import TensorStage, correct, linear_model, tensor_stage
+from .ridge_fit import Regression, RidgeFit, RidgeModel, fit_ridges, regress_on_ridges
+from .ridge_selection import escape, is_exact, select_size
+from .ridge_signs import SignedFit, resolve_signs
+
+__all__ = ["LearnedReLU", "learn_relu_network"]
+
+_WORKING_ROWS = 2**17  # up to which candidates are compared; more rows enter where one of them is left
+_RESTARTS = 3  # of the tensor stage while the rank of T_2 grows
+_SAME = 5e-3  # relative difference of residual sums below which two fits are one
+_ROUNDS = 3  # of adding and taking away ridges
+
+
+@dataclass(frozen=True)
+class LearnedReLU:
+    """What was learned.
+
+    Attributes
+    ----------
+    signed : SignedFit
+    tensor_model : RidgeModel
+        Before the polish.
+    stage : TensorStage
+    candidate_losses : ndarray
+        Mean squared residuals, in variances of y, of the polished candidates, the best one first.
+    settled : bool
+        False where a further unit would still pay.
+    exact : bool
+        Whether residuals are rounding.
+    """
+
+    signed: SignedFit
+    tensor_model: RidgeModel
+    stage: TensorStage
+    candidate_losses: np.ndarray
+    settled: bool
+    exact: bool
+
+
+def _silent(message):
+    pass
+
+
+def _tensor_start(sample, n_units, max_units, options, rng, log):
+    """The tensor stage; where units are to be counted, again as long as a better control variate shows more of them."""
+    stage = tensor_stage(sample, n_units, max_units=max_units, rng=rng, **options)
+    log(f"tensors: {_count(stage)}")
+    if options["control_variate"] != "network" or n_units is not None:
+        return stage
+    for _ in range(_RESTARTS):
+        if not stage.candidates or is_exact(sample, stage.candidates[0].rss):
+            break
+        best = stage.candidates[0]
+        again = tensor_stage(sample, None, max_units=max_units, model=best.model, rng=rng, **options)
+        if not again.candidates or again.candidates[0].rss >= best.rss or again.rank <= best.model.n_units:
+            # Fewer eigenvalues are beyond the noise with a good control variate than without: not less is known.
+            return TensorStage(stage.candidates, again.spectrum, again.noise, again.rank)
+        stage = again
+        log(f"tensors, again with these units as control variate: {_count(stage)}")
+    return stage
+
+
+def _count(stage):
+    if not stage.candidates:
+        return f"no unit shows (eigenvalues of T_2 up to {np.abs(stage.spectrum[0]):.2g}, noise {stage.noise:.2g})"
+    best = stage.candidates[0]
+    return f"{best.model.n_units} units, rank of T_2 {stage.rank}"
+
+
+def _polish_candidates(sample, stage, rng, log):
+    """Fits of the candidates, the best one first; those that end where another one did are kept in the list of losses."""
+    fits = []
+    for candidate in stage.candidates:
+        fits.append(fit_ridges(sample, candidate.model, rng=rng))
+        log(f"polish: mean squared residual {fits[-1].rss / sample.total:.3g} of the variance, {fits[-1].n_iter} steps")
+        if is_exact(sample, fits[-1].rss):
+            break
+    return sorted(fits, key=lambda f: f.rss)
+
+
+def _fixed_size(sample, fit, rng, max_units, enough, log):
+    """The best fit of so many units, by adding some and taking them away again; and whether no further one would pay."""
+    for _ in range(_ROUNDS):
+        if enough(fit.rss):
+            return fit, True
+        better, found_more = escape(sample, fit, rng, max_units=max_units, callback=_teller(sample, log))
+        if not found_more:
+            return fit, True
+        if better.rss > (1.0 - _SAME) * fit.rss:
+            return fit, False
+        fit = fit_ridges(sample, better.model, rng=rng)
+    return fit, enough(fit.rss)
+
+
+def _teller(sample, log):
+    return lambda fit: log(f"{fit.model.n_units} units: mean squared residual {fit.rss / sample.total:.3g} of the variance")
+
+
+def learn_relu_network(
+    sample,
+    *,
+    n_units=None,
+    max_units,
+    n_candidates=16,
+    control_variate="network",
+    polish=True,
+    noise_variance=None,
+    rng,
+    log=_silent,
+):
+    """Learn ``sum_i a_i relu(w_i . z + b_i) + u . z + c`` from a sample.
+
+    Parameters
+    ----------
+    sample : Sample
+    n_units : int, default=None
+        None looks for the number with the smallest Bayesian information criterion, from the rank of T_2 on.
+    max_units : int
+        Bound on units, also while searching.
+    n_candidates : int, default=16
+        Starts of the fit of the tensors.
+    control_variate : {"network", "quadratic", "linear", None}, default="network"
+    polish : bool, default=True
+        False stops after the regression on the units of the tensor stage.
+    noise_variance : float, default=None
+        Of the noise, in variances of y, if known: a fit that reaches it is not improved further.
+    rng : numpy.random.RandomState
+    log : callable, default does nothing
+        ``log(message)`` after every step.
+
+    Returns
+    -------
+    LearnedReLU
+
+    Notes
+    -----
+    Samples of more than 131 072 rows are represented by so many of them until one candidate is left.
+    """
+    work = sample.draw(_WORKING_ROWS, rng)
+    options = {"n_candidates": n_candidates, "control_variate": control_variate}
+    stage = _tensor_start(work, n_units, max_units, options, rng, log)
+    tensor = stage.candidates[0] if stage.candidates else _regression_of(work, linear_model(work))
+    if tensor.model.n_units and work is not sample and control_variate == "network":
+        tensor = correct(sample, regress_on_ridges(sample, *tensor.model.units()[:2]), max_iter=2)
+    if not polish:
+        fit = RidgeFit(tensor.model, tensor.rss, 0, "max_iter")
+        losses = np.array([c.rss for c in stage.candidates]) / work.total
+        return _finished(sample, fit, tensor.model, stage, losses, True, rng)
+
+    def enough(rss):
+        bound = 0.0 if noise_variance is None else noise_variance * (1.0 + 4.0 * np.sqrt(2.0 / work.total))
+        return is_exact(work, rss) or rss <= bound * work.total
+
+    fits = _polish_candidates(work, stage, rng, log) or [RidgeFit(tensor.model, tensor.rss, 0, "target")]
+    losses = np.array([f.rss for f in fits]) / work.total
+    if n_units is None:
+        fit = select_size(work, fits[0], rng, max_units=max_units, callback=_teller(work, log))
+        fit, settled = fit_ridges(work, fit.model, rng=rng) if fit.model.n_units else fit, True
+    else:
+        reach = n_units + max(3, n_units // 3)
+        fit, settled = _fixed_size(work, fits[0], rng, min(reach, _most_units(work)), enough, log)
+    if work is not sample and fit.model.n_units:
+        fit = fit_ridges(sample, fit.model, ftol=1e-8, rng=rng)
+    return _finished(sample, fit, tensor.model, stage, losses, settled, rng)
+
+
+def _most_units(sample):
+    k = sample.dim
+    return max(1, int((sample.n_rows - k - 1) // (k + 1)))
+
+
+def _regression_of(sample, model):
+    (rss,) = sample.reduce(lambda Z, y, w: (np.asarray(w @ (y - model(Z)) ** 2),))
+    return Regression(model, float(rss), np.empty(0))
+
+
+def _finished(sample, fit, tensor_model, stage, losses, settled, rng):
+    signed = resolve_signs(sample, fit, rng)
+    return LearnedReLU(signed, tensor_model, stage, np.sort(losses), settled, is_exact(sample, signed.fit.rss))

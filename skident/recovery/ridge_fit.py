@@ -1,0 +1,267 @@
+"""Sums of ridge functions ``|v . z + beta|`` or ``relu(v . z + beta)`` fitted to samples by least squares.
+
+``a relu(t) = a / 2 |t| + a / 2 t``: up to a linear function a ReLU unit is an absolute value, whose sign does not matter.
+Fitting absolute values and a linear function, the *skip*, therefore needs no signs; they are read off the skip afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skident.optim import DenseNormalEquations, levenberg_marquardt
+
+__all__ = ["RidgeFit", "RidgeModel", "fit_ridges", "regress_on_ridges"]
+
+_CURVATURE_ROWS = 64  # a parameter; of more rows a part is enough for the Gauss-Newton matrix
+_JACOBIAN_NUMBERS = 2**21  # of J at a time: 16 MB
+_COLLINEAR = 1e-11
+_ROUNDING = 1e-27  # mean squared residual, in variances of y, that is none
+
+
+@dataclass(frozen=True)
+class RidgeModel:
+    """``g(z) = sum_i s_i act(v_i . z + beta_i) + u . z + c``.
+
+    Attributes
+    ----------
+    V : ndarray of shape (k, m)
+    beta, s : ndarray of shape (m,)
+        Shifts and signs (1 or -1) of the ridges.
+    u : ndarray of shape (k,)
+        The skip; zero where `skip` is False.
+    c : float
+    kind : {"abs", "relu"}
+    skip : bool
+        Whether u is fitted.
+    """
+
+    V: np.ndarray
+    beta: np.ndarray
+    s: np.ndarray
+    u: np.ndarray
+    c: float
+    kind: str = "abs"
+    skip: bool = True
+
+    @property
+    def n_units(self):
+        return len(self.s)
+
+    @property
+    def n_parameters(self):
+        return self.V.size + self.n_units + 1 + (len(self.u) if self.skip else 0)
+
+    def __call__(self, Z):
+        t = Z @ self.V + self.beta
+        return (np.abs(t) if self.kind == "abs" else np.maximum(t, 0.0)) @ self.s + Z @ self.u + self.c
+
+    def units(self):
+        """Unit directions as rows (m, k), biases, and weights of the ReLU units with these kinks, up to their signs."""
+        lengths = np.linalg.norm(self.V, axis=0)
+        lengths = np.where(lengths > 0, lengths, 1.0)
+        return (self.V / lengths).T, self.beta / lengths, (2.0 if self.kind == "abs" else 1.0) * self.s * lengths
+
+    def pack(self):
+        """Parameters as one vector: the units one after the other, the skip, the constant."""
+        units = np.vstack([self.V, self.beta]).T.ravel()
+        return np.concatenate([units, self.u, [self.c]] if self.skip else [units, [self.c]])
+
+    def unpack(self, theta):
+        """The model with other parameters."""
+        k, m = self.V.shape
+        units = theta[: m * (k + 1)].reshape(m, k + 1)
+        u = theta[m * (k + 1) : -1] if self.skip else np.zeros(k)
+        return RidgeModel(units[:, :k].T, units[:, k], self.s, u, float(theta[-1]), self.kind, self.skip)
+
+    def without(self, i):
+        """The model without ridge i; its linear part, if there is a skip, is not refitted."""
+        keep = np.arange(self.n_units) != i
+        return RidgeModel(self.V[:, keep], self.beta[keep], self.s[keep], self.u, self.c, self.kind, self.skip)
+
+
+def _gram(Z, y, w, U, b):
+    A = np.column_stack([np.abs(Z @ U.T + b), Z, np.ones(len(Z)), y])
+    return ((w[:, None] * A).T @ A,)
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Least squares on given ridges.
+
+    Attributes
+    ----------
+    model : RidgeModel
+    rss : float
+        Weighted sum of squared residuals.
+    removal : ndarray of shape (m,)
+        By how much leaving out a ridge would raise `rss`, the others taking over what they can.
+    """
+
+    model: RidgeModel
+    rss: float
+    removal: np.ndarray
+
+
+def regress_on_ridges(sample, U, b):
+    """Least squares of y on ``|u_i . z + b_i|``, z and 1: the regression of Algorithm 5 of [1]_.
+
+    The paper's features ``relu(+-(u . z + b))`` differ from each other by linear functions, so they span the same space,
+    redundantly.
+
+    Parameters
+    ----------
+    sample : Sample
+    U : ndarray of shape (m, k)
+        Unit rows.
+    b : ndarray of shape (m,)
+
+    Returns
+    -------
+    Regression
+
+    Notes
+    -----
+    One pass over the rows, ``O(n (m + k)^2)``. Ridges that are combinations of others to 1e-11 are left to them.
+
+    References
+    ----------
+    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
+       General ReLU Activations.
+    """
+    m, k = U.shape
+    (gram,) = sample.reduce(_gram, U, b)
+    scale = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
+    gram = gram / np.outer(scale, scale)
+    values, vectors = np.linalg.eigh(gram[:-1, :-1])
+    kept = values > _COLLINEAR * values[-1]
+    inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
+    coefficients = inverse @ gram[:-1, -1]
+    rss = max(1.0 - gram[:-1, -1] @ coefficients, 0.0) * scale[-1] ** 2
+    removal = coefficients[:m] ** 2 / np.maximum(np.diag(inverse)[:m], np.finfo(float).tiny) * scale[-1] ** 2
+    coefficients = coefficients * scale[-1] / scale[:-1]
+    size = coefficients[:m]
+    signs = np.where(size < 0, -1.0, 1.0)
+    model = RidgeModel(U.T * np.abs(size), b * np.abs(size), signs, coefficients[m : m + k], float(coefficients[-1]))
+    return Regression(model, float(rss), removal)
+
+
+def _cost_and_gradient(Z, y, w, model):
+    t = Z @ model.V + model.beta
+    on = np.sign(t) if model.kind == "abs" else (t > 0).astype(np.float64)
+    t *= on
+    residual = t @ model.s + Z @ model.u + model.c - y
+    weighted = w * residual
+    on *= weighted[:, None] * model.s
+    parts = [np.vstack([Z.T @ on, on.sum(axis=0)]).T.ravel()]
+    if model.skip:
+        parts.append(weighted @ Z)
+    return np.asarray(weighted @ residual), np.concatenate([*parts, [weighted.sum()]])
+
+
+def _curvature(Z, y, w, model):
+    """``J^T W J``, a few rows of J at a time."""
+    k, m = model.V.shape
+    total = np.zeros((model.n_parameters,) * 2)
+    rows = max(64, _JACOBIAN_NUMBERS // model.n_parameters)
+    for start in range(0, len(Z), rows):
+        z, root = Z[start : start + rows], np.sqrt(w[start : start + rows, None])
+        t = z @ model.V + model.beta
+        on = (np.sign(t) if model.kind == "abs" else (t > 0)) * (model.s * root)
+        extended = np.column_stack([z, np.ones(len(z))])
+        J = np.empty((len(z), model.n_parameters))
+        J[:, : m * (k + 1)] = (on[:, :, None] * extended[:, None, :]).reshape(len(z), -1)
+        J[:, m * (k + 1) :] = (extended if model.skip else extended[:, -1:]) * root
+        total += J.T @ J
+    return (total,)
+
+
+class _Objective:
+    """Weighted sum of squares of a model of given signs; gradients over all rows, curvature over as many as it takes."""
+
+    def __init__(self, sample, model, rng):
+        self.sample, self.model = sample, model
+        self.part = sample.draw(max(_CURVATURE_ROWS * model.n_parameters, 4096), rng) if rng is not None else sample
+        if sample.total < 2.0 * self.part.total:
+            self.part = sample
+        self.last = None, None
+
+    def cost(self, theta):
+        value, gradient = self.sample.reduce(_cost_and_gradient, self.model.unpack(theta))
+        self.last = theta, gradient
+        return float(value)
+
+    def linearise(self, theta):
+        at, gradient = self.last
+        if at is not theta:
+            _, gradient = self.sample.reduce(_cost_and_gradient, self.model.unpack(theta))
+        (matrix,) = self.part.reduce(_curvature, self.model.unpack(theta))
+        matrix *= self.sample.total / self.part.total
+        return DenseNormalEquations(matrix, gradient)
+
+
+@dataclass(frozen=True)
+class RidgeFit:
+    """Where a fit ended.
+
+    Attributes
+    ----------
+    model : RidgeModel
+    rss : float
+        Weighted sum of squared residuals, of standardised y.
+    n_iter : int
+    status : str
+        As in :class:`~skident.optim.LeastSquaresResult`.
+    """
+
+    model: RidgeModel
+    rss: float
+    n_iter: int
+    status: str
+
+
+def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rng=None, callback=None):
+    """Minimise ``sum_n w_n (g(z_n) - y_n)^2`` over the parameters of a ridge model, its signs s kept.
+
+    Parameters
+    ----------
+    sample : Sample
+    model : RidgeModel
+        The start.
+    max_iter : int, default=60
+    ftol : float, default=1e-7
+        Stop when two steps in a row lower the sum by less than this fraction, or when it is rounding of y.
+    rng : numpy.random.RandomState, default=None
+        With it, the Gauss-Newton matrix of a sample with more than 128 rows a parameter is taken from a part of them,
+        64 rows a parameter. Costs and gradients are of all rows, so the minimum is the same.
+    callback : callable, default=None
+        ``callback(n_iter, cost)`` after every accepted step; returning True stops.
+
+    Returns
+    -------
+    RidgeFit
+
+    Notes
+    -----
+    Gauss-Newton is exact once the signs of all ``v_i . z_n + beta_i`` are right, the model being linear in its parameters
+    there: without noise the last step lands on the solution. ``O(n m k)`` for a cost and its gradient, ``O(n' P^2)`` for
+    the matrix of P parameters from n' rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.recovery import RidgeModel, Sample, fit_ridges
+    >>> Z = np.random.default_rng(0).standard_normal((200, 2))
+    >>> sample = Sample(Z, np.abs(Z[:, 0] + 0.5))
+    >>> start = RidgeModel(np.array([[1.0], [0.3]]), np.zeros(1), np.ones(1), np.zeros(2), 0.0)
+    >>> print(fit_ridges(sample, start).rss < 1e-20)
+    True
+    """
+    objective = _Objective(sample, model, rng)
+    target = _ROUNDING * sample.total  # y is standardised
+    result = levenberg_marquardt(
+        objective.cost, objective.linearise, model.pack(), max_iter=max_iter, target=target, ftol=ftol, callback=callback
+    )
+    return RidgeFit(model.unpack(result.x), result.cost, result.n_iter, result.status)
+

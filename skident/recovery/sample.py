@@ -1,0 +1,209 @@
+"""Samples (X, y) that are read in blocks of rows, in whitened coordinates."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+from joblib import Parallel, delayed
+
+__all__ = ["Sample"]
+
+_BLOCK_NUMBERS = 2**19  # of a block of rows where no batch size is given: 4 MB
+_KEPT_NUMBERS = 2**22  # whitened rows kept in memory: 32 MB
+_COLLINEAR = 1e-10  # eigenvalue of the correlation matrix below which a direction is constant
+_CONSTANT = 1e-13  # spread relative to the mean that is rounding
+_STRETCH = 64  # rows that stay together when some are drawn
+
+
+def _as_float(block):
+    X, y, w = block
+    X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    return X, y, np.ones(len(X)) if w is None else np.asarray(w, dtype=np.float64)
+
+
+def _whitened(block, center, whitener, y_center, y_scale):
+    X, y, w = _as_float(block)
+    return (X - center) @ whitener, (y - y_center) / y_scale, w
+
+
+def _on_block(block, transform, function, args):
+    return function(*_whitened(block, *transform), *args)
+
+
+def _first_sums(block, shift):
+    X, y, w = _as_float(block)
+    X = X - shift
+    Xw = w[:, None] * X
+    return np.asarray(w.sum()), Xw.sum(axis=0), Xw.T @ X, np.asarray(w @ y)
+
+
+def _shape_sums(block, center, inverse_sd, y_center):
+    X, y, w = _as_float(block)
+    U = (X - center) * inverse_sd
+    U2 = U * U
+    return w @ (U2 * U), w @ (U2 * U2), np.asarray(w @ (y - y_center) ** 2)
+
+
+def _added_up(results):
+    """The sum of tuples of arrays, in their order."""
+    sums = None
+    for result in results:
+        if sums is None:
+            sums = [np.array(a, dtype=np.float64) for a in result]
+        else:
+            for total, a in zip(sums, result):
+                total += a
+    return sums
+
+
+def _whitener(covariance, sd):
+    """(d, k): makes the covariance the identity, leaving out directions in which there is nothing."""
+    inverse_sd = np.divide(1.0, sd, out=np.zeros_like(sd), where=sd > 0)
+    correlation = covariance * np.outer(inverse_sd, inverse_sd)
+    values, vectors = np.linalg.eigh(correlation)
+    kept = values > _COLLINEAR * max(values[-1], 1.0)
+    scaled = vectors[:, kept] / np.sqrt(values[kept])
+    if kept.all():
+        scaled = scaled @ vectors.T  # the symmetric root: it hardly moves when the data do
+    return inverse_sd[:, None] * scaled
+
+
+class Sample:
+    """Weighted rows ``(x_n, y_n)``, seen as ``z = (x - center) @ whitener`` and ``(y - y_center) / y_scale``.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d)
+        Float64 or float32; may be a `numpy.memmap`, of which a block of rows is in memory at a time.
+    y : array-like of shape (n,)
+    weights : array-like of shape (n,), default=None
+        Non-negative; a weight of 2 counts as a row that is there twice.
+    batch_size : int, default=None
+        Rows of a block; None for blocks of 4 MB.
+    n_jobs : int, default=None
+        Blocks treated at the same time by joblib, in threads unless a `joblib.parallel_config` says otherwise. Sums are
+        formed in the order of the rows: the result does not depend on it.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows with positive weight.
+    total : float
+        Sum of weights.
+    dim : int
+        Coordinates k of z: d less the directions in which X is constant.
+    center, whitener : ndarray of shape (d,) and (d, k)
+        Weighted mean, and a matrix that makes the weighted covariance of z the identity. It is the inverse symmetric
+        root of the covariance of the standardised columns where that has full rank, and its eigenvectors otherwise.
+    y_center, y_scale : float
+        Weighted mean and standard deviation; the latter is 0 where y is constant.
+    skewness, kurtosis : ndarray of shape (d,)
+        Of the columns of X; the excess kurtosis, 0 for Gaussian ones. Of constant columns 0.
+
+    Raises
+    ------
+    ValueError
+        If all weights are zero.
+
+    Notes
+    -----
+    Two passes of ``O(n d^2)``; memory for a block, or for the whitened rows where those fit in 32 MB.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.recovery import Sample
+    >>> X = np.random.default_rng(0).normal(3.0, 2.0, (100, 2))
+    >>> sample = Sample(X, X[:, 0])
+    >>> (second_moment,) = sample.reduce(lambda Z, y, w: (Z.T @ Z,))
+    >>> print(np.abs(second_moment / 100 - np.eye(2)).max() < 1e-12)
+    True
+    """
+
+    def __init__(self, X, y, weights=None, *, batch_size=None, n_jobs=None):
+        self.X, self.y, self.weights, self.n_jobs = X, y, weights, n_jobs
+        n, d = X.shape
+        self.batch_size = int(batch_size or max(256, _BLOCK_NUMBERS // d))
+        self.n_rows = n if weights is None else int(np.count_nonzero(weights))
+        if self.n_rows == 0:
+            raise ValueError("All sample weights are zero; at least one row must count.")
+        shift = np.asarray(X[:1024], dtype=np.float64).mean(axis=0)
+        total, s1, s2, sy = self._sum(_first_sums, shift)
+        self.total, mean = float(total), s1 / total
+        self.center, self.y_center, self.y_scale = shift + mean, float(sy / total), 1.0
+        covariance = s2 / total - np.outer(mean, mean)
+        sd = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        # A spread that is rounding of the mean is none.
+        sd[sd <= _CONSTANT * np.abs(self.center)] = 0.0
+        self.whitener = _whitener(covariance, sd)
+        inverse_sd = np.divide(1.0, sd, out=np.zeros(d), where=sd > 0)
+        m3, m4, variance = self._sum(_shape_sums, self.center, inverse_sd, self.y_center)
+        self.skewness, self.kurtosis = m3 / total, np.where(sd > 0, m4 / total - 3.0, 0.0)
+        self.y_scale = float(np.sqrt(variance / total))
+        if self.y_scale <= _CONSTANT * abs(self.y_center):
+            self.y_scale = 0.0
+        self._kept = None
+        if n * self.dim <= _KEPT_NUMBERS and self.y_scale > 0:
+            self._kept = [_whitened(block, *self._transform) for block in self._blocks()]
+
+    @property
+    def dim(self):
+        return self.whitener.shape[1]
+
+    @property
+    def _transform(self):
+        return self.center, self.whitener, self.y_center, self.y_scale
+
+    def _blocks(self):
+        for start in range(0, len(self.X), self.batch_size):
+            rows = slice(start, start + self.batch_size)
+            yield self.X[rows], self.y[rows], None if self.weights is None else self.weights[rows]
+
+    def _sum(self, function, *args):
+        run = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator", pre_dispatch="2*n_jobs")
+        return _added_up(run(delayed(function)(block, *args) for block in self._blocks()))
+
+    def reduce(self, function, *args):
+        """The sum over blocks of ``function(Z, y, w, *args)``.
+
+        Parameters
+        ----------
+        function : callable
+            Returns a tuple of arrays, of the same shapes for every block. Where a process backend of joblib is chosen it
+            must be picklable.
+
+        Returns
+        -------
+        list of ndarray
+        """
+        if self._kept is not None:
+            return _added_up(function(*block, *args) for block in self._kept)
+        return self._sum(_on_block, self._transform, function, args)
+
+    def draw(self, n_rows, rng):
+        """Some of the rows, kept in memory, with the same coordinates.
+
+        Parameters
+        ----------
+        n_rows : int
+            About as many are drawn, in stretches of 64 neighbours. The sample itself is returned if it has no more.
+        rng : numpy.random.RandomState
+
+        Returns
+        -------
+        Sample
+        """
+        if n_rows >= len(self.X):
+            return self
+        n_stretches = -(-len(self.X) // _STRETCH)
+        starts = np.sort(rng.choice(n_stretches, -(-n_rows // _STRETCH), replace=False)) * _STRETCH
+        rows = (starts[:, None] + np.arange(_STRETCH)).ravel()
+        rows = rows[rows < len(self.X)]
+        part = copy.copy(self)
+        part.X, part.y = np.asarray(self.X[rows]), np.asarray(self.y[rows])
+        part.weights = None if self.weights is None else np.asarray(self.weights[rows])
+        part.n_rows = len(rows) if part.weights is None else int(np.count_nonzero(part.weights))
+        part.total = float(len(rows) if part.weights is None else part.weights.sum())
+        part._kept = [_whitened(block, *self._transform) for block in part._blocks()]
+        return part
