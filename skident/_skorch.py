@@ -6,9 +6,10 @@ import copy
 
 import numpy as np
 import torch
-from skorch import NeuralNetRegressor
+from skorch import NeuralNet, NeuralNetRegressor
+from skorch.callbacks import Callback, GradientNormClipping, LRScheduler, ProgressBar
 
-__all__ = ["fit_regressor", "resolve_device"]
+__all__ = ["fit_module", "fit_regressor", "resolve_device"]
 
 _OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 
@@ -94,3 +95,134 @@ def fit_regressor(
         )
         # Copies: torch warns of tensors on read-only arrays.
         return net.fit(np.array(X, dtype=dtype, order="C"), np.array(Y, dtype=dtype, order="C"))
+
+
+class _Batches:
+    """Batches as slices of two tensors: what torch's DataLoader gives row by row, at the cost of an indexing."""
+
+    def __init__(self, dataset, batch_size, shuffle=False, drop_last=False):
+        self.X, self.y = torch.as_tensor(dataset.X), torch.as_tensor(dataset.y)
+        self.batch_size = len(self.X) if batch_size == -1 else batch_size
+        self.shuffle, self.drop_last = shuffle, drop_last
+
+    def __len__(self):
+        n = len(self.X)
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+    def __iter__(self):
+        order = torch.randperm(len(self.X)) if self.shuffle else torch.arange(len(self.X))
+        for i in range(len(self)):
+            rows = order[i * self.batch_size : (i + 1) * self.batch_size]
+            yield self.X[rows], self.y[rows]
+
+
+class _EpochEnd(Callback):
+    """Calls ``function(net)`` after every epoch; True ends the training."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def on_epoch_end(self, net, **kwargs):
+        if self.function(net):
+            raise KeyboardInterrupt  # how skorch's own EarlyStopping ends a fit
+
+
+class _Noise(Callback):
+    """Gaussian noise on some of the module's parameters after every batch."""
+
+    def __init__(self, scale, parameters):
+        self.scale, self.parameters = scale, parameters
+
+    @torch.no_grad()
+    def on_batch_end(self, net, training=True, **kwargs):
+        if training:
+            for parameter in self.parameters(net.module_):
+                parameter.add_(torch.randn_like(parameter), alpha=self.scale)
+
+
+def fit_module(
+    module,
+    X,
+    y,
+    *,
+    criterion,
+    optimizer="adam",
+    lr=1e-2,
+    max_epochs=40,
+    batch_size=64,
+    weight_decay=0.0,
+    momentum=0.9,
+    clip=None,
+    one_cycle=False,
+    epoch_end=None,
+    noise=0.0,
+    noisy=None,
+    device="cpu",
+    seed=0,
+    callbacks=None,
+    verbose=0,
+):
+    """Train a module, in place, with any criterion.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Built already; ``module(X)`` and y go to the criterion.
+    X, y : ndarray
+        In the dtypes that module and criterion want.
+    criterion : type or torch.nn.Module
+    optimizer : {"adam", "sgd"}
+    lr, weight_decay, momentum : float
+        `momentum` of ``sgd``.
+    max_epochs, batch_size : int
+        A batch size of -1 is the full batch. A last batch of one row is left out, since batch norm refuses it.
+    clip : float, default=None
+        Largest norm of a gradient.
+    one_cycle : bool
+        Raise the rate to `lr` and lower it to almost zero, over all epochs; else it stays.
+    epoch_end : callable, default=None
+        ``epoch_end(net)`` after every epoch; True ends the training.
+    noise : float
+        Standard deviation of Gaussian noise on ``noisy(module)``'s parameters after every batch.
+    device, seed, callbacks, verbose
+        As for `fit_regressor`; ``verbose=2`` shows a progress bar too.
+
+    Returns
+    -------
+    skorch.NeuralNet
+    """
+    device = resolve_device(device)
+    cuda = [torch.device(device)] if str(device).startswith("cuda") else []
+    n = len(X)
+    n_batches = 1 if batch_size == -1 else -(-n // batch_size)
+    drop_last = batch_size != -1 and n > batch_size and n % batch_size == 1
+    steps = max_epochs * (n_batches - drop_last)
+    added = [("clip", GradientNormClipping(clip))] if clip is not None else []
+    if one_cycle:
+        policy = torch.optim.lr_scheduler.OneCycleLR
+        added.append(("rate", LRScheduler(policy, step_every="batch", max_lr=lr, total_steps=max(2, steps + 1))))
+    added += [("noise", _Noise(noise, noisy))] if noise else []
+    added += [("progress", ProgressBar())] if verbose > 1 else []
+    added += copy.deepcopy(list(callbacks or []))
+    added += [("epoch_end", _EpochEnd(epoch_end))] if epoch_end else []
+    options = {"optimizer__momentum": momentum} if optimizer == "sgd" else {}
+    with torch.random.fork_rng(devices=cuda):
+        torch.manual_seed(seed)
+        net = NeuralNet(
+            module,
+            criterion=criterion,
+            optimizer=_OPTIMIZERS[optimizer],
+            optimizer__weight_decay=weight_decay,
+            lr=lr,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            train_split=None,
+            iterator_train=_Batches,
+            iterator_train__shuffle=batch_size != -1,
+            iterator_train__drop_last=drop_last,
+            callbacks=added,
+            device=device,
+            verbose=min(verbose, 1),
+            **options,
+        )
+        return net.fit(np.array(X, order="C"), np.array(y, order="C"))
