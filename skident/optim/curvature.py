@@ -1,0 +1,147 @@
+"""Second derivatives of shallow networks' losses by their products: the most negative curvature and its direction."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .quadratic_descent import form_hessian_product, null_vectors
+
+__all__ = [
+    "explicit_directions",
+    "lanczos",
+    "loss_derivatives",
+    "quadratic_curvature_bound",
+    "quadratic_product",
+    "rayleigh",
+    "shallow_hessian_product",
+]
+
+
+def loss_derivatives(W, v, X, y, jet):
+    """Loss, gradient and what Hessian products need, of ``1/(2n) sum_i (v . g(W x_i) - y_i)^2``, eqs. (5.2) and (5.7).
+
+    Parameters
+    ----------
+    W : ndarray of shape (k, d)
+    v : ndarray of shape (k,)
+    X : ndarray of shape (n, d)
+    y : ndarray of shape (n,)
+    jet : callable
+        ``jet(z, 2)`` returns g, g', g''.
+
+    Returns
+    -------
+    loss : float
+    gradient : ndarray of shape (k, d)
+    slopes, bends : ndarray of shape (n, k)
+        ``v_l g'(z_il)`` and ``r_i v_l g''(z_il)``.
+    """
+    g, g1, g2 = jet(X @ W.T, 2)
+    r = g @ v - y
+    slopes = g1 * v
+    return 0.5 * float(r @ r) / len(y), (slopes * (r / len(y))[:, None]).T @ X, slopes, g2 * v * r[:, None]
+
+
+def shallow_hessian_product(X, slopes, bends, U):
+    """The Hessian of `loss_derivatives` applied to U (k, d): O(n k d)."""
+    moved = X @ U.T
+    along = np.einsum("il,il->i", slopes, moved)
+    return ((slopes * along[:, None] + bends * moved) / len(X)).T @ X
+
+
+def lanczos(product, shape, starts, max_products=400, tol=1e-9):
+    """Smallest eigenvalue of a symmetric operator and its vector, by Lanczos with full reorthogonalisation.
+
+    Parameters
+    ----------
+    product : callable
+        Takes and returns arrays of `shape`.
+    shape : tuple of int
+    starts : sequence of arrays of `shape`
+        Added up for the start.
+    max_products : int, default=400
+        Memory for as many vectors.
+    tol : float, default=1e-9
+        Residual relative to the largest Ritz value at which to stop.
+
+    Returns
+    -------
+    value : float
+        A Rayleigh quotient, so never below the smallest eigenvalue.
+    vector : ndarray of `shape`
+        Of unit norm.
+    n_products : int
+    converged : bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.optim import lanczos
+    >>> value, vector, n_products, converged = lanczos(lambda u: np.arange(5.0) * u - u, (5,), [np.ones(5)])
+    >>> print(round(value, 10), converged)
+    -1.0 True
+    """
+    size = int(np.prod(shape))
+    steps = min(max_products, size)
+    Q, alphas, betas = np.zeros((steps, size)), [], []
+    q = np.sum([np.ravel(s) / max(np.linalg.norm(s), 1e-300) for s in starts], axis=0)
+    q = q / np.linalg.norm(q)
+    for j in range(steps):
+        Q[j] = q
+        w = np.ravel(product(q.reshape(shape)))
+        alphas.append(float(q @ w))
+        for _ in range(2):
+            w = w - Q[: j + 1].T @ (Q[: j + 1] @ w)
+        beta = float(np.linalg.norm(w))
+        exhausted = not beta > 1e-14 * max(map(abs, alphas + betas))
+        if j % 10 == 9 or j + 1 == steps or exhausted:
+            values, vectors = np.linalg.eigh(np.diag(alphas) + np.diag(betas, 1) + np.diag(betas, -1))
+            if exhausted or beta * abs(vectors[-1, 0]) <= tol * np.abs(values).max():
+                break
+        betas.append(beta)
+        q = w / beta
+    vector = Q[: j + 1].T @ vectors[:, 0]
+    converged = bool(exhausted or j + 1 == size or beta * abs(vectors[-1, 0]) <= tol * np.abs(values).max())
+    return float(values[0]), (vector / np.linalg.norm(vector)).reshape(shape), j + 1, converged
+
+
+def quadratic_curvature_bound(v, gradient_values):
+    """``2 min_l v_l lambda`` over output weights v and the eigenvalues of the gradient with respect to M.
+
+    The Hessian of a quadratic network is ``2 D_v (x) G`` plus a positive part, so no curvature is below this.
+    """
+    extremes = np.outer([v.max(initial=0.0), v.min(initial=0.0)], [gradient_values[0], gradient_values[-1]])
+    return 2.0 * float(min(extremes.min(), 0.0))
+
+
+def explicit_directions(W, v, gradient):
+    """Directions ``a b^T`` of unit norm with no slope: a null vector of ``W^T D_v`` and an eigenvector of the gradient.
+
+    Their curvature is ``2 (a^T D_v a) (b^T G b)`` (eq. 6.12); the null vectors with the largest and the smallest
+    ``a^T D_v a`` are paired with the lowest and the highest eigenvalue.
+
+    Returns
+    -------
+    list of (float, ndarray of shape (k, d))
+        Curvature and direction, the most negative first; empty where there are no null vectors.
+    """
+    free = null_vectors(W, v, tol=1e-6)
+    if not free.shape[1]:
+        return []
+    weights, mix = np.linalg.eigh(free.T @ (v[:, None] * free))
+    values, vectors = np.linalg.eigh(gradient)
+    found = []
+    for i in (-1, 0):
+        for j in (0, -1):
+            found.append((2.0 * float(weights[i] * values[j]), np.outer(free @ mix[:, i], vectors[:, j])))
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def rayleigh(product, U):
+    """``<U, H U> / <U, U>``."""
+    return float(np.sum(U * product(U)) / np.sum(U * U))
+
+
+def quadratic_product(problem, W, v, gradient):
+    """The Hessian of a quadratic network's loss, constant and linear terms at their best, as a function of U (k, d)."""
+    return lambda U: form_hessian_product(problem, W, v, gradient, U)

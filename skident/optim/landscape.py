@@ -1,0 +1,419 @@
+"""Where a shallow network's training stands: global optimum with a proof, saddle with a way out, or undecided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .curvature import (
+    explicit_directions,
+    lanczos,
+    loss_derivatives,
+    quadratic_curvature_bound,
+    quadratic_product,
+    rayleigh,
+    shallow_hessian_product,
+)
+from .lower_bounds import lower_bound
+from .quadratic_problem import QuadraticProblem, wrong_part
+
+__all__ = ["LandscapeCertificate", "certify_quadratic", "landscape_certificate"]
+
+# In the loss's own units: slopes and curvatures below these shares of what they are at W = 0 count as none.
+_STATIONARY = 1e-6
+_FLAT = 1e-7
+_DENSE_CURVATURE = 200
+
+
+@dataclass(frozen=True)
+class LandscapeCertificate:
+    """What is known about a point of a shallow network's loss landscape.
+
+    Attributes
+    ----------
+    status : {"global", "saddle", "not stationary", "undecided"}
+        ``global``: no network with output weights of these signs has a loss lower by more than `gap`, which is below
+        the tolerance. ``saddle``: no slope, and `escape_direction` leads down. ``not stationary``: the gradient leads
+        down. ``undecided``: no slope, no downward curvature seen, no proof.
+    is_global : bool
+    reason : str
+        The argument, or what is missing.
+    loss : float
+        Ridge included; constant and linear terms at their best.
+    lower_bound : float
+        That no network with output weights of these signs can be below. 0 if nothing better is known.
+    gap : float
+        ``loss - lower_bound``, not below 0.
+    null_loss : float
+        Loss of the network W = 0: the unit of losses.
+    gradient_norm : float
+        Frobenius norm of the gradient with respect to W.
+    residual_norm : float
+        Spectral norm of the gradient with respect to ``M = W^T D_v W``, which is ``R = 1/n sum_i r_i x_i x_i^T`` plus
+        alpha M; nan for other activations than the quadratic one. Zero proves global optimality.
+    wrong_norm : float
+        Magnitude of the gradient's worst eigenvalue among those that units of these signs can follow; nan likewise.
+    curvature : float
+        Of the loss along `escape_direction`, per squared length: the smallest Hessian eigenvalue, or above it where
+        `curvature_converged` is false.
+    curvature_bound : float
+        Proven: no curvature is below this.
+    curvature_converged : bool
+    escape_direction : ndarray of shape (k, d) or None
+        Unit norm; None where there is no downward curvature.
+    n_products : int
+        Hessian products spent.
+    radial_slope : float
+        ``<W, gradient>``.
+    output_weights : ndarray of shape (k,)
+    activation : str
+    """
+
+    status: str
+    is_global: bool
+    reason: str
+    loss: float
+    lower_bound: float
+    gap: float
+    null_loss: float
+    gradient_norm: float
+    residual_norm: float
+    wrong_norm: float
+    curvature: float
+    curvature_bound: float
+    curvature_converged: bool
+    escape_direction: np.ndarray | None = field(repr=False)
+    n_products: int
+    radial_slope: float = field(repr=False)
+    output_weights: np.ndarray = field(repr=False)
+    activation: str = "quadratic"
+
+    def theorem_bound(self, nuclear_norm):
+        """Theorem 2.2's bound on the loss, with its constants, for equal output weights and planted Gaussian data.
+
+        Parameters
+        ----------
+        nuclear_norm : float
+            Of the planted ``W*^T D_v* W*``.
+
+        Returns
+        -------
+        float
+            ``eps_g / sqrt(nu) max(sqrt(1 + 14 m), 4 eps_g / sqrt(nu)) + eps_H m / (2 nu)`` with the gradient norm, the
+            proven bound of the curvature and m = `nuclear_norm`. It holds with high probability over the inputs.
+
+        Raises
+        ------
+        ValueError
+            If the activation is not quadratic, or the output weights are not all equal.
+        """
+        self._require_quadratic("theorem_bound")
+        nu = np.abs(self.output_weights)
+        if not len(nu) or nu.min() <= 0 or np.ptp(self.output_weights) > 1e-12 * nu.max():
+            raise ValueError(
+                "theorem_bound needs output weights that are all equal, as Theorem 2.2 does; they lie between "
+                f"{self.output_weights.min():.3g} and {self.output_weights.max():.3g}. Use deterministic_bound."
+            )
+        eps_g, eps_h, root = self.gradient_norm, max(0.0, -self.curvature_bound), np.sqrt(nu[0])
+        slope = eps_g / root * max(np.sqrt(1.0 + 14.0 * nuclear_norm), 4.0 * eps_g / root)
+        return float(slope + eps_h * nuclear_norm / (2.0 * nu[0]))
+
+    def deterministic_bound(self, nuclear_norm, *, planted=False):
+        """How much lower a network with output weights of these signs can be, if its M is not too large.
+
+        Convexity in M alone: ``f(M) - f(M') <= <G, M> - <G, M'> <= 1/2 <W, gradient> + wrong_norm ||M'||_*``. For data
+        that M' fits exactly, without ridge, half of that: ``1/4 <W, gradient> + 1/2 (-lambda_min R)_+ ||M'||_*``. No
+        assumption on the data and no probability; some ten times tighter than `theorem_bound`.
+
+        Parameters
+        ----------
+        nuclear_norm : float
+            Largest sum of the magnitudes of the eigenvalues of M'.
+        planted : bool, default=False
+            Whether M' is known to fit the data exactly and there is no ridge: then it bounds the loss.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError
+            If the activation is not quadratic.
+        """
+        self._require_quadratic("deterministic_bound")
+        bound = 0.5 * self.radial_slope + self.wrong_norm * nuclear_norm
+        return float((0.5 if planted else 1.0) * max(bound, 0.0))
+
+    def _require_quadratic(self, name):
+        if self.activation != "quadratic":
+            raise ValueError(f"{name} is about quadratic units; the activation here is {self.activation}.")
+
+
+def landscape_certificate(
+    W,
+    v,
+    X,
+    y,
+    *,
+    activation="quadratic",
+    alpha=0.0,
+    fit_intercept=False,
+    fit_linear=False,
+    linear_weight=1.0,
+    tol=1e-10,
+    max_products=400,
+    max_dense=6000,
+):
+    """Certify a point of the landscape of ``1/(2n) sum_i (v . g(W x_i) - y_i)^2`` over the hidden weights W.
+
+    For quadratic units the loss is convex in ``M = W^T D_v W``, so lower bounds of the convex problem prove global
+    optimality; where there is none, eigenvectors of ``R = 1/n sum_i r_i x_i x_i^T`` give directions of negative
+    curvature. Optimality is among all networks whose output weights have the signs that occur in v, of any width: with
+    too few units for the theorems a good point can still be certified, and a bad one is "undecided".
+
+    Parameters
+    ----------
+    W : array-like of shape (k, d)
+        Hidden weights, one unit a row; a torch parameter is taken as it is. A bias is the weight of an input that is 1.
+    v : array-like of shape (k,)
+        Output weights, held fixed; units with 0 do nothing.
+    X : array-like of shape (n, d)
+    y : array-like of shape (n,)
+    activation : "quadratic" or object with ``jet(z, 2) -> (g, g', g'')``, default="quadratic"
+        `skident.network.get_activation` gives such objects. For other activations than the quadratic one only slope and
+        curvature are reported, and no point is called global.
+    alpha : float, default=0
+        Ridge ``alpha / 2 ||M||_F^2``, quadratic units only.
+    fit_intercept, fit_linear : bool, default=False
+        Whether a constant and linear terms belong to the model, at their best for every W; quadratic units only.
+    linear_weight : float, default=1
+        How much less the linear terms are penalised than M.
+    tol : float, default=1e-10
+        Gap, relative to the loss at W = 0, that counts as none.
+    max_products : int, default=400
+        Hessian products spent on the curvature at most. Near a degenerate optimum more do not help.
+    max_dense : int, default=6000
+        Largest order of a matrix factorised for the lower bound; beyond, points whose loss is neither zero nor bounded
+        by duality at the point itself stay undecided.
+
+    Returns
+    -------
+    LandscapeCertificate
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit together, values are not finite, or an option is for quadratic units only.
+    TypeError
+        If `activation` is neither "quadratic" nor has a ``jet``.
+
+    Notes
+    -----
+    O(n d^2) plus ``O(d^3)`` for slope and explicit directions, as much again a Hessian product, and where the loss is
+    not zero one least squares problem (`solve_convex`). Bounds are exact up to rounding, relative errors of the order
+    1e-13.
+
+    References
+    ----------
+    Soltanolkotabi, Javanmard, Lee (2017), "Theoretical insights into the optimization landscape of over-parameterized
+    shallow neural networks", Theorems 2.1, 2.2 and Lemma 6.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.optim import landscape_certificate
+    >>> X = np.random.default_rng(0).standard_normal((30, 2))
+    >>> certificate = landscape_certificate(np.zeros((2, 2)), [1.0, -1.0], X, X[:, 0] ** 2)
+    >>> print(certificate.status, round(certificate.loss, 3), certificate.curvature < 0)
+    saddle 1.062 True
+    """
+    W, v, X, y = _checked(W, v, X, y)
+    if isinstance(activation, str) and activation != "quadratic":
+        raise TypeError(
+            f"activation must be 'quadratic' or an object with jet(z, 2) -> (g, g', g''), got {activation!r}; try "
+            f"skident.network.get_activation({activation!r})."
+        )
+    if not isinstance(activation, str) and getattr(activation, "name", None) != "quadratic":
+        if alpha or fit_intercept or fit_linear:
+            raise ValueError("alpha, fit_intercept and fit_linear are for quadratic units; for others leave them out.")
+        return _certify_general(W, v, X, y, activation, max_products)
+    if not (np.isfinite(alpha) and alpha >= 0 and np.isfinite(linear_weight) and linear_weight > 0):
+        raise ValueError(f"alpha must be >= 0 and linear_weight > 0, got {alpha!r} and {linear_weight!r}.")
+    problem = QuadraticProblem(
+        X, y, alpha=alpha, fit_intercept=fit_intercept, fit_linear=fit_linear, linear_weight=linear_weight
+    )
+    return certify_quadratic(problem, W, v, tol=tol, max_products=max_products, max_dense=max_dense)
+
+
+def _checked(W, v, X, y):
+    """Finite float64 arrays of shapes (k, d), (k,), (n, d), (n,)."""
+    arrays = []
+    for name, array, ndim in (("W", W, 2), ("v", v, 1), ("X", X, 2), ("y", y, 1)):
+        array = array.detach().cpu() if hasattr(array, "detach") else array
+        array = np.asarray(array, dtype=np.float64)
+        if array.ndim != ndim:
+            raise ValueError(f"{name} must have {ndim} dimension(s), got shape {array.shape}.")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} has values that are not finite; a certificate needs finite numbers.")
+        arrays.append(array)
+    (k, d), n = arrays[0].shape, len(arrays[2])
+    if arrays[1].shape != (k,) or arrays[2].shape[1] != d or len(arrays[3]) != n:
+        raise ValueError(
+            f"shapes must be W (k, d), v (k,), X (n, d), y (n,); got {', '.join(str(a.shape) for a in arrays)}."
+        )
+    if 0 in (k, d, n):
+        raise ValueError(f"W, X and y must not be empty, got k = {k} units, d = {d} inputs, n = {n} rows.")
+    return arrays
+
+
+def certify_quadratic(problem, W, v, *, tol=1e-10, max_products=400, max_dense=6000, solution=None):
+    """`landscape_certificate` of quadratic units, for a `QuadraticProblem`.
+
+    Parameters
+    ----------
+    problem : QuadraticProblem
+    W : ndarray of shape (k, d)
+    v : ndarray of shape (k,)
+    tol, max_products, max_dense
+        As in `landscape_certificate`.
+    solution : ConvexSolution, default=None
+        Of the same problem, if it is at hand: saves its computation.
+
+    Returns
+    -------
+    LandscapeCertificate
+    """
+    plus, minus = bool((v > 0).any()), bool((v < 0).any())
+    M = W.T @ (v[:, None] * W)
+    loss, G = problem.value_and_gradient(M)
+    slope = 2.0 * v[:, None] * (W @ G)
+    values = np.linalg.eigvalsh(G)
+    bound, how = lower_bound(problem, M, plus, minus, tol=tol, max_dense=max_dense, solution=solution)
+    gap = max(loss - bound, 0.0)
+    proven = bool(gap <= tol * problem.null_value + problem.rounding)
+    unit = _Units(problem, v)
+    curvature = _quadratic_curvature(problem, W, v, G, values, unit, 0 if proven else max_products)
+    stationary = np.linalg.norm(np.sqrt(np.abs(v))[:, None] * (W @ G)) <= _STATIONARY * unit.slope
+    status = _status(proven, stationary, curvature[0] < -_FLAT * unit.curvature)
+    wrong = float(np.abs(wrong_part(values, plus, minus)).max())
+    numbers = {"loss": loss, "lower_bound": bound, "gap": gap, "null_loss": problem.null_value}
+    numbers |= {"gradient_norm": float(np.linalg.norm(slope)), "residual_norm": float(np.abs(values).max())}
+    numbers |= {"wrong_norm": wrong, "radial_slope": float(np.sum(W * slope)), "output_weights": v}
+    reason = _REASONS[status].format(how=how, d=problem.d, **numbers, curvature=curvature[0])
+    if status == "undecided":
+        reason += _missing(problem, v, loss, bound, wrong)
+    return LandscapeCertificate(status, proven, reason, **numbers, **_curvature_fields(curvature))
+
+
+class _Units:
+    """Slope (in coordinates with output weights 1 and -1) and curvature of the loss in its own units."""
+
+    def __init__(self, problem, v):
+        G = problem.value_and_gradient(np.zeros((problem.d, problem.d)))[1]
+        steepest = float(np.abs(np.linalg.eigvalsh(G)).max())
+        self.slope = float(np.sqrt(steepest * problem.null_value))
+        self.curvature = 2.0 * float(np.abs(v).max()) * steepest
+
+
+_REASONS = {
+    "global": "the loss {loss:.3e} is within {gap:.1e} of a proven lower bound ({how})",
+    "saddle": "no slope (gradient {gradient_norm:.1e}), but the loss has curvature {curvature:.3e} along "
+    "escape_direction",
+    "not stationary": "the gradient, of norm {gradient_norm:.3e}, leads down",
+    "undecided": "no slope (gradient {gradient_norm:.1e}), no downward curvature found (lowest {curvature:.1e}), "
+    "but the loss {loss:.3e} is {gap:.1e} above the best lower bound known ({how})",
+}
+
+
+def _status(proven, stationary, bent):
+    if proven:
+        return "global"
+    return "not stationary" if not stationary else "saddle" if bent else "undecided"
+
+
+def _missing(problem, v, loss, bound, wrong):
+    """Why an undecided point may or may not be a global optimum."""
+    d, n_plus, n_minus = problem.d, int(np.sum(v > 0)), int(np.sum(v < 0))
+    if n_plus and n_minus and min(n_plus, n_minus) < d:
+        return (
+            f". Theorem 2.1 needs d = {d} output weights of each sign; there are {n_plus} positive and {n_minus} "
+            "negative ones, so local minima that are not global may exist"
+        )
+    if max(n_plus, n_minus) < d:
+        return (
+            f". Theorem 2.2 needs d = {d} nonzero output weights of one sign; there are {max(n_plus, n_minus)}, so "
+            "local minima that are not global may exist"
+        )
+    return (
+        ". There are enough units, so this is a global optimum up to what slope and curvature leave open: a network "
+        f"with nuclear norm m is lower by at most about {wrong:.1e} m (deterministic_bound). A least squares problem of "
+        f"order {min(problem.n, problem.n_unknowns)} may settle it (max_dense)"
+    )
+
+
+def _curvature_fields(curvature):
+    value, bound, direction, n_products, converged = curvature
+    names = ("curvature", "curvature_bound", "escape_direction", "n_products", "curvature_converged")
+    return dict(zip(names, (value, bound, direction if value < 0 else None, n_products, converged)))
+
+
+def _quadratic_curvature(problem, W, v, G, values, unit, max_products):
+    """Lowest curvature found, its proven bound, direction, products spent, and whether it is the smallest eigenvalue.
+
+    The explicit directions attain the bound wherever a unit with the largest output weight is free; only otherwise
+    products are spent. Where the bound is zero to rounding there is nothing to find.
+    """
+    product, bound = quadratic_product(problem, W, v, G), quadratic_curvature_bound(v, values)
+    found = explicit_directions(W, v, G)[:1]
+    value, direction = (rayleigh(product, found[0][1]), found[0][1]) if found else (np.inf, None)
+    near = 1e-9 * abs(bound) + _FLAT * 1e-3 * unit.curvature
+    if value <= bound + near or (direction is not None and bound >= -near):
+        return min(value, 0.0) if bound >= -near else value, bound, direction, len(found), True
+    if not max_products and direction is not None:
+        return value, bound, direction, len(found), False
+    starts = [np.ones_like(W) + np.sin(np.arange(W.size, dtype=float)).reshape(W.shape)]
+    starts += [np.sqrt(W.size) * direction] if direction is not None else []
+    other, vector, n_products, converged = lanczos(product, W.shape, starts, max(max_products, 20))
+    if other <= value:
+        value, direction = rayleigh(product, vector), vector
+    return value, bound, direction, n_products + len(found) + 1, converged
+
+
+def _certify_general(W, v, X, y, activation, max_products):
+    """Slope and curvature for a smooth activation; no claim of globality."""
+    jet = getattr(activation, "jet", None)
+    if jet is None:
+        raise TypeError(
+            f"activation must be 'quadratic' or an object with jet(z, 2) -> (g, g', g''), got {activation!r}."
+        )
+    name = getattr(activation, "name", "custom")
+    if not getattr(activation, "smooth", True):
+        raise ValueError(f"{name} has no second derivative everywhere; curvature means nothing there. Try softplus.")
+    loss, slope, slopes, bends = loss_derivatives(W, v, X, y, jet)
+    null_loss, null_slope, _, null_bends = loss_derivatives(np.zeros_like(W), v, X, y, jet)
+    blocks = np.einsum("il,ij,im->ljm", bends / len(X), X, X, optimize=True)
+    bound = min(0.0, float(np.linalg.eigvalsh(blocks)[:, 0].min()))
+    value, direction, n_products, converged = lanczos(
+        lambda U: shallow_hessian_product(X, slopes, bends, U),
+        W.shape,
+        [np.cos(np.arange(W.size, dtype=float)).reshape(W.shape), slope],
+        max_products,
+    )
+    # Units: the loss of W = 0 or y, over the size of the inputs and of W.
+    size = max(null_loss, loss, 0.5 * float(np.mean(y**2)))
+    reach = float(np.sqrt(np.mean(np.sum(X**2, axis=1))))
+    weights = max(1.0 / max(reach, 1e-300), float(np.linalg.norm(W)))
+    stationary = np.linalg.norm(slope) * weights <= _STATIONARY * size
+    status = _status(False, stationary, value < -_FLAT * size * max(reach**2, weights**-2))
+    gradient_norm = float(np.linalg.norm(slope))
+    reason = _REASONS[status].format(
+        loss=loss, gap=loss, how="losses are not negative", gradient_norm=gradient_norm, curvature=value
+    )
+    if status == "undecided":
+        reason += f". For {name} units nothing is claimed beyond slope and curvature"
+    numbers = {"loss": loss, "lower_bound": 0.0, "gap": loss, "null_loss": null_loss, "gradient_norm": gradient_norm}
+    numbers |= {"residual_norm": np.nan, "wrong_norm": np.nan, "radial_slope": float(np.sum(W * slope))}
+    fields = _curvature_fields((value, bound, direction, n_products, converged))
+    return LandscapeCertificate(status, False, reason, **numbers, output_weights=v, activation=name, **fields)

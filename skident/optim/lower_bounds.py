@@ -1,0 +1,169 @@
+"""Losses that no quadratic network can be below: weak duality, so every bound is valid and a tight one is a proof."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from .quadratic_convex import least_squares_size, solve_convex
+from .quadratic_problem import QuadraticProblem, wrong_part
+
+__all__ = ["dual_bound", "lower_bound", "whitened"]
+
+# How far beyond the minimiser found another one may lie; multiplies rounding errors only.
+_RADIUS = 10.0
+_EPS = float(np.finfo(float).eps)
+
+
+def dual_bound(problem, u, plus=True, minus=True, slack=0.0):
+    """Lower bound of f over all M that units of these signs can make, from any vector u.
+
+    For every u with ``sum u = 0`` (where there is an intercept), ``f(M) >= -1/(2n) ||u||^2 - 1/n <u, y> -
+    1/(2 alpha) (||R_u||_wrong^2 + linear_weight ||X^T u / n||^2)`` with ``R_u = 1/n sum_i u_i x_i x_i^T``, of which
+    only eigenvalues that allow descent count (`wrong_part`); the best multiple of u is taken. Without ridge those
+    eigenvalues and ``X^T u`` must be zero.
+
+    Parameters
+    ----------
+    problem : QuadraticProblem
+    u : ndarray of shape (n,)
+        Tight at the residual of a minimiser.
+    plus, minus : bool
+        Whether there are units with positive and with negative output weight.
+    slack : float, default=0
+        Without ridge: what eigenvalues and products that are zero only to rounding can amount to.
+
+    Returns
+    -------
+    float
+        Not negative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.optim import QuadraticProblem, dual_bound
+    >>> problem = QuadraticProblem(np.array([[1.0], [1.0]]), np.array([1.0, 3.0]))
+    >>> print(dual_bound(problem, np.array([1.0, -1.0])), problem.value(np.array([[2.0]])))
+    0.5 0.5
+    """
+    y = problem.y
+    if problem.fit_intercept:
+        u, y = u - u.mean(), y - y.mean()
+    quadratic = 0.5 * float(u @ u) / problem.n
+    if problem.alpha > 0:
+        wrong = wrong_part(np.linalg.eigvalsh(problem.adjoint(u)), plus, minus)
+        quadratic += 0.5 * float(wrong @ wrong) / problem.alpha
+        if problem.fit_linear:
+            products = problem.linear_inputs.T @ u / problem.n
+            quadratic += 0.5 * problem.linear_weight * float(products @ products) / problem.alpha
+    linear = -float(u @ y) / problem.n - slack
+    return linear**2 / (4.0 * quadratic) if linear > 0 and quadratic > 0 else 0.0
+
+
+def whitened(problem):
+    """The same problem without ridge in coordinates in which the inputs have identity second moments.
+
+    Directions in which the inputs do not vary are left out; columns are scaled first, so that small units are not
+    mistaken for that. Returns None where nothing is left.
+    """
+    X = problem.X
+    sizes = np.sqrt(np.mean(X**2, axis=0))
+    if problem.fit_intercept and problem.fit_linear:  # a shift of the inputs changes constant and linear terms only
+        X = X - X.mean(axis=0)
+    spread = np.sqrt(np.mean(X**2, axis=0))
+    varies = spread > 10.0 * _EPS * np.maximum(sizes, np.finfo(float).tiny)
+    if not varies.any():
+        return None
+    U, S, _ = scipy.linalg.svd(X[:, varies] / spread[varies], full_matrices=False)
+    U = U[:, S > 20.0 * max(X.shape) * _EPS * S[0]]
+    return QuadraticProblem(
+        U * np.sqrt(problem.n), problem.y, fit_intercept=problem.fit_intercept, fit_linear=problem.fit_linear
+    )
+
+
+def lower_bound(problem, M, plus, minus, *, tol=1e-10, max_dense=6000, solution=None):
+    """The best lower bound at hand of the loss over all networks with output weights of these signs.
+
+    Parameters
+    ----------
+    problem : QuadraticProblem
+    M : ndarray of shape (d, d)
+        A point whose residual is tried first.
+    plus, minus : bool
+        Whether there are units with positive and with negative output weight.
+    tol : float, default=1e-10
+        The search ends at a bound that is this close, relative to the loss at M = 0.
+    max_dense : int, default=6000
+        Largest order of a matrix to be factorised.
+    solution : ConvexSolution, default=None
+        Of this problem, if it is at hand.
+
+    Returns
+    -------
+    bound : float
+    how : str
+        Where it comes from.
+    """
+    enough = tol * problem.null_value + problem.rounding
+    value = problem.value(M)
+    best = (0.0, "losses are not negative")
+    for attempt in (_at_the_point, _shifted, _convex):
+        if value - best[0] <= enough:
+            break
+        found = attempt(problem, M, plus, minus, max_dense, solution)
+        best = max(best, found, key=lambda bound: bound[0])
+    return best
+
+
+def _at_the_point(problem, M, plus, minus, max_dense, solution):
+    if problem.alpha == 0:
+        return 0.0, ""
+    return dual_bound(problem, problem.residual(M), plus, minus), "weak duality at the point's own residual"
+
+
+def _shifted(problem, M, plus, minus, max_dense, solution):
+    """Units of one sign, no ridge: the residual plus a multiple of a vector that makes R definite."""
+    white = whitened(problem) if problem.alpha == 0 and plus != minus else None
+    if white is None:
+        return 0.0, ""
+    sign = 1.0 if plus else -1.0
+    u = problem.residual(M)
+    sided = white.fit_intercept or white.fit_linear
+    shift, _ = white.remaining(np.sum(white.X**2, axis=1) if sided else np.ones(white.n))
+    try:
+        lowest = scipy.linalg.eigh(sign * white.adjoint(u), white.adjoint(shift), eigvals_only=True)[0]
+    except np.linalg.LinAlgError:  # the shift's matrix is not definite
+        return 0.0, ""
+    u = u + sign * max(0.0, -lowest * (1.0 + 1e-12)) * shift
+    bound = dual_bound(problem, u, plus, minus, slack=_rounding_slack(white, u, white.null_value))
+    return bound, "weak duality at the point's residual, shifted until R is definite"
+
+
+def _rounding_slack(white, u, size):
+    """What R_u and X^T u can amount to where they are zero only to rounding, for outputs as large as the targets."""
+    return _RADIUS * white.d * _EPS * float(np.sqrt(np.mean(u**2)) * np.sqrt(size))
+
+
+def _convex(problem, M, plus, minus, max_dense, solution):
+    """Least squares over all symmetric M, whatever the signs."""
+    if problem.alpha == 0:
+        if solution is not None and solution.rank_is_certain and solution.value <= 1e-12 * problem.null_value:
+            return 0.0, ""
+        problem, solution = whitened(problem), None
+        if problem is None:
+            return 0.0, ""
+    if solution is None:
+        if least_squares_size(problem) > max_dense:
+            return 0.0, ""
+        solution = solve_convex(problem)
+    if not (problem.alpha > 0 or solution.rank_is_certain):
+        return 0.0, ""
+    u = problem.residual(solution.M)
+    slack = 0.0
+    if problem.alpha == 0:
+        b, _ = problem.side_terms(solution.M)
+        left = np.abs(np.linalg.eigvalsh(problem.adjoint(u))).max()
+        linear = np.linalg.norm(problem.linear_inputs.T @ u / problem.n) if problem.fit_linear else 0.0
+        sizes = np.abs(np.linalg.eigvalsh(solution.M)).sum(), np.linalg.norm(b)
+        slack = _RADIUS * (left * sizes[0] + linear * sizes[1])
+    return dual_bound(problem, u, slack=slack), "least squares over all quadratic forms"

@@ -1,0 +1,305 @@
+"""The convex side of quadratic networks: least squares in ``M = W^T D_v W`` for up to a few thousand unknowns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from scipy.linalg import lapack
+
+from ..linalg import smat, svec, svec_outer
+
+__all__ = ["ConvexSolution", "factorise", "least_squares_size", "solve_convex"]
+
+# Above this size the factor that conjugate gradients are preconditioned with is single precision: three times faster.
+_SINGLE_FROM = 1500
+# Reciprocal condition numbers from which a rank decision is safe in double and in single precision.
+_SAFE = {np.float64: 1e-12, np.float32: 1e-5}
+# A singular value decomposition is affordable (seconds) up to this many multiplications.
+_SVD_WORK = 2e10
+_CHUNK = 2**22
+
+
+@dataclass
+class ConvexSolution:
+    """A minimiser of `QuadraticProblem`.
+
+    Attributes
+    ----------
+    M : ndarray of shape (d, d)
+    value : float
+        f(M).
+    method : {"kernel", "gram", "svd"}
+        What was factorised: the n x n kernel, the Gram matrix of the unknowns, or the features themselves.
+    n_iter : int
+        Preconditioned conjugate gradient steps.
+    rank_is_certain : bool
+        Whether no direction that could lower the loss was mistaken for rounding.
+    """
+
+    M: np.ndarray
+    value: float
+    method: str
+    n_iter: int
+    rank_is_certain: bool
+
+
+def least_squares_size(problem):
+    """Order of the matrix that `solve_convex` factorises: min(n, unknowns)."""
+    return min(problem.n, problem.n_unknowns)
+
+
+def solve_convex(problem, *, start=None, tol=1e-13, max_iter=300):
+    """Minimise `QuadraticProblem` over all symmetric matrices.
+
+    Parameters
+    ----------
+    problem : QuadraticProblem
+    start : ndarray of shape (d, d), default=None
+        Where to start; without a ridge the answer is then the minimiser nearest to it, else it only saves steps.
+    tol : float, default=1e-13
+        Relative residual of the linear system.
+    max_iter : int, default=300
+        Conjugate gradient steps a factorisation.
+
+    Returns
+    -------
+    ConvexSolution
+
+    Notes
+    -----
+    With ``Phi`` the n rows ``(svec(x x^T), x)``: solved is ``(Phi Phi^T + n alpha) u = y`` when there are no more rows
+    than unknowns, where ``Phi Phi^T`` is the kernel ``(x . x')^2 + x . x'`` and never needs Phi, else the normal
+    equations. One Cholesky factorisation of order ``s = min(n, unknowns)``, in single precision from 1500 on, then
+    conjugate gradients on the exact operator, so errors are those of double precision. Where that does not converge
+    (linearly dependent features and no ridge), the singular value decomposition of Phi. Cost
+    ``O(s^3 + n d^2)`` and for the normal equations ``O(n s^2)``; memory ``s^2`` numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.optim import QuadraticProblem, solve_convex
+    >>> X = np.random.default_rng(0).standard_normal((50, 3))
+    >>> solution = solve_convex(QuadraticProblem(X, X[:, 0] * X[:, 1]))
+    >>> print(round(float(solution.M[0, 1]), 12))
+    0.5
+    """
+    system = _System(problem)
+    start = np.zeros(system.n_unknowns) if start is None else system.pack(start, problem.side_terms(start)[0])
+    size, n_iter = least_squares_size(problem), 0
+    for dtype in (np.float32, np.float64) if size > _SINGLE_FROM else (np.float64,):
+        factor, rcond = system.factor(dtype)
+        if factor is None:
+            continue
+        theta, steps, converged = system.solve(factor, start, tol, max_iter)
+        n_iter += steps
+        if converged and (problem.alpha > 0 or rcond >= _SAFE[dtype] or system.fits_exactly(theta)):
+            return system.solution(theta, "kernel" if system.dual else "gram", n_iter, True)
+    if problem.n * problem.n_unknowns * size <= _SVD_WORK:
+        return system.solution(system.solve_by_svd(start), "svd", n_iter, True)
+    theta = start if factor is None else theta
+    return system.solution(theta, "kernel" if system.dual else "gram", n_iter, False)
+
+
+class _System:
+    """The linear system of a problem, in unknowns ``theta = (svec(M), b / sqrt(linear_weight))``."""
+
+    def __init__(self, problem):
+        self.problem = problem
+        self.dual = problem.n <= problem.n_unknowns
+        self.q = problem.d * (problem.d + 1) // 2
+        self.n_unknowns = problem.n_unknowns
+        self.root = np.sqrt(problem.linear_weight)
+        self.target = self._centred(problem.y / np.sqrt(problem.n))
+
+    def _centred(self, u):
+        return u - u.mean() if self.problem.fit_intercept else u
+
+    def pack(self, M, b):
+        linear = [b / self.root] if self.problem.fit_linear else []
+        return np.concatenate([svec(M), *linear])
+
+    def apply(self, theta):
+        """Phi theta, (n,), centred where there is an intercept."""
+        p = self.problem
+        values = p.forms(smat(theta[: self.q], p.d))
+        if p.fit_linear:
+            values = values + p.linear_inputs @ (self.root * theta[self.q :])
+        return self._centred(values / np.sqrt(p.n))
+
+    def adjoint(self, u):
+        """Phi^T u."""
+        p, u = self.problem, self._centred(u)
+        linear = [self.root * (p.linear_inputs.T @ u) / np.sqrt(p.n)] if p.fit_linear else []
+        return np.concatenate([svec(p.adjoint(u * np.sqrt(p.n))), *linear])
+
+    def features(self, rows=slice(None)):
+        """Rows of Phi, not centred."""
+        p = self.problem
+        linear = [self.root * p.linear_inputs[rows]] if p.fit_linear else []
+        return np.hstack([svec_outer(p.X[rows]), *linear]) / np.sqrt(p.n)
+
+    def _kernel(self, dtype):
+        p = self.problem
+        X = p.X.astype(dtype)
+        K = X @ X.T
+        K *= K
+        if p.fit_linear:
+            Z = (self.root * p.linear_inputs).astype(dtype)
+            K += Z @ Z.T
+        K /= p.n
+        if p.fit_intercept:
+            # Centred, with the constant direction, which the target has nothing of, made harmless.
+            means = K.mean(axis=0)
+            K -= means[None, :]
+            K -= means[:, None]
+            K += means.mean() + np.mean(np.diag(K)) / p.n
+        return K
+
+    def _gram(self, dtype):
+        p, size = self.problem, max(1, _CHUNK // self.n_unknowns)
+        chunks = [slice(i, i + size) for i in range(0, p.n, size)]
+        mean = sum(self.features(c).sum(axis=0) for c in chunks) / p.n if p.fit_intercept else 0.0
+        G = np.zeros((self.n_unknowns, self.n_unknowns), dtype=dtype)
+        for c in chunks:
+            F = (self.features(c) - mean).astype(dtype)
+            G += F.T @ F
+        return G
+
+    def factor(self, dtype):
+        """Cholesky factor of the system's matrix and its reciprocal condition; (None, 0) where it is not definite."""
+        A = self._kernel(dtype) if self.dual else self._gram(dtype)
+        diagonal = np.einsum("ii->i", A)
+        # Single precision loses the small eigenvalues: moved away from zero, conjugate gradients put that right.
+        mean = float(diagonal.mean())
+        diagonal += dtype(self.problem.alpha + (3e-6 if dtype is np.float32 else 1e-15) * mean)
+        norm = float(np.abs(A).sum(axis=0).max())
+        try:
+            L = scipy.linalg.cholesky(A, lower=True, overwrite_a=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            return None, 0.0
+        rcond, _ = (lapack.spocon if dtype is np.float32 else lapack.dpocon)(L, norm, uplo="L")
+        return L, float(rcond)
+
+    def product(self, u):
+        """The system's matrix applied to its vector."""
+        forward, back = (self.adjoint, self.apply) if self.dual else (self.apply, self.adjoint)
+        return back(forward(u)) + self.problem.alpha * u
+
+    def solve(self, L, start, tol, max_iter):
+        """Unknowns, steps taken, and whether the residual came down to about `tol` of the right-hand side.
+
+        Conjugate gradients restart from the true residual, which is how the last digits come right.
+        """
+        base, z, right = self._begin(start)
+        size, best, steps = np.linalg.norm(right), (np.inf, z), 0
+        while steps < max_iter:
+            residual = right - self.product(z)
+            left = np.linalg.norm(residual)
+            if not left < 0.5 * best[0]:
+                break
+            best = (left, z)
+            if left <= tol * size:
+                break
+            step, used = _conjugate_gradients(self.product, residual, L, max_iter - steps)
+            z, steps = z + step, steps + used
+        left, z = best
+        return (base + self.adjoint(z) if self.dual else z), steps, bool(left <= 100.0 * tol * size)
+
+    def _begin(self, start):
+        """What is added to the solution in the end, its first value, and the right-hand side."""
+        if not self.dual:
+            return 0.0, start, self.adjoint(self.target)
+        if self.problem.alpha > 0:
+            return 0.0, np.zeros(self.problem.n), self.target
+        return start, np.zeros(self.problem.n), self.target - self.apply(start)
+
+    def solve_by_svd(self, start):
+        """The unknowns from all singular values of Phi above rounding."""
+        F = self.features()
+        F = F - F.mean(axis=0) if self.problem.fit_intercept else F
+        U, S, Vt = scipy.linalg.svd(F, full_matrices=False, check_finite=False)
+        kept = S > max(F.shape) * np.finfo(float).eps * S[0] if S[0] > 0 else S > 0
+        U, S, Vt = U[:, kept], S[kept], Vt[kept]
+        base = start if self.problem.alpha == 0 else np.zeros_like(start)
+        filtered = S / (S**2 + self.problem.alpha)
+        for _ in range(2):  # the second pass is for the rounding of the first
+            error = self.target - self.apply(base)
+            base = base + Vt.T @ (filtered * (U.T @ error) - self.problem.alpha * filtered / S * (Vt @ base))
+        return base
+
+    def fits_exactly(self, theta):
+        """Whether the loss is zero for all purposes, so that nothing can lower it."""
+        error = self.target - self.apply(theta)
+        return float(error @ error) <= 1e-12 * float(self.target @ self.target)
+
+    def solution(self, theta, method, n_iter, certain):
+        M = smat(theta[: self.q], self.problem.d)
+        return ConvexSolution(M, self.problem.value(M), method, n_iter, certain)
+
+
+def _conjugate_gradients(product, right, L, max_iter, tol=1e-6):
+    """Preconditioned by the Cholesky factor L, to a relative residual of `tol` in the preconditioner's norm."""
+
+    def precondition(r):
+        size = np.linalg.norm(r)  # single precision must not underflow
+        return size * scipy.linalg.cho_solve((L, True), (r / size).astype(L.dtype), check_finite=False).astype(float)
+
+    x, r = np.zeros_like(right), right
+    z = precondition(r)
+    p, rz = z, float(r @ z)
+    stop = tol**2 * rz
+    for step in range(1, max_iter + 1):
+        Ap = product(p)
+        curvature = float(p @ Ap)
+        if not curvature > 0:
+            return x, step
+        a = rz / curvature
+        x, r = x + a * p, r - a * Ap
+        if not r.any():
+            return x, step
+        z = precondition(r)
+        rz, previous = float(r @ z), rz
+        if not rz > stop:
+            return x, step
+        p = z + (rz / previous) * p
+    return x, max_iter
+
+
+def factorise(M, v):
+    """Hidden weights whose network is a given quadratic form: ``W^T D_v W = M`` as far as the signs of v allow.
+
+    Parameters
+    ----------
+    M : ndarray of shape (d, d)
+        Symmetric.
+    v : ndarray of shape (k,)
+        Output weights; those that are 0 stay unused.
+
+    Returns
+    -------
+    W : ndarray of shape (k, d)
+        Orthogonal rows: an eigenvector each, the eigenvalues of largest magnitude first.
+    lost : float
+        Frobenius norm of ``M - W^T D_v W``: more than rounding when M has more eigenvalues of a sign than v entries.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.optim import factorise
+    >>> W, lost = factorise(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1.0, -1.0]))
+    >>> print(round(float((np.array([1.0, 2.0]) @ W.T) ** 2 @ [1.0, -1.0]), 12), lost < 1e-15)
+    4.0 True
+    """
+    values, vectors = np.linalg.eigh(0.5 * (M + M.T))
+    W, lost = np.zeros((len(v), len(M))), 0.0
+    for sign in (1.0, -1.0):
+        units = np.flatnonzero(sign * v > 0)
+        order = np.argsort(-sign * values, kind="stable")
+        order = order[sign * values[order] > 0]
+        used = order[: len(units)]
+        units = units[: len(used)]
+        W[units] = np.sqrt(values[used] / v[units])[:, None] * vectors[:, used].T
+        lost += float(np.sum(values[order[len(used) :]] ** 2))
+    return W, float(np.sqrt(lost))

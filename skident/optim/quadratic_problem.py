@@ -1,0 +1,165 @@
+"""Least squares over quadratic forms: what a shallow network with quadratic units can say, and its loss.
+
+A network ``x -> sum_l v_l (w_l . x)^2`` is the quadratic form of ``M = W^T D_v W``, and its loss is a convex function
+of M. Layouts: `X` (n, d), `y` (n,), `M` and other matrices of the forms' space symmetric (d, d), `W` (k, d), `v` (k,).
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+__all__ = ["QuadraticProblem", "wrong_part"]
+
+# Singular values of the inputs below this many roundings of the largest count as zero.
+_RANK_ROUNDINGS = 20.0
+
+
+class QuadraticProblem:
+    """The loss of a quadratic form on data, constant and linear terms being at their best.
+
+    Minimised over symmetric M, and over b and c where they are asked for::
+
+        f(M) = min_{b, c}  1/(2n) sum_i (x_i^T M x_i + b . x_i + c - y_i)^2
+                           + alpha/2 (||M||_F^2 + ||b||^2 / linear_weight)
+
+    This is a convex quadratic function; without b, c and alpha it is eq. (1.4) of [1]_ at ``M = W^T D_v W``.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    y : ndarray of shape (n,)
+    alpha : float, default=0
+        Ridge, not negative.
+    fit_intercept, fit_linear : bool, default=False
+        Whether c and b are fitted; otherwise they are 0.
+    linear_weight : float, default=1
+        How much less b is penalised than M.
+
+    Notes
+    -----
+    Every method costs O(n d^2), the first linear term an SVD of X once.
+
+    References
+    ----------
+    .. [1] M. Soltanolkotabi, A. Javanmard, J. D. Lee, "Theoretical insights into the optimization landscape of
+       over-parameterized shallow neural networks", 2017 (revised 2022).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.optim import QuadraticProblem
+    >>> problem = QuadraticProblem(np.array([[1.0], [2.0]]), np.array([3.0, 12.0]))
+    >>> print(problem.value(np.array([[3.0]])))
+    0.0
+    """
+
+    def __init__(self, X, y, *, alpha=0.0, fit_intercept=False, fit_linear=False, linear_weight=1.0):
+        self.X, self.y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+        self.n, self.d = self.X.shape
+        self.alpha, self.linear_weight = float(alpha), float(linear_weight)
+        self.fit_intercept, self.fit_linear = bool(fit_intercept), bool(fit_linear)
+
+    @property
+    def options(self):
+        """The keyword arguments that it was made with."""
+        names = ("alpha", "fit_intercept", "fit_linear", "linear_weight")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def n_unknowns(self):
+        """``d (d + 1) / 2``, with linear terms d more."""
+        return self.d * (self.d + 1) // 2 + (self.d if self.fit_linear else 0)
+
+    @functools.cached_property
+    def means(self):
+        """Column means of X where an intercept removes them, else zeros (d,)."""
+        return self.X.mean(axis=0) if self.fit_intercept else np.zeros(self.d)
+
+    @functools.cached_property
+    def linear_inputs(self):
+        """X as the linear terms see it: centred where there is an intercept."""
+        return self.X - self.means
+
+    @functools.cached_property
+    def _linear_svd(self):
+        """``X_c / sqrt(n) = U S Vt`` without the directions that are zero to rounding, and ``S / (S^2 + ridge)``."""
+        U, S, Vt = np.linalg.svd(self.linear_inputs / np.sqrt(self.n), full_matrices=False)
+        size = max(S[0] if len(S) else 0.0, np.sqrt(np.mean(self.X**2)))
+        kept = _RANK_ROUNDINGS * max(self.X.shape) * np.finfo(float).eps * size < S
+        U, S, Vt = U[:, kept], S[kept], Vt[kept]
+        return U, S / (S**2 + self.alpha / self.linear_weight), Vt
+
+    def forms(self, M):
+        """``x_i^T M x_i``, (n,)."""
+        return np.einsum("ij,ij->i", self.X @ M, self.X)
+
+    def side_terms(self, M):
+        """The best b (d,) and c for a given M."""
+        return self._side_terms(self.forms(M) - self.y)
+
+    def _side_terms(self, error):
+        mean = error.mean() if self.fit_intercept else 0.0
+        b = np.zeros(self.d)
+        if self.fit_linear:
+            U, filtered, Vt = self._linear_svd
+            b = -Vt.T @ (filtered * (U.T @ ((error - mean) / np.sqrt(self.n))))
+        return b, -float(mean) - float(self.means @ b)
+
+    def remaining(self, error):
+        """What the best linear and constant terms leave of an error (n,), and the best b (d,)."""
+        b = np.zeros(self.d)
+        if self.fit_intercept:
+            error = error - error.mean()
+        if self.fit_linear:
+            # Twice: where the terms take away most of the error, the first pass leaves its rounding behind.
+            for _ in range(2 if self.alpha == 0 else 1):
+                step, _ = self._side_terms(error)
+                error, b = error + self.linear_inputs @ step, b + step
+        if self.fit_intercept:
+            error = error - error.mean()
+        return error, b
+
+    def residual(self, M):
+        """``x_i^T M x_i + b . x_i + c - y_i``, (n,), with the best b and c."""
+        return self.remaining(self.forms(M) - self.y)[0]
+
+    def adjoint(self, u):
+        """``1/n sum_i u_i x_i x_i^T``, (d, d)."""
+        R = (self.X * (u / self.n)[:, None]).T @ self.X
+        return 0.5 * (R + R.T)
+
+    def value(self, M):
+        """f(M)."""
+        return self._value(M, *self.remaining(self.forms(M) - self.y))
+
+    def _value(self, M, residual, b):
+        loss = 0.5 * float(residual @ residual) / self.n
+        return loss + 0.5 * self.alpha * (float(np.sum(M * M)) + float(b @ b) / self.linear_weight)
+
+    def value_and_gradient(self, M):
+        """f(M) and its gradient ``R + alpha M`` (d, d), where ``R = 1/n sum_i r_i x_i x_i^T`` (eq. 6.5 of [1]_)."""
+        residual, b = self.remaining(self.forms(M) - self.y)
+        gradient = self.adjoint(residual)
+        return self._value(M, residual, b), gradient + self.alpha * M if self.alpha else gradient
+
+    def hessian_product(self, N):
+        """The constant second derivative of f applied to a symmetric N: (d, d)."""
+        return self.adjoint(self.remaining(self.forms(N))[0]) + self.alpha * N
+
+    @functools.cached_property
+    def null_value(self):
+        """f(0): the loss of the best linear and constant terms alone."""
+        return self.value(np.zeros((self.d, self.d)))
+
+    @functools.cached_property
+    def rounding(self):
+        """Losses below this are zero to rounding of the targets."""
+        return (4.0 * np.finfo(float).eps) ** 2 * float(self.y @ self.y) / self.n
+
+
+def wrong_part(values, plus, minus):
+    """Eigenvalues of f's gradient that allow descent: negative ones where there are units with v > 0, positive ones
+    where there are units with v < 0; the others as 0."""
+    return (np.minimum(values, 0.0) if plus else 0.0) + (np.maximum(values, 0.0) if minus else 0.0) + 0.0 * values
