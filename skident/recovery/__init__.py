@@ -28,9 +28,11 @@ from .polish import change_inputs, design_points, polish_from_oracle, polish_net
 from .pruning import removal_costs, remove_unit
 from .relu_moments import moment_loss, refine_by_moments
 from .relu_network import find_relu_network
+from .relu_samples import LearnedReLU, learn_relu_network
 from .relu_signs import solve_signs
 from .relu_tensors import population_tensors, relu_coefficients
 from .ridge_fit import RidgeFit, RidgeModel, fit_ridges, regress_on_ridges
+from .ridge_signs import SignedFit, as_relu, resolve_signs
 from .sample import Sample
 from .saturation import FirstLayer, NotSaturatingError, find_first_layer, refine_lengths
 from .shifts import ShiftsFromGradients, find_first_shifts, shifts_from_gradients
@@ -51,6 +53,7 @@ __all__ = [
     "Budget",
     "CompletionProblem",
     "FirstLayer",
+    "LearnedReLU",
     "LineKinks",
     "NetworkLeastSquares",
     "NotSaturatingError",
@@ -59,8 +62,10 @@ __all__ = [
     "RidgeModel",
     "Sample",
     "ShiftsFromGradients",
+    "SignedFit",
     "StageLog",
     "TensorStage",
+    "as_relu",
     "ask_interior",
     "ask_vertices",
     "change_inputs",
@@ -83,6 +88,7 @@ __all__ = [
     "fit_ridges",
     "growing",
     "last_layer_from_jacobian",
+    "learn_relu_network",
     "lengths_from_tails",
     "match_directions",
     "mixing_matrices",
@@ -106,6 +112,7 @@ __all__ = [
     "relu_coefficients",
     "removal_costs",
     "remove_unit",
+    "resolve_signs",
     "sample_hessians",
     "shifts_from_gradients",
     "smallest_behind",

@@ -8,7 +8,7 @@ import numpy as np
 
 from .hermite_stage import TensorStage, correct, linear_model, tensor_stage
 from .ridge_fit import Regression, RidgeFit, RidgeModel, fit_ridges, regress_on_ridges
-from .ridge_selection import escape, is_exact, select_size
+from .ridge_selection import cross_validated_size, escape, is_exact, remove_ridge, select_size
 from .ridge_signs import SignedFit, resolve_signs
 
 __all__ = ["LearnedReLU", "learn_relu_network"]
@@ -16,6 +16,7 @@ __all__ = ["LearnedReLU", "learn_relu_network"]
 _WORKING_ROWS = 2**17  # up to which candidates are compared; more rows enter where one of them is left
 _RESTARTS = 3  # of the tensor stage while the rank of T_2 grows
 _SAME = 5e-3  # relative difference of residual sums below which two fits are one
+_ENOUGH_ROWS = 20  # a parameter, from which on the criterion needs no second opinion
 _ROUNDS = 3  # of adding and taking away ridges
 
 
@@ -100,6 +101,24 @@ def _fixed_size(sample, fit, rng, max_units, enough, log):
     return fit, enough(fit.rss)
 
 
+def _found_size(sample, fit, rng, max_units, options, log):
+    """The fit of the best size: by the information criterion, and where rows are few by cross-validation too."""
+    fit = select_size(sample, fit, rng, max_units=max_units, callback=_teller(sample, log))
+    m = fit.model.n_units
+    if m and sample.total < _ENOUGH_ROWS * fit.model.n_parameters:
+
+        def learn(part, size):
+            stage = tensor_stage(part, size, rng=rng, **options)
+            start = min(_polish_candidates(part, stage, rng, _silent), key=lambda f: f.rss)
+            return escape(part, start, rng, max_units=min(size + 2, _most_units(part)))[0]
+
+        m = cross_validated_size(sample, m, learn, rng)
+        log(f"cross-validation of {fit.model.n_units} units and fewer: {m}")
+        while fit.model.n_units > m:
+            fit = remove_ridge(sample, fit, rng)
+    return fit_ridges(sample, fit.model, rng=rng) if m else fit
+
+
 def _teller(sample, log):
     return lambda fit: log(f"{fit.model.n_units} units: mean squared residual {fit.rss / sample.total:.3g} of the variance")
 
@@ -162,8 +181,7 @@ def learn_relu_network(
     fits = _polish_candidates(work, stage, rng, log) or [RidgeFit(tensor.model, tensor.rss, 0, "target")]
     losses = np.array([f.rss for f in fits]) / work.total
     if n_units is None:
-        fit = select_size(work, fits[0], rng, max_units=max_units, callback=_teller(work, log))
-        fit, settled = fit_ridges(work, fit.model, rng=rng) if fit.model.n_units else fit, True
+        fit, settled = _found_size(work, fits[0], rng, max_units, options, log), True
     else:
         reach = n_units + max(3, n_units // 3)
         fit, settled = _fixed_size(work, fits[0], rng, min(reach, _most_units(work)), enough, log)

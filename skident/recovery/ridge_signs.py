@@ -10,7 +10,7 @@ from .relu_signs import UndecidedSignsError, solve_signs
 from .ridge_fit import RidgeFit, RidgeModel, fit_ridges
 from .ridge_selection import criterion, is_exact
 
-__all__ = ["SignedFit", "resolve_signs"]
+__all__ = ["SignedFit", "as_relu", "resolve_signs"]
 
 _EXACT_TOL = 1e-6  # relative misfit of the linear part that noise-free fits may leave
 
@@ -31,8 +31,25 @@ class SignedFit:
     margins: np.ndarray
 
 
-def _as_relu(model, signs, skip):
-    """The same function as ReLU units: ``s |t| = 2 s relu(xi t) - s xi t``."""
+def as_relu(model, signs=None, skip=True):
+    """A model of absolute values as ReLU units, ``s |t| = 2 s relu(xi t) - s xi t``.
+
+    Parameters
+    ----------
+    model : RidgeModel
+        Of kind "abs".
+    signs : ndarray of shape (m,), default=None
+        The xi; None for those that leave little of the linear part.
+    skip : bool, default=True
+        Whether what is left of it is kept: with it, this is the same function whatever the signs.
+
+    Returns
+    -------
+    RidgeModel
+        Of kind "relu".
+    """
+    if signs is None:
+        signs = _signs_of(model, False)[1]
     V, beta = 2.0 * model.V * signs, 2.0 * model.beta * signs
     u = model.u - 0.5 * V @ model.s if skip else np.zeros_like(model.u)
     c = model.c - 0.5 * float(beta @ model.s)
@@ -81,8 +98,8 @@ def resolve_signs(sample, fit, rng, *, ftol=1e-9):
         empty = RidgeModel(model.V, model.beta, model.s, model.u, model.c, "relu", True)
         return SignedFit(RidgeFit(empty, fit.rss, fit.n_iter, fit.status), np.empty(0))
     values, signs = _signs_of(model, exact)
-    with_skip = RidgeFit(_as_relu(model, signs, True), fit.rss, fit.n_iter, fit.status)
-    plain = fit_ridges(sample, _as_relu(model, signs, False), ftol=ftol, rng=rng)
+    with_skip = RidgeFit(as_relu(model, signs, True), fit.rss, fit.n_iter, fit.status)
+    plain = fit_ridges(sample, as_relu(model, signs, False), ftol=ftol, rng=rng)
     plain = RidgeFit(plain.model, plain.rss, fit.n_iter + plain.n_iter, plain.status)
     better = is_exact(sample, plain.rss) if exact else criterion(sample, plain) <= criterion(sample, with_skip)
     return SignedFit(plain if better else with_skip, np.minimum(np.abs(values), 1.0))

@@ -199,7 +199,19 @@ class Sample:
         n_stretches = -(-len(self.X) // _STRETCH)
         starts = np.sort(rng.choice(n_stretches, -(-n_rows // _STRETCH), replace=False)) * _STRETCH
         rows = (starts[:, None] + np.arange(_STRETCH)).ravel()
-        rows = rows[rows < len(self.X)]
+        return self.take(rows[rows < len(self.X)])
+
+    def take(self, rows):
+        """Given rows, kept in memory, with the same coordinates.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+
+        Returns
+        -------
+        Sample
+        """
         part = copy.copy(self)
         part.X, part.y = np.asarray(self.X[rows]), np.asarray(self.y[rows])
         part.weights = None if self.weights is None else np.asarray(self.weights[rows])

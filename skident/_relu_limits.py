@@ -1,0 +1,114 @@
+"""What samples of a ReLU network must have, and what is doubtful about a fit to them."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from skident.recovery import regress_on_ridges
+
+__all__ = ["check_sizes", "non_gaussian", "warn_doubts"]
+
+_SKEWNESS, _KURTOSIS = 1.0, 1.5  # of a column, beyond which it is not called Gaussian
+_ROWS_PER_PARAMETER = 3  # up to which units are looked for where their number is not given
+_SAMPLING_ERRORS = 4.0  # and at least so many sampling errors of a Gaussian column
+
+
+def check_sizes(sample, n_units, order, method):
+    """The largest number of units that order and rows allow.
+
+    Raises
+    ------
+    ValueError
+        If y is constant, X is, or `n_units` is larger than either.
+    """
+    k, n = sample.dim, sample.n_rows
+    if sample.y_scale == 0.0:
+        raise ValueError(
+            f"y is constant ({sample.y_center:.6g} in all {n} rows): there is no network to learn; targets must vary."
+        )
+    if k == 0:
+        raise ValueError("all columns of X are constant: nothing can be learned from them.")
+    most = k if order == 1 else k * (k + 1) // 2
+    determined = (n - k - 1) // (k + 1)
+    if n_units is None:
+        if method == "literal":
+            raise ValueError("method='literal' needs n_units; method='refined' finds the number of units.")
+        if determined < 1:
+            warnings.warn(
+                f"n_samples={n} rows determine no unit in {k} dimensions, {2 * (k + 1)} would be needed: a linear function is "
+                "fitted.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        return max(0, min(most, int(n / _ROWS_PER_PARAMETER - k - 1) // (k + 1)))
+    if n_units > most:
+        what = f"{k} linearly independent features"
+        hint = (
+            f"order=2 takes up to {k * (k + 1) // 2}" if order == 1 and n_units <= k * (k + 1) // 2 else "take fewer units"
+        )
+        raise ValueError(f"n_units={n_units} is more than order={order} can tell apart in {what}, {most}; {hint}.")
+    if n_units > determined:
+        raise ValueError(
+            f"n_samples={n} rows do not determine n_units={n_units} units: {n_units * (k + 1) + k + 1} parameters, so at "
+            f"least {n_units * (k + 1) + k + 1} rows are needed, and several times as many where there is noise; "
+            f"{determined} unit(s) at most, or n_units=None."
+        )
+    return n_units
+
+
+def non_gaussian(sample):
+    """A sentence on the column that is least like a Gaussian one, or None."""
+    n = sample.total
+    skewness, kurtosis = np.abs(sample.skewness), np.abs(sample.kurtosis)
+    limits = (
+        max(_SKEWNESS, _SAMPLING_ERRORS * np.sqrt(6.0 / n)),
+        max(_KURTOSIS, _SAMPLING_ERRORS * np.sqrt(24.0 / n)),
+    )
+    excess = np.maximum(skewness / limits[0], kurtosis / limits[1])
+    worst = int(np.argmax(excess))
+    if excess[worst] <= 1.0:
+        return None
+    return (
+        f"{int(np.sum(excess > 1.0))} of {len(excess)} columns of X are not Gaussian, most of all column {worst}: skewness "
+        f"{sample.skewness[worst]:.2f}, excess kurtosis {sample.kurtosis[worst]:.2f} (Gaussian: 0). The tensors assume Gaussian "
+        "inputs, so the fit rests on the polish of several starts; transform the columns, or, for a known density, give "
+        "importance weights."
+    )
+
+
+def warn_doubts(sample, learned, n_units, max_units):
+    """Warn of units that noise hides, and of fits that another unit would improve."""
+    if learned.exact or n_units is None or not learned.signed.fit.model.n_units:
+        return
+    if not learned.settled:
+        losses = ", ".join(f"{loss:.3g}" for loss in learned.candidate_losses[:4] * sample.y_scale**2)
+        warnings.warn(
+            f"n_units={n_units} leaves residuals of mean square {learned.signed.fit.rss / sample.total * sample.y_scale**2:.3g} "
+            f"that a further unit would lower by more than chance. The candidates ended at {losses}: where these disagree, "
+            "try more n_candidates or another random_state; otherwise more units (n_units=None finds how many pay).",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    _warn_of_hidden_units(sample, learned)
+
+
+def _warn_of_hidden_units(sample, learned):
+    model, stage = learned.signed.fit.model, learned.stage
+    U, b, _ = model.units()
+    regression = regress_on_ridges(sample, U, b)
+    gain = regression.removal / max(regression.rss / sample.total, np.finfo(float).tiny)
+    parameters = sample.dim + 1
+    hidden = int(np.sum(gain < 2.0 * parameters))
+    eigenvalue = abs(stage.spectrum[min(model.n_units, sample.dim) - 1])
+    if hidden and eigenvalue < stage.noise:
+        warnings.warn(
+            f"{hidden} of {model.n_units} units are within the noise: the eigenvalue of T_2 that counts them is "
+            f"{eigenvalue * sample.y_scale:.2g}, sampling alone gives up to {stage.noise * sample.y_scale:.2g}, and leaving out "
+            f"the least of them raises the residuals by {gain.min():.1f} noise variances, where {parameters} are expected by "
+            "chance. Take fewer units (n_units=None counts them) or more rows.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )

@@ -1,0 +1,275 @@
+"""Depth-2 ReLU networks learned from samples."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from skident._relu_limits import check_sizes, non_gaussian, warn_doubts
+from skident._validation import AT_LEAST_ONE, Interval, StrOptions, forgotten_on_error
+from skident.network import FeedforwardNetwork
+from skident.recovery import Sample, as_relu, learn_relu_network
+
+__all__ = ["TensorReLURegressor"]
+
+_PREDICTED_ROWS = 2**16
+
+
+class TensorReLURegressor(RegressorMixin, BaseEstimator):
+    """Learns ``f(x) = sum_i a_i relu(w_i . x + b_i)`` from samples, by the tensors of its Hermite expansion.
+
+    Minimises ``sum_n s_n (y_n - f(x_n))^2`` over the weights, biases and output weights of m hidden units, a linear
+    function and a constant. For Gaussian x the expansion of f in Hermite polynomials has the coefficient tensors
+    ``T_k = sum_i a_i h_k(b_i) w_i^{(x) k}``, which samples estimate and whose decomposition gives the units [1]_; that start
+    is then polished by Gauss-Newton steps on the data. Without noise the result is exact, with noise as good as least
+    squares from the true network.
+
+    Parameters
+    ----------
+    n_units : int, default=None
+        Number m of hidden units. None finds it: the rank of T_2, then the smallest Bayesian information criterion.
+    order : {1, 2}, default=1
+        1 for at most as many units as features, 2 for up to ``d (d + 1) / 2`` of them.
+    method : {"refined", "literal"}, default="refined"
+        ``literal`` is the paper's own algorithm, for comparison: raw moments, separate decompositions of
+        ``T_{2 l + 1}`` and ``T_{2 l + 2}``, recovery of scalars and regression on the units (Algorithms 4, 2 and 5).
+        It needs `n_units`, and far more samples.
+    n_candidates : int, default=16
+        Starts of the decomposition; those that end in different places are all polished.
+    polish : bool, default=True
+        Whether Gauss-Newton steps follow the tensors. Without them the number of units is the rank of T_2.
+    control_variate : {"network", "quadratic", "linear", None}, default="network"
+        What is subtracted from y before moments are estimated, to be added back exactly: the best linear function, the
+        best quadratic one, or, again and again, the network found so far. None estimates the moments of y itself.
+    batch_size : int, default=None
+        Rows treated at a time; None for blocks of 4 MB.
+    noise_level : float, default=None
+        Standard deviation of the noise in y, in units of y, if it is known: a fit that reaches it is not improved further.
+    n_jobs : int, default=None
+        Blocks treated at the same time, by joblib: in threads, or by what `joblib.parallel_config` chooses. The result
+        does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Draws starts.
+    verbose : int, default=0
+        1 prints a line a step.
+
+    Attributes
+    ----------
+    network_ : FeedforwardNetwork
+        The ReLU units: unit-norm weight columns, biases, and output weights. ``predict(X)`` is
+        ``network_(X)[:, 0] + X @ linear_ + intercept_``. Where no unit is supported by the data, one with output weight 0.
+    linear_ : ndarray of shape (n_features,)
+        Linear part that the units do not explain: zero where they do, which is tested.
+    intercept_ : float
+    n_units_ : int
+    tensor_estimate_ : FeedforwardNetwork or None
+        The units before the polish, up to signs of (w_i, b_i) that a linear function makes up for; None without units.
+    signs_margin_ : ndarray of shape (n_units_,)
+        How well the data determine on which side of its hyperplane a unit is active: 1 fully, 0 not at all.
+    spectrum_ : ndarray of shape (k,)
+        Eigenvalues of T_2, largest absolute value first, in units of y; k is the rank of X.
+    spectrum_noise_ : float
+        Absolute value up to which sampling alone may put them.
+    candidate_losses_ : ndarray
+        Mean squared residuals of the polished candidates, ascending.
+    loss_ : float
+        Weighted mean squared residual.
+    exact_ : bool
+        Whether the residuals are rounding.
+    n_iter_ : int
+        Gauss-Newton steps of the last fit, at least 1.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Where X has string column names.
+
+    Warns
+    -----
+    UserWarning
+        If columns of X are far from Gaussian: the tensors then tell little, and the result rests on the polish of several
+        starts.
+    ConvergenceWarning
+        If more units would still pay, units are not distinguishable from noise, or there are too few rows for one unit.
+
+    Notes
+    -----
+    X is whitened. The span of the units are the leading eigenvectors of T_2; T_3 and T_4 are estimated in that span, as
+    matrices of ``(m (m + 1) / 2)^2`` entries, from blocks of rows: X and y may be `numpy.memmap`, of float32 or float64, and
+    memory beyond them is a few blocks and ``O(m^4 + P^2)`` with ``P = m (d + 1) + d + 1``. Fits of the tensors cost nothing
+    in n. With n rows, moments cost ``O(n (d^2 + m^4 / 4))``, a Gauss-Newton step ``O(n m d + min(n, 64 P) P^2)``. Up to
+    131 072 rows enter while candidates are compared, all of them at the end.
+
+    The polish fits ``sum_i c_i |w_i . x + b_i|`` and a linear function, so it needs no signs of (w_i, b_i); those are read
+    off the linear function afterwards.
+
+    Sample weights count as repetitions of rows. For inputs with a known density p that is not normal, weights
+    ``phi(x) / p(x)`` make the moments right.
+
+    References
+    ----------
+    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
+       General ReLU Activations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident import TensorReLURegressor
+    >>> from skident.datasets import make_relu_network
+    >>> X, y, network = make_relu_network(2000, n_features=6, n_units=3, random_state=0)
+    >>> reg = TensorReLURegressor(random_state=0).fit(X, y)
+    >>> print(reg.n_units_, reg.exact_, abs(reg.predict(X) - y).max() < 1e-10)
+    3 True True
+    """
+
+    _parameter_constraints = {
+        "n_units": [AT_LEAST_ONE, None],
+        "order": [Interval(Integral, 1, 2, closed="both")],
+        "method": [StrOptions({"refined", "literal"})],
+        "n_candidates": [AT_LEAST_ONE],
+        "polish": ["boolean"],
+        "control_variate": [StrOptions({"network", "quadratic", "linear"}), None],
+        "batch_size": [AT_LEAST_ONE, None],
+        "noise_level": [Interval(Real, 0, None, closed="left"), None],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_units=None,
+        *,
+        order=1,
+        method="refined",
+        n_candidates=16,
+        polish=True,
+        control_variate="network",
+        batch_size=None,
+        noise_level=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_units = n_units
+        self.order = order
+        self.method = method
+        self.n_candidates = n_candidates
+        self.polish = polish
+        self.control_variate = control_variate
+        self.batch_size = batch_size
+        self.noise_level = noise_level
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X, y, sample_weight=None):
+        """Learn the network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            At least two features. Arrays of float64 and float32 are not copied.
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+            Non-negative.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If values are not finite, y is constant, there is a single feature, `n_units` is beyond what `order` allows or
+            more than the rows determine; the message gives the number needed.
+        """
+        self._validate_params()
+        X, y = validate_data(
+            self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2, ensure_min_features=2
+        )
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        with forgotten_on_error(self):
+            self._fit(X, y, sample_weight)
+        return self
+
+    def _fit(self, X, y, sample_weight):
+        rng = check_random_state(self.random_state)
+        sample = Sample(X, y, sample_weight, batch_size=self.batch_size, n_jobs=self.n_jobs)
+        max_units = check_sizes(sample, self.n_units, self.order, self.method)
+        not_gaussian = non_gaussian(sample)
+        if not_gaussian:
+            warnings.warn(not_gaussian, UserWarning, stacklevel=3)
+        if self.method == "literal":
+            learned = learn_literally(sample, self.n_units, order=self.order, rng=rng)
+        else:
+            learned = learn_relu_network(
+                sample,
+                n_units=self.n_units,
+                max_units=max_units,
+                n_candidates=self.n_candidates,
+                control_variate=self.control_variate,
+                polish=self.polish,
+                noise_variance=None if self.noise_level is None else (self.noise_level / sample.y_scale) ** 2,
+                rng=rng,
+                log=self._log if self.verbose else lambda message: None,
+            )
+        self._store(sample, learned)
+        warn_doubts(sample, learned, self.n_units, max_units)
+        return self
+
+    def _log(self, message):
+        print(f"[TensorReLURegressor] {message}")
+
+    def _store(self, sample, learned):
+        fit = learned.signed.fit
+        self.network_, self.linear_, self.intercept_ = _in_inputs(sample, fit.model)
+        self.n_units_ = fit.model.n_units
+        self.tensor_estimate_ = None
+        if learned.tensor_model.n_units:
+            self.tensor_estimate_ = _in_inputs(sample, as_relu(learned.tensor_model))[0]
+        self.signs_margin_ = learned.signed.margins
+        self.spectrum_ = learned.stage.spectrum * sample.y_scale
+        self.spectrum_noise_ = learned.stage.noise * sample.y_scale
+        self.candidate_losses_ = learned.candidate_losses * sample.y_scale**2
+        self.loss_ = fit.rss / sample.total * sample.y_scale**2
+        self.exact_ = learned.exact
+        self.n_iter_ = max(1, fit.n_iter)
+
+    def predict(self, X):
+        """The network's values.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        y = np.empty(len(X))
+        for start in range(0, len(X), _PREDICTED_ROWS):
+            rows = X[start : start + _PREDICTED_ROWS]
+            y[start : start + len(rows)] = self.network_(rows)[:, 0] + rows @ self.linear_ + self.intercept_
+        return y
+
+
+def _in_inputs(sample, model):
+    """A model of kind "relu" in the coordinates of X and units of y: network, linear part, intercept."""
+    W = sample.whitener @ model.V
+    b = model.beta - sample.center @ W
+    lengths = np.linalg.norm(W, axis=0)
+    lengths = np.where(lengths > 0, lengths, 1.0)
+    if model.n_units:
+        parts = W / lengths, b / lengths, model.s * lengths * sample.y_scale
+    else:
+        parts = np.zeros((len(sample.center), 1)), np.zeros(1), np.zeros(1)
+    network = FeedforwardNetwork([parts[0], parts[2][:, None]], [parts[1], np.zeros(1)], "relu")
+    linear = sample.whitener @ model.u * sample.y_scale
+    return network, linear, float(sample.y_center + sample.y_scale * model.c - sample.center @ linear)
