@@ -7,6 +7,7 @@ go through the same code.
 
 from .hermite import hermite_contraction, hermite_features, hermite_polynomial, hermite_polynomials
 from .moments import hermite_tensors, moment_sums
+from .pencils import JennrichFactors, JointPencil, jennrich, joint_pencil, matrix_pencil
 from .power import RankOneSearch, find_rank_one, projection_norms, subspace_power_iteration
 from .symmetric import leading_subspace, n_free_entries, smat, svec, svec_outer
 from .symmetric_tensors import (
@@ -19,6 +20,8 @@ from .symmetric_tensors import (
 )
 
 __all__ = [
+    "JennrichFactors",
+    "JointPencil",
     "RankOneSearch",
     "contract_symmetric",
     "find_rank_one",
@@ -28,7 +31,10 @@ __all__ = [
     "hermite_polynomial",
     "hermite_polynomials",
     "hermite_tensors",
+    "jennrich",
+    "joint_pencil",
     "leading_subspace",
+    "matrix_pencil",
     "moment_sums",
     "n_free_entries",
     "n_symmetric_entries",

@@ -1,0 +1,327 @@
+"""Decomposition into rank-one terms by eigenvectors: Jennrich's algorithm for tensors, joint pencils for matrices.
+
+Factors are columns. Everything here is NumPy: general eigenvectors are no part of the array API.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from numbers import Integral
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["JennrichFactors", "JointPencil", "jennrich", "joint_pencil", "matrix_pencil"]
+
+_RANK_TOLERANCE = 1e-13  # of the largest singular value, below which a direction is rounding
+_PARALLEL = 1e-6  # sine below which two factors count as parallel
+
+
+class JennrichFactors(NamedTuple):
+    """``T = sum_i u_i (x) v_i (x) w_i``: what `jennrich` found.
+
+    Attributes
+    ----------
+    U : ndarray of shape (n_1, r)
+        Unit columns.
+    V : ndarray of shape (n_2, r)
+        Unit columns.
+    W : ndarray of shape (n_3, r)
+        These carry the terms' lengths.
+    residual : float
+        ``||T - sum|| / ||T||``.
+    """
+
+    U: np.ndarray
+    V: np.ndarray
+    W: np.ndarray
+    residual: float
+
+
+class JointPencil(NamedTuple):
+    """``M_j = sum_i c_ij w_i w_i^T``: what `joint_pencil` found.
+
+    Attributes
+    ----------
+    vectors : ndarray of shape (n, r)
+        Unit columns w_i.
+    coefficients : ndarray of shape (J, r)
+    residual : float
+        Root of ``sum_j ||M_j - sum_i c_ij w_i w_i^T||^2 / sum_j ||M_j||^2``.
+    """
+
+    vectors: np.ndarray
+    coefficients: np.ndarray
+    residual: float
+
+
+def _checked(name, array, ndim, wanted):
+    array = np.asarray(array, dtype=np.float64)
+    if array.ndim != ndim or 0 in array.shape:
+        raise ValueError(f"{name} must have shape {wanted}, got {array.shape}.")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got {np.count_nonzero(~np.isfinite(array))} entries that are not.")
+    return array
+
+
+def _check_counts(rank, n_draws, dimension):
+    for name, value in (("rank", rank), ("n_draws", n_draws)):
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+            raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
+    if rank > dimension:
+        raise ValueError(
+            f"rank {rank} is larger than the dimension {dimension}: eigenvectors give at most as many linearly "
+            "independent factors. Lower the rank, or flatten a tensor of higher order so that its factors are powers."
+        )
+
+
+def _leading(flat, rank, what):
+    """Orthonormal columns (n, rank) spanning the columns of a matrix."""
+    Q, values, _ = np.linalg.svd(flat, full_matrices=False)
+    if not (len(values) >= rank and values[rank - 1] > _RANK_TOLERANCE * values[0]):
+        seen = int(np.count_nonzero(values > _RANK_TOLERANCE * values[0]))
+        raise ValueError(
+            f"{what} of rank {seen}, less than the {rank} asked for: factors are linearly dependent, or there are "
+            "fewer terms. Lower the rank."
+        )
+    return Q[:, :rank]
+
+
+def _eigenvectors(C):
+    """Real unit eigenvectors of a batch of matrices, as columns; of a complex pair the real and the imaginary part."""
+    values, vectors = np.linalg.eig(C)
+    vectors = np.where((values.imag < 0)[..., None, :], vectors.imag, vectors.real)
+    # An eigenvector that is real to rounding has no imaginary part to offer.
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-2, keepdims=True), np.finfo(np.float64).tiny)
+
+
+def _mixtures(n_draws, n, rng):
+    """Random unit vectors (n_draws, n): as many contractions of a family of n."""
+    draws = rng.standard_normal((n_draws, n))
+    return draws / np.linalg.norm(draws, axis=1, keepdims=True)
+
+
+def _warn_if_parallel(W, what):
+    """Warn where two columns of W (J, r) are parallel, up to sign."""
+    W = W / np.maximum(np.linalg.norm(W, axis=0), np.finfo(np.float64).tiny)
+    cosines = np.abs(np.triu(W.T @ W, 1))
+    if cosines.size and cosines.max() > math.sqrt(1.0 - _PARALLEL**2):
+        i, j = np.unravel_index(np.argmax(cosines), cosines.shape)
+        warnings.warn(
+            f"{what} {i} and {j} are parallel: the other factors of these terms are only determined up to a mixing of "
+            "the two. Give other contractions or a tensor in which they differ.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def matrix_pencil(A, B, rank):
+    """Common factors of ``A = W D_A Z^T`` and ``B = W D_B Z^T``: eigenvectors of ``A B^+`` on the range of B.
+
+    Parameters
+    ----------
+    A, B : array-like of shape (n, k)
+        With r linearly independent columns in both W and Z, and pairwise different ratios of the diagonals.
+    rank : int
+        r.
+
+    Returns
+    -------
+    ndarray of shape (n, r)
+        Unit columns, W up to order and signs.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, an entry is not finite, or r exceeds the sides or the rank of B.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.linalg import matrix_pencil
+    >>> W = np.array([[1.0, 0.6], [0.0, 0.8]])
+    >>> found = matrix_pencil(W @ np.diag([1, 3]) @ W.T, W @ W.T, 2)
+    >>> print(np.abs(W.T @ found).max(axis=1).round(12))
+    [1. 1.]
+    """
+    A, B = _checked("A", A, 2, "(n, k)"), _checked("B", B, 2, "(n, k)")
+    if A.shape != B.shape:
+        raise ValueError(f"A and B must have one shape, got {A.shape} and {B.shape}.")
+    _check_counts(rank, 1, min(B.shape))
+    left, right = _leading(B, rank, "B is a matrix"), _leading(B.T, rank, "B is a matrix")
+    return left @ _eigenvectors(left.T @ A @ right @ np.linalg.pinv(left.T @ B @ right))
+
+
+def _explained(S, X):
+    """Least-squares coefficients (draws, J, r) of symmetric S (J, n, n) on ``x x^T`` of the columns of X (draws, n, r),
+    and squared residuals (draws,).
+    """
+    gram = (X.swapaxes(1, 2) @ X) ** 2
+    products = np.einsum("dir,djir->djr", X, S @ X[:, None])
+    coefficients = products @ np.linalg.pinv(gram, rcond=1e-12, hermitian=True)
+    fits = (X[:, None] * coefficients[:, :, None, :]) @ X[:, None].swapaxes(2, 3)
+    return coefficients, np.sum((S - fits) ** 2, axis=(1, 2, 3))
+
+
+def joint_pencil(matrices, rank, *, base=None, n_draws=20, rng=None):
+    """Common factors of symmetric matrices ``M_j = sum_i c_ij w_i w_i^T``, by the best of several random pencils.
+
+    A draw takes the eigenvectors of ``(sum_j alpha_j M_j) B^+`` for random alpha, with B the base or a second random
+    mixture. Of all draws the one is kept that explains all matrices best, in least squares.
+
+    Parameters
+    ----------
+    matrices : array-like of shape (J, n, n)
+        Their scales are their weights. Symmetric; of others the symmetric part counts.
+    rank : int
+        r, the number of factors, at most n.
+    base : array-like of shape (n, n), default=None
+        A matrix of the same kind of which every c_i is known to be nonzero: the more accurate it is, the better are all
+        draws. None draws it as a mixture too.
+    n_draws : int, default=20
+    rng : numpy.random.RandomState or Generator, default=None
+
+    Returns
+    -------
+    JointPencil
+        Vectors up to order and signs; with a base, it is part of the residual but not of the coefficients.
+
+    Raises
+    ------
+    ValueError
+        If shapes are wrong, an entry is not finite, r exceeds n, or the matrices (the base) have a smaller range.
+
+    Warns
+    -----
+    RuntimeWarning
+        If two factors have the same coefficients in all matrices up to a multiple: they cannot be told apart.
+
+    Notes
+    -----
+    All draws are one batch, in the r-dimensional range of the base or of all matrices: ``O(n^2 J n + n_draws J r^3)``.
+    One mixture of several families, such as contractions of tensors of two orders, has all its c_i different where each
+    family alone has some that vanish.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.linalg import joint_pencil
+    >>> W, c = np.array([[1.0, 0.6], [0.0, 0.8]]), np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+    >>> found = joint_pencil(np.einsum("ik,jk,lk->jil", W, c, W), 2)
+    >>> print(np.abs(W.T @ found.vectors).max(axis=1).round(12))
+    [1. 1.]
+    """
+    M = _checked("matrices", matrices, 3, "(J, n, n)")
+    if M.shape[1] != M.shape[2]:
+        raise ValueError(f"matrices must have shape (J, n, n), got {M.shape}.")
+    _check_counts(rank, n_draws, M.shape[1])
+    if base is None:
+        family, flat, what = M, np.concatenate(M, axis=1), "the matrices have a range"
+    else:
+        base = _checked("base", base, 2, "(n, n)")
+        if base.shape != M.shape[1:]:
+            raise ValueError(f"base must have shape {M.shape[1:]} like the matrices, got {base.shape}.")
+        family, flat, what = np.concatenate([M, base[None]]), base, "the base is"
+    Q = _leading(flat, rank, what)
+    family = (family + family.swapaxes(1, 2)) / 2
+    rng = np.random.RandomState(0) if rng is None else rng
+    S = Q.T @ family @ Q
+    A = np.tensordot(_mixtures(n_draws, len(M), rng), S[: len(M)], 1)
+    B = S[-1] if base is not None else np.tensordot(_mixtures(n_draws, len(M), rng), S, 1)
+    X = _eigenvectors(A @ np.linalg.pinv(B))
+    coefficients, squares = _explained(S, X)
+    best = int(np.argmin(squares))
+    _warn_if_parallel(coefficients[best], "the coefficients of factors")
+    vectors = Q @ X[best]
+    residual = np.linalg.norm(family - (vectors * coefficients[best][:, None]) @ vectors.T) / np.linalg.norm(family)
+    return JointPencil(vectors, coefficients[best][: len(M)], float(residual))
+
+
+def _rank_one(slices):
+    """Best unit v (..., a) and w (..., b) with ``v w^T`` nearest to the matrices (..., a, b)."""
+    left, values, right = np.linalg.svd(slices, full_matrices=False)
+    return left[..., 0], values[..., :1] * right[..., 0, :]
+
+
+def _pencil_draws(core, X):
+    """Other factors that go with the first ones X (draws, r, r) of a core (r, r, n_3), and squared residuals."""
+    slices = np.linalg.pinv(X) @ core.reshape(len(core), -1)
+    V, W = _rank_one(slices.reshape(*X.shape[:2], *core.shape[1:]))
+    fits = np.einsum("dri,dia,dib->drab", X, V, W, optimize=True)
+    return V, W, np.sum((core - fits) ** 2, axis=(1, 2, 3))
+
+
+def jennrich(T, rank, *, symmetric=False, n_draws=5, rng=None):
+    """Rank-one terms of an order-3 tensor ``T = sum_i u_i (x) v_i (x) w_i`` by Jennrich's algorithm.
+
+    T is contracted in its third mode with two random vectors; the eigenvectors of one matrix times the other's inverse
+    are the u_i. Given these, ``v_i (x) w_i`` are rank-one approximations of rows of ``U^+ T``.
+
+    Parameters
+    ----------
+    T : array-like of shape (n_1, n_2, n_3)
+        With linearly independent u_i, linearly independent v_i, and no two parallel w_i: the terms are then unique.
+    rank : int
+        r, the number of terms, at most n_1 and n_2.
+    symmetric : bool, default=False
+        Whether ``u_i = v_i`` is known; `jennrich` is then a `joint_pencil` of the slices ``T[:, :, k]``, and the w_i
+        are least squares given the u_i.
+    n_draws : int, default=5
+        Pairs of random vectors; the terms that leave the smallest residual are kept.
+    rng : numpy.random.RandomState or Generator, default=None
+
+    Returns
+    -------
+    JennrichFactors
+        In no particular order; signs of the columns of U and V are arbitrary, their products with W are not.
+
+    Raises
+    ------
+    ValueError
+        If the shape is wrong, an entry is not finite, or r exceeds n_1, n_2 or the rank of T in its first two modes.
+
+    Warns
+    -----
+    RuntimeWarning
+        If two w_i are parallel: the terms still sum to T, but others do as well.
+
+    Notes
+    -----
+    ``O(n_1 n_2 n_3 min(n_1, n_2 n_3) + n_draws (r^3 + r^2 n_3 min(r, n_3)))``. The error is that of T times condition
+    numbers of U and V over the smallest gap between eigenvalues (Theorem A.5 of [1]_), so a few draws pay.
+
+    References
+    ----------
+    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
+       General ReLU Activations. Theorem A.5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.linalg import jennrich
+    >>> U, V, W = np.random.RandomState(0).standard_normal((3, 4, 3))
+    >>> found = jennrich(np.einsum("ir,jr,kr->ijk", U, V, W), 3)
+    >>> print(round(found.residual, 12))
+    0.0
+    """
+    T = _checked("T", T, 3, "(n_1, n_2, n_3)")
+    _check_counts(rank, n_draws, min(T.shape[:2]))
+    if symmetric:
+        if T.shape[0] != T.shape[1]:
+            raise ValueError(f"a tensor that is symmetric in its first two modes has equal sides, got shape {T.shape}.")
+        found = joint_pencil(np.moveaxis(T, 2, 0), rank, n_draws=n_draws, rng=rng)
+        return JennrichFactors(found.vectors, found.vectors.copy(), found.coefficients, found.residual)
+    n1, n2, n3 = T.shape
+    left = _leading(T.reshape(n1, -1), rank, "the first mode is")
+    right = _leading(T.swapaxes(0, 1).reshape(n2, -1), rank, "the second mode is")
+    core = np.einsum("ia,ijk,jb->abk", left, T, right, optimize=True)
+    rng = np.random.RandomState(0) if rng is None else rng
+    A, B = (np.moveaxis(core @ _mixtures(n_draws, n3, rng).T, 2, 0) for _ in range(2))
+    X = _eigenvectors(A @ np.linalg.pinv(B))
+    V, W, squares = _pencil_draws(core, X)
+    best = int(np.argmin(squares))
+    _warn_if_parallel(W[best].T, "third factors")
+    factors = left @ X[best], right @ V[best].T, W[best].T
+    residual = np.linalg.norm(T - np.einsum("ir,jr,kr->ijk", *factors, optimize=True)) / np.linalg.norm(T)
+    return JennrichFactors(*factors, float(residual))
