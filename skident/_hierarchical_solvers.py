@@ -11,7 +11,8 @@ from skident.optim import DenseNormalEquations, LeastSquaresResult, levenberg_ma
 __all__ = ["fit_lbfgs", "fit_least_squares", "set_trainable", "warm_start_readout"]
 
 _CHUNK_ENTRIES = 4_000_000  # of the Jacobian that are held at once
-_PENALISED = ("weights", "readouts")
+# What l2 is multiplied by. The direct part hardly: it is the linear model's share, and must not shrink.
+_PENALISED = {"weights": 1.0, "readouts": 1.0, "direct": 0.01}
 
 
 def set_trainable(module, *, kinds=None, fixed=()):
@@ -23,10 +24,11 @@ def set_trainable(module, *, kinds=None, fixed=()):
     kinds : collection of str, default=None
         Among weights, biases, readouts, direct, offset; None is all.
     fixed : collection of int
-        Layers whose weights, biases and readouts stay; the offset and the direct part are layer 0.
+        Layers whose weights and biases stay; readouts are the output's.
     """
     for (kind, layer), parameter in module.blocks():
-        parameter.requires_grad_((kinds is None or kind in kinds) and layer not in fixed)
+        stays = layer in fixed and kind in ("weights", "biases")
+        parameter.requires_grad_((kinds is None or kind in kinds) and not stays)
 
 
 def _trained(module):
@@ -46,9 +48,9 @@ def _set(blocks, theta):
 
 
 def _penalties(blocks, l2, like):
-    """l2 on weights and readouts, zero on the rest, one entry a parameter."""
-    return torch.cat([torch.full((p.numel(),), l2 * (name[0] in _PENALISED), dtype=like.dtype, device=like.device)
-                      for name, p in blocks])
+    """The factor of every parameter's square, (P,)."""
+    parts = [torch.full((p.numel(),), l2 * _PENALISED.get(kind, 0.0)) for (kind, _), p in blocks]
+    return torch.cat(parts).to(dtype=like.dtype, device=like.device)
 
 
 def jacobian(module, blocks, x):
@@ -75,7 +77,7 @@ def jacobian(module, blocks, x):
         S, outputs, seen = module.hidden(x)
         F = module.combine(outputs, seen)
         deltas = [
-            dict(zip(layers, torch.autograd.grad(F[:, o].sum(), [S[l] for l in layers], retain_graph=True)))
+            dict(zip(layers, torch.autograd.grad(F[:, o].sum(), [S[k] for k in layers], retain_graph=True)))
             for o in range(F.shape[1] if layers else 0)
         ]
     inputs = {layer: module.gather(outputs, layer).detach() for layer in layers}
@@ -107,8 +109,8 @@ def _readout_columns(part, kind, layer, o, module, outputs, seen):
         part[:, :, o] = (module.alphas[layer - 2] * seen[layer]).detach()
 
 
-def fit_least_squares(module, x, y, *, l2=0.0, max_iter=200, target=0.0, ftol=1e-14, callback=None):
-    """Minimise ``sum ||F(x) - y||^2 + n l2 (||W||^2 + ||U||^2)`` over the parameters that require a gradient.
+def fit_least_squares(module, x, y, *, weights=None, l2=0.0, max_iter=200, target=0.0, ftol=1e-14, callback=None):
+    """Minimise ``sum w^2 ||F(x) - y||^2 + n l2 Reg`` over the parameters that require a gradient.
 
     Parameters
     ----------
@@ -116,8 +118,10 @@ def fit_least_squares(module, x, y, *, l2=0.0, max_iter=200, target=0.0, ftol=1e
         Without batch norm; changed.
     x : Tensor (n, d)
     y : Tensor (n, o)
+    weights : Tensor (n, 1), default=None
+        w; None is one.
     l2 : float
-        On weights and readouts, a row.
+        ``Reg = ||W||^2 + ||U||^2 + ||D||^2 / 100`` with weights, readouts and the direct part.
     max_iter, target, ftol, callback
         Of `levenberg_marquardt`; `target` is of the whole cost.
 
@@ -134,6 +138,7 @@ def fit_least_squares(module, x, y, *, l2=0.0, max_iter=200, target=0.0, ftol=1e
     penalties = len(x) * _penalties(blocks, l2, theta)
     rows = max(1, _CHUNK_ENTRIES // max(1, len(theta) * y.shape[1]))
     on_cpu = theta.device.type == "cpu"
+    w = torch.ones_like(x[:, :1]) if weights is None else weights
 
     def tensor(values):
         return torch.as_tensor(values, device=theta.device) if on_cpu else values
@@ -142,7 +147,7 @@ def fit_least_squares(module, x, y, *, l2=0.0, max_iter=200, target=0.0, ftol=1e
     def cost(values):
         values = tensor(values)
         _set(blocks, values)
-        return float(((module(x) - y) ** 2).sum() + (penalties * values**2).sum())
+        return float(((w * (module(x) - y)) ** 2).sum() + (penalties * values**2).sum())
 
     def linearise(values):
         values = tensor(values)
@@ -151,9 +156,9 @@ def fit_least_squares(module, x, y, *, l2=0.0, max_iter=200, target=0.0, ftol=1e
         for start in range(0, len(x), rows):
             part = slice(start, start + rows)
             F, J = jacobian(module, blocks, x[part])
-            J = J.reshape(-1, J.shape[-1])
+            J = (J * w[part]).reshape(-1, J.shape[-1])
             matrix += J.T @ J
-            gradient = gradient + J.T @ (F - y[part]).T.reshape(-1)
+            gradient = gradient + J.T @ (w[part] * (F - y[part])).T.reshape(-1)
         return DenseNormalEquations(*((matrix.numpy(), gradient.numpy()) if on_cpu else (matrix, gradient)))
 
     result = levenberg_marquardt(
@@ -164,8 +169,8 @@ def fit_least_squares(module, x, y, *, l2=0.0, max_iter=200, target=0.0, ftol=1e
     return result
 
 
-def fit_lbfgs(module, loss, *, l2=0.0, max_iter=800, tol=1e-10, net=None):
-    """Minimise ``loss() + l2 (||W||^2 + ||U||^2)`` over the parameters that require a gradient.
+def fit_lbfgs(module, loss, *, l2=0.0, max_iter=800, tol=1e-10):
+    """Minimise ``loss() + l2 Reg``, Reg as in `fit_least_squares`, over the parameters that require a gradient.
 
     Parameters
     ----------

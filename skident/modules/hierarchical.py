@@ -90,6 +90,8 @@ class QuadraticDenseNet(_LayerInputs):
     alphas : sequence of float, default=None
         ``(alpha_2, ..., alpha_L)``; None is ``0.3 ** (l - 2)``.
     readout : {"sum", "linear"}, default="sum"
+    direct : bool, default=None
+        Whether there is a D; None: with linear readouts.
     curvature : float, default=None
         c of the activation ``z + c z^2``; None is ``z^2``.
     batch_norm : bool, default=False
@@ -124,6 +126,7 @@ class QuadraticDenseNet(_LayerInputs):
         n_outputs=1,
         alphas=None,
         readout="sum",
+        direct=None,
         curvature=None,
         batch_norm=False,
         truncation=math.inf,
@@ -150,6 +153,8 @@ class QuadraticDenseNet(_LayerInputs):
         self.offset = nn.Parameter(torch.zeros(n_outputs, dtype=dtype))
         if readout == "linear":
             self.readouts = nn.ParameterList(nn.Parameter(random(k, n_outputs) / math.sqrt(k)) for k in self.widths)
+        self.direct = None
+        if readout == "linear" if direct is None else direct:
             self.direct = nn.Parameter(torch.zeros(2 * n_features, n_outputs, dtype=dtype))
         self.activation = TruncatedSquare() if curvature is None else TiltedSquare(curvature)
         self.inner = TruncatedSquare(truncation) if math.isfinite(truncation) else None
@@ -168,12 +173,11 @@ class QuadraticDenseNet(_LayerInputs):
 
     def combine(self, outputs, seen):
         """(n, n_outputs) from what `hidden` gives."""
-        if self.readout == "sum":
-            total = sum(alpha * G.sum(dim=1, keepdim=True) for alpha, G in zip(self.alphas, seen.values()))
-            return total + self.offset
-        total = torch.addmm(self.offset, torch.cat([outputs[0], outputs[1]], dim=1), self.direct)
-        for alpha, U, G in zip(self.alphas, self.readouts, seen.values()):
-            total = total + alpha * (G @ U)
+        total = self.offset
+        if self.direct is not None:
+            total = torch.addmm(total, torch.cat([outputs[0], outputs[1]], dim=1), self.direct)
+        for i, (alpha, G) in enumerate(zip(self.alphas, seen.values())):
+            total = total + alpha * (G.sum(dim=1, keepdim=True) if self.readout == "sum" else G @ self.readouts[i])
         return total
 
     def forward(self, x):
@@ -187,17 +191,18 @@ class QuadraticDenseNet(_LayerInputs):
         if self.readout == "linear":
             groups |= {"readouts": self.readouts}
         named = [((kind, layer), p) for kind, group in groups.items() for layer, p in enumerate(group, start=2)]
-        if self.readout == "linear":
+        if self.direct is not None:
             named.append((("direct", 0), self.direct))
         return [*named, (("offset", 0), self.offset)]
 
     @torch.no_grad()
     def scale_output_(self, factor):
         """Multiply F by a positive factor; with ``readout="sum"`` that scales all S_l by its square root."""
-        self.offset *= factor
+        for parameter in (self.offset, *([] if self.direct is None else [self.direct])):
+            parameter *= factor
         if self.readout == "linear":
-            for parameter in (*self.readouts, self.direct):
-                parameter *= factor
+            for U in self.readouts:
+                U *= factor
             return self
         root, d = math.sqrt(factor), self.n_features
         for W, b, J in zip(self.weights, self.biases, self.connections):

@@ -1,0 +1,433 @@
+"""How a quadratic DenseNet is fitted to standardised data: the paper's form, linear readouts, cross-entropy, skorch."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from skident._hierarchical_checks import n_parameters
+from skident._hierarchical_solvers import fit_lbfgs, fit_least_squares, set_trainable, warm_start_readout
+from skident.modules import QuadraticDenseNet, ScaledLogits
+from skident.optim import give_up_when_slow
+
+__all__ = ["Fit", "Problem", "fit_auto", "fit_cross_entropy", "fit_linear", "fit_skorch", "fit_sum", "fit_theorem4"]
+
+EXACT = 1e-10  # relative loss from which the data are explained
+_HOPEFUL = 1e-2  # relative loss from which the hidden biases are let free
+_PATIENCE = 30  # steps in which the loss must halve
+_L2_GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+_SHARPNESS = (1.0, 4.0, 16.0)  # v of Theorem 4
+
+
+@dataclass
+class Problem:
+    """Standardised data and the architecture to fit to them.
+
+    Attributes
+    ----------
+    x : Tensor (n, d)
+    y : Tensor (n, o), or (n,) of integers for classes
+    widths, connections, alphas : tuple
+        Of layers 2, ..., L.
+    n_outputs : int
+    rng : RandomState
+    options : dict
+        ``solver``, ``l2``, ``n_init``, ``max_iter``, ``curvature``, ``verbose``.
+    start : QuadraticDenseNet, default=None
+        Layers that it has begin at its weights.
+    fixed : tuple of int
+        Layers whose weights stay.
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+    widths: tuple
+    connections: tuple
+    alphas: tuple
+    n_outputs: int
+    rng: Any
+    options: dict
+    start: QuadraticDenseNet | None = None
+    fixed: tuple = ()
+
+    def build(self, readout, unit=1.0, offset=0.0, **kwargs):
+        """A module with new random weights where `start` has none, for targets in `unit` around `offset`."""
+        generator = torch.Generator().manual_seed(int(self.rng.randint(2**31 - 1)))
+        module = QuadraticDenseNet(
+            self.x.shape[1],
+            self.widths,
+            self.connections,
+            n_outputs=self.n_outputs,
+            alphas=self.alphas,
+            readout=readout,
+            curvature=self.options["curvature"],
+            moments=(self.x**2).mean(dim=0).cpu(),
+            dtype=self.x.dtype,
+            generator=generator,
+            **kwargs,
+        )
+        if self.start is not None:
+            old = copy.deepcopy(self.start).to("cpu", self.x.dtype)
+            with torch.no_grad():
+                old.offset -= offset
+            _copy_layers(old.scale_output_(1.0 / unit), module)
+        return module.to(self.x.device)
+
+    @property
+    def n_weights(self):
+        return n_parameters(self.x.shape[1], self.widths, self.connections)
+
+    def part(self, rows):
+        """The same problem on some rows."""
+        return Problem(**{**vars(self), "x": self.x[rows], "y": self.y[rows]})
+
+
+@dataclass
+class Fit:
+    """A fitted module, in the problem's units, and how it came about.
+
+    Attributes
+    ----------
+    module : QuadraticDenseNet or ScaledLogits
+    restart_losses : list of float
+        Of every start: squared error relative to the variance, or cross-entropy.
+    history : list of float
+        The chosen start's loss after every step or epoch.
+    initial : dict of int to ndarray
+        W_l that it started from.
+    converged : bool
+    exact : bool
+        Whether the paper's form explains the data to `EXACT`.
+    error : float
+        Estimated relative squared error on new data; NaN where nobody asked.
+    """
+
+    module: Any
+    restart_losses: list
+    history: list
+    initial: dict
+    converged: bool = True
+    exact: bool = False
+    error: float = float("nan")
+    l2: float = 0.0
+    net: Any = None
+    extra: dict = field(default_factory=dict)
+
+
+@torch.no_grad()
+def _copy_layers(old, new):
+    for name in ("weights", "biases", *(("readouts",) if old.readout == new.readout == "linear" else ())):
+        for source, target in zip(getattr(old, name), getattr(new, name)):
+            target.copy_(source)
+    for source, target in zip(old.norms, new.norms):
+        target.load_state_dict(source.state_dict())
+    new.offset.copy_(old.offset)
+    new.moments.copy_(old.moments)
+    if old.direct is not None and new.direct is not None:
+        new.direct.copy_(old.direct)
+
+
+def initial_weights(module):
+    """W_l by layer, as arrays."""
+    return {layer: W.detach().cpu().numpy().copy() for layer, W in enumerate(module.weights, start=2)}
+
+
+def _minimise(problem, module, x, y, *, weights=None, l2=0.0, max_iter=None, target=0.0, callback=None):
+    """Weighted least squares by the problem's solver; the cost is a sum over rows."""
+    limit = problem.options["max_iter"] or max_iter
+    limit = min(limit, max_iter or limit)
+    if problem.options["solver"] == "lm":
+        return fit_least_squares(
+            module, x, y, weights=weights, l2=l2, max_iter=limit, target=target, callback=callback
+        )
+    w = 1.0 if weights is None else weights
+    result = fit_lbfgs(module, lambda: ((w * (module(x) - y)) ** 2).mean(), l2=l2 / y.shape[1], max_iter=8 * limit)
+    result.cost *= y.numel()
+    result.history = [y.numel() * value for value in result.history]
+    return result
+
+
+def robust_unit(y):
+    """Median and 1.5 times the median distance from it; where that is zero, mean and standard deviation."""
+    centre = y.median()
+    unit = 1.5 * (y - centre).abs().median()
+    return (float(centre), float(unit)) if unit > 1e-9 * y.std() else (float(y.mean()), float(y.std()))
+
+
+def fit_sum(problem, l2=0.0, hopeless=None):
+    """The paper's form, eq. (1.1), from random starts until one explains the data.
+
+    Degree-2^L targets have heavy tails: a few rows carry most of the squared error, and a fit that follows them stalls.
+    Where the target is in the class, weights change the way and not the end; so rows get the weight
+    ``(1 + |y - median| / (2 unit))^-1.5`` until the data are explained, and one where they cannot be. Every start
+    trains the weights on a part of the rows, then hidden biases too, and the rows in full at the end.
+
+    Parameters
+    ----------
+    problem : Problem
+        One output.
+    l2 : float
+        With a penalty there is nothing to explain exactly: rows have weight one.
+    hopeless : float, default=None
+        Three starts above this relative loss end the search.
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    FloatingPointError
+        If no start has finite outputs.
+    """
+    centre, unit = robust_unit(problem.y)
+    y = (problem.y - centre) / unit
+    w = torch.ones_like(y) if l2 else (1.0 + y.abs() / 2.0) ** -1.5
+    best, losses = None, []
+    for k in range(problem.options["n_init"]):
+        module = problem.build("sum", unit, centre)
+        initial = initial_weights(module)
+        loss, history, converged = _one_start(problem, module, y, w, l2)
+        losses.append(loss)
+        if problem.options["verbose"]:
+            print(f"[hierarchical] start {k + 1}: relative loss {loss:.2e}")
+        if best is None or loss < best[1]:
+            best = module, loss, history, initial, converged
+        if loss < EXACT or _found_twice(losses) or (hopeless and k >= 2 and min(losses) > hopeless):
+            break
+    module, loss, history, initial, converged = best
+    if not np.isfinite(loss):
+        raise FloatingPointError
+    exact = loss < EXACT
+    set_trainable(module, fixed=problem.fixed)
+    weights = w if exact else None
+    result = _minimise(problem, module, problem.x, y, weights=weights, l2=l2, max_iter=20 if exact else 100,
+                       target=1e-28 * len(y), callback=give_up_when_slow(_PATIENCE, 0.0))
+    variance = float(((y - y.mean()) ** 2).mean())
+    with torch.no_grad():
+        relative = float(((module(problem.x) - y) ** 2).mean()) / variance
+        module.scale_output_(unit)
+        module.offset += centre
+    n, P = len(y), problem.n_weights
+    error = relative / (1.0 - P / n) ** 2 if n > P else float("inf")
+    history = [*history, *[cost / (n * variance) for cost in result.history]]
+    converged = converged and result.status != "max_iter"
+    return Fit(module, losses, history, initial, converged, exact, error, l2)
+
+
+def _found_twice(losses):
+    """Whether the lowest loss was reached by two starts: another one would hardly find a lower one."""
+    low = sorted(losses)[:2]
+    return len(low) == 2 and low[0] > 1e-5 and low[1] < (1 + 1e-3) * low[0]
+
+
+def _one_start(problem, module, y, w, l2):
+    """Relative loss, its history, whether the last iteration ended by itself."""
+    x, history, loss, converged = problem.x, [], float("inf"), True
+    for kinds, rows, limit in (({"weights", "offset"}, 6, 100), ({"weights", "biases", "offset"}, 8, 150)):
+        n = min(len(x), max(rows * problem.n_weights, 400))
+        set_trainable(module, kinds=kinds, fixed=problem.fixed)
+        scale = float((w[:n] * (y[:n] - y[:n].mean())).square().sum())
+        result = _minimise(
+            problem, module, x[:n], y[:n], weights=w[:n], l2=l2, max_iter=limit, target=1e-26 * scale,
+            callback=give_up_when_slow(_PATIENCE, 0.0),
+        )
+        loss = result.cost / scale
+        history += [cost / scale for cost in result.history]
+        converged = result.status != "max_iter"
+        if not loss < _HOPEFUL or l2:
+            break
+    return loss, history, converged
+
+
+def fit_linear(problem, l2="auto"):
+    """Linear readouts and a direct part, started from ridge regression; l2 by 3-fold cross-validation.
+
+    Returns
+    -------
+    Fit
+        ``error`` is the cross-validated relative squared error.
+
+    Raises
+    ------
+    FloatingPointError
+        If no start has finite outputs.
+    """
+    grid = _L2_GRID if l2 == "auto" else (float(l2),)
+    errors = _cross_validated(problem, grid)
+    l2 = grid[int(np.argmin(errors))] if errors else 1e-2
+    best, losses = None, []
+    variance = float(((problem.y - problem.y.mean(dim=0)) ** 2).sum())
+    for _ in range(min(2, problem.options["n_init"])):
+        module = _start_linear(problem)
+        initial = initial_weights(module)
+        result = _fit_from(problem, module, l2, 100)
+        losses.append(result.cost / variance)
+        if best is None or result.cost < best[1].cost:
+            best = module, result, initial
+    module, result, initial = best
+    if not np.isfinite(result.cost):
+        raise FloatingPointError
+    history = [cost / variance for cost in result.history]
+    error = min(errors) if errors else float("inf")
+    return Fit(module, losses, history, initial, result.status != "max_iter", error=error, l2=l2)
+
+
+def _start_linear(problem):
+    module = problem.build("linear")
+    if problem.start is None:
+        with torch.no_grad():
+            for W in module.weights:
+                W *= 0.5
+        warm_start_readout(module, problem.x, problem.y, 1e-2)
+    return module
+
+
+def _fit_from(problem, module, l2, max_iter):
+    set_trainable(module, fixed=problem.fixed)
+    return _minimise(
+        problem, module, problem.x, problem.y, l2=l2, max_iter=max_iter, callback=give_up_when_slow(10, 0.0)
+    )
+
+
+def _cross_validated(problem, grid):
+    """Relative squared error of every l2 tried, ascending; stops where it rose twice. Empty where rows are too few."""
+    n = len(problem.x)
+    if n < 9 or (len(grid) == 1 and not problem.options.get("compare")):
+        return [] if len(grid) > 1 else [float("inf")]
+    folds = [part for part in np.array_split(np.arange(n), 3)]  # rows come in random order
+    parts = [problem.part(np.setdiff1d(np.arange(n), fold)) for fold in folds]
+    modules = [_start_linear(part) for part in parts]
+    variance = float(((problem.y - problem.y.mean(dim=0)) ** 2).sum())
+    errors = []
+    for l2 in grid:
+        total = 0.0
+        for part, module, fold in zip(parts, modules, folds):
+            _fit_from(part, module, l2, 40)
+            with torch.no_grad():
+                error = float(((module(problem.x[fold]) - problem.y[fold]) ** 2).sum())
+            total += error if np.isfinite(error) else float("inf")
+        errors.append(total / variance)
+        if len(errors) > 2 and errors[-1] > errors[-2] > errors[-3]:
+            break
+    return errors
+
+
+def fit_auto(problem, l2):
+    """The paper's form where it explains the data or predicts at least as well as linear readouts do."""
+    penalty = 0.0 if l2 == "auto" else float(l2)
+    try:
+        found = fit_sum(problem, penalty, hopeless=0.02)
+    except FloatingPointError:
+        return fit_linear(problem, l2)
+    if found.exact:
+        return found
+    problem.options["compare"] = True
+    other = fit_linear(problem, l2)
+    return found if found.error < other.error else other
+
+
+def fit_cross_entropy(problem, l2):
+    """Linear readouts on the multinomial cross-entropy, by L-BFGS.
+
+    Raises
+    ------
+    FloatingPointError
+        If no start has a finite loss.
+    """
+    l2 = 1e-3 if l2 == "auto" else float(l2)
+    best, losses = None, []
+    for _ in range(min(2, problem.options["n_init"])):
+        module = problem.build("linear")
+        initial = initial_weights(module)
+        set_trainable(module, fixed=problem.fixed)
+        loss = lambda module=module: torch.nn.functional.cross_entropy(module(problem.x), problem.y)  # noqa: E731
+        result = fit_lbfgs(module, loss, l2=l2, max_iter=problem.options["max_iter"] or 300, tol=1e-6)
+        losses.append(result.cost)
+        if best is None or result.cost < best[1].cost:
+            best = module, result, initial
+    module, result, initial = best
+    if not np.isfinite(result.cost):
+        raise FloatingPointError
+    return Fit(module, losses, result.history, initial, result.status != "max_iter", l2=l2)
+
+
+def fit_theorem4(problem, offset_column, l2):
+    """``mean log(1 + exp(-y v (x_0 + F(x)))) + v l2 Reg`` by L-BFGS, v = 1, 4, 16 (Theorem 4, eq. (3.3)).
+
+    Parameters
+    ----------
+    problem : Problem
+        y of -1 and 1, (n, 1).
+    offset_column : Tensor (n, 1) or None
+        x_0; None lets F have a direct part ``D [x, x^2]`` instead.
+
+    Raises
+    ------
+    FloatingPointError
+        If no start has a finite loss.
+    """
+    l2 = 1e-5 if l2 == "auto" else float(l2)
+    x = problem.x if offset_column is None else torch.cat([offset_column, problem.x], dim=1)
+    limit = problem.options["max_iter"] or 400
+    best, losses = None, []
+    for k in range(min(3, problem.options["n_init"])):
+        net = problem.build("sum", direct=offset_column is None)
+        initial = initial_weights(net)
+        module, history, status = ScaledLogits(net, offset_column is not None).to(x.device), [], ""
+        loss = lambda module=module: torch.nn.functional.softplus(-problem.y * module(x)).mean()  # noqa: E731
+        for sharpness in _SHARPNESS:
+            module.sharpness = sharpness
+            # Hidden biases hinder the search, as for squares, and belong to the exact solution.
+            kinds = {"weights", "offset", "direct"} | ({"biases"} if sharpness > 1 else set())
+            set_trainable(net, kinds=kinds, fixed=problem.fixed)
+            result = fit_lbfgs(net, loss, l2=sharpness * l2, max_iter=limit, tol=1e-7)
+            history, status = history + result.history, result.status
+        losses.append(result.cost)
+        if problem.options["verbose"]:
+            print(f"[hierarchical] start {k + 1}: cross-entropy {result.cost:.4f}")
+        if best is None or result.cost < best[1]:
+            best = module, result.cost, history, initial, status
+    module, cost, history, initial, status = best
+    if not np.isfinite(cost):
+        raise FloatingPointError
+    return Fit(module, losses, history, initial, status != "max_iter", l2=l2)
+
+
+def fit_skorch(problem, *, readout, batch_norm, criterion, training):
+    """Adam or SGD by skorch on all unfixed layers together.
+
+    Parameters
+    ----------
+    problem : Problem
+    readout : {"sum", "linear"}
+    batch_norm : bool
+    criterion : type
+    training : dict
+        Further arguments of `skident._skorch.fit_module`.
+
+    Returns
+    -------
+    Fit
+        ``net`` is the skorch net.
+    """
+    from skident._skorch import fit_module
+
+    kwargs = {"batch_norm": batch_norm} if readout == "linear" else {}
+    module = problem.build(readout, **kwargs)
+    initial = initial_weights(module)
+    set_trainable(module, fixed=problem.fixed)
+    seed = int(problem.rng.randint(2**31 - 1))
+    net = fit_module(
+        module, problem.x.cpu().numpy(), problem.y.cpu().numpy(), criterion=criterion, seed=seed, one_cycle=True,
+        clip=5.0, **training,
+    )
+    module.eval()
+    history = [float(loss) for loss in net.history[:, "train_loss"]]
+    if not np.isfinite(history[-1]):
+        raise FloatingPointError
+    return Fit(module, [history[-1]], history, initial, l2=training["weight_decay"], net=net)
