@@ -4,5 +4,12 @@ from skident.completion import NetworkCompletion
 from skident.compression import NetworkCompressor
 from skident.extraction import EntangledWeightExtractor
 from skident.identification import NetworkIdentifier
+from skident.quadratic import QuadraticNetRegressor
 
-__all__ = ["EntangledWeightExtractor", "NetworkCompletion", "NetworkCompressor", "NetworkIdentifier"]
+__all__ = [
+    "EntangledWeightExtractor",
+    "NetworkCompletion",
+    "NetworkCompressor",
+    "NetworkIdentifier",
+    "QuadraticNetRegressor",
+]

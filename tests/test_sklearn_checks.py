@@ -8,7 +8,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skident import EntangledWeightExtractor, NetworkCompletion, NetworkCompressor, NetworkIdentifier
+from skident import (
+    EntangledWeightExtractor,
+    NetworkCompletion,
+    NetworkCompressor,
+    NetworkIdentifier,
+    QuadraticNetRegressor,
+)
 
 # The data of the checks are random, mostly too few or too degenerate to determine a network. That is what
 # ConvergenceWarning says, and here it is no failure.
@@ -54,6 +60,9 @@ ESTIMATORS = {
     ),
     "compressor": NetworkCompressor(),
     "compressor of a classifier": NetworkCompressor(SMALL_CLASSIFIER),
+    "quadratic": QuadraticNetRegressor(),
+    "quadratic by descent": QuadraticNetRegressor(solver="descent", alpha=0.1),
+    "quadratic, few units, no ridge": QuadraticNetRegressor(n_hidden=2, alpha=0),
 }
 # Estimator's name here -> {check: why it must fail}.
 EXPECTED_FAILURES = {

@@ -1,8 +1,9 @@
 """Solvers that know arrays only, and certificates of where they end."""
 
+from .certificate import LandscapeCertificate
 from .curvature import lanczos
 from .escape_programme import PlanarEscape, fastest_planar_escape
-from .landscape import LandscapeCertificate, certify_quadratic, landscape_certificate
+from .landscape import certify_quadratic, landscape_certificate
 from .levenberg_marquardt import (
     DenseNormalEquations,
     KrylovNormalEquations,
@@ -14,6 +15,7 @@ from .lower_bounds import dual_bound, lower_bound
 from .quadratic_convex import ConvexSolution, factorise, least_squares_size, solve_convex
 from .quadratic_descent import DescentResult, block_escape, descend, lines_loss
 from .quadratic_problem import QuadraticProblem
+from .quadratic_ridge import leave_one_out_ridge
 from .sphere_ascent import SphereAscentResult, sphere_ascent, unit_norm
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "lanczos",
     "landscape_certificate",
     "least_squares_size",
+    "leave_one_out_ridge",
     "levenberg_marquardt",
     "lines_loss",
     "lower_bound",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
+from .certificate import REASONS, LandscapeCertificate, status_of
 from .curvature import (
     explicit_directions,
     lanczos,
@@ -18,137 +17,12 @@ from .curvature import (
 from .lower_bounds import lower_bound
 from .quadratic_problem import QuadraticProblem, wrong_part
 
-__all__ = ["LandscapeCertificate", "certify_quadratic", "landscape_certificate"]
+__all__ = ["certify_quadratic", "landscape_certificate"]
 
 # In the loss's own units: slopes and curvatures below these shares of what they are at W = 0 count as none.
 _STATIONARY = 1e-6
 _FLAT = 1e-7
 _DENSE_CURVATURE = 200
-
-
-@dataclass(frozen=True)
-class LandscapeCertificate:
-    """What is known about a point of a shallow network's loss landscape.
-
-    Attributes
-    ----------
-    status : {"global", "saddle", "not stationary", "undecided"}
-        ``global``: no network with output weights of these signs has a loss lower by more than `gap`, which is below
-        the tolerance. ``saddle``: no slope, and `escape_direction` leads down. ``not stationary``: the gradient leads
-        down. ``undecided``: no slope, no downward curvature seen, no proof.
-    is_global : bool
-    reason : str
-        The argument, or what is missing.
-    loss : float
-        Ridge included; constant and linear terms at their best.
-    lower_bound : float
-        That no network with output weights of these signs can be below. 0 if nothing better is known.
-    gap : float
-        ``loss - lower_bound``, not below 0.
-    null_loss : float
-        Loss of the network W = 0: the unit of losses.
-    gradient_norm : float
-        Frobenius norm of the gradient with respect to W.
-    residual_norm : float
-        Spectral norm of the gradient with respect to ``M = W^T D_v W``, which is ``R = 1/n sum_i r_i x_i x_i^T`` plus
-        alpha M; nan for other activations than the quadratic one. Zero proves global optimality.
-    wrong_norm : float
-        Magnitude of the gradient's worst eigenvalue among those that units of these signs can follow; nan likewise.
-    curvature : float
-        Of the loss along `escape_direction`, per squared length: the smallest Hessian eigenvalue, or above it where
-        `curvature_converged` is false.
-    curvature_bound : float
-        Proven: no curvature is below this.
-    curvature_converged : bool
-    escape_direction : ndarray of shape (k, d) or None
-        Unit norm; None where there is no downward curvature.
-    n_products : int
-        Hessian products spent.
-    radial_slope : float
-        ``<W, gradient>``.
-    output_weights : ndarray of shape (k,)
-    activation : str
-    """
-
-    status: str
-    is_global: bool
-    reason: str
-    loss: float
-    lower_bound: float
-    gap: float
-    null_loss: float
-    gradient_norm: float
-    residual_norm: float
-    wrong_norm: float
-    curvature: float
-    curvature_bound: float
-    curvature_converged: bool
-    escape_direction: np.ndarray | None = field(repr=False)
-    n_products: int
-    radial_slope: float = field(repr=False)
-    output_weights: np.ndarray = field(repr=False)
-    activation: str = "quadratic"
-
-    def theorem_bound(self, nuclear_norm):
-        """Theorem 2.2's bound on the loss, with its constants, for equal output weights and planted Gaussian data.
-
-        Parameters
-        ----------
-        nuclear_norm : float
-            Of the planted ``W*^T D_v* W*``.
-
-        Returns
-        -------
-        float
-            ``eps_g / sqrt(nu) max(sqrt(1 + 14 m), 4 eps_g / sqrt(nu)) + eps_H m / (2 nu)`` with the gradient norm, the
-            proven bound of the curvature and m = `nuclear_norm`. It holds with high probability over the inputs.
-
-        Raises
-        ------
-        ValueError
-            If the activation is not quadratic, or the output weights are not all equal.
-        """
-        self._require_quadratic("theorem_bound")
-        nu = np.abs(self.output_weights)
-        if not len(nu) or nu.min() <= 0 or np.ptp(self.output_weights) > 1e-12 * nu.max():
-            raise ValueError(
-                "theorem_bound needs output weights that are all equal, as Theorem 2.2 does; they lie between "
-                f"{self.output_weights.min():.3g} and {self.output_weights.max():.3g}. Use deterministic_bound."
-            )
-        eps_g, eps_h, root = self.gradient_norm, max(0.0, -self.curvature_bound), np.sqrt(nu[0])
-        slope = eps_g / root * max(np.sqrt(1.0 + 14.0 * nuclear_norm), 4.0 * eps_g / root)
-        return float(slope + eps_h * nuclear_norm / (2.0 * nu[0]))
-
-    def deterministic_bound(self, nuclear_norm, *, planted=False):
-        """How much lower a network with output weights of these signs can be, if its M is not too large.
-
-        Convexity in M alone: ``f(M) - f(M') <= <G, M> - <G, M'> <= 1/2 <W, gradient> + wrong_norm ||M'||_*``. For data
-        that M' fits exactly, without ridge, half of that: ``1/4 <W, gradient> + 1/2 (-lambda_min R)_+ ||M'||_*``. No
-        assumption on the data and no probability; some ten times tighter than `theorem_bound`.
-
-        Parameters
-        ----------
-        nuclear_norm : float
-            Largest sum of the magnitudes of the eigenvalues of M'.
-        planted : bool, default=False
-            Whether M' is known to fit the data exactly and there is no ridge: then it bounds the loss.
-
-        Returns
-        -------
-        float
-
-        Raises
-        ------
-        ValueError
-            If the activation is not quadratic.
-        """
-        self._require_quadratic("deterministic_bound")
-        bound = 0.5 * self.radial_slope + self.wrong_norm * nuclear_norm
-        return float((0.5 if planted else 1.0) * max(bound, 0.0))
-
-    def _require_quadratic(self, name):
-        if self.activation != "quadratic":
-            raise ValueError(f"{name} is about quadratic units; the activation here is {self.activation}.")
 
 
 def landscape_certificate(
@@ -191,7 +65,7 @@ def landscape_certificate(
     linear_weight : float, default=1
         How much less the linear terms are penalised than M.
     tol : float, default=1e-10
-        Gap, relative to the loss at W = 0, that counts as none.
+        Gap, relative to the loss of the best constant (of 0 without intercept), that counts as none.
     max_products : int, default=400
         Hessian products spent on the curvature at most. Near a degenerate optimum more do not help.
     max_dense : int, default=6000
@@ -292,16 +166,16 @@ def certify_quadratic(problem, W, v, *, tol=1e-10, max_products=400, max_dense=6
     values = np.linalg.eigvalsh(G)
     bound, how = lower_bound(problem, M, plus, minus, tol=tol, max_dense=max_dense, solution=solution)
     gap = max(loss - bound, 0.0)
-    proven = bool(gap <= tol * problem.null_value + problem.rounding)
+    proven = bool(gap <= tol * problem.target_value + problem.rounding)
     unit = _Units(problem, v)
     curvature = _quadratic_curvature(problem, W, v, G, values, unit, 0 if proven else max_products)
     stationary = np.linalg.norm(np.sqrt(np.abs(v))[:, None] * (W @ G)) <= _STATIONARY * unit.slope
-    status = _status(proven, stationary, curvature[0] < -_FLAT * unit.curvature)
+    status = status_of(proven, stationary, curvature[0] < -_FLAT * unit.curvature)
     wrong = float(np.abs(wrong_part(values, plus, minus)).max())
     numbers = {"loss": loss, "lower_bound": bound, "gap": gap, "null_loss": problem.null_value}
     numbers |= {"gradient_norm": float(np.linalg.norm(slope)), "residual_norm": float(np.abs(values).max())}
     numbers |= {"wrong_norm": wrong, "radial_slope": float(np.sum(W * slope)), "output_weights": v}
-    reason = _REASONS[status].format(how=how, d=problem.d, **numbers, curvature=curvature[0])
+    reason = REASONS[status].format(how=how, d=problem.d, **numbers, curvature=curvature[0])
     if status == "undecided":
         reason += _missing(problem, v, loss, bound, wrong)
     return LandscapeCertificate(status, proven, reason, **numbers, **_curvature_fields(curvature))
@@ -312,25 +186,11 @@ class _Units:
 
     def __init__(self, problem, v):
         G = problem.value_and_gradient(np.zeros((problem.d, problem.d)))[1]
-        steepest = float(np.abs(np.linalg.eigvalsh(G)).max())
+        # Nothing to learn leaves rounding, which is no unit.
+        floor = np.finfo(float).eps * np.sqrt(np.mean(problem.y**2)) * np.mean(np.sum(problem.X**2, axis=1))
+        steepest = max(float(np.abs(np.linalg.eigvalsh(G)).max()), 10.0 * float(floor))
         self.slope = float(np.sqrt(steepest * problem.null_value))
         self.curvature = 2.0 * float(np.abs(v).max()) * steepest
-
-
-_REASONS = {
-    "global": "the loss {loss:.3e} is within {gap:.1e} of a proven lower bound ({how})",
-    "saddle": "no slope (gradient {gradient_norm:.1e}), but the loss has curvature {curvature:.3e} along "
-    "escape_direction",
-    "not stationary": "the gradient, of norm {gradient_norm:.3e}, leads down",
-    "undecided": "no slope (gradient {gradient_norm:.1e}), no downward curvature found (lowest {curvature:.1e}), "
-    "but the loss {loss:.3e} is {gap:.1e} above the best lower bound known ({how})",
-}
-
-
-def _status(proven, stationary, bent):
-    if proven:
-        return "global"
-    return "not stationary" if not stationary else "saddle" if bent else "undecided"
 
 
 def _missing(problem, v, loss, bound, wrong):
@@ -348,8 +208,8 @@ def _missing(problem, v, loss, bound, wrong):
         )
     return (
         ". There are enough units, so this is a global optimum up to what slope and curvature leave open: a network "
-        f"with nuclear norm m is lower by at most about {wrong:.1e} m (deterministic_bound). A least squares problem of "
-        f"order {min(problem.n, problem.n_unknowns)} may settle it (max_dense)"
+        f"with nuclear norm m is lower by at most about {wrong:.1e} m (deterministic_bound). Least squares of order "
+        f"{min(problem.n, problem.n_unknowns)} may settle it (max_dense)"
     )
 
 
@@ -406,9 +266,9 @@ def _certify_general(W, v, X, y, activation, max_products):
     reach = float(np.sqrt(np.mean(np.sum(X**2, axis=1))))
     weights = max(1.0 / max(reach, 1e-300), float(np.linalg.norm(W)))
     stationary = np.linalg.norm(slope) * weights <= _STATIONARY * size
-    status = _status(False, stationary, value < -_FLAT * size * max(reach**2, weights**-2))
+    status = status_of(False, stationary, value < -_FLAT * size * max(reach**2, weights**-2))
     gradient_norm = float(np.linalg.norm(slope))
-    reason = _REASONS[status].format(
+    reason = REASONS[status].format(
         loss=loss, gap=loss, how="losses are not negative", gradient_norm=gradient_norm, curvature=value
     )
     if status == "undecided":

@@ -92,7 +92,7 @@ def lower_bound(problem, M, plus, minus, *, tol=1e-10, max_dense=6000, solution=
     plus, minus : bool
         Whether there are units with positive and with negative output weight.
     tol : float, default=1e-10
-        The search ends at a bound that is this close, relative to the loss at M = 0.
+        The search ends at a bound that is this close, relative to the loss of a constant.
     max_dense : int, default=6000
         Largest order of a matrix to be factorised.
     solution : ConvexSolution, default=None
@@ -104,9 +104,11 @@ def lower_bound(problem, M, plus, minus, *, tol=1e-10, max_dense=6000, solution=
     how : str
         Where it comes from.
     """
-    enough = tol * problem.null_value + problem.rounding
+    enough = tol * problem.target_value + problem.rounding
     value = problem.value(M)
     best = (0.0, "losses are not negative")
+    if not (plus or minus):
+        return problem.null_value, "no unit has an output weight"
     for attempt in (_at_the_point, _shifted, _convex):
         if value - best[0] <= enough:
             break
@@ -149,9 +151,10 @@ def _convex(problem, M, plus, minus, max_dense, solution):
     if problem.alpha == 0:
         if solution is not None and solution.rank_is_certain and solution.value <= 1e-12 * problem.null_value:
             return 0.0, ""
+        null_value = problem.null_value
         problem, solution = whitened(problem), None
         if problem is None:
-            return 0.0, ""
+            return null_value, "the inputs do not vary"
     if solution is None:
         if least_squares_size(problem) > max_dense:
             return 0.0, ""

@@ -10,7 +10,7 @@ from scipy.linalg import lapack
 
 from ..linalg import smat, svec, svec_outer
 
-__all__ = ["ConvexSolution", "factorise", "least_squares_size", "solve_convex"]
+__all__ = ["ConvexSolution", "QuadraticSystem", "factorise", "least_squares_size", "solve_convex"]
 
 # Above this size the factor that conjugate gradients are preconditioned with is single precision: three times faster.
 _SINGLE_FROM = 1500
@@ -85,7 +85,7 @@ def solve_convex(problem, *, start=None, tol=1e-13, max_iter=300):
     >>> print(round(float(solution.M[0, 1]), 12))
     0.5
     """
-    system = _System(problem)
+    system = QuadraticSystem(problem)
     start = np.zeros(system.n_unknowns) if start is None else system.pack(start, problem.side_terms(start)[0])
     size, n_iter = least_squares_size(problem), 0
     for dtype in (np.float32, np.float64) if size > _SINGLE_FROM else (np.float64,):
@@ -102,7 +102,7 @@ def solve_convex(problem, *, start=None, tol=1e-13, max_iter=300):
     return system.solution(theta, "kernel" if system.dual else "gram", n_iter, False)
 
 
-class _System:
+class QuadraticSystem:
     """The linear system of a problem, in unknowns ``theta = (svec(M), b / sqrt(linear_weight))``."""
 
     def __init__(self, problem):
@@ -150,11 +150,10 @@ class _System:
             K += Z @ Z.T
         K /= p.n
         if p.fit_intercept:
-            # Centred, with the constant direction, which the target has nothing of, made harmless.
             means = K.mean(axis=0)
             K -= means[None, :]
             K -= means[:, None]
-            K += means.mean() + np.mean(np.diag(K)) / p.n
+            K += means.mean()
         return K
 
     def _gram(self, dtype):
@@ -167,10 +166,24 @@ class _System:
             G += F.T @ F
         return G
 
+    def left_vectors(self):
+        """Left singular vectors of Phi (n, r) and its squared singular values (r,), those near zero left out."""
+        if self.dual:
+            values, U = np.linalg.eigh(self._kernel(np.float64))
+            kept = values > 1e-13 * max(values[-1], 0.0)
+            return U[:, kept], values[kept]
+        F = self.features()
+        F = F - F.mean(axis=0) if self.problem.fit_intercept else F
+        values, V = np.linalg.eigh(F.T @ F)
+        kept = values > 1e-13 * max(values[-1], 0.0)
+        return (F @ V[:, kept]) / np.sqrt(values[kept]), values[kept]
+
     def factor(self, dtype):
         """Cholesky factor of the system's matrix and its reciprocal condition; (None, 0) where it is not definite."""
         A = self._kernel(dtype) if self.dual else self._gram(dtype)
         diagonal = np.einsum("ii->i", A)
+        if self.dual and self.problem.fit_intercept:  # the constant direction, which the target has nothing of
+            A += diagonal.mean() / self.problem.n
         # Single precision loses the small eigenvalues: moved away from zero, conjugate gradients put that right.
         mean = float(diagonal.mean())
         diagonal += dtype(self.problem.alpha + (3e-6 if dtype is np.float32 else 1e-15) * mean)
@@ -219,14 +232,17 @@ class _System:
         """The unknowns from all singular values of Phi above rounding."""
         F = self.features()
         F = F - F.mean(axis=0) if self.problem.fit_intercept else F
-        U, S, Vt = scipy.linalg.svd(F, full_matrices=False, check_finite=False)
+        # Without ridge columns of unit length: small units of an input are not to be mistaken for rounding.
+        sizes = np.linalg.norm(F, axis=0) if self.problem.alpha == 0 else np.ones(F.shape[1])
+        sizes[sizes == 0] = 1.0
+        U, S, Vt = scipy.linalg.svd(F / sizes, full_matrices=False, check_finite=False)
         kept = S > max(F.shape) * np.finfo(float).eps * S[0] if S[0] > 0 else S > 0
         U, S, Vt = U[:, kept], S[kept], Vt[kept]
         base = start if self.problem.alpha == 0 else np.zeros_like(start)
         filtered = S / (S**2 + self.problem.alpha)
         for _ in range(2):  # the second pass is for the rounding of the first
             error = self.target - self.apply(base)
-            base = base + Vt.T @ (filtered * (U.T @ error) - self.problem.alpha * filtered / S * (Vt @ base))
+            base = base + Vt.T @ (filtered * (U.T @ error) - self.problem.alpha * filtered / S * (Vt @ base)) / sizes
         return base
 
     def fits_exactly(self, theta):

@@ -215,8 +215,8 @@ def form_hessian_product(problem, W, v, gradient, U):
     """Second derivative of the loss in W, applied to U (k, d).
 
     ``2 D_v U G + 2 D_v W H[W^T D_v U + U^T D_v W]`` with the gradient G and the constant second derivative H of the
-    loss with respect to M. Its quadratic form is eq. (6.4) of the paper with 4/n instead of the second 2/n, which is what
-    finite differences give.
+    loss with respect to M. Its quadratic form is eq. (6.4) of the paper with 4/n instead of the second 2/n, which is
+    what finite differences give.
     """
     D = v[:, None]
     cross = W.T @ (D * U)

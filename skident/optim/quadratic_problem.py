@@ -154,6 +154,12 @@ class QuadraticProblem:
         return self.value(np.zeros((self.d, self.d)))
 
     @functools.cached_property
+    def target_value(self):
+        """Loss of the best constant (of 0 without intercept): the unit in which losses are small or are not."""
+        y = self.y - self.y.mean() if self.fit_intercept else self.y
+        return 0.5 * float(y @ y) / self.n
+
+    @functools.cached_property
     def rounding(self):
         """Losses below this are zero to rounding of the targets."""
         return (4.0 * np.finfo(float).eps) ** 2 * float(self.y @ self.y) / self.n

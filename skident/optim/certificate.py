@@ -1,0 +1,150 @@
+"""What a certificate of a landscape says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+__all__ = ["REASONS", "LandscapeCertificate", "status_of"]
+
+REASONS = {
+    "global": "the loss {loss:.3e} is within {gap:.1e} of a proven lower bound ({how})",
+    "saddle": "no slope (gradient {gradient_norm:.1e}), but the loss has curvature {curvature:.3e} along "
+    "escape_direction",
+    "not stationary": "the gradient, of norm {gradient_norm:.3e}, leads down",
+    "undecided": "no slope (gradient {gradient_norm:.1e}), no downward curvature found (lowest {curvature:.1e}), "
+    "but the loss {loss:.3e} is {gap:.1e} above the best lower bound known ({how})",
+}
+
+
+def status_of(proven, stationary, bent):
+    """The status that these three facts make."""
+    if proven:
+        return "global"
+    return "not stationary" if not stationary else "saddle" if bent else "undecided"
+
+
+@dataclass(frozen=True)
+class LandscapeCertificate:
+    """What is known about a point of a shallow network's loss landscape.
+
+    Attributes
+    ----------
+    status : {"global", "saddle", "not stationary", "undecided"}
+        ``global``: no network with output weights of these signs has a loss lower by more than `gap`, which is below
+        the tolerance. ``saddle``: no slope, and `escape_direction` leads down. ``not stationary``: the gradient leads
+        down. ``undecided``: no slope, no downward curvature seen, no proof.
+    is_global : bool
+    reason : str
+        The argument, or what is missing.
+    loss : float
+        Ridge included; constant and linear terms at their best.
+    lower_bound : float
+        That no network with output weights of these signs can be below. 0 if nothing better is known.
+    gap : float
+        ``loss - lower_bound``, not below 0.
+    null_loss : float
+        Loss of the network W = 0: the unit of losses.
+    gradient_norm : float
+        Frobenius norm of the gradient with respect to W.
+    residual_norm : float
+        Spectral norm of the gradient with respect to ``M = W^T D_v W``, which is ``R = 1/n sum_i r_i x_i x_i^T`` plus
+        alpha M; nan for other activations than the quadratic one. Zero proves global optimality.
+    wrong_norm : float
+        Magnitude of the gradient's worst eigenvalue among those that units of these signs can follow; nan likewise.
+    curvature : float
+        Of the loss along `escape_direction`, per squared length: the smallest Hessian eigenvalue, or above it where
+        `curvature_converged` is false.
+    curvature_bound : float
+        Proven: no curvature is below this.
+    curvature_converged : bool
+    escape_direction : ndarray of shape (k, d) or None
+        Unit norm; None where there is no downward curvature.
+    n_products : int
+        Hessian products spent.
+    radial_slope : float
+        ``<W, gradient>``.
+    output_weights : ndarray of shape (k,)
+    activation : str
+    """
+
+    status: str
+    is_global: bool
+    reason: str
+    loss: float
+    lower_bound: float
+    gap: float
+    null_loss: float
+    gradient_norm: float
+    residual_norm: float
+    wrong_norm: float
+    curvature: float
+    curvature_bound: float
+    curvature_converged: bool
+    escape_direction: np.ndarray | None = field(repr=False)
+    n_products: int
+    radial_slope: float = field(repr=False)
+    output_weights: np.ndarray = field(repr=False)
+    activation: str = "quadratic"
+
+    def theorem_bound(self, nuclear_norm):
+        """Theorem 2.2's bound on the loss, with its constants, for equal output weights and planted Gaussian data.
+
+        Parameters
+        ----------
+        nuclear_norm : float
+            Of the planted ``W*^T D_v* W*``.
+
+        Returns
+        -------
+        float
+            ``eps_g / sqrt(nu) max(sqrt(1 + 14 m), 4 eps_g / sqrt(nu)) + eps_H m / (2 nu)`` with the gradient norm, the
+            proven bound of the curvature and m = `nuclear_norm`. It holds with high probability over the inputs.
+
+        Raises
+        ------
+        ValueError
+            If the activation is not quadratic, or the output weights are not all equal.
+        """
+        self._require_quadratic("theorem_bound")
+        nu = np.abs(self.output_weights)
+        if not len(nu) or nu.min() <= 0 or np.ptp(self.output_weights) > 1e-12 * nu.max():
+            raise ValueError(
+                "theorem_bound needs output weights that are all equal, as Theorem 2.2 does; they lie between "
+                f"{self.output_weights.min():.3g} and {self.output_weights.max():.3g}. Use deterministic_bound."
+            )
+        eps_g, eps_h, root = self.gradient_norm, max(0.0, -self.curvature_bound), np.sqrt(nu[0])
+        slope = eps_g / root * max(np.sqrt(1.0 + 14.0 * nuclear_norm), 4.0 * eps_g / root)
+        return float(slope + eps_h * nuclear_norm / (2.0 * nu[0]))
+
+    def deterministic_bound(self, nuclear_norm, *, planted=False):
+        """How much lower a network with output weights of these signs can be, if its M is not too large.
+
+        Convexity in M alone: ``f(M) - f(M') <= <G, M> - <G, M'> <= 1/2 <W, gradient> + wrong_norm ||M'||_*``. For data
+        that M' fits exactly, without ridge, half of that: ``1/4 <W, gradient> + 1/2 (-lambda_min R)_+ ||M'||_*``. No
+        assumption on the data and no probability; some ten times tighter than `theorem_bound`.
+
+        Parameters
+        ----------
+        nuclear_norm : float
+            Largest sum of the magnitudes of the eigenvalues of M'.
+        planted : bool, default=False
+            Whether M' is known to fit the data exactly and there is no ridge: then it bounds the loss.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError
+            If the activation is not quadratic.
+        """
+        self._require_quadratic("deterministic_bound")
+        bound = 0.5 * self.radial_slope + self.wrong_norm * nuclear_norm
+        return float((0.5 if planted else 1.0) * max(bound, 0.0))
+
+    def _require_quadratic(self, name):
+        if self.activation != "quadratic":
+            raise ValueError(f"{name} is about quadratic units; the activation here is {self.activation}.")

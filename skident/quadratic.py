@@ -1,0 +1,280 @@
+"""Shallow networks with quadratic units, trained to a certified optimum."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from skident._validation import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
+from skident.network import FeedforwardNetwork
+from skident.optim import (
+    QuadraticProblem,
+    certify_quadratic,
+    descend,
+    factorise,
+    least_squares_size,
+    leave_one_out_ridge,
+    solve_convex,
+)
+
+__all__ = ["QuadraticNetRegressor"]
+
+# A factorisation that loses less than this share of M has lost rounding.
+_LOST = 1e-12
+
+
+class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
+    """A network with one hidden layer of quadratic units, with a certificate of global optimality.
+
+    Minimises, over hidden weights W with the output weights v fixed, and over linear and constant terms::
+
+        1/(2n) sum_i (sum_l v_l (w_l . z_i)^2 + b . z_i + c - y_i)^2
+            + alpha/2 (||W^T D_v W||_F^2 + ||b||^2 / linear_weight)
+
+    where z are the inputs in units of their standard deviations, centred if there are both linear and constant terms.
+    As a function of W this is not convex, but of ``M = W^T D_v W`` it is; so training can be proven to have ended at a
+    global optimum, and `certificate_` says whether it has, and if not why.
+
+    Parameters
+    ----------
+    n_hidden : int, default=None
+        Hidden units k. None is enough for a proof: 2 d for mixed output signs, else d.
+    output_signs : {"mixed", "positive", "negative"} or array-like of shape (k,), default="mixed"
+        Output weights: 1 for one half of the units (the larger) and -1 for the other, all 1, all -1, or given. Global
+        optimality is guaranteed with d positive and d negative ones (Theorem 2.1 of [1]_), or d of one sign and no
+        other (where predictions without linear and constant terms have one sign).
+    solver : {"auto", "convex", "descent"}, default="auto"
+        ``convex``: least squares in M, then factors of M; where M has eigenvalues that v has no units for, descent from
+        what can be kept. ``descent``: L-BFGS on W from 0, out of every saddle. ``auto``: convex as long as
+        ``min(n, unknowns)`` is at most `max_dense`.
+    alpha : float or "auto", default="auto"
+        Ridge; 0 is none. ``auto`` takes the smallest leave-one-out error, and 0 for data without noise.
+    linear_weight : float or "auto", default="auto"
+        How much less linear terms are penalised than quadratic ones. ``auto`` is chosen along with an automatic alpha
+        among 1, 10, 100, 1000, and 1 for a given alpha.
+    fit_intercept, fit_linear : bool, default=True
+        Whether there are constant and linear terms. Off, the network is that of [1]_.
+    tol : float, default=1e-10
+        Gap to the best lower bound, relative to the loss of the best constant, that counts as none.
+    max_iter : int, default=5000
+        Steps of the descent.
+    max_dense : int, default=6000
+        Largest order of a matrix to be factorised: 6000 takes 0.3 GB and seconds.
+    random_state : int, RandomState or None, default=None
+        Draws the rows that alpha is chosen on where there are over 5000 (over 1000 with more than 1000 unknowns);
+        nothing else is random.
+
+    Attributes
+    ----------
+    hidden_weights_ : ndarray of shape (k, d)
+        W, for inputs as they are given less `center_`.
+    output_weights_ : ndarray of shape (k,)
+        v.
+    quadratic_form_ : ndarray of shape (d, d)
+        ``Q = W^T D_v W``: predictions are ``z^T Q z + coef_ . z + intercept_`` with ``z = x - center_``.
+    coef_ : ndarray of shape (d,)
+    intercept_ : float
+    center_ : ndarray of shape (d,)
+        0 unless both linear and constant terms are fitted.
+    scale_ : ndarray of shape (d,)
+        Units of the inputs in the ridge.
+    network_ : FeedforwardNetwork
+        The same function: k units, and two more that make the linear terms.
+    certificate_ : LandscapeCertificate
+        Of W in the inputs' standardised units.
+    alpha_, linear_weight_ : float
+        As used.
+    solver_ : {"convex", "descent"}
+        As used.
+    n_iter_ : int
+        Steps of the solver, at least 1.
+    history_ : list of float
+        The loss after every step.
+    n_features_in_ : int
+
+    Notes
+    -----
+    `skident.optim` has the parts: `solve_convex`, `descend`, `landscape_certificate`, with their costs. Beyond what
+    `max_dense` allows, an optimum without ridge can be reached but not proven, unless its loss is zero.
+
+    References
+    ----------
+    .. [1] M. Soltanolkotabi, A. Javanmard, J. D. Lee, "Theoretical insights into the optimization landscape of
+       over-parameterized shallow neural networks", 2017 (revised 2022).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident import QuadraticNetRegressor
+    >>> X = np.random.default_rng(0).standard_normal((100, 4))
+    >>> reg = QuadraticNetRegressor().fit(X, (X[:, 0] + X[:, 1]) ** 2 - X[:, 2])
+    >>> reg.certificate_.status
+    'global'
+    >>> print(round(reg.score(X, (X[:, 0] + X[:, 1]) ** 2 - X[:, 2]), 10))
+    1.0
+    """
+
+    _parameter_constraints = {
+        "n_hidden": [AT_LEAST_ONE, None],
+        "output_signs": [StrOptions({"mixed", "positive", "negative"}), "array-like"],
+        "solver": [StrOptions({"auto", "convex", "descent"})],
+        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "linear_weight": [POSITIVE, StrOptions({"auto"})],
+        "fit_intercept": ["boolean"],
+        "fit_linear": ["boolean"],
+        "tol": [POSITIVE],
+        "max_iter": [AT_LEAST_ONE],
+        "max_dense": [Interval(Integral, 0, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_hidden=None,
+        output_signs="mixed",
+        solver="auto",
+        *,
+        alpha="auto",
+        linear_weight="auto",
+        fit_intercept=True,
+        fit_linear=True,
+        tol=1e-10,
+        max_iter=5000,
+        max_dense=6000,
+        random_state=None,
+    ):
+        self.n_hidden = n_hidden
+        self.output_signs = output_signs
+        self.solver = solver
+        self.alpha = alpha
+        self.linear_weight = linear_weight
+        self.fit_intercept = fit_intercept
+        self.fit_linear = fit_linear
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_dense = max_dense
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        """Train, and certify where training ended.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,)
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If X or y are not finite, the output weights do not fit `n_hidden`, or ``solver="convex"`` would factorise a
+            matrix larger than `max_dense`.
+        """
+        self._validate_params()
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        v = self._resolve_output_weights(X.shape[1])
+        with forgotten_on_error(self):
+            self._fit(X, np.asarray(y, dtype=np.float64), v)
+        return self
+
+    def _fit(self, X, y, v):
+        self.center_, self.scale_ = self._standard_units(X)
+        problem = self._problem((X - self.center_) / self.scale_, y)
+        self.alpha_, self.linear_weight_ = problem.alpha, problem.linear_weight
+        self.solver_ = self._resolve_solver(problem)
+        W, solution = np.zeros((len(v), problem.d)), None
+        self.history_, self.n_iter_ = [problem.null_value], 1
+        if self.solver_ == "convex":
+            solution = solve_convex(problem)
+            W, lost = factorise(solution.M, v)
+            self.n_iter_ = max(1, solution.n_iter)
+            self.history_.append(problem.value(W.T @ (v[:, None] * W)))
+        if solution is None or lost > _LOST * np.linalg.norm(solution.M):
+            found = descend(problem, W, v, max_iter=self.max_iter, max_dense=self.max_dense)
+            W = found.W
+            self.n_iter_ += found.n_iter
+            self.history_ += found.history
+        options = {"tol": self.tol, "max_dense": self.max_dense, "solution": solution}
+        self.certificate_ = certify_quadratic(problem, W, v, **options)
+        self._store(problem, W, v)
+
+    def _resolve_output_weights(self, d):
+        if not isinstance(self.output_signs, str):
+            v = check_array(self.output_signs, ensure_2d=False, dtype=np.float64, input_name="output_signs")
+            if v.ndim != 1 or self.n_hidden not in (None, len(v)):
+                raise ValueError(
+                    f"output_signs given as an array must have one entry a unit, n_hidden = {self.n_hidden}; got shape "
+                    f"{v.shape}."
+                )
+            if not v.any():
+                raise ValueError("output_signs are all 0: no unit has an output weight, there is nothing to train.")
+            return v.copy()
+        k = self.n_hidden or (2 * d if self.output_signs == "mixed" else d)
+        v = np.full(k, -1.0 if self.output_signs == "negative" else 1.0)
+        if self.output_signs == "mixed":
+            v[(k + 1) // 2 :] = -1.0
+        return v
+
+    def _standard_units(self, X):
+        """Centre and unit of every input; a constant one gets the unit 1."""
+        center = X.mean(axis=0) if self.fit_intercept and self.fit_linear else np.zeros(X.shape[1])
+        scale = np.sqrt(np.mean((X - center) ** 2, axis=0))
+        scale[~(scale > 1e-12 * np.maximum(np.abs(X).max(axis=0), np.finfo(float).tiny))] = 1.0
+        return center, scale
+
+    def _problem(self, Z, y):
+        options = {"fit_intercept": self.fit_intercept, "fit_linear": self.fit_linear}
+        alpha, weight = self.alpha, self.linear_weight
+        if alpha == "auto":
+            options_for_weight = {} if weight == "auto" else {"linear_weights": (weight,)}
+            rng = check_random_state(self.random_state)
+            alpha, weight = leave_one_out_ridge(QuadraticProblem(Z, y, **options), rng, **options_for_weight)
+        weight = 1.0 if weight == "auto" else weight
+        return QuadraticProblem(Z, y, alpha=alpha, linear_weight=weight, **options)
+
+    def _resolve_solver(self, problem):
+        size = least_squares_size(problem)
+        if self.solver == "convex" and size > self.max_dense:
+            raise ValueError(
+                f"solver='convex' would factorise a matrix of order min(n, unknowns) = min({problem.n}, "
+                f"{problem.n_unknowns}) = {size}, {8e-9 * size**2:.2g} GB; max_dense allows {self.max_dense}. Raise "
+                "that, or use solver='descent', which needs no such matrix."
+            )
+        return "descent" if self.solver == "descent" or size > self.max_dense else "convex"
+
+    def _store(self, problem, W, v):
+        """Fitted attributes, in the units of the inputs as given."""
+        b, c = problem.side_terms(W.T @ (v[:, None] * W))
+        self.hidden_weights_, self.output_weights_ = W / self.scale_, v
+        self.quadratic_form_ = self.hidden_weights_.T @ (v[:, None] * self.hidden_weights_)
+        self.coef_, self.intercept_ = b / self.scale_, float(c)
+        # In units of its own standard deviation, b . z = |b| / 4 ((u + 1)^2 - (u - 1)^2) with u = b . z / |b|.
+        size = np.linalg.norm(b)
+        pair = np.stack([self.coef_, self.coef_]) / size if size > 0 else np.zeros((0, len(b)))
+        rows = np.vstack([self.hidden_weights_, pair])
+        biases = -rows @ self.center_ + np.concatenate([np.zeros(len(v)), [1.0, -1.0][: len(pair)]])
+        outputs = np.concatenate([v, [0.25 * size, -0.25 * size][: len(pair)]])
+        weights, shifts = [rows.T, outputs[:, None]], [biases, [self.intercept_]]
+        self.network_ = FeedforwardNetwork(weights, shifts, "quadratic", "identity")
+
+    def predict(self, X):
+        """``z^T Q z + coef_ . z + intercept_``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        check_is_fitted(self)
+        Z = validate_data(self, X, dtype=np.float64, reset=False) - self.center_
+        return np.einsum("ij,ij->i", Z @ self.quadratic_form_, Z) + Z @ self.coef_ + self.intercept_
