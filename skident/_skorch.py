@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import numpy as np
 import torch
 from skorch import NeuralNet, NeuralNetRegressor
 from skorch.callbacks import Callback, GradientNormClipping, LRScheduler, ProgressBar
 
-__all__ = ["fit_module", "fit_regressor", "resolve_device"]
+__all__ = ["NormAdaptedStep", "WeightRecorder", "fit_module", "fit_regressor", "resolve_device"]
 
 _OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 
@@ -111,6 +112,7 @@ class _Batches:
 
     def __iter__(self):
         order = torch.randperm(len(self.X)) if self.shuffle else torch.arange(len(self.X))
+        order = order.to(self.X.device)
         for i in range(len(self)):
             rows = order[i * self.batch_size : (i + 1) * self.batch_size]
             yield self.X[rows], self.y[rows]
@@ -125,6 +127,105 @@ class _EpochEnd(Callback):
     def on_epoch_end(self, net, **kwargs):
         if self.function(net):
             raise KeyboardInterrupt  # how skorch's own EarlyStopping ends a fit
+
+
+class NormAdaptedStep(Callback):
+    """Learning rates for training from small weights, set before every step.
+
+    With ``||theta||`` the norm of all weights and ``a = ||theta|| / sqrt(L)``: until the first escape
+    ``relative_step ||theta|| / ||grad||``, which moves by a fixed share of the weights however flat the saddle is;
+    afterwards ``learning_rate a^(2-L)``, with which the localised loss looks the same at every norm, but never more
+    than the relative step, so that no step can blow the weights up.
+
+    Parameters
+    ----------
+    relative_step, learning_rate : float
+    zero_loss : float
+        The loss where all outputs are zero.
+    window : int
+        Steps that the loss is averaged over.
+    escape_drop : float, default=0.02
+        The first escape is under way once the averaged loss has fallen by this share.
+
+    Attributes
+    ----------
+    escape_step_ : int or None
+        Steps until then.
+    """
+
+    def __init__(self, relative_step, learning_rate, zero_loss, window=1, escape_drop=0.02):
+        self.relative_step, self.learning_rate = relative_step, learning_rate
+        self.zero_loss, self.window, self.escape_drop = zero_loss, window, escape_drop
+
+    def on_train_begin(self, net, X=None, y=None, **kwargs):
+        self.escape_step_, self.n_steps_, self.mean_loss_ = None, 0, self.zero_loss
+
+    def on_grad_computed(self, net, named_parameters, training=None, **kwargs):
+        parameters = [p for _, p in named_parameters]
+        norms = torch._foreach_norm([p.detach() for p in parameters] + [p.grad for p in parameters])
+        squares = torch.stack(norms).double().square().reshape(2, -1).sum(dim=1).tolist()
+        norm, slope = math.sqrt(squares[0]), math.sqrt(squares[1])
+        lr = self.relative_step * norm / slope if slope > 0 else 0.0
+        if self.escape_step_ is not None and norm > 0:
+            n_layers = len(parameters)
+            lr = min(lr, self.learning_rate * (norm / math.sqrt(n_layers)) ** (2 - n_layers))
+        for group in net.optimizer_.param_groups:
+            group["lr"] = lr
+
+    def on_batch_end(self, net, batch=None, training=None, loss=None, **kwargs):
+        self.n_steps_ += 1
+        self.mean_loss_ += (float(loss.detach()) - self.mean_loss_) / self.window
+        if self.escape_step_ is None and self.mean_loss_ < (1.0 - self.escape_drop) * self.zero_loss:
+            self.escape_step_ = self.n_steps_
+
+
+class WeightRecorder(Callback):
+    """Records the loss and every layer's largest singular values every so many steps.
+
+    Parameters
+    ----------
+    every : int, default=10
+        Steps.
+    n_singular_values : int, default=10
+        Of every weight matrix, or as many as it has.
+
+    Attributes
+    ----------
+    steps_ : list of int
+        Steps taken when it was recorded.
+    losses_ : list of float
+        Mean over the steps since the last record; first the loss of the first step.
+    norms_, rates_ : list of float
+        ``||theta|| / sqrt(L)``, and the learning rate of the last step.
+    singular_values_ : list of list of ndarray
+        Record by record, layer by layer.
+    """
+
+    def __init__(self, every=10, n_singular_values=10):
+        self.every, self.n_singular_values = every, n_singular_values
+
+    def on_train_begin(self, net, X=None, y=None, **kwargs):
+        self.steps_, self.losses_, self.norms_, self.rates_, self.singular_values_ = [], [], [], [], []
+        self.n_steps_, self._recent = 0, []
+
+    @torch.no_grad()
+    def on_batch_end(self, net, batch=None, training=None, loss=None, **kwargs):
+        self.n_steps_ += 1
+        self._recent.append(float(loss.detach()))
+        if self.n_steps_ > 1 and self.n_steps_ % self.every:
+            return
+        matrices = [p.detach() for p in net.module_.parameters() if p.ndim == 2]
+        self.steps_.append(self.n_steps_)
+        self.losses_.append(sum(self._recent) / len(self._recent))
+        norms = torch.stack(torch._foreach_norm(matrices)).double()
+        self.norms_.append(float(norms.square().mean().sqrt()))
+        self.rates_.append(float(net.optimizer_.param_groups[0]["lr"]))
+        self._recent = []
+        if math.isfinite(self.norms_[-1]):
+            values = [torch.linalg.svdvals(W)[: self.n_singular_values].double().cpu().numpy() for W in matrices]
+        else:
+            values = [np.full(min(self.n_singular_values, *W.shape), np.nan) for W in matrices]
+        self.singular_values_.append(values)
 
 
 class _Noise(Callback):
@@ -168,8 +269,8 @@ def fit_module(
     ----------
     module : torch.nn.Module
         Built already; ``module(X)`` and y go to the criterion.
-    X, y : ndarray
-        In the dtypes that module and criterion want.
+    X, y : ndarray or torch.Tensor
+        In the dtypes that module and criterion want. Tensors stay where they are, so that on a GPU no batch travels.
     criterion : type or torch.nn.Module
     optimizer : {"adam", "sgd"}
     lr, weight_decay, momentum : float
@@ -225,4 +326,4 @@ def fit_module(
             verbose=min(verbose, 1),
             **options,
         )
-        return net.fit(np.array(X, order="C"), np.array(y, order="C"))
+        return net.fit(*(A if isinstance(A, torch.Tensor) else np.array(A, order="C") for A in (X, y)))

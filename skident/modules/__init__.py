@@ -1,10 +1,12 @@
 """torch.nn.Module classes: no scikit-learn, no skorch."""
 
 from .activations import Erf, Quadratic, Sin
+from .bias_free import BiasFreeMLP
 from .completion import CompletionModule
 from .hierarchical import DistilledQuadraticNet, QuadraticDenseNet, ScaledLogits, TruncatedSquare
 
 __all__ = [
+    "BiasFreeMLP",
     "CompletionModule",
     "DistilledQuadraticNet",
     "Erf",

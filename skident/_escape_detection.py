@@ -1,0 +1,144 @@
+"""Where training left a saddle: plateaus and escapes in a curve of losses and singular values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.ndimage import gaussian_filter1d
+from scipy.signal import find_peaks
+
+__all__ = ["Saddle", "detect_escapes"]
+
+
+@dataclass(frozen=True)
+class Saddle:
+    """A plateau of training.
+
+    Attributes
+    ----------
+    step : float
+        Where the loss falls most slowly on it.
+    loss : float
+        There.
+    escape_step : float or None
+        Where the loss falls fastest on the way out of it; None for the last, which training did not leave.
+    ranks : tuple of int
+        Numerical rank of every layer's weights: singular values above `rank_tol` of the largest. Zero at the origin.
+        Empty where no singular values were given.
+    singular_value_ratios : tuple of float
+        Second over first singular value of every layer.
+    """
+
+    step: float
+    loss: float
+    escape_step: float | None
+    ranks: tuple
+    singular_value_ratios: tuple
+
+
+def detect_escapes(
+    steps, losses, singular_values=None, *, smoothing=2.5, prominence=math.log(3.0), min_drop=0.1, rank_tol=0.3
+):
+    """Plateaus and escapes of a training curve.
+
+    An escape is a peak of ``log(-d loss / d step)``, of the smoothed loss, that stands out by `prominence`, over which
+    the loss falls by `min_drop` of all that it falls, and after which the numerical rank of some layer is higher than
+    on any plateau before. Between two escapes lies one saddle: the point where the loss falls most slowly.
+
+    Parameters
+    ----------
+    steps : array-like of shape (T,)
+        Increasing, evenly spaced or nearly so.
+    losses : array-like of shape (T,)
+    singular_values : list of array-like of shape (T, k_l), default=None
+        Of every layer, descending. Without them escapes are judged by the loss alone.
+    smoothing : float, default=2.5
+        Standard deviation of the Gaussian window, in samples. Raise it for losses of small batches.
+    prominence : float, default=log(3)
+        Natural logarithm.
+    min_drop : float, default=0.1
+    rank_tol : float, default=0.3
+
+    Returns
+    -------
+    list of Saddle
+        The first is the start. A curve without an escape gives that one alone.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not match, there are fewer than five points, steps do not increase, or a loss is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.saddle import detect_escapes
+    >>> t = np.arange(400.0)
+    >>> loss = 3 - np.tanh((t - 100) / 10) - np.tanh((t - 300) / 10)
+    >>> print([saddle.escape_step for saddle in detect_escapes(t, loss)])
+    [100.0, 300.0, None]
+    """
+    t, loss, spectra = _checked(steps, losses, singular_values)
+    smooth = gaussian_filter1d(loss, smoothing, mode="nearest")
+    total = float(smooth[0] - smooth.min())
+    fall = -np.gradient(smooth, t)
+    # Nothing below a ten-thousandth of the mean rate counts as motion: plateaus are as flat as rounding lets them.
+    rate = np.log(np.maximum(fall, 1e-4 * max(total, np.finfo(float).tiny) / (t[-1] - t[0])))
+    peaks, _ = find_peaks(rate, prominence=prominence)
+    kept = _real_escapes([int(p) for p in peaks], rate, smooth, spectra, min_drop * total, rank_tol)
+    return _saddles(kept, t, rate, loss, spectra, rank_tol)
+
+
+def _checked(steps, losses, singular_values):
+    t, loss = np.asarray(steps, dtype=np.float64), np.asarray(losses, dtype=np.float64)
+    spectra = [np.asarray(s, dtype=np.float64) for s in singular_values or []]
+    if t.ndim != 1 or t.shape != loss.shape or len(t) < 5 or any(s.ndim != 2 or len(s) != len(t) for s in spectra):
+        raise ValueError(
+            f"steps and losses must be two vectors of one length, at least 5, and singular values (T, k) each; got "
+            f"shapes {t.shape}, {loss.shape} and {[s.shape for s in spectra]}."
+        )
+    if not np.isfinite(loss).all() or not np.isfinite(t).all() or np.any(np.diff(t) <= 0):
+        raise ValueError("steps must increase and losses be finite; where training diverged, cut the curve off before.")
+    return t, loss, spectra
+
+
+def _ranks(spectra, i, rank_tol):
+    return tuple(int(np.sum(s[i] > rank_tol * s[i, 0])) for s in spectra)
+
+
+def _flattest(rate, first, last):
+    """Index of the slowest point of ``first .. last``; of several the middle one."""
+    part = rate[first : last + 1]
+    lowest = np.flatnonzero(part <= part.min() + 1e-12)
+    return first + int(lowest[len(lowest) // 2])
+
+
+def _real_escapes(peaks, rate, smooth, spectra, drop, rank_tol):
+    """The peaks over which the loss falls enough and after which some layer's rank is new."""
+    changed = True
+    while changed:
+        changed, ends = False, [0, *peaks, len(rate) - 1]
+        plateaus = [_flattest(rate, a, b) for a, b in zip(ends[:-1], ends[1:])]
+        ranks = [(0,) * len(spectra), *(_ranks(spectra, i, rank_tol) for i in plateaus[1:])]
+        for k in range(len(peaks)):
+            falls = smooth[plateaus[k]] - smooth[plateaus[k + 1]] >= drop
+            before = [max(column) for column in zip(*ranks[: k + 1])]
+            rises = not spectra or any(a > b for a, b in zip(ranks[k + 1], before))
+            if not (falls and rises):
+                del peaks[k]
+                changed = True
+                break
+    return peaks
+
+
+def _saddles(peaks, t, rate, loss, spectra, rank_tol):
+    ends, saddles = [0, *peaks, len(t) - 1], []
+    for k, (first, last) in enumerate(zip(ends[:-1], ends[1:])):
+        i = _flattest(rate, first, last)
+        ranks = _ranks(spectra, i, rank_tol) if k else (0,) * len(spectra)
+        ratios = tuple(float(s[i, 1] / s[i, 0]) if s.shape[1] > 1 and s[i, 0] > 0 else 0.0 for s in spectra)
+        escape = float(t[last]) if k < len(peaks) else None
+        saddles.append(Saddle(float(t[i]), float(loss[i]), escape, ranks, ratios))
+    return saddles

@@ -1,0 +1,118 @@
+"""Gradients of losses with respect to a network's outputs, where the outputs are zero."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+
+__all__ = ["gradient_at_zero", "resolve_loss"]
+
+_LABELS = ("binary", "multiclass")
+
+
+def resolve_loss(loss, y):
+    """``"auto"`` as the log loss of labels and the squared error of numbers; others as they are.
+
+    Raises
+    ------
+    ValueError
+        If the log loss is asked of targets that are no labels.
+    """
+    if loss == "auto":
+        return "log_loss" if type_of_target(y) in _LABELS else "squared_error"
+    if isinstance(loss, str) and loss == "log_loss":
+        check_classification_targets(y)
+        if type_of_target(y) not in _LABELS:
+            raise ValueError(
+                f"log_loss needs one label a row, got {type_of_target(y)} targets; use loss='squared_error', or a "
+                "callable."
+            )
+    return loss
+
+
+def gradient_at_zero(loss, y, *, fit_intercept=True):
+    """The gradient G (n, k) of a loss with respect to the outputs (n, k), at zero, and the classes.
+
+    Parameters
+    ----------
+    loss : {"squared_error", "log_loss", "gradient"} or callable
+        ``squared_error``: half the mean over rows of ``||f(x) - y||^2``, so ``G = -y / n``, with y centred where
+        `fit_intercept`. ``log_loss``: mean cross-entropy of a softmax, ``G = (1/k - onehot) / n``; for two classes of a
+        sigmoid of one output, ``G = (1/2 - [y is the second]) / n``. ``gradient``: y is G itself. A callable
+        ``loss(outputs, targets)`` of torch tensors returns a number; outputs are (n, k), targets (n,) class numbers
+        with k classes if y holds labels, else (n, k) numbers.
+    y : ndarray (n,) or (n, k)
+    fit_intercept : bool
+
+    Returns
+    -------
+    G : ndarray (n, k)
+    classes : ndarray or None
+        Of labels.
+
+    Raises
+    ------
+    ValueError
+        If there is a single class, or the gradient is not finite or zero.
+    """
+    n, classes = len(y), None
+    if callable(loss):
+        G, classes = _differentiated(loss, y)
+    elif loss == "log_loss":
+        classes, codes = _classes(y)
+        G = (0.5 - codes)[:, None] if len(classes) == 2 else 1.0 / len(classes) - np.eye(len(classes))[codes]
+        G = G / n
+    else:
+        Y = _numbers(y, loss)
+        G = Y if loss == "gradient" else -(Y - Y.mean(axis=0) if fit_intercept else Y) / n
+        _refuse_zero(G, np.abs(Y).max() / (1 if loss == "gradient" else n), loss)
+    if not np.isfinite(G).all():
+        raise ValueError(f"the gradient of {loss!r} at zero output is not finite; check the targets.")
+    _refuse_zero(G, 0.0, loss)
+    return np.ascontiguousarray(G, dtype=np.float64), classes
+
+
+def _refuse_zero(G, scale, loss):
+    if np.abs(G).max() <= 1e-14 * scale or not np.any(G):
+        reason = "the targets are constant" if isinstance(loss, str) and loss == "squared_error" else "G is zero"
+        raise ValueError(
+            f"the gradient of {loss!r} at zero output vanishes ({reason}): the origin is not a saddle for this loss, so "
+            "there is nothing to escape to. Check y."
+        )
+
+
+def _classes(y):
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"y has one class only ({classes[0]!r}): its log loss falls along the output alone, and there is no escape "
+            "direction to look for; at least two classes are needed."
+        )
+    return classes, codes
+
+
+def _numbers(y, loss):
+    try:
+        return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"loss={loss!r} needs numbers as y, got {type_of_target(y)} labels; use 'log_loss'.") from error
+
+
+def _differentiated(loss, y):
+    import torch
+
+    if type_of_target(y) in _LABELS:
+        classes, codes = _classes(y)
+        k, targets = len(classes), torch.as_tensor(codes.astype(np.int64))
+    else:
+        classes, targets = None, torch.as_tensor(_numbers(y, loss))
+        k = targets.shape[1]
+    outputs = torch.zeros((len(y), k), dtype=torch.float64, requires_grad=True)
+    value = loss(outputs, targets)
+    if not (isinstance(value, torch.Tensor) and value.ndim == 0 and value.requires_grad):
+        raise ValueError(
+            "loss(outputs, targets) must return one number as a tensor that depends on outputs, as the losses in "
+            f"torch.nn.functional do; got {type(value).__name__}"
+            f"{tuple(value.shape) if isinstance(value, torch.Tensor) else ''}."
+        )
+    return torch.autograd.grad(value, outputs)[0].numpy(), classes

@@ -1,0 +1,61 @@
+"""The bias-free ReLU network of saddle-to-saddle training."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+__all__ = ["BiasFreeMLP"]
+
+
+class BiasFreeMLP(nn.Sequential):
+    """``f(x) = relu(... relu(x W_1) ...) W_L`` without biases: linear layers with ReLU in between.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        ``(D, m_1, ..., m_L)``, inputs first, outputs last.
+    init_scale : float, default=0.03
+        Weights are Gaussian with standard deviation ``init_scale / sqrt(m)`` for the largest hidden width m, so that
+        the largest singular value of a hidden layer is about twice this.
+    start : list of L array-like of shape (m_{l-1}, m_l), default=None
+        Weights to start from instead, as `SaddleEscapeAnalyzer.initial_weights` gives them.
+    dtype : torch.dtype, default=torch.float64
+
+    Raises
+    ------
+    ValueError
+        If the weights of `start` do not have these sizes.
+
+    Notes
+    -----
+    Cost of a pass over n rows: ``O(n sum_l m_{l-1} m_l)``. Weights are drawn from torch's global stream.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skident.modules import BiasFreeMLP
+    >>> module = BiasFreeMLP((2, 3, 1), start=[torch.ones(2, 3), torch.ones(3, 1)])
+    >>> print(module(torch.ones(1, 2, dtype=torch.float64)).item())
+    6.0
+    """
+
+    def __init__(self, sizes, init_scale=0.03, start=None, dtype=torch.float64):
+        layers = [nn.Linear(a, b, bias=False, dtype=dtype) for a, b in zip(sizes[:-1], sizes[1:])]
+        super().__init__(*[part for layer in layers[:-1] for part in (layer, nn.ReLU())], layers[-1])
+        std = init_scale / max(sizes[1:-1], default=1) ** 0.5
+        shapes = [(a, b) for a, b in zip(sizes[:-1], sizes[1:])]
+        if start is not None and [tuple(np.shape(W)) for W in start] != shapes:
+            raise ValueError(f"start has shapes {[tuple(np.shape(W)) for W in start]}, but the layers need {shapes}.")
+        with torch.no_grad():
+            for k, layer in enumerate(layers):
+                if start is None:
+                    layer.weight.normal_(0.0, std)
+                else:
+                    layer.weight.copy_(torch.as_tensor(np.array(start[k]), dtype=dtype).T)
+
+    @property
+    def weights(self):
+        """The layers' weights as tensors (m_{l-1}, m_l), views of the parameters."""
+        return [part.weight.T for part in self if isinstance(part, nn.Linear)]
