@@ -2,6 +2,7 @@
 
 from ._circle import make_alternating_circle
 from ._hierarchical import HierarchicalTarget, make_hierarchical_target
+from ._planted_shallow import make_planted_shallow
 from ._pyramidal import make_network, make_pyramidal_network, pyramidal_widths
 
 __all__ = [
@@ -9,6 +10,7 @@ __all__ = [
     "make_alternating_circle",
     "make_hierarchical_target",
     "make_network",
+    "make_planted_shallow",
     "make_pyramidal_network",
     "pyramidal_widths",
 ]

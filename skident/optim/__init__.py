@@ -16,6 +16,7 @@ from .quadratic_convex import ConvexSolution, factorise, least_squares_size, sol
 from .quadratic_descent import DescentResult, block_escape, descend, lines_loss
 from .quadratic_problem import QuadraticProblem
 from .quadratic_ridge import leave_one_out_ridge
+from .shallow_batch import ShallowBatch, train_shallow_batch
 from .sphere_ascent import SphereAscentResult, sphere_ascent, unit_norm
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "LeastSquaresResult",
     "PlanarEscape",
     "QuadraticProblem",
+    "ShallowBatch",
     "SphereAscentResult",
     "block_escape",
     "certify_quadratic",
@@ -44,5 +46,6 @@ __all__ = [
     "lower_bound",
     "solve_convex",
     "sphere_ascent",
+    "train_shallow_batch",
     "unit_norm",
 ]

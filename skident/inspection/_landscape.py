@@ -1,0 +1,148 @@
+"""The loss around a point that a certificate is about, and along a descent."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..optim import QuadraticProblem, landscape_certificate, lines_loss
+from ._plotting import axes_pair, color_of
+
+__all__ = ["LandscapeDisplay"]
+
+
+class LandscapeDisplay:
+    """The loss along the way out of a point, and along the descent that came from there.
+
+    Parameters
+    ----------
+    steps : ndarray of shape (m,)
+        Positions along the direction.
+    line : ndarray of shape (m,)
+        Losses there.
+    direction : str
+        What the direction is.
+    history : list of float
+        Losses of a descent; may be empty.
+    lower_bound : float, default=None
+        A loss that nothing can be below.
+
+    Attributes
+    ----------
+    ax_, history_ax_ : matplotlib Axes
+        Of the line and of the descent.
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.inspection import LandscapeDisplay
+    >>> X = np.random.default_rng(0).standard_normal((40, 3))
+    >>> y = X[:, 0] * X[:, 1]
+    >>> display = LandscapeDisplay.from_point(np.zeros((6, 3)), [1, 1, 1, -1, -1, -1], X, y)
+    >>> print(display.direction, bool(display.line.min() < display.line[50]))
+    escape direction True
+    """
+
+    def __init__(self, *, steps, line, direction, history=(), lower_bound=None):
+        self.steps = steps
+        self.line = line
+        self.direction = direction
+        self.history = history
+        self.lower_bound = lower_bound
+
+    @classmethod
+    def from_point(cls, W, v, X, y, *, certificate=None, history=(), radius=None, ax=None, **options):
+        """Draw the loss of a quadratic network along its escape direction, or down its gradient if there is none.
+
+        Parameters
+        ----------
+        W : array-like of shape (k, d)
+        v : array-like of shape (k,)
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,)
+        certificate : LandscapeCertificate, default=None
+            Of this point; None computes it.
+        history : sequence of float, default=()
+            Losses of a descent from here, such as ``descend(...).history``.
+        radius : float, default=None
+            How far along the direction; None is twice as far as the lowest point.
+        ax : Axes or pair of Axes, default=None
+            See :meth:`plot`.
+        **options
+            ``alpha``, ``fit_intercept``, ``fit_linear``, ``linear_weight`` of the loss.
+
+        Returns
+        -------
+        LandscapeDisplay
+
+        Raises
+        ------
+        ValueError
+            If the certificate is about other units than quadratic ones, or the arrays are not fit for one.
+        ImportError
+            If matplotlib is not installed.
+        """
+        if certificate is None:
+            certificate = landscape_certificate(W, v, X, y, **options)
+        if certificate.activation != "quadratic":
+            raise ValueError(f"LandscapeDisplay is about quadratic units, not {certificate.activation} ones.")
+        W, v, X, y = (np.asarray(a.detach() if hasattr(a, "detach") else a, dtype=np.float64) for a in (W, v, X, y))
+        problem = QuadraticProblem(X, y, **options)
+        direction, name = certificate.escape_direction, "escape direction"
+        if direction is None or certificate.status == "not stationary":
+            gradient = problem.value_and_gradient(W.T @ (v[:, None] * W))[1]
+            direction, name = -2.0 * v[:, None] * (W @ gradient), "steepest descent"
+            direction = direction / max(np.linalg.norm(direction), 1e-300)
+        c = lines_loss(problem, W, v, direction)
+        steps = np.linspace(-1.0, 1.0, 101) * (_reach(c) if radius is None else radius)
+        line = np.polyval(c[::-1], steps)
+        bound = certificate.lower_bound
+        return cls(steps=steps, line=line, direction=name, history=history, lower_bound=bound).plot(ax=ax)
+
+    def plot(self, ax=None, *, line_kwargs=None, history_kwargs=None):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or pair of Axes, default=None
+            Where to draw: two Axes (line, descent), or one whose place is split in two; None makes a figure.
+        line_kwargs, history_kwargs : dict, default=None
+            For ``Axes.plot``.
+
+        Returns
+        -------
+        LandscapeDisplay
+            Itself, with `ax_`, `history_ax_` and `figure_`.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If `ax` is neither an Axes nor a pair.
+        """
+        left, right = axes_pair(ax, "LandscapeDisplay", rows=False, figsize=(9, 3.6))
+        left.plot(self.steps, self.line, **{"color": color_of(0), **(line_kwargs or {})})
+        left.plot(0.0, np.interp(0.0, self.steps, self.line), "o", color=color_of(1), label="this point")
+        left.set(xlabel=f"step along the {self.direction}", ylabel="loss")
+        left.set_title("Around the point", fontsize="medium")
+        excess = np.asarray(self.history, dtype=np.float64)
+        floor = 0.0 if self.lower_bound is None else self.lower_bound
+        if len(excess):
+            shown = np.maximum(excess - floor, 1e-17 * max(excess[0], 1e-300))
+            right.semilogy(np.arange(len(excess)), shown, **{"color": color_of(0), **(history_kwargs or {})})
+        if self.lower_bound is not None:
+            left.axhline(self.lower_bound, color="0.5", linewidth=1, linestyle="--", label="lower bound", zorder=0)
+        left.legend(loc="best", frameon=False, fontsize="small")
+        right.set(xlabel="step of the descent", ylabel="loss above the lower bound" if floor else "loss")
+        right.set_title("Descent from there", fontsize="medium")
+        self.ax_, self.history_ax_, self.figure_ = left, right, left.figure
+        return self
+
+
+def _reach(c):
+    """Twice as far as the lowest point of a quartic with coefficients c; 1 where it is at zero."""
+    roots = np.roots((c * np.arange(5))[:0:-1])
+    steps = np.append(roots[np.abs(roots.imag) <= 1e-6 * np.abs(roots)].real, 0.0)
+    lowest = steps[np.argmin(np.polyval(c[::-1], steps))]
+    return 2.0 * abs(float(lowest)) or 1.0
