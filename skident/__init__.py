@@ -5,6 +5,7 @@ from skident.compression import NetworkCompressor
 from skident.extraction import EntangledWeightExtractor
 from skident.identification import NetworkIdentifier
 from skident.quadratic import QuadraticNetRegressor
+from skident.saddle import SaddleEscapeAnalyzer, SaddleToSaddleClassifier, SaddleToSaddleRegressor
 
 __all__ = [
     "EntangledWeightExtractor",
@@ -12,4 +13,7 @@ __all__ = [
     "NetworkCompressor",
     "NetworkIdentifier",
     "QuadraticNetRegressor",
+    "SaddleEscapeAnalyzer",
+    "SaddleToSaddleClassifier",
+    "SaddleToSaddleRegressor",
 ]

@@ -124,8 +124,8 @@ def best_units(hidden, X, G):
     """For every layer the one unit that makes the fastest network of those layers and itself.
 
     A sum over units of the top hidden layer is at most the best of its terms when every unit has incoming and outgoing
-    weights of norm one, so nothing is lost by keeping that unit alone: the first step of Proposition 3.2's construction.
-    Here it is done at every layer, since a shallower network can be prolonged at the same speed.
+    weights of norm one, so nothing is lost by keeping that unit alone: the first step of Proposition 3.2's proof. Here
+    it is done at every layer, since a shallower network can be prolonged at the same speed.
 
     Parameters
     ----------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +38,7 @@ class Saddle:
 
 
 def detect_escapes(
-    steps, losses, singular_values=None, *, smoothing=2.5, prominence=math.log(3.0), min_drop=0.1, rank_tol=0.3
+    steps, losses, singular_values=None, *, smoothing=2.5, prominence=1.0986, min_drop=0.1, rank_tol=0.3
 ):
     """Plateaus and escapes of a training curve.
 
@@ -57,7 +56,7 @@ def detect_escapes(
     smoothing : float, default=2.5
         Standard deviation of the Gaussian window, in samples. Raise it for losses of small batches.
     prominence : float, default=log(3)
-        Natural logarithm.
+        Of the natural logarithm: a peak is three times as steep as what separates it from a steeper one.
     min_drop : float, default=0.1
     rank_tol : float, default=0.3
 

@@ -76,8 +76,8 @@ def _refuse_zero(G, scale, loss):
     if np.abs(G).max() <= 1e-14 * scale or not np.any(G):
         reason = "the targets are constant" if isinstance(loss, str) and loss == "squared_error" else "G is zero"
         raise ValueError(
-            f"the gradient of {loss!r} at zero output vanishes ({reason}): the origin is not a saddle for this loss, so "
-            "there is nothing to escape to. Check y."
+            f"the gradient of {loss!r} at zero output vanishes ({reason}): the origin is not a saddle for this loss, "
+            "so there is no escape from it. Check y."
         )
 
 
@@ -93,9 +93,10 @@ def _classes(y):
 
 def _numbers(y, loss):
     try:
-        return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        return np.array(y, dtype=np.float64).reshape(len(y), -1)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"loss={loss!r} needs numbers as y, got {type_of_target(y)} labels; use 'log_loss'.") from error
+        seen = type_of_target(y)
+        raise ValueError(f"loss={loss!r} needs numbers as y, got {seen} labels; use 'log_loss'.") from error
 
 
 def _differentiated(loss, y):

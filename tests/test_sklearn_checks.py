@@ -14,6 +14,9 @@ from skident import (
     NetworkCompressor,
     NetworkIdentifier,
     QuadraticNetRegressor,
+    SaddleEscapeAnalyzer,
+    SaddleToSaddleClassifier,
+    SaddleToSaddleRegressor,
 )
 
 # The data of the checks are random, mostly too few or too degenerate to determine a network. That is what
@@ -63,6 +66,9 @@ ESTIMATORS = {
     "quadratic": QuadraticNetRegressor(),
     "quadratic by descent": QuadraticNetRegressor(solver="descent", alpha=0.1),
     "quadratic, few units, no ridge": QuadraticNetRegressor(n_hidden=2, alpha=0),
+    "transformer of escapes": SaddleEscapeAnalyzer(width=4, n_restarts=2, max_iter=10),
+    "saddle-to-saddle classifier": SaddleToSaddleClassifier(3, 8, init_scale=0.3, max_iter=120, record_every=40),
+    "saddle-to-saddle regressor": SaddleToSaddleRegressor(3, 8, init_scale=0.3, max_iter=120, record_every=40),
 }
 # Estimator's name here -> {check: why it must fail}.
 EXPECTED_FAILURES = {
@@ -92,7 +98,7 @@ FOR_TRANSFORMERS = [
     "check_transformer_get_feature_names_out_pandas",
 ]
 MORE = [(key, check) for key in ESTIMATORS for check in FOR_ALL]
-MORE += [(key, check) for key in ESTIMATORS if key.startswith("extractor") for check in FOR_TRANSFORMERS]
+MORE += [(key, check) for key in ESTIMATORS if key.startswith(("extractor", "transformer")) for check in FOR_TRANSFORMERS]
 
 
 @pytest.mark.parametrize(("key", "check"), MORE)

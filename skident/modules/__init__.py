@@ -1,7 +1,7 @@
 """torch.nn.Module classes: no scikit-learn, no skorch."""
 
 from .activations import Erf, Quadratic, Sin
-from .bias_free import BiasFreeMLP
+from .bias_free import BiasFreeMLP, HalfSquaredError
 from .completion import CompletionModule
 from .hierarchical import DistilledQuadraticNet, QuadraticDenseNet, ScaledLogits, TruncatedSquare
 
@@ -11,6 +11,7 @@ __all__ = [
     "DistilledQuadraticNet",
     "Erf",
     "QuadraticDenseNet",
+    "HalfSquaredError",
     "Quadratic",
     "ScaledLogits",
     "Sin",

@@ -1,4 +1,4 @@
-"""The bias-free ReLU network of saddle-to-saddle training."""
+"""The bias-free ReLU network of saddle-to-saddle training, and its squared error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-__all__ = ["BiasFreeMLP"]
+__all__ = ["BiasFreeMLP", "HalfSquaredError"]
 
 
 class BiasFreeMLP(nn.Sequential):
@@ -59,3 +59,18 @@ class BiasFreeMLP(nn.Sequential):
     def weights(self):
         """The layers' weights as tensors (m_{l-1}, m_l), views of the parameters."""
         return [part.weight.T for part in self if isinstance(part, nn.Linear)]
+
+
+class HalfSquaredError(nn.Module):
+    """Half the mean over rows of ``||f(x) - y||^2``: its gradient at zero outputs is ``-y / n``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skident.modules import HalfSquaredError
+    >>> print(HalfSquaredError()(torch.zeros(2, 2), torch.ones(2, 2)).item())
+    1.0
+    """
+
+    def forward(self, outputs, targets):
+        return 0.5 * ((outputs - targets) ** 2).sum(dim=1).mean()

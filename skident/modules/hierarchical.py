@@ -357,14 +357,14 @@ class DistilledQuadraticNet(_LayerInputs):
             total = total + self.weights6[i] * (W**2).sum()
             if i >= len(self.K):
                 continue
-            K, previous = self.K[i], self._previous(i + 2)
+            K, previous = self.K[i], self.previous(i + 2)
             gap = K.T @ K - W.T @ W
             total = total + self.weights6[i] * (K**2).sum() + self.weights5[i] * (gap**2).sum()
             total = total + self.weights4[i] * (gap[previous][:, previous] ** 2).sum()
             total = total + self.weights3[i] * (gap[previous][:, ~previous] ** 2).sum()
         return total
 
-    def _previous(self, layer):
+    def previous(self, layer):
         """Which inputs of a layer come from the layer before it, as a mask (q_l,)."""
         flags = [j == layer - 1 for j in self.connections[layer - 2]]
         sizes = torch.tensor(self.sizes(layer), device=self.offset.device)
@@ -373,3 +373,16 @@ class DistilledQuadraticNet(_LayerInputs):
     def forward(self, x):
         """``(F(x), Reg)``: what the training objective needs."""
         return self.predict(x), self.penalty()
+
+    @torch.no_grad()
+    def scale_output_(self, factor):
+        """Multiply F by a positive factor, and all S_l by its square root."""
+        root = math.sqrt(factor)
+        self.offset *= factor
+        for layer, J in enumerate(self.connections[: len(self.W)], start=2):
+            factors = torch.tensor([root if j < 2 else 1.0 / root for j in J], dtype=self.dtype)
+            columns = torch.repeat_interleave(factors, torch.tensor(self.sizes(layer))).to(self.offset.device)
+            for matrices in (self.W, self.K):
+                if layer - 2 < len(matrices):
+                    matrices[layer - 2] *= columns
+        return self
