@@ -5,6 +5,7 @@ from skident.compression import NetworkCompressor
 from skident.extraction import EntangledWeightExtractor
 from skident.identification import NetworkIdentifier
 from skident.quadratic import QuadraticNetRegressor
+from skident.relu import TensorReLURegressor
 from skident.saddle import SaddleEscapeAnalyzer, SaddleToSaddleClassifier, SaddleToSaddleRegressor
 
 __all__ = [
@@ -16,4 +17,5 @@ __all__ = [
     "SaddleEscapeAnalyzer",
     "SaddleToSaddleClassifier",
     "SaddleToSaddleRegressor",
+    "TensorReLURegressor",
 ]

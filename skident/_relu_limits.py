@@ -38,23 +38,23 @@ def check_sizes(sample, n_units, order, method):
             raise ValueError("method='literal' needs n_units; method='refined' finds the number of units.")
         if determined < 1:
             warnings.warn(
-                f"n_samples={n} rows determine no unit in {k} dimensions, {2 * (k + 1)} would be needed: a linear function is "
-                "fitted.",
+                f"n_samples={n} rows determine no unit in {k} dimensions, {2 * (k + 1)} would be needed: a linear "
+                "function is fitted.",
                 ConvergenceWarning,
                 stacklevel=5,
             )
         return max(0, min(most, int(n / _ROWS_PER_PARAMETER - k - 1) // (k + 1)))
     if n_units > most:
         what = f"{k} linearly independent features"
-        hint = (
-            f"order=2 takes up to {k * (k + 1) // 2}" if order == 1 and n_units <= k * (k + 1) // 2 else "take fewer units"
-        )
+        pairs = k * (k + 1) // 2
+        hint = f"order=2 takes up to {pairs}" if order == 1 and n_units <= pairs else "take fewer units"
         raise ValueError(f"n_units={n_units} is more than order={order} can tell apart in {what}, {most}; {hint}.")
     if n_units > determined:
+        needed = n_units * (k + 1) + k + 1
         raise ValueError(
-            f"n_samples={n} rows do not determine n_units={n_units} units: {n_units * (k + 1) + k + 1} parameters, so at "
-            f"least {n_units * (k + 1) + k + 1} rows are needed, and several times as many where there is noise; "
-            f"{determined} unit(s) at most, or n_units=None."
+            f"n_samples={n} rows do not determine n_units={n_units} units: {needed} parameters, so at least {needed} "
+            f"rows are needed, and several times as many where there is noise; take {determined} unit(s) at most, or "
+            "n_units=None."
         )
     return n_units
 
@@ -72,10 +72,10 @@ def non_gaussian(sample):
     if excess[worst] <= 1.0:
         return None
     return (
-        f"{int(np.sum(excess > 1.0))} of {len(excess)} columns of X are not Gaussian, most of all column {worst}: skewness "
-        f"{sample.skewness[worst]:.2f}, excess kurtosis {sample.kurtosis[worst]:.2f} (Gaussian: 0). The tensors assume Gaussian "
-        "inputs, so the fit rests on the polish of several starts; transform the columns, or, for a known density, give "
-        "importance weights."
+        f"{int(np.sum(excess > 1.0))} of {len(excess)} columns of X are not Gaussian, most of all column {worst}: "
+        f"skewness {sample.skewness[worst]:.2f}, excess kurtosis {sample.kurtosis[worst]:.2f} (Gaussian: 0). "
+        "The tensors assume Gaussian inputs, so the fit rests on the polish of several starts; transform the columns, or, "
+        "for a known density, give importance weights."
     )
 
 
@@ -84,11 +84,13 @@ def warn_doubts(sample, learned, n_units, max_units):
     if learned.exact or n_units is None or not learned.signed.fit.model.n_units:
         return
     if not learned.settled:
-        losses = ", ".join(f"{loss:.3g}" for loss in learned.candidate_losses[:4] * sample.y_scale**2)
+        unit = sample.y_scale**2
+        losses = ", ".join(f"{loss:.3g}" for loss in learned.candidate_losses[:4] * unit)
         warnings.warn(
-            f"n_units={n_units} leaves residuals of mean square {learned.signed.fit.rss / sample.total * sample.y_scale**2:.3g} "
-            f"that a further unit would lower by more than chance. The candidates ended at {losses}: where these disagree, "
-            "try more n_candidates or another random_state; otherwise more units (n_units=None finds how many pay).",
+            f"n_units={n_units} leaves residuals of mean square {learned.signed.fit.rss / sample.total * unit:.3g} that "
+            f"a further unit would lower by more than chance. The candidates ended at {losses}: where these "
+            "disagree, try more n_candidates or another random_state; otherwise more units (n_units=None finds how "
+            "many pay).",
             ConvergenceWarning,
             stacklevel=4,
         )
@@ -104,11 +106,12 @@ def _warn_of_hidden_units(sample, learned):
     hidden = int(np.sum(gain < 2.0 * parameters))
     eigenvalue = abs(stage.spectrum[min(model.n_units, sample.dim) - 1])
     if hidden and eigenvalue < stage.noise:
+        scale = sample.y_scale
         warnings.warn(
             f"{hidden} of {model.n_units} units are within the noise: the eigenvalue of T_2 that counts them is "
-            f"{eigenvalue * sample.y_scale:.2g}, sampling alone gives up to {stage.noise * sample.y_scale:.2g}, and leaving out "
-            f"the least of them raises the residuals by {gain.min():.1f} noise variances, where {parameters} are expected by "
-            "chance. Take fewer units (n_units=None counts them) or more rows.",
+            f"{eigenvalue * scale:.2g}, sampling alone gives up to {stage.noise * scale:.2g}, and leaving out the "
+            f"least of them raises the residuals by {gain.min():.1f} noise variances, where {parameters} are expected "
+            "by chance. Take fewer units (n_units=None counts them) or more rows.",
             ConvergenceWarning,
             stacklevel=5,
         )

@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from skident._relu_limits import check_sizes, non_gaussian, warn_doubts
 from skident._validation import AT_LEAST_ONE, Interval, StrOptions, forgotten_on_error
 from skident.network import FeedforwardNetwork
-from skident.recovery import Sample, as_relu, learn_relu_network
+from skident.recovery import Sample, as_relu, learn_literally, learn_relu_network
 
 __all__ = ["TensorReLURegressor"]
 
@@ -25,7 +25,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
 
     Minimises ``sum_n s_n (y_n - f(x_n))^2`` over the weights, biases and output weights of m hidden units, a linear
     function and a constant. For Gaussian x the expansion of f in Hermite polynomials has the coefficient tensors
-    ``T_k = sum_i a_i h_k(b_i) w_i^{(x) k}``, which samples estimate and whose decomposition gives the units [1]_; that start
+    ``T_k = sum_i a_i h_k(b_i) w_i^{(x) k}``, which samples estimate and whose decomposition gives the units [1]_; that
+    start
     is then polished by Gauss-Newton steps on the data. Without noise the result is exact, with noise as good as least
     squares from the true network.
 
@@ -49,7 +50,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     batch_size : int, default=None
         Rows treated at a time; None for blocks of 4 MB.
     noise_level : float, default=None
-        Standard deviation of the noise in y, in units of y, if it is known: a fit that reaches it is not improved further.
+        Standard deviation of the noise in y, in units of y, if it is known: a fit that reaches it is not improved
+        further.
     n_jobs : int, default=None
         Blocks treated at the same time, by joblib: in threads, or by what `joblib.parallel_config` chooses. The result
         does not depend on it.
@@ -62,7 +64,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     ----------
     network_ : FeedforwardNetwork
         The ReLU units: unit-norm weight columns, biases, and output weights. ``predict(X)`` is
-        ``network_(X)[:, 0] + X @ linear_ + intercept_``. Where no unit is supported by the data, one with output weight 0.
+        ``network_(X)[:, 0] + X @ linear_ + intercept_``. Where no unit is supported by the data, one with output weight
+        0.
     linear_ : ndarray of shape (n_features,)
         Linear part that the units do not explain: zero where they do, which is tested.
     intercept_ : float
@@ -90,21 +93,23 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     Warns
     -----
     UserWarning
-        If columns of X are far from Gaussian: the tensors then tell little, and the result rests on the polish of several
-        starts.
+        If columns of X are far from Gaussian: the tensors then tell little, and the result rests on the polish of
+        several starts.
     ConvergenceWarning
         If more units would still pay, units are not distinguishable from noise, or there are too few rows for one unit.
 
     Notes
     -----
     X is whitened. The span of the units are the leading eigenvectors of T_2; T_3 and T_4 are estimated in that span, as
-    matrices of ``(m (m + 1) / 2)^2`` entries, from blocks of rows: X and y may be `numpy.memmap`, of float32 or float64, and
-    memory beyond them is a few blocks and ``O(m^4 + P^2)`` with ``P = m (d + 1) + d + 1``. Fits of the tensors cost nothing
+    matrices of ``(m (m + 1) / 2)^2`` entries, from blocks of rows: X and y may be `numpy.memmap`, of float32 or
+    float64, and
+    memory beyond them is a few blocks and ``O(m^4 + P^2)`` with ``P = m (d + 1) + d + 1``. Fits of the tensors cost
+    nothing
     in n. With n rows, moments cost ``O(n (d^2 + m^4 / 4))``, a Gauss-Newton step ``O(n m d + min(n, 64 P) P^2)``. Up to
     131 072 rows enter while candidates are compared, all of them at the end.
 
-    The polish fits ``sum_i c_i |w_i . x + b_i|`` and a linear function, so it needs no signs of (w_i, b_i); those are read
-    off the linear function afterwards.
+    The polish fits ``sum_i c_i |w_i . x + b_i|`` and a linear function, so it needs no signs of (w_i, b_i); those are
+    read off the linear function afterwards.
 
     Sample weights count as repetitions of rows. For inputs with a known density p that is not normal, weights
     ``phi(x) / p(x)`` make the moments right.
@@ -184,8 +189,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If values are not finite, y is constant, there is a single feature, `n_units` is beyond what `order` allows or
-            more than the rows determine; the message gives the number needed.
+            If values are not finite, y is constant, there is a single feature, `n_units` is beyond what `order` allows
+            or more than the rows determine; the message gives the number needed.
         """
         self._validate_params()
         X, y = validate_data(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .symmetric import n_free_entries
+from .symmetric_tensors import pack_entries
 
 __all__ = ["hermite_tensors", "moment_sums"]
 
@@ -43,7 +43,7 @@ def moment_sums(Z, r):
 
 
 def hermite_tensors(sums, total):
-    """Flattened coefficient tensors ``T_k = E[r He_k(z)]`` from the sums of a sample.
+    """Packed coefficient tensors ``T_k = E[r He_k(z)]`` from the sums of a sample.
 
     Parameters
     ----------
@@ -54,23 +54,23 @@ def hermite_tensors(sums, total):
 
     Returns
     -------
-    dict
-        ``{2: (p, p), 3: (q, p), 4: (q, q)}``. Where a side stands for two indices, its entries are in the coordinates of
-        :func:`~skident.linalg.svec`, so that ``svec(w w^T) @ T[4] @ svec(w w^T)`` is ``T_4(w, w, w, w)``.
+    dict of int to ndarray
+        Orders 2, 3 and 4, packed as :func:`~skident.linalg.symmetric_power` packs them, so that
+        ``symmetric_power(w, 4) @ T[4]`` is ``T_4(w, w, w, w)``.
 
     Notes
     -----
-    ``He_4(z)_ijkl = z_i z_j z_k z_l - (six terms delta_ij z_k z_l) + (three terms delta_ij delta_kl)``, and the lower orders
-    alike.
+    ``He_4(z)_ijkl = z_i z_j z_k z_l - (six terms delta_ij z_k z_l) + (three terms delta_ij delta_kl)``, and the lower
+    orders alike. The mean of :func:`~skident.linalg.hermite_features` is the same numbers, slower: this works on sums of
+    monomials, which are matrix products.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skident.linalg import hermite_tensors, moment_sums
     >>> Z = np.array([[1.0, 2.0], [0.0, 1.0]])
-    >>> print(hermite_tensors(moment_sums(Z, np.ones(2)), 2)[2])
-    [[-0.5  1. ]
-     [ 1.   1.5]]
+    >>> print(hermite_tensors(moment_sums(Z, np.ones(2)), 2)[2].round(4))
+    [-0.5     1.4142  1.5   ]
     """
     m0, m1, m2, m3, m4 = (s / total for s in sums)
     p = len(m1)
@@ -84,6 +84,5 @@ def hermite_tensors(sums, total):
     for first, second in ((i, j), (j, i)):
         T4 -= eye[np.ix_(first, i)] * M[np.ix_(second, j)] + eye[np.ix_(first, j)] * M[np.ix_(second, i)]
     T4 += m0 * (eye[np.ix_(i, i)] * eye[np.ix_(j, j)] + eye[np.ix_(i, j)] * eye[np.ix_(j, i)])
-    weights = np.where(i == j, 1.0, np.sqrt(2.0))
-    assert len(weights) == n_free_entries(p)
-    return {2: M - m0 * eye, 3: T3 * weights[:, None], 4: T4 * np.outer(weights, weights)}
+    entries = {2: (m2 - m0 * delta, (2, 0)), 3: (T3, (2, 1)), 4: (T4, (2, 2))}
+    return {k: pack_entries(T, p, parts) for k, (T, parts) in entries.items()}

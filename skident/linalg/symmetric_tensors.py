@@ -322,3 +322,25 @@ def contract_symmetric(packed, n_features, order, by, by_order):
         raise ValueError(f"a tensor of order {order} cannot be contracted with one of order {by_order}.")
     flat = flatten_symmetric(packed, n_features, (order - by_order, by_order))
     return by @ flat.T
+
+
+def pack_entries(T, n_features, orders):
+    """Packed symmetric tensor from its entries at pairs of multi-indices.
+
+    Parameters
+    ----------
+    T : ndarray of shape (n_k1,) or (n_k1, n_k2)
+        Entries, without weights, for multi-indices of orders k1 (rows) and k2 (columns).
+    n_features : int
+    orders : tuple of int
+        ``(k1, k2)``; k2 may be 0.
+
+    Returns
+    -------
+    ndarray of shape (n_{k1 + k2},)
+    """
+    place = _merger(n_features, *orders)
+    order = sum(orders)
+    packed = np.empty(n_symmetric_entries(n_features, order))
+    packed[place.reshape(-1)] = T.reshape(-1)
+    return packed * packing_weights(n_features, order)

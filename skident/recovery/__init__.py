@@ -23,14 +23,16 @@ from .hermite_stage import TensorStage, estimate_tensors, tensor_stage
 from .least_squares import NetworkLeastSquares
 from .line_kinks import LineKinks, NotShallowReLUError, find_kinks
 from .minimality import redundant_units
-from .moment_fit import coefficient_tensors, fit_moments, moment_candidates
+from .moment_fit import fit_candidates, moment_candidates, units_tensors
 from .polish import change_inputs, design_points, polish_from_oracle, polish_network, standard_errors
 from .pruning import removal_costs, remove_unit
+from .relu_literal import learn_literally, raw_tensors
 from .relu_moments import moment_loss, refine_by_moments
 from .relu_network import find_relu_network
 from .relu_samples import LearnedReLU, learn_relu_network
+from .relu_scalars import fix_signs, population_tensors, recover_scalars, relu_coefficients, term_coefficients
 from .relu_signs import solve_signs
-from .relu_tensors import population_tensors, relu_coefficients
+from .relu_tensors import RecoveredUnits, recover_full_rank, recover_up_to_signs
 from .ridge_fit import RidgeFit, RidgeModel, fit_ridges, regress_on_ridges
 from .ridge_signs import SignedFit, as_relu, resolve_signs
 from .sample import Sample
@@ -58,6 +60,7 @@ __all__ = [
     "NetworkLeastSquares",
     "NotSaturatingError",
     "NotShallowReLUError",
+    "RecoveredUnits",
     "RidgeFit",
     "RidgeModel",
     "Sample",
@@ -70,7 +73,6 @@ __all__ = [
     "ask_vertices",
     "change_inputs",
     "cluster_directions",
-    "coefficient_tensors",
     "compress_network",
     "design_points",
     "detect_first_layer",
@@ -82,12 +84,14 @@ __all__ = [
     "find_first_shifts",
     "find_kinks",
     "find_relu_network",
-    "fit_moments",
+    "fit_candidates",
     "fit_network",
     "fit_ridge_units",
     "fit_ridges",
+    "fix_signs",
     "growing",
     "last_layer_from_jacobian",
+    "learn_literally",
     "learn_relu_network",
     "lengths_from_tails",
     "match_directions",
@@ -105,6 +109,10 @@ __all__ = [
     "prune_to_smallest",
     "random_network",
     "random_sphere",
+    "raw_tensors",
+    "recover_full_rank",
+    "recover_scalars",
+    "recover_up_to_signs",
     "redundant_units",
     "refine_by_moments",
     "refine_lengths",
@@ -121,4 +129,6 @@ __all__ = [
     "solve_signs",
     "standard_errors",
     "tensor_stage",
+    "term_coefficients",
+    "units_tensors",
 ]

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.linalg import hermite_tensors, moment_sums, n_free_entries
+from skident.linalg import hermite_tensors, moment_sums, n_free_entries, svec
 
-from .moment_fit import coefficient_tensors, fit_moments, moment_candidates
+from .moment_fit import fit_candidates, moment_candidates, units_tensors
+from .relu_moments import refine_by_moments
 from .ridge_fit import Regression, RidgeModel, regress_on_ridges
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
 _NOISE_FACTOR = 1.3  # times the edge of the spectrum that noise alone has
 _SAME_LOSS = 1e-3  # relative difference below which two candidates are one
 _HOPELESS = 4.0  # times the loss of the best candidate, beyond which one is not looked at further
+_CORRECTION_STEPS = 60
 _GAIN = 0.98  # of the residual sum: what a correction must at least reach to be followed by another
 
 
@@ -122,13 +124,13 @@ def estimate_tensors(sample, P, model, *, quadratic=False):
         Orthonormal columns.
     model : RidgeModel
     quadratic : bool, default=False
-        Take the least-squares quadratic function of ``P^T z`` (and linear function of z) in place of the model, if there
-        are three rows a coefficient.
+        Take the least-squares quadratic function of ``P^T z`` (and linear function of z) in place of the model, if
+        there are three rows a coefficient.
 
     Returns
     -------
-    dict
-        ``{2: (p, p), 3: (q, p), 4: (q, q)}``, see :func:`~skident.linalg.hermite_tensors`.
+    dict of int to ndarray
+        Packed, see :func:`~skident.linalg.hermite_tensors`.
 
     Notes
     -----
@@ -142,10 +144,10 @@ def estimate_tensors(sample, P, model, *, quadratic=False):
         model = RidgeModel(empty.V, empty.beta, empty.s, u, c)
     tensors = hermite_tensors(sample.reduce(_moment_block, P, model, B), sample.total)
     if B is not None:
-        tensors[2] = tensors[2] + 2.0 * B
+        tensors[2] = tensors[2] + 2.0 * svec(B)
     if model.n_units:
         U, b, a = model.units()
-        for k, own in coefficient_tensors(U @ P, b, a).items():
+        for k, own in units_tensors(U @ P, b, a).items():
             tensors[k] = tensors[k] + own
     return tensors
 
@@ -188,7 +190,9 @@ def _total_curvature(sample, model):
     return Curvature(rest.matrix + (U.T * (a * np.exp(-0.5 * b * b) / np.sqrt(2 * np.pi))) @ U, rest.noise)
 
 
-def tensor_stage(sample, n_units=None, *, max_units=None, model=None, n_candidates=16, control_variate="network", rng=None):
+def tensor_stage(
+    sample, n_units=None, *, max_units=None, model=None, n_candidates=16, control_variate="network", rng=None
+):
     """Candidates for the units of a ReLU network from the Hermite coefficients of its sample.
 
     Parameters
@@ -215,7 +219,7 @@ def tensor_stage(sample, n_units=None, *, max_units=None, model=None, n_candidat
     -----
     T_2 of the residuals gives the span of the units, its eigenvalues beyond ``1.3 *`` the edge of their sampling error
     counting. T_3 and T_4 are estimated in that span only. Joint pencils and random directions start as many fits of the
-    tensors (:func:`fit_moments`); where these end in the same place, one of them is kept.
+    tensors (:func:`refine_by_moments`); where these end in the same place, one of them is kept.
     """
     linear = linear_model(sample)
     if control_variate is None:
@@ -231,8 +235,8 @@ def tensor_stage(sample, n_units=None, *, max_units=None, model=None, n_candidat
     P, _ = _leading(curvature.matrix, min(m, sample.dim))
     quadratic = control_variate in ("network", "quadratic") and not model.n_units
     tensors = estimate_tensors(sample, P, model, quadratic=quadratic)
-    U, b, _, loss = fit_moments(tensors, *moment_candidates(tensors, m, n_candidates, rng))
-    candidates = [regress_on_ridges(sample, U[i] @ P.T, b[i]) for i in _distinct(loss)]
+    W, b, _, loss = fit_candidates(tensors, *moment_candidates(tensors, P.shape[1], m, n_candidates, rng))
+    candidates = [regress_on_ridges(sample, (P @ W[i]).T, b[i]) for i in _distinct(loss)]
     if control_variate == "network":
         candidates = [correct(sample, c) for c in candidates]
     return TensorStage(sorted(candidates, key=lambda c: c.rss), spectrum, noise, rank)
@@ -270,8 +274,8 @@ def correct(sample, start, *, max_iter=5):
         P, _ = _leading(curvature.matrix, min(best.model.n_units, sample.dim))
         tensors = estimate_tensors(sample, P, best.model)
         U, b, a = best.model.units()
-        U, b, _, _ = fit_moments(tensors, _rows_in(U, P)[None], b[None], a[None])
-        new = regress_on_ridges(sample, U[0] @ P.T, b[0])
+        W, b, _, _ = refine_by_moments(tensors, _rows_in(U, P).T, b, a, max_iter=_CORRECTION_STEPS)
+        new = regress_on_ridges(sample, (P @ W).T, b)
         gain = new.rss < _GAIN * best.rss
         if new.rss < best.rss:
             best = new

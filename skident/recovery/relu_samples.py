@@ -9,7 +9,7 @@ import numpy as np
 from .hermite_stage import TensorStage, correct, linear_model, tensor_stage
 from .ridge_fit import Regression, RidgeFit, RidgeModel, fit_ridges, regress_on_ridges
 from .ridge_selection import cross_validated_size, escape, is_exact, remove_ridge, select_size
-from .ridge_signs import SignedFit, resolve_signs
+from .ridge_signs import SignedFit, as_relu, resolve_signs, sign_values
 
 __all__ = ["LearnedReLU", "learn_relu_network"]
 
@@ -77,7 +77,7 @@ def _count(stage):
 
 
 def _polish_candidates(sample, stage, rng, log):
-    """Fits of the candidates, the best one first; those that end where another one did are kept in the list of losses."""
+    """Fits of the candidates, the best one first."""
     fits = []
     for candidate in stage.candidates:
         fits.append(fit_ridges(sample, candidate.model, rng=rng))
@@ -88,16 +88,17 @@ def _polish_candidates(sample, stage, rng, log):
 
 
 def _fixed_size(sample, fit, rng, max_units, enough, log):
-    """The best fit of so many units, by adding some and taking them away again; and whether no further one would pay."""
-    for _ in range(_ROUNDS):
+    """The best fit of so many units, by adding some and taking them away; and whether no further one would pay."""
+    for patience in range(1, _ROUNDS + 1):
         if enough(fit.rss):
             return fit, True
-        better, found_more = escape(sample, fit, rng, max_units=max_units, callback=_teller(sample, log))
+        better, found_more = escape(
+            sample, fit, rng, max_units=max_units, patience=patience, callback=_teller(sample, log)
+        )
         if not found_more:
             return fit, True
-        if better.rss > (1.0 - _SAME) * fit.rss:
-            return fit, False
-        fit = fit_ridges(sample, better.model, rng=rng)
+        if better.rss < (1.0 - _SAME) * fit.rss:
+            fit = fit_ridges(sample, better.model, rng=rng)
     return fit, enough(fit.rss)
 
 
@@ -120,7 +121,10 @@ def _found_size(sample, fit, rng, max_units, options, log):
 
 
 def _teller(sample, log):
-    return lambda fit: log(f"{fit.model.n_units} units: mean squared residual {fit.rss / sample.total:.3g} of the variance")
+    def tell(fit):
+        log(f"{fit.model.n_units} units: mean squared residual {fit.rss / sample.total:.3g} of the variance")
+
+    return tell
 
 
 def learn_relu_network(
@@ -170,9 +174,11 @@ def learn_relu_network(
     if tensor.model.n_units and work is not sample and control_variate == "network":
         tensor = correct(sample, regress_on_ridges(sample, *tensor.model.units()[:2]), max_iter=2)
     if not polish:
-        fit = RidgeFit(tensor.model, tensor.rss, 0, "max_iter")
+        fit = RidgeFit(tensor.model, _regression_of(sample, tensor.model).rss, 0, "max_iter")
         losses = np.array([c.rss for c in stage.candidates]) / work.total
-        return _finished(sample, fit, tensor.model, stage, losses, True, rng)
+        margins = np.minimum(np.abs(sign_values(fit.model)), 1.0)
+        signed = SignedFit(RidgeFit(as_relu(fit.model), fit.rss, 0, "max_iter"), margins)
+        return LearnedReLU(signed, tensor.model, stage, np.sort(losses), True, is_exact(sample, fit.rss))
 
     def enough(rss):
         bound = 0.0 if noise_variance is None else noise_variance * (1.0 + 4.0 * np.sqrt(2.0 / work.total))

@@ -1,8 +1,8 @@
 """Sums of ridge functions ``|v . z + beta|`` or ``relu(v . z + beta)`` fitted to samples by least squares.
 
-``a relu(t) = a / 2 |t| + a / 2 t``: up to a linear function a ReLU unit is an absolute value, whose sign does not matter.
-Fitting absolute values and a linear function, the *skip*, therefore needs no signs; they are read off the skip afterwards.
-"""
+``a relu(t) = a / 2 |t| + a / 2 t``: up to a linear function a ReLU unit is an absolute value, whose sign does not
+matter. Fitting absolute values and a linear function, the *skip*, therefore needs no signs; they are read off the skip
+afterwards. """
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ class Regression:
 def regress_on_ridges(sample, U, b):
     """Least squares of y on ``|u_i . z + b_i|``, z and 1: the regression of Algorithm 5 of [1]_.
 
-    The paper's features ``relu(+-(u . z + b))`` differ from each other by linear functions, so they span the same space,
-    redundantly.
+    The paper's features ``relu(+-(u . z + b))`` differ from each other by linear functions, so they span the same
+    space, redundantly.
 
     Parameters
     ----------
@@ -123,7 +123,8 @@ def regress_on_ridges(sample, U, b):
 
     Notes
     -----
-    One pass over the rows, ``O(n (m + k)^2)``. Ridges that are combinations of others to 1e-11 are left to them.
+    One pass over the rows, ``O(n (m + k)^2)``, for the Gram matrix: `rss` is a difference of its entries, exact to
+    1e-14 of the sum of squares. Ridges that are combinations of others to 1e-11 are left to them.
 
     References
     ----------
@@ -178,7 +179,7 @@ def _curvature(Z, y, w, model):
 
 
 class _Objective:
-    """Weighted sum of squares of a model of given signs; gradients over all rows, curvature over as many as it takes."""
+    """Weighted sum of squares of a model of given signs: gradients over all rows, curvature over as many as needed."""
 
     def __init__(self, sample, model, rng):
         self.sample, self.model = sample, model
@@ -244,9 +245,10 @@ def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rng=None, callback=None
 
     Notes
     -----
-    Gauss-Newton is exact once the signs of all ``v_i . z_n + beta_i`` are right, the model being linear in its parameters
-    there: without noise the last step lands on the solution. ``O(n m k)`` for a cost and its gradient, ``O(n' P^2)`` for
-    the matrix of P parameters from n' rows.
+    Gauss-Newton is exact once the signs of all ``v_i . z_n + beta_i`` are right, the model being linear in its
+    parameters
+    there: without noise the last step lands on the solution. ``O(n m k)`` for a cost and its gradient, ``O(n' P^2)``
+    for the matrix of P parameters from n' rows.
 
     Examples
     --------
@@ -261,7 +263,13 @@ def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rng=None, callback=None
     objective = _Objective(sample, model, rng)
     target = _ROUNDING * sample.total  # y is standardised
     result = levenberg_marquardt(
-        objective.cost, objective.linearise, model.pack(), max_iter=max_iter, target=target, ftol=ftol, callback=callback
+        objective.cost,
+        objective.linearise,
+        model.pack(),
+        max_iter=max_iter,
+        target=target,
+        ftol=ftol,
+        callback=callback,
     )
     return RidgeFit(model.unpack(result.x), result.cost, result.n_iter, result.status)
 

@@ -88,8 +88,8 @@ def add_ridge(sample, fit, rng, *, ftol=_ROUGHLY):
 
     Notes
     -----
-    Eigenvectors of the curvature of the residuals and random directions, each with three biases, are screened by how much
-    of the residuals they explain; the best two of different directions start a fit of all ridges.
+    Eigenvectors of the curvature of the residuals and random directions, each with three biases, are screened by how
+    much of the residuals they explain; the best two of different directions start a fit of all ridges.
     """
     model = fit.model
     U, b, size = _new_ridges(sample, model, rng)
@@ -137,7 +137,7 @@ def remove_ridge(sample, fit, rng, *, ftol=_ROUGHLY):
     return fit_ridges(sample, start.model, ftol=ftol, rng=rng)
 
 
-def escape(sample, fit, rng, *, max_units, callback=None):
+def escape(sample, fit, rng, *, max_units, patience=1, callback=None):
     """Out of a local minimum of m ridges: some more are added while that pays, and then taken away again.
 
     Parameters
@@ -147,6 +147,8 @@ def escape(sample, fit, rng, *, max_units, callback=None):
     rng : numpy.random.RandomState
     max_units : int
         Ridges at most, in between.
+    patience : int, default=1
+        Ridges in a row that are added without gain before it is given up.
     callback : callable, default=None
         ``callback(fit)`` after every fit.
 
@@ -158,12 +160,14 @@ def escape(sample, fit, rng, *, max_units, callback=None):
         Whether a further ridge paid, so that either this was a local minimum or there are more than m.
     """
     m, wide = fit.model.n_units, fit
-    while wide.model.n_units < max_units:
-        wider = add_ridge(sample, wide, rng)
-        _report(callback, wider)
-        if criterion(sample, wider) >= criterion(sample, wide):
-            break
-        wide = wider
+    widest, failures = wide, 0
+    while widest.model.n_units < max_units and failures < patience:
+        widest = add_ridge(sample, widest, rng)
+        _report(callback, widest)
+        if criterion(sample, widest) < criterion(sample, wide):
+            wide, failures = widest, 0
+        else:
+            failures += 1
     if wide is fit:
         return fit, False
     while wide.model.n_units > m:
@@ -204,8 +208,8 @@ def _shrink(sample, best, rng, callback):
     while best.model.n_units:
         smaller = remove_ridge(sample, best, rng)
         _report(callback, smaller)
-        exact = is_exact(sample, best.rss)
-        if exact != is_exact(sample, smaller.rss) or (not exact and criterion(sample, smaller) >= criterion(sample, best)):
+        # Among exact fits the smallest is taken, though their criteria are equal.
+        if not is_exact(sample, smaller.rss) and criterion(sample, smaller) >= criterion(sample, best):
             break
         best = smaller
     return best
@@ -235,8 +239,8 @@ def cross_validated_size(sample, n_units, learn, rng):
 
     Notes
     -----
-    On every fold `n_units` ridges are learned from scratch and then taken away one after the other: four runs of `learn`
-    and ``4 n_units`` short fits.
+    On every fold `n_units` ridges are learned from scratch and then taken away one after the other: four runs of
+    `learn` and ``4 n_units`` short fits.
     """
     n = len(sample.y)
     fold_of = rng.permutation(n) % _FOLDS

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 
 from .relu_signs import UndecidedSignsError, solve_signs
-from .ridge_fit import RidgeFit, RidgeModel, fit_ridges
+from .ridge_fit import RidgeFit, RidgeModel, _gram, fit_ridges
 from .ridge_selection import criterion, is_exact
 
-__all__ = ["SignedFit", "as_relu", "resolve_signs"]
+__all__ = ["SignedFit", "as_relu", "resolve_signs", "sign_values"]
 
+_ALL_SIGNS = 12  # units up to which all combinations are compared
+_PAIRS = 40  # up to which pairs of changes are tried
+_CUTOFFS = (1e-10, 0.03, 0.1, 0.3)  # of singular values
 _EXACT_TOL = 1e-6  # relative misfit of the linear part that noise-free fits may leave
 
 
@@ -49,26 +53,91 @@ def as_relu(model, signs=None, skip=True):
         Of kind "relu".
     """
     if signs is None:
-        signs = _signs_of(model, False)[1]
+        signs = np.where(sign_values(model) < 0, -1.0, 1.0)
     V, beta = 2.0 * model.V * signs, 2.0 * model.beta * signs
     u = model.u - 0.5 * V @ model.s if skip else np.zeros_like(model.u)
     c = model.c - 0.5 * float(beta @ model.s)
     return RidgeModel(V, beta, model.s, u, c, "relu", skip)
 
 
-def _signs_of(model, exact):
-    """Real solution of ``sum_i s_i xi_i v_i = u`` of least norm, and the signs closest to it or solving it."""
+def sign_values(model):
+    """Solution xi of least norm of ``sum_i s_i xi_i v_i = u`` in real numbers; signs where a model has no linear part.
+
+    Parameters
+    ----------
+    model : RidgeModel
+        Of kind "abs".
+
+    Returns
+    -------
+    ndarray of shape (m,)
+    """
+    return np.linalg.lstsq(model.V * model.s, model.u, rcond=1e-10)[0] if model.n_units else np.empty(0)
+
+
+def _misfits(gram, U, b, signs):
+    """Residual sums of the regressions on ``relu(xi_i (u_i . z + b_i))`` and 1, for every row xi (c, m) of signs.
+
+    The features are ``(|t_i| + xi_i t_i) / 2`` and t_i is linear: all sums of products are in the Gram matrix of
+    (|t|, z, 1, y).
+    """
+    m, k = U.shape
+    eye = np.broadcast_to(np.eye(m), (len(signs), m, m))
+    linear = signs[:, :, None] * np.column_stack([U, b])
+    rows = np.concatenate([eye, linear], axis=2)
+    constant = np.broadcast_to(np.eye(m + k + 1)[-1], (len(signs), 1, m + k + 1))
+    B = np.concatenate([rows, constant], axis=1)
+    G, g = B @ gram[:-1, :-1] @ B.swapaxes(1, 2), B @ gram[:-1, -1]
+    G[:, np.arange(m + 1), np.arange(m + 1)] *= 1.0 + 1e-12
+    return gram[-1, -1] - np.sum(g * np.linalg.solve(G, g[..., None])[..., 0], axis=1)
+
+
+def _best_signs(sample, model):
+    """Signs whose units alone, with free output weights, leave least: of all for few units, else by a local search."""
+    m = model.n_units
+    U, b, _ = model.units()
+    (gram,) = sample.reduce(_gram, U, b)
+    if m <= _ALL_SIGNS:
+        every = np.array(list(itertools.product([-1.0, 1.0], repeat=m)))
+        return every[np.argmin(_misfits(gram, U, b, every))]
+    changes = 1.0 - 2.0 * np.eye(m)
+    if m <= _PAIRS:
+        first, second = np.triu_indices(m, 1)
+        changes = np.vstack([changes, changes[first] * changes[second]])
+    ends = [_descend(gram, U, b, start, changes) for start in _rounded(model)]
+    return min(ends, key=lambda end: end[0])[1]
+
+
+def _rounded(model):
+    """Signs of solutions of the equations with small singular values left out, more and more of them."""
     M = model.V * model.s
-    values = np.linalg.lstsq(M, model.u, rcond=1e-10)[0]
-    signs = np.where(values < 0, -1.0, 1.0)
-    if exact and np.linalg.matrix_rank(M, tol=1e-8 * np.linalg.norm(M, 2)) < len(signs):
+    starts = [np.linalg.lstsq(M, model.u, rcond=rcond)[0] for rcond in _CUTOFFS]
+    return np.unique(np.where(np.array(starts) < 0, -1.0, 1.0), axis=0)
+
+
+def _descend(gram, U, b, signs, changes):
+    """Misfit and signs once none of the changes lowers it."""
+    best = _misfits(gram, U, b, signs[None])[0]
+    while True:
+        misfits = _misfits(gram, U, b, signs * changes)
+        i = int(np.argmin(misfits))
+        if misfits[i] >= best * (1.0 - 1e-9):
+            return best, signs
+        signs, best = signs * changes[i], misfits[i]
+
+
+def _signs_of(sample, model, exact):
+    """The signs that explain the linear part best, and a number for every one that tells how well it is determined."""
+    M, values = model.V * model.s, sign_values(model)
+    if exact and np.linalg.matrix_rank(M, tol=1e-8 * np.linalg.norm(M, 2)) < len(values):
         try:
             found = solve_signs(M, model.u, _EXACT_TOL * np.abs(model.V).max(), max_solutions=1)
         except UndecidedSignsError:
-            found = np.empty((0, len(signs)))
+            found = np.empty((0, len(values)))
         if len(found):
-            return found[0], found[0]
-    return values, signs
+            return found[0], np.ones(len(values))
+    chosen = _best_signs(sample, model)
+    return chosen, np.clip(values * chosen, 0.0, 1.0)
 
 
 def resolve_signs(sample, fit, rng, *, ftol=1e-9):
@@ -88,18 +157,22 @@ def resolve_signs(sample, fit, rng, *, ftol=1e-9):
 
     Notes
     -----
-    A network without a skip has ``u = sum_i s_i xi_i v_i`` with signs xi: a linear solve for up to k units in general
-    position, and a search of :func:`solve_signs` for more units where residuals are rounding. The thresholds of
-    Algorithm 3 of Awasthi, Tang and Vijayaraghavan, with the linear part of the fit in place of T_1.
+    A network without a skip has ``u = sum_i s_i xi_i v_i`` with signs xi: a linear solve or :func:`solve_signs`
+    where residuals are rounding. Otherwise the signs are those whose units alone fit best on the given hyperplanes: all
+    combinations are compared for up to 12 units, beyond that single and paired changes of rounded solutions. All these
+    regressions come from one Gram matrix, one pass over the rows. This is Algorithm 3 of Awasthi, Tang and
+    Vijayaraghavan with the linear part of the fit, which is known better, in place of T_1.
+
+    The margin of a sign is how far the real solution of these equations lies on its side, cut off at 1.
     """
     model = fit.model
     exact = is_exact(sample, fit.rss)
     if model.n_units == 0:
         empty = RidgeModel(model.V, model.beta, model.s, model.u, model.c, "relu", True)
         return SignedFit(RidgeFit(empty, fit.rss, fit.n_iter, fit.status), np.empty(0))
-    values, signs = _signs_of(model, exact)
+    signs, margins = _signs_of(sample, model, exact)
     with_skip = RidgeFit(as_relu(model, signs, True), fit.rss, fit.n_iter, fit.status)
     plain = fit_ridges(sample, as_relu(model, signs, False), ftol=ftol, rng=rng)
     plain = RidgeFit(plain.model, plain.rss, fit.n_iter + plain.n_iter, plain.status)
     better = is_exact(sample, plain.rss) if exact else criterion(sample, plain) <= criterion(sample, with_skip)
-    return SignedFit(plain if better else with_skip, np.minimum(np.abs(values), 1.0))
+    return SignedFit(plain if better else with_skip, margins)

@@ -170,8 +170,8 @@ class Sample:
         Parameters
         ----------
         function : callable
-            Returns a tuple of arrays, of the same shapes for every block. Where a process backend of joblib is chosen it
-            must be picklable.
+            Returns a tuple of arrays, of the same shapes for every block. Where a process backend of joblib is chosen
+            it must be picklable.
 
         Returns
         -------

@@ -1,0 +1,83 @@
+"""The algorithm of the paper as it stands, on the tensors of a sample."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.linalg import hermite_features, n_symmetric_entries
+
+from .hermite_stage import TensorStage, linear_model, residual_curvature
+from .relu_samples import LearnedReLU
+from .relu_tensors import recover_full_rank, recover_up_to_signs
+from .ridge_fit import RidgeFit, RidgeModel, regress_on_ridges
+from .ridge_signs import SignedFit, as_relu, sign_values
+
+__all__ = ["learn_literally", "raw_tensors"]
+
+_FEATURES = 2**21  # numbers of a block of Hermite features: 16 MB
+
+
+def _moments(Z, y, w, orders):
+    sums = []
+    for k in orders:
+        rows = max(1, _FEATURES // n_symmetric_entries(Z.shape[1], k))
+        starts = range(0, len(Z), rows)
+        sums.append(sum((w * y)[s : s + rows] @ hermite_features(Z[s : s + rows], k) for s in starts))
+    return tuple(sums)
+
+
+def raw_tensors(sample, highest):
+    """Packed means of ``y He_k(z)`` for k = 1 to highest, nothing subtracted.
+
+    Parameters
+    ----------
+    sample : Sample
+    highest : int
+
+    Returns
+    -------
+    dict of int to ndarray
+
+    Notes
+    -----
+    ``O(n C(k + highest, highest))`` for k coordinates; blocks of features of 16 MB.
+    """
+    orders = range(1, highest + 1)
+    return {k: T / sample.total for k, T in zip(orders, sample.reduce(_moments, orders))}
+
+
+def learn_literally(sample, n_units, *, order, rng):
+    """Algorithm 6 (order 1) or Algorithm 4 (order 2) of [1]_, followed by Algorithm 5.
+
+    Parameters
+    ----------
+    sample : Sample
+    n_units : int
+    order : {1, 2}
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    LearnedReLU
+        It may have fewer units: the two decompositions can miss some, or find the same one.
+
+    References
+    ----------
+    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
+       General ReLU Activations.
+    """
+    # T_0 to T_4 for order 1, to T_6 for order 2. The mean of y, which is T_0, is left to the regression.
+    tensors = raw_tensors(sample, 2 * order + 2)
+    options = {"n_units": n_units, "method": "literal", "rng": rng}
+    found = recover_full_rank(tensors, **options) if order == 1 else recover_up_to_signs(tensors, 2, **options)
+    regression = regress_on_ridges(sample, found.W.T, found.b)
+    nothing = linear_model(sample)
+    nothing = RidgeModel(nothing.V, nothing.beta, nothing.s, np.zeros(sample.dim), 0.0)
+    curvature = residual_curvature(sample, nothing)
+    spectrum = np.linalg.eigvalsh(curvature.matrix)
+    spectrum = spectrum[np.argsort(-np.abs(spectrum), kind="stable")]
+    stage = TensorStage([regression], spectrum, curvature.noise, int(np.sum(np.abs(spectrum) > curvature.noise)))
+    margins = found.margins if order == 1 else np.minimum(np.abs(sign_values(regression.model)), 1.0)
+    signed = SignedFit(RidgeFit(as_relu(regression.model), regression.rss, 0, "max_iter"), margins)
+    losses = np.array([regression.rss / sample.total])
+    return LearnedReLU(signed, regression.model, stage, losses, True, False)
