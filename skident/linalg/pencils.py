@@ -15,6 +15,9 @@ import numpy as np
 __all__ = ["JennrichFactors", "JointPencil", "jennrich", "joint_pencil", "matrix_pencil"]
 
 _RANK_TOLERANCE = 1e-13  # of the largest singular value, below which a direction is rounding
+_BATCH_NUMBERS = 2**21  # in temporary arrays, if more than one draw is treated at a time
+_REFINED = 3  # draws that Newton steps are spent on
+_SHORT_STEP = 1e-9  # after which the next is rounding
 _PARALLEL = 1e-6  # sine below which two factors count as parallel
 
 
@@ -158,17 +161,63 @@ def _explained(S, X):
     and squared residuals (draws,).
     """
     gram = (X.swapaxes(1, 2) @ X) ** 2
-    products = np.einsum("dir,djir->djr", X, S @ X[:, None])
-    coefficients = products @ np.linalg.pinv(gram, rcond=1e-12, hermitian=True)
-    fits = (X[:, None] * coefficients[:, :, None, :]) @ X[:, None].swapaxes(2, 3)
-    return coefficients, np.sum((S - fits) ** 2, axis=(1, 2, 3))
+    inverse = np.linalg.pinv(gram, rcond=1e-12, hermitian=True)
+    coefficients, squares = np.empty((len(X), len(S), X.shape[2])), np.empty(len(X))
+    step = max(1, _BATCH_NUMBERS // S.size)
+    for start in range(0, len(X), step):
+        part = slice(start, start + step)
+        Y = X[part, None]
+        coefficients[part] = np.sum(Y * (S @ Y), axis=2) @ inverse[part]
+        fits = (Y * coefficients[part, :, None, :]) @ Y.swapaxes(2, 3)
+        squares[part] = np.sum((S - fits) ** 2, axis=(1, 2, 3))
+    return coefficients, squares
 
 
-def joint_pencil(matrices, rank, *, base=None, n_draws=20, rng=None):
-    """Common factors of symmetric matrices ``M_j = sum_i c_ij w_i w_i^T``, by the best of several random pencils.
+def _diagonalise(S, X):
+    """A Newton step (draws, n, r) towards ``X^{-1} S_j X^{-T}`` diagonal for all j, and its length (draws,).
+
+    With diagonals d_j and ``X <- X (I + Z)``, off-diagonal entries (k, l) are ``d_jl Z_kl + d_jk Z_lk`` to first order:
+    two unknowns a pair, found by least squares over j.
+    """
+    inverse = np.linalg.pinv(X)[:, None]
+    D = inverse @ S @ inverse.swapaxes(2, 3)
+    d = np.einsum("njkk->njk", D)
+    gram = d.swapaxes(1, 2) @ d
+    squares = np.einsum("nkk->nk", gram)
+    outer = squares[:, :, None] * squares[:, None, :]
+    by_column, by_row = np.einsum("njl,njkl->nkl", d, D), np.einsum("njk,njkl->nkl", d, D)
+    Z = squares[:, :, None] * by_column - gram * by_row
+    Z /= np.maximum(outer - gram**2, 1e-12 * outer) + np.finfo(np.float64).tiny
+    np.einsum("nkk->nk", Z)[...] = 0.0
+    length = np.linalg.norm(Z, axis=(1, 2))
+    X = X + X @ (Z / np.maximum(length, 1.0)[:, None, None])
+    return X / np.linalg.norm(X, axis=1, keepdims=True), length
+
+
+def _refine(S, X, coefficients, squares, max_iter):
+    """The best of a few draws and of what Newton steps make of them: factors (n, r) and coefficients (J, r)."""
+    # Residuals below this are rounding, and the later step is the better one.
+    rounding = 1e-24 * float(np.sum(S**2))
+    first = np.argsort(squares, kind="stable")[:_REFINED]
+    best = first[0]
+    lowest, chosen, X = max(float(squares[best]), rounding), (X[best], coefficients[best]), X[first]
+    for _ in range(max_iter):
+        X, length = _diagonalise(S, X)
+        coefficients, squares = _explained(S, X)
+        best = int(np.argmin(squares))
+        if max(float(squares[best]), rounding) <= lowest:
+            lowest, chosen = max(float(squares[best]), rounding), (X[best], coefficients[best])
+        if length[best] < _SHORT_STEP:
+            break
+    return chosen
+
+
+def joint_pencil(matrices, rank, *, base=None, n_draws=20, max_iter=10, rng=None):
+    """Common factors of symmetric matrices ``M_j = sum_i c_ij w_i w_i^T``, by random pencils and Newton steps.
 
     A draw takes the eigenvectors of ``(sum_j alpha_j M_j) B^+`` for random alpha, with B the base or a second random
-    mixture. Of all draws the one is kept that explains all matrices best, in least squares.
+    mixture. The draws that explain all matrices best, in least squares, are improved by joint diagonalisation: Newton
+    steps that make all ``X^{-1} M_j X^{-T}`` diagonal. What explains most is kept.
 
     Parameters
     ----------
@@ -180,6 +229,8 @@ def joint_pencil(matrices, rank, *, base=None, n_draws=20, rng=None):
         A matrix of the same kind of which every c_i is known to be nonzero: the more accurate it is, the better are all
         draws. None draws it as a mixture too.
     n_draws : int, default=20
+    max_iter : int, default=10
+        Newton steps on the best 3 draws; 0 for the pencil alone.
     rng : numpy.random.RandomState or Generator, default=None
 
     Returns
@@ -200,6 +251,8 @@ def joint_pencil(matrices, rank, *, base=None, n_draws=20, rng=None):
     Notes
     -----
     All draws are one batch, in the r-dimensional range of the base or of all matrices: ``O(n^2 J n + n_draws J r^3)``.
+    The Newton steps use all matrices where a pencil uses two mixtures: of noise that makes a pencil err by 0.3, they
+    leave 0.03 (10 random factors in 10 dimensions).
     One mixture of several families, such as contractions of tensors of two orders, has all its c_i different where each
     family alone has some that vanish.
 
@@ -230,12 +283,11 @@ def joint_pencil(matrices, rank, *, base=None, n_draws=20, rng=None):
     A = np.tensordot(_mixtures(n_draws, len(M), rng), S[: len(M)], 1)
     B = S[-1] if base is not None else np.tensordot(_mixtures(n_draws, len(M), rng), S, 1)
     X = _eigenvectors(A @ np.linalg.pinv(B))
-    coefficients, squares = _explained(S, X)
-    best = int(np.argmin(squares))
-    _warn_if_parallel(coefficients[best], "the coefficients of factors")
-    vectors = Q @ X[best]
-    residual = np.linalg.norm(family - (vectors * coefficients[best][:, None]) @ vectors.T) / np.linalg.norm(family)
-    return JointPencil(vectors, coefficients[best][: len(M)], float(residual))
+    X, coefficients = _refine(S, X, *_explained(S, X), max_iter)
+    _warn_if_parallel(coefficients, "the coefficients of factors")
+    vectors = Q @ X
+    residual = np.linalg.norm(family - (vectors * coefficients[:, None]) @ vectors.T) / np.linalg.norm(family)
+    return JointPencil(vectors, coefficients[: len(M)], float(residual))
 
 
 def _rank_one(slices):

@@ -12,7 +12,7 @@ import numpy as np
 
 from skident.linalg import flatten_symmetric, n_symmetric_entries, symmetric_power
 
-from .relu_tensors import relu_coefficients
+from .relu_scalars import relu_coefficients
 
 __all__ = ["moment_loss", "refine_by_moments"]
 

@@ -1,93 +1,268 @@
-"""Units of a depth-2 ReLU network from the Hermite coefficient tensors of its function.
-
-The function is ``f(x) = sum_i a_i relu(w_i . x + b_i)`` of standard normal x in ``R^D`` with unit columns w_i of
-W (D, m); its tensors ``T_k = E[f(x) He_k(x)]`` are packed as in :mod:`skident.linalg.symmetric_tensors`, in a dict by
-their order. For k >= 2 they stay the same when the sign of (w_i, b_i) changes.
-"""
+"""Units of a depth-2 ReLU network by decomposing its packed Hermite coefficient tensors: Algorithms 1, 4 and 6."""
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
-from scipy.special import ndtr
 
-from skident.linalg import hermite_polynomials, symmetric_power
+from skident.linalg import (
+    contract_symmetric,
+    flatten_symmetric,
+    jennrich,
+    joint_pencil,
+    n_symmetric_entries,
+    smat,
+)
 
-__all__ = ["population_tensors", "relu_coefficients"]
+from .relu_scalars import fix_signs, population_tensors, recover_scalars, relu_coefficients, term_coefficients
 
-_ROOT_2PI = np.sqrt(2.0 * np.pi)
+__all__ = [
+    "RecoveredUnits",
+    "fix_signs",
+    "population_tensors",
+    "recover_full_rank",
+    "recover_scalars",
+    "recover_up_to_signs",
+    "relu_coefficients",
+    "term_coefficients",
+]
+
+_CONTRACTIONS = 10  # of a tensor, in a joint pencil
+_RANK_TOLERANCE = 1e-10
+_TERM_TOLERANCE = 1e-6
+_SAME_DIRECTION = 1e-3
 
 
-def relu_coefficients(b, order):
-    """``c_k(b) = E[relu(z + b) He_k(z)]`` for k = 0, ..., order, stacked in front: (order + 1, ...).
+class RecoveredUnits(NamedTuple):
+    """Units ``a_i relu(w_i . x + b_i)`` found in tensors.
 
-    ``c_0 = b Phi(b) + phi(b)``, ``c_1 = Phi(b)`` and ``c_k = (-1)^k He_{k-2}(b) phi(b)`` beyond: each is the derivative
-    of the one before.
-
-    Parameters
+    Attributes
     ----------
-    b : array-like of any shape
-    order : int
-
-    References
-    ----------
-    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
-       General ReLU Activations. Lemma 3.5.
-
-    Examples
-    --------
-    >>> from skident.recovery import relu_coefficients
-    >>> print(relu_coefficients(0.0, 4).round(4))
-    [ 0.3989  0.5     0.3989 -0.     -0.3989]
-    """
-    b = np.asarray(b, dtype=np.float64)
-    phi, Phi = np.exp(-0.5 * b * b) / _ROOT_2PI, ndtr(b)
-    signs = (-1.0) ** np.arange(max(order - 1, 1))
-    curved = signs.reshape(-1, *[1] * b.ndim) * hermite_polynomials(max(order - 2, 0), b) * phi
-    return np.concatenate([(b * Phi + phi)[None], Phi[None], curved])[: order + 1]
-
-
-def population_tensors(W, b, a, order):
-    """Packed tensors ``T_k = sum_i a_i c_k(b_i) w_i^{(x) k}`` for k = 0, ..., order.
-
-    Parameters
-    ----------
-    W : array-like of shape (D, m)
+    W : ndarray of shape (D, m)
         Unit columns.
-    b, a : array-like of shape (m,)
-    order : int
-        The highest k.
+    b, a : ndarray of shape (m,)
+    residual : float
+        Relative residual of the decomposition that the directions come from, the larger one where there were two.
+    spectrum : ndarray
+        Singular values that the number of units was read from.
+    margins : ndarray of shape (m,) or None
+        Of :func:`fix_signs`; None where the signs of (w_i, b_i) are left open.
+    """
+
+    W: np.ndarray
+    b: np.ndarray
+    a: np.ndarray
+    residual: float
+    spectrum: np.ndarray
+    margins: np.ndarray | None = None
+
+
+def _count(spectrum, n_units, rank_tol, limit, order):
+    """How many units there are, or an error where there are more than the flattening can separate."""
+    if n_units is not None and n_units > limit:
+        raise ValueError(
+            f"order {order} separates at most {limit} units here, got n_units={n_units}. "
+            + ("Take order=2 for up to D (D + 1) / 2 of them." if order == 1 else "Take fewer units.")
+        )
+    found = int(np.count_nonzero(spectrum > rank_tol * spectrum[0])) if spectrum[0] > 0 else 0
+    if not found:
+        raise ValueError("the tensors vanish: no unit shows in them.")
+    return found if n_units is None else n_units
+
+
+def _directions(vectors, D, order):
+    """Unit vectors (D, r) of which the columns of vectors (n_l, r) are the packed powers, up to sign and error."""
+    if order == 1:
+        return vectors / np.linalg.norm(vectors, axis=0)
+    values, frames = np.linalg.eigh(smat(vectors.T, D))
+    top = np.argmax(np.abs(values), axis=1)
+    return frames[np.arange(len(top)), :, top].T
+
+
+def _family(tensors, D, order, rng):
+    """T_2l and contractions of T_{2l+1} and T_{2l+2}, as symmetric matrices (J, n_l, n_l) with errors of one size."""
+    n = n_symmetric_entries(D, order)
+    family = [flatten_symmetric(tensors[2 * order], D, (order, order))[None] / math.sqrt(math.factorial(2 * order))]
+    for j in (1, 2):
+        k, size = 2 * order + j, n_symmetric_entries(D, j)
+        by = np.linalg.qr(rng.standard_normal((size, min(size, _CONTRACTIONS))))[0].T
+        contracted = contract_symmetric(tensors[k], D, k, by, j) / math.sqrt(math.factorial(k))
+        family.append(flatten_symmetric(contracted, D, (order, order)))
+    return np.concatenate(family).reshape(-1, n, n)
+
+
+def _joint_directions(tensors, D, order, n_units, rank_tol, n_draws, rng):
+    family = _family(tensors, D, order, rng)
+    spectrum = np.linalg.svd(np.concatenate(family, axis=1), compute_uv=False)
+    m = _count(spectrum, n_units, rank_tol, family.shape[1], order)
+    # He_0 has no zero: T_2 sees every unit. T_4 does not see units with |b| = 1, but a mixture does.
+    base = family[0] if order == 1 else None
+    found = joint_pencil(family, m, base=base, n_draws=n_draws, rng=rng)
+    return _directions(found.vectors, D, order), found.residual, spectrum
+
+
+def _literal_directions(tensors, D, order, n_units, tolerances, rng):
+    """Steps 1 to 4 of Algorithm 4: separate decompositions, small terms and duplicates removed."""
+    rank_tol, term_tol, duplicate_tol = tolerances
+    directions, sizes, residuals, spectra = [], [], [], []
+    for j in (1, 2):
+        flat = flatten_symmetric(tensors[2 * order + j], D, (order, order, j))
+        spectra.append(np.linalg.svd(flat.reshape(len(flat), -1), compute_uv=False))
+        m = _count(spectra[-1], n_units, rank_tol, len(flat), order)
+        # A unit at a zero of the Hermite polynomial is missing here.
+        m = min(m, _count(spectra[-1], None, rank_tol, len(flat), order))
+        found = jennrich(flat, m, n_draws=1, rng=rng)
+        residuals.append(found.residual)
+        directions.append(_directions(found.U, D, order))
+        sizes.append(np.linalg.norm(found.W, axis=0))
+    W, size = np.concatenate(directions, axis=1), np.concatenate(sizes)
+    order_of_size = np.argsort(-size, kind="stable")
+    W, size = W[:, order_of_size], size[order_of_size]
+    W = W[:, size > term_tol * size[0]]
+    kept = []
+    for i in range(W.shape[1]):
+        cosines = np.abs(W[:, kept].T @ W[:, i])
+        if np.all(2.0 - 2.0 * cosines > duplicate_tol**2):
+            kept.append(i)
+    return W[:, kept[:n_units]], max(residuals), max(spectra, key=lambda s: s[0])
+
+
+def _checked_tensors(tensors, order, needed):
+    if order not in (1, 2):
+        raise ValueError(f"order must be 1 or 2, got {order!r}.")
+    missing = [k for k in needed if k not in tensors]
+    if missing:
+        raise ValueError(f"order {order} needs the tensors of orders {list(needed)}, got {sorted(tensors)}.")
+    tensors = {k: np.asarray(T, dtype=np.float64) for k, T in tensors.items()}
+    # T_2 has D (D + 1) / 2 entries.
+    D = (math.isqrt(8 * tensors[2].size + 1) - 1) // 2
+    for k, T in tensors.items():
+        if T.shape != (n_symmetric_entries(D, k),):
+            raise ValueError(
+                f"tensors[{k}] must be packed, of shape ({n_symmetric_entries(D, k)},) over R^{D}, got {T.shape}."
+            )
+        if not np.isfinite(T).all():
+            raise ValueError(f"tensors[{k}] must be finite.")
+    return tensors, D
+
+
+def recover_up_to_signs(
+    tensors,
+    order=1,
+    *,
+    n_units=None,
+    method="joint",
+    rank_tol=_RANK_TOLERANCE,
+    term_tol=_TERM_TOLERANCE,
+    duplicate_tol=_SAME_DIRECTION,
+    n_draws=20,
+    rng=None,
+):
+    """All units of a network up to the signs of (w_i, b_i), from its packed tensors: Algorithm 4 of [1]_.
+
+    Parameters
+    ----------
+    tensors : dict of int to ndarray
+        Packed, orders 2 to ``2 l + 2``; T_0 and T_1 are not used.
+    order : {1, 2}, default=1
+        l: 1 for up to D units with linearly independent w_i, 2 for up to ``D (D + 1) / 2`` with linearly independent
+        ``w_i w_i^T``.
+    n_units : int, default=None
+        m; by default the number of singular values above `rank_tol`.
+    method : {"joint", "literal"}, default="joint"
+        The paper decomposes ``T_{2l+1}`` and ``T_{2l+2}`` separately and joins the results, of which either lacks units
+        at a zero of its Hermite polynomial. "joint" takes one pencil of T_{2l} and contractions of both, in which no
+        coefficient vanishes.
+    rank_tol : float, default=1e-10
+        The paper's eta_1, in units of the largest singular value. (Its eta_0 is the accuracy that it asks of the
+        tensors.)
+    term_tol : float, default=1e-6
+        eta_2: terms smaller than this times the largest are left out.
+    duplicate_tol : float, default=1e-3
+        eta_3: two directions closer than this, up to sign, are one. Only for "literal".
+    n_draws : int, default=20
+        Random pencils of which the best is kept. Only for "joint".
+    rng : numpy.random.RandomState or Generator, default=None
 
     Returns
     -------
-    dict of int to ndarray
-        ``T[k]`` has shape ``(C(D + k - 1, k),)``.
+    RecoveredUnits
 
     Raises
     ------
     ValueError
-        If the shapes do not fit or a column of W does not have norm 1.
+        If orders are missing, shapes do not fit, entries are not finite, the tensors vanish, or `n_units` is larger
+        than the order allows.
+
+    Notes
+    -----
+    With ``n = C(D + l - 1, l)``: ``O(n^3)`` for each of some 20 contractions, ``O(m^3)`` a draw, and
+    ``O(m C(D + l + 2, l + 3))`` for the scalars. As many units as the order allows cannot be told from more of them.
 
     References
     ----------
     .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
-       General ReLU Activations. Lemma 3.5.
+       General ReLU Activations. Algorithm 4, Theorem D.1.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import population_tensors
-    >>> T = population_tensors(np.eye(2), np.zeros(2), np.ones(2), 2)
-    >>> print((T[2] * np.sqrt(2 * np.pi)).round(6))
-    [1. 0. 1.]
+    >>> from skident.recovery import population_tensors, recover_up_to_signs
+    >>> W = np.array([[1.0, 0.0, 0.6], [0.0, 1.0, 0.8]])
+    >>> T = population_tensors(W, np.array([0.3, -0.5, 1.0]), np.ones(3), 6)
+    >>> found = recover_up_to_signs(T, order=2)
+    >>> print(np.sort(np.abs(found.b)).round(6))
+    [0.3 0.5 1. ]
     """
-    W, b, a = (np.asarray(x, dtype=np.float64) for x in (W, b, a))
-    if W.ndim != 2 or b.shape != (W.shape[1],) or a.shape != b.shape:
-        raise ValueError(f"W must be (D, m), b and a (m,), got shapes {W.shape}, {b.shape} and {a.shape}.")
-    norms = np.linalg.norm(W, axis=0)
-    if not np.all(np.abs(norms - 1.0) < 1e-8):
-        raise ValueError(
-            f"the columns of W must have norm 1, got norms from {norms.min():.3g} to {norms.max():.3g}; divide w and b "
-            "by it and multiply a with it."
-        )
-    c = a * relu_coefficients(b, order)
-    return {k: c[k] @ symmetric_power(W.T, k) for k in range(order + 1)}
+    rng = np.random.RandomState(0) if rng is None else rng
+    tensors, D = _checked_tensors(tensors, order, range(2, 2 * order + 3))
+    if method == "joint":
+        W, residual, spectrum = _joint_directions(tensors, D, order, n_units, rank_tol, n_draws, rng)
+    elif method == "literal":
+        tolerances = rank_tol, term_tol, duplicate_tol
+        W, residual, spectrum = _literal_directions(tensors, D, order, n_units, tolerances, rng)
+    else:
+        raise ValueError(f"method must be 'joint' or 'literal', got {method!r}.")
+    b, a = recover_scalars(tensors, W, order, literal=method == "literal")
+    return RecoveredUnits(W, b, a, residual, spectrum)
+
+
+def recover_full_rank(tensors, *, n_units=None, method="joint", rng=None, **options):
+    """All units with their signs where the w_i are linearly independent: Algorithms 1 and 6 of [1]_.
+
+    Parameters
+    ----------
+    tensors : dict of int to ndarray
+        Packed, orders 1 to 4.
+    n_units, method, rng, **options
+        As in :func:`recover_up_to_signs`, which does the first part; :func:`fix_signs` the second.
+
+    Returns
+    -------
+    RecoveredUnits
+        With `margins`.
+
+    Raises
+    ------
+    ValueError
+        As :func:`recover_up_to_signs`, and if T_1 is missing.
+
+    References
+    ----------
+    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
+       General ReLU Activations. Algorithms 1 and 6, Theorem 3.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.recovery import population_tensors, recover_full_rank
+    >>> T = population_tensors(np.eye(3), np.array([0.3, -0.5, 1.0]), np.ones(3), 4)
+    >>> print(np.sort(recover_full_rank(T).b).round(6))
+    [-0.5  0.3  1. ]
+    """
+    tensors, _ = _checked_tensors(tensors, 1, range(1, 5))
+    found = recover_up_to_signs(tensors, 1, n_units=n_units, method=method, rng=rng, **options)
+    signs, margins = fix_signs(tensors[1], found.W, found.b, found.a, literal=method == "literal")
+    return found._replace(W=found.W * signs, b=found.b * signs, margins=margins)

@@ -1,0 +1,223 @@
+"""Hermite coefficient tensors of a depth-2 ReLU network, and what they tell of units with known directions.
+
+The function is ``f(x) = sum_i a_i relu(w_i . x + b_i)`` of standard normal x in ``R^D`` with unit columns w_i of
+W (D, m); its tensors ``T_k = E[f(x) He_k(x)]`` are packed as in :mod:`skident.linalg.symmetric_tensors`, in a dict by
+their order. For k >= 2 they stay the same when the sign of (w_i, b_i) changes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import ndtr
+
+from skident.linalg import hermite_polynomials, symmetric_power
+
+__all__ = [
+    "fix_signs",
+    "population_tensors",
+    "recover_scalars",
+    "relu_coefficients",
+    "term_coefficients",
+]
+
+_ROOT_2PI = math.sqrt(2.0 * math.pi)
+_GOOD_GRAM = 1e-4  # ratio of a Gram matrix's eigenvalues from which on normal equations cost few digits
+
+
+def relu_coefficients(b, order):
+    """``c_k(b) = E[relu(z + b) He_k(z)]`` for k = 0, ..., order, stacked in front: (order + 1, ...).
+
+    ``c_0 = b Phi(b) + phi(b)``, ``c_1 = Phi(b)`` and ``c_k = (-1)^k He_{k-2}(b) phi(b)`` beyond: each is the derivative
+    of the one before.
+
+    Parameters
+    ----------
+    b : array-like of any shape
+    order : int
+
+    References
+    ----------
+    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
+       General ReLU Activations. Lemma 3.5.
+
+    Examples
+    --------
+    >>> from skident.recovery import relu_coefficients
+    >>> print(relu_coefficients(0.0, 4).round(4))
+    [ 0.3989  0.5     0.3989 -0.     -0.3989]
+    """
+    b = np.asarray(b, dtype=np.float64)
+    phi, Phi = np.exp(-0.5 * b * b) / _ROOT_2PI, ndtr(b)
+    signs = (-1.0) ** np.arange(max(order - 1, 1))
+    curved = signs.reshape(-1, *[1] * b.ndim) * hermite_polynomials(max(order - 2, 0), b) * phi
+    return np.concatenate([(b * Phi + phi)[None], Phi[None], curved])[: order + 1]
+
+
+def population_tensors(W, b, a, order):
+    """Packed tensors ``T_k = sum_i a_i c_k(b_i) w_i^{(x) k}`` for k = 0, ..., order.
+
+    Parameters
+    ----------
+    W : array-like of shape (D, m)
+        Unit columns.
+    b, a : array-like of shape (m,)
+    order : int
+        The highest k.
+
+    Returns
+    -------
+    dict of int to ndarray
+        ``T[k]`` has shape ``(C(D + k - 1, k),)``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit or a column of W does not have norm 1.
+
+    References
+    ----------
+    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
+       General ReLU Activations. Lemma 3.5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.recovery import population_tensors
+    >>> T = population_tensors(np.eye(2), np.zeros(2), np.ones(2), 2)
+    >>> print((T[2] * np.sqrt(2 * np.pi)).round(6))
+    [1. 0. 1.]
+    """
+    W, b, a = (np.asarray(x, dtype=np.float64) for x in (W, b, a))
+    if W.ndim != 2 or b.shape != (W.shape[1],) or a.shape != b.shape:
+        raise ValueError(f"W must be (D, m), b and a (m,), got shapes {W.shape}, {b.shape} and {a.shape}.")
+    norms = np.linalg.norm(W, axis=0)
+    if not np.all(np.abs(norms - 1.0) < 1e-8):
+        raise ValueError(
+            f"the columns of W must have norm 1, got norms from {norms.min():.3g} to {norms.max():.3g}; divide w and b "
+            "by it and multiply a with it."
+        )
+    c = a * relu_coefficients(b, order)
+    return {k: c[k] @ symmetric_power(W.T, k) for k in range(order + 1)}
+
+def term_coefficients(T, W, order):
+    """Least squares: ``min ||T - sum_i z_i w_i^{(x) k}||`` over z (m,), for a packed T of order k and columns w_i.
+
+    By the Gram matrix ``(W^T W)^k`` where that is well-conditioned, else by the packed powers themselves.
+    """
+    powers = symmetric_power(W.T, order)
+    gram = (W.T @ W) ** order
+    values = np.linalg.eigvalsh(gram)
+    if values[0] > _GOOD_GRAM * values[-1]:
+        return np.linalg.solve(gram, powers @ T)
+    return np.linalg.lstsq(powers.T, T, rcond=None)[0]
+
+
+def recover_scalars(tensors, W, order=1, *, literal=False):
+    """Biases and output weights that go with known directions, up to the same signs: Algorithm 2 of [1]_.
+
+    The coefficients of ``w_i^{(x) k}`` in T_k are ``a_i (-1)^k He_{k-2}(b_i) phi(b_i)``; least squares finds them, and
+    the recurrence of the Hermite polynomials turns three of them into b (Lemma 4.5):
+    ``b = -(g_{q+1} + q g_{q-1}) / g_q`` with ``g_q`` the coefficient of order ``q + 2``.
+
+    Parameters
+    ----------
+    tensors : dict of int to ndarray
+        Packed, orders 2 to 4 for ``order=1``, 2 to 5 for ``order=2``.
+    W : ndarray of shape (D, m)
+        Unit columns, up to signs, with linearly independent powers ``w_i^{(x) order}``.
+    order : {1, 2}, default=1
+        l.
+    literal : bool, default=False
+        Whether to use what the algorithm in the paper does: orders 2 and 3 for l = 1; for l = 2 the larger of ``|g_1|``
+        and ``|g_2|`` in the denominator; a from that coefficient alone. Otherwise, q is the one that sampling errors
+        disturb least, of all that are available, and a is least squares over all orders.
+
+    Returns
+    -------
+    b : ndarray of shape (m,)
+        ``b_i`` times the sign of the i-th column of W.
+    a : ndarray of shape (m,)
+
+    References
+    ----------
+    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
+       General ReLU Activations. Algorithm 2, Lemma 4.5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.recovery import population_tensors, recover_scalars
+    >>> T = population_tensors(np.eye(2), np.array([0.3, -0.5]), np.array([1.0, -2.0]), 4)
+    >>> b, a = recover_scalars(T, np.diag([1.0, -1.0]))
+    >>> print(b.round(6), a.round(6))
+    [0.3 0.5] [ 1. -2.]
+    """
+    highest = 3 if literal and order == 1 else order + 3
+    g = np.array([term_coefficients(tensors[k], W, k) for k in range(2, highest + 1)])
+    candidates = np.arange(order - 1 if literal else 0, len(g) - 1)
+    # The error of q's numerator is that of g_{q+1} + q g_{q-1}, and coefficients of order k err like root of (k - 2)!.
+    noise = [1.0 if literal else math.sqrt(math.factorial(q) * (2 * q + 1)) for q in candidates]
+    q = candidates[np.argmax(np.abs(g[candidates]) / np.reshape(noise, (-1, 1)), axis=0)]
+    unit = np.arange(g.shape[1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        b = -(g[q + 1, unit] + q * g[q - 1, unit] * (q > 0)) / g[q, unit]
+    b = np.where(np.isfinite(b), b, 0.0)
+    shapes = relu_coefficients(b, highest)[2:]
+    if literal:
+        return b, g[q, unit] / shapes[q, unit]
+    weights = np.array([1.0 / math.factorial(k) for k in range(2, highest + 1)])[:, None]
+    return b, np.sum(weights * shapes * g, axis=0) / np.sum(weights * shapes**2, axis=0)
+
+
+def fix_signs(T1, W, b, a, *, literal=False):
+    """Signs of units that are known up to the sign of (w_i, b_i): Algorithm 3 of [1]_.
+
+    Solves ``T_1 = sum_i z_i a_i w_i``. Right units have ``z_i = Phi(b_i)``, flipped ones ``Phi(b_i) - 1``; the sign is
+    decided in the middle between the two, not at 0, which is next to one of them where b_i is far from 0.
+
+    Parameters
+    ----------
+    T1 : ndarray of shape (D,)
+    W : ndarray of shape (D, m)
+        Linearly independent unit columns.
+    b, a : ndarray of shape (m,)
+    literal : bool, default=False
+        Decide at ``z_i = 0`` as the paper does.
+
+    Returns
+    -------
+    signs : ndarray of shape (m,)
+        1 or -1: what (w_i, b_i) is to be multiplied with.
+    margins : ndarray of shape (m,)
+        1 where z_i is as far from the threshold as it should be (or farther), 0 where it lies on it.
+
+    Raises
+    ------
+    ValueError
+        If there are more units than inputs: z is then not determined.
+
+    References
+    ----------
+    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
+       General ReLU Activations. Algorithm 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.recovery import fix_signs, population_tensors
+    >>> b, a = np.array([0.3, -0.5]), np.array([1.0, -2.0])
+    >>> signs, margins = fix_signs(population_tensors(np.eye(2), b, a, 1)[1], np.diag([1.0, -1.0]), b * [1, -1], a)
+    >>> print(signs, margins.round(6))
+    [ 1. -1.] [1. 1.]
+    """
+    D, m = W.shape
+    if m > D:
+        raise ValueError(f"signs of {m} units are not determined by T_1 in {D} dimensions; at most {D} are.")
+    z = np.linalg.lstsq(W * a, T1, rcond=None)[0]
+    threshold = np.zeros(m) if literal else ndtr(b) - 0.5
+    signs = np.where(z < threshold, -1.0, 1.0)
+    right = np.where(z < threshold, ndtr(b) - 1.0, ndtr(b))
+    distance = np.maximum(np.abs(right - threshold), np.finfo(np.float64).tiny)
+    return signs, np.minimum(np.abs(z - threshold) / distance, 1.0)
