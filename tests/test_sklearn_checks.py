@@ -67,8 +67,8 @@ ESTIMATORS = {
     "quadratic by descent": QuadraticNetRegressor(solver="descent", alpha=0.1),
     "quadratic, few units, no ridge": QuadraticNetRegressor(n_hidden=2, alpha=0),
     "transformer of escapes": SaddleEscapeAnalyzer(width=4, n_restarts=2, max_iter=10),
-    "saddle-to-saddle classifier": SaddleToSaddleClassifier(3, 8, init_scale=0.3, max_iter=120, record_every=40),
-    "saddle-to-saddle regressor": SaddleToSaddleRegressor(3, 8, init_scale=0.3, max_iter=120, record_every=40),
+    "saddle-to-saddle classifier": SaddleToSaddleClassifier(3, 8, init_scale=1.0, max_iter=80, record_every=40),
+    "saddle-to-saddle regressor": SaddleToSaddleRegressor(3, 8, init_scale=1.0, max_iter=80, record_every=40),
 }
 # Estimator's name here -> {check: why it must fail}.
 EXPECTED_FAILURES = {

@@ -2,13 +2,16 @@
 
 from ._landscape import LandscapeDisplay
 from ._phase_transition import PhaseTransition, PhaseTransitionDisplay, phase_transition
+from ._saddles import EscapeDisplay, SingularSpectrumDisplay
 from ._spectrum import SpectrumDisplay
 from ._weights import WeightRecoveryDisplay
 
 __all__ = [
+    "EscapeDisplay",
     "LandscapeDisplay",
     "PhaseTransition",
     "PhaseTransitionDisplay",
+    "SingularSpectrumDisplay",
     "SpectrumDisplay",
     "WeightRecoveryDisplay",
     "phase_transition",
