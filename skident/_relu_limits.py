@@ -102,16 +102,17 @@ def _warn_of_hidden_units(sample, learned):
     U, b, _ = model.units()
     regression = regress_on_ridges(sample, U, b)
     gain = regression.removal / max(regression.rss / sample.total, np.finfo(float).tiny)
-    parameters = sample.dim + 1
-    hidden = int(np.sum(gain < 2.0 * parameters))
+    # What the information criterion asks of the parameters of a unit.
+    needed = (sample.dim + 1) * np.log(sample.total)
+    hidden = int(np.sum(gain < needed))
     eigenvalue = abs(stage.spectrum[min(model.n_units, sample.dim) - 1])
     if hidden and eigenvalue < stage.noise:
         scale = sample.y_scale
         warnings.warn(
             f"{hidden} of {model.n_units} units are within the noise: the eigenvalue of T_2 that counts them is "
             f"{eigenvalue * scale:.2g}, sampling alone gives up to {stage.noise * scale:.2g}, and leaving out the "
-            f"least of them raises the residuals by {gain.min():.1f} noise variances, where {parameters} are expected "
-            "by chance. Take fewer units (n_units=None counts them) or more rows.",
+            f"least of them raises the residuals by {gain.min():.1f} noise variances, where {needed:.0f} would tell it "
+            "from chance. Take fewer units (n_units=None counts them) or more rows.",
             ConvergenceWarning,
             stacklevel=5,
         )

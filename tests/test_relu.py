@@ -162,6 +162,7 @@ def test_importance_weights_for_a_known_density():
     assert unit_matching_error(reg.tensor_estimate_, network).weights < 0.02
 
 
+@pytest.mark.filterwarnings("ignore:n_units=1 leaves residuals:sklearn.exceptions.ConvergenceWarning")
 def test_in_pipelines_and_searches():
     X, y, *_ = data(12, 5, 2, 600, noise=0.1)
     search = GridSearchCV(
@@ -241,7 +242,7 @@ def test_negative_and_zero_weights(rng):
     X, y = rng.standard_normal((100, 3)), rng.standard_normal(100)
     with pytest.raises(ValueError, match="Negative values in data passed to `sample_weight`"):
         TensorReLURegressor().fit(X, y, sample_weight=-np.ones(100))
-    with pytest.raises(ValueError, match=r"[Ss]ample weights are zero|all zero"):
+    with pytest.raises(ValueError, match="at least one non-zero"):
         TensorReLURegressor().fit(X, y, sample_weight=np.zeros(100))
 
 
