@@ -276,7 +276,8 @@ class EscapeDisplay:
     def _plot_speeds(self, ax, kwargs):
         speeds = np.sort(self.speeds[~np.isnan(self.speeds)])[::-1]
         style = {"marker": "o", "markersize": 4, "markeredgewidth": 0, "linestyle": "none", "color": color_of(0)}
-        ax.plot(np.arange(1, len(speeds) + 1), speeds, label="restarts", **{**style, **kwargs})
+        style |= {"label": "restarts"}
+        ax.plot(np.arange(1, len(speeds) + 1), speeds, **{**style, **kwargs})
         if self.shallow_speed is not None:
             line = {"color": color_of(1), "linewidth": 1.2, "linestyle": "--"}
             ax.axhline(self.shallow_speed, label="depth two (rank one)", **line)
