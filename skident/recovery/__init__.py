@@ -35,6 +35,7 @@ from .relu_signs import solve_signs
 from .relu_tensors import RecoveredUnits, recover_full_rank, recover_up_to_signs
 from .ridge_fit import RidgeFit, RidgeModel, fit_ridges, regress_on_ridges
 from .ridge_signs import SignedFit, as_relu, resolve_signs
+from .ridge_units import RidgeRegression, consolidate, regress_on_features, ridge_features
 from .sample import Sample
 from .saturation import FirstLayer, NotSaturatingError, find_first_layer, refine_lengths
 from .shifts import ShiftsFromGradients, find_first_shifts, shifts_from_gradients
@@ -63,6 +64,7 @@ __all__ = [
     "RecoveredUnits",
     "RidgeFit",
     "RidgeModel",
+    "RidgeRegression",
     "Sample",
     "ShiftsFromGradients",
     "SignedFit",
@@ -74,6 +76,7 @@ __all__ = [
     "change_inputs",
     "cluster_directions",
     "compress_network",
+    "consolidate",
     "design_points",
     "detect_first_layer",
     "detect_last_layer",
@@ -116,11 +119,13 @@ __all__ = [
     "redundant_units",
     "refine_by_moments",
     "refine_lengths",
+    "regress_on_features",
     "regress_on_ridges",
     "relu_coefficients",
     "removal_costs",
     "remove_unit",
     "resolve_signs",
+    "ridge_features",
     "sample_hessians",
     "shifts_from_gradients",
     "smallest_behind",
