@@ -276,7 +276,7 @@ def test_inputs_that_are_not_gaussian(draw):
 
 def test_units_within_the_noise():
     X, y, *_ = data(14, 6, 1, 400, noise=1.0)
-    with pytest.warns(ConvergenceWarning, match=r"units are within the noise: the eigenvalue of T_2 .* is .*, sampling"):
+    with pytest.warns(ConvergenceWarning, match=r"units are within the noise: the eigenvalue of T_2 .* is .*, samp"):
         reg = TensorReLURegressor(n_units=5, random_state=0).fit(X, y)
     assert reg.n_units_ == 5
 

@@ -4,6 +4,7 @@ from ._circle import make_alternating_circle
 from ._hierarchical import HierarchicalTarget, make_hierarchical_target
 from ._planted_shallow import make_planted_shallow
 from ._pyramidal import make_network, make_pyramidal_network, pyramidal_widths
+from ._relu import make_relu_network
 
 __all__ = [
     "HierarchicalTarget",
@@ -12,5 +13,6 @@ __all__ = [
     "make_network",
     "make_planted_shallow",
     "make_pyramidal_network",
+    "make_relu_network",
     "pyramidal_widths",
 ]

@@ -2,10 +2,12 @@
 
 from ._network import parameter_error, shift_error
 from ._prediction import relative_max_error, relative_mse
+from ._relu import UnitMatchingError, unit_matching_error
 from ._subspace import subspace_distance
 from ._weights import assignment_error, false_positive_rate, recovery_rate
 
 __all__ = [
+    "UnitMatchingError",
     "assignment_error",
     "false_positive_rate",
     "parameter_error",
@@ -14,4 +16,5 @@ __all__ = [
     "relative_mse",
     "shift_error",
     "subspace_distance",
+    "unit_matching_error",
 ]

@@ -1,0 +1,86 @@
+"""
+Which network did these samples come from?
+
+Samples of a ReLU network with ten hidden units and twenty inputs, with noise of a tenth of their standard deviation,
+are all that `TensorReLURegressor` gets; not even the number of units is told. The left picture puts the true weights,
+biases
+and output weights against those recovered from 10 000 rows. The right one shows how the error falls with the number of
+rows: the tensors alone, the polished network, the paper's own algorithm, and the error that least squares would have
+if it were started at the true network.
+"""
+
+import argparse
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from skident import TensorReLURegressor
+from skident.datasets import make_relu_network
+from skident.metrics import unit_matching_error
+
+D, M, NOISE = 20, 10, 0.1
+METHODS = {
+    "literal algorithm": {"method": "literal"},
+    "tensors alone": {"polish": False},
+    "polished": {},
+}
+
+
+def relative_error(reg, network, X):
+    truth = network(X)[:, 0]
+    return np.mean((reg.predict(X) - truth) ** 2) / np.var(truth)
+
+
+def draw_units(ax, reg, network):
+    """True against recovered parameters, every recovered unit at the place of its true one."""
+    match = unit_matching_error(reg.network_, network)
+    found, true = reg.network_, network
+    order, signs = match.permutation, match.signs
+    pairs = {
+        "weights": (true.weights[0], found.weights[0][:, order] * signs),
+        "biases": (true.biases[0], found.biases[0][order] * signs),
+        "output weights": (true.weights[1], found.weights[1][order]),
+    }
+    for (name, (x, y)), marker in zip(pairs.items(), "o^s"):
+        ax.plot(np.ravel(x), np.ravel(y), marker, markersize=4, alpha=0.7, label=name)
+    ax.axline((0, 0), slope=1, color="0.6", linewidth=0.8, zorder=0)
+    ax.set(xlabel="true", ylabel="recovered", title=f"{reg.n_units_} units from {D} inputs, width not told")
+    ax.legend()
+    return match
+
+
+def draw_errors(ax, sizes):
+    fresh = np.random.RandomState(1).standard_normal((5000, D))
+    curves = {name: [] for name in METHODS}
+    for n in sizes:
+        X, y, network = make_relu_network(n, D, M, noise=NOISE, random_state=0)
+        for name, options in METHODS.items():
+            reg = TensorReLURegressor(n_units=M, random_state=0, **options).fit(X, y)
+            curves[name].append(relative_error(reg, network, fresh))
+    for (name, errors), marker in zip(curves.items(), "vso"):
+        ax.loglog(sizes, errors, marker=marker, label=name)
+    ax.loglog(sizes, [NOISE**2 * M * (D + 1) / n for n in sizes], "--", color="0.5", label="parameters x noise / rows")
+    ax.set(xlabel="rows", ylabel="mean squared error / variance", title=f"noise {NOISE:.0%}")
+    ax.legend()
+    return curves
+
+
+def main(output="relu_from_samples.png"):
+    X, y, network = make_relu_network(10_000, D, M, noise=NOISE, random_state=0)
+    reg = TensorReLURegressor(random_state=0).fit(X, y)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
+    match = draw_units(left, reg, network)
+    print(f"units found: {reg.n_units_}, R^2 on the rows {reg.score(X, y):.4f}")
+    print(f"largest errors: weights {match.weights:.3f}, biases {match.biases:.3f}, output {match.output_weights:.3f}")
+    sizes = [3000, 10_000, 30_000, 100_000]
+    for name, errors in draw_errors(right, sizes).items():
+        print(f"{name}: " + ", ".join(f"{e:.1e}" for e in errors))
+    figure.savefig(output, dpi=100)
+    plt.close(figure)
+    print(f"picture: {output}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser.add_argument("--output", default="relu_from_samples.png", help="where to write the picture")
+    main(parser.parse_args().output)
