@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skident.datasets import make_network, make_pyramidal_network, pyramidal_widths
+from skident.datasets import make_network, make_planted_shallow, make_pyramidal_network, pyramidal_widths
 
 
 @pytest.mark.parametrize(
@@ -143,3 +143,38 @@ def test_network_errors(sizes, options, message):
 def test_bad_number_of_inputs():
     with pytest.raises(ValueError, match="n_inputs must be an integer >= 1, got 0"):
         make_pyramidal_network(0, 2, 2, 5)
+
+
+def test_planted_shallow_is_its_network():
+    X, y, W, v = make_planted_shallow(
+        40, 5, 3, activation="softplus", sharpness=10.0, output_signs="mixed", coef=True, random_state=1
+    )
+    assert y == pytest.approx(np.log1p(np.exp(10.0 * (X @ W.T))) @ v / 10.0, rel=1e-12)
+    assert set(v) <= {1.0, -1.0} and X.shape == (40, 5) and W.shape == (3, 5)
+    assert np.array_equal(X, make_planted_shallow(40, 5, 3, random_state=1)[0])
+
+
+def test_planted_shallow_labels_and_noise():
+    exact, noisy, random = (
+        make_planted_shallow(4000, 5, 3, random_state=2, **options)[1]
+        for options in ({}, {"noise": 0.5}, {"labels": "random"})
+    )
+    assert np.std(noisy - exact) == pytest.approx(0.5, rel=0.05)
+    assert abs(np.corrcoef(random, exact)[0, 1]) < 0.06
+    given = make_planted_shallow(10, 5, 2, output_signs=[2.0, -3.0], coef=True, random_state=2)[3]
+    assert np.array_equal(given, [2.0, -3.0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": "none"}, "labels must be"),
+        ({"noise": -1.0}, "noise must be a finite number >= 0"),
+        ({"sharpness": 0.0}, "sharpness must be a finite number > 0"),
+        ({"output_signs": "both"}, "output_signs must be"),
+        ({"output_signs": [1.0]}, "must be 2 finite numbers"),
+    ],
+)
+def test_planted_shallow_errors(options, message):
+    with pytest.raises(ValueError, match=message):
+        make_planted_shallow(10, 5, 2, **options)

@@ -13,14 +13,14 @@ SCRIPTS = sorted(FOLDER.glob("plot_*.py"))
 NUMBER = r"(\d\.\d+e[+-]\d+|nan|inf)"
 
 
-def run(name, tmp_path, monkeypatch, capsys):
+def run(name, tmp_path, monkeypatch, capsys, **arguments):
     """What `main` prints, and the size of the picture that it leaves in the current directory."""
     matplotlib.use("Agg")
     monkeypatch.chdir(tmp_path)
     spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.main()
+    module.main(**arguments)
     printed = capsys.readouterr().out
     picture = matplotlib.image.imread(tmp_path / re.search(r"picture: (\S+)", printed)[1])
     assert min(picture.shape[:2]) > 300 and picture.std() > 0.01
@@ -80,6 +80,20 @@ def test_five_layers(tmp_path, monkeypatch, capsys):
     stages = re.findall(r"^(\S.*?) +\d+\.\d\d s +(\d+) queries$", printed, flags=re.MULTILINE)
     assert len(stages) >= 3 and stages[0][0].startswith("first layer") and stages[-1][0] == "polish"
     assert float(re.search(rf"error of a weight or shift: {NUMBER}", printed)[1]) < 1e-8
+
+
+def test_certificate(tmp_path, monkeypatch, capsys):
+    printed = run("plot_07_certificate", tmp_path, monkeypatch, capsys, n_steps=1000)
+    at_rest, out, ended = re.findall(r"(?:saddle|global)[,:] loss (\d\.\d+)", printed)
+    assert "Adam at rest: saddle" in printed and "Adam from there: global" in printed
+    assert float(at_rest) > float(out) > float(ended)
+
+
+def test_phase_transition(tmp_path, monkeypatch, capsys):
+    printed = run("plot_08_phase_transition", tmp_path, monkeypatch, capsys, n_trials=3, n_starts=2)
+    pairs = re.findall(r"half-point (\d+\.\d+) \[\S+ \S+\], paper (\d+\.\d+)", printed)
+    # Two starts and three trials tell the place to about two.
+    assert len(pairs) == 4 and all(abs(float(ours) - float(paper)) < 4 for ours, paper in pairs)
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=[path.stem for path in SCRIPTS])

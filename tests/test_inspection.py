@@ -11,8 +11,16 @@ from sklearn.exceptions import NotFittedError
 
 from skident import EntangledWeightExtractor, NetworkIdentifier
 from skident.datasets import make_network
-from skident.inspection import SpectrumDisplay, WeightRecoveryDisplay
-from skident.network import FeedforwardNetwork
+from skident.inspection import (
+    LandscapeDisplay,
+    PhaseTransitionDisplay,
+    SpectrumDisplay,
+    WeightRecoveryDisplay,
+    phase_transition,
+)
+from skident.inspection._logistic import fit_transition
+from skident.network import FeedforwardNetwork, get_activation
+from skident.optim import QuadraticProblem, descend, landscape_certificate
 
 EPS = np.finfo(float).eps
 
@@ -182,3 +190,101 @@ def test_missing_matplotlib_is_told(monkeypatch):
     truth = make_network((5, 3, 1), random_state=5002)
     with pytest.raises(ImportError, match="WeightRecoveryDisplay needs matplotlib"):
         WeightRecoveryDisplay.from_networks(truth, truth)
+
+
+# -- phase transitions and landscapes ----------------------------------------------------------------------------------
+
+
+def test_a_transition_is_where_the_counts_say():
+    rng = np.random.RandomState(0)
+    x = np.arange(20)
+    counts = rng.binomial(50, 1 / (1 + np.exp(-0.8 * (x - 11.3))))
+    half, slope, (low, high) = fit_transition(x, counts, np.full(20, 50))
+    assert low < 11.3 < high and high - low < 1 and abs(slope - 0.8) < 0.2
+    # Downwards just as well, and shifted where the counts are.
+    down = fit_transition(x, 50 - counts, np.full(20, 50))
+    assert down[0] == pytest.approx(half, abs=1e-4) and down[1] == pytest.approx(-slope, rel=1e-3)
+
+
+def test_intervals_cover_as_often_as_they_say():
+    rng = np.random.RandomState(1)
+    x, covered = np.arange(8, 16), 0
+    for _ in range(30):
+        counts = rng.binomial(10, 1 / (1 + np.exp(-1.5 * (x - 11.6))))
+        low, high = fit_transition(x, counts, np.full(8, 10))[2]
+        covered += low <= 11.6 <= high
+    assert covered >= 25  # 28.5 expected; fewer than 25 has probability 2 %
+
+
+@pytest.mark.parametrize("count", [0, 10])
+def test_no_transition_seen_is_no_number(count):
+    half, _, interval = fit_transition([1, 2, 3], [count] * 3, [10] * 3)
+    assert np.isnan(half) and interval == (-np.inf, np.inf)
+
+
+@pytest.fixture(scope="module")
+def transition():
+    return phase_transition(20, 8, [1, 2, 4, 6], activation="quadratic", n_trials=5, n_starts=4, random_state=0)
+
+
+def test_phase_transition_repeats_and_counts(transition):
+    again = phase_transition(20, 8, [1, 2, 4, 6], activation="quadratic", n_trials=5, n_starts=4, random_state=0)
+    assert np.array_equal(again.losses, transition.losses)
+    assert transition.probabilities[0] < 0.5 and transition.probabilities[-1] == 1.0
+    assert np.all(transition.start_rates >= transition.probabilities)
+    assert transition.losses.shape == (4, 5, 4) and transition.swept == "n_hidden"
+    # A network that has reached the threshold is an interpolating one.
+    assert transition.settings["n_samples"] == 20 and transition.settings["optimizer"] == "Levenberg-Marquardt"
+
+
+def test_other_sizes_can_be_swept():
+    swept = phase_transition([5, 60], 4, 3, activation="softplus", n_trials=2, n_starts=2, max_iter=40, random_state=0)
+    assert swept.swept == "n_samples" and swept.probabilities[0] == 1.0
+    labels = phase_transition(
+        [5, 60], 4, 3, activation="quadratic", labels="random", n_trials=2, n_starts=2, max_iter=40, random_state=0
+    )
+    assert labels.start_rates[1] == 0.0
+
+
+def test_phase_transition_display(transition, plt):
+    display = PhaseTransitionDisplay.from_transition(transition, reference=2.5)
+    assert display.ax_.get_xlabel() == "n_hidden" and display.figure_ is display.ax_.figure
+    labels = display.ax_.get_legend_handles_labels()[1]
+    assert f"half: {transition.half_point:.2f}" in labels and "reference: 2.50" in labels
+    figure, ax = plt.subplots()
+    assert PhaseTransitionDisplay(transition).plot(ax=ax).ax_ is ax
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options", "message"),
+    [
+        ((20, 8, 4), {}, "got none"),
+        (([20, 30], [8, 9], 4), {}, "exactly one"),
+        ((20, 8, [4]), {}, "at least two values"),
+        ((20, 8, [4, 5]), {"activation": "relu"}, "kinks"),
+        ((20, 8, [4, 5]), {"n_starts": 0}, "n_starts must be an integer >= 1"),
+        ((20, 8, [4, 5]), {"threshold": 0.0}, "threshold must be"),
+        ((20, 8, [4, 5]), {"labels": "none"}, "labels must be"),
+    ],
+)
+def test_phase_transition_errors(sizes, options, message):
+    with pytest.raises(ValueError, match=message):
+        phase_transition(*sizes, **options)
+
+
+def test_landscape_display(plt):
+    rng = np.random.RandomState(0)
+    X, y, v = rng.standard_normal((30, 3)), rng.standard_normal(30), np.repeat([1.0, -1.0], 3)
+    found = descend(QuadraticProblem(X, y), np.zeros((6, 3)), v)
+    display = LandscapeDisplay.from_point(np.zeros((6, 3)), v, X, y, history=found.history)
+    assert display.direction == "escape direction"
+    assert display.line[50] == pytest.approx(0.5 * np.mean(y**2))
+    assert display.line.min() < display.line[50] and display.lower_bound == pytest.approx(found.value)
+    assert len(display.history_ax_.lines[0].get_xdata()) == len(found.history)
+    down = LandscapeDisplay.from_point(3.0 * np.eye(3), np.ones(3), X, y)
+    assert down.direction == "steepest descent"
+    end = LandscapeDisplay.from_point(found.W, v, X, y, radius=0.1)
+    assert end.line.min() >= found.value - 1e-12
+    tanh = landscape_certificate(found.W, v, X, y, activation=get_activation("tanh"))
+    with pytest.raises(ValueError, match="not tanh ones"):
+        LandscapeDisplay.from_point(found.W, v, X, y, certificate=tanh)

@@ -52,7 +52,7 @@ class LandscapeDisplay:
 
     @classmethod
     def from_point(cls, W, v, X, y, *, certificate=None, history=(), radius=None, ax=None, **options):
-        """Draw the loss of a quadratic network along its escape direction, or down its gradient if there is none.
+        """Draw the loss of a quadratic network along its escape direction or its gradient, whichever leads lower.
 
         Parameters
         ----------
@@ -88,13 +88,14 @@ class LandscapeDisplay:
             raise ValueError(f"LandscapeDisplay is about quadratic units, not {certificate.activation} ones.")
         W, v, X, y = (np.asarray(a.detach() if hasattr(a, "detach") else a, dtype=np.float64) for a in (W, v, X, y))
         problem = QuadraticProblem(X, y, **options)
-        direction, name = certificate.escape_direction, "escape direction"
-        if direction is None or certificate.status == "not stationary":
-            gradient = problem.value_and_gradient(W.T @ (v[:, None] * W))[1]
-            direction, name = -2.0 * v[:, None] * (W @ gradient), "steepest descent"
-            direction = direction / max(np.linalg.norm(direction), 1e-300)
-        c = lines_loss(problem, W, v, direction)
-        steps = np.linspace(-1.0, 1.0, 101) * (_reach(c) if radius is None else radius)
+        gradient = problem.value_and_gradient(W.T @ (v[:, None] * W))[1]
+        ways = {"steepest descent": -2.0 * v[:, None] * (W @ gradient)}
+        ways["escape direction"] = certificate.escape_direction
+        ways = {name: U / max(np.linalg.norm(U), 1e-300) for name, U in ways.items() if U is not None}
+        quartics = {name: lines_loss(problem, W, v, U) for name, U in ways.items()}
+        name = min(quartics, key=lambda name: _lowest(quartics[name])[1])
+        c = quartics[name]
+        steps = np.linspace(-1.0, 1.0, 101) * (2.0 * abs(_lowest(c)[0]) or 1.0 if radius is None else radius)
         line = np.polyval(c[::-1], steps)
         bound = certificate.lower_bound
         return cls(steps=steps, line=line, direction=name, history=history, lower_bound=bound).plot(ax=ax)
@@ -140,9 +141,10 @@ class LandscapeDisplay:
         return self
 
 
-def _reach(c):
-    """Twice as far as the lowest point of a quartic with coefficients c; 1 where it is at zero."""
+def _lowest(c):
+    """Where a quartic with coefficients c is lowest, and its value there."""
     roots = np.roots((c * np.arange(5))[:0:-1])
     steps = np.append(roots[np.abs(roots.imag) <= 1e-6 * np.abs(roots)].real, 0.0)
-    lowest = steps[np.argmin(np.polyval(c[::-1], steps))]
-    return 2.0 * abs(float(lowest)) or 1.0
+    values = np.polyval(c[::-1], steps)
+    best = int(np.argmin(values))
+    return float(steps[best]), float(values[best])

@@ -53,7 +53,7 @@ def fit_transition(x, successes, trials):
         )
         return -found.fun, sign * float(np.exp(found.x))
 
-    grid = np.linspace(x.min() - 0.5 * span, x.max() + 0.5 * span, 81)
+    grid = np.linspace(x.min() - 0.5 * span, x.max() + 0.5 * span, 41)
     start = int(np.argmax([likelihood(half)[0] for half in grid]))
     low, high = grid[max(start - 1, 0)], grid[min(start + 1, len(grid) - 1)]
     half = float(

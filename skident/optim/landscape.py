@@ -185,10 +185,8 @@ class _Units:
     """Slope (in coordinates with output weights 1 and -1) and curvature of the loss in its own units."""
 
     def __init__(self, problem, v):
-        G = problem.value_and_gradient(np.zeros((problem.d, problem.d)))[1]
-        # Nothing to learn leaves rounding, which is no unit.
-        floor = np.finfo(float).eps * np.sqrt(np.mean(problem.y**2)) * np.mean(np.sum(problem.X**2, axis=1))
-        steepest = max(float(np.abs(np.linalg.eigvalsh(G)).max()), 10.0 * float(floor))
+        # Where there is nothing to learn the gradient is rounding, and no unit.
+        steepest = max(problem.steepest, problem.gradient_rounding)
         self.slope = float(np.sqrt(steepest * problem.null_value))
         self.curvature = 2.0 * float(np.abs(v).max()) * steepest
 

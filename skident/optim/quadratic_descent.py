@@ -106,7 +106,7 @@ def descend(problem, W, v, *, tol=1e-9, max_iter=5000, max_escapes=50, max_dense
         if path.converged:
             status = "converged"
             break
-        if not settled and finish:
+        if not settled and finish and path.n_iter < max_iter:
             path.finish()
             status = "converged" if path.converged else "stuck"
             break
@@ -125,11 +125,10 @@ class _Path:
     def __init__(self, problem, W, signs, tol):
         self.problem, self.W, self.signs = problem, W, signs
         self.plus, self.minus = bool((signs > 0).any()), bool((signs < 0).any())
-        value, gradient = problem.value_and_gradient(np.zeros((problem.d, problem.d)))
-        steepest = float(np.abs(np.linalg.eigvalsh(gradient)).max(initial=0.0))
-        self.limit = tol * steepest
+        steepest = problem.steepest
+        self.limit = max(tol * steepest, problem.gradient_rounding)
         # A loss over its slope is a size of M, so its root one of W: the unit in which a gradient is small or is not.
-        self.gradient_limit = 0.1 * self.limit * np.sqrt(value / steepest if steepest > 0 else 0.0)
+        self.gradient_limit = 0.1 * self.limit * np.sqrt(problem.null_value / steepest if steepest > 0 else 0.0)
         self.n_iter, self.history = 0, [self._value_and_slope(W.ravel())[0]]
 
     def _form(self, W):
@@ -194,12 +193,13 @@ class _Path:
         direction = block_escape(self.W, self.signs, self.problem.value_and_gradient(self._form(self.W))[1], self.limit)
         if direction is None:
             return False
-        step, value = _line_minimum(self.problem, self.W, self.signs, direction)
+        W = self.W + _line_minimum(self.problem, self.W, self.signs, direction) * direction
+        value = self._value_and_slope(W.ravel())[0]
         if not value < self.history[-1]:
             return False
-        self.W = self.W + step * direction
+        self.W = W
         self.n_iter += 1
-        self.history.append(self._value_and_slope(self.W.ravel())[0])
+        self.history.append(value)
         return True
 
     def finish(self):
@@ -305,10 +305,8 @@ def lines_loss(problem, W, v, direction):
 
 
 def _line_minimum(problem, W, v, direction):
-    """Step and loss at the lowest point of a line."""
+    """Step to the lowest point of a line."""
     c = lines_loss(problem, W, v, direction)
     roots = np.roots((c * np.arange(5))[:0:-1])
     steps = np.append(roots[np.abs(roots.imag) <= 1e-6 * np.abs(roots)].real, 0.0)
-    values = np.polyval(c[::-1], steps)
-    best = int(np.argmin(values))
-    return float(steps[best]), float(values[best])
+    return float(steps[np.argmin(np.polyval(c[::-1], steps))])

@@ -160,6 +160,18 @@ class QuadraticProblem:
         return 0.5 * float(y @ y) / self.n
 
     @functools.cached_property
+    def steepest(self):
+        """Spectral norm of the gradient at M = 0: the unit in which gradients are small or are not."""
+        gradient = self.value_and_gradient(np.zeros((self.d, self.d)))[1]
+        return float(np.abs(np.linalg.eigvalsh(gradient)).max(initial=0.0))
+
+    @functools.cached_property
+    def gradient_rounding(self):
+        """Gradients below this are zero to rounding of the targets."""
+        size = np.sqrt(np.mean(self.y**2)) * np.mean(np.sum(self.X**2, axis=1))
+        return 10.0 * float(np.finfo(float).eps * size)
+
+    @functools.cached_property
     def rounding(self):
         """Losses below this are zero to rounding of the targets."""
         return (4.0 * np.finfo(float).eps) ** 2 * float(self.y @ self.y) / self.n

@@ -1,0 +1,82 @@
+"""
+Has this network been trained to the end?
+
+A shallow network with quadratic units is trained by torch's Adam, half of its hidden units starting at zero. The loss
+comes to rest, the gradient vanishes, and nothing in the curve tells that this is no optimum: units at zero get no
+gradient. `landscape_certificate` tells: it is a saddle, and the certificate has a direction that leads out. One step
+along all such directions at once, Adam again, and the next certificate is a proof: no network of this kind has a lower
+loss.
+"""
+
+import argparse
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+
+from skident.datasets import make_planted_shallow
+from skident.inspection import LandscapeDisplay
+from skident.optim import QuadraticProblem, block_escape, landscape_certificate, lines_loss
+
+N, D = 150, 10
+
+
+def adam(W, v, X, y, n_steps):
+    """Hidden weights after full-batch Adam with a decaying rate, and the losses on the way."""
+    W = torch.nn.Parameter(torch.as_tensor(W))
+    v, X, y = (torch.as_tensor(a) for a in (v, X, y))
+    optimizer, losses = torch.optim.Adam([W], lr=0.03), []
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 1e-3 ** (1.0 / n_steps))
+    for _ in range(n_steps):
+        optimizer.zero_grad()
+        loss = 0.5 * torch.mean(((X @ W.T) ** 2 @ v - y) ** 2)
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+    return W, losses
+
+
+def show(name, certificate):
+    print(f"{name}: {certificate.status}, loss {certificate.loss:.6f}, gap {certificate.gap:.1e}")
+    print(f"    {certificate.reason}")
+
+
+def main(output="certificate.png", n_steps=2000):
+    rng = np.random.RandomState(0)
+    X, y = make_planted_shallow(N, D, 2 * D, labels="random", random_state=rng)
+    v = np.repeat([1.0, -1.0], D)
+    start = 0.3 * rng.standard_normal((2 * D, D)) / np.sqrt(D)
+    start[v < 0] = 0.0
+
+    plateau, losses = adam(start, v, X, y, n_steps)
+    saddle = landscape_certificate(plateau, v, X, y)
+    show("Adam at rest", saddle)
+
+    # The certificate has the steepest way out; there is one for every useful eigenvector, and one step takes them all.
+    W = plateau.detach().numpy()
+    problem = QuadraticProblem(X, y)
+    direction = block_escape(W, v, problem.value_and_gradient(W.T @ (v[:, None] * W))[1], limit=1e-6)
+    steps = np.linspace(0.0, 2.0, 201)
+    losses_there = np.polyval(lines_loss(problem, W, v, direction)[::-1], steps)
+    escaped = W + steps[np.argmin(losses_there)] * direction
+    print(f"one step out of the saddle: loss {losses_there.min():.6f}")
+    trained, more = adam(escaped, v, X, y, n_steps)
+    optimum = landscape_certificate(trained, v, X, y)
+    show("Adam from there", optimum)
+
+    figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.8), layout="constrained")
+    LandscapeDisplay.from_point(plateau, v, X, y, certificate=saddle, history=losses + more, ax=axes)
+    axes[0].set_title("Where Adam came to rest", fontsize="medium")
+    axes[1].axvline(n_steps, color="0.5", linewidth=1, linestyle="--")
+    axes[1].set_xlabel("step of Adam")
+    axes[1].set_title("One step out of the saddle, and on", fontsize="medium")
+    figure.savefig(output, dpi=100)
+    plt.close(figure)
+    print(f"picture: {output}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser.add_argument("--output", default="certificate.png", help="where to write the picture")
+    main(parser.parse_args().output)

@@ -1,0 +1,47 @@
+"""
+How wide must a shallow network be for training never to fail?
+
+Networks learn labels that a random network of the same size gave to 100 points. With few hidden units many random
+starts end in local minima; once there are about as many parameters as points, all of them reach zero loss. The four
+sweeps are those of Soltanolkotabi, Javanmard and Lee (2017), Figures 2 and 3, at fewer trials and with another
+optimiser (Levenberg-Marquardt, 120 steps, loss 1e-8), on which the place of the transition depends. Dotted lines are
+theirs.
+"""
+
+import argparse
+import time
+
+import matplotlib.pyplot as plt
+
+from skident.inspection import PhaseTransitionDisplay, phase_transition
+
+SOFTPLUS, QUADRATIC = {"activation": "softplus", "sharpness": 10.0}, {"activation": "quadratic"}
+PANELS = {  # sizes, activation, the paper's half-point
+    "2a: softplus, d = 10": ((100, 10, range(9, 15)), SOFTPLUS, 11.40),
+    "2b: softplus, k = 10": ((100, range(9, 15), 10), SOFTPLUS, 10.70),
+    "3a: quadratic, d = 20": ((100, 20, range(4, 9)), QUADRATIC, 5.5),
+    "3b: quadratic, k = 5": ((100, range(20, 30, 2), 5), QUADRATIC, 25.40),
+}
+
+
+def main(output="phase_transition.png", n_trials=8, n_starts=8):
+    figure, axes = plt.subplots(2, 2, figsize=(9, 6.4), layout="constrained")
+    for ax, (name, (sizes, options, reference)) in zip(axes.flat, PANELS.items()):
+        start = time.perf_counter()
+        found = phase_transition(*sizes, **options, n_trials=n_trials, n_starts=n_starts, random_state=0)
+        low, high = found.interval
+        print(
+            f"{name}: half-point {found.half_point:.2f} [{low:.2f}, {high:.2f}], paper {reference}, "
+            f"{time.perf_counter() - start:.1f} s"
+        )
+        PhaseTransitionDisplay.from_transition(found, ax=ax, reference=reference)
+        ax.set_title(name, fontsize="medium")
+    figure.savefig(output, dpi=100)
+    plt.close(figure)
+    print(f"picture: {output}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser.add_argument("--output", default="phase_transition.png", help="where to write the picture")
+    main(parser.parse_args().output)

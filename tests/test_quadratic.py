@@ -1,0 +1,182 @@
+"""QuadraticNetRegressor: what it learns, what it certifies, what it refuses."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import cross_val_score
+
+from skident import QuadraticNetRegressor
+from skident.datasets import make_planted_shallow
+from skident.optim import landscape_certificate
+
+PLAIN = {"fit_intercept": False, "fit_linear": False, "alpha": 0}
+
+
+def data(seed=0, n=80, d=4):
+    rng = np.random.RandomState(seed)
+    X = rng.standard_normal((n, d)) * 3.0 + 1.0
+    return X, X[:, 0] * X[:, 1] + X[:, 2] + rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("solver", ["convex", "descent"])
+@pytest.mark.parametrize("options", [{}, PLAIN, {"output_signs": "positive", **PLAIN}])
+def test_a_planted_network_is_found(solver, options):
+    X, y = make_planted_shallow(1000, 10, 5, random_state=9000)
+    fresh, truth = X[500:], y[500:]
+    reg = QuadraticNetRegressor(solver=solver, **options).fit(X[:500], y[:500])
+    assert reg.certificate_.is_global and reg.solver_ == solver
+    error = np.sqrt(np.mean((reg.predict(fresh) - truth) ** 2)) / truth.std()
+    # Descent with as many positive units as inputs for a form of half that rank: its minimum is flat to fourth order.
+    assert error <= (1e-6 if solver == "descent" and "output_signs" in options else 1e-10)
+
+
+def test_random_labels_are_fitted_exactly():
+    X, y = make_planted_shallow(55, 10, 1, labels="random", random_state=9001)
+    for solver in ("convex", "descent"):
+        reg = QuadraticNetRegressor(solver=solver, **PLAIN).fit(X, y)
+        assert np.mean((reg.predict(X) - y) ** 2) <= 1e-20
+
+
+def test_both_solvers_end_at_the_same_loss():
+    X, y = data(1)
+    for signs in ("mixed", "positive", "negative"):
+        convex, descent = (
+            QuadraticNetRegressor(output_signs=signs, solver=s, alpha=0.01).fit(X, y) for s in ("convex", "descent")
+        )
+        assert convex.certificate_.is_global and descent.certificate_.is_global
+        assert convex.certificate_.loss == pytest.approx(descent.certificate_.loss, rel=1e-10)
+        assert convex.history_[-1] == pytest.approx(convex.certificate_.loss, rel=1e-12)
+
+
+@pytest.mark.parametrize("fit_linear", [True, False])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_all_attributes_tell_one_function(fit_linear, fit_intercept):
+    X, y = data(2)
+    reg = QuadraticNetRegressor(fit_linear=fit_linear, fit_intercept=fit_intercept, alpha=0.01).fit(X, y)
+    predicted, Z = reg.predict(X), X - reg.center_
+    units = (Z @ reg.hidden_weights_.T) ** 2 @ reg.output_weights_ + Z @ reg.coef_ + reg.intercept_
+    assert units == pytest.approx(predicted, rel=1e-10)
+    assert reg.network_(X)[:, 0] == pytest.approx(predicted, rel=1e-10)
+    Q = reg.hidden_weights_.T @ np.diag(reg.output_weights_) @ reg.hidden_weights_
+    assert Q == pytest.approx(reg.quadratic_form_, abs=1e-12)
+    assert reg.network_.layer_widths == (8 + 2 * fit_linear, 1)
+    assert (reg.intercept_ != 0) == fit_intercept and reg.coef_.any() == fit_linear
+
+
+def test_the_certificate_is_that_of_the_weights():
+    X, y = data(3)
+    reg = QuadraticNetRegressor(**PLAIN).fit(X, y)
+    direct = landscape_certificate(reg.hidden_weights_, reg.output_weights_, X, y)
+    assert direct.is_global and direct.loss == pytest.approx(reg.certificate_.loss, rel=1e-10)
+    assert direct.loss == pytest.approx(0.5 * np.mean((reg.predict(X) - y) ** 2), rel=1e-10)
+
+
+def test_units_of_inputs_and_targets_do_not_matter():
+    X, y = data(4)
+    plain = QuadraticNetRegressor().fit(X, y)
+    other = QuadraticNetRegressor().fit(X * [1e-6, 1, 1e5, 1] + [0, 5, 0, -1e3], 1e4 * y)
+    predicted = other.predict(X * [1e-6, 1, 1e5, 1] + [0, 5, 0, -1e3])
+    assert predicted == pytest.approx(1e4 * plain.predict(X), rel=1e-6)
+    assert other.alpha_ == plain.alpha_ and other.certificate_.is_global
+
+
+def test_useful_on_a_table():
+    X, y = load_diabetes(return_X_y=True)
+    score = cross_val_score(QuadraticNetRegressor(), X, y, cv=5).mean()
+    assert score >= cross_val_score(Ridge(), X, y, cv=5).mean() - 0.02
+    assert score >= 0.46  # ridge regression at its best alpha has 0.48
+
+
+def test_output_weights_may_be_given():
+    X, y = data(5)
+    v = np.array([2.0, 0.5, -1, -3, 0, 1, 1, -1, -1])
+    reg = QuadraticNetRegressor(output_signs=v, alpha=0.01).fit(X, y)
+    assert reg.certificate_.is_global and np.array_equal(reg.output_weights_, v)
+    assert reg.certificate_.loss == pytest.approx(
+        QuadraticNetRegressor(alpha=0.01).fit(X, y).certificate_.loss, rel=1e-10
+    )
+
+
+@pytest.mark.parametrize("solver", ["convex", "descent"])
+@pytest.mark.parametrize("signs", ["mixed", [1.0, 1.0, -1.0]])
+def test_too_few_units_are_undecided_and_say_why(solver, signs):
+    X, y = make_planted_shallow(60, 6, 1, labels="random", random_state=6)
+    reg = QuadraticNetRegressor(3, signs, solver, **PLAIN).fit(X, y)
+    assert reg.certificate_.status == "undecided"
+    assert "needs d = 6 output weights of each sign; there are 2 positive and 1 negative" in reg.certificate_.reason
+    assert reg.certificate_.loss < reg.certificate_.null_loss
+
+
+def test_too_few_of_one_sign_are_enough_where_the_target_needs_no_more():
+    X, _ = data(7)
+    reg = QuadraticNetRegressor(output_signs=[1.0, -1.0], **PLAIN).fit(X, X[:, 0] * X[:, 1])
+    assert reg.certificate_.is_global and reg.score(X, X[:, 0] * X[:, 1]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("options", [{}, PLAIN, {"output_signs": "negative"}, {"alpha": 0}, {"fit_intercept": False}])
+@pytest.mark.parametrize("solver", ["convex", "descent"])
+def test_degenerate_tables(options, solver):
+    rng = np.random.RandomState(8)
+    X = rng.standard_normal((9, 3))
+    constant = X.copy()
+    constant[:, 1] = 5.0
+    for inputs, y in [
+        (X[:1], [3.0]),
+        (X[:2], [3.0, 4.0]),
+        (constant, X[:, 0]),
+        (np.ones((9, 3)), X[:, 0]),
+        (X, np.full(9, 7.0)),
+        (np.tile(X[:3], (3, 1)), X[:, 0]),
+    ]:
+        reg = QuadraticNetRegressor(solver=solver, **options).fit(inputs, y)
+        assert np.isfinite(reg.predict(inputs)).all()
+        assert reg.certificate_.status in ("global", "undecided"), reg.certificate_.reason
+        assert reg.certificate_.loss <= reg.certificate_.null_loss * (1 + 1e-12) + 1e-24
+    if options.get("fit_intercept", True):
+        assert QuadraticNetRegressor(solver=solver, **options).fit(X[:1], [3.0]).predict(X[:1]) == pytest.approx(3.0)
+
+
+def test_a_matrix_too_large_is_refused_or_avoided():
+    X, y = data(9)
+    with pytest.raises(ValueError, match=r"min\(80, 14\) = 14, .* GB; max_dense allows 10"):
+        QuadraticNetRegressor(solver="convex", max_dense=10).fit(X, y)
+    reg = QuadraticNetRegressor(max_dense=10, alpha=0.1).fit(X, y)
+    assert reg.solver_ == "descent" and reg.certificate_.is_global  # with a ridge, duality at the point is enough
+    reg = QuadraticNetRegressor(max_dense=10, alpha=0).fit(X, y)
+    assert reg.certificate_.status == "undecided" and "max_dense" in reg.certificate_.reason
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"output_signs": [0.0, 0.0]}, "all 0"),
+        ({"output_signs": [1.0, np.nan]}, "NaN"),
+        ({"output_signs": [1.0, -1.0], "n_hidden": 3}, "one entry a unit, n_hidden = 3"),
+        ({"output_signs": [[1.0, -1.0]]}, "one entry a unit"),
+        ({"output_signs": "both"}, "output_signs"),
+        ({"alpha": -1.0}, "alpha"),
+        ({"linear_weight": 0.0}, "linear_weight"),
+    ],
+)
+def test_bad_parameters(options, message):
+    X, y = data(10)
+    with pytest.raises(ValueError, match=message):
+        QuadraticNetRegressor(**options).fit(X, y)
+
+
+def test_values_that_are_not_finite_are_refused_and_leave_nothing():
+    X, y = data(11)
+    reg = QuadraticNetRegressor().fit(X, y)
+    for bad_X, bad_y in ((np.where(X > 3, np.nan, X), y), (X, np.where(y > 3, np.inf, y))):
+        with pytest.raises(ValueError, match="NaN|infinity"):
+            reg.fit(bad_X, bad_y)
+
+
+def test_many_rows_choose_their_ridge_on_some():
+    rng = np.random.RandomState(12)
+    X = rng.standard_normal((5200, 3))
+    y = X[:, 0] * X[:, 1] + rng.standard_normal(5200)
+    reg = QuadraticNetRegressor(random_state=0).fit(X, y)
+    assert 0 < reg.alpha_ < 0.1 and reg.certificate_.is_global
+    assert np.mean((reg.predict(X) - X[:, 0] * X[:, 1]) ** 2) < 0.02
