@@ -74,8 +74,8 @@ def non_gaussian(sample):
     return (
         f"{int(np.sum(excess > 1.0))} of {len(excess)} columns of X are not Gaussian, most of all column {worst}: "
         f"skewness {sample.skewness[worst]:.2f}, excess kurtosis {sample.kurtosis[worst]:.2f} (Gaussian: 0). "
-        "The tensors assume Gaussian inputs, so the fit rests on the polish of several starts; transform the columns, or,"
-        " for a known density, give importance weights."
+        "The tensors assume Gaussian inputs, so the fit rests on the polish of several starts. Transform the columns; for "
+        "a known density, give importance weights."
     )
 
 
@@ -87,8 +87,8 @@ def warn_doubts(sample, learned, n_units, max_units):
         unit = sample.y_scale**2
         losses = ", ".join(f"{loss:.3g}" for loss in learned.candidate_losses[:4] * unit)
         warnings.warn(
-            f"n_units={n_units} leaves residuals of mean square {learned.signed.fit.rss / sample.total * unit:.3g} that "
-            f"a further unit would lower by more than chance. The candidates ended at {losses}: where these "
+            f"n_units={n_units} leaves residuals of mean square {learned.signed.fit.rss / sample.total * unit:.3g} "
+            f"that a further unit would lower by more than chance. The candidates ended at {losses}: where these "
             "disagree, try more n_candidates or another random_state; otherwise more units (n_units=None finds how "
             "many pay).",
             ConvergenceWarning,

@@ -8,7 +8,7 @@ from skident.linalg import hermite_features, n_symmetric_entries
 
 from .hermite_stage import TensorStage, linear_model, residual_curvature
 from .relu_samples import LearnedReLU
-from .relu_tensors import recover_full_rank, recover_up_to_signs
+from .relu_tensors import fix_signs, recover_up_to_signs
 from .ridge_fit import RidgeFit, RidgeModel, regress_on_ridges
 from .ridge_signs import SignedFit, as_relu, sign_values
 
@@ -47,7 +47,9 @@ def raw_tensors(sample, highest):
 
 
 def learn_literally(sample, n_units, *, order, rng):
-    """Algorithm 6 (order 1) or Algorithm 4 (order 2) of [1]_, followed by Algorithm 5.
+    """Algorithm 4 of [1]_, for order 1 with the margins of Algorithm 3, followed by Algorithm 5.
+
+    The regression of Algorithm 5 takes units with either sign, so that those of Algorithm 3 only show as margins.
 
     Parameters
     ----------
@@ -68,8 +70,7 @@ def learn_literally(sample, n_units, *, order, rng):
     """
     # T_0 to T_4 for order 1, to T_6 for order 2. The mean of y, which is T_0, is left to the regression.
     tensors = raw_tensors(sample, 2 * order + 2)
-    options = {"n_units": n_units, "method": "literal", "rng": rng}
-    found = recover_full_rank(tensors, **options) if order == 1 else recover_up_to_signs(tensors, 2, **options)
+    found = recover_up_to_signs(tensors, order, n_units=n_units, method="literal", rng=rng)
     regression = regress_on_ridges(sample, found.W.T, found.b)
     nothing = linear_model(sample)
     nothing = RidgeModel(nothing.V, nothing.beta, nothing.s, np.zeros(sample.dim), 0.0)
@@ -77,7 +78,10 @@ def learn_literally(sample, n_units, *, order, rng):
     spectrum = np.linalg.eigvalsh(curvature.matrix)
     spectrum = spectrum[np.argsort(-np.abs(spectrum), kind="stable")]
     stage = TensorStage([regression], spectrum, curvature.noise, int(np.sum(np.abs(spectrum) > curvature.noise)))
-    margins = found.margins if order == 1 else np.minimum(np.abs(sign_values(regression.model)), 1.0)
+    if order == 1 and np.isfinite(found.a).all():
+        _, margins = fix_signs(tensors[1], found.W, found.b, found.a, literal=True)
+    else:
+        margins = np.minimum(np.abs(sign_values(regression.model)), 1.0)
     signed = SignedFit(RidgeFit(as_relu(regression.model), regression.rss, 0, "max_iter"), margins)
     losses = np.array([regression.rss / sample.total])
     return LearnedReLU(signed, regression.model, stage, losses, True, False)
