@@ -49,7 +49,8 @@ def main(output="rank_two_escape.png"):
         arrow = {"arrowstyle": "-|>", "color": "0.2" if outgoing > 0 else "0.7"}
         left.annotate("", xytext=(0, 0), xy=1.6 * direction, arrowprops=arrow)
     left.set(aspect="equal", xlim=(-1.4, 1.4), ylim=(-1.4, 1.4))
-    left.set_title("Data, and first-layer units\n(dark: added by the second layer, light: subtracted)", fontsize="medium")
+    title = "Data, and first-layer units\n(dark: added by the second layer, light: subtracted)"
+    left.set_title(title, fontsize="medium")
     left.legend(loc="upper right", frameon=False)
     right.axhline(RANK_ONE, color="0.4", linestyle="--", linewidth=1.2, label="best of rank one")
     right.axhline(exact.speed, color="0.4", linestyle=":", linewidth=1.2, label="linear programmes")

@@ -47,7 +47,8 @@ def main(output="escape_features.png"):
     scores = search.cv_results_["mean_test_score"]
     for depth, score in zip(depths, scores):
         print(f"depth {depth}: accuracy {score:.3f} in cross-validation")
-    print(f"chosen: depth {search.best_params_['escapes__depth']}, accuracy {search.score(fresh_X, fresh_y):.3f} on fresh")
+    chosen = search.best_params_["escapes__depth"]
+    print(f"chosen: depth {chosen}, accuracy {search.score(fresh_X, fresh_y):.3f} on fresh digits")
 
     rivals = {
         "12 principal components": make_pipeline(PCA(12), StandardScaler(), LogisticRegression(max_iter=1000)),

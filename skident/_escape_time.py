@@ -29,7 +29,7 @@ def aligned_escape_time(escape_speed, depth, init_scale, radius):
     Examples
     --------
     >>> from skident._escape_time import aligned_escape_time
-    >>> print(aligned_escape_time(0.5, 4, 0.1, 1.0))
+    >>> print(round(aligned_escape_time(0.5, 4, 0.1, 1.0), 6))
     99.0
     """
     if depth == 2:

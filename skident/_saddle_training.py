@@ -245,11 +245,11 @@ class SaddleToSaddleClassifier(ClassifierMixin, _SaddleToSaddle):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.preprocessing import scale
     >>> from skident.saddle import SaddleToSaddleClassifier
-    >>> X, y = load_iris(return_X_y=True)
-    >>> classifier = SaddleToSaddleClassifier(depth=3, width=20, max_iter=300, random_state=0).fit(scale(X), y)
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> classifier = SaddleToSaddleClassifier(depth=3, width=20, max_iter=200, random_state=0).fit(scale(X), y)
     >>> print(classifier.score(scale(X), y) > 0.9)
     True
     """

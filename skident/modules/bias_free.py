@@ -9,7 +9,7 @@ from torch import nn
 __all__ = ["BiasFreeMLP", "HalfSquaredError"]
 
 
-class BiasFreeMLP(nn.Sequential):
+class BiasFreeMLP(nn.Module):
     """``f(x) = relu(... relu(x W_1) ...) W_L`` without biases: linear layers with ReLU in between.
 
     Parameters
@@ -22,6 +22,11 @@ class BiasFreeMLP(nn.Sequential):
     start : list of L array-like of shape (m_{l-1}, m_l), default=None
         Weights to start from instead, as `SaddleEscapeAnalyzer.initial_weights` gives them.
     dtype : torch.dtype, default=torch.float64
+
+    Attributes
+    ----------
+    layers : torch.nn.Sequential
+        What it is made of, as `FeedforwardNetwork.from_torch` reads it.
 
     Raises
     ------
@@ -43,22 +48,33 @@ class BiasFreeMLP(nn.Sequential):
 
     def __init__(self, sizes, init_scale=0.03, start=None, dtype=torch.float64):
         layers = [nn.Linear(a, b, bias=False, dtype=dtype) for a, b in zip(sizes[:-1], sizes[1:])]
-        super().__init__(*[part for layer in layers[:-1] for part in (layer, nn.ReLU())], layers[-1])
+        super().__init__()
+        self.layers = nn.Sequential(*[part for layer in layers[:-1] for part in (layer, nn.ReLU())], layers[-1])
         std = init_scale / max(sizes[1:-1], default=1) ** 0.5
         shapes = [(a, b) for a, b in zip(sizes[:-1], sizes[1:])]
-        if start is not None and [tuple(np.shape(W)) for W in start] != shapes:
-            raise ValueError(f"start has shapes {[tuple(np.shape(W)) for W in start]}, but the layers need {shapes}.")
+        start = start if start is None else [_tensor(W, dtype) for W in start]
+        if start is not None and [tuple(W.shape) for W in start] != shapes:
+            raise ValueError(f"start has shapes {[tuple(W.shape) for W in start]}, but the layers need {shapes}.")
         with torch.no_grad():
             for k, layer in enumerate(layers):
                 if start is None:
                     layer.weight.normal_(0.0, std)
                 else:
-                    layer.weight.copy_(torch.as_tensor(np.array(start[k]), dtype=dtype).T)
+                    layer.weight.copy_(start[k].T)
+
+    def forward(self, X):
+        """Inputs (n, D) to outputs (n, m_L)."""
+        return self.layers(X)
 
     @property
     def weights(self):
         """The layers' weights as tensors (m_{l-1}, m_l), views of the parameters."""
-        return [part.weight.T for part in self if isinstance(part, nn.Linear)]
+        return [part.weight.T for part in self.layers if isinstance(part, nn.Linear)]
+
+
+def _tensor(W, dtype):
+    """A tensor of an array or tensor; a copy, since torch warns of read-only arrays."""
+    return W.detach().to(dtype) if isinstance(W, torch.Tensor) else torch.as_tensor(np.array(W), dtype=dtype)
 
 
 class HalfSquaredError(nn.Module):

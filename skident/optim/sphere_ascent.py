@@ -87,8 +87,9 @@ def sphere_ascent(value_and_gradient, blocks, *, step_size=0.1, last_step_size=1
     >>> from skident.optim import sphere_ascent
     >>> A = np.diag([3.0, 2.0, 1.0])
     >>> starts = np.ones((1, 3, 1))
-    >>> result = sphere_ascent(lambda b: (np.sum(b[0] * (A @ b[0]), axis=(1, 2)), [2 * A @ b[0]]), [starts])
-    >>> print(round(float(result.values[0]), 6))
+    >>> result = sphere_ascent(lambda b: (np.sum(b[0] * (A @ b[0]), axis=(1, 2)), [2 * A @ b[0]]), [starts],
+    ...     step_size=1.0)
+    >>> print(round(float(result.values[0]), 3))
     3.0
     """
     if not (0 < last_step_size and 0 < step_size and max_iter >= 1):
@@ -101,7 +102,7 @@ def sphere_ascent(value_and_gradient, blocks, *, step_size=0.1, last_step_size=1
     for n_iter in range(1, max_iter + 1):
         values, gradients = value_and_gradient(blocks)
         if callback is not None and callback(n_iter - 1, values):
-            return SphereAscentResult(blocks, values, max(1, n_iter - 1))
+            return SphereAscentResult(blocks, values, n_iter - 1)
         blocks = [unit_norm(W + step * unit_norm(g)) for W, g in zip(blocks, gradients)]
         step *= shrinkage
     return SphereAscentResult(blocks, value_and_gradient(blocks)[0], n_iter)

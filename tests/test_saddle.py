@@ -1,0 +1,398 @@
+"""SaddleEscapeAnalyzer: speeds, measures, construction, times, features, and what it refuses."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from skident import SaddleEscapeAnalyzer
+from skident._escape import (
+    best_units,
+    collapse,
+    last_layer,
+    loss_gradient,
+    prolonged,
+    rank_theorem_bound,
+    speed,
+    speed_and_gradient,
+)
+from skident._escape_time import aligned_escape_time, flow_escape_time
+from skident._losses import gradient_at_zero
+from skident.datasets import make_alternating_circle
+from skident.modules import BiasFreeMLP
+from skident.optim import unit_norm
+
+RANK_ONE = np.sqrt(2) - 1
+
+
+def localised_loss(weights, X, G):
+    """``<G, f(X)>``, layer by layer."""
+    A = X
+    for W in weights[:-1]:
+        A = np.maximum(A @ W, 0)
+    return float(np.sum(G * (A @ weights[-1])))
+
+
+def random_hidden(rng, sizes, n=2):
+    return [unit_norm(rng.standard_normal((n, a, b))) for a, b in zip(sizes[:-1], sizes[1:])]
+
+
+@pytest.fixture(scope="module")
+def circle():
+    """Example 1 with 100 restarts of width 32."""
+    analyzer = SaddleEscapeAnalyzer("gradient", depth=3, n_restarts=100, max_iter=400, random_state=9100)
+    return analyzer.fit(*make_alternating_circle(8))
+
+
+@pytest.fixture(scope="module")
+def smooth():
+    """Data, gradient and a fitted analyzer whose optimum lies on no kink that matters."""
+    rng = np.random.RandomState(9101)
+    X, G = rng.standard_normal((300, 4)), rng.standard_normal((300, 2)) / 300
+    return X, G, SaddleEscapeAnalyzer("gradient", depth=3, width=8, n_restarts=10, random_state=0).fit(X, G)
+
+
+# -- data and formulas -------------------------------------------------------------------------------------------------
+
+
+def test_the_circle():
+    X, y = make_alternating_circle(8)
+    np.testing.assert_allclose(np.linalg.norm(X, axis=1), 1.0, rtol=1e-15)
+    np.testing.assert_array_equal(X[1], [1.0, 0.0])  # exactly: a quarter turn must lie on its kink
+    np.testing.assert_array_equal(y, [-1, 1] * 4)
+    with pytest.raises(ValueError, match="must be even"):
+        make_alternating_circle(7)
+
+
+def test_example_one():
+    """The rank-one optimum and the paper's rank-two point, whose last layer must be -1."""
+    X, y = make_alternating_circle(8)
+    G = y[:, None]
+    rank_one = [np.array([[0.0], [1.0]]), np.ones((1, 1)), np.ones((1, 1))]
+    assert -localised_loss(rank_one, X, G) == pytest.approx(RANK_ONE, abs=1e-12)
+    W1 = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]]).T / 2
+    rank_two = [W1, np.array([[1, -1, 1, -1]]).T / 2, -np.ones((1, 1))]
+    assert -localised_loss(rank_two, X, G) == pytest.approx(0.5, abs=1e-12)
+    assert localised_loss([*rank_two[:2], np.ones((1, 1))], X, G) == pytest.approx(0.5, abs=1e-12)  # as printed
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_gradients_are_those_of_automatic_differentiation(library):
+    rng = np.random.RandomState(0)
+    X, G, hidden = rng.standard_normal((30, 3)), rng.standard_normal((30, 2)), random_hidden(rng, (3, 5, 4))
+    tensors = [torch.tensor(W, requires_grad=True) for W in hidden]
+    A = torch.as_tensor(X)
+    for W in tensors:
+        A = torch.relu(A @ W)
+    torch.linalg.matrix_norm(A.mT @ torch.as_tensor(G)).sum().backward()
+    given = (hidden, X, G) if library == "numpy" else ([torch.as_tensor(W) for W in hidden], *map(torch.tensor, (X, G)))
+    value, gradients = speed_and_gradient(*given)
+    np.testing.assert_allclose(value, speed(*given), rtol=1e-14)
+    for gradient, tensor in zip(gradients, tensors):
+        np.testing.assert_allclose(gradient, tensor.grad, rtol=1e-12, atol=1e-14)
+
+
+def test_gradient_of_all_layers():
+    rng = np.random.RandomState(1)
+    X, G = rng.standard_normal((20, 3)), rng.standard_normal((20, 2))
+    weights = [rng.standard_normal(shape) for shape in ((3, 4), (4, 5), (5, 2))]
+    tensors = [torch.tensor(W, requires_grad=True) for W in weights]
+    module = BiasFreeMLP((3, 4, 5, 2), start=weights)
+    torch.sum(module(torch.as_tensor(X)) * torch.as_tensor(G)).backward()
+    value, gradients = loss_gradient(weights, X, G)
+    assert value == pytest.approx(localised_loss(weights, X, G), rel=1e-13)
+    for gradient, layer in zip(gradients, module.layers[::2]):
+        np.testing.assert_allclose(gradient, layer.weight.grad.numpy().T, rtol=1e-12, atol=1e-14)
+    # Euler: the localised loss is homogeneous of degree L.
+    assert sum(np.sum(g * W) for g, W in zip(gradients, weights)) == pytest.approx(len(tensors) * value, rel=1e-12)
+
+
+def test_collapse_never_loses_speed_and_prolonging_keeps_it():
+    rng = np.random.RandomState(2)
+    for _ in range(10):
+        X, G, hidden = rng.standard_normal((15, 3)), rng.standard_normal((15, 2)), random_hidden(rng, (3, 6, 6, 6), 4)
+        networks, values = collapse(hidden, X, G)
+        assert np.all(values >= speed(hidden, X, G) * (1 - 1e-12))
+        assert np.all(best_units(hidden, X, G)[0][:, -1] >= speed(hidden, X, G) * (1 - 1e-12))
+        for network, value in zip(networks, values):
+            readout = last_layer([W[None] for W in network], X, G)[0]
+            deep = prolonged(network, readout, 5, 6)
+            assert -localised_loss(deep, X, G) == pytest.approx(value, rel=1e-12)
+            assert [np.linalg.norm(W) for W in deep] == pytest.approx([1.0] * 6, abs=1e-12)
+            assert all(np.linalg.matrix_rank(W) == 1 for W in deep[len(network) :])
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4])
+def test_escape_time_is_that_of_the_simulated_flow(depth):
+    """Small explicit steps on the true localised loss, in the plain parameters, against the corrected formula."""
+    X, y = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[-0.7], [0.0]])
+    weights = [np.eye(2)[:, :1], *[np.ones((1, 1))] * (depth - 2), np.ones((1, 1))]  # rank one, no row on a kink
+    theta, t, a, h = [0.05 * W for W in weights], 0.0, 0.05, 0.01
+    expected = aligned_escape_time(0.7, depth, 0.05, 0.5)
+    while a < 0.5:
+        step, before = h * a ** (2 - depth), a  # the same relative growth everywhere
+        middle = [W - 0.5 * step * g for W, g in zip(theta, loss_gradient(theta, X, y)[1])]
+        theta = [W - step * g for W, g in zip(theta, loss_gradient(middle, X, y)[1])]
+        t, a = t + step, np.sqrt(sum(np.sum(W**2) for W in theta) / depth)
+    t -= step * (a - 0.5) / (a - before)
+    # Midpoint steps and the interpolation in the last are off by shares of order h^2 = 1e-4.
+    assert t == pytest.approx(expected, rel=1e-3)
+    assert flow_escape_time([0.05 * W for W in weights], X, y, 0.5) == pytest.approx(expected, rel=1e-4)
+    if depth > 2:
+        printed = (0.05 ** (2 - depth) + 0.5 ** (2 - depth)) / ((depth - 2) * depth * 0.7)
+        assert abs(printed / expected - 1) > 0.2  # Proposition 2.2 as printed
+
+
+def test_the_theorem_says_nothing_on_most_data():
+    assert np.isinf(rank_theorem_bound(10, 30.0, 1.0)).all()
+    bound = rank_theorem_bound(400, 1.001, 1.0)
+    c = 1.001 * np.sqrt(2 * np.log(1.001))
+    told = np.arange(1, 401) > 81 * c**2
+    assert np.array_equal(np.isfinite(bound), told) and told.any() and (bound[told] < 1).all()
+    assert bound[-1] == pytest.approx(8 * c / (1 - c / 20) / 20, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("loss", "y", "torch_loss"),
+    [
+        ("squared_error", np.array([1.0, 2.0, 4.0, 0.5]), None),
+        ("log_loss", np.array([0, 1, 1, 0]), None),
+        ("log_loss", np.array(["a", "b", "c", "a"]), None),
+    ],
+)
+def test_gradients_of_losses_at_zero(loss, y, torch_loss):
+    G, classes = gradient_at_zero(loss, y, fit_intercept=False)
+    n = len(y)
+    outputs = torch.zeros(G.shape, dtype=torch.float64, requires_grad=True)
+    if loss == "squared_error":
+        value = 0.5 * ((outputs[:, 0] - torch.as_tensor(y)) ** 2).mean()
+    elif len(classes) == 2:
+        value = torch.nn.functional.binary_cross_entropy_with_logits(outputs[:, 0], torch.as_tensor(y).double())
+    else:
+        value = torch.nn.functional.cross_entropy(outputs, torch.tensor([0, 1, 2, 0]))
+        G_callable, _ = gradient_at_zero(torch.nn.functional.cross_entropy, y)
+        np.testing.assert_allclose(G_callable, G, rtol=1e-14)
+    value.backward()
+    np.testing.assert_allclose(G, outputs.grad.numpy(), rtol=1e-13)
+    assert G.shape[0] == n
+
+
+# -- the analyzer ------------------------------------------------------------------------------------------------------
+
+
+def test_rank_two_beats_rank_one(circle):
+    assert np.mean(circle.restart_speeds_ > RANK_ONE + 1e-9) >= 0.75
+    assert 0.499 <= circle.escape_speed_ <= 0.5 + 1e-12
+    assert circle.shallow_speed_ == pytest.approx(RANK_ONE, abs=1e-8)
+    assert circle.rank_ratio_[0] == pytest.approx(0.5, abs=0.05)  # two equal singular values
+    assert np.all(circle.rank_ratio_[1:] < 1e-12) and circle.bottleneck_rank_ == 1
+    X, y = make_alternating_circle(8)
+    assert -localised_loss(circle.escape_direction_, X, y[:, None]) == pytest.approx(circle.escape_speed_, rel=1e-12)
+
+
+def test_extend(circle):
+    X, y = make_alternating_circle(8)
+    weights = circle.extend(3)
+    assert len(weights) == 6 and all(np.linalg.matrix_rank(W) == 1 for W in weights[2:])
+    assert -localised_loss(weights, X, y[:, None]) >= circle.escape_speed_ * (1 - 1e-12)
+    assert sum(np.sum(W**2) for W in weights) == pytest.approx(6, abs=1e-12)
+    with pytest.raises(ValueError, match="n_layers must be an integer >= 0"):
+        circle.extend(-1)
+
+
+def test_digits():
+    """Speed of the mean cross-entropy; the layers behind the first are of rank one; the budget holds."""
+    X, y = load_digits(return_X_y=True)
+    X = (X - X.mean()) / X.std()
+    options = {"depth": 4, "width": 20, "n_restarts": 2, "max_iter": 60, "dtype": "float32", "random_state": 9102}
+    analyzer = SaddleEscapeAnalyzer("log_loss", **options).fit(X, y)
+    assert 0.5525 <= analyzer.escape_speed_ <= 0.5529
+    assert np.all(analyzer.rank_ratio_[1:] < 1e-3) and np.all(analyzer.activation_rank_ratio_[1:] < 1e-3)
+    used, budget = analyzer.log_rank_budget_
+    assert used == pytest.approx(0.71, abs=0.01) and budget == pytest.approx(5.24, abs=0.01)
+    assert np.isinf(analyzer.theorem_bound_).all()
+    assert list(analyzer.classes_) == list(range(10))
+
+
+def test_the_direction_is_a_critical_point_where_nothing_is_on_a_kink(smooth):
+    X, G, analyzer = smooth
+    s, weights = analyzer.escape_speed_, analyzer.escape_direction_
+    assert analyzer.residual_ < 0.05
+    assert [np.linalg.norm(W) for W in weights] == pytest.approx([1.0] * 3, abs=1e-12)
+    assert s >= analyzer.shallow_speed_ and s >= np.nanmax(analyzer.restart_speeds_)
+    rng = np.random.RandomState(3)  # no random direction is as fast
+    for _ in range(200):
+        other = [W / np.linalg.norm(W) for W in (rng.standard_normal(W.shape) for W in weights)]
+        assert -localised_loss(other, X, G) < s
+
+
+def test_speeds_are_linear_in_inputs_and_gradient(smooth):
+    X, G, analyzer = smooth
+    scaled = clone(analyzer).fit(1e-5 * X, 1e3 * G)
+    assert scaled.escape_speed_ == pytest.approx(1e-2 * analyzer.escape_speed_, rel=1e-9)
+
+
+def test_single_precision_gives_the_same_speed(smooth):
+    X, G, analyzer = smooth
+    single = clone(analyzer).set_params(dtype="float32").fit(1e20 * X, 1e-20 * G)
+    assert single.escape_speed_ == pytest.approx(analyzer.escape_speed_, rel=1e-3)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_a_gpu_gives_the_same_speed(smooth):
+    X, G, analyzer = smooth
+    assert clone(analyzer).set_params(device="cuda").fit(X, G).escape_speed_ == pytest.approx(
+        analyzer.escape_speed_, rel=1e-3
+    )
+
+
+def test_a_deeper_network_escapes_at_least_as_fast(smooth):
+    X, G, _ = smooth
+    options = {"width": 8, "n_restarts": 2, "max_iter": 100, "random_state": 4}
+    speeds = [SaddleEscapeAnalyzer("gradient", depth=L, **options).fit(X, G).escape_speed_ for L in (2, 3, 5)]
+    assert all(b >= a * (1 - 1e-3) for a, b in zip(speeds[:-1], speeds[1:]))
+
+
+def test_escape_times(smooth):
+    X, G, analyzer = smooth
+    predicted = analyzer.predict_escape_time(0.01, 0.5)
+    start = analyzer.initial_weights(0.01)
+    assert [np.linalg.norm(W) for W in start] == pytest.approx([0.01] * 3, rel=1e-12)
+    assert analyzer.escape_time_from(start, 0.5) == pytest.approx(predicted, rel=1e-3)
+    # From any start times grow by alpha^(2-L), up to the share of the time that is spent near the end.
+    rng = np.random.RandomState(5)
+    other = [1e-3 * rng.standard_normal(W.shape) for W in start]
+    slow, slower = analyzer.escape_time_from(other), analyzer.escape_time_from([0.1 * W for W in other])
+    assert slower / slow == pytest.approx(10.0, rel=0.05)
+    assert analyzer.escape_time_from([0 * W for W in other]) == np.inf
+    assert analyzer.escape_time_from([1e3 * W for W in other], 0.1) == 0.0
+
+
+def test_training_grows_as_predicted(smooth):
+    """Gradient descent on the squared error itself, from the aligned start, while outputs are small."""
+    rng = np.random.RandomState(6)
+    X = rng.standard_normal((100, 3))
+    y = np.maximum(X @ np.array([1.0, -0.5, 0.2]), 0)
+    analyzer = SaddleEscapeAnalyzer(depth=3, width=4, fit_intercept=False, random_state=0).fit(X, y)
+    module = BiasFreeMLP((3, 4, 4, 1), start=analyzer.initial_weights(0.02))
+    inputs, targets, t = torch.as_tensor(X), torch.as_tensor(y)[:, None], 0.0
+    while (a := np.sqrt(sum(float((p.detach() ** 2).sum()) for p in module.parameters()) / 3)) < 0.1:
+        module.zero_grad()
+        (0.5 * ((module(inputs) - targets) ** 2).mean()).backward()
+        step = 0.01 / a
+        with torch.no_grad():
+            for p in module.parameters():
+                p -= step * p.grad
+        t += step
+    # Explicit Euler is late by half the growth of a step, about 0.3 %, and the loss is not the localised one.
+    assert t == pytest.approx(analyzer.predict_escape_time(0.02, 0.1), rel=0.02)
+
+
+def test_components_are_distinct_features():
+    X, y = load_digits(return_X_y=True)
+    X, y = (X[:300] - 5.0) / 6.0, y[:300]
+    analyzer = SaddleEscapeAnalyzer(
+        "log_loss", width=6, n_restarts=2, max_iter=20, n_components=5, random_state=0
+    )
+    Z = analyzer.fit_transform(X, y)
+    assert Z.shape == (300, 5) and np.linalg.matrix_rank(Z) == 5
+    assert list(analyzer.get_feature_names_out()) == [f"saddleescapeanalyzer{k}" for k in range(5)]
+    first = clone(analyzer).set_params(n_components=1, layer=1).fit_transform(X, y)
+    assert first.shape == (300, 6)
+    scores = GridSearchCV(
+        make_pipeline(analyzer, LogisticRegression(max_iter=500)), {"saddleescapeanalyzer__depth": [2, 3]}, cv=2
+    ).fit(X, y)
+    assert scores.best_score_ > 0.6
+
+
+def test_components_that_do_not_exist_are_not_made_up():
+    X, y = np.array([[1.0], [2.0], [-1.0]]), np.array([1.0, 2.0, 0.0])
+    with pytest.warns(ConvergenceWarning, match="explain all of G"):
+        analyzer = SaddleEscapeAnalyzer("gradient", width=2, n_components=3, random_state=0).fit(X, y)
+    assert analyzer.transform(X).shape == (3, 1)
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+X_GOOD, Y_GOOD = np.array([[1.0, 0.5], [-0.5, 1.0], [0.2, -1.0], [-1.0, -0.3]]), np.array([1.0, -1.0, 0.5, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("params", "X", "y", "message"),
+    [
+        ({"loss": "squared_error"}, X_GOOD, np.full(4, 3.0), "origin is not a saddle"),
+        ({"loss": "gradient"}, X_GOOD, np.zeros(4), "origin is not a saddle"),
+        ({"loss": "log_loss"}, X_GOOD, np.ones(4, dtype=int), "one class only"),
+        ({"loss": "log_loss"}, X_GOOD, Y_GOOD, "Unknown label type"),
+        ({"depth": 1}, X_GOOD, Y_GOOD, "'depth' parameter"),
+        ({"width": 0}, X_GOOD, Y_GOOD, "'width' parameter"),
+        ({"layer": 3}, X_GOOD, Y_GOOD, "hidden layers 1 to 2"),
+        ({}, np.where(X_GOOD == 0.2, np.nan, X_GOOD), Y_GOOD, "contains NaN"),
+        ({}, X_GOOD, np.where(Y_GOOD == 2, np.inf, Y_GOOD), "contains infinity"),
+        ({}, 0 * X_GOOD, Y_GOOD, "X is zero"),
+        ({"loss": "squared_error"}, X_GOOD, np.array(list("abab")), "needs numbers"),
+        ({"loss": lambda outputs, targets: 1.0}, X_GOOD, Y_GOOD, "must return one number as a tensor"),
+        ({"device": "nowhere"}, X_GOOD, Y_GOOD, "cannot be used here"),
+    ],
+)
+def test_bad_input(params, X, y, message):
+    analyzer = SaddleEscapeAnalyzer(width=4, n_restarts=1, max_iter=2, random_state=0)
+    with pytest.raises(ValueError, match=message):
+        analyzer.set_params(**params).fit(X, y)
+    assert not hasattr(analyzer, "escape_direction_")
+
+
+def test_dead_restarts_are_counted_and_all_dead_is_an_error():
+    """Positive inputs: half of all units are off everywhere, and of width one a dead unit is a dead network."""
+    X, y = np.abs(X_GOOD) + 1.0, Y_GOOD
+    analyzer = SaddleEscapeAnalyzer("gradient", depth=5, width=1, n_restarts=40, max_iter=20, random_state=0).fit(X, y)
+    dead = np.isnan(analyzer.restart_speeds_)
+    assert 0 < dead.sum() == analyzer.n_dead_ < 40
+    assert analyzer.escape_speed_ >= np.nanmax(analyzer.restart_speeds_)
+    outcomes = []
+    for seed in range(20):
+        try:
+            SaddleEscapeAnalyzer("gradient", depth=2, width=1, n_restarts=1, max_iter=5, random_state=seed).fit(X, y)
+            outcomes.append(True)
+        except ValueError as error:
+            assert "all 1 restarts died" in str(error)
+            outcomes.append(False)
+    assert set(outcomes) == {True, False}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a: a.predict_escape_time(0.0),
+        lambda a: a.predict_escape_time(2.0, 1.0),
+        lambda a: a.initial_weights(-1.0),
+        lambda a: a.initial_weights(1.0, noise=-1.0),
+        lambda a: a.escape_time_from([np.ones((3, 3)), np.ones((3, 2))]),
+        lambda a: a.escape_time_from([np.ones((4, 3)), np.ones((2, 2))]),
+        lambda a: a.escape_time_from(a.initial_weights(), radius=0.0),
+    ],
+)
+def test_bad_arguments_of_methods(smooth, call):
+    with pytest.raises(ValueError, match="must be"):
+        call(smooth[2])
+
+
+def test_noise_fills_all_units(smooth):
+    weights = smooth[2].initial_weights(0.1, noise=0.5, random_state=0)
+    assert all(np.all(W != 0) for W in weights)
+    aligned = smooth[2].initial_weights(0.1)
+    assert [np.linalg.norm(W - V) for W, V in zip(weights, aligned)] == pytest.approx([0.05] * 3, rel=1e-12)
+
+
+def test_the_global_stream_of_torch_is_left_alone(smooth):
+    state = torch.get_rng_state()
+    with warnings.catch_warnings():
+        clone(smooth[2]).set_params(max_iter=2, n_restarts=1).fit(*smooth[:2])
+    assert torch.equal(state, torch.get_rng_state())
