@@ -138,8 +138,8 @@ def tables(result):
             "",
             format_table(header, [_row(case) for case in result["cases"]]),
             "",
-            f"From a file of {s['n']:,} rows, (d, m) = ({s['d']}, {s['m']}), noise {s['noise']}: {s['seconds']:.0f} s "
-            f"of the processor, {s['wall']:.0f} s in all, {memory}, MSE {s['error']:.1e} ({s['error'] / s['floor']:.2f} "
-            "times the floor).",
+            f"From a file of {s['n']:,} rows, (d, m) = ({s['d']}, {s['m']}), noise {s['noise']}: "
+            f"{s['seconds']:.0f} s of the processor, {s['wall']:.0f} s in all, {memory}, "
+            f"MSE {s['error']:.1e} ({s['error'] / s['floor']:.2f} times the floor).",
         ]
     )

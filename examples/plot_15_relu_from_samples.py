@@ -68,14 +68,13 @@ def draw_errors(ax, sizes):
     return curves
 
 
-def main(output="relu_from_samples.png"):
+def main(output="relu_from_samples.png", sizes=(3000, 10_000, 30_000, 100_000)):
     X, y, network = make_relu_network(10_000, D, M, noise=NOISE, random_state=0)
     reg = TensorReLURegressor(random_state=0).fit(X, y)
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
     match = draw_units(left, reg, network)
     print(f"units found: {reg.n_units_}, R^2 on the rows {reg.score(X, y):.4f}")
     print(f"largest errors: weights {match.weights:.3f}, biases {match.biases:.3f}, output {match.output_weights:.3f}")
-    sizes = [3000, 10_000, 30_000, 100_000]
     for name, errors in draw_errors(right, sizes).items():
         print(f"{name}: " + ", ".join(f"{e:.1e}" for e in errors))
     figure.savefig(output, dpi=100)

@@ -74,8 +74,8 @@ def non_gaussian(sample):
     return (
         f"{int(np.sum(excess > 1.0))} of {len(excess)} columns of X are not Gaussian, most of all column {worst}: "
         f"skewness {sample.skewness[worst]:.2f}, excess kurtosis {sample.kurtosis[worst]:.2f} (Gaussian: 0). "
-        "The tensors assume Gaussian inputs, so the fit rests on the polish of several starts. Transform the columns; for "
-        "a known density, give importance weights."
+        "The tensors assume Gaussian inputs, so the fit rests on the polish of several starts. Transform the columns; "
+        "for a known density, give importance weights."
     )
 
 

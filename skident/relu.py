@@ -1,4 +1,9 @@
-"""Depth-2 ReLU networks learned from samples."""
+"""Depth-2 ReLU networks learned from samples.
+
+The paper's algorithms on tensors are functions of their own, in `skident.recovery`: `recover_full_rank` (Algorithms 1 and
+6), `recover_scalars` (2), `fix_signs` (3), `recover_up_to_signs` (4), `regress_on_features` and `consolidate` (5 and Claim
+D.14).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from skident._relu_limits import check_sizes, non_gaussian, warn_doubts
 from skident._validation import AT_LEAST_ONE, Interval, StrOptions, forgotten_on_error
 from skident.network import FeedforwardNetwork
-from skident.recovery import Sample, as_relu, learn_literally, learn_relu_network
+from skident.recovery import Sample, as_relu, consolidate, learn_literally, learn_relu_network
 
 __all__ = ["TensorReLURegressor"]
 
@@ -64,8 +69,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     ----------
     network_ : FeedforwardNetwork
         The ReLU units: unit-norm weight columns, biases, and output weights. ``predict(X)`` is
-        ``network_(X)[:, 0] + X @ linear_ + intercept_``. Where no unit is supported by the data, one with output weight
-        0.
+        ``network_(X)[:, 0] + X @ linear_ + intercept_``, see also :meth:`to_network`. Where no unit is supported by the
+        data, one with output weight 0.
     linear_ : ndarray of shape (n_features,)
         Linear part that the units do not explain: zero where they do, which is tested.
     intercept_ : float
@@ -244,6 +249,20 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         self.loss_ = fit.rss / sample.total * sample.y_scale**2
         self.exact_ = learned.exact
         self.n_iter_ = max(1, fit.n_iter)
+
+    def to_network(self):
+        """The whole function as one ReLU network: with a linear part, two more units (Claim D.14 of [1]_).
+
+        Returns
+        -------
+        FeedforwardNetwork
+            `network_` with `intercept_` as the shift of its output, and `linear_` as a pair of units where it is not
+            zero. It can be saved, converted to torch, or handed to `NetworkCompressor`.
+        """
+        check_is_fitted(self)
+        units = self.network_
+        a = units.weights[1][:, 0]
+        return consolidate(units.weights[0], units.biases[0], a, np.zeros_like(a), self.linear_, self.intercept_)
 
     def predict(self, X):
         """The network's values.

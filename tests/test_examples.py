@@ -100,3 +100,11 @@ def test_phase_transition(tmp_path, monkeypatch, capsys):
 def test_an_example_opens_with_one_question(path):
     title = path.read_text(encoding="utf-8").split('"""')[1].strip().splitlines()[0]
     assert title.endswith("?")
+
+
+def test_relu_from_samples(tmp_path, monkeypatch, capsys):
+    printed = run("plot_15_relu_from_samples", tmp_path, monkeypatch, capsys, sizes=(3000,))
+    assert "units found: 10" in printed
+    found = re.findall(rf"(literal algorithm|tensors alone|polished): {NUMBER}", printed)
+    errors = {name: float(e) for name, e in found}
+    assert errors["polished"] < errors["tensors alone"] < errors["literal algorithm"]

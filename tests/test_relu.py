@@ -61,6 +61,15 @@ def test_more_units_than_features():
     assert unit_matching_error(reg.network_, network).weights < 1e-8
 
 
+@pytest.mark.parametrize("linear", [False, True])
+def test_one_network_for_all(linear):
+    X, y, *_ = data(12, 5, 2, 600)
+    reg = TensorReLURegressor(random_state=0).fit(X, y + linear * X[:, 0])
+    network = reg.to_network()
+    assert network.layer_widths == (4 if linear else 2, 1)
+    np.testing.assert_allclose(network(X)[:, 0], reg.predict(X), atol=1e-12)
+
+
 def test_tensors_alone():
     X, y, _, _, network = data(4, 8, 4, 30_000)
     reg = TensorReLURegressor(n_units=4, polish=False, random_state=0).fit(X, y)

@@ -17,12 +17,14 @@ from skident import (
     SaddleEscapeAnalyzer,
     SaddleToSaddleClassifier,
     SaddleToSaddleRegressor,
+    TensorReLURegressor,
 )
 
 # The data of the checks are random, mostly too few or too degenerate to determine a network. That is what
 # ConvergenceWarning says, and here it is no failure.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore:.*columns of X are not Gaussian:UserWarning"),
     # Some checks fit on a frame and transform an array, or the other way round, and mean to.
     pytest.mark.filterwarnings("ignore:X (has|does not have valid) feature names:UserWarning"),
 ]
@@ -63,6 +65,8 @@ ESTIMATORS = {
     ),
     "compressor": NetworkCompressor(),
     "compressor of a classifier": NetworkCompressor(SMALL_CLASSIFIER),
+    "ReLU network": TensorReLURegressor(),
+    "ReLU network, order 2": TensorReLURegressor(order=2),
     "quadratic": QuadraticNetRegressor(),
     "quadratic by descent": QuadraticNetRegressor(solver="descent", alpha=0.1),
     "quadratic, few units, no ridge": QuadraticNetRegressor(n_hidden=2, alpha=0),

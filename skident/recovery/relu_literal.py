@@ -9,8 +9,9 @@ from skident.linalg import hermite_features, n_symmetric_entries
 from .hermite_stage import TensorStage, linear_model, residual_curvature
 from .relu_samples import LearnedReLU
 from .relu_tensors import fix_signs, recover_up_to_signs
-from .ridge_fit import RidgeFit, RidgeModel, regress_on_ridges
+from .ridge_fit import Regression, RidgeFit, RidgeModel
 from .ridge_signs import SignedFit, as_relu, sign_values
+from .ridge_units import regress_on_features
 
 __all__ = ["learn_literally", "raw_tensors"]
 
@@ -46,6 +47,18 @@ def raw_tensors(sample, highest):
     return {k: T / sample.total for k, T in zip(orders, sample.reduce(_moments, orders))}
 
 
+def _algorithm_5(sample, W, b):
+    """`regress_on_features` on the sample's rows, as a model of z."""
+    directions = sample.whitener @ W
+    shifts = b - sample.center @ directions
+    found = regress_on_features(sample.X, sample.y, directions, shifts, sample_weight=sample.weights)
+    size = found.coefficients / sample.y_scale
+    u = np.linalg.pinv(sample.whitener) @ found.linear / sample.y_scale
+    c = (found.intercept + sample.center @ found.linear - sample.y_center) / sample.y_scale
+    model = RidgeModel(W * np.abs(size), b * np.abs(size), np.where(size < 0, -1.0, 1.0), u, float(c))
+    return Regression(model, found.loss / sample.y_scale**2 * sample.total, np.empty(0))
+
+
 def learn_literally(sample, n_units, *, order, rng):
     """Algorithm 4 of [1]_, for order 1 with the margins of Algorithm 3, followed by Algorithm 5.
 
@@ -71,7 +84,7 @@ def learn_literally(sample, n_units, *, order, rng):
     # T_0 to T_4 for order 1, to T_6 for order 2. The mean of y, which is T_0, is left to the regression.
     tensors = raw_tensors(sample, 2 * order + 2)
     found = recover_up_to_signs(tensors, order, n_units=n_units, method="literal", rng=rng)
-    regression = regress_on_ridges(sample, found.W.T, found.b)
+    regression = _algorithm_5(sample, found.W, found.b)
     nothing = linear_model(sample)
     nothing = RidgeModel(nothing.V, nothing.beta, nothing.s, np.zeros(sample.dim), 0.0)
     curvature = residual_curvature(sample, nothing)
