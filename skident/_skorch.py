@@ -12,7 +12,7 @@ from skorch.callbacks import Callback, GradientNormClipping, LRScheduler, Progre
 
 __all__ = ["NormAdaptedStep", "WeightRecorder", "fit_module", "fit_regressor", "resolve_device"]
 
-_OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+_OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "lbfgs": torch.optim.LBFGS}
 
 
 def resolve_device(device):
@@ -272,9 +272,10 @@ def fit_module(
     X, y : ndarray or torch.Tensor
         In the dtypes that module and criterion want. Tensors stay where they are, so that on a GPU no batch travels.
     criterion : type or torch.nn.Module
-    optimizer : {"adam", "sgd"}
+    optimizer : {"adam", "sgd", "lbfgs"}
+        An epoch of "lbfgs" is 20 steps with line search; it wants the full batch and no clipping.
     lr, weight_decay, momentum : float
-        `momentum` of ``sgd``.
+        `momentum` of ``sgd``; no weight decay for ``lbfgs``.
     max_epochs, batch_size : int
         A batch size of -1 is the full batch. A last batch of one row is left out, since batch norm refuses it.
     clip : float, default=None
@@ -306,14 +307,17 @@ def fit_module(
     added += [("progress", ProgressBar())] if verbose > 1 else []
     added += copy.deepcopy(list(callbacks or []))
     added += [("epoch_end", _EpochEnd(epoch_end))] if epoch_end else []
-    options = {"optimizer__momentum": momentum} if optimizer == "sgd" else {}
+    options = {
+        "sgd": {"optimizer__momentum": momentum, "optimizer__weight_decay": weight_decay},
+        "adam": {"optimizer__weight_decay": weight_decay},
+        "lbfgs": {"optimizer__line_search_fn": "strong_wolfe", "optimizer__history_size": 30},
+    }[optimizer]
     with torch.random.fork_rng(devices=cuda):
         torch.manual_seed(seed)
         net = NeuralNet(
             module,
             criterion=criterion,
             optimizer=_OPTIMIZERS[optimizer],
-            optimizer__weight_decay=weight_decay,
             lr=lr,
             max_epochs=max_epochs,
             batch_size=batch_size,

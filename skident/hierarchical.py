@@ -46,7 +46,7 @@ class _Features(TransformerMixin, BaseEstimator):
         "max_iter": [AT_LEAST_ONE, None],
         "lr": [POSITIVE, None],
         "max_epochs": [AT_LEAST_ONE, None],
-        "batch_size": [AT_LEAST_ONE, StrOptions({"all"})],
+        "batch_size": [AT_LEAST_ONE, StrOptions({"all"}), None],
         "algorithm1_options": [dict, None],
         "callbacks": [list, None],
         "device": [str],
@@ -180,7 +180,7 @@ class _Features(TransformerMixin, BaseEstimator):
             "optimizer": solver,
             "lr": self.lr or rates[solver],
             "max_epochs": self.max_epochs or 40,
-            "batch_size": -1 if self.batch_size == "all" else self.batch_size,
+            "batch_size": -1 if self.batch_size == "all" else self.batch_size or 64,
             "weight_decay": 5e-3 if self.l2 == "auto" else float(self.l2),
             "device": self.device,
             "callbacks": self.callbacks,
@@ -215,7 +215,7 @@ class _Features(TransformerMixin, BaseEstimator):
         module = fit.module.cpu()
         module.eval()
         self._module = module
-        net = getattr(module, "net", module)
+        net, self._sharpness = getattr(module, "net", module), getattr(module, "sharpness", None)
         self.alphas_, self.connections_, self.widths_ = problem.alphas, problem.connections, tuple(net.widths)
         sizes = [net.n_features, net.n_features, *net.widths]
         weights = {layer: _array(W) for layer, W in enumerate(net.weights, start=2)}
@@ -227,6 +227,38 @@ class _Features(TransformerMixin, BaseEstimator):
             warnings.warn(
                 f"{type(self).__name__}: the solver stopped after {self.n_iter_} steps, at a loss of "
                 f"{min(fit.restart_losses):.1e}; raise max_iter or n_init.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+
+    def _algorithm1_settings(self):
+        from skident._hierarchical_algorithm1 import make_settings
+
+        training = self._training("adam")
+        skorch = {name: training[name] for name in ("batch_size", "device", "callbacks", "verbose")}
+        skorch["batch_size"] = training["batch_size"] if self.batch_size else -1
+        return make_settings(
+            self.algorithm1_options, lr=self.lr or 0.01, max_epochs=self.max_epochs or 1500, skorch=skorch
+        )
+
+    def _store_distilled(self, fit, problem):
+        """The fitted attributes of Algorithm 1."""
+        net = self._module = fit.module.cpu()
+        n_open = len(net.K)
+        self._sharpness = fit.extra["sharpness"]
+        self.widths_, self.alphas_ = tuple(net.widths), problem.alphas[:n_open]
+        self.connections_ = problem.connections[:n_open]
+        self.layer_weights_ = {}
+        for layer, (K, J) in enumerate(zip(net.K, self.connections_), start=2):
+            ends = np.cumsum(net.sizes(layer))[:-1]
+            self.layer_weights_[layer] = dict(zip(J, np.split(_array(K), ends, axis=1)))
+        self.initial_layer_weights_, self.readout_, self.l2_, self.exact_ = {}, "sum", 0.0, False
+        self.spectrum_, self.stage_history_ = fit.extra["spectrum"], fit.extra["stages"]
+        self._store_training(fit)
+        if not fit.converged or n_open < len(problem.widths):
+            warnings.warn(
+                f"{type(self).__name__}: Algorithm 1 stopped after max_epochs={self.n_iter_} epochs with {n_open} of "
+                f"{len(problem.widths)} layers and an objective of {self.history_[-1]:.1e}; raise max_epochs.",
                 ConvergenceWarning,
                 stacklevel=5,
             )
@@ -325,10 +357,14 @@ class HierarchicalQuadraticNet(_LayerArgument, RegressorMixin, _Features):
         Highest rate of one cycle for Adam (0.01) and SGD (0.05), rate of Algorithm 1's first target error (0.01).
     max_epochs : int, default=None
         40; of Algorithm 1 1500 in all.
-    batch_size : int or "all", default=64
+    batch_size : int or "all", default=None
+        64; of Algorithm 1 all rows.
     algorithm1_options : dict, default=None
-        See `skident._hierarchical_algorithm1.Algorithm1Options`: ``n_units``, ``epsilon``, ``kappa``, ``gap``,
-        ``truncation``, ``noise``, ``optimizer``.
+        ``n_units`` (m = 30 units of W_l), ``epsilon`` (1e-3: ends below an objective of ``epsilon^2 / 4``), ``kappa``
+        (1: singular values above ``1 / (10 kappa^2)`` of the largest are candidates for k_l), ``gap`` (0.01, factor of
+        the thresholds of eq. (4.1)), ``exponent`` (C = 2), ``distillation`` (1, factor of lambda_3, lambda_4,
+        lambda_5), ``truncation`` (B' = 16), ``noise`` (1e-3 of the rate), ``optimizer`` ("adam" or "sgd"), ``polish``
+        (60 epochs of L-BFGS on the same objective after the last stage; 0: the paper's way to the end).
     callbacks : list of skorch callbacks, default=None
         Copied; for the solvers that skorch runs.
     device : str, default="cpu"
@@ -405,7 +441,7 @@ class HierarchicalQuadraticNet(_LayerArgument, RegressorMixin, _Features):
         max_iter=None,
         lr=None,
         max_epochs=None,
-        batch_size=64,
+        batch_size=None,
         algorithm1_options=None,
         callbacks=None,
         device="cpu",
@@ -646,7 +682,7 @@ class HierarchicalQuadraticNetClassifier(_LayerArgument, ClassifierMixin, _Featu
         max_iter=None,
         lr=None,
         max_epochs=None,
-        batch_size=64,
+        batch_size=None,
         algorithm1_options=None,
         callbacks=None,
         device="cpu",
@@ -807,7 +843,7 @@ class HierarchicalQuadraticNetClassifier(_LayerArgument, ClassifierMixin, _Featu
         F = self._over_rows(X, lambda module, x: getattr(module, "predict", module)(x)).astype(np.float64)
         if self.loss == "theorem4":
             x0 = 0.0 if self._offset_column is None else X[:, self._offset_column]
-            return self._module.sharpness * (x0 + F[:, 0])
+            return self._sharpness * (x0 + F[:, 0])
         return F[:, 1] - F[:, 0] if len(self.classes_) == 2 else F
 
     def predict_proba(self, X):

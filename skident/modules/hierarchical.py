@@ -241,6 +241,19 @@ class ScaledLogits(nn.Module):
         return self.sharpness * (x[:, :1] + self.net(x[:, 1:]))
 
 
+def _well_conditioned_rows(k, dtype, generator, n_draws=100):
+    """R (k (k + 1) / 2, k): of some Gaussian draws the one whose squares ``(R z)^2`` span the quadratic forms best.
+
+    The squares of a single draw can be nearly dependent, and then no descent gets anywhere.
+    """
+    i, j = torch.triu_indices(k, k)
+    R = torch.randn(n_draws, k * (k + 1) // 2, k, dtype=dtype, generator=generator)
+    R = R / torch.linalg.vector_norm(R, dim=2, keepdim=True)
+    weights = torch.where(i == j, 1.0, math.sqrt(2.0)).to(dtype)
+    smallest = torch.linalg.svdvals(R[:, :, i] * R[:, :, j] * weights)[:, -1]
+    return R[int(smallest.argmax())]
+
+
 class DistilledQuadraticNet(_LayerInputs):
     """The re-parameterised learner of eqs. (2.1) and (2.2): wide W_l for training, small K_l that distil them.
 
@@ -322,11 +335,11 @@ class DistilledQuadraticNet(_LayerInputs):
         return layer
 
     def distill(self, layer, K):
-        """Set ``K_l`` of shape (k_l, q_l) and draw R_l, ``N(0, 1 / k_l^2)``."""
+        """Set ``K_l`` of shape (k_l, q_l) and draw R_l, Gaussian with rows of norm one."""
         if layer != len(self.K) + 2 or layer > len(self.W) + 1:
             raise ValueError(f"the next layer to distil is {len(self.K) + 2}, got {layer}.")
         k = K.shape[0]
-        R = torch.randn(k * (k + 1) // 2, k, dtype=self.dtype, generator=self.generator) / k
+        R = _well_conditioned_rows(k, self.dtype, self.generator)
         self.register_buffer(f"R_{layer}", R.to(self.offset.device))
         self.widths.append(k)
         self.K.append(nn.Parameter(K.detach().clone()))
