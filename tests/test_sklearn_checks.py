@@ -102,7 +102,12 @@ FOR_TRANSFORMERS = [
     "check_transformer_get_feature_names_out_pandas",
 ]
 MORE = [(key, check) for key in ESTIMATORS for check in FOR_ALL]
-MORE += [(key, check) for key in ESTIMATORS if key.startswith(("extractor", "transformer")) for check in FOR_TRANSFORMERS]
+MORE += [
+    (key, check)
+    for key in ESTIMATORS
+    if key.startswith(("extractor", "transformer"))
+    for check in FOR_TRANSFORMERS
+]
 
 
 @pytest.mark.parametrize(("key", "check"), MORE)
