@@ -19,6 +19,7 @@ from .fitting import (
     random_network,
     smallest_network_through,
 )
+from .hermite_regression import hermite_gram, n_hermite_features, regress_on_hermite, tensors_from_gram
 from .hermite_stage import TensorStage, estimate_tensors, tensor_stage
 from .least_squares import NetworkLeastSquares
 from .line_kinks import LineKinks, NotShallowReLUError, find_kinks
@@ -27,7 +28,7 @@ from .moment_fit import fit_candidates, moment_candidates, units_tensors
 from .polish import change_inputs, design_points, polish_from_oracle, polish_network, standard_errors
 from .pruning import removal_costs, remove_unit
 from .relu_literal import learn_literally, raw_tensors
-from .relu_moments import moment_loss, refine_by_moments
+from .relu_moments import moment_loss, refine_by_moments, units_from_moments
 from .relu_network import find_relu_network
 from .relu_samples import LearnedReLU, learn_relu_network
 from .relu_scalars import fix_signs, population_tensors, recover_scalars, relu_coefficients, term_coefficients
@@ -93,6 +94,7 @@ __all__ = [
     "fit_ridges",
     "fix_signs",
     "growing",
+    "hermite_gram",
     "last_layer_from_jacobian",
     "learn_literally",
     "learn_relu_network",
@@ -101,6 +103,7 @@ __all__ = [
     "mixing_matrices",
     "moment_candidates",
     "moment_loss",
+    "n_hermite_features",
     "network_from_interior",
     "network_from_stem",
     "network_from_vertices",
@@ -120,6 +123,7 @@ __all__ = [
     "refine_by_moments",
     "refine_lengths",
     "regress_on_features",
+    "regress_on_hermite",
     "regress_on_ridges",
     "relu_coefficients",
     "removal_costs",
@@ -134,6 +138,8 @@ __all__ = [
     "solve_signs",
     "standard_errors",
     "tensor_stage",
+    "tensors_from_gram",
     "term_coefficients",
+    "units_from_moments",
     "units_tensors",
 ]

@@ -13,8 +13,9 @@ import numpy as np
 from skident.linalg import flatten_symmetric, n_symmetric_entries, symmetric_power
 
 from .relu_scalars import relu_coefficients
+from .relu_tensors import recover_up_to_signs
 
-__all__ = ["moment_loss", "refine_by_moments"]
+__all__ = ["moment_loss", "refine_by_moments", "units_from_moments"]
 
 _BATCH_BYTES = 2**26  # of the Gauss-Newton matrices of the candidates that are treated at a time
 _FIRST_DAMPING = 0.1
@@ -23,6 +24,7 @@ _FIRST_DAMPING = 0.1
 _LONGEST_BIAS_STEP = 0.1
 _CURVATURE_FLOOR = 0.1  # of the largest diagonal entry, where a parameter's own would give it hardly any damping
 _LARGEST_DAMPING = 1e8
+_TYPICAL = 0.4  # root of sum_k ||T_k||^2 / k!, k >= 2, a unit of output weight 1.5 with a bias in [-1, 1]
 
 
 class _Target:
@@ -173,6 +175,12 @@ def _checked(tensors, W, b, a):
     return tensors, U / lengths[..., None], b, a, W.ndim == 2
 
 
+def _typical_output_weight(tensors, m):
+    """The unit of a in which m units of size one or two make tensors of this size."""
+    squares = sum(float(T @ T) / math.factorial(k) for k, T in tensors.items() if k >= 2)
+    return math.sqrt(squares / m) / _TYPICAL or 1.0
+
+
 def moment_loss(tensors, W, b, a):
     """``sum_k ||T_k - T_k(W, b, a)||^2 / k!`` over the orders given: the L2 risk cut off there (Proposition B.1).
 
@@ -255,10 +263,80 @@ def refine_by_moments(tensors, W, b, a, *, max_iter=200, ftol=1e-6, max_bias=5.0
     """
     tensors, U, b, a, single = _checked(tensors, W, b, a)
     n, m, p = U.shape
-    target, loss = _Target(tensors, p), np.empty(n)
+    # Damping compares curvatures in a with those in w and b, so the unit of y must not matter.
+    unit = _typical_output_weight(tensors, m)
+    target, loss, a = _Target({k: T / unit for k, T in tensors.items()}, p), np.empty(n), a / unit
     size = max(1, _BATCH_BYTES // (8 * (m * (p + 2)) ** 2))
     for start in range(0, n, size):
         part = slice(start, start + size)
         loss[part] = _refine_batch(target, U[part], b[part], a[part], max_iter, ftol, max_bias)
-    W = U.swapaxes(1, 2).copy()
+    W, a, loss = U.swapaxes(1, 2).copy(), a * unit, loss * unit**2
     return (W[0], b[0], a[0], float(loss[0])) if single else (W, b, a, loss)
+
+
+def _random_starts(tensors, p, m, n, rng):
+    W = rng.standard_normal((n, p, m))
+    a = _typical_output_weight(tensors, m) * rng.uniform(1.0, 2.0, (n, m)) * rng.choice([-1.0, 1.0], (n, m))
+    return W / np.linalg.norm(W, axis=1, keepdims=True), rng.uniform(-1.0, 1.0, (n, m)), a
+
+
+def units_from_moments(tensors, n_units, *, order=2, n_candidates=12, rng=None, **options):
+    """Units up to signs from estimated tensors: decompositions and random starts, all refined on the tensors.
+
+    Parameters
+    ----------
+    tensors : dict of int to ndarray
+        Packed, orders 2 to ``2 order + 2`` at least, as :func:`regress_on_hermite` gives them. All orders from 2 on
+        are fitted.
+    n_units : int
+        m, at most p for ``order=1`` and ``p (p + 1) / 2`` for ``order=2``.
+    order : {1, 2}, default=2
+        Of the decompositions, see :func:`recover_up_to_signs`.
+    n_candidates : int, default=12
+        A third of them (at least one) starts at joint pencils, each of other random contractions, the others at
+        random units.
+    rng : numpy.random.RandomState, default=None
+    **options
+        Of :func:`refine_by_moments`.
+
+    Returns
+    -------
+    W : ndarray of shape (n_candidates, p, m)
+        The best one first.
+    b, a : ndarray of shape (n_candidates, m)
+    loss : ndarray of shape (n_candidates,)
+        :func:`moment_loss` of each.
+
+    Raises
+    ------
+    ValueError
+        As :func:`recover_up_to_signs`.
+
+    Notes
+    -----
+    With 5 inputs and 8 units, degree 6 and 100 000 samples without noise, two thirds to nine tenths of the candidates
+    end at the best minimum, with directions right to some hundredths.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.recovery import population_tensors, units_from_moments
+    >>> W = np.array([[1.0, 0.0, 0.6], [0.0, 1.0, 0.8]])
+    >>> T = population_tensors(W, np.array([0.3, -0.5, 1.0]), np.ones(3), 6)
+    >>> W, b, a, loss = units_from_moments(T, 3, n_candidates=3)
+    >>> print(np.sort(np.abs(b[0])).round(6))
+    [0.3 0.5 1. ]
+    """
+    rng = np.random.RandomState(0) if rng is None else rng
+    tensors = {k: np.asarray(T, dtype=np.float64) for k, T in tensors.items() if k >= 2}
+    n_pencils = max(1, n_candidates // 3)
+    found = [recover_up_to_signs(tensors, order, n_units=n_units, rng=rng) for _ in range(n_pencils)]
+    p = found[0].W.shape[0]
+    starts = zip(*[(f.W, f.b, f.a) for f in found])
+    random = _random_starts(tensors, p, n_units, n_candidates - n_pencils, rng)
+    bound = 10.0 * _typical_output_weight(tensors, n_units)
+    W, b, a = (np.concatenate([np.array(s), r]) for s, r in zip(starts, random))
+    # Where a direction is poor, its scalars can be anything.
+    W, b, a, loss = refine_by_moments(tensors, W, np.clip(b, -2.0, 2.0), np.clip(a, -bound, bound), **options)
+    best = np.argsort(loss, kind="stable")
+    return W[best], b[best], a[best], loss[best]

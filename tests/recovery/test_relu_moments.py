@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from skident.linalg import pack_symmetric, symmetric_power
-from skident.recovery import moment_loss, population_tensors, refine_by_moments, relu_coefficients
+from skident.recovery import (
+    moment_loss,
+    population_tensors,
+    refine_by_moments,
+    relu_coefficients,
+    units_from_moments,
+)
 from skident.recovery.relu_moments import _tangent, _Target
 from tests.references import reference_hermite_tensor, reference_residual_jacobian
 
@@ -123,6 +129,27 @@ def test_random_starts_reach_the_minimum(rng):
     starts = map(np.array, zip(*[random_units(rng, 6, 6) for _ in range(20)]))
     *_, loss = refine_by_moments(curved(units), *starts)
     assert np.mean(loss < 1e-8) >= 0.5
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e6])
+def test_the_unit_of_the_outputs_does_not_matter(unit, rng):
+    T, (W, b, a) = curved(random_units(rng, 4, 4)), random_units(rng, 4, 4)
+    expected = refine_by_moments(T, W, b, a, max_iter=8)
+    found = refine_by_moments({k: unit * t for k, t in T.items()}, W, b, unit * a, max_iter=8)
+    for x, y, factor in zip(found, expected, (1, 1, unit, unit**2)):
+        np.testing.assert_allclose(x, factor * np.array(y), rtol=1e-6)
+
+
+def test_units_from_noisy_moments(rng):
+    W, b, a = random_units(rng, 3, 5)
+    exact = curved((W, b, a), 6)
+    T = {k: t + 1e-3 * np.sqrt(math.factorial(k)) * rng.normal(size=t.shape) for k, t in exact.items()}
+    found = units_from_moments(T, 5, rng=np.random.RandomState(0))
+    assert [len(x) for x in found] == [12] * 4 and np.all(np.diff(found[3]) >= 0)
+    assert found[3][0] <= moment_loss(T, *refine_by_moments(T, W, b, a)[:3]) * (1 + 1e-6)
+    cosines = np.abs(W.T @ found[0][0])
+    assert np.all(cosines.max(axis=1) > 0.995) and len(set(cosines.argmax(axis=1))) == 5
+    assert moment_loss(T, *(x[0] for x in found[:3])) == pytest.approx(found[3][0], rel=1e-6)
 
 
 def test_far_biases_are_reached(rng):

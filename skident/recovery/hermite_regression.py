@@ -1,0 +1,115 @@
+"""Coefficient tensors of a function by least squares on all Hermite polynomials up to a degree.
+
+The mean of ``y He_k(x)`` is the same number in the limit, but all of y makes its error; here only what the polynomial
+leaves of y does. That needs far fewer samples, as long as they outnumber the polynomials.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from skident.linalg import n_symmetric_entries
+from skident.linalg.hermite import hermite_features_to
+
+__all__ = ["hermite_gram", "regress_on_hermite", "n_hermite_features", "tensors_from_gram"]
+
+_BATCH_NUMBERS = 2**20  # of features that are formed at a time: 8 MB
+_MOST_FEATURES = 5000  # of which the Gram matrix takes 200 MB
+_RANK_TOLERANCE = 1e-12
+
+
+def n_hermite_features(n_features, degree):
+    """``C(D + degree, degree)``, the number of Hermite polynomials of D variables up to a degree.
+
+    Examples
+    --------
+    >>> from skident.recovery import n_hermite_features
+    >>> print(n_hermite_features(5, 6))
+    462
+    """
+    return math.comb(n_features + degree, degree)
+
+
+def hermite_gram(X, y, sample_weight, degree):
+    """Weighted Gram matrix (K, K) of the Hermite features of a block of rows, and their products with y (K,).
+
+    Order k's features are divided by the root of k!, so that the Gram matrix is near ``n I`` for normal rows. Sums over
+    blocks are those of all rows.
+    """
+    F = np.concatenate(
+        [f.T / math.sqrt(math.factorial(k)) for k, f in enumerate(hermite_features_to(X, degree))], axis=0
+    )
+    if sample_weight is None:
+        return F @ F.T, F @ y
+    F *= np.sqrt(sample_weight)
+    return F @ F.T, F @ (np.sqrt(sample_weight) * y)
+
+
+def tensors_from_gram(gram, products, n_features, degree):
+    """Packed tensors T_0, ..., T_degree, by order, from the sums of `hermite_gram`."""
+    scale = np.sqrt(np.maximum(np.diag(gram), np.finfo(np.float64).tiny))
+    values, vectors = np.linalg.eigh(gram / np.outer(scale, scale))
+    kept = values > _RANK_TOLERANCE * values[-1]
+    solution = vectors[:, kept] @ ((vectors[:, kept].T @ (products / scale)) / values[kept]) / scale
+    ends = np.cumsum([n_symmetric_entries(n_features, k) for k in range(degree + 1)])
+    parts = np.split(solution, ends[:-1])
+    return {k: part * math.sqrt(math.factorial(k)) for k, part in enumerate(parts)}
+
+
+def regress_on_hermite(X, y, degree, *, sample_weight=None):
+    """Tensors of the polynomial of a degree that fits samples best: ``y ~ sum_k <T_k, He_k(x)> / k!``.
+
+    Parameters
+    ----------
+    X : array of shape (n, D)
+        Rows near standard normal; may be a memory map, it is read in chunks.
+    y : array of shape (n,)
+    degree : int
+        The highest order; 6 for two-fold symmetric powers of weights (Algorithm 4 with l = 2).
+    sample_weight : array of shape (n,), default=None
+
+    Returns
+    -------
+    dict of int to ndarray
+        Packed ``T_k`` of shape ``(C(D + k - 1, k),)`` for k = 0, ..., degree.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer rows than polynomials, or more than 5000 of these.
+
+    Notes
+    -----
+    With ``K = C(D + degree, degree)`` polynomials: ``O(n K^2 + K^3)`` and memory for ``K^2`` numbers, whatever n is.
+    Normal equations: rows are normal, so their matrix is near the identity where n is some times K.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.recovery import regress_on_hermite
+    >>> X = np.random.RandomState(0).standard_normal((100, 2))
+    >>> T = regress_on_hermite(X, X[:, 0] ** 3, 3)
+    >>> print(T[1].round(9), T[3].round(9)[0])
+    [3. 0.] 6.0
+    """
+    n, D = X.shape
+    K = n_hermite_features(D, degree)
+    if K > _MOST_FEATURES:
+        raise ValueError(
+            f"{K} Hermite polynomials of degree up to {degree} in {D} variables are too many, {_MOST_FEATURES} are "
+            "allowed; lower the degree or project X to fewer variables."
+        )
+    if n < K:
+        raise ValueError(f"{n} rows do not determine {K} Hermite polynomials of degrees to {degree}; give {K} or more.")
+    gram, products = np.zeros((K, K)), np.zeros(K)
+    rows = max(64, _BATCH_NUMBERS // K)
+    for start in range(0, n, rows):
+        part = slice(start, start + rows)
+        block = (np.asarray(A[part], dtype=np.float64) for A in (X, y))
+        weights = None if sample_weight is None else np.asarray(sample_weight[part], dtype=np.float64)
+        more_gram, more_products = hermite_gram(*block, weights, degree)
+        gram += more_gram
+        products += more_products
+    return tensors_from_gram(gram, products, D, degree)
