@@ -14,8 +14,8 @@ __all__ = ["DescentResult", "block_escape", "descend", "form_hessian_product", "
 
 # Singular values of a block of hidden weights below this share of its size count as a missing rank.
 _NULL = 1e-4
-# L-BFGS steps after which a loss that is a convex quadratic in reach is finished as one.
-_PATIENCE = 200
+# L-BFGS steps after which it is asked how many more there would be, and how many more are too many.
+_CHUNK, _PATIENCE = 100, 150
 _MEMORY = 20
 
 
@@ -47,7 +47,7 @@ class DescentResult:
     history: list[float] = field(default_factory=list)
 
 
-def descend(problem, W, v, *, tol=1e-9, max_iter=5000, max_escapes=50, max_dense=6000):
+def descend(problem, W, v, *, tol=1e-11, max_iter=5000, max_escapes=50, max_dense=6000):
     """Minimise the loss of ``sum_l v_l (w_l . x)^2`` over the hidden weights, from any start, saddles included.
 
     L-BFGS runs until it stands still. Where the gradient with respect to M still has eigenvectors of a sign that units
@@ -60,7 +60,7 @@ def descend(problem, W, v, *, tol=1e-9, max_iter=5000, max_escapes=50, max_dense
         Start; 0 will do.
     v : ndarray of shape (k,)
         Output weights, fixed; units with v = 0 stay as they are.
-    tol : float, default=1e-9
+    tol : float, default=1e-11
         Spectral norm at which the rest of the gradient with respect to M counts as none, relative to its norm at M = 0.
     max_iter, max_escapes : int
         Bounds on L-BFGS steps and on escapes.
@@ -75,7 +75,7 @@ def descend(problem, W, v, *, tol=1e-9, max_iter=5000, max_escapes=50, max_dense
     -----
     With d units of each sign every symmetric M is in reach and the loss depends on M alone. Adding ``c^2 I`` to both
     ``W_+^T D W_+`` and ``-W_-^T D W_-`` changes nothing, and far along this line the loss is quadratic in W too. So
-    where L-BFGS has not ended in 200 steps, which happens when the data nearly determine M, conjugate gradients finish
+    where L-BFGS would need many more steps, which happens when the data nearly determine M, conjugate gradients finish
     in M, from the point reached. O(n d^2) a step.
 
     References
@@ -100,13 +100,15 @@ def descend(problem, W, v, *, tol=1e-9, max_iter=5000, max_escapes=50, max_dense
     finish = complete and least_squares_size(problem) <= max_dense
     n_escapes, status = 0, "max_iter"
     while path.n_iter < max_iter:
-        settled = path.run(min(_PATIENCE, max_iter - path.n_iter) if finish else max_iter - path.n_iter)
+        settled = path.run(min(_CHUNK, max_iter - path.n_iter) if finish else max_iter - path.n_iter)
         if settled:
             path.polish()
         if path.converged:
             status = "converged"
             break
         if not settled and finish and path.n_iter < max_iter:
+            if path.steps_left() <= _PATIENCE:
+                continue
             path.finish()
             status = "converged" if path.converged else "stuck"
             break
@@ -148,7 +150,8 @@ class _Path:
 
     def run(self, max_iter):
         """L-BFGS; whether it stood still in the end."""
-        if not self.W.size or not np.any(self._value_and_slope(self.W.ravel())[1]):
+        slope = self._value_and_slope(self.W.ravel())[1]
+        if not slope.any():
             return True
 
         def note(intermediate_result):
@@ -160,8 +163,15 @@ class _Path:
             self._value_and_slope, self.W.ravel(), jac=True, method="L-BFGS-B", options=options, callback=note
         )
         self.W = found.x.reshape(self.W.shape)
+        before, after = np.linalg.norm(slope), np.linalg.norm(found.jac)
+        self.rate = np.log(before / after) / max(1, found.nit) if 0 < after < before else 0.0
+        self.left = np.log(max(after, 1e-300) / max(self.gradient_limit, 1e-300))
         self.n_iter += max(1, int(found.nit))
         return found.status != 1  # 1: the bound on steps
+
+    def steps_left(self):
+        """How many more steps L-BFGS would need at the rate of its last run."""
+        return self.left / self.rate if self.rate > 0 else np.inf
 
     def polish(self, max_steps=8):
         """Newton steps while they make the slope smaller: losses alone tell a minimum to half the digits only.
