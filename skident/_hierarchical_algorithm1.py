@@ -80,7 +80,8 @@ def make_settings(options, **training):
         if name == "optimizer":
             good = value in ("adam", "sgd")
         else:
-            good = isinstance(value, (int, float)) and (value >= 0 if name in ("noise", "distillation", "polish") else value > 0)
+            zero = name in ("noise", "distillation", "polish")
+            good = isinstance(value, (int, float)) and (value >= 0 if zero else value > 0)
         if not good:
             raise ValueError(f"algorithm1_options: {name}={value!r} is out of range; see Algorithm1Options.")
     return settings, training
@@ -375,4 +376,4 @@ def _end(state):
     state.net.generator = None
     converged = state.epochs_left > 0
     extra = {"spectrum": state.spectrum, "stages": state.stages, "sharpness": getattr(state.module, "sharpness", None)}
-    return Fit(state.net, [state.objective], state.history, {}, converged, net=state.trained, extra=extra)
+    return Fit(state.net, [state.objective], state.history, None, converged, net=state.trained, extra=extra)

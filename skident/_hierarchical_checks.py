@@ -68,8 +68,8 @@ def _check_one(J, layer):
     J = tuple(J) if np.iterable(J) and not isinstance(J, str) else (J,)
     if not all(isinstance(j, Integral) and not isinstance(j, bool) and 0 <= j < layer for j in J):
         raise ValueError(
-            f"connections of layer {layer} must be indices in 0, ..., {layer - 1} (0 is x, 1 is x^2 - E x^2, j is layer "
-            f"j); got {J!r}."
+            f"connections of layer {layer} must be indices in 0, ..., {layer - 1} (0 is x, 1 is x^2 - E x^2, j is "
+            f"layer j); got {J!r}."
         )
     if layer - 1 not in J:
         raise ValueError(

@@ -97,8 +97,8 @@ class Fit:
         Of every start: squared error relative to the variance, or cross-entropy.
     history : list of float
         The chosen start's loss after every step or epoch.
-    initial : dict of int to ndarray
-        W_l that it started from.
+    initial : QuadraticDenseNet or None
+        What it started from, in the same units.
     converged : bool
     exact : bool
         Whether the paper's form explains the data to `EXACT`.
@@ -109,7 +109,7 @@ class Fit:
     module: Any
     restart_losses: list
     history: list
-    initial: dict
+    initial: Any
     converged: bool = True
     exact: bool = False
     error: float = float("nan")
@@ -129,11 +129,6 @@ def _copy_layers(old, new):
     new.moments.copy_(old.moments)
     if old.direct is not None and new.direct is not None:
         new.direct.copy_(old.direct)
-
-
-def initial_weights(module):
-    """W_l by layer, as arrays."""
-    return {layer: W.detach().cpu().numpy().copy() for layer, W in enumerate(module.weights, start=2)}
 
 
 def _minimise(problem, module, x, y, *, weights=None, l2=0.0, max_iter=None, target=0.0, callback=None):
@@ -190,7 +185,7 @@ def fit_sum(problem, l2=0.0, hopeless=None):
     best, losses = None, []
     for k in range(problem.options["n_init"]):
         module = problem.build("sum", unit, centre)
-        initial = initial_weights(module)
+        initial = copy.deepcopy(module)
         loss, history, converged = _one_start(problem, module, y, w, l2)
         losses.append(loss)
         if problem.options["verbose"]:
@@ -210,6 +205,7 @@ def fit_sum(problem, l2=0.0, hopeless=None):
     variance = float(((y - y.mean()) ** 2).mean())
     with torch.no_grad():
         relative = float(((module(problem.x) - y) ** 2).mean()) / variance
+        initial.scale_output_(unit)
         module.scale_output_(unit)
         module.offset += centre
     n, P = len(y), problem.n_weights
@@ -264,7 +260,7 @@ def fit_linear(problem, l2="auto"):
     variance = float(((problem.y - problem.y.mean(dim=0)) ** 2).sum())
     for _ in range(min(2, problem.options["n_init"])):
         module = _start_linear(problem)
-        initial = initial_weights(module)
+        initial = copy.deepcopy(module)
         result = _fit_from(problem, module, l2, 100)
         losses.append(result.cost / variance)
         if best is None or result.cost < best[1].cost:
@@ -343,7 +339,7 @@ def fit_cross_entropy(problem, l2):
     best, losses = None, []
     for _ in range(min(2, problem.options["n_init"])):
         module = problem.build("linear")
-        initial = initial_weights(module)
+        initial = copy.deepcopy(module)
         set_trainable(module, fixed=problem.fixed)
         loss = lambda module=module: torch.nn.functional.cross_entropy(module(problem.x), problem.y)  # noqa: E731
         result = fit_lbfgs(module, loss, l2=l2, max_iter=problem.options["max_iter"] or 300, tol=1e-6)
@@ -377,7 +373,7 @@ def fit_theorem4(problem, offset_column, l2):
     best, losses = None, []
     for k in range(min(3, problem.options["n_init"])):
         net = problem.build("sum", direct=offset_column is None)
-        initial = initial_weights(net)
+        initial = copy.deepcopy(net)
         module, history, status = ScaledLogits(net, offset_column is not None).to(x.device), [], ""
         loss = lambda module=module: torch.nn.functional.softplus(-problem.y * module(x)).mean()  # noqa: E731
         for sharpness in _SHARPNESS:
@@ -419,7 +415,7 @@ def fit_skorch(problem, *, readout, batch_norm, criterion, training):
 
     kwargs = {"batch_norm": batch_norm} if readout == "linear" else {}
     module = problem.build(readout, **kwargs)
-    initial = initial_weights(module)
+    initial = copy.deepcopy(module)
     set_trainable(module, fixed=problem.fixed)
     seed = int(problem.rng.randint(2**31 - 1))
     net = fit_module(

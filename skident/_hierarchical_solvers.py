@@ -1,4 +1,4 @@
-"""Levenberg-Marquardt and L-BFGS on a quadratic DenseNet: what both share is the module and its flattened parameters."""
+"""Levenberg-Marquardt and L-BFGS on a quadratic DenseNet: both share the module and its flattened parameters."""
 
 from __future__ import annotations
 

@@ -92,6 +92,32 @@ class _Features(TransformerMixin, BaseEstimator):
         S = self._over_rows(X, lambda module, x: module.hidden(x)[0])
         return S[layer] if layer is not None else np.hstack([S[number] for number in layers])
 
+    def feature_gradients(self, X, layer):
+        """Gradients of the hidden features by the standardised inputs.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        layer : int
+            In 2, ..., L.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, k_l, n_inputs)
+            Where inputs are clipped, at the clipped ones; without the offset column.
+        """
+        import torch
+
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        if layer not in range(2, len(self.widths_) + 2):
+            raise ValueError(f"layer must be one of {list(range(2, len(self.widths_) + 2))}, got {layer!r}.")
+        net = getattr(self._module, "net", self._module)
+        u = torch.as_tensor(self._inputs(X), dtype=next(net.parameters()).dtype).requires_grad_()
+        S = net.hidden(u)[0][layer]
+        columns = [torch.autograd.grad(S[:, i].sum(), u, retain_graph=True)[0] for i in range(S.shape[1])]
+        return _array(torch.stack(columns, dim=1))
+
     def fit_layers(self, X, y, *, depth, fixed=(), start=None):
         """Fit with only the layers ``2, ..., depth``, some of them at the weights of another fit.
 
@@ -218,9 +244,8 @@ class _Features(TransformerMixin, BaseEstimator):
         net, self._sharpness = getattr(module, "net", module), getattr(module, "sharpness", None)
         self.alphas_, self.connections_, self.widths_ = problem.alphas, problem.connections, tuple(net.widths)
         sizes = [net.n_features, net.n_features, *net.widths]
-        weights = {layer: _array(W) for layer, W in enumerate(net.weights, start=2)}
-        self.layer_weights_ = _by_connection(weights, problem, sizes)
-        self.initial_layer_weights_ = _by_connection(fit.initial, problem, sizes)
+        self.layer_weights_ = _by_connection(net.weights, problem.connections, sizes)
+        self.initial_layer_weights_ = _by_connection(fit.initial.weights, problem.connections, sizes)
         self.readout_, self.l2_, self.exact_ = net.readout, fit.l2, fit.exact
         self._store_training(fit)
         if not (fit.converged or fit.exact):
@@ -248,10 +273,8 @@ class _Features(TransformerMixin, BaseEstimator):
         self._sharpness = fit.extra["sharpness"]
         self.widths_, self.alphas_ = tuple(net.widths), problem.alphas[:n_open]
         self.connections_ = problem.connections[:n_open]
-        self.layer_weights_ = {}
-        for layer, (K, J) in enumerate(zip(net.K, self.connections_), start=2):
-            ends = np.cumsum(net.sizes(layer))[:-1]
-            self.layer_weights_[layer] = dict(zip(J, np.split(_array(K), ends, axis=1)))
+        sizes = [net.n_features, net.n_features, *[k * (k + 1) // 2 for k in net.widths]]
+        self.layer_weights_ = _by_connection(net.K, self.connections_, sizes)
         self.initial_layer_weights_, self.readout_, self.l2_, self.exact_ = {}, "sum", 0.0, False
         self.spectrum_, self.stage_history_ = fit.extra["spectrum"], fit.extra["stages"]
         self._store_training(fit)
@@ -526,6 +549,7 @@ class HierarchicalQuadraticNet(_LayerArgument, RegressorMixin, _Features):
             return self._algorithm1(problem)
         fit = self._run(lambda: self._solve(problem, solver), problem)
         self._to_units(fit.module)
+        fit.initial.scale_output_(self._y_scale)
         self._store(fit, problem)
 
     def _solver(self, n_weights):
@@ -889,10 +913,10 @@ def _array(tensor):
     return tensor.detach().cpu().numpy().astype(np.float64)
 
 
-def _by_connection(weights, problem, sizes):
+def _by_connection(weights, connections, sizes):
     """``{l: {j: W_{l,j}}}`` from the layers' concatenated weights."""
     result = {}
-    for (layer, W), J in zip(weights.items(), problem.connections):
+    for layer, (W, J) in enumerate(zip(weights, connections), start=2):
         ends = np.cumsum([sizes[j] for j in J])[:-1]
-        result[layer] = dict(zip(J, np.split(np.asarray(W, dtype=np.float64), ends, axis=1)))
+        result[layer] = dict(zip(J, np.split(_array(W), ends, axis=1)))
     return result

@@ -1,5 +1,11 @@
 """Plots of what was recovered, in scikit-learn's Display manner; matplotlib is imported when one is drawn."""
 
+from ._hierarchical import (
+    BackwardCorrection,
+    BackwardCorrectionDisplay,
+    LayerFeatureDisplay,
+    backward_feature_correction,
+)
 from ._landscape import LandscapeDisplay
 from ._phase_transition import PhaseTransition, PhaseTransitionDisplay, phase_transition
 from ._saddles import EscapeDisplay, SingularSpectrumDisplay
@@ -7,12 +13,16 @@ from ._spectrum import SpectrumDisplay
 from ._weights import WeightRecoveryDisplay
 
 __all__ = [
+    "BackwardCorrection",
+    "BackwardCorrectionDisplay",
     "EscapeDisplay",
     "LandscapeDisplay",
+    "LayerFeatureDisplay",
     "PhaseTransition",
     "PhaseTransitionDisplay",
     "SingularSpectrumDisplay",
     "SpectrumDisplay",
     "WeightRecoveryDisplay",
+    "backward_feature_correction",
     "phase_transition",
 ]

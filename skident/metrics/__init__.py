@@ -1,5 +1,6 @@
 """How far a recovered subspace, weight set, function or network is from the true one."""
 
+from ._features import feature_recovery_error, neuron_correlation
 from ._network import parameter_error, shift_error
 from ._prediction import relative_max_error, relative_mse
 from ._relu import UnitMatchingError, unit_matching_error
@@ -10,6 +11,8 @@ __all__ = [
     "UnitMatchingError",
     "assignment_error",
     "false_positive_rate",
+    "feature_recovery_error",
+    "neuron_correlation",
     "parameter_error",
     "recovery_rate",
     "relative_max_error",

@@ -1,0 +1,415 @@
+"""Backward feature correction measured, and what hidden units of image data look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import train_test_split
+from sklearn.utils.validation import check_is_fitted
+
+from ..metrics import feature_recovery_error, neuron_correlation
+from ._plotting import axes_pair, color_of, require_pyplot
+
+__all__ = ["BackwardCorrection", "BackwardCorrectionDisplay", "LayerFeatureDisplay", "backward_feature_correction"]
+
+_FLOOR = 1e-16  # of errors on a logarithmic axis
+
+
+@dataclass
+class BackwardCorrection:
+    """What `backward_feature_correction` measured.
+
+    Attributes
+    ----------
+    rows : list of dict
+        One a trained network, with ``protocol`` ("only", "fixed", "layerwise" or "all"), ``layer`` (l), ``fixed`` (the
+        highest fixed layer, 1 for none), ``error`` (relative squared error or error rate on the test rows), ``score``,
+        ``feature_errors`` (by layer, where the truth is known), ``correlation_start`` and ``correlation_after`` (mean
+        cosine of the neurons of layers <= l with their random start, and of "only" with "all"; else None).
+    n_layers : int
+        L.
+    classifies : bool
+
+    Examples
+    --------
+    >>> from skident.inspection import BackwardCorrection
+    >>> row = {"protocol": "all", "layer": 2, "fixed": 1, "error": 0.25, "score": 0.75, "feature_errors": {}}
+    >>> table = BackwardCorrection([row], n_layers=3, classifies=True)
+    >>> print(table.error("all", 2))
+    0.25
+    """
+
+    rows: list
+    n_layers: int
+    classifies: bool
+
+    def find(self, protocol, layer, fixed=None):
+        """The row of a protocol; None where there is none."""
+        wanted = {"protocol": protocol, "layer": layer} | ({} if fixed is None else {"fixed": fixed})
+        return next((row for row in self.rows if wanted.items() <= row.items()), None)
+
+    def error(self, protocol, layer, fixed=None):
+        """The test error of a protocol's row."""
+        return self.find(protocol, layer, fixed)["error"]
+
+    def __str__(self):
+        """The table of Figure 9: a row a protocol, a column a layer l."""
+        columns = sorted({row["layer"] for row in self.rows})
+        lines = ["train only <= l", *[f"fix <= l - {j}, train the rest" for j in range(self.n_layers - 2)]]
+        keys = [("only", None), *[("fixed", j) for j in range(self.n_layers - 2)], ("layerwise", None), ("all", None)]
+        lines += ["layer by layer up to L", "train all"]
+        cells = []
+        for protocol, j in keys:
+            found = [self.find(protocol, layer, None if j is None else layer - j) for layer in columns]
+            cells.append([f"{row['error']:.1e}" if row else "-" for row in found])
+        for name, label in (("correlation_start", "correlation with start"), ("correlation_after", "... with all")):
+            found = [(self.find("only", layer) or {}).get(name) for layer in columns]
+            if any(value is not None for value in found):
+                lines.append(label)
+                cells.append(["-" if value is None else f"{value:.3f}" for value in found])
+        width = max(map(len, lines))
+        head = " " * width + "".join(f"{f'l = {layer}':>10}" for layer in columns)
+        return "\n".join([head, *[f"{a:<{width}}" + "".join(f"{c:>10}" for c in b) for a, b in zip(lines, cells)]])
+
+
+def backward_feature_correction(estimator, X, y, *, X_test=None, y_test=None, target=None):
+    """The protocol of Figure 9: what lower layers lose where they are not trained together with higher ones.
+
+    For every layer ``l < L`` networks are trained that
+
+    - have only the layers up to l ("only");
+    - keep the layers up to l - j of that one, ``j = 0, ..., l - 2``, and train the rest ("fixed"), layers l - j + 1 to
+      l from where they were, higher ones from random weights;
+    - train all layers from there ("all").
+
+    "layerwise" trains the layers one after the other, each with all lower ones fixed.
+
+    Parameters
+    ----------
+    estimator : HierarchicalQuadraticNet or HierarchicalQuadraticNetClassifier
+        Its parameters are used; it is not fitted. At least two widths.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+    X_test, y_test : array-like, default=None
+        None holds a quarter of the rows back.
+    target : object with ``features(X, layer)``, default=None
+        The truth, as `make_hierarchical_target` gives it; feature errors are measured where it is given.
+
+    Returns
+    -------
+    BackwardCorrection
+
+    Raises
+    ------
+    TypeError
+        If the estimator cannot train single layers.
+    ValueError
+        If there is one layer only.
+
+    Notes
+    -----
+    Cost: ``1 + (L - 2) (L + 5) / 2`` fits. Source: Allen-Zhu, Li (2020), Figure 9 and Appendix A.5. There, "all" starts
+    again at random weights that are regularised towards those of "only"; here it starts at those.
+
+    Examples
+    --------
+    >>> from skident import HierarchicalQuadraticNet
+    >>> from skident.datasets import make_hierarchical_target
+    >>> from skident.inspection import backward_feature_correction
+    >>> target = make_hierarchical_target(8, (3, 2), random_state=0)
+    >>> X = target.sample(1500, random_state=0)
+    >>> net = HierarchicalQuadraticNet(widths=(3, 2), readout="sum", random_state=0)
+    >>> result = backward_feature_correction(net, X, target(X))
+    >>> print(result.error("all", 2) < 1e-4 * result.error("fixed", 2))
+    True
+    """
+    if not hasattr(estimator, "fit_layers"):
+        raise TypeError(
+            f"estimator must train single layers, as HierarchicalQuadraticNet does by fit_layers; got "
+            f"{type(estimator).__name__}."
+        )
+    L = 1 + len(np.atleast_1d(estimator.widths))
+    if L < 3:
+        raise ValueError(f"backward correction needs two layers or more, widths are {estimator.widths!r}.")
+    X, y = np.asarray(X), np.asarray(y)
+    if X_test is None:
+        stratify = y if is_classifier(estimator) else None
+        X, X_test, y, y_test = train_test_split(X, y, random_state=0, stratify=stratify)
+    if getattr(estimator, "readout", None) == "auto":  # one form for all networks
+        estimator = clone(estimator).set_params(readout=clone(estimator).fit(X, y).readout_)
+    lab = _Laboratory(estimator, X, y, np.asarray(X_test), np.asarray(y_test), target)
+    rows = []
+    for layer in range(2, L):
+        rows += lab.protocols(layer, L)
+    net = None
+    for layer in range(2, L + 1):
+        net = lab.train(layer, range(2, layer), net)
+    rows.append(lab.row("layerwise", L, L - 1, net))
+    return BackwardCorrection(rows, L, is_classifier(estimator))
+
+
+class _Laboratory:
+    """An estimator and the data on which it is trained and tested."""
+
+    def __init__(self, estimator, X, y, X_test, y_test, target):
+        self.estimator, self.X, self.y = estimator, X, y
+        self.X_test, self.y_test, self.target = X_test, y_test, target
+
+    def train(self, depth, fixed, start):
+        return clone(self.estimator).fit_layers(self.X, self.y, depth=depth, fixed=tuple(fixed), start=start)
+
+    def protocols(self, layer, L):
+        """All rows of one l."""
+        only = self.train(layer, (), None)
+        rows = [self.row("only", layer, 1, only)]
+        for j in range(layer - 1):
+            highest = layer - j
+            rows.append(self.row("fixed", layer, highest, self.train(L, range(2, highest + 1), only)))
+        together = self.train(L, (), only)
+        rows.append(self.row("all", layer, 1, together))
+        rows[0]["correlation_start"] = _correlation(only.initial_layer_weights_, only.layer_weights_)
+        rows[0]["correlation_after"] = _correlation(only.layer_weights_, together.layer_weights_)
+        return rows
+
+    def row(self, protocol, layer, fixed, net):
+        predicted = net.predict(self.X_test)
+        if is_classifier(net):
+            error = float(np.mean(predicted != self.y_test))
+        else:
+            error = float(np.mean((predicted - self.y_test) ** 2) / np.mean((self.y_test - self.y_test.mean(0)) ** 2))
+        features = {}
+        if self.target is not None:
+            for known in range(2, len(net.widths_) + 2):
+                truth = self.target.features(self.X_test, known)
+                features[known] = feature_recovery_error(truth, net.transform(self.X_test, layer=known))
+        return {
+            "protocol": protocol, "layer": layer, "fixed": fixed, "error": error, "score": 1.0 - error,
+            "feature_errors": features, "correlation_start": None, "correlation_after": None,
+        }
+
+
+def _correlation(before, after):
+    """Mean over the layers that both have."""
+    stacked = [[np.hstack(list(W[layer].values())) for W in (before, after)] for layer in before]
+    return float(np.mean([neuron_correlation(*pair) for pair in stacked]))
+
+
+class BackwardCorrectionDisplay:
+    """Test errors of the protocols of backward feature correction, and how far neurons moved.
+
+    The upper axes have one line a protocol, a point a layer l; the lower ones the mean cosine of the neurons of layers
+    <= l with their random start, and before and after correction.
+
+    Parameters
+    ----------
+    result : BackwardCorrection
+
+    Attributes
+    ----------
+    ax_, correlation_ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> from skident.inspection import BackwardCorrection, BackwardCorrectionDisplay
+    >>> row = {"protocol": "all", "layer": 2, "fixed": 1, "error": 0.25, "score": 0.75, "feature_errors": {}}
+    >>> display = BackwardCorrectionDisplay(BackwardCorrection([row], n_layers=3, classifies=True))
+    >>> print(display.result.n_layers)
+    3
+    """
+
+    def __init__(self, result):
+        self.result = result
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, ax=None, **kwargs):
+        """Run the protocol and draw it.
+
+        Parameters
+        ----------
+        estimator, X, y
+            And **kwargs: of `backward_feature_correction`.
+        ax : Axes or pair of Axes, default=None
+            See :meth:`plot`.
+
+        Returns
+        -------
+        BackwardCorrectionDisplay
+        """
+        return cls(backward_feature_correction(estimator, X, y, **kwargs)).plot(ax)
+
+    def plot(self, ax=None):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : None, Axes or pair of Axes, default=None
+            None makes a figure; one Axes gives its place to two new ones; two are taken as they are.
+
+        Returns
+        -------
+        BackwardCorrectionDisplay
+            Itself, with `ax_`, `correlation_ax_` and `figure_`.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If `ax` is neither of these.
+        """
+        upper, lower = axes_pair(
+            ax, "BackwardCorrectionDisplay", rows=True, figsize=(6.4, 6.4), ratios=(2, 1), sharex=True
+        )
+        lines = [("train only $\\leq \\ell$", "only", None)]
+        for j in range(self.result.n_layers - 2):
+            lines.append((f"fix $\\leq \\ell - {j}$" if j else "fix $\\leq \\ell$", "fixed", j))
+        lines.append(("train all", "all", None))
+        for number, (label, protocol, j) in enumerate(lines):
+            self._line(upper, label, protocol, j, number)
+        layers = sorted({row["layer"] for row in self.result.rows if row["protocol"] == "all"})
+        for number, (name, label) in enumerate(
+            (("correlation_after", "before and after correction"), ("correlation_start", "with the random start"))
+        ):
+            values = [(self.result.find("only", layer) or {}).get(name) for layer in layers]
+            known = [(layer, value) for layer, value in zip(layers, values) if value is not None]
+            if known:
+                lower.plot(*zip(*known), marker="s", color=color_of(number), label=label)
+                lower.legend(frameon=False, fontsize="small")
+        error = "error rate" if self.result.classifies else "relative squared error"
+        upper.set(ylabel=f"{error} on test rows", yscale="linear" if self.result.classifies else "log")
+        upper.set_title("Backward feature correction", fontsize="medium")
+        upper.legend(frameon=False, fontsize="small")
+        lower.set(xlabel="layer $\\ell$", ylabel="cosine of neurons", ylim=(-0.1, 1.1), xticks=layers)
+        self.ax_, self.correlation_ax_, self.figure_ = upper, lower, upper.figure
+        return self
+
+    def _line(self, ax, label, protocol, j, number):
+        rows = [row for row in self.result.rows if row["protocol"] == protocol]
+        rows = [row for row in rows if j is None or row["fixed"] == row["layer"] - j]
+        if rows:
+            errors = [max(row["error"], _FLOOR) for row in rows]
+            ax.plot([row["layer"] for row in rows], errors, marker="o", label=label, color=color_of(number))
+
+
+class LayerFeatureDisplay:
+    """What hidden units of image data look at: the input on which a unit answers most, and its gradient there.
+
+    Parameters
+    ----------
+    images : ndarray of shape (m, height, width)
+        For every unit the input with the largest ``|S|``.
+    gradients : ndarray of shape (m, height, width)
+        Of the unit by the standardised inputs, there, with the sign of S: red pixels raise ``|S|``.
+    units : ndarray of int, shape (m,)
+    layer : int
+
+    Attributes
+    ----------
+    ax_ : ndarray of matplotlib Axes, shape (2, m)
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from skident import HierarchicalQuadraticNetClassifier
+    >>> from skident.inspection import LayerFeatureDisplay
+    >>> X, y = load_digits(return_X_y=True)
+    >>> net = HierarchicalQuadraticNetClassifier(widths=(8, 4), max_epochs=2, random_state=0).fit(X[:500], y[:500])
+    >>> display = LayerFeatureDisplay.compute(net, X[:500], layer=2, n_units=3)
+    >>> print(display.gradients.shape)
+    (3, 8, 8)
+    """
+
+    def __init__(self, *, images, gradients, units, layer):
+        self.images = images
+        self.gradients = gradients
+        self.units = units
+        self.layer = layer
+
+    @classmethod
+    def compute(cls, estimator, X, *, layer=2, n_units=8, image_shape=None):
+        """Images and gradients, not drawn.
+
+        Parameters
+        ----------
+        estimator : HierarchicalQuadraticNet or HierarchicalQuadraticNetClassifier
+            Fitted, without offset column.
+        X : array-like of shape (n_samples, height * width)
+        layer : int, default=2
+        n_units : int, default=8
+            The first so many units of the layer.
+        image_shape : tuple of two int, default=None
+            (height, width); None is a square.
+
+        Returns
+        -------
+        LayerFeatureDisplay
+
+        Raises
+        ------
+        TypeError
+            If the estimator gives no feature gradients.
+        ValueError
+            If the features do not fill the image.
+        """
+        if not hasattr(estimator, "feature_gradients"):
+            raise TypeError(f"estimator must be a HierarchicalQuadraticNet..., got {type(estimator).__name__}.")
+        check_is_fitted(estimator)
+        X = np.asarray(X, dtype=float)
+        side = int(round(np.sqrt(X.shape[1])))
+        shape = (side, side) if image_shape is None else tuple(image_shape)
+        if len(shape) != 2 or shape[0] * shape[1] != X.shape[1]:
+            raise ValueError(f"image_shape={shape} has {np.prod(shape)} pixels, X has {X.shape[1]} features.")
+        S = estimator.transform(X, layer=layer)[:, :n_units]
+        rows, units = np.abs(S).argmax(axis=0), np.arange(S.shape[1])
+        gradients = estimator.feature_gradients(X[rows], layer)[units, units]
+        gradients = gradients * np.sign(S[rows, units])[:, None]
+        images, gradients = X[rows].reshape(-1, *shape), gradients.reshape(-1, *shape)
+        return cls(images=images, gradients=gradients, units=units, layer=layer)
+
+    @classmethod
+    def from_estimator(cls, estimator, X, *, layer=2, n_units=8, image_shape=None, ax=None):
+        """`compute` and :meth:`plot`."""
+        return cls.compute(estimator, X, layer=layer, n_units=n_units, image_shape=image_shape).plot(ax)
+
+    def plot(self, ax=None):
+        """Draw images above, gradients below.
+
+        Parameters
+        ----------
+        ax : array of Axes of shape (2, m), default=None
+            None makes a figure.
+
+        Returns
+        -------
+        LayerFeatureDisplay
+            Itself, with `ax_` and `figure_`.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If `ax` has another shape.
+        """
+        plt = require_pyplot("LayerFeatureDisplay")
+        m = len(self.images)
+        if ax is None:
+            _, ax = plt.subplots(2, m, figsize=(1.1 * m + 0.6, 2.8), squeeze=False, layout="constrained")
+        ax = np.asarray(ax, dtype=object)
+        if ax.shape != (2, m):
+            raise ValueError(f"ax must be None or an array of Axes of shape {(2, m)}, got shape {ax.shape}.")
+        for i, unit in enumerate(self.units):
+            top = np.abs(self.gradients[i]).max() or 1.0
+            ax[0, i].imshow(self.images[i], cmap="gray_r")
+            ax[1, i].imshow(self.gradients[i], cmap="RdBu_r", vmin=-top, vmax=top)
+            ax[0, i].set_title(f"unit {unit}", fontsize="small")
+        for one in ax.ravel():
+            one.set(xticks=[], yticks=[])
+        ax[0, 0].set_ylabel("input", fontsize="small")
+        ax[1, 0].set_ylabel("gradient", fontsize="small")
+        self.ax_, self.figure_ = ax, ax.ravel()[0].figure
+        return self
