@@ -3,6 +3,7 @@
 from skident.completion import NetworkCompletion
 from skident.compression import NetworkCompressor
 from skident.extraction import EntangledWeightExtractor
+from skident.hierarchical import HierarchicalQuadraticNet, HierarchicalQuadraticNetClassifier
 from skident.identification import NetworkIdentifier
 from skident.quadratic import QuadraticNetRegressor
 from skident.relu import TensorReLURegressor
@@ -10,6 +11,8 @@ from skident.saddle import SaddleEscapeAnalyzer, SaddleToSaddleClassifier, Saddl
 
 __all__ = [
     "EntangledWeightExtractor",
+    "HierarchicalQuadraticNet",
+    "HierarchicalQuadraticNetClassifier",
     "NetworkCompletion",
     "NetworkCompressor",
     "NetworkIdentifier",

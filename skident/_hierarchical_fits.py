@@ -224,7 +224,9 @@ def _found_twice(losses):
 def _one_start(problem, module, y, w, l2):
     """Relative loss, its history, whether the last iteration ended by itself."""
     x, history, loss, converged = problem.x, [], float("inf"), True
-    for kinds, rows, limit in (({"weights", "offset"}, 6, 100), ({"weights", "biases", "offset"}, 8, 150)):
+    phases = [({"weights", "offset"}, 6, 100), ({"weights", "biases", "offset"}, 8, 150)]
+    # A given start has its biases: without them, a new layer would learn what they stand for.
+    for kinds, rows, limit in phases if problem.start is None else phases[1:]:
         n = min(len(x), max(rows * problem.n_weights, 400))
         set_trainable(module, kinds=kinds, fixed=problem.fixed)
         scale = float((w[:n] * (y[:n] - y[:n].mean())).square().sum())
