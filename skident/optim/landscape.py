@@ -160,8 +160,12 @@ def certify_quadratic(problem, W, v, *, tol=1e-10, max_products=400, max_dense=6
     LandscapeCertificate
     """
     plus, minus = bool((v > 0).any()), bool((v < 0).any())
-    M = W.T @ (v[:, None] * W)
-    loss, G = problem.value_and_gradient(M)
+    with np.errstate(over="ignore", invalid="ignore"):
+        M = W.T @ (v[:, None] * W)
+        loss, G = problem.value_and_gradient(M)
+        square = float(np.sum(G * G))
+    if not (np.isfinite(loss) and np.isfinite(square)):
+        raise ValueError("the loss or its gradient overflows at this point; scale X, y and W to ordinary magnitudes.")
     slope = 2.0 * v[:, None] * (W @ G)
     values = np.linalg.eigvalsh(G)
     bound, how = lower_bound(problem, M, plus, minus, tol=tol, max_dense=max_dense, solution=solution)
@@ -178,7 +182,7 @@ def certify_quadratic(problem, W, v, *, tol=1e-10, max_products=400, max_dense=6
     reason = REASONS[status].format(how=how, d=problem.d, **numbers, curvature=curvature[0])
     if status == "undecided":
         reason += _missing(problem, v, loss, bound, wrong)
-    return LandscapeCertificate(status, proven, reason, **numbers, **_curvature_fields(curvature))
+    return LandscapeCertificate(status, proven, reason, **numbers, **_curvature_fields(curvature, status))
 
 
 class _Units:
@@ -211,10 +215,11 @@ def _missing(problem, v, loss, bound, wrong):
     )
 
 
-def _curvature_fields(curvature):
+def _curvature_fields(curvature, status):
     value, bound, direction, n_products, converged = curvature
+    leads_down = value < 0 and status in ("saddle", "not stationary")
     names = ("curvature", "curvature_bound", "escape_direction", "n_products", "curvature_converged")
-    return dict(zip(names, (value, bound, direction if value < 0 else None, n_products, converged)))
+    return dict(zip(names, (value, bound, direction if leads_down else None, n_products, converged)))
 
 
 def _quadratic_curvature(problem, W, v, G, values, unit, max_products):
@@ -273,5 +278,5 @@ def _certify_general(W, v, X, y, activation, max_products):
         reason += f". For {name} units nothing is claimed beyond slope and curvature"
     numbers = {"loss": loss, "lower_bound": 0.0, "gap": loss, "null_loss": null_loss, "gradient_norm": gradient_norm}
     numbers |= {"residual_norm": np.nan, "wrong_norm": np.nan, "radial_slope": float(np.sum(W * slope))}
-    fields = _curvature_fields((value, bound, direction, n_products, converged))
+    fields = _curvature_fields((value, bound, direction, n_products, converged), status)
     return LandscapeCertificate(status, False, reason, **numbers, output_weights=v, activation=name, **fields)

@@ -399,6 +399,7 @@ def test_a_network_with_biases_is_one_with_a_constant_input():
         ({"activation": get_activation("relu")}, ValueError, "no second derivative"),
         ({"activation": get_activation("tanh"), "alpha": 1.0}, ValueError, "for quadratic units"),
         ({"alpha": -1.0}, ValueError, "alpha must be >= 0"),
+        ({"W": np.full((3, 6), 1e100)}, ValueError, "overflows"),
     ],
 )
 def test_errors(change, error, message):
