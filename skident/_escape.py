@@ -89,7 +89,7 @@ def speed_and_gradient(hidden, X, G):
     D = -(G @ xp.matrix_transpose(unit_norm(readout)))
     gradients = []
     for k in range(len(hidden) - 1, -1, -1):
-        D = xp.where(layers[k] > 0, D, xp.zeros_like(D))
+        D = D * xp.astype(layers[k] > 0, D.dtype)
         below = layers[k - 1] if k else X
         gradients.append(xp.matrix_transpose(below) @ D)
         D = D @ xp.matrix_transpose(hidden[k]) if k else None

@@ -90,8 +90,8 @@ def search_escape(X, G, *, depth, width, n_restarts, max_iter, step_size, rng, c
         found, values = collapse(result.blocks, X, G)
         networks += found
         speeds += [float(v) for v in values]
-    single = _best_single_unit(xp.concat(singles, axis=0)[:_N_SINGLE_UNITS], X, G, min(max_iter, 100))
-    polished = _polish([*networks, [single]], X, G, max_iter)
+    single = _best_single_unit(xp.concat(singles, axis=0)[:_N_SINGLE_UNITS], X, G, max(50, min(max_iter, 100)))
+    polished = _polish([*networks, [single]], X, G, max(50, max_iter // 2))
     values = [float(speed([W[None] for W in hidden], X, G)[0]) for hidden in polished]
     values = np.array([v if np.isfinite(v) and v > threshold else np.nan for v in values])
     if np.isnan(values).all():

@@ -50,7 +50,7 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         Units of every hidden layer.
     n_restarts : int, default=8
     max_iter : int, default=200
-        Steps of the ascent; as many follow at most to polish.
+        Steps of the ascent; half as many follow to polish.
     step_size : float, default=0.1
         First step, relative to a layer's norm; steps shrink to 1e-4.
     n_components : int, default=1

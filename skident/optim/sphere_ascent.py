@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,12 +39,26 @@ def unit_norm(block):
     >>> print(unit_norm(np.array([[[3.0, 4.0]]])))
     [[[0.6 0.8]]]
     """
-    xp = array_namespace(block)
     # The largest entry first: squares of entries below 1e-154 (1e-19 in single precision) would vanish.
-    largest = xp.max(xp.abs(block), axis=(-2, -1), keepdims=True)
-    block = block / xp.where(largest > 0, largest, xp.ones_like(largest))
-    norms = xp.linalg.vector_norm(block, axis=(-2, -1), keepdims=True)
-    return block / xp.where(norms > 0, norms, xp.ones_like(norms))
+    largest = array_namespace(block).linalg.vector_norm(block, axis=(-2, -1), keepdims=True, ord=math.inf)
+    block = block / _or_one(largest)
+    return block / _or_one(_norms(block))
+
+
+def _norms(block):
+    return array_namespace(block).linalg.vector_norm(block, axis=(-2, -1), keepdims=True)
+
+
+def _or_one(norms):
+    """Norms with zeros replaced by ones, so that they can be divided by."""
+    xp = array_namespace(norms)
+    return xp.where(norms > 0, norms, xp.ones_like(norms))
+
+
+def _moved(W, gradient, step):
+    """``P(W + step g / ||g||)``, in as few passes over the matrices as possible."""
+    W = W + (step / _or_one(_norms(gradient))) * gradient
+    return W / _or_one(_norms(W))
 
 
 def sphere_ascent(value_and_gradient, blocks, *, step_size=0.1, last_step_size=1e-4, max_iter=200, callback=None):
@@ -103,6 +118,6 @@ def sphere_ascent(value_and_gradient, blocks, *, step_size=0.1, last_step_size=1
         values, gradients = value_and_gradient(blocks)
         if callback is not None and callback(n_iter - 1, values):
             return SphereAscentResult(blocks, values, n_iter - 1)
-        blocks = [unit_norm(W + step * unit_norm(g)) for W, g in zip(blocks, gradients)]
+        blocks = [_moved(W, g, step) for W, g in zip(blocks, gradients)]
         step *= shrinkage
     return SphereAscentResult(blocks, value_and_gradient(blocks)[0], n_iter)

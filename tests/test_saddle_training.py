@@ -1,0 +1,192 @@
+"""SaddleToSaddleClassifier and -Regressor, the norm-adapted step, the record, and the detection of escapes."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import scale
+
+from skident import SaddleEscapeAnalyzer, SaddleToSaddleClassifier, SaddleToSaddleRegressor
+from skident.saddle import detect_escapes
+
+
+def staircase(t, *, at, width=8.0, noise=0.0, seed=0):
+    """A loss that falls by one at every step of `at`."""
+    falls = sum(0.5 * (1 + np.tanh((t - step) / width)) for step in at)
+    return len(at) - falls + noise * np.random.RandomState(seed).standard_normal(len(t))
+
+
+def spectra_rising(t, at):
+    """Two layers: another singular value of one after every step of `at`."""
+    values = np.stack([(t > step).astype(float) for step in at] + [np.zeros(len(t))], axis=1) + 0.01
+    return [values, values]
+
+
+# -- detection ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", [[100], [100, 300], [60, 200, 330]])
+@pytest.mark.parametrize("noise", [0.0, 1e-3])
+def test_every_step_of_a_staircase_is_an_escape(at, noise):
+    t = np.arange(0.0, 400.0)
+    # Noise of 1e-3 hides slopes below about 1e-3 / smoothing^1.5: a wider window for it.
+    saddles = detect_escapes(t, staircase(t, at=at, noise=noise), smoothing=2.5 if noise == 0 else 12.0)
+    assert [s.escape_step for s in saddles[:-1]] == pytest.approx(at, abs=4)
+    assert saddles[-1].escape_step is None
+    assert [s.loss for s in saddles] == pytest.approx(range(len(at), -1, -1), abs=0.02)
+
+
+def test_ranks_between_escapes():
+    t = np.arange(0.0, 400.0)
+    saddles = detect_escapes(t, staircase(t, at=[100, 300]), spectra_rising(t, [100, 300]))
+    assert [s.ranks for s in saddles] == [(0, 0), (1, 1), (2, 2)]
+    assert saddles[1].singular_value_ratios == pytest.approx((0.01 / 1.01,) * 2)
+
+
+def test_a_fall_without_a_new_rank_or_a_small_one_is_no_escape():
+    t = np.arange(0.0, 400.0)
+    loss = staircase(t, at=[100, 300])
+    assert len(detect_escapes(t, loss, spectra_rising(t, [100]))) == 2
+    small = staircase(t, at=[100]) + 0.05 * staircase(t, at=[300])
+    assert len(detect_escapes(t, small)) == 2
+    assert len(detect_escapes(t, small, min_drop=0.01)) == 3
+
+
+@pytest.mark.parametrize("loss", [np.ones(50), np.linspace(1, 0, 50), np.exp(-np.arange(50) / 10)])
+def test_curves_without_an_escape(loss):
+    assert len(detect_escapes(np.arange(50.0), loss)) == 1
+
+
+@pytest.mark.parametrize(
+    ("steps", "losses", "message"),
+    [
+        (np.arange(3), np.ones(3), "at least 5"),
+        (np.arange(9), np.ones(8), "at least 5"),
+        (np.zeros(9), np.ones(9), "steps must increase"),
+        (np.arange(9), np.full(9, np.nan), "losses be finite"),
+    ],
+)
+def test_curves_that_are_none(steps, losses, message):
+    with pytest.raises(ValueError, match=message):
+        detect_escapes(steps, losses)
+
+
+# -- training ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    X = (X - X.mean()) / X.std()
+    return X[::2], y[::2]
+
+
+@pytest.fixture(scope="module")
+def trained(digits):
+    """Four layers past the first escape."""
+    classifier = SaddleToSaddleClassifier(4, 60, max_iter=260, record_every=5, dtype="float32", random_state=9200)
+    return classifier.fit(*digits)
+
+
+def test_the_first_plateau_on_digits(trained):
+    origin, plateau = trained.saddles_[:2]
+    assert origin.loss == pytest.approx(np.log(10), rel=1e-3) and 20 < origin.escape_step < 200
+    assert 1.8 < plateau.loss < 2.1
+    assert plateau.ranks[1:] == (1, 1, 1) and max(plateau.singular_value_ratios[1:]) <= 0.2
+    assert abs(trained.escape_step_ - origin.escape_step) < 60
+
+
+def test_the_record(trained):
+    history = trained.history_
+    assert history["steps"][0] == 1 and history["steps"][-1] == 260 and set(np.diff(history["steps"][1:])) == {5}
+    assert [s.shape for s in history["singular_values"]] == [(len(history["steps"]), 10)] * 4
+    ends = [np.linalg.svd(W, compute_uv=False)[:10] for W in trained.weights_]
+    np.testing.assert_allclose([s[-1] for s in history["singular_values"]], ends, rtol=1e-4)
+    norm = np.sqrt(np.mean([np.sum(W**2) for W in trained.weights_]))
+    assert history["norms"][-1] == pytest.approx(norm, rel=1e-5)
+    # After the first escape the rate is c a^(2-L), unless the relative step is shorter; norms before the step.
+    late = history["steps"] > trained.escape_step_ + 60
+    expected = 0.3 * history["norms"][late] ** -2.0
+    np.testing.assert_allclose(history["learning_rates"][late], expected, rtol=0.02)
+    assert len(trained.net_.history) == trained.n_iter_ == 260
+
+
+def test_the_relative_step_before_the_escape():
+    """Gradients near the origin shrink as a^(L-1), the step stays a share of the norm."""
+    X, y = load_iris(return_X_y=True)
+    for size in (1e-3, 1e-2):
+        rng = np.random.RandomState(0)
+        start = [size * rng.standard_normal(shape) for shape in ((4, 6), (6, 6), (6, 6), (6, 3))]
+        options = {"initial_weights": start, "max_iter": 1, "random_state": 0}
+        with pytest.warns(ConvergenceWarning, match="has not left the saddle"):
+            moved = SaddleToSaddleClassifier(4, 6, **options).fit(scale(X), y).weights_
+        step = np.sqrt(sum(np.sum((W - V) ** 2) for W, V in zip(moved, start)))
+        assert step == pytest.approx(0.02 * np.sqrt(sum(np.sum(V**2) for V in start)), rel=1e-9)
+
+
+def test_an_aligned_start_leaves_sooner(digits):
+    X, y = digits
+    options = {"depth": 3, "width": 12, "max_iter": 160, "record_every": 20, "dtype": "float32", "random_state": 0}
+    analyzer = SaddleEscapeAnalyzer(
+        "log_loss", depth=3, width=12, n_restarts=1, max_iter=30, dtype="float32", random_state=0
+    ).fit(X, y)
+    random = SaddleToSaddleClassifier(**options, init_scale=0.01).fit(X, y)
+    norm = np.sqrt(sum(12 * min(12, n) for n in (64, 12, 10)) / 3) * 0.01 / np.sqrt(12)
+    aligned = SaddleToSaddleClassifier(**options, initial_weights=analyzer.initial_weights(norm)).fit(X, y)
+    assert aligned.escape_step_ < random.escape_step_
+    # Without noise nothing else grows: rank one behind the first layer, to single precision.
+    assert all(s[-1, 1] < 1e-4 * s[-1, 0] for s in aligned.history_["singular_values"][1:])
+
+
+def test_minibatches_and_two_classes(digits):
+    X, y = digits
+    options = {"width": 20, "max_iter": 15, "batch_size": 64, "init_scale": 0.3, "random_state": 0}
+    classifier = SaddleToSaddleClassifier(3, dtype="float32", **options).fit(X, np.where(y < 5, "low", "high"))
+    assert classifier.score(X, np.where(y < 5, "low", "high")) > 0.8
+    assert classifier.decision_function(X[:3]).shape == (3,)
+    np.testing.assert_allclose(classifier.predict_proba(X).sum(axis=1), 1.0, rtol=1e-12)
+    n_batches = int(np.ceil(len(X) / 64))
+    assert classifier.history_["steps"][-1] == 10 * (15 * n_batches // 10)
+    again = clone(classifier).fit(X, np.where(y < 5, "low", "high"))
+    assert all(np.array_equal(W, V) for W, V in zip(classifier.weights_, again.weights_))
+
+
+def test_regression_of_several_targets():
+    rng = np.random.RandomState(0)
+    X = rng.standard_normal((200, 3))
+    Y = 100.0 + 20.0 * np.stack([np.maximum(X[:, 0], 0), X @ [1.0, -1.0, 0.5]], axis=1)
+    regressor = SaddleToSaddleRegressor(3, 20, init_scale=0.3, max_iter=300, random_state=0).fit(X, Y)
+    assert regressor.score(X, Y) > 0.9 and regressor.predict(X).shape == (200, 2)
+    # In units of the targets' scale, the loss at the origin is half the number of targets.
+    assert regressor.history_["losses"][0] == pytest.approx(1.0, rel=0.02)
+    residual = (regressor.predict(X) - Y) / regressor.target_scale_
+    assert regressor.loss_ == pytest.approx(0.5 * np.mean(np.sum(residual**2, axis=1)), rel=1e-9)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_training_on_a_gpu(digits):
+    X, y = digits
+    options = {"width": 20, "max_iter": 100, "init_scale": 0.3, "random_state": 0}
+    assert SaddleToSaddleClassifier(3, device="cuda", **options).fit(X, y).loss_ < np.log(10)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "y", "message"),
+    [
+        (SaddleToSaddleClassifier(), np.zeros(4, dtype=int), "one class only"),
+        (SaddleToSaddleClassifier(), np.array([0.1, 0.2, 0.3, 0.4]), "Unknown label type"),
+        (SaddleToSaddleRegressor(), np.full(4, 0.1), "y is constant"),
+        (SaddleToSaddleRegressor(), np.array([1, 2, 3, np.nan]), "contains NaN"),
+        (SaddleToSaddleRegressor(depth=1), np.arange(4.0), "'depth' parameter"),
+        (SaddleToSaddleRegressor(width=0), np.arange(4.0), "'width' parameter"),
+        (SaddleToSaddleRegressor(2, 3, initial_weights=[np.ones((3, 3)), np.ones((3, 2))]), np.arange(4.0), "shapes"),
+        (SaddleToSaddleRegressor(2, 3, initial_weights=[np.zeros((2, 3)), np.zeros((3, 1))]), np.arange(4.0), "zero"),
+    ],
+)
+def test_bad_input(estimator, y, message):
+    X = np.random.RandomState(0).standard_normal((4, 2))
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(X, y)
+    assert not hasattr(estimator, "weights_")
