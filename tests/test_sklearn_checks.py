@@ -10,6 +10,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skident import (
     EntangledWeightExtractor,
+    HierarchicalQuadraticNet,
+    HierarchicalQuadraticNetClassifier,
     NetworkCompletion,
     NetworkCompressor,
     NetworkIdentifier,
@@ -51,6 +53,8 @@ SMALL_MLP = make_pipeline(
 SMALL_CLASSIFIER = make_pipeline(
     StandardScaler(), MLPClassifier(hidden_layer_sizes=(3,), activation="tanh", solver="lbfgs", random_state=0)
 )
+# From large weights with long steps: as few epochs as the checks' scores allow.
+FAST = {"init_scale": 1.0, "relative_step": 0.1, "learning_rate": 1.0, "max_iter": 25, "record_every": 25}
 ESTIMATORS = {
     "extractor": EntangledWeightExtractor(),
     "extractor of a callable": EntangledWeightExtractor(Units("tanh", 3), layer_widths=(3, 1)),
@@ -70,9 +74,12 @@ ESTIMATORS = {
     "quadratic": QuadraticNetRegressor(),
     "quadratic by descent": QuadraticNetRegressor(solver="descent", alpha=0.1),
     "quadratic, few units, no ridge": QuadraticNetRegressor(n_hidden=2, alpha=0),
-    "transformer of escapes": SaddleEscapeAnalyzer(width=4, n_restarts=2, max_iter=10),
-    "saddle-to-saddle classifier": SaddleToSaddleClassifier(3, 8, init_scale=1.0, max_iter=80, record_every=40),
-    "saddle-to-saddle regressor": SaddleToSaddleRegressor(3, 8, init_scale=1.0, max_iter=80, record_every=40),
+    "hierarchical": HierarchicalQuadraticNet(widths=(2, 2), n_init=1, max_iter=10, l2=1e-2),
+    "hierarchical by Adam": HierarchicalQuadraticNet(widths=(2, 2), solver="adam", max_epochs=30),
+    "hierarchical classifier": HierarchicalQuadraticNetClassifier(widths=(4, 2), max_epochs=5),
+    "transformer of escapes": SaddleEscapeAnalyzer(width=3, n_restarts=2, max_iter=3),
+    "saddle-to-saddle classifier": SaddleToSaddleClassifier(3, 8, **FAST),
+    "saddle-to-saddle regressor": SaddleToSaddleRegressor(3, 8, **FAST),
 }
 # Estimator's name here -> {check: why it must fail}.
 EXPECTED_FAILURES = {
@@ -105,7 +112,7 @@ MORE = [(key, check) for key in ESTIMATORS for check in FOR_ALL]
 MORE += [
     (key, check)
     for key in ESTIMATORS
-    if key.startswith(("extractor", "transformer"))
+    if key.startswith(("extractor", "transformer", "hierarchical"))
     for check in FOR_TRANSFORMERS
 ]
 

@@ -1,0 +1,402 @@
+"""Hierarchical quadratic networks: exact recovery, real tables, classes, protocols, bad input."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, make_friedman1, make_friedman2, make_regression
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.svm import SVC
+
+from skident import HierarchicalQuadraticNet, HierarchicalQuadraticNetClassifier
+from skident._hierarchical_algorithm1 import Algorithm1Options, initial_distill, make_settings, thresholds
+from skident.datasets import make_hierarchical_target
+from skident.inspection import backward_feature_correction
+from skident.metrics import feature_recovery_error
+
+
+def planted(n_features, widths, n_samples, seed, **kwargs):
+    """Target, training and fresh data."""
+    target = make_hierarchical_target(n_features, widths, random_state=seed, **kwargs)
+    X, fresh = target.sample(n_samples, seed), target.sample(5000, seed + 1)
+    return target, X, target(X), fresh, target(fresh)
+
+
+def relative_mse(net, X, y):
+    return np.mean((net.predict(X) - y) ** 2) / y.var()
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A fitted net with its target and data."""
+    target, X, y, fresh, fresh_y = planted(8, (3, 2), 1500, 100)
+    return target, X, y, fresh, fresh_y, HierarchicalQuadraticNet((3, 2), random_state=0).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("n_features", "widths", "n_samples", "kwargs"),
+    [
+        (8, (3, 2), 1000, {}),
+        (16, (4, 2), 2000, {"distribution": "mixture"}),
+        (10, (3, 2), 1500, {"connections": [(1,), (0, 2)]}),
+        (6, (2,), 600, {}),
+    ],
+)
+def test_recovers_the_target_to_rounding(n_features, widths, n_samples, kwargs):
+    target, X, y, fresh, fresh_y = planted(n_features, widths, n_samples, 101, **kwargs)
+    net = HierarchicalQuadraticNet(widths, connections=target.connections, random_state=0).fit(X, y)
+    assert net.exact_ and net.readout_ == "sum"
+    assert relative_mse(net, fresh, fresh_y) < 1e-16
+    # With one layer the sum of squares is all that the data tell: S_2 up to rotation, which the error allows for.
+    assert feature_recovery_error(target.features(fresh, 2), net.transform(fresh, layer=2)) < 1e-12
+
+
+def test_deeper_target_with_one_unit_more_a_layer():
+    _, X, y, fresh, fresh_y = planted(10, (2, 2, 1), 3000, 102)
+    net = HierarchicalQuadraticNet((3, 3, 2), random_state=0).fit(X, y)
+    assert relative_mse(net, fresh, fresh_y) < 1e-6
+
+
+def test_where_kernels_fail():
+    _, X, y, fresh, fresh_y = planted(16, (3, 2), 1500, 103)
+    net = HierarchicalQuadraticNet((3, 2), random_state=0).fit(X, y)
+    kernels = [KernelRidge(kernel="poly", degree=q, gamma=g, alpha=1e-3) for q in (2, 4) for g in (0.02, 0.1)]
+    best = min(relative_mse(kernel.fit(X, y), fresh, fresh_y) for kernel in kernels)
+    assert relative_mse(net, fresh, fresh_y) < 1e-8 and best > 0.05
+
+
+def test_fitted_attributes_are_consistent(small):
+    _, X, _, fresh, _, net = small
+    assert net.widths_ == (3, 2) and net.connections_ == ((0, 1), (0, 2)) and net.alphas_ == (1.0, 0.3)
+    assert {layer: {j: W.shape for j, W in blocks.items()} for layer, blocks in net.layer_weights_.items()} == {
+        2: {0: (3, 8), 1: (3, 8)}, 3: {0: (2, 8), 2: (2, 3)},
+    }
+    assert len(net.restart_losses_) >= 1 and net.n_iter_ >= 1 and len(net.history_) > 1
+    both = net.transform(fresh)
+    np.testing.assert_array_equal(both[:, :3], net.transform(fresh, layer=2))
+    assert list(net.get_feature_names_out()) == ["layer2_0", "layer2_1", "layer2_2", "layer3_0", "layer3_1"]
+    # The documented units: a constant is all that the squares leave.
+    rest = net.predict(fresh) - np.sum(both[:, :3] ** 2, axis=1) - 0.3 * np.sum(both[:, 3:] ** 2, axis=1)
+    assert np.ptp(rest) < 1e-10 * np.ptp(net.predict(fresh))
+
+
+def test_gradients_of_features_are_those_of_differences(small):
+    *_, fresh, _, net = small
+    x, step = fresh[:3], 1e-5
+    gradients = net.feature_gradients(x, 3)
+    shifted = x.copy()
+    shifted[:, 4] += step * net._scale[4]
+    differences = (net.transform(shifted, layer=3) - net.transform(x, layer=3)) / step
+    np.testing.assert_allclose(gradients[:, :, 4], differences, atol=1e-3 * np.abs(gradients).max())
+
+
+def test_layer_weights_reproduce_the_prediction(small):
+    """The attributes are the network: computed by hand, on standardised inputs."""
+    *_, fresh, _, net = small
+    u = (fresh - net._center) / net._scale
+    G = {0: u, 1: u**2 - net._module.moments.numpy()}
+    total = float(net._module.offset)
+    for layer, (alpha, b) in enumerate(zip(net.alphas_, net._module.biases), start=2):
+        S = sum(G[j] @ W.T for j, W in net.layer_weights_[layer].items()) + b.detach().numpy()
+        G[layer] = S**2
+        total = total + alpha * G[layer].sum(axis=1)
+    np.testing.assert_allclose(total, net.predict(fresh), rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "bar"),
+    [
+        ("friedman1", lambda: make_friedman1(500, noise=1.0, random_state=7), 0.92),
+        ("friedman2", lambda: make_friedman2(400, noise=20.0, random_state=7), 0.97),
+        ("diabetes", lambda: load_diabetes(return_X_y=True), 0.40),
+        ("linear", lambda: make_regression(300, 10, n_informative=5, noise=10.0, random_state=7), 0.96),
+    ],
+)
+def test_real_and_noisy_tables(name, data, bar):
+    net = HierarchicalQuadraticNet(random_state=0)
+    assert cross_val_score(net, *data(), cv=3).mean() > bar - 0.01
+
+
+def test_breast_cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    clf = HierarchicalQuadraticNetClassifier(random_state=0)
+    assert cross_val_score(clf, X, np.array(["b", "m"])[y], cv=3).mean() > 0.955
+
+
+def test_signs_of_a_target():
+    target = make_hierarchical_target(10, (3, 2), random_state=104)
+    (X, y), (fresh, fresh_y) = target.sample_signs(3000, 0), target.sample_signs(5000, 1)
+    clf = HierarchicalQuadraticNetClassifier((3, 2), loss="theorem4", offset_column=0, n_init=1, random_state=0)
+    error = 1 - clf.fit(X, y).score(fresh, fresh_y)
+    assert error < 0.025 and error < 0.5 * (1 - SVC(C=10.0).fit(X, y).score(fresh, fresh_y))
+    np.testing.assert_allclose(clf.predict_proba(fresh).sum(axis=1), 1.0)
+    moved = np.column_stack([X[:, 1:4], X[:, 0], X[:, 4:]])  # the offset may be any column
+    again = clone(clf).set_params(offset_column=3).fit(moved, y)
+    np.testing.assert_array_equal(again.predict(moved), clf.predict(X))
+
+
+def test_noise_is_not_fitted():
+    """Agnostic labels: the error on the truth is well below the noise."""
+    target, X, y, fresh, fresh_y = planted(8, (3, 2), 2000, 105)
+    noisy = y + 0.3 * y.std() * np.random.RandomState(0).standard_normal(len(y))
+    net = HierarchicalQuadraticNet((3, 2), random_state=0).fit(X, noisy)
+    assert not net.exact_ and relative_mse(net, fresh, fresh_y) < 0.02
+
+
+def test_algorithm_1():
+    target, X, y, fresh, fresh_y = planted(8, (2, 1), 1500, 106, kappa=1.0)
+    net = HierarchicalQuadraticNet((2, 1), solver="algorithm1", random_state=0, algorithm1_options={"n_units": 15})
+    net.fit(X, y)
+    assert net.widths_ == (2, 1)
+    assert relative_mse(net, fresh, fresh_y) < 1e-3
+    assert feature_recovery_error(target.features(fresh, 2), net.transform(fresh, layer=2)) < 1e-3
+    events = [entry["event"] for entry in net.stage_history_]
+    order = ["layer 2 opened", "layer 2 distilled", "layer 3 opened", "layer 3 distilled", "end"]
+    assert [event for event in events if event in order] == order and "target error halved" in events
+    assert set(net.spectrum_) == {2, 3} and len(net.history_) == net.n_iter_
+    assert hasattr(net.net_, "history")
+
+
+def test_algorithm_1_on_signs():
+    target = make_hierarchical_target(6, (2,), kappa=1.0, random_state=107)
+    (X, y), (fresh, fresh_y) = target.sample_signs(1000, 0), target.sample_signs(3000, 1)
+    clf = HierarchicalQuadraticNetClassifier(
+        (2,), loss="theorem4", solver="algorithm1", offset_column=0, random_state=0, max_epochs=400, lr=0.02,
+        algorithm1_options={"n_units": 10, "polish": 5, "gap": 0.3},
+    )
+    with pytest.warns(ConvergenceWarning) if False else _nothing():
+        clf.fit(X, y)
+    assert clf.score(fresh, fresh_y) > 0.95
+    assert "sharpened" in [entry["event"] for entry in clf.stage_history_]
+
+
+class _nothing:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return False
+
+
+def test_distillation_finds_the_rank():
+    rng = torch.Generator().manual_seed(0)
+    truth = torch.randn(3, 9, dtype=torch.float64, generator=rng)
+    W = torch.linalg.qr(torch.randn(12, 3, dtype=torch.float64, generator=rng))[0] @ truth
+    previous = torch.arange(9) < 5
+    K, spectrum = initial_distill(W, previous, 1.0)
+    assert K.shape == (3, 9) and spectrum[3] < 1e-12 * spectrum[0]
+    # Lines 22 and 23: the cross product of the two parts is kept.
+    torch.testing.assert_close(K[:, ~previous].T @ K[:, previous], W[:, ~previous].T @ W[:, previous])
+    only, _ = initial_distill(W, torch.ones(9, dtype=torch.bool), 1.0)
+    torch.testing.assert_close(only.T @ only, W.T @ W)
+
+
+def test_thresholds_are_those_of_equation_4_1():
+    options = Algorithm1Options(gap=1.0, exponent=2.0, distillation=1.0)
+    rules = thresholds((0.8, 0.6), 64, options)  # of norm one
+    opens, distils, weights = rules[3]
+    assert opens == pytest.approx(0.64 / 64 ** (1 / 12)) and distils == pytest.approx(0.36 / 64 ** (1 / 48))
+    assert weights == pytest.approx([0.36 / 64 ** (1 / (q * 8)) for q in (6, 3, 2)])
+
+
+def test_single_layers_and_the_protocol():
+    target, X, y, fresh, fresh_y = planted(8, (2, 2), 2000, 108, kappa=1.0)
+    net = HierarchicalQuadraticNet((2, 2), readout="sum", random_state=0)
+    result = backward_feature_correction(net, X, y, X_test=fresh, y_test=fresh_y, target=target)
+    # The issue of the paper: without correction the lower layer stays wrong, with it everything is found.
+    assert result.error("layerwise", 3) > 5e-3 and result.error("fixed", 2) > 5e-3
+    assert result.error("all", 2) < 1e-4 * result.error("layerwise", 3)
+    assert result.find("only", 2)["feature_errors"][2] > 1e4 * result.find("all", 2)["feature_errors"][2]
+    row = result.find("only", 2)
+    assert row["correlation_after"] > 0.5 and abs(row["correlation_start"]) < 0.9
+    only = clone(net).fit_layers(X, y, depth=2)
+    rest = clone(net).fit_layers(X, y, depth=3, fixed=(2,), start=only)
+    for j, W in only.layer_weights_[2].items():
+        np.testing.assert_allclose(rest.layer_weights_[2][j], W, rtol=1e-10)
+    assert "train all" in str(result)
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "adam", "sgd"])
+def test_other_solvers_learn(solver):
+    _, X, y, fresh, fresh_y = planted(6, (2, 1), 1000, 109)
+    net = HierarchicalQuadraticNet((2, 1), solver=solver, n_init=3, max_epochs=20, random_state=0).fit(X, y)
+    assert relative_mse(net, fresh, fresh_y) < (1e-6 if solver == "lbfgs" else 0.35)
+    assert hasattr(net, "net_") == (solver != "lbfgs")
+
+
+def test_curvature_and_classes_by_lbfgs():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:, :10]
+    clf = HierarchicalQuadraticNetClassifier((4, 2), curvature=0.1, solver="lbfgs", max_iter=60, n_init=1)
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        clf.set_params(max_iter=5, random_state=0).fit(X, y)
+    assert clf.score(X, y) > 0.85
+    sgd = HierarchicalQuadraticNetClassifier((4, 2), curvature=0.1, max_epochs=10, random_state=0).fit(X, y)
+    assert sgd.score(X, y) > 0.9
+
+
+def test_several_outputs():
+    target, X, y, fresh, fresh_y = planted(6, (2,), 600, 110)
+    Y, fresh_Y = np.column_stack([y, -2 * y]), np.column_stack([fresh_y, -2 * fresh_y])
+    net = HierarchicalQuadraticNet((2,), random_state=0).fit(X, Y)
+    assert net.predict(fresh).shape == (5000, 2) and net.score(fresh, fresh_Y) > 0.99
+
+
+def test_grid_search_is_the_same_in_two_processes():
+    _, X, y, _, _ = planted(6, (2, 1), 300, 111)
+    grid = {"connections": ["paper", [(1,), (2,)]], "widths": [(2, 1), (1, 1)], "l2": [1e-4]}
+    net = HierarchicalQuadraticNet(n_init=2, readout="linear", max_iter=10, random_state=0)
+    scores = []
+    for n_jobs in (1, 2):
+        search = GridSearchCV(net, grid, cv=2, n_jobs=n_jobs)
+        with _ignored():
+            search.fit(X, y)
+        scores.append(search.cv_results_["mean_test_score"])
+    np.testing.assert_array_equal(*scores)
+
+
+class _ignored:
+    """Convergence warnings are no matter here; in other processes they are not errors anyway."""
+
+    def __enter__(self):
+        import warnings
+
+        self._context = warnings.catch_warnings()
+        self._context.__enter__()
+        warnings.simplefilter("ignore", ConvergenceWarning)
+
+    def __exit__(self, *error):
+        return self._context.__exit__(*error)
+
+
+def test_the_connections_are_found_by_search():
+    """Without the skip link the target is out of reach; the search tells."""
+    _, X, y, _, _ = planted(8, (3, 2), 1000, 112)
+    with _ignored():
+        scores = {
+            graph: cross_val_score(
+                HierarchicalQuadraticNet((3, 2), connections=graph, readout="sum", n_init=2, random_state=0), X, y, cv=2
+            ).mean()
+            for graph in ("paper", "chain")
+        }
+    assert scores["paper"] > 1 - 1e-10 > scores["chain"] + 1e-4
+
+
+def test_random_state_decides_and_the_global_stream_stays(small):
+    _, X, y, fresh, _, net = small
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    again = clone(net).fit(X, y)
+    HierarchicalQuadraticNet((2,), solver="adam", max_epochs=1, random_state=0).fit(X, y)
+    assert torch.equal(before, torch.random.get_rng_state())
+    np.testing.assert_array_equal(again.predict(fresh), net.predict(fresh))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(net)).predict(fresh), net.predict(fresh))
+    np.testing.assert_array_equal(copy.deepcopy(net).predict(fresh), net.predict(fresh))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("solver", ["lm", "lbfgs", "adam", "algorithm1"])
+def test_on_a_gpu(solver):
+    _, X, y, fresh, fresh_y = planted(6, (2, 1), 800, 113)
+    net = HierarchicalQuadraticNet((2, 1), solver=solver, device="cuda", max_epochs=30, random_state=0)
+    with _ignored():
+        net.fit(X, y)
+    assert relative_mse(net, fresh, fresh_y) < (1e-10 if solver == "lm" else 0.5)
+
+
+X0 = np.random.RandomState(0).standard_normal((60, 4))
+Y0 = X0[:, 0] ** 2 + X0[:, 1]
+
+
+@pytest.mark.parametrize(
+    ("params", "X", "y", "match"),
+    [
+        ({"connections": [(0, 1), (0,)]}, X0, Y0, r"layer 3 are \(0,\), without the previous layer 2"),
+        ({"connections": [(0, 1), (2, 3)]}, X0, Y0, r"layer 3 must be indices in 0, ..., 2"),
+        ({"connections": [(0, 1), (-1, 2)]}, X0, Y0, r"layer 3 must be indices"),
+        ({"connections": [(0, 1)]}, X0, Y0, "connections lists 1 layers, but widths has 2"),
+        ({"connections": {2: (1,), 4: (2,)}}, X0, Y0, r"must have the keys \[2, 3\]"),
+        ({"widths": ()}, X0, Y0, "widths must be positive integers"),
+        ({"widths": (2, 0)}, X0, Y0, "widths must be positive integers"),
+        ({"widths": (2.5, 1)}, X0, Y0, "widths must be positive integers"),
+        ({"alphas": (1.0,)}, X0, Y0, "alphas must be 2 positive finite numbers"),
+        ({"alphas": (1.0, -1.0)}, X0, Y0, "alphas must be 2 positive finite numbers"),
+        ({}, X0, np.full(60, 3.0), r"y is constant \(3 in all 60 rows\)"),
+        ({}, X0[:, :1], Y0, r"1 feature\(s\)"),
+        ({}, np.where(X0 > 2, np.nan, X0), Y0, "NaN"),
+        ({}, X0, np.where(Y0 > 2, np.inf, Y0), "infinity"),
+        ({"readout": "sum"}, X0, np.column_stack([Y0, Y0]), "readout='sum' has one output"),
+        ({"batch_norm": True}, X0, Y0, "batch_norm=True needs solver 'sgd' or 'adam'"),
+        ({"solver": "algorithm1", "algorithm1_options": {"m": 3}}, X0, Y0, r"unknown keys \['m'\]"),
+        ({"solver": "algorithm1", "algorithm1_options": {"kappa": -1}}, X0, Y0, "kappa=-1 is out of range"),
+        ({"solver": "algorithm1", "readout": "linear"}, X0, Y0, "solver='algorithm1' has one output"),
+        ({"solver": "adam", "device": "nowhere"}, X0, Y0, "device='nowhere'"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_bad_input(params, X, y, match):
+    net = HierarchicalQuadraticNet(**{"widths": (2, 1), **params})
+    with pytest.raises(ValueError, match=match):
+        net.fit(X, y)
+    with pytest.raises(NotFittedError):
+        net.predict(X0)
+
+
+LABELS = (Y0 > 1).astype(int)
+
+
+@pytest.mark.parametrize(
+    ("params", "y", "match"),
+    [
+        ({}, np.zeros(60, dtype=int), "y has one class, .*0.*, in all 60 rows"),
+        ({"loss": "theorem4"}, np.arange(60) % 3, "for two classes, y has 3"),
+        ({"loss": "theorem4", "offset_column": 7}, LABELS, "offset_column=7, but X has columns 0, ..., 3"),
+        ({"loss": "theorem4", "solver": "sgd"}, LABELS, "has the solvers"),
+        ({"loss": "theorem4", "solver": "algorithm1"}, LABELS, "needs offset_column"),
+        ({"solver": "algorithm1"}, LABELS, "has the solvers"),
+        ({}, Y0, "Unknown label type"),
+    ],
+)
+def test_bad_input_of_the_classifier(params, y, match):
+    with pytest.raises(ValueError, match=match):
+        HierarchicalQuadraticNetClassifier((2, 1), **params).fit(X0, y)
+
+
+def test_too_few_samples_are_told_with_numbers():
+    with pytest.warns(ConvergenceWarning, match=r"N = 60 targets for P = 110 weights"):
+        HierarchicalQuadraticNet((10, 5), connections=[(1, 0), (2,)][:1] + [(2,)], n_init=1, l2=1.0).fit(
+            X0[:, :3], Y0
+        )
+
+
+def test_exploding_losses_name_the_layer():
+    with pytest.raises(ValueError, match=r"the loss exploded.*: layer \d of layers 2, ..., 4 grew fastest.*Lower lr"):
+        HierarchicalQuadraticNet(
+            (4, 4, 4), solver="sgd", readout="sum", lr=1e4, max_epochs=5, random_state=0
+        ).fit(X0, Y0)
+
+
+def test_bad_layers():
+    net = HierarchicalQuadraticNet((2, 1), n_init=1, l2=1e-2, random_state=0)
+    with pytest.raises(ValueError, match=r"depth must be in \[2, 3\]"):
+        net.fit_layers(X0, Y0, depth=4)
+    with pytest.raises(ValueError, match="fixed layers must be among the layers of start"):
+        net.fit_layers(X0, Y0, depth=3, fixed=(2,))
+    with _ignored():
+        net.fit(X0, Y0)
+    with pytest.raises(ValueError, match=r"layer must be one of \[2, 3\]"):
+        net.transform(X0, layer=1)
+    with pytest.raises(TypeError, match="must train single layers"):
+        backward_feature_correction(SVC(), X0, LABELS)
+    with pytest.raises(ValueError, match="needs two layers or more"):
+        backward_feature_correction(HierarchicalQuadraticNet((2,)), X0, Y0)
+
+
+def test_settings_are_checked():
+    with pytest.raises(ValueError, match="optimizer='rmsprop'"):
+        make_settings({"optimizer": "rmsprop"})
