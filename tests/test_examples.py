@@ -96,6 +96,20 @@ def test_phase_transition(tmp_path, monkeypatch, capsys):
     assert len(pairs) == 4 and all(abs(float(ours) - float(paper)) < 4 for ours, paper in pairs)
 
 
+def test_rank_two_escape(tmp_path, monkeypatch, capsys):
+    printed = run("plot_09_rank_two_escape", tmp_path, monkeypatch, capsys)
+    assert "fastest speed 0.500000000" in printed
+    beating = list(map(int, re.findall(r"(\d+) of 100 restarts beat rank one", printed)))
+    assert beating == sorted(beating) and beating[0] < 10 and beating[-1] >= 75
+
+
+def test_low_rank_digits(tmp_path, monkeypatch, capsys):
+    printed = run("plot_10_low_rank_digits", tmp_path, monkeypatch, capsys, max_iter=220)
+    assert "escape speed 0.552" in printed and "bottleneck rank 1" in printed
+    ratios = re.search(r"ranks \(\d, 1, 1, 1\), s2/s1 = \S+ (\S+), (\S+), (\S+)", printed).groups()
+    assert max(map(float, ratios)) <= 0.2
+
+
 @pytest.mark.parametrize("path", SCRIPTS, ids=[path.stem for path in SCRIPTS])
 def test_an_example_opens_with_one_question(path):
     title = path.read_text(encoding="utf-8").split('"""')[1].strip().splitlines()[0]

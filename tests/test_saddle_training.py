@@ -128,7 +128,7 @@ def test_the_relative_step_before_the_escape():
 
 def test_an_aligned_start_leaves_sooner(digits):
     X, y = digits
-    options = {"depth": 3, "width": 12, "max_iter": 160, "record_every": 20, "dtype": "float32", "random_state": 0}
+    options = {"depth": 3, "width": 12, "max_iter": 145, "record_every": 20, "dtype": "float32", "random_state": 0}
     analyzer = SaddleEscapeAnalyzer(
         "log_loss", depth=3, width=12, n_restarts=1, max_iter=30, dtype="float32", random_state=0
     ).fit(X, y)
