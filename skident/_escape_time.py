@@ -36,7 +36,12 @@ def aligned_escape_time(escape_speed, depth, init_scale, radius):
         return math.log(radius / init_scale) / escape_speed
     # In units of a_0, so that a small start to a high power does not overflow before it must.
     growth = -math.expm1((2 - depth) * math.log(radius / init_scale))
-    return init_scale ** float(2 - depth) * growth / ((depth - 2) * escape_speed)
+    return _exp((2 - depth) * math.log(init_scale)) * growth / ((depth - 2) * escape_speed)
+
+
+def _exp(exponent):
+    """The exponential, inf where it is beyond the largest float: times of very deep networks are."""
+    return math.exp(exponent) if exponent < 709.0 else math.inf
 
 
 def flow_escape_time(weights, X, G, radius, *, rtol=1e-3):
@@ -77,7 +82,7 @@ def flow_escape_time(weights, X, G, radius, *, rtol=1e-3):
         value = float(value)
         # Euler: <rho, grad L_0> = L L_0, and ||rho||^2 = L.
         turn = [value * W - g for W, g in zip(rho, gradients)]
-        return turn, -value, math.exp((2 - L) * log_a)
+        return turn, -value, _exp((2 - L) * log_a)
 
     state = _on_sphere([W / start for W in weights]), 0.0, 0.0
     first, relative = rates(*state[:2]), _LONGEST
@@ -96,7 +101,7 @@ def flow_escape_time(weights, X, G, radius, *, rtol=1e-3):
             continue
         state = new
         if target - state[1] < 1e-9:
-            return state[2] * start ** float(2 - L)
+            return state[2] * _exp((2 - L) * math.log(start))
         first = rates(*state[:2])
     raise RuntimeError(
         f"the flow has not left the origin after {_MAX_STEPS} steps: its norm has grown by a factor of "

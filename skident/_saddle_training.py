@@ -142,8 +142,8 @@ class _SaddleToSaddle(BaseEstimator):
             raise ValueError("initial_weights are all zero, where the gradient vanishes; give small ones.")
         return weights
 
-    def _train(self, X, Y, criterion, zero_loss):
-        """Train, and store everything; Y is what the criterion takes, zero_loss its value at outputs zero."""
+    def _train(self, X, Y, criterion):
+        """Train, and store everything; Y is what the criterion takes."""
         import torch
 
         from skident._skorch import NormAdaptedStep, WeightRecorder, fit_module, resolve_device
@@ -173,7 +173,7 @@ class _SaddleToSaddle(BaseEstimator):
             device=device,
             seed=rng.randint(2**31 - 1),
             callbacks=[
-                ("step", NormAdaptedStep(self.relative_step, self.learning_rate, zero_loss, window=n_batches)),
+                ("step", NormAdaptedStep(self.relative_step, self.learning_rate, window=n_batches)),
                 ("recorder", WeightRecorder(self.record_every, self.n_singular_values)),
                 *(self.callbacks or []),
             ],
@@ -286,9 +286,9 @@ class SaddleToSaddleClassifier(ClassifierMixin, _SaddleToSaddle):
             if k < 2:
                 raise ValueError(f"y has one class only ({self.classes_[0]!r}); at least two classes are needed.")
             if k == 2:
-                self._train(X, codes[:, None].astype(np.float64), _criterion("BCEWithLogitsLoss"), math.log(2))
+                self._train(X, codes[:, None].astype(np.float64), _criterion("BCEWithLogitsLoss"))
             else:
-                self._train(X, codes, _criterion("CrossEntropyLoss"), math.log(k))
+                self._train(X, codes, _criterion("CrossEntropyLoss"))
         return self
 
     def decision_function(self, X):
@@ -379,8 +379,7 @@ class SaddleToSaddleRegressor(RegressorMixin, _SaddleToSaddle):
                     "y is constant: with its mean taken out there is nothing to learn, and the origin is no saddle."
                 )
             self._one_dimensional = y.ndim == 1
-            targets = centred / self.target_scale_
-            self._train(X, targets, _criterion("HalfSquaredError"), 0.5 * float(np.mean(np.sum(targets**2, axis=1))))
+            self._train(X, centred / self.target_scale_, _criterion("HalfSquaredError"))
         return self
 
     def predict(self, X):

@@ -140,12 +140,10 @@ class NormAdaptedStep(Callback):
     Parameters
     ----------
     relative_step, learning_rate : float
-    zero_loss : float
-        The loss where all outputs are zero.
-    window : int
-        Steps that the loss is averaged over.
+    window : int, default=1
+        Steps to average over, those of an epoch.
     escape_drop : float, default=0.02
-        The first escape is under way once the averaged loss has fallen by this share.
+        The first escape is under way once batches have, on average, a loss this share below their own at outputs zero.
 
     Attributes
     ----------
@@ -153,12 +151,12 @@ class NormAdaptedStep(Callback):
         Steps until then.
     """
 
-    def __init__(self, relative_step, learning_rate, zero_loss, window=1, escape_drop=0.02):
+    def __init__(self, relative_step, learning_rate, window=1, escape_drop=0.02):
         self.relative_step, self.learning_rate = relative_step, learning_rate
-        self.zero_loss, self.window, self.escape_drop = zero_loss, window, escape_drop
+        self.window, self.escape_drop = window, escape_drop
 
     def on_train_begin(self, net, X=None, y=None, **kwargs):
-        self.escape_step_, self.n_steps_, self.mean_loss_ = None, 0, self.zero_loss
+        self.escape_step_, self.n_steps_, self.mean_drop_ = None, 0, 0.0
 
     def on_grad_computed(self, net, named_parameters, training=None, **kwargs):
         parameters = [p for _, p in named_parameters]
@@ -172,10 +170,16 @@ class NormAdaptedStep(Callback):
         for group in net.optimizer_.param_groups:
             group["lr"] = lr
 
-    def on_batch_end(self, net, batch=None, training=None, loss=None, **kwargs):
+    @torch.no_grad()
+    def on_batch_end(self, net, batch=None, training=None, loss=None, y_pred=None, **kwargs):
         self.n_steps_ += 1
-        self.mean_loss_ += (float(loss.detach()) - self.mean_loss_) / self.window
-        if self.escape_step_ is None and self.mean_loss_ < (1.0 - self.escape_drop) * self.zero_loss:
+        if self.escape_step_ is not None:
+            return
+        # Against the same batch: batches differ from each other by more than the first escape changes.
+        zero_loss = float(net.get_loss(torch.zeros_like(y_pred), batch[1]))
+        drop = 1.0 - float(loss.detach()) / zero_loss if zero_loss > 0 else 0.0
+        self.mean_drop_ += (drop - self.mean_drop_) / self.window
+        if self.mean_drop_ > self.escape_drop:
             self.escape_step_ = self.n_steps_
 
 

@@ -43,7 +43,7 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         ``f(x) - y``. ``log_loss``: cross-entropy of a softmax, or with two classes of a sigmoid of one output.
         ``gradient``: y is G itself (for sums over rows, as in Example 1 of [1]). A callable ``loss(outputs, targets)``
         of torch tensors returns a number, as those of `torch.nn.functional` do; targets are class numbers (n,) where y
-        holds labels, else numbers (n, k). ``auto``: log loss of labels, squared error of other numbers.
+        holds labels, else numbers (n, k). ``auto``: log loss of labels (strings, integers), else squared error.
     depth : int, default=3
         L, at least 2: the number of weight matrices.
     width : int, default=32
@@ -78,7 +78,7 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     escape_directions_, escape_speeds_ : list of such lists, ndarray of shape (n_components,)
         Of every component; the first are the two above, later speeds are for the projected G.
     restart_speeds_ : ndarray of shape (n_restarts,)
-        What every restart came to, slower first optima included; NaN where it died.
+        What every restart came to; NaN where it died.
     n_dead_ : int
         Restarts in which no unit is left that reduces the loss.
     shallow_speed_ : float
