@@ -22,6 +22,7 @@ import _targets
 import _transition
 import bench_compression
 import bench_power_method
+import bench_saddle
 from _common import read_results
 
 README = Path(__file__).resolve().parent / "README.md"
@@ -36,6 +37,7 @@ SOURCES = {
     "identification_grid": ("identification", _identification_grid),
     "identification_baselines": ("identification", _identification_baselines),
     "identification_cost": ("identification", _identification_cost),
+    **{f"saddle_{part}": ("saddle", module) for part, module in bench_saddle.PARTS.items()},
 }
 
 

@@ -44,7 +44,7 @@ def _exp(exponent):
     return math.exp(exponent) if exponent < 709.0 else math.inf
 
 
-def flow_escape_time(weights, X, G, radius, *, rtol=1e-3):
+def flow_escape_time(weights, X, G, radius, *, rtol=5e-4):
     """Time that gradient flow on the localised loss takes from given weights to a norm: integrated.
 
     The direction ``rho`` on the sphere of radius sqrt(L) and the norm ``a`` separate in the time ``ds = a^(L-2) dt``:
@@ -57,7 +57,7 @@ def flow_escape_time(weights, X, G, radius, *, rtol=1e-3):
     X, G : array (n, D), (n, k)
     radius : float
         Of ``a = ||theta|| / sqrt(L)``.
-    rtol : float, default=1e-3
+    rtol : float, default=5e-4
         Smaller is slower where the flow slides along a kink: there steps shrink in proportion.
 
     Returns
