@@ -102,7 +102,7 @@ def descend(problem, W, v, *, tol=1e-11, max_iter=5000, max_escapes=50, max_dens
     while path.n_iter < max_iter:
         settled = path.run(min(_CHUNK, max_iter - path.n_iter) if finish else max_iter - path.n_iter)
         if settled:
-            path.polish()
+            path.polish_form() if complete else path.polish()
         if path.converged:
             status = "converged"
             break
@@ -173,6 +173,22 @@ class _Path:
         """How many more steps L-BFGS would need at the rate of its last run."""
         return self.left / self.rate if self.rate > 0 else np.inf
 
+    def polish_form(self, near=1e-3, max_iter=60):
+        """Near the end, with units enough for every M, the last digits by conjugate gradients in M.
+
+        There the loss is a convex quadratic and well conditioned wherever L-BFGS has come to rest.
+        """
+        M = self._form(self.W)
+        value, gradient = self.problem.value_and_gradient(M)
+        if not 1e-4 * self.limit < np.linalg.norm(gradient, 2) <= near * self.problem.steepest:
+            return
+        M = M + _newton_step(self.problem.hessian_product, gradient, max_iter)
+        new_value, new_gradient = self.problem.value_and_gradient(M)
+        if np.linalg.norm(new_gradient) < 0.5 * np.linalg.norm(gradient) and new_value <= value * (1.0 + 1e-12):
+            self.W = factorise(M, self.signs)[0]
+            self.n_iter += 1
+            self.history.append(new_value)
+
     def polish(self, max_steps=8):
         """Newton steps while they make the slope smaller: losses alone tell a minimum to half the digits only.
 
@@ -234,17 +250,17 @@ def form_hessian_product(problem, W, v, gradient, U):
 
 
 def _newton_step(product, slope, max_iter=200, tol=1e-10):
-    """``-H^+ slope`` by conjugate gradients, as far as the curvature is positive."""
+    """``-H^+ slope`` by conjugate gradients, as far as the curvature is positive; arrays of any shape."""
     x, r = np.zeros_like(slope), -slope
-    p, rr = r, float(r @ r)
+    p, rr = r, float(np.vdot(r, r))
     stop = tol**2 * rr
     for _ in range(max_iter):
         Hp = product(p)
-        curvature = float(p @ Hp)
+        curvature = float(np.vdot(p, Hp))
         if not curvature > 0 or not rr > stop:
             break
         x, r = x + (rr / curvature) * p, r - (rr / curvature) * Hp
-        rr, previous = float(r @ r), rr
+        rr, previous = float(np.vdot(r, r)), rr
         p = r + (rr / previous) * p
     return x
 
