@@ -15,8 +15,9 @@ __all__ = ["LearnedReLU", "learn_relu_network"]
 
 _WORKING_ROWS = 2**17  # up to which candidates are compared; more rows enter where one of them is left
 _RESTARTS = 3  # of the tensor stage while the rank of T_2 grows
+_ROUGHLY = 1e-4  # relative decrease at which a fit that is only compared stops
 _SAME = 5e-3  # relative difference of residual sums below which two fits are one
-_ENOUGH_ROWS = 20  # a parameter, from which on the criterion needs no second opinion
+_ENOUGH_ROWS = 10  # a parameter, from which on the criterion needs no second opinion
 _ROUNDS = 3  # of adding and taking away ridges
 
 
@@ -76,11 +77,11 @@ def _count(stage):
     return f"{best.model.n_units} units, rank of T_2 {stage.rank}"
 
 
-def _polish_candidates(sample, stage, rng, log):
-    """Fits of the candidates, the best one first."""
+def _compare_candidates(sample, stage, rng, log):
+    """Rough fits of the candidates, the best one first."""
     fits = []
     for candidate in stage.candidates:
-        fits.append(fit_ridges(sample, candidate.model, rng=rng))
+        fits.append(fit_ridges(sample, candidate.model, max_iter=30, ftol=_ROUGHLY, rough=True, rng=rng))
         log(f"polish: mean squared residual {fits[-1].rss / sample.total:.3g} of the variance, {fits[-1].n_iter} steps")
         if is_exact(sample, fits[-1].rss):
             break
@@ -110,7 +111,7 @@ def _found_size(sample, fit, rng, max_units, options, log):
 
         def learn(part, size):
             stage = tensor_stage(part, size, rng=rng, **options)
-            start = min(_polish_candidates(part, stage, rng, _silent), key=lambda f: f.rss)
+            start = _compare_candidates(part, stage, rng, _silent)[0]
             return escape(part, start, rng, max_units=min(size + 2, _most_units(part)))[0]
 
         m = cross_validated_size(sample, m, learn, rng)
@@ -184,7 +185,10 @@ def learn_relu_network(
         bound = 0.0 if noise_variance is None else noise_variance * (1.0 + 4.0 * np.sqrt(2.0 / work.total))
         return is_exact(work, rss) or rss <= bound * work.total
 
-    fits = _polish_candidates(work, stage, rng, log) or [RidgeFit(tensor.model, tensor.rss, 0, "target")]
+    fits = _compare_candidates(work, stage, rng, log)
+    if fits and not is_exact(work, fits[0].rss):
+        fits[0] = fit_ridges(work, fits[0].model, rng=rng)
+    fits = fits or [RidgeFit(tensor.model, tensor.rss, 0, "target")]
     losses = np.array([f.rss for f in fits]) / work.total
     if n_units is None:
         fit, settled = _found_size(work, fits[0], rng, max_units, options, log), True

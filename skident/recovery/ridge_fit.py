@@ -15,6 +15,7 @@ from skident.optim import DenseNormalEquations, levenberg_marquardt
 __all__ = ["RidgeFit", "RidgeModel", "fit_ridges", "regress_on_ridges"]
 
 _CURVATURE_ROWS = 64  # a parameter; of more rows a part is enough for the Gauss-Newton matrix
+_ROUGH_ROWS = 8  # the same where fits are only compared
 _JACOBIAN_NUMBERS = 2**21  # of J at a time: 16 MB
 _COLLINEAR = 1e-11
 _ROUNDING = 1e-27  # mean squared residual, in variances of y, that is none
@@ -161,17 +162,17 @@ def _cost_and_gradient(Z, y, w, model):
     return np.asarray(weighted @ residual), np.concatenate([*parts, [weighted.sum()]])
 
 
-def _curvature(Z, y, w, model):
-    """``J^T W J``, a few rows of J at a time."""
+def _curvature(Z, y, w, model, dtype=np.float64):
+    """``J^T W J``, a few rows of J at a time, these in the given precision."""
     k, m = model.V.shape
     total = np.zeros((model.n_parameters,) * 2)
     rows = max(64, _JACOBIAN_NUMBERS // model.n_parameters)
     for start in range(0, len(Z), rows):
         z, root = Z[start : start + rows], np.sqrt(w[start : start + rows, None])
         t = z @ model.V + model.beta
-        on = (np.sign(t) if model.kind == "abs" else (t > 0)) * (model.s * root)
-        extended = np.column_stack([z, np.ones(len(z))])
-        J = np.empty((len(z), model.n_parameters))
+        on = ((np.sign(t) if model.kind == "abs" else (t > 0)) * (model.s * root)).astype(dtype, copy=False)
+        extended = np.column_stack([z, np.ones(len(z))]).astype(dtype, copy=False)
+        J = np.empty((len(z), model.n_parameters), dtype)
         J[:, : m * (k + 1)] = (on[:, :, None] * extended[:, None, :]).reshape(len(z), -1)
         J[:, m * (k + 1) :] = (extended if model.skip else extended[:, -1:]) * root
         total += J.T @ J
@@ -181,9 +182,11 @@ def _curvature(Z, y, w, model):
 class _Objective:
     """Weighted sum of squares of a model of given signs: gradients over all rows, curvature over as many as needed."""
 
-    def __init__(self, sample, model, rng):
+    def __init__(self, sample, model, rng, rough):
         self.sample, self.model = sample, model
-        self.part = sample.draw(max(_CURVATURE_ROWS * model.n_parameters, 4096), rng) if rng is not None else sample
+        self.dtype = np.float32 if rough else np.float64
+        rows = (_ROUGH_ROWS if rough else _CURVATURE_ROWS) * model.n_parameters
+        self.part = sample.draw(max(rows, 1024 if rough else 4096), rng) if rng is not None else sample
         if sample.total < 2.0 * self.part.total:
             self.part = sample
         self.last = None, None
@@ -197,7 +200,7 @@ class _Objective:
         at, gradient = self.last
         if at is not theta:
             _, gradient = self.sample.reduce(_cost_and_gradient, self.model.unpack(theta))
-        (matrix,) = self.part.reduce(_curvature, self.model.unpack(theta))
+        (matrix,) = self.part.reduce(_curvature, self.model.unpack(theta), self.dtype)
         matrix *= self.sample.total / self.part.total
         return DenseNormalEquations(matrix, gradient)
 
@@ -222,7 +225,7 @@ class RidgeFit:
     status: str
 
 
-def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rng=None, callback=None):
+def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None, callback=None):
     """Minimise ``sum_n w_n (g(z_n) - y_n)^2`` over the parameters of a ridge model, its signs s kept.
 
     Parameters
@@ -233,6 +236,9 @@ def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rng=None, callback=None
     max_iter : int, default=60
     ftol : float, default=1e-7
         Stop when two steps in a row lower the sum by less than this fraction, or when it is rounding of y.
+    rough : bool, default=False
+        For fits that are only compared: 8 rows a parameter instead of 64 (see `rng`), in single precision, for the
+        Gauss-Newton matrix. More steps, each of a fraction of the cost; costs and gradients are exact all the same.
     rng : numpy.random.RandomState, default=None
         With it, the Gauss-Newton matrix of a sample with more than 128 rows a parameter is taken from a part of them,
         64 rows a parameter. Costs and gradients are of all rows, so the minimum is the same.
@@ -260,7 +266,7 @@ def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rng=None, callback=None
     >>> print(fit_ridges(sample, start).rss < 1e-20)
     True
     """
-    objective = _Objective(sample, model, rng)
+    objective = _Objective(sample, model, rng, rough)
     target = _ROUNDING * sample.total  # y is standardised
     result = levenberg_marquardt(
         objective.cost,

@@ -107,7 +107,7 @@ def add_ridge(sample, fit, rng, *, ftol=_ROUGHLY):
             model.u,
             model.c,
         )
-        fits.append(fit_ridges(sample, start, ftol=ftol, rng=rng))
+        fits.append(fit_ridges(sample, start, ftol=ftol, rough=True, rng=rng))
         if is_exact(sample, fits[-1].rss):
             break
     return min(fits, key=lambda f: f.rss)
@@ -134,7 +134,7 @@ def remove_ridge(sample, fit, rng, *, ftol=_ROUGHLY):
     start = regress_on_ridges(sample, U[keep], b[keep])
     if not keep.sum():
         return RidgeFit(start.model, start.rss, 0, "target")
-    return fit_ridges(sample, start.model, ftol=ftol, rng=rng)
+    return fit_ridges(sample, start.model, ftol=ftol, rough=True, rng=rng)
 
 
 def escape(sample, fit, rng, *, max_units, patience=1, callback=None):
