@@ -106,16 +106,15 @@ def descend(problem, W, v, *, tol=1e-11, max_iter=5000, max_escapes=50, max_dens
         if path.converged:
             status = "converged"
             break
-        if not settled and finish and path.n_iter < max_iter:
-            if path.steps_left() <= _PATIENCE:
-                continue
+        if settled:
+            if n_escapes == max_escapes or not path.escape():
+                status = "stuck"
+                break
+            n_escapes += 1
+        elif finish and path.n_iter < max_iter and path.steps_left() > _PATIENCE:
             path.finish()
             status = "converged" if path.converged else "stuck"
             break
-        if n_escapes == max_escapes or not path.escape():
-            status = "stuck" if settled else "max_iter"
-            break
-        n_escapes += 1
     W = np.array(W, dtype=np.float64)
     W[alive] = path.W / roots
     return DescentResult(W, path.history[-1], path.n_iter, n_escapes, status, path.history)
