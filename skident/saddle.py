@@ -307,7 +307,7 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         -------
         ndarray of shape (n_samples, n_features_out)
             Of the last hidden layer the one unit in use, for every component; of an earlier layer all `width` units of
-            every component, one component after the other.
+            every component, one component after the other; units that are not in use are zero.
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
