@@ -17,6 +17,7 @@ from skident.optim import give_up_when_slow
 __all__ = ["Fit", "Problem", "fit_auto", "fit_cross_entropy", "fit_linear", "fit_skorch", "fit_sum", "fit_theorem4"]
 
 EXACT = 1e-10  # relative loss from which the data are explained
+_DONE = 1e-20  # from which no other start is tried: layers of tiny alpha are found too
 _HOPEFUL = 1e-2  # relative loss from which the hidden biases are let free
 _PATIENCE = 30  # steps in which the loss must halve
 _L2_GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -195,7 +196,7 @@ def fit_sum(problem, l2=0.0, hopeless=None):
             print(f"[hierarchical] start {k + 1}: relative loss {loss:.2e}")
         if best is None or loss < best[1]:
             best = module, loss, history, initial, converged
-        if loss < EXACT or _found_twice(losses) or (hopeless and k >= 2 and min(losses) > hopeless):
+        if loss < _DONE or _found_twice(losses) or (hopeless and k >= 2 and min(losses) > hopeless):
             break
     module, loss, history, initial, converged = best
     if not np.isfinite(loss):
@@ -329,7 +330,27 @@ def fit_auto(problem, l2):
         return found
     problem.options["compare"] = True
     other = fit_linear(problem, l2)
+    if found.error >= other.error:
+        return other
+    found.error = _cross_validated_sum(problem, penalty)
     return found if found.error < other.error else other
+
+
+def _cross_validated_sum(problem, l2):
+    """Relative squared error of `fit_sum` on held-out rows, from new starts: its polynomials may explode between rows,
+    which generalised cross-validation does not see."""
+    n, total = len(problem.x), 0.0
+    for fold in np.array_split(np.arange(n), 3):
+        part = problem.part(np.setdiff1d(np.arange(n), fold))
+        part.options = {**problem.options, "n_init": min(2, problem.options["n_init"]), "verbose": 0}
+        try:
+            module = fit_sum(part, l2).module
+        except FloatingPointError:
+            return float("inf")
+        with torch.no_grad():
+            total += float(((module(problem.x[fold]) - problem.y[fold]) ** 2).sum())
+    error = total / float(((problem.y - problem.y.mean()) ** 2).sum())
+    return error if np.isfinite(error) else float("inf")
 
 
 def fit_cross_entropy(problem, l2):
@@ -393,6 +414,8 @@ def fit_theorem4(problem, offset_column, l2):
             print(f"[hierarchical] start {k + 1}: cross-entropy {result.cost:.4f}")
         if best is None or result.cost < best[1]:
             best = module, result.cost, history, initial, status
+        if _found_twice(losses):
+            break
     module, cost, history, initial, status = best
     if not np.isfinite(cost):
         raise FloatingPointError

@@ -213,7 +213,7 @@ def fit_lbfgs(module, loss, *, l2=0.0, max_iter=800, tol=1e-10):
     values = torch.as_tensor(found.x, dtype=theta.dtype, device=theta.device)
     _set(blocks, values)
     finite = bool(history) and found.fun < 1e299
-    tenth = history[-1 - len(history) // 10] if history else np.inf
+    tenth = history[max(0, len(history) - 1 - max(1, len(history) // 10))] if history else np.inf
     moving = found.status == 1 and not found.fun > 0.99 * tenth
     status = "stalled" if not finite else "max_iter" if moving else "stationary"
     return LeastSquaresResult(found.x, float(found.fun) if finite else np.inf, int(found.nit), status, history)

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import warnings
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, make_friedman1, make_friedman2, make_regression
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.svm import SVC
 
 from skident import HierarchicalQuadraticNet, HierarchicalQuadraticNetClassifier
@@ -18,6 +20,14 @@ from skident._hierarchical_algorithm1 import Algorithm1Options, initial_distill,
 from skident.datasets import make_hierarchical_target
 from skident.inspection import backward_feature_correction
 from skident.metrics import feature_recovery_error
+
+
+@contextmanager
+def ignored_convergence():
+    """Convergence warnings are no matter in some tests; in other processes they are no errors anyway."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
 
 
 def planted(n_features, widths, n_samples, seed, **kwargs):
@@ -100,7 +110,7 @@ def test_layer_weights_reproduce_the_prediction(small):
     *_, fresh, _, net = small
     u = (fresh - net._center) / net._scale
     G = {0: u, 1: u**2 - net._module.moments.numpy()}
-    total = float(net._module.offset)
+    total = net._module.offset.item()
     for layer, (alpha, b) in enumerate(zip(net.alphas_, net._module.biases), start=2):
         S = sum(G[j] @ W.T for j, W in net.layer_weights_[layer].items()) + b.detach().numpy()
         G[layer] = S**2
@@ -109,28 +119,32 @@ def test_layer_weights_reproduce_the_prediction(small):
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "bar"),
+    ("data", "bar"),
     [
-        ("friedman1", lambda: make_friedman1(500, noise=1.0, random_state=7), 0.92),
-        ("friedman2", lambda: make_friedman2(400, noise=20.0, random_state=7), 0.97),
-        ("diabetes", lambda: load_diabetes(return_X_y=True), 0.40),
-        ("linear", lambda: make_regression(300, 10, n_informative=5, noise=10.0, random_state=7), 0.96),
+        (lambda: make_friedman1(600, noise=1.0, random_state=7), 0.92),
+        (lambda: make_friedman2(500, noise=20.0, random_state=7), 0.97),
+        (lambda: load_diabetes(return_X_y=True), 0.40),
+        (lambda: make_regression(400, 10, n_informative=5, noise=10.0, random_state=7), 0.96),
     ],
+    ids=["friedman1", "friedman2", "diabetes", "linear"],
 )
-def test_real_and_noisy_tables(name, data, bar):
-    net = HierarchicalQuadraticNet(random_state=0)
-    assert cross_val_score(net, *data(), cv=3).mean() > bar - 0.01
+def test_real_and_noisy_tables(data, bar):
+    """One split each; the benchmark has five folds."""
+    X, fresh, y, fresh_y = train_test_split(*data(), test_size=0.25, random_state=1)
+    net = HierarchicalQuadraticNet(random_state=0).fit(X, y)
+    assert net.score(fresh, fresh_y) > bar and net.readout_ == "linear"
 
 
 def test_breast_cancer():
     X, y = load_breast_cancer(return_X_y=True)
-    clf = HierarchicalQuadraticNetClassifier(random_state=0)
-    assert cross_val_score(clf, X, np.array(["b", "m"])[y], cv=3).mean() > 0.955
+    X, fresh, y, fresh_y = train_test_split(X, np.array(["b", "m"])[y], test_size=0.3, random_state=1)
+    clf = HierarchicalQuadraticNetClassifier(random_state=0).fit(X, y)
+    assert clf.score(fresh, fresh_y) > 0.94 and set(clf.predict(fresh)) == {"b", "m"}
 
 
 def test_signs_of_a_target():
-    target = make_hierarchical_target(10, (3, 2), random_state=104)
-    (X, y), (fresh, fresh_y) = target.sample_signs(3000, 0), target.sample_signs(5000, 1)
+    target = make_hierarchical_target(8, (3, 2), random_state=104)
+    (X, y), (fresh, fresh_y) = target.sample_signs(2500, 0), target.sample_signs(4000, 1)
     clf = HierarchicalQuadraticNetClassifier((3, 2), loss="theorem4", offset_column=0, n_init=1, random_state=0)
     error = 1 - clf.fit(X, y).score(fresh, fresh_y)
     assert error < 0.025 and error < 0.5 * (1 - SVC(C=10.0).fit(X, y).score(fresh, fresh_y))
@@ -149,10 +163,10 @@ def test_noise_is_not_fitted():
 
 
 def test_algorithm_1():
-    target, X, y, fresh, fresh_y = planted(8, (2, 1), 1500, 106, kappa=1.0)
-    net = HierarchicalQuadraticNet((2, 1), solver="algorithm1", random_state=0, algorithm1_options={"n_units": 15})
+    target, X, y, fresh, fresh_y = planted(8, (3, 2), 2000, 106, kappa=1.0)
+    net = HierarchicalQuadraticNet((3, 2), solver="algorithm1", random_state=0, algorithm1_options={"n_units": 20})
     net.fit(X, y)
-    assert net.widths_ == (2, 1)
+    assert net.widths_ == (3, 2)
     assert relative_mse(net, fresh, fresh_y) < 1e-3
     assert feature_recovery_error(target.features(fresh, 2), net.transform(fresh, layer=2)) < 1e-3
     events = [entry["event"] for entry in net.stage_history_]
@@ -169,18 +183,10 @@ def test_algorithm_1_on_signs():
         (2,), loss="theorem4", solver="algorithm1", offset_column=0, random_state=0, max_epochs=400, lr=0.02,
         algorithm1_options={"n_units": 10, "polish": 5, "gap": 0.3},
     )
-    with pytest.warns(ConvergenceWarning) if False else _nothing():
+    with ignored_convergence():
         clf.fit(X, y)
     assert clf.score(fresh, fresh_y) > 0.95
     assert "sharpened" in [entry["event"] for entry in clf.stage_history_]
-
-
-class _nothing:
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        return False
 
 
 def test_distillation_finds_the_rank():
@@ -224,7 +230,10 @@ def test_single_layers_and_the_protocol():
 @pytest.mark.parametrize("solver", ["lbfgs", "adam", "sgd"])
 def test_other_solvers_learn(solver):
     _, X, y, fresh, fresh_y = planted(6, (2, 1), 1000, 109)
-    net = HierarchicalQuadraticNet((2, 1), solver=solver, n_init=3, max_epochs=20, random_state=0).fit(X, y)
+    net = HierarchicalQuadraticNet(
+        (2, 1), solver=solver, readout="sum", n_init=3, max_epochs=40, l2=0.0, random_state=0
+    )
+    net.set_params(lr={"sgd": 0.01, "adam": 0.03}.get(solver)).fit(X, y)
     assert relative_mse(net, fresh, fresh_y) < (1e-6 if solver == "lbfgs" else 0.35)
     assert hasattr(net, "net_") == (solver != "lbfgs")
 
@@ -234,8 +243,8 @@ def test_curvature_and_classes_by_lbfgs():
     X = X[:, :10]
     clf = HierarchicalQuadraticNetClassifier((4, 2), curvature=0.1, solver="lbfgs", max_iter=60, n_init=1)
     with pytest.warns(ConvergenceWarning, match="max_iter"):
-        clf.set_params(max_iter=5, random_state=0).fit(X, y)
-    assert clf.score(X, y) > 0.85
+        clone(clf).set_params(max_iter=3, random_state=0).fit(X, y)
+    assert clf.set_params(random_state=0).fit(X, y).score(X, y) > 0.9
     sgd = HierarchicalQuadraticNetClassifier((4, 2), curvature=0.1, max_epochs=10, random_state=0).fit(X, y)
     assert sgd.score(X, y) > 0.9
 
@@ -254,30 +263,16 @@ def test_grid_search_is_the_same_in_two_processes():
     scores = []
     for n_jobs in (1, 2):
         search = GridSearchCV(net, grid, cv=2, n_jobs=n_jobs)
-        with _ignored():
+        with ignored_convergence():
             search.fit(X, y)
         scores.append(search.cv_results_["mean_test_score"])
     np.testing.assert_array_equal(*scores)
 
 
-class _ignored:
-    """Convergence warnings are no matter here; in other processes they are not errors anyway."""
-
-    def __enter__(self):
-        import warnings
-
-        self._context = warnings.catch_warnings()
-        self._context.__enter__()
-        warnings.simplefilter("ignore", ConvergenceWarning)
-
-    def __exit__(self, *error):
-        return self._context.__exit__(*error)
-
-
 def test_the_connections_are_found_by_search():
     """Without the skip link the target is out of reach; the search tells."""
     _, X, y, _, _ = planted(8, (3, 2), 1000, 112)
-    with _ignored():
+    with ignored_convergence():
         scores = {
             graph: cross_val_score(
                 HierarchicalQuadraticNet((3, 2), connections=graph, readout="sum", n_init=2, random_state=0), X, y, cv=2
@@ -304,7 +299,7 @@ def test_random_state_decides_and_the_global_stream_stays(small):
 def test_on_a_gpu(solver):
     _, X, y, fresh, fresh_y = planted(6, (2, 1), 800, 113)
     net = HierarchicalQuadraticNet((2, 1), solver=solver, device="cuda", max_epochs=30, random_state=0)
-    with _ignored():
+    with ignored_convergence():
         net.fit(X, y)
     assert relative_mse(net, fresh, fresh_y) < (1e-10 if solver == "lm" else 0.5)
 
@@ -369,16 +364,13 @@ def test_bad_input_of_the_classifier(params, y, match):
 
 def test_too_few_samples_are_told_with_numbers():
     with pytest.warns(ConvergenceWarning, match=r"N = 60 targets for P = 110 weights"):
-        HierarchicalQuadraticNet((10, 5), connections=[(1, 0), (2,)][:1] + [(2,)], n_init=1, l2=1.0).fit(
-            X0[:, :3], Y0
-        )
+        HierarchicalQuadraticNet((10, 5), connections=[(1, 0), (2,)], n_init=1, l2=1.0).fit(X0[:, :3], Y0)
 
 
 def test_exploding_losses_name_the_layer():
-    with pytest.raises(ValueError, match=r"the loss exploded.*: layer \d of layers 2, ..., 4 grew fastest.*Lower lr"):
-        HierarchicalQuadraticNet(
-            (4, 4, 4), solver="sgd", readout="sum", lr=1e4, max_epochs=5, random_state=0
-        ).fit(X0, Y0)
+    net = HierarchicalQuadraticNet((2, 2), solver="sgd", readout="sum", lr=1e80, max_epochs=5, random_state=0)
+    with pytest.raises(ValueError, match=r"the loss exploded.*: layer \d of layers 2, ..., 3 grew fastest.*Lower lr"):
+        net.fit(X0, Y0)
 
 
 def test_bad_layers():
@@ -387,7 +379,7 @@ def test_bad_layers():
         net.fit_layers(X0, Y0, depth=4)
     with pytest.raises(ValueError, match="fixed layers must be among the layers of start"):
         net.fit_layers(X0, Y0, depth=3, fixed=(2,))
-    with _ignored():
+    with ignored_convergence():
         net.fit(X0, Y0)
     with pytest.raises(ValueError, match=r"layer must be one of \[2, 3\]"):
         net.transform(X0, layer=1)
