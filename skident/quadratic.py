@@ -200,7 +200,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
             found = descend(problem, W, v, max_iter=self.max_iter, max_dense=self.max_dense)
             W = found.W
             self.n_iter_ += found.n_iter
-            self.history_ += found.history
+            self.history_ += found.history[1:]
         options = {"tol": self.tol, "max_dense": self.max_dense, "solution": solution}
         self.certificate_ = certify_quadratic(problem, W, v, **options)
         self._store(problem, W, v)

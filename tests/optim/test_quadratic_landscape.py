@@ -407,3 +407,34 @@ def test_errors(change, error, message):
     arguments = {"W": rng.standard_normal((3, 6)), "v": np.ones(3), "X": X, "y": y, **change}
     with pytest.raises(error, match=message):
         landscape_certificate(**arguments)
+
+
+def awkward_problem(rng):
+    """Small data with a flaw, any options, any output weights."""
+    n, d = rng.randint(1, 40), rng.randint(1, 5)
+    X, k = rng.standard_normal((n, d)), rng.randint(1, 2 * d + 2)
+    flaw = rng.randint(7)
+    X = np.sign(X) if flaw == 0 else X[rng.randint(0, n, n)] if flaw == 1 else X
+    X[:, -1] = {2: 1.0, 3: X[:, 0]}.get(flaw, X[:, -1])
+    X = X * 10.0 ** rng.uniform(-4, 4, d) if flaw == 4 else X + rng.uniform(-10, 10, d) if flaw == 5 else X
+    y = rng.standard_normal(n) * 10.0 ** rng.uniform(-3, 3) + rng.choice([0.0, 5.0])
+    options = {"alpha": rng.choice([0, 1e-6, 1e-2, 1.0]), "linear_weight": rng.choice([1.0, 30.0])}
+    options |= {"fit_intercept": bool(rng.randint(2)), "fit_linear": bool(rng.randint(2))}
+    return X, y, rng.choice([-1, 0, 1.0], k) * rng.uniform(0.2, 3, k), options
+
+
+def test_no_bound_is_above_a_network_with_units_enough():
+    statuses = set()
+    for seed in range(100):
+        rng = np.random.RandomState(seed)
+        X, y, v, options = awkward_problem(rng)
+        problem, d = QuadraticProblem(X, y, **options), X.shape[1]
+        start = rng.standard_normal((len(v), d)) * rng.choice([0.0, 1.0])
+        W = descend(problem, start, v, max_iter=int(rng.choice([5, 1000]))).W
+        certificate = landscape_certificate(W, v, X, y, **options)
+        enough = np.repeat([s for s in (1.0, -1.0) if (s * v > 0).any()], d)
+        best = min(problem.null_value, descend(problem, np.zeros((len(enough), d)), enough).value)
+        assert certificate.lower_bound <= best + 1e-11 * problem.target_value + problem.rounding, seed
+        assert not certificate.is_global or certificate.loss <= best + 2e-10 * problem.target_value + problem.rounding
+        statuses.add(certificate.status)
+    assert statuses >= {"global", "undecided", "not stationary"}
