@@ -16,7 +16,7 @@ CASES = {
     "L = 4, full batch": {"depth": 4, "max_iter": 1300, **FULL},
     "L = 6, full batch": {"depth": 6, "max_iter": 1300, "learning_rate": 1.0, **FULL},
     "L = 6, batches of 32": {
-        "depth": 6, "max_iter": 900, "learning_rate": 1.0, "batch_size": 32, "init_scale": 0.2, "record_every": 114,
+        "depth": 6, "max_iter": 400, "learning_rate": 1.0, "batch_size": 32, "init_scale": 0.2, "record_every": 5,
         **FULL,
     },
 }
@@ -41,11 +41,11 @@ def _record(name, seed, classifier, seconds, X, y):
 
 
 def run(trials=None, quick=False):
-    """Three seeds a case."""
+    """Three seeds a case, five of the last, whose outcome differs from seed to seed."""
     X, y = _digits()
     rows = []
     for name, options in CASES.items():
-        for t in range(1 if quick else trials or 3):
+        for t in range(1 if quick else trials or (5 if "batch_size" in options else 3)):
             options = {**options, "max_iter": 100} if quick else options
             cpu = time.process_time()
             classifier = SaddleToSaddleClassifier(**options, random_state=FIRST_SEED + t).fit(X, y)

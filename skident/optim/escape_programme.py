@@ -41,10 +41,10 @@ def fastest_planar_escape(X, gradient, *, tol=1e-9, max_subsets=4096):
 
     With ``g = -w_3 G`` for both signs of w_3, the speed is ``sum_j g_j relu(h(x_j))``. The pre-activations h of the top
     unit are the combinations ``sum_k c_k relu(w_k . x)`` with unit vectors w_k and ``sum |c_k| <= 1``. Rows with
-    ``g_j < 0`` enter as a concave function of h. Those with ``g_j > 0`` do once it is chosen which of them count, so one
-    linear programme for every subset of them gives the maximum. Its columns, the units w_k, are generated: the next one
-    maximises ``|lambda . relu(X w)|`` for the programme's multipliers lambda, which in the plane is solved exactly, arc
-    by arc. That value is also an upper bound, by which most subsets are given up at once.
+    ``g_j < 0`` enter as a concave function of h. Those with ``g_j > 0`` do once it is chosen which of them count, so
+    one linear programme for every subset of them gives the maximum. Its columns, the units w_k, are generated: the next
+    one maximises ``|lambda . relu(X w)|`` for the programme's multipliers lambda, which in the plane is solved exactly,
+    arc by arc. That value is also an upper bound, by which most subsets are given up at once.
 
     Parameters
     ----------
