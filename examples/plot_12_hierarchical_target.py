@@ -2,8 +2,8 @@
 Where kernels fail: learning a hierarchical target
 
 The target is a quadratic DenseNet of two hidden layers, a polynomial of degree 8 in 16 variables (Allen-Zhu and Li,
-2020). `HierarchicalQuadraticNet` learns the layers one on the other and, from about as many samples as it has three
-weights for, finds the target to rounding. Kernel ridge regression, a perceptron of ReLU units and boosted trees are
+2020). `HierarchicalQuadraticNet` learns its 134 weights layer upon layer and finds the target to rounding from a few
+hundred samples. Kernel ridge regression, a perceptron of ReLU units and boosted trees are
 given the same samples; the kernel's parameters are even chosen on the test rows.
 """
 
@@ -35,20 +35,22 @@ def main(output="hierarchical_target.png"):
     target = make_hierarchical_target(16, (3, 2), random_state=0)
     fresh = target.sample(5000, random_state=1)
     fresh_y = target(fresh)
-    sizes, curves = (250, 500, 1000, 2000), {}
+    sizes, curves = (100, 200, 400, 800, 1600), {}
     for n_samples in sizes:
         X = target.sample(n_samples, random_state=2)
         y = target(X)
         mlp = MLPRegressor(hidden_layer_sizes=(100, 100), max_iter=200, early_stopping=True, random_state=0)
+        net = HierarchicalQuadraticNet((3, 2), random_state=0)
         models = {
-            "HierarchicalQuadraticNet": HierarchicalQuadraticNet((3, 2), random_state=0).fit(X, y),
+            "HierarchicalQuadraticNet": net,
             "kernel ridge, tuned on the test": best_kernel(X, y, fresh, fresh_y),
             "MLPRegressor": mlp,
             "HistGradientBoosting": HistGradientBoostingRegressor(random_state=0).fit(X, y),
         }
-        with warnings.catch_warnings():
+        with warnings.catch_warnings():  # the smallest N is below the number of weights, which the network says
             warnings.simplefilter("ignore", ConvergenceWarning)
             mlp.fit(X, y / y.std())
+            net.fit(X, y)
         for name, model in models.items():
             answers = model.predict(fresh) * (y.std() if model is mlp else 1.0)
             error = np.mean((answers - fresh_y) ** 2) / fresh_y.var()
@@ -57,7 +59,7 @@ def main(output="hierarchical_target.png"):
 
     figure, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
     for (name, errors), marker in zip(curves.items(), "osv^"):
-        ax.loglog(sizes, np.maximum(errors, 1e-32), marker=marker, label=name)
+        ax.loglog(sizes, np.maximum(errors, 1e-16), marker=marker, label=name)
     ax.set(xlabel="training samples N", ylabel="test error / variance of the target")
     ax.set_xticks(sizes, map(str, sizes))
     ax.minorticks_off()

@@ -3,9 +3,9 @@ Backward feature correction: higher layers improve lower ones
 
 The target has three hidden layers that contribute less and less, alpha_l = 1, a, a^2. Trained alone, the first layer of
 the learner takes on some of what the layers above it should explain: its features are wrong by about a^2 (squared,
-relative, up to rotation). With one more layer the error falls to a^4, and with all layers to rounding, although
-nobody tells the first layer what is right. The second panel is the protocol of Figure 9 of Allen-Zhu and Li (2020): what
-is lost where lower layers are kept fixed.
+relative, up to rotation). With one more layer the error falls to a^4, and with all layers to rounding, although nobody
+tells the first layer what is right. The second panel is the protocol of Figure 9 of Allen-Zhu and Li (2020): what is
+lost where lower layers are kept fixed.
 """
 
 import argparse
@@ -28,9 +28,8 @@ def feature_errors(a):
     X, fresh = target.sample(5000, random_state=0), target.sample(10_000, random_state=1)
     y, truth, net, errors = target(X), target.features(fresh, layer=2), None, []
     for depth in (2, 3, 4):
-        net = HierarchicalQuadraticNet(WIDTHS, alphas=alphas, readout="sum", random_state=0).fit_layers(
-            X, y, depth=depth, start=net
-        )
+        new = HierarchicalQuadraticNet(WIDTHS, alphas=alphas, readout="sum", n_init=20, random_state=0)
+        net = new.fit_layers(X, y, depth=depth, start=net)
         errors.append(feature_recovery_error(truth, net.transform(fresh, layer=2)))
     return errors
 
@@ -52,7 +51,7 @@ def main(output="backward_feature_correction.png"):
     left, right = figure.subfigures(1, 2)
     ax = left.subplots()
     for name, column, marker in zip(("layer 2 alone", "with layer 3", "with layers 3 and 4"), errors.T, "osv"):
-        ax.loglog(sizes, column, marker=marker, label=name)
+        ax.loglog(sizes, np.maximum(column, 1e-16), marker=marker, label=name)
     for power in (2, 4):
         ax.loglog(sizes, np.array(sizes) ** power, "--", color="0.6", label=f"$a^{power}$")
     ax.set(xlabel="a", ylabel="error of the first layer's features")

@@ -163,8 +163,9 @@ def test_noise_is_not_fitted():
 
 
 def test_algorithm_1():
-    target, X, y, fresh, fresh_y = planted(8, (3, 2), 2000, 106, kappa=1.0)
-    net = HierarchicalQuadraticNet((3, 2), solver="algorithm1", random_state=0, algorithm1_options={"n_units": 20})
+    target, X, y, fresh, fresh_y = planted(8, (3, 2), 1500, 106, kappa=1.0)
+    options = {"n_units": 15, "polish": 30}
+    net = HierarchicalQuadraticNet((3, 2), solver="algorithm1", random_state=0, algorithm1_options=options)
     net.fit(X, y)
     assert net.widths_ == (3, 2)
     assert relative_mse(net, fresh, fresh_y) < 1e-3
