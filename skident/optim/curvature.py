@@ -60,7 +60,7 @@ def lanczos(product, shape, starts, max_products=400, tol=1e-9):
     starts : sequence of arrays of `shape`
         Added up for the start.
     max_products : int, default=400
-        Memory for as many vectors.
+        Fewer where as many vectors would take more than 256 MB.
     tol : float, default=1e-9
         Residual relative to the largest Ritz value at which to stop.
 
@@ -82,7 +82,7 @@ def lanczos(product, shape, starts, max_products=400, tol=1e-9):
     -1.0 True
     """
     size = int(np.prod(shape))
-    steps = min(max_products, size)
+    steps = min(max_products, size, max(20, 2**25 // size))
     Q, alphas, betas = np.zeros((steps, size)), [], []
     q = np.sum([np.ravel(s) / max(np.linalg.norm(s), 1e-300) for s in starts], axis=0)
     q = q / np.linalg.norm(q)
@@ -125,15 +125,21 @@ def explicit_directions(W, v, gradient):
     list of (float, ndarray of shape (k, d))
         Curvature and direction, the most negative first; empty where there are no null vectors.
     """
-    free = null_vectors(W, v, tol=1e-6)
+    # Of many units those with the largest and the smallest output weights are enough: d + 1 have a null vector.
+    some = np.argsort(v, kind="stable")
+    few = 2 * (W.shape[1] + 1)
+    some = np.concatenate([some[:few], some[-few:]]) if len(v) > 2 * few else some
+    free = null_vectors(W[some], v[some], tol=1e-6)
     if not free.shape[1]:
         return []
-    weights, mix = np.linalg.eigh(free.T @ (v[:, None] * free))
+    weights, mix = np.linalg.eigh(free.T @ (v[some, None] * free))
     values, vectors = np.linalg.eigh(gradient)
     found = []
     for i in (-1, 0):
         for j in (0, -1):
-            found.append((2.0 * float(weights[i] * values[j]), np.outer(free @ mix[:, i], vectors[:, j])))
+            direction = np.zeros_like(W)
+            direction[some] = np.outer(free @ mix[:, i], vectors[:, j])
+            found.append((2.0 * float(weights[i] * values[j]), direction))
     return sorted(found, key=lambda pair: pair[0])
 
 

@@ -209,8 +209,8 @@ def _missing(problem, v, loss, bound, wrong):
             "local minima that are not global may exist"
         )
     return (
-        ". There are enough units, so this is a global optimum up to what slope and curvature leave open: a network "
-        f"with nuclear norm m is lower by at most about {wrong:.1e} m (deterministic_bound). Least squares of order "
+        ". There are units enough for the theorems, but slope and curvature are zero to rounding only: a network whose "
+        f"M has nuclear norm m may be lower by up to about {wrong:.1e} m (deterministic_bound). Least squares of order "
         f"{min(problem.n, problem.n_unknowns)} may settle it (max_dense)"
     )
 
