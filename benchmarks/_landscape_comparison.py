@@ -86,7 +86,7 @@ def _methods(plain, seed):
 
 
 def run(trials=None, quick=False):
-    """Losses are per variance; planted and random labels are fitted without ridge and constant (Adam has a constant)."""
+    """Losses are per variance; planted and random labels are fitted without ridge and constant (Adam has one)."""
     rows = []
     names = ["planted d=10", "planted d=50", "random labels d=50", "diabetes", "friedman1", "friedman2"]
     for name in names[:1] if quick else names:
