@@ -20,7 +20,7 @@ EXACT = 1e-10  # relative loss from which the data are explained
 _DONE = 1e-20  # from which no other start is tried: layers of tiny alpha are found too
 _HOPEFUL = 1e-2  # relative loss from which the hidden biases are let free
 _PATIENCE = 30  # steps in which the loss must halve
-_L2_GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+_L2_GRID = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
 _SHARPNESS = (1.0, 4.0, 16.0)  # v of Theorem 4
 
 
@@ -297,18 +297,22 @@ def _fit_from(problem, module, l2, max_iter):
 
 
 def _cross_validated(problem, grid):
-    """Relative squared error of every l2 tried, ascending; stops where it rose twice. Empty where rows are too few."""
+    """Relative squared error of every l2 tried, each from new starts; stops where it rose twice in a row.
+
+    From the largest down, since polynomials that are hardly penalised may explode on the held-out rows. Empty where
+    rows are too few.
+    """
     n = len(problem.x)
     if n < 9 or (len(grid) == 1 and not problem.options.get("compare")):
         return [] if len(grid) > 1 else [float("inf")]
     folds = [part for part in np.array_split(np.arange(n), 3)]  # rows come in random order
     parts = [problem.part(np.setdiff1d(np.arange(n), fold)) for fold in folds]
-    modules = [_start_linear(part) for part in parts]
     variance = float(((problem.y - problem.y.mean(dim=0)) ** 2).sum())
     errors = []
     for l2 in grid:
         total = 0.0
-        for part, module, fold in zip(parts, modules, folds):
+        for part, fold in zip(parts, folds):
+            module = _start_linear(part)
             _fit_from(part, module, l2, 40)
             with torch.no_grad():
                 error = float(((module(problem.x[fold]) - problem.y[fold]) ** 2).sum())

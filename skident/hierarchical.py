@@ -372,7 +372,7 @@ class HierarchicalQuadraticNet(_LayerArgument, RegressorMixin, _Features):
     batch_norm : bool or "auto", default="auto"
         After every activation; for Adam and SGD with linear readouts only, and there the default.
     l2 : float or "auto", default="auto"
-        Of linear readouts: by 3-fold cross-validation over 1e-4, ..., 1; of the sum: zero; of Adam and SGD: 5e-3.
+        Of linear readouts: by 3-fold cross-validation over 1, 0.1, ..., 1e-4; of the sum: zero; of Adam and SGD: 5e-3.
     n_init : int, default=6
         Random starts at most; the first that explains the data ends the search.
     max_iter : int, default=None
