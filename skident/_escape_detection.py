@@ -24,8 +24,8 @@ class Saddle:
     escape_step : float or None
         Where the loss falls fastest on the way out of it; None for the last, which training did not leave.
     ranks : tuple of int
-        Numerical rank of every layer's weights: singular values above `rank_tol` of the largest. Zero at the origin.
-        Empty where no singular values were given.
+        Numerical rank of every layer's weights: singular values above `rank_tol` of the largest. Zero as long
+        as the loss is still that of the start. Empty where no singular values were given.
     singular_value_ratios : tuple of float
         Second over first singular value of every layer.
     """
@@ -87,7 +87,7 @@ def detect_escapes(
     rate = np.log(np.maximum(fall, 1e-4 * max(total, np.finfo(float).tiny) / (t[-1] - t[0])))
     peaks, _ = find_peaks(rate, prominence=prominence)
     kept = _real_escapes([int(p) for p in peaks], rate, smooth, spectra, min_drop * total, rank_tol)
-    return _saddles(kept, t, rate, loss, spectra, rank_tol)
+    return _saddles(kept, t, rate, loss, spectra, lambda i: _ranks(spectra, i, rank_tol, smooth, min_drop * total))
 
 
 def _checked(steps, losses, singular_values):
@@ -103,7 +103,10 @@ def _checked(steps, losses, singular_values):
     return t, loss, spectra
 
 
-def _ranks(spectra, i, rank_tol):
+def _ranks(spectra, i, rank_tol, smooth, drop):
+    """Numerical ranks at a record; zero as long as the loss is that of the start, where the weights are still small."""
+    if smooth[i] > smooth[0] - drop:
+        return (0,) * len(spectra)
     return tuple(int(np.sum(s[i] > rank_tol * s[i, 0])) for s in spectra)
 
 
@@ -120,7 +123,7 @@ def _real_escapes(peaks, rate, smooth, spectra, drop, rank_tol):
     while changed:
         changed, ends = False, [0, *peaks, len(rate) - 1]
         plateaus = [_flattest(rate, a, b) for a, b in zip(ends[:-1], ends[1:])]
-        ranks = [(0,) * len(spectra), *(_ranks(spectra, i, rank_tol) for i in plateaus[1:])]
+        ranks = [_ranks(spectra, i, rank_tol, smooth, drop) for i in plateaus]
         for k in range(len(peaks)):
             falls = smooth[plateaus[k]] - smooth[plateaus[k + 1]] >= drop
             before = [max(column) for column in zip(*ranks[: k + 1])]
@@ -132,12 +135,11 @@ def _real_escapes(peaks, rate, smooth, spectra, drop, rank_tol):
     return peaks
 
 
-def _saddles(peaks, t, rate, loss, spectra, rank_tol):
+def _saddles(peaks, t, rate, loss, spectra, ranks_at):
     ends, saddles = [0, *peaks, len(t) - 1], []
     for k, (first, last) in enumerate(zip(ends[:-1], ends[1:])):
         i = _flattest(rate, first, last)
-        ranks = _ranks(spectra, i, rank_tol) if k else (0,) * len(spectra)
         ratios = tuple(float(s[i, 1] / s[i, 0]) if s.shape[1] > 1 and s[i, 0] > 0 else 0.0 for s in spectra)
         escape = float(t[last]) if k < len(peaks) else None
-        saddles.append(Saddle(float(t[i]), float(loss[i]), escape, ranks, ratios))
+        saddles.append(Saddle(float(t[i]), float(loss[i]), escape, ranks_at(i), ratios))
     return saddles

@@ -317,7 +317,7 @@ class SaddleToSaddleRegressor(RegressorMixin, _SaddleToSaddle):
 
     Minimises half the mean squared norm of ``f(x) - (y - mean) / scale``, where the scale is the root mean square of
     the centred targets, by gradient descent whose steps adapt to the norm of the weights. Losses are in these units:
-    half the number of targets at the origin, where they are equally large.
+    half the number of targets at the origin.
 
     Parameters
     ----------

@@ -45,6 +45,15 @@ def test_ranks_between_escapes():
     assert saddles[1].singular_value_ratios == pytest.approx((0.01 / 1.01,) * 2)
 
 
+def test_a_record_that_begins_behind_the_first_escape():
+    """The start is then no origin, and its rank is the measured one."""
+    t = np.arange(0.0, 400.0)
+    loss, spectra = staircase(t, at=[3, 300], width=1.0), spectra_rising(t, [3, 300])
+    saddles = detect_escapes(t[2:], loss[2:], [s[2:] for s in spectra])
+    assert [s.escape_step for s in saddles] == [pytest.approx(300, abs=3), None]
+    assert [s.ranks for s in saddles] == [(1, 1), (2, 2)]
+
+
 def test_a_fall_without_a_new_rank_or_a_small_one_is_no_escape():
     t = np.arange(0.0, 400.0)
     loss = staircase(t, at=[100, 300])
