@@ -11,7 +11,7 @@ from skident._escape import loss_gradient
 __all__ = ["aligned_escape_time", "flow_escape_time"]
 
 # Growth of the norm and turn of the direction in a step of the flow, at most and where it is not shortened any more.
-_LONGEST, _SHORTEST = 0.1, 1e-6
+_LONGEST, _SHORTEST = 0.04, 1e-6
 _MAX_STEPS = 20_000
 
 

@@ -366,7 +366,7 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
         Notes
         -----
-        About 200 gradients where the loss is smooth along the way. Where few rows make it slide along kinks, thousands,
+        About 400 gradients where the loss is smooth along the way. Where few rows make it slide along kinks, thousands,
         and an error of 1 %.
         """
         check_is_fitted(self)
