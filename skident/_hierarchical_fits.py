@@ -17,7 +17,7 @@ from skident.optim import give_up_when_slow
 __all__ = ["Fit", "Problem", "fit_auto", "fit_cross_entropy", "fit_linear", "fit_skorch", "fit_sum", "fit_theorem4"]
 
 EXACT = 1e-10  # relative loss from which the data are explained
-_DONE = 1e-20  # from which no other start is tried: layers of tiny alpha are found too
+_ALL_FOUND = 1e-20  # from which the layers added to a given start are found too, however small their alpha
 _HOPEFUL = 1e-2  # relative loss from which the hidden biases are let free
 _PATIENCE = 30  # steps in which the loss must halve
 _L2_GRID = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
@@ -186,7 +186,7 @@ def fit_sum(problem, l2=0.0, hopeless=None):
     centre, unit = robust_unit(problem.y)
     y = (problem.y - centre) / unit
     w = torch.ones_like(y) if l2 else (1.0 + y.abs() / 2.0) ** -1.5
-    best, losses = None, []
+    best, losses, done = None, [], EXACT if problem.start is None else _ALL_FOUND
     for k in range(problem.options["n_init"]):
         module = problem.build("sum", unit, centre)
         initial = copy.deepcopy(module)
@@ -196,7 +196,7 @@ def fit_sum(problem, l2=0.0, hopeless=None):
             print(f"[hierarchical] start {k + 1}: relative loss {loss:.2e}")
         if best is None or loss < best[1]:
             best = module, loss, history, initial, converged
-        if loss < _DONE or _found_twice(losses) or (hopeless and k >= 2 and min(losses) > hopeless):
+        if loss < done or _found_twice(losses) or (hopeless and k >= 2 and min(losses) > hopeless):
             break
     module, loss, history, initial, converged = best
     if not np.isfinite(loss):

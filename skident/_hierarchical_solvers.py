@@ -49,8 +49,8 @@ def _set(blocks, theta):
 
 def _penalties(blocks, l2, like):
     """The factor of every parameter's square, (P,)."""
-    parts = [torch.full((p.numel(),), l2 * _PENALISED.get(kind, 0.0)) for (kind, _), p in blocks]
-    return torch.cat(parts).to(dtype=like.dtype, device=like.device)
+    options = {"dtype": like.dtype, "device": like.device}
+    return torch.cat([torch.full((p.numel(),), l2 * _PENALISED.get(kind, 0.0), **options) for (kind, _), p in blocks])
 
 
 def jacobian(module, blocks, x):

@@ -138,20 +138,22 @@ def test_real_and_noisy_tables(data, bar):
 def test_breast_cancer():
     X, y = load_breast_cancer(return_X_y=True)
     X, fresh, y, fresh_y = train_test_split(X, np.array(["b", "m"])[y], test_size=0.3, random_state=1)
-    clf = HierarchicalQuadraticNetClassifier(random_state=0).fit(X, y)
+    clf = HierarchicalQuadraticNetClassifier(max_epochs=15, random_state=0).fit(X, y)
     assert clf.score(fresh, fresh_y) > 0.94 and set(clf.predict(fresh)) == {"b", "m"}
 
 
 def test_signs_of_a_target():
     target = make_hierarchical_target(8, (3, 2), random_state=104)
-    (X, y), (fresh, fresh_y) = target.sample_signs(2500, 0), target.sample_signs(4000, 1)
-    clf = HierarchicalQuadraticNetClassifier((3, 2), loss="theorem4", offset_column=0, n_init=1, random_state=0)
+    (X, y), (fresh, fresh_y) = target.sample_signs(2000, 0), target.sample_signs(4000, 1)
+    clf = HierarchicalQuadraticNetClassifier((3, 2), loss="theorem4", offset_column=0, n_init=1, max_iter=200, random_state=0)
     error = 1 - clf.fit(X, y).score(fresh, fresh_y)
     assert error < 0.025 and error < 0.5 * (1 - SVC(C=10.0).fit(X, y).score(fresh, fresh_y))
     np.testing.assert_allclose(clf.predict_proba(fresh).sum(axis=1), 1.0)
     moved = np.column_stack([X[:, 1:4], X[:, 0], X[:, 4:]])  # the offset may be any column
-    again = clone(clf).set_params(offset_column=3).fit(moved, y)
-    np.testing.assert_array_equal(again.predict(moved), clf.predict(X))
+    short = clone(clf).set_params(max_iter=5)
+    with ignored_convergence():
+        again, first = clone(short).set_params(offset_column=3).fit(moved, y), short.fit(X, y)
+    np.testing.assert_array_equal(again.predict(moved), first.predict(X))
 
 
 def test_noise_is_not_fitted():
@@ -164,7 +166,7 @@ def test_noise_is_not_fitted():
 
 def test_algorithm_1():
     target, X, y, fresh, fresh_y = planted(8, (3, 2), 1500, 106, kappa=1.0)
-    options = {"n_units": 15, "polish": 30}
+    options = {"n_units": 15, "polish": 20}
     net = HierarchicalQuadraticNet((3, 2), solver="algorithm1", random_state=0, algorithm1_options=options)
     net.fit(X, y)
     assert net.widths_ == (3, 2)
@@ -259,7 +261,7 @@ def test_several_outputs():
 
 def test_grid_search_is_the_same_in_two_processes():
     _, X, y, _, _ = planted(6, (2, 1), 300, 111)
-    grid = {"connections": ["paper", [(1,), (2,)]], "widths": [(2, 1), (1, 1)], "l2": [1e-4]}
+    grid = {"connections": ["paper", [(1,), (2,)]], "widths": [(2, 1)], "l2": [1e-4, 1e-2]}
     net = HierarchicalQuadraticNet(n_init=2, readout="linear", max_iter=10, random_state=0)
     scores = []
     for n_jobs in (1, 2):
