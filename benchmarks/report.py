@@ -17,11 +17,16 @@ import _identification_baselines
 import _identification_cost
 import _identification_grid
 import _identification_targets
+import _landscape_comparison
+import _landscape_figures
+import _landscape_rate
+import _landscape_targets
 import _table2
 import _targets
 import _transition
 import bench_compression
 import bench_power_method
+import bench_relu
 import bench_saddle
 from _common import read_results
 
@@ -37,6 +42,11 @@ SOURCES = {
     "identification_grid": ("identification", _identification_grid),
     "identification_baselines": ("identification", _identification_baselines),
     "identification_cost": ("identification", _identification_cost),
+    "landscape_targets": ("landscape", _landscape_targets),
+    "landscape_figures": ("landscape", _landscape_figures),
+    "landscape_rate": ("landscape", _landscape_rate),
+    "landscape_comparison": ("landscape", _landscape_comparison),
+    **{f"relu_{part}": ("relu", module) for part, module in bench_relu.PARTS.items()},
     **{f"saddle_{part}": ("saddle", module) for part, module in bench_saddle.PARTS.items()},
 }
 
