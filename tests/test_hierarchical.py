@@ -145,7 +145,8 @@ def test_breast_cancer():
 def test_signs_of_a_target():
     target = make_hierarchical_target(8, (3, 2), random_state=104)
     (X, y), (fresh, fresh_y) = target.sample_signs(2000, 0), target.sample_signs(4000, 1)
-    clf = HierarchicalQuadraticNetClassifier((3, 2), loss="theorem4", offset_column=0, n_init=1, max_iter=200, random_state=0)
+    clf = HierarchicalQuadraticNetClassifier((3, 2), loss="theorem4", offset_column=0, random_state=0)
+    clf.set_params(n_init=1, max_iter=200)
     error = 1 - clf.fit(X, y).score(fresh, fresh_y)
     assert error < 0.025 and error < 0.5 * (1 - SVC(C=10.0).fit(X, y).score(fresh, fresh_y))
     np.testing.assert_allclose(clf.predict_proba(fresh).sum(axis=1), 1.0)
