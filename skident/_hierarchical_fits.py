@@ -457,5 +457,5 @@ def fit_skorch(problem, *, readout, batch_norm, criterion, training):
     module.eval()
     history = [float(loss) for loss in net.history[:, "train_loss"]]
     if not np.isfinite(history[-1]):
-        raise FloatingPointError
+        raise FloatingPointError(module)
     return Fit(module, [history[-1]], history, initial, l2=training["weight_decay"], net=net)

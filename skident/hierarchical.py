@@ -230,12 +230,12 @@ class _Features(TransformerMixin, BaseEstimator):
         """``fit()``, with the layer named where it diverges."""
         try:
             return fit()
-        except FloatingPointError:
-            module = problem.build("linear" if problem.n_outputs > 1 else "sum")
+        except FloatingPointError as error:
+            module = error.args[0] if error.args else problem.build("linear" if problem.n_outputs > 1 else "sum")
             layer = exploding_layer(module, problem.x)
             raise ValueError(
-                f"the loss exploded (not finite, although gradients are clipped): layer {layer} of layers 2, ..., "
-                f"{len(problem.widths) + 1} grew fastest. Lower lr, take fewer layers, or remove outliers from X."
+                f"the loss exploded (not finite, although gradients are clipped), first at layer {layer} of layers 2, "
+                f"..., {len(problem.widths) + 1}. Lower lr, take fewer layers, or remove outliers from X."
             ) from None
 
     def _store(self, fit, problem):
