@@ -25,6 +25,7 @@ import _table2
 import _targets
 import _transition
 import bench_compression
+import bench_hierarchical
 import bench_power_method
 import bench_relu
 import bench_saddle
@@ -46,6 +47,7 @@ SOURCES = {
     "landscape_figures": ("landscape", _landscape_figures),
     "landscape_rate": ("landscape", _landscape_rate),
     "landscape_comparison": ("landscape", _landscape_comparison),
+    **{f"hierarchical_{part}": ("hierarchical", module) for part, module in bench_hierarchical.PARTS.items()},
     **{f"relu_{part}": ("relu", module) for part, module in bench_relu.PARTS.items()},
     **{f"saddle_{part}": ("saddle", module) for part, module in bench_saddle.PARTS.items()},
 }
