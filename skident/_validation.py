@@ -286,14 +286,14 @@ def _spread(oracle):
 
 @contextmanager
 def forgotten_on_error(estimator):
-    """Drop what an earlier fit stored; if the block fails, drop what it stored too."""
+    """Drop what an earlier fit stored; if the block fails, drop all, so that the estimator counts as not fitted."""
 
-    def forget():
+    def forget(kept=()):
         for name in [k for k in vars(estimator) if k.endswith("_") and not k.startswith("__")]:
-            if name not in ("n_features_in_", "feature_names_in_"):
+            if name not in kept:
                 delattr(estimator, name)
 
-    forget()
+    forget(kept=("n_features_in_", "feature_names_in_"))  # these the caller's validation has just set
     try:
         yield
     except BaseException:

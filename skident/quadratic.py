@@ -25,6 +25,8 @@ __all__ = ["QuadraticNetRegressor"]
 
 # A factorisation that loses less than this share of M has lost rounding.
 _LOST = 1e-12
+# Squares of larger numbers, summed over rows, overflow.
+_LARGEST = 1e100
 
 
 class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
@@ -55,7 +57,9 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         Ridge; 0 is none. ``auto`` takes the smallest leave-one-out error, and 0 for data without noise.
     linear_weight : float or "auto", default="auto"
         How much less linear terms are penalised than quadratic ones. ``auto`` is chosen along with an automatic alpha
-        among 1, 10, 100, 1000, and 1 for a given alpha.
+        among 1, 10, 100, 1000, and is 1 for a given alpha. With both automatic, linear terms alone (alpha 1000, and the
+        linear weight that gives them their best ridge) are preferred unless the quadratic part lowers the leave-one-out error
+        by more than a standard error.
     fit_intercept, fit_linear : bool, default=True
         Whether there are constant and linear terms. Off, the network is that of [1]_.
     tol : float, default=1e-10
@@ -174,14 +178,15 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X or y are not finite, the output weights do not fit `n_hidden`, or ``solver="convex"`` would factorise a
-            matrix larger than `max_dense`.
+            If X or y are not finite or so large that their squares are not, the output weights do not fit `n_hidden`,
+            or ``solver="convex"`` would factorise a matrix larger than `max_dense`.
         """
-        self._validate_params()
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        v = self._resolve_output_weights(X.shape[1])
         with forgotten_on_error(self):
-            self._fit(X, np.asarray(y, dtype=np.float64), v)
+            self._validate_params()
+            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+            y = np.asarray(y, dtype=np.float64)
+            _check_magnitude(X=X, y=y)
+            self._fit(X, y, self._resolve_output_weights(X.shape[1]))
         return self
 
     def _fit(self, X, y, v):
@@ -216,7 +221,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
             if not v.any():
                 raise ValueError("output_signs are all 0: no unit has an output weight, there is nothing to train.")
             return v.copy()
-        k = self.n_hidden or (2 * d if self.output_signs == "mixed" else d)
+        k = int(self.n_hidden or 0) or (2 * d if self.output_signs == "mixed" else d)
         v = np.full(k, -1.0 if self.output_signs == "negative" else 1.0)
         if self.output_signs == "mixed":
             v[(k + 1) // 2 :] = -1.0
@@ -278,3 +283,14 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         Z = validate_data(self, X, dtype=np.float64, reset=False) - self.center_
         return np.einsum("ij,ij->i", Z @ self.quadratic_form_, Z) + Z @ self.coef_ + self.intercept_
+
+
+def _check_magnitude(**arrays):
+    """Refuse numbers whose squares overflow."""
+    for name, array in arrays.items():
+        largest = float(np.abs(array).max())
+        if largest > _LARGEST:
+            raise ValueError(
+                f"{name} has entries of magnitude {largest:.1e}; their squares overflow. Scale {name} to magnitudes "
+                f"below {_LARGEST:.0e}."
+            )

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import load_diabetes, load_linnerud
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import KFold, cross_val_score
 
 from skident import QuadraticNetRegressor
 from skident.datasets import make_planted_shallow
@@ -180,3 +181,62 @@ def test_many_rows_choose_their_ridge_on_some():
     reg = QuadraticNetRegressor(random_state=0).fit(X, y)
     assert 0 < reg.alpha_ < 0.1 and reg.certificate_.is_global
     assert np.mean((reg.predict(X) - X[:, 0] * X[:, 1]) ** 2) < 0.02
+
+
+@pytest.mark.parametrize("target", [0, 1, 2])
+def test_a_quadratic_part_must_clearly_help(target):
+    """Twenty rows: forms that fit sixteen of them by chance are far off on the other four."""
+    data = load_linnerud()
+    folds = KFold(5, shuffle=True, random_state=0)
+    r2 = cross_val_score(QuadraticNetRegressor(), data.data, data.target[:, target], cv=folds).mean()
+    assert r2 >= cross_val_score(Ridge(), data.data, data.target[:, target], cv=folds).mean() - 0.5
+
+
+def test_linear_data_get_a_linear_model_and_quadratic_data_a_quadratic_one():
+    rng = np.random.RandomState(14)
+    X, noise = rng.standard_normal((60, 4)), rng.standard_normal(60)
+    linear = QuadraticNetRegressor().fit(X, X[:, 0] + 0.5 * noise)
+    assert np.abs(linear.quadratic_form_).max() < 0.01 and abs(linear.coef_[0] - 1.0) < 0.2
+    quadratic = QuadraticNetRegressor().fit(X, X[:, 0] * X[:, 1] + 0.5 * noise)
+    assert abs(2.0 * quadratic.quadratic_form_[0, 1] - 1.0) < 0.2
+    assert linear.certificate_.is_global and quadratic.certificate_.is_global
+
+
+@pytest.mark.parametrize(
+    ("parameters", "broken"),
+    [
+        ({}, lambda X, y: (X, np.full(80, np.nan))),
+        ({}, lambda X, y: (X * 1e120, y)),
+        ({}, lambda X, y: (X, y * 1e120)),
+        ({"output_signs": [0.0, 0.0]}, lambda X, y: (X, y)),
+        ({"alpha": -1.0}, lambda X, y: (X, y)),
+        ({"solver": "convex", "max_dense": 3}, lambda X, y: (X, y)),
+    ],
+)
+def test_a_failed_fit_leaves_nothing_fitted(parameters, broken):
+    X, y = data(15)
+    reg = QuadraticNetRegressor().fit(X, y).set_params(**parameters)
+    with pytest.raises(ValueError):
+        reg.fit(*broken(X, y))
+    assert not [name for name in vars(reg) if name.endswith("_")]
+    with pytest.raises(NotFittedError):
+        reg.predict(X)
+
+
+def test_ridges_below_rounding_are_certified():
+    X, y = data(16)
+    for alpha in (1e-20, 1e-40, 1e-300):
+        for signs in ("mixed", "positive"):
+            reg = QuadraticNetRegressor(alpha=alpha, output_signs=signs).fit(X, y)
+            assert reg.certificate_.is_global, reg.certificate_.reason
+
+
+def test_arrays_that_must_not_be_written_to_and_other_types():
+    X, y = data(17)
+    expected = QuadraticNetRegressor().fit(X, y).predict(X)
+    X.flags.writeable = y.flags.writeable = False
+    for solver in ("convex", "descent"):
+        assert QuadraticNetRegressor(solver=solver).fit(X, y).predict(X) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    assert QuadraticNetRegressor().fit(X.tolist(), y.tolist()).predict(X.tolist()) == pytest.approx(expected, rel=1e-10)
+    single = QuadraticNetRegressor().fit(X.astype(np.float32), y.astype(np.float32))
+    assert single.predict(X) == pytest.approx(expected, rel=1e-4, abs=1e-4)

@@ -82,10 +82,10 @@ class LandscapeCertificate:
     curvature: float
     curvature_bound: float
     curvature_converged: bool
-    escape_direction: np.ndarray | None = field(repr=False)
+    escape_direction: np.ndarray | None = field(repr=False, compare=False)
     n_products: int
     radial_slope: float = field(repr=False)
-    output_weights: np.ndarray = field(repr=False)
+    output_weights: np.ndarray = field(repr=False, compare=False)
     activation: str = "quadratic"
 
     def theorem_bound(self, nuclear_norm):

@@ -58,7 +58,7 @@ def lanczos(product, shape, starts, max_products=400, tol=1e-9):
         Takes and returns arrays of `shape`.
     shape : tuple of int
     starts : sequence of arrays of `shape`
-        Added up for the start.
+        Added up for the start, turned to agree with the first, which must not be zero.
     max_products : int, default=400
         Fewer where as many vectors would take more than 256 MB.
     tol : float, default=1e-9
@@ -84,7 +84,8 @@ def lanczos(product, shape, starts, max_products=400, tol=1e-9):
     size = int(np.prod(shape))
     steps = min(max_products, size, max(20, 2**25 // size))
     Q, alphas, betas = np.zeros((steps, size)), [], []
-    q = np.sum([np.ravel(s) / max(np.linalg.norm(s), 1e-300) for s in starts], axis=0)
+    units = [np.ravel(s) / max(np.linalg.norm(s), 1e-300) for s in starts]
+    q = np.sum([u if u @ units[0] >= 0 else -u for u in units], axis=0)  # opposite ones would cancel
     q = q / np.linalg.norm(q)
     for j in range(steps):
         Q[j] = q

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
+
 import numpy as np
 
 from .certificate import REASONS, LandscapeCertificate, status_of
@@ -15,6 +17,7 @@ from .curvature import (
     shallow_hessian_product,
 )
 from .lower_bounds import lower_bound
+from .quadratic_convex import least_squares_size
 from .quadratic_problem import QuadraticProblem, wrong_part
 
 __all__ = ["certify_quadratic", "landscape_certificate"]
@@ -104,6 +107,7 @@ def landscape_certificate(
     saddle 1.062 True
     """
     W, v, X, y = _checked(W, v, X, y)
+    _check_options(alpha, linear_weight, tol, max_products, max_dense)
     if isinstance(activation, str) and activation != "quadratic":
         raise TypeError(
             f"activation must be 'quadratic' or an object with jet(z, 2) -> (g, g', g''), got {activation!r}; try "
@@ -113,8 +117,6 @@ def landscape_certificate(
         if alpha or fit_intercept or fit_linear:
             raise ValueError("alpha, fit_intercept and fit_linear are for quadratic units; for others leave them out.")
         return _certify_general(W, v, X, y, activation, max_products)
-    if not (np.isfinite(alpha) and alpha >= 0 and np.isfinite(linear_weight) and linear_weight > 0):
-        raise ValueError(f"alpha must be >= 0 and linear_weight > 0, got {alpha!r} and {linear_weight!r}.")
     problem = QuadraticProblem(
         X, y, alpha=alpha, fit_intercept=fit_intercept, fit_linear=fit_linear, linear_weight=linear_weight
     )
@@ -126,6 +128,8 @@ def _checked(W, v, X, y):
     arrays = []
     for name, array, ndim in (("W", W, 2), ("v", v, 1), ("X", X, 2), ("y", y, 1)):
         array = array.detach().cpu() if hasattr(array, "detach") else array
+        if np.iscomplexobj(array):
+            raise ValueError(f"{name} is complex; a certificate is about real networks and data.")
         array = np.asarray(array, dtype=np.float64)
         if array.ndim != ndim:
             raise ValueError(f"{name} must have {ndim} dimension(s), got shape {array.shape}.")
@@ -134,12 +138,26 @@ def _checked(W, v, X, y):
         arrays.append(array)
     (k, d), n = arrays[0].shape, len(arrays[2])
     if arrays[1].shape != (k,) or arrays[2].shape[1] != d or len(arrays[3]) != n:
+        hint = " W has one unit a row; it looks transposed." if arrays[1].shape == (d,) else ""
         raise ValueError(
-            f"shapes must be W (k, d), v (k,), X (n, d), y (n,); got {', '.join(str(a.shape) for a in arrays)}."
+            f"shapes must be W (k, d), v (k,), X (n, d), y (n,); got {', '.join(str(a.shape) for a in arrays)}.{hint}"
         )
     if 0 in (k, d, n):
         raise ValueError(f"W, X and y must not be empty, got k = {k} units, d = {d} inputs, n = {n} rows.")
     return arrays
+
+
+def _check_options(alpha, linear_weight, tol, max_products, max_dense):
+    wanted = {
+        "alpha": (alpha, ">= 0", Real, lambda a: a >= 0),
+        "linear_weight": (linear_weight, "> 0", Real, lambda a: a > 0),
+        "tol": (tol, "> 0", Real, lambda a: a > 0),
+        "max_products": (max_products, "an integer >= 1", Integral, lambda a: a >= 1),
+        "max_dense": (max_dense, "an integer >= 0", Integral, lambda a: a >= 0),
+    }
+    for name, (value, expected, kind, fits) in wanted.items():
+        if not (isinstance(value, kind) and np.isfinite(value) and fits(value)):
+            raise ValueError(f"{name} must be {expected}, got {value!r}.")
 
 
 def certify_quadratic(problem, W, v, *, tol=1e-10, max_products=400, max_dense=6000, solution=None):
@@ -181,7 +199,7 @@ def certify_quadratic(problem, W, v, *, tol=1e-10, max_products=400, max_dense=6
     numbers |= {"wrong_norm": wrong, "radial_slope": float(np.sum(W * slope)), "output_weights": v}
     reason = REASONS[status].format(how=how, d=problem.d, **numbers, curvature=curvature[0])
     if status == "undecided":
-        reason += _missing(problem, v, loss, bound, wrong)
+        reason += _missing(problem, v, wrong, max_dense)
     return LandscapeCertificate(status, proven, reason, **numbers, **_curvature_fields(curvature, status))
 
 
@@ -195,7 +213,7 @@ class _Units:
         self.curvature = 2.0 * float(np.abs(v).max()) * steepest
 
 
-def _missing(problem, v, loss, bound, wrong):
+def _missing(problem, v, wrong, max_dense):
     """Why an undecided point may or may not be a global optimum."""
     d, n_plus, n_minus = problem.d, int(np.sum(v > 0)), int(np.sum(v < 0))
     if n_plus and n_minus and min(n_plus, n_minus) < d:
@@ -208,10 +226,12 @@ def _missing(problem, v, loss, bound, wrong):
             f". Theorem 2.2 needs d = {d} nonzero output weights of one sign; there are {max(n_plus, n_minus)}, so "
             "local minima that are not global may exist"
         )
+    size = least_squares_size(problem)
+    way = "A ridge, or a larger one (alpha), makes the bound tight"
+    way = f"Least squares of order {size} may settle it (max_dense)" if size > max_dense else way
     return (
         ". There are units enough for the theorems, but slope and curvature are zero to rounding only: a network whose "
-        f"M has nuclear norm m may be lower by up to about {wrong:.1e} m (deterministic_bound). Least squares of order "
-        f"{min(problem.n, problem.n_unknowns)} may settle it (max_dense)"
+        f"M has nuclear norm m may be lower by up to about {wrong:.1e} m (deterministic_bound). " + way
     )
 
 
@@ -226,15 +246,15 @@ def _quadratic_curvature(problem, W, v, G, values, unit, max_products):
     """Lowest curvature found, its proven bound, direction, products spent, and whether it is the smallest eigenvalue.
 
     The explicit directions attain the bound wherever a unit with the largest output weight is free; only otherwise
-    products are spent. Where the bound is zero to rounding there is nothing to find.
+    products are spent, of a proven optimum (``max_products=0``) only a few and only where it may be a strict one.
     """
     product, bound = quadratic_product(problem, W, v, G), quadratic_curvature_bound(v, values)
     found = explicit_directions(W, v, G)[:1]
     value, direction = (rayleigh(product, found[0][1]), found[0][1]) if found else (np.inf, None)
     near = 1e-9 * abs(bound) + _FLAT * 1e-3 * unit.curvature
-    if value <= bound + near or (direction is not None and bound >= -near):
-        return min(value, 0.0) if bound >= -near else value, bound, direction, len(found), True
-    if not max_products and direction is not None:
+    if value <= bound + near:
+        return value, bound, direction, len(found), True
+    if not max_products and value <= _FLAT * unit.curvature:
         return value, bound, direction, len(found), False
     starts = [np.ones_like(W) + np.sin(np.arange(W.size, dtype=float)).reshape(W.shape)]
     starts += [np.sqrt(W.size) * direction] if direction is not None else []

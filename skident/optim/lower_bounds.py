@@ -6,6 +6,7 @@ import numpy as np
 import scipy.linalg
 
 from .quadratic_convex import least_squares_size, solve_convex
+from .quadratic_descent import newton_step
 from .quadratic_problem import QuadraticProblem, wrong_part
 
 __all__ = ["dual_bound", "lower_bound", "whitened"]
@@ -57,7 +58,7 @@ def dual_bound(problem, u, plus=True, minus=True, slack=0.0):
             products = problem.linear_inputs.T @ u / problem.n
             quadratic += 0.5 * problem.linear_weight * float(products @ products) / problem.alpha
     linear = -float(u @ y) / problem.n - slack
-    return linear**2 / (4.0 * quadratic) if linear > 0 and quadratic > 0 else 0.0
+    return float(linear**2 / (4.0 * quadratic)) if linear > 0 and quadratic > 0 else 0.0
 
 
 def whitened(problem):
@@ -109,7 +110,7 @@ def lower_bound(problem, M, plus, minus, *, tol=1e-10, max_dense=6000, solution=
     best = (0.0, "losses are not negative")
     if not (plus or minus):
         return problem.null_value, "no unit has an output weight"
-    for attempt in (_at_the_point, _shifted, _convex):
+    for attempt in (_at_the_point, _shifted, _convex, _without_ridge):
         if value - best[0] <= enough:
             break
         found = attempt(problem, M, plus, minus, max_dense, solution)
@@ -123,6 +124,14 @@ def _at_the_point(problem, M, plus, minus, max_dense, solution):
     return dual_bound(problem, problem.residual(M), plus, minus), "weak duality at the point's own residual"
 
 
+def _without_ridge(problem, M, plus, minus, max_dense, solution):
+    """Ridges too small for weak duality in double precision are left out: that lowers the loss by what they cost."""
+    if problem.alpha == 0 or 0.5 * problem.alpha * float(np.sum(M * M)) > 1e-13 * problem.target_value:
+        return 0.0, ""
+    bare = QuadraticProblem(problem.X, problem.y, fit_intercept=problem.fit_intercept, fit_linear=problem.fit_linear)
+    return lower_bound(bare, M, plus, minus, tol=1e-13, max_dense=max_dense)
+
+
 def _shifted(problem, M, plus, minus, max_dense, solution):
     """Units of one sign, no ridge: the residual plus a multiple of a vector that makes R definite."""
     white = whitened(problem) if problem.alpha == 0 and plus != minus else None
@@ -130,8 +139,10 @@ def _shifted(problem, M, plus, minus, max_dense, solution):
         return 0.0, ""
     sign = 1.0 if plus else -1.0
     u = problem.residual(M)
-    sided = white.fit_intercept or white.fit_linear
-    shift, _ = white.remaining(np.sum(white.X**2, axis=1) if sided else np.ones(white.n))
+    shift = np.ones(white.n)
+    if white.fit_intercept or white.fit_linear:  # orthogonal to their terms, and with R about the identity
+        N = newton_step(white.hessian_product, -np.eye(white.d), max_iter=100, tol=1e-2)
+        shift, _ = white.remaining(white.forms(N))
     try:
         lowest = scipy.linalg.eigh(sign * white.adjoint(u), white.adjoint(shift), eigvals_only=True)[0]
     except np.linalg.LinAlgError:  # the shift's matrix is not definite

@@ -10,7 +10,15 @@ import scipy.optimize
 from .quadratic_convex import factorise, least_squares_size, solve_convex
 from .quadratic_problem import wrong_part
 
-__all__ = ["DescentResult", "block_escape", "descend", "form_hessian_product", "lines_loss", "null_vectors"]
+__all__ = [
+    "DescentResult",
+    "block_escape",
+    "descend",
+    "form_hessian_product",
+    "lines_loss",
+    "newton_step",
+    "null_vectors",
+]
 
 # Singular values of a block of hidden weights below this share of its size count as a missing rank.
 _NULL = 1e-4
@@ -181,7 +189,7 @@ class _Path:
         value, gradient = self.problem.value_and_gradient(M)
         if not 1e-4 * self.limit < np.linalg.norm(gradient, 2) <= near * self.problem.steepest:
             return
-        M = M + _newton_step(self.problem.hessian_product, gradient, max_iter)
+        M = M + newton_step(self.problem.hessian_product, gradient, max_iter)
         new_value, new_gradient = self.problem.value_and_gradient(M)
         if np.linalg.norm(new_gradient) < 0.5 * np.linalg.norm(gradient) and new_value <= value * (1.0 + 1e-12):
             self.W = factorise(M, self.signs)[0]
@@ -198,7 +206,7 @@ class _Path:
         for _ in range(max_steps):
             if not np.linalg.norm(slope) > 1e-3 * self.gradient_limit:
                 break
-            step = _newton_step(self._hessian_product(flat), slope)
+            step = newton_step(self._hessian_product(flat), slope)
             new_value, new_slope = self._value_and_slope(flat + step)
             # To rounding the loss must not rise: a saddle attracts Newton steps too.
             if not np.linalg.norm(new_slope) < 0.5 * np.linalg.norm(slope) or new_value > value * (1.0 + 1e-12):
@@ -248,7 +256,7 @@ def form_hessian_product(problem, W, v, gradient, U):
     return 2.0 * D * (U @ gradient + W @ problem.hessian_product(cross + cross.T))
 
 
-def _newton_step(product, slope, max_iter=200, tol=1e-10):
+def newton_step(product, slope, max_iter=200, tol=1e-10):
     """``-H^+ slope`` by conjugate gradients, as far as the curvature is positive; arrays of any shape."""
     x, r = np.zeros_like(slope), -slope
     p, rr = r, float(np.vdot(r, r))

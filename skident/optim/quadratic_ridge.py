@@ -11,13 +11,20 @@ __all__ = ["leave_one_out_ridge"]
 
 ALPHAS = np.logspace(-8, 3, 45)
 LINEAR_WEIGHTS = (1.0, 10.0, 100.0, 1000.0)
+# Ridges of linear terms alone, for the model that a quadratic part has to beat.
+_LINEAR_RIDGES = np.logspace(-5, 3, 33)
 # More rows or unknowns than this are not worth their eigendecompositions.
 _MAX_ROWS, _MAX_SIZE = 5000, 1000
 _EXACT = 1e-10
 
 
 def leave_one_out_ridge(problem, rng, *, alphas=None, linear_weights=LINEAR_WEIGHTS):
-    """Ridge and weight of the linear terms with the smallest mean squared leave-one-out error.
+    """Ridge and weight of the linear terms by leave-one-out errors, without a quadratic part unless it clearly helps.
+
+    The pair with the smallest mean squared error is taken if that is below the error of the best simpler model by more
+    than one standard error of the difference. Otherwise the simpler model is: linear and constant terms alone, which is
+    the largest ridge with a linear weight that gives the linear terms their best one; with no choice of linear weight
+    the largest ridge.
 
     Parameters
     ----------
@@ -27,9 +34,9 @@ def leave_one_out_ridge(problem, rng, *, alphas=None, linear_weights=LINEAR_WEIG
         Draws rows where there are too many: 5000, or 1000 where there are over 1000 unknowns too; the ridge found is
         then scaled to all rows, as the best one falls like 1/n.
     alphas : array-like, default=None
-        None is 45 values from 1e-8 to 1e3.
+        Increasing; None is 45 values from 1e-8 to 1e3.
     linear_weights : sequence of float, default=(1, 10, 100, 1000)
-        Tried only with linear terms.
+        Tried only with linear terms; a single one is kept.
 
     Returns
     -------
@@ -39,7 +46,8 @@ def leave_one_out_ridge(problem, rng, *, alphas=None, linear_weights=LINEAR_WEIG
 
     Notes
     -----
-    The error of row i is ``r_i / (1 - h_ii)`` with the diagonal of the smoothing matrix.
+    The error of row i is ``r_i / (1 - h_ii)`` with the diagonal of the smoothing matrix. On few rows the smallest of
+    many such means is often small by chance, and a quadratic part fitted by chance extrapolates badly; so the margin.
     Cost O(s^3 + n s^2) a weight, s = min(n, unknowns) at most 1000.
 
     Examples
@@ -53,37 +61,59 @@ def leave_one_out_ridge(problem, rng, *, alphas=None, linear_weights=LINEAR_WEIG
     """
     alphas = np.asarray(ALPHAS if alphas is None else alphas, dtype=np.float64)
     n_all, options = problem.n, {"fit_intercept": problem.fit_intercept, "fit_linear": problem.fit_linear}
-    rows = _MAX_SIZE if min(n_all, problem.n_unknowns) > _MAX_SIZE else _MAX_ROWS
-    X, y = problem.X, problem.y
-    if n_all > rows:
-        some = np.sort(rng.choice(n_all, rows, replace=False))
-        X, y = X[some], y[some]
-    if len(X) < 3:
-        return 1.0, float(linear_weights[0])
-    best = (np.inf, 1.0, 1.0)
-    for weight in linear_weights if problem.fit_linear else linear_weights[:1]:
-        system = QuadraticSystem(QuadraticProblem(X, y, linear_weight=weight, **options))
-        errors, variance = _errors(system, alphas)
-        i = int(np.argmin(errors))
-        best = min(best, (errors[i], alphas[i] * len(X) / n_all, float(weight)))
-        if errors[0] <= _EXACT * variance:
+    weights = linear_weights if problem.fit_linear else linear_weights[:1]
+    problem = _some_rows(problem, rng)
+    if problem.n < 3:
+        return 1.0, float(weights[0])
+    share, best = problem.n / n_all, None
+    for weight in weights:
+        system = QuadraticSystem(QuadraticProblem(problem.X, problem.y, linear_weight=weight, **options))
+        squares = _squared_errors(*system.left_vectors(), problem, alphas)
+        means = squares.mean(axis=1)
+        if means[0] <= _EXACT * 2.0 * problem.target_value:
             return 0.0, float(weight)
-    return float(best[1]), best[2]
+        i = int(np.argmin(means))
+        if best is None or means[i] < best[0].mean():
+            best = squares[i], alphas[i] * share, float(weight)
+    simple = squares[-1], alphas[-1], float(weight)
+    if len(weights) > 1:
+        squares, ridge = _linear_alone(problem)
+        simple = squares, alphas[-1], alphas[-1] / (ridge * share)
+    gain = simple[0] - best[0]
+    clear = gain.mean() > gain.std(ddof=1) / np.sqrt(problem.n)
+    return tuple(map(float, (best if clear else simple)[1:]))
 
 
-def _errors(system, alphas):
-    """Mean squared leave-one-out errors, one per alpha, and the variance of y."""
-    U, values = system.left_vectors()
-    n, intercept = len(U), system.problem.fit_intercept
-    target = system.target * np.sqrt(n)
+def _some_rows(problem, rng):
+    """The problem on as many rows as leave-one-out errors are affordable for."""
+    rows = _MAX_SIZE if min(problem.n, problem.n_unknowns) > _MAX_SIZE else _MAX_ROWS
+    if problem.n <= rows:
+        return problem
+    some = np.sort(rng.choice(problem.n, rows, replace=False))
+    return QuadraticProblem(problem.X[some], problem.y[some], **problem.options)
+
+
+def _linear_alone(problem):
+    """Squared leave-one-out errors (n,) of linear and constant terms with their best ridge, and that ridge."""
+    U, S, _ = np.linalg.svd(problem.linear_inputs / np.sqrt(problem.n), full_matrices=False)
+    kept = S**2 > 1e-13 * S[0] ** 2
+    squares = _squared_errors(U[:, kept], S[kept] ** 2, problem, _LINEAR_RIDGES)
+    i = int(np.argmin(squares.mean(axis=1)))
+    return squares[i], _LINEAR_RIDGES[i]
+
+
+def _squared_errors(U, values, problem, alphas):
+    """Squared leave-one-out errors (alphas, n) of ridge on features with left singular vectors U (n, r).
+
+    `values` (r,) are the squared singular values, over n as the loss is a mean.
+    """
+    n, intercept = problem.n, problem.fit_intercept
+    target = problem.y - problem.y.mean() if intercept else problem.y
     # What the fit leaves and one less its leverage, as sums without cancellation: with little ridge both nearly vanish.
     left = alphas[:, None] / (values + alphas[:, None])
-    projections, beyond = U.T @ target, np.zeros(n)
+    projections, beyond, target_beyond = U.T @ target, np.zeros(n), np.zeros(n)
     if U.shape[1] < n - intercept:
         beyond = np.maximum(1.0 - np.sum(U * U, axis=1) - intercept / n, 0.0)
         target_beyond = target - U @ projections
-    else:
-        target_beyond = np.zeros(n)
     errors = (target_beyond + (left * projections) @ U.T) / np.maximum(beyond + left @ (U * U).T, 1e-300)
-    errors = np.mean(errors**2, axis=1)
-    return errors, float(np.mean(target**2))
+    return errors**2
