@@ -54,12 +54,13 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         what can be kept. ``descent``: L-BFGS on W from 0, out of every saddle. ``auto``: convex as long as
         ``min(n, unknowns)`` is at most `max_dense`.
     alpha : float or "auto", default="auto"
-        Ridge; 0 is none. ``auto`` takes the smallest leave-one-out error, and 0 for data without noise.
+        Ridge; 0 is none. ``auto`` takes the smallest leave-one-out error unless a model without quadratic part is as
+        good within a standard error, and 0 for data without noise.
     linear_weight : float or "auto", default="auto"
         How much less linear terms are penalised than quadratic ones. ``auto`` is chosen along with an automatic alpha
         among 1, 10, 100, 1000, and is 1 for a given alpha. With both automatic, linear terms alone (alpha 1000, and the
-        linear weight that gives them their best ridge) are preferred unless the quadratic part lowers the leave-one-out error
-        by more than a standard error.
+        linear weight that gives them their best ridge) are preferred unless the quadratic part lowers the leave-one-out
+        error by more than a standard error.
     fit_intercept, fit_linear : bool, default=True
         Whether there are constant and linear terms. Off, the network is that of [1]_.
     tol : float, default=1e-10

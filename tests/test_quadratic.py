@@ -240,3 +240,13 @@ def test_arrays_that_must_not_be_written_to_and_other_types():
     assert QuadraticNetRegressor().fit(X.tolist(), y.tolist()).predict(X.tolist()) == pytest.approx(expected, rel=1e-10)
     single = QuadraticNetRegressor().fit(X.astype(np.float32), y.astype(np.float32))
     assert single.predict(X) == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.parametrize("solver", ["convex", "descent"])
+def test_a_constant_input_without_linear_terms_is_no_saddle(solver):
+    """Its square is a constant, which the intercept has: there is nothing to learn, and rounding is no curvature."""
+    rng = np.random.RandomState(18)
+    for value in (1.0, 0.1, 3e4):
+        X, y = np.full((40, 1), value), rng.standard_normal(40)
+        reg = QuadraticNetRegressor(solver=solver, fit_linear=False, alpha=0).fit(X, y)
+        assert reg.certificate_.is_global and reg.predict(X) == pytest.approx(np.full(40, y.mean()), rel=1e-6)

@@ -208,7 +208,7 @@ class _Units:
 
     def __init__(self, problem, v):
         # Where there is nothing to learn the gradient is rounding, and no unit.
-        steepest = max(problem.steepest, problem.gradient_rounding)
+        steepest = max(problem.steepest, problem.gradient_rounding / _FLAT)
         self.slope = float(np.sqrt(steepest * problem.null_value))
         self.curvature = 2.0 * float(np.abs(v).max()) * steepest
 

@@ -231,10 +231,16 @@ class QuadraticSystem:
     def solve_by_svd(self, start):
         """The unknowns from all singular values of Phi above rounding."""
         F = self.features()
+        before = np.linalg.norm(F, axis=0)
+        if self.problem.fit_linear:  # centred already
+            before[self.q :] = self.root * np.sqrt(np.mean(self.problem.X**2, axis=0))
         F = F - F.mean(axis=0) if self.problem.fit_intercept else F
+        sizes = np.linalg.norm(F, axis=0)
+        # What centring leaves of a constant column is rounding, not to be scaled up.
+        constant = sizes <= 10.0 * np.finfo(float).eps * before
+        F[:, constant] = 0.0
         # Without ridge columns of unit length: small units of an input are not to be mistaken for rounding.
-        sizes = np.linalg.norm(F, axis=0) if self.problem.alpha == 0 else np.ones(F.shape[1])
-        sizes[sizes == 0] = 1.0
+        sizes = np.where(constant | (self.problem.alpha > 0), 1.0, sizes)
         U, S, Vt = scipy.linalg.svd(F / sizes, full_matrices=False, check_finite=False)
         kept = S > max(F.shape) * np.finfo(float).eps * S[0] if S[0] > 0 else S > 0
         U, S, Vt = U[:, kept], S[kept], Vt[kept]
