@@ -12,7 +12,9 @@ from skident.recovery import regress_on_ridges
 __all__ = ["check_sizes", "non_gaussian", "warn_doubts"]
 
 _SKEWNESS, _KURTOSIS = 1.0, 1.5  # of a column, beyond which it is not called Gaussian
+_FLATNESS = 1.0  # minus the excess kurtosis, likewise: 1.2 is uniform, 2 the most there is
 _ROWS_PER_PARAMETER = 3  # up to which units are looked for where their number is not given
+_AGREE = 1.05  # ratio of residual sums up to which candidates agree
 _SAMPLING_ERRORS = 4.0  # and at least so many sampling errors of a Gaussian column
 
 
@@ -32,7 +34,7 @@ def check_sizes(sample, n_units, order, method):
     if k == 0:
         raise ValueError("all columns of X are constant: nothing can be learned from them.")
     most = k if order == 1 else k * (k + 1) // 2
-    determined = (n - k - 1) // (k + 1)
+    determined = n // (k + 1) - 1
     if n_units is None:
         if method == "literal":
             raise ValueError("method='literal' needs n_units; method='refined' finds the number of units.")
@@ -61,13 +63,13 @@ def check_sizes(sample, n_units, order, method):
 
 def non_gaussian(sample):
     """A sentence on the column that is least like a Gaussian one, or None."""
-    n = sample.total
-    skewness, kurtosis = np.abs(sample.skewness), np.abs(sample.kurtosis)
-    limits = (
-        max(_SKEWNESS, _SAMPLING_ERRORS * np.sqrt(6.0 / n)),
-        max(_KURTOSIS, _SAMPLING_ERRORS * np.sqrt(24.0 / n)),
-    )
-    excess = np.maximum(skewness / limits[0], kurtosis / limits[1])
+    skewness, kurtosis = np.abs(sample.skewness), sample.kurtosis
+    skewness_error, kurtosis_error = np.sqrt(np.array([6.0, 24.0]) / sample.effective_rows)
+    skewness = skewness / max(_SKEWNESS, _SAMPLING_ERRORS * skewness_error)
+    tails = kurtosis / max(_KURTOSIS, _SAMPLING_ERRORS * kurtosis_error)
+    # Samples of Gaussian columns err less to the side of light tails.
+    flatness = -kurtosis / max(_FLATNESS, 0.5 * _SAMPLING_ERRORS * kurtosis_error)
+    excess = np.max([skewness, tails, flatness], axis=0)
     worst = int(np.argmax(excess))
     if excess[worst] <= 1.0:
         return None
@@ -79,13 +81,13 @@ def non_gaussian(sample):
     )
 
 
-def warn_doubts(sample, learned, n_units, max_units):
-    """Warn of units that noise hides, and of fits that another unit would improve."""
+def warn_doubts(sample, learned, n_units):
+    """Warn of units that noise hides, of fits that another unit would improve, of candidates that disagree."""
     if learned.exact or n_units is None or not learned.signed.fit.model.n_units:
         return
+    unit = sample.y_scale**2
+    losses = ", ".join(f"{loss:.3g}" for loss in learned.candidate_losses[:4] * unit)
     if not learned.settled:
-        unit = sample.y_scale**2
-        losses = ", ".join(f"{loss:.3g}" for loss in learned.candidate_losses[:4] * unit)
         warnings.warn(
             f"n_units={n_units} leaves residuals of mean square {learned.signed.fit.rss / sample.total * unit:.3g} "
             f"that a further unit would lower by more than chance. The candidates ended at {losses}: where these "
@@ -94,16 +96,30 @@ def warn_doubts(sample, learned, n_units, max_units):
             ConvergenceWarning,
             stacklevel=4,
         )
+    elif _without_room(sample, n_units) and learned.candidate_losses[-1] > _AGREE * learned.candidate_losses[0]:
+        warnings.warn(
+            f"the candidates disagree: they ended at mean squared residuals of {losses}, and n_samples={sample.n_rows} "
+            f"rows are too few to try further units on the way to a better fit with n_units={n_units}. Take more rows, "
+            "more n_candidates or another random_state.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
     _warn_of_hidden_units(sample, learned)
+
+
+def _without_room(sample, n_units):
+    """Whether the rows determine no more than n_units units."""
+    return sample.n_rows < (n_units + 2) * (sample.dim + 1)
 
 
 def _warn_of_hidden_units(sample, learned):
     model, stage = learned.signed.fit.model, learned.stage
     U, b, _ = model.units()
     regression = regress_on_ridges(sample, U, b)
-    gain = regression.removal / max(regression.rss / sample.total, np.finfo(float).tiny)
+    n = sample.effective_rows
+    gain = n * regression.removal / max(regression.rss, np.finfo(float).tiny)
     # What the information criterion asks of the parameters of a unit.
-    needed = (sample.dim + 1) * np.log(sample.total)
+    needed = (sample.dim + 1) * np.log(n)
     hidden = int(np.sum(gain < needed))
     eigenvalue = abs(stage.spectrum[min(model.n_units, sample.dim) - 1])
     if hidden and eigenvalue < stage.noise:

@@ -1,9 +1,8 @@
 """Depth-2 ReLU networks learned from samples.
 
 The paper's algorithms on tensors are functions of their own, in `skident.recovery`: `recover_full_rank` (Algorithms 1
-and
-6), `recover_scalars` (2), `fix_signs` (3), `recover_up_to_signs` (4), `regress_on_features` and `consolidate` (5 and
-Claim D.14).
+and 6), `recover_scalars` (2), `fix_signs` (3), `recover_up_to_signs` (4), `regress_on_features` and `consolidate` (5
+and Claim D.14).
 """
 
 from __future__ import annotations
@@ -32,9 +31,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     Minimises ``sum_n s_n (y_n - f(x_n))^2`` over the weights, biases and output weights of m hidden units, a linear
     function and a constant. For Gaussian x the expansion of f in Hermite polynomials has the coefficient tensors
     ``T_k = sum_i a_i h_k(b_i) w_i^{(x) k}``, which samples estimate and whose decomposition gives the units [1]_; that
-    start
-    is then polished by Gauss-Newton steps on the data. Without noise the result is exact, with noise as good as least
-    squares from the true network.
+    start is then polished by Gauss-Newton steps on the data. Without noise the result is exact, with noise as good as
+    least squares from the true network, as long as one of the starts leads there.
 
     Parameters
     ----------
@@ -56,8 +54,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     batch_size : int, default=None
         Rows treated at a time; None for blocks of 4 MB.
     noise_level : float, default=None
-        Standard deviation of the noise in y, in units of y, if it is known: a fit that reaches it is not improved
-        further.
+        Standard deviation of the noise in y, in units of y, if it is known: where a fit reaches it, no more units are
+        tried.
     n_jobs : int, default=None
         Blocks treated at the same time, by joblib: in threads, or by what `joblib.parallel_config` chooses. The result
         does not depend on it.
@@ -85,7 +83,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     spectrum_noise_ : float
         Absolute value up to which sampling alone may put them.
     candidate_losses_ : ndarray
-        Mean squared residuals of the polished candidates, ascending.
+        Mean squared residuals of the candidates, ascending: polished, though not to the last digit; with
+        ``polish=False`` as the tensors left them.
     loss_ : float
         Weighted mean squared residual.
     exact_ : bool
@@ -102,23 +101,27 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         If columns of X are far from Gaussian: the tensors then tell little, and the result rests on the polish of
         several starts.
     ConvergenceWarning
-        If more units would still pay, units are not distinguishable from noise, or there are too few rows for one unit.
+        With a given `n_units`: if more units would still pay, candidates disagree where rows are too few to tell that,
+        or units are not distinguishable from noise. With ``n_units=None``: if there are too few rows for one unit.
 
     Notes
     -----
     X is whitened. The span of the units are the leading eigenvectors of T_2; T_3 and T_4 are estimated in that span, as
-    matrices of ``(m (m + 1) / 2)^2`` entries, from blocks of rows: X and y may be `numpy.memmap`, of float32 or
-    float64, and
-    memory beyond them is a few blocks and ``O(m^4 + P^2)`` with ``P = m (d + 1) + d + 1``. Fits of the tensors cost
-    nothing
-    in n. With n rows, moments cost ``O(n (d^2 + m^4 / 4))``, a Gauss-Newton step ``O(n m d + min(n, 64 P) P^2)``. Up to
-    131 072 rows enter while candidates are compared, all of them at the end.
+    matrices of ``(p (p + 1) / 2)^2`` entries with ``p = min(m, d)``, from blocks of rows: X and y may be
+    `numpy.memmap`, of float32 or float64. Up to 131 072 rows enter while candidates are compared, all of them at the
+    end. Memory beyond X and y is for twice these rows, a few blocks, ``O(p^4)`` numbers for the tensors (2 MB for 20
+    units, 1 GB for 100) and ``O(P^2)`` with ``P = m (d + 1) + d + 1`` for the polish.
+
+    With n rows, moments cost ``O(n (d^2 + p^4 / 4))``, a Gauss-Newton step ``O(n m d + min(n, 64 P) P^2 + P^3)``. A
+    step of the fit of the tensors costs ``O(m^3 p^3)`` a candidate, whatever n is, and there are some 40 steps a
+    candidate: with more than 30 units, most of the time goes there, and a smaller `n_candidates` pays.
 
     The polish fits ``sum_i c_i |w_i . x + b_i|`` and a linear function, so it needs no signs of (w_i, b_i); those are
     read off the linear function afterwards.
 
-    Sample weights count as repetitions of rows. For inputs with a known density p that is not normal, weights
-    ``phi(x) / p(x)`` make the moments right.
+    Sample weights count as repetitions of rows in all sums. How many rows there are to tell units from noise is
+    ``(sum w)^2 / sum w^2``, so that the unit of the weights does not matter. For inputs with a known density p that is
+    not normal, weights ``phi(x) / p(x)`` make the moments right.
 
     References
     ----------
@@ -198,13 +201,13 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
             If values are not finite, y is constant, there is a single feature, `n_units` is beyond what `order` allows
             or more than the rows determine; the message gives the number needed.
         """
-        self._validate_params()
-        X, y = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2, ensure_min_features=2
-        )
-        if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         with forgotten_on_error(self):
+            self._validate_params()
+            X, y = validate_data(
+                self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2, ensure_min_features=2
+            )
+            if sample_weight is not None:
+                sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
             self._fit(X, y, sample_weight)
         return self
 
@@ -230,8 +233,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
                 log=self._log if self.verbose else lambda message: None,
             )
         self._store(sample, learned)
-        warn_doubts(sample, learned, self.n_units, max_units)
-        return self
+        warn_doubts(sample, learned, self.n_units)
 
     def _log(self, message):
         print(f"[TensorReLURegressor] {message}")

@@ -171,6 +171,23 @@ def test_importance_weights_for_a_known_density():
     assert unit_matching_error(reg.tensor_estimate_, network).weights < 0.02
 
 
+@pytest.mark.parametrize("unit", [1e-300, 1e-6, 1e6, 1e300])
+def test_the_unit_of_the_weights_does_not_matter(unit):
+    X, y, *_ = data(18, 5, 3, 1500, noise=0.1)
+    plain = TensorReLURegressor(random_state=0).fit(X, y)
+    weighted = TensorReLURegressor(random_state=0).fit(X, y, sample_weight=np.full(1500, unit))
+    assert weighted.n_units_ == plain.n_units_ == 3
+    np.testing.assert_allclose(weighted.predict(X), plain.predict(X), atol=1e-3 * y.std())
+
+
+def test_the_global_generator_is_left_alone():
+    X, y, *_ = data(12, 5, 2, 600, noise=0.1)
+    before = np.random.get_state()[1].copy()
+    fits = [TensorReLURegressor(random_state=np.random.RandomState(3)).fit(X, y) for _ in range(2)]
+    np.testing.assert_array_equal(np.random.get_state()[1], before)
+    np.testing.assert_array_equal(fits[0].predict(X), fits[1].predict(X))
+
+
 @pytest.mark.filterwarnings("ignore:n_units=1 leaves residuals:sklearn.exceptions.ConvergenceWarning")
 def test_in_pipelines_and_searches():
     X, y, *_ = data(12, 5, 2, 600, noise=0.1)
@@ -234,6 +251,15 @@ def test_constant_targets(value, rng):
 
 
 @pytest.mark.parametrize("where", ["X", "y"])
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_squares_that_no_float_holds(where, unit, rng):
+    X, y = rng.standard_normal((100, 3)), rng.standard_normal(100)
+    X, y = (X * unit, y) if where == "X" else (X, y * unit)
+    with pytest.raises(ValueError, match=f"{where} spreads by .*rescale {where}"):
+        TensorReLURegressor().fit(X, y)
+
+
+@pytest.mark.parametrize("where", ["X", "y"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_not_finite(where, value, rng):
     X, y = rng.standard_normal((100, 3)), rng.standard_normal(100)
@@ -261,6 +287,10 @@ def test_nothing_is_left_of_a_failed_fit(rng):
     with pytest.raises(ValueError, match="constant"):
         reg.fit(X, np.zeros(600))
     assert not hasattr(reg, "network_")
+    reg.fit(X, y)
+    with pytest.raises(ValueError, match="NaN"):
+        reg.fit(np.where(X > 3, np.nan, X), y)
+    assert not hasattr(reg, "network_")
 
 
 def test_too_few_rows_for_a_unit(rng):
@@ -270,7 +300,7 @@ def test_too_few_rows_for_a_unit(rng):
     assert reg.n_units_ == 0
 
 
-@pytest.mark.parametrize("draw", ["laplace", "exponential"])
+@pytest.mark.parametrize("draw", ["laplace", "exponential", "uniform"])
 def test_inputs_that_are_not_gaussian(draw):
     """A warning with the figure, and the polish solves it all the same."""
     rng = np.random.RandomState(0)
@@ -278,7 +308,7 @@ def test_inputs_that_are_not_gaussian(draw):
     network = make_relu_network(1, 5, 3, random_state=13)[2]
     center, scale = X.mean(axis=0), X.std(axis=0)
     y = network((X - center) / scale)[:, 0]
-    with pytest.warns(UserWarning, match=r"5 of 5 columns of X are not Gaussian.*excess kurtosis \d"):
+    with pytest.warns(UserWarning, match=r"5 of 5 columns of X are not Gaussian.*excess kurtosis -?\d"):
         reg = TensorReLURegressor(n_units=3, random_state=0).fit(X, y)
     assert relative_error(reg, X, y) < 1e-20
 
@@ -295,6 +325,23 @@ def test_units_that_are_missing():
     with pytest.warns(ConvergenceWarning, match=r"n_units=2 leaves residuals of mean square .* candidates ended at \d"):
         reg = TensorReLURegressor(n_units=2, random_state=0).fit(X, y)
     assert reg.n_units_ == 2
+
+
+def test_candidates_that_disagree():
+    """As many rows as parameters: minima of different depth, and no room to find out which is right."""
+    X, y, *_ = data(4, 5, 3, 24)
+    with pytest.warns(ConvergenceWarning, match=r"the candidates disagree: .* of \d.*, .*n_samples=24 rows"):
+        reg = TensorReLURegressor(n_units=3, random_state=0).fit(X, y)
+    assert reg.candidate_losses_[-1] > reg.candidate_losses_[0] > 0 and not reg.exact_
+
+
+def test_a_known_noise_level_keeps_units_out():
+    """Three units make up a smooth function; with its last third called noise, fewer do."""
+    X = np.random.RandomState(0).standard_normal((2000, 3))
+    y = np.sin(2 * X[:, 0])
+    free = TensorReLURegressor(random_state=0).fit(X, y)
+    held = TensorReLURegressor(random_state=0, noise_level=y.std()).fit(X, y)
+    assert held.n_units_ < free.n_units_
 
 
 def test_noise_level_ends_the_search():

@@ -61,8 +61,8 @@ def hermite_tensors(sums, total):
     Notes
     -----
     ``He_4(z)_ijkl = z_i z_j z_k z_l - (six terms delta_ij z_k z_l) + (three terms delta_ij delta_kl)``, and the lower
-    orders alike. The mean of :func:`~skident.linalg.hermite_features` is the same numbers, slower: this works on sums of
-    monomials, which are matrix products.
+    orders alike. The mean of :func:`~skident.linalg.hermite_features` is the same numbers, slower: this works on sums
+    of monomials, which are matrix products. Memory for some six arrays of ``p^4 / 4`` numbers.
 
     Examples
     --------

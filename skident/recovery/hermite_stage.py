@@ -26,6 +26,7 @@ _NOISE_FACTOR = 1.3  # times the edge of the spectrum that noise alone has
 _SAME_LOSS = 1e-3  # relative difference below which two candidates are one
 _HOPELESS = 4.0  # times the loss of the best candidate, beyond which one is not looked at further
 _CORRECTION_STEPS = 60
+_PRODUCTS = 2**21
 _GAIN = 0.98  # of the residual sum: what a correction must at least reach to be followed by another
 
 
@@ -81,11 +82,21 @@ def residual_curvature(sample, model):
     return Curvature((m2 - m0 * eye) / sample.total, 2.0 * float(np.sqrt(max(spread, 0.0))) / sample.total)
 
 
+def _parts(p, *arrays):
+    """Rows of a block, so few at a time that their products of two of p coordinates fit in 16 MB."""
+    rows = max(64, _PRODUCTS // n_free_entries(p))
+    for start in range(0, len(arrays[0]), rows):
+        yield tuple(a[start : start + rows] for a in arrays)
+
+
 def _quadratic_gram(Z, y, w, P):
     i, j = np.triu_indices(P.shape[1])
-    z = Z @ P
-    A = np.column_stack([z[:, i] * z[:, j], Z, np.ones(len(Z)), y])
-    return ((w[:, None] * A).T @ A,)
+    gram = 0.0
+    for Zp, yp, wp in _parts(P.shape[1], Z, y, w):
+        z = Zp @ P
+        A = np.column_stack([z[:, i] * z[:, j], Zp, np.ones(len(Zp)), yp])
+        gram = gram + (wp[:, None] * A).T @ A
+    return (gram,)
 
 
 def _quadratic_part(sample, P):
@@ -108,7 +119,8 @@ def _moment_block(Z, y, w, P, model, B):
     r = y - model(Z)
     if B is not None:
         r -= np.einsum("np,np->n", z @ B, z)
-    return moment_sums(z, w * r)
+    sums = [moment_sums(*part) for part in _parts(z.shape[1], z, w * r)]
+    return tuple(sum(parts) for parts in zip(*sums)) if len(sums) > 1 else sums[0]
 
 
 def estimate_tensors(sample, P, model, *, quadratic=False):
@@ -134,7 +146,8 @@ def estimate_tensors(sample, P, model, *, quadratic=False):
 
     Notes
     -----
-    ``O(n p^4)`` operations, in matrix products over blocks of rows; ``O(p^4)`` memory.
+    ``O(n p^4)`` operations, in matrix products over blocks of rows; memory for some ten arrays of ``p^4 / 4`` numbers.
+    p is at most the number of units, whatever the number of features.
     """
     part = _quadratic_part(sample, P) if quadratic else None
     B = None

@@ -10,6 +10,7 @@ from .hermite_stage import TensorStage, linear_model, residual_curvature
 from .relu_samples import LearnedReLU
 from .relu_tensors import fix_signs, recover_up_to_signs
 from .ridge_fit import Regression, RidgeFit, RidgeModel
+from .ridge_selection import is_exact
 from .ridge_signs import SignedFit, as_relu, sign_values
 from .ridge_units import regress_on_features
 
@@ -91,10 +92,10 @@ def learn_literally(sample, n_units, *, order, rng):
     spectrum = np.linalg.eigvalsh(curvature.matrix)
     spectrum = spectrum[np.argsort(-np.abs(spectrum), kind="stable")]
     stage = TensorStage([regression], spectrum, curvature.noise, int(np.sum(np.abs(spectrum) > curvature.noise)))
-    if order == 1 and np.isfinite(found.a).all():
+    if order == 1:
         _, margins = fix_signs(tensors[1], found.W, found.b, found.a, literal=True)
     else:
         margins = np.minimum(np.abs(sign_values(regression.model)), 1.0)
     signed = SignedFit(RidgeFit(as_relu(regression.model), regression.rss, 0, "max_iter"), margins)
     losses = np.array([regression.rss / sample.total])
-    return LearnedReLU(signed, regression.model, stage, losses, True, False)
+    return LearnedReLU(signed, regression.model, stage, losses, True, is_exact(sample, regression.rss))

@@ -103,11 +103,13 @@ def _fixed_size(sample, fit, rng, max_units, enough, log):
     return fit, enough(fit.rss)
 
 
-def _found_size(sample, fit, rng, max_units, options, log):
+def _found_size(sample, fit, rng, max_units, enough, options, log):
     """The fit of the best size: by the information criterion, and where rows are few by cross-validation too."""
+    if enough(fit.rss):
+        max_units = fit.model.n_units  # fewer may do as well
     fit = select_size(sample, fit, rng, max_units=max_units, callback=_teller(sample, log))
     m = fit.model.n_units
-    if m and sample.total < _ENOUGH_ROWS * fit.model.n_parameters:
+    if m and sample.effective_rows < _ENOUGH_ROWS * fit.model.n_parameters:
 
         def learn(part, size):
             stage = tensor_stage(part, size, rng=rng, **options)
@@ -155,7 +157,7 @@ def learn_relu_network(
     polish : bool, default=True
         False stops after the regression on the units of the tensor stage.
     noise_variance : float, default=None
-        Of the noise, in variances of y, if known: a fit that reaches it is not improved further.
+        Of the noise, in variances of y, if known: where a fit reaches it, no more units are tried.
     rng : numpy.random.RandomState
     log : callable, default does nothing
         ``log(message)`` after every step.
@@ -182,7 +184,7 @@ def learn_relu_network(
         return LearnedReLU(signed, tensor.model, stage, np.sort(losses), True, is_exact(sample, fit.rss))
 
     def enough(rss):
-        bound = 0.0 if noise_variance is None else noise_variance * (1.0 + 4.0 * np.sqrt(2.0 / work.total))
+        bound = 0.0 if noise_variance is None else noise_variance * (1.0 + 4.0 * np.sqrt(2.0 / work.effective_rows))
         return is_exact(work, rss) or rss <= bound * work.total
 
     fits = _compare_candidates(work, stage, rng, log)
@@ -191,7 +193,7 @@ def learn_relu_network(
     fits = fits or [RidgeFit(tensor.model, tensor.rss, 0, "target")]
     losses = np.array([f.rss for f in fits]) / work.total
     if n_units is None:
-        fit, settled = _found_size(work, fits[0], rng, max_units, options, log), True
+        fit, settled = _found_size(work, fits[0], rng, max_units, enough, options, log), True
     else:
         reach = n_units + max(3, n_units // 3)
         fit, settled = _fixed_size(work, fits[0], rng, min(reach, _most_units(work)), enough, log)

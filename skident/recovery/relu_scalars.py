@@ -101,6 +101,7 @@ def population_tensors(W, b, a, order):
     c = a * relu_coefficients(b, order)
     return {k: c[k] @ symmetric_power(W.T, k) for k in range(order + 1)}
 
+
 def term_coefficients(T, W, order):
     """Least squares: ``min ||T - sum_i z_i w_i^{(x) k}||`` over z (m,), for a packed T of order k and columns w_i.
 
@@ -139,6 +140,7 @@ def recover_scalars(tensors, W, order=1, *, literal=False):
     b : ndarray of shape (m,)
         ``b_i`` times the sign of the i-th column of W.
     a : ndarray of shape (m,)
+        0 where b is so large that the coefficients underflow.
 
     References
     ----------
@@ -164,11 +166,15 @@ def recover_scalars(tensors, W, order=1, *, literal=False):
     with np.errstate(divide="ignore", invalid="ignore"):
         b = -(g[q + 1, unit] + q * g[q - 1, unit] * (q > 0)) / g[q, unit]
     b = np.where(np.isfinite(b), b, 0.0)
-    shapes = relu_coefficients(b, highest)[2:]
-    if literal:
-        return b, g[q, unit] / shapes[q, unit]
-    weights = np.array([1.0 / math.factorial(k) for k in range(2, highest + 1)])[:, None]
-    return b, np.sum(weights * shapes * g, axis=0) / np.sum(weights * shapes**2, axis=0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        shapes = relu_coefficients(b, highest)[2:]
+        if literal:
+            a = g[q, unit] / shapes[q, unit]
+        else:
+            weights = np.array([1.0 / math.factorial(k) for k in range(2, highest + 1)])[:, None]
+            a = np.sum(weights * shapes * g, axis=0) / np.sum(weights * shapes**2, axis=0)
+    # A unit whose b is so large that its coefficients underflow leaves no trace in the tensors.
+    return b, np.where(np.isfinite(a), a, 0.0)
 
 
 def fix_signs(T1, W, b, a, *, literal=False):
@@ -215,7 +221,8 @@ def fix_signs(T1, W, b, a, *, literal=False):
     D, m = W.shape
     if m > D:
         raise ValueError(f"signs of {m} units are not determined by T_1 in {D} dimensions; at most {D} are.")
-    z = np.linalg.lstsq(W * a, T1, rcond=None)[0]
+    products = np.linalg.lstsq(W, T1, rcond=None)[0]
+    z = np.divide(products, a, out=np.zeros(m), where=np.abs(a) > np.finfo(np.float64).tiny)
     threshold = np.zeros(m) if literal else ndtr(b) - 0.5
     signs = np.where(z < threshold, -1.0, 1.0)
     right = np.where(z < threshold, ndtr(b) - 1.0, ndtr(b))

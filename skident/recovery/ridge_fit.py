@@ -2,7 +2,8 @@
 
 ``a relu(t) = a / 2 |t| + a / 2 t``: up to a linear function a ReLU unit is an absolute value, whose sign does not
 matter. Fitting absolute values and a linear function, the *skip*, therefore needs no signs; they are read off the skip
-afterwards. """
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -252,9 +253,8 @@ def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None, 
     Notes
     -----
     Gauss-Newton is exact once the signs of all ``v_i . z_n + beta_i`` are right, the model being linear in its
-    parameters
-    there: without noise the last step lands on the solution. ``O(n m k)`` for a cost and its gradient, ``O(n' P^2)``
-    for the matrix of P parameters from n' rows.
+    parameters there: without noise the last step lands on the solution. ``O(n m k)`` for a cost and its gradient,
+    ``O(n' P^2)`` for the matrix of P parameters from n' rows.
 
     Examples
     --------
@@ -278,4 +278,3 @@ def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None, 
         callback=callback,
     )
     return RidgeFit(model.unpack(result.x), result.cost, result.n_iter, result.status)
-

@@ -27,7 +27,9 @@ def is_exact(sample, rss):
 
 
 def criterion(sample, fit):
-    """Bayesian information criterion ``n log(rss / n) + P log n`` of Gaussian residuals, n the sum of weights.
+    """Bayesian information criterion ``n log(mean squared residual) + P log n`` of Gaussian residuals.
+
+    n is the effective number of rows, which for equal weights is their number.
 
     Parameters
     ----------
@@ -41,8 +43,8 @@ def criterion(sample, fit):
     """
     if is_exact(sample, fit.rss):
         return -math.inf
-    n = sample.total
-    return n * math.log(fit.rss / n) + fit.model.n_parameters * math.log(max(n, 2.0))
+    n = sample.effective_rows
+    return n * math.log(fit.rss / sample.total) + fit.model.n_parameters * math.log(max(n, 2.0))
 
 
 def _screen_block(Z, y, w, model, U, b):
@@ -255,7 +257,7 @@ def cross_validated_size(sample, n_units, learn, rng):
             fit = remove_ridge(inside, fit, rng)
     means = sums[:, 0] / sample.total
     best = int(np.argmin(means))
-    error = math.sqrt(max(sums[best, 1] / sample.total - means[best] ** 2, 0.0) / sample.total)
+    error = math.sqrt(max(sums[best, 1] / sample.total - means[best] ** 2, 0.0) / sample.effective_rows)
     return int(np.flatnonzero(means <= means[best] + error)[0])
 
 

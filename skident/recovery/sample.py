@@ -13,6 +13,7 @@ _BLOCK_NUMBERS = 2**19  # of a block of rows where no batch size is given: 4 MB
 _KEPT_NUMBERS = 2**22  # whitened rows kept in memory: 32 MB
 _COLLINEAR = 1e-10  # eigenvalue of the correlation matrix below which a direction is constant
 _CONSTANT = 1e-13  # spread relative to the mean that is rounding
+_LARGE_WEIGHT = 1e50  # times squares of X, it may overflow
 _STRETCH = 64  # rows that stay together when some are drawn
 
 
@@ -33,16 +34,28 @@ def _on_block(block, transform, function, args):
 
 def _first_sums(block, shift):
     X, y, w = _as_float(block)
-    X = X - shift
-    Xw = w[:, None] * X
-    return np.asarray(w.sum()), Xw.sum(axis=0), Xw.T @ X, np.asarray(w @ y)
+    with np.errstate(over="ignore", invalid="ignore"):  # told by _check_range
+        X = X - shift
+        Xw = w[:, None] * X
+        return np.asarray(w.sum()), Xw.sum(axis=0), Xw.T @ X, np.asarray(w @ y), w @ np.abs(X)
 
 
 def _shape_sums(block, center, inverse_sd, y_center):
     X, y, w = _as_float(block)
-    U = (X - center) * inverse_sd
+    U, r = (X - center) * inverse_sd, y - y_center
     U2 = U * U
-    return w @ (U2 * U), w @ (U2 * U2), np.asarray(w @ (y - y_center) ** 2)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return w @ (U2 * U), w @ (U2 * U2), np.asarray(w @ (r * r)), np.asarray(w @ np.abs(r))
+
+
+def _check_range(name, squares, spread):
+    """An error where squares are beyond what a float holds, though the spreads (mean absolute deviations) are not 0."""
+    bad = ~np.isfinite(squares) | ((squares < np.finfo(np.float64).tiny) & (spread > 0))
+    if np.any(bad):
+        raise ValueError(
+            f"{name} spreads by {np.max(spread, where=bad, initial=0.0):.3g}, whose squares float64 cannot "
+            f"hold: rescale {name}, for instance to a standard deviation of 1."
+        )
 
 
 def _added_up(results):
@@ -78,7 +91,7 @@ class Sample:
         Float64 or float32; may be a `numpy.memmap`, of which a block of rows is in memory at a time.
     y : array-like of shape (n,)
     weights : array-like of shape (n,), default=None
-        Non-negative; a weight of 2 counts as a row that is there twice.
+        Non-negative; in sums, a weight of 2 counts as a row that is there twice.
     batch_size : int, default=None
         Rows of a block; None for blocks of 4 MB.
     n_jobs : int, default=None
@@ -91,6 +104,9 @@ class Sample:
         Rows with positive weight.
     total : float
         Sum of weights.
+    effective_rows : float
+        ``(sum w)^2 / sum w^2``: so many rows of equal weight tell as much. Statistics count with it, and so do not
+        depend on the unit of the weights.
     dim : int
         Coordinates k of z: d less the directions in which X is constant.
     center, whitener : ndarray of shape (d,) and (d, k)
@@ -104,7 +120,7 @@ class Sample:
     Raises
     ------
     ValueError
-        If all weights are zero.
+        If all weights are zero, or squares of X or y overflow or underflow.
 
     Notes
     -----
@@ -122,15 +138,19 @@ class Sample:
     """
 
     def __init__(self, X, y, weights=None, *, batch_size=None, n_jobs=None):
-        self.X, self.y, self.weights, self.n_jobs = X, y, weights, n_jobs
         n, d = X.shape
         self.batch_size = int(batch_size or max(256, _BLOCK_NUMBERS // d))
         self.n_rows = n if weights is None else int(np.count_nonzero(weights))
         if self.n_rows == 0:
             raise ValueError("All sample weights are zero; at least one row must count.")
+        if weights is not None and not 1.0 / _LARGE_WEIGHT < np.max(weights) < _LARGE_WEIGHT:
+            weights = weights / np.max(weights)
+        self.X, self.y, self.weights, self.n_jobs = X, y, weights, n_jobs
         shift = np.asarray(X[:1024], dtype=np.float64).mean(axis=0)
-        total, s1, s2, sy = self._sum(_first_sums, shift)
+        total, s1, s2, sy, spread = self._sum(_first_sums, shift)
+        _check_range("X", np.diag(s2), spread / total)
         self.total, mean = float(total), s1 / total
+        self.effective_rows = self._effective()
         self.center, self.y_center, self.y_scale = shift + mean, float(sy / total), 1.0
         covariance = s2 / total - np.outer(mean, mean)
         sd = np.sqrt(np.maximum(np.diag(covariance), 0.0))
@@ -138,7 +158,9 @@ class Sample:
         sd[sd <= _CONSTANT * np.abs(self.center)] = 0.0
         self.whitener = _whitener(covariance, sd)
         inverse_sd = np.divide(1.0, sd, out=np.zeros(d), where=sd > 0)
-        m3, m4, variance = self._sum(_shape_sums, self.center, inverse_sd, self.y_center)
+        m3, m4, variance, spread = self._sum(_shape_sums, self.center, inverse_sd, self.y_center)
+        spread = float(spread / total)
+        _check_range("y", variance, spread if spread > _CONSTANT * abs(self.y_center) else 0.0)
         self.skewness, self.kurtosis = m3 / total, np.where(sd > 0, m4 / total - 3.0, 0.0)
         self.y_scale = float(np.sqrt(variance / total))
         if self.y_scale <= _CONSTANT * abs(self.y_center):
@@ -146,6 +168,12 @@ class Sample:
         self._kept = None
         if n * self.dim <= _KEPT_NUMBERS and self.y_scale > 0:
             self._kept = [_whitened(block, *self._transform) for block in self._blocks()]
+
+    def _effective(self):
+        if self.weights is None:
+            return self.total
+        w = self.weights / self.weights.max()
+        return float(w.sum() ** 2 / (w @ w))
 
     @property
     def dim(self):
@@ -217,5 +245,6 @@ class Sample:
         part.weights = None if self.weights is None else np.asarray(self.weights[rows])
         part.n_rows = len(rows) if part.weights is None else int(np.count_nonzero(part.weights))
         part.total = float(len(rows) if part.weights is None else part.weights.sum())
+        part.effective_rows = part._effective()
         part._kept = [_whitened(block, *self._transform) for block in part._blocks()]
         return part

@@ -184,3 +184,18 @@ T = population_tensors(np.eye(3), np.array([0.1, 0.2, -0.3]), np.ones(3), 6)
 def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("literal", [True, False])
+def test_units_that_leave_no_trace_get_no_output_weight(literal):
+    """A coefficient of order 2 that all but vanishes puts b at 1e200, where a cannot be told; nothing warns."""
+    T = population_tensors(np.eye(2), np.array([0.3, 0.0]), np.array([1.0, 1.0]), 4)
+    second = T[2].copy()
+    second[-1] = 1e-200
+    third = T[3].copy()
+    third[-1] = 1.0
+    b, a = recover_scalars({**T, 2: second, 3: third}, np.eye(2), literal=literal)
+    assert np.isfinite(b).all() and np.isfinite(a).all() and np.abs(a[0] - 1.0) < 1e-9
+    signs, margins = fix_signs(T[1], np.eye(2), b, a, literal=literal)
+    # The other unit's margin is not spoilt.
+    assert signs[0] == 1 and abs(margins[0] - 1.0) < 1e-9

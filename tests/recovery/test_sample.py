@@ -78,3 +78,12 @@ def test_shape_of_columns():
     X = np.random.default_rng(0).exponential(size=(200_000, 1))
     sample = Sample(np.column_stack([X, X**0.5]), X[:, 0])
     assert abs(sample.skewness[0] - 2.0) < 0.1 and abs(sample.kurtosis[0] - 6.0) < 1.0
+
+
+def test_effective_rows(rng):
+    X = rng.standard_normal((30, 2))
+    w = np.repeat([0.0, 1.0, 3.0], 10)
+    assert Sample(X, X[:, 0]).effective_rows == 30
+    # (10 + 30)^2 / (10 + 90)
+    for unit in (1.0, 1e-3, 1e60):
+        np.testing.assert_allclose(Sample(X, X[:, 0], unit * w).effective_rows, 16.0)
