@@ -9,6 +9,8 @@ from sklearn.model_selection import KFold, cross_val_score
 
 from skident import QuadraticNetRegressor
 from skident.datasets import make_planted_shallow
+from skident.inspection import phase_transition
+from skident.network import get_activation
 from skident.optim import landscape_certificate
 
 PLAIN = {"fit_intercept": False, "fit_linear": False, "alpha": 0}
@@ -250,3 +252,63 @@ def test_a_constant_input_without_linear_terms_is_no_saddle(solver):
         X, y = np.full((40, 1), value), rng.standard_normal(40)
         reg = QuadraticNetRegressor(solver=solver, fit_linear=False, alpha=0).fit(X, y)
         assert reg.certificate_.is_global and reg.predict(X) == pytest.approx(np.full(40, y.mean()), rel=1e-6)
+
+
+@pytest.mark.parametrize("at", ["optimum", "zero"])
+def test_the_curvature_of_a_strict_minimum_is_its_smallest_eigenvalue(at):
+    rng = np.random.RandomState(19)
+    x = rng.standard_normal((20, 1))
+    y = 2.0 * x[:, 0] ** 2 if at == "optimum" else -(x[:, 0] ** 2)
+    w = np.sqrt(2.0) if at == "optimum" else 0.0
+    certificate = landscape_certificate([[w]], [1.0], x, y)
+    second = np.mean(6.0 * w**2 * x[:, 0] ** 4 - 2.0 * y * x[:, 0] ** 2)  # of 1/2 mean (w^2 x^2 - y)^2
+    assert certificate.is_global and certificate.curvature == pytest.approx(second, rel=1e-10)
+
+
+def test_one_weight_and_a_slope_of_any_sign():
+    """The slope, a start of Lanczos' method, may be opposite to the other start."""
+    X, y = data(20)
+    for w in (-1.0, 0.5, 1.0):
+        found = landscape_certificate([[w]], [1.0], X[:, :1], y, activation=get_activation("tanh"))
+        assert np.isfinite(found.curvature) and found.curvature_converged
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"W": np.ones((4, 8))}, "looks transposed"),
+        ({"v": np.ones((1, 8))}, "v must have 1 dimension"),
+        ({"W": 1j * np.ones((8, 4))}, "W is complex"),
+        ({"alpha": "auto"}, "alpha must be >= 0, got 'auto'"),
+        ({"tol": 0.0}, "tol must be > 0"),
+        ({"max_products": 0}, "max_products must be an integer >= 1"),
+        ({"max_dense": 1.5}, "max_dense must be an integer >= 0"),
+    ],
+)
+def test_what_no_certificate_is_given_for(change, message):
+    X, y = data(21)
+    with pytest.raises(ValueError, match=message):
+        landscape_certificate(**{"W": np.ones((8, 4)), "v": np.ones(8), "X": X, "y": y, **change})
+
+
+def test_certificates_compare():
+    X, y = data(22)
+    one, other = (landscape_certificate(np.zeros((8, 4)), np.tile([1.0, -1.0], 4), X, y) for _ in range(2))
+    assert one == other and one != landscape_certificate(np.zeros((8, 4)), np.ones(8), X, y)
+
+
+def test_one_sign_beside_linear_terms_with_hardly_more_rows_than_unknowns():
+    """Then not every vector that makes R definite is found by a guess; 5 rows, 3 quadratic and 2 linear unknowns."""
+    rng = np.random.RandomState(23)
+    proven = 0
+    for _ in range(20):
+        X, y = rng.standard_normal((5, 2)), rng.standard_normal(5)
+        reg = QuadraticNetRegressor(output_signs="positive", fit_intercept=False, alpha=0).fit(X, y)
+        proven += reg.certificate_.is_global
+    assert proven == 20
+
+
+def test_a_sweep_of_sizes_takes_integers():
+    for values in ([1.5, 2], [0, 1], ["a", "b"]):
+        with pytest.raises(ValueError, match="must be integers >= 1"):
+            phase_transition(20, 8, values, n_trials=1, n_starts=1)

@@ -133,7 +133,7 @@ def phase_transition(
         raise ValueError(
             f"exactly one of n_samples, n_features, n_hidden must be a sequence, to be swept; got {swept or 'none'}."
         )
-    values = [int(value) for value in sizes[_SIZES.index(swept[0])]]
+    values = list(sizes[_SIZES.index(swept[0])])
     fixed = {name: size for name, size in zip(_SIZES, sizes) if name != swept[0]}
     settings = {"activation": activation, "sharpness": sharpness, "labels": labels, "train_output": train_output}
     settings |= {"n_trials": n_trials, "n_starts": n_starts, "threshold": threshold, "max_iter": max_iter}
@@ -163,6 +163,8 @@ def phase_transition(
 def _check(values, settings):
     if len(values) < 2:
         raise ValueError(f"a sweep needs at least two values, got {values}.")
+    if not all(isinstance(value, Integral) and value >= 1 for value in values):
+        raise ValueError(f"the values of a sweep must be integers >= 1, got {values}.")
     for name in ("n_trials", "n_starts", "max_iter"):
         value = settings[name]
         if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
