@@ -1,8 +1,8 @@
 """Is a ReLU network with one hidden layer found from samples, and what does every step bring?
 
     python benchmarks/bench_relu.py                     about 10 minutes on one core
-    python benchmarks/bench_relu.py --part targets      planted networks, width known or not, ten million rows from a
-    file python benchmarks/bench_relu.py --part ablation     the paper's algorithm, and one change after the other
+    python benchmarks/bench_relu.py --part targets      planted networks, width known or not; ten million rows
+    python benchmarks/bench_relu.py --part ablation     the paper's algorithm, and one change after the other
     python benchmarks/bench_relu.py --part baselines    scikit-learn's MLPRegressor, best of ten, and boosting
     python benchmarks/bench_relu.py --quick             seconds, nothing written
 

@@ -177,11 +177,8 @@ def learn_relu_network(
     if tensor.model.n_units and work is not sample and control_variate == "network":
         tensor = correct(sample, regress_on_ridges(sample, *tensor.model.units()[:2]), max_iter=2)
     if not polish:
-        fit = RidgeFit(tensor.model, _regression_of(sample, tensor.model).rss, 0, "max_iter")
         losses = np.array([c.rss for c in stage.candidates]) / work.total
-        margins = np.minimum(np.abs(sign_values(fit.model)), 1.0)
-        signed = SignedFit(RidgeFit(as_relu(fit.model), fit.rss, 0, "max_iter"), margins)
-        return LearnedReLU(signed, tensor.model, stage, np.sort(losses), True, is_exact(sample, fit.rss))
+        return _unpolished(sample, tensor.model, stage, losses)
 
     def enough(rss):
         bound = 0.0 if noise_variance is None else noise_variance * (1.0 + 4.0 * np.sqrt(2.0 / work.effective_rows))
@@ -210,6 +207,14 @@ def _most_units(sample):
 def _regression_of(sample, model):
     (rss,) = sample.reduce(lambda Z, y, w: (np.asarray(w @ (y - model(Z)) ** 2),))
     return Regression(model, float(rss), np.empty(0))
+
+
+def _unpolished(sample, model, stage, losses):
+    """The regression on the units of the tensor stage, with the signs that leave little of its linear part."""
+    rss = _regression_of(sample, model).rss
+    margins = np.minimum(np.abs(sign_values(model)), 1.0)
+    signed = SignedFit(RidgeFit(as_relu(model), rss, 0, "max_iter"), margins)
+    return LearnedReLU(signed, model, stage, np.sort(losses), True, is_exact(sample, rss))
 
 
 def _finished(sample, fit, tensor_model, stage, losses, settled, rng):

@@ -77,11 +77,6 @@ class RidgeModel:
         u = theta[m * (k + 1) : -1] if self.skip else np.zeros(k)
         return RidgeModel(units[:, :k].T, units[:, k], self.s, u, float(theta[-1]), self.kind, self.skip)
 
-    def without(self, i):
-        """The model without ridge i; its linear part, if there is a skip, is not refitted."""
-        keep = np.arange(self.n_units) != i
-        return RidgeModel(self.V[:, keep], self.beta[keep], self.s[keep], self.u, self.c, self.kind, self.skip)
-
 
 def _gram(Z, y, w, U, b):
     A = np.column_stack([np.abs(Z @ U.T + b), Z, np.ones(len(Z)), y])
