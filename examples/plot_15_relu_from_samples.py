@@ -3,9 +3,9 @@ Which network did these samples come from?
 
 Samples of a ReLU network with ten hidden units and twenty inputs, with noise of a tenth of their standard deviation,
 are all that `TensorReLURegressor` gets; not even the number of units is told. The left picture puts the true weights,
-biases and output weights against those recovered from 10 000 rows. The right one shows how the error falls with the number of
-rows: the tensors alone, the polished network, the paper's own algorithm, and the error that least squares would have
-if it were started at the true network.
+biases and output weights against those recovered from 10 000 rows. The right one shows how the error falls with the
+number of rows: the tensors alone, the polished network, the paper's own algorithm, and the error that least squares
+would have if it were started at the true network.
 """
 
 import argparse
