@@ -200,7 +200,7 @@ def _check_architecture(n_features, widths, alphas, connections):
     )
     if not good:
         raise ValueError(
-            f"connections must be (J_2, ..., J_{len(widths) + 1}), every J_l with l - 1 and indices 0, ..., l - 1 only; "
+            f"connections must be (J_2, ..., J_{len(widths) + 1}), every J_l with l - 1 and indices 0, ..., l - 1; "
             f"got {connections!r}."
         )
     return d, widths, tuple(float(a) for a in alphas), connections

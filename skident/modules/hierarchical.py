@@ -71,7 +71,7 @@ class _LayerInputs(nn.Module):
 
 
 class QuadraticDenseNet(_LayerInputs):
-    """``F(x) = c + D [G_0, G_1] + sum_l alpha_l U_l G_l``, ``G_l = a(S_l)``, ``S_l = sum_{j in J_l} W_{l,j} G_j + b_l``.
+    """``F(x) = c + D [G_0, G_1] + sum_l alpha_l U_l G_l``, ``G_l = a(S_l)``, ``S_l = sum_{j in J_l} W_lj G_j + b_l``.
 
     ``G_0 = x``, ``G_1 = x^2 - E x^2``. With ``readout="sum"`` all entries of U_l are one and D is zero: the paper's
     eq. (1.1). With ``readout="linear"`` U_l and D are trained, and ``batch_norm=True`` puts a batch norm after every
