@@ -18,6 +18,7 @@ _RESTARTS = 3  # of the tensor stage while the rank of T_2 grows
 _ROUGHLY = 1e-4  # relative decrease at which a fit that is only compared stops
 _SAME = 5e-3  # relative difference of residual sums below which two fits are one
 _ENOUGH_ROWS = 10  # a parameter, from which on the criterion needs no second opinion
+_HEAVY_TAILS, _HEAVY_FACTOR = 3.0, 10  # excess kurtosis of a column, and how many times more rows it takes then
 _ROUNDS = 3  # of adding and taking away ridges
 
 
@@ -109,7 +110,9 @@ def _found_size(sample, fit, rng, max_units, enough, options, log):
         max_units = fit.model.n_units  # fewer may do as well
     fit = select_size(sample, fit, rng, max_units=max_units, callback=_teller(sample, log))
     m = fit.model.n_units
-    if m and sample.effective_rows < _ENOUGH_ROWS * fit.model.n_parameters:
+    # Rows far out, of columns with heavy tails, decide on a unit by themselves: it takes more of them to be sure.
+    rows = _ENOUGH_ROWS * (_HEAVY_FACTOR if sample.kurtosis.max() > _HEAVY_TAILS else 1)
+    if m and sample.effective_rows < rows * fit.model.n_parameters:
 
         def learn(part, size):
             stage = tensor_stage(part, size, rng=rng, **options)
