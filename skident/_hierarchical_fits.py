@@ -11,6 +11,7 @@ import torch
 
 from skident._hierarchical_checks import n_parameters
 from skident._hierarchical_solvers import fit_lbfgs, fit_least_squares, set_trainable, warm_start_readout
+from skident._hierarchical_start import can_regress, n_columns, regress_top_layer
 from skident.modules import QuadraticDenseNet, ScaledLogits
 from skident.optim import give_up_when_slow
 
@@ -20,6 +21,7 @@ EXACT = 1e-10  # relative loss from which the data are explained
 _ALL_FOUND = 1e-20  # from which the layers added to a given start are found too, however small their alpha
 _HOPEFUL = 1e-2  # relative loss from which the hidden biases are let free
 _PATIENCE = 30  # steps in which the loss must halve
+_SETTLED = 8  # the same where a layer above is still to come
 _L2_GRID = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
 _SHARPNESS = (1.0, 4.0, 16.0)  # v of Theorem 4
 
@@ -187,10 +189,13 @@ def fit_sum(problem, l2=0.0, hopeless=None):
     y = (problem.y - centre) / unit
     w = torch.ones_like(y) if l2 else (1.0 + y.abs() / 2.0) ** -1.5
     best, losses, done = None, [], EXACT if problem.start is None else _ALL_FOUND
+    by_regression = _regressed_layers(problem, l2)
     for k in range(problem.options["n_init"]):
         module = problem.build("sum", unit, centre)
+        if k == 0 and by_regression:
+            _add_layers(problem, module, by_regression, y, w)
         initial = copy.deepcopy(module)
-        loss, history, converged = _one_start(problem, module, y, w, l2)
+        loss, history, converged = _one_start(problem, module, y, w, l2, k == 0 and bool(by_regression))
         losses.append(loss)
         if problem.options["verbose"]:
             print(f"[hierarchical] start {k + 1}: relative loss {loss:.2e}")
@@ -225,12 +230,43 @@ def _found_twice(losses):
     return len(low) == 2 and low[0] > 1e-5 and low[1] < (1 + 1e-3) * low[0]
 
 
-def _one_start(problem, module, y, w, l2):
-    """Relative loss, its history, whether the last iteration ended by itself."""
+def _regressed_layers(problem, l2):
+    """The new layers, where `regress_top_layer` can give each of them its weights; else none."""
+    known = 0 if problem.start is None else len(problem.start.widths)
+    new = range(known + 2, len(problem.widths) + 2)
+    plain = problem.options["solver"] == "lm" and problem.options["curvature"] is None and not l2
+    return list(new) if plain and new and can_regress(problem, new) else []
+
+
+def _add_layers(problem, module, layers, y, w):
+    """Weights of new layers one after the other by regression, all trained layers fitted together after each."""
+    lower = _cut(problem, module, layers[0] - 1) if layers[0] > 2 else None
+    for layer in layers:
+        n = min(len(y), max(8 * problem.n_weights, 4 * n_columns(problem, layer)))
+        net = _cut(problem, module, layer)
+        regress_top_layer(net, lower, problem.x[:n], y[:n], w[:n], problem.fixed)
+        if layer < layers[-1]:
+            set_trainable(net, fixed=problem.fixed)
+            _minimise(problem, net, problem.x[:n], y[:n], weights=w[:n], max_iter=30,
+                      callback=give_up_when_slow(_SETTLED, 0.0))
+        _copy_layers(net, module)
+        lower = net
+
+
+def _cut(problem, module, layer):
+    """The layers 2, ..., `layer` of a module in the sum form."""
+    kept = {name: getattr(problem, name)[: layer - 1] for name in ("widths", "connections", "alphas")}
+    net = Problem(**{**vars(problem), **kept, "start": None}).build("sum")
+    _copy_layers(module, net)
+    return net
+
+
+def _one_start(problem, module, y, w, l2, found=False):
+    """Relative loss, its history, whether the last iteration ended by itself; `found`: no random weights."""
     x, history, loss, converged = problem.x, [], float("inf"), True
     phases = [({"weights", "offset"}, 6, 100), ({"weights", "biases", "offset"}, 8, 150)]
     # A given start has its biases: without them, a new layer would learn what they stand for.
-    for kinds, rows, limit in phases if problem.start is None else phases[1:]:
+    for kinds, rows, limit in phases if problem.start is None and not found else phases[1:]:
         n = min(len(x), max(rows * problem.n_weights, 400))
         set_trainable(module, kinds=kinds, fixed=problem.fixed)
         scale = float((w[:n] * (y[:n] - y[:n].mean())).square().sum())

@@ -1,0 +1,160 @@
+"""Weights of new layers of the paper's sum form by linear regression, without a search."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import torch
+
+from skident._hierarchical_solvers import jacobian, set_trainable
+
+__all__ = ["can_regress", "joint_diagonaliser", "n_columns", "regress_top_layer"]
+
+_RIDGE = 1e-11  # of columns of norm one
+_LARGEST = 1500  # columns; more cost longer than random starts take
+_FLOOR = 1e-3  # of eigenvalues: units of weight zero would stay there
+_SWEEPS = 30  # of Jacobi rotations
+
+
+def n_columns(problem, layer):
+    """Number of columns of the larger regression of `regress_top_layer`, at most."""
+    sizes = [problem.x.shape[1], problem.x.shape[1], *problem.widths]
+    q = sum(sizes[j] for j in problem.connections[layer - 2])
+    if layer > 2:
+        q += sizes[layer - 1] * (sizes[layer - 1] - 1) // 2
+    return q * (q + 1) // 2 + problem.n_weights
+
+
+def can_regress(problem, layers):
+    """Whether `regress_top_layer` has rows enough, not too many products of inputs, and skip links at all `layers`."""
+    most = max(n_columns(problem, layer) for layer in layers)
+    linked = all(layer == 2 or len(problem.connections[layer - 2]) > 1 for layer in layers)
+    return linked and most <= _LARGEST and 2 * most <= len(problem.x)
+
+
+@torch.no_grad()
+def regress_top_layer(module, lower, x, y, w, fixed=()):
+    """Set the weights of the last layer so that the network explains best what the layers below leave.
+
+    With inputs h, the last layer adds ``alpha ||W h||^2 = alpha <M, h h^T>``, linear in ``M = W^T W``. So M comes from
+    linear least squares, together with a first-order change of the layers below: these are wrong by as much as the new
+    layer adds, since they were fitted without it. W is the root of M's largest eigenpairs.
+
+    Fitted as the last one, the layer before is known up to a rotation only, ``||S||^2 = ||Q S||^2``, but the new one
+    sees the squares of ``Q S``. So a first regression has all products ``S_i S_j`` for inputs; the coefficients of
+    ``h_m S_i S_j``, a symmetric matrix for every other input ``h_m``, are ``Q^T D_m Q`` with diagonal D_m, and Q
+    diagonalises them all.
+
+    Parameters
+    ----------
+    module : QuadraticDenseNet
+        Sum form; its last layer is changed, and the one before is rotated.
+    lower : QuadraticDenseNet or None
+        Its other layers, fitted, rotated as well; None where there are none.
+    x : Tensor (n, d)
+    y : Tensor (n, 1)
+    w : Tensor (n, 1)
+        Factors of the rows' errors.
+    fixed : collection of int
+        Layers of `lower` that stay.
+
+    Returns
+    -------
+    Tensor (q,)
+        Eigenvalues of M, from the largest down.
+
+    Notes
+    -----
+    Cost: ``O(n c^2 + c^3)``, c of `n_columns`. Biases are left at zero. Where the layers below are wrong by
+    ``O(alpha)``, M is wrong by as much, relatively.
+    """
+    top = len(module.widths) + 1
+    residual, tangent = y, torch.ones_like(y)
+    if lower is not None:
+        set_trainable(lower, fixed=fixed)
+        F, J = jacobian(lower, [(name, p) for name, p in lower.blocks() if p.requires_grad], x)
+        residual, tangent = y - F, J[0]
+        if top - 1 not in fixed:
+            Q = _rotation(module, top, x, residual, tangent, w)
+            for net in (module, lower):
+                net.weights[top - 3].copy_(Q @ net.weights[top - 3])
+                net.biases[top - 3].copy_(Q @ net.biases[top - 3])
+    h = module.gather(module.hidden(x)[1], top)
+    q = h.shape[1]
+    i, j = torch.triu_indices(q, q, device=x.device)
+    M = torch.zeros(q, q, dtype=x.dtype, device=x.device)
+    M[i, j] = 0.5 * _regress(h[:, i] * h[:, j], tangent, residual, w)
+    values, vectors = torch.linalg.eigh((M + M.T) / module.alphas[top - 2])
+    values, vectors = values.flip(0), vectors.flip(1)
+    kept = min(module.widths[-1], q)
+    if float(values[0]) > 0.0:
+        sizes = values[:kept].clamp(min=_FLOOR * float(values[0])).sqrt()
+        module.weights[-1][:kept].copy_((vectors[:, :kept] * sizes).T)
+    return values
+
+
+def _regress(columns, others, target, w):
+    """Coefficients of `columns` in the weighted least squares on both; zeros where that overflows."""
+    A = w * torch.cat([columns, others], dim=1)
+    norms = torch.linalg.vector_norm(A, dim=0).clamp(min=torch.finfo(A.dtype).tiny)
+    A /= norms
+    gram = A.T @ A
+    gram.diagonal().add_(_RIDGE)
+    factor, failed = torch.linalg.cholesky_ex(gram)
+    solution = torch.cholesky_solve(A.T @ (w * target), factor)[:, 0] / norms
+    solution = solution[: columns.shape[1]]
+    return torch.zeros_like(solution) if bool(failed) or not bool(torch.isfinite(solution).all()) else solution
+
+
+def _rotation(module, top, x, residual, tangent, w):
+    """Q of `regress_top_layer`, (k, k)."""
+    S, outputs, _ = module.hidden(x)
+    S, k = S[top - 1], module.widths[top - 3]
+    h = torch.cat([outputs[j] for j in module.connections[top - 2] if j != top - 1], dim=1)
+    q, (i, j) = h.shape[1], torch.triu_indices(k, k, device=x.device)
+    m, n = torch.triu_indices(q, q, device=x.device)
+    fourth = list(itertools.combinations_with_replacement(range(k), 4))  # each once, unlike products of products
+    mixed = (h[:, :, None] * (S[:, i] * S[:, j])[:, None, :]).reshape(len(x), -1)
+    rest = [h[:, m] * h[:, n], S[:, fourth].prod(dim=2), tangent]
+    N = torch.zeros(q, k, k, dtype=x.dtype, device=x.device)
+    N[:, i, j] = _regress(mixed, torch.cat(rest, dim=1), residual, w).reshape(q, -1)
+    Q = joint_diagonaliser((N + N.transpose(1, 2)).cpu().numpy())
+    return torch.as_tensor(Q, dtype=x.dtype, device=x.device)
+
+
+def joint_diagonaliser(N):
+    """Orthogonal Q that minimises the squared off-diagonal entries of all ``Q N_m Q^T``, by Jacobi rotations.
+
+    Parameters
+    ----------
+    N : ndarray (m, k, k)
+        Symmetric.
+
+    Returns
+    -------
+    ndarray (k, k)
+
+    Notes
+    -----
+    Source: Cardoso, Souloumiac (1996), "Jacobi angles for simultaneous diagonalization". Cost: ``O(m k^3)`` a sweep.
+    """
+    N, k = N.copy(), N.shape[1]
+    Q = np.eye(k)
+    for _ in range(_SWEEPS):
+        turned = 0.0
+        for p, q in itertools.combinations(range(k), 2):
+            g = np.stack([N[:, p, p] - N[:, q, q], 2.0 * N[:, p, q]])
+            G = g @ g.T
+            on, off = G[0, 0] - G[1, 1], 2.0 * G[0, 1]
+            angle = 0.5 * np.arctan2(off, on + np.hypot(on, off))
+            c, s = np.cos(angle), np.sin(angle)
+            R = np.array([[c, s], [-s, c]])
+            pair = [p, q]
+            N[:, pair] = R @ N[:, pair]
+            N[:, :, pair] = N[:, :, pair] @ R.T
+            Q[pair] = R @ Q[pair]
+            turned = max(turned, abs(s))
+        if turned < 1e-10:
+            break
+    return Q
