@@ -15,6 +15,7 @@ _SKEWNESS, _KURTOSIS = 1.0, 1.5  # of a column, beyond which it is not called Ga
 _FLATNESS = 1.0  # minus the excess kurtosis, likewise: 1.2 is uniform, 2 the most there is
 _ROWS_PER_PARAMETER = 3  # up to which units are looked for where their number is not given
 _AGREE = 1.05  # ratio of residual sums up to which candidates agree
+_ROUNDING = 1e-20  # mean squared residual, in variances of y, that is none
 _SAMPLING_ERRORS = 4.0  # and at least so many sampling errors of a Gaussian column
 
 
@@ -117,7 +118,7 @@ def _warn_of_hidden_units(sample, learned):
     U, b, _ = model.units()
     regression = regress_on_ridges(sample, U, b)
     n = sample.effective_rows
-    gain = n * regression.removal / max(regression.rss, np.finfo(float).tiny)
+    gain = n * regression.removal / max(regression.rss, _ROUNDING * sample.total)
     # What the information criterion asks of the parameters of a unit.
     needed = (sample.dim + 1) * np.log(n)
     hidden = int(np.sum(gain < needed))

@@ -81,6 +81,13 @@ def test_tensors_alone():
     assert errors["network"] < 0.1 * errors["quadratic"] and errors["quadratic"] < errors[None]
 
 
+def test_tensors_alone_down_to_rounding():
+    """Moments corrected until nothing is left: no polish, and no warning about what is left."""
+    X, y, fresh, target, _ = data(9301, 10, 5, 60_000)
+    reg = TensorReLURegressor(n_units=5, polish=False, random_state=0).fit(X, y)
+    assert relative_error(reg, fresh, target) < 1e-12
+
+
 @pytest.mark.parametrize(("order", "m"), [(1, 3), (2, 5)])
 def test_literal(order, m):
     """The paper's own algorithm runs, explains something, and is far worse."""
