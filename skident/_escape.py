@@ -20,6 +20,7 @@ from skident.optim import unit_norm
 
 __all__ = [
     "activations",
+    "as_matrices",
     "best_units",
     "collapse",
     "last_layer",
@@ -35,6 +36,11 @@ __all__ = [
 
 def _relu(Z):
     return array_namespace(Z).clip(Z, min=0.0)
+
+
+def as_matrices(weights):
+    """Copies as float64 NumPy arrays, also of torch tensors on any device that require gradients."""
+    return [np.array(W.detach().cpu().numpy() if hasattr(W, "detach") else W, dtype=np.float64) for W in weights]
 
 
 def activations(hidden, X):

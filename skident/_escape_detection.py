@@ -10,6 +10,8 @@ from scipy.signal import find_peaks
 
 __all__ = ["Saddle", "detect_escapes"]
 
+_NOISE_DROP = 5.0  # falls of the smoothed loss below this many median deviations from it may be noise
+
 
 @dataclass(frozen=True)
 class Saddle:
@@ -43,8 +45,8 @@ def detect_escapes(
     """Plateaus and escapes of a training curve.
 
     An escape is a peak of ``log(-d loss / d step)``, of the smoothed loss, that stands out by `prominence`, over which
-    the loss falls by `min_drop` of all that it falls, and after which the numerical rank of some layer is higher than
-    on any plateau before. Between two escapes lies one saddle: the point where the loss falls most slowly.
+    the loss falls by `min_drop` of all that it falls and by more than its noise, and after which the numerical rank of
+    some layer is higher than on any plateau before. Between two escapes lies one saddle: the point where the loss falls most slowly.
 
     Parameters
     ----------
@@ -86,8 +88,10 @@ def detect_escapes(
     # Nothing below a ten-thousandth of the mean rate counts as motion: plateaus are as flat as rounding lets them.
     rate = np.log(np.maximum(fall, 1e-4 * max(total, np.finfo(float).tiny) / (t[-1] - t[0])))
     peaks, _ = find_peaks(rate, prominence=prominence)
-    kept = _real_escapes([int(p) for p in peaks], rate, smooth, spectra, min_drop * total, rank_tol)
-    return _saddles(kept, t, rate, loss, spectra, lambda i: _ranks(spectra, i, rank_tol, smooth, min_drop * total))
+    # What smoothing takes away is noise where it is the rule (the median) and not the exception, at an escape.
+    drop = max(min_drop * total, _NOISE_DROP * float(np.median(np.abs(loss - smooth))))
+    kept = _real_escapes([int(p) for p in peaks], rate, smooth, spectra, drop, rank_tol)
+    return _saddles(kept, t, rate, loss, spectra, lambda i: _ranks(spectra, i, rank_tol, smooth, drop))
 
 
 def _checked(steps, losses, singular_values):

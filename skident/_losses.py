@@ -10,6 +10,11 @@ __all__ = ["gradient_at_zero", "resolve_loss"]
 _LABELS = ("binary", "multiclass")
 
 
+def _are_labels(y):
+    """Whether y holds one label a row: strings, booleans or integers. Floating-point numbers are targets."""
+    return np.asarray(y).dtype.kind != "f" and type_of_target(y) in _LABELS
+
+
 def resolve_loss(loss, y):
     """``"auto"`` as the log loss of labels and the squared error of numbers; others as they are.
 
@@ -19,7 +24,7 @@ def resolve_loss(loss, y):
         If the log loss is asked of targets that are no labels.
     """
     if loss == "auto":
-        return "log_loss" if type_of_target(y) in _LABELS else "squared_error"
+        return "log_loss" if _are_labels(y) else "squared_error"
     if isinstance(loss, str) and loss == "log_loss":
         check_classification_targets(y)
         if type_of_target(y) not in _LABELS:
@@ -56,6 +61,8 @@ def gradient_at_zero(loss, y, *, fit_intercept=True):
         If there is a single class, or the gradient is not finite or zero.
     """
     n, classes = len(y), None
+    if np.ndim(y) == 2 and np.shape(y)[1] == 1:
+        y = np.ravel(y)  # a column holds one label a row too
     if callable(loss):
         G, classes = _differentiated(loss, y)
     elif loss == "log_loss":
@@ -85,8 +92,8 @@ def _classes(y):
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
-            f"y has one class only ({classes[0]!r}): its log loss falls along the output alone, and there is no escape "
-            "direction to look for; at least two classes are needed."
+            f"y has one class only ({str(classes[0])!r}): its log loss falls along the output alone, and there is no "
+            "escape direction to look for; at least two classes are needed."
         )
     return classes, codes
 
@@ -102,7 +109,7 @@ def _numbers(y, loss):
 def _differentiated(loss, y):
     import torch
 
-    if type_of_target(y) in _LABELS:
+    if _are_labels(y):
         classes, codes = _classes(y)
         k, targets = len(classes), torch.as_tensor(codes.astype(np.int64))
     else:

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident._escape import activations
+from skident._escape import activations, as_matrices
 from skident._escape_detection import detect_escapes
 from skident._validation import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 
@@ -131,7 +131,7 @@ class _SaddleToSaddle(BaseEstimator):
         """`initial_weights` as arrays of these sizes, or None."""
         if self.initial_weights is None:
             return None
-        weights = [np.array(W, dtype=np.float64) for W in self.initial_weights]
+        weights = as_matrices(self.initial_weights)
         wanted = list(zip(sizes[:-1], sizes[1:]))
         if [W.shape for W in weights] != wanted or not all(np.isfinite(W).all() for W in weights):
             raise ValueError(
@@ -209,7 +209,7 @@ class _SaddleToSaddle(BaseEstimator):
                 f"training has not left the saddle at the origin after {self.n_iter_} epochs; raise max_iter or "
                 "init_scale, or start from SaddleEscapeAnalyzer.initial_weights.",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
         self.weights_ = weights
 
@@ -284,7 +284,7 @@ class SaddleToSaddleClassifier(ClassifierMixin, _SaddleToSaddle):
             self.classes_, codes = np.unique(y, return_inverse=True)
             k = len(self.classes_)
             if k < 2:
-                raise ValueError(f"y has one class only ({self.classes_[0]!r}); at least two classes are needed.")
+                raise ValueError(f"y has one class only ({str(self.classes_[0])!r}); at least two classes are needed.")
             if k == 2:
                 self._train(X, codes[:, None].astype(np.float64), _criterion("BCEWithLogitsLoss"))
             else:

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident._escape import activations, loss_gradient, low_rank_measures, prolonged, rank_theorem_bound
+from skident._escape import activations, as_matrices, loss_gradient, low_rank_measures, prolonged, rank_theorem_bound
 from skident._escape_detection import Saddle, detect_escapes
 from skident._escape_search import remaining_gradient, search_escape
 from skident._escape_time import aligned_escape_time, flow_escape_time
@@ -43,7 +43,8 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         ``f(x) - y``. ``log_loss``: cross-entropy of a softmax, or with two classes of a sigmoid of one output.
         ``gradient``: y is G itself (for sums over rows, as in Example 1 of [1]). A callable ``loss(outputs, targets)``
         of torch tensors returns a number, as those of `torch.nn.functional` do; targets are class numbers (n,) where y
-        holds labels, else numbers (n, k). ``auto``: log loss of labels (strings, integers), else squared error.
+        holds labels, else numbers (n, k). ``auto``: log loss of labels (strings, integers), squared error
+        of floating-point numbers.
     depth : int, default=3
         L, at least 2: the number of weight matrices.
     width : int, default=32
@@ -92,7 +93,8 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     activation_rank_ratio_, nonlinearity_ratio_ : ndarray of shape (L - 1,)
         The same of the activations on X, and ``||relu(Z) - Z||^2 / ||Z||^2``, of every hidden layer.
     bottleneck_rank_ : int
-        Smallest numerical rank of a hidden layer's activations (singular values above 1 % of the largest).
+        Smallest numerical rank of a hidden layer's activations (singular values above 1 % of the largest): 1, since the
+        last hidden layer uses one unit; `activation_rank_ratio_` tells from which layer on.
     theorem_bound_ : ndarray of shape (L,)
         Theorem 3.1's bound on all three ratios; inf where it is 1 or more and says nothing.
     log_rank_budget_ : tuple of two float
@@ -100,6 +102,8 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         cannot exceed. Every layer above rank one uses some of it: this is the bound that says something.
     classes_ : ndarray
         Where y holds labels.
+    layer_ : int
+        Hidden layer that `transform` gives, counted from 1.
     n_iter_ : int
     n_features_in_ : int
 
@@ -293,8 +297,16 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         spectra = measures["activation_singular_values"]
         self.bottleneck_rank_ = min(int(np.sum(v > _RANK_TOLERANCE * v[0])) for v in spectra)
         self.theorem_bound_ = rank_theorem_bound(self.depth, np.linalg.norm(X) * np.linalg.norm(G), s)
-        last = self._checked_layer() == self.depth - 1
-        self._n_features_out = len(searches) * (1 if last else self.width)
+        self.layer_ = self._checked_layer()
+
+    @property
+    def _n_features_out(self):
+        return len(self.escape_directions_) * self._n_units()
+
+    def _n_units(self):
+        """Units of the layer that `transform` gives: of the last hidden one only the first is in use."""
+        weights = self.escape_direction_
+        return 1 if self.layer_ == len(weights) - 1 else weights[self.layer_ - 1].shape[1]
 
     def transform(self, X):
         """Hidden activations of the escape networks.
@@ -311,9 +323,8 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        layer = self._checked_layer()
-        n_units = 1 if layer == self.depth - 1 else self.width
-        blocks = [activations(weights[:layer], X)[-1][:, :n_units] for weights in self.escape_directions_]
+        n_units = self._n_units()
+        blocks = [activations(weights[: self.layer_], X)[-1][:, :n_units] for weights in self.escape_directions_]
         return np.hstack(blocks)
 
     def predict_escape_time(self, init_scale=1e-3, radius=1.0):
@@ -371,7 +382,7 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """
         check_is_fitted(self)
         X, G = self._data
-        weights = [np.array(W, dtype=np.float64) for W in weights]
+        weights = as_matrices(weights)
         sizes = [W.shape for W in weights]
         fits = len(weights) >= 2 and all(W.ndim == 2 and np.isfinite(W).all() for W in weights)
         ends = fits and (sizes[0][0], sizes[-1][1]) == (X.shape[1], G.shape[1])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -317,6 +317,38 @@ def test_components_that_do_not_exist_are_not_made_up():
     with pytest.warns(ConvergenceWarning, match="explain all of G"):
         analyzer = SaddleEscapeAnalyzer("gradient", width=2, n_components=3, random_state=0).fit(X, y)
     assert analyzer.transform(X).shape == (3, 1)
+
+
+def test_kinds_of_targets():
+    """Floats are numbers even where they are whole; a column of labels is a vector of them."""
+    X = np.random.RandomState(8).standard_normal((12, 2))
+    y, options = np.arange(12) % 3, {"width": 4, "n_restarts": 2, "max_iter": 5, "random_state": 0}
+    assert not hasattr(SaddleEscapeAnalyzer(**options).fit(X, y.astype(float)), "classes_")
+    numbers = SaddleEscapeAnalyzer(torch.nn.functional.mse_loss, **options).fit(X, y.astype(float))
+    assert numbers.escape_direction_[-1].shape == (4, 1)
+    for labels in (y, y > 0, y.astype(str)):
+        vector, column = (SaddleEscapeAnalyzer(**options).fit(X, v) for v in (labels, labels[:, None]))
+        assert list(column.classes_) == list(vector.classes_) == list(np.unique(labels))
+        assert column.escape_speed_ == vector.escape_speed_
+
+
+def test_parameters_changed_after_fit_and_a_failed_fit():
+    X = np.random.RandomState(9).standard_normal((12, 2))
+    analyzer = SaddleEscapeAnalyzer(width=4, n_restarts=2, max_iter=5, random_state=0).fit(X, X[:, 0])
+    before = analyzer.transform(X)
+    analyzer.set_params(layer=1, depth=5, width=9)
+    np.testing.assert_array_equal(analyzer.transform(X), before)
+    assert len(analyzer.get_feature_names_out()) == 1
+    with pytest.raises(ValueError, match="origin is not a saddle"):
+        analyzer.fit(X, np.ones(12))
+    with pytest.raises(NotFittedError):
+        analyzer.get_feature_names_out()
+
+
+def test_weights_of_a_torch_module(smooth):
+    start = smooth[2].initial_weights(0.05, noise=0.3, random_state=0)
+    module = BiasFreeMLP((4, 8, 8, 2), start=start)
+    assert smooth[2].escape_time_from(module.weights) == smooth[2].escape_time_from(start)
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------

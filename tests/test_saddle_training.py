@@ -68,6 +68,13 @@ def test_curves_without_an_escape(loss):
     assert len(detect_escapes(np.arange(50.0), loss)) == 1
 
 
+@pytest.mark.parametrize("smoothing", [2.5, 12.0])
+def test_noise_alone_is_no_escape(smoothing):
+    t = np.arange(400.0)
+    for seed in range(20):
+        assert len(detect_escapes(t, np.random.RandomState(seed).standard_normal(400), smoothing=smoothing)) == 1
+
+
 @pytest.mark.parametrize(
     ("steps", "losses", "message"),
     [
