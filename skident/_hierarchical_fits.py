@@ -11,7 +11,7 @@ import torch
 
 from skident._hierarchical_checks import n_parameters
 from skident._hierarchical_solvers import fit_lbfgs, fit_least_squares, set_trainable, warm_start_readout
-from skident._hierarchical_start import can_regress, n_columns, regress_top_layer
+from skident._hierarchical_start import RIDGES, can_regress, n_columns, regress_top_layer
 from skident.modules import QuadraticDenseNet, ScaledLogits
 from skident.optim import give_up_when_slow
 
@@ -192,10 +192,11 @@ def fit_sum(problem, l2=0.0, hopeless=None):
     by_regression = _regressed_layers(problem, l2)
     for k in range(problem.options["n_init"]):
         module = problem.build("sum", unit, centre)
-        if k == 0 and by_regression:
-            _add_layers(problem, module, by_regression, y, w)
+        regressed = bool(by_regression) and k < len(RIDGES)
+        if regressed:
+            _add_layers(problem, module, by_regression, y, w, RIDGES[k])
         initial = copy.deepcopy(module)
-        loss, history, converged = _one_start(problem, module, y, w, l2, k == 0 and bool(by_regression))
+        loss, history, converged = _one_start(problem, module, y, w, l2, regressed)
         losses.append(loss)
         if problem.options["verbose"]:
             print(f"[hierarchical] start {k + 1}: relative loss {loss:.2e}")
@@ -238,17 +239,25 @@ def _regressed_layers(problem, l2):
     return list(new) if plain and new and can_regress(problem, new) else []
 
 
-def _add_layers(problem, module, layers, y, w):
+def _add_layers(problem, module, layers, y, w, ridge):
     """Weights of new layers one after the other by regression, all trained layers fitted together after each."""
-    lower = _cut(problem, module, layers[0] - 1) if layers[0] > 2 else None
+    lower = None
+
+    def settle(net, n):
+        set_trainable(net, fixed=problem.fixed)
+        _minimise(problem, net, problem.x[:n], y[:n], weights=w[:n], max_iter=30,
+                  callback=give_up_when_slow(_SETTLED, 0.0))
+
+    if layers[0] > 2:  # fitted with other weights of the rows
+        lower = _cut(problem, module, layers[0] - 1)
+        settle(lower, len(y))
+        _copy_layers(lower, module)
     for layer in layers:
         n = min(len(y), max(8 * problem.n_weights, 4 * n_columns(problem, layer)))
         net = _cut(problem, module, layer)
-        regress_top_layer(net, lower, problem.x[:n], y[:n], w[:n], problem.fixed)
+        regress_top_layer(net, lower, problem.x[:n], y[:n], w[:n], problem.fixed, ridge)
         if layer < layers[-1]:
-            set_trainable(net, fixed=problem.fixed)
-            _minimise(problem, net, problem.x[:n], y[:n], weights=w[:n], max_iter=30,
-                      callback=give_up_when_slow(_SETTLED, 0.0))
+            settle(net, n)
         _copy_layers(net, module)
         lower = net
 

@@ -9,9 +9,10 @@ import torch
 
 from skident._hierarchical_solvers import jacobian, set_trainable
 
-__all__ = ["can_regress", "joint_diagonaliser", "n_columns", "regress_top_layer"]
+__all__ = ["RIDGES", "can_regress", "joint_diagonaliser", "n_columns", "regress_top_layer"]
 
-_RIDGE = 1e-11  # of columns of norm one
+# Of columns of norm one, a start each: products of inputs that the layers below can nearly imitate are damped.
+RIDGES = (1e-7, 1e-5)
 _LARGEST = 1500  # columns; more cost longer than random starts take
 _FLOOR = 1e-3  # of eigenvalues: units of weight zero would stay there
 _SWEEPS = 30  # of Jacobi rotations
@@ -34,7 +35,7 @@ def can_regress(problem, layers):
 
 
 @torch.no_grad()
-def regress_top_layer(module, lower, x, y, w, fixed=()):
+def regress_top_layer(module, lower, x, y, w, fixed=(), ridge=RIDGES[0]):
     """Set the weights of the last layer so that the network explains best what the layers below leave.
 
     With inputs h, the last layer adds ``alpha ||W h||^2 = alpha <M, h h^T>``, linear in ``M = W^T W``. So M comes from
@@ -58,11 +59,13 @@ def regress_top_layer(module, lower, x, y, w, fixed=()):
         Factors of the rows' errors.
     fixed : collection of int
         Layers of `lower` that stay.
+    ridge : float
 
     Returns
     -------
-    Tensor (q,)
-        Eigenvalues of M, from the largest down.
+    Tensor (m,)
+        Eigenvalues of M, from the largest down: those of the block of all inputs but the layer before, which the
+        layers below imitate best; M is continued from there as a matrix of rank k. Where k is larger, of all of M.
 
     Notes
     -----
@@ -76,7 +79,7 @@ def regress_top_layer(module, lower, x, y, w, fixed=()):
         F, J = jacobian(lower, [(name, p) for name, p in lower.blocks() if p.requires_grad], x)
         residual, tangent = y - F, J[0]
         if top - 1 not in fixed:
-            Q = _rotation(module, top, x, residual, tangent, w)
+            Q = _rotation(module, top, x, residual, tangent, w, ridge)
             for net in (module, lower):
                 net.weights[top - 3].copy_(Q @ net.weights[top - 3])
                 net.biases[top - 3].copy_(Q @ net.biases[top - 3])
@@ -84,30 +87,41 @@ def regress_top_layer(module, lower, x, y, w, fixed=()):
     q = h.shape[1]
     i, j = torch.triu_indices(q, q, device=x.device)
     M = torch.zeros(q, q, dtype=x.dtype, device=x.device)
-    M[i, j] = 0.5 * _regress(h[:, i] * h[:, j], tangent, residual, w)
-    values, vectors = torch.linalg.eigh((M + M.T) / module.alphas[top - 2])
-    values, vectors = values.flip(0), vectors.flip(1)
-    kept = min(module.widths[-1], q)
-    if float(values[0]) > 0.0:
-        sizes = values[:kept].clamp(min=_FLOOR * float(values[0])).sqrt()
-        module.weights[-1][:kept].copy_((vectors[:, :kept] * sizes).T)
+    M[i, j] = 0.5 * _regress(h[:, i] * h[:, j], tangent, residual, w, ridge)
+    before = module.widths[top - 3] if top > 2 else 0
+    W, values = _root((M + M.T) / module.alphas[top - 2], module.widths[-1], before)
+    if W is not None:
+        module.weights[-1][: len(W)].copy_(W)
     return values
 
 
-def _regress(columns, others, target, w):
+def _regress(columns, others, target, w, ridge):
     """Coefficients of `columns` in the weighted least squares on both; zeros where that overflows."""
     A = w * torch.cat([columns, others], dim=1)
     norms = torch.linalg.vector_norm(A, dim=0).clamp(min=torch.finfo(A.dtype).tiny)
     A /= norms
     gram = A.T @ A
-    gram.diagonal().add_(_RIDGE)
+    gram.diagonal().add_(ridge)
     factor, failed = torch.linalg.cholesky_ex(gram)
     solution = torch.cholesky_solve(A.T @ (w * target), factor)[:, 0] / norms
     solution = solution[: columns.shape[1]]
     return torch.zeros_like(solution) if bool(failed) or not bool(torch.isfinite(solution).all()) else solution
 
 
-def _rotation(module, top, x, residual, tangent, w):
+def _root(M, k, n_last):
+    """W (<= k, q) with ``W^T W`` near M, from the block without the last inputs; None where nothing is positive."""
+    q = len(M)
+    known = q - n_last if q - n_last >= k else q
+    values, vectors = torch.linalg.eigh(M[:known, :known])
+    values, vectors = values.flip(0), vectors.flip(1)
+    if not float(values[0]) > 0.0:
+        return None, values
+    kept = min(k, known)
+    sizes, V = values[:kept].clamp(min=_FLOOR * float(values[0])).sqrt(), vectors[:, :kept]
+    return torch.cat([V * sizes, M[:known, known:].T @ (V / sizes)]).T, values
+
+
+def _rotation(module, top, x, residual, tangent, w, ridge):
     """Q of `regress_top_layer`, (k, k)."""
     S, outputs, _ = module.hidden(x)
     S, k = S[top - 1], module.widths[top - 3]
@@ -118,7 +132,7 @@ def _rotation(module, top, x, residual, tangent, w):
     mixed = (h[:, :, None] * (S[:, i] * S[:, j])[:, None, :]).reshape(len(x), -1)
     rest = [h[:, m] * h[:, n], S[:, fourth].prod(dim=2), tangent]
     N = torch.zeros(q, k, k, dtype=x.dtype, device=x.device)
-    N[:, i, j] = _regress(mixed, torch.cat(rest, dim=1), residual, w).reshape(q, -1)
+    N[:, i, j] = _regress(mixed, torch.cat(rest, dim=1), residual, w, ridge).reshape(q, -1)
     Q = joint_diagonaliser((N + N.transpose(1, 2)).cpu().numpy())
     return torch.as_tensor(Q, dtype=x.dtype, device=x.device)
 
