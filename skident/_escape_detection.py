@@ -46,7 +46,8 @@ def detect_escapes(
 
     An escape is a peak of ``log(-d loss / d step)``, of the smoothed loss, that stands out by `prominence`, over which
     the loss falls by `min_drop` of all that it falls and by more than its noise, and after which the numerical rank of
-    some layer is higher than on any plateau before. Between two escapes lies one saddle: the point where the loss falls most slowly.
+    some layer is higher than on any plateau before. Between two escapes lies one saddle: the point where the loss
+    falls most slowly.
 
     Parameters
     ----------
