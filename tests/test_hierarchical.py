@@ -17,9 +17,11 @@ from sklearn.svm import SVC
 
 from skident import HierarchicalQuadraticNet, HierarchicalQuadraticNetClassifier
 from skident._hierarchical_algorithm1 import Algorithm1Options, initial_distill, make_settings, thresholds
+from skident._hierarchical_start import joint_diagonaliser, regress_top_layer
 from skident.datasets import make_hierarchical_target
 from skident.inspection import backward_feature_correction
 from skident.metrics import feature_recovery_error
+from skident.modules import QuadraticDenseNet
 
 
 @contextmanager
@@ -166,7 +168,7 @@ def test_noise_is_not_fitted():
 
 
 def test_algorithm_1():
-    target, X, y, fresh, fresh_y = planted(8, (3, 2), 1500, 106, kappa=1.0)
+    target, X, y, fresh, fresh_y = planted(8, (3, 2), 1000, 106, kappa=1.0)
     options = {"n_units": 15, "polish": 20}
     net = HierarchicalQuadraticNet((3, 2), solver="algorithm1", random_state=0, algorithm1_options=options)
     net.fit(X, y)
@@ -223,12 +225,76 @@ def test_single_layers_and_the_protocol():
     assert result.error("all", 2) < 1e-4 * result.error("layerwise", 3)
     assert result.find("only", 2)["feature_errors"][2] > 1e4 * result.find("all", 2)["feature_errors"][2]
     row = result.find("only", 2)
-    assert row["correlation_after"] > 0.5 and abs(row["correlation_start"]) < 0.9
+    assert 0.5 < row["correlation_after"] <= 1.0 and abs(row["correlation_start"]) <= 1.0
     only = clone(net).fit_layers(X, y, depth=2)
     rest = clone(net).fit_layers(X, y, depth=3, fixed=(2,), start=only)
     for j, W in only.layer_weights_[2].items():
         np.testing.assert_allclose(rest.layer_weights_[2][j], W, rtol=1e-10)
     assert "train all" in str(result)
+
+
+def test_the_protocol_of_classifiers():
+    target = make_hierarchical_target(6, (2, 1), random_state=114)
+    (X, y), (fresh, fresh_y) = target.sample_signs(800, 0), target.sample_signs(2000, 1)
+    signs = HierarchicalQuadraticNetClassifier((2, 1), loss="theorem4", offset_column=0, n_init=1, max_iter=60)
+    plain = HierarchicalQuadraticNetClassifier((2, 2), max_epochs=3)
+    for clf, truth in ((signs, target), (plain, None)):
+        clf.set_params(random_state=0)
+        with ignored_convergence():
+            result = backward_feature_correction(clf, X, y, X_test=fresh, y_test=fresh_y, target=truth)
+            only = clone(clf).fit_layers(X, y, depth=2)
+            together = clone(clf).fit_layers(X, y, depth=3, start=only)
+        assert result.classifies and len(result.rows) == 4
+        assert all(row["error"] == pytest.approx(1 - row["score"]) and row["error"] < 0.5 for row in result.rows)
+        assert result.error("only", 2) == pytest.approx(np.mean(only.predict(fresh) != fresh_y))
+        assert set(result.find("all", 2)["feature_errors"]) == (set() if truth is None else {2, 3})
+        for j, W in only.layer_weights_[2].items():  # "all" starts where "only" ended
+            np.testing.assert_allclose(together.initial_layer_weights_[2][j], W, rtol=1e-12)
+
+
+@pytest.mark.parametrize("a", [0.1, 0.01])
+def test_new_layers_are_found_however_small(a):
+    """Without random starts; S_2 after <= 2 is wrong by O(a), squared O(a^2), and is corrected to rounding."""
+    alphas = (1.0, a, a * a)
+    target, X, y, fresh, _ = planted(8, (2, 2, 1), 2500, 115, kappa=1.0, alphas=alphas)
+    net, errors = None, []
+    for depth in (2, 3, 4):
+        new = HierarchicalQuadraticNet((2, 2, 1), alphas=alphas, readout="sum", n_init=2, random_state=0)
+        with ignored_convergence():
+            net = new.fit_layers(X, y, depth=depth, start=net)
+        errors.append(feature_recovery_error(target.features(fresh, 2), net.transform(fresh, layer=2)))
+    assert errors[0] > 1e-2 * a**2 and errors[2] < 1e-16
+
+
+def test_a_regression_gives_the_last_layer():
+    """The layer below is right up to a rotation: the rotation, the weights and their number are read off."""
+    target = make_hierarchical_target(6, (3, 2), kappa=1.0, random_state=116)
+    x = torch.as_tensor(target.sample(1500, 0))
+    true = QuadraticDenseNet(6, (3, 2), target.connections, alphas=target.alphas)
+    with torch.no_grad():
+        for W, blocks in zip(true.weights, target.weights):
+            W.copy_(torch.as_tensor(np.hstack([blocks[j] for j in sorted(blocks)])))
+    y = true(x).detach()
+    np.testing.assert_allclose(y[:, 0], target(x.numpy()), rtol=1e-9)  # the same target
+    Q = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))[0]
+    lower = QuadraticDenseNet(6, (3,), target.connections[:1])
+    found = copy.deepcopy(true)
+    with torch.no_grad():
+        lower.weights[0].copy_(Q @ true.weights[0])
+        found.weights[0].copy_(lower.weights[0])
+        found.weights[1].zero_()
+    values = regress_top_layer(found, lower, x, y, torch.ones_like(y), ridge=1e-11)
+    assert values[2] < 1e-3 * values[1]
+    assert float(((found(x) - y) ** 2).mean().detach()) < 1e-6 * float(y.var())
+
+
+def test_joint_diagonaliser():
+    rng = np.random.RandomState(0)
+    Q = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    N = np.einsum("pi,mp,pj->mij", Q, rng.standard_normal((5, 4)), Q)
+    found = joint_diagonaliser(N)
+    np.testing.assert_allclose(np.sort(np.abs(found @ Q.T).ravel())[-4:], 1.0)  # Q up to order and signs
+    np.testing.assert_allclose(found @ found.T, np.eye(4), atol=1e-12)
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "adam", "sgd"])
@@ -262,15 +328,16 @@ def test_several_outputs():
 
 
 def test_grid_search_is_the_same_in_two_processes():
-    _, X, y, _, _ = planted(6, (2, 1), 300, 111)
-    grid = {"connections": ["paper", [(1,), (2,)]], "widths": [(2, 1)], "l2": [1e-4, 1e-2]}
-    net = HierarchicalQuadraticNet(n_init=2, readout="linear", max_iter=10, random_state=0)
+    _, X, y, _, _ = planted(6, (2, 1), 150, 111)
+    grid = {"connections": ["paper", [(1,), (2,)]], "widths": [(2, 1), (3, 2)], "l2": [1e-4, 1e-2]}
+    net = HierarchicalQuadraticNet(n_init=1, readout="linear", max_iter=5, random_state=0)
     scores = []
     for n_jobs in (1, 2):
         search = GridSearchCV(net, grid, cv=2, n_jobs=n_jobs)
         with ignored_convergence():
             search.fit(X, y)
         scores.append(search.cv_results_["mean_test_score"])
+    assert len(scores[0]) == 8 and np.isfinite(scores[0]).all() and len(set(scores[0])) == 8
     np.testing.assert_array_equal(*scores)
 
 

@@ -27,7 +27,8 @@ class BackwardCorrection:
         One a trained network, with ``protocol`` ("only", "fixed", "layerwise" or "all"), ``layer`` (l), ``fixed`` (the
         highest fixed layer, 1 for none), ``error`` (relative squared error or error rate on the test rows), ``score``,
         ``feature_errors`` (by layer, where the truth is known), ``correlation_start`` and ``correlation_after`` (mean
-        cosine of the neurons of layers <= l with their random start, and of "only" with "all"; else None).
+        cosine of the neurons of layers <= l with their start, and of "only" with "all"; else None). Starts are random
+        but for sums of squares with rows enough, where a regression gives them.
     n_layers : int
         L.
     classifies : bool
@@ -81,7 +82,7 @@ def backward_feature_correction(estimator, X, y, *, X_test=None, y_test=None, ta
 
     - have only the layers up to l ("only");
     - keep the layers up to l - j of that one, ``j = 0, ..., l - 2``, and train the rest ("fixed"), layers l - j + 1 to
-      l from where they were, higher ones from random weights;
+      l from where they were, higher ones from a new start;
     - train all layers from there ("all").
 
     "layerwise" trains the layers one after the other, each with all lower ones fixed.
@@ -181,8 +182,10 @@ class _Laboratory:
             error = float(np.mean((predicted - self.y_test) ** 2) / np.mean((self.y_test - self.y_test.mean(0)) ** 2))
         features = {}
         if self.target is not None:
+            column = getattr(net, "offset_column", None)  # is none of the target's inputs
+            inputs = self.X_test if column is None else np.delete(self.X_test, column, axis=1)
             for known in range(2, len(net.widths_) + 2):
-                truth = self.target.features(self.X_test, known)
+                truth = self.target.features(inputs, known)
                 features[known] = feature_recovery_error(truth, net.transform(self.X_test, layer=known))
         return {
             "protocol": protocol, "layer": layer, "fixed": fixed, "error": error, "score": 1.0 - error,
@@ -200,7 +203,7 @@ class BackwardCorrectionDisplay:
     """Test errors of the protocols of backward feature correction, and how far neurons moved.
 
     The upper axes have one line a protocol, a point a layer l; the lower ones the mean cosine of the neurons of layers
-    <= l with their random start, and before and after correction.
+    <= l with their start, and before and after correction.
 
     Parameters
     ----------
@@ -271,7 +274,7 @@ class BackwardCorrectionDisplay:
             self._line(upper, label, protocol, j, number)
         layers = sorted({row["layer"] for row in self.result.rows if row["protocol"] == "all"})
         for number, (name, label) in enumerate(
-            (("correlation_after", "before and after correction"), ("correlation_start", "with the random start"))
+            (("correlation_after", "before and after correction"), ("correlation_start", "with the start"))
         ):
             values = [(self.result.find("only", layer) or {}).get(name) for layer in layers]
             known = [(layer, value) for layer, value in zip(layers, values) if value is not None]
