@@ -25,6 +25,8 @@ def resolve_loss(loss, y):
     """
     if loss == "auto":
         return "log_loss" if _are_labels(y) else "squared_error"
+    if isinstance(loss, str) and loss == "squared":
+        return "squared_error"
     if isinstance(loss, str) and loss == "log_loss":
         check_classification_targets(y)
         if type_of_target(y) not in _LABELS:

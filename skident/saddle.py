@@ -22,6 +22,7 @@ from skident._validation import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, fo
 
 __all__ = ["Saddle", "SaddleEscapeAnalyzer", "SaddleToSaddleClassifier", "SaddleToSaddleRegressor", "detect_escapes"]
 
+_WORK, _STEPS = 1e10, (100, 500)  # products of numbers in all steps, and how many steps where none is given
 _RANK_TOLERANCE = 1e-2  # singular values below this share of the largest do not count as rank
 
 
@@ -38,20 +39,21 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     Parameters
     ----------
-    loss : {"auto", "squared_error", "log_loss", "gradient"} or callable, default="auto"
-        Losses are **means over rows**, and speeds are in their units. ``squared_error``: half the squared norm of
-        ``f(x) - y``. ``log_loss``: cross-entropy of a softmax, or with two classes of a sigmoid of one output.
-        ``gradient``: y is G itself (for sums over rows, as in Example 1 of [1]). A callable ``loss(outputs, targets)``
-        of torch tensors returns a number, as those of `torch.nn.functional` do; targets are class numbers (n,) where y
-        holds labels, else numbers (n, k). ``auto``: log loss of labels (strings, integers), squared error
-        of floating-point numbers.
+    loss : {"auto", "squared_error", "squared", "log_loss", "gradient"} or callable, default="auto"
+        Losses are **means over rows**, and speeds are in their units. ``squared_error`` or ``squared``: half the
+        squared norm of ``f(x) - y``. ``log_loss``: cross-entropy of a softmax, or with two classes of a sigmoid of one
+        output. ``gradient``: y is G itself (for sums over rows, as in Example 1 of [1]). A callable
+        ``loss(outputs, targets)`` of torch tensors returns a number, as those of `torch.nn.functional` do; targets are
+        class numbers (n,) where y holds labels (strings, integers), else numbers (n, k). ``auto``: log loss of labels,
+        squared error of floating-point numbers.
     depth : int, default=3
         L, at least 2: the number of weight matrices.
     width : int, default=32
         Units of every hidden layer.
     n_restarts : int, default=8
-    max_iter : int, default=200
-        Steps of the ascent; half as many follow to polish.
+    max_iter : int, default=None
+        Steps of the ascent; half as many follow to polish. None takes 100 to 500, more where they are cheap: ``1e10``
+        over ``n_restarts n`` times the number of weights of one network.
     step_size : float, default=0.1
         First step, relative to a layer's norm; steps shrink to 1e-4.
     n_components : int, default=1
@@ -134,11 +136,11 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     """
 
     _parameter_constraints = {
-        "loss": [StrOptions({"auto", "squared_error", "log_loss", "gradient"}), callable],
+        "loss": [StrOptions({"auto", "squared_error", "squared", "log_loss", "gradient"}), callable],
         "depth": [Interval(Integral, 2, None, closed="left")],
         "width": [AT_LEAST_ONE],
         "n_restarts": [AT_LEAST_ONE],
-        "max_iter": [AT_LEAST_ONE],
+        "max_iter": [AT_LEAST_ONE, None],
         "step_size": [POSITIVE],
         "n_components": [AT_LEAST_ONE],
         "layer": [Integral],
@@ -156,7 +158,7 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         depth=3,
         width=32,
         n_restarts=8,
-        max_iter=200,
+        max_iter=None,
         step_size=0.1,
         n_components=1,
         layer=-1,
@@ -262,6 +264,13 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             self.classes_ = classes
         self._store(searches, units[0] * units[1], X, G)
 
+    def _steps(self, X):
+        """Steps of a restart."""
+        if self.max_iter is not None:
+            return self.max_iter
+        n_weights = X.shape[1] * self.width + (self.depth - 2) * self.width**2
+        return int(np.clip(_WORK / (self.n_restarts * len(X) * n_weights), *_STEPS))
+
     def _search(self, X, G, rng):
         return search_escape(
             X,
@@ -269,7 +278,7 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             depth=self.depth,
             width=self.width,
             n_restarts=self.n_restarts,
-            max_iter=self.max_iter,
+            max_iter=self._steps(X),
             step_size=self.step_size,
             rng=rng,
         )
@@ -285,7 +294,7 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.n_dead_ = int(np.isnan(self.restart_speeds_).sum())
         self.shallow_speed_ = searches[0].shallow_speed * unit
         self.escape_direction_, self.escape_speed_ = self.escape_directions_[0], float(self.escape_speeds_[0])
-        self.n_iter_, self._data = self.max_iter, (X, G)
+        self.n_iter_, self._data = self._steps(X), (X, G)
         _, gradients = loss_gradient(self.escape_direction_, X, G)
         s = self.escape_speed_
         off = sum(np.sum((g + s * W) ** 2) for g, W in zip(gradients, self.escape_direction_))
