@@ -112,7 +112,8 @@ def backward_feature_correction(estimator, X, y, *, X_test=None, y_test=None, ta
     Notes
     -----
     Cost: ``1 + (L - 2) (L + 5) / 2`` fits. Source: Allen-Zhu, Li (2020), Figure 9 and Appendix A.5. There, "all" starts
-    again at random weights that are regularised towards those of "only"; here it starts at those.
+    again at random weights that are regularised towards those of "only"; here it starts at those. In the sum form,
+    layer l of "only" is known up to a rotation, which the higher layers settle: correlations with "all" count that too.
 
     Examples
     --------
