@@ -196,7 +196,8 @@ class HierarchicalQuadraticNetClassifier(LayerArgument, ClassifierMixin, HiddenF
     def _cross_entropy(self, problem, solver):
         import torch
 
-        from skident._hierarchical_fits import fit_cross_entropy, fit_skorch
+        from skident._hierarchical_class_fits import fit_cross_entropy
+        from skident._hierarchical_fits import fit_skorch
 
         batch_norm = self._batch_norm(solver)
         if solver == "lbfgs":
@@ -208,7 +209,7 @@ class HierarchicalQuadraticNetClassifier(LayerArgument, ClassifierMixin, HiddenF
 
     def _theorem4(self, X, labels, solver, depth, fixed, start):
         """The problem and its fit."""
-        from skident._hierarchical_fits import fit_theorem4
+        from skident._hierarchical_class_fits import fit_theorem4
 
         if len(self.classes_) > 2:
             raise ValueError(

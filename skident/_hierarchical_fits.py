@@ -1,4 +1,4 @@
-"""How a quadratic DenseNet is fitted to standardised data: the paper's form, linear readouts, cross-entropy, skorch."""
+"""How a quadratic DenseNet is fitted to standardised data: the paper's form, linear readouts, skorch."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import torch
 from skident._hierarchical_checks import n_parameters
 from skident._hierarchical_solvers import fit_lbfgs, fit_least_squares, set_trainable, warm_start_readout
 from skident._hierarchical_start import RIDGES, can_regress, n_columns, regress_top_layer
-from skident.modules import QuadraticDenseNet, ScaledLogits
+from skident.modules import QuadraticDenseNet
 from skident.optim import give_up_when_slow
 
-__all__ = ["Fit", "Problem", "fit_auto", "fit_cross_entropy", "fit_linear", "fit_skorch", "fit_sum", "fit_theorem4"]
+__all__ = ["Fit", "Problem", "fit_auto", "fit_linear", "fit_skorch", "fit_sum", "found_twice"]
 
 EXACT = 1e-10  # relative loss from which the data are explained
 _ALL_FOUND = 1e-20  # from which the layers added to a given start are found too, however small their alpha
@@ -23,7 +23,6 @@ _HOPEFUL = 1e-2  # relative loss from which the hidden biases are let free
 _PATIENCE = 30  # steps in which the loss must halve
 _SETTLED = 8  # the same where a layer above is still to come
 _L2_GRID = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
-_SHARPNESS = (1.0, 4.0, 16.0)  # v of Theorem 4
 
 
 @dataclass
@@ -202,7 +201,7 @@ def fit_sum(problem, l2=0.0, hopeless=None):
             print(f"[hierarchical] start {k + 1}: relative loss {loss:.2e}")
         if best is None or loss < best[1]:
             best = module, loss, history, initial, converged
-        if loss < done or _found_twice(losses) or (hopeless and k >= 2 and min(losses) > hopeless):
+        if loss < done or found_twice(losses) or (hopeless and k >= 2 and min(losses) > hopeless):
             break
     module, loss, history, initial, converged = best
     if not np.isfinite(loss):
@@ -225,7 +224,7 @@ def fit_sum(problem, l2=0.0, hopeless=None):
     return Fit(module, losses, history, initial, converged, exact, error, l2)
 
 
-def _found_twice(losses):
+def found_twice(losses):
     """Whether the lowest loss was reached by two starts: another one would hardly find a lower one."""
     low = sorted(losses)[:2]
     return len(low) == 2 and low[0] > 1e-5 and low[1] < (1 + 1e-3) * low[0]
@@ -400,75 +399,6 @@ def _cross_validated_sum(problem, l2):
             total += float(((module(problem.x[fold]) - problem.y[fold]) ** 2).sum())
     error = total / float(((problem.y - problem.y.mean()) ** 2).sum())
     return error if np.isfinite(error) else float("inf")
-
-
-def fit_cross_entropy(problem, l2):
-    """Linear readouts on the multinomial cross-entropy, by L-BFGS.
-
-    Raises
-    ------
-    FloatingPointError
-        If no start has a finite loss.
-    """
-    l2 = 1e-3 if l2 == "auto" else float(l2)
-    best, losses = None, []
-    for _ in range(min(2, problem.options["n_init"])):
-        module = problem.build("linear")
-        initial = copy.deepcopy(module)
-        set_trainable(module, fixed=problem.fixed)
-        loss = lambda module=module: torch.nn.functional.cross_entropy(module(problem.x), problem.y)  # noqa: E731
-        result = fit_lbfgs(module, loss, l2=l2, max_iter=problem.options["max_iter"] or 300, tol=1e-6)
-        losses.append(result.cost)
-        if best is None or result.cost < best[1].cost:
-            best = module, result, initial
-    module, result, initial = best
-    if not np.isfinite(result.cost):
-        raise FloatingPointError
-    return Fit(module, losses, result.history, initial, result.status != "max_iter", l2=l2)
-
-
-def fit_theorem4(problem, offset_column, l2):
-    """``mean log(1 + exp(-y v (x_0 + F(x)))) + v l2 Reg`` by L-BFGS, v = 1, 4, 16 (Theorem 4, eq. (3.3)).
-
-    Parameters
-    ----------
-    problem : Problem
-        y of -1 and 1, (n, 1).
-    offset_column : Tensor (n, 1) or None
-        x_0; None lets F have a direct part ``D [x, x^2]`` instead.
-
-    Raises
-    ------
-    FloatingPointError
-        If no start has a finite loss.
-    """
-    l2 = 1e-5 if l2 == "auto" else float(l2)
-    x = problem.x if offset_column is None else torch.cat([offset_column, problem.x], dim=1)
-    limit = problem.options["max_iter"] or 400
-    best, losses = None, []
-    for k in range(min(3, problem.options["n_init"])):
-        net = problem.build("sum", direct=offset_column is None)
-        initial = copy.deepcopy(net)
-        module, history, status = ScaledLogits(net, offset_column is not None).to(x.device), [], ""
-        loss = lambda module=module: torch.nn.functional.softplus(-problem.y * module(x)).mean()  # noqa: E731
-        for sharpness in _SHARPNESS:
-            module.sharpness = sharpness
-            # Hidden biases hinder the search, as for squares, and belong to the exact solution.
-            kinds = {"weights", "offset", "direct"} | ({"biases"} if sharpness > 1 else set())
-            set_trainable(net, kinds=kinds, fixed=problem.fixed)
-            result = fit_lbfgs(net, loss, l2=sharpness * l2, max_iter=limit, tol=1e-7)
-            history, status = history + result.history, result.status
-        losses.append(result.cost)
-        if problem.options["verbose"]:
-            print(f"[hierarchical] start {k + 1}: cross-entropy {result.cost:.4f}")
-        if best is None or result.cost < best[1]:
-            best = module, result.cost, history, initial, status
-        if _found_twice(losses):
-            break
-    module, cost, history, initial, status = best
-    if not np.isfinite(cost):
-        raise FloatingPointError
-    return Fit(module, losses, history, initial, status != "max_iter", l2=l2)
 
 
 def fit_skorch(problem, *, readout, batch_norm, criterion, training):
