@@ -2,6 +2,8 @@
 
     python benchmarks/bench_relu.py                     about 10 minutes on one core
     python benchmarks/bench_relu.py --part targets      planted networks, width known or not; ten million rows
+    python benchmarks/bench_relu.py --part exact        exact tensors, up to 207 units in 20 dimensions
+    python benchmarks/bench_relu.py --part tables       diabetes, breast cancer, friedman1 against Ridge
     python benchmarks/bench_relu.py --part ablation     the paper's algorithm, and one change after the other
     python benchmarks/bench_relu.py --part baselines    scikit-learn's MLPRegressor, best of ten, and boosting
     python benchmarks/bench_relu.py --quick             seconds, nothing written
@@ -15,10 +17,18 @@ from __future__ import annotations
 
 import _relu_ablation
 import _relu_baselines
+import _relu_exact
+import _relu_tables
 import _relu_targets
 from _common import run_parts
 
-PARTS = {"targets": _relu_targets, "ablation": _relu_ablation, "baselines": _relu_baselines}
+PARTS = {
+    "exact": _relu_exact,
+    "targets": _relu_targets,
+    "tables": _relu_tables,
+    "ablation": _relu_ablation,
+    "baselines": _relu_baselines,
+}
 
 if __name__ == "__main__":
     run_parts("relu", PARTS, __doc__.splitlines()[0])
