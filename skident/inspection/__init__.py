@@ -1,11 +1,7 @@
 """Plots of what was recovered, in scikit-learn's Display manner; matplotlib is imported when one is drawn."""
 
-from ._hierarchical import (
-    BackwardCorrection,
-    BackwardCorrectionDisplay,
-    LayerFeatureDisplay,
-    backward_feature_correction,
-)
+from ._backward_correction import BackwardCorrection, backward_feature_correction
+from ._hierarchical import BackwardCorrectionDisplay, LayerFeatureDisplay
 from ._landscape import LandscapeDisplay
 from ._phase_transition import PhaseTransition, PhaseTransitionDisplay, phase_transition
 from ._saddles import EscapeDisplay, SingularSpectrumDisplay

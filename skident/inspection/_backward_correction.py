@@ -1,0 +1,196 @@
+"""The protocol that measures backward feature correction: layers trained alone, held fixed, and all together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import train_test_split
+
+from ..metrics import feature_recovery_error, neuron_correlation
+
+__all__ = ["BackwardCorrection", "backward_feature_correction"]
+
+
+@dataclass
+class BackwardCorrection:
+    """What `backward_feature_correction` measured.
+
+    Attributes
+    ----------
+    rows : list of dict
+        One a trained network, with ``protocol`` ("only", "fixed", "layerwise" or "all"), ``layer`` (l), ``fixed`` (the
+        highest fixed layer, 1 for none), ``error`` (relative squared error or error rate on the test rows), ``score``,
+        ``feature_errors`` (by layer, where the truth is known), ``correlation_start`` and ``correlation_after`` (mean
+        cosine of the neurons of layers <= l with their start, and of "only" with "all"; else None). Starts are random
+        but for sums of squares with rows enough, where a regression gives them.
+    n_layers : int
+        L.
+    classifies : bool
+
+    Examples
+    --------
+    >>> from skident.inspection import BackwardCorrection
+    >>> row = {"protocol": "all", "layer": 2, "fixed": 1, "error": 0.25, "score": 0.75, "feature_errors": {}}
+    >>> table = BackwardCorrection([row], n_layers=3, classifies=True)
+    >>> print(table.error("all", 2))
+    0.25
+    """
+
+    rows: list
+    n_layers: int
+    classifies: bool
+
+    def find(self, protocol, layer, fixed=None):
+        """The row of a protocol; None where there is none."""
+        wanted = {"protocol": protocol, "layer": layer} | ({} if fixed is None else {"fixed": fixed})
+        return next((row for row in self.rows if wanted.items() <= row.items()), None)
+
+    def error(self, protocol, layer, fixed=None):
+        """The test error of a protocol's row."""
+        return self.find(protocol, layer, fixed)["error"]
+
+    def __str__(self):
+        """The table of Figure 9: a row a protocol, a column a layer l."""
+        columns = sorted({row["layer"] for row in self.rows})
+        lines = ["train only <= l", *[f"fix <= l - {j}, train the rest" for j in range(self.n_layers - 2)]]
+        keys = [("only", None), *[("fixed", j) for j in range(self.n_layers - 2)], ("layerwise", None), ("all", None)]
+        lines += ["layer by layer up to L", "train all"]
+        cells = []
+        for protocol, j in keys:
+            found = [self.find(protocol, layer, None if j is None else layer - j) for layer in columns]
+            cells.append([f"{row['error']:.1e}" if row else "-" for row in found])
+        for name, label in (("correlation_start", "correlation with start"), ("correlation_after", "... with all")):
+            found = [(self.find("only", layer) or {}).get(name) for layer in columns]
+            if any(value is not None for value in found):
+                lines.append(label)
+                cells.append(["-" if value is None else f"{value:.3f}" for value in found])
+        width = max(map(len, lines))
+        head = " " * width + "".join(f"{f'l = {layer}':>10}" for layer in columns)
+        return "\n".join([head, *[f"{a:<{width}}" + "".join(f"{c:>10}" for c in b) for a, b in zip(lines, cells)]])
+
+
+def backward_feature_correction(estimator, X, y, *, X_test=None, y_test=None, target=None):
+    """The protocol of Figure 9: what lower layers lose where they are not trained together with higher ones.
+
+    For every layer ``l < L`` networks are trained that
+
+    - have only the layers up to l ("only");
+    - keep the layers up to l - j of that one, ``j = 0, ..., l - 2``, and train the rest ("fixed"), layers l - j + 1 to
+      l from where they were, higher ones from a new start;
+    - train all layers from there ("all").
+
+    "layerwise" trains the layers one after the other, each with all lower ones fixed.
+
+    Parameters
+    ----------
+    estimator : HierarchicalQuadraticNet or HierarchicalQuadraticNetClassifier
+        Its parameters are used; it is not fitted. At least two widths.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+    X_test, y_test : array-like, default=None
+        None holds a quarter of the rows back.
+    target : object with ``features(X, layer)``, default=None
+        The truth, as `make_hierarchical_target` gives it; feature errors are measured where it is given.
+
+    Returns
+    -------
+    BackwardCorrection
+
+    Raises
+    ------
+    TypeError
+        If the estimator cannot train single layers.
+    ValueError
+        If there is one layer only.
+
+    Notes
+    -----
+    Cost: ``1 + (L - 2) (L + 5) / 2`` fits. Source: Allen-Zhu, Li (2020), Figure 9 and Appendix A.5. There, "all" starts
+    again at random weights that are regularised towards those of "only"; here it starts at those. In the sum form,
+    layer l of "only" is known up to a rotation, which the higher layers settle: correlations with "all" count that too.
+
+    Examples
+    --------
+    >>> from skident import HierarchicalQuadraticNet
+    >>> from skident.datasets import make_hierarchical_target
+    >>> from skident.inspection import backward_feature_correction
+    >>> target = make_hierarchical_target(8, (3, 2), random_state=0)
+    >>> X = target.sample(1500, random_state=0)
+    >>> net = HierarchicalQuadraticNet(widths=(3, 2), readout="sum", random_state=0)
+    >>> result = backward_feature_correction(net, X, target(X))
+    >>> print(result.error("all", 2) < 1e-4 * result.error("fixed", 2))
+    True
+    """
+    if not hasattr(estimator, "fit_layers"):
+        raise TypeError(
+            f"estimator must train single layers, as HierarchicalQuadraticNet does by fit_layers; got "
+            f"{type(estimator).__name__}."
+        )
+    L = 1 + len(np.atleast_1d(estimator.widths))
+    if L < 3:
+        raise ValueError(f"backward correction needs two layers or more, widths are {estimator.widths!r}.")
+    X, y = np.asarray(X), np.asarray(y)
+    if X_test is None:
+        stratify = y if is_classifier(estimator) else None
+        X, X_test, y, y_test = train_test_split(X, y, random_state=0, stratify=stratify)
+    if getattr(estimator, "readout", None) == "auto":  # one form for all networks
+        estimator = clone(estimator).set_params(readout=clone(estimator).fit(X, y).readout_)
+    lab = _Laboratory(estimator, X, y, np.asarray(X_test), np.asarray(y_test), target)
+    rows = []
+    for layer in range(2, L):
+        rows += lab.protocols(layer, L)
+    net = None
+    for layer in range(2, L + 1):
+        net = lab.train(layer, range(2, layer), net)
+    rows.append(lab.row("layerwise", L, L - 1, net))
+    return BackwardCorrection(rows, L, is_classifier(estimator))
+
+
+class _Laboratory:
+    """An estimator and the data on which it is trained and tested."""
+
+    def __init__(self, estimator, X, y, X_test, y_test, target):
+        self.estimator, self.X, self.y = estimator, X, y
+        self.X_test, self.y_test, self.target = X_test, y_test, target
+
+    def train(self, depth, fixed, start):
+        return clone(self.estimator).fit_layers(self.X, self.y, depth=depth, fixed=tuple(fixed), start=start)
+
+    def protocols(self, layer, L):
+        """All rows of one l."""
+        only = self.train(layer, (), None)
+        rows = [self.row("only", layer, 1, only)]
+        for j in range(layer - 1):
+            highest = layer - j
+            rows.append(self.row("fixed", layer, highest, self.train(L, range(2, highest + 1), only)))
+        together = self.train(L, (), only)
+        rows.append(self.row("all", layer, 1, together))
+        rows[0]["correlation_start"] = _correlation(only.initial_layer_weights_, only.layer_weights_)
+        rows[0]["correlation_after"] = _correlation(only.layer_weights_, together.layer_weights_)
+        return rows
+
+    def row(self, protocol, layer, fixed, net):
+        predicted = net.predict(self.X_test)
+        if is_classifier(net):
+            error = float(np.mean(predicted != self.y_test))
+        else:
+            error = float(np.mean((predicted - self.y_test) ** 2) / np.mean((self.y_test - self.y_test.mean(0)) ** 2))
+        features = {}
+        if self.target is not None:
+            column = getattr(net, "offset_column", None)  # is none of the target's inputs
+            inputs = self.X_test if column is None else np.delete(self.X_test, column, axis=1)
+            for known in range(2, len(net.widths_) + 2):
+                truth = self.target.features(inputs, known)
+                features[known] = feature_recovery_error(truth, net.transform(self.X_test, layer=known))
+        return {
+            "protocol": protocol, "layer": layer, "fixed": fixed, "error": error, "score": 1.0 - error,
+            "feature_errors": features, "correlation_start": None, "correlation_after": None,
+        }
+
+
+def _correlation(before, after):
+    """Mean over the layers that both have."""
+    stacked = [[np.hstack(list(W[layer].values())) for W in (before, after)] for layer in before]
+    return float(np.mean([neuron_correlation(*pair) for pair in stacked]))
