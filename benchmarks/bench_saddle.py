@@ -4,7 +4,8 @@
     python benchmarks/bench_saddle.py --quick               small and few, a minute, nothing written
     python benchmarks/bench_saddle.py --part mnist --device cuda [--mnist mnist.npz]
 
-Parts: `width` (Figure 2 of the paper: success against width on Example 1, and the batch against a loop over seeds),
+Parts: `exact` (Example 1 by its formulas, extended networks, the digits with default steps), `width` (Figure 2 of the
+paper: success against width on Example 1, and the batch against a loop over seeds),
 `times` (escape times, the printed and the corrected formula against simulated gradient flow), `depth` (low rank against
 depth on the digits), `training` (Figures 1, 3 and 4 on the digits), and, only when asked for, `mnist`: the paper's own
 setting, six layers of width 1000 with batches of 32, on a local file of MNIST (arrays ``x_train``, ``y_train`` as Keras
@@ -190,9 +191,53 @@ def tables_depth(result):
     return format_table(header, rows)
 
 
+def run_exact(trials, quick):
+    """Example 1's two points by their formulas, what extending costs, and the digits with default steps."""
+    X, y = make_alternating_circle(8)
+    single = [np.array([[0.0], [1.0]]), np.ones((1, 1)), np.ones((1, 1))]
+    double = [np.array([[1, 0], [0, 1], [-1, 0], [0, -1]]).T / 2, np.array([[1, -1, 1, -1]]).T / 2, -np.ones((1, 1))]
+    rows = []
+    for name, weights, value in (("one direction", single, RANK_ONE), ("the paper's rank-two point", double, 0.5)):
+        speed = -loss_gradient(weights, X, y[:, None])[0]
+        rows.append([f"Example 1, {name}", "speed off by <= 1e-12", abs(speed - value), abs(speed - value) <= 1e-12])
+    digits_X, digits_y = standardised_digits()
+    cases = {"Example 1": (X, y, {"loss": "gradient", "depth": 3}), "digits": (digits_X, digits_y, {"depth": 4})}
+    for name, (X, y, options) in list(cases.items())[: 1 if quick else 2]:
+        width = 32 if name == "Example 1" else 50
+        for seed in range(FIRST_SEED, FIRST_SEED + (trials or 2)):
+            start = time.process_time()
+            analyzer = SaddleEscapeAnalyzer(width=width, random_state=seed, **options).fit(X, y)
+            seconds = time.process_time() - start
+            if name == "digits":
+                speed = analyzer.escape_speed_
+                rows.append([f"digits, seed {seed}", "speed >= .5525", f"{speed:.6f}", speed >= 0.5525])
+                ratio = float(np.max(analyzer.rank_ratio_[1:]))
+                rows.append([f"digits, seed {seed}", "rank ratios behind layer 1 <= 1e-3", ratio, ratio <= 1e-3])
+                rows.append([f"digits, seed {seed}", "processor s <= 10", seconds, seconds <= 10])
+            rows += _extended(name, seed, analyzer)
+    return {"rows": rows}
+
+
+def _extended(name, seed, analyzer):
+    """Rows on three layers more: speed lost, and the second singular value of what was added over the first."""
+    X, G = analyzer._data
+    weights = analyzer.extend(3)
+    lost = 1.0 + loss_gradient(weights, X, G)[0] / analyzer.escape_speed_
+    added = [np.linalg.svd(W, compute_uv=False) for W in weights[analyzer.depth - 1 :]]
+    ratio = max(float(s[1] / s[0]) if len(s) > 1 else 0.0 for s in added)
+    title = f"{name}, seed {seed}, three layers more"
+    return [[title, "share of the speed lost <= 1e-5", lost, lost <= 1e-5], [title, "added layers: s2/s1 <= 1e-12",
+             ratio, ratio <= 1e-12]]  # fmt: skip
+
+
+def tables_exact(result):
+    rows = [[*row[:3], "pass" if row[3] else "**FAIL**"] for row in result["rows"]]
+    return format_table(["case", "bar", "measured", "met"], rows)
+
+
 PARTS = {
     name: SimpleNamespace(run=globals()[f"run_{name}"], tables=globals()[f"tables_{name}"])
-    for name in ("width", "times", "depth")
+    for name in ("exact", "width", "times", "depth")
 } | {"training": _saddle_training}
 
 
