@@ -8,7 +8,7 @@ import numpy as np
 
 from .hermite_stage import TensorStage, correct, linear_model, tensor_stage
 from .ridge_fit import Regression, RidgeFit, RidgeModel, fit_ridges, regress_on_ridges
-from .ridge_selection import cross_validated_size, escape, is_exact, remove_ridge, select_size
+from .ridge_selection import cross_validated_size, escape, is_exact, remove_ridge, select_size, squared_errors
 from .ridge_signs import SignedFit, as_relu, resolve_signs, sign_values
 
 __all__ = ["LearnedReLU", "learn_relu_network"]
@@ -208,7 +208,7 @@ def _most_units(sample):
 
 
 def _regression_of(sample, model):
-    (rss,) = sample.reduce(lambda Z, y, w: (np.asarray(w @ (y - model(Z)) ** 2),))
+    rss, _ = sample.reduce(squared_errors, model)
     return Regression(model, float(rss), np.empty(0))
 
 

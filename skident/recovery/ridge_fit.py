@@ -78,7 +78,8 @@ class RidgeModel:
         return RidgeModel(units[:, :k].T, units[:, k], self.s, u, float(theta[-1]), self.kind, self.skip)
 
 
-def _gram(Z, y, w, U, b):
+def ridge_gram(Z, y, w, U, b):
+    """Weighted sums of products of ``(|U z + b|, z, 1, y)`` over a block of rows, for `Sample.reduce`."""
     A = np.column_stack([np.abs(Z @ U.T + b), Z, np.ones(len(Z)), y])
     return ((w[:, None] * A).T @ A,)
 
@@ -129,7 +130,7 @@ def regress_on_ridges(sample, U, b):
        General ReLU Activations.
     """
     m, k = U.shape
-    (gram,) = sample.reduce(_gram, U, b)
+    (gram,) = sample.reduce(ridge_gram, U, b)
     scale = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
     gram = gram / np.outer(scale, scale)
     values, vectors = np.linalg.eigh(gram[:-1, :-1])

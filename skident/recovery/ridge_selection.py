@@ -217,7 +217,8 @@ def _shrink(sample, best, rng, callback):
     return best
 
 
-def _squared_errors(Z, y, w, model):
+def squared_errors(Z, y, w, model):
+    """Weighted sums of the squared errors of a block of rows, and of their squares, for `Sample.reduce`."""
     e2 = (y - model(Z)) ** 2
     return np.asarray(w @ e2), np.asarray(w @ e2**2)
 
@@ -251,7 +252,7 @@ def cross_validated_size(sample, n_units, learn, rng):
         inside, outside = sample.take(np.flatnonzero(fold_of != fold)), sample.take(np.flatnonzero(fold_of == fold))
         fit = learn(inside, n_units)
         while True:
-            sums[fit.model.n_units] += outside.reduce(_squared_errors, fit.model)
+            sums[fit.model.n_units] += outside.reduce(squared_errors, fit.model)
             if fit.model.n_units == 0:
                 break
             fit = remove_ridge(inside, fit, rng)

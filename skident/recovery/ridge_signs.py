@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .relu_signs import UndecidedSignsError, solve_signs
-from .ridge_fit import RidgeFit, RidgeModel, _gram, fit_ridges
+from .ridge_fit import RidgeFit, RidgeModel, fit_ridges, ridge_gram
 from .ridge_selection import criterion, is_exact
 
 __all__ = ["SignedFit", "as_relu", "resolve_signs", "sign_values"]
@@ -96,7 +96,7 @@ def _best_signs(sample, model):
     """Signs whose units alone, with free output weights, leave least: of all for few units, else by a local search."""
     m = model.n_units
     U, b, _ = model.units()
-    (gram,) = sample.reduce(_gram, U, b)
+    (gram,) = sample.reduce(ridge_gram, U, b)
     if m <= _ALL_SIGNS:
         every = np.array(list(itertools.product([-1.0, 1.0], repeat=m)))
         return every[np.argmin(_misfits(gram, U, b, every))]
