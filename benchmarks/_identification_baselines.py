@@ -11,9 +11,9 @@ from _identification import FIRST_SEED, TANH, identify, planted
 from _identification_targets import regression_data, trained_regressor
 
 from skident.datasets import make_network
+from skident.fitting.starts import fit_network, random_network
 from skident.metrics import relative_max_error, relative_mse
 from skident.network import FeedforwardNetwork
-from skident.recovery import fit_network, random_network
 
 PLANTED = ((20, (20, 5)), (20, (16, 12, 8, 5)), (50, (30, 20, 10)))
 STARTS = {"Adam": 3, "Levenberg-Marquardt": 5}

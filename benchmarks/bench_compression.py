@@ -21,9 +21,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from skident.datasets import make_network
+from skident.fitting.starts import fit_network, random_network
 from skident.network import FeedforwardNetwork, center_outputs
-from skident.recovery import compress_network, fit_network, random_network
-from skident.recovery.compression import answer_units, compression_error, rows_around
+from skident.recovery.compression import answer_units, compress_network, compression_error, rows_around
 
 FIRST_SEED = 5600
 CASES = {  # data, hidden layers, metric, tolerances

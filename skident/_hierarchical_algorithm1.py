@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from skident._hierarchical_fits import Fit
-from skident._skorch import fit_module
 from skident.modules import DistilledQuadraticNet, TruncatedSquare
+from skident.training.net import fit_module
 
 __all__ = ["Algorithm1Options", "make_settings", "run_algorithm1"]
 

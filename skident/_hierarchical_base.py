@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skident._hierarchical_checks import check_alphas, check_connections, check_widths, exploding_layer
-from skident._validation import AT_LEAST_ONE, POSITIVE, Interval, StrOptions
+from skident.oracle.black_box import AT_LEAST_ONE, POSITIVE, Interval, StrOptions
 
 __all__ = ["HiddenFeatures", "LayerArgument"]
 
@@ -159,7 +159,7 @@ class HiddenFeatures(TransformerMixin, BaseEstimator):
         import torch
 
         from skident._hierarchical_fits import Problem
-        from skident._skorch import resolve_device
+        from skident.training.net import resolve_device
 
         rng = check_random_state(self.random_state)
         widths, connections, alphas = self._architecture(X.shape[1], depth)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skident._hierarchical_base import HiddenFeatures, LayerArgument
 from skident._hierarchical_checks import n_parameters, warn_if_too_few
-from skident._validation import Interval, StrOptions, forgotten_on_error
+from skident.oracle.black_box import Interval, StrOptions, forgotten_on_error
 
 __all__ = ["HierarchicalQuadraticNetClassifier"]
 

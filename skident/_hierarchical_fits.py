@@ -411,14 +411,14 @@ def fit_skorch(problem, *, readout, batch_norm, criterion, training):
     batch_norm : bool
     criterion : type
     training : dict
-        Further arguments of `skident._skorch.fit_module`.
+        Further arguments of `skident.training.net.fit_module`.
 
     Returns
     -------
     Fit
         ``net`` is the skorch net.
     """
-    from skident._skorch import fit_module
+    from skident.training.net import fit_module
 
     kwargs = {"batch_norm": batch_norm} if readout == "linear" else {}
     module = problem.build(readout, **kwargs)

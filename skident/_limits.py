@@ -6,7 +6,7 @@ import numpy as np
 
 from skident.network import get_activation
 from skident.oracle import BlackBoxError
-from skident.recovery import find_clipping
+from skident.oracle.clipping import find_clipping
 
 __all__ = ["clipping_hint", "confine", "far_hint", "fresh_rows", "probability_hint", "rows_inside", "spaced"]
 

@@ -12,9 +12,10 @@ from sklearn.frozen import FrozenEstimator
 
 from skident._job import Trial, finish, worst_error
 from skident._saturation_route import by_discovery, by_saturation
+from skident.fitting.polish import change_inputs, design_points
 from skident.linalg import n_free_entries
 from skident.network import FeedforwardNetwork, get_activation
-from skident.recovery import change_inputs, design_points, find_relu_network
+from skident.recovery.relu_network import find_relu_network
 
 __all__ = ["attempts_in_order"]
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skident._escape import activations, as_matrices
 from skident._escape_detection import detect_escapes
-from skident._validation import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
+from skident.oracle.black_box import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 
 __all__ = ["SaddleToSaddleClassifier", "SaddleToSaddleRegressor"]
 
@@ -146,8 +146,8 @@ class _SaddleToSaddle(BaseEstimator):
         """Train, and store everything; Y is what the criterion takes."""
         import torch
 
-        from skident._skorch import NormAdaptedStep, WeightRecorder, fit_module, resolve_device
         from skident.modules import BiasFreeMLP
+        from skident.training.net import NormAdaptedStep, WeightRecorder, fit_module, resolve_device
 
         rng = check_random_state(self.random_state)
         device, dtype = resolve_device(self.device), getattr(torch, self.dtype)

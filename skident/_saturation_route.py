@@ -7,18 +7,13 @@ import functools
 import numpy as np
 
 from skident._job import finish, where_units_move
-from skident.recovery import (
-    NotSaturatingError,
-    find_first_layer,
-    find_first_shifts,
-    lengths_from_tails,
-    network_from_interior,
-    network_from_stem,
-    network_from_vertices,
-    prune_to,
-    redundant_units,
-    smallest_behind,
-)
+from skident.fitting.redundancy import redundant_units
+from skident.fitting.starts import prune_to
+from skident.recovery.circles import NotSaturatingError
+from skident.recovery.saturation import find_first_layer
+from skident.recovery.shifts import find_first_shifts
+from skident.recovery.tails import lengths_from_tails
+from skident.recovery.vertices import network_from_interior, network_from_stem, network_from_vertices, smallest_behind
 
 __all__ = ["by_discovery", "by_saturation"]
 

@@ -11,7 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident._validation import (
+from skident.network import FeedforwardNetwork, get_activation
+from skident.oracle.black_box import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
     POSITIVE,
@@ -19,8 +20,7 @@ from skident._validation import (
     check_layer_widths,
     forgotten_on_error,
 )
-from skident.network import FeedforwardNetwork, get_activation
-from skident.recovery import CompletionProblem, fit_ridge_units, mixing_matrices, solve_completion
+from skident.recovery.completion import CompletionProblem, fit_ridge_units, mixing_matrices, solve_completion
 
 __all__ = ["NetworkCompletion"]
 
@@ -327,8 +327,8 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         """Full-batch descent by skorch on the features as they are."""
         import torch
 
-        from skident._skorch import fit_regressor
         from skident.modules import CompletionModule
+        from skident.training.net import fit_regressor
 
         Z = blocks[0]
         omega = problem.with_readout(problem.initial(*(self._given_start(Z.shape[1]) or (None, None))), Z, Y)

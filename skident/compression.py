@@ -10,8 +10,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from skident._predictions import NetworkPredictions
-from skident._validation import (
+from skident.base.predictions import NetworkPredictions
+from skident.fitting.polish import change_inputs
+from skident.network import FeedforwardNetwork, center_outputs
+from skident.oracle.black_box import (
     AT_LEAST_ONE,
     POSITIVE,
     Interval,
@@ -23,8 +25,7 @@ from skident._validation import (
     resolve_black_box,
     resolve_response,
 )
-from skident.network import FeedforwardNetwork, center_outputs
-from skident.recovery import change_inputs, compress_network
+from skident.recovery.compression import compress_network
 
 __all__ = ["NetworkCompressor"]
 

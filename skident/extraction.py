@@ -12,7 +12,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident._validation import (
+from skident.base.progress import StageLog
+from skident.fitting.polish import design_points
+from skident.linalg import find_rank_one, n_free_entries, projection_norms, svec, svec_outer
+from skident.network import get_activation
+from skident.oracle import DERIVATIVES, Oracle
+from skident.oracle.black_box import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
     POSITIVE,
@@ -26,22 +31,16 @@ from skident._validation import (
     resolve_activations,
     resolve_black_box,
 )
-from skident.linalg import find_rank_one, n_free_entries, projection_norms, svec, svec_outer
-from skident.network import get_activation
-from skident.oracle import DERIVATIVES, Oracle
-from skident.recovery import (
-    NotSaturatingError,
-    StageLog,
+from skident.recovery.assignment import (
     cluster_directions,
-    design_points,
     detect_first_layer,
     detect_last_layer,
-    entangled_subspace,
-    find_first_layer,
     last_layer_from_jacobian,
     match_directions,
-    sample_hessians,
 )
+from skident.recovery.circles import NotSaturatingError
+from skident.recovery.saturation import find_first_layer
+from skident.recovery.subspace import entangled_subspace, sample_hessians
 
 __all__ = ["EntangledWeightExtractor"]
 

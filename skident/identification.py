@@ -14,9 +14,16 @@ from sklearn.utils.validation import validate_data
 
 from skident._job import Job, where_units_move
 from skident._limits import clipping_hint, confine, far_hint, fresh_rows, probability_hint, rows_inside, spaced
-from skident._predictions import NetworkPredictions
 from skident._routes import attempts_in_order
-from skident._validation import (
+from skident.base.predictions import NetworkPredictions
+from skident.base.progress import StageLog
+from skident.completion import NetworkCompletion
+from skident.extraction import EntangledWeightExtractor
+from skident.fitting.polish import change_inputs, design_points, standard_errors
+from skident.fitting.redundancy import redundant_units
+from skident.network import center_outputs
+from skident.oracle import BlackBoxError, Oracle, above_rounding, measure_noise, probability_error
+from skident.oracle.black_box import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
     POSITIVE,
@@ -31,11 +38,6 @@ from skident._validation import (
     resolve_black_box,
     resolve_response,
 )
-from skident.completion import NetworkCompletion
-from skident.extraction import EntangledWeightExtractor
-from skident.network import center_outputs
-from skident.oracle import BlackBoxError, Oracle, above_rounding, measure_noise, probability_error
-from skident.recovery import StageLog, change_inputs, design_points, redundant_units, standard_errors
 
 __all__ = ["NetworkIdentifier"]
 

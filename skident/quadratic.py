@@ -9,7 +9,6 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from skident._validation import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 from skident.network import FeedforwardNetwork
 from skident.optim import (
     QuadraticProblem,
@@ -20,6 +19,7 @@ from skident.optim import (
     leave_one_out_ridge,
     solve_convex,
 )
+from skident.oracle.black_box import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 
 __all__ = ["QuadraticNetRegressor"]
 

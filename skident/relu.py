@@ -16,9 +16,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from skident._relu_limits import check_sizes, non_gaussian, warn_doubts
-from skident._validation import AT_LEAST_ONE, Interval, StrOptions, forgotten_on_error
 from skident.network import FeedforwardNetwork
-from skident.recovery import Sample, as_relu, consolidate, learn_literally, learn_relu_network
+from skident.oracle.black_box import AT_LEAST_ONE, Interval, StrOptions, forgotten_on_error
+from skident.recovery.relu_literal import learn_literally
+from skident.recovery.relu_samples import learn_relu_network
+from skident.recovery.ridge_signs import as_relu
+from skident.recovery.ridge_units import consolidate
+from skident.recovery.sample import Sample
 
 __all__ = ["TensorReLURegressor"]
 

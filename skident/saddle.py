@@ -18,7 +18,7 @@ from skident._escape_search import remaining_gradient, search_escape
 from skident._escape_time import aligned_escape_time, flow_escape_time
 from skident._losses import gradient_at_zero, resolve_loss
 from skident._saddle_training import SaddleToSaddleClassifier, SaddleToSaddleRegressor
-from skident._validation import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
+from skident.oracle.black_box import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 
 __all__ = ["Saddle", "SaddleEscapeAnalyzer", "SaddleToSaddleClassifier", "SaddleToSaddleRegressor", "detect_escapes"]
 
@@ -236,7 +236,7 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def _fit(self, X, y):
         import torch
 
-        from skident._skorch import resolve_device
+        from skident.training.net import resolve_device
 
         G, classes = gradient_at_zero(resolve_loss(self.loss, y), y, fit_intercept=self.fit_intercept)
         rng = check_random_state(self.random_state)

@@ -13,8 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from skident import NetworkCompressor, NetworkIdentifier
 from skident.datasets import make_network
 from skident.network import FeedforwardNetwork
-from skident.recovery import compress_network
-from skident.recovery.compression import compression_error, rows_around
+from skident.recovery.compression import compress_network, compression_error, rows_around
 
 
 def with_units(network, layer, incoming, shifts, outgoing):

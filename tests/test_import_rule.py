@@ -90,7 +90,7 @@ def internal_violation(unit, target):
 def external_violation(module, unit, target, in_function):
     if target in UNPICKLERS:
         return f"{target} is not allowed anywhere: nothing in the package unpickles"
-    if target == "skorch" and module != "skident._skorch":
+    if target == "skorch" and module != "skident.training.net":
         return "skorch is imported in skident/_skorch.py only"
     if target in NEVER.get(unit, ()):
         return f"{unit} must not import {target}, not even inside a function"
@@ -159,9 +159,9 @@ def test_every_subpackage_has_a_level():
         ("skident.network.io", "from .._validation import check"),
         ("skident.oracle.asking", "from ..recovery import edges"),
         ("skident.oracle.asking", "import skident"),
-        ("skident.recovery.polish", "from skident import NetworkIdentifier"),
-        ("skident.recovery.polish", "from .. import completion"),
-        ("skident.recovery.polish", "from .._skorch import build"),
+        ("skident.fitting.polish", "from skident import NetworkIdentifier"),
+        ("skident.fitting.polish", "from .. import completion"),
+        ("skident.fitting.polish", "from .._skorch import build"),
         ("skident.datasets.planted", "from ..identification import NetworkIdentifier"),
         ("skident.metrics.rates", "from ..recovery import edges"),
         ("skident.inspection.display", "import matplotlib.pyplot as plt"),
@@ -185,7 +185,7 @@ def test_breaches_are_seen(module, source):
         ("skident.modules.layers", False, "import torch"),
         ("skident.recovery.edges", False, "from .. import linalg, oracle\nfrom .._validation import check"),
         ("skident.completion", False, "import torch\nfrom . import _skorch, metrics\nfrom .extraction import E"),
-        ("skident._skorch", False, "import skorch\nimport torch"),
+        ("skident.training.net", False, "import skorch\nimport torch"),
         ("skident.inspection.display", False, "def f():\n    import matplotlib.pyplot\n    from ..metrics import m"),
         ("skident.datasets.planted", False, "from ..network import FeedforwardNetwork\nimport sklearn"),
     ],

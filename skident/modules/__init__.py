@@ -1,6 +1,7 @@
 """torch.nn.Module classes: no scikit-learn, no skorch."""
 
-from .activations import Erf, Quadratic, Sin
+from skident.network.torch_activations import Erf, Quadratic, Sin
+
 from .bias_free import BiasFreeMLP, HalfSquaredError
 from .completion import CompletionModule
 from .hierarchical import DistilledQuadraticNet, QuadraticDenseNet, ScaledLogits, TruncatedSquare

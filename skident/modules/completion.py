@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from .activations import Erf, Quadratic, Sin
+from skident.network.torch_activations import Erf, Quadratic, Sin
 
 __all__ = ["CompletionModule"]
 

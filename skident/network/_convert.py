@@ -151,7 +151,7 @@ def to_torch(network, dtype=None):
 def _torch_activation(activation):
     from torch import nn
 
-    from skident.modules.activations import Erf, Quadratic, Sin
+    from .torch_activations import Erf, Quadratic, Sin
 
     makers = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "relu": nn.ReLU, "gelu": nn.GELU, "sin": Sin, "erf": Erf}
     makers |= {"quadratic": Quadratic, "softplus": lambda: nn.Softplus(threshold=40.0)}  # exact in double precision
@@ -203,7 +203,7 @@ def _activation_name(path, module):
     """The library's name of a torch activation module, or a ValueError that names the module."""
     from torch import nn
 
-    from skident.modules.activations import Erf, Quadratic, Sin
+    from .torch_activations import Erf, Quadratic, Sin
 
     kinds = {nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.ReLU: "relu", nn.Softplus: "softplus", nn.GELU: "gelu"}
     kinds |= {Sin: "sin", Erf: "erf", Quadratic: "quadratic"}

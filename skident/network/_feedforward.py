@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import _calculus, _convert, _io, _symmetry
+from . import _convert, _io, _symmetry
+from . import calculus as _calculus
 from ._parameters import NetworkParameters
 
 __all__ = ["FeedforwardNetwork"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._calculus import layer_activations
 from .activations import ACTIVATIONS, get_activation
+from .calculus import layer_activations
 
 
 class NetworkParameters:

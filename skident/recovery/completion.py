@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skident.network import FeedforwardNetwork
-from skident.network._calculus import forward, forward_jets, output_sensitivities
+from skident.network.calculus import forward, forward_jets, output_sensitivities
 from skident.optim import DenseNormalEquations, levenberg_marquardt
 
 __all__ = ["CompletionProblem", "fit_ridge_units", "mixing_matrices", "solve_completion"]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.fitting.removal import removal_costs, remove_unit
+from skident.fitting.starts import fit_network
 from skident.network import FeedforwardNetwork
 from skident.oracle import probabilities_from_logits
-
-from .fitting import fit_network
-from .pruning import removal_costs, remove_unit
 
 __all__ = ["METRICS", "compress_network", "compression_error", "rows_around"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.fitting.polish import polish_network
+from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork
 from skident.oracle import BlackBoxError
 
 from .line_kinks import NotShallowReLUError, find_kinks
-from .polish import polish_network
-from .relu_signs import UndecidedSignsError, solve_signs
 from .relu_units import (
     FAINT,
     Line,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .relu_signs import UndecidedSignsError, solve_signs
+from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
+
 from .ridge_fit import RidgeFit, RidgeModel, fit_ridges, ridge_gram
 from .ridge_selection import criterion, is_exact
 

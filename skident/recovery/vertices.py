@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.fitting.polish import design_points
+from skident.fitting.starts import network_through, smallest_network_through
 from skident.network import FeedforwardNetwork, get_activation
-
-from .fitting import network_through, smallest_network_through
-from .polish import design_points
 
 __all__ = [
     "ask_interior",

@@ -12,8 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from skident.modules import Erf, Quadratic, Sin
 from skident.network import ACTIVATIONS, Activation, FeedforwardNetwork
+from skident.network.torch_activations import Erf, Quadratic, Sin
 
 X = np.random.default_rng(0).normal(size=(40, 4))
 Y = np.column_stack([np.sin(X[:, 0]), X[:, 1] * X[:, 2]])

@@ -3,14 +3,14 @@ import pytest
 
 from skident.datasets import make_network
 from skident.oracle import Oracle
-from skident.recovery import (
+from skident.recovery.assignment import (
     cluster_directions,
     detect_first_layer,
     detect_last_layer,
     last_layer_from_jacobian,
     match_directions,
-    sample_hessians,
 )
+from skident.recovery.subspace import sample_hessians
 
 
 def unit(V):

@@ -6,7 +6,7 @@ import torch
 from skident.datasets import make_network
 from skident.modules import CompletionModule
 from skident.network import get_activation
-from skident.recovery import CompletionProblem, fit_ridge_units, mixing_matrices, solve_completion
+from skident.recovery.completion import CompletionProblem, fit_ridge_units, mixing_matrices, solve_completion
 from tests.references import reference_completion, reference_residual_jacobian
 
 # widths, hidden and output activation, whether the last layer is free

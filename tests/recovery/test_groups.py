@@ -4,8 +4,8 @@ import pytest
 from skident.datasets import make_network
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
-from skident.recovery import find_first_layer
 from skident.recovery.groups import group_size
+from skident.recovery.saturation import find_first_layer
 
 CASES = {
     "two layers": ((20, 20, 5), "tanh", "tanh"),

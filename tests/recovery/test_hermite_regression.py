@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from skident.linalg import hermite_features, n_symmetric_entries
-from skident.recovery import hermite_gram, n_hermite_features, population_tensors, regress_on_hermite, tensors_from_gram
+from skident.recovery.hermite_regression import hermite_gram, n_hermite_features, regress_on_hermite, tensors_from_gram
+from skident.recovery.relu_scalars import population_tensors
 
 
 def polynomial(T, X):

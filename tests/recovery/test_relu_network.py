@@ -10,7 +10,8 @@ from sklearn.utils._testing import ignore_warnings
 from skident.metrics import parameter_error
 from skident.network import FeedforwardNetwork
 from skident.oracle import BlackBoxError, Oracle
-from skident.recovery import NotShallowReLUError, find_relu_network
+from skident.recovery.line_kinks import NotShallowReLUError
+from skident.recovery.relu_network import find_relu_network
 
 
 def planted(sizes, seed):

@@ -3,7 +3,7 @@ import pytest
 
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
-from skident.recovery import NotShallowReLUError, find_kinks
+from skident.recovery.line_kinks import NotShallowReLUError, find_kinks
 from skident.recovery.relu_units import (
     Line,
     Probe,

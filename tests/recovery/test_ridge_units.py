@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from skident.network import FeedforwardNetwork
-from skident.recovery import consolidate, regress_on_features, ridge_features
+from skident.recovery.ridge_units import consolidate, regress_on_features, ridge_features
 
 
 def random_network(rng, D, m):

@@ -3,22 +3,13 @@
 import numpy as np
 import pytest
 
-from skident.recovery import (
-    RidgeModel,
-    Sample,
-    as_relu,
-    estimate_tensors,
-    fit_candidates,
-    fit_ridges,
-    moment_candidates,
-    population_tensors,
-    regress_on_ridges,
-    resolve_signs,
-    tensor_stage,
-    units_tensors,
-)
-from skident.recovery.hermite_stage import correct, linear_model, residual_curvature
+from skident.recovery.hermite_stage import correct, estimate_tensors, linear_model, residual_curvature, tensor_stage
+from skident.recovery.moment_fit import fit_candidates, moment_candidates, units_tensors
+from skident.recovery.relu_scalars import population_tensors
+from skident.recovery.ridge_fit import RidgeModel, fit_ridges, regress_on_ridges
 from skident.recovery.ridge_selection import add_ridge, cross_validated_size, escape, remove_ridge, select_size
+from skident.recovery.ridge_signs import as_relu, resolve_signs
+from skident.recovery.sample import Sample
 from tests.references import reference_residual_jacobian
 
 

@@ -5,7 +5,7 @@ from skident.datasets import make_network
 from skident.linalg import svec, svec_outer
 from skident.metrics import subspace_distance
 from skident.oracle import Oracle
-from skident.recovery import entangled_subspace, random_sphere, sample_hessians
+from skident.recovery.subspace import entangled_subspace, random_sphere, sample_hessians
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ import pytest
 from skident.datasets import make_network
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
-from skident.recovery import find_first_layer, lengths_from_tails
+from skident.recovery.saturation import find_first_layer
+from skident.recovery.tails import lengths_from_tails
 
 
 def steep(sizes, steepness, activation, seed=0):

@@ -4,12 +4,11 @@ import pytest
 from skident.datasets import make_network
 from skident.network import get_activation
 from skident.oracle import Oracle
-from skident.recovery import (
-    FirstLayer,
+from skident.recovery.saturation import FirstLayer, find_first_layer
+from skident.recovery.shifts import find_first_shifts
+from skident.recovery.vertices import (
     ask_interior,
     ask_vertices,
-    find_first_layer,
-    find_first_shifts,
     growing,
     network_from_interior,
     network_from_stem,

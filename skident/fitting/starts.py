@@ -13,7 +13,7 @@ from skident.network import FeedforwardNetwork
 
 from .least_squares import NetworkLeastSquares, minimise
 from .polish import change_outputs, output_units
-from .pruning import removal_costs, remove_unit
+from .removal import removal_costs, remove_unit
 
 __all__ = [
     "Budget",

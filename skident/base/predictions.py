@@ -9,8 +9,8 @@ from sklearn.utils import ClassifierTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident._validation import needs_targets, resolve_response
 from skident.oracle import probabilities_from_logits
+from skident.oracle.black_box import needs_targets, resolve_response
 
 __all__ = ["NetworkPredictions"]
 

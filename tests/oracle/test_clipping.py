@@ -3,7 +3,7 @@ import pytest
 
 from skident.datasets import make_network
 from skident.oracle import BlackBoxError, Oracle
-from skident.recovery import find_clipping
+from skident.oracle.clipping import find_clipping
 
 D = 4
 LOW, HIGH = np.array([-3.0, -5.0, -0.5, -40.0]), np.array([2.0, 5.0, 0.7, 60.0])

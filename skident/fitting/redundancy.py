@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .fitting import fit_network
-from .pruning import removal_costs, remove_unit
+from .removal import removal_costs, remove_unit
+from .starts import fit_network
 
 __all__ = ["redundant_units"]
 

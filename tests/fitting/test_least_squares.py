@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
+from skident.fitting.least_squares import NetworkLeastSquares
 from skident.network import FeedforwardNetwork
 from skident.optim import DenseNormalEquations, KrylovNormalEquations
-from skident.recovery import NetworkLeastSquares
 from tests.references import reference_residual_jacobian
 
 CASES = {

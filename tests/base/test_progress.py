@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from skident.base.progress import StageLog
 from skident.oracle import Oracle
-from skident.recovery import StageLog
 
 
 def test_a_stage_is_timed_and_counted(capsys):

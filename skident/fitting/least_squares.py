@@ -6,7 +6,7 @@ import numpy as np
 import scipy.linalg
 from threadpoolctl import threadpool_limits
 
-from skident.network._calculus import forward, forward_jets, output_sensitivities
+from skident.network.calculus import forward, forward_jets, output_sensitivities
 from skident.optim import DenseNormalEquations, KrylovNormalEquations, levenberg_marquardt
 
 __all__ = ["NetworkLeastSquares", "minimise"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from skident.network import FeedforwardNetwork
 from skident.optim import give_up_when_slow
-from skident.oracle._noise import above_rounding
+from skident.oracle import above_rounding
 
 from .least_squares import NetworkLeastSquares, minimise
 
@@ -227,7 +227,7 @@ def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
     --------
     >>> import numpy as np
     >>> from skident.datasets import make_network
-    >>> from skident.recovery.polish import standard_errors
+    >>> from skident.fitting.polish import standard_errors
     >>> network = make_network((4, 3, 2), random_state=0)
     >>> U = np.random.default_rng(0).standard_normal((200, 4))
     >>> weights, biases = standard_errors(network, U, 1e-3)

@@ -2,9 +2,7 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.metrics import parameter_error
-from skident.network import FeedforwardNetwork
-from skident.recovery import (
+from skident.fitting.starts import (
     Budget,
     fit_network,
     network_through,
@@ -13,6 +11,8 @@ from skident.recovery import (
     random_network,
     smallest_network_through,
 )
+from skident.metrics import parameter_error
+from skident.network import FeedforwardNetwork
 
 
 def sampler(network, rng, n_rows=4000):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skident.network import FeedforwardNetwork
-from skident.network._calculus import forward_jets, output_sensitivities
+from skident.network.calculus import forward_jets, output_sensitivities
 
 __all__ = ["remove_unit", "removal_costs"]
 

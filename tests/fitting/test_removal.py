@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
+from skident.fitting.removal import removal_costs, remove_unit
 from skident.network import FeedforwardNetwork
-from skident.recovery import removal_costs, remove_unit
 
 
 def wider(network, layer, incoming, shift, outgoing):

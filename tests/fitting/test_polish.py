@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
+from skident.base.progress import StageLog
 from skident.datasets import make_network
+from skident.fitting.polish import change_inputs, design_points, polish_from_oracle, polish_network, standard_errors
 from skident.metrics import parameter_error, relative_max_error
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
-from skident.recovery import StageLog, change_inputs, design_points, polish_from_oracle, polish_network
-from skident.recovery.polish import standard_errors
 
 
 def bent(network, size, rng):

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
+from skident.fitting.redundancy import redundant_units
 from skident.network import FeedforwardNetwork
-from skident.recovery import redundant_units
 
 
 def with_layer(network, layer, change):

@@ -3,8 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from skident.recovery import solve_signs
-from skident.recovery.relu_signs import UndecidedSignsError
+from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 
 
 def problem(E, K, seed):
