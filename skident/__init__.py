@@ -1,10 +1,10 @@
 """skident tells what a neural network is, from the outside."""
 
-from skident.completion import NetworkCompletion
 from skident.compression import NetworkCompressor
-from skident.extraction import EntangledWeightExtractor
 from skident.hierarchical import HierarchicalQuadraticNet, HierarchicalQuadraticNetClassifier
-from skident.identification import NetworkIdentifier
+from skident.identification.completion import NetworkCompletion
+from skident.identification.extractor import EntangledWeightExtractor
+from skident.identification.identifier import NetworkIdentifier
 from skident.quadratic import QuadraticNetRegressor
 from skident.relu import TensorReLURegressor
 from skident.saddle import SaddleEscapeAnalyzer, SaddleToSaddleClassifier, SaddleToSaddleRegressor

@@ -1,9 +1,9 @@
 """torch.nn.Module classes: no scikit-learn, no skorch."""
 
+from skident.identification.hessians.module import CompletionModule
 from skident.network.torch_activations import Erf, Quadratic, Sin
 
 from .bias_free import BiasFreeMLP, HalfSquaredError
-from .completion import CompletionModule
 from .hierarchical import DistilledQuadraticNet, QuadraticDenseNet, ScaledLogits, TruncatedSquare
 
 __all__ = [

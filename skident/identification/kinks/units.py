@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from .line_kinks import NotShallowReLUError
+from .line import NotShallowReLUError
 
 __all__ = [
     "FAINT",

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
+from skident.identification.saturation.circles import NotSaturatingError
+from skident.identification.saturation.first_layer import find_first_layer
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
-from skident.recovery.circles import NotSaturatingError
-from skident.recovery.saturation import find_first_layer
 
 DEPTHS = {1: (), 2: (3,), 3: (6, 3), 4: (7, 5, 3)}
 

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
+from skident.identification.saturation.first_layer import find_first_layer
+from skident.identification.saturation.lengths_from_tails import lengths_from_tails
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
-from skident.recovery.saturation import find_first_layer
-from skident.recovery.tails import lengths_from_tails
 
 
 def steep(sizes, steepness, activation, seed=0):

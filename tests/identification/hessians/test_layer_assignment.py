@@ -2,15 +2,15 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.oracle import Oracle
-from skident.recovery.assignment import (
+from skident.identification.hessians.layer_assignment import (
     cluster_directions,
     detect_first_layer,
     detect_last_layer,
     last_layer_from_jacobian,
     match_directions,
 )
-from skident.recovery.subspace import sample_hessians
+from skident.identification.hessians.subspace import sample_hessians
+from skident.oracle import Oracle
 
 
 def unit(V):

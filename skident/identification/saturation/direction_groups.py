@@ -10,8 +10,8 @@ from numpy.polynomial import chebyshev
 from skident.network import get_activation
 
 from .circles import on_circle
-from .lengths import fit_shapes, unit_interval
-from .unit_shape import Sighting
+from .directions import Sighting
+from .lengths_from_steps import fit_shapes, unit_interval
 
 __all__ = ["group_size", "resolve_in_groups"]
 

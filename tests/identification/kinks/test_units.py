@@ -1,10 +1,8 @@
 import numpy as np
 import pytest
 
-from skident.network import FeedforwardNetwork
-from skident.oracle import Oracle
-from skident.recovery.line_kinks import NotShallowReLUError, find_kinks
-from skident.recovery.relu_units import (
+from skident.identification.kinks.line import NotShallowReLUError, find_kinks
+from skident.identification.kinks.units import (
     Line,
     Probe,
     ReLUUnits,
@@ -14,6 +12,8 @@ from skident.recovery.relu_units import (
     refine_units,
     units_at_kinks,
 )
+from skident.network import FeedforwardNetwork
+from skident.oracle import Oracle
 
 
 def planted(D, K, m, seed):

@@ -7,11 +7,11 @@ from sklearn.preprocessing import scale
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils._testing import ignore_warnings
 
+from skident.identification.kinks.line import NotShallowReLUError
+from skident.identification.kinks.network import find_relu_network
 from skident.metrics import parameter_error
 from skident.network import FeedforwardNetwork
 from skident.oracle import BlackBoxError, Oracle
-from skident.recovery.line_kinks import NotShallowReLUError
-from skident.recovery.relu_network import find_relu_network
 
 
 def planted(sizes, seed):

@@ -20,7 +20,8 @@ from skident.oracle.black_box import (
     check_layer_widths,
     forgotten_on_error,
 )
-from skident.recovery.completion import CompletionProblem, fit_ridge_units, mixing_matrices, solve_completion
+
+from .hessians.scales_and_shifts import CompletionProblem, fit_ridge_units, mixing_matrices, solve_completion
 
 __all__ = ["NetworkCompletion"]
 
@@ -327,8 +328,9 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         """Full-batch descent by skorch on the features as they are."""
         import torch
 
-        from skident.modules import CompletionModule
         from skident.training.net import fit_regressor
+
+        from .hessians.module import CompletionModule
 
         Z = blocks[0]
         omega = problem.with_readout(problem.initial(*(self._given_start(Z.shape[1]) or (None, None))), Z, Y)

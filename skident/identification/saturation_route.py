@@ -6,14 +6,15 @@ import functools
 
 import numpy as np
 
-from skident._job import finish, where_units_move
 from skident.fitting.redundancy import redundant_units
 from skident.fitting.starts import prune_to
-from skident.recovery.circles import NotSaturatingError
-from skident.recovery.saturation import find_first_layer
-from skident.recovery.shifts import find_first_shifts
-from skident.recovery.tails import lengths_from_tails
-from skident.recovery.vertices import network_from_interior, network_from_stem, network_from_vertices, smallest_behind
+
+from .inquiry import finish, where_units_move
+from .saturation.circles import NotSaturatingError
+from .saturation.first_layer import find_first_layer
+from .saturation.layers_behind import network_from_interior, network_from_stem, network_from_vertices, smallest_behind
+from .saturation.lengths_from_tails import lengths_from_tails
+from .saturation.shifts import find_first_shifts
 
 __all__ = ["by_discovery", "by_saturation"]
 

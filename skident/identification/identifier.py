@@ -12,13 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import validate_data
 
-from skident._job import Job, where_units_move
-from skident._limits import clipping_hint, confine, far_hint, fresh_rows, probability_hint, rows_inside, spaced
-from skident._routes import attempts_in_order
 from skident.base.predictions import NetworkPredictions
 from skident.base.progress import StageLog
-from skident.completion import NetworkCompletion
-from skident.extraction import EntangledWeightExtractor
 from skident.fitting.polish import change_inputs, design_points, standard_errors
 from skident.fitting.redundancy import redundant_units
 from skident.network import center_outputs
@@ -38,6 +33,12 @@ from skident.oracle.black_box import (
     resolve_black_box,
     resolve_response,
 )
+
+from .completion import NetworkCompletion
+from .extractor import EntangledWeightExtractor
+from .input_range import clipping_hint, confine, far_hint, fresh_rows, probability_hint, rows_inside, spaced
+from .inquiry import Job, where_units_move
+from .routes import attempts_in_order
 
 __all__ = ["NetworkIdentifier"]
 

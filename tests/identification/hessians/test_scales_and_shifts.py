@@ -4,9 +4,14 @@ import scipy.optimize
 import torch
 
 from skident.datasets import make_network
-from skident.modules import CompletionModule
+from skident.identification.hessians.module import CompletionModule
+from skident.identification.hessians.scales_and_shifts import (
+    CompletionProblem,
+    fit_ridge_units,
+    mixing_matrices,
+    solve_completion,
+)
 from skident.network import get_activation
-from skident.recovery.completion import CompletionProblem, fit_ridge_units, mixing_matrices, solve_completion
 from tests.references import reference_completion, reference_residual_jacobian
 
 # widths, hidden and output activation, whether the last layer is free

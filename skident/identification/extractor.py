@@ -31,16 +31,17 @@ from skident.oracle.black_box import (
     resolve_activations,
     resolve_black_box,
 )
-from skident.recovery.assignment import (
+
+from .hessians.layer_assignment import (
     cluster_directions,
     detect_first_layer,
     detect_last_layer,
     last_layer_from_jacobian,
     match_directions,
 )
-from skident.recovery.circles import NotSaturatingError
-from skident.recovery.saturation import find_first_layer
-from skident.recovery.subspace import entangled_subspace, sample_hessians
+from .hessians.subspace import entangled_subspace, sample_hessians
+from .saturation.circles import NotSaturatingError
+from .saturation.first_layer import find_first_layer
 
 __all__ = ["EntangledWeightExtractor"]
 

@@ -10,12 +10,13 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 
-from skident._job import Trial, finish, worst_error
-from skident._saturation_route import by_discovery, by_saturation
 from skident.fitting.polish import change_inputs, design_points
 from skident.linalg import n_free_entries
 from skident.network import FeedforwardNetwork, get_activation
-from skident.recovery.relu_network import find_relu_network
+
+from .inquiry import Trial, finish, worst_error
+from .kinks.network import find_relu_network
+from .saturation_route import by_discovery, by_saturation
 
 __all__ = ["attempts_in_order"]
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skident.base.progress import StageLog
-from skident.completion import NetworkCompletion
-from skident.extraction import EntangledWeightExtractor
 from skident.fitting.polish import design_points, polish_from_oracle
 from skident.fitting.starts import Budget
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import Oracle
-from skident.recovery.saturation import FirstLayer
+
+from .completion import NetworkCompletion
+from .extractor import EntangledWeightExtractor
+from .saturation.first_layer import FirstLayer
 
 __all__ = ["Job", "Trial", "finish", "where_units_move", "worst_error"]
 

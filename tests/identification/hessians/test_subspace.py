@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
+from skident.identification.hessians.subspace import entangled_subspace, random_sphere, sample_hessians
 from skident.linalg import svec, svec_outer
 from skident.metrics import subspace_distance
 from skident.oracle import Oracle
-from skident.recovery.subspace import entangled_subspace, random_sphere, sample_hessians
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_hessians_at_points_of_the_sphere(network, n, n_jobs):
 
 def test_cut_into_chunks(network, monkeypatch):
     whole = sample_hessians(Oracle(network, 6), 9, 0.5, rng=np.random.RandomState(0))
-    monkeypatch.setattr("skident.recovery.subspace._HESSIAN_CHUNK_BYTES", 8 * 2 * 36 * 4)
+    monkeypatch.setattr("skident.identification.hessians.subspace._HESSIAN_CHUNK_BYTES", 8 * 2 * 36 * 4)
     done = []
     parts = sample_hessians(Oracle(network, 6), 9, 0.5, rng=np.random.RandomState(0), n_jobs=2, callback=done.append)
     np.testing.assert_array_equal(parts, whole)

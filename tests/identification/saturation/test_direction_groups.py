@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
+from skident.identification.saturation.direction_groups import group_size
+from skident.identification.saturation.first_layer import find_first_layer
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
-from skident.recovery.groups import group_size
-from skident.recovery.saturation import find_first_layer
 
 CASES = {
     "two layers": ((20, 20, 5), "tanh", "tanh"),

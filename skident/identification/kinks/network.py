@@ -9,18 +9,8 @@ from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork
 from skident.oracle import BlackBoxError
 
-from .line_kinks import NotShallowReLUError, find_kinks
-from .relu_units import (
-    FAINT,
-    Line,
-    Probe,
-    ReLUUnits,
-    linear_part,
-    match_kinks,
-    measure_noise,
-    refine_units,
-    units_at_kinks,
-)
+from .line import NotShallowReLUError, find_kinks
+from .units import FAINT, Line, Probe, ReLUUnits, linear_part, match_kinks, measure_noise, refine_units, units_at_kinks
 
 __all__ = ["find_relu_network"]
 

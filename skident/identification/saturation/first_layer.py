@@ -13,13 +13,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from skident.network import get_activation
-from skident.oracle import BlackBoxError
-from skident.oracle._noise import above_rounding
+from skident.oracle import BlackBoxError, above_rounding
 
 from .circles import NotSaturatingError, crossing_angles, grid_without, known_steps, on_circle, scan
-from .groups import group_size, resolve_in_groups
-from .lengths import refine_lengths
-from .unit_shape import resolve_steps
+from .direction_groups import group_size, resolve_in_groups
+from .directions import resolve_steps
+from .lengths_from_steps import refine_lengths
 
 __all__ = ["FirstLayer", "NotSaturatingError", "find_first_layer", "refine_lengths"]
 

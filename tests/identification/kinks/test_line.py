@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from skident.recovery.line_kinks import NotShallowReLUError, find_kinks
+from skident.identification.kinks.line import NotShallowReLUError, find_kinks
 
 RNG = np.random.RandomState
 

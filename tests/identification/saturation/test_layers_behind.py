@@ -2,11 +2,8 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.network import get_activation
-from skident.oracle import Oracle
-from skident.recovery.saturation import FirstLayer, find_first_layer
-from skident.recovery.shifts import find_first_shifts
-from skident.recovery.vertices import (
+from skident.identification.saturation.first_layer import FirstLayer, find_first_layer
+from skident.identification.saturation.layers_behind import (
     ask_interior,
     ask_vertices,
     growing,
@@ -15,6 +12,9 @@ from skident.recovery.vertices import (
     network_from_vertices,
     smallest_behind,
 )
+from skident.identification.saturation.shifts import find_first_shifts
+from skident.network import get_activation
+from skident.oracle import Oracle
 
 
 def known_first_layer(network):

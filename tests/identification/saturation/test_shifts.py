@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
+from skident.identification.saturation.first_layer import FirstLayer
+from skident.identification.saturation.shifts import find_first_shifts, shifts_from_gradients
 from skident.network import get_activation
 from skident.oracle import Oracle
-from skident.recovery.saturation import FirstLayer
-from skident.recovery.shifts import find_first_shifts, shifts_from_gradients
 
 
 def rough_first_layer(network, shift_error, length_error, rng):
