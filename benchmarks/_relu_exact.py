@@ -10,8 +10,8 @@ from _common import format_table
 from _relu_common import FIRST_SEED
 
 from skident.metrics import unit_matching_error
-from skident.recovery.relu_scalars import population_tensors
-from skident.recovery.relu_tensors import recover_full_rank, recover_up_to_signs
+from skident.samples.paper.decomposition import recover_full_rank, recover_up_to_signs
+from skident.samples.paper.scalars import population_tensors
 
 CASES = [  # order, d, m, range of biases, bar
     *((1, d, d, reach, 1e-8) for d in (5, 10, 20, 30) for reach in (1.0, 4.0)),

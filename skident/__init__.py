@@ -6,8 +6,8 @@ from skident.identification.completion import NetworkCompletion
 from skident.identification.extractor import EntangledWeightExtractor
 from skident.identification.identifier import NetworkIdentifier
 from skident.quadratic import QuadraticNetRegressor
-from skident.relu import TensorReLURegressor
 from skident.saddle import SaddleEscapeAnalyzer, SaddleToSaddleClassifier, SaddleToSaddleRegressor
+from skident.samples.regressor import TensorReLURegressor
 
 __all__ = [
     "EntangledWeightExtractor",

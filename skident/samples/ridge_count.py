@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from .hermite_stage import residual_curvature
-from .ridge_fit import RidgeFit, RidgeModel, fit_ridges, regress_on_ridges
+from .ridges import RidgeFit, RidgeModel, fit_ridges, regress_on_ridges
+from .tensor_stage import residual_curvature
 
 __all__ = ["add_ridge", "criterion", "cross_validated_size", "escape", "remove_ridge", "select_size"]
 

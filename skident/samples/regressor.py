@@ -15,14 +15,15 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from skident._relu_limits import check_sizes, non_gaussian, warn_doubts
 from skident.network import FeedforwardNetwork
 from skident.oracle.black_box import AT_LEAST_ONE, Interval, StrOptions, forgotten_on_error
-from skident.recovery.relu_literal import learn_literally
-from skident.recovery.relu_samples import learn_relu_network
-from skident.recovery.ridge_signs import as_relu
-from skident.recovery.ridge_units import consolidate
-from skident.recovery.sample import Sample
+
+from .checks import check_sizes, non_gaussian, warn_doubts
+from .learning import learn_relu_network
+from .paper.literal import learn_literally
+from .paper.regression import consolidate
+from .ridge_sides import as_relu
+from .sample import Sample
 
 __all__ = ["TensorReLURegressor"]
 

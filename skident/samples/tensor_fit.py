@@ -12,8 +12,8 @@ import numpy as np
 
 from skident.linalg import flatten_symmetric, n_symmetric_entries, symmetric_power
 
-from .relu_scalars import relu_coefficients
-from .relu_tensors import recover_up_to_signs
+from .paper.decomposition import recover_up_to_signs
+from .paper.scalars import relu_coefficients
 
 __all__ = ["moment_loss", "refine_by_moments", "units_from_moments"]
 

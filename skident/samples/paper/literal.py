@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from skident.linalg import hermite_features, n_symmetric_entries
+from skident.samples.learning import LearnedReLU
+from skident.samples.ridge_count import is_exact
+from skident.samples.ridge_sides import SignedFit, as_relu, sign_values
+from skident.samples.ridges import Regression, RidgeFit, RidgeModel
+from skident.samples.tensor_stage import TensorStage, linear_model, residual_curvature
 
-from .hermite_stage import TensorStage, linear_model, residual_curvature
-from .relu_samples import LearnedReLU
-from .relu_tensors import fix_signs, recover_up_to_signs
-from .ridge_fit import Regression, RidgeFit, RidgeModel
-from .ridge_selection import is_exact
-from .ridge_signs import SignedFit, as_relu, sign_values
-from .ridge_units import regress_on_features
+from .decomposition import recover_up_to_signs
+from .regression import regress_on_features
+from .scalars import fix_signs
 
 __all__ = ["learn_literally", "raw_tensors"]
 

@@ -7,16 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skident.linalg import (
-    contract_symmetric,
-    flatten_symmetric,
-    jennrich,
-    joint_pencil,
-    n_symmetric_entries,
-    smat,
-)
+from skident.linalg import contract_symmetric, flatten_symmetric, jennrich, joint_pencil, n_symmetric_entries, smat
 
-from .relu_scalars import fix_signs, population_tensors, recover_scalars, relu_coefficients, term_coefficients
+from .scalars import fix_signs, population_tensors, recover_scalars, relu_coefficients, term_coefficients
 
 __all__ = [
     "RecoveredUnits",

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from skident.recovery.ridge_fit import regress_on_ridges
+from .ridges import regress_on_ridges
 
 __all__ = ["check_sizes", "non_gaussian", "warn_doubts"]
 

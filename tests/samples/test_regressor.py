@@ -132,7 +132,7 @@ def test_blocks_and_jobs_do_not_matter(options):
 
 
 def test_from_a_file_of_single_precision(tmp_path, monkeypatch):
-    monkeypatch.setattr("skident.recovery.sample._KEPT_NUMBERS", 0)
+    monkeypatch.setattr("skident.samples.sample._KEPT_NUMBERS", 0)
     X, y, *_ = data(8, 6, 3, 3000)
     X = X.astype(np.float32)
     y = make_relu_network(1, 6, 3, random_state=8)[2](X.astype(np.float64))[:, 0]
@@ -143,7 +143,7 @@ def test_from_a_file_of_single_precision(tmp_path, monkeypatch):
 
 
 def test_other_backends_get_the_same_sums(monkeypatch):
-    monkeypatch.setattr("skident.recovery.sample._KEPT_NUMBERS", 0)
+    monkeypatch.setattr("skident.samples.sample._KEPT_NUMBERS", 0)
     X, y, *_ = data(8, 5, 2, 1000)
     plain = TensorReLURegressor(n_units=2, batch_size=400, random_state=0).fit(X, y)
     with joblib.parallel_config(backend="loky", n_jobs=2):
@@ -152,7 +152,7 @@ def test_other_backends_get_the_same_sums(monkeypatch):
 
 
 def test_many_rows_are_drawn_from(monkeypatch):
-    monkeypatch.setattr("skident.recovery.relu_samples._WORKING_ROWS", 2000)
+    monkeypatch.setattr("skident.samples.learning._WORKING_ROWS", 2000)
     X, y, fresh, target, _ = data(9, 6, 3, 20_000, noise=0.1)
     reg = TensorReLURegressor(random_state=0).fit(X, y)
     assert reg.n_units_ == 3 and relative_error(reg, fresh, target) < 3 * 0.01 * 3 * 7 / 20_000

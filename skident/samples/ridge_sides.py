@@ -9,8 +9,8 @@ import numpy as np
 
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 
-from .ridge_fit import RidgeFit, RidgeModel, fit_ridges, ridge_gram
-from .ridge_selection import criterion, is_exact
+from .ridge_count import criterion, is_exact
+from .ridges import RidgeFit, RidgeModel, fit_ridges, ridge_gram
 
 __all__ = ["SignedFit", "as_relu", "resolve_signs", "sign_values"]
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from skident.linalg import hermite_tensors, moment_sums, n_free_entries, svec
 
-from .moment_fit import fit_candidates, moment_candidates, units_tensors
-from .relu_moments import refine_by_moments
-from .ridge_fit import Regression, RidgeModel, regress_on_ridges
+from .ridges import Regression, RidgeModel, regress_on_ridges
+from .tensor_fit import refine_by_moments
+from .tensor_starts import fit_candidates, moment_candidates, units_tensors
 
 __all__ = [
     "Curvature",

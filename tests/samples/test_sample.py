@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skident.recovery.sample import Sample
+from skident.samples.sample import Sample
 
 
 def moments(sample):

@@ -4,8 +4,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import ndtr
 
 from skident.linalg import n_symmetric_entries, symmetric_power
-from skident.recovery.relu_scalars import fix_signs, population_tensors, recover_scalars, term_coefficients
-from skident.recovery.relu_tensors import recover_full_rank, recover_up_to_signs
+from skident.samples.paper.decomposition import recover_full_rank, recover_up_to_signs
+from skident.samples.paper.scalars import fix_signs, population_tensors, recover_scalars, term_coefficients
 
 
 def random_units(seed, D, m, spread=1.0):

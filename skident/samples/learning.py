@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .hermite_stage import TensorStage, correct, linear_model, tensor_stage
-from .ridge_fit import Regression, RidgeFit, RidgeModel, fit_ridges, regress_on_ridges
-from .ridge_selection import cross_validated_size, escape, is_exact, remove_ridge, select_size, squared_errors
-from .ridge_signs import SignedFit, as_relu, resolve_signs, sign_values
+from .ridge_count import cross_validated_size, escape, is_exact, remove_ridge, select_size, squared_errors
+from .ridge_sides import SignedFit, as_relu, resolve_signs, sign_values
+from .ridges import Regression, RidgeFit, RidgeModel, fit_ridges, regress_on_ridges
+from .tensor_stage import TensorStage, correct, linear_model, tensor_stage
 
 __all__ = ["LearnedReLU", "learn_relu_network"]
 

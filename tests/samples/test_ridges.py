@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from skident.recovery.hermite_stage import correct, estimate_tensors, linear_model, residual_curvature, tensor_stage
-from skident.recovery.moment_fit import fit_candidates, moment_candidates, units_tensors
-from skident.recovery.relu_scalars import population_tensors
-from skident.recovery.ridge_fit import RidgeModel, fit_ridges, regress_on_ridges
-from skident.recovery.ridge_selection import add_ridge, cross_validated_size, escape, remove_ridge, select_size
-from skident.recovery.ridge_signs import as_relu, resolve_signs
-from skident.recovery.sample import Sample
+from skident.samples.paper.scalars import population_tensors
+from skident.samples.ridge_count import add_ridge, cross_validated_size, escape, remove_ridge, select_size
+from skident.samples.ridge_sides import as_relu, resolve_signs
+from skident.samples.ridges import RidgeModel, fit_ridges, regress_on_ridges
+from skident.samples.sample import Sample
+from skident.samples.tensor_stage import correct, estimate_tensors, linear_model, residual_curvature, tensor_stage
+from skident.samples.tensor_starts import fit_candidates, moment_candidates, units_tensors
 from tests.references import reference_residual_jacobian
 
 
@@ -38,7 +38,7 @@ def some_model(rng, d=3, m=4, kind="abs", skip=True):
 
 
 def parts_of(sample, model):
-    from skident.recovery.ridge_fit import _cost_and_gradient, _curvature
+    from skident.samples.ridges import _cost_and_gradient, _curvature
 
     cost, gradient = sample.reduce(_cost_and_gradient, model)
     return float(cost), gradient, sample.reduce(_curvature, model)[0]

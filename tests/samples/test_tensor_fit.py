@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from skident.linalg import pack_symmetric, symmetric_power
-from skident.recovery.relu_moments import _tangent, _Target, moment_loss, refine_by_moments, units_from_moments
-from skident.recovery.relu_scalars import population_tensors, relu_coefficients
+from skident.samples.paper.scalars import population_tensors, relu_coefficients
+from skident.samples.tensor_fit import _tangent, _Target, moment_loss, refine_by_moments, units_from_moments
 from tests.references import reference_hermite_tensor, reference_residual_jacobian
 
 CURVED = (2, 3, 4)

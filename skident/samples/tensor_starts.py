@@ -8,8 +8,8 @@ import numpy as np
 
 from skident.linalg import flatten_symmetric, smat, symmetric_power
 
-from .relu_moments import refine_by_moments
-from .relu_tensors import relu_coefficients
+from .paper.scalars import relu_coefficients
+from .tensor_fit import refine_by_moments
 
 __all__ = ["fit_candidates", "moment_candidates", "units_tensors"]
 
