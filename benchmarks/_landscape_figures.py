@@ -8,9 +8,9 @@ import numpy as np
 from _common import format_table
 
 from skident.datasets import make_planted_shallow
-from skident.inspection import phase_transition
+from skident.landscape.batch_training import train_shallow_batch
+from skident.landscape.transition import phase_transition
 from skident.network import get_activation
-from skident.optim import train_shallow_batch
 
 FIRST_SEED = 96000
 SOFTPLUS, QUADRATIC = {"activation": "softplus", "sharpness": 10.0}, {"activation": "quadratic"}

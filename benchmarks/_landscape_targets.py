@@ -14,8 +14,10 @@ from sklearn.preprocessing import StandardScaler
 
 from skident import QuadraticNetRegressor
 from skident.datasets import make_planted_shallow
-from skident.optim import QuadraticProblem, descend, factorise, landscape_certificate, solve_convex
-from skident.optim.quadratic_descent import form_hessian_product
+from skident.landscape.certify import landscape_certificate
+from skident.landscape.convex import factorise, solve_convex
+from skident.landscape.descent import descend, form_hessian_product
+from skident.landscape.problem import QuadraticProblem
 
 FIRST_SEED = 95000
 PLAIN = {"fit_intercept": False, "fit_linear": False, "alpha": 0}

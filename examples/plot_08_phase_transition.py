@@ -13,7 +13,7 @@ import time
 
 import matplotlib.pyplot as plt
 
-from skident.inspection import PhaseTransitionDisplay, phase_transition
+from skident.landscape.transition import PhaseTransitionDisplay, phase_transition
 
 SOFTPLUS, QUADRATIC = {"activation": "softplus", "sharpness": 10.0}, {"activation": "quadratic"}
 PANELS = {  # sizes, activation, the paper's half-point

@@ -5,7 +5,7 @@ from skident.hierarchical import HierarchicalQuadraticNet, HierarchicalQuadratic
 from skident.identification.completion import NetworkCompletion
 from skident.identification.extractor import EntangledWeightExtractor
 from skident.identification.identifier import NetworkIdentifier
-from skident.quadratic import QuadraticNetRegressor
+from skident.landscape.regressor import QuadraticNetRegressor
 from skident.saddle import SaddleEscapeAnalyzer, SaddleToSaddleClassifier, SaddleToSaddleRegressor
 from skident.samples.regressor import TensorReLURegressor
 

@@ -11,16 +11,13 @@ from sklearn.exceptions import NotFittedError
 
 from skident import EntangledWeightExtractor, NetworkIdentifier
 from skident.datasets import make_network
-from skident.inspection import (
-    LandscapeDisplay,
-    PhaseTransitionDisplay,
-    SpectrumDisplay,
-    WeightRecoveryDisplay,
-    phase_transition,
-)
-from skident.inspection._logistic import fit_transition
+from skident.inspection import LandscapeDisplay, SpectrumDisplay, WeightRecoveryDisplay
+from skident.landscape.certify import landscape_certificate
+from skident.landscape.descent import descend
+from skident.landscape.half_point import fit_transition
+from skident.landscape.problem import QuadraticProblem
+from skident.landscape.transition import PhaseTransitionDisplay, phase_transition
 from skident.network import FeedforwardNetwork, get_activation
-from skident.optim import QuadraticProblem, descend, landscape_certificate
 
 EPS = np.finfo(float).eps
 

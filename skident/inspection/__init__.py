@@ -3,7 +3,6 @@
 from ._backward_correction import BackwardCorrection, backward_feature_correction
 from ._hierarchical import BackwardCorrectionDisplay, LayerFeatureDisplay
 from ._landscape import LandscapeDisplay
-from ._phase_transition import PhaseTransition, PhaseTransitionDisplay, phase_transition
 from ._saddles import EscapeDisplay, SingularSpectrumDisplay
 from ._spectrum import SpectrumDisplay
 from ._weights import WeightRecoveryDisplay
@@ -14,11 +13,8 @@ __all__ = [
     "EscapeDisplay",
     "LandscapeDisplay",
     "LayerFeatureDisplay",
-    "PhaseTransition",
-    "PhaseTransitionDisplay",
     "SingularSpectrumDisplay",
     "SpectrumDisplay",
     "WeightRecoveryDisplay",
     "backward_feature_correction",
-    "phase_transition",
 ]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..optim import QuadraticProblem, landscape_certificate, lines_loss
+from skident.landscape.certify import landscape_certificate
+from skident.landscape.descent import lines_loss
+from skident.landscape.problem import QuadraticProblem
+
 from ._plotting import axes_pair, color_of
 
 __all__ = ["LandscapeDisplay"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from .quadratic_convex import least_squares_size, solve_convex
-from .quadratic_descent import newton_step
-from .quadratic_problem import QuadraticProblem, wrong_part
+from .convex import least_squares_size, solve_convex
+from .descent import newton_step
+from .problem import QuadraticProblem, wrong_part
 
 __all__ = ["dual_bound", "lower_bound", "whitened"]
 

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 import numpy as np
 
 from .certificate import REASONS, LandscapeCertificate, status_of
+from .convex import least_squares_size
 from .curvature import (
     explicit_directions,
     lanczos,
@@ -17,8 +18,7 @@ from .curvature import (
     shallow_hessian_product,
 )
 from .lower_bounds import lower_bound
-from .quadratic_convex import least_squares_size
-from .quadratic_problem import QuadraticProblem, wrong_part
+from .problem import QuadraticProblem, wrong_part
 
 __all__ = ["certify_quadratic", "landscape_certificate"]
 

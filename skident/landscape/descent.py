@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.optimize
 
-from .quadratic_convex import factorise, least_squares_size, solve_convex
-from .quadratic_problem import wrong_part
+from .convex import factorise, least_squares_size, solve_convex
+from .problem import wrong_part
 
 __all__ = [
     "DescentResult",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .quadratic_convex import QuadraticSystem
-from .quadratic_problem import QuadraticProblem
+from .convex import QuadraticSystem
+from .problem import QuadraticProblem
 
 __all__ = ["leave_one_out_ridge"]
 

@@ -5,19 +5,13 @@ import pytest
 import torch
 from scipy.optimize import nnls
 
+from skident.landscape.certify import landscape_certificate
+from skident.landscape.convex import factorise, solve_convex
+from skident.landscape.curvature import lanczos, loss_derivatives, shallow_hessian_product
+from skident.landscape.descent import descend, form_hessian_product, lines_loss
+from skident.landscape.lower_bounds import dual_bound
+from skident.landscape.problem import QuadraticProblem
 from skident.network import FeedforwardNetwork, get_activation
-from skident.optim import (
-    QuadraticProblem,
-    descend,
-    dual_bound,
-    factorise,
-    lanczos,
-    landscape_certificate,
-    lines_loss,
-    solve_convex,
-)
-from skident.optim.curvature import loss_derivatives, shallow_hessian_product
-from skident.optim.quadratic_descent import form_hessian_product
 
 SIDES = [{}, {"fit_intercept": True}, {"fit_linear": True}, {"fit_intercept": True, "fit_linear": True}]
 

@@ -11,11 +11,12 @@ from joblib import Parallel, delayed
 from scipy.special import expit
 from sklearn.utils import check_random_state
 
-from ..datasets import make_planted_shallow
-from ..network import get_activation
-from ..optim import train_shallow_batch
-from ._logistic import fit_transition
-from ._plotting import color_of, require_pyplot
+from skident.datasets import make_planted_shallow
+from skident.inspection._plotting import color_of, require_pyplot
+from skident.network import get_activation
+
+from .batch_training import train_shallow_batch
+from .half_point import fit_transition
 
 __all__ = ["PhaseTransition", "PhaseTransitionDisplay", "phase_transition"]
 

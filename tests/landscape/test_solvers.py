@@ -3,18 +3,13 @@
 import numpy as np
 import pytest
 
+from skident.landscape.batch_training import train_shallow_batch
+from skident.landscape.convex import factorise, solve_convex
+from skident.landscape.descent import block_escape, descend, lines_loss
+from skident.landscape.problem import QuadraticProblem
+from skident.landscape.ridge import leave_one_out_ridge
 from skident.linalg import svec_outer
 from skident.network import get_activation
-from skident.optim import (
-    QuadraticProblem,
-    block_escape,
-    descend,
-    factorise,
-    leave_one_out_ridge,
-    lines_loss,
-    solve_convex,
-    train_shallow_batch,
-)
 
 SIDES = [{}, {"fit_intercept": True}, {"fit_linear": True}, {"fit_intercept": True, "fit_linear": True}]
 

@@ -9,9 +9,9 @@ from sklearn.model_selection import KFold, cross_val_score
 
 from skident import QuadraticNetRegressor
 from skident.datasets import make_planted_shallow
-from skident.inspection import phase_transition
+from skident.landscape.certify import landscape_certificate
+from skident.landscape.transition import phase_transition
 from skident.network import get_activation
-from skident.optim import landscape_certificate
 
 PLAIN = {"fit_intercept": False, "fit_linear": False, "alpha": 0}
 

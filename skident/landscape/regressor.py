@@ -10,16 +10,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from skident.network import FeedforwardNetwork
-from skident.optim import (
-    QuadraticProblem,
-    certify_quadratic,
-    descend,
-    factorise,
-    least_squares_size,
-    leave_one_out_ridge,
-    solve_convex,
-)
 from skident.oracle.black_box import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
+
+from .certify import certify_quadratic
+from .convex import factorise, least_squares_size, solve_convex
+from .descent import descend
+from .problem import QuadraticProblem
+from .ridge import leave_one_out_ridge
 
 __all__ = ["QuadraticNetRegressor"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .quadratic_descent import form_hessian_product, null_vectors
+from .descent import form_hessian_product, null_vectors
 
 __all__ = [
     "explicit_directions",

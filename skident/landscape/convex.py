@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg import lapack
 
-from ..linalg import smat, svec, svec_outer
+from skident.linalg import smat, svec, svec_outer
 
 __all__ = ["ConvexSolution", "QuadraticSystem", "factorise", "least_squares_size", "solve_convex"]
 

@@ -30,7 +30,7 @@ def fit_transition(x, successes, trials):
 
     Examples
     --------
-    >>> from skident.inspection._logistic import fit_transition
+    >>> from skident.landscape.half_point import fit_transition
     >>> half, slope, (low, high) = fit_transition([1, 2, 3, 4], [0, 0, 10, 10], [10, 10, 10, 10])
     >>> print(round(half, 3), slope > 0, 2.0 < low < high < 3.0)
     2.5 True True
