@@ -28,10 +28,10 @@ from _common import format_table, run_parts
 from sklearn.datasets import load_digits
 
 from skident import SaddleEscapeAnalyzer
-from skident._escape import loss_gradient
-from skident._escape_time import aligned_escape_time
 from skident.datasets import make_alternating_circle
-from skident.optim import fastest_planar_escape
+from skident.saddle.escape_time import aligned_escape_time
+from skident.saddle.localised_loss import loss_gradient
+from skident.saddle.planar import fastest_planar_escape
 
 FIRST_SEED = 9400
 RANK_ONE = np.sqrt(2) - 1

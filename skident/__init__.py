@@ -6,7 +6,8 @@ from skident.identification.completion import NetworkCompletion
 from skident.identification.extractor import EntangledWeightExtractor
 from skident.identification.identifier import NetworkIdentifier
 from skident.landscape.regressor import QuadraticNetRegressor
-from skident.saddle import SaddleEscapeAnalyzer, SaddleToSaddleClassifier, SaddleToSaddleRegressor
+from skident.saddle.analyzer import SaddleEscapeAnalyzer
+from skident.saddle.training import SaddleToSaddleClassifier, SaddleToSaddleRegressor
 from skident.samples.regressor import TensorReLURegressor
 
 __all__ = [

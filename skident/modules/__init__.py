@@ -2,8 +2,8 @@
 
 from skident.identification.hessians.module import CompletionModule
 from skident.network.torch_activations import Erf, Quadratic, Sin
+from skident.saddle.module import BiasFreeMLP, HalfSquaredError
 
-from .bias_free import BiasFreeMLP, HalfSquaredError
 from .hierarchical import DistilledQuadraticNet, QuadraticDenseNet, ScaledLogits, TruncatedSquare
 
 __all__ = [

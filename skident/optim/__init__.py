@@ -1,6 +1,5 @@
 """Solvers that know arrays only, and certificates of where they end."""
 
-from .escape_programme import PlanarEscape, fastest_planar_escape
 from .levenberg_marquardt import (
     DenseNormalEquations,
     KrylovNormalEquations,
@@ -14,9 +13,7 @@ __all__ = [
     "DenseNormalEquations",
     "KrylovNormalEquations",
     "LeastSquaresResult",
-    "PlanarEscape",
     "SphereAscentResult",
-    "fastest_planar_escape",
     "give_up_when_slow",
     "levenberg_marquardt",
     "sphere_ascent",

@@ -13,7 +13,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from skident import SaddleEscapeAnalyzer
-from skident._escape import (
+from skident.datasets import make_alternating_circle
+from skident.optim import unit_norm
+from skident.saddle.escape_time import aligned_escape_time, flow_escape_time
+from skident.saddle.gradient_at_zero import gradient_at_zero
+from skident.saddle.localised_loss import (
     best_units,
     collapse,
     last_layer,
@@ -23,11 +27,7 @@ from skident._escape import (
     speed,
     speed_and_gradient,
 )
-from skident._escape_time import aligned_escape_time, flow_escape_time
-from skident._losses import gradient_at_zero
-from skident.datasets import make_alternating_circle
-from skident.modules import BiasFreeMLP
-from skident.optim import unit_norm
+from skident.saddle.module import BiasFreeMLP
 
 RANK_ONE = np.sqrt(2) - 1
 

@@ -6,7 +6,7 @@ import math
 
 from array_api_compat import array_namespace
 
-from skident._escape import loss_gradient
+from .localised_loss import loss_gradient
 
 __all__ = ["aligned_escape_time", "flow_escape_time"]
 
@@ -28,7 +28,7 @@ def aligned_escape_time(escape_speed, depth, init_scale, radius):
 
     Examples
     --------
-    >>> from skident._escape_time import aligned_escape_time
+    >>> from skident.saddle.escape_time import aligned_escape_time
     >>> print(round(aligned_escape_time(0.5, 4, 0.1, 1.0), 6))
     99.0
     """

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from skident.modules import BiasFreeMLP, HalfSquaredError
+from skident.saddle.module import BiasFreeMLP, HalfSquaredError
 
 
 def test_it_is_the_function_of_its_weights():

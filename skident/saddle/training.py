@@ -13,9 +13,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident._escape import activations, as_matrices
-from skident._escape_detection import detect_escapes
 from skident.oracle.black_box import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
+
+from .localised_loss import activations, as_matrices
+from .plateaus import detect_escapes
 
 __all__ = ["SaddleToSaddleClassifier", "SaddleToSaddleRegressor"]
 
@@ -146,8 +147,9 @@ class _SaddleToSaddle(BaseEstimator):
         """Train, and store everything; Y is what the criterion takes."""
         import torch
 
-        from skident.modules import BiasFreeMLP
         from skident.training.net import NormAdaptedStep, WeightRecorder, fit_module, resolve_device
+
+        from .module import BiasFreeMLP
 
         rng = check_random_state(self.random_state)
         device, dtype = resolve_device(self.device), getattr(torch, self.dtype)

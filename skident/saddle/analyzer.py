@@ -12,13 +12,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident._escape import activations, as_matrices, loss_gradient, low_rank_measures, prolonged, rank_theorem_bound
-from skident._escape_detection import Saddle, detect_escapes
-from skident._escape_search import remaining_gradient, search_escape
-from skident._escape_time import aligned_escape_time, flow_escape_time
-from skident._losses import gradient_at_zero, resolve_loss
-from skident._saddle_training import SaddleToSaddleClassifier, SaddleToSaddleRegressor
 from skident.oracle.black_box import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
+
+from .escape_time import aligned_escape_time, flow_escape_time
+from .gradient_at_zero import gradient_at_zero, resolve_loss
+from .localised_loss import activations, as_matrices, loss_gradient, low_rank_measures, prolonged, rank_theorem_bound
+from .plateaus import Saddle, detect_escapes
+from .search import remaining_gradient, search_escape
+from .training import SaddleToSaddleClassifier, SaddleToSaddleRegressor
 
 __all__ = ["Saddle", "SaddleEscapeAnalyzer", "SaddleToSaddleClassifier", "SaddleToSaddleRegressor", "detect_escapes"]
 

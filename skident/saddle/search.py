@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from skident._escape import activations, collapse, last_layer, prolonged, speed, speed_and_gradient
 from skident.optim import sphere_ascent, unit_norm
+
+from .localised_loss import activations, collapse, last_layer, prolonged, speed, speed_and_gradient
 
 __all__ = ["DeadRestartsError", "EscapeSearch", "remaining_gradient", "search_escape"]
 

@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 
 from skident import SaddleEscapeAnalyzer, SaddleToSaddleClassifier
 from skident.inspection import EscapeDisplay, SingularSpectrumDisplay
-from skident.saddle import Saddle
+from skident.saddle.plateaus import Saddle
 
 
 class Fitted(BaseEstimator):

@@ -230,7 +230,7 @@ def prolonged(hidden, readout, n_hidden, width):
 def rank_ratio(singular_values):
     """``sum_{i >= 2} s_i^2 / sum_i s_i^2``: 0 for rank one. NaN for a matrix of zeros.
 
-    >>> from skident._escape import rank_ratio
+    >>> from skident.saddle.localised_loss import rank_ratio
     >>> print(rank_ratio([2.0, 1.0]))
     0.2
     """
@@ -294,7 +294,7 @@ def rank_theorem_bound(n_layers, product, escape_speed):
 
     Examples
     --------
-    >>> from skident._escape import rank_theorem_bound
+    >>> from skident.saddle.localised_loss import rank_theorem_bound
     >>> print(rank_theorem_bound(3, 1.0, 1.0 / 1.0001)[2].round(3))
     0.066
     """
