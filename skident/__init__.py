@@ -1,7 +1,8 @@
 """skident tells what a neural network is, from the outside."""
 
 from skident.compression import NetworkCompressor
-from skident.hierarchical import HierarchicalQuadraticNet, HierarchicalQuadraticNetClassifier
+from skident.hierarchical.classifier import HierarchicalQuadraticNetClassifier
+from skident.hierarchical.regressor import HierarchicalQuadraticNet
 from skident.identification.completion import NetworkCompletion
 from skident.identification.extractor import EntangledWeightExtractor
 from skident.identification.identifier import NetworkIdentifier

@@ -1,6 +1,5 @@
 """Plots of what was recovered, in scikit-learn's Display manner; matplotlib is imported when one is drawn."""
 
-from ._backward_correction import BackwardCorrection, backward_feature_correction
 from ._hierarchical import BackwardCorrectionDisplay, LayerFeatureDisplay
 from ._landscape import LandscapeDisplay
 from ._saddles import EscapeDisplay, SingularSpectrumDisplay
@@ -8,7 +7,6 @@ from ._spectrum import SpectrumDisplay
 from ._weights import WeightRecoveryDisplay
 
 __all__ = [
-    "BackwardCorrection",
     "BackwardCorrectionDisplay",
     "EscapeDisplay",
     "LandscapeDisplay",
@@ -16,5 +14,4 @@ __all__ = [
     "SingularSpectrumDisplay",
     "SpectrumDisplay",
     "WeightRecoveryDisplay",
-    "backward_feature_correction",
 ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ._backward_correction import backward_feature_correction
+from skident.hierarchical.backward_correction import backward_feature_correction
+
 from ._plotting import axes_pair, color_of, require_pyplot
 
 __all__ = ["BackwardCorrectionDisplay", "LayerFeatureDisplay"]

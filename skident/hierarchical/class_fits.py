@@ -7,9 +7,9 @@ import copy
 import numpy as np
 import torch
 
-from skident._hierarchical_fits import Fit, found_twice
-from skident._hierarchical_solvers import fit_lbfgs, set_trainable
-from skident.modules import ScaledLogits
+from .modules import ScaledLogits
+from .solvers import fit_lbfgs, set_trainable
+from .sum_fits import Fit, found_twice
 
 __all__ = ["fit_cross_entropy", "fit_theorem4"]
 

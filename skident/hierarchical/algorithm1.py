@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from skident._hierarchical_fits import Fit
-from skident.modules import DistilledQuadraticNet, TruncatedSquare
 from skident.training.net import fit_module
+
+from .modules import DistilledQuadraticNet, TruncatedSquare
+from .sum_fits import Fit
 
 __all__ = ["Algorithm1Options", "make_settings", "run_algorithm1"]
 

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import torch
 
-from skident._hierarchical_solvers import jacobian, set_trainable
+from .solvers import jacobian, set_trainable
 
 __all__ = ["RIDGES", "can_regress", "joint_diagonaliser", "n_columns", "regress_top_layer"]
 

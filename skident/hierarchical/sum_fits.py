@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from skident._hierarchical_checks import n_parameters
-from skident._hierarchical_solvers import fit_lbfgs, fit_least_squares, set_trainable, warm_start_readout
-from skident._hierarchical_start import RIDGES, can_regress, n_columns, regress_top_layer
-from skident.modules import QuadraticDenseNet
 from skident.optim import give_up_when_slow
+
+from .architecture import n_parameters
+from .layer_regression import RIDGES, can_regress, n_columns, regress_top_layer
+from .modules import QuadraticDenseNet
+from .solvers import fit_lbfgs, fit_least_squares, set_trainable, warm_start_readout
 
 __all__ = ["Fit", "Problem", "fit_auto", "fit_linear", "fit_skorch", "fit_sum", "found_twice"]
 

@@ -11,8 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident._hierarchical_checks import check_alphas, check_connections, check_widths, exploding_layer
 from skident.oracle.black_box import AT_LEAST_ONE, POSITIVE, Interval, StrOptions
+
+from .architecture import check_alphas, check_connections, check_widths, exploding_layer
 
 __all__ = ["HiddenFeatures", "LayerArgument"]
 
@@ -158,8 +159,9 @@ class HiddenFeatures(TransformerMixin, BaseEstimator):
         """Standardised rows in random order, on the device; the order for whoever needs it."""
         import torch
 
-        from skident._hierarchical_fits import Problem
         from skident.training.net import resolve_device
+
+        from .sum_fits import Problem
 
         rng = check_random_state(self.random_state)
         widths, connections, alphas = self._architecture(X.shape[1], depth)
@@ -248,7 +250,7 @@ class HiddenFeatures(TransformerMixin, BaseEstimator):
             )
 
     def _algorithm1_settings(self):
-        from skident._hierarchical_algorithm1 import make_settings
+        from .algorithm1 import make_settings
 
         training = self._training("adam")
         skorch = {name: training[name] for name in ("batch_size", "device", "callbacks", "verbose")}

@@ -8,10 +8,11 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident._hierarchical_base import HiddenFeatures, LayerArgument
-from skident._hierarchical_checks import n_parameters, warn_if_too_few
-from skident._hierarchical_classifier import HierarchicalQuadraticNetClassifier
 from skident.oracle.black_box import StrOptions, forgotten_on_error
+
+from .architecture import n_parameters, warn_if_too_few
+from .base import HiddenFeatures, LayerArgument
+from .classifier import HierarchicalQuadraticNetClassifier
 
 __all__ = ["HierarchicalQuadraticNet", "HierarchicalQuadraticNetClassifier"]
 
@@ -237,7 +238,7 @@ class HierarchicalQuadraticNet(LayerArgument, RegressorMixin, HiddenFeatures):
     def _solve(self, problem, solver):
         import torch
 
-        from skident._hierarchical_fits import fit_auto, fit_linear, fit_skorch, fit_sum
+        from .sum_fits import fit_auto, fit_linear, fit_skorch, fit_sum
 
         readout, batch_norm = self._readout(solver), self._batch_norm(solver)
         if readout == "sum" and problem.n_outputs > 1:
@@ -275,7 +276,7 @@ class HierarchicalQuadraticNet(LayerArgument, RegressorMixin, HiddenFeatures):
             return module.scale_output_(1.0 / self._y_scale)
 
     def _algorithm1(self, problem):
-        from skident._hierarchical_algorithm1 import run_algorithm1
+        from .algorithm1 import run_algorithm1
 
         if problem.n_outputs != 1 or self.readout == "linear" or self.curvature is not None:
             raise ValueError("solver='algorithm1' has one output, readout='sum' and curvature=None.")

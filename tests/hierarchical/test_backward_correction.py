@@ -6,11 +6,8 @@ import pytest
 
 from skident import HierarchicalQuadraticNet
 from skident.datasets import make_hierarchical_target
-from skident.inspection import (
-    BackwardCorrection,
-    BackwardCorrectionDisplay,
-    LayerFeatureDisplay,
-)
+from skident.hierarchical.backward_correction import BackwardCorrection
+from skident.inspection import BackwardCorrectionDisplay, LayerFeatureDisplay
 from skident.metrics import feature_recovery_error, neuron_correlation
 
 

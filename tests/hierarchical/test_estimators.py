@@ -16,12 +16,12 @@ from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_sp
 from sklearn.svm import SVC
 
 from skident import HierarchicalQuadraticNet, HierarchicalQuadraticNetClassifier
-from skident._hierarchical_algorithm1 import Algorithm1Options, initial_distill, make_settings, thresholds
-from skident._hierarchical_start import joint_diagonaliser, regress_top_layer
 from skident.datasets import make_hierarchical_target
-from skident.inspection import backward_feature_correction
+from skident.hierarchical.algorithm1 import Algorithm1Options, initial_distill, make_settings, thresholds
+from skident.hierarchical.backward_correction import backward_feature_correction
+from skident.hierarchical.layer_regression import joint_diagonaliser, regress_top_layer
+from skident.hierarchical.modules import QuadraticDenseNet
 from skident.metrics import feature_recovery_error
-from skident.modules import QuadraticDenseNet
 
 
 @contextmanager

@@ -11,9 +11,10 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident._hierarchical_base import HiddenFeatures, LayerArgument
-from skident._hierarchical_checks import n_parameters, warn_if_too_few
 from skident.oracle.black_box import Interval, StrOptions, forgotten_on_error
+
+from .architecture import n_parameters, warn_if_too_few
+from .base import HiddenFeatures, LayerArgument
 
 __all__ = ["HierarchicalQuadraticNetClassifier"]
 
@@ -196,8 +197,8 @@ class HierarchicalQuadraticNetClassifier(LayerArgument, ClassifierMixin, HiddenF
     def _cross_entropy(self, problem, solver):
         import torch
 
-        from skident._hierarchical_class_fits import fit_cross_entropy
-        from skident._hierarchical_fits import fit_skorch
+        from .class_fits import fit_cross_entropy
+        from .sum_fits import fit_skorch
 
         batch_norm = self._batch_norm(solver)
         if solver == "lbfgs":
@@ -209,7 +210,7 @@ class HierarchicalQuadraticNetClassifier(LayerArgument, ClassifierMixin, HiddenF
 
     def _theorem4(self, X, labels, solver, depth, fixed, start):
         """The problem and its fit."""
-        from skident._hierarchical_class_fits import fit_theorem4
+        from .class_fits import fit_theorem4
 
         if len(self.classes_) > 2:
             raise ValueError(
@@ -234,7 +235,7 @@ class HierarchicalQuadraticNetClassifier(LayerArgument, ClassifierMixin, HiddenF
             return problem, self._run(lambda: fit_theorem4(problem, x0, self.l2), problem)
         if x0 is None:
             raise ValueError("solver='algorithm1' for loss='theorem4' needs offset_column, the column x_0 of X.")
-        from skident._hierarchical_algorithm1 import run_algorithm1
+        from .algorithm1 import run_algorithm1
 
         return problem, self._run(lambda: run_algorithm1(problem, self._algorithm1_settings(), x0), problem)
 

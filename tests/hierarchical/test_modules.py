@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from skident._hierarchical_solvers import fit_lbfgs, fit_least_squares, jacobian, set_trainable
-from skident.modules import DistilledQuadraticNet, QuadraticDenseNet, ScaledLogits, TruncatedSquare
+from skident.hierarchical.modules import DistilledQuadraticNet, QuadraticDenseNet, ScaledLogits, TruncatedSquare
+from skident.hierarchical.solvers import fit_lbfgs, fit_least_squares, jacobian, set_trainable
 
 GRAPHS = {"paper": ((0, 1), (0, 2), (0, 1, 3)), "full": ((0, 1), (0, 1, 2), (0, 1, 2, 3)), "chain": ((1,), (2,), (3,))}
 

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import train_test_split
 
-from ..metrics import feature_recovery_error, neuron_correlation
+from skident.metrics import feature_recovery_error, neuron_correlation
 
 __all__ = ["BackwardCorrection", "backward_feature_correction"]
 
