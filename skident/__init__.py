@@ -1,6 +1,6 @@
 """skident tells what a neural network is, from the outside."""
 
-from skident.compression import NetworkCompressor
+from skident.compression.compressor import NetworkCompressor
 from skident.hierarchical.classifier import HierarchicalQuadraticNetClassifier
 from skident.hierarchical.regressor import HierarchicalQuadraticNet
 from skident.identification.completion import NetworkCompletion

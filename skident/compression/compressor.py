@@ -25,7 +25,8 @@ from skident.oracle.black_box import (
     resolve_black_box,
     resolve_response,
 )
-from skident.recovery.compression import compress_network
+
+from .smaller_network import compress_network
 
 __all__ = ["NetworkCompressor"]
 

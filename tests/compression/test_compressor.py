@@ -11,9 +11,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skident import NetworkCompressor, NetworkIdentifier
+from skident.compression.smaller_network import compress_network, compression_error, rows_around
 from skident.datasets import make_network
 from skident.network import FeedforwardNetwork
-from skident.recovery.compression import compress_network, compression_error, rows_around
 
 
 def with_units(network, layer, incoming, shifts, outgoing):

@@ -137,7 +137,7 @@ def compression_error(Z, found, unit, metric="answers"):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery.compression import compression_error
+    >>> from skident.compression.smaller_network import compression_error
     >>> print(compression_error(np.array([[1.0], [3.0]]), np.array([[1.0], [5.0]]), np.array([2.0])).__round__(4))
     0.7071
     """
@@ -185,7 +185,7 @@ def rows_around(X, n_rows, spread, rng):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery.compression import rows_around
+    >>> from skident.compression.smaller_network import rows_around
     >>> X = np.column_stack([np.arange(100.0), np.ones(100)])
     >>> print(rows_around(X, 5, 0.5, np.random.RandomState(0))[:, 1])
     [1. 1. 1. 1. 1.]
