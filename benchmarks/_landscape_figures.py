@@ -8,8 +8,8 @@ import numpy as np
 from _common import format_table
 
 from skident.datasets import make_planted_shallow
+from skident.landscape import phase_transition
 from skident.landscape.batch_training import train_shallow_batch
-from skident.landscape.transition import phase_transition
 from skident.network import get_activation
 
 FIRST_SEED = 96000

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skident import QuadraticNetRegressor
 from skident.datasets import make_planted_shallow
-from skident.landscape.certify import landscape_certificate
+from skident.landscape import landscape_certificate
 from skident.landscape.convex import factorise, solve_convex
 from skident.landscape.descent import descend, form_hessian_product
 from skident.landscape.problem import QuadraticProblem

@@ -20,9 +20,11 @@ from sklearn.datasets import load_diabetes, load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
-from skident.compression.smaller_network import answer_units, compress_network, compression_error, rows_around
+from skident.compression import compress_network
+from skident.compression.smaller_network import answer_units, compression_error, rows_around
 from skident.datasets import make_network
-from skident.fitting.starts import fit_network, random_network
+from skident.fitting.one_fit import fit_network
+from skident.fitting.starts import random_network
 from skident.network import FeedforwardNetwork, center_outputs
 
 FIRST_SEED = 5600

@@ -41,7 +41,7 @@ from sklearn.svm import SVC
 
 from skident import HierarchicalQuadraticNet, HierarchicalQuadraticNetClassifier
 from skident.datasets import make_hierarchical_target
-from skident.hierarchical.backward_correction import backward_feature_correction
+from skident.hierarchical import backward_feature_correction
 from skident.metrics import feature_recovery_error
 
 FIRST_SEED = 9000

@@ -29,9 +29,9 @@ from sklearn.datasets import load_digits
 
 from skident import SaddleEscapeAnalyzer
 from skident.datasets import make_alternating_circle
+from skident.saddle import fastest_planar_escape
 from skident.saddle.escape_time import aligned_escape_time
 from skident.saddle.localised_loss import loss_gradient
-from skident.saddle.planar import fastest_planar_escape
 
 FIRST_SEED = 9400
 RANK_ONE = np.sqrt(2) - 1

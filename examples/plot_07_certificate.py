@@ -16,7 +16,7 @@ import torch
 
 from skident.datasets import make_planted_shallow
 from skident.inspection import LandscapeDisplay
-from skident.landscape.certify import landscape_certificate
+from skident.landscape import landscape_certificate
 from skident.landscape.descent import block_escape, lines_loss
 from skident.landscape.problem import QuadraticProblem
 

@@ -13,7 +13,8 @@ import time
 
 import matplotlib.pyplot as plt
 
-from skident.landscape.transition import PhaseTransitionDisplay, phase_transition
+from skident.inspection._phase_transition import PhaseTransitionDisplay
+from skident.landscape import phase_transition
 
 SOFTPLUS, QUADRATIC = {"activation": "softplus", "sharpness": 10.0}, {"activation": "quadratic"}
 PANELS = {  # sizes, activation, the paper's half-point

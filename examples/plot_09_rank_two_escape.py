@@ -17,7 +17,7 @@ import numpy as np
 from skident import SaddleEscapeAnalyzer
 from skident.datasets import make_alternating_circle
 from skident.inspection import EscapeDisplay
-from skident.saddle.planar import fastest_planar_escape
+from skident.saddle import fastest_planar_escape
 
 RANK_ONE = np.sqrt(2) - 1
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from skident import HierarchicalQuadraticNet
 from skident.datasets import make_hierarchical_target
-from skident.hierarchical.backward_correction import backward_feature_correction
+from skident.hierarchical import backward_feature_correction
 from skident.inspection import BackwardCorrectionDisplay
 from skident.metrics import feature_recovery_error
 

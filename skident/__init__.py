@@ -1,26 +1,31 @@
 """skident tells what a neural network is, from the outside."""
 
-from skident.compression.compressor import NetworkCompressor
-from skident.hierarchical.classifier import HierarchicalQuadraticNetClassifier
-from skident.hierarchical.regressor import HierarchicalQuadraticNet
-from skident.identification.completion import NetworkCompletion
-from skident.identification.extractor import EntangledWeightExtractor
-from skident.identification.identifier import NetworkIdentifier
-from skident.landscape.regressor import QuadraticNetRegressor
-from skident.saddle.analyzer import SaddleEscapeAnalyzer
-from skident.saddle.training import SaddleToSaddleClassifier, SaddleToSaddleRegressor
-from skident.samples.regressor import TensorReLURegressor
+import lazy_loader
 
-__all__ = [
-    "EntangledWeightExtractor",
-    "HierarchicalQuadraticNet",
-    "HierarchicalQuadraticNetClassifier",
-    "NetworkCompletion",
-    "NetworkCompressor",
-    "NetworkIdentifier",
-    "QuadraticNetRegressor",
-    "SaddleEscapeAnalyzer",
-    "SaddleToSaddleClassifier",
-    "SaddleToSaddleRegressor",
-    "TensorReLURegressor",
-]
+# Rooms and estimators are loaded when they are first used: `import skident` loads neither torch nor scikit-learn.
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=[
+        "compression",
+        "datasets",
+        "hierarchical",
+        "identification",
+        "inspection",
+        "landscape",
+        "metrics",
+        "network",
+        "oracle",
+        "saddle",
+        "samples",
+    ],
+    submod_attrs={
+        "compression": ["NetworkCompressor"],
+        "hierarchical": ["HierarchicalQuadraticNet", "HierarchicalQuadraticNetClassifier"],
+        "identification": ["EntangledWeightExtractor", "NetworkCompletion", "NetworkIdentifier"],
+        "landscape": ["QuadraticNetRegressor", "landscape_certificate", "phase_transition"],
+        "saddle": ["SaddleEscapeAnalyzer", "SaddleToSaddleClassifier", "SaddleToSaddleRegressor"],
+        "samples": ["TensorReLURegressor"],
+    },
+)
+
+__version__ = "0.1.0"

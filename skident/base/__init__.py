@@ -1,1 +1,1 @@
-""""""
+"""What estimators share: constraints, predictions of identified networks, progress."""

@@ -1,1 +1,11 @@
-""""""
+"""How small can a network be that answers alike?"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "compressor": ["NetworkCompressor"],
+        "smaller_network": ["compress_network"],
+    },
+)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.fitting.one_fit import fit_network
 from skident.fitting.removal import removal_costs, remove_unit
-from skident.fitting.starts import fit_network
 from skident.network import FeedforwardNetwork
 from skident.oracle import probabilities_from_logits
 
@@ -86,7 +86,7 @@ def compress_network(
     --------
     >>> import numpy as np
     >>> from skident.network import FeedforwardNetwork
-    >>> from skident.recovery import compress_network
+    >>> from skident.compression import compress_network
     >>> W = np.array([[1.0, 1.0, 0.5], [2.0, 2.0, 0.1]])
     >>> network = FeedforwardNetwork([W, np.ones((3, 1))], [np.zeros(3), np.zeros(1)])
     >>> X = np.random.default_rng(0).standard_normal((200, 2))

@@ -1,1 +1,1 @@
-""""""
+"""Fits of networks to answers: one fit, many starts, pruning, polish, standard errors."""

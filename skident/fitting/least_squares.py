@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.linalg
 from threadpoolctl import threadpool_limits
@@ -9,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from skident.network.calculus import forward, forward_jets, output_sensitivities
 from skident.optim import DenseNormalEquations, KrylovNormalEquations, levenberg_marquardt
 
-__all__ = ["NetworkLeastSquares", "minimise"]
+__all__ = ["NetworkLeastSquares", "minimise", "weighted_problem"]
 
 _SMALL = 1500  # parameters up to which BLAS threads can cost more than they bring
 
@@ -208,3 +210,11 @@ class NetworkLeastSquares:
 def _inverse(M):
     factor = scipy.linalg.cho_factor(M, lower=True, check_finite=False)
     return scipy.linalg.cho_solve(factor, np.eye(len(M)), check_finite=False)
+
+
+def weighted_problem(network, U, Y, weight, dense_limit=3000):
+    """Least squares of ``weight * (f(u) - y)``, weight a scalar or (m_L,)."""
+    shapes = [W.shape for W in network.weights]
+    output = network.activations[-1]
+    weighted = replace(output, jet=lambda z, order: tuple(weight * d for d in output.jet(z, order)))
+    return NetworkLeastSquares(shapes, [*network.activations[:-1], weighted], U, weight * Y, dense_limit=dense_limit)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from .one_fit import fit_network
 from .removal import removal_costs, remove_unit
-from .starts import fit_network
 
 __all__ = ["redundant_units"]
 
@@ -44,7 +44,7 @@ def redundant_units(network, U=None, tol=1e-5):
     --------
     >>> import numpy as np
     >>> from skident.network import FeedforwardNetwork
-    >>> from skident.recovery import redundant_units
+    >>> from skident.fitting.redundancy import redundant_units
     >>> W = np.array([[1.0, 1.0, 0.5], [2.0, 2.0, 0.1]])
     >>> print(redundant_units(FeedforwardNetwork([W, np.ones((3, 1))], [np.zeros(3), np.zeros(1)])))
     [1]

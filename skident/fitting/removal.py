@@ -40,7 +40,7 @@ def removal_costs(network, U):
     --------
     >>> import numpy as np
     >>> from skident.network import FeedforwardNetwork
-    >>> from skident.recovery import removal_costs
+    >>> from skident.fitting.removal import removal_costs
     >>> W = np.array([[1.0, 1.0, 0.5], [2.0, 2.0, 0.1]])
     >>> network = FeedforwardNetwork([W, np.ones((3, 1))], [np.zeros(3), np.zeros(1)])
     >>> costs, _ = removal_costs(network, np.random.default_rng(0).standard_normal((50, 2)))

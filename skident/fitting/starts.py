@@ -11,25 +11,13 @@ from joblib import Parallel, delayed, effective_n_jobs
 
 from skident.network import FeedforwardNetwork
 
-from .least_squares import NetworkLeastSquares, minimise
-from .polish import change_outputs, output_units
-from .removal import removal_costs, remove_unit
+from .one_fit import fit_network
+from .pruning import PROMISING, prune_to, prune_to_smallest
 
-__all__ = [
-    "Budget",
-    "fit_network",
-    "network_through",
-    "prune_to",
-    "prune_to_smallest",
-    "random_network",
-    "smallest_network_through",
-]
+__all__ = ["Budget", "network_through", "random_network", "smallest_network_through"]
 
 _ROUNDS = ((1.0, 2), (1.2, 6), (1.5, 6), (2.0, 8), (3.0, 100))  # how much wider, and how many starts
-_PROMISING = 4e-3  # misfit of a wide fit from which pruning starts
-_LOST = 3e-2  # misfit after a removal from which no further removal helps
 _NEAR, _OFTEN = 1e-4, 6  # misfit close to tol, and how often it may be missed: then only a limit of networks fits
-_MENDING = 8  # steps of the fit after a removal
 _ANSWERS_PER_PARAMETER = 5
 
 
@@ -73,69 +61,6 @@ def random_network(n_inputs, widths, activation, output_activation, rng):
     return FeedforwardNetwork(weights, biases, activation, output_activation)
 
 
-def fit_network(
-    network,
-    U,
-    Y,
-    *,
-    max_iter=100,
-    good=1e-10,
-    patience=12,
-    gain=0.7,
-    ftol=1e-4,
-    dense_limit=2000,
-    inner_tol=1e-2,
-    deadline=np.inf,
-):
-    """Levenberg-Marquardt on all parameters from one start.
-
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-        Start.
-    U : ndarray of shape (n, D)
-    Y : ndarray of shape (n, m_L)
-    max_iter : int, default=100
-    good : float, default=1e-10
-        Stop at this misfit.
-    patience : int, default=12
-    gain : float, default=0.7
-        Give up when `patience` steps have not lowered the cost to this fraction.
-    ftol : float, default=1e-4
-        Stop when two steps in a row lower the cost by less than this fraction.
-    dense_limit, inner_tol
-        See `NetworkLeastSquares`.
-    deadline : float, default=inf
-        No step is made after this time, of `time.perf_counter`.
-
-    Returns
-    -------
-    network : FeedforwardNetwork
-    misfit : float
-        Relative root mean square; relative to the standard deviations of Y where the output is linear.
-    """
-    offset, unit = output_units(Y, network.output_activation)
-    start, Y = change_outputs(network, -offset / unit, 1.0 / unit), (Y - offset) / unit
-    shapes = [W.shape for W in network.weights]
-    problem = NetworkLeastSquares(shapes, network.activations, U, Y, dense_limit=dense_limit, inner_tol=inner_tol)
-    total = max(float(np.sum(Y**2)), np.finfo(float).tiny)
-    costs = []
-
-    def stop(_, cost):
-        costs.append(cost)
-        late = time.perf_counter() > deadline
-        return late or cost < good**2 * total or (len(costs) > patience and cost > gain * costs[-1 - patience])
-
-    result = minimise(
-        problem,
-        problem.flatten(start.weights, start.biases),
-        max_iter=max_iter,
-        target=1e-29 * total,
-        ftol=ftol,
-        callback=stop,
-    )
-    fitted = FeedforwardNetwork(*problem.unflatten(result.x), network.activation, network.output_activation)
-    return change_outputs(fitted, offset, unit), float(np.sqrt(result.cost / total))
 
 
 def network_through(
@@ -181,7 +106,7 @@ def network_through(
     --------
     >>> import numpy as np
     >>> from skident.datasets import make_network
-    >>> from skident.recovery import network_through
+    >>> from skident.fitting.starts import network_through
     >>> truth = make_network((4, 3, 1), random_state=0)
     >>> U = np.random.default_rng(0).standard_normal((2000, 4))
     >>> _, misfit = network_through(
@@ -247,114 +172,16 @@ def _one_start(U, Y, wide, widths, activation, output_activation, stem, tol, dea
         # Far from a solution a rough step is as good as an exact one, and many times cheaper.
         rough = {"dense_limit": 200, "inner_tol": 0.1, "deadline": deadline}
         return fit_network(start, U, Y, good=0.1 * tol, max_iter=150, gain=0.5, ftol=1e-3, **rough)
-    network, misfit = fit_network(start, U, Y, good=0.1 * _PROMISING, max_iter=120, patience=15, deadline=deadline)
-    if misfit > _PROMISING:
+    network, misfit = fit_network(start, U, Y, good=0.1 * PROMISING, max_iter=120, patience=15, deadline=deadline)
+    if misfit > PROMISING:
         return None, np.inf
     return prune_to(network, U, Y, widths, tol=tol, deadline=deadline)
 
 
-def prune_to(network, U, Y, widths, *, tol=1e-9, callback=None, deadline=np.inf):
-    """Remove hidden units until given widths are reached, mending the rest after each.
-
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-        Fits (U, Y) well.
-    U : ndarray of shape (n, D)
-    Y : ndarray of shape (n, m_L)
-    widths : sequence of int
-        None of them above the network's.
-    tol : float, default=1e-9
-    callback : callable, default=None
-        ``callback(widths, misfit)`` after every removal.
-    deadline : float, default=inf
-        See `fit_network`.
-
-    Returns
-    -------
-    network : FeedforwardNetwork
-    misfit : float
-        Infinite when a removal did so much harm that the rest was not tried.
-    """
-    widths = tuple(widths)
-    while network.layer_widths != widths:
-        network = _without_cheapest(network, U, Y, widths)
-        last = network.layer_widths == widths
-        n_steps = 200 if last else _MENDING
-        network, misfit = fit_network(network, U, Y, good=0.1 * tol, max_iter=n_steps, patience=25, deadline=deadline)
-        if callback is not None:
-            callback(network.layer_widths, misfit)
-        if misfit > _LOST or time.perf_counter() > deadline:
-            return network, np.inf
-    return network, misfit
 
 
-def _without_cheapest(network, U, Y, widths):
-    """One unit less, and as many more as cost little beside what is unexplained already."""
-    unexplained = np.mean(np.sum((network(U) - Y) ** 2, axis=1))
-    first = True
-    while True:
-        costs, takeovers = removal_costs(network, U)
-        over = [layer for layer, m in enumerate(widths[:-1]) if network.layer_widths[layer] > m]
-        if not over:
-            return network
-        layer = min(over, key=lambda k: costs[k].min())
-        unit = int(np.argmin(costs[layer]))
-        if not first and costs[layer][unit] > 0.3 * unexplained:
-            return network
-        network = remove_unit(network, layer, unit, takeovers[layer][:, unit])
-        unexplained += costs[layer][unit]
-        first = False
 
 
-def prune_to_smallest(network, U, Y, *, at_least=None, tol=1e-9, callback=None, deadline=np.inf):
-    """Remove hidden units as long as the rest can mend what they did.
-
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-        Fits (U, Y) well, to some thousandths at least.
-    U : ndarray of shape (n, D)
-    Y : ndarray of shape (n, m_L)
-    at_least : sequence of int, default=None
-        Widths below which layers are not pruned.
-    tol : float, default=1e-9
-        Misfit of a network that explains the answers.
-    callback : callable, default=None
-        ``callback(widths, misfit)`` after every removal tried.
-    deadline : float, default=inf
-        See `fit_network`.
-
-    Returns
-    -------
-    network : FeedforwardNetwork
-        The smallest found; every layer's cheapest unit has been tried in vain.
-    misfit : float
-        At most `tol`, or more if no network on the way explains the answers.
-    """
-    at_least = [1] * len(network.weights) if at_least is None else list(at_least)
-    n_hidden = len(network.weights) - 1
-    network, misfit = fit_network(network, U, Y, good=0.1 * tol, max_iter=_MENDING)
-    closed = [False] * n_hidden
-    while True:
-        costs, takeovers = removal_costs(network, U)
-        width = network.layer_widths
-        over = [k for k in range(n_hidden) if width[k] > at_least[k] and not closed[k]]
-        if not over or time.perf_counter() > deadline:
-            break
-        layer = min(over, key=lambda k: costs[k].min())
-        unit = int(np.argmin(costs[layer]))
-        smaller = remove_unit(network, layer, unit, takeovers[layer][:, unit])
-        smaller, trial = fit_network(smaller, U, Y, good=0.1 * tol, max_iter=60, patience=25)
-        if callback is not None:
-            callback(smaller.layer_widths, trial)
-        if trial <= tol or (misfit > tol and trial <= max(5.0 * misfit, 0.1 * _PROMISING)):
-            network, misfit = smaller, trial
-        else:
-            closed[layer] = True
-    if misfit > tol:
-        network, misfit = fit_network(network, U, Y, good=0.1 * tol, max_iter=200, patience=25)
-    return network, misfit
 
 
 def smallest_network_through(
@@ -423,7 +250,7 @@ def smallest_network_through(
         reached.append(best)
         if budget.spent or (not unknown and size >= 32):
             return None, best
-        if len(reached) > 2 and best > _PROMISING and best > 0.5 * reached[-3]:  # wider does not help
+        if len(reached) > 2 and best > PROMISING and best > 0.5 * reached[-3]:  # wider does not help
             return None, best
         size *= 2
 
@@ -432,9 +259,9 @@ def _one_start_smallest(U, Y, wide, at_least, activation, output_activation, ste
     """A network pruned as far as it goes, from one wide start; None where that gets nowhere."""
     network, misfit = fit_network(
         _random_start(U, wide, activation, output_activation, stem, seed),
-        U, Y, good=0.1 * _PROMISING, max_iter=120, patience=15, deadline=deadline,
+        U, Y, good=0.1 * PROMISING, max_iter=120, patience=15, deadline=deadline,
     )
-    if misfit > _PROMISING:
+    if misfit > PROMISING:
         return None, misfit
     return prune_to_smallest(network, U, Y, at_least=at_least, tol=tol, deadline=deadline)
 

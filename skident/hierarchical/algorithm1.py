@@ -13,7 +13,7 @@ from torch import nn
 from skident.training.net import fit_module
 
 from .modules import DistilledQuadraticNet, TruncatedSquare
-from .sum_fits import Fit
+from .problem import Fit
 
 __all__ = ["Algorithm1Options", "make_settings", "run_algorithm1"]
 

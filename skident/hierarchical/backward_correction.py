@@ -31,7 +31,7 @@ class BackwardCorrection:
 
     Examples
     --------
-    >>> from skident.inspection import BackwardCorrection
+    >>> from skident.hierarchical import BackwardCorrection
     >>> row = {"protocol": "all", "layer": 2, "fixed": 1, "error": 0.25, "score": 0.75, "feature_errors": {}}
     >>> table = BackwardCorrection([row], n_layers=3, classifies=True)
     >>> print(table.error("all", 2))
@@ -115,7 +115,7 @@ def backward_feature_correction(estimator, X, y, *, X_test=None, y_test=None, ta
     --------
     >>> from skident import HierarchicalQuadraticNet
     >>> from skident.datasets import make_hierarchical_target
-    >>> from skident.inspection import backward_feature_correction
+    >>> from skident.hierarchical import backward_feature_correction
     >>> target = make_hierarchical_target(8, (3, 2), random_state=0)
     >>> X = target.sample(1500, random_state=0)
     >>> net = HierarchicalQuadraticNet(widths=(3, 2), readout="sum", random_state=0)

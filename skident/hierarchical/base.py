@@ -11,7 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident.oracle.black_box import AT_LEAST_ONE, POSITIVE, Interval, StrOptions
+from skident.base.parameters import AT_LEAST_ONE, POSITIVE
+from skident.oracle.black_box import Interval, StrOptions
 
 from .architecture import check_alphas, check_connections, check_widths, exploding_layer
 
@@ -161,7 +162,7 @@ class HiddenFeatures(TransformerMixin, BaseEstimator):
 
         from skident.training.net import resolve_device
 
-        from .sum_fits import Problem
+        from .problem import Problem
 
         rng = check_random_state(self.random_state)
         widths, connections, alphas = self._architecture(X.shape[1], depth)

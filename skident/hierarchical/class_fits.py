@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from .modules import ScaledLogits
+from .problem import Fit
 from .solvers import fit_lbfgs, set_trainable
-from .sum_fits import Fit, found_twice
+from .sum_fits import found_twice
 
 __all__ = ["fit_cross_entropy", "fit_theorem4"]
 

@@ -24,7 +24,7 @@ class TruncatedSquare(nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from skident.modules import TruncatedSquare
+    >>> from skident.hierarchical.modules import TruncatedSquare
     >>> print(round(TruncatedSquare(2.0)(torch.tensor(100.0)).item(), 4))
     8.8
     """
@@ -111,7 +111,7 @@ class QuadraticDenseNet(_LayerInputs):
     Examples
     --------
     >>> import torch
-    >>> from skident.modules import QuadraticDenseNet
+    >>> from skident.hierarchical.modules import QuadraticDenseNet
     >>> module = QuadraticDenseNet(5, (3, 2), ((0, 1), (0, 2)))
     >>> print(sum(p.numel() for p in module.weights))
     46
@@ -288,7 +288,7 @@ class DistilledQuadraticNet(_LayerInputs):
     Examples
     --------
     >>> import torch
-    >>> from skident.modules import DistilledQuadraticNet
+    >>> from skident.hierarchical.modules import DistilledQuadraticNet
     >>> net = DistilledQuadraticNet(4, ((0, 1), (0, 2)), alphas=(1.0, 0.3), n_units=10)
     >>> net.open_layer()
     2

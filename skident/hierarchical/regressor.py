@@ -8,7 +8,8 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident.oracle.black_box import StrOptions, forgotten_on_error
+from skident.base.parameters import forgotten_on_error
+from skident.oracle.black_box import StrOptions
 
 from .architecture import n_parameters, warn_if_too_few
 from .base import HiddenFeatures, LayerArgument
@@ -238,7 +239,8 @@ class HierarchicalQuadraticNet(LayerArgument, RegressorMixin, HiddenFeatures):
     def _solve(self, problem, solver):
         import torch
 
-        from .sum_fits import fit_auto, fit_linear, fit_skorch, fit_sum
+        from .linear_fits import fit_linear
+        from .sum_fits import fit_auto, fit_skorch, fit_sum
 
         readout, batch_norm = self._readout(solver), self._batch_norm(solver)
         if readout == "sum" and problem.n_outputs > 1:

@@ -3,153 +3,32 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
 
 from skident.optim import give_up_when_slow
 
-from .architecture import n_parameters
 from .layer_regression import RIDGES, can_regress, n_columns, regress_top_layer
-from .modules import QuadraticDenseNet
-from .solvers import fit_lbfgs, fit_least_squares, set_trainable, warm_start_readout
+from .linear_fits import fit_linear
+from .problem import Fit, Problem, copy_layers, minimise
+from .solvers import set_trainable
 
-__all__ = ["Fit", "Problem", "fit_auto", "fit_linear", "fit_skorch", "fit_sum", "found_twice"]
+__all__ = ["fit_auto", "fit_skorch", "fit_sum", "found_twice"]
 
 EXACT = 1e-10  # relative loss from which the data are explained
 _ALL_FOUND = 1e-20  # from which the layers added to a given start are found too, however small their alpha
 _HOPEFUL = 1e-2  # relative loss from which the hidden biases are let free
 _PATIENCE = 30  # steps in which the loss must halve
 _SETTLED = 8  # the same where a layer above is still to come
-_L2_GRID = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
 
 
-@dataclass
-class Problem:
-    """Standardised data and the architecture to fit to them.
-
-    Attributes
-    ----------
-    x : Tensor (n, d)
-    y : Tensor (n, o), or (n,) of integers for classes
-    widths, connections, alphas : tuple
-        Of layers 2, ..., L.
-    n_outputs : int
-    rng : RandomState
-    options : dict
-        ``solver``, ``l2``, ``n_init``, ``max_iter``, ``curvature``, ``verbose``.
-    start : QuadraticDenseNet, default=None
-        Layers that it has begin at its weights.
-    fixed : tuple of int
-        Layers whose weights stay.
-    """
-
-    x: torch.Tensor
-    y: torch.Tensor
-    widths: tuple
-    connections: tuple
-    alphas: tuple
-    n_outputs: int
-    rng: Any
-    options: dict
-    start: QuadraticDenseNet | None = None
-    fixed: tuple = ()
-
-    def build(self, readout, unit=1.0, offset=0.0, **kwargs):
-        """A module with new random weights where `start` has none, for targets in `unit` around `offset`."""
-        generator = torch.Generator().manual_seed(int(self.rng.randint(2**31 - 1)))
-        module = QuadraticDenseNet(
-            self.x.shape[1],
-            self.widths,
-            self.connections,
-            n_outputs=self.n_outputs,
-            alphas=self.alphas,
-            readout=readout,
-            curvature=self.options["curvature"],
-            moments=(self.x**2).mean(dim=0).cpu(),
-            dtype=self.x.dtype,
-            generator=generator,
-            **kwargs,
-        )
-        if self.start is not None:
-            old = copy.deepcopy(self.start).to("cpu", self.x.dtype)
-            with torch.no_grad():
-                old.offset -= offset
-            _copy_layers(old.scale_output_(1.0 / unit), module)
-        return module.to(self.x.device)
-
-    @property
-    def n_weights(self):
-        return n_parameters(self.x.shape[1], self.widths, self.connections)
-
-    def part(self, rows):
-        """The same problem on some rows."""
-        return Problem(**{**vars(self), "x": self.x[rows], "y": self.y[rows]})
 
 
-@dataclass
-class Fit:
-    """A fitted module, in the problem's units, and how it came about.
-
-    Attributes
-    ----------
-    module : QuadraticDenseNet or ScaledLogits
-    restart_losses : list of float
-        Of every start: squared error relative to the variance, or cross-entropy.
-    history : list of float
-        The chosen start's loss after every step or epoch.
-    initial : QuadraticDenseNet or None
-        What it started from, in the same units.
-    converged : bool
-    exact : bool
-        Whether the paper's form explains the data to `EXACT`.
-    error : float
-        Estimated relative squared error on new data; NaN where nobody asked.
-    """
-
-    module: Any
-    restart_losses: list
-    history: list
-    initial: Any
-    converged: bool = True
-    exact: bool = False
-    error: float = float("nan")
-    l2: float = 0.0
-    net: Any = None
-    extra: dict = field(default_factory=dict)
 
 
-@torch.no_grad()
-def _copy_layers(old, new):
-    for name in ("weights", "biases", *(("readouts",) if old.readout == new.readout == "linear" else ())):
-        for source, target in zip(getattr(old, name), getattr(new, name)):
-            target.copy_(source)
-    for source, target in zip(old.norms, new.norms):
-        target.load_state_dict(source.state_dict())
-    new.offset.copy_(old.offset)
-    new.moments.copy_(old.moments)
-    if old.direct is not None and new.direct is not None:
-        new.direct.copy_(old.direct)
 
 
-def _minimise(problem, module, x, y, *, weights=None, l2=0.0, max_iter=None, target=0.0, callback=None):
-    """Weighted least squares by the problem's solver; the cost is a sum over rows."""
-    limit = problem.options["max_iter"] or max_iter
-    limit = min(limit, max_iter or limit)
-    if problem.options["solver"] == "lm":
-        result = fit_least_squares(
-            module, x, y, weights=weights, l2=l2, max_iter=limit, target=target, callback=callback
-        )
-        if result.n_iter < limit and result.status == "max_iter":
-            result.status = "stationary"  # the callback found it slow
-        return result
-    w = 1.0 if weights is None else weights
-    result = fit_lbfgs(module, lambda: ((w * (module(x) - y)) ** 2).mean(), l2=l2 / y.shape[1], max_iter=8 * limit)
-    result.cost *= y.numel()
-    result.history = [y.numel() * value for value in result.history]
-    return result
 
 
 def robust_unit(y):
@@ -210,7 +89,7 @@ def fit_sum(problem, l2=0.0, hopeless=None):
     exact = loss < EXACT
     set_trainable(module, fixed=problem.fixed)
     weights = w if exact else None
-    result = _minimise(problem, module, problem.x, y, weights=weights, l2=l2, max_iter=20 if exact else 100,
+    result = minimise(problem, module, problem.x, y, weights=weights, l2=l2, max_iter=20 if exact else 100,
                        target=1e-28 * len(y), callback=give_up_when_slow(_PATIENCE, 0.0))
     variance = float(((y - y.mean()) ** 2).mean())
     with torch.no_grad():
@@ -245,20 +124,20 @@ def _add_layers(problem, module, layers, y, w, ridge):
 
     def settle(net, n):
         set_trainable(net, fixed=problem.fixed)
-        _minimise(problem, net, problem.x[:n], y[:n], weights=w[:n], max_iter=30,
+        minimise(problem, net, problem.x[:n], y[:n], weights=w[:n], max_iter=30,
                   callback=give_up_when_slow(_SETTLED, 0.0))
 
     if layers[0] > 2:  # fitted with other weights of the rows
         lower = _cut(problem, module, layers[0] - 1)
         settle(lower, len(y))
-        _copy_layers(lower, module)
+        copy_layers(lower, module)
     for layer in layers:
         n = min(len(y), max(8 * problem.n_weights, 4 * n_columns(problem, layer)))
         net = _cut(problem, module, layer)
         regress_top_layer(net, lower, problem.x[:n], y[:n], w[:n], problem.fixed, ridge)
         if layer < layers[-1]:
             settle(net, n)
-        _copy_layers(net, module)
+        copy_layers(net, module)
         lower = net
 
 
@@ -266,7 +145,7 @@ def _cut(problem, module, layer):
     """The layers 2, ..., `layer` of a module in the sum form."""
     kept = {name: getattr(problem, name)[: layer - 1] for name in ("widths", "connections", "alphas")}
     net = Problem(**{**vars(problem), **kept, "start": None}).build("sum")
-    _copy_layers(module, net)
+    copy_layers(module, net)
     return net
 
 
@@ -279,7 +158,7 @@ def _one_start(problem, module, y, w, l2, found=False):
         n = min(len(x), max(rows * problem.n_weights, 400))
         set_trainable(module, kinds=kinds, fixed=problem.fixed)
         scale = float((w[:n] * (y[:n] - y[:n].mean())).square().sum())
-        result = _minimise(
+        result = minimise(
             problem, module, x[:n], y[:n], weights=w[:n], l2=l2, max_iter=limit, target=1e-26 * scale,
             callback=give_up_when_slow(_PATIENCE, 0.0),
         )
@@ -291,81 +170,12 @@ def _one_start(problem, module, y, w, l2, found=False):
     return loss, history, converged
 
 
-def fit_linear(problem, l2="auto"):
-    """Linear readouts and a direct part, started from ridge regression; l2 by 3-fold cross-validation.
-
-    Returns
-    -------
-    Fit
-        ``error`` is the cross-validated relative squared error.
-
-    Raises
-    ------
-    FloatingPointError
-        If no start has finite outputs.
-    """
-    grid = _L2_GRID if l2 == "auto" else (float(l2),)
-    errors = _cross_validated(problem, grid)
-    l2 = grid[int(np.argmin(errors))] if errors else 1e-2
-    best, losses = None, []
-    variance = float(((problem.y - problem.y.mean(dim=0)) ** 2).sum())
-    for _ in range(min(2, problem.options["n_init"])):
-        module = _start_linear(problem)
-        initial = copy.deepcopy(module)
-        result = _fit_from(problem, module, l2, 100)
-        losses.append(result.cost / variance)
-        if best is None or result.cost < best[1].cost:
-            best = module, result, initial
-    module, result, initial = best
-    if not np.isfinite(result.cost):
-        raise FloatingPointError
-    history = [cost / variance for cost in result.history]
-    error = min(errors) if errors else float("inf")
-    return Fit(module, losses, history, initial, result.status != "max_iter", error=error, l2=l2)
 
 
-def _start_linear(problem):
-    module = problem.build("linear")
-    if problem.start is None:
-        with torch.no_grad():
-            for W in module.weights:
-                W *= 0.5
-        warm_start_readout(module, problem.x, problem.y, 1e-2)
-    return module
 
 
-def _fit_from(problem, module, l2, max_iter):
-    set_trainable(module, fixed=problem.fixed)
-    return _minimise(
-        problem, module, problem.x, problem.y, l2=l2, max_iter=max_iter, callback=give_up_when_slow(10, 0.0)
-    )
 
 
-def _cross_validated(problem, grid):
-    """Relative squared error of every l2 tried, each from new starts; stops where it rose twice in a row.
-
-    From the largest down, since polynomials that are hardly penalised may explode on the held-out rows. Empty where
-    rows are too few.
-    """
-    n = len(problem.x)
-    if n < 9 or (len(grid) == 1 and not problem.options.get("compare")):
-        return [] if len(grid) > 1 else [float("inf")]
-    folds = [part for part in np.array_split(np.arange(n), 3)]  # rows come in random order
-    parts = [problem.part(np.setdiff1d(np.arange(n), fold)) for fold in folds]
-    variance = float(((problem.y - problem.y.mean(dim=0)) ** 2).sum())
-    errors = []
-    for l2 in grid:
-        total = 0.0
-        for part, fold in zip(parts, folds):
-            module = _start_linear(part)
-            _fit_from(part, module, l2, 40)
-            with torch.no_grad():
-                error = float(((module(problem.x[fold]) - problem.y[fold]) ** 2).sum())
-            total += error if np.isfinite(error) else float("inf")
-        errors.append(total / variance)
-        if len(errors) > 2 and errors[-1] > errors[-2] > errors[-3]:
-            break
-    return errors
 
 
 def fit_auto(problem, l2):

@@ -12,21 +12,23 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skident.base.parameters import (
+    ACTIVATION_CHOICES,
+    AT_LEAST_ONE,
+    POSITIVE,
+    center_and_scale,
+    check_layer_widths,
+    forgotten_on_error,
+)
 from skident.base.progress import StageLog
-from skident.fitting.polish import design_points
+from skident.fitting.design import design_points
 from skident.linalg import find_rank_one, n_free_entries, projection_norms, svec, svec_outer
 from skident.network import get_activation
 from skident.oracle import DERIVATIVES, Oracle
 from skident.oracle.black_box import (
-    ACTIVATION_CHOICES,
-    AT_LEAST_ONE,
-    POSITIVE,
     Interval,
     StrOptions,
-    center_and_scale,
     check_answers_vary,
-    check_layer_widths,
-    forgotten_on_error,
     needs_targets,
     resolve_activations,
     resolve_black_box,

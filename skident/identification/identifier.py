@@ -12,23 +12,26 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import validate_data
 
-from skident.base.predictions import NetworkPredictions
-from skident.base.progress import StageLog
-from skident.fitting.polish import change_inputs, design_points, standard_errors
-from skident.fitting.redundancy import redundant_units
-from skident.network import center_outputs
-from skident.oracle import BlackBoxError, Oracle, above_rounding, measure_noise, probability_error
-from skident.oracle.black_box import (
+from skident.base.parameters import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
     POSITIVE,
-    Interval,
-    StrOptions,
     center_and_scale,
-    check_answers_vary,
     check_layer_widths,
     check_targets,
     forgotten_on_error,
+)
+from skident.base.predictions import NetworkPredictions
+from skident.base.progress import StageLog
+from skident.fitting.design import design_points
+from skident.fitting.redundancy import redundant_units
+from skident.fitting.standard_errors import standard_errors
+from skident.network import center_outputs, change_inputs
+from skident.oracle import BlackBoxError, Oracle, above_rounding, measure_noise, probability_error
+from skident.oracle.black_box import (
+    Interval,
+    StrOptions,
+    check_answers_vary,
     resolve_activations,
     resolve_black_box,
     resolve_response,
@@ -36,7 +39,8 @@ from skident.oracle.black_box import (
 
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
-from .input_range import clipping_hint, confine, far_hint, fresh_rows, probability_hint, rows_inside, spaced
+from .hints import clipping_hint, far_hint, probability_hint
+from .input_range import confine, fresh_rows, rows_inside, spaced
 from .inquiry import Job, where_units_move
 from .routes import attempts_in_order
 

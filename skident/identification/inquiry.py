@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skident.base.progress import StageLog
-from skident.fitting.polish import design_points, polish_from_oracle
+from skident.fitting.design import design_points
+from skident.fitting.polish import polish_from_oracle
 from skident.fitting.starts import Budget
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import Oracle

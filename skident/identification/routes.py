@@ -10,9 +10,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 
-from skident.fitting.polish import change_inputs, design_points
+from skident.fitting.design import design_points
 from skident.linalg import n_free_entries
-from skident.network import FeedforwardNetwork, get_activation
+from skident.network import FeedforwardNetwork, change_inputs, get_activation
 
 from .inquiry import Trial, finish, worst_error
 from .kinks.network import find_relu_network

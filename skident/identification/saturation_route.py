@@ -6,8 +6,8 @@ import functools
 
 import numpy as np
 
+from skident.fitting.pruning import prune_to
 from skident.fitting.redundancy import redundant_units
-from skident.fitting.starts import prune_to
 
 from .inquiry import finish, where_units_move
 from .saturation.circles import NotSaturatingError

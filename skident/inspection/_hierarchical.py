@@ -31,7 +31,8 @@ class BackwardCorrectionDisplay:
 
     Examples
     --------
-    >>> from skident.inspection import BackwardCorrection, BackwardCorrectionDisplay
+    >>> from skident.hierarchical import BackwardCorrection
+    >>> from skident.inspection import BackwardCorrectionDisplay
     >>> row = {"protocol": "all", "layer": 2, "fixed": 1, "error": 0.25, "score": 0.75, "feature_errors": {}}
     >>> display = BackwardCorrectionDisplay(BackwardCorrection([row], n_layers=3, classifies=True))
     >>> print(display.result.n_layers)

@@ -1,1 +1,13 @@
-""""""
+"""Has training reached a global optimum? Certificates for shallow networks, and solvers that reach one."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "certificate": ["LandscapeCertificate"],
+        "certify": ["landscape_certificate"],
+        "regressor": ["QuadraticNetRegressor"],
+        "transition": ["PhaseTransition", "phase_transition"],
+    },
+)

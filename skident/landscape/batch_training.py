@@ -68,7 +68,7 @@ def train_shallow_batch(X, y, W, v, jet, *, data=None, train_output=True, max_it
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.optim import train_shallow_batch
+    >>> from skident.landscape.batch_training import train_shallow_batch
     >>> rng = np.random.default_rng(0)
     >>> X, W = rng.standard_normal((1, 12, 5)), rng.standard_normal((3, 10, 5))
     >>> square = lambda z, order: (z * z, 2 * z)

@@ -6,11 +6,12 @@ from numbers import Integral, Real
 
 import numpy as np
 
+from skident.linalg.lanczos import lanczos
+
 from .certificate import REASONS, LandscapeCertificate, status_of
 from .convex import least_squares_size
 from .curvature import (
     explicit_directions,
-    lanczos,
     loss_derivatives,
     quadratic_curvature_bound,
     quadratic_product,
@@ -100,7 +101,7 @@ def landscape_certificate(
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.optim import landscape_certificate
+    >>> from skident.landscape import landscape_certificate
     >>> X = np.random.default_rng(0).standard_normal((30, 2))
     >>> certificate = landscape_certificate(np.zeros((2, 2)), [1.0, -1.0], X, X[:, 0] ** 2)
     >>> print(certificate.status, round(certificate.loss, 3), certificate.curvature < 0)

@@ -79,7 +79,8 @@ def solve_convex(problem, *, start=None, tol=1e-13, max_iter=300):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.optim import QuadraticProblem, solve_convex
+    >>> from skident.landscape.problem import QuadraticProblem
+    >>> from skident.landscape.convex import solve_convex
     >>> X = np.random.default_rng(0).standard_normal((50, 3))
     >>> solution = solve_convex(QuadraticProblem(X, X[:, 0] * X[:, 1]))
     >>> print(round(float(solution.M[0, 1]), 12))
@@ -309,7 +310,7 @@ def factorise(M, v):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.optim import factorise
+    >>> from skident.landscape.convex import factorise
     >>> W, lost = factorise(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1.0, -1.0]))
     >>> print(round(float((np.array([1.0, 2.0]) @ W.T) ** 2 @ [1.0, -1.0]), 12), lost < 1e-15)
     4.0 True

@@ -94,7 +94,8 @@ def descend(problem, W, v, *, tol=1e-11, max_iter=5000, max_escapes=50, max_dens
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.optim import QuadraticProblem, descend
+    >>> from skident.landscape.problem import QuadraticProblem
+    >>> from skident.landscape.descent import descend
     >>> X = np.random.default_rng(0).standard_normal((20, 3))
     >>> problem = QuadraticProblem(X, X[:, 0] * X[:, 1])
     >>> result = descend(problem, np.zeros((6, 3)), np.array([1.0, 1, 1, -1, -1, -1]))
@@ -323,7 +324,8 @@ def lines_loss(problem, W, v, direction):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.optim import QuadraticProblem, lines_loss
+    >>> from skident.landscape.problem import QuadraticProblem
+    >>> from skident.landscape.descent import lines_loss
     >>> problem = QuadraticProblem(np.array([[1.0]]), np.array([1.0]))
     >>> print(lines_loss(problem, np.zeros((1, 1)), np.ones(1), np.ones((1, 1))))
     [ 0.5  0.  -1.   0.   0.5]

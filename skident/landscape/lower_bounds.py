@@ -42,7 +42,8 @@ def dual_bound(problem, u, plus=True, minus=True, slack=0.0):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.optim import QuadraticProblem, dual_bound
+    >>> from skident.landscape.problem import QuadraticProblem
+    >>> from skident.landscape.lower_bounds import dual_bound
     >>> problem = QuadraticProblem(np.array([[1.0], [1.0]]), np.array([1.0, 3.0]))
     >>> print(dual_bound(problem, np.array([1.0, -1.0])), problem.value(np.array([[2.0]])))
     0.5 0.5

@@ -49,7 +49,7 @@ class QuadraticProblem:
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.optim import QuadraticProblem
+    >>> from skident.landscape.problem import QuadraticProblem
     >>> problem = QuadraticProblem(np.array([[1.0], [2.0]]), np.array([3.0, 12.0]))
     >>> print(problem.value(np.array([[3.0]])))
     0.0

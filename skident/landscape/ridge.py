@@ -53,7 +53,8 @@ def leave_one_out_ridge(problem, rng, *, alphas=None, linear_weights=LINEAR_WEIG
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.optim import QuadraticProblem, leave_one_out_ridge
+    >>> from skident.landscape.problem import QuadraticProblem
+    >>> from skident.landscape.ridge import leave_one_out_ridge
     >>> X = np.random.default_rng(0).standard_normal((60, 3))
     >>> exact = QuadraticProblem(X, X[:, 0] * X[:, 1], fit_intercept=True)
     >>> print(leave_one_out_ridge(exact, np.random.RandomState(0)))

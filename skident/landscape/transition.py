@@ -8,17 +8,15 @@ from numbers import Integral, Real
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy.special import expit
 from sklearn.utils import check_random_state
 
 from skident.datasets import make_planted_shallow
-from skident.inspection._plotting import color_of, require_pyplot
 from skident.network import get_activation
 
 from .batch_training import train_shallow_batch
 from .half_point import fit_transition
 
-__all__ = ["PhaseTransition", "PhaseTransitionDisplay", "phase_transition"]
+__all__ = ["PhaseTransition", "phase_transition"]
 
 _SIZES = ("n_samples", "n_features", "n_hidden")
 
@@ -123,7 +121,7 @@ def phase_transition(
 
     Examples
     --------
-    >>> from skident.inspection import phase_transition
+    >>> from skident.landscape import phase_transition
     >>> found = phase_transition(20, 8, [1, 2, 4, 6], activation="quadratic", n_trials=4, n_starts=3, random_state=0)
     >>> print(found.swept, 1 < found.half_point < 6)
     n_hidden True
@@ -207,92 +205,3 @@ def _losses(sizes, settings, seed):
     return batch.losses.reshape(n_trials, n_starts)
 
 
-class PhaseTransitionDisplay:
-    """Success rates against the swept size, with the logistic curve through them.
-
-    Parameters
-    ----------
-    transition : PhaseTransition
-    reference : float, default=None
-        A half-point to compare with, drawn as a dotted line.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-
-    Examples
-    --------
-    >>> from skident.inspection import PhaseTransitionDisplay, phase_transition
-    >>> found = phase_transition(20, 8, [1, 2, 4, 6], activation="quadratic", n_trials=4, n_starts=3, random_state=0)
-    >>> print(PhaseTransitionDisplay(found).transition.n_trials)
-    4
-    """
-
-    def __init__(self, transition, *, reference=None):
-        self.transition = transition
-        self.reference = reference
-
-    @classmethod
-    def from_transition(cls, transition, *, ax=None, reference=None, **kwargs):
-        """Draw a `PhaseTransition`.
-
-        Parameters
-        ----------
-        transition : PhaseTransition
-        ax : Axes, default=None
-        reference : float, default=None
-        **kwargs
-            For ``Axes.plot`` of the dots.
-
-        Returns
-        -------
-        PhaseTransitionDisplay
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
-        """
-        return cls(transition, reference=reference).plot(ax=ax, **kwargs)
-
-    def plot(self, ax=None, **kwargs):
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            None makes a figure.
-        **kwargs
-            For ``Axes.plot`` of the dots.
-
-        Returns
-        -------
-        PhaseTransitionDisplay
-            Itself, with `ax_` and `figure_`.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
-        """
-        plt = require_pyplot("PhaseTransitionDisplay")
-        t = self.transition
-        if ax is None:
-            _, ax = plt.subplots(figsize=(5.2, 3.6), layout="constrained")
-        style = {"marker": "o", "linestyle": "none", "color": color_of(0), "label": f"all of {t.settings['n_starts']}"}
-        ax.plot(t.values, t.start_rates, "x", color="0.55", markersize=5, label="single starts")
-        ax.plot(t.values, t.probabilities, **{**style, **kwargs})
-        if np.isfinite(t.half_point):
-            x = np.linspace(t.values.min(), t.values.max(), 300)
-            ax.plot(x, expit(t.slope * (x - t.half_point)), color=color_of(0), linewidth=1.5)
-            low, high = np.clip(t.interval, x[0], x[-1])
-            ax.axvspan(low, high, color=color_of(0), alpha=0.15, linewidth=0)
-            ax.axvline(t.half_point, color=color_of(0), linestyle="--", linewidth=1, label=f"half: {t.half_point:.2f}")
-        if self.reference is not None:
-            label = f"reference: {self.reference:.2f}"
-            ax.axvline(self.reference, color="0.3", linestyle=":", linewidth=1.3, label=label)
-        ax.set(xlabel=t.swept, ylabel="share that reaches the optimum", ylim=(-0.04, 1.04))
-        ax.legend(loc="best", frameon=False, fontsize="small")
-        self.ax_, self.figure_ = ax, ax.figure
-        return self

@@ -65,7 +65,7 @@ def solve_signs(M, r, tol, max_solutions=2):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import solve_signs
+    >>> from skident.linalg.sign_vectors import solve_signs
     >>> M = np.array([[1.0, 2.0, 4.0, 0.5]])
     >>> print(solve_signs(M, np.array([1.5]), 1e-9))
     [[-1. -1.  1.  1.]]

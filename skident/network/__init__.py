@@ -1,6 +1,14 @@
 """What a network is: weights and activations, derivatives, symmetries, conversions."""
 
-from ._affine import affine_map, center_outputs, fold_inputs, unfold_inputs
+from ._affine import (
+    affine_map,
+    center_outputs,
+    change_inputs,
+    change_outputs,
+    fold_inputs,
+    output_units,
+    unfold_inputs,
+)
 from ._feedforward import FeedforwardNetwork
 from .activations import ACTIVATIONS, Activation, get_activation
 
@@ -10,7 +18,10 @@ __all__ = [
     "FeedforwardNetwork",
     "affine_map",
     "center_outputs",
+    "change_inputs",
+    "change_outputs",
     "fold_inputs",
     "get_activation",
+    "output_units",
     "unfold_inputs",
 ]

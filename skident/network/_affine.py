@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ._feedforward import FeedforwardNetwork
 from ._maps import affine_map, solve_first_layer
 
-__all__ = ["affine_map", "center_outputs", "fold_inputs", "unfold_inputs"]
+__all__ = ["affine_map", "center_outputs", "change_inputs", "change_outputs", "fold_inputs", "output_units", "unfold_inputs"]
 
 
 def center_outputs(network):
@@ -122,4 +124,40 @@ def unfold_inputs(network, transformer):
 
 def _with_first_layer(network, W, b):
     weights, biases = [W, *network.weights[1:]], [b, *network.biases[1:]]
+    return FeedforwardNetwork(weights, biases, network.activation, network.output_activation)
+
+
+def change_inputs(network, center, scale):
+    """The same function of ``u``, where ``x = center + scale * u``.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        A function of x.
+    center, scale : ndarray of shape (D,)
+
+    Returns
+    -------
+    FeedforwardNetwork
+        First layer ``scale * W_1`` and ``tau_1 + W_1^T center``; to go back use ``-center / scale`` and ``1 / scale``.
+    """
+    W, b = network.weights[0], network.biases[0]
+    weights = [scale[:, None] * W, *network.weights[1:]]
+    return FeedforwardNetwork(
+        weights, [b + center @ W, *network.biases[1:]], network.activation, network.output_activation
+    )
+
+
+def output_units(Y, output_activation):
+    """Offset and unit of every output, (m_L,): mean and standard deviation where the output is linear, else 0 and 1."""
+    if output_activation != "identity":
+        return np.zeros(Y.shape[1]), np.ones(Y.shape[1])
+    mean, std = Y.mean(axis=0), Y.std(axis=0)
+    return mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0)
+
+
+def change_outputs(network, offset, unit):
+    """The network ``offset + unit * f(x)`` of a network f with linear output."""
+    weights = [*network.weights[:-1], network.weights[-1] * unit]
+    biases = [*network.biases[:-1], network.biases[-1] * unit + offset]
     return FeedforwardNetwork(weights, biases, network.activation, network.output_activation)

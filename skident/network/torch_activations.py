@@ -14,7 +14,7 @@ class Sin(nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from skident.modules import Sin
+    >>> from skident.network.torch_activations import Sin
     >>> print(Sin()(torch.zeros(1)).item())
     0.0
     """
@@ -29,7 +29,7 @@ class Erf(nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from skident.modules import Erf
+    >>> from skident.network.torch_activations import Erf
     >>> print(round(Erf()(torch.ones(1)).item(), 4))
     0.8427
     """
@@ -44,7 +44,7 @@ class Quadratic(nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from skident.modules import Quadratic
+    >>> from skident.network.torch_activations import Quadratic
     >>> print(Quadratic()(torch.tensor(3.0)).item())
     9.0
     """

@@ -41,7 +41,7 @@ def find_clipping(oracle, n_base=3, rng=None):
     --------
     >>> import numpy as np
     >>> from skident.oracle import Oracle
-    >>> from skident.recovery import find_clipping
+    >>> from skident.oracle.clipping import find_clipping
     >>> low, high = find_clipping(Oracle(lambda X: np.tanh(np.clip(X, -4, 5)).sum(axis=1), 2))
     >>> print(high.round(4))
     [5. 5.]

@@ -12,7 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident.oracle.black_box import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
+from skident.base.parameters import AT_LEAST_ONE, POSITIVE, forgotten_on_error
+from skident.oracle.black_box import Interval, StrOptions
 
 from .escape_time import aligned_escape_time, flow_escape_time
 from .gradient_at_zero import gradient_at_zero, resolve_loss
@@ -129,7 +130,7 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     Examples
     --------
     >>> from skident.datasets import make_alternating_circle
-    >>> from skident.saddle import SaddleEscapeAnalyzer
+    >>> from skident import SaddleEscapeAnalyzer
     >>> X, y = make_alternating_circle(8)
     >>> analyzer = SaddleEscapeAnalyzer(loss="gradient", depth=3, n_restarts=20, max_iter=400, random_state=0)
     >>> print(round(analyzer.fit(X, y).escape_speed_, 3))

@@ -40,7 +40,7 @@ class BiasFreeMLP(nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from skident.modules import BiasFreeMLP
+    >>> from skident.saddle import BiasFreeMLP
     >>> module = BiasFreeMLP((2, 3, 1), start=[torch.ones(2, 3), torch.ones(3, 1)])
     >>> print(module(torch.ones(1, 2, dtype=torch.float64)).item())
     6.0
@@ -83,7 +83,7 @@ class HalfSquaredError(nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from skident.modules import HalfSquaredError
+    >>> from skident.saddle.module import HalfSquaredError
     >>> print(HalfSquaredError()(torch.zeros(2, 2), torch.ones(2, 2)).item())
     1.0
     """

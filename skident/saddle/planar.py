@@ -75,7 +75,7 @@ def fastest_planar_escape(X, gradient, *, tol=1e-9, max_subsets=4096):
     Examples
     --------
     >>> from skident.datasets import make_alternating_circle
-    >>> from skident.optim import fastest_planar_escape
+    >>> from skident.saddle import fastest_planar_escape
     >>> print(round(fastest_planar_escape(*make_alternating_circle(6)).speed, 6))
     0.464102
     """

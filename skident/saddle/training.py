@@ -13,7 +13,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident.oracle.black_box import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
+from skident.base.parameters import AT_LEAST_ONE, POSITIVE, forgotten_on_error
+from skident.oracle.black_box import Interval, StrOptions
 
 from .localised_loss import activations, as_matrices
 from .plateaus import detect_escapes
@@ -147,8 +148,9 @@ class _SaddleToSaddle(BaseEstimator):
         """Train, and store everything; Y is what the criterion takes."""
         import torch
 
-        from skident.training.net import NormAdaptedStep, WeightRecorder, fit_module, resolve_device
+        from skident.training.net import fit_module, resolve_device
 
+        from .callbacks import NormAdaptedStep, WeightRecorder
         from .module import BiasFreeMLP
 
         rng = check_random_state(self.random_state)
@@ -249,7 +251,7 @@ class SaddleToSaddleClassifier(ClassifierMixin, _SaddleToSaddle):
     --------
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.preprocessing import scale
-    >>> from skident.saddle import SaddleToSaddleClassifier
+    >>> from skident import SaddleToSaddleClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> classifier = SaddleToSaddleClassifier(depth=3, width=20, max_iter=200, random_state=0).fit(scale(X), y)
     >>> print(classifier.score(scale(X), y) > 0.9)
@@ -340,7 +342,7 @@ class SaddleToSaddleRegressor(RegressorMixin, _SaddleToSaddle):
     --------
     >>> from sklearn.datasets import load_diabetes
     >>> from sklearn.preprocessing import scale
-    >>> from skident.saddle import SaddleToSaddleRegressor
+    >>> from skident import SaddleToSaddleRegressor
     >>> X, y = load_diabetes(return_X_y=True)
     >>> regressor = SaddleToSaddleRegressor(depth=3, width=20, max_iter=300, random_state=0).fit(scale(X), y)
     >>> print(regressor.score(scale(X), y) > 0.5)

@@ -255,7 +255,8 @@ def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None, 
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import RidgeModel, Sample, fit_ridges
+    >>> from skident.samples.ridges import RidgeModel, fit_ridges
+    >>> from skident.samples.sample import Sample
     >>> Z = np.random.default_rng(0).standard_normal((200, 2))
     >>> sample = Sample(Z, np.abs(Z[:, 0] + 0.5))
     >>> start = RidgeModel(np.array([[1.0], [0.3]]), np.zeros(1), np.ones(1), np.zeros(2), 0.0)

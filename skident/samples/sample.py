@@ -129,7 +129,7 @@ class Sample:
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import Sample
+    >>> from skident.samples.sample import Sample
     >>> X = np.random.default_rng(0).normal(3.0, 2.0, (100, 2))
     >>> sample = Sample(X, X[:, 0])
     >>> (second_moment,) = sample.reduce(lambda Z, y, w: (Z.T @ Z,))

@@ -197,7 +197,8 @@ def moment_loss(tensors, W, b, a):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import moment_loss, population_tensors
+    >>> from skident.samples.tensor_fit import moment_loss
+    >>> from skident.samples.paper.scalars import population_tensors
     >>> unit = np.eye(2)[:, :1], np.zeros(1), np.ones(1)
     >>> print(round(moment_loss(population_tensors(*unit, 4), np.eye(2)[:, 1:], *unit[1:]), 4))
     0.6724
@@ -254,7 +255,8 @@ def refine_by_moments(tensors, W, b, a, *, max_iter=200, ftol=1e-6, max_bias=5.0
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import population_tensors, refine_by_moments
+    >>> from skident.samples.paper.scalars import population_tensors
+    >>> from skident.samples.tensor_fit import refine_by_moments
     >>> W, b, a = np.eye(2), np.array([0.3, -0.5]), np.array([1.0, -2.0])
     >>> T = population_tensors(W, b, a, 4)
     >>> W, b, a, loss = refine_by_moments(T, [[1.0, 0.2], [0.1, 0.9]], [0.0, 0.0], [1.0, -1.0])
@@ -320,7 +322,8 @@ def units_from_moments(tensors, n_units, *, order=2, n_candidates=12, rng=None, 
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import population_tensors, units_from_moments
+    >>> from skident.samples.paper.scalars import population_tensors
+    >>> from skident.samples.tensor_fit import units_from_moments
     >>> W = np.array([[1.0, 0.0, 0.6], [0.0, 1.0, 0.8]])
     >>> T = population_tensors(W, np.array([0.3, -0.5, 1.0]), np.ones(3), 6)
     >>> W, b, a, loss = units_from_moments(T, 3, n_candidates=3)

@@ -36,7 +36,7 @@ def units_tensors(U, b, a):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import units_tensors
+    >>> from skident.samples.tensor_starts import units_tensors
     >>> T = units_tensors(np.array([[1.0, 0.0]]), np.zeros(1), np.ones(1))
     >>> print(round(float(T[2][0] * np.sqrt(2 * np.pi)), 6))
     1.0

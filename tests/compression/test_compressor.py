@@ -11,7 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skident import NetworkCompressor, NetworkIdentifier
-from skident.compression.smaller_network import compress_network, compression_error, rows_around
+from skident.compression import compress_network
+from skident.compression.smaller_network import compression_error, rows_around
 from skident.datasets import make_network
 from skident.network import FeedforwardNetwork
 

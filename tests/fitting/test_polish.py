@@ -3,9 +3,11 @@ import pytest
 
 from skident.base.progress import StageLog
 from skident.datasets import make_network
-from skident.fitting.polish import change_inputs, design_points, polish_from_oracle, polish_network, standard_errors
+from skident.fitting.design import design_points
+from skident.fitting.polish import polish_from_oracle, polish_network
+from skident.fitting.standard_errors import standard_errors
 from skident.metrics import parameter_error, relative_max_error
-from skident.network import FeedforwardNetwork
+from skident.network import FeedforwardNetwork, change_inputs
 from skident.oracle import Oracle
 
 

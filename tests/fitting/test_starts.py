@@ -2,15 +2,9 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.fitting.starts import (
-    Budget,
-    fit_network,
-    network_through,
-    prune_to,
-    prune_to_smallest,
-    random_network,
-    smallest_network_through,
-)
+from skident.fitting.one_fit import fit_network
+from skident.fitting.pruning import prune_to, prune_to_smallest
+from skident.fitting.starts import Budget, network_through, random_network, smallest_network_through
 from skident.metrics import parameter_error
 from skident.network import FeedforwardNetwork
 

@@ -6,7 +6,7 @@ import pytest
 
 from skident import HierarchicalQuadraticNet
 from skident.datasets import make_hierarchical_target
-from skident.hierarchical.backward_correction import BackwardCorrection
+from skident.hierarchical import BackwardCorrection
 from skident.inspection import BackwardCorrectionDisplay, LayerFeatureDisplay
 from skident.metrics import feature_recovery_error, neuron_correlation
 

@@ -17,10 +17,11 @@ from sklearn.svm import SVC
 
 from skident import HierarchicalQuadraticNet, HierarchicalQuadraticNetClassifier
 from skident.datasets import make_hierarchical_target
+from skident.hierarchical import backward_feature_correction
 from skident.hierarchical.algorithm1 import Algorithm1Options, initial_distill, make_settings, thresholds
-from skident.hierarchical.backward_correction import backward_feature_correction
-from skident.hierarchical.layer_regression import joint_diagonaliser, regress_top_layer
+from skident.hierarchical.layer_regression import regress_top_layer
 from skident.hierarchical.modules import QuadraticDenseNet
+from skident.linalg.joint_diagonal import joint_diagonaliser
 from skident.metrics import feature_recovery_error
 
 

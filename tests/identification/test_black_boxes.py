@@ -27,9 +27,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skident import EntangledWeightExtractor, NetworkIdentifier
 from skident.datasets import make_network
-from skident.fitting.polish import change_inputs
 from skident.metrics import parameter_error, relative_max_error
-from skident.network import FeedforwardNetwork, center_outputs, unfold_inputs
+from skident.network import FeedforwardNetwork, center_outputs, change_inputs, unfold_inputs
 from skident.oracle import probabilities_from_logits
 
 

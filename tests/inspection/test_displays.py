@@ -12,11 +12,11 @@ from sklearn.exceptions import NotFittedError
 from skident import EntangledWeightExtractor, NetworkIdentifier
 from skident.datasets import make_network
 from skident.inspection import LandscapeDisplay, SpectrumDisplay, WeightRecoveryDisplay
-from skident.landscape.certify import landscape_certificate
+from skident.inspection._phase_transition import PhaseTransitionDisplay
+from skident.landscape import landscape_certificate, phase_transition
 from skident.landscape.descent import descend
 from skident.landscape.half_point import fit_transition
 from skident.landscape.problem import QuadraticProblem
-from skident.landscape.transition import PhaseTransitionDisplay, phase_transition
 from skident.network import FeedforwardNetwork, get_activation
 
 EPS = np.finfo(float).eps

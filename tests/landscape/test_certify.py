@@ -5,12 +5,13 @@ import pytest
 import torch
 from scipy.optimize import nnls
 
-from skident.landscape.certify import landscape_certificate
+from skident.landscape import landscape_certificate
 from skident.landscape.convex import factorise, solve_convex
-from skident.landscape.curvature import lanczos, loss_derivatives, shallow_hessian_product
+from skident.landscape.curvature import loss_derivatives, shallow_hessian_product
 from skident.landscape.descent import descend, form_hessian_product, lines_loss
 from skident.landscape.lower_bounds import dual_bound
 from skident.landscape.problem import QuadraticProblem
+from skident.linalg.lanczos import lanczos
 from skident.network import FeedforwardNetwork, get_activation
 
 SIDES = [{}, {"fit_intercept": True}, {"fit_linear": True}, {"fit_intercept": True, "fit_linear": True}]

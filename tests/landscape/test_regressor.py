@@ -9,8 +9,7 @@ from sklearn.model_selection import KFold, cross_val_score
 
 from skident import QuadraticNetRegressor
 from skident.datasets import make_planted_shallow
-from skident.landscape.certify import landscape_certificate
-from skident.landscape.transition import phase_transition
+from skident.landscape import landscape_certificate, phase_transition
 from skident.network import get_activation
 
 PLAIN = {"fit_intercept": False, "fit_linear": False, "alpha": 0}

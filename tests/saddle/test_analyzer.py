@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from skident import SaddleEscapeAnalyzer
 from skident.datasets import make_alternating_circle
 from skident.optim import unit_norm
+from skident.saddle import BiasFreeMLP
 from skident.saddle.escape_time import aligned_escape_time, flow_escape_time
 from skident.saddle.gradient_at_zero import gradient_at_zero
 from skident.saddle.localised_loss import (
@@ -27,7 +28,6 @@ from skident.saddle.localised_loss import (
     speed,
     speed_and_gradient,
 )
-from skident.saddle.module import BiasFreeMLP
 
 RANK_ONE = np.sqrt(2) - 1
 

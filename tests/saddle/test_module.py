@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from skident.saddle.module import BiasFreeMLP, HalfSquaredError
+from skident.saddle import BiasFreeMLP
+from skident.saddle.module import HalfSquaredError
 
 
 def test_it_is_the_function_of_its_weights():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_alternating_circle
-from skident.saddle.planar import fastest_planar_escape
+from skident.saddle import fastest_planar_escape
 
 # N: the maximum over networks of depth three with one top unit; 2 sqrt(3) - 3, 1/2, and (sqrt(3) - 1) / 2 for 12.
 SPEEDS = {6: 0.464102, 8: 0.5, 10: 0.301265, 12: 0.366025}

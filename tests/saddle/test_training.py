@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import scale
 
 from skident import SaddleEscapeAnalyzer, SaddleToSaddleClassifier, SaddleToSaddleRegressor
-from skident.saddle.plateaus import detect_escapes
+from skident.saddle import detect_escapes
 
 
 def staircase(t, *, at, width=8.0, noise=0.0, seed=0):

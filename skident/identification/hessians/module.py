@@ -44,7 +44,7 @@ class CompletionModule(nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from skident.modules import CompletionModule
+    >>> from skident.identification.hessians.module import CompletionModule
     >>> module = CompletionModule([3, 2], [torch.ones(3, 2).numpy()], "tanh", "identity")
     >>> print(sum(p.numel() for p in module.parameters()))
     13

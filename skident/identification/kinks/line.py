@@ -141,7 +141,7 @@ def find_kinks(ask, reach, *, noise=1e-14, unit=1.0, max_kinks=1000, rng=None):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import find_kinks
+    >>> from skident.identification.kinks.line import find_kinks
     >>> found = find_kinks(lambda t: np.abs(t - 0.25)[:, None] + np.maximum(t, 3.0)[:, None], 100.0)
     >>> print(found.positions.round(6))
     [0.25 3.  ]

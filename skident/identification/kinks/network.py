@@ -88,7 +88,7 @@ def find_relu_network(
     --------
     >>> import numpy as np
     >>> from skident.oracle import Oracle
-    >>> from skident.recovery import find_relu_network
+    >>> from skident.identification.kinks.network import find_relu_network
     >>> box = lambda X: np.maximum(X[:, 0] + 2.0 * X[:, 1] - 1.0, 0.0) - 3.0 * np.maximum(0.5 - X[:, 1], 0.0)
     >>> network = find_relu_network(Oracle(box, 2), rng=np.random.RandomState(0))
     >>> print(network, round(float(network([[1.0, 3.0]])[0, 0]), 9))

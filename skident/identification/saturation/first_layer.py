@@ -137,7 +137,7 @@ def find_first_layer(
     --------
     >>> import numpy as np
     >>> from skident.oracle import Oracle
-    >>> from skident.recovery import find_first_layer
+    >>> from skident.identification.saturation.first_layer import find_first_layer
     >>> W = np.array([[3.0, 0.0], [4.0, -2.0]])
     >>> first = find_first_layer(Oracle(lambda X: np.tanh(X @ W).sum(axis=1), 2), rng=np.random.RandomState(0))
     >>> print(round(float(np.abs(first.directions).max()), 6))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.fitting.polish import design_points
+from skident.fitting.design import design_points
 from skident.fitting.starts import network_through, smallest_network_through
 from skident.network import FeedforwardNetwork, get_activation
 

@@ -71,7 +71,7 @@ def shifts_from_gradients(G, Z, activation, *, n_null=None, max_iter=6):
     --------
     >>> import numpy as np
     >>> from skident.network import get_activation
-    >>> from skident.recovery import shifts_from_gradients
+    >>> from skident.identification.saturation.shifts import shifts_from_gradients
     >>> rng = np.random.default_rng(0)
     >>> Z, W, shifts = rng.standard_normal((40, 3)), np.array([[1.0], [0.5], [-0.7]]), np.array([0.3, -0.2, 0.1])
     >>> G = rng.standard_normal((40, 1)) @ W.T / np.cosh(Z + shifts) ** 2

@@ -1,1 +1,1 @@
-""""""
+"""The algorithms of Awasthi, Tang and Vijayaraghavan as printed."""

@@ -202,7 +202,8 @@ def recover_up_to_signs(
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import population_tensors, recover_up_to_signs
+    >>> from skident.samples.paper.scalars import population_tensors
+    >>> from skident.samples.paper.decomposition import recover_up_to_signs
     >>> W = np.array([[1.0, 0.0, 0.6], [0.0, 1.0, 0.8]])
     >>> T = population_tensors(W, np.array([0.3, -0.5, 1.0]), np.ones(3), 6)
     >>> found = recover_up_to_signs(T, order=2)
@@ -250,7 +251,8 @@ def recover_full_rank(tensors, *, n_units=None, method="joint", rng=None, **opti
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import population_tensors, recover_full_rank
+    >>> from skident.samples.paper.scalars import population_tensors
+    >>> from skident.samples.paper.decomposition import recover_full_rank
     >>> T = population_tensors(np.eye(3), np.array([0.3, -0.5, 1.0]), np.ones(3), 4)
     >>> print(np.sort(recover_full_rank(T).b).round(6))
     [-0.5  0.3  1. ]

@@ -25,7 +25,7 @@ def n_hermite_features(n_features, degree):
 
     Examples
     --------
-    >>> from skident.recovery import n_hermite_features
+    >>> from skident.samples.paper.hermite_regression import n_hermite_features
     >>> print(n_hermite_features(5, 6))
     462
     """
@@ -88,7 +88,7 @@ def regress_on_hermite(X, y, degree, *, sample_weight=None):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import regress_on_hermite
+    >>> from skident.samples.paper.hermite_regression import regress_on_hermite
     >>> X = np.random.RandomState(0).standard_normal((100, 2))
     >>> T = regress_on_hermite(X, X[:, 0] ** 3, 3)
     >>> print(T[1].round(9), T[3].round(9)[0])

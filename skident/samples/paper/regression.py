@@ -48,7 +48,7 @@ def ridge_features(X, W, b):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import ridge_features
+    >>> from skident.samples.paper.regression import ridge_features
     >>> print(ridge_features(np.array([[2.0, -1.0]]), np.array([[0.0], [1.0]]), np.array([0.5])))
     [[ 0.5  2.  -1.   1. ]]
     """
@@ -151,7 +151,7 @@ def regress_on_features(X, y, W, b, *, tau=math.inf, max_norm=math.inf, sample_w
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import regress_on_features
+    >>> from skident.samples.paper.regression import regress_on_features
     >>> X = np.random.RandomState(0).standard_normal((50, 2))
     >>> found = regress_on_features(X, 3 * np.maximum(-X[:, 0], 0), np.eye(2), np.zeros(2))
     >>> print(found.coefficients.round(9)[0], found.linear.round(9)[0])
@@ -206,7 +206,7 @@ def consolidate(W, b, plus, minus, linear, intercept, *, tol=1e-12):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import consolidate
+    >>> from skident.samples.paper.regression import consolidate
     >>> network = consolidate(np.eye(2), np.zeros(2), [1.0, 2.0], [0.0, 1.0], [0.0, 1.0], 0.5)
     >>> print(network.layer_widths, network([[1.0, -3.0]])[0])
     (2, 1) [1.5]

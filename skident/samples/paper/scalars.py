@@ -44,7 +44,7 @@ def relu_coefficients(b, order):
 
     Examples
     --------
-    >>> from skident.recovery import relu_coefficients
+    >>> from skident.samples.paper.scalars import relu_coefficients
     >>> print(relu_coefficients(0.0, 4).round(4))
     [ 0.3989  0.5     0.3989 -0.     -0.3989]
     """
@@ -84,7 +84,7 @@ def population_tensors(W, b, a, order):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import population_tensors
+    >>> from skident.samples.paper.scalars import population_tensors
     >>> T = population_tensors(np.eye(2), np.zeros(2), np.ones(2), 2)
     >>> print((T[2] * np.sqrt(2 * np.pi)).round(6))
     [1. 0. 1.]
@@ -150,7 +150,7 @@ def recover_scalars(tensors, W, order=1, *, literal=False):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import population_tensors, recover_scalars
+    >>> from skident.samples.paper.scalars import population_tensors, recover_scalars
     >>> T = population_tensors(np.eye(2), np.array([0.3, -0.5]), np.array([1.0, -2.0]), 4)
     >>> b, a = recover_scalars(T, np.diag([1.0, -1.0]))
     >>> print(b.round(6), a.round(6))
@@ -212,7 +212,7 @@ def fix_signs(T1, W, b, a, *, literal=False):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.recovery import fix_signs, population_tensors
+    >>> from skident.samples.paper.scalars import fix_signs, population_tensors
     >>> b, a = np.array([0.3, -0.5]), np.array([1.0, -2.0])
     >>> signs, margins = fix_signs(population_tensors(np.eye(2), b, a, 1)[1], np.diag([1.0, -1.0]), b * [1, -1], a)
     >>> print(signs, margins.round(6))

@@ -1,0 +1,107 @@
+"""Constraints and checks of the parameters that the estimators share."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_array
+
+from skident.network import ACTIVATIONS
+
+__all__ = ["ACTIVATION_CHOICES", "AT_LEAST_ONE", "POSITIVE", "center_and_scale", "check_layer_widths", "check_targets", "forgotten_on_error"]
+
+ACTIVATION_CHOICES = StrOptions({*ACTIVATIONS, "logistic"})
+
+POSITIVE = Interval(Real, 0, None, closed="neither")
+
+AT_LEAST_ONE = Interval(Integral, 1, None, closed="left")
+
+
+
+def check_layer_widths(layer_widths, n_outputs=None):
+    """``(m_1, ..., m_L)`` as a tuple of positive integers.
+
+    Raises
+    ------
+    ValueError
+        If a width is not a positive integer, or the last is not the number of outputs.
+    """
+    widths = tuple(np.atleast_1d(np.asarray(layer_widths, dtype=object)))
+    if not widths or not all(isinstance(m, Integral) and m > 0 for m in widths):
+        raise ValueError(
+            f"layer_widths must be positive integers (m_1, ..., m_L), the last one the number of outputs; "
+            f"got {layer_widths!r}."
+        )
+    widths = tuple(int(m) for m in widths)
+    if n_outputs is not None and widths[-1] != n_outputs:
+        raise ValueError(
+            f"layer_widths ends in {widths[-1]} but the black box gives {n_outputs} output(s); layer_widths lists "
+            f"every layer including the last, for example {(*widths[:-1], n_outputs)}."
+        )
+    return widths
+
+
+def check_targets(y, response):
+    """The targets of a regressor, or one column of labels of a classifier.
+
+    Raises
+    ------
+    ValueError
+        If a classifier's targets are continuous, or several labels a row.
+    """
+    if response == "predict":
+        return y
+    check_classification_targets(y)
+    if type_of_target(y) in ("multilabel-indicator", "multiclass-multioutput"):
+        raise ValueError(
+            f"y has {y.shape[1]} labels a row (multilabel); only classifiers of exclusive classes can be identified. "
+            "Fit one classifier a label."
+        )
+    return y
+
+
+def center_and_scale(X, center):
+    """The centre x* and the unit of every input.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, D)
+    center : None or array-like of shape (D,)
+        None is the mean of X.
+
+    Returns
+    -------
+    center, scale : ndarray of shape (D,)
+        The scale is the standard deviation of X; a constant column gets the median of the others (1 if all are).
+    """
+    if center is None:
+        center = X.mean(axis=0)
+    else:
+        center = check_array(center, ensure_2d=False, dtype=np.float64, input_name="center").copy()
+        if center.shape != (X.shape[1],):
+            raise ValueError(f"center must have shape ({X.shape[1]},), one entry an input; got {center.shape}.")
+    scale = X.std(axis=0)
+    varies = scale > 1e-12 * np.maximum(np.abs(X).max(axis=0), np.finfo(float).tiny)
+    scale[~varies] = np.median(scale[varies]) if varies.any() else 1.0
+    return center, scale
+
+
+@contextmanager
+def forgotten_on_error(estimator):
+    """Drop what an earlier fit stored; if the block fails, drop all, so that the estimator counts as not fitted."""
+
+    def forget(kept=()):
+        for name in [k for k in vars(estimator) if k.endswith("_") and not k.startswith("__")]:
+            if name not in kept:
+                delattr(estimator, name)
+
+    forget(kept=("n_features_in_", "feature_names_in_"))  # these the caller's validation has just set
+    try:
+        yield
+    except BaseException:
+        forget()
+        raise

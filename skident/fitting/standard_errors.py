@@ -1,0 +1,94 @@
+"""Standard errors of weights and shifts fitted to noisy answers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .least_squares import weighted_problem
+
+__all__ = ["standard_errors"]
+
+
+
+def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
+    """Standard errors of weights and shifts fitted to noisy answers, to first order in the noise.
+
+    Square roots of the diagonal of ``(J^T S^-2 J)^-1``, where J holds the derivatives of all answers by all
+    parameters and S the noise of every answer: the covariance of the least-squares fit of `polish_network` with
+    the same `noise`, and the Cramer-Rao bound.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        The fitted network.
+    U : ndarray of shape (n, D)
+        The inputs it was fitted on.
+    noise : float or ndarray of shape (m_L,), default=None
+        Standard deviation of the noise in every output. None: from the residuals at Y, ``n - P / m_L`` degrees of
+        freedom an output.
+    Y : ndarray of shape (n, m_L), default=None
+        The answers it was fitted to; needed where `noise` is None.
+    max_parameters : int, default=3000
+        The matrix is formed and inverted: ``O(P^3)`` operations, ``24 P^2`` bytes.
+
+    Returns
+    -------
+    weights, biases : list of ndarray
+        Shaped like the network's.
+
+    Raises
+    ------
+    ValueError
+        If there are more than `max_parameters` parameters; if neither `noise` nor Y is given; if the residuals leave
+        no degree of freedom; if the answers do not determine all parameters (a rescaling symmetry, as of relu; a
+        unit that is saturated on all of U; too few inputs).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.datasets import make_network
+    >>> from skident.fitting.standard_errors import standard_errors
+    >>> network = make_network((4, 3, 2), random_state=0)
+    >>> U = np.random.default_rng(0).standard_normal((200, 4))
+    >>> weights, biases = standard_errors(network, U, 1e-3)
+    >>> print(weights[0].shape, bool(weights[0].max() < 0.01))
+    (4, 3) True
+    """
+    P, n = network.n_parameters, len(U)
+    if P > max_parameters:
+        raise ValueError(
+            f"standard errors of {P} parameters need the inverse of a {P} x {P} matrix; raise "
+            f"max_parameters={max_parameters} if the memory allows."
+        )
+    if noise is None:
+        noise = _residual_noise(network, U, Y)
+    problem = weighted_problem(network, U, np.zeros((n, network.n_outputs)), 1.0 / np.asarray(noise, dtype=float))
+    A, _ = problem.normal_equations(problem.flatten(network.weights, network.biases))
+    scale = np.sqrt(np.diagonal(A))
+    scale = np.where(scale > 0, scale, 1.0)
+    A /= scale[:, None] * scale[None, :]
+    values, vectors = np.linalg.eigh(A)
+    if not values[0] > P * np.finfo(float).eps:
+        raise ValueError(
+            f"the answers at these {n} inputs do not determine all {P} parameters: the smallest eigenvalue of their "
+            f"information matrix, scaled to unit diagonal, is {values[0]:.1e}. Units that never move on these inputs, "
+            "or a symmetry that rescales weights (relu), do that; so do too few inputs."
+        )
+    errors = np.sqrt(np.sum(vectors**2 / values, axis=1)) / scale
+    weights, biases = problem.unflatten(errors)
+    return [W.copy() for W in weights], [b.copy() for b in biases]
+
+
+def _residual_noise(network, U, Y):
+    """Noise of every output from the residuals of a fit, (m_L,)."""
+    if Y is None:
+        raise ValueError("noise=None: the noise is then read off the residuals, which needs the answers Y.")
+    freedom = len(U) - network.n_parameters / network.n_outputs
+    if freedom <= 0:
+        raise ValueError(
+            f"{len(U)} inputs with {network.n_outputs} answers each leave no degree of freedom beside "
+            f"{network.n_parameters} parameters, so the residuals do not tell the noise; give noise or more inputs."
+        )
+    variance = np.sum((network(U) - Y) ** 2, axis=0) / freedom
+    # Exact answers have no residual at all; they still have rounding.
+    return np.sqrt(np.maximum(variance, (np.finfo(float).eps * np.abs(Y).max(axis=0)) ** 2 + np.finfo(float).tiny))

@@ -1,0 +1,48 @@
+"""What to say after a failure, from what the black box does."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.oracle import BlackBoxError
+from skident.oracle.clipping import find_clipping
+
+__all__ = ["clipping_hint", "far_hint", "probability_hint"]
+
+
+
+def far_hint(oracle, error):
+    """What to say where the black box refused to be asked far away."""
+    if oracle.input_range is None and "search for saturation" in str(error):
+        return " Or state where it may be asked: input_range=(low, high)."
+    return ""
+
+
+def probability_hint(oracle, answers):
+    """What to say after a failure where the answers (n, m_L) look like probabilities that were taken as they are."""
+    sums = answers.sum(axis=1)
+    if oracle.response == "predict" and answers.min() >= 0.0 and np.abs(sums - 1.0).max() < 1e-6:
+        return " The answers sum to 1: if they are probabilities, use response_method='predict_proba'."
+    return ""
+
+
+def clipping_hint(oracle):
+    """What to say after a failure where the black box seems to clip its inputs; nothing otherwise.
+
+    Asks 1e4 standard deviations from the centre.
+    """
+    if oracle.input_range is not None:
+        return ""
+    try:
+        low, high = find_clipping(oracle)
+    except BlackBoxError:
+        return ""
+    clipped = np.isfinite(low) | np.isfinite(high)
+    if clipped.mean() < 0.5:
+        return ""
+    i = int(np.argmax(clipped))
+    return (
+        f" The black box seems to be clipping its inputs: {int(clipped.sum())} of {len(low)} inputs have no effect "
+        f"beyond a border, input {i} outside ({low[i]:.4g}, {high[i]:.4g}). State where it may be asked: "
+        "input_range=(low, high)."
+    )
