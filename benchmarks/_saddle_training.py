@@ -16,7 +16,12 @@ CASES = {
     "L = 4, full batch": {"depth": 4, "max_iter": 1300, **FULL},
     "L = 6, full batch": {"depth": 6, "max_iter": 1300, "learning_rate": 1.0, **FULL},
     "L = 6, batches of 32": {
-        "depth": 6, "max_iter": 400, "learning_rate": 1.0, "batch_size": 32, "init_scale": 0.2, "record_every": 5,
+        "depth": 6,
+        "max_iter": 400,
+        "learning_rate": 1.0,
+        "batch_size": 32,
+        "init_scale": 0.2,
+        "record_every": 5,
         **FULL,
     },
 }
@@ -91,8 +96,16 @@ def run_mnist(path, device, width, epochs):
         X = (X - X.mean()) / X.std()
     recorded, start = environment(), time.perf_counter()
     classifier = SaddleToSaddleClassifier(
-        6, width, init_scale=0.001 * np.sqrt(width), learning_rate=10 / 36, batch_size=32, max_iter=epochs,
-        record_every=max(1, len(X) // 32), device=device, dtype="float32", random_state=FIRST_SEED,
+        6,
+        width,
+        init_scale=0.001 * np.sqrt(width),
+        learning_rate=10 / 36,
+        batch_size=32,
+        max_iter=epochs,
+        record_every=max(1, len(X) // 32),
+        device=device,
+        dtype="float32",
+        random_state=FIRST_SEED,
     ).fit(X, y)
     seconds = time.perf_counter() - start
     name = f"width {width}, {'digits' if path is None else 'MNIST'}, {device}"

@@ -38,8 +38,14 @@ def largest_units(network, n_units):
 def distilled(network, n_units, X):
     """A network of that size, trained on the answers of the large one."""
     mlp = MLPRegressor(
-        hidden_layer_sizes=(n_units,), activation="tanh", solver="lbfgs", alpha=0.0, max_iter=3000, max_fun=10**5,
-        tol=1e-3, random_state=0,
+        hidden_layer_sizes=(n_units,),
+        activation="tanh",
+        solver="lbfgs",
+        alpha=0.0,
+        max_iter=3000,
+        max_fun=10**5,
+        tol=1e-3,
+        random_state=0,
     )
     return FeedforwardNetwork.from_sklearn(mlp.fit(X, network(X)[:, 0]))
 

@@ -13,7 +13,7 @@ import time
 
 import matplotlib.pyplot as plt
 
-from skident.inspection._phase_transition import PhaseTransitionDisplay
+from skident.inspection import PhaseTransitionDisplay
 from skident.landscape import phase_transition
 
 SOFTPLUS, QUADRATIC = {"activation": "softplus", "sharpness": 10.0}, {"activation": "quadratic"}

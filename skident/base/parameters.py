@@ -12,14 +12,21 @@ from sklearn.utils.validation import check_array
 
 from skident.network import ACTIVATIONS
 
-__all__ = ["ACTIVATION_CHOICES", "AT_LEAST_ONE", "POSITIVE", "center_and_scale", "check_layer_widths", "check_targets", "forgotten_on_error"]
+__all__ = [
+    "ACTIVATION_CHOICES",
+    "AT_LEAST_ONE",
+    "POSITIVE",
+    "center_and_scale",
+    "check_layer_widths",
+    "check_targets",
+    "forgotten_on_error",
+]
 
 ACTIVATION_CHOICES = StrOptions({*ACTIVATIONS, "logistic"})
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
 
 AT_LEAST_ONE = Interval(Integral, 1, None, closed="left")
-
 
 
 def check_layer_widths(layer_widths, n_outputs=None):

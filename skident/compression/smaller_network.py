@@ -23,7 +23,17 @@ _DENSE_LIMIT = 600  # parameters; rough steps by conjugate gradients are cheaper
 
 
 def compress_network(
-    network, X, *, tol=1e-2, rng, metric="answers", start=None, spread=0.7, held_out=0.25, n_candidates=3, max_iter=60,
+    network,
+    X,
+    *,
+    tol=1e-2,
+    rng,
+    metric="answers",
+    start=None,
+    spread=0.7,
+    held_out=0.25,
+    n_candidates=3,
+    max_iter=60,
     callback=None,
 ):
     """The smallest network found that answers as another one does around given rows, to a tolerance.

@@ -80,9 +80,7 @@ def make_hierarchical_target(
     n_components = 1 if distribution == "gaussian" else _check_count("n_components", n_components)
     roots = np.eye(d)[None] if distribution == "gaussian" else _mixture_roots(d, n_components, rng)
     sizes = [d, d, *widths]
-    weights = [
-        {j: _conditioned(k, sizes[j], kappa, rng) for j in J} for k, J in zip(widths, connections)
-    ]
+    weights = [{j: _conditioned(k, sizes[j], kappa, rng) for j in J} for k, J in zip(widths, connections)]
     target = HierarchicalTarget(weights, alphas, roots)
     target._normalise(target.sample(_N_DRAWS, random_state=rng))
     return target

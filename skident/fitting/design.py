@@ -7,7 +7,6 @@ import numpy as np
 __all__ = ["design_points"]
 
 
-
 def design_points(weights, biases, n_samples, spread, rng, near=0.5):
     """Inputs at which first-layer units move.
 

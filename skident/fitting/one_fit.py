@@ -13,7 +13,6 @@ from .least_squares import NetworkLeastSquares, minimise
 __all__ = ["fit_network"]
 
 
-
 def fit_network(
     network,
     U,

@@ -24,14 +24,6 @@ _FRUGAL = range(600, 3001)  # numbers of parameters
 _NOISY_FTOL = 1e-5  # of a cost of about one an answer: what is left to gain is small beside one a parameter
 
 
-
-
-
-
-
-
-
-
 def polish_network(network, U, Y, *, max_iter=60, tol=1e-15, dense_limit=3000, callback=None, noise=None):
     """Levenberg-Marquardt on all weights and shifts: ``sum_np ((f_p(u_n) - Y_np) / sigma_p)^2`` is minimised.
 
@@ -104,10 +96,6 @@ def polish_network(network, U, Y, *, max_iter=60, tol=1e-15, dense_limit=3000, c
     polished = FeedforwardNetwork(weights, biases, network.activation, network.output_activation)
     misfit = np.linalg.norm(polished(U) - Y) / max(np.linalg.norm(Y), np.finfo(float).tiny)
     return change_outputs(polished, offset, unit), float(misfit), result.n_iter
-
-
-
-
 
 
 def polish_from_oracle(oracle, network, rng, log, *, noise=None):

@@ -17,7 +17,6 @@ _LOST = 3e-2  # misfit after a removal from which no further removal helps
 _MENDING = 8  # steps of the fit after a removal
 
 
-
 def prune_to(network, U, Y, widths, *, tol=1e-9, callback=None, deadline=np.inf):
     """Remove hidden units until given widths are reached, mending the rest after each.
 

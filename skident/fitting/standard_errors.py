@@ -9,7 +9,6 @@ from .least_squares import weighted_problem
 __all__ = ["standard_errors"]
 
 
-
 def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
     """Standard errors of weights and shifts fitted to noisy answers, to first order in the noise.
 

@@ -61,10 +61,18 @@ def random_network(n_inputs, widths, activation, output_activation, rng):
     return FeedforwardNetwork(weights, biases, activation, output_activation)
 
 
-
-
 def network_through(
-    sample, n_inputs, widths, activation, output_activation, rng, *, stem=None, tol=1e-9, budget=None, rounds=None,
+    sample,
+    n_inputs,
+    widths,
+    activation,
+    output_activation,
+    rng,
+    *,
+    stem=None,
+    tol=1e-9,
+    budget=None,
+    rounds=None,
     callback=None,
 ):
     """A network of given widths through the answers of another, from random starts.
@@ -178,15 +186,20 @@ def _one_start(U, Y, wide, widths, activation, output_activation, stem, tol, dea
     return prune_to(network, U, Y, widths, tol=tol, deadline=deadline)
 
 
-
-
-
-
-
-
 def smallest_network_through(
-    sample, n_inputs, at_least, activation, output_activation, rng, *, stem=None, exact=(), max_neurons=200, tol=1e-9,
-    budget=None, callback=None,
+    sample,
+    n_inputs,
+    at_least,
+    activation,
+    output_activation,
+    rng,
+    *,
+    stem=None,
+    exact=(),
+    max_neurons=200,
+    tol=1e-9,
+    budget=None,
+    callback=None,
 ):
     """The smallest network of a given depth through the answers of another.
 
@@ -259,7 +272,12 @@ def _one_start_smallest(U, Y, wide, at_least, activation, output_activation, ste
     """A network pruned as far as it goes, from one wide start; None where that gets nowhere."""
     network, misfit = fit_network(
         _random_start(U, wide, activation, output_activation, stem, seed),
-        U, Y, good=0.1 * PROMISING, max_iter=120, patience=15, deadline=deadline,
+        U,
+        Y,
+        good=0.1 * PROMISING,
+        max_iter=120,
+        patience=15,
+        deadline=deadline,
     )
     if misfit > PROMISING:
         return None, misfit

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skident.training.net import fit_module
+from skident.training.net import Training, fit_module
 
 from .modules import DistilledQuadraticNet, TruncatedSquare
 from .problem import Fit
@@ -250,14 +250,17 @@ def _train(state, rules, skorch, seed):
     else:
         own = {"optimizer": options.optimizer, "lr": state.rate, "max_epochs": state.epochs_left, "clip": 5.0}
         own |= {"noise": options.noise * state.rate, "noisy": _wide_weights}
+    callbacks = skorch["callbacks"]
+    training = Training(seed=seed, **{**{k: v for k, v in skorch.items() if k != "callbacks"}, **own})
+    x, y = state.x.cpu().numpy(), state.y.cpu().numpy()
     net = fit_module(
         state.module,
-        state.x.cpu().numpy(),
-        state.y.cpu().numpy(),
-        criterion=type(state.criterion),
+        x,
+        y,
+        type(state.criterion),
+        training,
+        callbacks=callbacks,
         epoch_end=lambda _: _epoch(state, rules),
-        seed=seed,
-        **{**skorch, **own},
     )
     if polishing:
         state.rate = 0.0  # the end
@@ -282,9 +285,15 @@ def _begin(problem, options, training, x0):
     ).to(problem.x.device)
     squares = x0 is None
     state = _State(
-        net, net if squares else _Sharpened(net), _Penalised() if squares else _PenalisedLogistic(),
-        problem.x if squares else torch.cat([x0, problem.x], dim=1), problem.y, options, training["lr"],
-        training["lr"], training["max_epochs"],
+        net,
+        net if squares else _Sharpened(net),
+        _Penalised() if squares else _PenalisedLogistic(),
+        problem.x if squares else torch.cat([x0, problem.x], dim=1),
+        problem.y,
+        options,
+        training["lr"],
+        training["lr"],
+        training["max_epochs"],
     )
     state.objective = float((problem.y**2).mean()) if squares else math.log(2.0)
     state.target = 2.0 * math.sqrt(state.objective) if squares else 2.0 * state.objective

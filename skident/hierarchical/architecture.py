@@ -6,6 +6,7 @@ import warnings
 from numbers import Integral, Real
 
 import numpy as np
+import torch
 from sklearn.exceptions import ConvergenceWarning
 
 __all__ = ["check_alphas", "check_connections", "check_widths", "exploding_layer", "n_parameters", "warn_if_too_few"]
@@ -119,7 +120,6 @@ def exploding_layer(module, x):
     module : QuadraticDenseNet
     x : Tensor (n, d)
     """
-    import torch
 
     with torch.no_grad():
         S, _, _ = module.hidden(x)

@@ -185,8 +185,14 @@ class _Laboratory:
                 truth = self.target.features(inputs, known)
                 features[known] = feature_recovery_error(truth, net.transform(self.X_test, layer=known))
         return {
-            "protocol": protocol, "layer": layer, "fixed": fixed, "error": error, "score": 1.0 - error,
-            "feature_errors": features, "correlation_start": None, "correlation_after": None,
+            "protocol": protocol,
+            "layer": layer,
+            "fixed": fixed,
+            "error": error,
+            "score": 1.0 - error,
+            "feature_errors": features,
+            "correlation_start": None,
+            "correlation_after": None,
         }
 
 

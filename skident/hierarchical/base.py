@@ -6,6 +6,7 @@ import warnings
 from numbers import Integral, Real
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -13,8 +14,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE
 from skident.oracle.black_box import Interval, StrOptions
+from skident.training.net import resolve_device
 
+from .algorithm1 import make_settings
 from .architecture import check_alphas, check_connections, check_widths, exploding_layer
+from .problem import Problem
 
 __all__ = ["HiddenFeatures", "LayerArgument"]
 
@@ -99,7 +103,6 @@ class HiddenFeatures(TransformerMixin, BaseEstimator):
         ndarray of shape (n_samples, k_l, n_inputs)
             Where inputs are clipped, at the clipped ones; without the offset column.
         """
-        import torch
 
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
@@ -158,11 +161,6 @@ class HiddenFeatures(TransformerMixin, BaseEstimator):
 
     def _problem(self, X, targets, n_outputs, solver, depth, fixed, start, offset_column=None):
         """Standardised rows in random order, on the device; the order for whoever needs it."""
-        import torch
-
-        from skident.training.net import resolve_device
-
-        from .problem import Problem
 
         rng = check_random_state(self.random_state)
         widths, connections, alphas = self._architecture(X.shape[1], depth)
@@ -180,7 +178,11 @@ class HiddenFeatures(TransformerMixin, BaseEstimator):
         return Problem(
             x=torch.as_tensor(self._inputs(X)[order], dtype=dtype, device=device),
             y=torch.as_tensor(targets[order], dtype=None if targets.dtype.kind == "i" else dtype, device=device),
-            widths=widths, connections=connections, alphas=alphas, n_outputs=n_outputs, rng=rng,
+            widths=widths,
+            connections=connections,
+            alphas=alphas,
+            n_outputs=n_outputs,
+            rng=rng,
             options={**options, "verbose": self.verbose},
             start=None if start is None else start._start_module(),
             fixed=fixed,
@@ -251,7 +253,6 @@ class HiddenFeatures(TransformerMixin, BaseEstimator):
             )
 
     def _algorithm1_settings(self):
-        from .algorithm1 import make_settings
 
         training = self._training("adam")
         skorch = {name: training[name] for name in ("batch_size", "device", "callbacks", "verbose")}
@@ -290,7 +291,6 @@ class HiddenFeatures(TransformerMixin, BaseEstimator):
 
     def _over_rows(self, X, function):
         """``function(module, x)`` in chunks of rows, as arrays; a dict of them where it gives a dict."""
-        import torch
 
         dtype = next(self._module.parameters()).dtype
         u, parts = self._inputs(X), []

@@ -6,6 +6,7 @@ import copy
 from numbers import Integral
 
 import numpy as np
+import torch
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
@@ -14,8 +15,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skident.base.parameters import forgotten_on_error
 from skident.oracle.black_box import Interval, StrOptions
 
+from .algorithm1 import run_algorithm1
 from .architecture import n_parameters, warn_if_too_few
 from .base import HiddenFeatures, LayerArgument
+from .class_fits import fit_cross_entropy, fit_theorem4
+from .sum_fits import fit_skorch
 
 __all__ = ["HierarchicalQuadraticNetClassifier"]
 
@@ -196,22 +200,20 @@ class HierarchicalQuadraticNetClassifier(LayerArgument, ClassifierMixin, HiddenF
         return "sum" if self.loss == "theorem4" else "linear"
 
     def _cross_entropy(self, problem, solver):
-        import torch
-
-        from .class_fits import fit_cross_entropy
-        from .sum_fits import fit_skorch
 
         batch_norm = self._batch_norm(solver)
         if solver == "lbfgs":
             return fit_cross_entropy(problem, self.l2)
         return fit_skorch(
-            problem, readout="linear", batch_norm=batch_norm, criterion=torch.nn.CrossEntropyLoss,
+            problem,
+            readout="linear",
+            batch_norm=batch_norm,
+            criterion=torch.nn.CrossEntropyLoss,
             training=self._training(solver),
         )
 
     def _theorem4(self, X, labels, solver, depth, fixed, start):
         """The problem and its fit."""
-        from .class_fits import fit_theorem4
 
         if len(self.classes_) > 2:
             raise ValueError(
@@ -229,14 +231,11 @@ class HierarchicalQuadraticNetClassifier(LayerArgument, ClassifierMixin, HiddenF
         problem, order = self._problem(X, targets, 1, solver, depth, fixed, start, column)
         x0 = None
         if column is not None:
-            import torch
-
             x0 = torch.as_tensor(X[order][:, [column]], dtype=problem.x.dtype, device=problem.x.device)
         if solver != "algorithm1":
             return problem, self._run(lambda: fit_theorem4(problem, x0, self.l2), problem)
         if x0 is None:
             raise ValueError("solver='algorithm1' for loss='theorem4' needs offset_column, the column x_0 of X.")
-        from .algorithm1 import run_algorithm1
 
         return problem, self._run(lambda: run_algorithm1(problem, self._algorithm1_settings(), x0), problem)
 

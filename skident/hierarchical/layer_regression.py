@@ -135,5 +135,3 @@ def _rotation(module, top, x, residual, tangent, w, ridge):
     N[:, i, j] = _regress(mixed, torch.cat(rest, dim=1), residual, w, ridge).reshape(q, -1)
     Q = joint_diagonaliser((N + N.transpose(1, 2)).cpu().numpy())
     return torch.as_tensor(Q, dtype=x.dtype, device=x.device)
-
-

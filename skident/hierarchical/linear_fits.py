@@ -17,7 +17,6 @@ __all__ = ["fit_linear"]
 _L2_GRID = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
 
 
-
 def fit_linear(problem, l2="auto"):
     """Linear readouts and a direct part, started from ridge regression; l2 by 3-fold cross-validation.
 

@@ -146,9 +146,7 @@ class QuadraticDenseNet(_LayerInputs):
         def random(*shape):
             return torch.randn(*shape, dtype=dtype, generator=generator)
 
-        self.weights = nn.ParameterList(
-            nn.Parameter(random(k, q) / math.sqrt(q)) for k, q in zip(self.widths, fan_in)
-        )
+        self.weights = nn.ParameterList(nn.Parameter(random(k, q) / math.sqrt(q)) for k, q in zip(self.widths, fan_in))
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(k, dtype=dtype)) for k in self.widths)
         self.offset = nn.Parameter(torch.zeros(n_outputs, dtype=dtype))
         if readout == "linear":

@@ -15,7 +15,6 @@ from .solvers import fit_lbfgs, fit_least_squares
 __all__ = ["Fit", "Problem", "copy_layers", "minimise"]
 
 
-
 @dataclass
 class Problem:
     """Standardised data and the architecture to fit to them.

@@ -5,15 +5,19 @@ from __future__ import annotations
 import copy
 
 import numpy as np
+import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skident.base.parameters import forgotten_on_error
 from skident.oracle.black_box import StrOptions
 
+from .algorithm1 import run_algorithm1
 from .architecture import n_parameters, warn_if_too_few
 from .base import HiddenFeatures, LayerArgument
 from .classifier import HierarchicalQuadraticNetClassifier
+from .linear_fits import fit_linear
+from .sum_fits import fit_auto, fit_skorch, fit_sum
 
 __all__ = ["HierarchicalQuadraticNet", "HierarchicalQuadraticNetClassifier"]
 
@@ -237,10 +241,6 @@ class HierarchicalQuadraticNet(LayerArgument, RegressorMixin, HiddenFeatures):
         return "lm" if n_weights <= 1500 else "lbfgs"
 
     def _solve(self, problem, solver):
-        import torch
-
-        from .linear_fits import fit_linear
-        from .sum_fits import fit_auto, fit_skorch, fit_sum
 
         readout, batch_norm = self._readout(solver), self._batch_norm(solver)
         if readout == "sum" and problem.n_outputs > 1:
@@ -251,7 +251,10 @@ class HierarchicalQuadraticNet(LayerArgument, RegressorMixin, HiddenFeatures):
             readout = readout if problem.start is None else problem.start.readout
         if solver in ("adam", "sgd"):
             return fit_skorch(
-                problem, readout=readout, batch_norm=batch_norm, criterion=torch.nn.MSELoss,
+                problem,
+                readout=readout,
+                batch_norm=batch_norm,
+                criterion=torch.nn.MSELoss,
                 training=self._training(solver),
             )
         if readout == "auto":
@@ -262,7 +265,6 @@ class HierarchicalQuadraticNet(LayerArgument, RegressorMixin, HiddenFeatures):
 
     def _to_units(self, module):
         """From standardised targets to y's units, in place."""
-        import torch
 
         with torch.no_grad():
             module.scale_output_(self._y_scale)
@@ -270,7 +272,6 @@ class HierarchicalQuadraticNet(LayerArgument, RegressorMixin, HiddenFeatures):
 
     def _start_module(self):
         """A copy of the fitted module, for standardised targets."""
-        import torch
 
         module = copy.deepcopy(self._module)
         with torch.no_grad():
@@ -278,7 +279,6 @@ class HierarchicalQuadraticNet(LayerArgument, RegressorMixin, HiddenFeatures):
             return module.scale_output_(1.0 / self._y_scale)
 
     def _algorithm1(self, problem):
-        from .algorithm1 import run_algorithm1
 
         if problem.n_outputs != 1 or self.readout == "linear" or self.curvature is not None:
             raise ValueError("solver='algorithm1' has one output, readout='sum' and curvature=None.")

@@ -162,7 +162,12 @@ def fit_least_squares(module, x, y, *, weights=None, l2=0.0, max_iter=200, targe
         return DenseNormalEquations(*((matrix.numpy(), gradient.numpy()) if on_cpu else (matrix, gradient)))
 
     result = levenberg_marquardt(
-        cost, linearise, theta.numpy() if on_cpu else theta, max_iter=max_iter, target=target, ftol=ftol,
+        cost,
+        linearise,
+        theta.numpy() if on_cpu else theta,
+        max_iter=max_iter,
+        target=target,
+        ftol=ftol,
         callback=callback,
     )
     _set(blocks, tensor(result.x))
@@ -207,7 +212,10 @@ def fit_lbfgs(module, loss, *, l2=0.0, max_iter=800, tol=1e-10):
         return total, gradient.cpu().numpy().astype(np.float64)
 
     found = scipy.optimize.minimize(
-        objective, theta.cpu().numpy().astype(np.float64), jac=True, method="L-BFGS-B",
+        objective,
+        theta.cpu().numpy().astype(np.float64),
+        jac=True,
+        method="L-BFGS-B",
         options={"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol, "ftol": 1e-16, "maxcor": 20},
     )
     values = torch.as_tensor(found.x, dtype=theta.dtype, device=theta.device)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from skident.optim import give_up_when_slow
+from skident.training.net import Training, fit_module
 
 from .layer_regression import RIDGES, can_regress, n_columns, regress_top_layer
 from .linear_fits import fit_linear
@@ -21,14 +22,6 @@ _ALL_FOUND = 1e-20  # from which the layers added to a given start are found too
 _HOPEFUL = 1e-2  # relative loss from which the hidden biases are let free
 _PATIENCE = 30  # steps in which the loss must halve
 _SETTLED = 8  # the same where a layer above is still to come
-
-
-
-
-
-
-
-
 
 
 def robust_unit(y):
@@ -89,8 +82,17 @@ def fit_sum(problem, l2=0.0, hopeless=None):
     exact = loss < EXACT
     set_trainable(module, fixed=problem.fixed)
     weights = w if exact else None
-    result = minimise(problem, module, problem.x, y, weights=weights, l2=l2, max_iter=20 if exact else 100,
-                       target=1e-28 * len(y), callback=give_up_when_slow(_PATIENCE, 0.0))
+    result = minimise(
+        problem,
+        module,
+        problem.x,
+        y,
+        weights=weights,
+        l2=l2,
+        max_iter=20 if exact else 100,
+        target=1e-28 * len(y),
+        callback=give_up_when_slow(_PATIENCE, 0.0),
+    )
     variance = float(((y - y.mean()) ** 2).mean())
     with torch.no_grad():
         relative = float(((module(problem.x) - y) ** 2).mean()) / variance
@@ -124,8 +126,9 @@ def _add_layers(problem, module, layers, y, w, ridge):
 
     def settle(net, n):
         set_trainable(net, fixed=problem.fixed)
-        minimise(problem, net, problem.x[:n], y[:n], weights=w[:n], max_iter=30,
-                  callback=give_up_when_slow(_SETTLED, 0.0))
+        minimise(
+            problem, net, problem.x[:n], y[:n], weights=w[:n], max_iter=30, callback=give_up_when_slow(_SETTLED, 0.0)
+        )
 
     if layers[0] > 2:  # fitted with other weights of the rows
         lower = _cut(problem, module, layers[0] - 1)
@@ -159,7 +162,14 @@ def _one_start(problem, module, y, w, l2, found=False):
         set_trainable(module, kinds=kinds, fixed=problem.fixed)
         scale = float((w[:n] * (y[:n] - y[:n].mean())).square().sum())
         result = minimise(
-            problem, module, x[:n], y[:n], weights=w[:n], l2=l2, max_iter=limit, target=1e-26 * scale,
+            problem,
+            module,
+            x[:n],
+            y[:n],
+            weights=w[:n],
+            l2=l2,
+            max_iter=limit,
+            target=1e-26 * scale,
             callback=give_up_when_slow(_PATIENCE, 0.0),
         )
         loss = result.cost / scale
@@ -168,14 +178,6 @@ def _one_start(problem, module, y, w, l2, found=False):
         if not loss < _HOPEFUL or l2:
             break
     return loss, history, converged
-
-
-
-
-
-
-
-
 
 
 def fit_auto(problem, l2):
@@ -222,24 +224,22 @@ def fit_skorch(problem, *, readout, batch_norm, criterion, training):
     batch_norm : bool
     criterion : type
     training : dict
-        Further arguments of `skident.training.net.fit_module`.
+        Arguments of `skident.training.net.Training`, and ``callbacks``.
 
     Returns
     -------
     Fit
         ``net`` is the skorch net.
     """
-    from skident.training.net import fit_module
-
     kwargs = {"batch_norm": batch_norm} if readout == "linear" else {}
     module = problem.build(readout, **kwargs)
     initial = copy.deepcopy(module)
     set_trainable(module, fixed=problem.fixed)
     seed = int(problem.rng.randint(2**31 - 1))
-    net = fit_module(
-        module, problem.x.cpu().numpy(), problem.y.cpu().numpy(), criterion=criterion, seed=seed, one_cycle=True,
-        clip=5.0, **training,
-    )
+    options = {name: value for name, value in training.items() if name != "callbacks"}
+    settings = Training(seed=seed, one_cycle=True, clip=5.0, **options)
+    x, y = problem.x.cpu().numpy(), problem.y.cpu().numpy()
+    net = fit_module(module, x, y, criterion, settings, callbacks=training["callbacks"])
     module.eval()
     history = [float(loss) for loss in net.history[:, "train_loss"]]
     if not np.isfinite(history[-1]):

@@ -84,7 +84,7 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         Of the chosen start: sum of squared residuals after every step (in units of y's standard deviations where the
         output is linear), or mean squared error after every epoch.
     n_iter_ : int
-    net_ : skorch.NeuralNetRegressor
+    net_ : skorch.NeuralNet
         Only with ``gd`` and ``adam``.
     n_features_in_ : int
 
@@ -320,35 +320,19 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
 
     def _descend(self, problem, blocks, Y, rng):
         """Full-batch descent by skorch on the features as they are."""
-        import torch
-
-        from skident.training.net import fit_regressor
-
-        from .hessians.module import CompletionModule
+        from .hessians.module import descend
 
         Z = blocks[0]
         omega = problem.with_readout(problem.initial(*(self._given_start(Z.shape[1]) or (None, None))), Z, Y)
-        self.net_ = fit_regressor(
-            CompletionModule,
-            {
-                "widths": problem.widths,
-                "mixings": problem.mixings,
-                "activation": problem.activations[0].name,
-                "output_activation": problem.activations[-1].name,
-                "dtype": getattr(torch, self.dtype),
-                "start": problem.to_lists(omega),
-            },
-            Z,
-            Y,
-            optimizer="sgd" if self.solver == "gd" else "adam",
-            lr=self.learning_rate,
-            max_epochs=self.max_iter or _DEFAULT_ITERATIONS[self.solver],
-            device=self.device,
-            dtype=self.dtype,
-            seed=rng.randint(2**31 - 1),
-            callbacks=self.callbacks,
-            verbose=self.verbose,
-        )
+        training = {
+            "optimizer": "sgd" if self.solver == "gd" else "adam",
+            "lr": self.learning_rate,
+            "max_epochs": self.max_iter or _DEFAULT_ITERATIONS[self.solver],
+            "device": self.device,
+            "seed": rng.randint(2**31 - 1),
+            "verbose": self.verbose,
+        }
+        self.net_ = descend(problem, omega, Z, Y, self.dtype, training, self.callbacks)
         self.history_ = [float(loss) for loss in self.net_.history[:, "train_loss"]]
         self.n_iter_ = len(self.history_)
         if not np.isfinite(self.history_[-1]):

@@ -10,7 +10,6 @@ from skident.oracle.clipping import find_clipping
 __all__ = ["clipping_hint", "far_hint", "probability_hint"]
 
 
-
 def far_hint(oracle, error):
     """What to say where the black box refused to be asked far away."""
     if oracle.input_range is None and "search for saturation" in str(error):

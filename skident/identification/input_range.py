@@ -91,9 +91,3 @@ def _check_room(oracle, needed):
         "Give a centre further inside, extractor=EntangledWeightExtractor(center=...), or check the units of "
         "input_range."
     )
-
-
-
-
-
-

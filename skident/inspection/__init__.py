@@ -2,6 +2,7 @@
 
 from ._hierarchical import BackwardCorrectionDisplay, LayerFeatureDisplay
 from ._landscape import LandscapeDisplay
+from ._phase_transition import PhaseTransitionDisplay
 from ._saddles import EscapeDisplay, SingularSpectrumDisplay
 from ._spectrum import SpectrumDisplay
 from ._weights import WeightRecoveryDisplay
@@ -11,6 +12,7 @@ __all__ = [
     "EscapeDisplay",
     "LandscapeDisplay",
     "LayerFeatureDisplay",
+    "PhaseTransitionDisplay",
     "SingularSpectrumDisplay",
     "SpectrumDisplay",
     "WeightRecoveryDisplay",

@@ -10,7 +10,6 @@ from ._plotting import color_of, require_pyplot
 __all__ = ["PhaseTransitionDisplay"]
 
 
-
 class PhaseTransitionDisplay:
     """Success rates against the swept size, with the logistic curve through them.
 
@@ -27,7 +26,7 @@ class PhaseTransitionDisplay:
 
     Examples
     --------
-    >>> from skident.inspection._phase_transition import PhaseTransitionDisplay
+    >>> from skident.inspection import PhaseTransitionDisplay
     >>> from skident.landscape import phase_transition
     >>> found = phase_transition(20, 8, [1, 2, 4, 6], activation="quadratic", n_trials=4, n_starts=3, random_state=0)
     >>> print(PhaseTransitionDisplay(found).transition.n_trials)

@@ -6,7 +6,14 @@ import numpy as np
 
 from .descent import form_hessian_product, null_vectors
 
-__all__ = ["explicit_directions", "loss_derivatives", "quadratic_curvature_bound", "quadratic_product", "rayleigh", "shallow_hessian_product"]
+__all__ = [
+    "explicit_directions",
+    "loss_derivatives",
+    "quadratic_curvature_bound",
+    "quadratic_product",
+    "rayleigh",
+    "shallow_hessian_product",
+]
 
 
 def loss_derivatives(W, v, X, y, jet):
@@ -39,8 +46,6 @@ def shallow_hessian_product(X, slopes, bends, U):
     moved = X @ U.T
     along = np.einsum("il,il->i", slopes, moved)
     return ((slopes * along[:, None] + bends * moved) / len(X)).T @ X
-
-
 
 
 def quadratic_curvature_bound(v, gradient_values):

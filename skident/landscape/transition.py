@@ -203,5 +203,3 @@ def _losses(sizes, settings, seed):
         target=settings["threshold"],
     )
     return batch.losses.reshape(n_trials, n_starts)
-
-

@@ -11,7 +11,6 @@ __all__ = ["joint_diagonaliser"]
 _SWEEPS = 30  # of Jacobi rotations
 
 
-
 def joint_diagonaliser(N):
     """Orthogonal Q that minimises the squared off-diagonal entries of all ``Q N_m Q^T``, by Jacobi rotations.
 

@@ -7,7 +7,6 @@ import numpy as np
 __all__ = ["lanczos"]
 
 
-
 def lanczos(product, shape, starts, max_products=400, tol=1e-9):
     """Smallest eigenvalue of a symmetric operator and its vector, by Lanczos with full reorthogonalisation.
 

@@ -10,6 +10,7 @@ from ._affine import (
     unfold_inputs,
 )
 from ._feedforward import FeedforwardNetwork
+from ._maps import named_method
 from .activations import ACTIVATIONS, Activation, get_activation
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "change_outputs",
     "fold_inputs",
     "get_activation",
+    "named_method",
     "output_units",
     "unfold_inputs",
 ]

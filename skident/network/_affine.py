@@ -7,7 +7,15 @@ import numpy as np
 from ._feedforward import FeedforwardNetwork
 from ._maps import affine_map, solve_first_layer
 
-__all__ = ["affine_map", "center_outputs", "change_inputs", "change_outputs", "fold_inputs", "output_units", "unfold_inputs"]
+__all__ = [
+    "affine_map",
+    "center_outputs",
+    "change_inputs",
+    "change_outputs",
+    "fold_inputs",
+    "output_units",
+    "unfold_inputs",
+]
 
 
 def center_outputs(network):

@@ -368,7 +368,8 @@ class FeedforwardNetwork(NetworkParameters):
         module : torch.nn.Sequential or torch.nn.Linear
             ``Linear`` (with or without bias, any dtype and device) alternating with one kind of activation: Tanh,
             Sigmoid, ReLU, Softplus, GELU (``approximate="none"``), or ``Sin``, ``Erf``, ``Quadratic`` of
-            :mod:`skident.modules`; no activation between two linear layers is the identity. Sequentials may be nested;
+            :mod:`skident.network.torch_activations`; no activation between two linear layers is the identity.
+            Sequentials may be nested;
             Identity, ``Flatten(1)`` and Dropout in eval mode are skipped. The last activation, if any, becomes the
             output activation. torch's Softplus is linear past its threshold (20), which differs by up to 2e-9.
 
@@ -391,7 +392,9 @@ class FeedforwardNetwork(NetworkParameters):
         >>> print(FeedforwardNetwork.from_torch(module).n_parameters)
         19
         """
-        return cls(*_convert.from_torch(module))
+        from ._torch import from_torch
+
+        return cls(*from_torch(module))
 
     def to_torch(self, dtype=None):
         """This network as a :class:`torch.nn.Sequential`; torch's random stream is left untouched.
@@ -419,7 +422,9 @@ class FeedforwardNetwork(NetworkParameters):
         >>> print(round(net.to_torch()(torch.ones(1, 1, dtype=torch.float64)).item(), 4))
         2.0232
         """
-        return _convert.to_torch(self, dtype)
+        from ._torch import to_torch
+
+        return to_torch(self, dtype)
 
     def save(self, path):
         """Write the network to a safetensors file (an existing one is replaced).

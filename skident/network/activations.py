@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erf, expit
 
-__all__ = ["ACTIVATIONS", "Activation", "get_activation"]
+__all__ = ["ACTIVATIONS", "Activation", "get_activation", "is_built_in"]
 
 _SQRT_2 = np.sqrt(2.0)
 _SQRT_2PI = np.sqrt(2.0 * np.pi)
@@ -174,3 +174,8 @@ def get_activation(name: str) -> Activation:
     if known is None:
         raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, got {name!r}.")
     return known
+
+
+def is_built_in(activation):
+    """Whether an `Activation` is the one of `ACTIVATIONS` with its name, and not somebody's own."""
+    return ACTIVATIONS.get(activation.name) == activation

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 import sys
-import threading
-import warnings
 
-import numpy as np
-
-from skident.network import FeedforwardNetwork
-from skident.network._maps import named_method
-
-_DERIVATIVE_CHUNK_BYTES = 2**27
-# torch keeps the level of forward-mode differentiation in one global variable: one thread at a time.
-_FORWARD_MODE = threading.Lock()
+from skident.network import FeedforwardNetwork, named_method
 
 
 def adapt(black_box, method="predict"):
@@ -30,8 +19,10 @@ def adapt(black_box, method="predict"):
         return black_box
     if isinstance(black_box, FeedforwardNetwork):
         return _NetworkBox(black_box)
-    if _is_torch_module(black_box):
-        return _TorchBox(black_box)
+    if is_torch_module(black_box):
+        from ._torch_box import TorchBox
+
+        return TorchBox(black_box)
     if hasattr(black_box, method):
         return _ValueBox(named_method(black_box, method))
     if callable(black_box):
@@ -46,7 +37,7 @@ def adapt(black_box, method="predict"):
     )
 
 
-def _is_torch_module(black_box):
+def is_torch_module(black_box):
     """Whether it is a torch module; torch is not imported to find out."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(black_box, torch.nn.Module)
@@ -82,60 +73,3 @@ class _NetworkBox:
 
     def __init__(self, network):
         self.values, self.jacobian, self.hessian = network, network.jacobian, network.hessian
-
-
-@functools.cache
-def _load_forward_mode():
-    """Forward-mode differentiation scripts torch's own decompositions when first used, and torch warns of that."""
-    import torch
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="`torch.jit.script` is", category=DeprecationWarning)
-        torch.func.jacfwd(torch.func.jacrev(torch.tanh))(torch.zeros(1))
-
-
-class _TorchBox:
-    """A torch module: derivatives by automatic differentiation."""
-
-    differentiable = True
-
-    def __init__(self, module):
-        import torch
-
-        self._module = copy.deepcopy(module).double().eval().requires_grad_(False)
-        tensors = [*self._module.parameters(), *self._module.buffers()]
-        self._device = tensors[0].device if tensors else torch.device("cpu")
-
-    def _tensor(self, X):
-        import torch
-
-        return torch.as_tensor(np.ascontiguousarray(X), dtype=torch.float64, device=self._device)
-
-    def values(self, X):
-        import torch
-
-        with torch.no_grad():
-            return self._module(self._tensor(X)).cpu().numpy()
-
-    def _row(self, x):
-        return self._module(x[None])[0].reshape(-1)
-
-    def _batched(self, function, X, doubles_per_row):
-        import torch
-
-        chunk = max(1, _DERIVATIVE_CHUNK_BYTES // (8 * doubles_per_row))
-        return torch.func.vmap(function, chunk_size=chunk)(self._tensor(X)).cpu().numpy()
-
-    def jacobian(self, X):
-        import torch
-
-        return self._batched(torch.func.jacrev(self._row), X, 16 * X.shape[1])
-
-    def hessian(self, X):
-        import torch
-
-        # Forward over reverse: D forward passes of the m_L gradients, batched over rows.
-        function = torch.func.jacfwd(torch.func.jacrev(self._row))
-        with _FORWARD_MODE:
-            _load_forward_mode()
-            return self._batched(function, X, 16 * X.shape[1] ** 2)

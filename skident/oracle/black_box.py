@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 
 import numpy as np
@@ -18,17 +17,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from skident.network import FeedforwardNetwork
 
-__all__ = ["Interval", "StrOptions", "check_answers_vary", "is_classifying", "needs_targets", "resolve_activations", "resolve_black_box", "resolve_response"]
+from ._adapters import is_torch_module
+
+__all__ = [
+    "Interval",
+    "StrOptions",
+    "check_answers_vary",
+    "is_classifying",
+    "needs_targets",
+    "resolve_activations",
+    "resolve_black_box",
+    "resolve_response",
+]
 
 
 _SKLEARN_ACTIVATIONS = {"logistic": "sigmoid"}
-
-
-
-
-def _is_torch_module(box):
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(box, torch.nn.Module)
 
 
 def _is_fittable(box):
@@ -38,7 +41,7 @@ def _is_fittable(box):
 
 def needs_targets(estimator):
     """Whether `fit` needs y, because the black box has to be trained first."""
-    return estimator is None or (not _is_torch_module(estimator) and _is_fittable(estimator))
+    return estimator is None or (not is_torch_module(estimator) and _is_fittable(estimator))
 
 
 def is_classifying(estimator):
@@ -62,8 +65,6 @@ def resolve_response(estimator, response_method):
             "everywhere; use response_method='predict_proba' (or 'auto')."
         )
     return response_method
-
-
 
 
 def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
@@ -119,7 +120,7 @@ def resolve_activations(box, activation, output_activation):
 
 def _told_activations(box):
     inner = _innermost(box)
-    if _is_torch_module(inner):
+    if is_torch_module(inner):
         try:
             inner = FeedforwardNetwork.from_torch(inner)
         except (TypeError, ValueError):
@@ -146,8 +147,6 @@ def _innermost(box):
             box = box.best_estimator_
         else:
             return box
-
-
 
 
 def check_answers_vary(oracle, U, noise_tolerance):
@@ -198,5 +197,3 @@ def _spread(oracle):
         except ValueError:  # not to be asked there
             return None
     return None
-
-

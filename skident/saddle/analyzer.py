@@ -7,6 +7,7 @@ import warnings
 from numbers import Integral, Real
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -14,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, forgotten_on_error
 from skident.oracle.black_box import Interval, StrOptions
+from skident.training.net import resolve_device
 
 from .escape_time import aligned_escape_time, flow_escape_time
 from .gradient_at_zero import gradient_at_zero, resolve_loss
@@ -236,10 +238,6 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return layer
 
     def _fit(self, X, y):
-        import torch
-
-        from skident.training.net import resolve_device
-
         G, classes = gradient_at_zero(resolve_loss(self.loss, y), y, fit_intercept=self.fit_intercept)
         rng = check_random_state(self.random_state)
         options = {"dtype": getattr(torch, self.dtype), "device": resolve_device(self.device)}

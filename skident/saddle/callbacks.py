@@ -12,7 +12,6 @@ from skident.training.net import Callback
 __all__ = ["NormAdaptedStep", "WeightRecorder"]
 
 
-
 class NormAdaptedStep(Callback):
     """Learning rates for training from small weights, set before every step.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 __all__ = ["gradient_at_zero", "resolve_loss"]
@@ -109,8 +110,6 @@ def _numbers(y, loss):
 
 
 def _differentiated(loss, y):
-    import torch
-
     if _are_labels(y):
         classes, codes = _classes(y)
         k, targets = len(classes), torch.as_tensor(codes.astype(np.int64))

@@ -7,6 +7,7 @@ import warnings
 from numbers import Integral
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -15,8 +16,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, forgotten_on_error
 from skident.oracle.black_box import Interval, StrOptions
+from skident.training.net import Training, fit_module, resolve_device
 
+from .callbacks import NormAdaptedStep, WeightRecorder
 from .localised_loss import activations, as_matrices
+from .module import BiasFreeMLP, HalfSquaredError
 from .plateaus import detect_escapes
 
 __all__ = ["SaddleToSaddleClassifier", "SaddleToSaddleRegressor"]
@@ -146,13 +150,6 @@ class _SaddleToSaddle(BaseEstimator):
 
     def _train(self, X, Y, criterion):
         """Train, and store everything; Y is what the criterion takes."""
-        import torch
-
-        from skident.training.net import fit_module, resolve_device
-
-        from .callbacks import NormAdaptedStep, WeightRecorder
-        from .module import BiasFreeMLP
-
         rng = check_random_state(self.random_state)
         device, dtype = resolve_device(self.device), getattr(torch, self.dtype)
         n_outputs = Y.shape[1] if Y.ndim == 2 else len(self.classes_)
@@ -165,24 +162,21 @@ class _SaddleToSaddle(BaseEstimator):
             module = BiasFreeMLP(sizes, self.init_scale, start, dtype)
         n_batches = 1 if self.batch_size is None else math.ceil(len(X) / self.batch_size)
         targets = torch.as_tensor(Y, dtype=dtype if Y.dtype.kind == "f" else torch.int64, device=device)
-        self.net_ = fit_module(
-            module,
-            inputs,
-            targets,
-            criterion=criterion,
+        training = Training(
             optimizer="sgd",
             momentum=0.0,
             max_epochs=self.max_iter,
             batch_size=-1 if self.batch_size is None else self.batch_size,
             device=device,
             seed=rng.randint(2**31 - 1),
-            callbacks=[
-                ("step", NormAdaptedStep(self.relative_step, self.learning_rate, window=n_batches)),
-                ("recorder", WeightRecorder(self.record_every, self.n_singular_values)),
-                *(self.callbacks or []),
-            ],
             verbose=self.verbose,
         )
+        callbacks = [
+            ("step", NormAdaptedStep(self.relative_step, self.learning_rate, window=n_batches)),
+            ("recorder", WeightRecorder(self.record_every, self.n_singular_values)),
+            *(self.callbacks or []),
+        ]
+        self.net_ = fit_module(module, inputs, targets, criterion, training, callbacks=callbacks)
         found = dict(self.net_.callbacks_)
         self._store(found["step"], found["recorder"])
         with torch.no_grad():
@@ -290,9 +284,9 @@ class SaddleToSaddleClassifier(ClassifierMixin, _SaddleToSaddle):
             if k < 2:
                 raise ValueError(f"y has one class only ({str(self.classes_[0])!r}); at least two classes are needed.")
             if k == 2:
-                self._train(X, codes[:, None].astype(np.float64), _criterion("BCEWithLogitsLoss"))
+                self._train(X, codes[:, None].astype(np.float64), torch.nn.BCEWithLogitsLoss)
             else:
-                self._train(X, codes, _criterion("CrossEntropyLoss"))
+                self._train(X, codes, torch.nn.CrossEntropyLoss)
         return self
 
     def decision_function(self, X):
@@ -383,7 +377,7 @@ class SaddleToSaddleRegressor(RegressorMixin, _SaddleToSaddle):
                     "y is constant: with its mean taken out there is nothing to learn, and the origin is no saddle."
                 )
             self._one_dimensional = y.ndim == 1
-            self._train(X, centred / self.target_scale_, _criterion("HalfSquaredError"))
+            self._train(X, centred / self.target_scale_, HalfSquaredError)
         return self
 
     def predict(self, X):
@@ -395,12 +389,3 @@ class SaddleToSaddleRegressor(RegressorMixin, _SaddleToSaddle):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def _criterion(name):
-    """A loss of torch, or this package's, by name: torch is loaded only where something is trained."""
-    import torch
-
-    from .module import HalfSquaredError
-
-    return HalfSquaredError if name == "HalfSquaredError" else getattr(torch.nn, name)

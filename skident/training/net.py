@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from skorch import NeuralNet, NeuralNetRegressor
+from skorch import NeuralNet
 from skorch.callbacks import Callback, GradientNormClipping, LRScheduler, ProgressBar
 
-__all__ = ["Callback", "fit_module", "fit_regressor", "resolve_device"]
+__all__ = ["Callback", "Training", "fit_module", "resolve_device"]
 
 _OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "lbfgs": torch.optim.LBFGS}
 
@@ -32,69 +34,53 @@ def resolve_device(device):
     return device
 
 
-def fit_regressor(
-    module,
-    module_kwargs,
-    X,
-    Y,
-    *,
-    optimizer="sgd",
-    lr=0.025,
-    max_epochs=1000,
-    batch_size=-1,
-    device="cpu",
-    dtype="float64",
-    seed=0,
-    callbacks=None,
-    verbose=0,
-):
-    """Train a module on the mean squared error.
+@dataclass(frozen=True)
+class Training:
+    """How a module is trained.
 
-    Parameters
+    Attributes
     ----------
-    module : type
-        A torch module class; it is built inside, after seeding.
-    module_kwargs : dict
-    X : ndarray of shape (n, k)
-    Y : ndarray of shape (n, m_L)
-        Two-dimensional: a vector would broadcast against the module's (n, 1).
-    optimizer : {"sgd", "adam"}
-    lr : float
-    max_epochs : int
-    batch_size : int, default=-1
-        Rows a step; -1 is the full batch.
-    device, dtype : str
+    optimizer : {"adam", "sgd", "lbfgs"}
+        An epoch of "lbfgs" is 20 steps with line search; it wants the full batch and no clipping.
+    lr, weight_decay, momentum : float
+        `momentum` of ``sgd``; no weight decay for ``lbfgs``.
+    max_epochs, batch_size : int
+        A batch size of -1 is the full batch. A last batch of one row is left out, since batch norm refuses it.
+    clip : float or None
+        Largest norm of a gradient.
+    one_cycle : bool
+        Raise the rate to `lr` and lower it to almost zero, over all epochs; else it stays.
+    noise : float
+        Standard deviation of Gaussian noise on ``noisy(module)``'s parameters after every batch.
+    noisy : callable or None
+    device : str
     seed : int
-        For initial weights and batches; torch's global stream is left as it was.
-    callbacks : list, default=None
-        skorch callbacks; copied, since training changes them.
+        Of batches and noise; torch's global stream is left as it was.
     verbose : int
-
-    Returns
-    -------
-    skorch.NeuralNetRegressor
-        Trained; ``history`` holds the loss of every epoch, ``module_`` the module.
+        1 prints a line an epoch, 2 shows a progress bar too.
     """
-    device = resolve_device(device)
-    cuda = [torch.device(device)] if str(device).startswith("cuda") else []
-    with torch.random.fork_rng(devices=cuda):
-        torch.manual_seed(seed)
-        net = NeuralNetRegressor(
-            module,
-            criterion=torch.nn.MSELoss,
-            optimizer=_OPTIMIZERS[optimizer],
-            lr=lr,
-            max_epochs=max_epochs,
-            batch_size=batch_size,
-            train_split=None,
-            iterator_train__shuffle=batch_size != -1,
-            callbacks=copy.deepcopy(callbacks),
-            device=device,
-            verbose=verbose,
-            **{f"module__{name}": value for name, value in module_kwargs.items()},
-        )
-        # Copies: torch warns of tensors on read-only arrays.
-        return net.fit(np.array(X, dtype=dtype, order="C"), np.array(Y, dtype=dtype, order="C"))
+
+    optimizer: str = "adam"
+    lr: float = 1e-2
+    max_epochs: int = 40
+    batch_size: int = 64
+    weight_decay: float = 0.0
+    momentum: float = 0.9
+    clip: float | None = None
+    one_cycle: bool = False
+    noise: float = 0.0
+    noisy: Callable | None = None
+    device: str = "cpu"
+    seed: int = 0
+    verbose: int = 0
+
+    def optimizer_options(self):
+        """What skorch passes on to the optimizer, beside the rate."""
+        return {
+            "sgd": {"optimizer__momentum": self.momentum, "optimizer__weight_decay": self.weight_decay},
+            "adam": {"optimizer__weight_decay": self.weight_decay},
+            "lbfgs": {"optimizer__line_search_fn": "strong_wolfe", "optimizer__history_size": 30},
+        }[self.optimizer]
 
 
 class _Batches:
@@ -128,10 +114,6 @@ class _EpochEnd(Callback):
             raise KeyboardInterrupt  # how skorch's own EarlyStopping ends a fit
 
 
-
-
-
-
 class _Noise(Callback):
     """Gaussian noise on some of the module's parameters after every batch."""
 
@@ -145,28 +127,7 @@ class _Noise(Callback):
                 parameter.add_(torch.randn_like(parameter), alpha=self.scale)
 
 
-def fit_module(
-    module,
-    X,
-    y,
-    *,
-    criterion,
-    optimizer="adam",
-    lr=1e-2,
-    max_epochs=40,
-    batch_size=64,
-    weight_decay=0.0,
-    momentum=0.9,
-    clip=None,
-    one_cycle=False,
-    epoch_end=None,
-    noise=0.0,
-    noisy=None,
-    device="cpu",
-    seed=0,
-    callbacks=None,
-    verbose=0,
-):
+def fit_module(module, X, y, criterion, training, *, callbacks=None, epoch_end=None):
     """Train a module, in place, with any criterion.
 
     Parameters
@@ -174,64 +135,71 @@ def fit_module(
     module : torch.nn.Module
         Built already; ``module(X)`` and y go to the criterion.
     X, y : ndarray or torch.Tensor
-        In the dtypes that module and criterion want. Tensors stay where they are, so that on a GPU no batch travels.
+        In the dtypes that module and criterion want, y shaped like the module's outputs where the criterion would
+        broadcast. Tensors stay where they are, so that on a GPU no batch travels.
     criterion : type or torch.nn.Module
-    optimizer : {"adam", "sgd", "lbfgs"}
-        An epoch of "lbfgs" is 20 steps with line search; it wants the full batch and no clipping.
-    lr, weight_decay, momentum : float
-        `momentum` of ``sgd``; no weight decay for ``lbfgs``.
-    max_epochs, batch_size : int
-        A batch size of -1 is the full batch. A last batch of one row is left out, since batch norm refuses it.
-    clip : float, default=None
-        Largest norm of a gradient.
-    one_cycle : bool
-        Raise the rate to `lr` and lower it to almost zero, over all epochs; else it stays.
+    training : Training
+    callbacks : list, default=None
+        skorch callbacks; copied, since training changes them.
     epoch_end : callable, default=None
         ``epoch_end(net)`` after every epoch; True ends the training.
-    noise : float
-        Standard deviation of Gaussian noise on ``noisy(module)``'s parameters after every batch.
-    device, seed, callbacks, verbose
-        As for `fit_regressor`; ``verbose=2`` shows a progress bar too.
 
     Returns
     -------
     skorch.NeuralNet
+        Trained; ``history`` holds the loss of every epoch, ``module_`` the module.
+
+    Raises
+    ------
+    ValueError
+        If the device cannot be used here.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skident.training.net import Training, fit_module
+    >>> x = torch.linspace(-1, 1, 64)[:, None]
+    >>> training = Training(optimizer="sgd", lr=0.1, batch_size=-1, max_epochs=200)
+    >>> net = fit_module(torch.nn.Linear(1, 1), x, 3 * x + 1, torch.nn.MSELoss, training)
+    >>> print(round(net.module_.weight.item(), 3))
+    3.0
     """
-    device = resolve_device(device)
+    device = resolve_device(training.device)
     cuda = [torch.device(device)] if str(device).startswith("cuda") else []
-    n = len(X)
-    n_batches = 1 if batch_size == -1 else -(-n // batch_size)
-    drop_last = batch_size != -1 and n > batch_size and n % batch_size == 1
-    steps = max_epochs * (n_batches - drop_last)
-    added = [("clip", GradientNormClipping(clip))] if clip is not None else []
-    if one_cycle:
-        policy = torch.optim.lr_scheduler.OneCycleLR
-        added.append(("rate", LRScheduler(policy, step_every="batch", max_lr=lr, total_steps=max(2, steps + 1))))
-    added += [("noise", _Noise(noise, noisy))] if noise else []
-    added += [("progress", ProgressBar())] if verbose > 1 else []
-    added += copy.deepcopy(list(callbacks or []))
-    added += [("epoch_end", _EpochEnd(epoch_end))] if epoch_end else []
-    options = {
-        "sgd": {"optimizer__momentum": momentum, "optimizer__weight_decay": weight_decay},
-        "adam": {"optimizer__weight_decay": weight_decay},
-        "lbfgs": {"optimizer__line_search_fn": "strong_wolfe", "optimizer__history_size": 30},
-    }[optimizer]
+    drop_last = training.batch_size != -1 and len(X) > training.batch_size and len(X) % training.batch_size == 1
     with torch.random.fork_rng(devices=cuda):
-        torch.manual_seed(seed)
+        torch.manual_seed(training.seed)
         net = NeuralNet(
             module,
             criterion=criterion,
-            optimizer=_OPTIMIZERS[optimizer],
-            lr=lr,
-            max_epochs=max_epochs,
-            batch_size=batch_size,
+            optimizer=_OPTIMIZERS[training.optimizer],
+            lr=training.lr,
+            max_epochs=training.max_epochs,
+            batch_size=training.batch_size,
             train_split=None,
             iterator_train=_Batches,
-            iterator_train__shuffle=batch_size != -1,
+            iterator_train__shuffle=training.batch_size != -1,
             iterator_train__drop_last=drop_last,
-            callbacks=added,
+            callbacks=_callbacks(training, len(X), drop_last, callbacks, epoch_end),
             device=device,
-            verbose=min(verbose, 1),
-            **options,
+            verbose=min(training.verbose, 1),
+            **training.optimizer_options(),
         )
+        # Copies: torch warns of tensors on read-only arrays.
         return net.fit(*(A if isinstance(A, torch.Tensor) else np.array(A, order="C") for A in (X, y)))
+
+
+def _callbacks(training, n, drop_last, callbacks, epoch_end):
+    """The caller's callbacks between those that the training asks for."""
+    added = [("clip", GradientNormClipping(training.clip))] if training.clip is not None else []
+    if training.one_cycle:
+        n_batches = 1 if training.batch_size == -1 else -(-n // training.batch_size)
+        steps = training.max_epochs * (n_batches - drop_last)
+        policy = torch.optim.lr_scheduler.OneCycleLR
+        added.append(
+            ("rate", LRScheduler(policy, step_every="batch", max_lr=training.lr, total_steps=max(2, steps + 1)))
+        )
+    added += [("noise", _Noise(training.noise, training.noisy))] if training.noise else []
+    added += [("progress", ProgressBar())] if training.verbose > 1 else []
+    added += copy.deepcopy(list(callbacks or []))
+    return added + ([("epoch_end", _EpochEnd(epoch_end))] if epoch_end else [])

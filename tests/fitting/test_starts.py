@@ -51,7 +51,13 @@ def test_answers_of_no_network_use_up_the_budget(rng):
     U = rng.standard_normal((4000, 4))
     starts = []
     _, misfit = network_through(
-        lambda n: (U[:n], Y[:n]), 4, (2, 2), "tanh", "tanh", np.random.RandomState(0), budget=Budget(5),
+        lambda n: (U[:n], Y[:n]),
+        4,
+        (2, 2),
+        "tanh",
+        "tanh",
+        np.random.RandomState(0),
+        budget=Budget(5),
         callback=starts.append,
     )
     assert misfit > 0.5 and starts == [1, 2, 3, 4, 5]
@@ -61,7 +67,13 @@ def test_no_time_left_is_one_start(rng):
     Y, U = rng.standard_normal((4000, 2)), rng.standard_normal((4000, 4))
     starts = []
     network, misfit = network_through(
-        lambda n: (U[:n], Y[:n]), 4, (2, 2), "tanh", "tanh", np.random.RandomState(0), budget=Budget(50, seconds=0.0),
+        lambda n: (U[:n], Y[:n]),
+        4,
+        (2, 2),
+        "tanh",
+        "tanh",
+        np.random.RandomState(0),
+        budget=Budget(50, seconds=0.0),
         callback=starts.append,
     )
     assert starts == [1] and network.layer_widths == (2, 2) and misfit > 0.5
@@ -71,7 +83,12 @@ def test_jobs_do_not_change_the_result(rng):
     network = make_network((5, 4, 1), shift_scale=0.5, random_state=3)
     found = [
         network_through(
-            sampler(network, np.random.default_rng(0)), 5, (4, 1), "tanh", "tanh", np.random.RandomState(1),
+            sampler(network, np.random.default_rng(0)),
+            5,
+            (4, 1),
+            "tanh",
+            "tanh",
+            np.random.RandomState(1),
             budget=Budget(20, n_jobs=n_jobs),
         )[0]
         for n_jobs in (1, 2)

@@ -94,8 +94,13 @@ def test_displays():
     rows = [
         {"protocol": protocol, "layer": layer, "fixed": fixed, "error": error, **common}
         for protocol, layer, fixed, error in [
-            ("only", 2, 1, 0.3), ("only", 3, 1, 0.1), ("fixed", 2, 2, 0.2), ("fixed", 3, 3, 0.1), ("fixed", 3, 2, 0.05),
-            ("all", 2, 1, 0.0), ("all", 3, 1, 0.0),
+            ("only", 2, 1, 0.3),
+            ("only", 3, 1, 0.1),
+            ("fixed", 2, 2, 0.2),
+            ("fixed", 3, 3, 0.1),
+            ("fixed", 3, 2, 0.05),
+            ("all", 2, 1, 0.0),
+            ("all", 3, 1, 0.0),
         ]
     ]
     result = BackwardCorrection(rows, n_layers=4, classifies=False)

@@ -87,7 +87,8 @@ def test_fitted_attributes_are_consistent(small):
     _, X, _, fresh, _, net = small
     assert net.widths_ == (3, 2) and net.connections_ == ((0, 1), (0, 2)) and net.alphas_ == (1.0, 0.3)
     assert {layer: {j: W.shape for j, W in blocks.items()} for layer, blocks in net.layer_weights_.items()} == {
-        2: {0: (3, 8), 1: (3, 8)}, 3: {0: (2, 8), 2: (2, 3)},
+        2: {0: (3, 8), 1: (3, 8)},
+        3: {0: (2, 8), 2: (2, 3)},
     }
     assert len(net.restart_losses_) >= 1 and net.n_iter_ >= 1 and len(net.history_) > 1
     both = net.transform(fresh)
@@ -187,7 +188,13 @@ def test_algorithm_1_on_signs():
     target = make_hierarchical_target(6, (2,), kappa=1.0, random_state=107)
     (X, y), (fresh, fresh_y) = target.sample_signs(1000, 0), target.sample_signs(3000, 1)
     clf = HierarchicalQuadraticNetClassifier(
-        (2,), loss="theorem4", solver="algorithm1", offset_column=0, random_state=0, max_epochs=400, lr=0.02,
+        (2,),
+        loss="theorem4",
+        solver="algorithm1",
+        offset_column=0,
+        random_state=0,
+        max_epochs=400,
+        lr=0.02,
         algorithm1_options={"n_units": 10, "polish": 5, "gap": 0.3},
     )
     with ignored_convergence():

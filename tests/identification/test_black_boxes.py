@@ -253,9 +253,9 @@ def test_labels_are_missing(blobs):
 @pytest.mark.parametrize("kind", [GaussianNB, DecisionTreeClassifier])
 def test_classifiers_that_are_no_networks(kind, blobs):
     with pytest.raises((ValueError, ConvergenceWarning)):
-        NetworkIdentifier(
-            FrozenEstimator(kind().fit(*blobs)), layer_widths=(5, 3), n_attempts=1, random_state=0
-        ).fit(blobs[0])
+        NetworkIdentifier(FrozenEstimator(kind().fit(*blobs)), layer_widths=(5, 3), n_attempts=1, random_state=0).fit(
+            blobs[0]
+        )
 
 
 # -- scaled pipelines --------------------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from skident import EntangledWeightExtractor, NetworkIdentifier
 from skident.datasets import make_network
-from skident.inspection import LandscapeDisplay, SpectrumDisplay, WeightRecoveryDisplay
-from skident.inspection._phase_transition import PhaseTransitionDisplay
+from skident.inspection import LandscapeDisplay, PhaseTransitionDisplay, SpectrumDisplay, WeightRecoveryDisplay
 from skident.landscape import landscape_certificate, phase_transition
 from skident.landscape.descent import descend
 from skident.landscape.half_point import fit_transition

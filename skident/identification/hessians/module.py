@@ -6,8 +6,9 @@ import torch
 from torch import nn
 
 from skident.network.torch_activations import Erf, Quadratic, Sin
+from skident.training.net import Training, fit_module
 
-__all__ = ["CompletionModule"]
+__all__ = ["CompletionModule", "descend"]
 
 _ACTIVATIONS = {
     "tanh": nn.Tanh,
@@ -89,3 +90,36 @@ class CompletionModule(nn.Module):
             for name in ("scales", "shifts", "rescales")
         }
         return {**lists, **({"readout": self.readout.detach().cpu().numpy().astype("float64")} if self.free else {})}
+
+
+def descend(problem, omega, Z, Y, dtype, training, callbacks=None):
+    """Full-batch descent on eq. (18), the mean squared error of all outputs.
+
+    Parameters
+    ----------
+    problem : CompletionProblem
+    omega : ndarray
+        The start, as `problem` flattens parameters.
+    Z : ndarray of shape (n, m_1)
+    Y : ndarray of shape (n, m_L)
+    dtype : {"float32", "float64"}
+    training : dict
+        Arguments of `Training`.
+    callbacks : list, default=None
+        skorch callbacks; copied.
+
+    Returns
+    -------
+    skorch.NeuralNet
+        Its ``module_`` is a `CompletionModule`.
+
+    Raises
+    ------
+    ValueError
+        If the device cannot be used here.
+    """
+    names = problem.activations[0].name, problem.activations[-1].name
+    start = problem.to_lists(omega)
+    module = CompletionModule(problem.widths, problem.mixings, *names, getattr(torch, dtype), start)
+    training = Training(batch_size=-1, momentum=0.0, **training)
+    return fit_module(module, Z.astype(dtype), Y.astype(dtype), torch.nn.MSELoss, training, callbacks=callbacks)

@@ -190,9 +190,7 @@ def network_from_stem(oracle, first, widths, activation, output_activation, rng,
     """
     sample = growing(lambda n: _near_hyperplanes(oracle, first, n, rng))
     stem = first.weights, first.biases
-    return network_through(
-        sample, oracle.n_inputs, widths, activation, output_activation, rng, stem=stem, **options
-    )
+    return network_through(sample, oracle.n_inputs, widths, activation, output_activation, rng, stem=stem, **options)
 
 
 def _near_hyperplanes(oracle, first, n, rng):
@@ -202,7 +200,17 @@ def _near_hyperplanes(oracle, first, n, rng):
 
 
 def smallest_behind(
-    oracle, first, way, n_hidden, n_outputs, activation, output_activation, rng, *, n_next=None, max_neurons=200,
+    oracle,
+    first,
+    way,
+    n_hidden,
+    n_outputs,
+    activation,
+    output_activation,
+    rng,
+    *,
+    n_next=None,
+    max_neurons=200,
     **options,
 ):
     """The smallest network with a given number of layers behind the first.

@@ -1,0 +1,114 @@
+"""torch networks to and from `FeedforwardNetwork` parameters; loaded when one is converted."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from .activations import ACTIVATIONS, is_built_in
+from .torch_activations import Erf, Quadratic, Sin
+
+
+def from_torch(module):
+    """Arguments of `FeedforwardNetwork` read from a torch module; errors as `FeedforwardNetwork.from_torch`."""
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"from_torch reads a torch.nn.Module, got {type(module).__name__}.")
+    weights, biases, names, where = [], [], [], []
+    for path, part in _flat_modules(module):
+        if isinstance(part, nn.Linear):
+            W, b = _linear_arrays(path, part)
+            weights.append(W)
+            biases.append(b)
+            names.append("identity")
+            where.append(path)
+        elif not _is_skipped(path, part):
+            name = _activation_name(path, part)
+            if not names or names[-1] != "identity":
+                raise _unreadable(path, part, "an activation must follow a Linear")
+            names[-1], where[-1] = name, path
+    if not weights:
+        raise ValueError(f"from_torch found no torch.nn.Linear in {type(module).__name__}.")
+    mixed = [i for i, name in enumerate(names[:-1]) if name != names[0]]
+    if mixed:
+        raise ValueError(
+            f"all hidden layers must have the same activation, got {names[0]!r} at {where[0]!r} and "
+            f"{names[mixed[0]]!r} at {where[mixed[0]]!r}."
+        )
+    return weights, biases, names[0], names[-1]
+
+
+def to_torch(network, dtype=None):
+    """A torch.nn.Sequential with copies of the network's parameters, float64 unless said otherwise."""
+    dtype = torch.float64 if dtype is None else dtype
+    modules = []
+    for W, b, activation in zip(network.weights, network.biases, network.activations):
+        # skip_init: no random draw, torch's global stream stays where it is.
+        linear = nn.utils.skip_init(nn.Linear, *W.shape, dtype=dtype)
+        with torch.no_grad():
+            linear.weight.copy_(torch.from_numpy(W.T.copy()))
+            linear.bias.copy_(torch.from_numpy(b.copy()))
+        modules.append(linear)
+        if activation.symmetry != "linear":
+            modules.append(_torch_activation(activation))
+    return nn.Sequential(*modules)
+
+
+def _torch_activation(activation):
+    makers = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "relu": nn.ReLU, "gelu": nn.GELU, "sin": Sin, "erf": Erf}
+    makers |= {"quadratic": Quadratic, "softplus": lambda: nn.Softplus(threshold=40.0)}  # exact in double precision
+    if not is_built_in(activation):
+        raise ValueError(f"to_torch knows the activations {sorted(ACTIVATIONS)}, got a custom {activation.name!r}.")
+    return makers[activation.name]()
+
+
+def _flat_modules(module, path=""):
+    """Pairs of dotted name and leaf module, Sequentials opened in order."""
+    if not isinstance(module, nn.Sequential):
+        yield path, module
+        return
+    if type(module).forward is not nn.Sequential.forward:
+        raise _unreadable(path, module, "it defines its own forward")
+    # Children with repetitions: one activation module may serve several layers, and named_children lists it once.
+    for name, child in module.named_modules(remove_duplicate=False):
+        if not name or "." in name:
+            continue
+        yield from _flat_modules(child, f"{path}.{name}" if path else name)
+
+
+def _linear_arrays(path, linear):
+    """Weights (inputs, units) and shifts (units,) of a torch Linear as float64."""
+    if type(linear).forward is not nn.Linear.forward or nn.parameter.is_lazy(linear.weight):
+        raise _unreadable(path, linear, "it is not a plain, initialised Linear")
+    W = linear.weight.detach().cpu().double().numpy().T
+    b = np.zeros(W.shape[1]) if linear.bias is None else linear.bias.detach().cpu().double().numpy()
+    return W, b
+
+
+def _is_skipped(path, module):
+    """Whether the module does nothing to (n, m) arrays; ValueError where it does not but would in another mode."""
+    if isinstance(module, nn.Dropout):
+        if module.training and module.p > 0:
+            raise _unreadable(path, module, "it is in training mode and so draws at random; call .eval() first")
+        return True
+    flatten = isinstance(module, nn.Flatten) and module.start_dim == 1
+    return isinstance(module, nn.Identity) or flatten
+
+
+def _activation_name(path, module):
+    """The library's name of a torch activation module, or a ValueError that names the module."""
+    kinds = {nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.ReLU: "relu", nn.Softplus: "softplus", nn.GELU: "gelu"}
+    kinds |= {Sin: "sin", Erf: "erf", Quadratic: "quadratic"}
+    name = kinds.get(type(module))
+    if name is None:
+        known = ", ".join(kind.__name__ for kind in kinds)
+        raise _unreadable(path, module, f"known are Linear, {known}; Identity, Flatten(1), eval-mode Dropout")
+    if name == "gelu" and module.approximate != "none":
+        raise _unreadable(path, module, "only approximate='none' is the exact GELU")
+    if name == "softplus" and (module.beta != 1 or module.threshold < 20):
+        raise _unreadable(path, module, "only beta=1 and threshold >= 20 are supported")
+    return name
+
+
+def _unreadable(path, module, reason):
+    return ValueError(f"from_torch cannot read submodule {path!r}, {module}: {reason}.")

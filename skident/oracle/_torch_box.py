@@ -1,0 +1,58 @@
+"""A torch module as a black box; loaded when one is asked."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import threading
+import warnings
+
+import numpy as np
+import torch
+
+_DERIVATIVE_CHUNK_BYTES = 2**27
+# torch keeps the level of forward-mode differentiation in one global variable: one thread at a time.
+_FORWARD_MODE = threading.Lock()
+
+
+@functools.cache
+def _load_forward_mode():
+    """Forward-mode differentiation scripts torch's own decompositions when first used, and torch warns of that."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="`torch.jit.script` is", category=DeprecationWarning)
+        torch.func.jacfwd(torch.func.jacrev(torch.tanh))(torch.zeros(1))
+
+
+class TorchBox:
+    """A torch module: derivatives by automatic differentiation."""
+
+    differentiable = True
+
+    def __init__(self, module):
+        self._module = copy.deepcopy(module).double().eval().requires_grad_(False)
+        tensors = [*self._module.parameters(), *self._module.buffers()]
+        self._device = tensors[0].device if tensors else torch.device("cpu")
+
+    def _tensor(self, X):
+        return torch.as_tensor(np.ascontiguousarray(X), dtype=torch.float64, device=self._device)
+
+    def values(self, X):
+        with torch.no_grad():
+            return self._module(self._tensor(X)).cpu().numpy()
+
+    def _row(self, x):
+        return self._module(x[None])[0].reshape(-1)
+
+    def _batched(self, function, X, doubles_per_row):
+        chunk = max(1, _DERIVATIVE_CHUNK_BYTES // (8 * doubles_per_row))
+        return torch.func.vmap(function, chunk_size=chunk)(self._tensor(X)).cpu().numpy()
+
+    def jacobian(self, X):
+        return self._batched(torch.func.jacrev(self._row), X, 16 * X.shape[1])
+
+    def hessian(self, X):
+        # Forward over reverse: D forward passes of the m_L gradients, batched over rows.
+        function = torch.func.jacfwd(torch.func.jacrev(self._row))
+        with _FORWARD_MODE:
+            _load_forward_mode()
+            return self._batched(function, X, 16 * X.shape[1] ** 2)
