@@ -6,16 +6,21 @@ from contextlib import contextmanager
 from numbers import Integral, Real
 
 import numpy as np
+
+# Private in scikit-learn: imported here and nowhere else.
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array
 
+from skident.linalg import column_units
 from skident.network import ACTIVATIONS
 
 __all__ = [
     "ACTIVATION_CHOICES",
     "AT_LEAST_ONE",
+    "Interval",
     "POSITIVE",
+    "StrOptions",
     "center_and_scale",
     "check_layer_widths",
     "check_targets",
@@ -23,9 +28,7 @@ __all__ = [
 ]
 
 ACTIVATION_CHOICES = StrOptions({*ACTIVATIONS, "logistic"})
-
 POSITIVE = Interval(Real, 0, None, closed="neither")
-
 AT_LEAST_ONE = Interval(Integral, 1, None, closed="left")
 
 
@@ -91,8 +94,8 @@ def center_and_scale(X, center):
         center = check_array(center, ensure_2d=False, dtype=np.float64, input_name="center").copy()
         if center.shape != (X.shape[1],):
             raise ValueError(f"center must have shape ({X.shape[1]},), one entry an input; got {center.shape}.")
-    scale = X.std(axis=0)
-    varies = scale > 1e-12 * np.maximum(np.abs(X).max(axis=0), np.finfo(float).tiny)
+    scale = column_units(X, constant=np.nan)[1]
+    varies = np.isfinite(scale)
     scale[~varies] = np.median(scale[varies]) if varies.any() else 1.0
     return center, scale
 

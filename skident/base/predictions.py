@@ -12,7 +12,23 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skident.oracle import probabilities_from_logits
 from skident.oracle.black_box import needs_targets, resolve_response
 
-__all__ = ["NetworkPredictions"]
+__all__ = ["NetworkPredictions", "in_shape_of_targets"]
+
+
+def in_shape_of_targets(Y, one_dimensional):
+    """Predictions in the shape that the targets, or the answers, had.
+
+    Parameters
+    ----------
+    Y : ndarray of shape (n, m_L)
+    one_dimensional : bool
+        Whether the targets had shape (n,).
+
+    Returns
+    -------
+    ndarray of shape (n,) or (n, m_L)
+    """
+    return Y[:, 0] if one_dimensional else Y
 
 
 def _classifies(identifier):
@@ -51,7 +67,7 @@ class NetworkPredictions(RegressorMixin):
         Y = self._answers(X)
         if self._labels is not None:
             return self._labels[np.argmax(probabilities_from_logits(Y), axis=1)]
-        return Y[:, 0] if self._one_dimensional else Y
+        return in_shape_of_targets(Y, self._one_dimensional)
 
     @available_if(_classifies)
     def predict_proba(self, X):

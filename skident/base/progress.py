@@ -18,6 +18,8 @@ class StageLog:
     ----------
     verbose : int, default=0
         With 1 or more, a progress bar a stage and its result on stderr.
+    name : str, default=""
+        Of the estimator, in front of every line.
 
     Attributes
     ----------
@@ -26,8 +28,18 @@ class StageLog:
         unexplained, None where it measures nothing), plus what the stage adds.
     """
 
-    def __init__(self, verbose=0):
-        self.verbose, self.stages = verbose, []
+    def __init__(self, verbose=0, name=""):
+        self.verbose, self.name, self.stages = verbose, name, []
+
+    def say(self, text):
+        """One line on stderr, where progress is wanted.
+
+        Parameters
+        ----------
+        text : str
+        """
+        if self.verbose:
+            print(f"[{self.name}] {text}" if self.name else text, file=sys.stderr)
 
     @contextmanager
     def stage(self, name, oracle=None, total=None):
@@ -49,6 +61,5 @@ class StageLog:
             entry["seconds"] = time.perf_counter() - start
             entry["queries"] = oracle.n_queries - asked if oracle is not None else 0
         self.stages.append(entry)
-        if self.verbose:
-            residual = "" if entry["residual"] is None else f", residual {entry['residual']:.2e}"
-            print(f"{name}: {entry['seconds']:.2f} s, {entry['queries']} queries{residual}", file=sys.stderr)
+        residual = "" if entry["residual"] is None else f", residual {entry['residual']:.2e}"
+        self.say(f"{name}: {entry['seconds']:.2f} s, {entry['queries']} queries{residual}")

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE
+from skident.linalg import column_units
 from skident.oracle.black_box import Interval, StrOptions
 from skident.training.net import resolve_device
 
@@ -337,8 +338,7 @@ class LayerArgument:
 def _center_and_scale(X):
     """Of every column. Where no mean differs from zero by more than chance, the centre is zero: then ``x`` and
     ``x^2 - E x^2`` stay those of a target on centred inputs, whatever the connections."""
-    mean, std = X.mean(axis=0), X.std(axis=0)
-    scale = np.where(std > 1e-12 * np.maximum(np.abs(X).max(axis=0), np.finfo(float).tiny), std, 1.0)
+    mean, scale = column_units(X)
     by_chance = np.all(np.abs(mean) <= 5.0 * scale / np.sqrt(len(X)))
     return (np.zeros_like(mean) if by_chance else mean), scale
 

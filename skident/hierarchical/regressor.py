@@ -10,6 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skident.base.parameters import forgotten_on_error
+from skident.base.predictions import in_shape_of_targets
 from skident.oracle.black_box import StrOptions
 
 from .algorithm1 import run_algorithm1
@@ -301,7 +302,7 @@ class HierarchicalQuadraticNet(LayerArgument, RegressorMixin, HiddenFeatures):
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         Y = self._over_rows(X, lambda module, x: getattr(module, "predict", module)(x)).astype(np.float64)
-        return Y[:, 0] if self._one_dimensional else Y
+        return in_shape_of_targets(Y, self._one_dimensional)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -12,6 +12,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skident.base.parameters import ACTIVATION_CHOICES, AT_LEAST_ONE, POSITIVE, check_layer_widths, forgotten_on_error
+from skident.base.predictions import in_shape_of_targets
+from skident.linalg import column_units
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle.black_box import StrOptions
 
@@ -245,11 +247,11 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
 
     def _levenberg_marquardt(self, problem, blocks, Y, rng):
         """Best of `n_init` starts, in standardised features; weights and shifts on the features as they are."""
-        mean, std = _mean_and_std(blocks[0])
+        mean, std = column_units(blocks[0])
         U = (blocks[0] - mean) / std
         # A linear last layer takes any offset and unit on, but starts look for answers of order one.
         linear = problem.activations[-1].name == "identity"
-        offset, unit = _mean_and_std(Y) if linear else (0.0, 1.0)
+        offset, unit = column_units(Y) if linear else (0.0, 1.0)
         Y = (Y - offset) / unit
         ridge = problem.free_readout and len(problem.widths) == 2 and problem.activations[-1].name == "identity"
         solve = self._solve_ridge if ridge else self._solve_general
@@ -288,7 +290,7 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
             yield *given, None
         elif not ridge:
             yield np.ones(m), np.zeros(m), None
-        stds = [_mean_and_std(Z)[1] for Z in blocks]
+        stds = [column_units(Z)[1] for Z in blocks]
         for k in range(self.n_init - (given is not None or not ridge)):
             scales = (0.5 if ridge else 1.0) / stds[0] * (1.0 if k == 0 else np.exp(rng.standard_normal(m)))
             yield scales, -scales * blocks[0].mean(axis=0), [1.0 / scales, *stds[1:]]
@@ -370,15 +372,9 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         Y = self.network_(X)
-        return Y[:, 0] if self._one_dimensional else Y
+        return in_shape_of_targets(Y, self._one_dimensional)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def _mean_and_std(A):
-    """Of every column; a constant one has unit 1."""
-    mean, std = A.mean(axis=0), A.std(axis=0)
-    return mean, np.where(std > 1e-12 * np.maximum(np.abs(mean), np.finfo(float).tiny), std, 1.0)

@@ -5,6 +5,7 @@ Everything here is a function on arrays, written against the array API: NumPy ar
 go through the same code.
 """
 
+from .columns import column_units
 from .hermite import hermite_contraction, hermite_features, hermite_polynomial, hermite_polynomials
 from .moments import hermite_tensors, moment_sums
 from .pencils import JennrichFactors, JointPencil, jennrich, joint_pencil, matrix_pencil
@@ -20,6 +21,7 @@ from .symmetric_tensors import (
 )
 
 __all__ = [
+    "column_units",
     "JennrichFactors",
     "JointPencil",
     "RankOneSearch",

@@ -12,10 +12,12 @@ from ._affine import (
 from ._feedforward import FeedforwardNetwork
 from ._maps import named_method
 from .activations import ACTIVATIONS, Activation, get_activation
+from .architecture import Architecture
 
 __all__ = [
     "ACTIVATIONS",
     "Activation",
+    "Architecture",
     "FeedforwardNetwork",
     "affine_map",
     "center_outputs",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import column_units
+
 from ._feedforward import FeedforwardNetwork
 from ._maps import affine_map, solve_first_layer
 
@@ -157,11 +159,21 @@ def change_inputs(network, center, scale):
 
 
 def output_units(Y, output_activation):
-    """Offset and unit of every output, (m_L,): mean and standard deviation where the output is linear, else 0 and 1."""
+    """Offset and unit of every output, by which answers are standardised where the output is linear.
+
+    Parameters
+    ----------
+    Y : ndarray of shape (n, m_L)
+    output_activation : str
+
+    Returns
+    -------
+    offset, unit : ndarray of shape (m_L,)
+        Mean and standard deviation (1 where there is none) of linear outputs, else 0 and 1.
+    """
     if output_activation != "identity":
         return np.zeros(Y.shape[1]), np.ones(Y.shape[1])
-    mean, std = Y.mean(axis=0), Y.std(axis=0)
-    return mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0)
+    return column_units(Y)
 
 
 def change_outputs(network, offset, unit):

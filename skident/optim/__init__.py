@@ -1,5 +1,6 @@
-"""Solvers that know arrays only, and certificates of where they end."""
+"""Solvers that know arrays only."""
 
+from .best_of import best_of
 from .levenberg_marquardt import (
     DenseNormalEquations,
     KrylovNormalEquations,
@@ -14,6 +15,7 @@ __all__ = [
     "KrylovNormalEquations",
     "LeastSquaresResult",
     "SphereAscentResult",
+    "best_of",
     "give_up_when_slow",
     "levenberg_marquardt",
     "sphere_ascent",

@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, forgotten_on_error
+from skident.base.predictions import in_shape_of_targets
 from skident.oracle.black_box import Interval, StrOptions
 from skident.training.net import Training, fit_module, resolve_device
 
@@ -383,7 +384,7 @@ class SaddleToSaddleRegressor(RegressorMixin, _SaddleToSaddle):
     def predict(self, X):
         """Targets (n_samples,) or (n_samples, n_outputs), as y had in `fit`."""
         Y = self._outputs(X) * self.target_scale_ + self.intercept_
-        return Y[:, 0] if self._one_dimensional else Y
+        return in_shape_of_targets(Y, self._one_dimensional)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -1,0 +1,90 @@
+"""What is known of a network before its weights are: widths and activations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from .activations import get_activation
+
+__all__ = ["Architecture"]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Widths and activations of a feedforward network.
+
+    Attributes
+    ----------
+    widths : tuple of int
+        ``(m_1, ..., m_L)``, the last one the number of outputs.
+    activation, output_activation : str
+        Of the hidden layers, and of the last one.
+
+    Examples
+    --------
+    >>> from skident.network import Architecture
+    >>> print(Architecture((8, 5, 1)).n_parameters(10))
+    139
+    """
+
+    widths: tuple
+    activation: str = "tanh"
+    output_activation: str = "identity"
+
+    def __post_init__(self):
+        object.__setattr__(self, "widths", tuple(int(m) for m in self.widths))
+
+    @property
+    def names(self):
+        """The two activations, in the order in which networks take them."""
+        return self.activation, self.output_activation
+
+    @property
+    def activations(self):
+        """One `Activation` a layer."""
+        hidden = [get_activation(self.activation)] * (len(self.widths) - 1)
+        return (*hidden, get_activation(self.output_activation))
+
+    @property
+    def n_outputs(self):
+        return self.widths[-1]
+
+    @property
+    def n_hidden(self):
+        """Units of all layers but the last."""
+        return sum(self.widths[:-1])
+
+    def n_parameters(self, n_inputs):
+        """Weights and shifts of such a network.
+
+        Parameters
+        ----------
+        n_inputs : int
+
+        Returns
+        -------
+        int
+        """
+        return sum((a + 1) * c for a, c in zip((n_inputs, *self.widths[:-1]), self.widths, strict=True))
+
+    def with_widths(self, widths):
+        """The same activations in other widths.
+
+        Parameters
+        ----------
+        widths : sequence of int
+
+        Returns
+        -------
+        Architecture
+        """
+        return replace(self, widths=tuple(widths))
+
+    def behind(self):
+        """What follows the first layer, as an architecture of its own.
+
+        Returns
+        -------
+        Architecture
+        """
+        return self.with_widths(self.widths[1:])

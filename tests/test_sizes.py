@@ -1,0 +1,75 @@
+"""Sizes at which code is still read in one go; what is larger stands here, with its reason."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import skident
+
+ROOT = Path(skident.__file__).parent
+FILE_LINES = 400
+FUNCTION_LINES = 40  # without docstring
+PARAMETERS = 8  # without self; __init__ has one a parameter of the estimator
+
+# "path" or "path::function": why it is larger.
+LARGER_FILES = {}
+LONGER_FUNCTIONS = {}
+MORE_PARAMETERS = {}
+
+SOURCES = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.py"))}
+
+
+def functions(source):
+    """Pairs of qualified name and node."""
+
+    def inside(node, prefix):
+        for child in ast.iter_child_nodes(node):
+            name = f"{prefix}{getattr(child, 'name', '')}"
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield name, child
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                yield from inside(child, f"{name}.")
+            else:
+                yield from inside(child, prefix)
+
+    yield from inside(ast.parse(source), "")
+
+
+def n_lines(function):
+    """Lines from the first decorator to the end, less the docstring's."""
+    first = min([function.lineno, *[d.lineno for d in function.decorator_list]])
+    docstring = function.body[0] if ast.get_docstring(function) is not None else None
+    described = docstring.end_lineno - docstring.lineno + 1 if docstring else 0
+    return function.end_lineno - first + 1 - described
+
+
+def n_parameters(function):
+    a = function.args
+    named = [p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
+    return len(named) - (named[:1] in (["self"], ["cls"])) + (a.vararg is not None) + (a.kwarg is not None)
+
+
+def too_large():
+    """Places over each of the three limits, with their sizes."""
+    files = {path: source.count("\n") for path, source in SOURCES.items() if source.count("\n") > FILE_LINES}
+    found = [(f"{path}::{name}", node) for path, source in SOURCES.items() for name, node in functions(source)]
+    long = {place: n_lines(node) for place, node in found if n_lines(node) > FUNCTION_LINES}
+    wide = {place: n_parameters(node) for place, node in found if n_parameters(node) > PARAMETERS}
+    return files, long, {place: n for place, n in wide.items() if not place.endswith(".__init__")}
+
+
+KNOWN = {"files": LARGER_FILES, "functions": LONGER_FUNCTIONS, "parameters": MORE_PARAMETERS}
+
+
+@pytest.mark.parametrize(("found", "known"), list(zip(too_large(), KNOWN.values())), ids=KNOWN)
+def test_nothing_is_larger_but_what_is_known(found, known):
+    assert found.keys() - known.keys() == set(), {place: found[place] for place in found.keys() - known.keys()}
+    assert known.keys() - found.keys() == set(), "mended: take it off the list"
+    assert all(len(reason) > 20 for reason in known.values())
+
+
+def test_sizes_of_a_known_function():
+    source = "class A:\n  @staticmethod\n  def f(a, *b, c=1, **d):\n    '''Two\n    lines.'''\n    return 1\n"
+    ((name, node),) = functions(source)
+    assert (name, n_lines(node), n_parameters(node)) == ("A.f", 3, 4)
