@@ -11,10 +11,10 @@ from _identification import FIRST_SEED, TANH, identify, planted
 from _identification_targets import regression_data, trained_regressor
 
 from skident.datasets import make_network
-from skident.fitting.one_fit import fit_network
+from skident.fitting.one_fit import Stopping, fit_network
 from skident.fitting.starts import random_network
 from skident.metrics import relative_max_error, relative_mse
-from skident.network import FeedforwardNetwork
+from skident.network import Architecture, FeedforwardNetwork
 
 PLANTED = ((20, (20, 5)), (20, (16, 12, 8, 5)), (50, (30, 20, 10)))
 STARTS = {"Adam": 3, "Levenberg-Marquardt": 5}
@@ -32,7 +32,7 @@ def adam(truth, U, Y, seed, seconds):
     fits = []
     for start in range(STARTS["Adam"]):
         rng = np.random.RandomState(1000 * seed + start)
-        net = random_network(truth.n_inputs, truth.layer_widths, truth.activation, truth.output_activation, rng)
+        net = random_network(truth.n_inputs, Architecture.of(truth), rng)
         module = net.to_torch()
         loss = _train(module, inputs, answers, seconds / STARTS["Adam"], rng)
         fits.append((np.sqrt(loss / torch.mean(answers**2).item()), module))
@@ -63,8 +63,8 @@ def levenberg_marquardt(truth, U, Y, seed, seconds):
         if start and time.process_time() - began > seconds:
             break
         rng = np.random.RandomState(1000 * seed + start)
-        net = random_network(truth.n_inputs, truth.layer_widths, truth.activation, truth.output_activation, rng)
-        fits.append(fit_network(net, U, Y, max_iter=300, patience=30, gain=0.9))
+        net = random_network(truth.n_inputs, Architecture.of(truth), rng)
+        fits.append(fit_network(net, U, Y, Stopping(max_iter=300, patience=30, gain=0.9)))
     misfits = [misfit for _, misfit in fits]
     return fits[int(np.argmin(misfits))][0], misfits
 

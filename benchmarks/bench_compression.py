@@ -3,7 +3,7 @@
     python benchmarks/bench_compression.py            under 3 minutes on one core
     python benchmarks/bench_compression.py --quick    one small network, seconds, nothing written
 
-Over-wide networks trained by scikit-learn are compressed by `skident.recovery.compress_network` to two tolerances. At
+Over-wide networks trained by scikit-learn are compressed by `skident.compression.compress_network` to two tolerances. At
 the sizes that it ends with, other ways are asked for their error: units and single weights left out by magnitude, as
 they are and after Adam, and smaller networks trained on the same inputs and answers from random starts. Errors are
 against the trained network's answers, on rows that neither training nor any of the methods saw.
@@ -23,9 +23,9 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from skident.compression import compress_network
 from skident.compression.smaller_network import answer_units, compression_error, rows_around
 from skident.datasets import make_network
-from skident.fitting.one_fit import fit_network
+from skident.fitting.one_fit import Stopping, fit_network
 from skident.fitting.starts import random_network
-from skident.network import FeedforwardNetwork, center_outputs
+from skident.network import Architecture, FeedforwardNetwork, center_outputs
 
 FIRST_SEED = 5600
 CASES = {  # data, hidden layers, metric, tolerances
@@ -140,14 +140,14 @@ def _others(network, smaller, U, Y, seed):
     widths, rng = smaller.layer_widths, np.random.RandomState(seed)
     fewer = _without_small_units(network, widths)
     sparse, masks = _without_small_weights(network, smaller.n_parameters)
-    start = random_network(network.n_inputs, widths, network.activation, network.output_activation, rng)
+    start = random_network(network.n_inputs, Architecture.of(smaller), rng)
     yield "magnitude", lambda: fewer
     yield "magnitude_adam", lambda: _adam(fewer, U, Y)
     yield "unstructured", lambda: sparse
     yield "unstructured_adam", lambda: _adam(sparse, U, Y, masks)
     yield "distilled_adam", lambda: _distilled(network, widths, U, Y, "adam", seed)
     yield "distilled_lbfgs", lambda: _distilled(network, widths, U, Y, "lbfgs", seed)
-    yield "random_lm", lambda: fit_network(start, U, Y, max_iter=60, dense_limit=600, inner_tol=0.1)[0]
+    yield "random_lm", lambda: fit_network(start, U, Y, Stopping(max_iter=60), dense_limit=600, inner_tol=0.1)[0]
 
 
 def _one_network(name, seed):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import functools
 from numbers import Real
 
 import numpy as np
@@ -10,12 +10,26 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from skident.base.parameters import AT_LEAST_ONE, POSITIVE, center_and_scale, check_targets, forgotten_on_error
+from skident.base.parameters import (
+    AT_LEAST_ONE,
+    POSITIVE,
+    Interval,
+    StrOptions,
+    center_and_scale,
+    check_targets,
+    forgotten_on_error,
+)
 from skident.base.predictions import NetworkPredictions
+from skident.base.progress import StageLog
 from skident.network import FeedforwardNetwork, center_outputs, change_inputs
-from skident.oracle.black_box import Interval, StrOptions, is_classifying, resolve_black_box, resolve_response
+from skident.oracle.black_box import (
+    is_classifying,
+    is_torch_module,
+    resolve_black_box,
+    resolve_response,
+)
 
-from .smaller_network import compress_network
+from .smaller_network import Compression, compress_network
 
 __all__ = ["NetworkCompressor"]
 
@@ -77,8 +91,8 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
 
     Notes
     -----
-    `skident.recovery.compress_network` tells how and at what cost. The result is a local answer: no unit tried can be
-    left out of it, but a smaller network may exist. relu networks are compressed too; a unit that never bends on the
+    `skident.compression.compress_network` tells how and at what cost. The result is a local answer: no unit tried can
+    be left out of it, but a smaller network may exist. relu networks are compressed too; a unit that never bends on the
     data is then a linear function, and several are merged. With ``y`` in mind rather than the network's answers,
     compare `score` before and after. On rows that the network was trained on a classifier is surer than on others: of
     the digits data two to three times `tol` of the labels changed on new rows, which the tolerance does not promise
@@ -178,37 +192,41 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
             y = check_targets(y, response)
         else:
             X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        rng, classifies = check_random_state(self.random_state), response == "predict_proba"
         with forgotten_on_error(self):
-            self._fit(X, y, classifies=response == "predict_proba")
+            box, network = self._read_network(X, y, rng, classifies)
+            smaller, path = self._compress(network, X, rng, classifies)
+            self._store(box, smaller, path, X, classifies)
         return self
 
-    def _fit(self, X, y, classifies):
-        rng = check_random_state(self.random_state)
+    def _read_network(self, X, y, rng, classifies):
+        """The estimator, fitted, and its network."""
         seed = rng.randint(2**31 - 1)
         box = resolve_black_box(self.estimator, X, y, seed, classifiers=True)
         network = known_network(box)
         if network.n_inputs != X.shape[1]:
             raise ValueError(f"X has {X.shape[1]} features, but the network to compress has {network.n_inputs} inputs.")
-        if classifies:
-            network = center_outputs(network)
+        return box, center_outputs(network) if classifies else network
+
+    def _compress(self, network, X, rng, classifies):
+        """The smaller network, as a function of X as it is, and the path to it."""
         center, scale = center_and_scale(X, None)
-        metric = ("labels" if classifies else "answers") if self.metric == "auto" else self.metric
         smaller, path = compress_network(
             change_inputs(network, center, scale),
             (X - center) / scale,
             tol=self.tol,
             rng=rng,
-            metric=metric,
-            spread=self.spread,
-            held_out=self.held_out,
-            n_candidates=self.n_candidates,
-            max_iter=self.max_iter,
-            callback=_print_entry if self.verbose else None,
+            metric=("labels" if classifies else "answers") if self.metric == "auto" else self.metric,
+            options=Compression(self.spread, self.held_out, self.n_candidates, self.max_iter),
+            callback=functools.partial(_say_entry, StageLog(self.verbose, type(self).__name__)),
         )
         smaller = change_inputs(smaller, -center / scale, 1.0 / scale)
-        self.network_ = (center_outputs(smaller) if classifies else smaller).canonical()
-        self.layer_widths_, self.error_, self.path_ = smaller.layer_widths, path[-1]["error"], path
-        self.n_iter_, self.estimator_ = max(1, len(path) - 1), box
+        return (center_outputs(smaller) if classifies else smaller), path
+
+    def _store(self, box, network, path, X, classifies):
+        self.network_, self.layer_widths_ = network.canonical(), network.layer_widths
+        self.error_, self.path_, self.n_iter_ = path[-1]["error"], path, max(1, len(path) - 1)
+        self.estimator_ = box
         self._one_dimensional, self._labels = _answers_in_rows(box, X), None
         if classifies:
             self.classes_ = self._labels = box.classes_
@@ -234,10 +252,9 @@ def known_network(box):
     ValueError
         If it is a module or an estimator of the right kind that is no such network.
     """
-    torch = sys.modules.get("torch")
     if isinstance(box, FeedforwardNetwork):
         return box
-    if torch is not None and isinstance(box, torch.nn.Module):
+    if is_torch_module(box):
         return FeedforwardNetwork.from_torch(box)
     if isinstance(getattr(box, "network_", None), FeedforwardNetwork):
         return box.network_
@@ -255,6 +272,6 @@ def _answers_in_rows(box, X):
     return hasattr(box, "predict") and not is_classifying(box) and np.ndim(box.predict(X[:1])) == 1
 
 
-def _print_entry(entry):
+def _say_entry(log, entry):
     kept = "kept" if entry["accepted"] else "refused"
-    print(f"[NetworkCompressor] widths {entry['layer_widths']}: error {entry['error']:.2e}, {kept}")
+    log.say(f"widths {entry['layer_widths']}: error {entry['error']:.2e}, {kept}")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from skident.fitting.one_fit import fit_network
-from skident.fitting.removal import removal_costs, remove_unit
+from skident.fitting.one_fit import Stopping, fit_network
+from skident.fitting.pruning import shrink
+from skident.fitting.removal import removal_costs, remove_cheap, remove_unit
+from skident.linalg import column_units
 from skident.network import FeedforwardNetwork
 from skident.oracle import probabilities_from_logits
 
-__all__ = ["METRICS", "compress_network", "compression_error", "rows_around"]
+__all__ = ["METRICS", "Compression", "compress_network", "compression_error", "rows_around"]
 
 METRICS = ("answers", "probabilities", "labels")
 _ANSWERS_PER_PARAMETER = 5
@@ -22,20 +26,29 @@ _NO_GAIN = 0.97
 _DENSE_LIMIT = 600  # parameters; rough steps by conjugate gradients are cheaper beyond
 
 
-def compress_network(
-    network,
-    X,
-    *,
-    tol=1e-2,
-    rng,
-    metric="answers",
-    start=None,
-    spread=0.7,
-    held_out=0.25,
-    n_candidates=3,
-    max_iter=60,
-    callback=None,
-):
+@dataclass(frozen=True)
+class Compression:
+    """How `compress_network` goes about it.
+
+    Attributes
+    ----------
+    spread : float
+        See `rows_around`.
+    held_out : float
+        Share of the rows that refits never see, and that errors are measured on.
+    n_candidates : int
+        A layer is as small as it gets when leaving out any one of so many units, the cheapest ones, has failed.
+    max_iter : int
+        Levenberg-Marquardt steps of a refit at most.
+    """
+
+    spread: float = 0.7
+    held_out: float = 0.25
+    n_candidates: int = 3
+    max_iter: int = 60
+
+
+def compress_network(network, X, *, tol=1e-2, rng, metric="answers", start=None, options=None, callback=None):
     """The smallest network found that answers as another one does around given rows, to a tolerance.
 
     Parameters
@@ -52,14 +65,7 @@ def compress_network(
         What is compared. Whatever it is, refits minimise squared errors of the answers (logits).
     start : FeedforwardNetwork, default=None
         Where to begin, the result of a call with a smaller `tol` for instance; `network` by default.
-    spread : float, default=0.7
-        See `rows_around`.
-    held_out : float, default=0.25
-        Share of the rows of X that refits never see, and that errors are measured on.
-    n_candidates : int, default=3
-        A layer is as small as it gets when leaving out any one of so many units, the cheapest ones, has failed.
-    max_iter : int, default=60
-        Levenberg-Marquardt steps of a refit at most.
+    options : Compression, default=None
     callback : callable, default=None
         ``callback(entry)`` with every new entry of the path.
 
@@ -106,23 +112,14 @@ def compress_network(
     """
     start = network if start is None else start
     _check(network, X, metric, start)
-    task = _Task(network, X, tol, metric, spread, held_out, max_iter, rng)
-    path = []
-
-    def record(candidate, error):
-        accepted = error <= tol or not path
-        entry = {"layer_widths": candidate.layer_widths, "n_parameters": candidate.n_parameters}
-        path.append({**entry, "error": error, "accepted": bool(accepted)})
-        if callback is not None:
-            callback(path[-1])
-        return accepted
-
-    record(start, task.error(start))
-    best = _shrink(task, start, record, n_candidates)
-    if len(path) > 1:
+    task = _Task(network, X, tol, metric, Compression() if options is None else options, rng)
+    shrinking = _Shrinking(task, callback)
+    shrinking.record(start)
+    best = shrink(start, shrinking.take, shrinking.attempt)
+    if len(shrinking.path) > 1:
         best = task.polish(best)
-        record(best, task.error(best))
-    return best, path
+        shrinking.record(best)
+    return best, shrinking.path
 
 
 def compression_error(Z, found, unit, metric="answers"):
@@ -160,10 +157,21 @@ def compression_error(Z, found, unit, metric="answers"):
 
 
 def answer_units(Z, metric="answers"):
-    """Standard deviation of every output or probability, one of the largest magnitude's order where it is constant."""
+    """Standard deviation of every output or probability, one of the largest magnitude's order where it is constant.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n, m_L)
+        Answers; logits for ``metric="probabilities"``.
+    metric : {"answers", "probabilities", "labels"}, default="answers"
+
+    Returns
+    -------
+    ndarray of shape (m_L,), or (K,) of probabilities
+    """
     compared = _compared(Z, metric)
-    std, size = compared.std(axis=0), np.abs(compared).max(axis=0)
-    return np.where(std > 1e-12 * size, std, np.where(size > 0, size, 1.0))
+    size = np.abs(compared).max(axis=0)
+    return column_units(compared, constant=np.where(size > 0, size, 1.0))[1]
 
 
 def _compared(Z, metric):
@@ -208,15 +216,16 @@ def rows_around(X, n_rows, spread, rng):
 class _Task:
     """Inputs and answers of refits, and held-out ones."""
 
-    def __init__(self, network, X, tol, metric, spread, held_out, max_iter, rng):
+    def __init__(self, network, X, tol, metric, options, rng):
         order = rng.permutation(len(X))
-        n_held = int(np.clip(round(held_out * len(X)), 1, len(X) - 1))
+        n_held = int(np.clip(round(options.held_out * len(X)), 1, len(X) - 1))
         self.held, seen = X[order[:n_held]], X[order[n_held:]][: _MAX_ROWS // 2]
         n_rows = min(_MAX_ROWS, max(2 * len(seen), self._enough_rows(network)))
-        self.U = np.vstack([seen, rows_around(X[order[n_held:]], n_rows - len(seen), spread, rng)])
+        self.U = np.vstack([seen, rows_around(X[order[n_held:]], n_rows - len(seen), options.spread, rng)])
         self.Y, self.held_answers, answers = network(self.U), network(self.held), network(X)
         self.units = {m: answer_units(answers, m) for m in {"answers", metric}}
-        self.tol, self.metric, self.max_iter, self.least = tol, metric, max_iter, 2 * len(seen)
+        self.tol, self.metric, self.least = tol, metric, 2 * len(seen)
+        self.max_iter, self.n_candidates = options.max_iter, options.n_candidates
 
     @staticmethod
     def _enough_rows(network):
@@ -258,56 +267,67 @@ class _Task:
         return polished if better else network
 
     def _fit(self, network, max_iter):
-        rough = {"dense_limit": _DENSE_LIMIT, "inner_tol": 0.1}
-        return fit_network(network, *self.rows(network), good=1e-14, max_iter=max_iter, **rough)[0]
+        stopping = Stopping(good=1e-14, max_iter=max_iter)
+        return fit_network(network, *self.rows(network), stopping, dense_limit=_DENSE_LIMIT, inner_tol=0.1)[0]
 
 
-def _shrink(task, network, record, n_candidates):
+class _Shrinking:
     """Batches of units, bisected between what went and what did not; single units of every layer in the end."""
-    closed, limit, failed, streak = [False] * (len(network.weights) - 1), np.inf, None, 0
-    while True:
-        smaller, removed, layer = _without_cheap(task, network, closed, limit)
-        if not removed:
-            return network
-        fitted = task.refit(smaller)
-        if record(fitted, task.error(fitted)):
-            network, streak = fitted, streak + 1
-        elif removed > 1:
-            failed, streak = sum(fitted.layer_widths), 0
-        else:
-            other, streak = _without_another(task, network, layer, n_candidates, record), 0
-            closed[layer] = other is None
-            network = network if other is None else other
-        if failed is not None:
-            limit = max(1, (sum(network.layer_widths) - failed) // 2, 2 * removed if streak > 2 else 1)
 
+    def __init__(self, task, callback):
+        self.task, self.callback, self.path = task, callback, []
+        self._failed, self._streak, self._removed = None, 0, 1
 
-def _without_cheap(task, network, closed, limit):
-    """One unit less and up to `limit` as long as they cost little; how many, and the layer of the last."""
-    U, removed, last = task.rows(network)[0], 0, None
-    bound = max(_CHEAP * task.tol, _ROUNDING)
-    while removed < limit:
-        costs, takeovers = removal_costs(network, U)
-        able = [k for k, c in enumerate(costs) if len(c) > 1 and not closed[k]]
-        if not able:
-            break
-        layer = min(able, key=lambda k: costs[k].min())
-        unit = int(np.argmin(costs[layer]))
-        smaller = remove_unit(network, layer, unit, takeovers[layer][:, unit])
-        if removed and task.error(smaller) > bound:
-            break
-        network, removed, last = smaller, removed + 1, layer
-    return network, removed, last
+    def record(self, candidate):
+        """Enter a network into the path; whether it is accepted."""
+        error = self.task.error(candidate)
+        accepted = error <= self.task.tol or not self.path
+        entry = {"layer_widths": candidate.layer_widths, "n_parameters": candidate.n_parameters}
+        self.path.append({**entry, "error": error, "accepted": bool(accepted)})
+        if self.callback is not None:
+            self.callback(self.path[-1])
+        return accepted
 
+    def take(self, network, closed):
+        """One unit less, and up to the limit as long as they cost little."""
+        bound = max(_CHEAP * self.task.tol, _ROUNDING)
+        self._before = network
+        return remove_cheap(
+            network,
+            self.task.rows(network)[0],
+            lambda net: [k for k, m in enumerate(net.layer_widths[:-1]) if m > 1 and k not in closed],
+            lambda removal, spent: self.task.error(removal.network) <= bound,
+            self._limit(network),
+        )
 
-def _without_another(task, network, layer, n_candidates, record):
-    """The network without one of the units of a layer that come after its cheapest; None if none can go."""
-    costs, takeovers = removal_costs(network, task.rows(network)[0])
-    for unit in np.argsort(costs[layer])[1:n_candidates]:
-        fitted = task.refit(remove_unit(network, layer, unit, takeovers[layer][:, unit]))
-        if record(fitted, task.error(fitted)):
+    def _limit(self, network):
+        """Units at most of the next batch: half of those between what went and what failed; more after successes."""
+        if self._failed is None:
+            return np.inf
+        more = 2 * self._removed if self._streak > 2 else 1
+        return max(1, (sum(network.layer_widths) - self._failed) // 2, more)
+
+    def attempt(self, removal):
+        """The network refitted where that keeps the tolerance; of single units, some others of the layer are tried."""
+        self._removed = removal.n_units
+        fitted = self.task.refit(removal.network)
+        if self.record(fitted):
+            self._streak += 1
             return fitted
-    return None
+        self._streak = 0
+        if removal.n_units > 1:
+            self._failed = sum(fitted.layer_widths)
+            return None
+        return self._without_another(self._before, removal.layer)
+
+    def _without_another(self, network, layer):
+        """The network without one of the units of a layer that come after its cheapest; None if none can go."""
+        costs, takeovers = removal_costs(network, self.task.rows(network)[0])
+        for unit in np.argsort(costs[layer])[1 : self.task.n_candidates]:
+            fitted = self.task.refit(remove_unit(network, layer, unit, takeovers[layer][:, unit]))
+            if self.record(fitted):
+                return fitted
+        return None
 
 
 def _check(network, X, metric, start):

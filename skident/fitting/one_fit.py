@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,24 +11,61 @@ from skident.network import FeedforwardNetwork, change_outputs, output_units
 
 from .least_squares import NetworkLeastSquares, minimise
 
-__all__ = ["fit_network"]
+__all__ = ["Stopping", "fit_network"]
 
 
-def fit_network(
-    network,
-    U,
-    Y,
-    *,
-    max_iter=100,
-    good=1e-10,
-    patience=12,
-    gain=0.7,
-    ftol=1e-4,
-    dense_limit=2000,
-    inner_tol=1e-2,
-    deadline=np.inf,
-):
-    """Levenberg-Marquardt on all parameters from one start.
+@dataclass(frozen=True)
+class Stopping:
+    """When a fit ends.
+
+    Attributes
+    ----------
+    max_iter : int
+        Steps at most.
+    good : float
+        Misfit that is good enough.
+    patience : int
+    gain : float
+        The fit is given up when `patience` steps have not lowered the cost to this fraction.
+    ftol : float
+        It ends when two steps in a row lower the cost by less than this fraction.
+    deadline : float
+        No step is made after this time, of `time.perf_counter`.
+    """
+
+    max_iter: int = 100
+    good: float = 1e-10
+    patience: int = 12
+    gain: float = 0.7
+    ftol: float = 1e-4
+    deadline: float = np.inf
+
+    def watch(self, total):
+        """What `minimise` asks after every step: whether to end; costs are relative to `total`.
+
+        Parameters
+        ----------
+        total : float
+            Cost of the answers themselves.
+
+        Returns
+        -------
+        callable
+            ``stop(n_iter, cost)``.
+        """
+        costs = []
+
+        def stop(_, cost):
+            costs.append(cost)
+            late = time.perf_counter() > self.deadline
+            slow = len(costs) > self.patience and cost > self.gain * costs[-1 - self.patience]
+            return late or cost < self.good**2 * total or slow
+
+        return stop
+
+
+def fit_network(network, U, Y, stopping=None, *, dense_limit=2000, inner_tol=1e-2):
+    """Levenberg-Marquardt on all parameters from one start: ``sum_np (f_p(u_n) - Y_np)^2`` is minimised.
 
     Parameters
     ----------
@@ -35,18 +73,9 @@ def fit_network(
         Start.
     U : ndarray of shape (n, D)
     Y : ndarray of shape (n, m_L)
-    max_iter : int, default=100
-    good : float, default=1e-10
-        Stop at this misfit.
-    patience : int, default=12
-    gain : float, default=0.7
-        Give up when `patience` steps have not lowered the cost to this fraction.
-    ftol : float, default=1e-4
-        Stop when two steps in a row lower the cost by less than this fraction.
+    stopping : Stopping, default=None
     dense_limit, inner_tol
         See `NetworkLeastSquares`.
-    deadline : float, default=inf
-        No step is made after this time, of `time.perf_counter`.
 
     Returns
     -------
@@ -54,25 +83,19 @@ def fit_network(
     misfit : float
         Relative root mean square; relative to the standard deviations of Y where the output is linear.
     """
+    stopping = Stopping() if stopping is None else stopping
     offset, unit = output_units(Y, network.output_activation)
     start, Y = change_outputs(network, -offset / unit, 1.0 / unit), (Y - offset) / unit
     shapes = [W.shape for W in network.weights]
     problem = NetworkLeastSquares(shapes, network.activations, U, Y, dense_limit=dense_limit, inner_tol=inner_tol)
     total = max(float(np.sum(Y**2)), np.finfo(float).tiny)
-    costs = []
-
-    def stop(_, cost):
-        costs.append(cost)
-        late = time.perf_counter() > deadline
-        return late or cost < good**2 * total or (len(costs) > patience and cost > gain * costs[-1 - patience])
-
     result = minimise(
         problem,
         problem.flatten(start.weights, start.biases),
-        max_iter=max_iter,
+        max_iter=stopping.max_iter,
         target=1e-29 * total,
-        ftol=ftol,
-        callback=stop,
+        ftol=stopping.ftol,
+        callback=stopping.watch(total),
     )
     fitted = FeedforwardNetwork(*problem.unflatten(result.x), network.activation, network.output_activation)
     return change_outputs(fitted, offset, unit), float(np.sqrt(result.cost / total))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .one_fit import fit_network
-from .removal import removal_costs, remove_unit
+from .one_fit import Stopping, fit_network
+from .pruning import shrink
+from .removal import cheapest_removal
 
 __all__ = ["redundant_units"]
 
@@ -64,25 +65,30 @@ def redundant_units(network, U=None, tol=1e-5):
 
 def _replaceable(network, U):
     """Hidden units, layer by layer, without which the network can be fitted to its own answers on U."""
-    counts = [0] * (len(network.weights) - 1)
     Y = network(U)
     unit = max(float(np.sum(np.var(Y, axis=0))), np.finfo(float).tiny)
-    for layer in range(len(counts)):
-        while network.layer_widths[layer] > 1:
-            costs, takeovers = removal_costs(network, U)
-            j = int(np.argmin(costs[layer]))
-            if costs[layer][j] > _CHEAP**2 * unit:
-                break
-            smaller = remove_unit(network, layer, j, takeovers[layer][:, j])
-            if costs[layer][j] > _NO_LOSS**2 * unit:
-                # Units on their way to being one: a fit that converges slowly leaves them some way apart.
-                if network.n_parameters > _MANY:
-                    break
-                smaller, misfit = fit_network(smaller, U, Y, good=0.1 * _NO_LOSS, max_iter=60)
-                if misfit > _NO_LOSS:
-                    break
-            network = smaller
-            counts[layer] += 1
+
+    def mended(removal):
+        if removal.cost > _CHEAP**2 * unit:
+            return None
+        if removal.cost <= _NO_LOSS**2 * unit:
+            return removal.network
+        # Units on their way to being one: a fit that converges slowly leaves them some way apart.
+        if removal.network.n_parameters > _MANY:
+            return None
+        fitted, misfit = fit_network(removal.network, U, Y, Stopping(good=0.1 * _NO_LOSS, max_iter=60))
+        return fitted if misfit <= _NO_LOSS else None
+
+    counts = []
+    for layer in range(len(network.weights) - 1):
+
+        def take(net, closed, layer=layer):
+            able = net.layer_widths[layer] > 1 and layer not in closed
+            return cheapest_removal(net, U, [layer]) if able else None
+
+        smaller = shrink(network, take, mended)
+        counts.append(network.layer_widths[layer] - smaller.layer_widths[layer])
+        network = smaller
     return counts
 
 

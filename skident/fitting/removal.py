@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from skident.network import FeedforwardNetwork
 from skident.network.calculus import forward_jets, output_sensitivities
 
-__all__ = ["remove_unit", "removal_costs"]
+__all__ = ["Removal", "cheapest_removal", "remove_cheap", "remove_unit", "removal_costs"]
 
 _ROUNDING = 1e-13  # of the largest singular value: what keeps the inverse finite where units are copies of each other
 
@@ -99,3 +101,78 @@ def remove_unit(network, layer, unit, takeover):
     weights[layer] = np.delete(weights[layer], unit, axis=1)
     biases[layer] = np.delete(biases[layer], unit)
     return FeedforwardNetwork(weights, biases, network.activation, network.output_activation)
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A network with fewer hidden units, the others taking over what they can.
+
+    Attributes
+    ----------
+    network : FeedforwardNetwork
+    layer : int
+        Hidden layer, from 0, of the last unit removed.
+    n_units : int
+        Units removed.
+    cost : float
+        The sum of their `removal_costs`.
+    """
+
+    network: FeedforwardNetwork
+    layer: int
+    n_units: int
+    cost: float
+
+
+def cheapest_removal(network, U, layers):
+    """The network without the unit that costs least.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+    U : ndarray of shape (n, D)
+        See `removal_costs`.
+    layers : collection of int
+        Hidden layers, from 0, that may lose one, of two units or more.
+
+    Returns
+    -------
+    Removal
+    """
+    costs, takeovers = removal_costs(network, U)
+    layer = min(layers, key=lambda k: costs[k].min())
+    unit = int(np.argmin(costs[layer]))
+    smaller = remove_unit(network, layer, unit, takeovers[layer][:, unit])
+    return Removal(smaller, layer, 1, float(costs[layer][unit]))
+
+
+def remove_cheap(network, U, layers, cheap, limit=np.inf):
+    """The cheapest unit removed, and further ones for as long as they are cheap.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+    U : ndarray of shape (n, D)
+        See `removal_costs`.
+    layers : callable
+        ``layers(network)`` gives the hidden layers that may lose a unit.
+    cheap : callable
+        ``cheap(removal, spent)`` says whether one more unit may go; `removal` is the next one alone, `spent` the sum of
+        the costs so far.
+    limit : int, default=inf
+        Units at most.
+
+    Returns
+    -------
+    Removal or None
+        None where no layer may lose a unit.
+    """
+    total = None
+    while layers(network) and (total is None or total.n_units < limit):
+        one = cheapest_removal(network, U, layers(network))
+        if total is not None and not cheap(one, total.cost):
+            break
+        spent, n_units = (0.0, 0) if total is None else (total.cost, total.n_units)
+        total = Removal(one.network, one.layer, n_units + 1, spent + one.cost)
+        network = one.network
+    return total

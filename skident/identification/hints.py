@@ -2,23 +2,73 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 
 from skident.oracle import BlackBoxError
 from skident.oracle.clipping import find_clipping
 
-__all__ = ["clipping_hint", "far_hint", "probability_hint"]
+__all__ = ["clipping_hint", "explained", "far_hint", "probability_hint"]
+
+
+@contextmanager
+def explained(oracle):
+    """Add to errors of a block what the black box seems to do.
+
+    Parameters
+    ----------
+    oracle : Oracle
+
+    Raises
+    ------
+    BlackBoxError
+        Where the block raised one.
+    ValueError
+        Where the block raised another one.
+    """
+    try:
+        yield
+    except BlackBoxError as error:
+        raise BlackBoxError(f"{error}{far_hint(oracle, error)}") from error
+    except np.linalg.LinAlgError:
+        raise
+    except ValueError as error:
+        hint = clipping_hint(oracle)
+        if not hint:
+            raise
+        raise ValueError(f"{error}{hint}") from error
 
 
 def far_hint(oracle, error):
-    """What to say where the black box refused to be asked far away."""
+    """What to say where the black box refused to be asked far away.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    error : Exception
+
+    Returns
+    -------
+    str
+    """
     if oracle.input_range is None and "search for saturation" in str(error):
         return " Or state where it may be asked: input_range=(low, high)."
     return ""
 
 
 def probability_hint(oracle, answers):
-    """What to say after a failure where the answers (n, m_L) look like probabilities that were taken as they are."""
+    """What to say after a failure where the answers look like probabilities that were taken as they are.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    answers : ndarray of shape (n, m_L)
+
+    Returns
+    -------
+    str
+    """
     sums = answers.sum(axis=1)
     if oracle.response == "predict" and answers.min() >= 0.0 and np.abs(sums - 1.0).max() < 1e-6:
         return " The answers sum to 1: if they are probabilities, use response_method='predict_proba'."
@@ -26,9 +76,18 @@ def probability_hint(oracle, answers):
 
 
 def clipping_hint(oracle):
-    """What to say after a failure where the black box seems to clip its inputs; nothing otherwise.
+    """What to say after a failure where the black box seems to clip its inputs.
 
     Asks 1e4 standard deviations from the centre.
+
+    Parameters
+    ----------
+    oracle : Oracle
+
+    Returns
+    -------
+    str
+        Empty where it does not, or its range is known.
     """
     if oracle.input_range is not None:
         return ""

@@ -2,53 +2,40 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from numbers import Integral
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from skident.base.parameters import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
     POSITIVE,
+    Interval,
+    StrOptions,
     center_and_scale,
-    check_layer_widths,
     check_targets,
     forgotten_on_error,
 )
 from skident.base.predictions import NetworkPredictions
 from skident.base.progress import StageLog
-from skident.fitting.design import design_points
-from skident.fitting.redundancy import redundant_units
-from skident.fitting.standard_errors import standard_errors
-from skident.network import center_outputs, change_inputs
-from skident.oracle import BlackBoxError, Oracle, above_rounding, measure_noise, probability_error
-from skident.oracle.black_box import (
-    Interval,
-    StrOptions,
-    check_answers_vary,
-    resolve_activations,
-    resolve_black_box,
-    resolve_response,
-)
+from skident.oracle import Oracle
+from skident.oracle.black_box import resolve_activations, resolve_black_box, resolve_response
 
+from .attempts import make_attempts
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
-from .hints import clipping_hint, far_hint, probability_hint
-from .input_range import confine, fresh_rows, rows_inside, spaced
-from .inquiry import Job, where_units_move
-from .routes import attempts_in_order
+from .hints import explained
+from .input_range import keep_near_centre
+from .inquiry import Inquiry, Limits, Pipeline, ask_first, ask_fresh, sought_widths
+from .routes import plan_routes
+from .verdict import judge, report_of, stderr_of, warning_of
 
 __all__ = ["NetworkIdentifier"]
-
-_HELD_OUT = 100  # fresh rows of the last look
-_COMPARED = 1000  # rows on which a classifier's probabilities are compared
-_TOO_NOISY = 0.05  # difference of two answers to one question, relative to the largest, that is refused
 
 
 class NetworkIdentifier(NetworkPredictions, BaseEstimator):
@@ -274,6 +261,20 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             activation allows neither route; the black box raises, is constant, answers with NaN or differently when
             asked twice, or with no probabilities where these are expected; `input_range` leaves no room.
         """
+        X, y, response = self._validated(X, y)
+        with forgotten_on_error(self):
+            inquiry = self._begin(X, y, response)
+            with explained(inquiry.oracle):
+                plan = plan_routes(inquiry, self.strategy, self.n_attempts)
+                verdict = judge(inquiry, make_attempts(inquiry, plan.routes))
+            self._store(verdict, plan.reason)
+            message = warning_of(verdict)
+            if message is not None:
+                warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        return self
+
+    def _validated(self, X, y):
+        """Rows and targets as arrays, and whether values or probabilities are asked."""
         self._validate_params()
         response = resolve_response(self.estimator, self.response_method)
         if y is not None:
@@ -286,213 +287,71 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         if X.shape[1] < 2:
             raise ValueError("n_features=1: weights of one input are all parallel; at least 2 features are needed.")
-        with forgotten_on_error(self):
-            job, X, confined = self._start(X, y, response)
-            try:
-                self._fit(job, X, confined)
-            except BlackBoxError as error:
-                raise BlackBoxError(f"{error}{far_hint(job.oracle, error)}") from error
-            except np.linalg.LinAlgError:
-                raise
-            except ValueError as error:
-                hint = clipping_hint(job.oracle)
-                if not hint:
-                    raise
-                raise ValueError(f"{error}{hint}") from error
-        return self
+        return X, y, response
 
-    def _fit(self, job, X, confined):
-        trials, attempt, refusal = [], 0, None
-        given = confined or self.extractor is not None or self.completion is not None
-        for route in attempts_in_order(job, self.strategy, given, self.n_attempts):
-            if job.late and trials:
-                break
-            attempt += 1
-            try:
-                trial = route(job, X, trials)
-            except (BlackBoxError, np.linalg.LinAlgError):
-                raise
-            except ValueError as error:
-                # A later attempt that cannot work does not take back what an earlier one found.
-                if not trials:
-                    raise
-                refusal = error
-                break
-            trials += [] if trial is None else [trial]
-            if trial is not None and trial.error < job.enough:
-                break
-        if not trials:
-            units = "any" if job.widths is None else job.widths[0]
-            raise ValueError(
-                f"the first layer does not show {units} units where the black box should saturate; check "
-                f"layer_widths and activation={job.names[0]!r}, or use "
-                "extractor=EntangledWeightExtractor(first_layer='hessian')."
-            )
-        best = min(trials, key=lambda trial: trial.error)
-        redundant = redundant_units(best.network, where_units_move(best.network))
-        hint = ""
-        if best.error >= job.enough:
-            hint = clipping_hint(job.oracle) + probability_hint(job.oracle, job.held_out_answers)
-        self._store(job, best, attempt, redundant)
-        hint += self._compare_probabilities(job, X)
-        self._warn(job, best, attempt, redundant, refusal, hint)
-
-    def _start(self, X, y, response):
-        """What all attempts share (black box, oracle, fresh rows, ...), the rows to ask, whether to stay near them."""
+    def _begin(self, X, y, response):
+        """The inquiry: the black box, what is looked for, and fresh answers to judge by."""
         rng = check_random_state(self.random_state)
         seed = rng.randint(2**31 - 1)
         box = resolve_black_box(self.estimator, X, y, seed, classifiers=response == "predict_proba")
-        extractor, completion = self._stages()
-        center, scale = center_and_scale(X, extractor.center)
+        pipeline = self._pipeline()
+        center, scale = center_and_scale(X, pipeline.extractor.center)
         oracle = Oracle(box, X.shape[1], center=center, scale=scale, response=response, input_range=self.input_range)
-        X = rows_inside(oracle, X)
-        rows = oracle.from_inputs(X)
-        _, spread = check_answers_vary(oracle, spaced(rows, 20), noise_tolerance=_TOO_NOISY)
-        names = resolve_activations(box, self.activation, self.output_activation)
-        if response == "predict_proba" and names[1] == "sigmoid":
+        X, spread = ask_first(oracle, X)
+        activations = self._activations(box, response)
+        widths, discover = sought_widths(self.layer_widths, oracle.n_outputs, activations[1])
+        if keep_near_centre(oracle, pipeline.extractor, activations[0], widths, self.strategy):
+            extractor = pipeline.extractor.set_params(first_layer="hessian")
+            pipeline = Pipeline(extractor, pipeline.completion, first=True)
+        return Inquiry(
+            box=box,
+            oracle=oracle,
+            X=X,
+            activations=activations,
+            widths=widths,
+            discover=discover,
+            fresh=ask_fresh(oracle, X, spread, rng),
+            pipeline=pipeline,
+            limits=self._limits(),
+            rng=rng,
+            log=StageLog(self.verbose),
+        )
+
+    def _activations(self, box, response):
+        """Names of the activations to look for."""
+        activations = resolve_activations(box, self.activation, self.output_activation)
+        if response == "predict_proba" and activations[1] == "sigmoid":
             raise ValueError(
                 f"output_activation={self.output_activation!r} would come before the softmax; of probabilities the "
                 "network of their logits is identified, so leave output_activation='auto'."
             )
-        discover = isinstance(self.layer_widths, str)
-        widths = None if discover else self.layer_widths
-        if discover:
-            pass  # found on the way
-        elif widths is not None:
-            widths = check_layer_widths(widths, oracle.n_outputs)
-        elif names[1] != "identity":
-            raise ValueError(
-                f"layer_widths=None finds one hidden layer with linear output, got output_activation={names[1]!r}; "
-                "give layer_widths."
-            )
-        confined = confine(oracle, extractor, names[0], widths, self.strategy)
-        rows = spaced(rows, _HELD_OUT)
-        U, Y = oracle.ask_near(functools.partial(fresh_rows, rows, spread, rng), len(rows) + _HELD_OUT)
-        room = min(0.5 * oracle.reach, 0.5)  # for the short lines on which noise is measured
-        sigma, repeatable = measure_noise(oracle, oracle.confined(U[:200], room), rng)
-        job = Job(
-            box=box,
-            oracle=oracle,
-            rng=rng,
-            log=StageLog(self.verbose),
-            names=names,
-            widths=widths,
-            held_out=U,
-            held_out_answers=Y,
-            sigma=above_rounding(sigma, Y),
-            repeatable=repeatable,
-            extractor=extractor,
-            completion=completion,
-            polish=self.polish,
-            tol=self.tol,
-            discover=discover,
-            max_neurons=self.max_neurons,
-            n_starts=self.n_starts,
-            max_seconds=self.max_seconds,
-            n_jobs=self.n_jobs,
-        )
-        return job, X, confined
+        return activations
 
-    def _stages(self):
-        """The pipeline's two stages, unfitted, with this estimator's jobs and verbosity."""
+    def _pipeline(self):
+        """The stages of the route by Hessians, unfitted, with this estimator's jobs and verbosity."""
+        given = self.extractor is not None or self.completion is not None
         extractor = EntangledWeightExtractor() if self.extractor is None else clone(self.extractor)
         completion = NetworkCompletion() if self.completion is None else clone(self.completion)
         extractor.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
-        return extractor, completion.set_params(verbose=max(0, self.verbose - 1))
+        return Pipeline(extractor, completion.set_params(verbose=max(0, self.verbose - 1)), first=given)
 
-    def _store(self, job, best, attempts, redundant):
-        center, scale = job.oracle.center, job.oracle.scale
-        network = change_inputs(best.network, -center / scale, 1.0 / scale)
-        if job.oracle.response == "predict_proba" and job.names[1] == "identity":
-            network = center_outputs(network)
-        self.network_ = network.canonical()
-        self.extractor_, self.completion_, self.estimator_ = best.extractor, best.completion, job.box
-        self.layer_widths_ = self.network_.layer_widths
-        self.n_queries_ = job.oracle.n_queries + job.extraction_queries
-        if best.error < 0.01 * job.noise:
-            job.sigma = None  # agreement refutes it: where most units are saturated, steps look like noise
-        self.report_ = Bunch(
-            relative_max_error=best.error,
-            exact=bool(best.error < self.tol and job.noise < self.tol and not any(redundant)),
-            redundant_units=redundant,
-            stages=job.log.stages,
-            attempts=attempts,
-            route=best.route,
-            reason=job.reason,
-            noise=job.noise,
-            repeatable=job.repeatable,
+    def _limits(self):
+        return Limits(
+            tol=self.tol,
+            polish=self.polish,
+            max_neurons=self.max_neurons,
+            n_starts=self.n_starts,
+            n_jobs=self.n_jobs,
+            max_seconds=self.max_seconds,
         )
-        self.stderr_ = self._standard_errors(job) if best.error < job.enough else None
-        self._one_dimensional, self._labels = job.oracle.one_dimensional, None
-        if job.oracle.response == "predict_proba":
-            n_classes = max(2, job.oracle.n_outputs)
-            self.classes_ = self._labels = getattr(job.box, "classes_", np.arange(n_classes))
 
-    def _compare_probabilities(self, job, X):
-        """A classifier's last look also at rows of X whose logits are lost; says how many there are."""
-        if job.oracle.response == "predict":
-            return ""
-        U = job.oracle.from_inputs(spaced(X, _HELD_OUT))
-        gap, lost = probability_error(*job.oracle.ask(U), self.network_(job.oracle.to_inputs(U)))
-        self.n_queries_ += len(U)
-        self.report_.update(probability_error=gap, lost=lost, exact=self.report_.exact and gap < 100.0 * self.tol)
-        return f" Of {lost:.0%} of the rows of X the logits are lost: probabilities 0 or 1 to 1e-7." if lost else ""
-
-    def _standard_errors(self, job):
-        """Of `network_`, on inputs like those of the polish; None where the answers are exact."""
-        network = self.network_
-        if job.sigma is None or network.n_parameters > 3000:
-            return None
-        n = 10 * network.n_parameters // network.n_outputs + 4 * network.n_inputs
-        center, scale = job.oracle.center, job.oracle.scale
-        inner = change_inputs(network, center, scale)
-        U = design_points(inner.weights[0], inner.biases[0], n, 1.0, np.random.RandomState(0))
-        try:
-            return standard_errors(network, job.oracle.to_inputs(job.oracle.confined(U)), job.sigma)
-        except (ValueError, np.linalg.LinAlgError):
-            return None
-
-    def _warn(self, job, best, attempts, redundant, refusal, hint):
-        """Say what is not as it was asked for."""
-        if best.error >= self.tol and best.error < job.enough and not any(redundant):
-            message = (
-                f"the answers carry noise or rounding of {job.noise:.1e} of their standard deviation: the network "
-                f"agrees with them to {best.error:.1e}, and its weights are known to the standard errors in stderr_."
-            )
-            if job.discover:
-                message += " Its widths are the smallest that the noise does not refute; the true ones may be larger."
-        elif best.error >= self.tol:
-            message = self._failure(best, attempts) + hint
-            message += "" if refusal is None else f" A last attempt ended in: {refusal}"
-        elif any(redundant):
-            fewer = tuple(m - r for m, r in zip(self.layer_widths_, (*redundant, 0), strict=True))
-            message = (
-                f"the answers do not determine all weights: with layer_widths={self.layer_widths_} the network "
-                f"answers as the black box does (error {best.error:.1e}), but {redundant} units of its hidden layers "
-                f"are not needed. Stage 'widths' failed; try layer_widths={fewer}."
-            )
-        elif job.widths is not None and self.layer_widths_ != job.widths:
-            message = (
-                f"layer_widths={job.widths} was asked for, but only {self.layer_widths_} show and explain all answers: "
-                "the other units do nothing, or are parallel to these."
-            )
-        else:
-            return
-        warnings.warn(message, ConvergenceWarning, stacklevel=4)
-
-    def _failure(self, best, attempts):
-        """What to say when the network is not exact."""
-        advice = {
-            "extraction": "weights are missing: try another center, a larger n_hessians, or check layer_widths",
-            "completion": "scales and shifts were not found: check layer_widths and the activations, or raise "
-            "completion__n_init",
-            "vertices": "no random start fits the layers behind the first one: check layer_widths and the activations, "
-            "or raise n_starts",
-            "polish": "the fit ended in a local minimum or is limited by rounding: check layer_widths and the "
-            "activations (two parallel first-layer units look like one), raise n_attempts, or loosen tol",
-        }[best.stage]
-        return (
-            f"the network is not exact: relative maximum error {best.error:.1e} on fresh inputs "
-            f"(tol={self.tol:.0e}) after {attempts} attempt(s). Stage {best.stage!r} failed with misfit "
-            f"{best.misfit:.1e}; {advice}."
-        )
+    def _store(self, verdict, reason):
+        inquiry, best = verdict.inquiry, verdict.outcome.best
+        self.network_, self.layer_widths_ = verdict.network, verdict.network.layer_widths
+        self.extractor_, self.completion_, self.estimator_ = best.extractor, best.completion, inquiry.box
+        self.n_queries_ = inquiry.oracle.n_queries
+        self.report_, self.stderr_ = report_of(verdict, reason), stderr_of(verdict)
+        self._one_dimensional, self._labels = inquiry.oracle.one_dimensional, None
+        if inquiry.oracle.response == "predict_proba":
+            n_classes = max(2, inquiry.oracle.n_outputs)
+            self.classes_ = self._labels = getattr(inquiry.box, "classes_", np.arange(n_classes))

@@ -6,13 +6,28 @@ import numpy as np
 
 from skident.network import get_activation
 
-__all__ = ["confine", "fresh_rows", "rows_inside", "spaced"]
+__all__ = ["fresh_rows", "keep_near_centre", "rows_inside", "spaced"]
 
 _FIRST_RADIUS = 3e4  # of the search for saturation, in units of sqrt(D) standard deviations
 
 
 def rows_inside(oracle, X):
-    """The rows of X (n, D) that may be asked, at least two."""
+    """The rows of X that may be asked.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    X : ndarray of shape (n, D)
+
+    Returns
+    -------
+    ndarray of shape (k, D)
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two.
+    """
     if oracle.input_range is None:
         return X
     low, high = oracle.input_range
@@ -26,24 +41,51 @@ def rows_inside(oracle, X):
 
 
 def spaced(rows, n):
-    """At most n rows, evenly spaced: the classes of sorted data come one after the other."""
+    """At most n rows, evenly spaced: the classes of sorted data come one after the other.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (k, D)
+    n : int
+
+    Returns
+    -------
+    ndarray of shape (min(k, n), D)
+    """
     return rows[np.linspace(0, len(rows) - 1, min(len(rows), n)).astype(int)]
 
 
 def fresh_rows(rows, spread, rng, n, factor):
-    """n rows of the last look: those of X, the others around the centre; further out, only the latter. (n, D)."""
+    """Rows of the last look: those of X, the others around the centre; further out, only the latter.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (k, D)
+        Standardised rows of X.
+    spread : float
+        Of the others, in standard deviations.
+    rng : numpy.random.RandomState
+    n : int
+        Rows wanted.
+    factor : float
+        How much further out, see `Oracle.ask_near`.
+
+    Returns
+    -------
+    ndarray of shape (n, D)
+    """
     rows = rows[:n] if factor == 1 else rows[:0]
     return np.concatenate([rows, factor * spread * rng.standard_normal((n - len(rows), rows.shape[1]))])
 
 
-def confine(oracle, extractor, activation, widths, strategy):
-    """Whether the saturation search would leave the range, so that the extractor is told to stay near the centre.
+def keep_near_centre(oracle, extractor, activation, widths, strategy):
+    """Whether the search for saturation would leave the range, so that the first layer has to come from Hessians.
 
     Parameters
     ----------
     oracle : Oracle
     extractor : EntangledWeightExtractor
-        Changed where it has to stay near.
+        Its radius, steps and first-layer method count.
     activation : str
         Of the hidden layers.
     widths : tuple of int or None
@@ -73,7 +115,6 @@ def confine(oracle, extractor, activation, widths, strategy):
     if widths is None:
         raise ValueError(f"{seen}, and only it can count units; give layer_widths.")
     _check_room(oracle, needed)
-    extractor.set_params(first_layer="hessian")
     return True
 
 

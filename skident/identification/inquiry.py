@@ -1,140 +1,319 @@
-"""What all ways of identifying a black box share, and what each of them gives."""
+"""One inquiry into a black box: how it is asked, what is looked for, and when to stop."""
 
 from __future__ import annotations
 
+import functools
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from skident.base.parameters import check_layer_widths
 from skident.base.progress import StageLog
-from skident.fitting.design import design_points
-from skident.fitting.polish import polish_from_oracle
-from skident.fitting.starts import Budget
-from skident.network import FeedforwardNetwork, get_activation
-from skident.oracle import Oracle
+from skident.fitting.starts import Search
+from skident.network import Architecture, get_activation
+from skident.oracle import Oracle, above_rounding, measure_noise
+from skident.oracle.black_box import check_answers_vary
 
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
-from .saturation.first_layer import FirstLayer
+from .input_range import fresh_rows, rows_inside, spaced
 
-__all__ = ["Job", "Trial", "finish", "where_units_move", "worst_error"]
+__all__ = ["FreshAnswers", "Inquiry", "Limits", "Pipeline", "ask_first", "ask_fresh", "sought_widths"]
 
 _NOISE_LEFT = 20.0  # largest error on noisy answers, in standard deviations of their noise, that noise explains
 _MOST_NOISE = 0.02  # relative; what looks like more is no noise around a network, but steps or something else
+_HELD_OUT = 100  # fresh rows of the last look
+_TOO_NOISY = 0.05  # difference of two answers to one question, relative to the largest, that is refused
 
 
-@dataclass
-class Job:
-    """What all attempts at one black box share."""
+@dataclass(frozen=True)
+class FreshAnswers:
+    """Rows that no fit sees, by which networks are judged.
 
-    box: object
-    oracle: Oracle
-    rng: np.random.RandomState
-    log: StageLog
-    names: tuple[str, str]
-    widths: tuple[int, ...] | None
-    held_out: np.ndarray
-    held_out_answers: np.ndarray
-    sigma: np.ndarray | None  # noise of every output, absolute; None at rounding level
-    extractor: EntangledWeightExtractor
-    completion: NetworkCompletion
-    polish: bool
-    tol: float
-    repeatable: bool = True
-    discover: bool = False
-    max_neurons: int = 200
-    n_starts: int | None = None
-    max_seconds: float | None = None
-    n_jobs: int | None = None
-    extraction_queries: int = 0
-    first: FirstLayer | None = None
-    precise: bool = True
-    reason: str = ""
-    began: float = field(default_factory=time.perf_counter)
+    Attributes
+    ----------
+    inputs : ndarray of shape (n, D)
+        Standardised.
+    answers : ndarray of shape (n, m_L)
+    sigma : ndarray of shape (m_L,) or None
+        Noise of every output, absolute; None at rounding level.
+    repeatable : bool
+        Whether the same question gets the same answer.
+    """
 
-    @property
-    def shallow(self):
-        """Whether there is no hidden layer, or one below a linear output."""
-        return self.widths is None or len(self.widths) == 1 or (len(self.widths) == 2 and self.names[1] == "identity")
-
-    @property
-    def n_visible(self):
-        """Weights that show in Hessians: a linear output layer's do not."""
-        return sum(self.widths) if get_activation(self.names[1]).curved else sum(self.widths[:-1])
+    inputs: np.ndarray
+    answers: np.ndarray
+    sigma: np.ndarray | None
+    repeatable: bool
 
     @property
     def noise(self):
         """Noise of the worst output, relative to the standard deviation of its answers."""
         if self.sigma is None:
             return 0.0
-        return float(np.max(self.sigma / np.maximum(self.held_out_answers.std(axis=0), np.finfo(float).tiny)))
+        return float(np.max(self.sigma / np.maximum(self.answers.std(axis=0), np.finfo(float).tiny)))
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The stages of the route by Hessians, unfitted, and whether they come first.
+
+    Attributes
+    ----------
+    extractor : EntangledWeightExtractor
+    completion : NetworkCompletion
+    first : bool
+        Whether the route by Hessians is taken before any other: its stages were given, or the black box cannot be asked
+        far out.
+    """
+
+    extractor: EntangledWeightExtractor
+    completion: NetworkCompletion
+    first: bool
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an inquiry must reach, and what it may take.
+
+    Attributes
+    ----------
+    tol : float
+        Relative maximum error on fresh inputs of an exact network.
+    polish : bool
+    max_neurons : int
+        Hidden units at most of a network of unknown widths.
+    n_starts, n_jobs : int or None
+    max_seconds : float or None
+    began : float
+        Time, of `time.perf_counter`.
+    """
+
+    tol: float
+    polish: bool = True
+    max_neurons: int = 200
+    n_starts: int | None = None
+    n_jobs: int | None = None
+    max_seconds: float | None = None
+    began: float = field(default_factory=time.perf_counter)
 
     @property
-    def fitted(self):
+    def deadline(self):
+        """Time, of `time.perf_counter`, at which searches end."""
+        return np.inf if self.max_seconds is None else self.began + self.max_seconds
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """What all attempts at one black box share, and none of them changes.
+
+    Attributes
+    ----------
+    box : object
+        The black box.
+    oracle : Oracle
+        How it is asked, and how often.
+    X : ndarray of shape (n, D)
+        Rows where it is used, and may be asked.
+    activations : tuple of str
+        Of the hidden layers and of the last one.
+    widths : tuple of int or None
+    discover : bool
+        Whether depth and widths are to be found; without it, None is one hidden layer.
+    fresh : FreshAnswers
+    pipeline : Pipeline
+    limits : Limits
+    rng : numpy.random.RandomState
+    log : StageLog
+    """
+
+    box: object
+    oracle: Oracle
+    X: np.ndarray
+    activations: tuple[str, str]
+    widths: tuple[int, ...] | None
+    discover: bool
+    fresh: FreshAnswers
+    pipeline: Pipeline
+    limits: Limits
+    rng: np.random.RandomState
+    log: StageLog
+
+    @property
+    def shallow(self):
+        """Whether there is no hidden layer, or one below a linear output."""
+        n_layers = 2 if self.widths is None else len(self.widths)
+        return self.widths is None or n_layers == 1 or (n_layers == 2 and self.activations[1] == "identity")
+
+    @property
+    def n_visible(self):
+        """Weights that show in Hessians: a linear output layer's do not."""
+        return sum(self.widths) if get_activation(self.activations[1]).curved else sum(self.widths[:-1])
+
+    @property
+    def fit_tolerance(self):
         """Relative misfit at which a fit to the answers counts as found."""
         # Where widths are to be found, a network too small must not pass for noise.
         margin = 1.5 if self.discover else 3.0
-        return max(1e-9, margin * self.noise) if self.noise <= _MOST_NOISE else 1e-9
+        return max(1e-9, margin * self.fresh.noise) if self.fresh.noise <= _MOST_NOISE else 1e-9
 
     @property
-    def enough(self):
+    def accepted_error(self):
         """Error on fresh inputs at which no further attempt is made: all that the answers' noise allows."""
-        return max(self.tol, _NOISE_LEFT * self.noise) if self.noise <= _MOST_NOISE else self.tol
+        tol, noise = self.limits.tol, self.fresh.noise
+        return max(tol, _NOISE_LEFT * noise) if noise <= _MOST_NOISE else tol
 
     @property
-    def late(self):
+    def out_of_time(self):
         """Whether `max_seconds` are over."""
-        return self.max_seconds is not None and time.perf_counter() - self.began > self.max_seconds
+        return time.perf_counter() > self.limits.deadline
+
+    def architecture(self, widths=None):
+        """An architecture with the activations looked for.
+
+        Parameters
+        ----------
+        widths : sequence of int, default=None
+            Those looked for.
+
+        Returns
+        -------
+        Architecture
+        """
+        return Architecture(self.widths if widths is None else widths, *self.activations)
 
     def widths_allow_shifts(self, first):
-        """Whether gradients may tell the first layer's shifts: no more units than inputs, and fewer after them."""
+        """Whether gradients may tell the first layer's shifts: no more units than inputs, and fewer after them.
+
+        Parameters
+        ----------
+        first : FirstLayer
+
+        Returns
+        -------
+        bool
+        """
         m_1 = len(first.biases)
         return m_1 <= self.oracle.n_inputs and (self.widths is None or self.widths[1] < m_1)
 
-    def budget(self, n_parameters):
-        """Random starts of a fit with so many parameters, in the time that is left."""
-        n_starts = self.n_starts
-        if n_starts is None:
-            n_starts = int(np.clip(3e6 / n_parameters**2, 24, 40))
-        left = np.inf if self.max_seconds is None else self.max_seconds - (time.perf_counter() - self.began)
-        return Budget(n_starts, left, self.n_jobs)
+    def search(self, n_parameters, tol, progress: Callable | None = None):
+        """Random starts of a fit with so many parameters, in the time that is left.
+
+        Parameters
+        ----------
+        n_parameters : int
+        tol : float
+            Relative root mean square misfit that counts as found.
+        progress : callable, default=None
+
+        Returns
+        -------
+        Search
+        """
+        limits = self.limits
+        n_starts = int(np.clip(3e6 / n_parameters**2, 24, 40)) if limits.n_starts is None else limits.n_starts
+        return Search(n_starts, limits.deadline, limits.n_jobs, tol, progress)
+
+    def noise_refuted_by(self, error):
+        """The same inquiry without noise, where a network agrees with the answers far better than noise would let it.
+
+        Where most units are saturated, steps look like noise.
+
+        Parameters
+        ----------
+        error : float
+            Of the network on fresh inputs.
+
+        Returns
+        -------
+        Inquiry
+        """
+        refuted = error < 0.01 * self.fresh.noise
+        return replace(self, fresh=replace(self.fresh, sigma=None)) if refuted else self
 
 
-@dataclass
-class Trial:
-    """What one attempt gave: a network of standardised inputs, its error on fresh inputs, and where it went wrong."""
+def ask_first(oracle, X):
+    """A first look: which rows may be asked, whether the answers vary and repeat, and on which scale.
 
-    network: FeedforwardNetwork
-    error: float
-    stage: str
-    misfit: float
-    route: str
-    extractor: EntangledWeightExtractor | None = None
-    completion: NetworkCompletion | None = None
+    Parameters
+    ----------
+    oracle : Oracle
+    X : ndarray of shape (n, D)
+        Rows where the black box is used.
 
+    Returns
+    -------
+    inside : ndarray of shape (k, D)
+        The rows of X that may be asked.
+    spread : float
+        See `check_answers_vary`.
 
-def finish(job, network, misfit, stage, route, extractor=None, completion=None):
-    """Polish, and compare with the black box on fresh inputs."""
-    if job.polish:
-        network, misfit = polish_from_oracle(job.oracle, network, job.rng, job.log, noise=job.sigma)
-    error = worst_error(job.held_out_answers, network(job.held_out))
-    return Trial(network, error, stage, misfit, route, extractor, completion)
-
-
-def where_units_move(network):
-    """Inputs (n, D) at which first-layer units are on the move, for judging whether all units are needed."""
-    n = 200 + 2 * network.n_parameters // network.n_outputs
-    return design_points(network.weights[0], network.biases[0], n, 1.0, np.random.RandomState(0))
-
-
-def worst_error(answers, found):
-    """Largest error of any output over its largest deviation from its mean: offsets and other outputs hide nothing.
-
-    Below a millionth of the largest answer, a deviation is taken as rounding and that millionth is the unit.
+    Raises
+    ------
+    ValueError
+        If fewer than two rows may be asked, the answers are constant, or differ when asked twice.
     """
-    largest = np.abs(answers).max(axis=0)
-    unit = np.maximum(np.abs(answers - answers.mean(axis=0)).max(axis=0), 1e-6 * largest)
-    if not np.isfinite(found).all():
-        return np.inf
-    return float(np.max(np.abs(found - answers) / np.maximum(unit, np.finfo(float).tiny)))
+    inside = rows_inside(oracle, X)
+    _, spread = check_answers_vary(oracle, spaced(oracle.from_inputs(inside), 20), noise_tolerance=_TOO_NOISY)
+    return inside, spread
+
+
+def sought_widths(layer_widths, n_outputs, output_activation):
+    """Widths to look for, and whether they are to be found.
+
+    Parameters
+    ----------
+    layer_widths : sequence of int, "auto" or None
+    n_outputs : int
+    output_activation : str
+
+    Returns
+    -------
+    widths : tuple of int or None
+    discover : bool
+
+    Raises
+    ------
+    ValueError
+        If the widths are impossible, or None cannot mean one hidden layer with linear output.
+    """
+    if isinstance(layer_widths, str):
+        return None, True
+    if layer_widths is not None:
+        return check_layer_widths(layer_widths, n_outputs), False
+    if output_activation != "identity":
+        raise ValueError(
+            "layer_widths=None finds one hidden layer with linear output, got "
+            f"output_activation={output_activation!r}; give layer_widths."
+        )
+    return None, False
+
+
+def ask_fresh(oracle, X, spread, rng):
+    """Rows that no fit sees, half of them of X, and the noise of their answers.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    X : ndarray of shape (n, D)
+        Rows that may be asked.
+    spread : float
+        Of the other rows, in standard deviations.
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    FreshAnswers
+
+    Raises
+    ------
+    BlackBoxError
+        If the black box cannot be asked.
+    """
+    rows = spaced(oracle.from_inputs(X), _HELD_OUT)
+    U, Y = oracle.ask_near(functools.partial(fresh_rows, rows, spread, rng), len(rows) + _HELD_OUT)
+    room = min(0.5 * oracle.reach, 0.5)  # for the short lines on which noise is measured
+    sigma, repeatable = measure_noise(oracle, oracle.confined(U[:200], room), rng)
+    return FreshAnswers(U, Y, above_rounding(sigma, Y), repeatable)

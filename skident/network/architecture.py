@@ -34,6 +34,20 @@ class Architecture:
     def __post_init__(self):
         object.__setattr__(self, "widths", tuple(int(m) for m in self.widths))
 
+    @classmethod
+    def of(cls, network):
+        """That of a network.
+
+        Parameters
+        ----------
+        network : FeedforwardNetwork
+
+        Returns
+        -------
+        Architecture
+        """
+        return cls(network.layer_widths, network.activation, network.output_activation)
+
     @property
     def names(self):
         """The two activations, in the order in which networks take them."""

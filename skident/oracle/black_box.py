@@ -24,6 +24,7 @@ __all__ = [
     "StrOptions",
     "check_answers_vary",
     "is_classifying",
+    "is_torch_module",
     "needs_targets",
     "resolve_activations",
     "resolve_black_box",

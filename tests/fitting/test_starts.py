@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.fitting.one_fit import fit_network
+from skident.fitting.one_fit import Stopping, fit_network
 from skident.fitting.pruning import prune_to, prune_to_smallest
-from skident.fitting.starts import Budget, network_through, random_network, smallest_network_through
+from skident.fitting.starts import Search, network_through, random_network, smallest_network_through
 from skident.metrics import parameter_error
-from skident.network import FeedforwardNetwork
+from skident.network import Architecture, FeedforwardNetwork
 
 
 def sampler(network, rng, n_rows=4000):
@@ -38,7 +38,11 @@ def test_a_network_through_answers(sizes, output, rng):
     network = make_network(sizes, shift_scale=0.5, output_activation=output, random_state=0)
     sample, starts = sampler(network, rng), []
     found, misfit = network_through(
-        sample, sizes[0], sizes[1:], "tanh", output, np.random.RandomState(0), callback=starts.append
+        sample,
+        sizes[0],
+        Architecture(sizes[1:], "tanh", output),
+        np.random.RandomState(0),
+        search=Search(progress=starts.append),
     )
     assert misfit < 1e-9 and found.layer_widths == sizes[1:]
     assert starts == list(range(1, len(starts) + 1))
@@ -53,12 +57,9 @@ def test_answers_of_no_network_use_up_the_budget(rng):
     _, misfit = network_through(
         lambda n: (U[:n], Y[:n]),
         4,
-        (2, 2),
-        "tanh",
-        "tanh",
+        Architecture((2, 2), "tanh", "tanh"),
         np.random.RandomState(0),
-        budget=Budget(5),
-        callback=starts.append,
+        search=Search(5, progress=starts.append),
     )
     assert misfit > 0.5 and starts == [1, 2, 3, 4, 5]
 
@@ -69,12 +70,9 @@ def test_no_time_left_is_one_start(rng):
     network, misfit = network_through(
         lambda n: (U[:n], Y[:n]),
         4,
-        (2, 2),
-        "tanh",
-        "tanh",
+        Architecture((2, 2), "tanh", "tanh"),
         np.random.RandomState(0),
-        budget=Budget(50, seconds=0.0),
-        callback=starts.append,
+        search=Search(50, deadline=0.0, progress=starts.append),
     )
     assert starts == [1] and network.layer_widths == (2, 2) and misfit > 0.5
 
@@ -85,11 +83,9 @@ def test_jobs_do_not_change_the_result(rng):
         network_through(
             sampler(network, np.random.default_rng(0)),
             5,
-            (4, 1),
-            "tanh",
-            "tanh",
+            Architecture((4, 1), "tanh", "tanh"),
             np.random.RandomState(1),
-            budget=Budget(20, n_jobs=n_jobs),
+            search=Search(20, n_jobs=n_jobs),
         )[0]
         for n_jobs in (1, 2)
     ]
@@ -100,7 +96,7 @@ def test_from_a_stem(rng):
     network = make_network((5, 6, 3, 2), shift_scale=0.3, random_state=0)
     stem = network.weights[0], network.biases[0] + 0.1
     found, misfit = network_through(
-        sampler(network, rng), 5, (6, 3, 2), "tanh", "tanh", np.random.RandomState(0), stem=stem
+        sampler(network, rng), 5, Architecture((6, 3, 2), "tanh", "tanh"), np.random.RandomState(0), stem=stem
     )
     assert misfit < 1e-9
     assert parameter_error(network, found) < 1e-5
@@ -129,7 +125,7 @@ def test_pruning_below_what_is_needed_says_so(rng):
 def test_smallest_network(at_least, exact, rng):
     network = make_network((6, 5, 2), shift_scale=0.3, random_state=0)
     found, misfit = smallest_network_through(
-        sampler(network, rng), 6, at_least, "tanh", "tanh", np.random.RandomState(0), exact=exact
+        sampler(network, rng), 6, Architecture(at_least, "tanh", "tanh"), np.random.RandomState(0), exact=exact
     )
     assert misfit < 1e-9 and found.layer_widths == (5, 2)
 
@@ -137,13 +133,13 @@ def test_smallest_network(at_least, exact, rng):
 def test_no_smallest_network_within_bounds(rng):
     network = make_network((6, 12, 2), shift_scale=0.3, random_state=0)
     found, misfit = smallest_network_through(
-        sampler(network, rng), 6, (1, 2), "tanh", "tanh", np.random.RandomState(0), max_neurons=8
+        sampler(network, rng), 6, Architecture((1, 2), "tanh", "tanh"), np.random.RandomState(0), max_neurons=8
     )
     assert found is None and misfit > 1e-6
 
 
 def test_random_start(rng):
-    network = random_network(7, (6, 2), "sigmoid", "identity", np.random.RandomState(0))
+    network = random_network(7, Architecture((6, 2), "sigmoid"), np.random.RandomState(0))
     assert network.layer_widths == (6, 2) and network.n_inputs == 7 and network.activation == "sigmoid"
 
 
@@ -151,5 +147,5 @@ def test_one_fit_stops_when_good_enough(rng):
     network = make_network((5, 3), random_state=0)
     U = rng.standard_normal((100, 5))
     start = FeedforwardNetwork([network.weights[0] + 0.05], network.biases, "tanh", "tanh")
-    misfits = [fit_network(start, U, network(U), good=good)[1] for good in (1e-3, 1e-12)]
+    misfits = [fit_network(start, U, network(U), Stopping(good=good))[1] for good in (1e-3, 1e-12)]
     assert misfits[1] < 1e-12 < misfits[0] < 1e-3

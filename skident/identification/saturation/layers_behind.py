@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from skident.fitting.design import design_points
@@ -12,9 +14,7 @@ __all__ = [
     "ask_interior",
     "ask_vertices",
     "growing",
-    "network_from_interior",
-    "network_from_stem",
-    "network_from_vertices",
+    "network_behind",
     "smallest_behind",
 ]
 
@@ -41,6 +41,11 @@ def ask_vertices(oracle, first, activation, n_samples, rng):
     H : ndarray of shape (n, m_1)
         First-layer outputs, each one of the activation's two limits.
     Y : ndarray of shape (n, m_L)
+
+    Raises
+    ------
+    ValueError
+        If too few far inputs leave all units saturated.
 
     Notes
     -----
@@ -104,7 +109,7 @@ def ask_interior(oracle, first, activation, n_samples, rng, spread=_SPREAD):
 
 
 def growing(ask, limit=np.inf):
-    """A sampler that remembers: ``sample(n)`` asks only for rows that it does not have.
+    """A sampler that remembers: ``draw_answers(n)`` asks only for rows that it does not have.
 
     Parameters
     ----------
@@ -112,85 +117,85 @@ def growing(ask, limit=np.inf):
         ``ask(n)`` gives about n new inputs and answers.
     limit : float, default=inf
         Rows there are; none are asked when there are as many.
+
+    Returns
+    -------
+    callable
     """
     parts = []
 
-    def sample(n):
+    def draw_answers(n):
         have = sum(len(U) for U, _ in parts)
         if n > have and have < limit:
             parts.append(ask(n - have))
         U, Y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return U[:n], Y[:n]
 
-    return sample
+    return draw_answers
 
 
-def network_from_vertices(oracle, first, widths, activation, output_activation, rng, **options):
-    """A network that agrees with the black box wherever its first layer is saturated.
+def _answers(oracle, first, way, activation, rng):
+    """Answers in one of three places, as `network_through` draws them."""
+    g = get_activation(activation)
+    if way == "vertices":
+        return growing(lambda n: ask_vertices(oracle, first, g, n, rng), 2.0 ** len(first.biases))
+    if way == "interior":
+        return growing(lambda n: ask_interior(oracle, first, g, n, rng))
+    return growing(lambda n: _near_hyperplanes(oracle, first, n, rng))
+
+
+def network_behind(oracle, first, way, architecture, rng, search=None):
+    """A network of given widths that agrees with the black box, its first layer nearly known.
 
     Parameters
     ----------
     oracle : Oracle
     first : FirstLayer
-        With all ``m_1 = widths[0]`` units.
-    widths : sequence of int
-        ``(m_1, ..., m_L)``.
-    activation, output_activation : str
+        With all ``m_1 = architecture.widths[0]`` units.
+    way : {"vertices", "interior", "stem"}
+        Where to look. ``vertices``: where the first layer is saturated. ``interior``: where it moves; `first` must be
+        exact (`find_first_shifts`). ``stem``: near the units' hyperplanes, the whole network fitted at once, its first
+        layer starting as it was found and all others at random.
+    architecture : Architecture
+        Of the whole network.
     rng : numpy.random.RandomState
-    **options
-        Of `network_through`: tol, budget, rounds, callback.
+    search : Search, default=None
 
     Returns
     -------
     network : FeedforwardNetwork
-        Of standardised inputs. First-layer shifts are those of `first`, good to some tenths: the polish mends them.
+        Of standardised inputs. From vertices, first-layer shifts are those of `first`, good to some tenths: the polish
+        mends them.
     misfit : float
-        Relative root mean square misfit on the vertices.
+        Relative root mean square misfit where it looked.
+
+    Raises
+    ------
+    ValueError
+        If too few far inputs leave all units saturated.
 
     Notes
     -----
     On the vertices the answer does not depend on the first layer's lengths and shifts, so the rest of the network can
-    be fitted alone, with one layer less. ``5 P / m_L`` queries with P parameters of the widest network tried.
+    be fitted alone, with one layer less. Few vertices exist for a narrow first layer, and with one output they leave a
+    fit with many local minima; where the first layer moves there are as many answers as wanted, and smoother ones. The
+    stem is for first layers whose shifts `find_first_shifts` does not determine (``m_2 >= m_1``, ``m_1 > D``) and that
+    have too few vertices. ``5 P / m_L`` queries with P parameters of the widest network tried; a step costs
+    ``O(n P^2)``.
     """
-    g = get_activation(activation)
-    sample = growing(lambda n: ask_vertices(oracle, first, g, n, rng), 2.0 ** len(first.biases))
-    return _behind(sample, first, widths, activation, output_activation, rng, **options)
+    draw_answers = _answers(oracle, first, way, architecture.activation, rng)
+    if way == "stem":
+        stem = first.weights, first.biases
+        return network_through(draw_answers, oracle.n_inputs, architecture, rng, stem=stem, search=search)
+    rest = architecture.behind()
+    network, misfit = network_through(draw_answers, len(first.biases), rest, rng, search=search)
+    return _behind(first, network), misfit
 
 
-def network_from_interior(oracle, first, widths, activation, output_activation, rng, **options):
-    """A network that agrees with the black box where its first layer moves, given that layer exactly.
-
-    Parameters and returns are those of `network_from_vertices`; `first` must be exact (`find_first_shifts`).
-
-    Notes
-    -----
-    Few vertices exist for a narrow first layer, and with one output they leave a fit with many local minima. Where the
-    first layer moves there are as many answers as wanted, and smoother ones.
-    """
-    g = get_activation(activation)
-    sample = growing(lambda n: ask_interior(oracle, first, g, n, rng))
-    return _behind(sample, first, widths, activation, output_activation, rng, **options)
-
-
-def _behind(sample, first, widths, activation, output_activation, rng, **options):
-    rest, misfit = network_through(sample, widths[0], widths[1:], activation, output_activation, rng, **options)
+def _behind(first, rest):
+    """The rest of a network behind its first layer."""
     weights, biases = [first.weights, *rest.weights], [first.biases, *rest.biases]
-    return FeedforwardNetwork(weights, biases, activation, output_activation), misfit
-
-
-def network_from_stem(oracle, first, widths, activation, output_activation, rng, **options):
-    """A network whose first layer starts where saturation found it, all others at random, fitted as a whole.
-
-    Parameters and returns are those of `network_from_vertices`; `misfit` is on inputs near the units' hyperplanes.
-
-    Notes
-    -----
-    For first layers whose shifts `find_first_shifts` does not determine (``m_2 >= m_1``, ``m_1 > D``) and that have too
-    few vertices. A step costs ``O(n P^2)`` with all parameters P.
-    """
-    sample = growing(lambda n: _near_hyperplanes(oracle, first, n, rng))
-    stem = first.weights, first.biases
-    return network_through(sample, oracle.n_inputs, widths, activation, output_activation, rng, stem=stem, **options)
+    return FeedforwardNetwork(weights, biases, rest.activation, rest.output_activation)
 
 
 def _near_hyperplanes(oracle, first, n, rng):
@@ -199,20 +204,7 @@ def _near_hyperplanes(oracle, first, n, rng):
     return U, oracle(U)
 
 
-def smallest_behind(
-    oracle,
-    first,
-    way,
-    n_hidden,
-    n_outputs,
-    activation,
-    output_activation,
-    rng,
-    *,
-    n_next=None,
-    max_neurons=200,
-    **options,
-):
+def smallest_behind(oracle, first, way, at_least, rng, *, second_known=False, max_neurons=200, search=None):
     """The smallest network with a given number of layers behind the first.
 
     Parameters
@@ -220,43 +212,32 @@ def smallest_behind(
     oracle : Oracle
     first : FirstLayer
     way : {"vertices", "interior", "stem"}
-        Where to look: see `network_from_vertices`, `network_from_interior`, `network_from_stem`.
-    n_hidden : int
-        Hidden layers behind the first.
-    n_outputs : int
-    activation, output_activation : str
+        Where to look: see `network_behind`.
+    at_least : Architecture
+        Of the whole network: the widths of the first layer and of the output, lower bounds for the others.
     rng : numpy.random.RandomState
-    n_next : int, default=None
-        Width of the second layer, if known.
+    second_known : bool, default=False
+        Whether `at_least` gives the second layer's width exactly.
     max_neurons : int, default=200
         Hidden units behind the first layer at most.
-    **options
-        Of `smallest_network_through`: tol, budget, callback.
+    search : Search, default=None
 
     Returns
     -------
     network : FeedforwardNetwork or None
         The whole network of standardised inputs; None if no such network explains the answers.
     misfit : float
+
+    Raises
+    ------
+    ValueError
+        If too few far inputs leave all units saturated.
     """
-    g = get_activation(activation)
-    hidden = (n_next or 1, *[1] * (n_hidden - 1))
-    asks = {
-        "vertices": lambda n: ask_vertices(oracle, first, g, n, rng),
-        "interior": lambda n: ask_interior(oracle, first, g, n, rng),
-        "stem": lambda n: _near_hyperplanes(oracle, first, n, rng),
-    }
-    sample = growing(asks[way], 2.0 ** len(first.biases) if way == "vertices" else np.inf)
-    m_1, shift = len(first.biases), 0
-    widths, options = (*hidden, n_outputs), dict(options, max_neurons=max_neurons)
+    draw_answers = _answers(oracle, first, way, at_least.activation, rng)
+    find = functools.partial(smallest_network_through, max_neurons=max_neurons, search=search)
     if way == "stem":
-        widths, shift, options["stem"] = (m_1, *widths), 1, (first.weights, first.biases)
-    exact = () if n_next is None else (shift,)
-    n_inputs = oracle.n_inputs if way == "stem" else m_1
-    network, misfit = smallest_network_through(
-        sample, n_inputs, widths, activation, output_activation, rng, exact=exact, **options
-    )
-    if network is None or way == "stem":
-        return network, misfit
-    weights, biases = [first.weights, *network.weights], [first.biases, *network.biases]
-    return FeedforwardNetwork(weights, biases, activation, output_activation), misfit
+        stem, exact = (first.weights, first.biases), (1,) if second_known else ()
+        return find(draw_answers, oracle.n_inputs, at_least, rng, stem=stem, exact=exact)
+    exact = (0,) if second_known else ()
+    network, misfit = find(draw_answers, len(first.biases), at_least.behind(), rng, exact=exact)
+    return (None if network is None else _behind(first, network)), misfit

@@ -2,18 +2,17 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
+from skident.fitting.starts import Search
 from skident.identification.saturation.first_layer import FirstLayer, find_first_layer
 from skident.identification.saturation.layers_behind import (
     ask_interior,
     ask_vertices,
     growing,
-    network_from_interior,
-    network_from_stem,
-    network_from_vertices,
+    network_behind,
     smallest_behind,
 )
 from skident.identification.saturation.shifts import find_first_shifts
-from skident.network import get_activation
+from skident.network import Architecture, get_activation
 from skident.oracle import Oracle
 
 
@@ -70,7 +69,8 @@ def test_the_rest_of_a_network(sizes, output, rng):
     network = make_network(sizes, output_activation=output, random_state=0)
     oracle = Oracle(network, sizes[0])
     first = find_first_layer(oracle, n_units=sizes[1], rng=np.random.RandomState(0))
-    found, misfit = network_from_vertices(oracle, first, sizes[1:], "tanh", output, np.random.RandomState(0))
+    architecture = Architecture(sizes[1:], "tanh", output)
+    found, misfit = network_behind(oracle, first, "vertices", architecture, np.random.RandomState(0))
     assert misfit < 1e-9
     far = 1e6 * rng.standard_normal((200, sizes[0]))
     far = far[np.abs(far @ network.weights[0] + network.biases[0]).min(axis=1) > 1e3]
@@ -89,7 +89,7 @@ def test_one_output_from_the_interior(rng):
     oracle, state = Oracle(lambda X: network(X), 8), np.random.RandomState(0)
     _, exact, n_next = searched(network, oracle, state)
     assert n_next == 4
-    found, misfit = network_from_interior(oracle, exact, (6, 4, 1), "tanh", "identity", state, tol=1e-6)
+    found, misfit = network_behind(oracle, exact, "interior", Architecture((6, 4, 1)), state, Search(tol=1e-6))
     assert misfit < 1e-6
     U = rng.standard_normal((200, 8))
     np.testing.assert_allclose(found(U), network(U), atol=1e-4 * np.abs(network(U)).max())
@@ -101,7 +101,7 @@ def test_everything_at_once_from_a_stem(rng):
     oracle, state = Oracle(lambda X: network(X), 6), np.random.RandomState(0)
     first, _, n_next = searched(network, oracle, state)
     assert n_next is None
-    found, misfit = network_from_stem(oracle, first, (4, 4, 2), "tanh", "identity", state)
+    found, misfit = network_behind(oracle, first, "stem", Architecture((4, 4, 2)), state)
     U = rng.standard_normal((200, 6))
     assert misfit < 1e-9
     np.testing.assert_allclose(found(U), network(U), atol=1e-6)
@@ -113,5 +113,7 @@ def test_smallest_network_behind(way):
     oracle, state = Oracle(lambda X: network(X), 8), np.random.RandomState(0)
     first, exact, n_next = searched(network, oracle, state)
     first, n_next = (exact, n_next) if way == "interior" else (first, None)
-    found, misfit = smallest_behind(oracle, first, way, 1, 3, "tanh", "tanh", state, n_next=n_next, tol=1e-6)
+    at_least = Architecture((6, n_next or 1, 3), "tanh", "tanh")
+    search = Search(8, tol=1e-6)
+    found, misfit = smallest_behind(oracle, first, way, at_least, state, second_known=n_next is not None, search=search)
     assert misfit < 1e-6 and found.layer_widths == (6, 4, 3)

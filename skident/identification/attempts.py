@@ -1,0 +1,170 @@
+"""Attempts at one black box: made one after the other until one of them explains the answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skident.fitting.design import design_points
+from skident.fitting.polish import polish_from_oracle
+from skident.network import FeedforwardNetwork
+from skident.oracle import BlackBoxError
+
+from .completion import NetworkCompletion
+from .extractor import EntangledWeightExtractor
+
+__all__ = ["Attempt", "Outcome", "make_attempts", "polished_attempt", "where_units_move", "worst_error"]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What one attempt gave.
+
+    Attributes
+    ----------
+    network : FeedforwardNetwork
+        Of standardised inputs.
+    error : float
+        On fresh inputs, see `worst_error`.
+    stage : str
+        The stage to blame if the error is large.
+    misfit : float
+        What that stage left unexplained.
+    route : str
+    extractor, completion : fitted stages, or None
+    """
+
+    network: FeedforwardNetwork
+    error: float
+    stage: str
+    misfit: float
+    route: str
+    extractor: EntangledWeightExtractor | None = None
+    completion: NetworkCompletion | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What all attempts gave.
+
+    Attributes
+    ----------
+    best : Attempt
+    n_attempts : int
+    refusal : ValueError or None
+        What ended the last attempt.
+    """
+
+    best: Attempt
+    n_attempts: int
+    refusal: ValueError | None
+
+
+def make_attempts(inquiry, routes):
+    """Take one route after the other until a network explains the answers, or time is over.
+
+    Parameters
+    ----------
+    inquiry : Inquiry
+    routes : sequence of callable
+        ``route(inquiry, earlier)`` gives an `Attempt`, or None where it cannot work; `earlier` are those before it.
+
+    Returns
+    -------
+    Outcome
+
+    Raises
+    ------
+    BlackBoxError
+        If the black box cannot be asked.
+    ValueError
+        If the first attempt fails, or none can work.
+    """
+    made, n_attempts, refusal = [], 0, None
+    for route in routes:
+        if inquiry.out_of_time and made:
+            break
+        n_attempts += 1
+        try:
+            attempt = route(inquiry, made)
+        except (BlackBoxError, np.linalg.LinAlgError):
+            raise
+        except ValueError as error:
+            # A later attempt that cannot work does not take back what an earlier one found.
+            if not made:
+                raise
+            refusal = error
+            break
+        made += [] if attempt is None else [attempt]
+        if attempt is not None and attempt.error < inquiry.accepted_error:
+            break
+    if not made:
+        units = "any" if inquiry.widths is None else inquiry.widths[0]
+        raise ValueError(
+            f"the first layer does not show {units} units where the black box should saturate; check "
+            f"layer_widths and activation={inquiry.activations[0]!r}, or use "
+            "extractor=EntangledWeightExtractor(first_layer='hessian')."
+        )
+    return Outcome(min(made, key=lambda attempt: attempt.error), n_attempts, refusal)
+
+
+def polished_attempt(inquiry, network, misfit, stage, route, extractor=None, completion=None):
+    """Polish a network, and compare it with the black box on fresh inputs.
+
+    Parameters
+    ----------
+    inquiry : Inquiry
+    network : FeedforwardNetwork
+        Of standardised inputs.
+    misfit : float
+        Where nothing is polished.
+    stage, route : str
+    extractor, completion : fitted stages, default=None
+
+    Returns
+    -------
+    Attempt
+    """
+    if inquiry.limits.polish:
+        network, misfit = polish_from_oracle(
+            inquiry.oracle, network, inquiry.rng, inquiry.log, noise=inquiry.fresh.sigma
+        )
+    error = worst_error(inquiry.fresh.answers, network(inquiry.fresh.inputs))
+    return Attempt(network, error, stage, misfit, route, extractor, completion)
+
+
+def where_units_move(network):
+    """Inputs at which first-layer units are on the move, for judging whether all units are needed.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+
+    Returns
+    -------
+    ndarray of shape (n, D)
+    """
+    n = 200 + 2 * network.n_parameters // network.n_outputs
+    return design_points(network.weights[0], network.biases[0], n, 1.0, np.random.RandomState(0))
+
+
+def worst_error(answers, found):
+    """Largest error of any output over its largest deviation from its mean: offsets and other outputs hide nothing.
+
+    Below a millionth of the largest answer, a deviation is taken as rounding and that millionth is the unit.
+
+    Parameters
+    ----------
+    answers, found : ndarray of shape (n, m_L)
+
+    Returns
+    -------
+    float
+        Infinite where `found` is not finite.
+    """
+    largest = np.abs(answers).max(axis=0)
+    unit = np.maximum(np.abs(answers - answers.mean(axis=0)).max(axis=0), 1e-6 * largest)
+    if not np.isfinite(found).all():
+        return np.inf
+    return float(np.max(np.abs(found - answers) / np.maximum(unit, np.finfo(float).tiny)))
