@@ -171,7 +171,8 @@ def warning_of(verdict):
     if inexact and verdict.error < inquiry.accepted_error and not any(redundant):
         message = (
             f"the answers carry noise or rounding of {inquiry.fresh.noise:.1e} of their standard deviation: the "
-            f"network agrees with them to {verdict.error:.1e}, and its weights are known to the standard errors in stderr_."
+            f"network agrees with them to {verdict.error:.1e}, and its weights are known to the standard errors in "
+            "stderr_."
         )
         smallest = " Its widths are the smallest that the noise does not refute; the true ones may be larger."
         return message + (smallest if inquiry.discover else "")

@@ -229,7 +229,7 @@ def test_arguments_of_the_function_are_checked(change, words):
 def test_verbose_prints_a_line_a_network(planted, capsys):
     mlp, X = planted
     compressor = NetworkCompressor(FrozenEstimator(mlp), tol=0.3, random_state=0, verbose=1).fit(X)
-    lines = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().err.splitlines()
     assert len(lines) == len(compressor.path_)
     assert f"widths {compressor.layer_widths_}" in lines[-1]
 
