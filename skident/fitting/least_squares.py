@@ -77,11 +77,30 @@ class NetworkLeastSquares:
         return int(self.offsets[-1])
 
     def flatten(self, weights, biases):
-        """Weights and shifts as one vector (P,)."""
+        """Weights and shifts as one vector.
+
+        Parameters
+        ----------
+        weights, biases : sequences of L ndarrays
+
+        Returns
+        -------
+        ndarray of shape (P,)
+        """
         return np.concatenate([np.vstack([W, b]).ravel() for W, b in zip(weights, biases, strict=True)])
 
     def unflatten(self, theta):
-        """A vector (P,) as lists of weights and shifts (views)."""
+        """A vector as weights and shifts.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (P,)
+
+        Returns
+        -------
+        weights, biases : lists of L ndarrays
+            Views of theta.
+        """
         blocks = self._blocks(theta)
         return [B[:-1] for B in blocks], [B[-1] for B in blocks]
 
@@ -92,22 +111,63 @@ class NetworkLeastSquares:
         ]
 
     def residual(self, theta):
-        """``f(u_n; theta) - y_n``, (n, m_L)."""
+        """``f(u_n; theta) - y_n``.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (P,)
+
+        Returns
+        -------
+        ndarray of shape (n, m_L)
+            Infinite or NaN where the network overflows.
+        """
         with np.errstate(over="ignore", invalid="ignore"):
             return forward(*self.unflatten(theta), self.activations, self.U) - self.Y
 
     def cost(self, theta):
-        """Sum of squared residuals."""
+        """Sum of squared residuals.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (P,)
+
+        Returns
+        -------
+        float
+        """
         return float(np.sum(self.residual(theta) ** 2))
 
     def linearise(self, theta):
-        """The Gauss-Newton model at theta."""
+        """The Gauss-Newton model at theta.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (P,)
+
+        Returns
+        -------
+        DenseNormalEquations or KrylovNormalEquations
+            The latter beyond `dense_limit` parameters.
+        """
         if self.n_parameters <= self.dense_limit:
             return DenseNormalEquations(*self.normal_equations(theta))
         return self._krylov(theta)
 
     def normal_equations(self, theta):
-        """``J^T J`` (P, P) and ``J^T r`` (P,), accumulated over chunks of rows."""
+        """Gauss-Newton matrix and gradient, accumulated over chunks of rows.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (P,)
+
+        Returns
+        -------
+        A : ndarray of shape (P, P)
+            ``J^T J``.
+        g : ndarray of shape (P,)
+            ``J^T r``.
+        """
         P = self.n_parameters
         A, g = np.zeros((P, P)), np.zeros(P)
         widest = max(a * c for a in [s[0] + 1 for s in self.shapes] for c in [s[0] + 1 for s in self.shapes])
@@ -213,7 +273,21 @@ def _inverse(M):
 
 
 def weighted_problem(network, U, Y, weight, dense_limit=3000):
-    """Least squares of ``weight * (f(u) - y)``, weight a scalar or (m_L,)."""
+    """Least squares of ``weight * (f(u) - y)``.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        Shapes and activations.
+    U : ndarray of shape (n, D)
+    Y : ndarray of shape (n, m_L)
+    weight : float or ndarray of shape (m_L,)
+    dense_limit : int, default=3000
+
+    Returns
+    -------
+    NetworkLeastSquares
+    """
     shapes = [W.shape for W in network.weights]
     output = network.activations[-1]
     weighted = replace(output, jet=lambda z, order: tuple(weight * d for d in output.jet(z, order)))
