@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dis
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -153,6 +154,8 @@ def fit_module(module, X, y, criterion, training, *, callbacks=None, epoch_end=N
     ------
     ValueError
         If the device cannot be used here.
+    KeyboardInterrupt
+        On Ctrl-C; one that a callback raises, as skorch's `EarlyStopping` does, ends the training instead.
 
     Examples
     --------
@@ -186,7 +189,30 @@ def fit_module(module, X, y, criterion, training, *, callbacks=None, epoch_end=N
             **training.optimizer_options(),
         )
         # Copies: torch warns of tensors on read-only arrays.
-        return net.fit(*(A if isinstance(A, torch.Tensor) else np.array(A, order="C") for A in (X, y)))
+        return _run(net, *(A if isinstance(A, torch.Tensor) else np.array(A, order="C") for A in (X, y)))
+
+
+def _run(net, X, y):
+    """``net.fit(X, y)``, which would take Ctrl-C for a callback that ends the training, and return a partial net."""
+    net.initialize()
+    net.notify("on_train_begin", X=X, y=y)
+    try:
+        net.fit_loop(X, y)
+    except KeyboardInterrupt as interrupt:
+        if not _raised_by_a_callback(interrupt):
+            raise
+    net.notify("on_train_end", X=X, y=y)
+    return net
+
+
+def _raised_by_a_callback(interrupt):
+    """Whether a callback raised it, which is how they end a training; an interrupt from outside comes anywhere else."""
+    trace = interrupt.__traceback__
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = trace.tb_frame
+    by_statement = dis.opname[frame.f_code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
+    return by_statement and isinstance(frame.f_locals.get("self"), Callback)
 
 
 def _callbacks(training, n, drop_last, callbacks, epoch_end):
