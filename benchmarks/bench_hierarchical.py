@@ -20,6 +20,7 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import _seeds
 import numpy as np
 from _common import format_table, run_parts
 from sklearn.datasets import (
@@ -44,7 +45,7 @@ from skident.datasets import make_hierarchical_target
 from skident.hierarchical import backward_feature_correction
 from skident.metrics import feature_recovery_error
 
-FIRST_SEED = 9000
+FIRST_SEED = _seeds.HIERARCHICAL.start
 CASES = {  # d, widths, widths of the learner, N, trials, bar, seconds
     "L=3, d=8": (8, (3, 2), (3, 2), 2000, 5, 1e-8, 10),
     "L=3, d=16": (16, (3, 2), (3, 2), 3000, 5, 1e-8, 10),

@@ -111,5 +111,5 @@ def test_no_jobs():
 
 
 def test_as_many_neurons_as_there_are():
-    network = make_network((4, 3, 4, 1), output_activation="identity", random_state=9003)
+    network = make_network((4, 3, 4, 1), output_activation="identity", random_state=3)
     assert identify(network, max_neurons=7).layer_widths_ == (3, 4, 1)
