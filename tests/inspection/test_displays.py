@@ -166,7 +166,7 @@ def test_what_has_no_spectrum_is_refused(extractor):
     saturated = EntangledWeightExtractor(extractor.estimator_, layer_widths=(8, 3), random_state=0).fit(X)
     with pytest.raises(ValueError, match="sampled no Hessians"):
         SpectrumDisplay.from_estimator(saturated)
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
         SpectrumDisplay.from_estimator(EntangledWeightExtractor())
     with pytest.raises(TypeError, match="must be an EntangledWeightExtractor, got NetworkIdentifier"):
         SpectrumDisplay.from_estimator(NetworkIdentifier())

@@ -341,7 +341,7 @@ def test_parameters_changed_after_fit_and_a_failed_fit():
     assert len(analyzer.get_feature_names_out()) == 1
     with pytest.raises(ValueError, match="origin is not a saddle"):
         analyzer.fit(X, np.ones(12))
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
         analyzer.get_feature_names_out()
 
 
