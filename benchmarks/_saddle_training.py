@@ -52,7 +52,7 @@ def run(trials=None, quick=False):
     rows = []
     for name, options in CASES.items():
         for t in range(1 if quick else trials or (5 if "batch_size" in options else 3)):
-            options = {**options, "max_iter": 100} if quick else options
+            options = {**options, "max_iter": 30} if quick else options
             cpu = time.process_time()
             classifier = SaddleToSaddleClassifier(**options, random_state=FIRST_SEED + t).fit(X, y)
             rows.append(_record(name, FIRST_SEED + t, classifier, time.process_time() - cpu, X, y))
