@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import _seeds
 import numpy as np
 import torch
 from _common import BlackBox, Countdown, format_table, stopwatch
@@ -14,7 +15,8 @@ from skident import EntangledWeightExtractor, NetworkCompletion, NetworkIdentifi
 from skident.datasets import make_network
 from skident.metrics import relative_max_error, relative_mse
 
-N_INPUTS, FIRST_SEED = 50, 5200
+N_INPUTS = 50
+FIRST_SEED = _seeds.FIGURE_9.start
 WIDTHS = ((40, 10), (50, 30, 10))
 N_COMPLETION, N_TEST = 1000, 100_000  # N_f (the paper: 10^3 or 10^4, "negligible effect") and N_test
 SECONDS, MAX_EPOCHS = 6.0, 2000  # of gradient descent, whichever ends first

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import _seeds
 import numpy as np
 from _common import BlackBox, format_table, format_value
 from sklearn.exceptions import ConvergenceWarning
@@ -16,7 +17,7 @@ from skident import NetworkIdentifier
 from skident.datasets import make_network
 from skident.metrics import parameter_error, relative_max_error
 
-FIRST_SEED = 5500
+FIRST_SEED = _seeds.IDENTIFICATION.start
 TANH = {"activation": "tanh", "output_activation": "tanh"}
 _FRESH = 5000
 

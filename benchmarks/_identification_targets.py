@@ -6,6 +6,7 @@ import functools
 import time
 import warnings
 
+import _seeds
 import numpy as np
 from _identification import Case, identify, notes, planted, table
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
@@ -163,7 +164,7 @@ GROUPS = {
 
 def _missing(cases):
     """Why a group cannot be run yet, from one trial; empty if it can."""
-    message = cases[0].trial(5499)["message"]
+    message = cases[0].trial(_seeds.IDENTIFICATION[-1])["message"]
     return message if message.startswith("ValueError") and "relu" in message else ""
 
 
@@ -173,7 +174,7 @@ def run(trials=None, quick=False):
     n_seeds = trials if trials is not None else 1 if quick else None
     for title, make in GROUPS.items():
         cases, start = list(make()), time.process_time()
-        cases = cases[:3] if quick else cases
+        cases = [case for case in cases[:3] if case.needed is not None] if quick else cases  # no bar: may take minutes
         reason = _missing(cases) if title == "relu" else ""
         rows = [] if reason else [case.run(n_seeds) for case in cases]
         print(f"-- {title}: {time.process_time() - start:.0f} s {reason}", flush=True)

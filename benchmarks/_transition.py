@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import _seeds
 import numpy as np
 from _common import Countdown, format_table, stopwatch, unit_inputs
 from sklearn.exceptions import ConvergenceWarning
@@ -12,7 +13,8 @@ from skident import EntangledWeightExtractor
 from skident.datasets import make_pyramidal_network
 from skident.metrics import false_positive_rate, recovery_rate
 
-N_INPUTS, N_OUTPUTS, N_LAYERS, CONTRACTION, FIRST_SEED = 50, 10, 3, 0.5, 5100
+N_INPUTS, N_OUTPUTS, N_LAYERS, CONTRACTION = 50, 10, 3, 0.5
+FIRST_SEED = _seeds.TRANSITION.start
 # Beyond the transition no start converges; the bound keeps that affordable and costs nothing before it.
 MAX_ITER = 150
 ROUTES = ("hessian", "saturation")

@@ -336,8 +336,10 @@ class LayerArgument:
 
 
 def _center_and_scale(X):
-    """Of every column. Where no mean differs from zero by more than chance, the centre is zero: then ``x`` and
-    ``x^2 - E x^2`` stay those of a target on centred inputs, whatever the connections."""
+    """Of every column, with zero for the centre where no mean differs from it by more than chance.
+
+    Then ``x`` and ``x^2 - E x^2`` stay those of a target on centred inputs, whatever the connections.
+    """
     mean, scale = column_units(X)
     by_chance = np.all(np.abs(mean) <= 5.0 * scale / np.sqrt(len(X)))
     return (np.zeros_like(mean) if by_chance else mean), scale

@@ -76,7 +76,7 @@ def _cross_validated(problem, grid):
     n = len(problem.x)
     if n < 9 or (len(grid) == 1 and not problem.options.get("compare")):
         return [] if len(grid) > 1 else [float("inf")]
-    folds = [part for part in np.array_split(np.arange(n), 3)]  # rows come in random order
+    folds = list(np.array_split(np.arange(n), 3))  # rows come in random order
     parts = [problem.part(np.setdiff1d(np.arange(n), fold)) for fold in folds]
     variance = float(((problem.y - problem.y.mean(dim=0)) ** 2).sum())
     errors = []

@@ -198,8 +198,10 @@ def fit_auto(problem, l2):
 
 
 def _cross_validated_sum(problem, l2):
-    """Relative squared error of `fit_sum` on held-out rows, from new starts: its polynomials may explode between rows,
-    which generalised cross-validation does not see."""
+    """Relative squared error of `fit_sum` on held-out rows, from new starts.
+
+    Its polynomials may explode between rows, which generalised cross-validation does not see.
+    """
     n, total = len(problem.x), 0.0
     for fold in np.array_split(np.arange(n), 3):
         part = problem.part(np.setdiff1d(np.arange(n), fold))

@@ -276,7 +276,7 @@ def _certify_general(W, v, X, y, activation, max_products):
     if not getattr(activation, "smooth", True):
         raise ValueError(f"{name} has no second derivative everywhere; curvature means nothing there. Try softplus.")
     loss, slope, slopes, bends = loss_derivatives(W, v, X, y, jet)
-    null_loss, null_slope, _, null_bends = loss_derivatives(np.zeros_like(W), v, X, y, jet)
+    null_loss = loss_derivatives(np.zeros_like(W), v, X, y, jet)[0]
     blocks = np.einsum("il,ij,im->ljm", bends / len(X), X, X, optimize=True)
     bound = min(0.0, float(np.linalg.eigvalsh(blocks)[:, 0].min()))
     value, direction, n_products, converged = lanczos(

@@ -178,6 +178,8 @@ class QuadraticProblem:
 
 
 def wrong_part(values, plus, minus):
-    """Eigenvalues of f's gradient that allow descent: negative ones where there are units with v > 0, positive ones
-    where there are units with v < 0; the others as 0."""
+    """Eigenvalues of f's gradient that allow descent, the others as 0.
+
+    Negative ones where there are units with v > 0, positive ones where there are units with v < 0.
+    """
     return (np.minimum(values, 0.0) if plus else 0.0) + (np.maximum(values, 0.0) if minus else 0.0) + 0.0 * values

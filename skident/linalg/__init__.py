@@ -1,5 +1,4 @@
-"""Array mathematics: subspaces of symmetric matrices and the rank-one matrices in them, symmetric tensors, Hermite
-polynomials.
+"""Array mathematics: rank-one matrices in subspaces of symmetric ones, symmetric tensors, Hermite polynomials.
 
 Everything here is a function on arrays, written against the array API: NumPy arrays and torch tensors on any device
 go through the same code.

@@ -157,8 +157,9 @@ def matrix_pencil(A, B, rank):
 
 
 def _explained(S, X):
-    """Least-squares coefficients (draws, J, r) of symmetric S (J, n, n) on ``x x^T`` of the columns of X (draws, n, r),
-    and squared residuals (draws,).
+    """Least squares of symmetric S (J, n, n) on ``x x^T`` of the columns of X (draws, n, r).
+
+    Coefficients (draws, J, r) and squared residuals (draws,).
     """
     gram = (X.swapaxes(1, 2) @ X) ** 2
     inverse = np.linalg.pinv(gram, rcond=1e-12, hermitian=True)

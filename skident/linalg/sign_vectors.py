@@ -165,7 +165,7 @@ def _reduce_lattice(M, r, tol):
     Its vectors have entries of one parity: sigma is ``ones - 2 x``. The factor grows by four bits at a time, so that
     the basis stays nearly reduced, and its numbers small.
     """
-    E, K = M.shape
+    K = M.shape[1]
     unit = np.abs(M).max(axis=1)
     unit[unit == 0] = 1.0
     U = np.zeros((K + 1, K + 1))

@@ -58,8 +58,9 @@ def _read_only(*arrays):
 
 @functools.lru_cache(maxsize=32)
 def packing(n_features, order):
-    """The packed entries' first index, position of the other indices in order k - 1, how often the first is among them,
-    and the weights: four arrays of shape (n_k,), for k >= 1.
+    """How packed entries of order k >= 1 are made of those of order k - 1: four arrays of shape (n_k,).
+
+    The first index, the position of the others in order k - 1, how often the first is among them, and the weights.
     """
     shorter = n_symmetric_entries(n_features, order - 1)
     starts = _starts(n_features, order - 1) if order > 1 else np.zeros(n_features, dtype=np.int64)

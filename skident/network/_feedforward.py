@@ -215,7 +215,7 @@ class FeedforwardNetwork(NetworkParameters):
     # -- symmetries ----------------------------------------------------------------------------------------------------
 
     def canonical(self):
-        """The representative of this network among all networks that its symmetries make equal.
+        r"""The representative of this network among all networks that its symmetries make equal.
 
         Hidden units are brought to a standard sign, scale and phase (as far as the activation leaves these free) and
         sorted by their incoming weights; the function stays the same to rounding. Two networks that differ only by
@@ -231,7 +231,7 @@ class FeedforwardNetwork(NetworkParameters):
 
         - *sign* (tanh, erf, sigmoid, sin, quadratic): the first entry of w whose magnitude is the largest (to 1e-6) is
           positive; if w = 0, the shift is. For sigmoid, the next layer's shifts absorb ``g(z) = 1 - g(-z)``.
-        - *scale* (relu, quadratic): w has norm 1 (if w = 0, \\|b\\| = 1), the outgoing weights take the scale.
+        - *scale* (relu, quadratic): w has norm 1 (if w = 0, \|b\| = 1), the outgoing weights take the scale.
         - *phase* (sin): b lies in (-pi/2, pi/2], where values within 1e-6 of the lower end count as the upper end.
         - *order*: lexicographic in the entries of w, then b; entries closer than 1e-9 times their row's largest
           count as equal.

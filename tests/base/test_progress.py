@@ -32,6 +32,6 @@ def test_verbose_goes_to_stderr(capsys):
 
 def test_a_stage_that_raises_is_closed_and_not_logged():
     log = StageLog()
-    with pytest.raises(KeyError), log.stage("broken"):
-        raise KeyError
+    with pytest.raises(KeyError, match="lost"), log.stage("broken"):
+        raise KeyError("lost")
     assert log.stages == []

@@ -418,7 +418,7 @@ def test_bad_input(params, X, y, match):
     net = HierarchicalQuadraticNet(**{"widths": (2, 1), **params})
     with pytest.raises(ValueError, match=match):
         net.fit(X, y)
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
         net.predict(X0)
 
 

@@ -196,7 +196,7 @@ def test_divergence_is_said(X):
     model = completion(network, solver="gd", learning_rate=1e3, max_iter=50)
     with pytest.raises(ValueError, match=r"descent diverged .* learning_rate=1000.* lower it"):
         model.fit(features(network, X), network(X))
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
         check_is_fitted(model)
 
 
@@ -352,16 +352,16 @@ def test_a_constant_feature(X):
 
 
 def test_predict_before_fit(X):
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
         NetworkCompletion().predict(X)
 
 
 def test_nothing_half_fitted(X):
     network = NETWORKS["two layers"]
     model = completion(network).fit(features(network, X), network(X))
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"11 features, but layer_widths=\(7, 3\) need 10"):
         model.set_params(layer_widths=(7, 3)).fit(features(network, X), network(X))
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
         model.predict(features(network, X))
 
 

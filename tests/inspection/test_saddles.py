@@ -75,10 +75,10 @@ def test_speeds_of_restarts_without_the_dead():
 def test_what_they_do_not_draw(display):
     with pytest.raises(TypeError, match="SaddleToSaddleClassifier"):
         display.from_estimator(object())
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
         display.from_estimator(SaddleToSaddleClassifier())
 
 
 def test_an_analyzer_must_be_fitted():
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
         EscapeDisplay.from_estimator(SaddleEscapeAnalyzer())

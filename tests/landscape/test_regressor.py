@@ -24,7 +24,7 @@ def data(seed=0, n=80, d=4):
 @pytest.mark.parametrize("solver", ["convex", "descent"])
 @pytest.mark.parametrize("options", [{}, PLAIN, {"output_signs": "positive", **PLAIN}])
 def test_a_planted_network_is_found(solver, options):
-    X, y = make_planted_shallow(1000, 10, 5, random_state=9000)
+    X, y = make_planted_shallow(1000, 10, 5, random_state=0)
     fresh, truth = X[500:], y[500:]
     reg = QuadraticNetRegressor(solver=solver, **options).fit(X[:500], y[:500])
     assert reg.certificate_.is_global and reg.solver_ == solver
@@ -34,7 +34,7 @@ def test_a_planted_network_is_found(solver, options):
 
 
 def test_random_labels_are_fitted_exactly():
-    X, y = make_planted_shallow(55, 10, 1, labels="random", random_state=9001)
+    X, y = make_planted_shallow(55, 10, 1, labels="random", random_state=1)
     for solver in ("convex", "descent"):
         reg = QuadraticNetRegressor(solver=solver, **PLAIN).fit(X, y)
         assert np.mean((reg.predict(X) - y) ** 2) <= 1e-20
@@ -204,23 +204,23 @@ def test_linear_data_get_a_linear_model_and_quadratic_data_a_quadratic_one():
 
 
 @pytest.mark.parametrize(
-    ("parameters", "broken"),
+    ("parameters", "broken", "match"),
     [
-        ({}, lambda X, y: (X, np.full(80, np.nan))),
-        ({}, lambda X, y: (X * 1e120, y)),
-        ({}, lambda X, y: (X, y * 1e120)),
-        ({"output_signs": [0.0, 0.0]}, lambda X, y: (X, y)),
-        ({"alpha": -1.0}, lambda X, y: (X, y)),
-        ({"solver": "convex", "max_dense": 3}, lambda X, y: (X, y)),
+        ({}, lambda X, y: (X, np.full(80, np.nan)), "y contains NaN"),
+        ({}, lambda X, y: (X * 1e120, y), "X has entries of magnitude .* Scale X"),
+        ({}, lambda X, y: (X, y * 1e120), "y has entries of magnitude .* Scale y"),
+        ({"output_signs": [0.0, 0.0]}, lambda X, y: (X, y), "output_signs are all 0"),
+        ({"alpha": -1.0}, lambda X, y: (X, y), "The 'alpha' parameter"),
+        ({"solver": "convex", "max_dense": 3}, lambda X, y: (X, y), "max_dense allows 3"),
     ],
 )
-def test_a_failed_fit_leaves_nothing_fitted(parameters, broken):
+def test_a_failed_fit_leaves_nothing_fitted(parameters, broken, match):
     X, y = data(15)
     reg = QuadraticNetRegressor().fit(X, y).set_params(**parameters)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=match):
         reg.fit(*broken(X, y))
     assert not [name for name in vars(reg) if name.endswith("_")]
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
         reg.predict(X)
 
 

@@ -51,7 +51,7 @@ def test_convex_solver_against_stacked_least_squares(options, alpha, n):
 
 def test_single_precision_factors_cost_no_digits():
     # 1600 rows, 1830 unknowns: the kernel is factorised in single precision.
-    X, y, _ = data(9001, 1600, 60)
+    X, y, _ = data(1, 1600, 60)
     problem = QuadraticProblem(X, y)
     solution = solve_convex(problem)
     assert solution.value <= 1e-20 and solution.rank_is_certain

@@ -235,5 +235,5 @@ def test_load_refuses_a_truncated_file(tmp_path):
 
 
 def test_load_of_a_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="nothing"):
         FeedforwardNetwork.load(tmp_path / "nothing")

@@ -47,14 +47,14 @@ def random_hidden(rng, sizes, n=2):
 @pytest.fixture(scope="module")
 def circle():
     """Example 1 with 100 restarts of width 32."""
-    analyzer = SaddleEscapeAnalyzer("gradient", depth=3, n_restarts=100, max_iter=400, random_state=9100)
+    analyzer = SaddleEscapeAnalyzer("gradient", depth=3, n_restarts=100, max_iter=400, random_state=0)
     return analyzer.fit(*make_alternating_circle(8))
 
 
 @pytest.fixture(scope="module")
 def smooth():
     """Data, gradient and a fitted analyzer whose optimum lies on no kink that matters."""
-    rng = np.random.RandomState(9101)
+    rng = np.random.RandomState(1)
     X, G = rng.standard_normal((300, 4)), rng.standard_normal((300, 2)) / 300
     return X, G, SaddleEscapeAnalyzer("gradient", depth=3, width=8, n_restarts=10, random_state=0).fit(X, G)
 
@@ -211,7 +211,7 @@ def test_digits():
     """Speed of the mean cross-entropy; the layers behind the first are of rank one; the budget holds."""
     X, y = load_digits(return_X_y=True)
     X = (X - X.mean()) / X.std()
-    options = {"depth": 4, "width": 20, "n_restarts": 2, "max_iter": 60, "dtype": "float32", "random_state": 9102}
+    options = {"depth": 4, "width": 20, "n_restarts": 2, "max_iter": 60, "dtype": "float32", "random_state": 2}
     analyzer = SaddleEscapeAnalyzer("log_loss", **options).fit(X, y)
     assert 0.5525 <= analyzer.escape_speed_ <= 0.5529
     assert np.all(analyzer.rank_ratio_[1:] < 1e-3) and np.all(analyzer.activation_rank_ratio_[1:] < 1e-3)
@@ -341,7 +341,7 @@ def test_parameters_changed_after_fit_and_a_failed_fit():
     assert len(analyzer.get_feature_names_out()) == 1
     with pytest.raises(ValueError, match="origin is not a saddle"):
         analyzer.fit(X, np.ones(12))
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
         analyzer.get_feature_names_out()
 
 

@@ -169,12 +169,23 @@ REFUSED = {
     "ambiguous": [lambda X: np.clip(X @ A, -1, 1).sum(axis=1)],
     "crowded": [lambda X: planted((6, 5, 1), 0)(X)[:, 0] + 1e-4 * np.sin(X[:, 0])],
 }
+SAID = {
+    "constant": "a constant function without kinks",
+    "linear": "a linear function without kinks",
+    "smooth": "bend everywhere",
+    "noisy": "noise or rounding .* hides the kinks",
+    "steps": "jump within|do not change at all",
+    "bent": "kinks end, bend or change",
+    "signs": "linear part of the answers remains unexplained",
+    "ambiguous": "does not tell on which side",
+    "crowded": "bend at more than 200 places",
+}
 
 
 @pytest.mark.parametrize(("seen", "box"), [(seen, box) for seen in REFUSED for box in REFUSED[seen]])
 def test_refused(seen, box):
     oracle = Oracle(box, 6, derivatives="finite_difference")
-    with pytest.raises(NotShallowReLUError) as info:
+    with pytest.raises(NotShallowReLUError, match=SAID[seen]) as info:
         find_relu_network(oracle, max_units=200, rng=np.random.RandomState(0))
     assert info.value.seen == seen and oracle.n_queries < 10_000
 

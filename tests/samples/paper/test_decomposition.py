@@ -29,7 +29,7 @@ def errors(found, true, signed=False):
 
 
 # Bars of the project: weights within 1e-8 (order 1) and 1e-6 (order 2). Largest of 40 other seeds: 2e-9 and 1e-12.
-@pytest.mark.parametrize("seed", [9100, 9101])
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(("D", "m", "spread"), [(1, 1, 1), (5, 5, 1), (10, 4, 1), (30, 30, 1), (30, 30, 4)])
 def test_full_rank_exact(D, m, spread, seed):
     true = random_units(seed, D, m, spread)
@@ -41,14 +41,14 @@ def test_full_rank_exact(D, m, spread, seed):
 
 @pytest.mark.parametrize(("D", "m"), [(2, 2), (3, 5), (5, 14), (10, 54)])
 def test_order_two_exact(D, m):
-    true = random_units(9100, D, m)
+    true = random_units(0, D, m)
     found = recover_up_to_signs(population_tensors(*true, 6), 2)
     assert max(errors(found, true)) < 1e-6 and found.margins is None
 
 
 def test_order_two_at_the_limit():
     # 0.99 of D (D + 1) / 2.
-    true = random_units(9100, 15, 118)
+    true = random_units(0, 15, 118)
     found = recover_up_to_signs(population_tensors(*true, 6), 2, n_draws=3)
     assert max(errors(found, true)) < 1e-6
 

@@ -1,0 +1,30 @@
+"""The seeds that the benchmarks draw from, a range each; nothing was chosen on any of them, no default and no test.
+
+`tests/test_seeds.py` keeps them apart from each other and from the seeds of the tests.
+"""
+
+# What is measured: networks, data, and the states of the estimators.
+TABLE_2 = range(5000, 5100)
+TRANSITION = range(5100, 5200)
+FIGURE_9 = range(5200, 5299)
+TARGETS_WARM_UP = range(5299, 5300)  # a first call whose time does not count
+TARGETS = range(5300, 5400)
+POWER_METHOD = range(5400, 5500)
+IDENTIFICATION = range(5500, 5600)
+COMPRESSION = range(5600, 5700)
+UNKNOWN_WIDTHS = range(8600, 8700)  # diabetes with unknown widths, in the README's table of costs
+HIERARCHICAL = range(9000, 9100)
+RELU = range(9100, 9200)
+SADDLE = range(9400, 9900)  # restarts of a loop at 100 t + r beyond the first
+LANDSCAPE_TARGETS = range(95_000, 96_000)  # a hundred a target
+LANDSCAPE_FIGURES = range(96_000, 97_000)
+LANDSCAPE_RATE = range(97_000, 98_000)
+LANDSCAPE_COMPARISON = range(98_000, 99_000)
+
+# Fresh rows and starts that are drawn beside them.
+IDENTIFICATION_ROWS = range(15_500, 15_600)  # seed + 10 000
+IDENTIFICATION_STARTS = range(5_500_000, 5_600_000)  # 1000 seed + start
+HIERARCHICAL_ROWS = range(109_000, 109_100)  # seed + 100 000
+RELU_ROWS = range(1_009_100, 1_009_200)  # seed + 1 000 000
+
+RANGES = {name: value for name, value in globals().items() if isinstance(value, range)}
