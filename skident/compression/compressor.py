@@ -10,10 +10,18 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from skident.base.parameters import AT_LEAST_ONE, POSITIVE, center_and_scale, check_targets, forgotten_on_error
+from skident.base.parameters import (
+    AT_LEAST_ONE,
+    POSITIVE,
+    Interval,
+    StrOptions,
+    center_and_scale,
+    check_targets,
+    forgotten_on_error,
+)
 from skident.base.predictions import NetworkPredictions
 from skident.network import FeedforwardNetwork, center_outputs, change_inputs
-from skident.oracle.black_box import Interval, StrOptions, is_classifying, resolve_black_box, resolve_response
+from skident.oracle.black_box import is_classifying, resolve_black_box, resolve_response
 
 from .smaller_network import compress_network
 

@@ -16,6 +16,8 @@ from skident.base.parameters import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
     POSITIVE,
+    Interval,
+    StrOptions,
     center_and_scale,
     check_layer_widths,
     check_targets,
@@ -29,8 +31,6 @@ from skident.fitting.standard_errors import standard_errors
 from skident.network import center_outputs, change_inputs
 from skident.oracle import BlackBoxError, Oracle, above_rounding, measure_noise, probability_error
 from skident.oracle.black_box import (
-    Interval,
-    StrOptions,
     check_answers_vary,
     resolve_activations,
     resolve_black_box,

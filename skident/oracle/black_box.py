@@ -1,4 +1,4 @@
-"""Input checks and error texts that the estimators share."""
+"""What kind of black box was given: whether it must be fitted, what it is asked for, whether its answers tell."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline
-
-# Private in scikit-learn: imported here and nowhere else.
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from skident.network import FeedforwardNetwork
@@ -20,8 +17,6 @@ from skident.network import FeedforwardNetwork
 from ._adapters import is_torch_module
 
 __all__ = [
-    "Interval",
-    "StrOptions",
     "check_answers_vary",
     "is_classifying",
     "needs_targets",

@@ -15,9 +15,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from skident.base.parameters import AT_LEAST_ONE, forgotten_on_error
+from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, forgotten_on_error
 from skident.network import FeedforwardNetwork
-from skident.oracle.black_box import Interval, StrOptions
 
 from .checks import check_sizes, non_gaussian, warn_doubts
 from .learning import learn_relu_network
