@@ -8,7 +8,19 @@ from skident.network import FeedforwardNetwork, named_method
 
 
 def adapt(black_box, method="predict"):
-    """Wrap a black box by its kind; of an estimator the method of that name is asked.
+    """Wrap a black box by its kind.
+
+    Parameters
+    ----------
+    black_box : callable, estimator, torch.nn.Module, FeedforwardNetwork or SharedBox
+    method : {"predict", "predict_proba"}, default="predict"
+        What is asked of an estimator.
+
+    Returns
+    -------
+    object
+        With ``values``, which maps (n, D) to answers, and ``differentiable``; where that is True, with ``jacobian`` and
+        ``hessian`` too.
 
     Raises
     ------
@@ -38,7 +50,16 @@ def adapt(black_box, method="predict"):
 
 
 def is_torch_module(black_box):
-    """Whether it is a torch module; torch is not imported to find out."""
+    """Whether it is a torch module; torch is not imported to find out.
+
+    Parameters
+    ----------
+    black_box : object
+
+    Returns
+    -------
+    bool
+    """
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(black_box, torch.nn.Module)
 

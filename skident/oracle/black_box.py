@@ -35,17 +35,46 @@ def _is_fittable(box):
 
 
 def needs_targets(estimator):
-    """Whether `fit` needs y, because the black box has to be trained first."""
+    """Whether `fit` needs y, because the black box has to be trained first.
+
+    Parameters
+    ----------
+    estimator : object
+        What was given as black box; None stands for the default MLPRegressor.
+
+    Returns
+    -------
+    bool
+    """
     return estimator is None or (not is_torch_module(estimator) and _is_fittable(estimator))
 
 
 def is_classifying(estimator):
-    """Whether it is a scikit-learn classifier, also inside a `FrozenEstimator` or a pipeline."""
+    """Whether it is a scikit-learn classifier, also inside a `FrozenEstimator` or a pipeline.
+
+    Parameters
+    ----------
+    estimator : object
+
+    Returns
+    -------
+    bool
+    """
     return estimator is not None and hasattr(estimator, "get_params") and is_classifier(estimator)
 
 
 def resolve_response(estimator, response_method):
-    """``"predict"`` or ``"predict_proba"``; ``auto`` asks classifiers for probabilities.
+    """The method that is asked of a black box.
+
+    Parameters
+    ----------
+    estimator : object
+    response_method : {"auto", "predict", "predict_proba"}
+        ``auto`` asks classifiers for probabilities and everything else for values.
+
+    Returns
+    -------
+    {"predict", "predict_proba"}
 
     Raises
     ------
@@ -64,6 +93,18 @@ def resolve_response(estimator, response_method):
 
 def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
     """The black box to ask: given as it is, or an estimator fitted on (X, y).
+
+    Parameters
+    ----------
+    estimator : object
+        Regressors and classifiers are cloned and fitted unless they are frozen; None is a small MLPRegressor; all else
+        comes back as it is.
+    X : ndarray of shape (n, D)
+    y : ndarray of shape (n,) or (n, m_L), or None
+    random_state : int
+        Of the default MLPRegressor.
+    classifiers : bool, default=False
+        Whether they are wanted.
 
     Returns
     -------
@@ -104,9 +145,19 @@ def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
 
 
 def resolve_activations(box, activation, output_activation):
-    """Names of the hidden and the output activation; ``auto`` reads them off the black box where it tells.
+    """Names of the hidden and the output activation.
 
-    Anything that does not tell is taken as tanh with linear output.
+    Parameters
+    ----------
+    box : object
+        The black box, fitted where it is an estimator.
+    activation, output_activation : str
+        ``auto`` reads it off the black box: a network, a torch module, an MLP, also behind other steps. Anything that
+        does not tell is taken as tanh with linear output.
+
+    Returns
+    -------
+    tuple of two str
     """
     told = _told_activations(box)
     names = [t if a == "auto" else a for a, t in zip((activation, output_activation), told, strict=True)]
@@ -147,6 +198,14 @@ def _innermost(box):
 def check_answers_vary(oracle, U, noise_tolerance):
     """Ask twice; refuse a black box that is constant or that answers differently the second time.
 
+    Parameters
+    ----------
+    oracle : Oracle
+    U : ndarray of shape (n, D)
+        Where it is asked.
+    noise_tolerance : float
+        Difference of the two answers that is allowed, relative to the largest answer.
+
     Returns
     -------
     noise : float
@@ -158,6 +217,7 @@ def check_answers_vary(oracle, U, noise_tolerance):
     Raises
     ------
     ValueError
+        If the answers differ by more, U does not vary, or the answers do not, up to 10 000 standard deviations out.
     """
     Y, noise = oracle.ask_twice(U)
     if noise > noise_tolerance:
