@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
+
 from skident.network import FeedforwardNetwork, named_method
 
 
@@ -62,6 +64,40 @@ def is_torch_module(black_box):
     """
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(black_box, torch.nn.Module)
+
+
+def exact_derivatives(box, what, X):
+    """The derivatives of a differentiable box, checked.
+
+    Parameters
+    ----------
+    box : object
+        From `adapt`.
+    what : {"Jacobian", "Hessian"}
+    X : ndarray of shape (n, D)
+
+    Returns
+    -------
+    ndarray of shape (n, m_L, D) or (n, m_L, D, D)
+
+    Raises
+    ------
+    ValueError
+        If they cannot be had, or are not finite.
+    """
+    try:
+        values = {"Jacobian": box.jacobian, "Hessian": box.hessian}[what](X)
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"the black box's exact {what} failed with {type(error).__name__}: {error} "
+            "Try derivatives='finite_difference'."
+        ) from error
+    bad = ~np.isfinite(values.reshape(len(X), -1)).all(axis=1)
+    if bad.any():
+        raise ValueError(f"the black box's {what} is not finite at row {int(np.argmax(bad))} of {len(X)}.")
+    return values
 
 
 class SharedBox:

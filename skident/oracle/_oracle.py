@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 
-from ._adapters import SharedBox, adapt
+from ._adapters import SharedBox, adapt, exact_derivatives
 from ._answers import refuse_infinite, refuse_labels, table_of
 from ._coordinates import Coordinates
 from ._differences import difference_hessian, difference_jacobian
@@ -231,43 +231,6 @@ class Oracle(Coordinates):
             )
         return U, Y
 
-    def _rows(self, U, at_least=1):
-        U = np.asarray(U, dtype=float)
-        if U.ndim != 2 or U.shape[1] != self.n_inputs or len(U) < at_least:
-            raise ValueError(f"points must have shape (n, {self.n_inputs}) with n >= {at_least}, got {U.shape}.")
-        return U
-
-    def _in_chunks(self, n, inputs):
-        """Answers and uncertainties of n rows; ``inputs(rows)`` gives a slice of them."""
-        if n == 0:
-            return np.empty((0, self.n_outputs or 0)), np.empty(0)
-        chunks = [slice(i, i + self.chunk_rows) for i in range(0, n, self.chunk_rows)]
-        parts = [self._ask(inputs(rows), rows.start, n) for rows in chunks]
-        return parts[0] if len(parts) == 1 else tuple(np.concatenate(p) for p in zip(*parts, strict=True))
-
-    def _ask(self, X, first_row, n_rows):
-        """Answers to a chunk; the black box gets an array of its own, so it may keep or change it."""
-        X = self._inside(X)
-        with self._counting:
-            first, self.n_queries = self.n_queries, self.n_queries + len(X)
-        try:
-            answers = self._box.values(X.copy())
-        except BlackBoxError:
-            raise
-        except Exception as error:
-            raise BlackBoxError(
-                f"the black box raised {type(error).__name__} on a batch of {len(X)} rows, after {first} rows answered "
-                f"well: {error}"
-            ) from error
-        if self.response == "predict_proba":
-            refuse_labels(answers)
-        Y, self.one_dimensional = table_of(answers, len(X), self._n_columns)
-        refuse_infinite(Y, X, first_row, n_rows)
-        self._n_columns = Y.shape[1]
-        Y, error = (Y, np.zeros(len(Y))) if self.response == "predict" else logits_from_probabilities(Y)
-        self.n_outputs = Y.shape[1]
-        return Y, error
-
     def ask_twice(self, U):
         """Answers at points, and whether they come again.
 
@@ -359,23 +322,49 @@ class Oracle(Coordinates):
         ValueError
             If the black box cannot be differentiated there, or its derivatives are not finite.
         """
-        X, n = self._inside(X), len(X)
+        X = self._inside(X)
         with self._counting:
-            self.n_derivatives += n
+            self.n_derivatives += len(X)
+        values = exact_derivatives(self._box, what, X)
+        self.n_outputs = values.shape[1]
+        return values
+
+    def _rows(self, U, at_least=1):
+        U = np.asarray(U, dtype=float)
+        if U.ndim != 2 or U.shape[1] != self.n_inputs or len(U) < at_least:
+            raise ValueError(f"points must have shape (n, {self.n_inputs}) with n >= {at_least}, got {U.shape}.")
+        return U
+
+    def _in_chunks(self, n, inputs):
+        """Answers and uncertainties of n rows; ``inputs(rows)`` gives a slice of them."""
+        if n == 0:
+            return np.empty((0, self.n_outputs or 0)), np.empty(0)
+        chunks = [slice(i, i + self.chunk_rows) for i in range(0, n, self.chunk_rows)]
+        parts = [self._ask(inputs(rows), rows.start, n) for rows in chunks]
+        return parts[0] if len(parts) == 1 else tuple(np.concatenate(p) for p in zip(*parts, strict=True))
+
+    def _ask(self, X, first_row, n_rows):
+        """Answers to a chunk; the black box gets an array of its own, so it may keep or change it."""
+        X = self._inside(X)
+        with self._counting:
+            first, self.n_queries = self.n_queries, self.n_queries + len(X)
         try:
-            values = {"Jacobian": self._box.jacobian, "Hessian": self._box.hessian}[what](X)
-        except ValueError:
+            answers = self._box.values(X.copy())
+        except BlackBoxError:
             raise
         except Exception as error:
-            raise ValueError(
-                f"the black box's exact {what} failed with {type(error).__name__}: {error} "
-                "Try derivatives='finite_difference'."
+            raise BlackBoxError(
+                f"the black box raised {type(error).__name__} on a batch of {len(X)} rows, after {first} rows answered "
+                f"well: {error}"
             ) from error
-        self.n_outputs = values.shape[1]
-        bad = ~np.isfinite(values.reshape(n, -1)).all(axis=1)
-        if bad.any():
-            raise ValueError(f"the black box's {what} is not finite at row {int(np.argmax(bad))} of {n}.")
-        return values
+        if self.response == "predict_proba":
+            refuse_labels(answers)
+        Y, self.one_dimensional = table_of(answers, len(X), self._n_columns)
+        refuse_infinite(Y, X, first_row, n_rows)
+        self._n_columns = Y.shape[1]
+        Y, error = (Y, np.zeros(len(Y))) if self.response == "predict" else logits_from_probabilities(Y)
+        self.n_outputs = Y.shape[1]
+        return Y, error
 
 
 def _check_options(derivatives, step_size, chunk_rows, response):
