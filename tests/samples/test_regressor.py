@@ -215,8 +215,9 @@ def test_pickles():
 def test_progress(capsys):
     X, y, *_ = data(12, 5, 2, 600)
     TensorReLURegressor(random_state=0, verbose=1).fit(X, y)
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) >= 2 and all(line.startswith("[TensorReLURegressor] ") for line in lines)
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    assert out == "" and len(lines) >= 2 and all(line.startswith("[TensorReLURegressor] ") for line in lines)
 
 
 @pytest.mark.parametrize("load", [load_diabetes, load_breast_cancer])

@@ -5,10 +5,11 @@ import pytest
 
 from skident.samples.paper.scalars import population_tensors
 from skident.samples.ridge_count import add_ridge, cross_validated_size, escape, remove_ridge, select_size
+from skident.samples.ridge_model import RidgeModel, linear_model
 from skident.samples.ridge_sides import as_relu, resolve_signs
-from skident.samples.ridges import RidgeModel, fit_ridges, regress_on_ridges
+from skident.samples.ridges import fit_ridges, regress_on_ridges
 from skident.samples.sample import Sample
-from skident.samples.tensor_stage import correct, estimate_tensors, linear_model, residual_curvature, tensor_stage
+from skident.samples.tensor_stage import correct, estimate_tensors, residual_curvature, tensor_stage
 from skident.samples.tensor_starts import fit_candidates, moment_candidates, units_tensors
 from tests.references import reference_residual_jacobian
 
