@@ -11,14 +11,13 @@ from skident.optim import best_of
 from .ridge_count import cross_validated_size, determined_units, escape, remove_to, select_size
 from .ridge_model import RidgeModel, is_exact, linear_model, squared_errors
 from .ridge_sides import SignedFit, as_relu, resolve_signs, sign_values
-from .ridges import Regression, RidgeFit, fit_ridges, regress_on_ridges
+from .ridges import ROUGHLY, Regression, RidgeFit, fit_ridges, regress_on_ridges
 from .tensor_stage import TensorStage, correct, tensor_stage
 
 __all__ = ["LearnedReLU", "Search", "learn_relu_network"]
 
 _WORKING_ROWS = 2**17  # up to which candidates are compared; more rows enter where one of them is left
 _RESTARTS = 3  # of the tensor stage while the rank of T_2 grows
-_ROUGHLY = 1e-4  # relative decrease at which a fit that is only compared stops
 _SAME = 5e-3  # relative difference of residual sums below which two fits are one
 _ENOUGH_ROWS = 10  # a parameter, from which on the criterion needs no second opinion
 _HEAVY_TAILS, _HEAVY_FACTOR = 3.0, 10  # excess kurtosis of a column, and how many times more rows it takes then
@@ -220,7 +219,7 @@ def _best_candidate(sample, stage, rng, say):
     """The best of rough fits from all candidates, and where each of them ended."""
 
     def polished(candidate):
-        fit = fit_ridges(sample, candidate.model, max_iter=30, ftol=_ROUGHLY, rough=True, rng=rng)
+        fit = fit_ridges(sample, candidate.model, max_iter=30, ftol=ROUGHLY, rough=True, rng=rng)
         say(f"polish: mean squared residual {fit.rss / sample.total:.3g} of the variance, {fit.n_iter} steps")
         return fit
 

@@ -10,7 +10,7 @@ import numpy as np
 from skident.optim import best_of
 
 from .ridge_model import RidgeModel, is_exact, squared_errors
-from .ridges import RidgeFit, fit_ridges, regress_on_ridges
+from .ridges import ROUGHLY, RidgeFit, fit_ridges, regress_on_ridges
 from .tensor_stage import leading_eigenvectors, residual_curvature
 
 __all__ = [
@@ -30,7 +30,6 @@ _BIASES = (-1.0, 0.0, 1.0)
 _TRIED = 2  # starts of a new ridge that are fitted
 _PATIENCE = 2  # ridges in a row that may be added without gain
 _FOLDS = 4
-_ROUGHLY = 1e-4  # relative decrease at which a fit that is only compared stops
 
 
 def determined_units(sample):
@@ -94,7 +93,7 @@ def _new_ridges(sample, model, rng):
     return U[best], b[best], size[best]
 
 
-def add_ridge(sample, fit, rng, *, ftol=_ROUGHLY):
+def add_ridge(sample, fit, rng):
     """The best fit found with one ridge more.
 
     Parameters
@@ -103,7 +102,6 @@ def add_ridge(sample, fit, rng, *, ftol=_ROUGHLY):
     fit : RidgeFit
         Of kind "abs".
     rng : numpy.random.RandomState
-    ftol : float
 
     Returns
     -------
@@ -121,7 +119,7 @@ def add_ridge(sample, fit, rng, *, ftol=_ROUGHLY):
         if len(chosen) < _TRIED and np.abs(U[chosen] @ U[i]).max() < 0.9:
             chosen.append(i)
     starts = (_extended(model, U[i], b[i], size[i]) for i in chosen)
-    fits = (fit_ridges(sample, start, ftol=ftol, rough=True, rng=rng) for start in starts)
+    fits = (fit_ridges(sample, start, ftol=ROUGHLY, rough=True, rng=rng) for start in starts)
     return best_of(fits, lambda f: f.rss, enough=lambda costs: is_exact(sample, costs[-1]))[0]
 
 
@@ -137,7 +135,7 @@ def _extended(model, u, b, size):
     )
 
 
-def remove_ridge(sample, fit, rng, *, ftol=_ROUGHLY):
+def remove_ridge(sample, fit, rng):
     """The fit without the ridge that the others replace best.
 
     Parameters
@@ -146,7 +144,6 @@ def remove_ridge(sample, fit, rng, *, ftol=_ROUGHLY):
     fit : RidgeFit
         Of kind "abs".
     rng : numpy.random.RandomState
-    ftol : float
 
     Returns
     -------
@@ -158,7 +155,7 @@ def remove_ridge(sample, fit, rng, *, ftol=_ROUGHLY):
     start = regress_on_ridges(sample, U[keep], b[keep])
     if not keep.sum():
         return RidgeFit(start.model, start.rss, 0, "target")
-    return fit_ridges(sample, start.model, ftol=ftol, rough=True, rng=rng)
+    return fit_ridges(sample, start.model, ftol=ROUGHLY, rough=True, rng=rng)
 
 
 def _wider(sample, fit, rng, max_units, patience, callback):

@@ -19,6 +19,7 @@ __all__ = ["SignedFit", "as_relu", "resolve_signs", "sign_values"]
 _ALL_SIGNS = 12  # units up to which all combinations are compared
 _PAIRS = 40  # up to which pairs of changes are tried
 _CUTOFFS = (1e-10, 0.03, 0.1, 0.3)  # of singular values
+_PRECISELY = 1e-9  # relative decrease at which the fit without a skip stops
 _EXACT_TOL = 1e-6  # relative misfit of the linear part that noise-free fits may leave
 
 
@@ -144,7 +145,7 @@ def _signs_of(sample, model, exact):
     return chosen, np.clip(values * chosen, 0.0, 1.0)
 
 
-def resolve_signs(sample, fit, rng, *, ftol=1e-9):
+def resolve_signs(sample, fit, rng):
     """Signs of the units, and the fit without a skip where that is no worse than its fewer parameters allow.
 
     Parameters
@@ -153,7 +154,6 @@ def resolve_signs(sample, fit, rng, *, ftol=1e-9):
     fit : RidgeFit
         Of kind "abs", at its minimum.
     rng : numpy.random.RandomState
-    ftol : float
 
     Returns
     -------
@@ -175,7 +175,7 @@ def resolve_signs(sample, fit, rng, *, ftol=1e-9):
         return SignedFit(replace(fit, model=replace(model, kind="relu")), np.empty(0))
     signs, margins = _signs_of(sample, model, exact)
     with_skip = replace(fit, model=as_relu(model, signs, True))
-    plain = fit_ridges(sample, as_relu(model, signs, False), ftol=ftol, rng=rng)
+    plain = fit_ridges(sample, as_relu(model, signs, False), ftol=_PRECISELY, rng=rng)
     plain = replace(plain, n_iter=fit.n_iter + plain.n_iter)
     better = is_exact(sample, plain.rss) if exact else criterion(sample, plain) <= criterion(sample, with_skip)
     return SignedFit(plain if better else with_skip, margins)

@@ -10,18 +10,12 @@ from skident.optim import DenseNormalEquations, levenberg_marquardt
 
 from .ridge_model import RidgeModel
 
-__all__ = [
-    "Regression",
-    "RidgeFit",
-    "fit_ridges",
-    "regress_on_ridges",
-    "ridge_gram",
-]
-
+__all__ = ["ROUGHLY", "Regression", "RidgeFit", "fit_ridges", "regress_on_ridges", "ridge_gram"]
 
 _CURVATURE_ROWS = 64  # a parameter; of more rows a part is enough for the Gauss-Newton matrix
 _ROUGH_ROWS = 8  # the same where fits are only compared
 _JACOBIAN_NUMBERS = 2**21  # of J at a time: 16 MB
+ROUGHLY = 1e-4  # relative decrease at which a fit that is only compared stops
 _COLLINEAR = 1e-11
 _ROUNDING = 1e-27  # mean squared residual, in variances of y, that is none
 
@@ -182,7 +176,7 @@ class RidgeFit:
     status: str
 
 
-def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None, callback=None):
+def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None):
     """Minimise ``sum_n w_n (g(z_n) - y_n)^2`` over the parameters of a ridge model, its signs s kept.
 
     Parameters
@@ -199,8 +193,6 @@ def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None, 
     rng : numpy.random.RandomState, default=None
         With it, the Gauss-Newton matrix of a sample with more than 128 rows a parameter is taken from a part of them,
         64 rows a parameter. Costs and gradients are of all rows, so the minimum is the same.
-    callback : callable, default=None
-        ``callback(n_iter, cost)`` after every accepted step; returning True stops.
 
     Returns
     -------
@@ -233,6 +225,5 @@ def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None, 
         max_iter=max_iter,
         target=target,
         ftol=ftol,
-        callback=callback,
     )
     return RidgeFit(model.unpack(result.x), result.cost, result.n_iter, result.status)
