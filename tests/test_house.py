@@ -29,7 +29,7 @@ SKORCH = "skident.training.net"
 UNPICKLERS = {"pickle", "cloudpickle", "dill", "marshal", "shelve"}
 # Files whose imports inside functions keep torch away from those who do not need it: what needs it is loaded there.
 GATES = {
-    "skident.network._feedforward": {"skident.network._torch"},
+    "skident.network._conversions": {"skident.network._torch"},
     "skident.oracle._adapters": {"skident.oracle._torch_box"},
     "skident.identification.completion": {"skident.identification.hessians.module"},
 }
@@ -211,7 +211,7 @@ BREACHES = [
 PERMITTED = [
     ("skident", "from .identification import NetworkIdentifier"),
     ("skident.linalg.power", "from .symmetric import svec\nimport numpy as np"),
-    ("skident.network._feedforward", "def f():\n    from ._torch import to_torch"),
+    ("skident.network._conversions", "def f():\n    from ._torch import to_torch"),
     ("skident.network._io", "if TYPE_CHECKING:\n    from skident.oracle import Oracle"),
     ("skident.network.torch_activations", "import torch"),
     ("skident.fitting.polish", "from .. import linalg, oracle\nfrom ..oracle.black_box import resolve_response"),

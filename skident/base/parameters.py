@@ -35,6 +35,16 @@ AT_LEAST_ONE = Interval(Integral, 1, None, closed="left")
 def check_layer_widths(layer_widths, n_outputs=None):
     """``(m_1, ..., m_L)`` as a tuple of positive integers.
 
+    Parameters
+    ----------
+    layer_widths : int or sequence of int
+    n_outputs : int, default=None
+        m_L, where it is known.
+
+    Returns
+    -------
+    tuple of int
+
     Raises
     ------
     ValueError
@@ -57,6 +67,17 @@ def check_layer_widths(layer_widths, n_outputs=None):
 
 def check_targets(y, response):
     """The targets of a regressor, or one column of labels of a classifier.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n,) or (n, m_L)
+    response : {"predict", "predict_proba"}
+        Labels are expected where probabilities will be asked.
+
+    Returns
+    -------
+    ndarray
+        y itself.
 
     Raises
     ------
@@ -87,6 +108,11 @@ def center_and_scale(X, center):
     -------
     center, scale : ndarray of shape (D,)
         The scale is the standard deviation of X; a constant column gets the median of the others (1 if all are).
+
+    Raises
+    ------
+    ValueError
+        If `center` has another shape, or an entry that is not finite.
     """
     if center is None:
         center = X.mean(axis=0)
@@ -102,7 +128,13 @@ def center_and_scale(X, center):
 
 @contextmanager
 def forgotten_on_error(estimator):
-    """Drop what an earlier fit stored; if the block fails, drop all, so that the estimator counts as not fitted."""
+    """Drop what an earlier fit stored; if the block fails, drop all, so that the estimator counts as not fitted.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        What ends in ``_`` is what a fit stored; the number and names of features survive the beginning of the block.
+    """
 
     def forget(kept=()):
         for name in [k for k in vars(estimator) if k.endswith("_") and not k.startswith("__")]:

@@ -43,7 +43,22 @@ class StageLog:
 
     @contextmanager
     def stage(self, name, oracle=None, total=None):
-        """Time a block; yields the stage's dict, whose ``"progress"`` callable takes the number done so far."""
+        """Time a block, count its queries, show its progress.
+
+        Parameters
+        ----------
+        name : str
+        oracle : Oracle, default=None
+            Whose queries count.
+        total : int, default=None
+            Steps of the progress bar, where they are known.
+
+        Yields
+        ------
+        dict
+            The stage's entry, to which the block may add; ``entry["progress"]`` takes the number of steps done so far.
+            A block that raises is not recorded.
+        """
         asked = oracle.n_queries if oracle is not None else 0
         bar = tqdm(total=total, desc=name, file=sys.stderr, disable=not self.verbose, leave=False)
         entry = {"name": name, "seconds": 0.0, "queries": 0, "residual": None}

@@ -12,9 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident.base.parameters import AT_LEAST_ONE, POSITIVE
+from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions
 from skident.linalg import column_units
-from skident.oracle.black_box import Interval, StrOptions
 from skident.training.net import resolve_device
 
 from .algorithm1 import make_settings

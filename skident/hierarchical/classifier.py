@@ -12,8 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident.base.parameters import forgotten_on_error
-from skident.oracle.black_box import Interval, StrOptions
+from skident.base.parameters import Interval, StrOptions, forgotten_on_error
 
 from .algorithm1 import run_algorithm1
 from .architecture import n_parameters, warn_if_too_few

@@ -9,9 +9,8 @@ import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident.base.parameters import forgotten_on_error
+from skident.base.parameters import StrOptions, forgotten_on_error
 from skident.base.predictions import in_shape_of_targets
-from skident.oracle.black_box import StrOptions
 
 from .algorithm1 import run_algorithm1
 from .architecture import n_parameters, warn_if_too_few

@@ -11,11 +11,17 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident.base.parameters import ACTIVATION_CHOICES, AT_LEAST_ONE, POSITIVE, check_layer_widths, forgotten_on_error
+from skident.base.parameters import (
+    ACTIVATION_CHOICES,
+    AT_LEAST_ONE,
+    POSITIVE,
+    StrOptions,
+    check_layer_widths,
+    forgotten_on_error,
+)
 from skident.base.predictions import in_shape_of_targets
 from skident.linalg import column_units
 from skident.network import FeedforwardNetwork, get_activation
-from skident.oracle.black_box import StrOptions
 
 from .hessians.scales_and_shifts import CompletionProblem, fit_ridge_units, mixing_matrices, solve_completion
 

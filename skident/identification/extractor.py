@@ -16,6 +16,8 @@ from skident.base.parameters import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
     POSITIVE,
+    Interval,
+    StrOptions,
     center_and_scale,
     check_layer_widths,
     forgotten_on_error,
@@ -26,8 +28,6 @@ from skident.linalg import find_rank_one, n_free_entries, projection_norms, svec
 from skident.network import get_activation
 from skident.oracle import DERIVATIVES, Oracle
 from skident.oracle.black_box import (
-    Interval,
-    StrOptions,
     check_answers_vary,
     needs_targets,
     resolve_activations,

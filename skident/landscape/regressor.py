@@ -9,9 +9,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from skident.base.parameters import AT_LEAST_ONE, POSITIVE, forgotten_on_error
+from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 from skident.network import FeedforwardNetwork
-from skident.oracle.black_box import Interval, StrOptions
 
 from .certify import certify_quadratic
 from .convex import factorise, least_squares_size, solve_convex

@@ -177,7 +177,20 @@ def output_units(Y, output_activation):
 
 
 def change_outputs(network, offset, unit):
-    """The network ``offset + unit * f(x)`` of a network f with linear output."""
+    """The network ``offset + unit * f(x)`` of a network f with linear output.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        f.
+    offset, unit : ndarray of shape (m_L,)
+        As `output_units` gives them; to go back use ``-offset / unit`` and ``1 / unit``.
+
+    Returns
+    -------
+    FeedforwardNetwork
+        Last layer ``W_L * unit`` and ``tau_L * unit + offset``.
+    """
     weights = [*network.weights[:-1], network.weights[-1] * unit]
     biases = [*network.biases[:-1], network.biases[-1] * unit + offset]
     return FeedforwardNetwork(weights, biases, network.activation, network.output_activation)

@@ -8,15 +8,26 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from .activations import ACTIVATIONS
+from .activations import ACTIVATIONS, is_built_in
 
 _FORMAT = "skident.FeedforwardNetwork"
 _VERSION = 1
 
 
 def save(network, path):
-    """Write a network; ValueError for activations that `load` could not find again."""
-    custom = [g.name for g in network.activations if ACTIVATIONS.get(g.name) != g]
+    """Write a network.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+    path : str or path-like
+
+    Raises
+    ------
+    ValueError
+        If there is an activation that `load` could not find again.
+    """
+    custom = [g.name for g in network.activations if not is_built_in(g)]
     if custom:
         raise ValueError(f"only the activations {sorted(ACTIVATIONS)} can be saved, got a custom {custom[0]!r}.")
     arrays = {f"weights.{layer}": W for layer, W in enumerate(network.weights)}
@@ -31,7 +42,24 @@ def save(network, path):
 
 
 def load(path):
-    """Arguments of `FeedforwardNetwork` from a file that `save` wrote; errors as `FeedforwardNetwork.load`."""
+    """Arguments of `FeedforwardNetwork` from a file that `save` wrote.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    weights, biases : list of ndarray
+    activation, output_activation : str
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If `save` did not write it, a later release did, or it is damaged.
+    """
     path = os.fspath(path)
     try:
         with safe_open(path, framework="numpy") as file:

@@ -9,7 +9,19 @@ _LOST = 1e-6  # share of the first layer that may lie outside of what a transfor
 
 
 def named_method(estimator, method):
-    """An estimator's method, of rows that carry the column names of `fit`: by-name steps need them, others check."""
+    """An estimator's method, of rows that carry the column names of `fit`: by-name steps need them, others check.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    method : str
+        ``"predict"``, ``"predict_proba"`` or ``"transform"``.
+
+    Returns
+    -------
+    callable
+        Of arrays (n, D). They become frames where the estimator was fitted on one and pandas is there.
+    """
     function = getattr(estimator, method)
     if not hasattr(estimator, "feature_names_in_"):
         return function
@@ -59,7 +71,27 @@ def affine_map(transformer):
 
 
 def affine_function(function, n_inputs, name):
-    """`affine_map` of a function from (n, D) to (n, k)."""
+    """`affine_map` of a function.
+
+    Parameters
+    ----------
+    function : callable
+        (n, D) to (n, k), dense or sparse.
+    n_inputs : int
+        D.
+    name : str
+        What error messages call it.
+
+    Returns
+    -------
+    A : ndarray of shape (D, k)
+    c : ndarray of shape (k,)
+
+    Raises
+    ------
+    ValueError
+        If it raises, gives another shape, or deviates from its affine map by more than 1e-9 of the values.
+    """
     ask = lambda X: _asked(function, X, name)  # noqa: E731
     A, c, steps = None, ask(np.zeros((1, n_inputs)))[0], np.ones(n_inputs)
     for _ in range(3):
@@ -89,7 +121,16 @@ def _asked(function, X, name):
 
 
 def solve_first_layer(A, W):
-    """The weights V (k, m) with ``A V = W`` for A (D, k) and W (D, m).
+    """The weights V with ``A V = W``, by least squares on rows and columns of A brought to length 1.
+
+    Parameters
+    ----------
+    A : ndarray of shape (D, k)
+    W : ndarray of shape (D, m)
+
+    Returns
+    -------
+    ndarray of shape (k, m)
 
     Raises
     ------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .activations import ACTIVATIONS, get_activation
+from .activations import get_activation, is_built_in
 from .calculus import layer_activations
 
 
@@ -40,7 +40,7 @@ class NetworkParameters:
 
     def __reduce__(self):
         # By name where possible: a pickle then holds no reference to private functions.
-        names = (g.name if ACTIVATIONS.get(g.name) == g else g for g in (self._hidden, self.activations[-1]))
+        names = (g.name if is_built_in(g) else g for g in (self._hidden, self.activations[-1]))
         return type(self), (self.weights, self.biases, *names)
 
     def __eq__(self, other):

@@ -25,6 +25,12 @@ _ORDER_RTOL = 1e-9
 def canonical(weights, biases, activations):
     """Standard sign, scale, phase and order of every hidden unit; the rule is in `FeedforwardNetwork.canonical`.
 
+    Parameters
+    ----------
+    weights, biases : sequence of ndarray
+    activations : sequence of Activation
+        One a layer.
+
     Returns
     -------
     weights, biases : list of ndarray
@@ -34,6 +40,14 @@ def canonical(weights, biases, activations):
 
 def align(weights, biases, activations, other_weights, other_biases):
     """Permute and move hidden units to match another network of the same architecture, layer by layer.
+
+    Parameters
+    ----------
+    weights, biases : sequence of ndarray
+    activations : sequence of Activation
+        One a layer.
+    other_weights, other_biases : sequence of ndarray
+        What is to be matched; the assignment is in `FeedforwardNetwork.align_to`.
 
     Returns
     -------

@@ -11,7 +11,25 @@ from .torch_activations import Erf, Quadratic, Sin
 
 
 def from_torch(module):
-    """Arguments of `FeedforwardNetwork` read from a torch module; errors as `FeedforwardNetwork.from_torch`."""
+    """Arguments of `FeedforwardNetwork` read from a torch module.
+
+    Parameters
+    ----------
+    module : torch.nn.Sequential or torch.nn.Linear
+        `FeedforwardNetwork.from_torch` lists what it may hold.
+
+    Returns
+    -------
+    weights, biases : list of ndarray
+    activation, output_activation : str
+
+    Raises
+    ------
+    TypeError
+        If it is not a torch module.
+    ValueError
+        If it holds anything else, no Linear, or different hidden activations; the message names the submodule.
+    """
     if not isinstance(module, nn.Module):
         raise TypeError(f"from_torch reads a torch.nn.Module, got {type(module).__name__}.")
     weights, biases, names, where = [], [], [], []
@@ -39,7 +57,23 @@ def from_torch(module):
 
 
 def to_torch(network, dtype=None):
-    """A torch.nn.Sequential with copies of the network's parameters, float64 unless said otherwise."""
+    """A torch.nn.Sequential with copies of the network's parameters.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+    dtype : torch.dtype, default=None
+        None means ``torch.float64``.
+
+    Returns
+    -------
+    torch.nn.Sequential
+
+    Raises
+    ------
+    ValueError
+        If an activation is not one of the library's own.
+    """
     dtype = torch.float64 if dtype is None else dtype
     modules = []
     for W, b, activation in zip(network.weights, network.biases, network.activations):

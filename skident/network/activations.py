@@ -142,14 +142,14 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-def get_activation(name: str) -> Activation:
+def get_activation(name: str | Activation) -> Activation:
     """Look an activation up by name.
 
     Parameters
     ----------
-    name : str
+    name : str or Activation
         One of ``tanh, sigmoid, erf, softplus, sin, gelu, relu, identity, quadratic``; scikit-learn's ``logistic`` is
-        understood as ``sigmoid``.
+        understood as ``sigmoid``. An activation itself is given back.
 
     Returns
     -------
@@ -177,5 +177,14 @@ def get_activation(name: str) -> Activation:
 
 
 def is_built_in(activation):
-    """Whether an `Activation` is the one of `ACTIVATIONS` with its name, and not somebody's own."""
+    """Whether an `Activation` is the one of `ACTIVATIONS` with its name, and not somebody's own.
+
+    Parameters
+    ----------
+    activation : Activation
+
+    Returns
+    -------
+    bool
+    """
     return ACTIVATIONS.get(activation.name) == activation

@@ -61,6 +61,7 @@ class Architecture:
 
     @property
     def n_outputs(self):
+        """m_L."""
         return self.widths[-1]
 
     @property

@@ -13,12 +13,40 @@ from .activations import get_activation
 
 
 def layer_activations(n_layers, activation, output_activation):
-    """The list of `Activation` objects, one a layer."""
+    """The activations of all layers.
+
+    Parameters
+    ----------
+    n_layers : int
+        L.
+    activation, output_activation : str or Activation
+
+    Returns
+    -------
+    list of Activation
+        L of them.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown.
+    """
     return [get_activation(activation)] * (n_layers - 1) + [get_activation(output_activation)]
 
 
 def forward(weights, biases, activations, X):
-    """Network outputs (n, m_L) only: no intermediate is kept."""
+    """The network's outputs; no intermediate is kept.
+
+    Parameters
+    ----------
+    weights, biases : sequence of ndarray
+    activations : sequence of Activation
+    X : ndarray of shape (n, D)
+
+    Returns
+    -------
+    ndarray of shape (n, m_L)
+    """
     Y = X
     for W, b, g in zip(weights, biases, activations, strict=True):
         Y = g(Y @ W + b)
@@ -27,6 +55,14 @@ def forward(weights, biases, activations, X):
 
 def forward_jets(weights, biases, activations, X, order=1):
     """All layers' inputs and activation jets.
+
+    Parameters
+    ----------
+    weights, biases : sequence of ndarray
+    activations : sequence of Activation
+    X : ndarray of shape (n, D)
+    order : {0, 1, 2}, default=1
+        Highest derivative of the activations.
 
     Returns
     -------
@@ -46,6 +82,12 @@ def forward_jets(weights, biases, activations, X, order=1):
 
 def output_sensitivities(weights, jets):
     """Derivatives of the outputs by every layer's pre-activations and outputs.
+
+    Parameters
+    ----------
+    weights : sequence of ndarray
+    jets : list of tuple of ndarray
+        From `forward_jets`, of order 1 at least.
 
     Returns
     -------
@@ -69,7 +111,19 @@ def output_sensitivities(weights, jets):
 
 
 def entangled_weights(weights, jets):
-    """``V_l(x)`` of eq. (6) for every layer: list of (n, D, m_{l+1}) (the first has n = 1: it does not depend on x)."""
+    """``V_l(x) = (prod_{k<l} W_k G_k(x)) W_l``, eq. (6) of Fiedler et al. (2021), for every layer.
+
+    Parameters
+    ----------
+    weights : sequence of ndarray
+    jets : list of tuple of ndarray
+        From `forward_jets`, of order 1 at least.
+
+    Returns
+    -------
+    list of ndarray of shape (n, D, m_{l+1})
+        The first has n = 1: it does not depend on x.
+    """
     V = [weights[0][None]]
     for W, jet in zip(weights[1:], jets[:-1], strict=True):
         V.append((V[-1] * jet[1][:, None, :]) @ W)
@@ -77,7 +131,18 @@ def entangled_weights(weights, jets):
 
 
 def jacobian(weights, biases, activations, X):
-    """Derivatives of the outputs by the inputs, (n, m_L, D)."""
+    """Derivatives of the outputs by the inputs, eq. (7) of Fiedler et al. (2021).
+
+    Parameters
+    ----------
+    weights, biases : sequence of ndarray
+    activations : sequence of Activation
+    X : ndarray of shape (n, D)
+
+    Returns
+    -------
+    ndarray of shape (n, m_L, D)
+    """
     _, jets = forward_jets(weights, biases, activations, X, order=1)
     by_pre, _ = output_sensitivities(weights, jets)
     n, m_out, m_1 = by_pre[0].shape
@@ -85,7 +150,22 @@ def jacobian(weights, biases, activations, X):
 
 
 def hessian(weights, biases, activations, X):
-    """Second derivatives of the outputs by the inputs, (n, m_L, D, D), by Proposition 2's closed form."""
+    """Second derivatives of the outputs by the inputs: ``sum_l V_l S_p^{[l]} V_l^T``.
+
+    The closed form of Proposition 2 of Fiedler et al. (2021), with the diagonal ``S_p`` of `output_sensitivities` times
+    ``g''``.
+
+    Parameters
+    ----------
+    weights, biases : sequence of ndarray
+    activations : sequence of Activation
+        Smooth ones: where there is a kink, its part is missing.
+    X : ndarray of shape (n, D)
+
+    Returns
+    -------
+    ndarray of shape (n, m_L, D, D)
+    """
     _, jets = forward_jets(weights, biases, activations, X, order=2)
     _, by_post = output_sensitivities(weights, jets)
     V = entangled_weights(weights, jets)

@@ -20,6 +20,16 @@ class Sin(nn.Module):
     """
 
     def forward(self, z):
+        """Apply it.
+
+        Parameters
+        ----------
+        z : torch.Tensor of any shape
+
+        Returns
+        -------
+        torch.Tensor of the same shape
+        """
         return torch.sin(z)
 
 
@@ -35,6 +45,16 @@ class Erf(nn.Module):
     """
 
     def forward(self, z):
+        """Apply it.
+
+        Parameters
+        ----------
+        z : torch.Tensor of any shape
+
+        Returns
+        -------
+        torch.Tensor of the same shape
+        """
         return torch.special.erf(z)
 
 
@@ -50,4 +70,14 @@ class Quadratic(nn.Module):
     """
 
     def forward(self, z):
+        """Apply it.
+
+        Parameters
+        ----------
+        z : torch.Tensor of any shape
+
+        Returns
+        -------
+        torch.Tensor of the same shape
+        """
         return z * z

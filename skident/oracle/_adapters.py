@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
+
 from skident.network import FeedforwardNetwork, named_method
 
 
 def adapt(black_box, method="predict"):
-    """Wrap a black box by its kind; of an estimator the method of that name is asked.
+    """Wrap a black box by its kind.
+
+    Parameters
+    ----------
+    black_box : callable, estimator, torch.nn.Module, FeedforwardNetwork or SharedBox
+    method : {"predict", "predict_proba"}, default="predict"
+        What is asked of an estimator.
+
+    Returns
+    -------
+    object
+        With ``values``, which maps (n, D) to answers, and ``differentiable``; where that is True, with ``jacobian`` and
+        ``hessian`` too.
 
     Raises
     ------
@@ -38,9 +52,52 @@ def adapt(black_box, method="predict"):
 
 
 def is_torch_module(black_box):
-    """Whether it is a torch module; torch is not imported to find out."""
+    """Whether it is a torch module; torch is not imported to find out.
+
+    Parameters
+    ----------
+    black_box : object
+
+    Returns
+    -------
+    bool
+    """
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(black_box, torch.nn.Module)
+
+
+def exact_derivatives(box, what, X):
+    """The derivatives of a differentiable box, checked.
+
+    Parameters
+    ----------
+    box : object
+        From `adapt`.
+    what : {"Jacobian", "Hessian"}
+    X : ndarray of shape (n, D)
+
+    Returns
+    -------
+    ndarray of shape (n, m_L, D) or (n, m_L, D, D)
+
+    Raises
+    ------
+    ValueError
+        If they cannot be had, or are not finite.
+    """
+    try:
+        values = {"Jacobian": box.jacobian, "Hessian": box.hessian}[what](X)
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"the black box's exact {what} failed with {type(error).__name__}: {error} "
+            "Try derivatives='finite_difference'."
+        ) from error
+    bad = ~np.isfinite(values.reshape(len(X), -1)).all(axis=1)
+    if bad.any():
+        raise ValueError(f"the black box's {what} is not finite at row {int(np.argmax(bad))} of {len(X)}.")
+    return values
 
 
 class SharedBox:

@@ -31,6 +31,11 @@ def difference_jacobian(function, U, step):
 def hessian_stencil(n_features):
     """The ``2 D^2 + 1`` different points of eq. (19) around one centre, in units of the step.
 
+    Parameters
+    ----------
+    n_features : int
+        D.
+
     Returns
     -------
     i, j : ndarray of int, shape (2 D^2 + 1,)

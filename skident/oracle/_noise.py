@@ -21,7 +21,15 @@ _BENT = 10.0  # a line whose residual is this many times the usual one has a kin
 
 
 class NoiseLevel(NamedTuple):
-    """What `measure_noise` returns."""
+    """What `measure_noise` found.
+
+    Attributes
+    ----------
+    std : ndarray of shape (m_L,)
+        Standard deviation of every output's noise, in the units of the answers.
+    repeatable : bool
+        Whether the same rows got the same answers again.
+    """
 
     std: np.ndarray
     repeatable: bool
@@ -145,6 +153,10 @@ def above_rounding(noise, Y):
         Standard deviation, absolute.
     Y : ndarray of shape (n, m_L)
         Answers; their rounding is taken as 64 units in the last place of the largest one.
+
+    Returns
+    -------
+    ndarray of shape (m_L,) or None
     """
     rounding = 64 * np.finfo(float).eps * np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)
     sigma = np.broadcast_to(0.0 if noise is None else np.asarray(noise, dtype=float), Y.shape[1])

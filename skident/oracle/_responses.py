@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["NotProbabilitiesError", "logits_from_probabilities", "probabilities_from_logits"]
+from ._errors import BlackBoxError
+
+__all__ = ["logits_from_probabilities", "probabilities_from_logits"]
 
 # A probability that a classifier computes as 1 - q is a multiple of the spacing of numbers in [1/2, 1).
 _GRID = 2.0**-53
@@ -12,10 +14,6 @@ _GRID = 2.0**-53
 _SMALLEST_ON_GRID = 2.0**-53 / 1e-9
 _SMALLEST = 1e-290  # below, numbers lose digits
 _SUM_TOLERANCE = 1e-4  # probabilities in single precision, a thousand classes
-
-
-class NotProbabilitiesError(ValueError):
-    """The answers are not the probabilities of exclusive classes."""
 
 
 def logits_from_probabilities(P):
@@ -36,8 +34,8 @@ def logits_from_probabilities(P):
 
     Raises
     ------
-    NotProbabilitiesError
-        If an entry lies outside [0, 1], or rows do not sum to 1.
+    BlackBoxError
+        (a ValueError) If an entry lies outside [0, 1], or rows do not sum to 1.
 
     Notes
     -----
@@ -72,7 +70,16 @@ def logits_from_probabilities(P):
 
 
 def probabilities_from_logits(Z):
-    """Probabilities (n, K) from logits (n, K), or of two classes (n, 2) from log-odds (n, 1)."""
+    """The softmax of logits, or of two classes the sigmoid of their log-odds.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n, K) or (n, 1)
+
+    Returns
+    -------
+    ndarray of shape (n, K) or (n, 2)
+    """
     if Z.shape[1] == 1:
         Z = np.hstack([np.zeros_like(Z), Z])
     E = np.exp(Z - Z.max(axis=1, keepdims=True))
@@ -90,7 +97,7 @@ def probability_error(Z, error, found):
 
     Returns
     -------
-    float
+    error : float
         Where Z is bounded, differences below the bound (1e-7) do not count.
     lost : float
         Share of the rows whose logits are bounded.
@@ -104,14 +111,14 @@ def probability_error(Z, error, found):
 def _checked(P):
     low, high = float(P.min()), float(P.max())
     if low < 0.0 or high > 1.0 + _SUM_TOLERANCE:
-        raise NotProbabilitiesError(
+        raise BlackBoxError(
             f"response_method='predict_proba' expects probabilities, but answers range from {low:.3g} to {high:.3g}; "
             "use response_method='predict' for answers that are no probabilities."
         )
     sums = P.sum(axis=1)
     if P.shape[1] > 1 and np.abs(sums - 1.0).max() > _SUM_TOLERANCE:
         worst = sums[np.argmax(np.abs(sums - 1.0))]
-        raise NotProbabilitiesError(
+        raise BlackBoxError(
             f"the probabilities of the {P.shape[1]} classes sum to {worst:.3g} instead of 1: labels that do not "
             "exclude each other (multilabel) are not supported; identify one label at a time, with a callable that "
             "gives (n,) probabilities."

@@ -37,6 +37,16 @@ class TorchBox:
         return torch.as_tensor(np.ascontiguousarray(X), dtype=torch.float64, device=self._device)
 
     def values(self, X):
+        """What the module answers, in double precision.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, D)
+
+        Returns
+        -------
+        ndarray of shape (n, m_L) or (n,)
+        """
         with torch.no_grad():
             return self._module(self._tensor(X)).cpu().numpy()
 
@@ -48,10 +58,29 @@ class TorchBox:
         return torch.func.vmap(function, chunk_size=chunk)(self._tensor(X)).cpu().numpy()
 
     def jacobian(self, X):
+        """First derivatives, by reverse mode.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, D)
+
+        Returns
+        -------
+        ndarray of shape (n, m_L, D)
+        """
         return self._batched(torch.func.jacrev(self._row), X, 16 * X.shape[1])
 
     def hessian(self, X):
-        # Forward over reverse: D forward passes of the m_L gradients, batched over rows.
+        """Second derivatives, forward over reverse: D forward passes of the m_L gradients, batched over rows.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, D)
+
+        Returns
+        -------
+        ndarray of shape (n, m_L, D, D)
+        """
         function = torch.func.jacfwd(torch.func.jacrev(self._row))
         with _FORWARD_MODE:
             _load_forward_mode()

@@ -1,4 +1,4 @@
-"""Input checks and error texts that the estimators share."""
+"""What kind of black box was given: whether it must be fitted, what it is asked for, whether its answers tell."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline
-
-# Private in scikit-learn: imported here and nowhere else.
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from skident.network import FeedforwardNetwork
@@ -20,8 +17,6 @@ from skident.network import FeedforwardNetwork
 from ._adapters import is_torch_module
 
 __all__ = [
-    "Interval",
-    "StrOptions",
     "check_answers_vary",
     "is_classifying",
     "is_torch_module",
@@ -41,17 +36,46 @@ def _is_fittable(box):
 
 
 def needs_targets(estimator):
-    """Whether `fit` needs y, because the black box has to be trained first."""
+    """Whether `fit` needs y, because the black box has to be trained first.
+
+    Parameters
+    ----------
+    estimator : object
+        What was given as black box; None stands for the default MLPRegressor.
+
+    Returns
+    -------
+    bool
+    """
     return estimator is None or (not is_torch_module(estimator) and _is_fittable(estimator))
 
 
 def is_classifying(estimator):
-    """Whether it is a scikit-learn classifier, also inside a `FrozenEstimator` or a pipeline."""
+    """Whether it is a scikit-learn classifier, also inside a `FrozenEstimator` or a pipeline.
+
+    Parameters
+    ----------
+    estimator : object
+
+    Returns
+    -------
+    bool
+    """
     return estimator is not None and hasattr(estimator, "get_params") and is_classifier(estimator)
 
 
 def resolve_response(estimator, response_method):
-    """``"predict"`` or ``"predict_proba"``; ``auto`` asks classifiers for probabilities.
+    """The method that is asked of a black box.
+
+    Parameters
+    ----------
+    estimator : object
+    response_method : {"auto", "predict", "predict_proba"}
+        ``auto`` asks classifiers for probabilities and everything else for values.
+
+    Returns
+    -------
+    {"predict", "predict_proba"}
 
     Raises
     ------
@@ -70,6 +94,18 @@ def resolve_response(estimator, response_method):
 
 def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
     """The black box to ask: given as it is, or an estimator fitted on (X, y).
+
+    Parameters
+    ----------
+    estimator : object
+        Regressors and classifiers are cloned and fitted unless they are frozen; None is a small MLPRegressor; all else
+        comes back as it is.
+    X : ndarray of shape (n, D)
+    y : ndarray of shape (n,) or (n, m_L), or None
+    random_state : int
+        Of the default MLPRegressor.
+    classifiers : bool, default=False
+        Whether they are wanted.
 
     Returns
     -------
@@ -110,9 +146,19 @@ def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
 
 
 def resolve_activations(box, activation, output_activation):
-    """Names of the hidden and the output activation; ``auto`` reads them off the black box where it tells.
+    """Names of the hidden and the output activation.
 
-    Anything that does not tell is taken as tanh with linear output.
+    Parameters
+    ----------
+    box : object
+        The black box, fitted where it is an estimator.
+    activation, output_activation : str
+        ``auto`` reads it off the black box: a network, a torch module, an MLP, also behind other steps. Anything that
+        does not tell is taken as tanh with linear output.
+
+    Returns
+    -------
+    tuple of two str
     """
     told = _told_activations(box)
     names = [t if a == "auto" else a for a, t in zip((activation, output_activation), told, strict=True)]
@@ -153,6 +199,14 @@ def _innermost(box):
 def check_answers_vary(oracle, U, noise_tolerance):
     """Ask twice; refuse a black box that is constant or that answers differently the second time.
 
+    Parameters
+    ----------
+    oracle : Oracle
+    U : ndarray of shape (n, D)
+        Where it is asked.
+    noise_tolerance : float
+        Difference of the two answers that is allowed, relative to the largest answer.
+
     Returns
     -------
     noise : float
@@ -164,6 +218,7 @@ def check_answers_vary(oracle, U, noise_tolerance):
     Raises
     ------
     ValueError
+        If the answers differ by more, U does not vary, or the answers do not, up to 10 000 standard deviations out.
     """
     Y, noise = oracle.ask_twice(U)
     if noise > noise_tolerance:

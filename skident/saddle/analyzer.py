@@ -13,8 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident.base.parameters import AT_LEAST_ONE, POSITIVE, forgotten_on_error
-from skident.oracle.black_box import Interval, StrOptions
+from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 from skident.training.net import resolve_device
 
 from .escape_time import aligned_escape_time, flow_escape_time

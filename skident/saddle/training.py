@@ -14,9 +14,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident.base.parameters import AT_LEAST_ONE, POSITIVE, forgotten_on_error
+from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 from skident.base.predictions import in_shape_of_targets
-from skident.oracle.black_box import Interval, StrOptions
 from skident.training.net import Training, fit_module, resolve_device
 
 from .callbacks import NormAdaptedStep, WeightRecorder

@@ -7,25 +7,44 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .ridge_count import determined_units
+from .ridge_model import EXACT
 from .ridges import regress_on_ridges
 
-__all__ = ["check_sizes", "non_gaussian", "warn_doubts"]
+__all__ = ["check_sizes", "warn_doubts", "warn_of_other_inputs"]
 
 _SKEWNESS, _KURTOSIS = 1.0, 1.5  # of a column, beyond which it is not called Gaussian
 _FLATNESS = 1.0  # minus the excess kurtosis, likewise: 1.2 is uniform, 2 the most there is
 _ROWS_PER_PARAMETER = 3  # up to which units are looked for where their number is not given
 _AGREE = 1.05  # ratio of residual sums up to which candidates agree
-_ROUNDING = 1e-20  # mean squared residual, in variances of y, that is none
 _SAMPLING_ERRORS = 4.0  # and at least so many sampling errors of a Gaussian column
 
 
 def check_sizes(sample, n_units, order, method):
     """The largest number of units that order and rows allow.
 
+    Parameters
+    ----------
+    sample : Sample
+    n_units : int or None
+        As asked for; None where they are to be counted.
+    order : {1, 2}
+    method : {"refined", "literal"}
+
+    Returns
+    -------
+    int
+        `n_units` itself where it is given.
+
     Raises
     ------
     ValueError
-        If y is constant, X is, or `n_units` is larger than either.
+        If y is constant, X is, `n_units` is larger than either allows, or ``method="literal"`` is to count units.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If units are to be counted and the rows determine none.
     """
     k, n = sample.dim, sample.n_rows
     if sample.y_scale == 0.0:
@@ -35,7 +54,7 @@ def check_sizes(sample, n_units, order, method):
     if k == 0:
         raise ValueError("all columns of X are constant: nothing can be learned from them.")
     most = k if order == 1 else k * (k + 1) // 2
-    determined = n // (k + 1) - 1
+    determined = determined_units(sample)
     if n_units is None:
         if method == "literal":
             raise ValueError("method='literal' needs n_units; method='refined' finds the number of units.")
@@ -44,7 +63,7 @@ def check_sizes(sample, n_units, order, method):
                 f"n_samples={n} rows determine no unit in {k} dimensions, {2 * (k + 1)} would be needed: a linear "
                 "function is fitted.",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=3,
             )
         return max(0, min(most, int(n / _ROWS_PER_PARAMETER - k - 1) // (k + 1)))
     if n_units > most:
@@ -62,8 +81,18 @@ def check_sizes(sample, n_units, order, method):
     return n_units
 
 
-def non_gaussian(sample):
-    """A sentence on the column that is least like a Gaussian one, or None."""
+def warn_of_other_inputs(sample):
+    """Warn of columns that are far from Gaussian, naming the one that is farthest.
+
+    Parameters
+    ----------
+    sample : Sample
+
+    Warns
+    -----
+    UserWarning
+        If skewness or excess kurtosis of a column is beyond bounds, and beyond four sampling errors.
+    """
     skewness, kurtosis = np.abs(sample.skewness), sample.kurtosis
     skewness_error, kurtosis_error = np.sqrt(np.array([6.0, 24.0]) / sample.effective_rows)
     skewness = skewness / max(_SKEWNESS, _SAMPLING_ERRORS * skewness_error)
@@ -73,17 +102,31 @@ def non_gaussian(sample):
     excess = np.max([skewness, tails, flatness], axis=0)
     worst = int(np.argmax(excess))
     if excess[worst] <= 1.0:
-        return None
-    return (
+        return
+    warnings.warn(
         f"{int(np.sum(excess > 1.0))} of {len(excess)} columns of X are not Gaussian, most of all column {worst}: "
         f"skewness {sample.skewness[worst]:.2f}, excess kurtosis {sample.kurtosis[worst]:.2f} (Gaussian: 0). "
         "The tensors assume Gaussian inputs, so the fit rests on the polish of several starts. Transform the columns; "
-        "for a known density, give importance weights."
+        "for a known density, give importance weights.",
+        UserWarning,
+        stacklevel=3,
     )
 
 
 def warn_doubts(sample, learned, n_units):
-    """Warn of units that noise hides, of fits that another unit would improve, of candidates that disagree."""
+    """Warn of units that noise hides, of fits that another unit would improve, of candidates that disagree.
+
+    Parameters
+    ----------
+    sample : Sample
+    learned : LearnedReLU
+    n_units : int or None
+        As asked for; where units were counted, or the fit is exact, there are no doubts.
+
+    Warns
+    -----
+    ConvergenceWarning
+    """
     if learned.exact or n_units is None or not learned.signed.fit.model.n_units:
         return
     unit = sample.y_scale**2
@@ -95,7 +138,7 @@ def warn_doubts(sample, learned, n_units):
             "disagree, try more n_candidates or another random_state; otherwise more units (n_units=None finds how "
             "many pay).",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     elif _without_room(sample, n_units) and learned.candidate_losses[-1] > _AGREE * learned.candidate_losses[0]:
         warnings.warn(
@@ -103,14 +146,14 @@ def warn_doubts(sample, learned, n_units):
             f"rows are too few to try further units on the way to a better fit with n_units={n_units}. Take more rows, "
             "more n_candidates or another random_state.",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     _warn_of_hidden_units(sample, learned)
 
 
 def _without_room(sample, n_units):
     """Whether the rows determine no more than n_units units."""
-    return sample.n_rows < (n_units + 2) * (sample.dim + 1)
+    return determined_units(sample) <= n_units
 
 
 def _warn_of_hidden_units(sample, learned):
@@ -118,7 +161,7 @@ def _warn_of_hidden_units(sample, learned):
     U, b, _ = model.units()
     regression = regress_on_ridges(sample, U, b)
     n = sample.effective_rows
-    gain = n * regression.removal / max(regression.rss, _ROUNDING * sample.total)
+    gain = n * regression.removal / max(regression.rss, EXACT * sample.total)
     # What the information criterion asks of the parameters of a unit.
     needed = (sample.dim + 1) * np.log(n)
     hidden = int(np.sum(gain < needed))
@@ -131,5 +174,5 @@ def _warn_of_hidden_units(sample, learned):
             f"least of them raises the residuals by {gain.min():.1f} noise variances, where {needed:.0f} would tell it "
             "from chance. Take fewer units (n_units=None counts them) or more rows.",
             ConvergenceWarning,
-            stacklevel=5,
+            stacklevel=4,
         )

@@ -1,13 +1,12 @@
 """Depth-2 ReLU networks learned from samples.
 
-The paper's algorithms on tensors are functions of their own, in `skident.recovery`: `recover_full_rank` (Algorithms 1
-and 6), `recover_scalars` (2), `fix_signs` (3), `recover_up_to_signs` (4), `regress_on_features` and `consolidate` (5
-and Claim D.14).
+The paper's algorithms on tensors are functions of their own, in `skident.samples.paper`: `recover_full_rank`
+(Algorithms 1 and 6), `recover_scalars` (2), `fix_signs` (3), `recover_up_to_signs` (4), `regress_on_features` and
+`consolidate` (5 and Claim D.14).
 """
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
@@ -15,12 +14,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from skident.base.parameters import AT_LEAST_ONE, forgotten_on_error
+from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, forgotten_on_error
+from skident.base.progress import StageLog
 from skident.network import FeedforwardNetwork
-from skident.oracle.black_box import Interval, StrOptions
 
-from .checks import check_sizes, non_gaussian, warn_doubts
-from .learning import learn_relu_network
+from .checks import check_sizes, warn_doubts, warn_of_other_inputs
+from .learning import Search, learn_relu_network
 from .paper.literal import learn_literally
 from .paper.regression import consolidate
 from .ridge_sides import as_relu
@@ -68,7 +67,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     random_state : int, RandomState or None, default=None
         Draws starts.
     verbose : int, default=0
-        1 prints a line a step.
+        1 prints a line a step on stderr.
 
     Attributes
     ----------
@@ -204,45 +203,48 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If values are not finite, y is constant, there is a single feature, `n_units` is beyond what `order` allows
-            or more than the rows determine; the message gives the number needed.
+            If a parameter is none of those allowed (an InvalidParameterError); values are not finite, or their squares
+            are not; y or all of X is constant; there is a single feature; weights are negative or all zero; `n_units`
+            is beyond what `order` allows or more than the rows determine (the message gives the number needed), or
+            missing where ``method="literal"``.
+
+        Warns
+        -----
+        UserWarning, ConvergenceWarning
+            See the class.
         """
         with forgotten_on_error(self):
             self._validate_params()
-            X, y = validate_data(
-                self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2, ensure_min_features=2
-            )
-            if sample_weight is not None:
-                sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            self._fit(X, y, sample_weight)
+            sample = self._read(X, y, sample_weight)
+            max_units = check_sizes(sample, self.n_units, self.order, self.method)
+            warn_of_other_inputs(sample)
+            learned = self._learn(sample, max_units)
+            self._store(sample, learned)
+            warn_doubts(sample, learned, self.n_units)
         return self
 
-    def _fit(self, X, y, sample_weight):
-        rng = check_random_state(self.random_state)
-        sample = Sample(X, y, sample_weight, batch_size=self.batch_size, n_jobs=self.n_jobs)
-        max_units = check_sizes(sample, self.n_units, self.order, self.method)
-        not_gaussian = non_gaussian(sample)
-        if not_gaussian:
-            warnings.warn(not_gaussian, UserWarning, stacklevel=3)
-        if self.method == "literal":
-            learned = learn_literally(sample, self.n_units, order=self.order, rng=rng)
-        else:
-            learned = learn_relu_network(
-                sample,
-                n_units=self.n_units,
-                max_units=max_units,
-                n_candidates=self.n_candidates,
-                control_variate=self.control_variate,
-                polish=self.polish,
-                noise_variance=None if self.noise_level is None else (self.noise_level / sample.y_scale) ** 2,
-                rng=rng,
-                log=self._log if self.verbose else lambda message: None,
-            )
-        self._store(sample, learned)
-        warn_doubts(sample, learned, self.n_units)
+    def _read(self, X, y, sample_weight):
+        X, y = validate_data(
+            self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2, ensure_min_features=2
+        )
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        return Sample(X, y, sample_weight, batch_size=self.batch_size, n_jobs=self.n_jobs)
 
-    def _log(self, message):
-        print(f"[TensorReLURegressor] {message}")
+    def _learn(self, sample, max_units):
+        rng = check_random_state(self.random_state)
+        if self.method == "literal":
+            return learn_literally(sample, self.n_units, order=self.order, rng=rng)
+        search = Search(
+            max_units=max_units,
+            n_units=self.n_units,
+            n_candidates=self.n_candidates,
+            control_variate=self.control_variate,
+            polish=self.polish,
+            noise_variance=None if self.noise_level is None else (self.noise_level / sample.y_scale) ** 2,
+        )
+        log = StageLog(self.verbose, type(self).__name__)
+        return learn_relu_network(sample, search, rng=rng, say=log.say)
 
     def _store(self, sample, learned):
         fit = learned.signed.fit

@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 
-from .ridges import RidgeFit, RidgeModel, fit_ridges, regress_on_ridges
-from .tensor_stage import residual_curvature
+from skident.optim import best_of
 
-__all__ = ["add_ridge", "criterion", "cross_validated_size", "escape", "remove_ridge", "select_size"]
+from .ridge_model import RidgeModel, is_exact, squared_errors
+from .ridges import ROUGHLY, RidgeFit, fit_ridges, regress_on_ridges
+from .tensor_stage import leading_eigenvectors, residual_curvature
 
-_EXACT = 1e-20  # mean squared residual, in variances of y, that leaves nothing to explain
+__all__ = [
+    "add_ridge",
+    "criterion",
+    "cross_validated_size",
+    "determined_units",
+    "escape",
+    "remove_ridge",
+    "remove_to",
+    "select_size",
+]
+
 _SCREENED_ROWS = 2**14
 _DIRECTIONS = 24  # random ones screened beside the eigenvectors
 _BIASES = (-1.0, 0.0, 1.0)
 _TRIED = 2  # starts of a new ridge that are fitted
 _PATIENCE = 2  # ridges in a row that may be added without gain
 _FOLDS = 4
-_ROUGHLY = 1e-4  # relative decrease at which a fit that is only compared stops
 
 
-def is_exact(sample, rss):
-    """Whether residuals are rounding."""
-    return rss <= _EXACT * sample.total
+def determined_units(sample):
+    """How many units the rows determine: ``(m + 1) (k + 1)`` parameters are no more than rows.
+
+    Parameters
+    ----------
+    sample : Sample
+
+    Returns
+    -------
+    int
+        -1 where they do not even determine a linear function.
+    """
+    return sample.n_rows // (sample.dim + 1) - 1
 
 
 def criterion(sample, fit):
@@ -56,10 +77,9 @@ def _new_ridges(sample, model, rng):
     """Directions, biases and sizes of ridges that correlate best with the residuals, once linear functions are out."""
     k = sample.dim
     curvature = residual_curvature(sample, model).matrix
-    values, vectors = np.linalg.eigh(curvature)
-    order = np.argsort(-np.abs(values), kind="stable")[: min(3, k)]
+    vectors, _ = leading_eigenvectors(curvature, 3)
     random = rng.standard_normal((_DIRECTIONS, k))
-    U = np.vstack([vectors[:, order].T, random / np.linalg.norm(random, axis=1, keepdims=True)])
+    U = np.vstack([vectors.T, random / np.linalg.norm(random, axis=1, keepdims=True)])
     U, b = np.repeat(U, len(_BIASES), axis=0), np.tile(_BIASES, len(U))
     (gram,) = sample.draw(_SCREENED_ROWS, rng).reduce(_screen_block, model, U, b)
     n = len(b)
@@ -73,7 +93,7 @@ def _new_ridges(sample, model, rng):
     return U[best], b[best], size[best]
 
 
-def add_ridge(sample, fit, rng, *, ftol=_ROUGHLY):
+def add_ridge(sample, fit, rng):
     """The best fit found with one ridge more.
 
     Parameters
@@ -82,7 +102,6 @@ def add_ridge(sample, fit, rng, *, ftol=_ROUGHLY):
     fit : RidgeFit
         Of kind "abs".
     rng : numpy.random.RandomState
-    ftol : float
 
     Returns
     -------
@@ -99,23 +118,24 @@ def add_ridge(sample, fit, rng, *, ftol=_ROUGHLY):
     for i in range(1, len(U)):
         if len(chosen) < _TRIED and np.abs(U[chosen] @ U[i]).max() < 0.9:
             chosen.append(i)
-    fits = []
-    for i in chosen:
-        length = max(abs(size[i]), 1e-3)
-        start = RidgeModel(
-            np.column_stack([model.V, U[i] * length]),
-            np.append(model.beta, b[i] * length),
-            np.append(model.s, 1.0 if size[i] >= 0 else -1.0),
-            model.u,
-            model.c,
-        )
-        fits.append(fit_ridges(sample, start, ftol=ftol, rough=True, rng=rng))
-        if is_exact(sample, fits[-1].rss):
-            break
-    return min(fits, key=lambda f: f.rss)
+    starts = (_extended(model, U[i], b[i], size[i]) for i in chosen)
+    fits = (fit_ridges(sample, start, ftol=ROUGHLY, rough=True, rng=rng) for start in starts)
+    return best_of(fits, lambda f: f.rss, enough=lambda costs: is_exact(sample, costs[-1]))[0]
 
 
-def remove_ridge(sample, fit, rng, *, ftol=_ROUGHLY):
+def _extended(model, u, b, size):
+    """The model with the ridge ``size |u . z + b|`` more."""
+    length = max(abs(size), 1e-3)
+    return RidgeModel(
+        np.column_stack([model.V, u * length]),
+        np.append(model.beta, b * length),
+        np.append(model.s, 1.0 if size >= 0 else -1.0),
+        model.u,
+        model.c,
+    )
+
+
+def remove_ridge(sample, fit, rng):
     """The fit without the ridge that the others replace best.
 
     Parameters
@@ -124,7 +144,6 @@ def remove_ridge(sample, fit, rng, *, ftol=_ROUGHLY):
     fit : RidgeFit
         Of kind "abs".
     rng : numpy.random.RandomState
-    ftol : float
 
     Returns
     -------
@@ -136,7 +155,51 @@ def remove_ridge(sample, fit, rng, *, ftol=_ROUGHLY):
     start = regress_on_ridges(sample, U[keep], b[keep])
     if not keep.sum():
         return RidgeFit(start.model, start.rss, 0, "target")
-    return fit_ridges(sample, start.model, ftol=ftol, rough=True, rng=rng)
+    return fit_ridges(sample, start.model, ftol=ROUGHLY, rough=True, rng=rng)
+
+
+def _wider(sample, fit, rng, max_units, patience, callback):
+    """The best fit met while ridges are added: until `patience` in a row do not pay, or residuals are rounding."""
+    best = current = fit
+    failures = 0
+    while current.model.n_units < max_units and failures < patience and not is_exact(sample, best.rss):
+        current = add_ridge(sample, current, rng)
+        _report(callback, current)
+        if criterion(sample, current) < criterion(sample, best):
+            best, failures = current, 0
+        else:
+            failures += 1
+    return best
+
+
+def _narrower(sample, fit, rng, callback=None):
+    """The fits that are left as one ridge after the other is taken away, down to none."""
+    while fit.model.n_units:
+        fit = remove_ridge(sample, fit, rng)
+        _report(callback, fit)
+        yield fit
+
+
+def remove_to(sample, fit, n_units, rng, callback=None):
+    """The fit with so many ridges, those that the others replace best taken away one after the other.
+
+    Parameters
+    ----------
+    sample : Sample
+    fit : RidgeFit
+        Of kind "abs".
+    n_units : int
+    rng : numpy.random.RandomState
+    callback : callable, default=None
+        ``callback(fit)`` after every fit.
+
+    Returns
+    -------
+    RidgeFit
+        The given one where it has no more.
+    """
+    fits = itertools.chain([fit], _narrower(sample, fit, rng, callback))
+    return next(f for f in fits if f.model.n_units <= n_units)
 
 
 def escape(sample, fit, rng, *, max_units, patience=1, callback=None):
@@ -161,21 +224,11 @@ def escape(sample, fit, rng, *, max_units, patience=1, callback=None):
     found_more : bool
         Whether a further ridge paid, so that either this was a local minimum or there are more than m.
     """
-    m, wide = fit.model.n_units, fit
-    widest, failures = wide, 0
-    while widest.model.n_units < max_units and failures < patience:
-        widest = add_ridge(sample, widest, rng)
-        _report(callback, widest)
-        if criterion(sample, widest) < criterion(sample, wide):
-            wide, failures = widest, 0
-        else:
-            failures += 1
+    wide = _wider(sample, fit, rng, max_units, patience, callback)
     if wide is fit:
         return fit, False
-    while wide.model.n_units > m:
-        wide = remove_ridge(sample, wide, rng)
-        _report(callback, wide)
-    return (wide if wide.rss < fit.rss else fit), True
+    back = remove_to(sample, wide, fit.model.n_units, rng, callback)
+    return (back if back.rss < fit.rss else fit), True
 
 
 def select_size(sample, fit, rng, *, max_units, callback=None):
@@ -189,38 +242,23 @@ def select_size(sample, fit, rng, *, max_units, callback=None):
     rng : numpy.random.RandomState
     max_units : int
     callback : callable, default=None
+        ``callback(fit)`` after every fit.
 
     Returns
     -------
     RidgeFit
+
+    Notes
+    -----
+    Growth ends when two ridges in a row do not lower the criterion, taking away ends when the first raises it.
     """
-    best = current = fit
-    failures = 0
-    while current.model.n_units < max_units and failures < _PATIENCE and not is_exact(sample, best.rss):
-        current = add_ridge(sample, current, rng)
-        _report(callback, current)
-        if criterion(sample, current) < criterion(sample, best):
-            best, failures = current, 0
-        else:
-            failures += 1
-    return _shrink(sample, best, rng, callback)
-
-
-def _shrink(sample, best, rng, callback):
-    while best.model.n_units:
-        smaller = remove_ridge(sample, best, rng)
-        _report(callback, smaller)
+    best = _wider(sample, fit, rng, max_units, _PATIENCE, callback)
+    for smaller in _narrower(sample, best, rng, callback):
         # Among exact fits the smallest is taken, though their criteria are equal.
         if not is_exact(sample, smaller.rss) and criterion(sample, smaller) >= criterion(sample, best):
             break
         best = smaller
     return best
-
-
-def squared_errors(Z, y, w, model):
-    """Weighted sums of the squared errors of a block of rows, and of their squares, for `Sample.reduce`."""
-    e2 = (y - model(Z)) ** 2
-    return np.asarray(w @ e2), np.asarray(w @ e2**2)
 
 
 def cross_validated_size(sample, n_units, learn, rng):
@@ -251,11 +289,8 @@ def cross_validated_size(sample, n_units, learn, rng):
     for fold in range(_FOLDS):
         inside, outside = sample.take(np.flatnonzero(fold_of != fold)), sample.take(np.flatnonzero(fold_of == fold))
         fit = learn(inside, n_units)
-        while True:
-            sums[fit.model.n_units] += outside.reduce(squared_errors, fit.model)
-            if fit.model.n_units == 0:
-                break
-            fit = remove_ridge(inside, fit, rng)
+        for smaller in itertools.chain([fit], _narrower(inside, fit, rng)):
+            sums[smaller.model.n_units] += outside.reduce(squared_errors, smaller.model)
     means = sums[:, 0] / sample.total
     best = int(np.argmin(means))
     error = math.sqrt(max(sums[best, 1] / sample.total - means[best] ** 2, 0.0) / sample.effective_rows)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
+from skident.optim import best_of
 
-from .ridge_count import criterion, is_exact
-from .ridges import RidgeFit, RidgeModel, fit_ridges, ridge_gram
+from .ridge_count import criterion
+from .ridge_model import RidgeModel, is_exact
+from .ridges import RidgeFit, fit_ridges, ridge_gram
 
 __all__ = ["SignedFit", "as_relu", "resolve_signs", "sign_values"]
 
 _ALL_SIGNS = 12  # units up to which all combinations are compared
 _PAIRS = 40  # up to which pairs of changes are tried
 _CUTOFFS = (1e-10, 0.03, 0.1, 0.3)  # of singular values
+_PRECISELY = 1e-9  # relative decrease at which the fit without a skip stops
 _EXACT_TOL = 1e-6  # relative misfit of the linear part that noise-free fits may leave
 
 
@@ -105,8 +108,9 @@ def _best_signs(sample, model):
     if m <= _PAIRS:
         first, second = np.triu_indices(m, 1)
         changes = np.vstack([changes, changes[first] * changes[second]])
-    ends = [_descend(gram, U, b, start, changes) for start in _rounded(model)]
-    return min(ends, key=lambda end: end[0])[1]
+    ends = (_descend(gram, U, b, start, changes) for start in _rounded(model))
+    (_, signs), _ = best_of(ends, lambda end: end[0])
+    return signs
 
 
 def _rounded(model):
@@ -141,7 +145,7 @@ def _signs_of(sample, model, exact):
     return chosen, np.clip(values * chosen, 0.0, 1.0)
 
 
-def resolve_signs(sample, fit, rng, *, ftol=1e-9):
+def resolve_signs(sample, fit, rng):
     """Signs of the units, and the fit without a skip where that is no worse than its fewer parameters allow.
 
     Parameters
@@ -150,7 +154,6 @@ def resolve_signs(sample, fit, rng, *, ftol=1e-9):
     fit : RidgeFit
         Of kind "abs", at its minimum.
     rng : numpy.random.RandomState
-    ftol : float
 
     Returns
     -------
@@ -169,11 +172,10 @@ def resolve_signs(sample, fit, rng, *, ftol=1e-9):
     model = fit.model
     exact = is_exact(sample, fit.rss)
     if model.n_units == 0:
-        empty = RidgeModel(model.V, model.beta, model.s, model.u, model.c, "relu", True)
-        return SignedFit(RidgeFit(empty, fit.rss, fit.n_iter, fit.status), np.empty(0))
+        return SignedFit(replace(fit, model=replace(model, kind="relu")), np.empty(0))
     signs, margins = _signs_of(sample, model, exact)
-    with_skip = RidgeFit(as_relu(model, signs, True), fit.rss, fit.n_iter, fit.status)
-    plain = fit_ridges(sample, as_relu(model, signs, False), ftol=ftol, rng=rng)
-    plain = RidgeFit(plain.model, plain.rss, fit.n_iter + plain.n_iter, plain.status)
+    with_skip = replace(fit, model=as_relu(model, signs, True))
+    plain = fit_ridges(sample, as_relu(model, signs, False), ftol=_PRECISELY, rng=rng)
+    plain = replace(plain, n_iter=fit.n_iter + plain.n_iter)
     better = is_exact(sample, plain.rss) if exact else criterion(sample, plain) <= criterion(sample, with_skip)
     return SignedFit(plain if better else with_skip, margins)

@@ -1,9 +1,4 @@
-"""Sums of ridge functions ``|v . z + beta|`` or ``relu(v . z + beta)`` fitted to samples by least squares.
-
-``a relu(t) = a / 2 |t| + a / 2 t``: up to a linear function a ReLU unit is an absolute value, whose sign does not
-matter. Fitting absolute values and a linear function, the *skip*, therefore needs no signs; they are read off the skip
-afterwards.
-"""
+"""Sums of ridge functions fitted to samples by least squares, with given ridges or from a start."""
 
 from __future__ import annotations
 
@@ -13,73 +8,32 @@ import numpy as np
 
 from skident.optim import DenseNormalEquations, levenberg_marquardt
 
-__all__ = ["RidgeFit", "RidgeModel", "fit_ridges", "regress_on_ridges"]
+from .ridge_model import RidgeModel
+
+__all__ = ["ROUGHLY", "Regression", "RidgeFit", "fit_ridges", "regress_on_ridges", "ridge_gram"]
 
 _CURVATURE_ROWS = 64  # a parameter; of more rows a part is enough for the Gauss-Newton matrix
 _ROUGH_ROWS = 8  # the same where fits are only compared
 _JACOBIAN_NUMBERS = 2**21  # of J at a time: 16 MB
+ROUGHLY = 1e-4  # relative decrease at which a fit that is only compared stops
 _COLLINEAR = 1e-11
 _ROUNDING = 1e-27  # mean squared residual, in variances of y, that is none
 
 
-@dataclass(frozen=True)
-class RidgeModel:
-    """``g(z) = sum_i s_i act(v_i . z + beta_i) + u . z + c``.
-
-    Attributes
-    ----------
-    V : ndarray of shape (k, m)
-    beta, s : ndarray of shape (m,)
-        Shifts and signs (1 or -1) of the ridges.
-    u : ndarray of shape (k,)
-        The skip; zero where `skip` is False.
-    c : float
-    kind : {"abs", "relu"}
-    skip : bool
-        Whether u is fitted.
-    """
-
-    V: np.ndarray
-    beta: np.ndarray
-    s: np.ndarray
-    u: np.ndarray
-    c: float
-    kind: str = "abs"
-    skip: bool = True
-
-    @property
-    def n_units(self):
-        return len(self.s)
-
-    @property
-    def n_parameters(self):
-        return self.V.size + self.n_units + 1 + (len(self.u) if self.skip else 0)
-
-    def __call__(self, Z):
-        t = Z @ self.V + self.beta
-        return (np.abs(t) if self.kind == "abs" else np.maximum(t, 0.0)) @ self.s + Z @ self.u + self.c
-
-    def units(self):
-        """Unit directions as rows (m, k), biases, and weights of the ReLU units with these kinks, up to their signs."""
-        lengths = np.linalg.norm(self.V, axis=0)
-        lengths = np.where(lengths > 0, lengths, 1.0)
-        return (self.V / lengths).T, self.beta / lengths, (2.0 if self.kind == "abs" else 1.0) * self.s * lengths
-
-    def pack(self):
-        """Parameters as one vector: the units one after the other, the skip, the constant."""
-        units = np.vstack([self.V, self.beta]).T.ravel()
-        return np.concatenate([units, self.u, [self.c]] if self.skip else [units, [self.c]])
-
-    def unpack(self, theta):
-        """The model with other parameters."""
-        k, m = self.V.shape
-        units = theta[: m * (k + 1)].reshape(m, k + 1)
-        u = theta[m * (k + 1) : -1] if self.skip else np.zeros(k)
-        return RidgeModel(units[:, :k].T, units[:, k], self.s, u, float(theta[-1]), self.kind, self.skip)
-
-
 def ridge_gram(Z, y, w, U, b):
-    """Weighted sums of products of ``(|U z + b|, z, 1, y)`` over a block of rows, for `Sample.reduce`."""
+    """Weighted sums of products of ``(|U z + b|, z, 1, y)`` over a block of rows, for `Sample.reduce`.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n, k)
+    y, w : ndarray of shape (n,)
+    U : ndarray of shape (m, k)
+    b : ndarray of shape (m,)
+
+    Returns
+    -------
+    tuple of one ndarray of shape (m + k + 2, m + k + 2)
+    """
     A = np.column_stack([np.abs(Z @ U.T + b), Z, np.ones(len(Z)), y])
     return ((w[:, None] * A).T @ A,)
 
@@ -222,7 +176,7 @@ class RidgeFit:
     status: str
 
 
-def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None, callback=None):
+def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None):
     """Minimise ``sum_n w_n (g(z_n) - y_n)^2`` over the parameters of a ridge model, its signs s kept.
 
     Parameters
@@ -239,8 +193,6 @@ def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None, 
     rng : numpy.random.RandomState, default=None
         With it, the Gauss-Newton matrix of a sample with more than 128 rows a parameter is taken from a part of them,
         64 rows a parameter. Costs and gradients are of all rows, so the minimum is the same.
-    callback : callable, default=None
-        ``callback(n_iter, cost)`` after every accepted step; returning True stops.
 
     Returns
     -------
@@ -255,7 +207,8 @@ def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None, 
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.samples.ridges import RidgeModel, fit_ridges
+    >>> from skident.samples.ridge_model import RidgeModel
+    >>> from skident.samples.ridges import fit_ridges
     >>> from skident.samples.sample import Sample
     >>> Z = np.random.default_rng(0).standard_normal((200, 2))
     >>> sample = Sample(Z, np.abs(Z[:, 0] + 0.5))
@@ -272,6 +225,5 @@ def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None, 
         max_iter=max_iter,
         target=target,
         ftol=ftol,
-        callback=callback,
     )
     return RidgeFit(model.unpack(result.x), result.cost, result.n_iter, result.status)

@@ -177,6 +177,7 @@ class Sample:
 
     @property
     def dim(self):
+        """Coordinates k of z."""
         return self.whitener.shape[1]
 
     @property
@@ -204,6 +205,7 @@ class Sample:
         Returns
         -------
         list of ndarray
+            Float64, added up in the order of the rows.
         """
         if self._kept is not None:
             return _added_up(function(*block, *args) for block in self._kept)

@@ -8,7 +8,8 @@ import numpy as np
 
 from skident.linalg import hermite_tensors, moment_sums, n_free_entries, svec
 
-from .ridges import Regression, RidgeModel, regress_on_ridges
+from .ridge_model import linear_model, without_ridges
+from .ridges import Regression, regress_on_ridges
 from .tensor_fit import refine_by_moments
 from .tensor_starts import fit_candidates, moment_candidates, units_tensors
 
@@ -17,7 +18,7 @@ __all__ = [
     "TensorStage",
     "correct",
     "estimate_tensors",
-    "linear_model",
+    "leading_eigenvectors",
     "residual_curvature",
     "tensor_stage",
 ]
@@ -28,17 +29,6 @@ _HOPELESS = 4.0  # times the loss of the best candidate, beyond which one is not
 _CORRECTION_STEPS = 60
 _PRODUCTS = 2**21
 _GAIN = 0.98  # of the residual sum: what a correction must at least reach to be followed by another
-
-
-def _linear_block(Z, y, w):
-    return w @ Z, np.asarray(w @ y), (w * y) @ Z
-
-
-def linear_model(sample):
-    """Least squares of y on z and 1, as a model without ridges; z is white, so it is a mean of products."""
-    _, _, slope = sample.reduce(_linear_block)
-    k = sample.dim
-    return RidgeModel(np.empty((k, 0)), np.empty(0), np.empty(0), slope / sample.total, 0.0)
 
 
 def _curvature_block(Z, y, w, model):
@@ -153,8 +143,7 @@ def estimate_tensors(sample, P, model, *, quadratic=False):
     B = None
     if part is not None:
         B, u, c = part
-        empty = linear_model(sample) if model.n_units else model
-        model = RidgeModel(empty.V, empty.beta, empty.s, u, c)
+        model = without_ridges(u, c)
     tensors = hermite_tensors(sample.reduce(_moment_block, P, model, B), sample.total)
     if B is not None:
         tensors[2] = tensors[2] + 2.0 * svec(B)
@@ -187,8 +176,22 @@ class TensorStage:
     rank: int
 
 
-def _leading(matrix, n):
-    """Eigenvectors of the n eigenvalues that are largest in absolute value, and all eigenvalues in that order."""
+def leading_eigenvectors(matrix, n):
+    """Eigenvectors of the eigenvalues that are largest in absolute value.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (k, k)
+        Symmetric.
+    n : int
+        How many; all where there are fewer.
+
+    Returns
+    -------
+    vectors : ndarray of shape (k, n)
+    values : ndarray of shape (k,)
+        All eigenvalues, largest absolute value first.
+    """
     values, vectors = np.linalg.eigh(matrix)
     order = np.argsort(-np.abs(values), kind="stable")
     return vectors[:, order[:n]], values[order]
@@ -234,18 +237,16 @@ def tensor_stage(
     counting. T_3 and T_4 are estimated in that span only. Joint pencils and random directions start as many fits of the
     tensors (:func:`refine_by_moments`); where these end in the same place, one of them is kept.
     """
-    linear = linear_model(sample)
-    if control_variate is None:
-        linear = RidgeModel(linear.V, linear.beta, linear.s, np.zeros(sample.dim), 0.0)
-    model = linear if model is None else model
+    if model is None:
+        model = without_ridges(np.zeros(sample.dim)) if control_variate is None else linear_model(sample)
     curvature = _total_curvature(sample, model)
     noise = _NOISE_FACTOR * curvature.noise
-    _, spectrum = _leading(curvature.matrix, 0)
+    _, spectrum = leading_eigenvectors(curvature.matrix, 0)
     rank = int(np.sum(np.abs(spectrum) > noise))
     m = n_units if n_units is not None else min(rank, max_units if max_units is not None else rank)
     if m == 0:
         return TensorStage([], spectrum, noise, rank)
-    P, _ = _leading(curvature.matrix, min(m, sample.dim))
+    P, _ = leading_eigenvectors(curvature.matrix, min(m, sample.dim))
     quadratic = control_variate in ("network", "quadratic") and not model.n_units
     tensors = estimate_tensors(sample, P, model, quadratic=quadratic)
     W, b, _, loss = fit_candidates(tensors, *moment_candidates(tensors, P.shape[1], m, n_candidates, rng))
@@ -284,7 +285,7 @@ def correct(sample, start, *, max_iter=5):
     best = start
     for _ in range(max_iter):
         curvature = _total_curvature(sample, best.model)
-        P, _ = _leading(curvature.matrix, min(best.model.n_units, sample.dim))
+        P, _ = leading_eigenvectors(curvature.matrix, min(best.model.n_units, sample.dim))
         tensors = estimate_tensors(sample, P, best.model)
         U, b, a = best.model.units()
         W, b, _, _ = refine_by_moments(tensors, _rows_in(U, P).T, b, a, max_iter=_CORRECTION_STEPS)

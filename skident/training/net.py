@@ -18,7 +18,16 @@ _OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "lbfgs": torch.
 
 
 def resolve_device(device):
-    """``auto`` as cuda where there is one, else cpu; other names as they are.
+    """The device to train on.
+
+    Parameters
+    ----------
+    device : str
+        ``auto`` is cuda where there is one, else cpu.
+
+    Returns
+    -------
+    str
 
     Raises
     ------
@@ -76,7 +85,13 @@ class Training:
     verbose: int = 0
 
     def optimizer_options(self):
-        """What skorch passes on to the optimizer, beside the rate."""
+        """What skorch passes on to the optimizer, beside the rate.
+
+        Returns
+        -------
+        dict
+            By skorch's names, ``optimizer__...``.
+        """
         return {
             "sgd": {"optimizer__momentum": self.momentum, "optimizer__weight_decay": self.weight_decay},
             "adam": {"optimizer__weight_decay": self.weight_decay},

@@ -215,8 +215,9 @@ def test_pickles():
 def test_progress(capsys):
     X, y, *_ = data(12, 5, 2, 600)
     TensorReLURegressor(random_state=0, verbose=1).fit(X, y)
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) >= 2 and all(line.startswith("[TensorReLURegressor] ") for line in lines)
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    assert out == "" and len(lines) >= 2 and all(line.startswith("[TensorReLURegressor] ") for line in lines)
 
 
 @pytest.mark.parametrize("load", [load_diabetes, load_breast_cancer])
@@ -225,6 +226,16 @@ def test_ordinary_tables(load):
     X, y = load(return_X_y=True)
     ours = cross_val_score(TensorReLURegressor(random_state=0), X, y, cv=5).mean()
     assert ours > cross_val_score(Ridge(), X, y, cv=5).mean() - 0.02
+
+
+def test_warnings_point_at_the_caller(rng):
+    X = rng.standard_normal((400, 4))
+    Y = {"unit": np.abs(X[:, 0]), "sum": np.abs(X).sum(axis=1) + 0.1 * rng.standard_normal(400)}
+    cases = [(X**3, Y["unit"], {}), (X, Y["sum"], {"n_units": 1}), (X[:4], Y["unit"][:4], {})]
+    for inputs, y, options in cases:
+        with pytest.warns((UserWarning, ConvergenceWarning)) as caught:
+            TensorReLURegressor(random_state=0, **options).fit(inputs, y)
+        assert {warning.filename for warning in caught} == {__file__}
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------

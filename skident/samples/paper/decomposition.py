@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from skident.linalg import contract_symmetric, flatten_symmetric, jennrich, joint_pencil, n_symmetric_entries, smat
 
-from .scalars import fix_signs, population_tensors, recover_scalars, relu_coefficients, term_coefficients
+from .scalars import fix_signs, recover_scalars
 
-__all__ = [
-    "RecoveredUnits",
-    "fix_signs",
-    "population_tensors",
-    "recover_full_rank",
-    "recover_scalars",
-    "recover_up_to_signs",
-    "relu_coefficients",
-    "term_coefficients",
-]
+__all__ = ["RecoveredUnits", "Tolerances", "recover_full_rank", "recover_up_to_signs"]
 
 _CONTRACTIONS = 10  # of a tensor, in a joint pencil
-_RANK_TOLERANCE = 1e-10
-_TERM_TOLERANCE = 1e-6
-_SAME_DIRECTION = 1e-3
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """The eta_1, eta_2 and eta_3 of Algorithm 4; its eta_0 is the accuracy that it asks of the tensors.
+
+    Attributes
+    ----------
+    rank : float
+        eta_1, in units of the largest singular value: those above count the units, where their number is not given.
+    term : float
+        eta_2: terms smaller than this times the largest are left out. Only for "literal".
+    direction : float
+        eta_3: two directions closer than this, up to sign, are one. Only for "literal".
+    """
+
+    rank: float = 1e-10
+    term: float = 1e-6
+    direction: float = 1e-3
+
+
+_EXACT_TENSORS = Tolerances()
 
 
 class RecoveredUnits(NamedTuple):
@@ -98,14 +109,13 @@ def _joint_directions(tensors, D, order, n_units, rank_tol, n_draws, rng):
 
 def _literal_directions(tensors, D, order, n_units, tolerances, rng):
     """Steps 1 to 4 of Algorithm 4: separate decompositions, small terms and duplicates removed."""
-    rank_tol, term_tol, duplicate_tol = tolerances
     directions, sizes, residuals, spectra = [], [], [], []
     for j in (1, 2):
         flat = flatten_symmetric(tensors[2 * order + j], D, (order, order, j))
         spectra.append(np.linalg.svd(flat.reshape(len(flat), -1), compute_uv=False))
-        m = _count(spectra[-1], n_units, rank_tol, len(flat), order)
+        m = _count(spectra[-1], n_units, tolerances.rank, len(flat), order)
         # A unit at a zero of the Hermite polynomial is missing here.
-        m = min(m, _count(spectra[-1], None, rank_tol, len(flat), order))
+        m = min(m, _count(spectra[-1], None, tolerances.rank, len(flat), order))
         found = jennrich(flat, m, n_draws=1, rng=rng)
         residuals.append(found.residual)
         directions.append(_directions(found.U, D, order))
@@ -113,11 +123,11 @@ def _literal_directions(tensors, D, order, n_units, tolerances, rng):
     W, size = np.concatenate(directions, axis=1), np.concatenate(sizes)
     order_of_size = np.argsort(-size, kind="stable")
     W, size = W[:, order_of_size], size[order_of_size]
-    W = W[:, size > term_tol * size[0]]
+    W = W[:, size > tolerances.term * size[0]]
     kept = []
     for i in range(W.shape[1]):
         cosines = np.abs(W[:, kept].T @ W[:, i])
-        if np.all(2.0 - 2.0 * cosines > duplicate_tol**2):
+        if np.all(2.0 - 2.0 * cosines > tolerances.direction**2):
             kept.append(i)
     return W[:, kept[:n_units]], max(residuals), max(spectra, key=lambda s: s[0])
 
@@ -147,9 +157,7 @@ def recover_up_to_signs(
     *,
     n_units=None,
     method="joint",
-    rank_tol=_RANK_TOLERANCE,
-    term_tol=_TERM_TOLERANCE,
-    duplicate_tol=_SAME_DIRECTION,
+    tolerances=_EXACT_TENSORS,
     n_draws=20,
     rng=None,
 ):
@@ -163,18 +171,13 @@ def recover_up_to_signs(
         l: 1 for up to D units with linearly independent w_i, 2 for up to ``D (D + 1) / 2`` with linearly independent
         ``w_i w_i^T``.
     n_units : int, default=None
-        m; by default the number of singular values above `rank_tol`.
+        m; by default the number of singular values above ``tolerances.rank``.
     method : {"joint", "literal"}, default="joint"
         The paper decomposes ``T_{2l+1}`` and ``T_{2l+2}`` separately and joins the results, of which either lacks units
         at a zero of its Hermite polynomial. "joint" takes one pencil of T_{2l} and contractions of both, in which no
         coefficient vanishes.
-    rank_tol : float, default=1e-10
-        The paper's eta_1, in units of the largest singular value. (Its eta_0 is the accuracy that it asks of the
-        tensors.)
-    term_tol : float, default=1e-6
-        eta_2: terms smaller than this times the largest are left out.
-    duplicate_tol : float, default=1e-3
-        eta_3: two directions closer than this, up to sign, are one. Only for "literal".
+    tolerances : Tolerances, default=Tolerances()
+        Those of tensors that are known to rounding.
     n_draws : int, default=20
         Random pencils of which the best is kept. Only for "joint".
     rng : numpy.random.RandomState or Generator, default=None
@@ -186,8 +189,8 @@ def recover_up_to_signs(
     Raises
     ------
     ValueError
-        If orders are missing, shapes do not fit, entries are not finite, the tensors vanish, or `n_units` is larger
-        than the order allows.
+        If orders are missing, shapes do not fit, entries are not finite, the tensors vanish, `n_units` is larger than
+        the order allows, or `order` or `method` is another.
 
     Notes
     -----
@@ -213,9 +216,8 @@ def recover_up_to_signs(
     rng = np.random.RandomState(0) if rng is None else rng
     tensors, D = _checked_tensors(tensors, order, range(2, 2 * order + 3))
     if method == "joint":
-        W, residual, spectrum = _joint_directions(tensors, D, order, n_units, rank_tol, n_draws, rng)
+        W, residual, spectrum = _joint_directions(tensors, D, order, n_units, tolerances.rank, n_draws, rng)
     elif method == "literal":
-        tolerances = rank_tol, term_tol, duplicate_tol
         W, residual, spectrum = _literal_directions(tensors, D, order, n_units, tolerances, rng)
     else:
         raise ValueError(f"method must be 'joint' or 'literal', got {method!r}.")
@@ -223,14 +225,14 @@ def recover_up_to_signs(
     return RecoveredUnits(W, b, a, residual, spectrum)
 
 
-def recover_full_rank(tensors, *, n_units=None, method="joint", rng=None, **options):
+def recover_full_rank(tensors, *, n_units=None, method="joint", tolerances=_EXACT_TENSORS, n_draws=20, rng=None):
     """All units with their signs where the w_i are linearly independent: Algorithms 1 and 6 of [1]_.
 
     Parameters
     ----------
     tensors : dict of int to ndarray
         Packed, orders 1 to 4.
-    n_units, method, rng, **options
+    n_units, method, tolerances, n_draws, rng
         As in :func:`recover_up_to_signs`, which does the first part; :func:`fix_signs` the second.
 
     Returns
@@ -258,6 +260,8 @@ def recover_full_rank(tensors, *, n_units=None, method="joint", rng=None, **opti
     [-0.5  0.3  1. ]
     """
     tensors, _ = _checked_tensors(tensors, 1, range(1, 5))
-    found = recover_up_to_signs(tensors, 1, n_units=n_units, method=method, rng=rng, **options)
+    found = recover_up_to_signs(
+        tensors, 1, n_units=n_units, method=method, tolerances=tolerances, n_draws=n_draws, rng=rng
+    )
     signs, margins = fix_signs(tensors[1], found.W, found.b, found.a, literal=method == "literal")
     return found._replace(W=found.W * signs, b=found.b * signs, margins=margins)

@@ -23,6 +23,16 @@ _RANK_TOLERANCE = 1e-12
 def n_hermite_features(n_features, degree):
     """``C(D + degree, degree)``, the number of Hermite polynomials of D variables up to a degree.
 
+    Parameters
+    ----------
+    n_features : int
+        D.
+    degree : int
+
+    Returns
+    -------
+    int
+
     Examples
     --------
     >>> from skident.samples.paper.hermite_regression import n_hermite_features
@@ -33,10 +43,23 @@ def n_hermite_features(n_features, degree):
 
 
 def hermite_gram(X, y, sample_weight, degree):
-    """Weighted Gram matrix (K, K) of the Hermite features of a block of rows, and their products with y (K,).
+    """Weighted Gram matrix of the Hermite features of a block of rows, and their products with y.
 
     Order k's features are divided by the root of k!, so that the Gram matrix is near ``n I`` for normal rows. Sums over
     blocks are those of all rows.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, D)
+    y : ndarray of shape (n,)
+    sample_weight : ndarray of shape (n,) or None
+    degree : int
+
+    Returns
+    -------
+    gram : ndarray of shape (K, K)
+        With ``K = C(D + degree, degree)``.
+    products : ndarray of shape (K,)
     """
     F = np.concatenate(
         [f.T / math.sqrt(math.factorial(k)) for k, f in enumerate(hermite_features_to(X, degree))], axis=0
@@ -48,7 +71,20 @@ def hermite_gram(X, y, sample_weight, degree):
 
 
 def tensors_from_gram(gram, products, n_features, degree):
-    """Packed tensors T_0, ..., T_degree, by order, from the sums of `hermite_gram`."""
+    """The least-squares polynomial's tensors, from the sums of `hermite_gram`.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (K, K)
+    products : ndarray of shape (K,)
+    n_features, degree : int
+
+    Returns
+    -------
+    dict of int to ndarray
+        Packed ``T_k`` of shape ``(C(D + k - 1, k),)`` for k = 0, ..., degree. Combinations of features that vanish to
+        1e-12 are left out.
+    """
     scale = np.sqrt(np.maximum(np.diag(gram), np.finfo(np.float64).tiny))
     values, vectors = np.linalg.eigh(gram / np.outer(scale, scale))
     kept = values > _RANK_TOLERANCE * values[-1]

@@ -6,10 +6,10 @@ import numpy as np
 
 from skident.linalg import hermite_features, n_symmetric_entries
 from skident.samples.learning import LearnedReLU
-from skident.samples.ridge_count import is_exact
+from skident.samples.ridge_model import RidgeModel, is_exact, without_ridges
 from skident.samples.ridge_sides import SignedFit, as_relu, sign_values
-from skident.samples.ridges import Regression, RidgeFit, RidgeModel
-from skident.samples.tensor_stage import TensorStage, linear_model, residual_curvature
+from skident.samples.ridges import Regression, RidgeFit
+from skident.samples.tensor_stage import TensorStage, residual_curvature
 
 from .decomposition import recover_up_to_signs
 from .regression import regress_on_features
@@ -87,9 +87,7 @@ def learn_literally(sample, n_units, *, order, rng):
     tensors = raw_tensors(sample, 2 * order + 2)
     found = recover_up_to_signs(tensors, order, n_units=n_units, method="literal", rng=rng)
     regression = _algorithm_5(sample, found.W, found.b)
-    nothing = linear_model(sample)
-    nothing = RidgeModel(nothing.V, nothing.beta, nothing.s, np.zeros(sample.dim), 0.0)
-    curvature = residual_curvature(sample, nothing)
+    curvature = residual_curvature(sample, without_ridges(np.zeros(sample.dim)))
     spectrum = np.linalg.eigvalsh(curvature.matrix)
     spectrum = spectrum[np.argsort(-np.abs(spectrum), kind="stable")]
     stage = TensorStage([regression], spectrum, curvature.noise, int(np.sum(np.abs(spectrum) > curvature.noise)))

@@ -43,7 +43,17 @@ class RidgeRegression(NamedTuple):
 
 
 def ridge_features(X, W, b):
-    """Features ``(|w_1 . x + b_1|, ..., |w_m . x + b_m|, x, 1)`` of the rows of X (n, D): (n, m + D + 1).
+    """Features ``(|w_1 . x + b_1|, ..., |w_m . x + b_m|, x, 1)`` of rows x.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, D)
+    W : ndarray of shape (D, m)
+    b : ndarray of shape (m,)
+
+    Returns
+    -------
+    ndarray of shape (n, m + D + 1)
 
     Examples
     --------

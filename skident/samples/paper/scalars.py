@@ -27,7 +27,7 @@ _GOOD_GRAM = 1e-4  # ratio of a Gram matrix's eigenvalues from which on normal e
 
 
 def relu_coefficients(b, order):
-    """``c_k(b) = E[relu(z + b) He_k(z)]`` for k = 0, ..., order, stacked in front: (order + 1, ...).
+    """``c_k(b) = E[relu(z + b) He_k(z)]`` for k = 0, ..., order.
 
     ``c_0 = b Phi(b) + phi(b)``, ``c_1 = Phi(b)`` and ``c_k = (-1)^k He_{k-2}(b) phi(b)`` beyond: each is the derivative
     of the one before.
@@ -36,6 +36,12 @@ def relu_coefficients(b, order):
     ----------
     b : array-like of any shape
     order : int
+        The highest k.
+
+    Returns
+    -------
+    ndarray of shape (order + 1, ...)
+        One order after the other, each in the shape of b.
 
     References
     ----------
@@ -103,9 +109,21 @@ def population_tensors(W, b, a, order):
 
 
 def term_coefficients(T, W, order):
-    """Least squares: ``min ||T - sum_i z_i w_i^{(x) k}||`` over z (m,), for a packed T of order k and columns w_i.
+    """Least squares: ``min ||T - sum_i z_i w_i^{(x) k}||`` over z.
 
     By the Gram matrix ``(W^T W)^k`` where that is well-conditioned, else by the packed powers themselves.
+
+    Parameters
+    ----------
+    T : ndarray of shape (C(D + k - 1, k),)
+        Packed.
+    W : ndarray of shape (D, m)
+    order : int
+        k.
+
+    Returns
+    -------
+    ndarray of shape (m,)
     """
     powers = symmetric_power(W.T, order)
     gram = (W.T @ W) ** order

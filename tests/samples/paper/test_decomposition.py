@@ -4,7 +4,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import ndtr
 
 from skident.linalg import n_symmetric_entries, symmetric_power
-from skident.samples.paper.decomposition import recover_full_rank, recover_up_to_signs
+from skident.samples.paper.decomposition import Tolerances, recover_full_rank, recover_up_to_signs
 from skident.samples.paper.scalars import fix_signs, population_tensors, recover_scalars, term_coefficients
 
 
@@ -97,6 +97,14 @@ def test_joint_pencil_bears_more_noise_than_separate_ones():
             out.append(errors(result, true)[0] if result.W.shape[1] == 5 else 1.0)
     assert 3 * np.median(found["joint"]) < np.median(found["literal"])
     assert np.median(found["joint"]) < 0.05
+
+
+@pytest.mark.parametrize("method", ["joint", "literal"])
+def test_units_are_counted_above_the_rank_tolerance(method):
+    T = noisy(population_tensors(*random_units(1, 5, 2), 4), 1e-6, 0)
+    counted = recover_full_rank(T, method=method, tolerances=Tolerances(rank=1e-3, term=1e-3, direction=0.1))
+    assert counted.W.shape == (5, 2)
+    assert recover_up_to_signs(T, method=method).W.shape[1] > 2  # noise looks like units
 
 
 def test_signs_are_decided_in_the_middle():

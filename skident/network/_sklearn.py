@@ -11,7 +11,27 @@ _SKLEARN_NAMES = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu", "identi
 
 
 def from_sklearn(estimator):
-    """Arguments of `FeedforwardNetwork` read from a fitted MLP, also behind affine steps; errors as its method."""
+    """Arguments of `FeedforwardNetwork` read from a fitted MLP, also behind affine steps.
+
+    Parameters
+    ----------
+    estimator : MLPRegressor, MLPClassifier, Pipeline, TransformedTargetRegressor or FrozenEstimator of these
+        Fitted.
+
+    Returns
+    -------
+    weights, biases : list of ndarray
+    activation, output_activation : str
+
+    Raises
+    ------
+    TypeError
+        If the innermost estimator is no MLP.
+    NotFittedError
+        If it is not fitted.
+    ValueError
+        If its output is not linear, its classes are not exclusive, or a transformer is not affine.
+    """
     from sklearn.neural_network import MLPClassifier, MLPRegressor
     from sklearn.utils.validation import check_is_fitted
 
@@ -71,7 +91,21 @@ def _check_linear_output(mlp):
 
 
 def to_sklearn(network):
-    """A fitted MLPRegressor with copies of the network's parameters."""
+    """A fitted MLPRegressor with copies of the network's parameters.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+
+    Returns
+    -------
+    MLPRegressor
+
+    Raises
+    ------
+    ValueError
+        If scikit-learn does not know the hidden activation, or the output is not linear.
+    """
     from sklearn.neural_network import MLPRegressor
 
     hidden = network.activations[0] if network.n_layers > 1 else ACTIVATIONS["identity"]

@@ -1,0 +1,167 @@
+"""Sums of ridge functions ``|v . z + beta|`` or ``relu(v . z + beta)`` and a linear function.
+
+``a relu(t) = a / 2 |t| + a / 2 t``: up to a linear function a ReLU unit is an absolute value, whose sign does not
+matter. Fitting absolute values and a linear function, the *skip*, therefore needs no signs; they are read off the skip
+afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["EXACT", "RidgeModel", "is_exact", "linear_model", "squared_errors", "without_ridges"]
+
+EXACT = 1e-20  # mean squared residual, in variances of y, that leaves nothing to explain
+
+
+@dataclass(frozen=True)
+class RidgeModel:
+    """``g(z) = sum_i s_i act(v_i . z + beta_i) + u . z + c``.
+
+    Attributes
+    ----------
+    V : ndarray of shape (k, m)
+    beta, s : ndarray of shape (m,)
+        Shifts and signs (1 or -1) of the ridges.
+    u : ndarray of shape (k,)
+        The skip; zero where `skip` is False.
+    c : float
+    kind : {"abs", "relu"}
+    skip : bool
+        Whether u is fitted.
+    """
+
+    V: np.ndarray
+    beta: np.ndarray
+    s: np.ndarray
+    u: np.ndarray
+    c: float
+    kind: str = "abs"
+    skip: bool = True
+
+    @property
+    def n_units(self):
+        """m."""
+        return len(self.s)
+
+    @property
+    def n_parameters(self):
+        """How many numbers are fitted: ridges, constant, and skip if there is one."""
+        return self.V.size + self.n_units + 1 + (len(self.u) if self.skip else 0)
+
+    def __call__(self, Z):
+        t = Z @ self.V + self.beta
+        return (np.abs(t) if self.kind == "abs" else np.maximum(t, 0.0)) @ self.s + Z @ self.u + self.c
+
+    def units(self):
+        """The ReLU units with these kinks, up to their signs.
+
+        Returns
+        -------
+        U : ndarray of shape (m, k)
+            Unit directions as rows.
+        b, a : ndarray of shape (m,)
+            Biases and output weights.
+        """
+        lengths = np.linalg.norm(self.V, axis=0)
+        lengths = np.where(lengths > 0, lengths, 1.0)
+        return (self.V / lengths).T, self.beta / lengths, (2.0 if self.kind == "abs" else 1.0) * self.s * lengths
+
+    def pack(self):
+        """Parameters as one vector.
+
+        Returns
+        -------
+        ndarray of shape (n_parameters,)
+            The units one after the other, each with its shift; the skip; the constant.
+        """
+        units = np.vstack([self.V, self.beta]).T.ravel()
+        return np.concatenate([units, self.u, [self.c]] if self.skip else [units, [self.c]])
+
+    def unpack(self, theta):
+        """The model with other parameters.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (n_parameters,)
+            As `pack` orders them.
+
+        Returns
+        -------
+        RidgeModel
+        """
+        k, m = self.V.shape
+        units = theta[: m * (k + 1)].reshape(m, k + 1)
+        u = theta[m * (k + 1) : -1] if self.skip else np.zeros(k)
+        return RidgeModel(units[:, :k].T, units[:, k], self.s, u, float(theta[-1]), self.kind, self.skip)
+
+
+def without_ridges(u, c=0.0):
+    """A linear function as a model.
+
+    Parameters
+    ----------
+    u : ndarray of shape (k,)
+    c : float, default=0.0
+
+    Returns
+    -------
+    RidgeModel
+    """
+    return RidgeModel(np.empty((len(u), 0)), np.empty(0), np.empty(0), u, c)
+
+
+def _products(Z, y, w):
+    return ((w * y) @ Z,)
+
+
+def linear_model(sample):
+    """Least squares of y on z and 1; z is white, so it is a mean of products.
+
+    Parameters
+    ----------
+    sample : Sample
+
+    Returns
+    -------
+    RidgeModel
+        Without ridges.
+    """
+    (slope,) = sample.reduce(_products)
+    return without_ridges(slope / sample.total)
+
+
+def is_exact(sample, rss):
+    """Whether residuals are rounding.
+
+    Parameters
+    ----------
+    sample : Sample
+    rss : float
+        Weighted sum of squared residuals, of standardised y.
+
+    Returns
+    -------
+    bool
+    """
+    return rss <= EXACT * sample.total
+
+
+def squared_errors(Z, y, w, model):
+    """Sums over a block of rows of the squared errors e^2 of a model and of their squares, for `Sample.reduce`.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n, k)
+    y, w : ndarray of shape (n,)
+    model : RidgeModel
+
+    Returns
+    -------
+    tuple of two ndarrays of shape ()
+        ``sum_n w_n e_n^2`` and ``sum_n w_n e_n^4``.
+    """
+    e2 = (y - model(Z)) ** 2
+    return np.asarray(w @ e2), np.asarray(w @ e2**2)
