@@ -85,8 +85,10 @@ def test_numpy_integers_are_sizes():
     ],
 )
 def test_activations(options, expected):
-    for network in (make_network((4, 3, 2), **options), make_pyramidal_network(4, 2, 2, 5, **options)):
-        assert (network.activation, network.output_activation) == expected
+    network = make_network((4, *pyramidal_widths(2, 2, 5)), **options)
+    assert (network.activation, network.output_activation) == expected
+    if "output_activation" not in options:
+        assert make_pyramidal_network(4, 2, 2, 5, **options).output_activation == expected[1]
 
 
 def test_random_state():
