@@ -46,7 +46,17 @@ class ConvexSolution:
 
 
 def least_squares_size(problem):
-    """Order of the matrix that `solve_convex` factorises: min(n, unknowns)."""
+    """Order of the matrix that `solve_convex` factorises.
+
+    Parameters
+    ----------
+    problem : QuadraticProblem
+
+    Returns
+    -------
+    int
+        min(n, unknowns).
+    """
     return min(problem.n, problem.n_unknowns)
 
 
@@ -104,7 +114,16 @@ def solve_convex(problem, *, start=None, tol=1e-13, max_iter=300):
 
 
 class QuadraticSystem:
-    """The linear system of a problem, in unknowns ``theta = (svec(M), b / sqrt(linear_weight))``."""
+    """The linear system of a problem, in p unknowns ``theta = (svec(M), b / sqrt(linear_weight))``.
+
+    Phi (n, p) has a row ``(svec(x x^T), sqrt(linear_weight) x) / sqrt(n)`` for every x, less their means where there is
+    an intercept. The system's matrix is ``Phi Phi^T + alpha`` (n, n) where there are no more rows than unknowns
+    (`dual`), else ``Phi^T Phi + alpha`` (p, p).
+
+    Parameters
+    ----------
+    problem : QuadraticProblem
+    """
 
     def __init__(self, problem):
         self.problem = problem
@@ -118,11 +137,31 @@ class QuadraticSystem:
         return u - u.mean() if self.problem.fit_intercept else u
 
     def pack(self, M, b):
+        """The unknowns of a form and its linear terms.
+
+        Parameters
+        ----------
+        M : ndarray of shape (d, d)
+        b : ndarray of shape (d,)
+
+        Returns
+        -------
+        ndarray of shape (p,)
+        """
         linear = [b / self.root] if self.problem.fit_linear else []
         return np.concatenate([svec(M), *linear])
 
     def apply(self, theta):
-        """Phi theta, (n,), centred where there is an intercept."""
+        """Phi theta.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (p,)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
         p = self.problem
         values = p.forms(smat(theta[: self.q], p.d))
         if p.fit_linear:
@@ -130,13 +169,31 @@ class QuadraticSystem:
         return self._centred(values / np.sqrt(p.n))
 
     def adjoint(self, u):
-        """Phi^T u."""
+        """Phi^T u.
+
+        Parameters
+        ----------
+        u : ndarray of shape (n,)
+
+        Returns
+        -------
+        ndarray of shape (p,)
+        """
         p, u = self.problem, self._centred(u)
         linear = [self.root * (p.linear_inputs.T @ u) / np.sqrt(p.n)] if p.fit_linear else []
         return np.concatenate([svec(p.adjoint(u * np.sqrt(p.n))), *linear])
 
     def features(self, rows=slice(None)):
-        """Rows of Phi, not centred."""
+        """Rows of Phi, not centred.
+
+        Parameters
+        ----------
+        rows : slice, default=all
+
+        Returns
+        -------
+        ndarray of shape (rows, p)
+        """
         p = self.problem
         linear = [self.root * p.linear_inputs[rows]] if p.fit_linear else []
         return np.hstack([svec_outer(p.X[rows]), *linear]) / np.sqrt(p.n)
@@ -168,7 +225,13 @@ class QuadraticSystem:
         return G
 
     def left_vectors(self):
-        """Left singular vectors of Phi (n, r) and its squared singular values (r,), those near zero left out."""
+        """Left singular vectors of Phi and its squared singular values, those near zero left out.
+
+        Returns
+        -------
+        U : ndarray of shape (n, r)
+        values : ndarray of shape (r,)
+        """
         if self.dual:
             values, U = np.linalg.eigh(self._kernel(np.float64))
             kept = values > 1e-13 * max(values[-1], 0.0)
@@ -180,7 +243,19 @@ class QuadraticSystem:
         return (F @ V[:, kept]) / np.sqrt(values[kept]), values[kept]
 
     def factor(self, dtype):
-        """Cholesky factor of the system's matrix and its reciprocal condition; (None, 0) where it is not definite."""
+        """Cholesky factor of the system's matrix, of order s.
+
+        Parameters
+        ----------
+        dtype : {numpy.float32, numpy.float64}
+
+        Returns
+        -------
+        L : ndarray of shape (s, s) or None
+            Lower triangular; None where the matrix is not definite.
+        rcond : float
+            Reciprocal condition number of the matrix; 0 where it is not definite.
+        """
         A = self._kernel(dtype) if self.dual else self._gram(dtype)
         diagonal = np.einsum("ii->i", A)
         if self.dual and self.problem.fit_intercept:  # the constant direction, which the target has nothing of
@@ -197,14 +272,39 @@ class QuadraticSystem:
         return L, float(rcond)
 
     def product(self, u):
-        """The system's matrix applied to its vector."""
+        """The system's matrix, exact, applied to a vector.
+
+        Parameters
+        ----------
+        u : ndarray of shape (s,)
+
+        Returns
+        -------
+        ndarray of shape (s,)
+        """
         forward, back = (self.adjoint, self.apply) if self.dual else (self.apply, self.adjoint)
         return back(forward(u)) + self.problem.alpha * u
 
     def solve(self, L, start, tol, max_iter):
-        """Unknowns, steps taken, and whether the residual came down to about `tol` of the right-hand side.
+        """The unknowns by conjugate gradients, preconditioned with a factor.
 
-        Conjugate gradients restart from the true residual, which is how the last digits come right.
+        They restart from the true residual, which is how the last digits come right.
+
+        Parameters
+        ----------
+        L : ndarray of shape (s, s)
+            Of `factor`.
+        start : ndarray of shape (p,)
+        tol : float
+            Residual, relative to the right-hand side, at which it ends.
+        max_iter : int
+
+        Returns
+        -------
+        theta : ndarray of shape (p,)
+        n_iter : int
+        converged : bool
+            Whether the residual came down to about `tol`.
         """
         base, z, right = self._begin(start)
         size, best, steps = np.linalg.norm(right), (np.inf, z), 0
@@ -230,7 +330,17 @@ class QuadraticSystem:
         return start, np.zeros(self.problem.n), self.target - self.apply(start)
 
     def solve_by_svd(self, start):
-        """The unknowns from all singular values of Phi above rounding."""
+        """The unknowns from all singular values of Phi above rounding.
+
+        Parameters
+        ----------
+        start : ndarray of shape (p,)
+            Without ridge the answer is the solution nearest to it.
+
+        Returns
+        -------
+        ndarray of shape (p,)
+        """
         F = self.features()
         before = np.linalg.norm(F, axis=0)
         if self.problem.fit_linear:  # centred already
@@ -253,11 +363,34 @@ class QuadraticSystem:
         return base
 
     def fits_exactly(self, theta):
-        """Whether the loss is zero for all purposes, so that nothing can lower it."""
+        """Whether the loss is zero for all purposes, so that nothing can lower it.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (p,)
+
+        Returns
+        -------
+        bool
+        """
         error = self.target - self.apply(theta)
         return float(error @ error) <= 1e-12 * float(self.target @ self.target)
 
     def solution(self, theta, method, n_iter, certain):
+        """The unknowns as a `ConvexSolution`.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (p,)
+        method : {"kernel", "gram", "svd"}
+        n_iter : int
+        certain : bool
+            See `ConvexSolution.rank_is_certain`.
+
+        Returns
+        -------
+        ConvexSolution
+        """
         M = smat(theta[: self.q], self.problem.d)
         return ConvexSolution(M, self.problem.value(M), method, n_iter, certain)
 

@@ -85,10 +85,11 @@ def test_numpy_integers_are_sizes():
     ],
 )
 def test_activations(options, expected):
-    network = make_network((4, *pyramidal_widths(2, 2, 5)), **options)
-    assert (network.activation, network.output_activation) == expected
+    networks = [make_network((4, *pyramidal_widths(2, 2, 5)), **options)]
     if "output_activation" not in options:
-        assert make_pyramidal_network(4, 2, 2, 5, **options).output_activation == expected[1]
+        networks.append(make_pyramidal_network(4, 2, 2, 5, **options))
+    for network in networks:
+        assert (network.activation, network.output_activation) == expected
 
 
 def test_random_state():
