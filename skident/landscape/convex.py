@@ -10,7 +10,7 @@ from scipy.linalg import lapack
 
 from skident.linalg import smat, svec, svec_outer
 
-__all__ = ["ConvexSolution", "QuadraticSystem", "factorise", "least_squares_size", "solve_convex"]
+__all__ = ["ConvexSolution", "QuadraticSystem", "least_squares_size", "solve_convex"]
 
 # Above this size the factor that conjugate gradients are preconditioned with is single precision: three times faster.
 _SINGLE_FROM = 1500
@@ -106,11 +106,16 @@ def solve_convex(problem, *, start=None, tol=1e-13, max_iter=300):
         theta, steps, converged = system.solve(factor, start, tol, max_iter)
         n_iter += steps
         if converged and (problem.alpha > 0 or rcond >= _SAFE[dtype] or system.fits_exactly(theta)):
-            return system.solution(theta, "kernel" if system.dual else "gram", n_iter, True)
+            return _solution(system, theta, "kernel" if system.dual else "gram", n_iter, True)
     if problem.n * problem.n_unknowns * size <= _SVD_WORK:
-        return system.solution(system.solve_by_svd(start), "svd", n_iter, True)
+        return _solution(system, system.solve_by_svd(start), "svd", n_iter, True)
     theta = start if factor is None else theta
-    return system.solution(theta, "kernel" if system.dual else "gram", n_iter, False)
+    return _solution(system, theta, "kernel" if system.dual else "gram", n_iter, False)
+
+
+def _solution(system, theta, method, n_iter, certain):
+    M = smat(theta[: system.q], system.problem.d)
+    return ConvexSolution(M, system.problem.value(M), method, n_iter, certain)
 
 
 class QuadraticSystem:
@@ -183,17 +188,8 @@ class QuadraticSystem:
         linear = [self.root * (p.linear_inputs.T @ u) / np.sqrt(p.n)] if p.fit_linear else []
         return np.concatenate([svec(p.adjoint(u * np.sqrt(p.n))), *linear])
 
-    def features(self, rows=slice(None)):
-        """Rows of Phi, not centred.
-
-        Parameters
-        ----------
-        rows : slice, default=all
-
-        Returns
-        -------
-        ndarray of shape (rows, p)
-        """
+    def _features(self, rows=slice(None)):
+        """Rows of Phi, not centred."""
         p = self.problem
         linear = [self.root * p.linear_inputs[rows]] if p.fit_linear else []
         return np.hstack([svec_outer(p.X[rows]), *linear]) / np.sqrt(p.n)
@@ -217,10 +213,10 @@ class QuadraticSystem:
     def _gram(self, dtype):
         p, size = self.problem, max(1, _CHUNK // self.n_unknowns)
         chunks = [slice(i, i + size) for i in range(0, p.n, size)]
-        mean = sum(self.features(c).sum(axis=0) for c in chunks) / p.n if p.fit_intercept else 0.0
+        mean = sum(self._features(c).sum(axis=0) for c in chunks) / p.n if p.fit_intercept else 0.0
         G = np.zeros((self.n_unknowns, self.n_unknowns), dtype=dtype)
         for c in chunks:
-            F = (self.features(c) - mean).astype(dtype)
+            F = (self._features(c) - mean).astype(dtype)
             G += F.T @ F
         return G
 
@@ -236,7 +232,7 @@ class QuadraticSystem:
             values, U = np.linalg.eigh(self._kernel(np.float64))
             kept = values > 1e-13 * max(values[-1], 0.0)
             return U[:, kept], values[kept]
-        F = self.features()
+        F = self._features()
         F = F - F.mean(axis=0) if self.problem.fit_intercept else F
         values, V = np.linalg.eigh(F.T @ F)
         kept = values > 1e-13 * max(values[-1], 0.0)
@@ -341,7 +337,7 @@ class QuadraticSystem:
         -------
         ndarray of shape (p,)
         """
-        F = self.features()
+        F = self._features()
         before = np.linalg.norm(F, axis=0)
         if self.problem.fit_linear:  # centred already
             before[self.q :] = self.root * np.sqrt(np.mean(self.problem.X**2, axis=0))
@@ -376,24 +372,6 @@ class QuadraticSystem:
         error = self.target - self.apply(theta)
         return float(error @ error) <= 1e-12 * float(self.target @ self.target)
 
-    def solution(self, theta, method, n_iter, certain):
-        """The unknowns as a `ConvexSolution`.
-
-        Parameters
-        ----------
-        theta : ndarray of shape (p,)
-        method : {"kernel", "gram", "svd"}
-        n_iter : int
-        certain : bool
-            See `ConvexSolution.rank_is_certain`.
-
-        Returns
-        -------
-        ConvexSolution
-        """
-        M = smat(theta[: self.q], self.problem.d)
-        return ConvexSolution(M, self.problem.value(M), method, n_iter, certain)
-
 
 def _conjugate_gradients(product, right, L, max_iter, tol=1e-6):
     """Preconditioned by the Cholesky factor L, to a relative residual of `tol` in the preconditioner's norm."""
@@ -421,41 +399,3 @@ def _conjugate_gradients(product, right, L, max_iter, tol=1e-6):
             return x, step
         p = z + (rz / previous) * p
     return x, max_iter
-
-
-def factorise(M, v):
-    """Hidden weights whose network is a given quadratic form: ``W^T D_v W = M`` as far as the signs of v allow.
-
-    Parameters
-    ----------
-    M : ndarray of shape (d, d)
-        Symmetric.
-    v : ndarray of shape (k,)
-        Output weights; those that are 0 stay unused.
-
-    Returns
-    -------
-    W : ndarray of shape (k, d)
-        Orthogonal rows: an eigenvector each, the eigenvalues of largest magnitude first.
-    lost : float
-        Frobenius norm of ``M - W^T D_v W``: more than rounding when M has more eigenvalues of a sign than v entries.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.landscape.convex import factorise
-    >>> W, lost = factorise(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1.0, -1.0]))
-    >>> print(round(float((np.array([1.0, 2.0]) @ W.T) ** 2 @ [1.0, -1.0]), 12), lost < 1e-15)
-    4.0 True
-    """
-    values, vectors = np.linalg.eigh(0.5 * (M + M.T))
-    W, lost = np.zeros((len(v), len(M))), 0.0
-    for sign in (1.0, -1.0):
-        units = np.flatnonzero(sign * v > 0)
-        order = np.argsort(-sign * values, kind="stable")
-        order = order[sign * values[order] > 0]
-        used = order[: len(units)]
-        units = units[: len(used)]
-        W[units] = np.sqrt(values[used] / v[units])[:, None] * vectors[:, used].T
-        lost += float(np.sum(values[order[len(used) :]] ** 2))
-    return W, float(np.sqrt(lost))

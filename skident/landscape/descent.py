@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.optimize
 
-from .convex import factorise, least_squares_size, solve_convex
+from .convex import least_squares_size, solve_convex
 from .lines import lines_loss, lowest_point
-from .units import UnitSigns, form_of, weight_gradient
+from .units import UnitSigns, factorise, form_of, weight_gradient
 
 __all__ = [
     "DescentResult",

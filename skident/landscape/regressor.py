@@ -17,11 +17,11 @@ from skident.oracle.black_box import Interval, StrOptions
 
 from .certificate import CertificateOptions
 from .certify import certify_quadratic
-from .convex import ConvexSolution, factorise, least_squares_size, solve_convex
+from .convex import ConvexSolution, least_squares_size, solve_convex
 from .descent import descend
 from .problem import LossTerms, QuadraticProblem
 from .ridge import LINEAR_WEIGHTS, leave_one_out_ridge
-from .units import form_of
+from .units import factorise, form_of
 
 __all__ = ["QuadraticNetRegressor"]
 

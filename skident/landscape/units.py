@@ -1,4 +1,4 @@
-"""The units of a quadratic network: the form that they make, its slope in their weights, and where their signs can go.
+"""The units of a quadratic network: the form that they make and its factors, slopes, and where their signs can go.
 
 Layouts: hidden weights `W` (k, d), a unit a row; output weights `v` (k,); ``M = W^T D_v W`` (d, d).
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["BOTH_SIGNS", "UnitSigns", "form_of", "weight_gradient"]
+__all__ = ["BOTH_SIGNS", "UnitSigns", "factorise", "form_of", "weight_gradient"]
 
 
 @dataclass(frozen=True)
@@ -91,3 +91,41 @@ def weight_gradient(W, v, gradient):
         ``2 D_v W G``.
     """
     return 2.0 * v[:, None] * (W @ gradient)
+
+
+def factorise(M, v):
+    """Hidden weights whose network is a given quadratic form: ``W^T D_v W = M`` as far as the signs of v allow.
+
+    Parameters
+    ----------
+    M : ndarray of shape (d, d)
+        Symmetric.
+    v : ndarray of shape (k,)
+        Output weights; those that are 0 stay unused.
+
+    Returns
+    -------
+    W : ndarray of shape (k, d)
+        Orthogonal rows: an eigenvector each, the eigenvalues of largest magnitude first.
+    lost : float
+        Frobenius norm of ``M - W^T D_v W``: more than rounding when M has more eigenvalues of a sign than v entries.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.landscape.units import factorise
+    >>> W, lost = factorise(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1.0, -1.0]))
+    >>> print(round(float((np.array([1.0, 2.0]) @ W.T) ** 2 @ [1.0, -1.0]), 12), lost < 1e-15)
+    4.0 True
+    """
+    values, vectors = np.linalg.eigh(0.5 * (M + M.T))
+    W, lost = np.zeros((len(v), len(M))), 0.0
+    for sign in (1.0, -1.0):
+        units = np.flatnonzero(sign * v > 0)
+        order = np.argsort(-sign * values, kind="stable")
+        order = order[sign * values[order] > 0]
+        used = order[: len(units)]
+        units = units[: len(used)]
+        W[units] = np.sqrt(values[used] / v[units])[:, None] * vectors[:, used].T
+        lost += float(np.sum(values[order[len(used) :]] ** 2))
+    return W, float(np.sqrt(lost))
