@@ -105,7 +105,7 @@ def solve_convex(problem, *, start=None, tol=1e-13, max_iter=300):
             continue
         theta, steps, converged = system.solve(factor, start, tol, max_iter)
         n_iter += steps
-        if converged and (problem.alpha > 0 or rcond >= _SAFE[dtype] or system.fits_exactly(theta)):
+        if converged and (problem.alpha > 0 or rcond >= _SAFE[dtype] or _fits_exactly(system, theta)):
             return _solution(system, theta, "kernel" if system.dual else "gram", n_iter, True)
     if problem.n * problem.n_unknowns * size <= _SVD_WORK:
         return _solution(system, system.solve_by_svd(start), "svd", n_iter, True)
@@ -116,6 +116,12 @@ def solve_convex(problem, *, start=None, tol=1e-13, max_iter=300):
 def _solution(system, theta, method, n_iter, certain):
     M = smat(theta[: system.q], system.problem.d)
     return ConvexSolution(M, system.problem.value(M), method, n_iter, certain)
+
+
+def _fits_exactly(system, theta):
+    """Whether the loss is zero for all purposes, so that nothing can lower it."""
+    error = system.target - system.apply(theta)
+    return float(error @ error) <= 1e-12 * float(system.target @ system.target)
 
 
 class QuadraticSystem:
@@ -357,20 +363,6 @@ class QuadraticSystem:
             error = self.target - self.apply(base)
             base = base + Vt.T @ (filtered * (U.T @ error) - self.problem.alpha * filtered / S * (Vt @ base)) / sizes
         return base
-
-    def fits_exactly(self, theta):
-        """Whether the loss is zero for all purposes, so that nothing can lower it.
-
-        Parameters
-        ----------
-        theta : ndarray of shape (p,)
-
-        Returns
-        -------
-        bool
-        """
-        error = self.target - self.apply(theta)
-        return float(error @ error) <= 1e-12 * float(self.target @ self.target)
 
 
 def _conjugate_gradients(product, right, L, max_iter, tol=1e-6):
