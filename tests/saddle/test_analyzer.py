@@ -24,10 +24,10 @@ from skident.saddle.localised_loss import (
     last_layer,
     loss_gradient,
     prolonged,
-    rank_theorem_bound,
     speed,
     speed_and_gradient,
 )
+from skident.saddle.low_rank import rank_theorem_bound
 
 RANK_ONE = np.sqrt(2) - 1
 
