@@ -15,7 +15,7 @@ __all__ = ["EscapeDirectionMixin"]
 
 
 class EscapeDirectionMixin:
-    """Methods of a fitted analyzer, by its `escape_direction_`, `escape_speed_`, and the X and G that they are about."""
+    """Methods of a fitted analyzer: it has `escape_direction_`, `escape_speed_`, and X and G, which they are about."""
 
     def predict_escape_time(self, init_scale=1e-3, radius=1.0):
         """Time of gradient flow on the localised loss from `init_scale` to `radius` along the escape direction.
