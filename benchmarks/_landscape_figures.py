@@ -9,7 +9,7 @@ import numpy as np
 from _common import format_table
 
 from skident.datasets import make_planted_shallow
-from skident.landscape import phase_transition
+from skident.landscape import TrainingTrials, phase_transition
 from skident.landscape.batch_training import train_shallow_batch
 from skident.network import get_activation
 
@@ -38,9 +38,7 @@ def _panels(name, n_trials, n_starts, steps):
     found = phase_transition(
         *sizes(values),
         **options,
-        n_trials=n_trials,
-        n_starts=n_starts,
-        max_iter=STEPS[steps],
+        trials=TrainingTrials(n_trials=n_trials, n_starts=n_starts, max_iter=STEPS[steps]),
         random_state=FIRST_SEED,
     )
     row = {"panel": name, "steps": steps, "paper": paper, "half_point": found.half_point, "interval": found.interval}

@@ -16,9 +16,10 @@ from sklearn.preprocessing import StandardScaler
 from skident import QuadraticNetRegressor
 from skident.datasets import make_planted_shallow
 from skident.landscape import landscape_certificate
-from skident.landscape.convex import factorise, solve_convex
+from skident.landscape.convex import solve_convex
 from skident.landscape.descent import descend, form_hessian_product
-from skident.landscape.problem import QuadraticProblem
+from skident.landscape.problem import LossTerms, QuadraticProblem
+from skident.landscape.units import factorise
 
 FIRST_SEED = _seeds.LANDSCAPE_TARGETS.start
 PLAIN = {"fit_intercept": False, "fit_linear": False, "alpha": 0}
@@ -102,7 +103,9 @@ def _hessians(trials):
         rng = np.random.RandomState(FIRST_SEED + 200 + t)
         n, d, k = rng.randint(10, 200), rng.randint(2, 15), rng.randint(2, 20)
         X, y = make_planted_shallow(n, d, 1, labels="random", random_state=rng)
-        problem = QuadraticProblem(X, y, alpha=rng.choice([0.0, 0.1]), fit_intercept=True, fit_linear=bool(t % 2))
+        problem = QuadraticProblem(
+            X, y, LossTerms(alpha=rng.choice([0.0, 0.1]), fit_intercept=True, fit_linear=bool(t % 2))
+        )
         W, U, v = rng.standard_normal((k, d)), rng.standard_normal((k, d)), rng.uniform(-2, 2, k)
 
         def slope(step, W=W, U=U, v=v, problem=problem):

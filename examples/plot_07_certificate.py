@@ -17,7 +17,8 @@ import torch
 from skident.datasets import make_planted_shallow
 from skident.inspection import LandscapeDisplay
 from skident.landscape import landscape_certificate
-from skident.landscape.descent import block_escape, lines_loss
+from skident.landscape.descent import block_escape
+from skident.landscape.lines import lines_loss
 from skident.landscape.problem import QuadraticProblem
 
 N, D = 150, 10
@@ -68,7 +69,7 @@ def main(output="certificate.png", n_steps=2000):
     show("Adam from there", optimum)
 
     figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.8), layout="constrained")
-    LandscapeDisplay.from_point(plateau, v, X, y, certificate=saddle, history=losses + more, ax=axes)
+    LandscapeDisplay.from_certificate(saddle, plateau, X, y, history=losses + more, ax=axes)
     axes[0].set_title("Where Adam came to rest", fontsize="medium")
     axes[1].axvline(n_steps, color="0.5", linewidth=1, linestyle="--")
     axes[1].set_xlabel("step of Adam")

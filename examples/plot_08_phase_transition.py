@@ -14,7 +14,7 @@ import time
 import matplotlib.pyplot as plt
 
 from skident.inspection import PhaseTransitionDisplay
-from skident.landscape import phase_transition
+from skident.landscape import TrainingTrials, phase_transition
 
 SOFTPLUS, QUADRATIC = {"activation": "softplus", "sharpness": 10.0}, {"activation": "quadratic"}
 PANELS = {  # sizes, activation, the paper's half-point
@@ -29,7 +29,8 @@ def main(output="phase_transition.png", n_trials=8, n_starts=8):
     figure, axes = plt.subplots(2, 2, figsize=(9, 6.4), layout="constrained")
     for ax, (name, (sizes, options, reference)) in zip(axes.flat, PANELS.items()):
         start = time.perf_counter()
-        found = phase_transition(*sizes, **options, n_trials=n_trials, n_starts=n_starts, random_state=0)
+        trials = TrainingTrials(n_trials=n_trials, n_starts=n_starts)
+        found = phase_transition(*sizes, **options, trials=trials, random_state=0)
         low, high = found.interval
         print(
             f"{name}: half-point {found.half_point:.2f} [{low:.2f}, {high:.2f}], paper {reference}, "

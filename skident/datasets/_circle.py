@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._pyramidal import _check_count
+from ._checks import check_count
 
 __all__ = ["make_alternating_circle"]
 
@@ -44,7 +44,7 @@ def make_alternating_circle(n_samples=8):
     >>> print(X.shape, int(y.sum()))
     (8, 2) 0
     """
-    n = _check_count("n_samples", n_samples, minimum=2)
+    n = check_count("n_samples", n_samples, minimum=2)
     if n % 2:
         raise ValueError(f"n_samples must be even, so that the signs alternate all around the circle; got {n}.")
     j = np.arange(1, n + 1)

@@ -7,7 +7,7 @@ from numbers import Real
 import numpy as np
 from sklearn.utils import check_array, check_random_state
 
-from ._pyramidal import _check_count, _check_real
+from ._checks import check_count, check_real
 
 __all__ = ["HierarchicalTarget", "make_hierarchical_target"]
 
@@ -73,11 +73,11 @@ def make_hierarchical_target(
     (1000,) (1000, 2)
     """
     d, widths, alphas, connections = _check_architecture(n_features, widths, alphas, connections)
-    kappa = _check_real("kappa", kappa, lambda k: 1 <= k < np.inf, "a finite number >= 1")
+    kappa = check_real("kappa", kappa, lambda k: 1 <= k < np.inf, "a finite number >= 1")
     if distribution not in ("gaussian", "mixture"):
         raise ValueError(f"distribution must be 'gaussian' or 'mixture', got {distribution!r}.")
     rng = check_random_state(random_state)
-    n_components = 1 if distribution == "gaussian" else _check_count("n_components", n_components)
+    n_components = 1 if distribution == "gaussian" else check_count("n_components", n_components)
     roots = np.eye(d)[None] if distribution == "gaussian" else _mixture_roots(d, n_components, rng)
     sizes = [d, d, *widths]
     weights = [{j: _conditioned(k, sizes[j], kappa, rng) for j in J} for k, J in zip(widths, connections)]
@@ -120,7 +120,17 @@ class HierarchicalTarget:
         self._moments = None
 
     def sample(self, n_samples, random_state=None):
-        """Inputs (n_samples, d)."""
+        """Inputs drawn from the target's distribution.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : int, RandomState or None, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples, d)
+        """
         rng = check_random_state(random_state)
         component = rng.randint(len(self.roots), size=n_samples)
         g = rng.standard_normal((n_samples, self.n_features))
@@ -130,18 +140,39 @@ class HierarchicalTarget:
         return X
 
     def features(self, X, layer):
-        """``S*_l(X)``, (n, k_l); layers 0 and 1 are ``x`` and ``x^2 - 1``."""
+        """The true features ``S*_l`` of one layer.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        layer : int
+            l, up to L; layers 0 and 1 are ``x`` and ``x^2 - 1``.
+
+        Returns
+        -------
+        ndarray of shape (n, k_l)
+
+        Raises
+        ------
+        ValueError
+            If there is no such layer, or X is not finite or of another width.
+        """
         if layer not in range(len(self.widths) + 2):
             raise ValueError(f"layer must be in 0, ..., {len(self.widths) + 1}, got {layer!r}.")
         return self._all_features(self._check(X), layer)[layer]
 
     def __call__(self, X):
-        """``G*(X)``, (n,)."""
+        """``G*`` of inputs (n, d), as (n,)."""
         S = self._all_features(self._check(X), len(self.widths) + 1)
         return sum(alpha * np.sum(F**2, axis=1) for alpha, F in zip(self.alphas, S[2:]))
 
     def sample_signs(self, n_samples, random_state=None):
         """The classification task of Section 3.2.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : int, RandomState or None, default=None
 
         Returns
         -------
@@ -180,8 +211,8 @@ class HierarchicalTarget:
 
 def _check_architecture(n_features, widths, alphas, connections):
     """Everything as integers and tuples."""
-    d = _check_count("n_features", n_features, 2)
-    widths = tuple(_check_count("every width", k) for k in widths)
+    d = check_count("n_features", n_features, 2)
+    widths = tuple(check_count("every width", k) for k in widths)
     if not widths:
         raise ValueError("widths must hold at least k_2, got ().")
     if alphas is None:

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..network import get_activation
-from ._pyramidal import _check_count, _check_real
+from ._checks import check_count, check_real
 
 __all__ = ["make_planted_shallow"]
 
@@ -73,10 +73,10 @@ def make_planted_shallow(
     >>> print(X.shape, round(float(np.abs((X @ W.T) ** 2 @ v - y).max()), 12))
     (50, 4) 0.0
     """
-    n, d = _check_count("n_samples", n_samples), _check_count("n_features", n_features)
-    k = _check_count("n_hidden", n_hidden)
-    sharpness = _check_real("sharpness", sharpness, lambda b: 0 < b < np.inf, "a finite number > 0")
-    noise = _check_real("noise", noise, lambda s: 0 <= s < np.inf, "a finite number >= 0")
+    n, d = check_count("n_samples", n_samples), check_count("n_features", n_features)
+    k = check_count("n_hidden", n_hidden)
+    sharpness = check_real("sharpness", sharpness, lambda b: 0 < b < np.inf, "a finite number > 0")
+    noise = check_real("noise", noise, lambda s: 0 <= s < np.inf, "a finite number >= 0")
     if labels not in ("planted", "random"):
         raise ValueError(f"labels must be 'planted' or 'random', got {labels!r}.")
     g, rng = get_activation(activation), check_random_state(random_state)

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
-
 import numpy as np
 from sklearn.utils import check_random_state
 
 from ..network import FeedforwardNetwork
+from ._checks import check_count, check_real
 
 __all__ = ["make_network", "make_pyramidal_network", "pyramidal_widths"]
-
-
-def _check_count(name, value, minimum=1):
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        raise ValueError(f"{name} must be an integer >= {minimum}, got {value!r}.")
-    return int(value)
-
-
-def _check_real(name, value, accepts, wanted):
-    if isinstance(value, bool) or not isinstance(value, Real) or not accepts(value):
-        raise ValueError(f"{name} must be {wanted}, got {value!r}.")
-    return float(value)
 
 
 def pyramidal_widths(n_layers, n_outputs, n_neurons, contraction=0.6):
@@ -68,10 +55,10 @@ def pyramidal_widths(n_layers, n_outputs, n_neurons, contraction=0.6):
     >>> print(sum(widths))
     200
     """
-    n_layers = _check_count("n_layers", n_layers)
-    n_outputs = _check_count("n_outputs", n_outputs)
-    n_neurons = _check_count("n_neurons", n_neurons)
-    contraction = _check_real("contraction", contraction, lambda c: 0 < c <= 1, "a number in (0, 1]")
+    n_layers = check_count("n_layers", n_layers)
+    n_outputs = check_count("n_outputs", n_outputs)
+    n_neurons = check_count("n_neurons", n_neurons)
+    contraction = check_real("contraction", contraction, lambda c: 0 < c <= 1, "a number in (0, 1]")
     n_hidden = n_neurons - n_outputs
     if n_layers == 1 and n_hidden != 0:
         raise ValueError(
@@ -138,12 +125,12 @@ def make_network(layer_sizes, *, shift_scale=0.05, activation="tanh", output_act
     >>> print(round(float(np.linalg.norm(network.weights[0][:, 0])), 6))
     1.0
     """
-    sizes = [_check_count(f"layer_sizes[{i}]", size) for i, size in enumerate(layer_sizes)]
+    sizes = [check_count(f"layer_sizes[{i}]", size) for i, size in enumerate(layer_sizes)]
     if len(sizes) < 2:
         raise ValueError(
             f"layer_sizes must hold the number of inputs and at least one layer width, got {tuple(sizes)}; try (20, 5)."
         )
-    shift_scale = _check_real("shift_scale", shift_scale, lambda s: 0 <= s < np.inf, "a finite number >= 0")
+    shift_scale = check_real("shift_scale", shift_scale, lambda s: 0 <= s < np.inf, "a finite number >= 0")
     rng = check_random_state(random_state)
     weights, biases = [], []
     for fan_in, width in zip(sizes[:-1], sizes[1:]):
@@ -163,7 +150,6 @@ def make_pyramidal_network(
     contraction=0.6,
     shift_scale=0.05,
     activation="tanh",
-    output_activation=None,
     random_state=None,
 ):
     """Random pyramidal network, as in the experiments of the entangled-weights paper.
@@ -187,9 +173,8 @@ def make_pyramidal_network(
         Standard deviation of the shifts. [1]_ writes N(0, 0.05); only with 0.05 as the standard deviation, not as the
         variance, do such networks show the errors that it reports.
     activation : str, default="tanh"
-        Activation of the hidden layers, see :func:`skident.network.get_activation`.
-    output_activation : str, default=None
-        Activation of the last layer; None means `activation`, as in the paper.
+        Activation of all layers, see :func:`skident.network.get_activation`. Another one in the last layer is for
+        ``make_network((n_inputs, *pyramidal_widths(...)), output_activation=...)``.
     random_state : int, RandomState instance or None, default=None
         Source of the random numbers; an int gives the same network every time.
 
@@ -217,9 +202,8 @@ def make_pyramidal_network(
     """
     widths = pyramidal_widths(n_layers, n_outputs, n_neurons, contraction)
     return make_network(
-        (_check_count("n_inputs", n_inputs), *widths),
+        (check_count("n_inputs", n_inputs), *widths),
         shift_scale=shift_scale,
         activation=activation,
-        output_activation=output_activation,
         random_state=random_state,
     )

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..network import FeedforwardNetwork
-from ._pyramidal import _check_count, _check_real
+from ._checks import check_count, check_real
 
 __all__ = ["make_relu_network"]
 
@@ -73,11 +73,11 @@ def make_relu_network(
     >>> print(abs(network(X)[:, 0] - y).max())
     0.0
     """
-    n_samples = _check_count("n_samples", n_samples)
-    n_features = _check_count("n_features", n_features)
-    n_units = _check_count("n_units", n_units)
-    noise = _check_real("noise", noise, lambda v: 0 <= v < np.inf, "a number >= 0")
-    bias_range = _check_real("bias_range", bias_range, lambda v: 0 <= v < np.inf, "a number >= 0")
+    n_samples = check_count("n_samples", n_samples)
+    n_features = check_count("n_features", n_features)
+    n_units = check_count("n_units", n_units)
+    noise = check_real("noise", noise, lambda v: 0 <= v < np.inf, "a number >= 0")
+    bias_range = check_real("bias_range", bias_range, lambda v: 0 <= v < np.inf, "a number >= 0")
     rng = check_random_state(random_state)
     W = _weights(n_features, n_units, perturbation, base_weights, rng)
     b = rng.uniform(-bias_range, bias_range, n_units)
@@ -98,7 +98,7 @@ def _weights(n_features, n_units, perturbation, base_weights, rng):
             raise ValueError("base_weights are what is perturbed; give perturbation too.")
         W = rng.standard_normal((n_features, n_units))
         return W / np.linalg.norm(W, axis=0)
-    tau = _check_real("perturbation", perturbation, lambda v: 0 < v < np.inf, "a number > 0")
+    tau = check_real("perturbation", perturbation, lambda v: 0 < v < np.inf, "a number > 0")
     if base_weights is None:
         base_weights = np.full((n_features, n_units), 1.0 / np.sqrt(n_features))
     base_weights = np.asarray(base_weights, dtype=np.float64)

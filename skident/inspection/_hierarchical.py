@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skident.hierarchical.backward_correction import backward_feature_correction
-
 from ._plotting import axes_pair, color_of, require_pyplot
 
 __all__ = ["BackwardCorrectionDisplay", "LayerFeatureDisplay"]
@@ -23,6 +21,7 @@ class BackwardCorrectionDisplay:
     Parameters
     ----------
     result : BackwardCorrection
+        As `skident.hierarchical.backward_feature_correction` gives it.
 
     Attributes
     ----------
@@ -41,23 +40,6 @@ class BackwardCorrectionDisplay:
 
     def __init__(self, result):
         self.result = result
-
-    @classmethod
-    def from_estimator(cls, estimator, X, y, *, ax=None, **kwargs):
-        """Run the protocol and draw it.
-
-        Parameters
-        ----------
-        estimator, X, y
-            And **kwargs: of `backward_feature_correction`.
-        ax : Axes or pair of Axes, default=None
-            See :meth:`plot`.
-
-        Returns
-        -------
-        BackwardCorrectionDisplay
-        """
-        return cls(backward_feature_correction(estimator, X, y, **kwargs)).plot(ax)
 
     def plot(self, ax=None):
         """Draw.
@@ -82,28 +64,34 @@ class BackwardCorrectionDisplay:
         upper, lower = axes_pair(
             ax, "BackwardCorrectionDisplay", rows=True, figsize=(6.4, 6.4), ratios=(2, 1), sharex=True
         )
+        layers = sorted({row["layer"] for row in self.result.rows if row["protocol"] == "all"})
+        self._plot_errors(upper)
+        self._plot_correlations(lower, layers)
+        self.ax_, self.correlation_ax_, self.figure_ = upper, lower, upper.figure
+        return self
+
+    def _plot_errors(self, ax):
         lines = [("train only $\\leq \\ell$", "only", None)]
         for j in range(self.result.n_layers - 2):
             lines.append((f"fix $\\leq \\ell - {j}$" if j else "fix $\\leq \\ell$", "fixed", j))
         lines.append(("train all", "all", None))
         for number, (label, protocol, j) in enumerate(lines):
-            self._line(upper, label, protocol, j, number)
-        layers = sorted({row["layer"] for row in self.result.rows if row["protocol"] == "all"})
+            self._line(ax, label, protocol, j, number)
+        error = "error rate" if self.result.classifies else "relative squared error"
+        ax.set(ylabel=f"{error} on test rows", yscale="linear" if self.result.classifies else "log")
+        ax.set_title("Backward feature correction", fontsize="medium")
+        ax.legend(frameon=False, fontsize="small")
+
+    def _plot_correlations(self, ax, layers):
         for number, (name, label) in enumerate(
             (("correlation_after", "before and after correction"), ("correlation_start", "with the start"))
         ):
             values = [(self.result.find("only", layer) or {}).get(name) for layer in layers]
             known = [(layer, value) for layer, value in zip(layers, values) if value is not None]
             if known:
-                lower.plot(*zip(*known), marker="s", color=color_of(number), label=label)
-                lower.legend(frameon=False, fontsize="small")
-        error = "error rate" if self.result.classifies else "relative squared error"
-        upper.set(ylabel=f"{error} on test rows", yscale="linear" if self.result.classifies else "log")
-        upper.set_title("Backward feature correction", fontsize="medium")
-        upper.legend(frameon=False, fontsize="small")
-        lower.set(xlabel="layer $\\ell$", ylabel="cosine of neurons", ylim=(-0.1, 1.1), xticks=layers)
-        self.ax_, self.correlation_ax_, self.figure_ = upper, lower, upper.figure
-        return self
+                ax.plot(*zip(*known), marker="s", color=color_of(number), label=label)
+                ax.legend(frameon=False, fontsize="small")
+        ax.set(xlabel="layer $\\ell$", ylabel="cosine of neurons", ylim=(-0.1, 1.1), xticks=layers)
 
     def _line(self, ax, label, protocol, j, number):
         rows = [row for row in self.result.rows if row["protocol"] == protocol]
@@ -171,6 +159,8 @@ class LayerFeatureDisplay:
         ------
         TypeError
             If the estimator gives no feature gradients.
+        NotFittedError
+            If it is not fitted.
         ValueError
             If the features do not fill the image.
         """
@@ -191,7 +181,30 @@ class LayerFeatureDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, X, *, layer=2, n_units=8, image_shape=None, ax=None):
-        """`compute` and :meth:`plot`."""
+        """Compute images and gradients, and draw them.
+
+        Parameters
+        ----------
+        estimator, X, layer, n_units, image_shape
+            As in :meth:`compute`.
+        ax : array of Axes of shape (2, m), default=None
+            See :meth:`plot`.
+
+        Returns
+        -------
+        LayerFeatureDisplay
+
+        Raises
+        ------
+        TypeError
+            If the estimator gives no feature gradients.
+        NotFittedError
+            If it is not fitted.
+        ValueError
+            If the features do not fill the image, or `ax` has another shape.
+        ImportError
+            If matplotlib is not installed.
+        """
         return cls.compute(estimator, X, layer=layer, n_units=n_units, image_shape=image_shape).plot(ax)
 
     def plot(self, ax=None):

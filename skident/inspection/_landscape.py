@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.landscape.certify import landscape_certificate
-from skident.landscape.descent import lines_loss
-from skident.landscape.problem import QuadraticProblem
+from skident.landscape.lines import line_out
 
 from ._plotting import axes_pair, color_of
 
@@ -39,9 +37,11 @@ class LandscapeDisplay:
     --------
     >>> import numpy as np
     >>> from skident.inspection import LandscapeDisplay
+    >>> from skident.landscape import landscape_certificate
     >>> X = np.random.default_rng(0).standard_normal((40, 3))
-    >>> y = X[:, 0] * X[:, 1]
-    >>> display = LandscapeDisplay.from_point(np.zeros((6, 3)), [1, 1, 1, -1, -1, -1], X, y)
+    >>> W, y = np.zeros((6, 3)), X[:, 0] * X[:, 1]
+    >>> certificate = landscape_certificate(W, [1, 1, 1, -1, -1, -1], X, y)
+    >>> display = LandscapeDisplay.from_certificate(certificate, W, X, y)
     >>> print(display.direction, bool(display.line.min() < display.line[50]))
     escape direction True
     """
@@ -54,25 +54,22 @@ class LandscapeDisplay:
         self.lower_bound = lower_bound
 
     @classmethod
-    def from_point(cls, W, v, X, y, *, certificate=None, history=(), radius=None, ax=None, **options):
+    def from_certificate(cls, certificate, W, X, y, *, history=(), radius=None, ax=None):
         """Draw the loss of a quadratic network along its escape direction or its gradient, whichever leads lower.
 
         Parameters
         ----------
+        certificate : LandscapeCertificate
+            Of the point W, on these data; it knows the output weights and the terms of the loss.
         W : array-like of shape (k, d)
-        v : array-like of shape (k,)
         X : array-like of shape (n, d)
         y : array-like of shape (n,)
-        certificate : LandscapeCertificate, default=None
-            Of this point; None computes it.
         history : sequence of float, default=()
             Losses of a descent from here, such as ``descend(...).history``.
         radius : float, default=None
             How far along the direction; None is twice as far as the lowest point.
         ax : Axes or pair of Axes, default=None
             See :meth:`plot`.
-        **options
-            ``alpha``, ``fit_intercept``, ``fit_linear``, ``linear_weight`` of the loss.
 
         Returns
         -------
@@ -81,27 +78,14 @@ class LandscapeDisplay:
         Raises
         ------
         ValueError
-            If the certificate is about other units than quadratic ones, or the arrays are not fit for one.
+            If the certificate is about other units than quadratic ones, the arrays do not fit it, or `ax` is neither an
+            Axes nor a pair.
         ImportError
             If matplotlib is not installed.
         """
-        if certificate is None:
-            certificate = landscape_certificate(W, v, X, y, **options)
-        if certificate.activation != "quadratic":
-            raise ValueError(f"LandscapeDisplay is about quadratic units, not {certificate.activation} ones.")
-        W, v, X, y = (np.asarray(a.detach() if hasattr(a, "detach") else a, dtype=np.float64) for a in (W, v, X, y))
-        problem = QuadraticProblem(X, y, **options)
-        gradient = problem.value_and_gradient(W.T @ (v[:, None] * W))[1]
-        ways = {"steepest descent": -2.0 * v[:, None] * (W @ gradient)}
-        ways["escape direction"] = certificate.escape_direction
-        ways = {name: U / max(np.linalg.norm(U), 1e-300) for name, U in ways.items() if U is not None}
-        quartics = {name: lines_loss(problem, W, v, U) for name, U in ways.items()}
-        name = min(quartics, key=lambda name: _lowest(quartics[name])[1])
-        c = quartics[name]
-        steps = np.linspace(-1.0, 1.0, 101) * (2.0 * abs(_lowest(c)[0]) or 1.0 if radius is None else radius)
-        line = np.polyval(c[::-1], steps)
-        bound = certificate.lower_bound
-        return cls(steps=steps, line=line, direction=name, history=history, lower_bound=bound).plot(ax=ax)
+        out, bound = line_out(certificate, W, X, y, radius), certificate.lower_bound
+        display = cls(steps=out.steps, line=out.losses, direction=out.direction, history=history, lower_bound=bound)
+        return display.plot(ax=ax)
 
     def plot(self, ax=None, *, line_kwargs=None, history_kwargs=None):
         """Draw.
@@ -142,12 +126,3 @@ class LandscapeDisplay:
         right.set_title("Descent from there", fontsize="medium")
         self.ax_, self.history_ax_, self.figure_ = left, right, left.figure
         return self
-
-
-def _lowest(c):
-    """Where a quartic with coefficients c is lowest, and its value there."""
-    roots = np.roots((c * np.arange(5))[:0:-1])
-    steps = np.append(roots[np.abs(roots.imag) <= 1e-6 * np.abs(roots)].real, 0.0)
-    values = np.polyval(c[::-1], steps)
-    best = int(np.argmin(values))
-    return float(steps[best]), float(values[best])

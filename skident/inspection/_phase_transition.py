@@ -27,8 +27,9 @@ class PhaseTransitionDisplay:
     Examples
     --------
     >>> from skident.inspection import PhaseTransitionDisplay
-    >>> from skident.landscape import phase_transition
-    >>> found = phase_transition(20, 8, [1, 2, 4, 6], activation="quadratic", n_trials=4, n_starts=3, random_state=0)
+    >>> from skident.landscape import TrainingTrials, phase_transition
+    >>> trials = TrainingTrials(n_trials=4, n_starts=3)
+    >>> found = phase_transition(20, 8, [1, 2, 4, 6], activation="quadratic", trials=trials, random_state=0)
     >>> print(PhaseTransitionDisplay(found).transition.n_trials)
     4
     """

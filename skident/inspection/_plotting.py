@@ -13,17 +13,47 @@ _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 def color_of(layer):
-    """Colour of a layer, 0 the first; grey for -1, a layer that is not known."""
+    """Colour of a layer.
+
+    Parameters
+    ----------
+    layer : int
+        0 the first, -1 one that is not known.
+
+    Returns
+    -------
+    str
+        Grey for -1; colours repeat after six layers.
+    """
     return "0.4" if layer < 0 else _COLORS[layer % len(_COLORS)]
 
 
 def with_floor(errors):
-    """Errors (n,) as a logarithmic axis can show them: those below machine epsilon, zero too, are moved up to it."""
+    """Errors as a logarithmic axis can show them.
+
+    Parameters
+    ----------
+    errors : ndarray of shape (n,)
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Those below machine epsilon, zero too, moved up to it.
+    """
     return np.maximum(errors, EPS)
 
 
 def require_pyplot(caller):
-    """``matplotlib.pyplot``.
+    """``matplotlib.pyplot``, imported when something is drawn.
+
+    Parameters
+    ----------
+    caller : str
+        For the error text.
+
+    Returns
+    -------
+    module
 
     Raises
     ------

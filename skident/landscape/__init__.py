@@ -5,9 +5,10 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "certificate": ["LandscapeCertificate"],
+        "certificate": ["CertificateOptions", "LandscapeCertificate"],
         "certify": ["landscape_certificate"],
+        "problem": ["LossTerms"],
         "regressor": ["QuadraticNetRegressor"],
-        "transition": ["PhaseTransition", "phase_transition"],
+        "transition": ["PhaseTransition", "TrainingTrials", "phase_transition"],
     },
 )

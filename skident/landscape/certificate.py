@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 
 import numpy as np
 
-__all__ = ["REASONS", "LandscapeCertificate", "status_of"]
+from .problem import NO_TERMS, LossTerms
 
-REASONS = {
+__all__ = ["CertificateOptions", "Curvature", "LandscapeCertificate", "reason_of", "status_of"]
+
+_REASONS = {
     "global": "the loss {loss:.3e} is within {gap:.1e} of a proven lower bound ({how})",
     "saddle": "no slope (gradient {gradient_norm:.1e}), but the loss has curvature {curvature:.3e} along "
     "escape_direction",
@@ -18,11 +21,101 @@ REASONS = {
 }
 
 
+@dataclass(frozen=True)
+class CertificateOptions:
+    """What a certificate counts as none, and how much may be spent on it.
+
+    Attributes
+    ----------
+    tol : float, default=1e-10
+        Gap to the lower bound, relative to the loss of the best constant (of 0 without intercept), that counts as none.
+    max_products : int, default=400
+        Hessian products spent on the curvature at most. Near a degenerate optimum more do not help.
+    max_dense : int, default=6000
+        Largest order of a matrix factorised for the lower bound; beyond, points whose loss is neither zero nor bounded
+        by duality at the point itself stay undecided.
+
+    Raises
+    ------
+    ValueError
+        If `tol` is not a finite number > 0, or one of the others no integer, below 1 or below 0.
+    """
+
+    tol: float = 1e-10
+    max_products: int = 400
+    max_dense: int = 6000
+
+    def __post_init__(self):
+        if not (isinstance(self.tol, Real) and 0 < self.tol < np.inf):
+            raise ValueError(f"tol must be > 0, got {self.tol!r}.")
+        for name, least in (("max_products", 1), ("max_dense", 0)):
+            value = getattr(self, name)
+            if not (isinstance(value, Integral) and value >= least):
+                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """The lowest curvature that was found at a point.
+
+    Attributes
+    ----------
+    value : float
+    bound : float
+        Proven: no curvature is below this.
+    direction : ndarray of shape (k, d) or None
+        Of unit norm.
+    n_products : int
+        Hessian products spent.
+    converged : bool
+        Whether `value` is the smallest eigenvalue.
+    """
+
+    value: float
+    bound: float
+    direction: np.ndarray | None
+    n_products: int
+    converged: bool
+
+
 def status_of(proven, stationary, bent):
-    """The status that these three facts make."""
+    """The status that three facts about a point make.
+
+    Parameters
+    ----------
+    proven : bool
+        Whether the loss is at a lower bound.
+    stationary : bool
+        Whether the gradient is none.
+    bent : bool
+        Whether there is downward curvature.
+
+    Returns
+    -------
+    {"global", "not stationary", "saddle", "undecided"}
+    """
     if proven:
         return "global"
     return "not stationary" if not stationary else "saddle" if bent else "undecided"
+
+
+def reason_of(status, how, *, loss, gap, gradient_norm, curvature):
+    """The argument for a status, with its numbers.
+
+    Parameters
+    ----------
+    status : str
+        As `status_of` gives it.
+    how : str
+        Where the lower bound comes from.
+    loss, gap, gradient_norm, curvature : float
+        Of the point, the gap to the lower bound.
+
+    Returns
+    -------
+    str
+    """
+    return _REASONS[status].format(how=how, loss=loss, gap=gap, gradient_norm=gradient_norm, curvature=curvature)
 
 
 @dataclass(frozen=True)
@@ -67,6 +160,8 @@ class LandscapeCertificate:
         ``<W, gradient>``.
     output_weights : ndarray of shape (k,)
     activation : str
+    terms : LossTerms
+        Of the loss that it is about.
     """
 
     status: str
@@ -87,6 +182,7 @@ class LandscapeCertificate:
     radial_slope: float = field(repr=False)
     output_weights: np.ndarray = field(repr=False, compare=False)
     activation: str = "quadratic"
+    terms: LossTerms = field(default=NO_TERMS, repr=False)
 
     def theorem_bound(self, nuclear_norm):
         """Theorem 2.2's bound on the loss, with its constants, for equal output weights and planted Gaussian data.

@@ -10,7 +10,7 @@ from scipy.linalg import lapack
 
 from skident.linalg import smat, svec, svec_outer
 
-__all__ = ["ConvexSolution", "QuadraticSystem", "factorise", "least_squares_size", "solve_convex"]
+__all__ = ["ConvexSolution", "QuadraticSystem", "least_squares_size", "solve_convex"]
 
 # Above this size the factor that conjugate gradients are preconditioned with is single precision: three times faster.
 _SINGLE_FROM = 1500
@@ -46,7 +46,17 @@ class ConvexSolution:
 
 
 def least_squares_size(problem):
-    """Order of the matrix that `solve_convex` factorises: min(n, unknowns)."""
+    """Order of the matrix that `solve_convex` factorises.
+
+    Parameters
+    ----------
+    problem : QuadraticProblem
+
+    Returns
+    -------
+    int
+        min(n, unknowns).
+    """
     return min(problem.n, problem.n_unknowns)
 
 
@@ -95,16 +105,36 @@ def solve_convex(problem, *, start=None, tol=1e-13, max_iter=300):
             continue
         theta, steps, converged = system.solve(factor, start, tol, max_iter)
         n_iter += steps
-        if converged and (problem.alpha > 0 or rcond >= _SAFE[dtype] or system.fits_exactly(theta)):
-            return system.solution(theta, "kernel" if system.dual else "gram", n_iter, True)
+        if converged and (problem.alpha > 0 or rcond >= _SAFE[dtype] or _fits_exactly(system, theta)):
+            return _solution(system, theta, "kernel" if system.dual else "gram", n_iter, True)
     if problem.n * problem.n_unknowns * size <= _SVD_WORK:
-        return system.solution(system.solve_by_svd(start), "svd", n_iter, True)
+        return _solution(system, system.solve_by_svd(start), "svd", n_iter, True)
     theta = start if factor is None else theta
-    return system.solution(theta, "kernel" if system.dual else "gram", n_iter, False)
+    return _solution(system, theta, "kernel" if system.dual else "gram", n_iter, False)
+
+
+def _solution(system, theta, method, n_iter, certain):
+    M = smat(theta[: system.q], system.problem.d)
+    return ConvexSolution(M, system.problem.value(M), method, n_iter, certain)
+
+
+def _fits_exactly(system, theta):
+    """Whether the loss is zero for all purposes, so that nothing can lower it."""
+    error = system.target - system.apply(theta)
+    return float(error @ error) <= 1e-12 * float(system.target @ system.target)
 
 
 class QuadraticSystem:
-    """The linear system of a problem, in unknowns ``theta = (svec(M), b / sqrt(linear_weight))``."""
+    """The linear system of a problem, in p unknowns ``theta = (svec(M), b / sqrt(linear_weight))``.
+
+    Phi (n, p) has a row ``(svec(x x^T), sqrt(linear_weight) x) / sqrt(n)`` for every x, less their means where there is
+    an intercept. The system's matrix is ``Phi Phi^T + alpha`` (n, n) where there are no more rows than unknowns
+    (`dual`), else ``Phi^T Phi + alpha`` (p, p).
+
+    Parameters
+    ----------
+    problem : QuadraticProblem
+    """
 
     def __init__(self, problem):
         self.problem = problem
@@ -118,11 +148,31 @@ class QuadraticSystem:
         return u - u.mean() if self.problem.fit_intercept else u
 
     def pack(self, M, b):
+        """The unknowns of a form and its linear terms.
+
+        Parameters
+        ----------
+        M : ndarray of shape (d, d)
+        b : ndarray of shape (d,)
+
+        Returns
+        -------
+        ndarray of shape (p,)
+        """
         linear = [b / self.root] if self.problem.fit_linear else []
         return np.concatenate([svec(M), *linear])
 
     def apply(self, theta):
-        """Phi theta, (n,), centred where there is an intercept."""
+        """Phi theta.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (p,)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
         p = self.problem
         values = p.forms(smat(theta[: self.q], p.d))
         if p.fit_linear:
@@ -130,12 +180,21 @@ class QuadraticSystem:
         return self._centred(values / np.sqrt(p.n))
 
     def adjoint(self, u):
-        """Phi^T u."""
+        """Phi^T u.
+
+        Parameters
+        ----------
+        u : ndarray of shape (n,)
+
+        Returns
+        -------
+        ndarray of shape (p,)
+        """
         p, u = self.problem, self._centred(u)
         linear = [self.root * (p.linear_inputs.T @ u) / np.sqrt(p.n)] if p.fit_linear else []
         return np.concatenate([svec(p.adjoint(u * np.sqrt(p.n))), *linear])
 
-    def features(self, rows=slice(None)):
+    def _features(self, rows=slice(None)):
         """Rows of Phi, not centred."""
         p = self.problem
         linear = [self.root * p.linear_inputs[rows]] if p.fit_linear else []
@@ -160,27 +219,45 @@ class QuadraticSystem:
     def _gram(self, dtype):
         p, size = self.problem, max(1, _CHUNK // self.n_unknowns)
         chunks = [slice(i, i + size) for i in range(0, p.n, size)]
-        mean = sum(self.features(c).sum(axis=0) for c in chunks) / p.n if p.fit_intercept else 0.0
+        mean = sum(self._features(c).sum(axis=0) for c in chunks) / p.n if p.fit_intercept else 0.0
         G = np.zeros((self.n_unknowns, self.n_unknowns), dtype=dtype)
         for c in chunks:
-            F = (self.features(c) - mean).astype(dtype)
+            F = (self._features(c) - mean).astype(dtype)
             G += F.T @ F
         return G
 
     def left_vectors(self):
-        """Left singular vectors of Phi (n, r) and its squared singular values (r,), those near zero left out."""
+        """Left singular vectors of Phi and its squared singular values, those near zero left out.
+
+        Returns
+        -------
+        U : ndarray of shape (n, r)
+        values : ndarray of shape (r,)
+        """
         if self.dual:
             values, U = np.linalg.eigh(self._kernel(np.float64))
             kept = values > 1e-13 * max(values[-1], 0.0)
             return U[:, kept], values[kept]
-        F = self.features()
+        F = self._features()
         F = F - F.mean(axis=0) if self.problem.fit_intercept else F
         values, V = np.linalg.eigh(F.T @ F)
         kept = values > 1e-13 * max(values[-1], 0.0)
         return (F @ V[:, kept]) / np.sqrt(values[kept]), values[kept]
 
     def factor(self, dtype):
-        """Cholesky factor of the system's matrix and its reciprocal condition; (None, 0) where it is not definite."""
+        """Cholesky factor of the system's matrix, of order s.
+
+        Parameters
+        ----------
+        dtype : {numpy.float32, numpy.float64}
+
+        Returns
+        -------
+        L : ndarray of shape (s, s) or None
+            Lower triangular; None where the matrix is not definite.
+        rcond : float
+            Reciprocal condition number of the matrix; 0 where it is not definite.
+        """
         A = self._kernel(dtype) if self.dual else self._gram(dtype)
         diagonal = np.einsum("ii->i", A)
         if self.dual and self.problem.fit_intercept:  # the constant direction, which the target has nothing of
@@ -197,14 +274,39 @@ class QuadraticSystem:
         return L, float(rcond)
 
     def product(self, u):
-        """The system's matrix applied to its vector."""
+        """The system's matrix, exact, applied to a vector.
+
+        Parameters
+        ----------
+        u : ndarray of shape (s,)
+
+        Returns
+        -------
+        ndarray of shape (s,)
+        """
         forward, back = (self.adjoint, self.apply) if self.dual else (self.apply, self.adjoint)
         return back(forward(u)) + self.problem.alpha * u
 
     def solve(self, L, start, tol, max_iter):
-        """Unknowns, steps taken, and whether the residual came down to about `tol` of the right-hand side.
+        """The unknowns by conjugate gradients, preconditioned with a factor.
 
-        Conjugate gradients restart from the true residual, which is how the last digits come right.
+        They restart from the true residual, which is how the last digits come right.
+
+        Parameters
+        ----------
+        L : ndarray of shape (s, s)
+            Of `factor`.
+        start : ndarray of shape (p,)
+        tol : float
+            Residual, relative to the right-hand side, at which it ends.
+        max_iter : int
+
+        Returns
+        -------
+        theta : ndarray of shape (p,)
+        n_iter : int
+        converged : bool
+            Whether the residual came down to about `tol`.
         """
         base, z, right = self._begin(start)
         size, best, steps = np.linalg.norm(right), (np.inf, z), 0
@@ -230,8 +332,18 @@ class QuadraticSystem:
         return start, np.zeros(self.problem.n), self.target - self.apply(start)
 
     def solve_by_svd(self, start):
-        """The unknowns from all singular values of Phi above rounding."""
-        F = self.features()
+        """The unknowns from all singular values of Phi above rounding.
+
+        Parameters
+        ----------
+        start : ndarray of shape (p,)
+            Without ridge the answer is the solution nearest to it.
+
+        Returns
+        -------
+        ndarray of shape (p,)
+        """
+        F = self._features()
         before = np.linalg.norm(F, axis=0)
         if self.problem.fit_linear:  # centred already
             before[self.q :] = self.root * np.sqrt(np.mean(self.problem.X**2, axis=0))
@@ -251,15 +363,6 @@ class QuadraticSystem:
             error = self.target - self.apply(base)
             base = base + Vt.T @ (filtered * (U.T @ error) - self.problem.alpha * filtered / S * (Vt @ base)) / sizes
         return base
-
-    def fits_exactly(self, theta):
-        """Whether the loss is zero for all purposes, so that nothing can lower it."""
-        error = self.target - self.apply(theta)
-        return float(error @ error) <= 1e-12 * float(self.target @ self.target)
-
-    def solution(self, theta, method, n_iter, certain):
-        M = smat(theta[: self.q], self.problem.d)
-        return ConvexSolution(M, self.problem.value(M), method, n_iter, certain)
 
 
 def _conjugate_gradients(product, right, L, max_iter, tol=1e-6):
@@ -288,41 +391,3 @@ def _conjugate_gradients(product, right, L, max_iter, tol=1e-6):
             return x, step
         p = z + (rz / previous) * p
     return x, max_iter
-
-
-def factorise(M, v):
-    """Hidden weights whose network is a given quadratic form: ``W^T D_v W = M`` as far as the signs of v allow.
-
-    Parameters
-    ----------
-    M : ndarray of shape (d, d)
-        Symmetric.
-    v : ndarray of shape (k,)
-        Output weights; those that are 0 stay unused.
-
-    Returns
-    -------
-    W : ndarray of shape (k, d)
-        Orthogonal rows: an eigenvector each, the eigenvalues of largest magnitude first.
-    lost : float
-        Frobenius norm of ``M - W^T D_v W``: more than rounding when M has more eigenvalues of a sign than v entries.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.landscape.convex import factorise
-    >>> W, lost = factorise(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1.0, -1.0]))
-    >>> print(round(float((np.array([1.0, 2.0]) @ W.T) ** 2 @ [1.0, -1.0]), 12), lost < 1e-15)
-    4.0 True
-    """
-    values, vectors = np.linalg.eigh(0.5 * (M + M.T))
-    W, lost = np.zeros((len(v), len(M))), 0.0
-    for sign in (1.0, -1.0):
-        units = np.flatnonzero(sign * v > 0)
-        order = np.argsort(-sign * values, kind="stable")
-        order = order[sign * values[order] > 0]
-        used = order[: len(units)]
-        units = units[: len(used)]
-        W[units] = np.sqrt(values[used] / v[units])[:, None] * vectors[:, used].T
-        lost += float(np.sum(values[order[len(used) :]] ** 2))
-    return W, float(np.sqrt(lost))

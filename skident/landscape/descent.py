@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.optimize
 
-from .convex import factorise, least_squares_size, solve_convex
-from .problem import wrong_part
+from .convex import least_squares_size, solve_convex
+from .lines import lines_loss, lowest_point
+from .units import UnitSigns, factorise, form_of, weight_gradient
 
 __all__ = [
     "DescentResult",
     "block_escape",
     "descend",
     "form_hessian_product",
-    "lines_loss",
     "newton_step",
     "null_vectors",
 ]
@@ -134,25 +134,22 @@ class _Path:
 
     def __init__(self, problem, W, signs, tol):
         self.problem, self.W, self.signs = problem, W, signs
-        self.plus, self.minus = bool((signs > 0).any()), bool((signs < 0).any())
+        self.allowed = UnitSigns.of(signs)
         steepest = problem.steepest
         self.limit = max(tol * steepest, problem.gradient_rounding)
         # A loss over its slope is a size of M, so its root one of W: the unit in which a gradient is small or is not.
         self.gradient_limit = 0.1 * self.limit * np.sqrt(problem.null_value / steepest if steepest > 0 else 0.0)
         self.n_iter, self.history = 0, [self._value_and_slope(W.ravel())[0]]
 
-    def _form(self, W):
-        return W.T @ (self.signs[:, None] * W)
-
     def _value_and_slope(self, flat):
         W = flat.reshape(self.W.shape)
-        value, gradient = self.problem.value_and_gradient(self._form(W))
-        return value, (2.0 * self.signs[:, None] * (W @ gradient)).ravel()
+        value, gradient = self.problem.value_and_gradient(form_of(W, self.signs))
+        return value, weight_gradient(W, self.signs, gradient).ravel()
 
     @property
     def converged(self):
-        gradient = self.problem.value_and_gradient(self._form(self.W))[1]
-        left = wrong_part(np.linalg.eigvalsh(gradient), self.plus, self.minus)
+        gradient = self.problem.value_and_gradient(form_of(self.W, self.signs))[1]
+        left = self.allowed.wrong_part(np.linalg.eigvalsh(gradient))
         slope = np.linalg.norm(self.W @ gradient, 2) if self.W.size else 0.0
         return bool(np.abs(left).max(initial=0.0) <= self.limit and slope <= 10.0 * max(self.gradient_limit, 0.0))
 
@@ -186,7 +183,7 @@ class _Path:
 
         There the loss is a convex quadratic and well conditioned wherever L-BFGS has come to rest.
         """
-        M = self._form(self.W)
+        M = form_of(self.W, self.signs)
         value, gradient = self.problem.value_and_gradient(M)
         if not 1e-4 * self.limit < np.linalg.norm(gradient, 2) <= near * self.problem.steepest:
             return
@@ -219,15 +216,16 @@ class _Path:
 
     def _hessian_product(self, flat):
         W = flat.reshape(self.W.shape)
-        gradient = self.problem.value_and_gradient(self._form(W))[1]
+        gradient = self.problem.value_and_gradient(form_of(W, self.signs))[1]
         return lambda u: form_hessian_product(self.problem, W, self.signs, gradient, u.reshape(W.shape)).ravel()
 
     def escape(self):
         """Leave a saddle; whether there was a way."""
-        direction = block_escape(self.W, self.signs, self.problem.value_and_gradient(self._form(self.W))[1], self.limit)
+        gradient = self.problem.value_and_gradient(form_of(self.W, self.signs))[1]
+        direction = block_escape(self.W, self.signs, gradient, self.limit)
         if direction is None:
             return False
-        W = self.W + _line_minimum(self.problem, self.W, self.signs, direction) * direction
+        W = self.W + lowest_point(lines_loss(self.problem, self.W, self.signs, direction))[0] * direction
         value = self._value_and_slope(W.ravel())[0]
         if not value < self.history[-1]:
             return False
@@ -238,7 +236,7 @@ class _Path:
 
     def finish(self):
         """The minimum over all M, from here."""
-        solution = solve_convex(self.problem, start=self._form(self.W))
+        solution = solve_convex(self.problem, start=form_of(self.W, self.signs))
         if solution.value < self.history[-1]:
             self.W = factorise(solution.M, self.signs)[0]
             self.n_iter += max(1, solution.n_iter)
@@ -246,11 +244,24 @@ class _Path:
 
 
 def form_hessian_product(problem, W, v, gradient, U):
-    """Second derivative of the loss in W, applied to U (k, d).
+    """Second derivative of the loss in W, applied to a direction.
 
     ``2 D_v U G + 2 D_v W H[W^T D_v U + U^T D_v W]`` with the gradient G and the constant second derivative H of the
     loss with respect to M. Its quadratic form is eq. (6.4) of the paper with 4/n instead of the second 2/n, which is
     what finite differences give.
+
+    Parameters
+    ----------
+    problem : QuadraticProblem
+    W : ndarray of shape (k, d)
+    v : ndarray of shape (k,)
+    gradient : ndarray of shape (d, d)
+        G, at ``form_of(W, v)``.
+    U : ndarray of shape (k, d)
+
+    Returns
+    -------
+    ndarray of shape (k, d)
     """
     D = v[:, None]
     cross = W.T @ (D * U)
@@ -258,7 +269,21 @@ def form_hessian_product(problem, W, v, gradient, U):
 
 
 def newton_step(product, slope, max_iter=200, tol=1e-10):
-    """``-H^+ slope`` by conjugate gradients, as far as the curvature is positive; arrays of any shape."""
+    """``-H^+ slope`` by conjugate gradients, as far as the curvature is positive.
+
+    Parameters
+    ----------
+    product : callable
+        ``u -> H u`` for a symmetric H, arrays shaped like `slope`.
+    slope : ndarray of any shape
+    max_iter : int, default=200
+    tol : float, default=1e-10
+        Residual, relative to the slope, at which it ends.
+
+    Returns
+    -------
+    ndarray of the slope's shape
+    """
     x, r = np.zeros_like(slope), -slope
     p, rr = r, float(np.vdot(r, r))
     stop = tol**2 * rr
@@ -274,7 +299,20 @@ def newton_step(product, slope, max_iter=200, tol=1e-10):
 
 
 def null_vectors(W, v, tol=_NULL):
-    """Orthonormal ``a`` (columns) with ``W^T D_v a = 0`` to `tol` of the size of ``D_v W``: (k, k - rank)."""
+    """Orthonormal vectors a with ``W^T D_v a = 0``.
+
+    Parameters
+    ----------
+    W : ndarray of shape (k, d)
+    v : ndarray of shape (k,)
+    tol : float, default=1e-4
+        Singular values of ``D_v W`` below this share of the largest count as 0.
+
+    Returns
+    -------
+    ndarray of shape (k, k - rank)
+        The vectors as columns.
+    """
     weighted = v[:, None] * W
     U, S, _ = np.linalg.svd(weighted, full_matrices=True)
     rank = int(np.sum(S > tol * S[0])) if len(S) and S[0] > 0 else 0
@@ -316,32 +354,3 @@ def block_escape(W, signs, gradient, limit=0.0):
         scaled = np.sqrt(np.abs(values[order[:pairs]]))[:, None] * vectors[:, order[:pairs]].T
         direction[units] += free[:, :pairs] @ scaled
     return direction if direction.any() else None
-
-
-def lines_loss(problem, W, v, direction):
-    """Coefficients ``c_0, ..., c_4`` of the loss at ``W + t direction``, a polynomial in t.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.landscape.problem import QuadraticProblem
-    >>> from skident.landscape.descent import lines_loss
-    >>> problem = QuadraticProblem(np.array([[1.0]]), np.array([1.0]))
-    >>> print(lines_loss(problem, np.zeros((1, 1)), np.ones(1), np.ones((1, 1))))
-    [ 0.5  0.  -1.   0.   0.5]
-    """
-    D = v[:, None]
-    M, cross, M2 = W.T @ (D * W), W.T @ (D * direction), direction.T @ (D * direction)
-    M1 = cross + cross.T
-    value, gradient = problem.value_and_gradient(M)
-    H1, H2 = problem.hessian_product(M1), problem.hessian_product(M2)
-    slopes = [np.sum(gradient * M1), np.sum(gradient * M2) + 0.5 * np.sum(M1 * H1), np.sum(M2 * H1)]
-    return np.array([value, *slopes, 0.5 * np.sum(M2 * H2)])
-
-
-def _line_minimum(problem, W, v, direction):
-    """Step to the lowest point of a line."""
-    c = lines_loss(problem, W, v, direction)
-    roots = np.roots((c * np.arange(5))[:0:-1])
-    steps = np.append(roots[np.abs(roots.imag) <= 1e-6 * np.abs(roots)].real, 0.0)
-    return float(steps[np.argmin(np.polyval(c[::-1], steps))])

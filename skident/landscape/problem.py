@@ -1,19 +1,64 @@
 """Least squares over quadratic forms: what a shallow network with quadratic units can say, and its loss.
 
 A network ``x -> sum_l v_l (w_l . x)^2`` is the quadratic form of ``M = W^T D_v W``, and its loss is a convex function
-of M. Layouts: `X` (n, d), `y` (n,), `M` and other matrices of the forms' space symmetric (d, d), `W` (k, d), `v` (k,).
+of M. Layouts: `X` (n, d), `y` (n,), `M` and other matrices of the forms' space symmetric (d, d).
 """
 
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
-__all__ = ["QuadraticProblem", "wrong_part"]
+__all__ = ["NO_TERMS", "LossTerms", "QuadraticProblem"]
 
 # Singular values of the inputs below this many roundings of the largest count as zero.
 _RANK_ROUNDINGS = 20.0
+
+
+@dataclass(frozen=True)
+class LossTerms:
+    """What the loss of a quadratic network has beside the quadratic form: constant and linear terms, and a ridge.
+
+    Attributes
+    ----------
+    alpha : float, default=0
+        Ridge, not negative.
+    fit_intercept, fit_linear : bool, default=False
+        Whether there are a constant c and linear terms b, at their best for every M; otherwise they are 0.
+    linear_weight : float, default=1
+        How much less b is penalised than M.
+
+    Raises
+    ------
+    ValueError
+        If alpha is not a finite number >= 0, or the weight not a finite one > 0.
+    """
+
+    alpha: float = 0.0
+    fit_intercept: bool = False
+    fit_linear: bool = False
+    linear_weight: float = 1.0
+
+    def __post_init__(self):
+        if not (isinstance(self.alpha, Real) and 0 <= self.alpha < np.inf):
+            raise ValueError(f"alpha must be >= 0, got {self.alpha!r}.")
+        if not (isinstance(self.linear_weight, Real) and 0 < self.linear_weight < np.inf):
+            raise ValueError(f"linear_weight must be > 0, got {self.linear_weight!r}.")
+
+    def without_ridge(self):
+        """The same terms, none of them penalised.
+
+        Returns
+        -------
+        LossTerms
+        """
+        return LossTerms(fit_intercept=self.fit_intercept, fit_linear=self.fit_linear)
+
+
+NO_TERMS = LossTerms()
 
 
 class QuadraticProblem:
@@ -30,12 +75,14 @@ class QuadraticProblem:
     ----------
     X : ndarray of shape (n, d)
     y : ndarray of shape (n,)
-    alpha : float, default=0
-        Ridge, not negative.
-    fit_intercept, fit_linear : bool, default=False
-        Whether c and b are fitted; otherwise they are 0.
-    linear_weight : float, default=1
-        How much less b is penalised than M.
+    terms : LossTerms, default=LossTerms()
+        alpha and linear_weight, and whether c and b are fitted; otherwise they are 0.
+
+    Attributes
+    ----------
+    n, d : int
+    alpha, linear_weight, fit_intercept, fit_linear
+        As in `terms`.
 
     Notes
     -----
@@ -55,17 +102,11 @@ class QuadraticProblem:
     0.0
     """
 
-    def __init__(self, X, y, *, alpha=0.0, fit_intercept=False, fit_linear=False, linear_weight=1.0):
-        self.X, self.y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    def __init__(self, X, y, terms=NO_TERMS):
+        self.X, self.y, self.terms = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64), terms
         self.n, self.d = self.X.shape
-        self.alpha, self.linear_weight = float(alpha), float(linear_weight)
-        self.fit_intercept, self.fit_linear = bool(fit_intercept), bool(fit_linear)
-
-    @property
-    def options(self):
-        """The keyword arguments that it was made with."""
-        names = ("alpha", "fit_intercept", "fit_linear", "linear_weight")
-        return {name: getattr(self, name) for name in names}
+        self.alpha, self.linear_weight = float(terms.alpha), float(terms.linear_weight)
+        self.fit_intercept, self.fit_linear = bool(terms.fit_intercept), bool(terms.fit_linear)
 
     @property
     def n_unknowns(self):
@@ -92,11 +133,32 @@ class QuadraticProblem:
         return U, S / (S**2 + self.alpha / self.linear_weight), Vt
 
     def forms(self, M):
-        """``x_i^T M x_i``, (n,)."""
+        """``x_i^T M x_i`` of every row.
+
+        Parameters
+        ----------
+        M : ndarray of shape (d, d)
+            Symmetric.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
         return np.einsum("ij,ij->i", self.X @ M, self.X)
 
     def side_terms(self, M):
-        """The best b (d,) and c for a given M."""
+        """The best linear terms and the best constant for a given M.
+
+        Parameters
+        ----------
+        M : ndarray of shape (d, d)
+            Symmetric.
+
+        Returns
+        -------
+        b : ndarray of shape (d,)
+        c : float
+        """
         return self._side_terms(self.forms(M) - self.y)
 
     def _side_terms(self, error):
@@ -108,7 +170,19 @@ class QuadraticProblem:
         return b, -float(mean) - float(self.means @ b)
 
     def remaining(self, error):
-        """What the best linear and constant terms leave of an error (n,), and the best b (d,)."""
+        """What the best linear and constant terms leave of an error.
+
+        Parameters
+        ----------
+        error : ndarray of shape (n,)
+            Outputs without these terms less targets.
+
+        Returns
+        -------
+        residual : ndarray of shape (n,)
+        b : ndarray of shape (d,)
+            The best linear terms.
+        """
         b = np.zeros(self.d)
         if self.fit_intercept:
             error = error - error.mean()
@@ -122,16 +196,46 @@ class QuadraticProblem:
         return error, b
 
     def residual(self, M):
-        """``x_i^T M x_i + b . x_i + c - y_i``, (n,), with the best b and c."""
+        """``x_i^T M x_i + b . x_i + c - y_i`` with the best b and c.
+
+        Parameters
+        ----------
+        M : ndarray of shape (d, d)
+            Symmetric.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
         return self.remaining(self.forms(M) - self.y)[0]
 
     def adjoint(self, u):
-        """``1/n sum_i u_i x_i x_i^T``, (d, d)."""
+        """``1/n sum_i u_i x_i x_i^T``, the adjoint of `forms` over n.
+
+        Parameters
+        ----------
+        u : ndarray of shape (n,)
+
+        Returns
+        -------
+        ndarray of shape (d, d)
+            Exactly symmetric.
+        """
         R = (self.X * (u / self.n)[:, None]).T @ self.X
         return 0.5 * (R + R.T)
 
     def value(self, M):
-        """f(M)."""
+        """f(M).
+
+        Parameters
+        ----------
+        M : ndarray of shape (d, d)
+            Symmetric.
+
+        Returns
+        -------
+        float
+        """
         return self._value(M, *self.remaining(self.forms(M) - self.y))
 
     def _value(self, M, residual, b):
@@ -139,13 +243,34 @@ class QuadraticProblem:
         return loss + 0.5 * self.alpha * (float(np.sum(M * M)) + float(b @ b) / self.linear_weight)
 
     def value_and_gradient(self, M):
-        """f(M) and its gradient ``R + alpha M`` (d, d), where ``R = 1/n sum_i r_i x_i x_i^T`` (eq. 6.5 of [1]_)."""
+        """f(M) and its gradient ``R + alpha M``, where ``R = 1/n sum_i r_i x_i x_i^T`` (eq. 6.5 of [1]_).
+
+        Parameters
+        ----------
+        M : ndarray of shape (d, d)
+            Symmetric.
+
+        Returns
+        -------
+        value : float
+        gradient : ndarray of shape (d, d)
+        """
         residual, b = self.remaining(self.forms(M) - self.y)
         gradient = self.adjoint(residual)
         return self._value(M, residual, b), gradient + self.alpha * M if self.alpha else gradient
 
     def hessian_product(self, N):
-        """The constant second derivative of f applied to a symmetric N: (d, d)."""
+        """The second derivative of f, which is the same everywhere, applied to a matrix.
+
+        Parameters
+        ----------
+        N : ndarray of shape (d, d)
+            Symmetric.
+
+        Returns
+        -------
+        ndarray of shape (d, d)
+        """
         return self.adjoint(self.remaining(self.forms(N))[0]) + self.alpha * N
 
     @functools.cached_property
@@ -175,11 +300,3 @@ class QuadraticProblem:
     def rounding(self):
         """Losses below this are zero to rounding of the targets."""
         return (4.0 * np.finfo(float).eps) ** 2 * float(self.y @ self.y) / self.n
-
-
-def wrong_part(values, plus, minus):
-    """Eigenvalues of f's gradient that allow descent, the others as 0.
-
-    Negative ones where there are units with v > 0, positive ones where there are units with v < 0.
-    """
-    return (np.minimum(values, 0.0) if plus else 0.0) + (np.maximum(values, 0.0) if minus else 0.0) + 0.0 * values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -10,13 +11,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
+from skident.linalg import column_units
 from skident.network import FeedforwardNetwork
 
+from .certificate import CertificateOptions
 from .certify import certify_quadratic
-from .convex import factorise, least_squares_size, solve_convex
+from .convex import ConvexSolution, least_squares_size, solve_convex
 from .descent import descend
-from .problem import QuadraticProblem
-from .ridge import leave_one_out_ridge
+from .problem import LossTerms, QuadraticProblem
+from .ridge import LINEAR_WEIGHTS, leave_one_out_ridge
+from .units import factorise, form_of
 
 __all__ = ["QuadraticNetRegressor"]
 
@@ -100,8 +104,9 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
 
     Notes
     -----
-    `skident.optim` has the parts: `solve_convex`, `descend`, `landscape_certificate`, with their costs. Beyond what
-    `max_dense` allows, an optimum without ridge can be reached but not proven, unless its loss is zero.
+    The parts, with their costs: `skident.landscape.convex.solve_convex`, `skident.landscape.descent.descend`,
+    `skident.landscape.landscape_certificate`. Beyond what `max_dense` allows, an optimum without ridge can be reached
+    but not proven, unless its loss is zero.
 
     References
     ----------
@@ -184,63 +189,26 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
             X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
             y = np.asarray(y, dtype=np.float64)
             _check_magnitude(X=X, y=y)
-            self._fit(X, y, self._resolve_output_weights(X.shape[1]))
+            v = _output_weights(self.output_signs, self.n_hidden, X.shape[1])
+            self.center_, self.scale_ = _units(X, centred=self.fit_intercept and self.fit_linear)
+            problem = self._problem((X - self.center_) / self.scale_, y)
+            self.solver_ = self._resolve_solver(problem)
+            trained = _trained(problem, v, self.solver_, max_iter=self.max_iter, max_dense=self.max_dense)
+            options = CertificateOptions(tol=self.tol, max_dense=self.max_dense)
+            self.certificate_ = certify_quadratic(problem, trained.W, v, options, trained.solution)
+            self._store(problem, v, trained)
         return self
 
-    def _fit(self, X, y, v):
-        self.center_, self.scale_ = self._standard_units(X)
-        problem = self._problem((X - self.center_) / self.scale_, y)
-        self.alpha_, self.linear_weight_ = problem.alpha, problem.linear_weight
-        self.solver_ = self._resolve_solver(problem)
-        W, solution = np.zeros((len(v), problem.d)), None
-        self.history_, self.n_iter_ = [problem.null_value], 1
-        if self.solver_ == "convex":
-            solution = solve_convex(problem)
-            W, lost = factorise(solution.M, v)
-            self.n_iter_ = max(1, solution.n_iter)
-            self.history_.append(problem.value(W.T @ (v[:, None] * W)))
-        if solution is None or lost > _LOST * np.linalg.norm(solution.M):
-            found = descend(problem, W, v, max_iter=self.max_iter, max_dense=self.max_dense)
-            W = found.W
-            self.n_iter_ += found.n_iter
-            self.history_ += found.history[1:]
-        options = {"tol": self.tol, "max_dense": self.max_dense, "solution": solution}
-        self.certificate_ = certify_quadratic(problem, W, v, **options)
-        self._store(problem, W, v)
-
-    def _resolve_output_weights(self, d):
-        if not isinstance(self.output_signs, str):
-            v = check_array(self.output_signs, ensure_2d=False, dtype=np.float64, input_name="output_signs")
-            if v.ndim != 1 or self.n_hidden not in (None, len(v)):
-                raise ValueError(
-                    f"output_signs given as an array must have one entry a unit, n_hidden = {self.n_hidden}; got shape "
-                    f"{v.shape}."
-                )
-            if not v.any():
-                raise ValueError("output_signs are all 0: no unit has an output weight, there is nothing to train.")
-            return v.copy()
-        k = int(self.n_hidden or 0) or (2 * d if self.output_signs == "mixed" else d)
-        v = np.full(k, -1.0 if self.output_signs == "negative" else 1.0)
-        if self.output_signs == "mixed":
-            v[(k + 1) // 2 :] = -1.0
-        return v
-
-    def _standard_units(self, X):
-        """Centre and unit of every input; a constant one gets the unit 1."""
-        center = X.mean(axis=0) if self.fit_intercept and self.fit_linear else np.zeros(X.shape[1])
-        scale = np.sqrt(np.mean((X - center) ** 2, axis=0))
-        scale[~(scale > 1e-12 * np.maximum(np.abs(X).max(axis=0), np.finfo(float).tiny))] = 1.0
-        return center, scale
-
     def _problem(self, Z, y):
-        options = {"fit_intercept": self.fit_intercept, "fit_linear": self.fit_linear}
+        """The loss on standardised inputs, its ridge chosen where it is to be."""
+        terms = LossTerms(fit_intercept=bool(self.fit_intercept), fit_linear=bool(self.fit_linear))
         alpha, weight = self.alpha, self.linear_weight
         if alpha == "auto":
-            options_for_weight = {} if weight == "auto" else {"linear_weights": (weight,)}
+            choice = LINEAR_WEIGHTS if weight == "auto" else (weight,)
             rng = check_random_state(self.random_state)
-            alpha, weight = leave_one_out_ridge(QuadraticProblem(Z, y, **options), rng, **options_for_weight)
+            alpha, weight = leave_one_out_ridge(QuadraticProblem(Z, y, terms), rng, linear_weights=choice)
         weight = 1.0 if weight == "auto" else weight
-        return QuadraticProblem(Z, y, alpha=alpha, linear_weight=weight, **options)
+        return QuadraticProblem(Z, y, replace(terms, alpha=alpha, linear_weight=weight))
 
     def _resolve_solver(self, problem):
         size = least_squares_size(problem)
@@ -252,20 +220,15 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
             )
         return "descent" if self.solver == "descent" or size > self.max_dense else "convex"
 
-    def _store(self, problem, W, v):
+    def _store(self, problem, v, trained):
         """Fitted attributes, in the units of the inputs as given."""
-        b, c = problem.side_terms(W.T @ (v[:, None] * W))
-        self.hidden_weights_, self.output_weights_ = W / self.scale_, v
-        self.quadratic_form_ = self.hidden_weights_.T @ (v[:, None] * self.hidden_weights_)
+        b, c = problem.side_terms(form_of(trained.W, v))
+        self.alpha_, self.linear_weight_ = problem.alpha, problem.linear_weight
+        self.n_iter_, self.history_ = trained.n_iter, trained.history
+        self.hidden_weights_, self.output_weights_ = trained.W / self.scale_, v
+        self.quadratic_form_ = form_of(self.hidden_weights_, v)
         self.coef_, self.intercept_ = b / self.scale_, float(c)
-        # In units of its own standard deviation, b . z = |b| / 4 ((u + 1)^2 - (u - 1)^2) with u = b . z / |b|.
-        size = np.linalg.norm(b)
-        pair = np.stack([self.coef_, self.coef_]) / size if size > 0 else np.zeros((0, len(b)))
-        rows = np.vstack([self.hidden_weights_, pair])
-        biases = -rows @ self.center_ + np.concatenate([np.zeros(len(v)), [1.0, -1.0][: len(pair)]])
-        outputs = np.concatenate([v, [0.25 * size, -0.25 * size][: len(pair)]])
-        weights, shifts = [rows.T, outputs[:, None]], [biases, [self.intercept_]]
-        self.network_ = FeedforwardNetwork(weights, shifts, "quadratic", "identity")
+        self.network_ = _network(self.hidden_weights_, v, self.coef_, np.linalg.norm(b), self.intercept_, self.center_)
 
     def predict(self, X):
         """``z^T Q z + coef_ . z + intercept_``.
@@ -277,10 +240,78 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n,)
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            If X is not finite or of another width.
         """
         check_is_fitted(self)
         Z = validate_data(self, X, dtype=np.float64, reset=False) - self.center_
         return np.einsum("ij,ij->i", Z @ self.quadratic_form_, Z) + Z @ self.coef_ + self.intercept_
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """Where training ended: weights (k, d), steps, losses, and the least squares solution where there was one."""
+
+    W: np.ndarray
+    n_iter: int
+    history: list[float]
+    solution: ConvexSolution | None
+
+
+def _trained(problem, v, solver, *, max_iter, max_dense):
+    """Hidden weights at the least loss: factors of the convex solution, or a descent from what can be kept of it."""
+    W, solution, n_iter, history = np.zeros((len(v), problem.d)), None, 1, [problem.null_value]
+    if solver == "convex":
+        solution = solve_convex(problem)
+        W, lost = factorise(solution.M, v)
+        n_iter = max(1, solution.n_iter)
+        history.append(problem.value(form_of(W, v)))
+        if not lost > _LOST * np.linalg.norm(solution.M):
+            return _Trained(W, n_iter, history, solution)
+    found = descend(problem, W, v, max_iter=max_iter, max_dense=max_dense)
+    return _Trained(found.W, n_iter + found.n_iter, history + found.history[1:], solution)
+
+
+def _output_weights(signs, n_hidden, d):
+    """Output weights (k,) as `output_signs` and `n_hidden` ask for them, for d inputs."""
+    if not isinstance(signs, str):
+        v = check_array(signs, ensure_2d=False, dtype=np.float64, input_name="output_signs")
+        if v.ndim != 1 or n_hidden not in (None, len(v)):
+            raise ValueError(
+                f"output_signs given as an array must have one entry a unit, n_hidden = {n_hidden}; got shape "
+                f"{v.shape}."
+            )
+        if not v.any():
+            raise ValueError("output_signs are all 0: no unit has an output weight, there is nothing to train.")
+        return v.copy()
+    k = int(n_hidden or 0) or (2 * d if signs == "mixed" else d)
+    v = np.full(k, -1.0 if signs == "negative" else 1.0)
+    if signs == "mixed":
+        v[(k + 1) // 2 :] = -1.0
+    return v
+
+
+def _units(X, *, centred):
+    """Centre and unit of every input: mean and standard deviation, or 0 and the root of the mean square."""
+    if centred:
+        return column_units(X)
+    size = np.sqrt(np.mean(X**2, axis=0))
+    return np.zeros(X.shape[1]), np.where(size > 0, size, 1.0)
+
+
+def _network(W, v, linear, size, constant, center):
+    """The same function as units: two more make the linear terms b . z, `size` being |b| in standardised units."""
+    # In units of its own standard deviation, b . z = |b| / 4 ((u + 1)^2 - (u - 1)^2) with u = b . z / |b|.
+    pair = np.stack([linear, linear]) / size if size > 0 else np.zeros((0, len(linear)))
+    rows = np.vstack([W, pair])
+    biases = -rows @ center + np.concatenate([np.zeros(len(v)), [1.0, -1.0][: len(pair)]])
+    outputs = np.concatenate([v, [0.25 * size, -0.25 * size][: len(pair)]])
+    return FeedforwardNetwork([rows.T, outputs[:, None]], [biases, [constant]], "quadratic", "identity")
 
 
 def _check_magnitude(**arrays):

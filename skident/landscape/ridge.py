@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
+
+from skident.optim import best_of
 
 from .convex import QuadraticSystem
 from .problem import QuadraticProblem
@@ -53,36 +57,54 @@ def leave_one_out_ridge(problem, rng, *, alphas=None, linear_weights=LINEAR_WEIG
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.landscape.problem import QuadraticProblem
+    >>> from skident.landscape.problem import LossTerms, QuadraticProblem
     >>> from skident.landscape.ridge import leave_one_out_ridge
     >>> X = np.random.default_rng(0).standard_normal((60, 3))
-    >>> exact = QuadraticProblem(X, X[:, 0] * X[:, 1], fit_intercept=True)
+    >>> exact = QuadraticProblem(X, X[:, 0] * X[:, 1], LossTerms(fit_intercept=True))
     >>> print(leave_one_out_ridge(exact, np.random.RandomState(0)))
     (0.0, 1.0)
     """
     alphas = np.asarray(ALPHAS if alphas is None else alphas, dtype=np.float64)
-    n_all, options = problem.n, {"fit_intercept": problem.fit_intercept, "fit_linear": problem.fit_linear}
     weights = linear_weights if problem.fit_linear else linear_weights[:1]
-    problem = _some_rows(problem, rng)
-    if problem.n < 3:
+    some = _some_rows(problem, rng)
+    if some.n < 3:
         return 1.0, float(weights[0])
-    share, best = problem.n / n_all, None
-    for weight in weights:
-        system = QuadraticSystem(QuadraticProblem(problem.X, problem.y, linear_weight=weight, **options))
-        squares = _squared_errors(*system.left_vectors(), problem, alphas)
-        means = squares.mean(axis=1)
-        if means[0] <= _EXACT * 2.0 * problem.target_value:
-            return 0.0, float(weight)
-        i = int(np.argmin(means))
-        if best is None or means[i] < best[0].mean():
-            best = squares[i], alphas[i] * share, float(weight)
-    simple = squares[-1], alphas[-1], float(weight)
+    grids = (_grid(some, alphas, float(weight)) for weight in weights)
+    best, errors = best_of(grids, lambda grid: grid.error, enough=lambda errors: errors[-1] == 0.0)
+    if errors[-1] == 0.0:
+        return 0.0, best.linear_weight
+    share, i, largest = some.n / problem.n, best.best_row, float(alphas[-1])
+    simple, simple_weight = best.squares[-1], best.linear_weight
     if len(weights) > 1:
-        squares, ridge = _linear_alone(problem)
-        simple = squares, alphas[-1], alphas[-1] / (ridge * share)
-    gain = simple[0] - best[0]
-    clear = gain.mean() > gain.std(ddof=1) / np.sqrt(problem.n)
-    return tuple(map(float, (best if clear else simple)[1:]))
+        simple, ridge = _linear_alone(some)
+        simple_weight = float(alphas[-1] / (ridge * share))
+    gain = simple - best.squares[i]
+    clear = gain.mean() > gain.std(ddof=1) / np.sqrt(some.n)
+    return (float(alphas[i] * share), best.linear_weight) if clear else (largest, simple_weight)
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Leave-one-out errors over ridges, with one weight of the linear terms.
+
+    `squares` (alphas, n) are squared errors; `error` is the smallest mean over rows, that of `best_row`, and 0 where
+    errors vanish with the ridge.
+    """
+
+    squares: np.ndarray
+    linear_weight: float
+    best_row: int
+    error: float
+
+
+def _grid(problem, alphas, linear_weight):
+    terms = replace(problem.terms.without_ridge(), linear_weight=linear_weight)
+    system = QuadraticSystem(QuadraticProblem(problem.X, problem.y, terms))
+    squares = _squared_errors(*system.left_vectors(), problem, alphas)
+    means = squares.mean(axis=1)
+    i = int(np.argmin(means))
+    noiseless = means[0] <= _EXACT * 2.0 * problem.target_value
+    return _Grid(squares, linear_weight, i, 0.0 if noiseless else float(means[i]))
 
 
 def _some_rows(problem, rng):
@@ -91,7 +113,7 @@ def _some_rows(problem, rng):
     if problem.n <= rows:
         return problem
     some = np.sort(rng.choice(problem.n, rows, replace=False))
-    return QuadraticProblem(problem.X[some], problem.y[some], **problem.options)
+    return QuadraticProblem(problem.X[some], problem.y[some], problem.terms)
 
 
 def _linear_alone(problem):

@@ -1,9 +1,9 @@
-"""Where training starts to succeed from every start: sweeps of shallow networks, and their plot."""
+"""Where training starts to succeed from every start: sweeps of the sizes of shallow networks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from numbers import Integral, Real
 
 import numpy as np
@@ -16,9 +16,49 @@ from skident.network import get_activation
 from .batch_training import train_shallow_batch
 from .half_point import fit_transition
 
-__all__ = ["PhaseTransition", "phase_transition"]
+__all__ = ["PhaseTransition", "TrainingTrials", "phase_transition"]
 
-_SIZES = ("n_samples", "n_features", "n_hidden")
+
+@dataclass(frozen=True)
+class TrainingTrials:
+    """What is tried at every size: how many data sets and starts, on which labels, how long.
+
+    Attributes
+    ----------
+    n_trials, n_starts : int, default=10
+        Data sets a size, random starts a data set.
+    labels : {"planted", "random"}, default="planted"
+        Of a random network of the same size, or standard normal.
+    train_output : bool, default=True
+        Whether output weights are trained; they start at random signs, and stay there if not.
+    threshold : float, default=1e-8
+        Of the loss ``1/(2n) sum r_i^2``: a start that reaches it has succeeded.
+    max_iter : int, default=120
+        Levenberg-Marquardt steps a start.
+
+    Raises
+    ------
+    ValueError
+        If a number is not a positive integer, or the threshold not positive and finite.
+    """
+
+    n_trials: int = 10
+    n_starts: int = 10
+    labels: str = "planted"
+    train_output: bool = True
+    threshold: float = 1e-8
+    max_iter: int = 120
+
+    def __post_init__(self):
+        for name in ("n_trials", "n_starts", "max_iter"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+                raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
+        if not isinstance(self.threshold, Real) or not 0 < self.threshold < np.inf:
+            raise ValueError(f"threshold must be a finite number > 0, got {self.threshold!r}.")
+
+
+_USUAL = TrainingTrials()
 
 
 @dataclass
@@ -41,7 +81,8 @@ class PhaseTransition:
     slope : float
         Of the curve's log-odds.
     settings : dict
-        The other arguments: optimiser, threshold on the loss, steps.
+        What it was made with: the sizes that were not swept, activation, sharpness, optimizer, and all of
+        `TrainingTrials`.
     losses : ndarray of shape (m, n_trials, n_starts)
     """
 
@@ -64,20 +105,15 @@ def phase_transition(
     *,
     activation="softplus",
     sharpness=1.0,
-    labels="planted",
-    train_output=True,
-    n_trials=10,
-    n_starts=10,
-    threshold=1e-8,
-    max_iter=120,
+    trials=_USUAL,
     n_jobs=None,
     random_state=None,
 ):
     """How large a shallow network must be for training to succeed from every random start, Figures 2 and 3 of [1]_.
 
-    At every value of the swept size, `n_trials` data sets are drawn by `make_planted_shallow` (planted network with
-    output weights 1), and from `n_starts` random starts each a network of the same size is trained. A trial succeeds if
-    all its starts end with a loss of at most `threshold`.
+    At every value of the swept size data sets are drawn by `make_planted_shallow` (planted network with output weights
+    1), and from several random starts each a network of the same size is trained. A trial, that is a data set, succeeds
+    if all its starts end with a loss of at most `trials.threshold`.
 
     Parameters
     ----------
@@ -87,14 +123,8 @@ def phase_transition(
         A smooth one, see :func:`skident.network.get_activation`.
     sharpness : float, default=1
         b of ``g(b z) / b``; [1]_ takes softplus with 10.
-    labels : {"planted", "random"}, default="planted"
-    train_output : bool, default=True
-        Whether output weights are trained; they start at random signs, and stay there if not.
-    n_trials, n_starts : int, default=10
-    threshold : float, default=1e-8
-        Of the loss ``1/(2n) sum r_i^2``.
-    max_iter : int, default=120
-        Levenberg-Marquardt steps a start.
+    trials : TrainingTrials, default=TrainingTrials()
+        Ten data sets a size with ten starts each, planted labels, 120 steps.
     n_jobs : int, default=None
         joblib's, over the values; the trials and starts of a value are one batch.
     random_state : int, RandomState instance or None, default=None
@@ -106,7 +136,8 @@ def phase_transition(
     Raises
     ------
     ValueError
-        If not exactly one size is a sequence, or an argument is out of range.
+        If not exactly one size is a sequence, of two or more positive integers, if another argument is out of range, or
+        if the activation has kinks.
 
     Notes
     -----
@@ -121,75 +152,69 @@ def phase_transition(
 
     Examples
     --------
-    >>> from skident.landscape import phase_transition
-    >>> found = phase_transition(20, 8, [1, 2, 4, 6], activation="quadratic", n_trials=4, n_starts=3, random_state=0)
+    >>> from skident.landscape import TrainingTrials, phase_transition
+    >>> trials = TrainingTrials(n_trials=4, n_starts=3)
+    >>> found = phase_transition(20, 8, [1, 2, 4, 6], activation="quadratic", trials=trials, random_state=0)
     >>> print(found.swept, 1 < found.half_point < 6)
     n_hidden True
     """
-    sizes = (n_samples, n_features, n_hidden)
-    swept = [name for name, size in zip(_SIZES, sizes) if isinstance(size, Iterable) and not isinstance(size, str)]
+    swept, values, fixed = _sweep({"n_samples": n_samples, "n_features": n_features, "n_hidden": n_hidden})
+    g = get_activation(activation)
+    if not g.smooth:
+        raise ValueError(f"{g.name} has kinks, where Levenberg-Marquardt gets stuck; try softplus with sharpness=10.")
+    seeds = check_random_state(random_state).randint(2**31 - 1, size=len(values))
+    losses = Parallel(n_jobs=n_jobs)(
+        delayed(_losses)({**fixed, swept: value}, activation, sharpness, trials, seed)
+        for value, seed in zip(values, seeds)
+    )
+    succeeded = np.array(losses) <= trials.threshold
+    counts = succeeded.all(axis=2).sum(axis=1)
+    half, slope, interval = fit_transition(values, counts, np.full(len(values), trials.n_trials))
+    settings = {"activation": g.name, "sharpness": sharpness, "optimizer": "Levenberg-Marquardt", **asdict(trials)}
+    return PhaseTransition(
+        swept=swept,
+        values=np.array(values),
+        probabilities=counts / trials.n_trials,
+        start_rates=succeeded.mean(axis=(1, 2)),
+        n_trials=trials.n_trials,
+        half_point=half,
+        interval=interval,
+        slope=slope,
+        settings={**fixed, **settings},
+        losses=np.array(losses),
+    )
+
+
+def _sweep(sizes):
+    """Name of the one size that is a sequence, its values, and the other sizes by name."""
+    swept = [name for name, size in sizes.items() if isinstance(size, Iterable) and not isinstance(size, str)]
     if len(swept) != 1:
         raise ValueError(
             f"exactly one of n_samples, n_features, n_hidden must be a sequence, to be swept; got {swept or 'none'}."
         )
-    values = list(sizes[_SIZES.index(swept[0])])
-    fixed = {name: size for name, size in zip(_SIZES, sizes) if name != swept[0]}
-    settings = {"activation": activation, "sharpness": sharpness, "labels": labels, "train_output": train_output}
-    settings |= {"n_trials": n_trials, "n_starts": n_starts, "threshold": threshold, "max_iter": max_iter}
-    _check(values, settings)
-    seeds = check_random_state(random_state).randint(2**31 - 1, size=len(values))
-    losses = Parallel(n_jobs=n_jobs)(
-        delayed(_losses)({**fixed, swept[0]: value}, settings, seed) for value, seed in zip(values, seeds)
-    )
-    succeeded = np.array(losses) <= threshold
-    counts = succeeded.all(axis=2).sum(axis=1)
-    half, slope, interval = fit_transition(values, counts, np.full(len(values), n_trials))
-    settings = {**fixed, **settings, "activation": get_activation(activation).name, "optimizer": "Levenberg-Marquardt"}
-    return PhaseTransition(
-        swept[0],
-        np.array(values),
-        counts / n_trials,
-        succeeded.mean(axis=(1, 2)),
-        n_trials,
-        half,
-        interval,
-        slope,
-        settings,
-        np.array(losses),
-    )
-
-
-def _check(values, settings):
+    values = list(sizes[swept[0]])
     if len(values) < 2:
         raise ValueError(f"a sweep needs at least two values, got {values}.")
     if not all(isinstance(value, Integral) and value >= 1 for value in values):
         raise ValueError(f"the values of a sweep must be integers >= 1, got {values}.")
-    for name in ("n_trials", "n_starts", "max_iter"):
-        value = settings[name]
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-            raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
-    threshold = settings["threshold"]
-    if not isinstance(threshold, Real) or not 0 < threshold < np.inf:
-        raise ValueError(f"threshold must be a finite number > 0, got {threshold!r}.")
-    g = get_activation(settings["activation"])
-    if not g.smooth:
-        raise ValueError(f"{g.name} has kinks, where Levenberg-Marquardt gets stuck; try softplus with sharpness=10.")
+    return swept[0], values, {name: size for name, size in sizes.items() if name != swept[0]}
 
 
-def _losses(sizes, settings, seed):
+def _losses(sizes, activation, sharpness, trials, seed):
     """Losses (n_trials, n_starts) at one value of the swept size."""
-    rng = np.random.RandomState(seed)
-    options = {name: settings[name] for name in ("activation", "sharpness", "labels")}
-    sets = [make_planted_shallow(**sizes, **options, random_state=rng) for _ in range(settings["n_trials"])]
+    rng, options = np.random.RandomState(seed), {"activation": activation, "sharpness": sharpness}
+    sets = [
+        make_planted_shallow(**sizes, **options, labels=trials.labels, random_state=rng) for _ in range(trials.n_trials)
+    ]
     X, y = (np.stack(arrays) for arrays in zip(*sets))
-    n_trials, n_starts, k, d = settings["n_trials"], settings["n_starts"], sizes["n_hidden"], sizes["n_features"]
+    n_trials, n_starts, k, d = trials.n_trials, trials.n_starts, sizes["n_hidden"], sizes["n_features"]
     W = rng.standard_normal((n_trials * n_starts, k, d)) / np.sqrt(d)
     v = rng.choice([-1.0, 1.0], size=(n_trials * n_starts, k))
-    g, b = get_activation(settings["activation"]), settings["sharpness"]
+    g = get_activation(activation)
 
     def jet(z, order):
-        value, slope = g.jet(b * z, 1)
-        return value / b, slope
+        value, slope = g.jet(sharpness * z, 1)
+        return value / sharpness, slope
 
     batch = train_shallow_batch(
         X,
@@ -198,8 +223,8 @@ def _losses(sizes, settings, seed):
         v,
         jet,
         data=np.repeat(np.arange(n_trials), n_starts),
-        train_output=settings["train_output"],
-        max_iter=settings["max_iter"],
-        target=settings["threshold"],
+        train_output=trials.train_output,
+        max_iter=trials.max_iter,
+        target=trials.threshold,
     )
     return batch.losses.reshape(n_trials, n_starts)

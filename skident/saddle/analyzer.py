@@ -1,10 +1,9 @@
-"""How training leaves the saddle at the origin: the fastest escape directions, and training from saddle to saddle."""
+"""How training leaves the saddle at the origin: the fastest escape directions, as estimator and transformer."""
 
 from __future__ import annotations
 
-import math
 import warnings
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -14,22 +13,21 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
+from skident.base.progress import StageLog
 from skident.training.net import resolve_device
 
-from .escape_time import aligned_escape_time, flow_escape_time
+from .direction import EscapeDirectionMixin
 from .gradient_at_zero import gradient_at_zero, resolve_loss
-from .localised_loss import activations, as_matrices, loss_gradient, low_rank_measures, prolonged, rank_theorem_bound
-from .plateaus import Saddle, detect_escapes
-from .search import remaining_gradient, search_escape
-from .training import SaddleToSaddleClassifier, SaddleToSaddleRegressor
+from .localised_loss import activations, criticality
+from .low_rank import low_rank_measures, rank_theorem_bound
+from .search import Ascent, search_escape, successive_escapes
 
-__all__ = ["Saddle", "SaddleEscapeAnalyzer", "SaddleToSaddleClassifier", "SaddleToSaddleRegressor", "detect_escapes"]
+__all__ = ["SaddleEscapeAnalyzer"]
 
 _WORK, _STEPS = 1e10, (100, 500)  # products of numbers in all steps, and how many steps where none is given
-_RANK_TOLERANCE = 1e-2  # singular values below this share of the largest do not count as rank
 
 
-class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """How fast, and in which direction, training from small weights leaves the saddle at the origin.
 
     Near zero weights the loss of a bias-free ReLU network f with L layers is, up to a constant, its localised loss
@@ -211,8 +209,8 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         Raises
         ------
         ValueError
-            If X or y is not finite, y has one class or is constant or the gradient vanishes (the origin is then no
-            saddle), `layer` does not exist, or all restarts died.
+            If X or y is not finite, X is zero, y has one class or is constant or the gradient vanishes (the origin is
+            then no saddle), `layer` does not exist, `device` cannot be used here, or all restarts died.
 
         Warns
         -----
@@ -221,13 +219,30 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """
         self._validate_params()
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, ensure_min_samples=2)
-        self._checked_layer()
+        layer = self._hidden_layer()
         with forgotten_on_error(self):
-            self._fit(X, y)
+            G, classes = gradient_at_zero(resolve_loss(self.loss, y), y, fit_intercept=self.fit_intercept)
+            if not np.any(X):
+                raise ValueError("X is zero: no network without biases can leave the origin on it. Check X.")
+            # Speeds are linear in both: units of their own keep single precision from under- and overflow.
+            units = np.abs(X).max(), np.abs(G).max()
+            searches = self._searches(X / units[0], G / units[1], units[0] * units[1])
+            if len(searches) < self.n_components:
+                warnings.warn(
+                    f"{len(searches)} escape directions explain all of G; there are no n_components="
+                    f"{self.n_components}.",
+                    ConvergenceWarning,
+                    stacklevel=2,
+                )
+            self._store_speeds(searches, units[0] * units[1])
+            self._store_measures(X, G)
+            self.layer_, self.n_iter_, self._data = layer, self._steps(X), (X, G)
+            if classes is not None:
+                self.classes_ = classes
         return self
 
-    def _checked_layer(self):
-        """The hidden layer, counted from 1."""
+    def _hidden_layer(self):
+        """The hidden layer that `transform` gives, counted from 1."""
         layer = self.layer if self.layer > 0 else self.depth + self.layer
         if not 1 <= layer <= self.depth - 1:
             raise ValueError(
@@ -236,33 +251,6 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             )
         return layer
 
-    def _fit(self, X, y):
-        G, classes = gradient_at_zero(resolve_loss(self.loss, y), y, fit_intercept=self.fit_intercept)
-        rng = check_random_state(self.random_state)
-        options = {"dtype": getattr(torch, self.dtype), "device": resolve_device(self.device)}
-        # Speeds are linear in both: units of their own keep single precision from under- and overflow.
-        units = np.abs(X).max() or 1.0, np.abs(G).max()
-        X_t, G_t = torch.as_tensor(X / units[0], **options), torch.as_tensor(G / units[1], **options)
-        if not np.any(X):
-            raise ValueError("X is zero: no network without biases can leave the origin on it. Check X.")
-        searches, left = [], G_t
-        with torch.no_grad():
-            for k in range(self.n_components):
-                searches.append(self._search(X_t, left, rng))
-                self._report(k, searches[-1].speed * units[0] * units[1])
-                left = remaining_gradient(G_t, [search.unit for search in searches])
-                if float(torch.linalg.norm(left)) <= 1e-6 * float(torch.linalg.norm(G_t)):
-                    break
-        if len(searches) < self.n_components:
-            warnings.warn(
-                f"{len(searches)} escape directions explain all of G; there are no n_components={self.n_components}.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        if classes is not None:
-            self.classes_ = classes
-        self._store(searches, units[0] * units[1], X, G)
-
     def _steps(self, X):
         """Steps of a restart."""
         if self.max_iter is not None:
@@ -270,42 +258,41 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         n_weights = X.shape[1] * self.width + (self.depth - 2) * self.width**2
         return int(np.clip(_WORK / (self.n_restarts * len(X) * n_weights), *_STEPS))
 
-    def _search(self, X, G, rng):
-        return search_escape(
-            X,
-            G,
-            depth=self.depth,
-            width=self.width,
-            n_restarts=self.n_restarts,
-            max_iter=self._steps(X),
-            step_size=self.step_size,
-            rng=rng,
-        )
+    def _searches(self, X, G, unit):
+        """One `EscapeSearch` a component, in torch tensors; their speeds are in units of `unit`."""
+        rng, log = check_random_state(self.random_state), StageLog(self.verbose, type(self).__name__)
+        options = {"dtype": getattr(torch, self.dtype), "device": resolve_device(self.device)}
+        ascent = Ascent(self.n_restarts, self._steps(X), self.step_size)
 
-    def _report(self, k, escape_speed):
-        if self.verbose:
-            print(f"[SaddleEscapeAnalyzer] component {k + 1}: speed {escape_speed:.6g}")
+        def search(X, G):
+            return search_escape(X, G, depth=self.depth, width=self.width, ascent=ascent, rng=rng)
 
-    def _store(self, searches, unit, X, G):
+        found, tensors = [], (torch.as_tensor(X, **options), torch.as_tensor(G, **options))
+        with torch.no_grad():
+            for escape in successive_escapes(*tensors, self.n_components, search):
+                found.append(escape)
+                log.say(f"component {len(found)}: speed {escape.speed * unit:.6g}")
+        return found
+
+    def _store_speeds(self, searches, unit):
+        """Directions and speeds of all components, back in the units of the data."""
         self.escape_directions_ = [[W.cpu().numpy().astype(np.float64) for W in s.weights] for s in searches]
         self.escape_speeds_ = np.array([s.speed for s in searches]) * unit
+        self.escape_direction_, self.escape_speed_ = self.escape_directions_[0], float(self.escape_speeds_[0])
         self.restart_speeds_ = searches[0].restart_speeds * unit
         self.n_dead_ = int(np.isnan(self.restart_speeds_).sum())
         self.shallow_speed_ = searches[0].shallow_speed * unit
-        self.escape_direction_, self.escape_speed_ = self.escape_directions_[0], float(self.escape_speeds_[0])
-        self.n_iter_, self._data = self._steps(X), (X, G)
-        _, gradients = loss_gradient(self.escape_direction_, X, G)
-        s = self.escape_speed_
-        off = sum(np.sum((g + s * W) ** 2) for g, W in zip(gradients, self.escape_direction_))
-        self.residual_ = math.sqrt(off / self.depth) / s
-        measures = low_rank_measures(self.escape_direction_, X, G, s)
-        for name in ("layer_singular_values", "rank_ratio", "activation_rank_ratio", "nonlinearity_ratio"):
-            setattr(self, f"{name}_", measures[name])
-        self.log_rank_budget_ = measures["log_rank_budget"]
-        spectra = measures["activation_singular_values"]
-        self.bottleneck_rank_ = min(int(np.sum(v > _RANK_TOLERANCE * v[0])) for v in spectra)
-        self.theorem_bound_ = rank_theorem_bound(self.depth, np.linalg.norm(X) * np.linalg.norm(G), s)
-        self.layer_ = self._checked_layer()
+
+    def _store_measures(self, X, G):
+        """How critical and of how low rank the fastest direction is, and what theory says."""
+        weights, speed = self.escape_direction_, self.escape_speed_
+        self.residual_ = criticality(weights, X, G, speed)
+        self.theorem_bound_ = rank_theorem_bound(self.depth, np.linalg.norm(X) * np.linalg.norm(G), speed)
+        measured = low_rank_measures(weights, X, G, speed)
+        self.layer_singular_values_ = measured.layer_singular_values
+        self.rank_ratio_, self.activation_rank_ratio_ = measured.rank_ratio, measured.activation_rank_ratio
+        self.nonlinearity_ratio_, self.bottleneck_rank_ = measured.nonlinearity_ratio, measured.bottleneck_rank
+        self.log_rank_budget_ = measured.log_rank_budget
 
     @property
     def _n_features_out(self):
@@ -328,148 +315,16 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         ndarray of shape (n_samples, n_features_out)
             Of the last hidden layer the one unit in use, for every component; of an earlier layer all `width` units of
             every component, one component after the other; units that are not in use are zero.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            If X is not finite or of another width.
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         n_units = self._n_units()
         blocks = [activations(weights[: self.layer_], X)[-1][:, :n_units] for weights in self.escape_directions_]
         return np.hstack(blocks)
-
-    def predict_escape_time(self, init_scale=1e-3, radius=1.0):
-        """Time of gradient flow on the localised loss from `init_scale` to `radius` along the escape direction.
-
-        Parameters
-        ----------
-        init_scale : float, default=1e-3
-            ``||theta|| / sqrt(L)`` at the start, so the norm of every layer of ``initial_weights(init_scale)``.
-        radius : float, default=1.0
-            The same at the end. The loss is the localised one only as long as outputs are small.
-
-        Returns
-        -------
-        float
-            ``(init_scale^(2-L) - radius^(2-L)) / ((L-2) s)``, and ``log(radius / init_scale) / s`` for L = 2. Of a
-            start in another direction it is a lower bound if the direction is the fastest there is.
-
-        Raises
-        ------
-        ValueError
-            If not ``0 < init_scale <= radius``.
-        """
-        check_is_fitted(self)
-        _check_scales(init_scale, radius)
-        return aligned_escape_time(self.escape_speed_, len(self.escape_direction_), init_scale, radius)
-
-    def escape_time_from(self, weights, radius=1.0):
-        """Time of gradient flow on the localised loss from given weights to `radius`, integrated.
-
-        Parameters
-        ----------
-        weights : list of at least 2 array-like of shape (m_{l-1}, m_l)
-            From the inputs of `fit` to as many outputs as the loss has; any depth and widths. Of a torch ``Linear`` the
-            transpose of its weight.
-        radius : float, default=1.0
-            Of ``||theta|| / sqrt(L)``.
-
-        Returns
-        -------
-        float
-            inf where the flow does not leave the origin.
-
-        Raises
-        ------
-        ValueError
-            If the weights do not fit together or to the data, or `radius` is not positive.
-        RuntimeError
-            If the flow takes more than 20 000 steps.
-
-        Notes
-        -----
-        About 400 gradients where the loss is smooth along the way. Where few rows make it slide along kinks, thousands,
-        and an error of 1 %.
-        """
-        check_is_fitted(self)
-        X, G = self._data
-        weights = as_matrices(weights)
-        sizes = [W.shape for W in weights]
-        fits = len(weights) >= 2 and all(W.ndim == 2 and np.isfinite(W).all() for W in weights)
-        ends = fits and (sizes[0][0], sizes[-1][1]) == (X.shape[1], G.shape[1])
-        if not (ends and all(a[1] == b[0] for a, b in zip(sizes[:-1], sizes[1:]))):
-            raise ValueError(
-                f"weights must be finite matrices from {X.shape[1]} inputs over at least one hidden layer to "
-                f"{G.shape[1]} output(s), each taking the columns of the one before; got shapes {sizes}."
-            )
-        _check_scales(radius, radius)
-        return flow_escape_time(weights, X, G, radius)
-
-    def extend(self, n_layers):
-        """The escape direction of a network with more layers, at the same speed.
-
-        Parameters
-        ----------
-        n_layers : int
-            How many to add, at least 0.
-
-        Returns
-        -------
-        list of L + n_layers ndarrays of shape (m_{l-1}, m_l)
-            The added ones, before the last, are of rank one and norm 1.
-
-        Raises
-        ------
-        ValueError
-            If `n_layers` is no integer or negative.
-
-        Notes
-        -----
-        Proposition 3.2 of [1]: ReLU passes a nonnegative activation on unchanged.
-        """
-        check_is_fitted(self)
-        if isinstance(n_layers, bool) or not isinstance(n_layers, Integral) or n_layers < 0:
-            raise ValueError(f"n_layers must be an integer >= 0, the number of layers to add; got {n_layers!r}.")
-        *hidden, last = self.escape_direction_
-        hidden = [*hidden[:-1], hidden[-1][:, :1]]
-        return prolonged(hidden, last[:1], len(hidden) + int(n_layers), last.shape[0])
-
-    def initial_weights(self, scale=1e-3, *, noise=0.0, random_state=None):
-        """Small weights aligned with the fastest escape, to start training from.
-
-        Parameters
-        ----------
-        scale : float, default=1e-3
-            Norm of every layer.
-        noise : float, default=0
-            Gaussian weights of this norm, relative to `scale`, are added to every layer. Without them most units have
-            weights zero on both sides and stay so: training cannot get past the first saddle.
-        random_state : int, RandomState or None, default=None
-            Draws the noise.
-
-        Returns
-        -------
-        list of L ndarrays of shape (m_{l-1}, m_l)
-            ``SaddleToSaddleClassifier(initial_weights=...)`` and ``skident.modules.BiasFreeMLP(start=...)`` take them;
-            of a torch ``Linear`` the weight is the transpose.
-
-        Raises
-        ------
-        ValueError
-            If `scale` is not positive or `noise` negative.
-        """
-        check_is_fitted(self)
-        _check_scales(scale, scale)
-        if isinstance(noise, bool) or not isinstance(noise, Real) or not 0 <= noise < np.inf:
-            raise ValueError(f"noise must be a finite number >= 0, got {noise!r}.")
-        rng = check_random_state(random_state)
-        weights = []
-        for W in self.escape_direction_:
-            E = rng.standard_normal(W.shape)
-            weights.append(scale * (W + noise * E / np.linalg.norm(E)))
-        return weights
-
-
-def _check_scales(init_scale, radius):
-    numbers = all(isinstance(v, Real) and not isinstance(v, bool) for v in (init_scale, radius))
-    if not (numbers and 0 < init_scale <= radius < np.inf):
-        raise ValueError(
-            f"norms must be positive finite numbers, the first at most the second; got {init_scale!r} and {radius!r}."
-        )

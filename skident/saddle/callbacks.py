@@ -39,9 +39,26 @@ class NormAdaptedStep(Callback):
         self.window, self.escape_drop = window, escape_drop
 
     def on_train_begin(self, net, X=None, y=None, **kwargs):
+        """No step taken yet, no escape seen.
+
+        Parameters
+        ----------
+        net, X, y, **kwargs
+            As skorch passes them; not used.
+        """
         self.escape_step_, self.n_steps_, self.mean_drop_ = None, 0, 0.0
 
     def on_grad_computed(self, net, named_parameters, training=None, **kwargs):
+        """Set the learning rate of the step that comes.
+
+        Parameters
+        ----------
+        net : skorch.NeuralNet
+        named_parameters : iterable of (str, torch.nn.Parameter)
+            With their gradients.
+        training, **kwargs
+            As skorch passes them; not used.
+        """
         parameters = [p for _, p in named_parameters]
         norms = torch._foreach_norm([p.detach() for p in parameters] + [p.grad for p in parameters])
         squares = torch.stack(norms).double().square().reshape(2, -1).sum(dim=1).tolist()
@@ -55,6 +72,20 @@ class NormAdaptedStep(Callback):
 
     @torch.no_grad()
     def on_batch_end(self, net, batch=None, training=None, loss=None, y_pred=None, **kwargs):
+        """Count the step, and note when the first escape is under way.
+
+        Parameters
+        ----------
+        net : skorch.NeuralNet
+        batch : tuple of two torch.Tensor
+            Inputs and targets.
+        loss : torch.Tensor
+            Of the batch before the step.
+        y_pred : torch.Tensor of shape (n, k)
+            Outputs before the step.
+        training, **kwargs
+            As skorch passes them; not used.
+        """
         self.n_steps_ += 1
         if self.escape_step_ is not None:
             return
@@ -92,11 +123,28 @@ class WeightRecorder(Callback):
         self.every, self.n_singular_values = every, n_singular_values
 
     def on_train_begin(self, net, X=None, y=None, **kwargs):
+        """An empty record.
+
+        Parameters
+        ----------
+        net, X, y, **kwargs
+            As skorch passes them; not used.
+        """
         self.steps_, self.losses_, self.norms_, self.rates_, self.singular_values_ = [], [], [], [], []
         self.n_steps_, self._recent = 0, []
 
     @torch.no_grad()
     def on_batch_end(self, net, batch=None, training=None, loss=None, **kwargs):
+        """Count the step, and record it where its turn is.
+
+        Parameters
+        ----------
+        net : skorch.NeuralNet
+        loss : torch.Tensor
+            Of the batch before the step.
+        batch, training, **kwargs
+            As skorch passes them; not used.
+        """
         self.n_steps_ += 1
         self._recent.append(float(loss.detach()))
         if self.n_steps_ > 1 and self.n_steps_ % self.every:

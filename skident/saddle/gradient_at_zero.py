@@ -17,7 +17,18 @@ def _are_labels(y):
 
 
 def resolve_loss(loss, y):
-    """``"auto"`` as the log loss of labels and the squared error of numbers; others as they are.
+    """The loss that a name stands for on given targets.
+
+    Parameters
+    ----------
+    loss : {"auto", "squared_error", "squared", "log_loss", "gradient"} or callable
+    y : array-like of shape (n,) or (n, k)
+
+    Returns
+    -------
+    {"squared_error", "log_loss", "gradient"} or callable
+        ``auto`` is the log loss of labels (strings, booleans, integers) and the squared error of floating-point
+        numbers; a callable is itself.
 
     Raises
     ------
@@ -61,7 +72,8 @@ def gradient_at_zero(loss, y, *, fit_intercept=True):
     Raises
     ------
     ValueError
-        If there is a single class, or the gradient is not finite or zero.
+        If there is a single class, labels are given where numbers are needed, a callable does not return one tensor
+        that depends on the outputs, or the gradient is not finite or zero.
     """
     n, classes = len(y), None
     if np.ndim(y) == 2 and np.shape(y)[1] == 1:

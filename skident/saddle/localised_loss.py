@@ -1,4 +1,4 @@
-"""The localised loss of a bias-free ReLU network near zero: speeds, gradients, collapse, low-rank measures.
+"""The localised loss of a bias-free ReLU network near zero: speeds, gradients, collapse, prolongation.
 
 Layouts: inputs X (n, D); weights ``W_l`` (R, m_{l-1}, m_l), a network a row of the batch, or without R for one; ``f(X)
 = relu(... relu(X W_1) ...) W_L``; G (n, k), the loss's gradient with respect to the outputs at zero. Everything here is
@@ -22,13 +22,12 @@ __all__ = [
     "activations",
     "as_matrices",
     "best_units",
+    "check_layers",
     "collapse",
+    "criticality",
     "last_layer",
     "loss_gradient",
-    "low_rank_measures",
     "prolonged",
-    "rank_ratio",
-    "rank_theorem_bound",
     "speed",
     "speed_and_gradient",
 ]
@@ -39,12 +38,63 @@ def _relu(Z):
 
 
 def as_matrices(weights):
-    """Copies as float64 NumPy arrays, also of torch tensors on any device that require gradients."""
+    """Weights as NumPy arrays.
+
+    Parameters
+    ----------
+    weights : list of array-like
+        Torch tensors too, on any device, also such that require gradients.
+
+    Returns
+    -------
+    list of ndarrays
+        Copies, of float64.
+    """
     return [np.array(W.detach().cpu().numpy() if hasattr(W, "detach") else W, dtype=np.float64) for W in weights]
 
 
+def check_layers(weights, n_inputs, n_outputs):
+    """Weights of a network over at least one hidden layer, as NumPy arrays.
+
+    Parameters
+    ----------
+    weights : list of array-like of shape (m_{l-1}, m_l)
+    n_inputs, n_outputs : int
+        What the first layer takes and the last one gives.
+
+    Returns
+    -------
+    list of ndarrays of shape (m_{l-1}, m_l)
+
+    Raises
+    ------
+    ValueError
+        If they are not finite, fewer than two, or do not fit together or to these numbers.
+    """
+    weights = as_matrices(weights)
+    sizes = [W.shape for W in weights]
+    fits = len(weights) >= 2 and all(W.ndim == 2 and np.isfinite(W).all() for W in weights)
+    ends = fits and (sizes[0][0], sizes[-1][1]) == (n_inputs, n_outputs)
+    if not (ends and all(a[1] == b[0] for a, b in zip(sizes[:-1], sizes[1:]))):
+        raise ValueError(
+            f"weights must be finite matrices from {n_inputs} inputs over at least one hidden layer to {n_outputs} "
+            f"output(s), each taking the columns of the one before; got shapes {sizes}."
+        )
+    return weights
+
+
 def activations(hidden, X):
-    """The hidden activations ``relu(A_{l-1} W_l)``, one array (R, n, m_l) or (n, m_l) a layer."""
+    """The hidden activations ``A_l = relu(A_{l-1} W_l)``, ``A_0 = X``.
+
+    Parameters
+    ----------
+    hidden : list of L - 1 arrays (R, m_{l-1}, m_l) or (m_{l-1}, m_l)
+    X : array (n, D)
+
+    Returns
+    -------
+    list of L - 1 arrays (R, n, m_l) or (n, m_l)
+    """
     layers, A = [], X
     for W in hidden:
         A = _relu(A @ W)
@@ -58,12 +108,36 @@ def _readout(A, G):
 
 
 def last_layer(hidden, X, G):
-    """The best last layer (R, m_{L-1}, k), of unit norm; zeros where the network is dead."""
+    """The best last layer of given hidden ones.
+
+    Parameters
+    ----------
+    hidden : list of L - 1 arrays (R, m_{l-1}, m_l)
+    X : array (n, D)
+    G : array (n, k)
+
+    Returns
+    -------
+    array (R, m_{L-1}, k)
+        Of unit norm; zeros where the network is dead.
+    """
     return unit_norm(_readout(activations(hidden, X)[-1], G))
 
 
 def speed(hidden, X, G):
-    """``||A_{L-1}^T G||_F`` (R,): the speed of hidden layers of unit norm with the best last layer."""
+    """The speed of hidden layers of unit norm with the best last layer.
+
+    Parameters
+    ----------
+    hidden : list of L - 1 arrays (R, m_{l-1}, m_l)
+    X : array (n, D)
+    G : array (n, k)
+
+    Returns
+    -------
+    array (R,)
+        ``||A_{L-1}^T G||_F``.
+    """
     readout = _readout(activations(hidden, X)[-1], G)
     return array_namespace(readout).linalg.vector_norm(readout, axis=(-2, -1))
 
@@ -108,6 +182,8 @@ def loss_gradient(weights, X, G):
     Parameters
     ----------
     weights : list of L arrays (m_{l-1}, m_l)
+    X : array (n, D)
+    G : array (n, k)
 
     Returns
     -------
@@ -126,6 +202,28 @@ def loss_gradient(weights, X, G):
     return value, gradients[::-1]
 
 
+def criticality(weights, X, G, escape_speed):
+    """How far weights are from a critical point of the localised loss on the sphere.
+
+    Parameters
+    ----------
+    weights : list of L ndarrays (m_{l-1}, m_l)
+        rho, every layer of norm one.
+    X : ndarray (n, D)
+    G : ndarray (n, k)
+    escape_speed : float
+        s, of these weights.
+
+    Returns
+    -------
+    float
+        ``||grad L_0(rho) + s rho|| / (s ||rho||)``: by Euler's identity 0 at a critical point.
+    """
+    _, gradients = loss_gradient(weights, X, G)
+    off = sum(np.sum((g + escape_speed * W) ** 2) for g, W in zip(gradients, weights))
+    return math.sqrt(off / len(weights)) / escape_speed
+
+
 def best_units(hidden, X, G):
     """For every layer the one unit that makes the fastest network of those layers and itself.
 
@@ -136,6 +234,8 @@ def best_units(hidden, X, G):
     Parameters
     ----------
     hidden : list of L - 1 arrays (R, m_{l-1}, m_l)
+    X : array (n, D)
+    G : array (n, k)
 
     Returns
     -------
@@ -166,6 +266,8 @@ def collapse(hidden, X, G, *, slack=1e-9):
     Parameters
     ----------
     hidden : list of L - 1 arrays (R, m_{l-1}, m_l)
+    X : array (n, D)
+    G : array (n, k)
     slack : float, default=1e-9
         Of the layers whose best unit is as fast as the fastest, to this relative difference, the lowest is taken.
 
@@ -225,83 +327,3 @@ def prolonged(hidden, readout, n_hidden, width):
     top = xp.zeros((width, readout.shape[1]), dtype=readout.dtype, device=readout.device)
     top[0, :] = readout[0, :]
     return [*weights, top]
-
-
-def rank_ratio(singular_values):
-    """``sum_{i >= 2} s_i^2 / sum_i s_i^2``: 0 for rank one. NaN for a matrix of zeros.
-
-    >>> from skident.saddle.localised_loss import rank_ratio
-    >>> print(rank_ratio([2.0, 1.0]))
-    0.2
-    """
-    squares = np.asarray(singular_values, dtype=np.float64) ** 2
-    return float(squares[1:].sum() / squares.sum()) if squares.sum() > 0 else float("nan")
-
-
-def low_rank_measures(weights, X, G, escape_speed):
-    """What Theorem 3.1 and Proposition 3.4 bound, as NumPy numbers.
-
-    Parameters
-    ----------
-    weights : list of L ndarrays (m_{l-1}, m_l)
-        Of norm one.
-    X : ndarray (n, D)
-    G : ndarray (n, k)
-    escape_speed : float
-
-    Returns
-    -------
-    dict
-        ``layer_singular_values``: list of L arrays. ``rank_ratio`` (L,): `rank_ratio` of the weights.
-        ``activation_rank_ratio``, ``nonlinearity_ratio`` (L - 1,): `rank_ratio` of the activations and
-        ``||relu(Z) - Z||^2 / ||Z||^2``. ``activation_singular_values``: list of L - 1 arrays. ``log_rank_budget``:
-        ``sum_{l < L} log(||A_l||_F^2 / ||A_l||_op^2)``, the inputs included, and what it is at most,
-        ``2 log(||X|| ||G|| / s)``.
-    """
-    spectra, nonlinear, A = [np.linalg.svd(X, compute_uv=False)], [], X
-    for W in weights[:-1]:
-        Z = A @ W
-        A = np.maximum(Z, 0.0)
-        spectra.append(np.linalg.svd(A, compute_uv=False))
-        nonlinear.append(float(np.sum((A - Z) ** 2) / max(np.sum(Z**2), np.finfo(float).tiny)))
-    used = sum(math.log(max(np.sum((s / s[0]) ** 2), 1.0)) for s in spectra if s[0] > 0)
-    values = [np.linalg.svd(W, compute_uv=False) for W in weights]
-    return {
-        "layer_singular_values": values,
-        "rank_ratio": np.array([rank_ratio(s) for s in values]),
-        "activation_singular_values": spectra[1:],
-        "activation_rank_ratio": np.array([rank_ratio(s) for s in spectra[1:]]),
-        "nonlinearity_ratio": np.array(nonlinear),
-        "log_rank_budget": (used, 2.0 * math.log(np.linalg.norm(X) * np.linalg.norm(G) / escape_speed)),
-    }
-
-
-def rank_theorem_bound(n_layers, product, escape_speed):
-    """Theorem 3.1's bound ``8 c / (1 - c l^(-1/2)) l^(-1/2)`` for l = 1, ..., L; inf where it says nothing.
-
-    Parameters
-    ----------
-    n_layers : int
-    product : float
-        ``||X||_F ||G||_F``.
-    escape_speed : float
-        Of an optimal escape direction.
-
-    Returns
-    -------
-    ndarray (L,)
-        inf where the bound is 1 or more, so for ``l <= 81 c^2`` with ``c = p sqrt(2 log p)``, ``p = product / speed``.
-
-    Examples
-    --------
-    >>> from skident.saddle.localised_loss import rank_theorem_bound
-    >>> print(rank_theorem_bound(3, 1.0, 1.0 / 1.0001)[2].round(3))
-    0.066
-    """
-    p = max(product / escape_speed, 1.0)
-    c = p * math.sqrt(2.0 * math.log(p))
-    root = np.sqrt(np.arange(1.0, n_layers + 1))
-    bound = np.full(n_layers, np.inf)
-    told = root > 9.0 * c
-    bound[told] = 8.0 * c / (root[told] - c)
-    return bound

@@ -63,7 +63,16 @@ class BiasFreeMLP(nn.Module):
                     layer.weight.copy_(start[k].T)
 
     def forward(self, X):
-        """Inputs (n, D) to outputs (n, m_L)."""
+        """Outputs of the network.
+
+        Parameters
+        ----------
+        X : torch.Tensor of shape (n, D)
+
+        Returns
+        -------
+        torch.Tensor of shape (n, m_L)
+        """
         return self.layers(X)
 
     @property
@@ -89,4 +98,14 @@ class HalfSquaredError(nn.Module):
     """
 
     def forward(self, outputs, targets):
+        """The loss.
+
+        Parameters
+        ----------
+        outputs, targets : torch.Tensor of shape (n, k)
+
+        Returns
+        -------
+        torch.Tensor of shape ()
+        """
         return 0.5 * ((outputs - targets) ** 2).sum(dim=1).mean()

@@ -65,6 +65,8 @@ def fastest_planar_escape(X, gradient, *, tol=1e-9, max_subsets=4096):
     ------
     ValueError
         If the inputs are not finite, not in the plane, do not match the gradient, or if there are too many subsets.
+    RuntimeError
+        If a linear programme is not solved.
 
     Notes
     -----
@@ -79,6 +81,27 @@ def fastest_planar_escape(X, gradient, *, tol=1e-9, max_subsets=4096):
     >>> print(round(fastest_planar_escape(*make_alternating_circle(6)).speed, 6))
     0.464102
     """
+    X, G = _checked(X, gradient, max_subsets)
+    lengths = np.linalg.norm(X, axis=1)
+    # Longest row and largest entry one: the solver's tolerances are absolute.
+    scale = float(lengths.max(initial=0.0) * np.abs(G).max(initial=0.0))
+    if scale == 0:
+        return PlanarEscape(0.0, 0.0, _weights(np.zeros(0), np.zeros((0, 2)), -1.0), 0)
+    U, units, bound, n_programmes = X / lengths.max(), _candidates(X, G), 0.0, 0
+    fastest, weights = 0.0, _weights(np.zeros(0), np.zeros((0, 2)), -1.0)
+    for top in (-1.0, 1.0):
+        g = -top * G / np.abs(G).max()
+        for counts in _subsets(g > 0):
+            value, upper, c, units, n = _solve_subset(U, g, counts, units, fastest, tol)
+            n_programmes, bound = n_programmes + n, max(bound, upper)
+            if value > fastest:
+                fastest, weights = value, _weights(c, units, top)
+    speed = -float(G @ (np.maximum(np.maximum(X @ weights[0], 0) @ weights[1], 0) @ weights[2])[:, 0])
+    return PlanarEscape(speed, bound * scale, weights, n_programmes)
+
+
+def _checked(X, gradient, max_subsets):
+    """Inputs (n, 2) and gradient (n,) as arrays, of so few rows that all subsets can be tried."""
     X, G = np.asarray(X, dtype=np.float64), np.asarray(gradient, dtype=np.float64)
     if X.ndim != 2 or X.shape[1] != 2 or G.shape != (len(X),) or not (np.isfinite(X).all() and np.isfinite(G).all()):
         raise ValueError(
@@ -91,27 +114,16 @@ def fastest_planar_escape(X, gradient, *, tol=1e-9, max_subsets=4096):
             f"{np.sum(G > 0)} rows of positive and {np.sum(G < 0)} of negative gradient make {n_subsets:.0f} linear "
             f"programmes, more than max_subsets={max_subsets}; take fewer rows."
         )
-    lengths = np.linalg.norm(X, axis=1)
-    # Longest row and largest entry one: the solver's tolerances are absolute.
-    scale = float(lengths.max(initial=0.0) * np.abs(G).max(initial=0.0))
-    best = (0.0, np.zeros(0), np.zeros((0, 2)), -1.0)
-    if scale == 0:
-        return PlanarEscape(0.0, 0.0, _weights(*best[1:]), 0)
-    U, units, bound, n_programmes = X / lengths.max(), _candidates(X, G), 0.0, 0
-    for top in (-1.0, 1.0):
-        g = -top * G / np.abs(G).max()
-        for counted in product((True, False), repeat=int(np.sum(g > 0))):
-            counts = np.zeros(len(g), dtype=bool)
-            counts[list(compress(np.flatnonzero(g > 0), counted))] = True
-            if not counts.any():
-                continue
-            value, upper, c, units, n = _solve_subset(U, g, counts, units, best[0], tol)
-            n_programmes, bound = n_programmes + n, max(bound, upper)
-            if value > best[0]:
-                best = (value, c, units[: len(c)], top)
-    weights = _weights(*best[1:])
-    speed = -float(G @ (np.maximum(np.maximum(X @ weights[0], 0) @ weights[1], 0) @ weights[2])[:, 0])
-    return PlanarEscape(speed, bound * scale, weights, n_programmes)
+    return X, G
+
+
+def _subsets(positive):
+    """Masks of all subsets of the marked rows but the empty one, the whole first."""
+    for counted in product((True, False), repeat=int(np.sum(positive))):
+        counts = np.zeros(len(positive), dtype=bool)
+        counts[list(compress(np.flatnonzero(positive), counted))] = True
+        if counts.any():
+            yield counts
 
 
 def _solve_subset(X, g, counts, units, known, tol):

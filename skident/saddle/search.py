@@ -12,14 +12,36 @@ from skident.optim import sphere_ascent, unit_norm
 
 from .localised_loss import activations, collapse, last_layer, prolonged, speed, speed_and_gradient
 
-__all__ = ["DeadRestartsError", "EscapeSearch", "remaining_gradient", "search_escape"]
+__all__ = ["Ascent", "DeadRestartsError", "EscapeSearch", "remaining_gradient", "search_escape", "successive_escapes"]
 
 _N_SINGLE_UNITS = 256  # starts of the depth-two problem, which is cheap
 _POLISH_STEPS = (0.3, 1e-6)
+_EXPLAINED = 1e-6  # what is left of G below this share of it counts as nothing
 
 
 class DeadRestartsError(ValueError):
     """No start has a single unit that is active and reduces the loss."""
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """How long, and from how many starts, the speed is ascended.
+
+    Attributes
+    ----------
+    n_restarts : int
+    max_iter : int
+        Steps of a restart; half as many follow to polish.
+    step_size : float, default=0.1
+        First step, relative to a layer's norm.
+    chunk_bytes : int, default=2**30
+        Bound on a batch's activations; restarts beyond it are another batch.
+    """
+
+    n_restarts: int
+    max_iter: int
+    step_size: float = 0.1
+    chunk_bytes: int = 2**30
 
 
 @dataclass(frozen=True)
@@ -46,7 +68,7 @@ class EscapeSearch:
     shallow_speed: float
 
 
-def search_escape(X, G, *, depth, width, n_restarts, max_iter, step_size, rng, chunk_bytes=2**30):
+def search_escape(X, G, *, depth, width, ascent, rng):
     """The fastest escape direction found from random starts.
 
     1. `sphere_ascent` of the speed over the hidden layers, restarts in one batch.
@@ -60,11 +82,12 @@ def search_escape(X, G, *, depth, width, n_restarts, max_iter, step_size, rng, c
     X : array (n, D)
     G : array (n, k)
         Of X's dtype and device.
-    depth, width, n_restarts, max_iter : int
-    step_size : float
+    depth : int
+        L, of the direction.
+    width : int
+        Units of every hidden layer.
+    ascent : Ascent
     rng : numpy.random.RandomState
-    chunk_bytes : int
-        Bound on a batch's activations; restarts beyond it are another batch.
 
     Returns
     -------
@@ -75,38 +98,73 @@ def search_escape(X, G, *, depth, width, n_restarts, max_iter, step_size, rng, c
     DeadRestartsError
         If every restart is dead.
     """
-    xp = array_namespace(X, G)
-    sizes = [X.shape[1], *[width] * (depth - 1)]
-    threshold = float(xp.finfo(X.dtype).eps) * float(xp.linalg.vector_norm(X) * xp.linalg.vector_norm(G))
-    per_restart = X.shape[0] * sum(sizes[1:]) * 3 * (8 if X.dtype == xp.float64 else 4)
-    batch = max(1, int(chunk_bytes // max(1, per_restart)))
-    networks, speeds, singles = [], [], []
-    for first in range(0, n_restarts, batch):
-        R = min(batch, n_restarts - first)
-        starts = [_random(X, rng, (R, a, b)) for a, b in zip(sizes[:-1], sizes[1:])]
-        singles.append(xp.reshape(xp.matrix_transpose(starts[0]), (-1, X.shape[1])))
-        result = sphere_ascent(
-            lambda hidden: speed_and_gradient(hidden, X, G), starts, step_size=step_size, max_iter=max_iter
-        )
-        found, values = collapse(result.blocks, X, G)
-        networks += found
-        speeds += [float(v) for v in values]
-    single = _best_single_unit(xp.concat(singles, axis=0)[:_N_SINGLE_UNITS], X, G, max(50, min(max_iter, 100)))
-    polished = _polish([*networks, [single]], X, G, max(50, max_iter // 2))
-    values = [float(speed([W[None] for W in hidden], X, G)[0]) for hidden in polished]
-    values = np.array([v if np.isfinite(v) and v > threshold else np.nan for v in values])
-    if np.isnan(values).all():
+    networks, units = _ascended(X, G, (X.shape[1], *[width] * (depth - 1)), ascent, rng)
+    single = _best_single_unit(units[:_N_SINGLE_UNITS], X, G, max(50, min(ascent.max_iter, 100)))
+    polished = _polish([*networks, [single]], X, G, max(50, ascent.max_iter // 2))
+    speeds = _live_speeds(polished, X, G)
+    if np.isnan(speeds).all():
         raise DeadRestartsError(
-            f"all {n_restarts} restarts died: no unit of any start is active where it could reduce the loss. Raise "
-            "n_restarts or width, or centre X (where all inputs point one way, half of all units are off everywhere)."
+            f"all {ascent.n_restarts} restarts died: no unit of any start is active where it could reduce the loss. "
+            "Raise n_restarts or width, or centre X (where all inputs point one way, half of all units are off "
+            "everywhere)."
         )
     # On equal terms the depth-two candidate, the last one, is the simplest.
-    best = len(values) - 1 if not values[-1] < np.nanmax(values) * (1 - 1e-9) else int(np.nanargmax(values))
+    best = len(speeds) - 1 if not speeds[-1] < np.nanmax(speeds) * (1 - 1e-9) else int(np.nanargmax(speeds))
     hidden = polished[best]
     readout = last_layer([W[None] for W in hidden], X, G)[0]
     unit = activations(hidden, X)[-1][:, 0]
     weights = prolonged(hidden, readout, depth - 1, width)
-    return EscapeSearch(weights, float(values[best]), unit, values[:-1], float(values[-1]))
+    return EscapeSearch(weights, float(speeds[best]), unit, speeds[:-1], float(speeds[-1]))
+
+
+def successive_escapes(X, G, n_components, search):
+    """The fastest escape, then the fastest for what the features of those before it leave of G, and so on.
+
+    Parameters
+    ----------
+    X : array (n, D)
+    G : array (n, k)
+    n_components : int
+        At most so many; fewer where nothing is left of G.
+    search : callable
+        ``search(X, G)`` gives an `EscapeSearch`.
+
+    Yields
+    ------
+    EscapeSearch
+    """
+    xp, units, left = array_namespace(G), [], G
+    for _ in range(n_components):
+        found = search(X, left)
+        yield found
+        units.append(found.unit)
+        left = remaining_gradient(G, units)
+        if float(xp.linalg.vector_norm(left)) <= _EXPLAINED * float(xp.linalg.vector_norm(G)):
+            return
+
+
+def _ascended(X, G, sizes, ascent, rng):
+    """Networks from all restarts, cut off above their best units, and the single units (K, D) of their starts."""
+    xp = array_namespace(X, G)
+    per_restart = X.shape[0] * sum(sizes[1:]) * 3 * (8 if X.dtype == xp.float64 else 4)
+    batch = max(1, int(ascent.chunk_bytes // max(1, per_restart)))
+    networks, units = [], []
+    for first in range(0, ascent.n_restarts, batch):
+        R = min(batch, ascent.n_restarts - first)
+        starts = [_random(X, rng, (R, a, b)) for a, b in zip(sizes[:-1], sizes[1:])]
+        units.append(xp.reshape(xp.matrix_transpose(starts[0]), (-1, X.shape[1])))
+        steps = {"step_size": ascent.step_size, "max_iter": ascent.max_iter}
+        result = sphere_ascent(lambda hidden: speed_and_gradient(hidden, X, G), starts, **steps)
+        networks += collapse(result.blocks, X, G)[0]
+    return networks, xp.concat(units, axis=0)
+
+
+def _live_speeds(networks, X, G):
+    """Speeds (R,) of networks; NaN of those that are dead to rounding."""
+    xp = array_namespace(X, G)
+    threshold = float(xp.finfo(X.dtype).eps) * float(xp.linalg.vector_norm(X) * xp.linalg.vector_norm(G))
+    values = [float(speed([W[None] for W in hidden], X, G)[0]) for hidden in networks]
+    return np.array([v if np.isfinite(v) and v > threshold else np.nan for v in values])
 
 
 def _random(like, rng, shape):

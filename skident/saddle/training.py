@@ -2,222 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import warnings
-from numbers import Integral
-
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
+from scipy.special import expit, softmax
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
+from skident.base.parameters import forgotten_on_error
 from skident.base.predictions import in_shape_of_targets
-from skident.training.net import Training, fit_module, resolve_device
 
-from .callbacks import NormAdaptedStep, WeightRecorder
-from .localised_loss import activations, as_matrices
-from .module import BiasFreeMLP, HalfSquaredError
-from .plateaus import detect_escapes
+from .base import ATTRIBUTES, PARAMETERS, SaddleToSaddleBase
+from .module import HalfSquaredError
 
 __all__ = ["SaddleToSaddleClassifier", "SaddleToSaddleRegressor"]
 
-_PARAMETERS = """depth : int, default=4
-        L, at least 2: the number of weight matrices.
-    width : int, default=100
-        Units of every hidden layer.
-    init_scale : float, default=0.03
-        Weights are drawn with standard deviation ``init_scale / sqrt(width)``. The smaller, the longer and flatter the
-        plateaus, and the lower the rank in between.
-    initial_weights : list of L array-like of shape (m_{l-1}, m_l), default=None
-        Start there instead, as `SaddleEscapeAnalyzer.initial_weights` gives them (with ``noise`` to get past the first
-        saddle).
-    relative_step : float, default=0.02
-        Until the first escape a step is this share of the norm of all weights, and later at most that.
-    learning_rate : float, default=0.3
-        c: afterwards the learning rate is ``c a^(2-L)`` with ``a = ||theta|| / sqrt(L)``.
-    max_iter : int, default=1000
-        Epochs.
-    batch_size : int, default=None
-        Rows a step; None is all of them, so an epoch is a step.
-    record_every : int, default=10
-        Steps between two records of loss and singular values.
-    n_singular_values : int, default=10
-        Recorded of every layer.
-    device : str, default="cpu"
-        ``cpu``, ``cuda``, ..., ``auto``. The data stay there during training.
-    dtype : {"float64", "float32"}, default="float64"
-    callbacks : list of skorch callbacks, default=None
-        Copied.
-    random_state : int, RandomState or None, default=None
-        Draws weights and batches.
-    verbose : int, default=0
-        1 prints skorch's table."""
 
-_ATTRIBUTES = """saddles_ : list of Saddle
-        Plateaus and escapes as `skident.saddle.detect_escapes` finds them in the record, the start first: step, loss,
-        step of the escape, numerical rank of every layer. Empty if there are fewer than five records.
-    history_ : dict
-        ``steps`` (T,), ``losses`` (T,), ``norms`` (T,) of ``||theta|| / sqrt(L)``, ``learning_rates`` (T,), and
-        ``singular_values``, a list of L arrays (T, k).
-    escape_step_ : int or None
-        Step at which the loss had fallen by 2 %, where the learning rate changed its rule; None if it never did.
-    weights_ : list of L ndarrays of shape (m_{l-1}, m_l)
-    loss_ : float
-        On the training data, at the end.
-    net_ : skorch.NeuralNet
-    n_iter_ : int
-        Epochs.
-    n_features_in_ : int"""
-
-
-class _SaddleToSaddle(BaseEstimator):
-    """What the classifier and the regressor share."""
-
-    _parameter_constraints = {
-        "depth": [Interval(Integral, 2, None, closed="left")],
-        "width": [AT_LEAST_ONE],
-        "init_scale": [POSITIVE],
-        "initial_weights": [list, tuple, None],
-        "relative_step": [POSITIVE],
-        "learning_rate": [POSITIVE],
-        "max_iter": [AT_LEAST_ONE],
-        "batch_size": [AT_LEAST_ONE, None],
-        "record_every": [AT_LEAST_ONE],
-        "n_singular_values": [AT_LEAST_ONE],
-        "device": [str],
-        "dtype": [StrOptions({"float64", "float32"})],
-        "callbacks": [list, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
-    }
-
-    def __init__(
-        self,
-        depth=4,
-        width=100,
-        *,
-        init_scale=0.03,
-        initial_weights=None,
-        relative_step=0.02,
-        learning_rate=0.3,
-        max_iter=1000,
-        batch_size=None,
-        record_every=10,
-        n_singular_values=10,
-        device="cpu",
-        dtype="float64",
-        callbacks=None,
-        random_state=None,
-        verbose=0,
-    ):
-        self.depth = depth
-        self.width = width
-        self.init_scale = init_scale
-        self.initial_weights = initial_weights
-        self.relative_step = relative_step
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.record_every = record_every
-        self.n_singular_values = n_singular_values
-        self.device = device
-        self.dtype = dtype
-        self.callbacks = callbacks
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "weights_")
-
-    def _start(self, sizes):
-        """`initial_weights` as arrays of these sizes, or None."""
-        if self.initial_weights is None:
-            return None
-        weights = as_matrices(self.initial_weights)
-        wanted = list(zip(sizes[:-1], sizes[1:]))
-        if [W.shape for W in weights] != wanted or not all(np.isfinite(W).all() for W in weights):
-            raise ValueError(
-                f"initial_weights must be finite arrays of shapes {wanted} (depth={self.depth}, width={self.width}, "
-                f"and one output for two classes, else one a class or target); got {[W.shape for W in weights]}."
-            )
-        if not any(W.any() for W in weights):
-            raise ValueError("initial_weights are all zero, where the gradient vanishes; give small ones.")
-        return weights
-
-    def _train(self, X, Y, criterion):
-        """Train, and store everything; Y is what the criterion takes."""
-        rng = check_random_state(self.random_state)
-        device, dtype = resolve_device(self.device), getattr(torch, self.dtype)
-        n_outputs = Y.shape[1] if Y.ndim == 2 else len(self.classes_)
-        # A copy: torch warns of tensors on read-only arrays.
-        inputs = torch.as_tensor(X.copy(), dtype=dtype, device=device)
-        sizes = (X.shape[1], *[self.width] * (self.depth - 1), n_outputs)
-        start = self._start(sizes)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(rng.randint(2**31 - 1))
-            module = BiasFreeMLP(sizes, self.init_scale, start, dtype)
-        n_batches = 1 if self.batch_size is None else math.ceil(len(X) / self.batch_size)
-        targets = torch.as_tensor(Y, dtype=dtype if Y.dtype.kind == "f" else torch.int64, device=device)
-        training = Training(
-            optimizer="sgd",
-            momentum=0.0,
-            max_epochs=self.max_iter,
-            batch_size=-1 if self.batch_size is None else self.batch_size,
-            device=device,
-            seed=rng.randint(2**31 - 1),
-            verbose=self.verbose,
-        )
-        callbacks = [
-            ("step", NormAdaptedStep(self.relative_step, self.learning_rate, window=n_batches)),
-            ("recorder", WeightRecorder(self.record_every, self.n_singular_values)),
-            *(self.callbacks or []),
-        ]
-        self.net_ = fit_module(module, inputs, targets, criterion, training, callbacks=callbacks)
-        found = dict(self.net_.callbacks_)
-        self._store(found["step"], found["recorder"])
-        with torch.no_grad():
-            self.loss_ = float(self.net_.criterion_(self.net_.module_(inputs), targets))
-
-    def _store(self, step, recorder):
-        self.n_iter_ = len(self.net_.history)
-        weights = [W.detach().cpu().numpy().astype(np.float64) for W in self.net_.module_.weights]
-        if not all(np.isfinite(W).all() for W in weights):
-            raise ValueError(
-                f"training diverged with learning_rate={self.learning_rate} and relative_step={self.relative_step}; "
-                "lower them, or scale X."
-            )
-        self.escape_step_ = step.escape_step_
-        self.history_ = {
-            "steps": np.array(recorder.steps_),
-            "losses": np.array(recorder.losses_),
-            "norms": np.array(recorder.norms_),
-            "learning_rates": np.array(recorder.rates_),
-            "singular_values": [np.stack(layer) for layer in zip(*recorder.singular_values_)],
-        }
-        self.saddles_ = []
-        if len(recorder.steps_) >= 5:
-            history = self.history_
-            self.saddles_ = detect_escapes(history["steps"], history["losses"], history["singular_values"])
-        if self.escape_step_ is None:
-            warnings.warn(
-                f"training has not left the saddle at the origin after {self.n_iter_} epochs; raise max_iter or "
-                "init_scale, or start from SaddleEscapeAnalyzer.initial_weights.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        self.weights_ = weights
-
-    def _outputs(self, X):
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return activations(self.weights_[:-1], X)[-1] @ self.weights_[-1]
-
-
-class SaddleToSaddleClassifier(ClassifierMixin, _SaddleToSaddle):
+class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
     __doc__ = f"""A bias-free ReLU network trained from small weights on the log loss, with its saddles on record.
 
     Minimises the mean cross-entropy by gradient descent whose steps adapt to the norm of the weights, so that training
@@ -226,12 +27,12 @@ class SaddleToSaddleClassifier(ClassifierMixin, _SaddleToSaddle):
 
     Parameters
     ----------
-    {_PARAMETERS}
+    {PARAMETERS}
 
     Attributes
     ----------
     classes_ : ndarray
-    {_ATTRIBUTES}
+    {ATTRIBUTES}
 
     Notes
     -----
@@ -280,37 +81,82 @@ class SaddleToSaddleClassifier(ClassifierMixin, _SaddleToSaddle):
         check_classification_targets(y)
         with forgotten_on_error(self):
             self.classes_, codes = np.unique(y, return_inverse=True)
-            k = len(self.classes_)
-            if k < 2:
+            if len(self.classes_) < 2:
                 raise ValueError(f"y has one class only ({str(self.classes_[0])!r}); at least two classes are needed.")
-            if k == 2:
-                self._train(X, codes[:, None].astype(np.float64), torch.nn.BCEWithLogitsLoss)
-            else:
-                self._train(X, codes, torch.nn.CrossEntropyLoss)
+            binary = len(self.classes_) == 2
+            targets = codes[:, None].astype(np.float64) if binary else codes
+            self._train(X, targets, torch.nn.BCEWithLogitsLoss if binary else torch.nn.CrossEntropyLoss)
         return self
 
     def decision_function(self, X):
-        """Logits (n_samples, n_classes), or with two classes the log-odds (n_samples,) of the second."""
+        """Logits.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, D)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes) or (n_samples,)
+            With two classes the log-odds of the second.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            If X is not finite or of another width.
+        """
         outputs = self._outputs(X)
         return outputs[:, 0] if len(self.classes_) == 2 else outputs
 
     def predict_proba(self, X):
-        """Probabilities (n_samples, n_classes)."""
-        from scipy.special import expit, softmax
+        """Probabilities of `classes_`.
 
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, D)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            If X is not finite or of another width.
+        """
         outputs = self._outputs(X)
         if len(self.classes_) == 2:
             return np.hstack([expit(-outputs), expit(outputs)])
         return softmax(outputs, axis=1)
 
     def predict(self, X):
-        """Labels (n_samples,)."""
+        """The most probable label of every row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, D)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            If X is not finite or of another width.
+        """
         outputs = self._outputs(X)
         codes = (outputs[:, 0] > 0).astype(int) if len(self.classes_) == 2 else np.argmax(outputs, axis=1)
         return self.classes_[codes]
 
 
-class SaddleToSaddleRegressor(RegressorMixin, _SaddleToSaddle):
+class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
     __doc__ = f"""A bias-free ReLU network trained from small weights on the squared error, with its saddles on record.
 
     Minimises half the mean squared norm of ``f(x) - (y - mean) / scale``, where the scale is the root mean square of
@@ -319,14 +165,14 @@ class SaddleToSaddleRegressor(RegressorMixin, _SaddleToSaddle):
 
     Parameters
     ----------
-    {_PARAMETERS}
+    {PARAMETERS}
 
     Attributes
     ----------
     intercept_ : ndarray of shape (n_outputs,)
         The mean of y: what a network without biases cannot learn.
     target_scale_ : float
-    {_ATTRIBUTES}
+    {ATTRIBUTES}
 
     See Also
     --------
@@ -368,20 +214,30 @@ class SaddleToSaddleRegressor(RegressorMixin, _SaddleToSaddle):
         self._validate_params()
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
         with forgotten_on_error(self):
-            Y = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
-            self.intercept_ = Y.mean(axis=0)
-            centred = Y - self.intercept_
-            self.target_scale_ = float(np.sqrt(np.mean(centred**2)))
-            if self.target_scale_ <= 1e-13 * np.abs(Y).max() or self.target_scale_ == 0:
-                raise ValueError(
-                    "y is constant: with its mean taken out there is nothing to learn, and the origin is no saddle."
-                )
             self._one_dimensional = y.ndim == 1
-            self._train(X, centred / self.target_scale_, HalfSquaredError)
+            Y, self.intercept_, self.target_scale_ = _standardised(np.asarray(y, dtype=np.float64).reshape(len(X), -1))
+            self._train(X, Y, HalfSquaredError)
         return self
 
     def predict(self, X):
-        """Targets (n_samples,) or (n_samples, n_outputs), as y had in `fit`."""
+        """Targets, in the units of y.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, D)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            As y had in `fit`.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            If X is not finite or of another width.
+        """
         Y = self._outputs(X) * self.target_scale_ + self.intercept_
         return in_shape_of_targets(Y, self._one_dimensional)
 
@@ -389,3 +245,15 @@ class SaddleToSaddleRegressor(RegressorMixin, _SaddleToSaddle):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _standardised(Y):
+    """Targets (n, k) less their means (k,), over the root mean square of all of them; the means and that scale."""
+    mean = Y.mean(axis=0)
+    centred = Y - mean
+    scale = float(np.sqrt(np.mean(centred**2)))
+    if scale <= 1e-13 * np.abs(Y).max() or scale == 0:
+        raise ValueError(
+            "y is constant: with its mean taken out there is nothing to learn, and the origin is no saddle."
+        )
+    return centred / scale, mean, scale

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from skident import EntangledWeightExtractor, NetworkIdentifier
 from skident.datasets import make_network
 from skident.inspection import LandscapeDisplay, PhaseTransitionDisplay, SpectrumDisplay, WeightRecoveryDisplay
-from skident.landscape import landscape_certificate, phase_transition
+from skident.landscape import TrainingTrials, landscape_certificate, phase_transition
 from skident.landscape.descent import descend
 from skident.landscape.half_point import fit_transition
 from skident.landscape.problem import QuadraticProblem
@@ -220,11 +221,15 @@ def test_no_transition_seen_is_no_number(count):
 
 @pytest.fixture(scope="module")
 def transition():
-    return phase_transition(20, 8, [1, 2, 4, 6], activation="quadratic", n_trials=5, n_starts=4, random_state=0)
+    return phase_transition(
+        20, 8, [1, 2, 4, 6], activation="quadratic", trials=TrainingTrials(n_trials=5, n_starts=4), random_state=0
+    )
 
 
 def test_phase_transition_repeats_and_counts(transition):
-    again = phase_transition(20, 8, [1, 2, 4, 6], activation="quadratic", n_trials=5, n_starts=4, random_state=0)
+    again = phase_transition(
+        20, 8, [1, 2, 4, 6], activation="quadratic", trials=TrainingTrials(n_trials=5, n_starts=4), random_state=0
+    )
     assert np.array_equal(again.losses, transition.losses)
     assert transition.probabilities[0] < 0.5 and transition.probabilities[-1] == 1.0
     assert np.all(transition.start_rates >= transition.probabilities)
@@ -234,11 +239,11 @@ def test_phase_transition_repeats_and_counts(transition):
 
 
 def test_other_sizes_can_be_swept():
-    swept = phase_transition([5, 60], 4, 3, activation="softplus", n_trials=2, n_starts=2, max_iter=40, random_state=0)
+    trials = TrainingTrials(n_trials=2, n_starts=2, max_iter=40)
+    swept = phase_transition([5, 60], 4, 3, activation="softplus", trials=trials, random_state=0)
     assert swept.swept == "n_samples" and swept.probabilities[0] == 1.0
-    labels = phase_transition(
-        [5, 60], 4, 3, activation="quadratic", labels="random", n_trials=2, n_starts=2, max_iter=40, random_state=0
-    )
+    trials = replace(trials, labels="random")
+    labels = phase_transition([5, 60], 4, 3, activation="quadratic", trials=trials, random_state=0)
     assert labels.start_rates[1] == 0.0
 
 
@@ -258,9 +263,7 @@ def test_phase_transition_display(transition, plt):
         (([20, 30], [8, 9], 4), {}, "exactly one"),
         ((20, 8, [4]), {}, "at least two values"),
         ((20, 8, [4, 5]), {"activation": "relu"}, "kinks"),
-        ((20, 8, [4, 5]), {"n_starts": 0}, "n_starts must be an integer >= 1"),
-        ((20, 8, [4, 5]), {"threshold": 0.0}, "threshold must be"),
-        ((20, 8, [4, 5]), {"labels": "none"}, "labels must be"),
+        ((20, 8, [4, 5]), {"trials": TrainingTrials(labels="none")}, "labels must be"),
     ],
 )
 def test_phase_transition_errors(sizes, options, message):
@@ -268,19 +271,36 @@ def test_phase_transition_errors(sizes, options, message):
         phase_transition(*sizes, **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_starts": 0}, "n_starts must be an integer >= 1"),
+        ({"n_trials": 1.5}, "n_trials must be an integer >= 1"),
+        ({"max_iter": True}, "max_iter must be an integer >= 1"),
+        ({"threshold": 0.0}, "threshold must be"),
+    ],
+)
+def test_trials_that_are_none(options, message):
+    with pytest.raises(ValueError, match=message):
+        TrainingTrials(**options)
+
+
 def test_landscape_display(plt):
     rng = np.random.RandomState(0)
     X, y, v = rng.standard_normal((30, 3)), rng.standard_normal(30), np.repeat([1.0, -1.0], 3)
     found = descend(QuadraticProblem(X, y), np.zeros((6, 3)), v)
-    display = LandscapeDisplay.from_point(np.zeros((6, 3)), v, X, y, history=found.history)
+    W = np.zeros((6, 3))
+    certificate = landscape_certificate(W, v, X, y)
+    display = LandscapeDisplay.from_certificate(certificate, W, X, y, history=found.history)
     assert display.direction == "escape direction"
     assert display.line[50] == pytest.approx(0.5 * np.mean(y**2))
     assert display.line.min() < display.line[50] and display.lower_bound == pytest.approx(found.value)
     assert len(display.history_ax_.lines[0].get_xdata()) == len(found.history)
-    down = LandscapeDisplay.from_point(3.0 * np.eye(3), np.ones(3), X, y)
+    identity = landscape_certificate(3.0 * np.eye(3), np.ones(3), X, y)
+    down = LandscapeDisplay.from_certificate(identity, 3.0 * np.eye(3), X, y)
     assert down.direction == "steepest descent"
-    end = LandscapeDisplay.from_point(found.W, v, X, y, radius=0.1)
+    end = LandscapeDisplay.from_certificate(landscape_certificate(found.W, v, X, y), found.W, X, y, radius=0.1)
     assert end.line.min() >= found.value - 1e-12
     tanh = landscape_certificate(found.W, v, X, y, activation=get_activation("tanh"))
     with pytest.raises(ValueError, match="not tanh ones"):
-        LandscapeDisplay.from_point(found.W, v, X, y, certificate=tanh)
+        LandscapeDisplay.from_certificate(tanh, found.W, X, y)

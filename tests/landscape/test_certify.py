@@ -5,12 +5,14 @@ import pytest
 import torch
 from scipy.optimize import nnls
 
-from skident.landscape import landscape_certificate
-from skident.landscape.convex import factorise, solve_convex
+from skident.landscape import CertificateOptions, LossTerms, landscape_certificate
+from skident.landscape.convex import solve_convex
 from skident.landscape.curvature import loss_derivatives, shallow_hessian_product
-from skident.landscape.descent import descend, form_hessian_product, lines_loss
+from skident.landscape.descent import descend, form_hessian_product
+from skident.landscape.lines import line_out, lines_loss, lowest_point
 from skident.landscape.lower_bounds import dual_bound
 from skident.landscape.problem import QuadraticProblem
+from skident.landscape.units import UnitSigns, factorise
 from skident.linalg.lanczos import lanczos
 from skident.network import FeedforwardNetwork, get_activation
 
@@ -43,7 +45,7 @@ def hessian(product, shape):
 @pytest.mark.parametrize("options", SIDES)
 def test_quadratic_derivatives_are_those_of_finite_differences(alpha, options):
     X, y, rng = data(1, n=30, d=4)
-    problem = QuadraticProblem(X, y, alpha=alpha, linear_weight=3.0, **options)
+    problem = QuadraticProblem(X, y, LossTerms(alpha=alpha, linear_weight=3.0, **options))
     W, v, U = rng.standard_normal((5, 4)), rng.uniform(-2, 2, 5), rng.standard_normal((5, 4))
     gradient = problem.value_and_gradient(W.T @ (v[:, None] * W))[1]
     slope = 2.0 * v[:, None] * (W @ gradient)
@@ -128,8 +130,8 @@ def test_at_rank_deficient_saddles_the_explicit_curvature_is_the_smallest_eigenv
 def test_curvature_with_unequal_output_weights_is_the_smallest_eigenvalue_too():
     X, y, rng = data(10, d=4)
     W, v = 0.3 * rng.standard_normal((6, 4)), np.array([3.0, 0.5, 1, -1, -0.2, 0])
-    problem = QuadraticProblem(X, y, alpha=0.1)
-    certificate = landscape_certificate(W, v, X, y, alpha=0.1)
+    problem = QuadraticProblem(X, y, LossTerms(alpha=0.1))
+    certificate = landscape_certificate(W, v, X, y, terms=LossTerms(alpha=0.1))
     gradient = problem.value_and_gradient(W.T @ (v[:, None] * W))[1]
     smallest = np.linalg.eigvalsh(hessian(lambda U: form_hessian_product(problem, W, v, gradient, U), (6, 4)))[0]
     assert certificate.curvature_converged
@@ -154,9 +156,9 @@ def test_a_tiny_gradient_does_not_make_an_optimum():
 def test_descent_ends_at_certified_optima(options, alpha, signs):
     X, y, _ = data(6, n=60, d=5)
     v = np.repeat(np.array(signs, dtype=float), 5)
-    problem = QuadraticProblem(X, y, alpha=alpha, linear_weight=10.0, **options)
+    problem = QuadraticProblem(X, y, LossTerms(alpha=alpha, linear_weight=10.0, **options))
     found = descend(problem, np.zeros((len(v), 5)), v)
-    certificate = landscape_certificate(found.W, v, X, y, alpha=alpha, linear_weight=10.0, **options)
+    certificate = landscape_certificate(found.W, v, X, y, terms=LossTerms(alpha=alpha, linear_weight=10.0, **options))
     assert found.status == "converged"
     assert certificate.status == "global", certificate.reason
     # A bound is a bound: no M of the signs in question, here factors drawn at random and shrunk to fit, is below it.
@@ -169,7 +171,7 @@ def test_descent_ends_at_certified_optima(options, alpha, signs):
 @pytest.mark.parametrize("alpha", [0.0, 0.05])
 def test_dual_bounds_hold_for_any_vector(alpha):
     X, y, rng = data(7, n=12, d=3)
-    problem = QuadraticProblem(X, y, alpha=alpha)
+    problem = QuadraticProblem(X, y, LossTerms(alpha=alpha))
     lowest = descend(problem, np.zeros((3, 3)), np.ones(3)).value
     for _ in range(50):
         u = rng.standard_normal(12) - 0.5 * y
@@ -177,7 +179,7 @@ def test_dual_bounds_hold_for_any_vector(alpha):
             u += max(0.0, -np.linalg.eigvalsh(np.linalg.solve(X.T @ X / 12, problem.adjoint(u)).T)[0]) * 3.0
             if np.linalg.eigvalsh(problem.adjoint(u))[0] < 0:
                 continue
-        assert dual_bound(problem, u, plus=True, minus=False) <= lowest + 1e-12
+        assert dual_bound(problem, u, UnitSigns(minus=False)) <= lowest + 1e-12
 
 
 def test_one_input_against_nonnegative_least_squares():
@@ -193,7 +195,7 @@ def test_one_input_against_nonnegative_least_squares():
 
 
 def worse_than_best(W, v, X, y, best, **options):
-    certificate = landscape_certificate(W, v, X, y, **options)
+    certificate = landscape_certificate(W, v, X, y, terms=LossTerms(**options))
     assert not certificate.is_global
     # Differences of 1e-9 are known to 1e-7: that is how well the data determine the best loss.
     assert certificate.lower_bound <= best * (1 + 1e-6)
@@ -235,8 +237,8 @@ def test_nearly_binary_inputs_are_not_taken_for_binary():
 
 def test_ridge_optima_are_not_optima_without_ridge():
     X, y, _ = data(13)
-    W = factorise(solve_convex(QuadraticProblem(X, y, alpha=0.1)).M, mixed(6))[0]
-    assert landscape_certificate(W, mixed(6), X, y, alpha=0.1).is_global
+    W = factorise(solve_convex(QuadraticProblem(X, y, LossTerms(alpha=0.1))).M, mixed(6))[0]
+    assert landscape_certificate(W, mixed(6), X, y, terms=LossTerms(alpha=0.1)).is_global
     best = solve_convex(QuadraticProblem(X, y)).value
     assert worse_than_best(W, mixed(6), X, y, best).status == "not stationary"
     worse_than_best(W, mixed(6), X, y, 1.0, alpha=0.05)
@@ -245,7 +247,7 @@ def test_ridge_optima_are_not_optima_without_ridge():
 @pytest.mark.parametrize("repeats", [2, 5])
 def test_repeated_rows_change_nothing(repeats):
     X, y, _ = data(14, n=12, d=4)
-    once, often = (QuadraticProblem(np.tile(X, (r, 1)), np.tile(y, r), alpha=0.1) for r in (1, repeats))
+    once, often = (QuadraticProblem(np.tile(X, (r, 1)), np.tile(y, r), LossTerms(alpha=0.1)) for r in (1, repeats))
     assert solve_convex(often).value == pytest.approx(solve_convex(once).value, rel=1e-12)
     # The same inputs with other labels: no form fits both, and the kernel is singular.
     X, y = np.tile(X[:4], (2, 1)), np.concatenate([y[:4], -y[:4]])
@@ -279,9 +281,9 @@ def test_dead_units_and_zero_output_weights():
     ids=["one row", "constant inputs", "no inputs", "constant columns", "constant target", "zero target"],
 )
 def test_degenerate_data(X, y, side):
-    problem = QuadraticProblem(X, y, **side)
+    problem = QuadraticProblem(X, y, LossTerms(**side))
     best = solve_convex(problem)
-    certificate = landscape_certificate(factorise(best.M, mixed(3))[0], mixed(3), X, y, **side)
+    certificate = landscape_certificate(factorise(best.M, mixed(3))[0], mixed(3), X, y, terms=LossTerms(**side))
     assert certificate.gap >= 0 and certificate.lower_bound <= best.value * (1 + 1e-9) + problem.rounding
     assert certificate.status in ("global", "undecided")
     assert np.isfinite([certificate.gradient_norm, certificate.curvature, certificate.residual_norm]).all()
@@ -304,9 +306,26 @@ def test_too_few_units_are_undecided_with_the_reason():
 def test_without_dense_matrices_a_positive_loss_is_undecided():
     X, y, _ = data(17)
     found = descend(QuadraticProblem(X, y), np.zeros((12, 6)), mixed(6))
-    certificate = landscape_certificate(found.W, mixed(6), X, y, max_dense=10)
+    certificate = landscape_certificate(found.W, mixed(6), X, y, options=CertificateOptions(max_dense=10))
     assert certificate.status == "undecided" and "max_dense" in certificate.reason
     assert certificate.deterministic_bound(100.0) < 1e-6  # still says how little a network of bounded size can gain
+
+
+def test_the_certificate_knows_which_loss_it_is_about():
+    """The line out of the point is that of the certified loss, ridge and terms included."""
+    X, y, rng = data(23, n=40, d=3)
+    terms, v, W = LossTerms(alpha=0.1, fit_intercept=True), mixed(3), np.zeros((6, 3))
+    certificate = landscape_certificate(W, v, X, y, terms=terms)
+    assert certificate.terms == terms
+    problem, out = QuadraticProblem(X, y, terms), line_out(certificate, W, X, y, radius=0.7)
+    assert out.direction == "escape direction" and out.steps[-1] == 0.7
+    for t, loss in zip(out.steps[::25], out.losses[::25]):
+        assert loss == pytest.approx(loss_of(problem, W + t * certificate.escape_direction, v), rel=1e-12)
+    # None reaches twice as far as the lowest point, which is then half way.
+    c = lines_loss(problem, W, v, certificate.escape_direction)
+    t, lowest = lowest_point(c)
+    assert line_out(certificate, W, X, y).steps[-1] == pytest.approx(2 * abs(t))
+    assert lowest == pytest.approx(out.losses.min(), rel=1e-2) and lowest <= np.polyval(c[::-1], out.steps).min()
 
 
 # -- bounds ------------------------------------------------------------------------------------------------------------
@@ -392,8 +411,7 @@ def test_a_network_with_biases_is_one_with_a_constant_input():
         ({"activation": "tanh"}, TypeError, "get_activation"),
         ({"activation": 3}, TypeError, "object with jet"),
         ({"activation": get_activation("relu")}, ValueError, "no second derivative"),
-        ({"activation": get_activation("tanh"), "alpha": 1.0}, ValueError, "for quadratic units"),
-        ({"alpha": -1.0}, ValueError, "alpha must be >= 0"),
+        ({"activation": get_activation("tanh"), "terms": LossTerms(alpha=1.0)}, ValueError, "for quadratic units"),
         ({"W": np.full((3, 6), 1e100)}, ValueError, "overflows"),
     ],
 )
@@ -423,10 +441,10 @@ def test_no_bound_is_above_a_network_with_units_enough():
     for seed in range(100):
         rng = np.random.RandomState(seed)
         X, y, v, options = awkward_problem(rng)
-        problem, d = QuadraticProblem(X, y, **options), X.shape[1]
+        problem, d = QuadraticProblem(X, y, LossTerms(**options)), X.shape[1]
         start = rng.standard_normal((len(v), d)) * rng.choice([0.0, 1.0])
         W = descend(problem, start, v, max_iter=int(rng.choice([5, 1000]))).W
-        certificate = landscape_certificate(W, v, X, y, **options)
+        certificate = landscape_certificate(W, v, X, y, terms=LossTerms(**options))
         enough = np.repeat([s for s in (1.0, -1.0) if (s * v > 0).any()], d)
         best = min(problem.null_value, descend(problem, np.zeros((len(enough), d)), enough).value)
         assert certificate.lower_bound <= best + 1e-11 * problem.target_value + problem.rounding, seed

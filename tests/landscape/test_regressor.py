@@ -9,7 +9,7 @@ from sklearn.model_selection import KFold, cross_val_score
 
 from skident import QuadraticNetRegressor
 from skident.datasets import make_planted_shallow
-from skident.landscape import landscape_certificate, phase_transition
+from skident.landscape import CertificateOptions, LossTerms, TrainingTrials, landscape_certificate, phase_transition
 from skident.network import get_activation
 
 PLAIN = {"fit_intercept": False, "fit_linear": False, "alpha": 0}
@@ -278,16 +278,29 @@ def test_one_weight_and_a_slope_of_any_sign():
         ({"W": np.ones((4, 8))}, "looks transposed"),
         ({"v": np.ones((1, 8))}, "v must have 1 dimension"),
         ({"W": 1j * np.ones((8, 4))}, "W is complex"),
-        ({"alpha": "auto"}, "alpha must be >= 0, got 'auto'"),
-        ({"tol": 0.0}, "tol must be > 0"),
-        ({"max_products": 0}, "max_products must be an integer >= 1"),
-        ({"max_dense": 1.5}, "max_dense must be an integer >= 0"),
     ],
 )
 def test_what_no_certificate_is_given_for(change, message):
     X, y = data(21)
     with pytest.raises(ValueError, match=message):
         landscape_certificate(**{"W": np.ones((8, 4)), "v": np.ones(8), "X": X, "y": y, **change})
+
+
+@pytest.mark.parametrize(
+    ("options", "change", "message"),
+    [
+        (LossTerms, {"alpha": "auto"}, "alpha must be >= 0, got 'auto'"),
+        (LossTerms, {"alpha": -1.0}, "alpha must be >= 0"),
+        (LossTerms, {"alpha": np.nan}, "alpha must be >= 0"),
+        (LossTerms, {"linear_weight": 0.0}, "linear_weight must be > 0"),
+        (CertificateOptions, {"tol": 0.0}, "tol must be > 0"),
+        (CertificateOptions, {"max_products": 0}, "max_products must be an integer >= 1"),
+        (CertificateOptions, {"max_dense": 1.5}, "max_dense must be an integer >= 0"),
+    ],
+)
+def test_options_that_are_none(options, change, message):
+    with pytest.raises(ValueError, match=message):
+        options(**change)
 
 
 def test_certificates_compare():
@@ -310,4 +323,4 @@ def test_one_sign_beside_linear_terms_with_hardly_more_rows_than_unknowns():
 def test_a_sweep_of_sizes_takes_integers():
     for values in ([1.5, 2], [0, 1], ["a", "b"]):
         with pytest.raises(ValueError, match="must be integers >= 1"):
-            phase_transition(20, 8, values, n_trials=1, n_starts=1)
+            phase_transition(20, 8, values, trials=TrainingTrials(n_trials=1, n_starts=1))

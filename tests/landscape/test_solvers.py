@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from skident.landscape.batch_training import train_shallow_batch
-from skident.landscape.convex import factorise, solve_convex
-from skident.landscape.descent import block_escape, descend, lines_loss
-from skident.landscape.problem import QuadraticProblem
+from skident.landscape.convex import solve_convex
+from skident.landscape.descent import block_escape, descend
+from skident.landscape.lines import lines_loss
+from skident.landscape.problem import LossTerms, QuadraticProblem
 from skident.landscape.ridge import leave_one_out_ridge
+from skident.landscape.units import factorise
 from skident.linalg import svec_outer
 from skident.network import get_activation
 
@@ -41,7 +43,7 @@ def reference_ridge(X, y, alpha=0.0, fit_intercept=False, fit_linear=False, line
 def test_convex_solver_against_stacked_least_squares(options, alpha, n):
     X, y, _ = data(1, n, 5)
     X = X + 0.5  # an intercept is not the mean then
-    problem = QuadraticProblem(X, y, alpha=alpha, linear_weight=7.0, **options)
+    problem = QuadraticProblem(X, y, LossTerms(alpha=alpha, linear_weight=7.0, **options))
     solution = solve_convex(problem)
     assert solution.method == ("kernel" if n == 15 else "gram")
     reference = reference_ridge(X, y, alpha, linear_weight=7.0, **options)
@@ -105,7 +107,7 @@ def test_descent_leaves_zero_and_rank_deficient_saddles(n):
 
 def test_histories_do_not_rise():
     X, y, rng = data(4, 100, 8)
-    found = descend(QuadraticProblem(X, y, alpha=0.01), rng.standard_normal((16, 8)), mixed(8))
+    found = descend(QuadraticProblem(X, y, LossTerms(alpha=0.01)), rng.standard_normal((16, 8)), mixed(8))
     assert np.all(np.diff(found.history) <= 1e-12 * np.array(found.history[:-1]))
     assert found.n_iter + 1 >= len(found.history)
 
@@ -119,7 +121,7 @@ def test_ill_conditioned_data_are_finished_in_the_convex_space():
 
 def test_one_line_is_a_quartic():
     X, y, rng = data(6, 30, 4)
-    problem = QuadraticProblem(X, y, alpha=0.2, fit_linear=True)
+    problem = QuadraticProblem(X, y, LossTerms(alpha=0.2, fit_linear=True))
     W, U, v = rng.standard_normal((5, 4)), rng.standard_normal((5, 4)), rng.uniform(-1, 1, 5)
     c = lines_loss(problem, W, v, U)
     for t in (-1.3, 0.2, 2.0):
@@ -159,13 +161,13 @@ def test_leave_one_out_errors_are_those_of_leaving_one_out(n):
         for i in range(n):
             rest = np.arange(n) != i
             # The formula keeps the sums' normalisation by n.
-            problem = QuadraticProblem(X[rest], y[rest], alpha=alpha * n / (n - 1), **options)
+            problem = QuadraticProblem(X[rest], y[rest], LossTerms(alpha=alpha * n / (n - 1), **options))
             M = solve_convex(problem).M
             b, c = problem.side_terms(M)
             left_out.append((X[i] @ M @ X[i] + b @ X[i] + c - y[i]) ** 2)
         errors.append(np.mean(left_out))
     alpha, weight = leave_one_out_ridge(
-        QuadraticProblem(X, y, **options), np.random.RandomState(0), alphas=alphas, linear_weights=(10.0,)
+        QuadraticProblem(X, y, LossTerms(**options)), np.random.RandomState(0), alphas=alphas, linear_weights=(10.0,)
     )
     assert weight == 10.0 and alpha == pytest.approx(alphas[int(np.argmin(errors))])
 
@@ -174,9 +176,9 @@ def test_no_ridge_for_data_without_noise():
     X, _, rng = data(10, 60, 4)
     exact = (X[:, 0] - X[:, 1]) ** 2 + X[:, 2]
     options = {"fit_intercept": True, "fit_linear": True}
-    assert leave_one_out_ridge(QuadraticProblem(X, exact, **options), rng)[0] == 0.0
+    assert leave_one_out_ridge(QuadraticProblem(X, exact, LossTerms(**options)), rng)[0] == 0.0
     noisy = exact + 0.1 * rng.standard_normal(60)
-    assert leave_one_out_ridge(QuadraticProblem(X, noisy, **options), rng)[0] > 0.0
+    assert leave_one_out_ridge(QuadraticProblem(X, noisy, LossTerms(**options)), rng)[0] > 0.0
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------

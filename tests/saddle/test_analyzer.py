@@ -24,10 +24,11 @@ from skident.saddle.localised_loss import (
     last_layer,
     loss_gradient,
     prolonged,
-    rank_theorem_bound,
     speed,
     speed_and_gradient,
 )
+from skident.saddle.low_rank import rank_theorem_bound
+from skident.saddle.search import Ascent, search_escape
 
 RANK_ONE = np.sqrt(2) - 1
 
@@ -195,6 +196,26 @@ def test_rank_two_beats_rank_one(circle):
     assert np.all(circle.rank_ratio_[1:] < 1e-12) and circle.bottleneck_rank_ == 1
     X, y = make_alternating_circle(8)
     assert -localised_loss(circle.escape_direction_, X, y[:, None]) == pytest.approx(circle.escape_speed_, rel=1e-12)
+
+
+def test_restarts_in_many_small_batches():
+    """Chunks of one restart each: as many speeds as restarts, and the same fastest one."""
+    X, y = make_alternating_circle(8)
+    found = [
+        search_escape(X, y[:, None], depth=3, width=8, ascent=ascent, rng=np.random.RandomState(0))
+        for ascent in (Ascent(20, 300), Ascent(20, 300, chunk_bytes=1))
+    ]
+    assert [len(f.restart_speeds) for f in found] == [20, 20]
+    assert found[0].speed == pytest.approx(0.5, abs=1e-3) and found[1].speed == pytest.approx(0.5, abs=1e-3)
+
+
+def test_progress_is_told_on_stderr(capsys):
+    X, y = make_alternating_circle(8)
+    options = {"width": 4, "n_restarts": 2, "max_iter": 5, "n_components": 2, "random_state": 0}
+    SaddleEscapeAnalyzer("gradient", verbose=1, **options).fit(X, y)
+    printed = capsys.readouterr()
+    lines = printed.err.splitlines()
+    assert not printed.out and len(lines) == 2 and lines[1].startswith("[SaddleEscapeAnalyzer] component 2: speed 0.")
 
 
 def test_extend(circle):
