@@ -22,7 +22,7 @@ from .directions import resolve_steps
 from .lengths_from_steps import refine_lengths
 from .progress import as_of_tanh
 
-__all__ = ["FirstLayer", "find_first_layer", "refuse_surplus"]
+__all__ = ["FirstLayer", "find_first_layer"]
 
 _RADIUS = 3e4  # in units of sqrt(D), for exact answers
 _ATTEMPTS = 4  # circles of growing radius
@@ -170,31 +170,6 @@ def find_first_layer(
                 f"{error} The search for saturation asks up to {reach:.1e} standard deviations from the centre; where "
                 "the black box cannot be asked there, EntangledWeightExtractor(first_layer='hessian') stays near it."
             ) from error
-
-
-def refuse_surplus(first, widths, advice):
-    """Raise where more first-layer units were found than there should be.
-
-    Parameters
-    ----------
-    first : FirstLayer
-    widths : sequence of int
-        ``(m_1, ..., m_L)`` as stated.
-    advice : str
-        What to do where clipping of the inputs passes for units.
-
-    Raises
-    ------
-    ValueError
-        If there are more than m_1.
-    """
-    found = len(first.biases)
-    if found > widths[0]:
-        raise ValueError(
-            f"layer_widths says {widths[0]} first-layer units, but {found} different ones were found where the black "
-            f"box saturates; try layer_widths={(found, *widths[1:])}. If it clips its inputs, the clipping shows as "
-            f"units: {advice}"
-        )
 
 
 def _with_lengths(oracle, first, g, sigma, rough):
