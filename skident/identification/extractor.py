@@ -19,7 +19,6 @@ from skident.base.parameters import (
     forgotten_on_error,
 )
 from skident.base.progress import StageLog
-from skident.fitting.design import design_points
 from skident.linalg import projection_norms
 from skident.oracle import DERIVATIVES, Oracle
 from skident.oracle.black_box import (
@@ -235,9 +234,10 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X is not finite or has one row or column; widths are impossible; the activation has no second
-            derivative where Hessians are needed; the black box raises, is constant, answers with NaN or differently
-            when asked twice.
+            If X is not finite or has one row or column; widths are impossible, or fewer than the units that saturate;
+            nothing saturates where that is needed; the activation has no second derivative where Hessians are needed,
+            or these do not tell so many weights apart; an output does not move; the black box raises, is constant,
+            answers with NaN or differently when asked twice.
 
         Warns
         -----
@@ -260,7 +260,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         self.estimator_ = resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1))
         oracle, stated = self._start(X)
         first, architecture = self._first_layer(oracle, stated, rng, log)
-        last = last_layer_from_jacobian(oracle, _near_first_layer(first, rng))
+        last = last_layer_from_jacobian(oracle, None if first is None else first.points_near_centre(rng))
         shown = self._shown_by_hessians(oracle, architecture, first, last, rng, log)
         V, layers = assign_layers(oracle, architecture, shown, first, last, method=self.last_layer, rng=rng, log=log)
         self._store(oracle, architecture, first, shown, V, layers)
@@ -298,7 +298,14 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         known = np.empty((0, oracle.n_inputs)) if first is None else first.directions.T
         if first is not None and last_layer_shows(architecture) and self.last_layer == "jacobian":
             known = np.concatenate([known, unit_rows(last)])
-        search = HessianSearch(n, self.radius, self.n_jobs, self.n_init, self.max_iter, self.tol)
+        search = HessianSearch(
+            n_hessians=n,
+            radius=self.radius,
+            n_jobs=self.n_jobs,
+            n_init=self.n_init,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
         shown = find_shown_weights(oracle, architecture, known, search, rng, log)
         if shown.n_missing > 0:
             found = len(shown.vectors)
@@ -390,11 +397,3 @@ def _warn_if_dependent(smallest, n_found):
 def _warn(message, stacklevel=5):
     """A warning where `fit` was called: the methods that `_fit` calls are three frames below."""
     warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel)
-
-
-def _near_first_layer(first, rng):
-    """A point on every known first-layer hyperplane: where the answers move if they move at all."""
-    if first is None:
-        return None
-    points = design_points(first.weights, first.biases, 2 * len(first.biases), 1.0, rng)
-    return points[: len(first.biases)]

@@ -46,6 +46,11 @@ def assign_layers(oracle, architecture, shown, first, last, *, method, rng, log)
         Unit vectors, the first layer first, the last layer last.
     layers : ndarray of shape (m,)
         Layer of every weight, 0 the first; -1 for inner layers that cannot be told apart (four layers and more).
+
+    Raises
+    ------
+    ValueError
+        If Algorithm 5 is to be used with one output.
     """
     L, candidates = len(architecture.widths), shown.vectors
     if L == 1:

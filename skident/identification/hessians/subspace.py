@@ -101,6 +101,11 @@ def sample_hessians(oracle, n_hessians, radius, *, rng, n_jobs=None, callback=No
     -------
     ndarray of shape (n_hessians, m_L, D (D + 1) / 2)
         ``svec`` of every Hessian. Full Hessians exist only for a chunk of points at a time (128 MB a thread).
+
+    Raises
+    ------
+    BlackBoxError
+        (a ValueError) If the black box fails.
     """
     D = oracle.n_inputs
     # Where the black box may not be asked so far away, the nearest points at which differences can be taken.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from skident.fitting.design import design_points
 from skident.network import get_activation
 from skident.oracle import BlackBoxError, above_rounding
 
@@ -80,6 +81,20 @@ class FirstLayer:
     def directions(self):
         """Unit vectors, (D, m_1)."""
         return self.weights / self.lengths
+
+    def points_near_centre(self, rng):
+        """A point on or near every unit's hyperplane, not far away: where the answers move if they move at all.
+
+        Parameters
+        ----------
+        rng : numpy.random.RandomState
+
+        Returns
+        -------
+        ndarray of shape (m_1, D)
+        """
+        m = len(self.biases)
+        return design_points(self.weights, self.biases, 2 * m, 1.0, rng)[:m]
 
 
 def find_first_layer(
