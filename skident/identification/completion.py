@@ -20,16 +20,14 @@ from skident.base.parameters import (
     forgotten_on_error,
 )
 from skident.base.predictions import in_shape_of_targets
-from skident.linalg import column_units
-from skident.network import FeedforwardNetwork, get_activation
+from skident.base.progress import StageLog
+from skident.network import Architecture, FeedforwardNetwork, get_activation
 
-from .hessians.scales_and_shifts import CompletionProblem, fit_ridge_units, mixing_matrices, solve_completion
+from .hessians.completion_starts import Completed, best_completion, completion_starts
+from .hessians.scales_and_shifts import CompletionProblem, mixing_matrices
 
 __all__ = ["NetworkCompletion"]
 
-# A start whose relative misfit ends below this has found the right valley. Entangled weights of deeper networks are
-# approximate, so their best misfit is of the order of their error; one hidden layer's directions are exact.
-_GOOD_MISFIT = {"general": 1e-2, "ridge": 1e-6}
 _DEFAULT_ITERATIONS = {"lm": 200, "gd": 1000, "adam": 1000}
 
 
@@ -73,7 +71,7 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         For ``gd`` and ``adam``; copied.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
-        1 prints the misfit of every start; with ``gd`` and ``adam`` skorch's table.
+        1 shows the misfit of every start, on stderr; with ``gd`` and ``adam`` skorch's table.
 
     Attributes
     ----------
@@ -193,7 +191,9 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If widths and features do not fit, rows are too few, or no start gives a finite misfit.
+            If X or y is not finite, widths and features do not fit, rows are too few for the mixing, `start` is not two
+            arrays of m_1 finite numbers, no start gives a finite misfit, the descent diverges, or `device` is not
+            there.
 
         Warns
         -----
@@ -209,17 +209,17 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
     def _fit(self, X, y):
         rng = check_random_state(self.random_state)
         Y = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
-        widths, blocks = self._blocks(X, Y.shape[1])
-        hidden, output = get_activation(self.activation), get_activation(self.output_activation)
-        problem = CompletionProblem(
-            list(widths),
-            [hidden] * (len(widths) - 1) + [output],
-            mixing_matrices(blocks),
-            free_readout=len(blocks) < len(widths),
-        )
-        solve = {"lm": self._levenberg_marquardt}.get(self.solver, self._descend)
-        weights, biases = solve(problem, blocks, Y, rng)
-        self._store(problem, weights, biases, X, Y, one_dimensional=y.ndim == 1)
+        problem, blocks = self._problem(X, Y.shape[1])
+        start = self._given_start(problem.widths[0])
+        solve = self._levenberg_marquardt if self.solver == "lm" else self._descend
+        self._store(problem, solve(problem, blocks, Y, start, rng), X, Y)
+        self._one_dimensional = y.ndim == 1
+
+    def _problem(self, X, n_outputs):
+        """What is fixed and what is free, and the features of every block."""
+        widths, blocks = self._blocks(X, n_outputs)
+        names = (get_activation(name).name for name in (self.activation, self.output_activation))
+        return CompletionProblem(Architecture(widths, *names), mixing_matrices(blocks)), blocks
 
     def _blocks(self, X, n_outputs):
         """Layer widths and the features of every block."""
@@ -251,56 +251,6 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
             raise ValueError("features named layer<l>_<i> must come layer by layer.")
         return tuple(numbers.count(layer) for layer in sorted(set(numbers)))
 
-    def _levenberg_marquardt(self, problem, blocks, Y, rng):
-        """Best of `n_init` starts, in standardised features; weights and shifts on the features as they are."""
-        mean, std = column_units(blocks[0])
-        U = (blocks[0] - mean) / std
-        # A linear last layer takes any offset and unit on, but starts look for answers of order one.
-        linear = problem.activations[-1].name == "identity"
-        offset, unit = column_units(Y) if linear else (0.0, 1.0)
-        Y = (Y - offset) / unit
-        ridge = problem.free_readout and len(problem.widths) == 2 and problem.activations[-1].name == "identity"
-        solve = self._solve_ridge if ridge else self._solve_general
-        best = None
-        for scales, shifts, units in self._starts(blocks, ridge, rng):
-            omega = problem.initial(scales * std, shifts + scales * mean, units)
-            weights, biases, result = solve(problem, U, Y, omega)
-            if best is None or result.cost < best[2].cost:
-                best = weights, biases, result
-            misfit = np.sqrt(result.cost / max(np.sum(Y**2), np.finfo(float).tiny))
-            if self.verbose:
-                print(f"[NetworkCompletion] {result.n_iter} steps, relative misfit {misfit:.2e}")
-            if misfit < _GOOD_MISFIT["ridge" if ridge else "general"]:
-                break
-        weights, biases, result = best
-        if not np.isfinite(result.cost):
-            raise ValueError("no start gives finite answers; scale the features.")
-        if result.status == "max_iter" and result.n_iter >= self._options()["max_iter"]:
-            warnings.warn(
-                f"Levenberg-Marquardt stopped after max_iter={result.n_iter} steps at a misfit of "
-                f"{np.sqrt(result.cost / max(np.sum(Y**2), np.finfo(float).tiny)):.1e}; raise max_iter or n_init. If X "
-                "holds the last layer's projections too, give layer_widths.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        self.history_, self.n_iter_ = result.history, max(1, result.n_iter)
-        first = weights[0] / std[:, None]
-        weights, biases = [first, *weights[1:]], [biases[0] - mean @ first, *biases[1:]]
-        return [*weights[:-1], weights[-1] * unit], [*biases[:-1], biases[-1] * unit + offset]
-
-    def _starts(self, blocks, ridge, rng):
-        """First-layer scales and shifts and all layers' units, for the features as they are; None is all ones."""
-        m = blocks[0].shape[1]
-        given = self._given_start(m)
-        if given is not None:
-            yield *given, None
-        elif not ridge:
-            yield np.ones(m), np.zeros(m), None
-        stds = [column_units(Z)[1] for Z in blocks]
-        for k in range(self.n_init - (given is not None or not ridge)):
-            scales = (0.5 if ridge else 1.0) / stds[0] * (1.0 if k == 0 else np.exp(rng.standard_normal(m)))
-            yield scales, -scales * blocks[0].mean(axis=0), [1.0 / scales, *stds[1:]]
-
     def _given_start(self, m):
         """`start` as two arrays (m,), None if there is none."""
         if self.start is None:
@@ -313,54 +263,59 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
             raise ValueError(f"start must be two arrays of {m} finite numbers, scales and shifts; got {self.start!r}.")
         return scales, shifts
 
-    def _options(self):
-        return {"max_iter": self.max_iter or _DEFAULT_ITERATIONS["lm"], "tol": self.tol}
+    def _levenberg_marquardt(self, problem, blocks, Y, start, rng):
+        """The best of several starts, in standardised features and answers."""
+        starts = completion_starts(problem, blocks, start, self.n_init, rng)
+        log = StageLog(self.verbose, "NetworkCompletion")
+        found = best_completion(problem, blocks[0], Y, starts, max_iter=self._max_iter(), tol=self.tol, log=log)
+        if found.stopped:
+            warnings.warn(
+                f"Levenberg-Marquardt stopped after max_iter={found.n_iter} steps at a misfit of {found.misfit:.1e}; "
+                "raise max_iter or n_init. If X holds the last layer's projections too, give layer_widths.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return found
 
-    def _solve_ridge(self, problem, U, Y, omega):
-        scales, shifts = omega[problem.slices["T", 0]], omega[problem.slices["tau", 0]]
-        network, result = fit_ridge_units(U, Y, problem.activations[0], scales, shifts, **self._options())
-        return network.weights, network.biases, result
+    def _max_iter(self):
+        return self.max_iter or _DEFAULT_ITERATIONS[self.solver]
 
-    def _solve_general(self, problem, U, Y, omega):
-        omega = problem.with_readout(omega, U, Y)
-        result = solve_completion(problem, U, Y, omega, **self._options())
-        return *problem.layers(result.x), result
-
-    def _descend(self, problem, blocks, Y, rng):
+    def _descend(self, problem, blocks, Y, start, rng):
         """Full-batch descent by skorch on the features as they are."""
-        from .hessians.module import descend
+        from .hessians.module import Training, descend
 
-        Z = blocks[0]
-        omega = problem.with_readout(problem.initial(*(self._given_start(Z.shape[1]) or (None, None))), Z, Y)
-        training = {
-            "optimizer": "sgd" if self.solver == "gd" else "adam",
-            "lr": self.learning_rate,
-            "max_epochs": self.max_iter or _DEFAULT_ITERATIONS[self.solver],
-            "device": self.device,
-            "seed": rng.randint(2**31 - 1),
-            "verbose": self.verbose,
-        }
-        self.net_ = descend(problem, omega, Z, Y, self.dtype, training, self.callbacks)
-        self.history_ = [float(loss) for loss in self.net_.history[:, "train_loss"]]
-        self.n_iter_ = len(self.history_)
-        if not np.isfinite(self.history_[-1]):
+        omega = problem.with_readout(problem.initial(*(start or (None, None))), blocks[0], Y)
+        training = Training(
+            optimizer="sgd" if self.solver == "gd" else "adam",
+            lr=self.learning_rate,
+            max_epochs=self._max_iter(),
+            batch_size=-1,
+            momentum=0.0,
+            device=self.device,
+            seed=rng.randint(2**31 - 1),
+            verbose=self.verbose,
+        )
+        self.net_ = descend(problem, omega, blocks[0], Y, training, dtype=self.dtype, callbacks=self.callbacks)
+        history = [float(loss) for loss in self.net_.history[:, "train_loss"]]
+        if not np.isfinite(history[-1]):
             raise ValueError(
-                f"descent diverged (loss {self.history_[-1]}) with learning_rate={self.learning_rate}; lower it, or "
+                f"descent diverged (loss {history[-1]}) with learning_rate={self.learning_rate}; lower it, or "
                 "use solver='lm'."
             )
-        return problem.layers(problem.from_lists(self.net_.module_.to_lists()))
+        layers = problem.layers(problem.from_lists(self.net_.module_.to_lists()))
+        return Completed(*layers, history, len(history))
 
-    def _store(self, problem, weights, biases, X, Y, one_dimensional):
-        self.scales_ = np.diag(weights[0]).copy()
-        self.shifts_ = [b.copy() for b in biases]
-        first = np.zeros((X.shape[1], weights[0].shape[1]))
-        first[: len(weights[0])] = weights[0]
+    def _store(self, problem, found, X, Y):
+        self.scales_ = np.diag(found.weights[0]).copy()
+        self.shifts_ = [b.copy() for b in found.biases]
+        first = np.zeros((X.shape[1], problem.widths[0]))
+        first[: problem.widths[0]] = found.weights[0]
         names = problem.activations[0].name, problem.activations[-1].name
-        self.network_ = FeedforwardNetwork([first, *weights[1:]], biases, *names)
-        self.mixings_, self.layer_widths_ = problem.mixings, tuple(problem.widths)
+        self.network_ = FeedforwardNetwork([first, *found.weights[1:]], found.biases, *names)
+        self.mixings_, self.layer_widths_ = problem.mixings, problem.widths
+        self.history_, self.n_iter_ = found.history, found.n_iter
         total = max(float(np.linalg.norm(Y)), np.finfo(float).tiny)
         self.misfit_ = float(np.linalg.norm(self.network_(X) - Y)) / total
-        self._one_dimensional = one_dimensional
 
     def predict(self, X):
         """Answers of the completed network.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
 from numbers import Integral
 
 import numpy as np
@@ -19,13 +18,10 @@ from skident.base.parameters import (
     Interval,
     StrOptions,
     center_and_scale,
-    check_layer_widths,
     forgotten_on_error,
 )
 from skident.base.progress import StageLog
-from skident.fitting.design import design_points
-from skident.linalg import find_rank_one, n_free_entries, projection_norms, svec, svec_outer
-from skident.network import get_activation
+from skident.linalg import projection_norms
 from skident.oracle import DERIVATIVES, Oracle
 from skident.oracle.black_box import (
     check_answers_vary,
@@ -34,21 +30,14 @@ from skident.oracle.black_box import (
     resolve_black_box,
 )
 
-from .hessians.layer_assignment import (
-    cluster_directions,
-    detect_first_layer,
-    detect_last_layer,
-    last_layer_from_jacobian,
-    match_directions,
-)
-from .hessians.subspace import entangled_subspace, sample_hessians
-from .saturation.circles import NotSaturatingError
-from .saturation.first_layer import find_first_layer
+from .hessians.layer_assignment import assign_layers, last_layer_from_jacobian, refuse_one_output, weight_names
+from .hessians.rank_one_weights import HessianSearch, find_shown_weights
+from .hessians.subspace import independence, last_layer_shows, subspace_in_units
+from .points import unit_rows
+from .saturation.stated_widths import first_layer_as_stated, stated_architecture
 
 __all__ = ["EntangledWeightExtractor"]
 
-# Candidates this close (18 degrees) to each other are taken for unconverged copies of one weight.
-_COPY_COSINE = 0.95
 # Measured at D = 50: 0.5, 0.3 and 0.01 for m = 200, 400, 500 (weights right), 5e-5 and less from m = 550 (most wrong).
 _INDEPENDENT = 1e-3
 
@@ -245,9 +234,10 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X is not finite or has one row or column; widths are impossible; the activation has no second
-            derivative where Hessians are needed; the black box raises, is constant, answers with NaN or differently
-            when asked twice.
+            If X is not finite or has one row or column; widths are impossible, or fewer than the units that saturate;
+            nothing saturates where that is needed; the activation has no second derivative where Hessians are needed,
+            or these do not tell so many weights apart; an output does not move; the black box raises, is constant,
+            answers with NaN or differently when asked twice.
 
         Warns
         -----
@@ -266,229 +256,85 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         return self
 
     def _fit(self, X, y):
-        rng = check_random_state(self.random_state)
+        rng, log = check_random_state(self.random_state), StageLog(self.verbose)
         self.estimator_ = resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1))
-        job = self._start(X, rng)
-        first = self._first_layer_from_saturation(job)
-        last = last_layer_from_jacobian(job.oracle, _near_first_layer(first, rng))
-        hessians = self._hessians(job, first)
-        candidates = self._rank_one(job, hessians, self._known(job, first, last))
-        layers = self._assign(job, hessians, candidates, first, last)
-        self._store(job, layers, first)
+        oracle, stated = self._start(X)
+        first, architecture = self._first_layer(oracle, stated, rng, log)
+        last = last_layer_from_jacobian(oracle, None if first is None else first.points_near_centre(rng))
+        shown = self._shown_by_hessians(oracle, architecture, first, last, rng, log)
+        V, layers = assign_layers(oracle, architecture, shown, first, last, method=self.last_layer, rng=rng, log=log)
+        self._store(oracle, architecture, first, shown, V, layers)
+        self.report_ = log.stages
 
-    def _start(self, X, rng):
-        """Set the oracle up, look at the answers, fix widths and activations."""
-        center, scale = center_and_scale(X, self.center)
+    def _start(self, X):
+        """The oracle, once its answers were looked at, and what is stated of the network."""
+        (center, scale), D = center_and_scale(X, self.center), X.shape[1]
         oracle = Oracle(
-            self.estimator_,
-            X.shape[1],
-            center=center,
-            scale=scale,
-            derivatives=self.derivatives,
-            step_size=self.step_size,
+            self.estimator_, D, center=center, scale=scale, derivatives=self.derivatives, step_size=self.step_size
         )
         check_answers_vary(oracle, oracle.from_inputs(X[:100]), noise_tolerance=1e-9)
         names = resolve_activations(self.estimator_, self.activation, self.output_activation)
-        hidden, output = (get_activation(name) for name in names)
-        widths = self.layer_widths
-        if widths is not None:
-            widths = check_layer_widths(widths, oracle.n_outputs)
-        elif not hidden.saturating or self.first_layer == "hessian":
-            raise ValueError(
-                "layer_widths=None needs a first layer that saturates (tanh, sigmoid, erf) and "
-                f"first_layer='saturation', got activation={hidden.name!r}, first_layer={self.first_layer!r}; give "
-                "layer_widths."
-            )
-        job = _Job(oracle, rng, StageLog(self.verbose), widths, hidden, output)
-        if self.last_layer == "hessian" and job.last_visible and oracle.n_outputs == 1:
-            raise ValueError(
-                "last_layer='hessian' (Algorithm 5) needs at least 2 outputs, got 1; use last_layer='jacobian'."
-            )
-        return job
+        architecture = stated_architecture(self.layer_widths, names, oracle.n_outputs, self.first_layer)
+        if self.last_layer == "hessian" and last_layer_shows(architecture):
+            refuse_one_output(oracle.n_outputs)
+        return oracle, architecture
 
-    def _first_layer_from_saturation(self, job):
-        """The first layer from far away, or None where Hessians are to show it."""
-        one_layer = job.widths is not None and len(job.widths) == 1
-        if one_layer or self.first_layer == "hessian" or (self.first_layer == "auto" and not job.hidden.saturating):
-            return None
-        wanted = None if job.widths is None else job.widths[0]
-        with job.log.stage("first layer (saturation)", job.oracle, wanted) as entry:
-            try:
-                first = find_first_layer(
-                    job.oracle,
-                    activation=job.hidden.name,
-                    n_units=wanted,
-                    rng=job.rng,
-                    callback=entry["progress"],
-                )
-            except NotSaturatingError as error:
-                if wanted is None:
-                    raise NotSaturatingError(f"{error} Give layer_widths to use Hessians instead.") from error
-                if self.first_layer == "saturation":
-                    raise
-                return None
-        found = len(first.biases)
-        if wanted is not None and found > wanted:
-            raise ValueError(
-                f"layer_widths says {wanted} first-layer units, but {found} different ones were found where the black "
-                f"box saturates; try layer_widths={(found, *job.widths[1:])}. If it clips its inputs, the clipping "
-                "shows as units: use first_layer='hessian'."
+    def _first_layer(self, oracle, stated, rng, log):
+        """The first layer from far away, or None where Hessians are to show it; and the architecture with widths."""
+        first, architecture = first_layer_as_stated(oracle, stated, self.first_layer, rng, log)
+        if first is not None and len(first.biases) < architecture.widths[0]:
+            _warn(
+                f"only {len(first.biases)} of {architecture.widths[0]} first-layer units were found by saturation "
+                f"({first.n_circles} circles); the others may be dead or parallel to these."
             )
-        if wanted is not None and found < wanted:
-            if self.first_layer == "auto" and job.hidden.smooth and len(job.widths) > 2:
-                return None
-            warnings.warn(
-                f"only {found} of {wanted} first-layer units were found by saturation ({first.n_circles} circles); the "
-                "others may be dead or parallel to these.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        if wanted is None:
-            job.widths = (found, job.oracle.n_outputs)
-        return first
+        return first, architecture
 
-    def _hessians(self, job, first):
-        """Vectorised Hessians, or None where none is needed."""
-        n = self.n_hessians
+    def _shown_by_hessians(self, oracle, architecture, first, last, rng, log):
+        """Algorithms 1 to 3, for what is not known from saturation or the Jacobian."""
+        widths, n = architecture.widths, self.n_hessians
         if n == "auto":
-            needed = len(job.widths) > 2 or (first is None and len(job.widths) > 1)
-            n = 6 * -(-sum(job.widths) // job.widths[-1]) if needed else 0
-        if n == 0:
-            return None
-        if not job.hidden.smooth:
-            raise ValueError(
-                f"activation={job.hidden.name!r} has no second derivative, so its Hessians show nothing; the Hessian "
-                "route needs a smooth activation (tanh, sigmoid, erf, softplus, sin, gelu)."
+            needed = len(widths) > 2 or (first is None and len(widths) > 1)
+            n = 6 * -(-sum(widths) // widths[-1]) if needed else 0
+        known = np.empty((0, oracle.n_inputs)) if first is None else first.directions.T
+        if first is not None and last_layer_shows(architecture) and self.last_layer == "jacobian":
+            known = np.concatenate([known, unit_rows(last)])
+        search = HessianSearch(
+            n_hessians=n,
+            radius=self.radius,
+            n_jobs=self.n_jobs,
+            n_init=self.n_init,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+        shown = find_shown_weights(oracle, architecture, known, search, rng, log)
+        if shown.n_missing > 0:
+            found = len(shown.vectors)
+            _warn(
+                f"the power method found {found} of the {found + shown.n_missing} weights it was to find in the "
+                "Hessians' subspace (stage 'power method'). Move center to where the units are near their inflection "
+                "points, raise n_init or n_hessians, or check layer_widths."
             )
-        if job.n_visible > n_free_entries(job.oracle.n_inputs):
-            raise ValueError(
-                f"layer_widths={job.widths} ask for m = {job.n_visible} weights from Hessians, but with D = "
-                f"{job.oracle.n_inputs} inputs at most D (D + 1) / 2 = {n_free_entries(job.oracle.n_inputs)} can be "
-                "told apart; use first_layer='saturation' with two layers, or more inputs."
-            )
-        with job.log.stage("Hessians", job.oracle, n) as entry:
-            return sample_hessians(
-                job.oracle, n, self.radius, rng=job.rng, n_jobs=self.n_jobs, callback=entry["progress"]
-            )
+        return shown
 
-    def _known(self, job, first, last):
-        """Unit weights that the Hessians need not show: the first layer from saturation, the last from the Jacobian."""
-        if first is None:
-            return np.empty((0, job.oracle.n_inputs))
-        if not job.last_visible or self.last_layer == "hessian":
-            return first.directions.T
-        return np.concatenate([first.directions.T, last / np.linalg.norm(last, axis=1, keepdims=True)])
-
-    def _rank_one(self, job, hessians, known):
-        """Algorithms 1 to 3: subspace, power method, one vector a cluster. Without the known ones."""
-        if hessians is None:
-            return known[:0]
-        with job.log.stage("subspace") as entry:
-            job.basis, values = entangled_subspace(hessians, job.n_visible, known)
-            job.singular_values = values
-            entry["residual"] = float(np.linalg.norm(values[job.n_visible :]) / np.linalg.norm(values))
-        wanted = max(0, job.n_visible - len(known))
-        with job.log.stage("power method", total=wanted) as entry:
-            search = find_rank_one(
-                job.basis,
-                job.oracle.n_inputs,
-                n_vectors=wanted,
-                n_init=self.n_init,
-                known=known,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                rng=job.rng,
-                callback=lambda found, _: entry["progress"](min(found, wanted)),
-            )
-            job.n_iter = max(1, search.n_iter)
-            vectors = self._one_each(search, wanted, job.rng)
-            entry["residual"] = float(1.0 - search.phi.min()) if len(search.phi) else None
-        if len(vectors) < wanted:
-            warnings.warn(
-                f"the power method found {len(vectors)} of the {wanted} weights it was to find in the Hessians' "
-                "subspace (stage 'power method'). Move center to where the units are near their inflection points, "
-                "raise n_init or n_hessians, or check layer_widths.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
-        return vectors
-
-    @staticmethod
-    def _one_each(search, wanted, rng):
-        """At most `wanted` different vectors: clusters where copies remain, else the best by phi."""
-        vectors = search.vectors
-        if len(vectors) <= wanted or wanted == 0:
-            return vectors[:wanted]
-        cosines = np.abs(vectors @ vectors.T) - np.eye(len(vectors))
-        if cosines.max() > _COPY_COSINE:
-            return cluster_directions(vectors, wanted, random_state=rng)
-        return vectors[:wanted]
-
-    def _assign(self, job, hessians, candidates, first, last):
-        """Weights layer by layer: list of (rows (k, D), layer number or -1)."""
-        L = len(job.widths)
-        if L == 1:
-            return [(last, 0)]
-        algorithm_5 = self.last_layer == "hessian" and hessians is not None and job.last_visible
-        if first is not None:
-            chosen = first.directions.T
-            if algorithm_5:
-                last, candidates = self._take_last(job, hessians, candidates, last)
-        elif L == 2 and not job.last_visible:
-            chosen, candidates = candidates, candidates[:0]
-        else:
-            if job.last_visible:
-                last, candidates = self._take_last(job, hessians, candidates, last)
-            chosen, candidates = self._take_first(job, candidates)
-        inner = (candidates, 1 if L == 3 else -1)
-        return [(chosen, 0), *([inner] if L > 2 else []), (last, L - 1)]
-
-    def _take_last(self, job, hessians, candidates, last):
-        """The last layer's weights, signed and in the outputs' order, and the candidates without them."""
-        if len(candidates) < job.widths[-1]:
-            return last, candidates
-        if self.last_layer == "jacobian":
-            index, _ = match_directions(last, candidates)
-            return last, np.delete(candidates, index, axis=0)
-        with job.log.stage("last layer (Algorithm 5)"):
-            index, _ = detect_last_layer(hessians, candidates, job.n_visible - 1)
-        signs = np.where(np.sum(candidates[index] * last, axis=1) < 0, -1.0, 1.0)
-        return candidates[index] * signs[:, None], np.delete(candidates, index, axis=0)
-
-    def _take_first(self, job, candidates):
-        """First layer by Algorithm 4, and the candidates without it."""
-        if len(job.widths) == 2:
-            return candidates, candidates[:0]
-        with job.log.stage("first layer (Algorithm 4)", job.oracle):
-            index, _ = detect_first_layer(job.oracle, candidates, job.widths[0], rng=job.rng)
-        return candidates[index], np.delete(candidates, index, axis=0)
-
-    def _store(self, job, layers, first):
-        oracle = job.oracle
-        V = np.concatenate([rows for rows, _ in layers])
-        self.layer_assignment_ = np.concatenate([np.full(len(rows), layer) for rows, layer in layers])
-        V /= np.linalg.norm(V, axis=1, keepdims=True)
-        self.phi_ = np.full(len(V), np.nan)
-        self.subspace_, self.singular_values_ = None, np.empty(0)
-        if job.basis is not None:
-            shown = (self.layer_assignment_ != len(job.widths) - 1) | job.last_visible
-            self.phi_[shown] = projection_norms(job.basis, V[shown])
-            _warn_if_dependent(job.basis, V[shown])
-            units = svec(1.0 / np.outer(oracle.scale, oracle.scale)) / svec(np.ones((oracle.n_inputs,) * 2))
-            self.subspace_ = np.linalg.qr(units[:, None] * job.basis)[0]
-            self.singular_values_ = job.singular_values
-        V /= oracle.scale
-        lengths = np.linalg.norm(V, axis=1)
-        self.components_ = V / lengths[:, None]
-        self.first_layer_method_ = "saturation" if first is not None else "hessian" if len(layers) > 1 else "jacobian"
+    def _store(self, oracle, architecture, first, shown, V, layers):
+        """All in the inputs' own units, and how well the Hessians' subspace holds the weights V (m, D)."""
+        n_layers = len(architecture.widths)
+        self.layer_assignment_, self.layer_widths_ = layers, architecture.widths
+        self.phi_, self.subspace_, self.singular_values_ = np.full(len(V), np.nan), None, shown.singular_values
+        if shown.basis is not None:
+            visible = (layers != n_layers - 1) | last_layer_shows(architecture)
+            self.phi_[visible] = projection_norms(shown.basis, V[visible])
+            _warn_if_dependent(independence(shown.basis, V[visible]), visible.sum())
+            self.subspace_ = subspace_in_units(shown.basis, oracle.scale)
+        self.components_ = unit_rows(V / oracle.scale)
+        self.first_layer_method_ = "saturation" if first is not None else "hessian" if n_layers > 1 else "jacobian"
         self.scales_ = self.shifts_ = None
         if first is not None:
             weights = first.weights.T / oracle.scale
             self.scales_ = np.linalg.norm(weights, axis=1)
             self.shifts_ = first.biases - weights @ oracle.center
-        self.layer_widths_, self.center_, self.scale_ = tuple(job.widths), oracle.center, oracle.scale.copy()
-        self.n_queries_, self.n_derivatives_ = oracle.n_queries, oracle.n_derivatives
-        self.report_, self.n_iter_ = job.log.stages, job.n_iter
+        self.center_, self.scale_ = oracle.center, oracle.scale.copy()
+        self.n_queries_, self.n_derivatives_, self.n_iter_ = oracle.n_queries, oracle.n_derivatives, shown.n_iter
 
     def transform(self, X):
         """Projections on the entangled weights.
@@ -517,6 +363,11 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of str, shape (m,)
+
+        Raises
+        ------
+        ValueError
+            If `input_features` are not those of `fit`.
         """
         check_is_fitted(self)
         if input_features is not None and len(input_features) != self.n_features_in_:
@@ -530,55 +381,19 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
                 f"input_features is not equal to feature_names_in_: got {list(input_features)}, "
                 f"fitted on {list(known)}."
             )
-        names, seen = [], {}
-        for layer in self.layer_assignment_:
-            stem = f"layer{layer + 1}" if layer >= 0 else "inner"
-            names.append(f"{stem}_{seen.setdefault(stem, 0)}")
-            seen[stem] += 1
-        return np.asarray(names, dtype=object)
+        return weight_names(self.layer_assignment_)
 
 
-def _warn_if_dependent(basis, V):
-    """Warn where the weights found do not span the subspace as its own rank-one matrices would."""
-    smallest = np.linalg.svd(svec_outer(V) @ basis, compute_uv=False).min(initial=np.inf)
+def _warn_if_dependent(smallest, n_found):
     if smallest < _INDEPENDENT:
-        warnings.warn(
-            f"the outer products of the {len(V)} weights found are nearly dependent (smallest singular value "
+        _warn(
+            f"the outer products of the {n_found} weights found are nearly dependent (smallest singular value "
             f"{smallest:.1e}, {_INDEPENDENT} expected at least), so some are not weights of the black box, whatever "
             "phi_ says: layer_widths ask for more units than there are, or for more than Hessians can tell apart.",
-            ConvergenceWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
 
-def _near_first_layer(first, rng):
-    """A point on every known first-layer hyperplane: where the answers move if they move at all."""
-    if first is None:
-        return None
-    points = design_points(first.weights, first.biases, 2 * len(first.biases), 1.0, rng)
-    return points[: len(first.biases)]
-
-
-@dataclass
-class _Job:
-    """What the stages of one fit share."""
-
-    oracle: Oracle
-    rng: np.random.RandomState
-    log: StageLog
-    widths: tuple
-    hidden: object
-    output: object
-    basis: np.ndarray | None = None
-    singular_values: np.ndarray = field(default_factory=lambda: np.empty(0))
-    n_iter: int = 1
-
-    @property
-    def last_visible(self):
-        """Whether the last layer's weights show in the Hessians: not when the output is linear."""
-        return self.output.curved
-
-    @property
-    def n_visible(self):
-        """Weights that show in the Hessians."""
-        return sum(self.widths) if self.last_visible else sum(self.widths[:-1])
+def _warn(message, stacklevel=5):
+    """A warning where `fit` was called: the methods that `_fit` calls are three frames below."""
+    warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel)

@@ -278,7 +278,8 @@ def test_clone_and_pickle(X):
 def test_verbose(X, capsys):
     network = NETWORKS["two layers"]
     completion(network, verbose=1).fit(features(network, X), network(X))
-    assert "relative misfit" in capsys.readouterr().out
+    seen = capsys.readouterr()
+    assert "[NetworkCompletion] " in seen.err and "relative misfit" in seen.err and seen.out == ""
     for solver, max_iter in (("lm", 100), ("gd", 3)):
         completion(network, solver=solver, max_iter=max_iter).fit(features(network, X), network(X))
     assert capsys.readouterr() == ("", "")

@@ -1,57 +1,122 @@
-"""Which layer a recovered weight belongs to (Algorithms 3, 4 and 5), and the last layer from the Jacobian."""
+"""Which layer a recovered weight belongs to (Algorithms 4 and 5), and the last layer from the Jacobian."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from sklearn.cluster import KMeans
 
 from skident.linalg import leading_subspace, svec_outer
 
-from .subspace import sample_hessians
+from ..points import unit_rows
+from .subspace import last_layer_shows, n_visible, sample_hessians
 
 __all__ = [
-    "cluster_directions",
+    "assign_layers",
     "detect_first_layer",
     "detect_last_layer",
     "last_layer_from_jacobian",
     "match_directions",
+    "refuse_one_output",
+    "weight_names",
 ]
 
 
-def _unit_rows(V):
-    return V / np.linalg.norm(V, axis=1, keepdims=True)
-
-
-def cluster_directions(vectors, n_clusters, *, random_state=None):
-    """One unit vector a cluster of nearly equal directions, up to sign.
+def assign_layers(oracle, architecture, shown, first, last, *, method, rng, log):
+    """All weights layer by layer.
 
     Parameters
     ----------
-    vectors : ndarray of shape (n, D)
-        Unit vectors.
-    n_clusters : int
-        At most n.
+    oracle : Oracle
+    architecture : Architecture
+    shown : ShownWeights
+        What Hessians show beside `first` and, where `method` is "jacobian" and it shows in them, `last`.
+    first : FirstLayer or None
+        From saturation; None where Algorithm 4 is to pick the first layer.
+    last : ndarray of shape (m_L, D)
+        Last layer's weights with signs, from `last_layer_from_jacobian`.
+    method : {"jacobian", "hessian"}
+        Whether the last layer's weights are `last`, or those that Algorithm 5 picks, with the signs of `last`. These
+        must show in the Hessians.
+    rng : numpy.random.RandomState
+    log : StageLog
 
     Returns
     -------
-    ndarray of shape (n_clusters, D)
+    weights : ndarray of shape (m, D)
+        Unit vectors, the first layer first, the last layer last.
+    layers : ndarray of shape (m,)
+        Layer of every weight, 0 the first; -1 for inner layers that cannot be told apart (four layers and more).
 
-    Notes
-    -----
-    k-means++ on the vectors folded onto one half space, then each centre replaced by the top eigenvector of its
-    members' ``sum v v^T``, which does not care about signs at the fold. Source: Algorithm 3 of Fiedler et al. (2021).
+    Raises
+    ------
+    ValueError
+        If Algorithm 5 is to be used with one output.
     """
-    rng = np.random.RandomState(0) if random_state is None else random_state
-    pole = rng.standard_normal(vectors.shape[1])
-    folded = vectors * np.where(vectors @ pole < 0, -1.0, 1.0)[:, None]
-    labels = KMeans(n_clusters, n_init=5, random_state=rng.randint(2**31 - 1)).fit_predict(folded)
-    centers = [np.linalg.svd(folded[labels == k], full_matrices=False)[2][0] for k in range(n_clusters)]
-    return np.array(centers)
+    L, candidates = len(architecture.widths), shown.vectors
+    if L == 1:
+        return unit_rows(last), np.zeros(len(last), dtype=int)
+    if last_layer_shows(architecture) and (first is None or method == "hessian"):
+        last, candidates = _take_last(architecture, shown, last, method, log)
+    if first is None:
+        chosen, candidates = _take_first(oracle, architecture, candidates, rng, log)
+    else:
+        chosen = first.directions.T
+    parts = [(chosen, 0), *([(candidates, 1 if L == 3 else -1)] if L > 2 else []), (last, L - 1)]
+    layers = np.concatenate([np.full(len(rows), layer) for rows, layer in parts])
+    return unit_rows(np.concatenate([rows for rows, _ in parts])), layers
+
+
+def weight_names(layers):
+    """Names of weights by layer: ``layer1_0, layer1_1, ..., layer2_0, ...``; ``inner_0, ...`` where none is known.
+
+    Parameters
+    ----------
+    layers : ndarray of shape (m,)
+        As `assign_layers` gives them.
+
+    Returns
+    -------
+    ndarray of str, shape (m,)
+    """
+    names, seen = [], {}
+    for layer in layers:
+        stem = f"layer{layer + 1}" if layer >= 0 else "inner"
+        names.append(f"{stem}_{seen.setdefault(stem, 0)}")
+        seen[stem] += 1
+    return np.asarray(names, dtype=object)
+
+
+def _take_last(architecture, shown, last, method, log):
+    """The last layer's weights, signed and in the outputs' order, and the candidates without them."""
+    candidates = shown.vectors
+    if len(candidates) < architecture.n_outputs:
+        return last, candidates
+    if method == "jacobian":
+        index, _ = match_directions(last, candidates)
+        return last, np.delete(candidates, index, axis=0)
+    with log.stage("last layer (Algorithm 5)"):
+        index, _ = detect_last_layer(shown.hessians, candidates, n_visible(architecture) - 1)
+    signs = np.where(np.sum(candidates[index] * last, axis=1) < 0, -1.0, 1.0)
+    return candidates[index] * signs[:, None], np.delete(candidates, index, axis=0)
+
+
+def _take_first(oracle, architecture, candidates, rng, log):
+    """First layer by Algorithm 4, and the candidates without it; all of them where there are two layers."""
+    if len(architecture.widths) == 2:
+        return candidates, candidates[:0]
+    with log.stage("first layer (Algorithm 4)", oracle):
+        index, _ = detect_first_layer(oracle, candidates, architecture.widths[0], rng=rng)
+    return candidates[index], np.delete(candidates, index, axis=0)
 
 
 def match_directions(targets, candidates):
     """Best one-to-one match of directions up to sign.
+
+    Parameters
+    ----------
+    targets : ndarray of shape (k, D)
+    candidates : ndarray of shape (n, D)
+        At least k; lengths do not matter.
 
     Returns
     -------
@@ -60,7 +125,7 @@ def match_directions(targets, candidates):
     cosine : ndarray of shape (k,)
         Absolute cosines of the pairs.
     """
-    cosines = np.abs(_unit_rows(targets) @ _unit_rows(candidates).T)
+    cosines = np.abs(unit_rows(targets) @ unit_rows(candidates).T)
     rows, cols = linear_sum_assignment(cosines, maximize=True)
     index = np.empty(len(targets), dtype=int)
     index[rows] = cols
@@ -136,10 +201,7 @@ def detect_last_layer(hessians, candidates, dimension):
     `leading_subspace` an output.
     """
     n, m_out, q = hessians.shape
-    if m_out < 2:
-        raise ValueError(
-            "last_layer='hessian' (Algorithm 5) needs at least 2 outputs, got 1; use last_layer='jacobian'."
-        )
+    refuse_one_output(m_out)
     outer = svec_outer(candidates)
     dimension = min(dimension, n * (m_out - 1), q)
     scores = np.empty((m_out, len(candidates)))
@@ -152,6 +214,24 @@ def detect_last_layer(hessians, candidates, dimension):
     last = np.argsort(similarity, kind="stable")[:m_out]
     _, cols = linear_sum_assignment(scores[:, last])
     return last[cols], similarity
+
+
+def refuse_one_output(n_outputs):
+    """Raise where Algorithm 5, which leaves one output out, would leave nothing.
+
+    Parameters
+    ----------
+    n_outputs : int
+
+    Raises
+    ------
+    ValueError
+        If there is one output.
+    """
+    if n_outputs < 2:
+        raise ValueError(
+            "last_layer='hessian' (Algorithm 5) needs at least 2 outputs, got 1; use last_layer='jacobian'."
+        )
 
 
 def last_layer_from_jacobian(oracle, others=None):

@@ -8,7 +8,7 @@ from torch import nn
 from skident.network.torch_activations import Erf, Quadratic, Sin
 from skident.training.net import Training, fit_module
 
-__all__ = ["CompletionModule", "descend"]
+__all__ = ["CompletionModule", "Training", "descend"]
 
 _ACTIVATIONS = {
     "tanh": nn.Tanh,
@@ -28,11 +28,9 @@ class CompletionModule(nn.Module):
 
     Parameters
     ----------
-    widths : sequence of int
-        ``m_1 .. m_L``.
+    architecture : Architecture
     mixings : sequence of ndarray of shape (m_l, m_{l+1})
         The fixed C_l: L - 1 of them, or L - 2 and then the last layer's weights are free.
-    activation, output_activation : str
     dtype : torch.dtype, default=torch.float64
     start : dict, default=None
         Starting values ``scales`` (T), ``shifts`` (tau), ``rescales`` (R), lists of arrays, and ``readout``; what is
@@ -46,13 +44,15 @@ class CompletionModule(nn.Module):
     --------
     >>> import torch
     >>> from skident.identification.hessians.module import CompletionModule
-    >>> module = CompletionModule([3, 2], [torch.ones(3, 2).numpy()], "tanh", "identity")
+    >>> from skident.network import Architecture
+    >>> module = CompletionModule(Architecture((3, 2), "tanh", "identity"), [torch.ones(3, 2).numpy()])
     >>> print(sum(p.numel() for p in module.parameters()))
     13
     """
 
-    def __init__(self, widths, mixings, activation, output_activation, dtype=torch.float64, start=None):
+    def __init__(self, architecture, mixings, dtype=torch.float64, start=None):
         super().__init__()
+        widths, activations = architecture.widths, architecture.activations
         free = len(mixings) == len(widths) - 2
         self.scales = nn.ParameterList(
             nn.Parameter(torch.ones(m, dtype=dtype)) for m in (widths[:-1] if free else widths)
@@ -64,8 +64,8 @@ class CompletionModule(nn.Module):
         for layer, C in enumerate(mixings):
             self.register_buffer(f"mixing_{layer}", torch.as_tensor(C, dtype=dtype))
         self.free = free
-        self.hidden = _ACTIVATIONS[activation]()
-        self.output = _ACTIVATIONS[output_activation]()
+        self.hidden = _ACTIVATIONS[activations[0].name]()
+        self.output = _ACTIVATIONS[activations[-1].name]()
         with torch.no_grad():
             for name, values in (start or {}).items():
                 targets = getattr(self, name)
@@ -74,7 +74,17 @@ class CompletionModule(nn.Module):
                     parameter.copy_(torch.as_tensor(value, dtype=dtype))
 
     def forward(self, Z):
-        """First-block features (n, m_1) to outputs (n, m_L)."""
+        """Outputs of the network.
+
+        Parameters
+        ----------
+        Z : Tensor of shape (n, m_1)
+            First block of features.
+
+        Returns
+        -------
+        Tensor of shape (n, m_L)
+        """
         y = Z * self.scales[0] + self.shifts[0]
         for layer, rescale in enumerate(self.rescales):
             y = self.hidden(y) * rescale
@@ -84,7 +94,13 @@ class CompletionModule(nn.Module):
         return self.output(y)
 
     def to_lists(self):
-        """The parameters as NumPy arrays, in the form that `start` takes."""
+        """The parameters as NumPy arrays.
+
+        Returns
+        -------
+        dict
+            In the form that `start` takes.
+        """
         lists = {
             name: [p.detach().cpu().numpy().astype("float64") for p in getattr(self, name)]
             for name in ("scales", "shifts", "rescales")
@@ -92,7 +108,7 @@ class CompletionModule(nn.Module):
         return {**lists, **({"readout": self.readout.detach().cpu().numpy().astype("float64")} if self.free else {})}
 
 
-def descend(problem, omega, Z, Y, dtype, training, callbacks=None):
+def descend(problem, omega, Z, Y, training, *, dtype="float64", callbacks=None):
     """Full-batch descent on eq. (18), the mean squared error of all outputs.
 
     Parameters
@@ -102,9 +118,9 @@ def descend(problem, omega, Z, Y, dtype, training, callbacks=None):
         The start, as `problem` flattens parameters.
     Z : ndarray of shape (n, m_1)
     Y : ndarray of shape (n, m_L)
-    dtype : {"float32", "float64"}
-    training : dict
-        Arguments of `Training`.
+    training : Training
+        With the full batch, ``batch_size=-1``.
+    dtype : {"float64", "float32"}, default="float64"
     callbacks : list, default=None
         skorch callbacks; copied.
 
@@ -118,8 +134,5 @@ def descend(problem, omega, Z, Y, dtype, training, callbacks=None):
     ValueError
         If the device cannot be used here.
     """
-    names = problem.activations[0].name, problem.activations[-1].name
-    start = problem.to_lists(omega)
-    module = CompletionModule(problem.widths, problem.mixings, *names, getattr(torch, dtype), start)
-    training = Training(batch_size=-1, momentum=0.0, **training)
+    module = CompletionModule(problem.architecture, problem.mixings, getattr(torch, dtype), problem.to_lists(omega))
     return fit_module(module, Z.astype(dtype), Y.astype(dtype), torch.nn.MSELoss, training, callbacks=callbacks)

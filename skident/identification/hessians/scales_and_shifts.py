@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from skident.network import FeedforwardNetwork
+from skident.network import Architecture
 from skident.network.calculus import forward, forward_jets, output_sensitivities
 from skident.optim import DenseNormalEquations, levenberg_marquardt
 
-__all__ = ["CompletionProblem", "fit_ridge_units", "mixing_matrices", "solve_completion"]
+__all__ = ["CompletionProblem", "mixing_matrices", "solve_completion"]
 
 
 def mixing_matrices(blocks):
@@ -46,31 +47,44 @@ def mixing_matrices(blocks):
     return mixings
 
 
-@dataclass
+@dataclass(frozen=True)
 class CompletionProblem:
     """Eq. (18) in the features: which numbers are fixed, which are free.
 
     The network is ``y_1 = g(T_1 z + tau_1)``, ``y_{l+1} = g(T_{l+1} C_l^T R_l y_l + tau_{l+1})`` with diagonal T, R.
-    With ``free_readout`` the last layer's weights are all free instead of ``R_{L-1} C_{L-1} T_L``.
+    Its parameters are one vector omega of P numbers, of which `slices` tells the parts.
 
     Parameters
     ----------
-    widths : list of int
-        ``m_1 .. m_L``.
-    activations : list of Activation
+    architecture : Architecture
+        Of all layers, in the features.
     mixings : list of ndarray of shape (m_l, m_{l+1})
-        L - 1 of them, or L - 2 with a free readout.
-    free_readout : bool
+        The fixed C_l: L - 1 of them; or L - 2, and then the last layer's weights are all free instead of
+        ``R_{L-1} C_{L-1} T_L``.
     """
 
-    widths: list[int]
-    activations: list
+    architecture: Architecture
     mixings: list[np.ndarray]
-    free_readout: bool = False
-    slices: dict = field(init=False)
 
-    def __post_init__(self):
-        sizes, self.slices, start = [], {}, 0
+    @property
+    def widths(self):
+        """``(m_1, ..., m_L)``."""
+        return self.architecture.widths
+
+    @cached_property
+    def activations(self):
+        """One `Activation` a layer."""
+        return self.architecture.activations
+
+    @property
+    def free_readout(self):
+        """Whether the last layer's weights are all free."""
+        return len(self.mixings) == len(self.widths) - 2
+
+    @cached_property
+    def slices(self):
+        """Where omega holds what: T, tau, R (layer by layer) and W, the free readout, by ``(name, layer)``."""
+        sizes, slices, start = [], {}, 0
         L = len(self.widths)
         for layer, m in enumerate(self.widths):
             if layer < L - 1 or not self.free_readout:
@@ -81,14 +95,28 @@ class CompletionProblem:
         if self.free_readout:
             sizes.append((("W", L - 1), self.widths[-2] * self.widths[-1]))
         for key, size in sizes:
-            self.slices[key] = slice(start, start + size)
+            slices[key] = slice(start, start + size)
             start += size
-        self.n_parameters = start
+        return slices
+
+    @cached_property
+    def n_parameters(self):
+        """P."""
+        return max(where.stop for where in self.slices.values())
 
     def initial(self, scales=None, shifts=None, units=None):
-        """Parameters with ``T = R = 1, tau = 0`` (the paper's start), or given first-layer scales and shifts.
+        """Where a search starts: ``T = R = 1, tau = 0``, the paper's start, but for what is given.
 
-        `units`, one array (m_l,) a block, are what y_l is worth in the features: ``R_l = units_l, T_l = 1 / units_l``.
+        Parameters
+        ----------
+        scales, shifts : ndarray of shape (m_1,), default=None
+            First-layer T and tau.
+        units : list of ndarray of shape (m_l,), default=None
+            What y_l is worth in the features, for the first layers: ``R_l = units_l``, ``T_l = 1 / units_l``.
+
+        Returns
+        -------
+        ndarray of shape (P,)
         """
         omega = np.zeros(self.n_parameters)
         for (kind, layer), where in self.slices.items():
@@ -102,7 +130,20 @@ class CompletionProblem:
         return omega
 
     def with_readout(self, omega, Z, Y):
-        """The same parameters with a free readout set by least squares on the last hidden layer."""
+        """The same parameters with a free readout set by least squares on the last hidden layer.
+
+        Parameters
+        ----------
+        omega : ndarray of shape (P,)
+        Z : ndarray of shape (n, m_1)
+            First block of features.
+        Y : ndarray of shape (n, m_L)
+
+        Returns
+        -------
+        ndarray of shape (P,)
+            `omega` itself where the readout is not free.
+        """
         if not self.free_readout:
             return omega
         weights, biases = self.layers(omega)
@@ -114,7 +155,18 @@ class CompletionProblem:
         return omega
 
     def to_lists(self, omega):
-        """``{"scales": [T_l], "shifts": [tau_l], "rescales": [R_l], "readout": W}``."""
+        """The parameters layer by layer.
+
+        Parameters
+        ----------
+        omega : ndarray of shape (P,)
+
+        Returns
+        -------
+        dict
+            ``{"scales": [T_l], "shifts": [tau_l], "rescales": [R_l]}``, and ``"readout"`` (m_{L-1}, m_L) where it is
+            free.
+        """
         names = {"T": "scales", "tau": "shifts", "R": "rescales"}
         lists = {name: [omega[w] for (kind, _), w in self.slices.items() if kind == k] for k, name in names.items()}
         if self.free_readout:
@@ -122,7 +174,16 @@ class CompletionProblem:
         return lists
 
     def from_lists(self, lists):
-        """The inverse of `to_lists`."""
+        """The inverse of `to_lists`.
+
+        Parameters
+        ----------
+        lists : dict
+
+        Returns
+        -------
+        ndarray of shape (P,)
+        """
         omega = np.zeros(self.n_parameters)
         names = {"T": "scales", "tau": "shifts", "R": "rescales"}
         for (kind, layer), where in self.slices.items():
@@ -130,7 +191,18 @@ class CompletionProblem:
         return omega
 
     def layers(self, omega):
-        """Weights and shifts of the network on the first block's features: lists of L."""
+        """Weights and shifts of the network on the first block's features.
+
+        Parameters
+        ----------
+        omega : ndarray of shape (P,)
+
+        Returns
+        -------
+        weights : list of ndarray of shape (m_{l-1}, m_l)
+            The first one is diagonal, (m_1, m_1).
+        biases : list of ndarray of shape (m_l,)
+        """
         L = len(self.widths)
         biases = [omega[self.slices["tau", layer]] for layer in range(L)]
         weights = [np.diag(omega[self.slices["T", 0]])]
@@ -141,7 +213,19 @@ class CompletionProblem:
         return weights, biases
 
     def residual(self, omega, Z, Y):
-        """``f(z_n; omega) - y_n``, (n, m_L)."""
+        """``f(z_n; omega) - y_n``.
+
+        Parameters
+        ----------
+        omega : ndarray of shape (P,)
+        Z : ndarray of shape (n, m_1)
+        Y : ndarray of shape (n, m_L)
+
+        Returns
+        -------
+        ndarray of shape (n, m_L)
+            Not finite where the network overflows.
+        """
         weights, biases = self.layers(omega)
         y = Z
         with np.errstate(over="ignore", invalid="ignore"):
@@ -150,7 +234,23 @@ class CompletionProblem:
         return y - Y
 
     def normal_equations(self, omega, Z, Y, chunk_bytes=2**27):
-        """``J^T J``, ``J^T r`` of the residual by omega, over chunks of rows."""
+        """Gram matrix and gradient of the residual r by omega, over chunks of rows.
+
+        Parameters
+        ----------
+        omega : ndarray of shape (P,)
+        Z : ndarray of shape (n, m_1)
+        Y : ndarray of shape (n, m_L)
+        chunk_bytes : int, default=2**27
+            Memory for a chunk's Jacobian J.
+
+        Returns
+        -------
+        A : ndarray of shape (P, P)
+            ``J^T J``.
+        g : ndarray of shape (P,)
+            ``J^T r``.
+        """
         A, g = np.zeros((self.n_parameters,) * 2), np.zeros(self.n_parameters)
         rows = max(1, chunk_bytes // (8 * (self.n_parameters + max(self.widths)) * self.widths[-1]))
         for first in range(0, len(Z), rows):
@@ -181,7 +281,7 @@ class CompletionProblem:
         return J.reshape(n * m_out, -1), (jets[-1][0] - Y).ravel()
 
 
-def solve_completion(problem, Z, Y, omega, *, max_iter=200, tol=1e-14, callback=None):
+def solve_completion(problem, Z, Y, omega, *, max_iter=200, tol=1e-14):
     """Levenberg-Marquardt on eq. (18).
 
     Parameters
@@ -192,10 +292,9 @@ def solve_completion(problem, Z, Y, omega, *, max_iter=200, tol=1e-14, callback=
     Y : ndarray of shape (n, m_L)
     omega : ndarray of shape (P,)
         Start.
-    max_iter : int
-    tol : float
+    max_iter : int, default=200
+    tol : float, default=1e-14
         Relative root mean square misfit that counts as solved.
-    callback : callable, default=None
 
     Returns
     -------
@@ -212,97 +311,4 @@ def solve_completion(problem, Z, Y, omega, *, max_iter=200, tol=1e-14, callback=
         max_iter=max_iter,
         target=tol**2 * float(np.sum(Y**2)),
         ftol=1e-6,
-        callback=callback,
     )
-
-
-def fit_ridge_units(Z, Y, activation, scales, shifts, *, max_iter=200, tol=1e-14, callback=None):
-    """Variable projection for one hidden layer with linear output and known directions.
-
-    Minimises over scales a and shifts b, with the output weights eliminated by least squares,
-    ``min_c sum_n ||y_n - c_0 - sum_i c_i g(a_i z_ni + b_i)||^2``.
-
-    Parameters
-    ----------
-    Z : ndarray of shape (n, m)
-        Projections on the directions.
-    Y : ndarray of shape (n, m_L)
-    activation : Activation
-    scales, shifts : ndarray of shape (m,)
-        Start.
-    max_iter, tol, callback
-        See `solve_completion`.
-
-    Returns
-    -------
-    network : FeedforwardNetwork
-        m inputs, m hidden units, m_L outputs.
-    result : LeastSquaresResult
-
-    Notes
-    -----
-    Kaufman's Jacobian ``-P dPhi c`` with P the projector off the columns; its Gram matrix over all outputs is
-    ``(D^T D) o (c c^T)``, so that a step costs ``O(n m^2)`` however many outputs there are.
-    Directions have no sign, but softplus, gelu and relu units do: ``g(z) - g(-z) = z``. For them a first round has the
-    projections themselves as columns too, which takes up the lines of wrong signs; then the signs are mended.
-    Source: Golub and Pereyra (1973), Kaufman (1975).
-    """
-    total = float(np.sum((Y - Y.mean(axis=0)) ** 2))
-    options = {"max_iter": max_iter, "target": tol**2 * total, "callback": callback}
-    problem = _RidgeProblem(Z, Y, activation, skip=_reflects_to_line(activation))
-    result = problem.minimise(np.concatenate([scales, shifts]), **options)
-    if problem.skip:
-        start = problem.without_reflections(result.x)
-        problem = _RidgeProblem(Z, Y, activation, skip=False)
-        result = problem.minimise(start, **options)
-    _, _, coefficients, _ = problem.solve(result.x)
-    m = Z.shape[1]
-    weights = [np.diag(result.x[:m]), coefficients[1:]]
-    return FeedforwardNetwork(weights, [result.x[m:], coefficients[0]], activation.name, "identity"), result
-
-
-def _reflects_to_line(activation):
-    """Whether ``g(z) - g(-z) = z``, as for softplus, gelu and relu: a unit with the wrong sign is off by a line."""
-    z = np.array([0.3, 1.0, 2.5])
-    return bool(np.allclose(activation(z) - activation(-z), z))
-
-
-class _RidgeProblem:
-    """``min_c ||Y - (1, [Z,] g(a Z + b)) c||`` as a function of ``w = (a, b)``; with ``skip``, Z has columns too."""
-
-    def __init__(self, Z, Y, activation, skip):
-        self.Z, self.Y, self.activation, self.skip = Z, Y, activation, skip
-        self.fixed = np.hstack([np.ones((len(Z), 1)), Z]) if skip else np.ones((len(Z), 1))
-
-    def solve(self, w):
-        """Jet of the units, basis of all columns, their coefficients and the residual."""
-        m = self.Z.shape[1]
-        jet = self.activation.jet(self.Z * w[:m] + w[m:], 1)
-        Phi = np.hstack([self.fixed, jet[0]])
-        Q, R = np.linalg.qr(Phi)
-        # Units that look alike on Z make R singular: the smallest solution then, not the largest.
-        coefficients = np.linalg.lstsq(R, Q.T @ self.Y, rcond=1e-14)[0]
-        return jet, Q, coefficients, Phi @ coefficients - self.Y
-
-    def cost(self, w):
-        with np.errstate(over="ignore", invalid="ignore"):
-            return float(np.sum(self.solve(w)[3] ** 2)) if np.all(np.isfinite(w)) else np.inf
-
-    def linearise(self, w):
-        jet, Q, coefficients, residual = self.solve(w)
-        D = np.hstack([jet[1] * self.Z, jet[1]])
-        D -= Q @ (Q.T @ D)
-        c = np.tile(coefficients[-self.Z.shape[1] :], (2, 1))
-        gradient = np.sum((D.T @ residual) * c, axis=1)
-        return DenseNormalEquations((D.T @ D) * (c @ c.T), gradient)
-
-    def minimise(self, start, **options):
-        return levenberg_marquardt(self.cost, self.linearise, start, ftol=1e-6, **options)
-
-    def without_reflections(self, w):
-        """The same units, turned round where that takes their line ``-a c z`` out of the skip."""
-        m = self.Z.shape[1]
-        coefficients = self.solve(w)[2]
-        line, c = coefficients[1 : 1 + m], coefficients[1 + m :]
-        turned = np.linalg.norm(line + w[:m, None] * c, axis=1) < np.linalg.norm(line, axis=1)
-        return w * np.tile(np.where(turned, -1.0, 1.0), 2)

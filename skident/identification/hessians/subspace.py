@@ -6,17 +6,79 @@ import numpy as np
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-from skident.linalg import leading_subspace, svec, svec_outer
+from skident.linalg import leading_subspace, n_free_entries, svec, svec_outer
+from skident.network import get_activation
 
-__all__ = ["entangled_subspace", "random_sphere", "sample_hessians"]
+from ..points import random_sphere
+
+__all__ = [
+    "check_visible",
+    "entangled_subspace",
+    "independence",
+    "last_layer_shows",
+    "n_visible",
+    "sample_hessians",
+    "subspace_in_units",
+]
 
 _HESSIAN_CHUNK_BYTES = 2**27
 
 
-def random_sphere(n_samples, n_features, radius, rng):
-    """Points uniform on the sphere of the given radius, (n, D)."""
-    X = rng.standard_normal((n_samples, n_features))
-    return radius * X / np.linalg.norm(X, axis=1, keepdims=True)
+def last_layer_shows(architecture):
+    """Whether the last layer's weights show in Hessians: not where the output is linear.
+
+    Parameters
+    ----------
+    architecture : Architecture
+
+    Returns
+    -------
+    bool
+    """
+    return get_activation(architecture.output_activation).curved
+
+
+def n_visible(architecture):
+    """Number of weights that show in Hessians, which is the dimension of their span.
+
+    Parameters
+    ----------
+    architecture : Architecture
+
+    Returns
+    -------
+    int
+    """
+    return sum(architecture.widths) if last_layer_shows(architecture) else architecture.n_hidden
+
+
+def check_visible(architecture, n_inputs):
+    """Raise where Hessians cannot show the weights.
+
+    Parameters
+    ----------
+    architecture : Architecture
+    n_inputs : int
+        D.
+
+    Raises
+    ------
+    ValueError
+        If the hidden activation has no second derivative, or more weights show than symmetric matrices have free
+        entries, ``D (D + 1) / 2``.
+    """
+    hidden, m = get_activation(architecture.activation), n_visible(architecture)
+    if not hidden.smooth:
+        raise ValueError(
+            f"activation={hidden.name!r} has no second derivative, so its Hessians show nothing; the Hessian "
+            "route needs a smooth activation (tanh, sigmoid, erf, softplus, sin, gelu)."
+        )
+    if m > n_free_entries(n_inputs):
+        raise ValueError(
+            f"layer_widths={architecture.widths} ask for m = {m} weights from Hessians, but with D = {n_inputs} inputs "
+            f"at most D (D + 1) / 2 = {n_free_entries(n_inputs)} can be told apart; use first_layer='saturation' with "
+            "two layers, or more inputs."
+        )
 
 
 def sample_hessians(oracle, n_hessians, radius, *, rng, n_jobs=None, callback=None):
@@ -39,6 +101,11 @@ def sample_hessians(oracle, n_hessians, radius, *, rng, n_jobs=None, callback=No
     -------
     ndarray of shape (n_hessians, m_L, D (D + 1) / 2)
         ``svec`` of every Hessian. Full Hessians exist only for a chunk of points at a time (128 MB a thread).
+
+    Raises
+    ------
+    BlackBoxError
+        (a ValueError) If the black box fails.
     """
     D = oracle.n_inputs
     # Where the black box may not be asked so far away, the nearest points at which differences can be taken.
@@ -123,3 +190,40 @@ def _singular_values(rows):
     """Singular values by the smaller Gram matrix, descending."""
     gram = rows @ rows.T if len(rows) <= rows.shape[1] else rows.T @ rows
     return np.sqrt(np.clip(np.linalg.eigvalsh(gram)[::-1], 0.0, None))
+
+
+def independence(basis, vectors):
+    """How independent the outer products of vectors are as seen in a subspace of symmetric matrices.
+
+    Parameters
+    ----------
+    basis : ndarray of shape (q, k)
+        Orthonormal `svec` vectors.
+    vectors : ndarray of shape (m, D)
+        Unit vectors.
+
+    Returns
+    -------
+    float
+        The smallest singular value of ``<v_i v_i^T, B_j>``: far from 0 where the vectors are the rank-one matrices
+        that span the subspace. Infinite without vectors.
+    """
+    return float(np.linalg.svd(svec_outer(vectors) @ basis, compute_uv=False).min(initial=np.inf))
+
+
+def subspace_in_units(basis, scale):
+    """A subspace of Hessians by standardised inputs as one of Hessians by the inputs themselves.
+
+    Parameters
+    ----------
+    basis : ndarray of shape (q, k)
+        Orthonormal `svec` vectors of Hessians by u, where ``x = center + scale * u``.
+    scale : ndarray of shape (D,)
+
+    Returns
+    -------
+    ndarray of shape (q, k)
+        Orthonormal.
+    """
+    units = svec(1.0 / np.outer(scale, scale)) / svec(np.ones((len(scale),) * 2))
+    return np.linalg.qr(units[:, None] * basis)[0]

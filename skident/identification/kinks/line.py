@@ -69,9 +69,13 @@ class _Nodes:
     def take(self, index):
         return _Nodes(self.t[index], self.f[index], self.s[index], self.h[index])
 
-    @staticmethod
-    def join(*parts):
-        return _Nodes(*(np.concatenate([getattr(p, name) for p in parts]) for name in "tfsh"))
+    def joined(self, other):
+        pairs = ((self.t, other.t), (self.f, other.f), (self.s, other.s), (self.h, other.h))
+        return _Nodes(*(np.concatenate(pair) for pair in pairs))
+
+    def replace(self, index, other):
+        """Put other nodes in the place of some of these."""
+        self.t[index], self.f[index], self.s[index], self.h[index] = other.t, other.f, other.s, other.h
 
 
 class _Line:
@@ -129,7 +133,7 @@ def find_kinks(ask, reach, *, noise=1e-14, unit=1.0, max_kinks=1000, rng=None):
     Raises
     ------
     NotShallowReLUError
-        If the answers jump, or bend at more than `max_kinks` places.
+        (a ValueError) If the answers jump, or bend at more than `max_kinks` places.
 
     Notes
     -----
@@ -283,11 +287,10 @@ def _cut(line, a, b, at):
             break
         t = a.t[bad] + line.rng.uniform(0.1, 0.9, len(bad)) * (b.t - a.t)[bad]
         again, good[bad] = line.measure(t, np.minimum(t - a.t[bad], b.t[bad] - t))
-        for name in "tfsh":
-            getattr(middle, name)[bad] = getattr(again, name)
+        middle.replace(bad, again)
     stuck = [(a.t[i], b.t[i]) for i in np.flatnonzero(~good)]
     a, b, middle = a.take(good), b.take(good), middle.take(good)
-    return _Nodes.join(a, middle), _Nodes.join(middle, b), stuck
+    return a.joined(middle), middle.joined(b), stuck
 
 
 def _collect(kinks, unresolved, n_outputs):

@@ -10,10 +10,13 @@ from skident.network import FeedforwardNetwork
 from skident.oracle import BlackBoxError
 
 from .line import NotShallowReLUError, find_kinks
-from .units import FAINT, Line, Probe, ReLUUnits, linear_part, match_kinks, measure_noise, refine_units, units_at_kinks
+from .rounding import rounding_between_kinks
+from .units import FAINT, Line, Probe, ReLUUnits, linear_part, match_kinks, refine_units, units_at_kinks
 
 __all__ = ["find_relu_network"]
 
+_MAX_LINES = 16
+_WIDENINGS = 2  # times that lines are followed farther where what they show explains nothing
 _FAR = 30.0  # standard deviations up to which answers are compared
 _EXPLAINED = 1e-9  # relative error on fresh answers below which a network is taken as the black box
 _EXACT = 1e-13  # and below which the polish has nothing to gain
@@ -26,17 +29,7 @@ _ROUGH = 3e-3  # accuracy of a direction above which a kink is left to another l
 _POOR = 1e-6  # and above which a unit is measured again where another line meets it
 
 
-def find_relu_network(
-    oracle,
-    *,
-    n_units=None,
-    max_units=1000,
-    reach=1e3,
-    max_lines=16,
-    patience=1,
-    rng=None,
-    callback=None,
-):
+def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, rng=None, callback=None):
     """A ReLU network with one hidden layer and linear output, exactly, from function values.
 
     Parameters
@@ -45,14 +38,12 @@ def find_relu_network(
         Asked for answers in its standardised coordinates u, never for derivatives.
     n_units : int, default=None
         m_1 if known: then no line is spent on making sure that it is complete, and it is an error to see more.
+        Otherwise a line must show what is known and nothing else; 16 lines are followed at most.
     max_units : int, default=1000
         Bound on the kinks of one line.
     reach : float, default=1e3
         Lines are followed up to this distance in units of ``sqrt(D)``, and up to 1e4 times as far where there are no
         kinks, or none that explain the answers.
-    max_lines : int, default=16
-    patience : int, default=1
-        Lines in a row that must show what is known and nothing else before an unknown m_1 is taken as complete.
     rng : numpy.random.RandomState, default=None
     callback : callable, default=None
         ``callback(n_found)`` after every line.
@@ -68,7 +59,7 @@ def find_relu_network(
     NotShallowReLUError
         (a ValueError) If the black box is something else; the message and the attribute `seen` say what was seen.
     BlackBoxError
-        If the black box cannot be asked far from the centre; a smaller `reach` may help.
+        (a ValueError) If the black box cannot be asked far from the centre; a smaller `reach` may help.
 
     Notes
     -----
@@ -95,31 +86,28 @@ def find_relu_network(
     FeedforwardNetwork(2 -> 2 -> 1, relu, output identity) 6.0
     """
     rng = np.random.RandomState(0) if rng is None else rng
-    probe = Probe(oracle, measure_noise(oracle, rng, far=min(_FAR, reach)))
+    probe = Probe(oracle, rounding_between_kinks(oracle, rng, far=min(_FAR, reach)))
     search = _Search(probe, reach * probe.unit, max_units, rng)
     n_widened = 0
-    for _ in range(max_lines):
+    for _ in range(_MAX_LINES):
         search.follow_line()
         if callback is not None:
             callback(len(search.units))
-        complete = search.n_idle >= patience
+        complete = search.n_idle > 0
         if not complete and (len(search.units) != n_units or search.units.errors.max() > _POOR):
             continue
-        try:
-            if complete:
-                search.check_width(n_units)
-            return _assemble(search)
-        except NotShallowReLUError as error:
-            if error.seen in ("units", "undecided") or (complete and n_widened == 2):
-                raise
-            failure = error
+        network, failure = _assemble(search, n_units)
+        if network is not None:
+            return network
         if complete:
+            if n_widened == _WIDENINGS:
+                raise failure
             n_widened += 1
             search.widen(failure)
     raise NotShallowReLUError(
         "unresolved",
-        f"after {max_lines} lines the kinks found ({len(search.units)} units) still change from line to line: units "
-        "that are too close together, or no network with one hidden layer of ReLU units. Try more max_lines.",
+        f"after {_MAX_LINES} lines the kinks found ({len(search.units)} units) still change from line to line: units "
+        "that are too close together, or no network with one hidden layer of ReLU units.",
     )
 
 
@@ -195,51 +183,75 @@ class _Search:
                 "end, bend or change, as with more than one hidden layer, pooling, or inputs that are clipped.",
             )
 
-    def check_width(self, n_units):
-        """An error if there are no units, or more than there should be."""
-        found = len(self.units)
-        if found == 0:
-            X = self.rng.standard_normal((16, self.probe.oracle.n_inputs))
-            what = "constant" if np.ptp(self.probe(X), axis=0).max() <= 4.0 else "linear"
-            raise NotShallowReLUError(
-                what, f"the answers are a {what} function without kinks, up to {self.reach:.1e} from the centre."
-            )
-        if n_units is not None and found > n_units:
-            raise NotShallowReLUError(
-                "units",
-                f"n_units={n_units}, but {found} different hyperplanes with kinks were found; try n_units={found}.",
-            )
 
+def _assemble(search, n_units):
+    """The network of the units, with signs, constant and polish, or else None and why it is not the black box.
 
-def _assemble(search):
-    """The network of the units, with signs, constant and polish, once it explains fresh answers."""
-    probe, rng = search.probe, search.rng
+    What it lacks then may lie farther away. That there are too many units, or that their signs cannot be told, is
+    raised at once.
+    """
+    probe, rng, n_found = search.probe, search.rng, len(search.units)
+    if n_found == 0:
+        return None, _nothing_seen(search)
+    if n_units is not None and n_found > n_units:
+        raise NotShallowReLUError(
+            "units",
+            f"n_units={n_units}, but {n_found} different hyperplanes with kinks were found; try n_units={n_found}.",
+        )
     far = min(_FAR, search.reach / probe.unit)
     U = rng.standard_normal((96, probe.oracle.n_inputs)) * np.repeat([1.0, np.sqrt(far), far], 32)[:, None]
     Y = probe.oracle(U)
-    choices = _signs(search)
+    search.units, choices = _signs(search)
+    if len(choices) == 0:
+        return None, _no_signs(search)
     networks = [_network(search.units, signs, probe.noise, U, Y) for signs in choices]
     errors = np.array([_error(network, U, Y) for network in networks])
     if _EXACT < errors.min() < _START:
         networks, errors = _polish(search, networks, errors, U, Y)
-    order = np.argsort(errors)
-    error = errors[order[0]]
-    if error > _EXPLAINED:
-        raise NotShallowReLUError(
+    best = int(np.argsort(errors)[0])
+    if errors[best] > _EXPLAINED:
+        return None, NotShallowReLUError(
             "unexplained",
-            f"the network of the {len(search.units)} units found misses fresh answers by {error:.1e} of their spread.",
+            f"the network of the {n_found} units found misses fresh answers by {errors[best]:.1e} of their spread.",
         )
-    rivals = order[1:][errors[order[1:]] < _CLEARLY * max(error, _EXACT)]
+    if _is_ambiguous(search.units, choices, errors):
+        return None, _undetermined(n_found)
+    return networks[best], None
+
+
+def _is_ambiguous(units, choices, errors):
+    """Whether other signs of units that matter explain the answers about as well as the best ones."""
+    order = np.argsort(errors)
+    rivals = order[1:][errors[order[1:]] < _CLEARLY * max(errors[order[0]], _EXACT)]
     moved = np.any(choices[rivals] != choices[order[0]], axis=0)
-    sizes = np.linalg.norm(search.units.outgoing, axis=1)
-    if np.any(sizes[moved] > _NOTHING * sizes.max()):
-        raise NotShallowReLUError(
-            "ambiguous",
-            f"{len(search.units)} hyperplanes explain all kinks, but the linear part of the answers does not tell on "
-            "which side the units are active: different networks give the same answers (as for hidden units that clip "
-            "on both sides), or there are too few equations for so many units.",
-        )
-    return networks[order[0]]
+    sizes = np.linalg.norm(units.outgoing, axis=1)
+    return bool(np.any(sizes[moved] > _NOTHING * sizes.max()))
+
+
+def _nothing_seen(search):
+    X = search.rng.standard_normal((16, search.probe.oracle.n_inputs))
+    what = "constant" if np.ptp(search.probe(X), axis=0).max() <= 4.0 else "linear"
+    return NotShallowReLUError(
+        what, f"the answers are a {what} function without kinks, up to {search.reach:.1e} from the centre."
+    )
+
+
+def _no_signs(search):
+    return NotShallowReLUError(
+        "signs",
+        f"{len(search.units)} hyperplanes explain all kinks up to {search.reach:.1e} from the centre, but wherever the "
+        "units are active, the linear part of the answers remains unexplained: there is a linear skip connection, "
+        "a leaky activation, or there are two units on one hyperplane.",
+    )
+
+
+def _undetermined(n_units):
+    return NotShallowReLUError(
+        "ambiguous",
+        f"{n_units} hyperplanes explain all kinks, but the linear part of the answers does not tell on which side the "
+        "units are active: different networks give the same answers (as for hidden units that clip on both sides), or "
+        "there are too few equations for so many units.",
+    )
 
 
 def _network(units, signs, scale, U, Y):
@@ -265,7 +277,10 @@ def _polish(search, networks, errors, U, Y):
 
 
 def _signs(search):
-    """Signs that explain the linear part, (k, m_1): one, or the best few where the accuracy leaves a choice."""
+    """The units, more exactly where that was needed, and signs (k, m_1) that explain the linear part.
+
+    One row of signs, or the best few where the accuracy leaves a choice; none if nothing explains it.
+    """
     units, (point, gradient, accuracy) = search.units, search.anchor
     sizes = np.linalg.norm(units.outgoing, axis=1) * units.errors
     tol = 32.0 * (accuracy + np.linalg.norm(sizes)) + 4.0 * search.faint
@@ -278,21 +293,16 @@ def _signs(search):
             raise _undecided(units, error) from None
         points = _points_on_both_sides(units, int(1.75 * unknowns), search.rng)
         try:
-            search.units, target = refine_units(search.probe, units, points)
-            found, misfit = _solve(search.units, target, tol)
+            units, target = refine_units(search.probe, units, points)
+            found, misfit = _solve(units, target, tol)
         except (UndecidedSignsError, np.linalg.LinAlgError):
             raise _undecided(units, error) from None
     if len(found) == 0:
-        raise NotShallowReLUError(
-            "signs",
-            f"{len(units)} hyperplanes explain all kinks up to {search.reach:.1e} from the centre, but wherever the "
-            "units are active, the linear part of the answers remains unexplained: there is a linear skip connection, "
-            "a leaky activation, or there are two units on one hyperplane.",
-        )
+        return units, found
     # The tolerance is a bound; the right signs are usually exact to far less.
     order = np.argsort(misfit)
     likely = misfit[order] <= _CLEARLY * max(misfit[order[0]], accuracy)
-    return found[order[likely][:_CHOICES]]
+    return units, found[order[likely][:_CHOICES]]
 
 
 def _solve(units, target, tol):

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from .line import NotShallowReLUError
-
 __all__ = [
     "FAINT",
     "Line",
@@ -21,12 +19,10 @@ __all__ = [
     "ReLUUnits",
     "linear_part",
     "match_kinks",
-    "measure_noise",
     "refine_units",
     "units_at_kinks",
 ]
 
-_TOLERANCE = 16.0  # roundings allowed for in a comparison
 FAINT = 1e5  # roundings below which a kink may be seen on one line and not on another
 
 
@@ -54,9 +50,30 @@ class ReLUUnits:
         return len(self.biases)
 
     def take(self, index):
+        """Some of the units.
+
+        Parameters
+        ----------
+        index : ndarray
+            Of integers or booleans.
+
+        Returns
+        -------
+        ReLUUnits
+        """
         return ReLUUnits(self.weights[:, index], self.biases[index], self.outgoing[index], self.errors[index])
 
     def joined(self, other):
+        """These units and others.
+
+        Parameters
+        ----------
+        other : ReLUUnits
+
+        Returns
+        -------
+        ReLUUnits
+        """
         return ReLUUnits(
             np.hstack([self.weights, other.weights]),
             np.concatenate([self.biases, other.biases]),
@@ -67,98 +84,67 @@ class ReLUUnits:
 
 @dataclass
 class Line:
-    """The points ``origin + t direction`` with ``|t| <= reach``; the direction (D,) has norm 1."""
+    """The points ``origin + t direction`` with ``|t| <= reach``.
+
+    Attributes
+    ----------
+    origin, direction : ndarray of shape (D,)
+        The direction has norm 1.
+    reach : float
+    """
 
     origin: np.ndarray
     direction: np.ndarray
     reach: float
 
     def at(self, t):
+        """Points of the line.
+
+        Parameters
+        ----------
+        t : ndarray of shape (n,)
+
+        Returns
+        -------
+        ndarray of shape (n, D)
+        """
         return self.origin + t[:, None] * self.direction
 
 
 class Probe:
-    """The oracle's answers, every output in units of its rounding error near the centre."""
+    """The oracle's answers, every output in units of its rounding error near the centre.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    noise : ndarray of shape (m_L,)
+        As `rounding_between_kinks` gives it.
+
+    Attributes
+    ----------
+    unit : float
+        ``sqrt(D)``, the usual distance of inputs from the centre.
+    """
 
     def __init__(self, oracle, noise):
         self.oracle, self.noise, self.unit = oracle, noise, np.sqrt(oracle.n_inputs)
 
     def __call__(self, U):
+        """Answers (n, m_L) at points (n, D)."""
         return self.oracle(U) / self.noise
 
     def tol(self, U):
-        """Accuracy of the answers at U (n, D), as a column."""
+        """Accuracy of the answers: 1 near the centre, and growing with the distance.
+
+        Parameters
+        ----------
+        U : ndarray of shape (n, D)
+
+        Returns
+        -------
+        ndarray of shape (n, 1)
+        """
         return (1.0 + np.linalg.norm(U, axis=1) / self.unit)[:, None]
-
-
-def measure_noise(oracle, rng, *, n_windows=24, far=30.0):
-    """Rounding error of the answers, from second differences in small windows near the centre.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    rng : numpy.random.RandomState
-    n_windows : int, default=24
-    far : float, default=30.0
-        Where to look for rounding that shows away from the centre only, in standard deviations.
-
-    Returns
-    -------
-    ndarray of shape (m_L,)
-        Sixteen times the upper quartile of second differences, or the machine's rounding of the largest answer if that
-        is larger.
-
-    Raises
-    ------
-    NotShallowReLUError
-        If the answers are not piecewise linear up to a relative 1e-11: curved, noisy or rounded.
-
-    Notes
-    -----
-    ``6 n_windows`` queries. Second differences of a smooth function fall with the square of the step, those of noise do
-    not; a piecewise linear function has none in more than three quarters of the windows.
-    """
-    D, wide, narrow = oracle.n_inputs, 3e-4, 3e-6
-    X, E = rng.standard_normal((2, n_windows, D))
-    offsets = np.array([0.0, -wide, wide, -narrow, narrow])
-    F = oracle((X[:, None] + offsets[:, None] * E[:, None]).reshape(-1, D)).reshape(n_windows, 5, -1)
-    flat = np.all(F[:, 3:] == F[:, :1], axis=(1, 2))
-    if flat.mean() > 0.5 and len(np.unique(F[flat, 0], axis=0)) > 2:
-        raise NotShallowReLUError(
-            "steps",
-            f"{flat.sum()} of {n_windows} answers do not change at all over a distance of {narrow:g} (in units of the "
-            "inputs' scale), yet they differ from each other: they are rounded or saturated, or piecewise constant "
-            "(a tree, nearest neighbours).",
-        )
-    # Kinks are in few windows; half of the second differences of rounded answers may be 0.
-    coarse = np.quantile(np.abs(F[:, 1] - 2.0 * F[:, 0] + F[:, 2]), 0.75, axis=0)
-    fine = np.quantile(np.abs(F[:, 3] - 2.0 * F[:, 0] + F[:, 4]), 0.75, axis=0)
-    largest, spread = np.abs(F).max(axis=(0, 1)), np.ptp(F, axis=(0, 1))
-    worst = int(np.argmax(coarse / np.maximum(spread, np.finfo(float).tiny)))
-    if coarse[worst] > 1e-11 * spread[worst] + 4.0 * np.finfo(float).eps * largest[worst]:
-        _refuse_curved(coarse[worst] / spread[worst], fine[worst] / spread[worst], wide, narrow)
-    # Where the answers are flat near the centre, rounding shows farther out, and grows with the distance.
-    largest = np.maximum(largest, np.abs(oracle(far * X)).max(axis=0) / far)
-    noise = _TOLERANCE * np.maximum(coarse, np.finfo(float).eps * largest)
-    return np.where(noise > 0, noise, 1.0)
-
-
-def _refuse_curved(coarse, fine, wide, narrow):
-    """An error that tells curvature, which falls with the square of the step, from noise and rounding."""
-    expected = coarse * (narrow / wide) ** 2
-    if fine < max(30.0 * expected, 1e-14) and (fine > 0.03 * expected or expected < 1e-15):
-        raise NotShallowReLUError(
-            "smooth",
-            f"the answers bend everywhere: second differences are mostly {coarse:.1e} of their spread over a "
-            f"step of {wide:g}, {fine:.1e} over {narrow:g}. The black box is smooth, no ReLU network; try "
-            "activation='tanh', 'softplus' or 'gelu'.",
-        )
-    raise NotShallowReLUError(
-        "noisy",
-        f"second differences of the answers are {coarse:.1e} of their spread over a step of {wide:g} and {fine:.1e} "
-        f"over {narrow:g}: noise or rounding of that size hides the kinks, which take answers exact to 1e-11. Ask the "
-        "black box in float64, without rounding.",
-    )
 
 
 def units_at_kinks(probe, line, kinks, which, rng):

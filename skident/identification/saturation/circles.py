@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import chi2
 
-__all__ = ["NotSaturatingError", "Step", "crossing_angles", "grid_without", "known_steps", "on_circle", "scan"]
+__all__ = ["Circle", "NotSaturatingError", "Step", "grid_without", "known_steps", "scan"]
 
 _GRID = 32  # cells of the first look at a half circle
 _MANY_CELLS = 4096  # so fine a grid that a step function moves on few of its cells
@@ -17,15 +17,90 @@ _SMALL = 1e-2  # part of a cell's movement below which half of it is taken as th
 _CROWDED, _CROWDED_NOISY = 0.01, 0.1
 _FINEST = 1e-13  # width of a cell, in radians, below which a step is a jump
 _SATURATED = 25.0  # pre-activation beyond which tanh, sigmoid and erf are constant in float64
+_MAX_STEPS = 2000  # followed on one half circle
 
 
 class NotSaturatingError(ValueError):
     """The answers keep moving everywhere far away: the first layer does not saturate."""
 
 
-def on_circle(frame, radius, angles):
-    """Points (n, D) at angles (n,) of the circle in the plane of `frame` (D, 2)."""
-    return radius * (np.cos(angles)[:, None] * frame[:, 0] + np.sin(angles)[:, None] * frame[:, 1])
+@dataclass(frozen=True)
+class Circle:
+    """A circle around the centre.
+
+    Attributes
+    ----------
+    frame : ndarray of shape (D, 2)
+        Orthonormal basis of its plane.
+    radius : float
+    """
+
+    frame: np.ndarray
+    radius: float
+
+    def at(self, angles):
+        """Points of the circle.
+
+        Parameters
+        ----------
+        angles : ndarray of shape (n,)
+
+        Returns
+        -------
+        ndarray of shape (n, D)
+        """
+        return self.radius * (np.cos(angles)[:, None] * self.frame[:, 0] + np.sin(angles)[:, None] * self.frame[:, 1])
+
+    def tangents(self, angles):
+        """Unit vectors along the circle, towards larger angles.
+
+        Parameters
+        ----------
+        angles : ndarray of shape (n,)
+
+        Returns
+        -------
+        ndarray of shape (n, D)
+        """
+        return Circle(self.frame, 1.0).at(angles + 0.5 * np.pi)
+
+    def larger(self, factor):
+        """The circle in the same plane with another radius.
+
+        Parameters
+        ----------
+        factor : float
+
+        Returns
+        -------
+        Circle
+        """
+        return Circle(self.frame, factor * self.radius)
+
+    def crossings(self, weights, biases):
+        """Where hyperplanes ``weights.T u + biases = 0`` cross the half circle.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (D, m)
+        biases : ndarray of shape (m,)
+
+        Returns
+        -------
+        angles : ndarray of shape (m,)
+            In [0, pi) or so; NaN for a hyperplane that the circle does not reach.
+        slopes : ndarray of shape (m,)
+            Largest change of ``weights.T u`` with the angle.
+        """
+        a, b = self.frame.T @ weights * self.radius
+        amplitude = np.hypot(a, b)
+        # a cos t + b sin t + bias = amplitude cos(t - phase) + bias = 0
+        with np.errstate(invalid="ignore", divide="ignore"):
+            turn = np.arccos(-biases / amplitude)
+        angles = np.mod(np.arctan2(b, a) + np.stack([turn, -turn]), 2.0 * np.pi)
+        # Of the two crossings, nearly opposite, the one in the middle half.
+        first = np.abs(angles[0] - 0.5 * np.pi) <= np.abs(angles[1] - 0.5 * np.pi)
+        return np.where(first, angles[0], angles[1]), amplitude
 
 
 @dataclass
@@ -67,30 +142,18 @@ def _moving_above(answers, noisy):
     return 1e-9 * spread + 64 * np.finfo(float).eps * np.abs(answers).max()
 
 
-def crossing_angles(weights, biases, frame, radius):
-    """Angle in [0, pi) or so where hyperplanes cross the half circle, (m,), and the slopes there, (m,).
-
-    NaN for a hyperplane that the circle does not reach.
-    """
-    a, b = frame.T @ weights * radius
-    amplitude = np.hypot(a, b)
-    # a cos t + b sin t + bias = amplitude cos(t - phase) + bias = 0
-    with np.errstate(invalid="ignore", divide="ignore"):
-        turn = np.arccos(-biases / amplitude)
-    angles = np.mod(np.arctan2(b, a) + np.stack([turn, -turn]), 2.0 * np.pi)
-    # Of the two crossings, nearly opposite, the one in the middle half.
-    first = np.abs(angles[0] - 0.5 * np.pi) <= np.abs(angles[1] - 0.5 * np.pi)
-    return np.where(first, angles[0], angles[1]), amplitude
-
-
 def known_steps(steps, angles, margins):
-    """Which steps are hyperplanes that are known, (t,) bool.
+    """Which steps are hyperplanes that are known.
 
     Parameters
     ----------
     steps : list of Step
     angles, margins : ndarray of shape (m,)
         Where known hyperplanes cross, and how far off that may be. Each explains one step at most: the nearest.
+
+    Returns
+    -------
+    ndarray of bool, shape (t,)
     """
     known = np.zeros(len(steps), dtype=bool)
     if len(steps) == 0 or len(angles) == 0:
@@ -110,9 +173,19 @@ def known_steps(steps, angles, margins):
 
 
 def grid_without(angles, slopes, margins):
-    """Edges of a first look at the half circle, (n,), and which cells hold nothing but a known step, (n - 1,).
+    """Cells of a first look at the half circle, known steps apart.
 
-    Known steps whose place is sharp are left out together with their tails.
+    Parameters
+    ----------
+    angles, slopes, margins : ndarray of shape (m,)
+        Of known hyperplanes: where they cross, how steeply, and how far off that may be. Where the place is sharp, the
+        step is left out together with its tails.
+
+    Returns
+    -------
+    edges : ndarray of shape (n,)
+    known : ndarray of bool, shape (n - 1,)
+        Which cells hold nothing but a known step.
     """
     edges = np.linspace(0.0, np.pi, _GRID + 1)
     half = _SATURATED / slopes + margins
@@ -124,7 +197,7 @@ def grid_without(angles, slopes, margins):
     return edges, np.any((middle[:, None] > left) & (middle[:, None] < right), axis=1)
 
 
-def scan(ask, edges, skipped, max_units, noisy):
+def scan(ask, edges, skipped, noisy):
     """All stretches of a half circle where the answer moves, by bisection of the cells whose ends differ.
 
     Parameters
@@ -135,8 +208,6 @@ def scan(ask, edges, skipped, max_units, noisy):
         Angles of the first look.
     skipped : ndarray of shape (n - 1,)
         Cells that are not looked into.
-    max_units : int
-        Bound on the steps followed.
     noisy : bool
         Whether answers come in units of their noise; else they are exact.
 
@@ -147,6 +218,7 @@ def scan(ask, edges, skipped, max_units, noisy):
     Raises
     ------
     NotSaturatingError
+        (a ValueError) If the answer moves on a large part of the half circle, or at too many places to be followed.
 
     Notes
     -----
@@ -160,7 +232,7 @@ def scan(ask, edges, skipped, max_units, noisy):
     cells, n_cells, steps = tuple(c[active] for c in cells), _GRID, []
     while len(cells[0]):
         n = len(cells[0])
-        if (n_cells >= _MANY_CELLS and n > 0.3 * n_cells) or n > 16 * max_units:
+        if (n_cells >= _MANY_CELLS and n > 0.3 * n_cells) or n > 16 * _MAX_STEPS:
             raise NotSaturatingError(
                 f"the answers move on {n} of {n_cells} stretches of a large half circle: the first layer does not "
                 "saturate there."

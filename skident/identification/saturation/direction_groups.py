@@ -9,9 +9,10 @@ from numpy.polynomial import chebyshev
 
 from skident.network import get_activation
 
-from .circles import on_circle
+from ..points import random_along
 from .directions import Sighting
 from .lengths_from_steps import fit_shapes, unit_interval
+from .progress import Progress, as_of_tanh, solve_series
 
 __all__ = ["group_size", "resolve_in_groups"]
 
@@ -32,9 +33,18 @@ _ASIDE, _RESTLESS = 30.0, 3e-3  # way along a hyperplane, in z, and change of th
 
 
 def group_size(n_inputs, n_outputs, n_units):
-    """Units k to treat together, so that ``k n + ceil(n / k) (D + 1)`` queries for n units are least; 0 for one by one.
+    """Units to treat together, so that fewest queries are needed.
 
-    At most 0.8 m_L: their effects on the answers have to be told apart.
+    Parameters
+    ----------
+    n_inputs, n_outputs, n_units : int
+        D, m_L and n.
+
+    Returns
+    -------
+    int
+        The k that minimises ``k n + ceil(n / k) (D + 1)``, at most 0.8 m_L since the units' effects on the answers have
+        to be told apart; 0 where units are better treated one by one.
     """
     sizes = np.arange(2, min(int(0.8 * n_outputs), n_inputs - 2, n_units) + 1)
     if len(sizes) == 0:
@@ -52,7 +62,7 @@ class _Partial:
     heights: np.ndarray
 
 
-def resolve_in_groups(ask, frame, radius, steps, size, activation, rng, count):
+def resolve_in_groups(ask, circle, steps, size, activation, rng, count):
     """One unit a step, their directions by groups.
 
     In a subspace of ``size + 1`` dimensions that holds the circle, every unit's weights are found by comparing steps,
@@ -64,8 +74,8 @@ def resolve_in_groups(ask, frame, radius, steps, size, activation, rng, count):
     ----------
     ask : callable
         Points (n, D) to answers (n, m_L), exact ones.
-    frame : ndarray of shape (D, 2)
-    radius : float
+    circle : Circle
+        On which the steps were seen.
     steps : list of Step
     size : int
         As `group_size` gives it: below m_L.
@@ -84,14 +94,13 @@ def resolve_in_groups(ask, frame, radius, steps, size, activation, rng, count):
     ``11 + size`` queries a step and ``D + 1`` a group, so ``n (11 + k + D / k)`` for n steps. Needs answers with more
     than `size` outputs, of which the units' effects are linearly independent, and steps of nearly all units.
     """
-    D, found = len(frame), [None] * len(steps)
-    g = get_activation(activation)
-    basis = np.linalg.qr(np.column_stack([frame, rng.standard_normal((D, D - 2))]))[0]
-    basis[:, :2] = frame
+    D, found = len(circle.frame), [None] * len(steps)
+    basis = np.linalg.qr(np.column_stack([circle.frame, rng.standard_normal((D, D - 2))]))[0]
+    basis[:, :2] = circle.frame
     with count("profile"):
-        shape = _Shape(ask, frame, radius, steps, g)
+        shape = _Shape(ask, circle, steps, get_activation(activation))
     with count("matching"):
-        part = shape.within(basis[:, : size + 1], radius)
+        part = shape.within(basis[:, : size + 1])
     known = np.flatnonzero(shape.good & np.isfinite(part.weights).all(axis=1))
     with count("check"):
         known = known[shape.lone(part, known, rng)]
@@ -115,67 +124,50 @@ def resolve_in_groups(ask, frame, radius, steps, size, activation, rng, count):
 class _Shape:
     """Steps sampled along the circle, their lengths, and how to read pre-activations off answers."""
 
-    def __init__(self, ask, frame, radius, steps, g):
-        self._ask, self._frame, self._g = ask, frame, g
-        jump = np.array([s.after - s.before for s in steps])
-        self.heights = np.linalg.norm(jump, axis=1)
-        self._before, self._jump = np.array([s.before for s in steps]), jump / self.heights[:, None] ** 2
+    def __init__(self, ask, circle, steps, g):
+        self._progress, self._radius, self._g = Progress(ask, steps), circle.radius, g
         self.angles = np.array([s.centre for s in steps])
         rate = np.array([s.rate for s in steps])
         self.good = np.isfinite(rate)
-        rate = np.where(self.good, rate, 1.0) / radius
-        self.base = on_circle(frame, radius, self.angles)
+        rate = np.where(self.good, rate, 1.0) / circle.radius
+        self.base = circle.at(self.angles)
         # Rates are those of (1 + tanh z) / 2; another sigmoid has another slope at its centre.
-        s = np.linspace(-_RANGE, _RANGE, _NODES) * (g.limits[1] - g.limits[0]) / (2.0 * g.jet(np.zeros(1), 1)[1][0])
-        tangent = on_circle(frame, 1.0, self.angles + 0.5 * np.pi)
+        s = as_of_tanh(np.linspace(-_RANGE, _RANGE, _NODES), g)
         moves = np.linspace(-_RANGE, _RANGE, _NODES) / rate[:, None]
-        F = self._answers(self.base[:, None] + moves[:, :, None] * tangent[:, None])
+        along = moves[:, :, None] * circle.tangents(self.angles)[:, None]
+        F = self._progress.answers(self.base[:, None] + along)
         stretch, self.shift = fit_shapes(s, F, np.zeros(len(steps)), g, degrees=_SHAPE_DEGREES)
         self.rate = rate * np.exp(stretch) * (s[-1] / _RANGE)
-        y = unit_interval(np.exp(stretch)[:, None] * s + self.shift[:, None], g)
-        powers = chebyshev.chebvander(y, _PROGRESS_DEGREE)
+        self._fit_curves(np.exp(stretch)[:, None] * s + self.shift[:, None], F)
+
+    def _fit_curves(self, z, F):
+        """Answers F (t, k, m_L) and their progress as polynomials in g at pre-activations z (t, k)."""
+        heights = self._progress.heights
+        powers = chebyshev.chebvander(unit_interval(z, self._g), _PROGRESS_DEGREE)
         Q, R = np.linalg.qr(powers)
         curves = np.linalg.solve(R + 1e-13 * np.eye(R.shape[-1]), np.swapaxes(Q, 1, 2) @ F)
-        left = np.linalg.norm(F - powers @ curves, axis=2).max(axis=1) / self.heights
+        left = np.linalg.norm(F - powers @ curves, axis=2).max(axis=1) / heights
         self.good &= (np.abs(self.shift) < 1.5) & (left < 1e-2)
-        self._centre = self._curve_at(curves, self.shift)
-        curves[:, 0] -= self._before
-        self._curve = np.einsum("tdp,tp->dt", curves, self._jump)
-
-    def _curve_at(self, curves, z):
-        return np.einsum("td,tdp->tp", chebyshev.chebvander(unit_interval(z, self._g), _PROGRESS_DEGREE), curves)
+        at_centre = chebyshev.chebvander(unit_interval(self.shift, self._g), _PROGRESS_DEGREE)
+        self._centre = np.einsum("td,tdp->tp", at_centre, curves)
+        self._curve = self._progress.of_series(curves)
 
     def lone(self, part, index, rng):
         """Whether the answers stay as they are along a unit's hyperplane, within the subspace, (len(index),)."""
         W = part.weights[index]
         lengths = np.linalg.norm(W, axis=1, keepdims=True)
-        aside = rng.standard_normal(W.shape)
-        aside -= np.sum(aside * W, axis=1, keepdims=True) * W / lengths**2
-        aside *= _ASIDE / lengths / np.linalg.norm(aside, axis=1, keepdims=True)
-        F = self._ask(self.base[index] + aside @ part.basis.T)
-        return np.linalg.norm(F - self._centre[index], axis=1) < _RESTLESS * self.heights[index]
-
-    def _answers(self, U):
-        return self._ask(U.reshape(-1, U.shape[-1])).reshape(*U.shape[:-1], -1)
-
-    def _progress(self, index, F):
-        return np.einsum("tkp,tp->tk", F - self._before[index][:, None], self._jump[index])
+        aside = random_along(W / lengths, _ASIDE / lengths, rng)
+        F = self._progress.answers(self.base[index] + aside @ part.basis.T)
+        return np.linalg.norm(F - self._centre[index], axis=1) < _RESTLESS * self._progress.heights[index]
 
     def _read(self, index, U):
         """Pre-activations (t, k) at U (t, k, D), NaN where saturated."""
-        p = self._progress(index, self._answers(U))
-        curve = self._curve[:, index]
-        value, slope = curve[:, :, None], chebyshev.chebder(curve)[:, :, None]
-        y = np.zeros_like(p)
-        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            for _ in range(12):
-                f = chebyshev.chebval(y, value, tensor=False) - p
-                y = np.clip(y - f / chebyshev.chebval(y, slope, tensor=False), -1.0, 1.0)
+        y = solve_series(self._curve[:, index], self._progress(index, U), 1.0)
         table = np.linspace(-1.5 * _VISIBLE * 2, 1.5 * _VISIBLE * 2, 4001)
         z = np.interp(y, unit_interval(table, self._g), table)
         return np.where(np.abs(z) < _VISIBLE, z, np.nan)
 
-    def within(self, basis, radius):
+    def within(self, basis):
         """Weights in the subspace of `basis` (D, s), whose first two columns span the circle's plane, and biases."""
         t, s = len(self.angles), basis.shape[1]
         biases, weights = np.full(t, np.nan), np.full((t, s), np.nan)
@@ -187,7 +179,7 @@ class _Shape:
                 z = self._read(todo, fraction * self.base[todo][:, None])[:, 0]
                 biases[todo] = (z - fraction * self.shift[todo]) / (1.0 - fraction)
         tangent = np.stack([-radial[:, 1], radial[:, 0]], axis=1)
-        weights[:, :2] = self.rate[:, None] * tangent + ((self.shift - biases) / radius)[:, None] * radial
+        weights[:, :2] = self.rate[:, None] * tangent + ((self.shift - biases) / self._radius)[:, None] * radial
         step = np.repeat(0.5 / self.rate[:, None], s - 2, axis=1)
         for _ in range(6):
             rows, columns = np.nonzero(np.isnan(weights[:, 2:]) & self.good[:, None])
@@ -197,7 +189,7 @@ class _Shape:
             z = self._read(rows, U[:, None])[:, 0]
             weights[rows, 2 + columns] = (z - self.shift[rows]) / step[rows, columns]
             step[rows, columns] *= 0.3
-        return _Partial(basis, weights, biases, self.heights)
+        return _Partial(basis, weights, biases, self._progress.heights)
 
 
 def _groups(part, todo, sound, known, size, fresh, rng):

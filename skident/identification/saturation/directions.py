@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.stats import chi2
 
-from .circles import on_circle
+from ..points import random_along
+from .progress import Progress, solve_series
 
 __all__ = ["Sighting", "resolve_steps"]
 
@@ -54,42 +55,34 @@ class Sighting:
     sized: bool = False
 
 
-class _Progress:
-    """Where answers stand between the two ends of their steps: 0 before, 1 after."""
+@dataclass(frozen=True)
+class _Middles:
+    """Middles of steps: which steps, points (t, D), unit vectors along the circle (t, D), slopes of z along these."""
 
-    def __init__(self, ask, steps, noisy):
-        jump = np.array([s.after - s.before for s in steps])
-        height = np.linalg.norm(jump, axis=1)
-        self._ask, self._before = ask, np.array([s.before for s in steps])
-        self._jump, self._height = jump / height[:, None] ** 2, height
-        self.n_outputs = jump.shape[1]
-        self.noise = 1.0 / height if noisy else np.zeros(len(steps))  # answers come in units of the noise
+    index: np.ndarray
+    base: np.ndarray
+    tangent: np.ndarray
+    rate: np.ndarray
 
-    def _answers(self, U):
-        return self._ask(U.reshape(-1, U.shape[2])).reshape(*U.shape[:2], -1)
+    def take(self, good):
+        return _Middles(self.index[good], self.base[good], self.tangent[good], self.rate[good])
 
-    def __call__(self, index, U):
-        """Progress (t, k) of steps `index` (t,) at U (t, k, D)."""
-        return np.einsum("tkp,tp->tk", self._answers(U) - self._before[index][:, None], self._jump[index])
-
-    def change(self, index, U):
-        """Distances (t, k - 1) of answers at ``U[:, 1:]`` from those at ``U[:, 0]``, relative to the step's height.
-
-        In all outputs: of two units that cross together the progress can stay while the answers do not.
-        """
-        F = self._answers(U)
-        return np.linalg.norm(F[:, 1:] - F[:, :1], axis=2) / self._height[index][:, None]
+    @property
+    def radial(self):
+        """Unit vectors away from the centre, (t, D)."""
+        return self.base / np.linalg.norm(self.base, axis=1, keepdims=True)
 
 
 class _Profile:
     """Progress along the circle against the pre-activation z, as a polynomial in tanh z, unit by unit."""
 
-    def __init__(self, progress, index, base, tangent, rate, noisy):
+    def __init__(self, progress, middles, noisy):
         self.range = _NOISY_RANGE if noisy else _EXACT_RANGE
         x = np.cos(np.pi * (np.arange(_PROFILE_NODES) + 0.5) / _PROFILE_NODES)
-        s = np.arctanh(x * np.tanh(self.range)) / rate[:, None]
-        p = progress(index, base[:, None] + s[:, :, None] * tangent[:, None])
-        noise = self._stated = progress.noise[index]
+        s = np.arctanh(x * np.tanh(self.range)) / middles.rate[:, None]
+        p = progress(middles.index, middles.base[:, None] + s[:, :, None] * middles.tangent[:, None])
+        heights = progress.heights[middles.index]  # in units of the noise, if there is some
+        noise = self._stated = 1.0 / heights if noisy else np.zeros(len(heights))
         exact = _fit(x, p, _PROFILE_NODES - 1), noise
         self.coefficients, self.noise = _fit_profiles(x, p, noise) if noisy else exact
         self.monotone = np.all(np.diff(p, axis=1) < (9.0 * self.noise)[:, None], axis=1)
@@ -119,16 +112,13 @@ class _Profile:
         return chebyshev.chebval(0.0, self.coefficients), slope
 
     def invert(self, index, p):
-        """z (t, k) with progress p (t, k), by Newton's iteration, and dp/dz there."""
+        """z (t, k) with progress p (t, k), and dp/dz there."""
         c = self.coefficients[:, index]
-        value, slope = c[:, :, None], chebyshev.chebder(c)[:, :, None]
-        x = np.zeros_like(p)
+        x = solve_series(c, p, 1.05)
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            for _ in range(12):
-                f = chebyshev.chebval(x, value, tensor=False) - p
-                x = np.clip(x - f / chebyshev.chebval(x, slope, tensor=False), -1.05, 1.05)
             y = x * np.tanh(self.range)
-            rise = chebyshev.chebval(x, slope, tensor=False) * (1.0 - y**2) / np.tanh(self.range)
+            slope = chebyshev.chebval(x, chebyshev.chebder(c)[:, :, None], tensor=False)
+            rise = slope * (1.0 - y**2) / np.tanh(self.range)
         y = np.clip(y, -1.0 + 1e-9, 1.0 - 1e-9)
         return np.arctanh(y), rise
 
@@ -152,15 +142,15 @@ def _fit_profiles(x, p, noise):
     return best, np.maximum(seen, noise)
 
 
-def resolve_steps(ask, frame, radius, steps, rng, noisy, count, unrest=()):
+def resolve_steps(ask, circle, steps, rng, noisy, count, unrest=()):
     """One unit a step: sample the step's profile, compare with steps in all directions, check.
 
     Parameters
     ----------
     ask : callable
         Points (n, D) to answers (n, m_L), in units of the noise if there is some.
-    frame : ndarray of shape (D, 2)
-    radius : float
+    circle : Circle
+        On which the steps were seen.
     steps : list of Step
     rng : numpy.random.RandomState
     noisy : bool
@@ -173,41 +163,71 @@ def resolve_steps(ask, frame, radius, steps, rng, noisy, count, unrest=()):
     -------
     list of Sighting or None
         One a step; None where the step is not one unit's.
+
+    Notes
+    -----
+    16 queries a step for its profile (two more if answers are exact), ``D - 1`` or more for the directions, and 3 (with
+    noise 7) for the check.
     """
-    D, found = len(frame), [None] * len(steps)
-    index = np.flatnonzero([np.isfinite(s.rate) for s in steps])
-    if len(index) == 0:
-        return found
-    progress = _Progress(ask, steps, noisy)
-    angles = np.array([steps[i].centre for i in index])
-    base = on_circle(frame, radius, angles)
-    tangent = on_circle(frame, 1.0, angles + 0.5 * np.pi)
-    rate = np.array([steps[i].rate for i in index]) / radius
+    found = [None] * len(steps)
+    progress = Progress(ask, steps)
     with count("profile"):
-        rate = rate if noisy else _local_rate(progress, index, base, tangent, rate)
-        good = np.isfinite(rate) & (rate > 0)
-        index, base, tangent, rate = (v[good] for v in (index, base, tangent, rate))
-        if len(index) == 0:
-            return found
-        profile = _Profile(progress, index, base, tangent, rate, noisy)
-        good = profile.monotone & profile.as_calm_as(unrest)
-        index, base, tangent, rate = (v[good] for v in (index, base, tangent, rate))
-        profile.keep(good)
-        if len(index) == 0:
-            return found
+        middles, profile = _profiles(progress, circle, steps, noisy, unrest)
+    if len(middles.index) == 0:
+        return found
     with count("matching"):
-        aside = np.linalg.qr(np.column_stack([frame, rng.standard_normal((D, D - 2))]))[0][:, 2:]
-        radial = base / np.linalg.norm(base, axis=1, keepdims=True)
-        slopes, errors = _match(progress, profile, index, base, radial, aside, rate, noisy)
-        weights = rate[:, None] * tangent + slopes[:, :1] * radial + slopes[:, 1:] @ aside.T
-    return _judged(progress, profile, index, base, weights, errors, rng, noisy, count, found)
+        weights, errors = _weights(progress, profile, middles, circle, rng, noisy)
+    seen = _in_units_of_z(profile, middles.base, weights, errors)
+    with count("check"):
+        ridge, tolerance = _ridge_error(progress, profile, middles, seen, rng, noisy)
+    unrest = profile.unrest
+    for k in np.flatnonzero(seen.good & (ridge < tolerance)):
+        unit = seen.weights[k], seen.biases[k], middles.base[k]
+        found[middles.index[k]] = Sighting(*unit, seen.errors[k], ridge[k], unrest[k])
+    return found
 
 
-def _judged(progress, profile, index, base, weights, errors, rng, noisy, count, found):
-    """Weights in the unit of z, biases, and the check along the hyperplane."""
+def _profiles(progress, circle, steps, noisy, unrest):
+    """Middles and profiles of the steps that look like one unit's; there may be none, and then no profile."""
+    index = np.flatnonzero([np.isfinite(s.rate) for s in steps])
+    angles = np.array([steps[i].centre for i in index])
+    rate = np.array([steps[i].rate for i in index]) / circle.radius
+    middles = _Middles(index, circle.at(angles), circle.tangents(angles), rate)
+    if len(index) and not noisy:
+        middles = replace(middles, rate=_local_rate(progress, middles))
+    middles = middles.take(np.isfinite(middles.rate) & (middles.rate > 0))
+    if len(middles.index) == 0:
+        return middles, None
+    profile = _Profile(progress, middles, noisy)
+    good = profile.monotone & profile.as_calm_as(unrest)
+    profile.keep(good)
+    return middles.take(good), profile
+
+
+def _weights(progress, profile, middles, circle, rng, noisy):
+    """Weights (t, D) from slopes of z along the circle, the radius and all directions aside, and their errors (t,)."""
+    frame, D = circle.frame, len(circle.frame)
+    aside = np.linalg.qr(np.column_stack([frame, rng.standard_normal((D, D - 2))]))[0][:, 2:]
+    slopes, errors = _match(progress, profile, middles, aside, noisy)
+    radial = middles.radial
+    weights = middles.rate[:, None] * middles.tangent + slopes[:, :1] * radial + slopes[:, 1:] @ aside.T
+    return weights, errors
+
+
+@dataclass(frozen=True)
+class _Units:
+    """Weights (t, D) and biases (t,) in the unit of z, relative errors of the weights (t,), and which are sound."""
+
+    weights: np.ndarray
+    biases: np.ndarray
+    errors: np.ndarray
+    good: np.ndarray
+
+
+def _in_units_of_z(profile, base, weights, errors):
+    """The unit of z was a rough rate; the profile's slope at its middle, as of (1 + tanh z) / 2, mends it."""
     norms = np.linalg.norm(weights, axis=1)
     good = np.isfinite(norms) & (norms > 0)
-    # The unit of z was a rough rate; the profile's slope at its middle, as of (1 + tanh z) / 2, mends it.
     height, slope = profile.height_and_slope()
     height = np.clip(height, 1e-3, 1 - 1e-3)
     unit = np.where(slope > 0, slope, 1.0) / (2.0 * height * (1.0 - height))
@@ -215,41 +235,32 @@ def _judged(progress, profile, index, base, weights, errors, rng, noisy, count, 
     errors = np.where(good & np.isfinite(errors), errors, 1.0) / np.linalg.norm(weights, axis=1)
     weights = weights * unit[:, None]
     biases = 0.5 * np.log(height / (1.0 - height)) - np.sum(weights * base, axis=1)
-    # Far enough to disturb any other unit, not so far that an error of the direction shows for more than a tenth.
-    D = base.shape[1]
-    way = np.clip(_ASIDE_ERROR / errors, 2.0 * np.sqrt(D), _ASIDE) if noisy else np.full(len(index), _ASIDE)
-    with count("check"):
-        ridge = _ridge_error(progress, index, base, weights, way, rng, _NOISY_SIDES if noisy else _EXACT_SIDES)
-    from_noise = np.sqrt(2.0 * chi2.isf(1e-4, progress.n_outputs)) * profile.noise
-    tolerance = np.minimum(_RIDGE_TOLERANCE + np.hypot(from_noise, 2.5 * way * errors), 0.15)
-    unrest = profile.unrest
-    for k in np.flatnonzero(good & (slope > 0) & (ridge < tolerance)):
-        found[index[k]] = Sighting(weights[k], biases[k], base[k], errors[k], ridge[k], unrest[k])
-    return found
+    return _Units(weights, biases, errors, good & (slope > 0))
 
 
-def _local_rate(progress, index, base, tangent, rate):
+def _local_rate(progress, middles):
     """Slope dz/ds along the tangent of the pre-activation, from the logistic form (1 + tanh z) / 2 of the profile."""
-    step = 0.05 / rate[:, None]
-    p = progress(index, np.stack([base - step * tangent, base + step * tangent], axis=1))
+    step = 0.05 / middles.rate[:, None]
+    move = step * middles.tangent
+    p = progress(middles.index, np.stack([middles.base - move, middles.base + move], axis=1))
     slope = (p[:, 1] - p[:, 0]) / (2.0 * step[:, 0])
     height = np.clip(p.mean(axis=1), 1e-2, 1 - 1e-2)
     return slope / (2.0 * height * (1.0 - height))
 
 
-def _match(progress, profile, index, base, radial, aside, rate, noisy):
+def _match(progress, profile, middles, aside, noisy):
     """dz/ds along the radius and every column of `aside`, (t, D - 1), and their standard errors, (t,)."""
-    t, D = base.shape
+    t, D = middles.base.shape
     aim, both = (_NOISY_SHIFT, np.any(profile.noise > _BOTH_WAYS)) if noisy else (_EXACT_SHIFT, False)
     slopes, errors = np.full((t, D - 1), np.nan), np.full((t, D - 1), np.nan)
-    first = np.arange(min(_FIRST_LOOK, D - 1))
+    first, radial, rate = np.arange(min(_FIRST_LOOK, D - 1)), middles.radial, middles.rate
     step = aim / rate
     for columns in (first, np.arange(len(first), D - 1)):
         for rows in _blocks(np.arange(t), D):
             others = np.broadcast_to(aside.T, (len(rows), D - 2, D))
-            directions = np.concatenate([radial[rows][:, None], others], axis=1)
-            args = progress, profile, index, base, directions[:, columns], step, both, rows
-            slopes[np.ix_(rows, columns)], errors[np.ix_(rows, columns)] = _match_some(*args)
+            directions = np.concatenate([radial[rows][:, None], others], axis=1)[:, columns]
+            found = _match_some(progress, profile, middles, rows, directions, step, both)
+            slopes[np.ix_(rows, columns)], errors[np.ix_(rows, columns)] = found
         with np.errstate(invalid="ignore", divide="ignore"):
             seen = np.where(np.isnan(slopes[:, 1 : len(first)]), 0.0, slopes[:, 1 : len(first)])
             typical = np.sqrt(np.mean(seen**2, axis=1)) if len(first) > 1 else rate
@@ -257,7 +268,7 @@ def _match(progress, profile, index, base, radial, aside, rate, noisy):
     return slopes, np.sqrt(np.mean(errors**2, axis=1))
 
 
-def _match_some(progress, profile, index, base, directions, step, both, rows):
+def _match_some(progress, profile, middles, rows, directions, step, both):
     """Slopes and errors (r, k) along directions (r, k, D): the move along the circle with the same progress."""
     step = np.broadcast_to(step[rows, None], directions.shape[:2]).copy()
     slopes, errors = np.full(step.shape, np.nan), np.full(step.shape, np.nan)
@@ -266,9 +277,9 @@ def _match_some(progress, profile, index, base, directions, step, both, rows):
         if len(r) == 0:
             break
         moves = step[r, k][:, None] * directions[r, k]
-        where, points = rows[r], base[rows[r]]
+        where, points = rows[r], middles.base[rows[r]]
         U = np.stack([points + moves, points - moves] if both else [points + moves], axis=1)
-        z, rise = profile.invert(where, progress(index[where], U))
+        z, rise = profile.invert(where, progress(middles.index[where], U))
         fine = np.all(np.abs(z) < profile.range, axis=1)
         shift = 0.5 * (z[:, 0] - z[:, 1]) if both else z[:, 0]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -284,12 +295,17 @@ def _blocks(rows, D):
     return [rows[i : i + size] for i in range(0, len(rows), size)]
 
 
-def _ridge_error(progress, index, base, weights, way, rng, n_sides):
-    """How much the answers change on moving along the unit's hyperplane far enough to disturb any other unit."""
-    norms = np.linalg.norm(weights, axis=1)[:, None, None]
-    normals = weights[:, None] / norms
-    aside = rng.standard_normal((len(base), n_sides, base.shape[1]))
-    aside -= np.sum(aside * normals, axis=2, keepdims=True) * normals
-    aside /= np.linalg.norm(aside, axis=2, keepdims=True)
-    U = np.concatenate([base[:, None], base[:, None] + way[:, None, None] / norms * aside], axis=1)
-    return progress.change(index, U).max(axis=1)
+def _ridge_error(progress, profile, middles, seen, rng, noisy):
+    """How much the answers change along the units' hyperplanes, and how much they may, both (t,).
+
+    Far enough to disturb any other unit, not so far that an error of the direction shows for more than a tenth.
+    """
+    D, n_sides = middles.base.shape[1], _NOISY_SIDES if noisy else _EXACT_SIDES
+    way = np.clip(_ASIDE_ERROR / seen.errors, 2.0 * np.sqrt(D), _ASIDE) if noisy else np.full(len(seen.errors), _ASIDE)
+    norms = np.linalg.norm(seen.weights, axis=1)[:, None, None]
+    normals = np.broadcast_to(seen.weights[:, None] / norms, (len(norms), n_sides, D))
+    base = middles.base[:, None]
+    U = np.concatenate([base, base + random_along(normals, way[:, None, None] / norms, rng)], axis=1)
+    from_noise = np.sqrt(2.0 * chi2.isf(1e-4, progress.n_outputs)) * profile.noise
+    tolerance = np.minimum(_RIDGE_TOLERANCE + np.hypot(from_noise, 2.5 * way * seen.errors), 0.15)
+    return progress.change(middles.index, U).max(axis=1), tolerance

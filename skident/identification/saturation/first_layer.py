@@ -12,17 +12,23 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from skident.fitting.design import design_points
 from skident.network import get_activation
 from skident.oracle import BlackBoxError, above_rounding
 
-from .circles import NotSaturatingError, crossing_angles, grid_without, known_steps, on_circle, scan
+from ..points import random_sphere
+from .circles import Circle, NotSaturatingError, grid_without, known_steps, scan
 from .direction_groups import group_size, resolve_in_groups
 from .directions import resolve_steps
 from .lengths_from_steps import refine_lengths
+from .progress import as_of_tanh
 
-__all__ = ["FirstLayer", "NotSaturatingError", "find_first_layer", "refine_lengths"]
+__all__ = ["FirstLayer", "find_first_layer"]
 
 _RADIUS = 3e4  # in units of sqrt(D), for exact answers
+_ATTEMPTS = 4  # circles of growing radius
+_MAX_CIRCLES = 24  # half circles of one radius
+_PATIENCE = 3  # half circles without a new unit after which an unknown m_1 is taken as complete
 _SAME, _SAME_GROUPED = 1e-8, 1e-6  # 1 - cosine below which two directions are one unit
 _SIGMAS = 6.0
 _POOR = 30.0  # times the usual error of a direction
@@ -67,24 +73,32 @@ class FirstLayer:
     errors: np.ndarray | None = None
 
     @property
+    def lengths(self):
+        """Norms of the weights, (m_1,)."""
+        return np.linalg.norm(self.weights, axis=0)
+
+    @property
     def directions(self):
         """Unit vectors, (D, m_1)."""
-        return self.weights / np.linalg.norm(self.weights, axis=0)
+        return self.weights / self.lengths
+
+    def points_near_centre(self, rng):
+        """A point on or near every unit's hyperplane, not far away: where the answers move if they move at all.
+
+        Parameters
+        ----------
+        rng : numpy.random.RandomState
+
+        Returns
+        -------
+        ndarray of shape (m_1, D)
+        """
+        m = len(self.biases)
+        return design_points(self.weights, self.biases, 2 * m, 1.0, rng)[:m]
 
 
 def find_first_layer(
-    oracle,
-    *,
-    activation="tanh",
-    n_units=None,
-    radius=None,
-    max_circles=24,
-    patience=3,
-    max_units=2000,
-    rng=None,
-    callback=None,
-    noise=None,
-    precise=True,
+    oracle, *, activation="tanh", n_units=None, radius=None, rng=None, callback=None, noise=None, precise=True
 ):
     """Weights (up to sign and, roughly, length) and hyperplanes of a saturating first layer, from function values.
 
@@ -95,17 +109,12 @@ def find_first_layer(
     activation : str, default="tanh"
         A saturating activation; it only sets the unit in which lengths are estimated.
     n_units : int, default=None
-        m_1 if known: the search ends when as many are found. Otherwise after `patience` half circles without news.
+        m_1 if known: the search ends when as many are found. Otherwise after three half circles without news. There
+        are 24 half circles at most; every hyperplane crosses each of them once.
     radius : float, default=None
         Radius of the circles in units of ``sqrt(D)``; grows thirtyfold, up to three times, while the answers still
         move on large parts of the circle. None: 3e4; with noise, which hides the far ends of steps, as small as keeps
         nine steps in ten apart, since black boxes that round their inputs err in proportion to it.
-    max_circles : int, default=24
-        Half circles at most. Every hyperplane crosses each of them once.
-    patience : int, default=3
-        Half circles without a new unit after which an unknown m_1 is taken as complete.
-    max_units : int, default=2000
-        Bound on steps followed on one half circle.
     rng : numpy.random.RandomState, default=None
     callback : callable, default=None
         ``callback(n_found)`` after every half circle.
@@ -123,7 +132,12 @@ def find_first_layer(
     Raises
     ------
     NotSaturatingError
-        If the answers move everywhere at the largest radius, or nowhere at all.
+        (a ValueError) If the answers move everywhere at the largest radius, or nowhere at all; if no step is one of a
+        sigmoidal unit; or if the activation does not saturate.
+    ValueError
+        If there is one input only.
+    BlackBoxError
+        (a ValueError) If the black box cannot be asked that far away.
 
     Notes
     -----
@@ -149,20 +163,22 @@ def find_first_layer(
     g = get_activation(activation)
     if not g.saturating:
         raise NotSaturatingError(f"activation={g.name!r} does not saturate; use first_layer='hessian'.")
-    search = _Search(oracle, n_units, max_circles, patience, max_units, rng, callback, None if precise else g)
-    for attempt in range(4):
+    search = _Search(oracle, n_units, rng, callback, None if precise else g)
+    exact = np.sqrt(oracle.n_inputs) * (_RADIUS if radius is None else radius)
+    for attempt in range(_ATTEMPTS):
+        reach, last = exact, attempt == _ATTEMPTS - 1
         try:
-            sigma, reach, growth = _radius(oracle, radius, noise, n_units, rng)
+            sigma, reach, growth = _noise_and_radius(oracle, exact, radius is None, noise, n_units, rng)
             reach *= growth**attempt
             first = search.run(reach, sigma)
             few = n_units is not None and len(first.biases) < n_units and first.n_unexplained > n_units
-            if few and attempt < 3:
+            if few and not last:
                 continue
             with search.count("lengths"):
                 first = _with_lengths(oracle, first, g, sigma, [not s.sized for s in search.sightings])
                 return _near_the_centre(first)
         except NotSaturatingError:
-            if attempt == 3:
+            if last:
                 raise
         except BlackBoxError as error:
             raise BlackBoxError(
@@ -177,7 +193,7 @@ def _with_lengths(oracle, first, g, sigma, rough):
     if len(some) == 0:
         return first
     # Rough lengths are those as if g were tanh; another sigmoid has another slope at its centre.
-    unit = (g.limits[1] - g.limits[0]) / (2.0 * g.jet(np.zeros(1), 1)[1][0])
+    unit = as_of_tanh(1.0, g)
     part = replace(first, weights=unit * first.weights[:, some], biases=unit * first.biases[some])
     part = refine_lengths(oracle, replace(part, points=first.points[some]), g, noise=sigma)
     weights, biases = first.weights.copy(), first.biases.copy()
@@ -192,20 +208,18 @@ def _near_the_centre(first):
     """
     if first.errors is None:
         return first
-    errors = first.errors * np.linalg.norm(first.weights, axis=0) * np.linalg.norm(first.points, axis=1)
+    errors = first.errors * first.lengths * np.linalg.norm(first.points, axis=1)
     return replace(first, biases=first.biases / (1.0 + errors**2))
 
 
-def _radius(oracle, radius, noise, n_units, rng):
+def _noise_and_radius(oracle, exact, is_default, noise, n_units, rng):
     """Noise (m_L,) or None, radius of the circles, and its growth from attempt to attempt."""
-    D = oracle.n_inputs
-    exact = np.sqrt(D) * (_RADIUS if radius is None else radius)
     if noise is None:
         return None, exact, 30.0
-    directions = rng.standard_normal((8, D))
-    Y = oracle(exact * directions / np.linalg.norm(directions, axis=1, keepdims=True))
+    D = oracle.n_inputs
+    Y = oracle(random_sphere(8, D, exact, rng))
     sigma = above_rounding(noise, Y)
-    if sigma is None or radius is not None:
+    if sigma is None or not is_default:
         return sigma, exact, 30.0
     # A step ends where its tail is lost in the noise. On the circle units have slopes of about radius sqrt(2 / D).
     tail = 1.0 + 0.5 * np.log(max(np.max(np.ptp(Y, axis=0) / sigma), 10.0))
@@ -216,10 +230,9 @@ def _radius(oracle, radius, noise, n_units, rng):
 class _Search:
     """Half circles one after another, and the units seen on them."""
 
-    def __init__(self, oracle, n_units, max_circles, patience, max_units, rng, callback, grouped=None):
-        self.grouped = grouped  # the activation, where units may be treated in groups
+    def __init__(self, oracle, n_units, rng, callback, grouped=None):
         self.oracle, self.n_units, self.rng, self.callback = oracle, n_units, rng, callback
-        self.max_circles, self.patience, self.max_units = max_circles, patience, max_units
+        self.grouped = grouped  # the activation, where units may be treated in groups
         self.queries = dict.fromkeys(("scan", "profile", "matching", "check", "lengths"), 0)
 
     @contextmanager
@@ -234,18 +247,15 @@ class _Search:
         self.noisy = sigma is not None
         self.unit = sigma if self.noisy else 1.0
         self.sightings, idle, unexplained, moved, circle = [], 0, 0, False, 0
-        while circle < self.max_circles:
+        while circle < _MAX_CIRCLES:
             circle += 1
             before = len(self.sightings)
             n_steps, failed = self._circle(radius)
             moved, unexplained = moved or n_steps > 0, unexplained + failed
-            found = len(self.sightings)
-            idle = idle + 1 if found == before else 0
+            idle = idle + 1 if len(self.sightings) == before else 0
             if self.callback is not None:
-                self.callback(found)
-            complete = idle >= self.patience
-            enough = self.n_units is not None and found >= self.n_units and (complete or not self._poor().any())
-            if enough or (self.n_units is None and complete) or (circle == 3 and not moved):
+                self.callback(len(self.sightings))
+            if self._is_done(idle >= _PATIENCE) or (circle == 3 and not moved):
                 break
         if not moved:
             raise NotSaturatingError("the answers do not change at all on large circles.")
@@ -254,10 +264,16 @@ class _Search:
                 f"the answers step on large circles ({unexplained} steps), but no step is a smooth sigmoid of one "
                 "linear function: the black box is no network with a saturating first layer (a tree, a sign?)."
             )
-        weights, biases = self._known()
-        points, errors = (np.array([getattr(s, name) for s in self.sightings]) for name in ("point", "error"))
+        weights, biases, errors = self._known()
+        points = np.array([s.point for s in self.sightings])
         errors = errors if self.noisy else None
         return FirstLayer(weights, biases, points, radius, circle, unexplained, self.queries, errors)
+
+    def _is_done(self, idle):
+        """Whether all units are seen, and none of them so badly that it is worth another look."""
+        if self.n_units is None:
+            return idle
+        return len(self.sightings) >= self.n_units and (idle or not self._poor().any())
 
     def _poor(self):
         """Which units were seen so badly, by the tail of a step or so, that another look is worth its queries."""
@@ -268,55 +284,53 @@ class _Search:
         return self.oracle(U) / self.unit
 
     def _known(self):
+        """Weights (D, m), biases (m,) and errors (m,) of the units seen so far."""
         weights = np.array([s.weights for s in self.sightings]).reshape(-1, self.oracle.n_inputs).T
-        return weights, np.array([s.bias for s in self.sightings])
+        return weights, np.array([s.bias for s in self.sightings]), np.array([s.error for s in self.sightings])
 
     def _circle(self, radius):
         """Number of steps on a new half circle, of which the number that stays unexplained."""
-        frame = np.linalg.qr(self.rng.standard_normal((self.oracle.n_inputs, 2)))[0]
-        weights, biases = self._known()
+        circle = Circle(np.linalg.qr(self.rng.standard_normal((self.oracle.n_inputs, 2)))[0], radius)
         sharp = ~self._poor()
-        weights, biases, errors = weights[:, sharp], biases[sharp], np.array([s.error for s in self.sightings])[sharp]
-        angles, slopes = crossing_angles(weights, biases, frame, radius)
+        weights, biases, errors = (known[..., sharp] for known in self._known())
+        angles, slopes = circle.crossings(weights, biases)
         errors = errors * np.linalg.norm(weights, axis=0) * radius
         rough = self.noisy or self.grouped is not None
         margins = _SIGMAS * errors / np.maximum(slopes, np.finfo(float).tiny) if rough else 0.0 * angles
-        steps = self._scan(frame, radius, *grid_without(angles, slopes, margins))
+        steps = self._scan(circle, *grid_without(angles, slopes, margins))
         fresh = [s for s, known in zip(steps, known_steps(steps, angles, margins)) if not known]
-        failed = self._resolve(frame, radius, fresh)
+        failed = self._resolve(circle, fresh)
         # Steps that overlap come apart on a larger circle, as far as noise and rounded inputs let them.
         for _ in range(0 if self.noisy else _N_ZOOMS):
             if not failed:
                 break
-            radius *= _ZOOM
-            failed = self._resolve(frame, radius, [s for f in failed for s in self._closer(frame, radius, f)])
+            circle = circle.larger(_ZOOM)
+            failed = self._resolve(circle, [s for f in failed for s in self._closer(circle, f)])
         return len(steps) + len(angles), len(failed)
 
-    def _scan(self, frame, radius, edges, skipped):
+    def _scan(self, circle, edges, skipped):
         with self.count("scan"):
-            ask = lambda angles: self._ask(on_circle(frame, radius, angles))  # noqa: E731
-            return scan(ask, edges, skipped, self.max_units, self.noisy)
+            return scan(lambda angles: self._ask(circle.at(angles)), edges, skipped, self.noisy)
 
-    def _closer(self, frame, radius, step):
+    def _closer(self, circle, step):
         """The steps near one that could not be resolved, on a larger circle; a jump stays one."""
         if not np.isfinite(step.rate):
             return [step]
         width = step.right - step.left
         edges = np.linspace(step.left - width, step.right + width, 13)
-        return self._scan(frame, radius, edges, np.zeros(12, dtype=bool))
+        return self._scan(circle, edges, np.zeros(12, dtype=bool))
 
-    def _resolve(self, frame, radius, steps):
+    def _resolve(self, circle, steps):
         """Add the units that steps show; returns the steps that show none."""
         if not steps:
             return []
-        args = self._ask, frame, radius, steps
         size = group_size(self.oracle.n_inputs, len(steps[0].before), len(steps))
         # Only where all units are there: where a group moves, all others have to be known to be saturated.
         if self.grouped is not None and not self.noisy and not self.sightings and size and len(steps) > 2:
-            found = resolve_in_groups(*args, size, self.grouped, self.rng, self.count)
+            found = resolve_in_groups(self._ask, circle, steps, size, self.grouped, self.rng, self.count)
         else:
             unrest = [s.unrest for s in self.sightings]
-            found = resolve_steps(*args, self.rng, self.noisy, self.count, unrest)
+            found = resolve_steps(self._ask, circle, steps, self.rng, self.noisy, self.count, unrest)
         for sighting in found:
             if sighting is not None:
                 self._merge(sighting)

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..points import ask_block, random_along
+
 __all__ = ["lengths_from_tails"]
 
 _RATES = {"tanh": 2.0, "sigmoid": 1.0}  # limits are approached as exp(-rate z)
@@ -45,27 +47,16 @@ def lengths_from_tails(oracle, first, activation, rng):
     """
     if activation not in _RATES:
         return first
-    lengths = np.linalg.norm(first.weights, axis=0)
+    lengths = first.lengths
     best, misfit = lengths.copy(), np.full(len(lengths), _STEADY)
     for line in range(_LINES):
-        base = _bases(first, lengths, rng, moved=line > 0)
+        base = first.points + random_along(first.directions.T, first.radius, rng) if line else first.points
         for side in (1.0, -1.0):
-            found, error = _tails(oracle, base, side * first.weights / lengths, lengths, _RATES[activation])
+            found, error = _tails(oracle, base, side * first.directions, lengths, _RATES[activation])
             better = error < misfit
             best, misfit = np.where(better, found, best), np.where(better, error, misfit)
     weights = first.weights * (best / lengths)
     return replace(first, weights=weights, biases=first.biases * (best / lengths))
-
-
-def _bases(first, lengths, rng, moved):
-    """A far point on every hyperplane (m_1, D), elsewhere on it if moved."""
-    points = first.points
-    if not moved:
-        return points
-    normals = (first.weights / lengths).T
-    aside = rng.standard_normal(points.shape)
-    aside -= np.sum(aside * normals, axis=1, keepdims=True) * normals
-    return points + first.radius * aside / np.linalg.norm(aside, axis=1, keepdims=True)
 
 
 def _tails(oracle, base, normals, lengths, rate):
@@ -96,8 +87,7 @@ def _tails(oracle, base, normals, lengths, rate):
 
 def _along(oracle, base, normals, s):
     """Answers at distances s (m, k) from the base points, (m, k, m_L)."""
-    U = base[:, None] + s[:, :, None] * normals.T[:, None]
-    return oracle(U.reshape(-1, base.shape[1])).reshape(*s.shape, -1)
+    return ask_block(oracle, base[:, None] + s[:, :, None] * normals.T[:, None])
 
 
 def _rate_of(s, D, rate):

@@ -9,6 +9,8 @@ import scipy.linalg
 
 from skident.network import get_activation
 
+from ..points import ask_block
+
 __all__ = ["ShiftsFromGradients", "find_first_shifts", "shifts_from_gradients"]
 
 # 1 / g'(z) is a combination of exp(c z), exp(-c z) and 1.
@@ -215,9 +217,8 @@ def find_first_shifts(oracle, first, activation, rng, *, n_next=None, noise=0.0)
 
 def _gradients(oracle, W, b, Z, step):
     """Derivatives of every output by every pre-activation, (n, m_L, m_1), by fourth-order differences."""
-    n, m = Z.shape
     inverse = np.linalg.pinv(W)  # rows: W^T u = z
     U = (Z - b) @ inverse
     moves = np.array([-2.0, -1.0, 1.0, 2.0])[:, None, None] * step * inverse
-    Y = oracle((U[:, None, None] + moves).reshape(-1, W.shape[0])).reshape(n, 4, m, -1)
+    Y = ask_block(oracle, U[:, None, None] + moves)
     return np.swapaxes((Y[:, 0] - 8.0 * Y[:, 1] + 8.0 * Y[:, 2] - Y[:, 3]) / (12.0 * step), 1, 2)

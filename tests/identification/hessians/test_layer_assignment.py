@@ -3,11 +3,11 @@ import pytest
 
 from skident.datasets import make_network
 from skident.identification.hessians.layer_assignment import (
-    cluster_directions,
     detect_first_layer,
     detect_last_layer,
     last_layer_from_jacobian,
     match_directions,
+    weight_names,
 )
 from skident.identification.hessians.subspace import sample_hessians
 from skident.oracle import Oracle
@@ -29,22 +29,6 @@ def candidates(network, rng):
     V = np.hstack(network.entangled_weights(np.zeros(10))).T
     order = rng.permutation(len(V))
     return unit(V)[order] * rng.choice([-1, 1], len(V))[:, None], np.repeat([0, 1, 2], [8, 5, 3])[order]
-
-
-def test_clusters_of_directions(rng):
-    centers = unit(rng.standard_normal((5, 8)))
-    labels = rng.permutation(np.repeat(np.arange(5), 6))
-    copies = centers[labels] * rng.choice([-1, 1], 30)[:, None] + 1e-3 * rng.standard_normal((30, 8))
-    found = cluster_directions(unit(copies), 5, random_state=np.random.RandomState(0))
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1)
-    index, cosine = match_directions(centers, found)
-    assert sorted(index) == list(range(5)) and cosine.min() > 1 - 1e-4
-
-
-def test_as_many_clusters_as_vectors(rng):
-    vectors = unit(rng.standard_normal((4, 6)))
-    index, cosine = match_directions(vectors, cluster_directions(vectors, 4))
-    assert sorted(index) == list(range(4)) and cosine.min() > 1 - 1e-12
 
 
 def test_match_is_one_to_one_whatever_sign_and_length(rng):
@@ -108,3 +92,8 @@ def test_output_that_never_moves():
     box = lambda X: np.column_stack([X[:, 0], np.ones(len(X))])  # noqa: E731
     with pytest.raises(ValueError, match="output 1 does not move at the centre .* Move center"):
         last_layer_from_jacobian(Oracle(box, 2), np.ones((3, 2)))
+
+
+def test_names_tell_the_layer():
+    names = weight_names(np.array([0, 0, -1, -1, 3]))
+    assert list(names) == ["layer1_0", "layer1_1", "inner_0", "inner_1", "layer4_0"]

@@ -1,17 +1,11 @@
 import numpy as np
 import pytest
-import scipy.optimize
 import torch
 
 from skident.datasets import make_network
 from skident.identification.hessians.module import CompletionModule
-from skident.identification.hessians.scales_and_shifts import (
-    CompletionProblem,
-    fit_ridge_units,
-    mixing_matrices,
-    solve_completion,
-)
-from skident.network import get_activation
+from skident.identification.hessians.scales_and_shifts import CompletionProblem, mixing_matrices, solve_completion
+from skident.network import Architecture
 from tests.references import reference_completion, reference_residual_jacobian
 
 # widths, hidden and output activation, whether the last layer is free
@@ -29,10 +23,10 @@ CASES = {
 def case(request, rng):
     """A problem with random parameters, features and answers."""
     widths, hidden, output, free = CASES[request.param]
-    activations = [get_activation(hidden)] * (len(widths) - 1) + [get_activation(output)]
     n_mixings = len(widths) - 1 - free
     mixings = [rng.standard_normal(widths[i : i + 2]) for i in range(n_mixings)]
-    problem = CompletionProblem(list(widths), activations, mixings, free_readout=free)
+    problem = CompletionProblem(Architecture(widths, hidden, output), mixings)
+    assert problem.free_readout == free
     omega = rng.standard_normal(problem.n_parameters)
     return problem, omega, rng.standard_normal((19, widths[0])), rng.standard_normal((19, widths[-1]))
 
@@ -100,13 +94,7 @@ def test_readout_by_least_squares(case):
 
 def test_torch_module_computes_the_same(case):
     problem, omega, Z, _ = case
-    module = CompletionModule(
-        problem.widths,
-        problem.mixings,
-        problem.activations[0].name if len(problem.widths) > 1 else "tanh",
-        problem.activations[-1].name,
-        start=problem.to_lists(omega),
-    )
+    module = CompletionModule(problem.architecture, problem.mixings, start=problem.to_lists(omega))
     with torch.no_grad():
         Y = module(torch.as_tensor(Z)).numpy()
     np.testing.assert_allclose(Y, problem.residual(omega, Z, 0.0), atol=1e-12)
@@ -116,8 +104,7 @@ def test_torch_module_computes_the_same(case):
 
 def test_torch_gradient_is_ours(case):
     problem, omega, Z, Y = case
-    hidden, output = problem.activations[0].name, problem.activations[-1].name
-    module = CompletionModule(problem.widths, problem.mixings, hidden, output, start=problem.to_lists(omega))
+    module = CompletionModule(problem.architecture, problem.mixings, start=problem.to_lists(omega))
     torch.sum((module(torch.as_tensor(Z)) - torch.as_tensor(Y)) ** 2).backward()
     lists = {name: [p.grad.numpy() for p in getattr(module, name)] for name in ("scales", "shifts", "rescales")}
     if problem.free_readout:
@@ -154,61 +141,3 @@ def test_mixings_of_one_block():
 def test_too_few_rows_for_the_mixing(rng):
     with pytest.raises(ValueError, match="5 samples do not determine how 5 features .* at least 6"):
         mixing_matrices([rng.standard_normal((5, 5)), rng.standard_normal((5, 2))])
-
-
-# -- variable projection -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n_outputs", [1, 3])
-@pytest.mark.parametrize("activation", ["tanh", "sigmoid", "softplus"])
-def test_ridge_units_end_where_scipy_does(rng, activation, n_outputs):
-    """On noisy answers, so that the minimum is not zero."""
-    g, n, m = get_activation(activation), 80, 3
-    Z = rng.standard_normal((n, m))
-    scales, shifts = np.array([0.8, 1.3, 1.7]), np.array([-0.4, 0.1, 0.6])
-    Y = g(Z * scales + shifts) @ rng.standard_normal((m, n_outputs)) + 0.5 + 1e-2 * rng.standard_normal((n, n_outputs))
-
-    def residual(w):
-        Phi = np.hstack([np.ones((n, 1)), g(Z * w[:m] + w[m:])])
-        return (Phi @ np.linalg.lstsq(Phi, Y, rcond=None)[0] - Y).ravel()
-
-    start = 1.05 * scales, shifts + 0.05
-    expected = scipy.optimize.least_squares(residual, np.concatenate(start), xtol=1e-12, ftol=1e-12, gtol=1e-12)
-    network, result = fit_ridge_units(Z, Y, g, *start)
-    assert result.cost == pytest.approx(2 * expected.cost, rel=1e-6)
-    assert np.sum((network(Z) - Y) ** 2) == pytest.approx(result.cost, rel=1e-9)
-    np.testing.assert_allclose(result.x, expected.x, atol=1e-2)
-
-
-def test_ridge_units_exact(rng):
-    g = get_activation("tanh")
-    truth = make_network((4, 4, 2), output_activation="identity", random_state=0)
-    Z = rng.standard_normal((100, 4))
-    scales, shifts = np.array([0.5, 1.0, 1.5, 2.0]), np.array([0.3, 0.0, -0.3, 0.5])
-    Y = g(Z * scales + shifts) @ truth.weights[1] + truth.biases[1]
-    network, result = fit_ridge_units(Z, Y, g, 0.8 * scales, shifts + 0.1)
-    assert result.status == "target"
-    np.testing.assert_allclose(np.diag(network.weights[0]), scales, rtol=1e-9)
-    np.testing.assert_allclose(network.weights[1], truth.weights[1], rtol=1e-8)
-
-
-def test_equal_units_do_not_blow_up(rng):
-    """Two units with one direction and one start make the readout's least squares singular."""
-    Z = np.repeat(rng.standard_normal((40, 1)), 2, axis=1)
-    network, result = fit_ridge_units(Z, np.tanh(Z[:, :1]), get_activation("tanh"), np.ones(2), np.zeros(2))
-    assert result.cost < 1e-20 and np.abs(network.weights[1]).max() < 10
-
-
-@pytest.mark.parametrize("activation", ["softplus", "gelu"])
-def test_ridge_units_with_wrong_signs(activation, rng):
-    """A softplus or gelu unit turned round is off by a line; the fit must notice and turn it back."""
-    network = make_network(
-        (6, 5, 2), activation=activation, output_activation="identity", shift_scale=0.3, random_state=1
-    )
-    X = rng.standard_normal((300, 6))
-    signs = np.array([1.0, -1.0, 1.0, -1.0, -1.0])
-    Z = X @ (network.weights[0] * signs)
-    found, result = fit_ridge_units(Z, network(X), get_activation(activation), np.full(5, 0.7), np.zeros(5))
-    np.testing.assert_allclose(np.diag(found.weights[0]), signs, atol=1e-8)
-    np.testing.assert_allclose(found.biases[0], network.biases[0], atol=1e-8)
-    np.testing.assert_allclose(found(Z), network(X), atol=1e-10)

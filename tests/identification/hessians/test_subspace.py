@@ -2,21 +2,24 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.identification.hessians.subspace import entangled_subspace, random_sphere, sample_hessians
+from skident.identification.hessians.subspace import (
+    check_visible,
+    entangled_subspace,
+    independence,
+    n_visible,
+    sample_hessians,
+    subspace_in_units,
+)
+from skident.identification.points import random_sphere
 from skident.linalg import svec, svec_outer
 from skident.metrics import subspace_distance
+from skident.network import Architecture
 from skident.oracle import Oracle
 
 
 @pytest.fixture
 def network():
     return make_network((6, 5, 3, 2), random_state=0)
-
-
-def test_points_lie_on_the_sphere():
-    X = random_sphere(50, 4, 0.3, np.random.RandomState(0))
-    assert X.shape == (50, 4)
-    np.testing.assert_allclose(np.linalg.norm(X, axis=1), 0.3)
 
 
 @pytest.mark.parametrize("n", [1, 2, 30])
@@ -82,3 +85,43 @@ def test_dimension_above_the_rank(rng):
     H = rng.standard_normal((20, 3)) @ rng.standard_normal((3, 6))
     with pytest.raises(ValueError, match=r"layer_widths ask for 4 units .* span 3 dimensions"):
         entangled_subspace(H, 4)
+
+
+@pytest.mark.parametrize(("output", "expected"), [("tanh", 10), ("identity", 8)])
+def test_a_linear_last_layer_shows_in_no_hessian(output, expected):
+    architecture = Architecture((5, 3, 2), "tanh", output)
+    assert n_visible(architecture) == expected
+    network = make_network((6, 5, 3, 2), output_activation=output, random_state=0)
+    H = network.hessian(np.random.RandomState(0).standard_normal((40, 6)) / 10)
+    values = entangled_subspace(svec(H), n_visible(architecture))[1]
+    assert values[expected - 1] > 1e-6
+
+
+def test_weights_that_no_hessian_shows():
+    with pytest.raises(ValueError, match="activation='relu' has no second derivative"):
+        check_visible(Architecture((3, 2), "relu", "identity"), 4)
+    with pytest.raises(ValueError, match=r"ask for m = 11 weights .* at most D \(D \+ 1\) / 2 = 10"):
+        check_visible(Architecture((11, 2), "tanh", "identity"), 4)
+    check_visible(Architecture((10, 2), "tanh", "identity"), 4)
+
+
+def test_independence_of_the_weights_that_span_the_subspace(network):
+    V = np.hstack(network.entangled_weights(np.zeros(6))).T
+    V /= np.linalg.norm(V, axis=1, keepdims=True)
+    outer = svec_outer(V)
+    basis = np.linalg.qr(outer.T)[0]
+    smallest = np.linalg.svd(outer, compute_uv=False).min()
+    assert independence(basis, V) == pytest.approx(smallest, rel=1e-9)
+    assert independence(basis, V[[0, 0, *range(2, len(V))]]) < 1e-12
+    assert independence(basis, V[:0]) == np.inf
+
+
+def test_subspace_in_the_units_of_the_inputs(rng):
+    """Hessians by x are those by u over the product of the units."""
+    H, scale = rng.standard_normal((3, 4, 4)), np.array([0.5, 1.0, 2.0, 10.0])
+    H += np.swapaxes(H, 1, 2)
+    basis = np.linalg.qr(svec(H).T)[0]
+    expected = np.linalg.qr(svec(H / np.outer(scale, scale)).T)[0]
+    found = subspace_in_units(basis, scale)
+    np.testing.assert_allclose(found.T @ found, np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=1e-12)

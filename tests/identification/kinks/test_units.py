@@ -1,14 +1,13 @@
 import numpy as np
 import pytest
 
-from skident.identification.kinks.line import NotShallowReLUError, find_kinks
+from skident.identification.kinks.line import find_kinks
 from skident.identification.kinks.units import (
     Line,
     Probe,
     ReLUUnits,
     linear_part,
     match_kinks,
-    measure_noise,
     refine_units,
     units_at_kinks,
 )
@@ -126,33 +125,3 @@ def test_refinement_needs_points_between_hyperplanes():
     units = ReLUUnits(np.array([[1.0, 1.0], [0.0, 0.0]]), np.array([0.0, -1e-9]), np.ones((2, 1)), np.zeros(2))
     with pytest.raises(np.linalg.LinAlgError, match="do not tell the units apart"):
         refine_units(probe, units, np.random.RandomState(0).standard_normal((40, 2)))
-
-
-NETWORK = planted(5, 6, 1, 0)
-SEEN = {
-    "smooth": [lambda X: np.tanh(NETWORK(X)), FeedforwardNetwork(NETWORK.weights, NETWORK.biases, "softplus")],
-    "noisy": [
-        lambda X: NETWORK(X) + 1e-9 * np.random.RandomState(len(X)).standard_normal((len(X), 1)),
-        lambda X: NETWORK(X).round(8),
-        lambda X: NETWORK(X).astype(np.float32),
-    ],
-    "steps": [lambda X: NETWORK(X).round(2), lambda X: np.floor(X).sum(axis=1)],
-}
-SAID = {"smooth": "bend everywhere", "noisy": "noise or rounding .* hides the kinks", "steps": "do not change at all"}
-
-
-@pytest.mark.parametrize(("seen", "box"), [(seen, box) for seen in SEEN for box in SEEN[seen]])
-def test_what_is_not_piecewise_linear(seen, box):
-    oracle = Oracle(box, 5, derivatives="finite_difference")
-    with pytest.raises(NotShallowReLUError, match=SAID[seen]) as info:
-        measure_noise(oracle, np.random.RandomState(0))
-    assert info.value.seen == seen and oracle.n_queries == 120
-
-
-def test_noise_of_piecewise_linear_answers():
-    """Some roundings of the largest answer, in every output's own unit; 16 is the margin."""
-    scales = np.array([1e-6, 1.0, 1e6])
-    box = lambda X: planted(5, 6, 3, 0)(X) * scales  # noqa: E731
-    noise = measure_noise(Oracle(box, 5), np.random.RandomState(0)) / scales
-    assert np.all((noise > 16 * 2e-16) & (noise < 16 * 2e-15))
-    assert measure_noise(Oracle(lambda X: 0.0 * X[:, 0], 5), np.random.RandomState(0)) > 0
