@@ -58,6 +58,6 @@ def test_a_failed_fit_leaves_nothing_behind():
         assert vars(estimator) == {"n_features_in_": 3, "alpha": 2.0}
         estimator.coef_ = 2.0
     assert estimator.coef_ == 2.0
-    with pytest.raises(KeyError), forgotten_on_error(estimator):
-        raise KeyError
+    with pytest.raises(KeyError, match="no such row"), forgotten_on_error(estimator):
+        raise KeyError("no such row")
     assert vars(estimator) == {"alpha": 2.0}

@@ -231,9 +231,13 @@ def test_ordinary_tables(load):
 def test_warnings_point_at_the_caller(rng):
     X = rng.standard_normal((400, 4))
     Y = {"unit": np.abs(X[:, 0]), "sum": np.abs(X).sum(axis=1) + 0.1 * rng.standard_normal(400)}
-    cases = [(X**3, Y["unit"], {}), (X, Y["sum"], {"n_units": 1}), (X[:4], Y["unit"][:4], {})]
-    for inputs, y, options in cases:
-        with pytest.warns((UserWarning, ConvergenceWarning)) as caught:
+    cases = [
+        (X**3, Y["unit"], {}, "Gaussian"),
+        (X, Y["sum"], {"n_units": 1}, "unit"),
+        (X[:4], Y["unit"][:4], {}, "rows"),
+    ]
+    for inputs, y, options, said in cases:
+        with pytest.warns((UserWarning, ConvergenceWarning), match=said) as caught:
             TensorReLURegressor(random_state=0, **options).fit(inputs, y)
         assert {warning.filename for warning in caught} == {__file__}
 
