@@ -17,9 +17,9 @@ def linear():
     return module
 
 
-def trained(callbacks=None, epoch_end=None, **options):
+def trained(callbacks=None, **options):
     training = Training(**{"max_epochs": 5, "batch_size": 8} | options)
-    return fit_module(linear(), X, Y, nn.MSELoss, training, callbacks=callbacks, epoch_end=epoch_end)
+    return fit_module(linear(), X, Y, nn.MSELoss, training, callbacks=callbacks)
 
 
 def weight(net):
@@ -57,10 +57,6 @@ def test_batches_and_callbacks():
     assert counter.sizes == []
     assert trained([counter], max_epochs=1, batch_size=10).history[-1]["sizes"] == [10, 10, 10, 3]
     assert trained([counter], max_epochs=1, batch_size=-1).history[-1]["sizes"] == [33]
-
-
-def test_an_epoch_can_end_the_training():
-    assert len(trained(max_epochs=50, epoch_end=lambda net: len(net.history) == 3).history) == 3
 
 
 def test_noise_moves_the_parameters_that_it_is_given():
