@@ -47,6 +47,12 @@ def n_lines(function):
     return function.end_lineno - first + 1 - described
 
 
+def only_stores(function):
+    """Whether all it does is to keep its arguments, as scikit-learn wants of an estimator's ``__init__``."""
+    body = [f"self.{p.arg} = {p.arg}" for p in (*function.args.args[1:], *function.args.kwonlyargs)]
+    return function.name == "__init__" and [ast.unparse(statement) for statement in function.body] == body
+
+
 def n_parameters(function):
     a = function.args
     named = [p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
@@ -57,7 +63,7 @@ def too_large():
     """Places over each of the three limits, with their sizes."""
     files = {path: source.count("\n") for path, source in SOURCES.items() if source.count("\n") > FILE_LINES}
     found = [(f"{path}::{name}", node) for path, source in SOURCES.items() for name, node in functions(source)]
-    long = {place: n_lines(node) for place, node in found if n_lines(node) > FUNCTION_LINES}
+    long = {place: n_lines(node) for place, node in found if n_lines(node) > FUNCTION_LINES and not only_stores(node)}
     wide = {place: n_parameters(node) for place, node in found if n_parameters(node) > PARAMETERS}
     return files, long, {place: n for place, n in wide.items() if not place.endswith(".__init__")}
 

@@ -26,10 +26,12 @@ class StageLog:
     stages : list of dict
         ``name``, ``seconds``, ``queries`` (rows the black box was asked in it) and ``residual`` (what the stage left
         unexplained, None where it measures nothing), plus what the stage adds.
+    unfinished : str or None
+        Name of the stage that is running, or that was left by an error, with how far it came.
     """
 
     def __init__(self, verbose=0, name=""):
-        self.verbose, self.name, self.stages = verbose, name, []
+        self.verbose, self.name, self.stages, self.unfinished = verbose, name, [], None
 
     def say(self, text):
         """One line on stderr, where progress is wanted.
@@ -66,8 +68,9 @@ class StageLog:
 
         def progress(done):
             bar.update(done - bar.n)
+            self.unfinished = f"{name} ({done}{'' if total is None else f' of {total}'} done)"
 
-        entry["progress"] = progress
+        entry["progress"], self.unfinished = progress, name
         try:
             yield entry
         finally:
@@ -76,5 +79,6 @@ class StageLog:
             entry["seconds"] = time.perf_counter() - start
             entry["queries"] = oracle.n_queries - asked if oracle is not None else 0
         self.stages.append(entry)
+        self.unfinished = None
         residual = "" if entry["residual"] is None else f", residual {entry['residual']:.2e}"
         self.say(f"{name}: {entry['seconds']:.2f} s, {entry['queries']} queries{residual}")

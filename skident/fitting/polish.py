@@ -6,7 +6,7 @@ import numpy as np
 
 from skident.network import FeedforwardNetwork, change_outputs, output_units
 from skident.optim import give_up_when_slow
-from skident.oracle import above_rounding
+from skident.oracle import OutOfBudgetError, above_rounding
 
 from .design import design_points
 from .least_squares import minimise, weighted_problem
@@ -40,7 +40,7 @@ def polish_network(network, U, Y, *, max_iter=60, tol=1e-15, dense_limit=3000, c
     dense_limit : int, default=3000
         See `NetworkLeastSquares`: beyond, conjugate gradients with one preconditioner block a unit.
     callback : callable, default=None
-        ``callback(n_iter)`` after every step.
+        ``callback(n_iter)`` after every step; True ends the iteration.
     noise : float or ndarray of shape (m_L,), default=None
         Standard deviation of the noise in every output, absolute: the sigma above, which makes the fit the maximum
         likelihood one for Gaussian noise. The iteration then ends at the minimum, where the parameters' steps are small
@@ -80,9 +80,8 @@ def polish_network(network, U, Y, *, max_iter=60, tol=1e-15, dense_limit=3000, c
     def stop(n_iter, cost):
         settled = not noisy and cost < _SETTLED**2 * total and cost > 0.1 * previous[0]
         previous[0] = cost
-        if callback is not None:
-            callback(n_iter)
-        return settled or slow(n_iter, cost)
+        ended = callback is not None and callback(n_iter)
+        return settled or slow(n_iter, cost) or bool(ended)
 
     result = minimise(
         problem,
@@ -116,7 +115,8 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None):
     -------
     network : FeedforwardNetwork
     misfit : float
-        Relative root mean square misfit of the last round. Later rounds are left out where an earlier one failed.
+        Relative root mean square misfit of the last round. Later rounds are left out where an earlier one failed, or
+        where the oracle's clock says that time or questions are used up; infinite where that is before the first one.
 
     Notes
     -----
@@ -125,15 +125,23 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None):
     shallow = len(network.weights) == 2 and network.output_activation == "identity"
     rounds = _ROUNDS if network.n_parameters in _FRUGAL else _GENEROUS
     rounds = rounds[1:] if shallow else rounds
-    U, Y = np.empty((0, oracle.n_inputs)), None
+    U, Y, misfit = np.empty((0, oracle.n_inputs)), None, np.inf
     for answers, spread, near in rounds:
         n = int(answers * network.n_parameters / network.n_outputs) + oracle.n_inputs - len(U)
         if answers == _NOISY and above_rounding(noise, Y) is None:
             break
         with log.stage("polish", oracle) as entry:
-            fresh, told = oracle.ask_near(_design(network, spread, near, rng), max(n, 0))
+
+            def progress(done, show=entry["progress"]):
+                show(done)
+                return oracle.clock.out_of_time
+
+            try:
+                fresh, told = oracle.ask_near(_design(network, spread, near, rng), max(n, 0))
+            except OutOfBudgetError:
+                break
             U, Y = np.concatenate([U, fresh]), told if Y is None else np.concatenate([Y, told])
-            network, misfit, _ = polish_network(network, U, Y, callback=entry["progress"], noise=noise)
+            network, misfit, _ = polish_network(network, U, Y, callback=progress, noise=noise)
             entry["residual"] = misfit
         if misfit > _CLOSE + 4.0 * _relative(noise, Y, network.output_activation):
             break

@@ -118,7 +118,7 @@ def prune_to_smallest(network, U, Y, *, at_least=None, tol=1e-9, callback=None, 
         At most `tol`, or more if no network on the way explains the answers.
     """
     at_least = [1] * len(network.weights) if at_least is None else list(at_least)
-    network, misfit = fit_network(network, U, Y, Stopping(good=0.1 * tol, max_iter=_MENDING))
+    network, misfit = fit_network(network, U, Y, Stopping(good=0.1 * tol, max_iter=_MENDING, deadline=deadline))
 
     def take(net, closed):
         over = [k for k, m in enumerate(net.layer_widths[:-1]) if m > at_least[k] and k not in closed]
@@ -126,7 +126,8 @@ def prune_to_smallest(network, U, Y, *, at_least=None, tol=1e-9, callback=None, 
 
     def attempt(removal):
         nonlocal misfit
-        mended, trial = fit_network(removal.network, U, Y, Stopping(good=0.1 * tol, max_iter=60, patience=25))
+        stopping = Stopping(good=0.1 * tol, max_iter=60, patience=25, deadline=deadline)
+        mended, trial = fit_network(removal.network, U, Y, stopping)
         if callback is not None:
             callback(mended.layer_widths, trial)
         if not (trial <= tol or (misfit > tol and trial <= max(5.0 * misfit, 0.1 * PROMISING))):
@@ -136,5 +137,6 @@ def prune_to_smallest(network, U, Y, *, at_least=None, tol=1e-9, callback=None, 
 
     network = shrink(network, take, attempt)
     if misfit > tol:
-        network, misfit = fit_network(network, U, Y, Stopping(good=0.1 * tol, max_iter=200, patience=25))
+        stopping = Stopping(good=0.1 * tol, max_iter=200, patience=25, deadline=deadline)
+        network, misfit = fit_network(network, U, Y, stopping)
     return network, misfit

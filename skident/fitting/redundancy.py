@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from .one_fit import Stopping, fit_network
@@ -15,7 +17,7 @@ _CHEAP = 1e-3  # loss from which a fit of the others may still make up for a uni
 _MANY = 3000  # parameters above which no such fit is tried
 
 
-def redundant_units(network, U=None, tol=1e-5):
+def redundant_units(network, U=None, tol=1e-5, *, deadline=np.inf):
     """Count hidden units that could be left out without changing the function, layer by layer.
 
     Parameters
@@ -29,6 +31,8 @@ def redundant_units(network, U=None, tol=1e-5):
         Two units are one if their weights and shifts, scaled to length 1, differ by less than this up to sign; a unit
         does nothing if its incoming or its outgoing weights are below a hundredth of this fraction of its layer's
         largest.
+    deadline : float, default=inf
+        No unit is tried after this time, of `time.perf_counter`: what is counted until then is returned.
 
     Returns
     -------
@@ -60,10 +64,10 @@ def redundant_units(network, U=None, tol=1e-5):
         gaps = [_distances(units[:, i], units[:, :i]) for i in range(units.shape[1])]
         doubles = sum(len(g) > 0 and g.min() < tol for g in gaps)
         counts.append(int(idle.sum() + doubles))
-    return counts if U is None else [max(pair) for pair in zip(counts, _replaceable(network, U), strict=True)]
+    return counts if U is None else [max(pair) for pair in zip(counts, _replaceable(network, U, deadline), strict=True)]
 
 
-def _replaceable(network, U):
+def _replaceable(network, U, deadline):
     """Hidden units, layer by layer, without which the network can be fitted to its own answers on U."""
     Y = network(U)
     unit = max(float(np.sum(np.var(Y, axis=0))), np.finfo(float).tiny)
@@ -76,14 +80,16 @@ def _replaceable(network, U):
         # Units on their way to being one: a fit that converges slowly leaves them some way apart.
         if removal.network.n_parameters > _MANY:
             return None
-        fitted, misfit = fit_network(removal.network, U, Y, Stopping(good=0.1 * _NO_LOSS, max_iter=60))
+        fitted, misfit = fit_network(
+            removal.network, U, Y, Stopping(good=0.1 * _NO_LOSS, max_iter=60, deadline=deadline)
+        )
         return fitted if misfit <= _NO_LOSS else None
 
     counts = []
     for layer in range(len(network.weights) - 1):
 
         def take(net, closed, layer=layer):
-            able = net.layer_widths[layer] > 1 and layer not in closed
+            able = net.layer_widths[layer] > 1 and layer not in closed and time.perf_counter() <= deadline
             return cheapest_removal(net, U, [layer]) if able else None
 
         smaller = shrink(network, take, mended)

@@ -9,7 +9,7 @@ import numpy as np
 from skident.fitting.design import design_points
 from skident.fitting.polish import polish_from_oracle
 from skident.network import FeedforwardNetwork
-from skident.oracle import BlackBoxError
+from skident.oracle import BlackBoxError, OutOfBudgetError
 
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
@@ -79,7 +79,7 @@ def make_attempts(inquiry, routes):
     BlackBoxError
         If the black box cannot be asked.
     ValueError
-        If the first attempt fails, or none can work.
+        If the first attempt fails, none can work, or time or questions are used up before any gave a network.
     """
     made, n_attempts, refusal = [], 0, None
     for route in routes:
@@ -90,6 +90,10 @@ def make_attempts(inquiry, routes):
             attempt = route(inquiry, made)
         except (BlackBoxError, np.linalg.LinAlgError):
             raise
+        except OutOfBudgetError as error:
+            if not made:
+                raise ValueError(f"{error}, and no network was found until then: {_progress(inquiry)}") from error
+            break
         except ValueError as error:
             # A later attempt that cannot work does not take back what an earlier one found.
             if not made:
@@ -107,6 +111,16 @@ def make_attempts(inquiry, routes):
             "extractor=EntangledWeightExtractor(first_layer='hessian')."
         )
     return Outcome(min(made, key=lambda attempt: attempt.error), n_attempts, refusal)
+
+
+def _progress(inquiry):
+    """What was done when the budget ran out, and what to try."""
+    done = ", ".join(f"{entry['name']} ({entry['seconds']:.2g} s)" for entry in inquiry.log.stages)
+    last = inquiry.log.unfinished
+    return (
+        f"{inquiry.oracle.n_queries} rows asked; finished: {done or 'nothing'}"
+        f"{'' if last is None else f'; then in: {last}'}. Raise max_seconds or max_queries, or give layer_widths."
+    )
 
 
 def polished_attempt(inquiry, network, misfit, stage, route, extractor=None, completion=None):

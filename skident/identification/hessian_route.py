@@ -79,7 +79,7 @@ def _extract(inquiry, center):
     box, oracle = inquiry.box, inquiry.oracle
     frozen = FrozenEstimator(box) if hasattr(box, "predict") and hasattr(box, "fit") else box
     extractor = clone(inquiry.pipeline.extractor).set_params(
-        estimator=oracle.shared() if oracle.restricted else frozen,
+        estimator=oracle.shared(),  # same range, count and clock
         layer_widths=inquiry.widths,
         activation=inquiry.activations[0],
         output_activation=inquiry.activations[1],
@@ -92,8 +92,6 @@ def _extract(inquiry, center):
     extractor.estimator_ = box
     extractor.set_params(estimator=frozen)
     inquiry.log.stages.extend(extractor.report_)
-    if not oracle.restricted:  # else it asked through the oracle, which counted
-        oracle.n_queries += extractor.n_queries_
     return extractor
 
 

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from skident.oracle import BlackBoxError
+from skident.oracle import BlackBoxError, OutOfBudgetError
 from skident.oracle.clipping import find_clipping
 
-__all__ = ["clipping_hint", "explained", "far_hint", "probability_hint"]
+__all__ = ["budget_named", "clipping_hint", "explained", "far_hint", "probability_hint"]
 
 
 @contextmanager
@@ -38,6 +38,21 @@ def explained(oracle):
         if not hint:
             raise
         raise ValueError(f"{error}{hint}") from error
+
+
+@contextmanager
+def budget_named():
+    """Turn a budget that is used up before anything could be found into an error for the user.
+
+    Raises
+    ------
+    ValueError
+        Where the block ran out of time or questions.
+    """
+    try:
+        yield
+    except OutOfBudgetError as error:
+        raise ValueError(f"{error} before anything was found: raise max_seconds or max_queries.") from error
 
 
 def far_hint(oracle, error):
@@ -87,13 +102,13 @@ def clipping_hint(oracle):
     Returns
     -------
     str
-        Empty where it does not, or its range is known.
+        Empty where it does not, its range is known, or time or questions are used up.
     """
     if oracle.input_range is not None:
         return ""
     try:
         low, high = find_clipping(oracle)
-    except BlackBoxError:
+    except (BlackBoxError, OutOfBudgetError):
         return ""
     clipped = np.isfinite(low) | np.isfinite(high)
     if clipped.mean() < 0.5:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from numbers import Integral
 
@@ -23,13 +24,13 @@ from skident.base.parameters import (
 )
 from skident.base.predictions import NetworkPredictions
 from skident.base.progress import StageLog
-from skident.oracle import Oracle
+from skident.oracle import Clock, Oracle
 from skident.oracle.black_box import resolve_activations, resolve_black_box, resolve_response
 
 from .attempts import make_attempts
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
-from .hints import explained
+from .hints import budget_named, explained
 from .input_range import keep_near_centre
 from .inquiry import Inquiry, Limits, Pipeline, ask_first, ask_fresh, sought_widths
 from .routes import plan_routes
@@ -93,9 +94,11 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
     n_starts : int, default=None
         Random starts at most of every fit of the layers behind a saturated first one; by default between 24 and 40,
         more for smaller networks.
-    max_seconds : float, default=None
-        Random starts end and no further attempt begins after this time; what was found until then is polished and
-        returned, with a warning if it is not exact (``layer_widths="auto"`` raises). None is no limit.
+    max_seconds, max_queries : float and int, default=None
+        Time, and rows asked, at most; None is no limit. Looked at wherever something is asked or iterated: a call of
+        the black box is the longest that the time is overrun by, and a second for the last look. Three quarters of the
+        time are for random starts, the rest for the polish. What was found until then is returned with a warning, and
+        never called exact where the last look was cut short; nothing found is a ValueError that says how far it came.
     n_jobs : int, default=None
         Threads that sample Hessians, processes that fit random starts. The result does not depend on it.
     random_state : int, RandomState or None, default=None
@@ -191,6 +194,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         "max_neurons": [AT_LEAST_ONE],
         "n_starts": [AT_LEAST_ONE, None],
         "max_seconds": [POSITIVE, None],
+        "max_queries": [AT_LEAST_ONE, None],
         "n_jobs": [Interval(Integral, None, -1, closed="right"), AT_LEAST_ONE, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -214,6 +218,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         max_neurons=200,
         n_starts=None,
         max_seconds=None,
+        max_queries=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -233,6 +238,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         self.max_neurons = max_neurons
         self.n_starts = n_starts
         self.max_seconds = max_seconds
+        self.max_queries = max_queries
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -261,9 +267,10 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             activation allows neither route; the black box raises, is constant, answers with NaN or differently when
             asked twice, or with no probabilities where these are expected; `input_range` leaves no room.
         """
+        began = time.perf_counter()
         X, y, response = self._validated(X, y)
-        with forgotten_on_error(self):
-            inquiry = self._begin(X, y, response)
+        with forgotten_on_error(self), budget_named():
+            inquiry = self._begin(X, y, response, began)
             with explained(inquiry.oracle):
                 plan = plan_routes(inquiry, self.strategy, self.n_attempts)
                 verdict = judge(inquiry, make_attempts(inquiry, plan.routes))
@@ -289,14 +296,22 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             raise ValueError("n_features=1: weights of one input are all parallel; at least 2 features are needed.")
         return X, y, response
 
-    def _begin(self, X, y, response):
+    def _begin(self, X, y, response, began):
         """The inquiry: the black box, what is looked for, and fresh answers to judge by."""
         rng = check_random_state(self.random_state)
         seed = rng.randint(2**31 - 1)
         box = resolve_black_box(self.estimator, X, y, seed, classifiers=response == "predict_proba")
         pipeline = self._pipeline()
         center, scale = center_and_scale(X, pipeline.extractor.center)
-        oracle = Oracle(box, X.shape[1], center=center, scale=scale, response=response, input_range=self.input_range)
+        oracle = Oracle(
+            box,
+            X.shape[1],
+            center=center,
+            scale=scale,
+            response=response,
+            input_range=self.input_range,
+            clock=Clock(self.max_seconds, self.max_queries, began),
+        )
         X, spread = ask_first(oracle, X)
         activations = self._activations(box, response)
         widths, discover = sought_widths(self.layer_widths, oracle.n_outputs, activations[1])
@@ -342,7 +357,6 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             max_neurons=self.max_neurons,
             n_starts=self.n_starts,
             n_jobs=self.n_jobs,
-            max_seconds=self.max_seconds,
         )
 
     def _store(self, verdict, reason):

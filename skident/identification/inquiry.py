@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ __all__ = ["FreshAnswers", "Inquiry", "Limits", "Pipeline", "ask_first", "ask_fr
 _NOISE_LEFT = 20.0  # largest error on noisy answers, in standard deviations of their noise, that noise explains
 _MOST_NOISE = 0.02  # relative; what looks like more is no noise around a network, but steps or something else
 _HELD_OUT = 100  # fresh rows of the last look
+_SEARCHING = 0.75  # of the time for random starts; the rest is for the polish
 _TOO_NOISY = 0.05  # difference of two answers to one question, relative to the largest, that is refused
 
 
@@ -86,9 +87,6 @@ class Limits:
     max_neurons : int
         Hidden units at most of a network of unknown widths.
     n_starts, n_jobs : int or None
-    max_seconds : float or None
-    began : float
-        Time, of `time.perf_counter`.
     """
 
     tol: float
@@ -96,13 +94,6 @@ class Limits:
     max_neurons: int = 200
     n_starts: int | None = None
     n_jobs: int | None = None
-    max_seconds: float | None = None
-    began: float = field(default_factory=time.perf_counter)
-
-    @property
-    def deadline(self):
-        """Time, of `time.perf_counter`, at which searches end."""
-        return np.inf if self.max_seconds is None else self.began + self.max_seconds
 
 
 @dataclass(frozen=True)
@@ -168,7 +159,12 @@ class Inquiry:
     @property
     def out_of_time(self):
         """Whether `max_seconds` are over."""
-        return time.perf_counter() > self.limits.deadline
+        return self.oracle.clock.out_of_time
+
+    @property
+    def search_is_over(self):
+        """Whether the share of `max_seconds` that random starts may take is over."""
+        return time.perf_counter() > self.oracle.clock.share(_SEARCHING)
 
     def architecture(self, widths=None):
         """An architecture with the activations looked for.
@@ -214,7 +210,7 @@ class Inquiry:
         """
         limits = self.limits
         n_starts = int(np.clip(3e6 / n_parameters**2, 24, 40)) if limits.n_starts is None else limits.n_starts
-        return Search(n_starts, limits.deadline, limits.n_jobs, tol, progress)
+        return Search(n_starts, self.oracle.clock.share(_SEARCHING), limits.n_jobs, tol, progress)
 
     def noise_refuted_by(self, error):
         """The same inquiry without noise, where a network agrees with the answers far better than noise would let it.

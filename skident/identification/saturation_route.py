@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from skident.fitting.pruning import prune_to
 from skident.fitting.redundancy import redundant_units
 from skident.network import FeedforwardNetwork
+from skident.oracle import OutOfBudgetError
 
 from .attempts import polished_attempt, where_units_move
 from .saturation.circles import NotSaturatingError
@@ -223,16 +224,21 @@ def by_discovery(inquiry, earlier, *, layers, attempt=0):
     if first is None:
         return None
     m_1, limits, best = len(first.biases), inquiry.limits, None
-    for candidate in _candidates(inquiry, first) if m_1 <= limits.max_neurons else ():
-        found = _minimal(inquiry, candidate)
-        if best is None or found.error < best.error:
-            best = found
-        if found.error <= max(inquiry.accepted_error, _EXACT):
-            break
+    try:
+        for candidate in _candidates(inquiry, first) if m_1 <= limits.max_neurons else ():
+            found = _minimal(inquiry, candidate)
+            if best is None or found.error < best.error:
+                best = found
+            if found.error <= max(inquiry.accepted_error, _EXACT):
+                break
+    except OutOfBudgetError:
+        if best is None:
+            raise
     if best is not None and best.error <= max(inquiry.accepted_error, _EXPLAINED):
         return best
     seen = f"{m_1} units in the first layer" + (" alone" if m_1 > limits.max_neurons else "")
-    stopped = f" The search was stopped by max_seconds={limits.max_seconds}." if inquiry.out_of_time else ""
+    limit = f" The search was stopped by max_seconds={inquiry.oracle.clock.max_seconds}."
+    stopped = limit if inquiry.search_is_over else ""
     raise ValueError(
         f"layer_widths='auto': no network with at most max_neurons={limits.max_neurons} hidden units in one to three "
         f"hidden layers was found that explains the answers ({seen}). Check the activations, raise max_neurons or "
@@ -292,11 +298,12 @@ def _minimal(inquiry, candidate):
     """Polish, prune what turns out superfluous then, and polish again."""
     found = polished_attempt(inquiry, candidate.network, candidate.misfit, "polish", candidate.route)
     U = where_units_move(found.network)
-    superfluous = redundant_units(found.network, U)
+    superfluous = redundant_units(found.network, U, deadline=inquiry.oracle.clock.deadline)
     tol, noise = inquiry.limits.tol, inquiry.fresh.noise
     if not any(superfluous) or found.error > max(tol, 10.0 * noise):
         return found
     widths = tuple(m - r for m, r in zip(found.network.layer_widths, (*superfluous, 0), strict=True))
-    network, misfit = prune_to(found.network, U, found.network(U), widths, tol=inquiry.fit_tolerance)
+    deadline = inquiry.oracle.clock.deadline
+    network, misfit = prune_to(found.network, U, found.network(U), widths, tol=inquiry.fit_tolerance, deadline=deadline)
     smaller = polished_attempt(inquiry, network, misfit, "polish", candidate.route)
     return smaller if smaller.error <= max(tol, 3.0 * found.error) else found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from skident.fitting.design import design_points
 from skident.fitting.redundancy import redundant_units
 from skident.fitting.standard_errors import standard_errors
 from skident.network import FeedforwardNetwork, center_outputs, change_inputs
-from skident.oracle import probability_error
+from skident.oracle import OutOfBudgetError, probability_error
 
 from .attempts import Outcome, where_units_move
 from .hints import clipping_hint, probability_hint
@@ -20,6 +21,7 @@ from .inquiry import Inquiry
 
 __all__ = ["Verdict", "judge", "report_of", "stderr_of", "warning_of"]
 
+_GRACE = 1.0  # seconds beyond the limit that the look for superfluous units may take
 _COMPARED = 100  # rows of X on which a classifier's probabilities are compared
 _MOST_PARAMETERS = 3000  # of which standard errors are given
 
@@ -41,6 +43,8 @@ class Verdict:
         Of a classifier: the largest error of a probability on rows of X, and the share of these whose logits are lost.
     hint : str
         What the black box seems to do, where the network is not exact.
+    finished : bool
+        Whether time and questions sufficed for the whole of this look.
     """
 
     inquiry: Inquiry
@@ -50,6 +54,7 @@ class Verdict:
     probability_error: float | None
     lost: float | None
     hint: str
+    finished: bool
 
     @property
     def error(self):
@@ -61,7 +66,9 @@ class Verdict:
         """Whether fresh answers, probabilities and widths all agree to `tol`, none of it hidden in noise."""
         tol = self.inquiry.limits.tol
         agrees = self.error < tol and self.inquiry.fresh.noise < tol and not any(self.redundant)
-        return bool(agrees and (self.probability_error is None or self.probability_error < 100.0 * tol))
+        return bool(
+            self.finished and agrees and (self.probability_error is None or self.probability_error < 100.0 * tol)
+        )
 
 
 def judge(inquiry, outcome):
@@ -77,7 +84,7 @@ def judge(inquiry, outcome):
     Verdict
     """
     best, oracle = outcome.best, inquiry.oracle
-    redundant = redundant_units(best.network, where_units_move(best.network))
+    redundant, finished = _superfluous(inquiry, best)
     hint = ""
     if best.error >= inquiry.accepted_error:
         hint = clipping_hint(oracle) + probability_hint(oracle, inquiry.fresh.answers)
@@ -85,10 +92,22 @@ def judge(inquiry, outcome):
     if oracle.response == "predict_proba" and inquiry.activations[1] == "identity":
         network = center_outputs(network)
     network = network.canonical()
-    gap, lost = _compare_probabilities(oracle, inquiry.X, network)
+    try:
+        gap, lost = _compare_probabilities(oracle, inquiry.X, network)
+    except OutOfBudgetError:
+        gap, lost, finished = None, None, False
     if lost:
         hint += f" Of {lost:.0%} of the rows of X the logits are lost: probabilities 0 or 1 to 1e-7."
-    return Verdict(inquiry.noise_refuted_by(best.error), outcome, network, redundant, gap, lost, hint)
+    return Verdict(inquiry.noise_refuted_by(best.error), outcome, network, redundant, gap, lost, hint, finished)
+
+
+def _superfluous(inquiry, best):
+    """Units that are not needed, layer by layer, and whether there was time to count them."""
+    if inquiry.out_of_time and best.error >= inquiry.accepted_error:  # no matter for a network that is wrong
+        return [0] * (len(best.network.weights) - 1), False
+    deadline = inquiry.oracle.clock.deadline + _GRACE
+    redundant = redundant_units(best.network, where_units_move(best.network), deadline=deadline)
+    return redundant, time.perf_counter() <= deadline
 
 
 def _compare_probabilities(oracle, X, network):
@@ -179,6 +198,7 @@ def warning_of(verdict):
     if inexact:
         refusal = verdict.outcome.refusal
         last = "" if refusal is None else f" A last attempt ended in: {refusal}"
+        last += _spent(inquiry)
         return _failure(verdict) + verdict.hint + last
     if any(redundant):
         fewer = tuple(m - r for m, r in zip(widths, (*redundant, 0), strict=True))
@@ -187,12 +207,23 @@ def warning_of(verdict):
             f"answers as the black box does (error {verdict.error:.1e}), but {redundant} units of its hidden layers "
             f"are not needed. Stage 'widths' failed; try layer_widths={fewer}."
         )
+    if not verdict.finished:
+        return (
+            f"the network agrees with the black box to {verdict.error:.1e}, but whether all its units are needed, or "
+            f"its probabilities agree, was not looked at to the end.{_spent(inquiry)}"
+        )
     if inquiry.widths is not None and widths != inquiry.widths:
         return (
             f"layer_widths={inquiry.widths} was asked for, but only {widths} show and explain all answers: "
             "the other units do nothing, or are parallel to these."
         )
     return None
+
+
+def _spent(inquiry):
+    """Which budget is used up, if one is."""
+    spent = inquiry.oracle.refusal or ("the time for random starts is over" if inquiry.search_is_over else None)
+    return f" The search was ended: {spent}." if spent else ""
 
 
 _ADVICE = {

@@ -8,6 +8,8 @@ import numpy as np
 
 from skident.network import FeedforwardNetwork, named_method
 
+from .clock import OutOfBudgetError
+
 
 def adapt(black_box, method="predict"):
     """Wrap a black box by its kind.
@@ -87,7 +89,7 @@ def exact_derivatives(box, what, X):
     """
     try:
         values = {"Jacobian": box.jacobian, "Hessian": box.hessian}[what](X)
-    except ValueError:
+    except (ValueError, OutOfBudgetError):
         raise
     except Exception as error:
         raise ValueError(

@@ -12,6 +12,7 @@ from ._coordinates import Coordinates
 from ._differences import difference_hessian, difference_jacobian
 from ._errors import BlackBoxError
 from ._responses import logits_from_probabilities
+from .clock import Clock, OutOfBudgetError
 
 __all__ = ["DERIVATIVES", "Oracle"]
 
@@ -49,12 +50,14 @@ class Oracle(Coordinates):
         `logits_from_probabilities`. Also the method that is asked of an estimator.
     input_range : tuple of two array-likes of shape (D,) or float, default=None
         ``(low, high)`` in the black box's inputs: it is never asked outside. Infinite entries are no bounds.
+    clock : Clock, default=None
+        Looked at before every chunk; without one there is no limit.
 
     Attributes
     ----------
     n_inputs : int
     center, scale : ndarray of shape (D,)
-    response, step_size, chunk_rows
+    response, step_size, chunk_rows, clock
         As given.
     exact : bool
         Whether derivatives are exact; else they are differences. Never where probabilities are asked.
@@ -64,6 +67,8 @@ class Oracle(Coordinates):
         Rows at which an exact Jacobian or Hessian was taken.
     n_outputs : int or None
         m_L, known after the first answer.
+    refusal : str or None
+        What was used up when the clock refused a question.
     one_dimensional : bool
         Whether the last answer had shape (n,).
     input_range : tuple of two ndarrays of shape (D,) or None
@@ -83,6 +88,8 @@ class Oracle(Coordinates):
         (a ValueError) From every method that asks: if the black box raises, answers with another shape than (n,) or
         (n, m_L), or with a value that is not finite (the message names the first bad row); if points lie outside
         `input_range`; if answers are no probabilities where these are expected.
+    OutOfBudgetError
+        From every method that asks, where the clock's time or questions are used up.
 
     Notes
     -----
@@ -111,6 +118,7 @@ class Oracle(Coordinates):
         chunk_rows=65536,
         response="predict",
         input_range=None,
+        clock=None,
     ):
         _check_options(derivatives, step_size, chunk_rows, response)
         self._box, self.response = adapt(black_box, response), response
@@ -126,7 +134,7 @@ class Oracle(Coordinates):
         self.exact = differentiable and derivatives != "finite_difference"
         self.step_size, self.chunk_rows = step_size, chunk_rows
         self.n_queries, self.n_derivatives, self.n_outputs, self._n_columns = 0, 0, None, None
-        self.one_dimensional = False
+        self.one_dimensional, self.clock, self.refusal = False, Clock() if clock is None else clock, None
         self._counting = threading.Lock()
 
     @property
@@ -323,6 +331,7 @@ class Oracle(Coordinates):
             If the black box cannot be differentiated there, or its derivatives are not finite.
         """
         X = self._inside(X)
+        self._look_at_clock(0)
         with self._counting:
             self.n_derivatives += len(X)
         values = exact_derivatives(self._box, what, X)
@@ -343,14 +352,22 @@ class Oracle(Coordinates):
         parts = [self._ask(inputs(rows), rows.start, n) for rows in chunks]
         return parts[0] if len(parts) == 1 else tuple(np.concatenate(p) for p in zip(*parts, strict=True))
 
+    def _look_at_clock(self, n_rows):
+        try:
+            self.clock.check(self.n_queries + n_rows)
+        except OutOfBudgetError as error:
+            self.refusal = str(error)
+            raise
+
     def _ask(self, X, first_row, n_rows):
         """Answers to a chunk; the black box gets an array of its own, so it may keep or change it."""
         X = self._inside(X)
+        self._look_at_clock(len(X))
         with self._counting:
             first, self.n_queries = self.n_queries, self.n_queries + len(X)
         try:
             answers = self._box.values(X.copy())
-        except BlackBoxError:
+        except (BlackBoxError, OutOfBudgetError):
             raise
         except Exception as error:
             raise BlackBoxError(

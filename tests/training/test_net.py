@@ -21,6 +21,14 @@ class CtrlC(Callback):
             signal.raise_signal(signal.SIGINT)
 
 
+@pytest.fixture(autouse=True)
+def keyboard():
+    """Processes that run tests side by side may ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def line(rng):
     x = torch.as_tensor(rng.standard_normal((40, 2)), dtype=torch.float32)

@@ -1,0 +1,79 @@
+"""One clock for everything that asks or iterates: how long it may take, and how many questions it may ask."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+__all__ = ["Clock", "OutOfBudgetError"]
+
+
+class OutOfBudgetError(Exception):
+    """Time or questions are used up. Not a ValueError: no stage may take it for a failure of its own."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time and questions that may be spent.
+
+    Attributes
+    ----------
+    max_seconds : float or None
+    max_queries : int or None
+        Rows asked at most.
+    began : float
+        Time, of `time.perf_counter`.
+
+    Examples
+    --------
+    >>> from skident.oracle.clock import Clock
+    >>> print(Clock(max_seconds=60.0).out_of_time)
+    False
+    """
+
+    max_seconds: float | None = None
+    max_queries: int | None = None
+    began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def deadline(self):
+        """Time, of `time.perf_counter`, at which it is over; infinite without a limit."""
+        return np.inf if self.max_seconds is None else self.began + self.max_seconds
+
+    @property
+    def out_of_time(self):
+        """Whether `max_seconds` are over."""
+        return time.perf_counter() > self.deadline
+
+    def share(self, fraction):
+        """Time, of `time.perf_counter`, at which a share of `max_seconds` is over.
+
+        Parameters
+        ----------
+        fraction : float
+
+        Returns
+        -------
+        float
+        """
+        return np.inf if self.max_seconds is None else self.began + fraction * self.max_seconds
+
+    def check(self, n_queries):
+        """Refuse to go on where time or questions are used up.
+
+        Parameters
+        ----------
+        n_queries : int
+            Rows asked so far, the next ones included.
+
+        Raises
+        ------
+        OutOfBudgetError
+            With what is used up.
+        """
+        if self.out_of_time:
+            raise OutOfBudgetError(f"max_seconds={self.max_seconds:g} are over")
+        if self.max_queries is not None and n_queries > self.max_queries:
+            raise OutOfBudgetError(f"max_queries={self.max_queries} rows have been asked, or would have been")
