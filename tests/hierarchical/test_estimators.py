@@ -18,9 +18,10 @@ from sklearn.svm import SVC
 from skident import HierarchicalQuadraticNet, HierarchicalQuadraticNetClassifier
 from skident.datasets import make_hierarchical_target
 from skident.hierarchical import backward_feature_correction
-from skident.hierarchical.algorithm1 import Algorithm1Options, initial_distill, make_settings, thresholds
+from skident.hierarchical.distillation import Algorithm1Options, check_options, initial_distill, layer_rules
 from skident.hierarchical.layer_regression import regress_top_layer
 from skident.hierarchical.modules import QuadraticDenseNet
+from skident.hierarchical.solvers import WeightedRows
 from skident.linalg.joint_diagonal import joint_diagonaliser
 from skident.metrics import feature_recovery_error
 
@@ -104,7 +105,7 @@ def test_gradients_of_features_are_those_of_differences(small):
     x, step = fresh[:3], 1e-5
     gradients = net.feature_gradients(x, 3)
     shifted = x.copy()
-    shifted[:, 4] += step * net._scale[4]
+    shifted[:, 4] += step * net._input_units.scale[4]
     differences = (net.transform(shifted, layer=3) - net.transform(x, layer=3)) / step
     np.testing.assert_allclose(gradients[:, :, 4], differences, atol=1e-3 * np.abs(gradients).max())
 
@@ -112,7 +113,7 @@ def test_gradients_of_features_are_those_of_differences(small):
 def test_layer_weights_reproduce_the_prediction(small):
     """The attributes are the network: computed by hand, on standardised inputs."""
     *_, fresh, _, net = small
-    u = (fresh - net._center) / net._scale
+    u = (fresh - net._input_units.center) / net._input_units.scale
     G = {0: u, 1: u**2 - net._module.moments.numpy()}
     total = net._module.offset.item()
     for layer, (alpha, b) in enumerate(zip(net.alphas_, net._module.biases), start=2):
@@ -218,10 +219,9 @@ def test_distillation_finds_the_rank():
 
 def test_thresholds_are_those_of_equation_4_1():
     options = Algorithm1Options(gap=1.0, exponent=2.0, distillation=1.0)
-    rules = thresholds((0.8, 0.6), 64, options)  # of norm one
-    opens, distils, weights = rules[3]
-    assert opens == pytest.approx(0.64 / 64 ** (1 / 12)) and distils == pytest.approx(0.36 / 64 ** (1 / 48))
-    assert weights == pytest.approx([0.36 / 64 ** (1 / (q * 8)) for q in (6, 3, 2)])
+    rule = layer_rules((0.8, 0.6), 64, options)[3]  # of norm one
+    assert rule.opens == pytest.approx(0.64 / 64 ** (1 / 12)) and rule.distils == pytest.approx(0.36 / 64 ** (1 / 48))
+    assert rule.penalties == pytest.approx([0.36 / 64 ** (1 / (q * 8)) for q in (6, 3, 2)])
 
 
 def test_single_layers_and_the_protocol():
@@ -291,7 +291,7 @@ def test_a_regression_gives_the_last_layer():
         lower.weights[0].copy_(Q @ true.weights[0])
         found.weights[0].copy_(lower.weights[0])
         found.weights[1].zero_()
-    values = regress_top_layer(found, lower, x, y, torch.ones_like(y), ridge=1e-11)
+    values = regress_top_layer(found, lower, WeightedRows(x, y), ridge=1e-11)
     assert values[2] < 1e-3 * values[1]
     assert float(((found(x) - y) ** 2).mean().detach()) < 1e-6 * float(y.var())
 
@@ -469,6 +469,6 @@ def test_bad_layers():
         backward_feature_correction(HierarchicalQuadraticNet((2,)), X0, Y0)
 
 
-def test_settings_are_checked():
+def test_options_are_checked():
     with pytest.raises(ValueError, match="optimizer='rmsprop'"):
-        make_settings({"optimizer": "rmsprop"})
+        check_options({"optimizer": "rmsprop"})
