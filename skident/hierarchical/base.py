@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import warnings
 from functools import partial
@@ -27,7 +28,7 @@ from .divergence import require_finite
 from .epoch_fits import fit_by_epochs
 from .options import LayerPlan, Search
 from .problem import Problem
-from .units import TargetUnits, input_units
+from .units import input_units
 
 __all__ = ["QuadraticDenseNetBase"]
 
@@ -236,16 +237,18 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         whole = DenseNetArchitecture(n_features, widths, connections, alphas, n_outputs, self.curvature)
         return whole if depth is None else whole.up_to(depth)
 
-    def _batch_norm(self, method):
-        """Whether there is to be batch norm: where there can be, if nothing else is said."""
-        if self.batch_norm != "auto" and self.batch_norm and not method.clips:
+    def _with_batch_norm(self, method):
+        """The method with batch norm where that is asked for; "auto" asks where there can be one."""
+        if self.batch_norm == "auto":
+            return dataclasses.replace(method, batch_norm=method.clips)
+        if self.batch_norm and not method.clips:
             raise ValueError(
                 f"batch_norm=True needs solver 'sgd' or 'adam' with linear readouts; got solver={method.solver!r}, "
                 f"readout={self.readout!r}."
             )
-        return method.clips if self.batch_norm == "auto" else bool(self.batch_norm)
+        return dataclasses.replace(method, batch_norm=bool(self.batch_norm))
 
-    def _problem(self, X, targets, architecture, method, plan, *, target_units=TargetUnits(), offset_column=None):  # noqa: B008
+    def _problem(self, X, targets, target_units, architecture, method, plan, offset_column=None):
         """Standardised rows in random order, as tensors on the device."""
         start = plan.start
         units = input_units(X, offset_column, method.clips) if start is None else start._input_units

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 from numbers import Integral
 
@@ -19,6 +18,7 @@ from .architecture import warn_if_too_few
 from .base import QuadraticDenseNetBase
 from .class_fits import fit_cross_entropy, fit_theorem4
 from .options import LayerPlan, Method
+from .units import TargetUnits
 
 __all__ = ["HierarchicalQuadraticNetClassifier"]
 
@@ -161,7 +161,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         architecture = self._architecture(X.shape[1] - (column is not None), n_outputs, plan.depth)
         if self.loss == "theorem4":
             warn_if_too_few(len(X), architecture.n_weights, type(self).__name__)
-        return method, self._problem(X, targets, architecture, method, plan, offset_column=column)
+        return method, self._problem(X, targets, TargetUnits(), architecture, method, plan, column)
 
     def _encoded(self, y):
         """The classes, and what the loss is measured on: class numbers, or -1 and 1 in a column."""
@@ -188,7 +188,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
                 f"readout={self.readout!r}."
             )
         method = Method(solver, form)
-        return method if squares else dataclasses.replace(method, batch_norm=self._batch_norm(method))
+        return method if squares else self._with_batch_norm(method)
 
     def _checked_offset_column(self, X):
         """The column x_0 of X; None where the loss has none."""

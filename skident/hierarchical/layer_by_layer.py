@@ -10,7 +10,8 @@ from .solvers import set_trainable
 
 __all__ = ["regress_layers", "regressable_layers"]
 
-_SETTLED = 8  # steps in which the loss must halve where a layer above is still to come
+# Where a layer above is still to come: steps at most, and those in which the loss must halve.
+_STEPS, _SETTLED = 30, 8
 
 
 def regressable_layers(problem, search):
@@ -50,32 +51,26 @@ def regress_layers(problem, search, module, rows, ridge):
     QuadraticDenseNet
         The module.
     """
-    layers, lower = regressable_layers(problem, search), None
+    kind, layers, lower = problem.architecture, regressable_layers(problem, search), None
     if layers[0] > 2:  # fitted with other weights of the rows
-        lower = _settle(problem, search, _cut(problem, module, layers[0] - 1), rows)
+        lower = _cut(problem, module, layers[0] - 1)
+        search.minimise(lower, rows, max_iter=search.steps(_STEPS), patience=_SETTLED)
         copy_layers(lower, module)
     for layer in layers:
-        kind = problem.architecture
         some = rows.first(max(8 * kind.n_weights, 4 * n_columns(kind, layer)))
         net = _cut(problem, module, layer)
         regress_top_layer(net, lower, some, problem.fixed, ridge)
         if layer < layers[-1]:
-            _settle(problem, search, net, some)
+            search.minimise(net, some, max_iter=search.steps(_STEPS), patience=_SETTLED)
         copy_layers(net, module)
         lower = net
     return module
 
 
-def _settle(problem, search, net, rows):
-    """The network with all its trained layers fitted together, for the next layer to stand on."""
-    set_trainable(net, fixed=problem.fixed)
-    search.minimise(net, rows, max_iter=search.steps(30), patience=_SETTLED)
-    return net
-
-
 def _cut(problem, module, layer):
-    """The layers 2, ..., `layer` of a module in the sum form."""
+    """The layers 2, ..., `layer` of a module in the sum form, all but the fixed ones to be trained."""
     lower = dataclasses.replace(problem, architecture=problem.architecture.up_to(layer), start=None)
     net = lower.build("sum")
     copy_layers(module, net)
+    set_trainable(net, fixed=problem.fixed)
     return net

@@ -54,29 +54,23 @@ def fit_linear(problem, search, l2="auto", cross_validate=False):
 def _attempt(problem, search, l2):
     """One start, and its loss relative to the variance."""
     module = _start(problem)
-    initial = copy.deepcopy(module)
-    result = _descend(problem, search, module, l2, 100)
+    initial, rows = copy.deepcopy(module), WeightedRows(problem.x, problem.y)
+    result = search.minimise(module, rows, l2=l2, max_iter=search.steps(100), patience=_PATIENCE)
     scale = _sum_of_squares(problem.y)
     history = [cost / scale for cost in result.history]
     return Attempt(module, initial, result.cost / scale, history, result.status != "max_iter")
 
 
 def _start(problem):
-    """Small random weights and the readouts that suit them; or a given start."""
+    """Small random weights and the readouts that suit them; or a given start. All but fixed layers to be trained."""
     module = problem.build("linear")
     if problem.start is None:
         with torch.no_grad():
             for W in module.weights:
                 W *= 0.5
         warm_start_readout(module, problem.x, problem.y, 1e-2)
-    return module
-
-
-def _descend(problem, search, module, l2, usual):
-    """What minimising over all unfixed layers gives; the module is changed."""
     set_trainable(module, fixed=problem.fixed)
-    rows = WeightedRows(problem.x, problem.y)
-    return search.minimise(module, rows, l2=l2, max_iter=search.steps(usual), patience=_PATIENCE)
+    return module
 
 
 def _cross_validated(problem, search, grid):
@@ -91,7 +85,8 @@ def _cross_validated(problem, search, grid):
         total = 0.0
         for part, fold in zip(parts, folds):
             module = _start(part)
-            _descend(part, search, module, l2, 40)
+            rows = WeightedRows(part.x, part.y)
+            search.minimise(module, rows, l2=l2, max_iter=search.steps(40), patience=_PATIENCE)
             with torch.no_grad():
                 error = float(((module(problem.x[fold]) - problem.y[fold]) ** 2).sum())
             total += error if np.isfinite(error) else float("inf")

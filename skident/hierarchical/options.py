@@ -9,9 +9,9 @@ from skident.base.progress import StageLog
 
 from .solvers import LEAST_SQUARES
 
-__all__ = ["LayerPlan", "Method", "Search"]
+__all__ = ["BY_EPOCHS", "LayerPlan", "Method", "Search"]
 
-_BY_EPOCHS = ("adam", "sgd")
+BY_EPOCHS = ("adam", "sgd")  # solvers
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Method:
     @property
     def by_epochs(self):
         """Whether skorch trains all layers together, in batches."""
-        return self.solver in _BY_EPOCHS
+        return self.solver in BY_EPOCHS
 
     @property
     def by_skorch(self):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 
 import numpy as np
@@ -16,7 +15,7 @@ from skident.oracle.black_box import StrOptions
 from .architecture import warn_if_too_few
 from .base import QuadraticDenseNetBase
 from .linear_fits import fit_linear
-from .options import LayerPlan, Method
+from .options import BY_EPOCHS, LayerPlan, Method
 from .readout_choice import fit_auto
 from .sum_fits import fit_sum
 from .units import target_units
@@ -213,28 +212,27 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         if plan.start is not None:
             units = plan.start._target_units
         warn_if_too_few(Y.size, architecture.n_weights, type(self).__name__)
-        return method, self._problem(X, units.standardised(Y), architecture, method, plan, target_units=units)
+        return method, self._problem(X, units.standardised(Y), units, architecture, method, plan)
 
     def _method(self, architecture, start):
-        """Solver and readout, where "auto" leaves them to the problem."""
-        solver, readout, several = self.solver, self.readout, architecture.n_outputs > 1
+        """Solver and readout; "auto" where the fit is to choose the readout."""
+        solver, several = self.solver, architecture.n_outputs > 1
         if solver == "auto":
             solver = "lm" if architecture.n_weights <= _MOST_WEIGHTS else "lbfgs"
         if solver == "algorithm1":
-            if several or readout == "linear" or self.curvature is not None:
+            if several or self.readout == "linear" or self.curvature is not None:
                 raise ValueError("solver='algorithm1' has one output, readout='sum' and curvature=None.")
             return Method(solver, "sum")
-        if readout == "auto" and solver in ("adam", "sgd"):
-            readout = "linear"
-        elif readout == "auto" and start is not None:
-            readout = start.readout_
-        elif readout == "auto" and (several or self.curvature is not None):
-            readout = "linear"
-        method = Method(solver, readout)
-        method = dataclasses.replace(method, batch_norm=self._batch_norm(method))
-        if readout == "sum" and several:
+        if self.readout == "sum" and several:
             raise ValueError(f"readout='sum' has one output, y has {architecture.n_outputs}; take readout='linear'.")
-        return method
+        readout = self.readout
+        if readout == "auto" and start is not None:
+            readout = start.readout_
+        if readout == "auto" and (several or self.curvature is not None):
+            readout = "linear"
+        if self.readout == "auto" and solver in BY_EPOCHS:
+            readout = "linear"
+        return self._with_batch_norm(Method(solver, readout))
 
     def _strategy(self, method):
         """The fit that a method asks for, as a function of the problem."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from operator import attrgetter
 
 import numpy as np
@@ -12,6 +13,7 @@ from skident.optim import best_of
 
 from .layer_by_layer import regress_layers, regressable_layers
 from .layer_regression import RIDGES
+from .modules import QuadraticDenseNet
 from .problem import Attempt, Fit
 from .solvers import WeightedRows, set_trainable
 from .units import robust_units
@@ -57,7 +59,9 @@ def fit_sum(problem, search, l2="auto", hopeless=None):
         given_up = hopeless is not None and len(losses) > 2 and min(losses) > hopeless
         return losses[-1] < done or found_twice(losses) or given_up
 
-    best, losses = best_of(_attempts(problem, search, rows, units, l2), attrgetter("loss"), enough)
+    starts = _starts(problem, search, rows, units, l2)
+    attempts = (_descend(problem, search, start, rows, l2) for start in starts)
+    best, losses = best_of(attempts, attrgetter("loss"), enough)
     if not np.isfinite(best.loss):
         return Fit(best.module, best.initial, losses, best.history, l2=l2)
     return _finished(problem, search, best, losses, rows, units, l2)
@@ -78,36 +82,44 @@ def found_twice(losses):
     return len(low) == 2 and low[0] > 1e-5 and low[1] < (1 + 1e-3) * low[0]
 
 
-def _attempts(problem, search, rows, units, l2):
-    """The starts one after the other: the first from regressions where these can be, the others random."""
+@dataclass(frozen=True)
+class _Start:
+    """Where a search begins, and whether nothing is known of its weights."""
+
+    number: int
+    module: QuadraticDenseNet
+    random: bool
+
+
+def _starts(problem, search, rows, units, l2):
+    """From regressions where these can be, then random ones."""
     regressable = not l2 and bool(regressable_layers(problem, search))
     for k in range(search.n_init):
         module = problem.build("sum", units)
         regressed = regressable and k < len(RIDGES)
         if regressed:
             regress_layers(problem, search, module, rows, RIDGES[k])
-        # A given start has its biases: without them, a new layer would learn what they stand for.
-        attempt = _descend(problem, search, module, rows, l2, biases_first=regressed or problem.start is not None)
-        search.log.say(f"start {k + 1}: relative loss {attempt.loss:.2e}")
-        yield attempt
+        yield _Start(k + 1, module, problem.start is None and not regressed)
 
 
-def _descend(problem, search, module, rows, l2, biases_first):
-    """The weights on a part of the rows, then the hidden biases too where that is hopeful; or both at once."""
-    initial, history, loss, converged = copy.deepcopy(module), [], float("inf"), True
+def _descend(problem, search, start, rows, l2):
+    """The weights on a part of the rows, and where that is hopeful the hidden biases too."""
+    initial, history, loss, converged = copy.deepcopy(start.module), [], float("inf"), True
     phases = [({"weights", "offset"}, 6, 100), ({"weights", "biases", "offset"}, 8, 150)]
-    for kinds, n_per_weight, usual in phases[1:] if biases_first else phases:
+    # A given start has its biases: without them, a new layer would learn what they stand for.
+    for kinds, n_per_weight, usual in phases if start.random else phases[1:]:
         some = rows.first(max(n_per_weight * problem.architecture.n_weights, 400))
-        set_trainable(module, kinds=kinds, fixed=problem.fixed)
+        set_trainable(start.module, kinds=kinds, fixed=problem.fixed)
         scale = float((some.w * (some.y - some.y.mean())).square().sum())
         result = search.minimise(
-            module, some, l2=l2, max_iter=search.steps(usual), target=1e-26 * scale, patience=_PATIENCE
+            start.module, some, l2=l2, max_iter=search.steps(usual), target=1e-26 * scale, patience=_PATIENCE
         )
         loss, converged = result.cost / scale, result.status != "max_iter"
         history += [cost / scale for cost in result.history]
         if not loss < _HOPEFUL or l2:
             break
-    return Attempt(module, initial, loss, history, converged)
+    search.log.say(f"start {start.number}: relative loss {loss:.2e}")
+    return Attempt(start.module, initial, loss, history, converged)
 
 
 def _finished(problem, search, best, losses, rows, units, l2):
