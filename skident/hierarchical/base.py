@@ -50,7 +50,11 @@ def _outside_containers_by_layer(cls):
 
 @_outside_containers_by_layer
 class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
-    """Constraints, hidden features, fits of single layers, and how parameters become a problem and a way to fit it."""
+    """Constraints, hidden features, fits of single layers, and how parameters become a problem and a way to fit it.
+
+    What is to be learnt is the subclass's: `_validated` checks X and y, `_standardised` gives a `Method` and a
+    `Problem`, `_strategy` the fit that the method asks for.
+    """
 
     _parameter_constraints = {
         "widths": ["array-like", AT_LEAST_ONE],

@@ -83,7 +83,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         Of the solvers that skorch runs; the others need float64.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
-        1 prints a line a start or epoch, 2 shows skorch's progress bar.
+        1 prints a line a start (on stderr) or epoch, 2 shows skorch's progress bar.
 
     Attributes
     ----------
