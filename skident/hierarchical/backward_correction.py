@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.model_selection import train_test_split
 
 from skident.metrics import feature_recovery_error, neuron_correlation
@@ -43,12 +44,37 @@ class BackwardCorrection:
     classifies: bool
 
     def find(self, protocol, layer, fixed=None):
-        """The row of a protocol; None where there is none."""
+        """The row of a trained network.
+
+        Parameters
+        ----------
+        protocol : {"only", "fixed", "layerwise", "all"}
+        layer : int
+            l.
+        fixed : int, default=None
+            The highest fixed layer; None is whichever comes first.
+
+        Returns
+        -------
+        dict or None
+            None where there is none.
+        """
         wanted = {"protocol": protocol, "layer": layer} | ({} if fixed is None else {"fixed": fixed})
         return next((row for row in self.rows if wanted.items() <= row.items()), None)
 
     def error(self, protocol, layer, fixed=None):
-        """The test error of a protocol's row."""
+        """The test error of a trained network.
+
+        Parameters
+        ----------
+        protocol, layer, fixed
+            As for `find`; there is such a row.
+
+        Returns
+        -------
+        float
+            Relative squared error, or error rate.
+        """
         return self.find(protocol, layer, fixed)["error"]
 
     def __str__(self):
@@ -148,14 +174,19 @@ def backward_feature_correction(estimator, X, y, *, X_test=None, y_test=None, ta
     return BackwardCorrection(rows, L, is_classifier(estimator))
 
 
+@dataclass(frozen=True)
 class _Laboratory:
     """An estimator and the data on which it is trained and tested."""
 
-    def __init__(self, estimator, X, y, X_test, y_test, target):
-        self.estimator, self.X, self.y = estimator, X, y
-        self.X_test, self.y_test, self.target = X_test, y_test, target
+    estimator: BaseEstimator
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+    target: Any
 
     def train(self, depth, fixed, start):
+        """A clone with the layers up to `depth`."""
         return clone(self.estimator).fit_layers(self.X, self.y, depth=depth, fixed=tuple(fixed), start=start)
 
     def protocols(self, layer, L):
@@ -172,6 +203,7 @@ class _Laboratory:
         return rows
 
     def row(self, protocol, layer, fixed, net):
+        """What a trained network shows on the test rows."""
         predicted = net.predict(self.X_test)
         if is_classifier(net):
             error = float(np.mean(predicted != self.y_test))
@@ -197,6 +229,6 @@ class _Laboratory:
 
 
 def _correlation(before, after):
-    """Mean over the layers that both have."""
+    """Mean cosine of the neurons of the layers that both have."""
     stacked = [[np.hstack(list(W[layer].values())) for W in (before, after)] for layer in before]
     return float(np.mean([neuron_correlation(*pair) for pair in stacked]))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import functools
 import warnings
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -12,23 +16,44 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions
-from skident.linalg import column_units
-from skident.training.net import resolve_device
+from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
+from skident.base.progress import StageLog
+from skident.training.net import Training, resolve_device
 
-from .algorithm1 import make_settings
-from .architecture import check_alphas, check_connections, check_widths, exploding_layer
+from .algorithm1 import run_algorithm1
+from .architecture import DenseNetArchitecture, check_alphas, check_connections, check_widths
+from .distillation import check_options
+from .divergence import require_finite
+from .epoch_fits import fit_by_epochs
+from .options import LayerPlan, Search
 from .problem import Problem
+from .units import input_units
 
-__all__ = ["HiddenFeatures", "LayerArgument"]
+__all__ = ["QuadraticDenseNetBase"]
 
-_TRAINED = ("adam", "sgd", "algorithm1")  # by skorch
-_LARGEST_INPUT = 3.0  # standard deviations at which trained nets with batch norm see the inputs clipped
 _CHUNK = 20_000  # rows a forward pass
+_RATES = {"sgd": 0.05, "adam": 0.01}
 
 
-class HiddenFeatures(TransformerMixin, BaseEstimator):
-    """What regressor and classifier share. `transform` is here without its argument, as `set_output` wants it."""
+def _outside_containers_by_layer(cls):
+    """Class decorator: `transform` of a named layer goes round scikit-learn's `set_output`, which names all columns."""
+    in_container = cls.transform  # wrapped when the class was made
+
+    @functools.wraps(in_container)
+    def transform(self, X, layer=None):
+        return in_container(self, X) if layer is None else in_container.__wrapped__(self, X, layer)
+
+    cls.transform = transform
+    return cls
+
+
+@_outside_containers_by_layer
+class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
+    """Constraints, hidden features, fits of single layers, and how parameters become a problem and a way to fit it.
+
+    What is to be learnt is the subclass's: `_validated` checks X and y, `_standardised` gives a `Method` and a
+    `Problem`, `_strategy` the fit that the method asks for.
+    """
 
     _parameter_constraints = {
         "widths": ["array-like", AT_LEAST_ONE],
@@ -54,65 +79,10 @@ class HiddenFeatures(TransformerMixin, BaseEstimator):
     def __sklearn_is_fitted__(self):
         return hasattr(self, "layer_weights_")
 
-    def transform(self, X):
-        return self._hidden_features(X, None)
-
-    def get_feature_names_out(self, input_features=None):
-        """Names ``layer<l>_<i>`` of the columns of `transform`, layer by layer.
-
-        Parameters
-        ----------
-        input_features : None or array-like of str
-            Checked against those seen in `fit`.
-
-        Returns
-        -------
-        ndarray of str
-        """
-        check_is_fitted(self)
-        if input_features is not None:
-            seen = getattr(self, "feature_names_in_", None)
-            if len(input_features) != self.n_features_in_:
-                expected = f"should have length equal to {self.n_features_in_}"
-                raise ValueError(f"input_features {expected}, got {len(input_features)}.")
-            if seen is not None and list(seen) != list(input_features):
-                raise ValueError("input_features is not equal to feature_names_in_.")
-        layers = enumerate(self.widths_, start=2)
-        return np.array([f"layer{layer}_{i}" for layer, k in layers for i in range(k)], dtype=object)
-
-    def _hidden_features(self, X, layer):
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        layers = list(range(2, len(self.widths_) + 2))
-        if layer is not None and layer not in layers:
-            raise ValueError(f"layer must be one of {layers}, got {layer!r}.")
-        S = self._over_rows(X, lambda module, x: module.hidden(x)[0])
-        return S[layer] if layer is not None else np.hstack([S[number] for number in layers])
-
-    def feature_gradients(self, X, layer):
-        """Gradients of the hidden features by the standardised inputs.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        layer : int
-            In 2, ..., L.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, k_l, n_inputs)
-            Where inputs are clipped, at the clipped ones; without the offset column.
-        """
-
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        if layer not in range(2, len(self.widths_) + 2):
-            raise ValueError(f"layer must be one of {list(range(2, len(self.widths_) + 2))}, got {layer!r}.")
-        net = getattr(self._module, "net", self._module)
-        u = torch.as_tensor(self._inputs(X), dtype=next(net.parameters()).dtype).requires_grad_()
-        S = net.hidden(u)[0][layer]
-        columns = [torch.autograd.grad(S[:, i].sum(), u, retain_graph=True)[0] for i in range(S.shape[1])]
-        return _array(torch.stack(columns, dim=1))
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags
 
     def fit_layers(self, X, y, *, depth, fixed=(), start=None):
         """Fit with only the layers ``2, ..., depth``, some of them at the weights of another fit.
@@ -149,167 +119,16 @@ class HiddenFeatures(TransformerMixin, BaseEstimator):
             raise ValueError(f"fixed layers must be among the layers of start ({list(known)}), got {sorted(fixed)}.")
         if self.solver == "algorithm1":
             raise ValueError("solver='algorithm1' opens its layers by itself; fit_layers needs another solver.")
-        return self._checked_fit(X, y, depth=depth, fixed=tuple(sorted(fixed)), start=start)
+        return self._fit(X, y, LayerPlan(depth, tuple(sorted(fixed)), start))
 
-    def _architecture(self, n_features, depth):
-        """Widths, connections and alphas of layers 2, ..., depth."""
-        widths = check_widths(self.widths)
-        connections = check_connections(self.connections, len(widths))
-        alphas = check_alphas(self.alphas, len(widths))
-        kept = len(widths) if depth is None else depth - 1
-        return widths[:kept], connections[:kept], alphas[:kept]
-
-    def _problem(self, X, targets, n_outputs, solver, depth, fixed, start, offset_column=None):
-        """Standardised rows in random order, on the device; the order for whoever needs it."""
-
-        rng = check_random_state(self.random_state)
-        widths, connections, alphas = self._architecture(X.shape[1], depth)
-        self._offset_column = offset_column
-        if start is not None:
-            self._center, self._scale, self._bound = start._center, start._scale, start._bound
-        else:
-            inputs = np.delete(X, offset_column, axis=1) if offset_column is not None else X
-            self._center, self._scale = _center_and_scale(inputs)
-            self._bound = _LARGEST_INPUT if solver in ("adam", "sgd") and self._readout(solver) == "linear" else None
-        order = rng.permutation(len(X))
-        device = resolve_device(self.device)
-        dtype = getattr(torch, self.dtype if solver in _TRAINED else "float64")
-        options = {"solver": solver, "n_init": self.n_init, "max_iter": self.max_iter, "curvature": self.curvature}
-        return Problem(
-            x=torch.as_tensor(self._inputs(X)[order], dtype=dtype, device=device),
-            y=torch.as_tensor(targets[order], dtype=None if targets.dtype.kind == "i" else dtype, device=device),
-            widths=widths,
-            connections=connections,
-            alphas=alphas,
-            n_outputs=n_outputs,
-            rng=rng,
-            options={**options, "verbose": self.verbose},
-            start=None if start is None else start._start_module(),
-            fixed=fixed,
-        ), order
-
-    def _inputs(self, X):
-        """What the network sees of X."""
-        if self._offset_column is not None:
-            X = np.delete(X, self._offset_column, axis=1)
-        u = (X - self._center) / self._scale
-        return u if self._bound is None else np.clip(u, -self._bound, self._bound)
-
-    def _training(self, solver):
-        """Arguments of `fit_module`."""
-        rates = {"sgd": 0.05, "adam": 0.01}
-        return {
-            "optimizer": solver,
-            "lr": self.lr or rates[solver],
-            "max_epochs": self.max_epochs or 40,
-            "batch_size": -1 if self.batch_size == "all" else self.batch_size or 64,
-            "weight_decay": 5e-3 if self.l2 == "auto" else float(self.l2),
-            "device": self.device,
-            "callbacks": self.callbacks,
-            "verbose": self.verbose,
-        }
-
-    def _batch_norm(self, solver):
-        trained = solver in ("adam", "sgd") and self._readout(solver) == "linear"
-        if self.batch_norm != "auto" and self.batch_norm and not trained:
-            raise ValueError(
-                f"batch_norm=True needs solver 'sgd' or 'adam' with linear readouts; got solver={solver!r}, "
-                f"readout={self.readout!r}."
-            )
-        return trained if self.batch_norm == "auto" else bool(self.batch_norm)
-
-    def _readout(self, solver):
-        return ("linear" if solver in _TRAINED else "auto") if self.readout == "auto" else self.readout
-
-    def _run(self, fit, problem):
-        """``fit()``, with the layer named where it diverges."""
-        try:
-            return fit()
-        except FloatingPointError as error:
-            module = error.args[0] if error.args else problem.build("linear" if problem.n_outputs > 1 else "sum")
-            layer = exploding_layer(module, problem.x)
-            raise ValueError(
-                f"the loss exploded (not finite, although gradients are clipped), first at layer {layer} of layers 2, "
-                f"..., {len(problem.widths) + 1}. Lower lr, take fewer layers, or remove outliers from X."
-            ) from None
-
-    def _store(self, fit, problem):
-        module = fit.module.cpu()
-        module.eval()
-        self._module = module
-        net, self._sharpness = getattr(module, "net", module), getattr(module, "sharpness", None)
-        self.alphas_, self.connections_, self.widths_ = problem.alphas, problem.connections, tuple(net.widths)
-        sizes = [net.n_features, net.n_features, *net.widths]
-        self.layer_weights_ = _by_connection(net.weights, problem.connections, sizes)
-        self.initial_layer_weights_ = _by_connection(fit.initial.weights, problem.connections, sizes)
-        self.readout_, self.l2_, self.exact_ = net.readout, fit.l2, fit.exact
-        self._store_training(fit)
-        if not (fit.converged or fit.exact):
-            warnings.warn(
-                f"{type(self).__name__}: the solver stopped after {self.n_iter_} steps, at a loss of "
-                f"{min(fit.restart_losses):.1e}; raise max_iter or n_init.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
-
-    def _algorithm1_settings(self):
-
-        training = self._training("adam")
-        skorch = {name: training[name] for name in ("batch_size", "device", "callbacks", "verbose")}
-        skorch["batch_size"] = training["batch_size"] if self.batch_size else -1
-        return make_settings(
-            self.algorithm1_options, lr=self.lr or 0.01, max_epochs=self.max_epochs or 1500, skorch=skorch
-        )
-
-    def _store_distilled(self, fit, problem):
-        """The fitted attributes of Algorithm 1."""
-        net = self._module = fit.module.cpu()
-        n_open = len(net.K)
-        self._sharpness = fit.extra["sharpness"]
-        self.widths_, self.alphas_ = tuple(net.widths), problem.alphas[:n_open]
-        self.connections_ = problem.connections[:n_open]
-        sizes = [net.n_features, net.n_features, *[k * (k + 1) // 2 for k in net.widths]]
-        self.layer_weights_ = _by_connection(net.K, self.connections_, sizes)
-        self.initial_layer_weights_, self.readout_, self.l2_, self.exact_ = {}, "sum", 0.0, False
-        self.spectrum_, self.stage_history_ = fit.extra["spectrum"], fit.extra["stages"]
-        self._store_training(fit)
-        if not fit.converged or n_open < len(problem.widths):
-            warnings.warn(
-                f"{type(self).__name__}: Algorithm 1 stopped after max_epochs={self.n_iter_} epochs with {n_open} of "
-                f"{len(problem.widths)} layers and an objective of {self.history_[-1]:.1e}; raise max_epochs.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
-
-    def _store_training(self, fit):
-        self.restart_losses_ = [float(loss) for loss in fit.restart_losses]
-        self.history_ = [float(loss) for loss in fit.history]
-        self.n_iter_ = max(1, len(self.history_) - (fit.net is None))
-        if fit.net is not None:
-            self.net_ = fit.net
-            self.net_.device = "cpu"  # where its module is now
-
-    def _over_rows(self, X, function):
-        """``function(module, x)`` in chunks of rows, as arrays; a dict of them where it gives a dict."""
-
-        dtype = next(self._module.parameters()).dtype
-        u, parts = self._inputs(X), []
-        net = getattr(self._module, "net", self._module)
-        with torch.no_grad():
-            for start in range(0, len(u), _CHUNK):
-                parts.append(function(net, torch.as_tensor(u[start : start + _CHUNK], dtype=dtype)))
-        if isinstance(parts[0], dict):
-            return {key: np.concatenate([_array(part[key]) for part in parts]) for key in parts[0]}
-        return np.concatenate([_array(part) for part in parts])
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = []
-        return tags
-
-
-class LayerArgument:
-    """Adds the layer to `transform`, outside of scikit-learn's wrapping for `set_output`."""
+    def _fit(self, X, y, plan):
+        """`fit` of the layers that a plan has."""
+        X, y = self._validated(X, y)
+        with forgotten_on_error(self):
+            method, problem = self._standardised(X, y, plan)
+            fit = self._strategy(method)(problem)
+            self._store(require_finite(fit, problem.x), problem)
+        return self
 
     def transform(self, X, layer=None):
         """Hidden features ``S_l(x)``.
@@ -331,27 +150,202 @@ class LayerArgument:
         ValueError
             If there is no such layer.
         """
-        return super().transform(X) if layer is None else self._hidden_features(X, layer)
+        X = self._checked_inputs(X, layer)
+        S = self._over_rows(X, lambda module, x: module.hidden(x)[0])
+        return np.hstack(list(S.values())) if layer is None else S[layer]
 
+    def get_feature_names_out(self, input_features=None):
+        """Names ``layer<l>_<i>`` of the columns of `transform`, layer by layer.
 
-def _center_and_scale(X):
-    """Of every column, with zero for the centre where no mean differs from it by more than chance.
+        Parameters
+        ----------
+        input_features : None or array-like of str
+            Checked against those seen in `fit`.
 
-    Then ``x`` and ``x^2 - E x^2`` stay those of a target on centred inputs, whatever the connections.
-    """
-    mean, scale = column_units(X)
-    by_chance = np.all(np.abs(mean) <= 5.0 * scale / np.sqrt(len(X)))
-    return (np.zeros_like(mean) if by_chance else mean), scale
+        Returns
+        -------
+        ndarray of str
+
+        Raises
+        ------
+        ValueError
+            If `input_features` are not those seen in `fit`.
+        """
+        check_is_fitted(self)
+        if input_features is not None:
+            seen = getattr(self, "feature_names_in_", None)
+            if len(input_features) != self.n_features_in_:
+                expected = f"should have length equal to {self.n_features_in_}"
+                raise ValueError(f"input_features {expected}, got {len(input_features)}.")
+            if seen is not None and list(seen) != list(input_features):
+                raise ValueError("input_features is not equal to feature_names_in_.")
+        layers = enumerate(self.widths_, start=2)
+        return np.array([f"layer{layer}_{i}" for layer, k in layers for i in range(k)], dtype=object)
+
+    def feature_gradients(self, X, layer):
+        """Gradients of the hidden features by the standardised inputs.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        layer : int
+            In 2, ..., L.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, k_l, n_inputs)
+            Where inputs are clipped, at the clipped ones; without the offset column.
+
+        Raises
+        ------
+        ValueError
+            If there is no such layer.
+        """
+        X = self._checked_inputs(X)
+        self._check_layer(layer)
+        u = torch.as_tensor(self._input_units.inputs(X), dtype=next(self._module.parameters()).dtype).requires_grad_()
+        S = self._module.hidden(u)[0][layer]
+        columns = [torch.autograd.grad(S[:, i].sum(), u, retain_graph=True)[0] for i in range(S.shape[1])]
+        return _array(torch.stack(columns, dim=1))
+
+    def _checked_inputs(self, X, layer=None):
+        """X as `predict` and `transform` take it, once fitted."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        if layer is not None:
+            self._check_layer(layer)
+        return X
+
+    def _check_layer(self, layer):
+        """Whether there is such a hidden layer."""
+        layers = list(range(2, len(self.widths_) + 2))
+        if layer not in layers:
+            raise ValueError(f"layer must be one of {layers}, got {layer!r}.")
+
+    def _over_rows(self, X, function):
+        """``function(module, x)`` in chunks of rows, as arrays; a dict of them where it gives a dict."""
+        dtype = next(self._module.parameters()).dtype
+        u, parts = self._input_units.inputs(X), []
+        with torch.no_grad():
+            for start in range(0, len(u), _CHUNK):
+                parts.append(function(self._module, torch.as_tensor(u[start : start + _CHUNK], dtype=dtype)))
+        if isinstance(parts[0], dict):
+            return {key: np.concatenate([_array(part[key]) for part in parts]) for key in parts[0]}
+        return np.concatenate([_array(part) for part in parts])
+
+    def _architecture(self, n_features, n_outputs, depth):
+        """Layers 2, ..., depth, checked."""
+        widths = check_widths(self.widths)
+        connections, alphas = check_connections(self.connections, len(widths)), check_alphas(self.alphas, len(widths))
+        whole = DenseNetArchitecture(n_features, widths, connections, alphas, n_outputs, self.curvature)
+        return whole if depth is None else whole.up_to(depth)
+
+    def _with_batch_norm(self, method):
+        """The method with batch norm where that is asked for; "auto" asks where there can be one."""
+        if self.batch_norm == "auto":
+            return dataclasses.replace(method, batch_norm=method.clips)
+        if self.batch_norm and not method.clips:
+            raise ValueError(
+                f"batch_norm=True needs solver 'sgd' or 'adam' with linear readouts; got solver={method.solver!r}, "
+                f"readout={self.readout!r}."
+            )
+        return dataclasses.replace(method, batch_norm=bool(self.batch_norm))
+
+    def _problem(self, X, targets, target_units, architecture, method, plan, offset_column=None):
+        """Standardised rows in random order, as tensors on the device."""
+        start = plan.start
+        units = input_units(X, offset_column, method.clips) if start is None else start._input_units
+        rng = check_random_state(self.random_state)
+        order = rng.permutation(len(X))
+        device = resolve_device(self.device)
+        dtype = getattr(torch, self.dtype if method.by_skorch else "float64")
+
+        def tensor(A):
+            kept = A.dtype.kind == "i"  # labels
+            return torch.as_tensor(A[order], dtype=None if kept else dtype, device=device)
+
+        return Problem(
+            tensor(units.inputs(X)),
+            tensor(targets),
+            architecture,
+            units,
+            target_units,
+            rng,
+            x0=None if offset_column is None else tensor(units.offsets(X)),
+            start=None if start is None else start._standardised_module(),
+            fixed=plan.fixed,
+        )
+
+    def _standardised_module(self):
+        """A copy of the fitted module, for standardised targets."""
+        return self._target_units.enter_(copy.deepcopy(self._module))
+
+    def _search(self, solver):
+        """Typed options of Levenberg-Marquardt and L-BFGS."""
+        return Search(solver, self.n_init, self.max_iter, StageLog(self.verbose, type(self).__name__))
+
+    def _by_epochs(self, method, criterion):
+        """Adam or SGD as a function of the problem."""
+        training = Training(
+            optimizer=method.solver,
+            lr=self.lr or _RATES[method.solver],
+            max_epochs=self.max_epochs or 40,
+            batch_size=-1 if self.batch_size == "all" else self.batch_size or 64,
+            weight_decay=5e-3 if self.l2 == "auto" else float(self.l2),
+            clip=5.0,
+            one_cycle=True,
+            device=self.device,
+            verbose=self.verbose,
+        )
+        return partial(fit_by_epochs, method=method, criterion=criterion, training=training, callbacks=self.callbacks)
+
+    def _by_algorithm1(self):
+        """Algorithm 1 as a function of the problem."""
+        training = Training(
+            lr=self.lr or 0.01,
+            max_epochs=self.max_epochs or 1500,
+            batch_size=-1 if self.batch_size in ("all", None) else self.batch_size,
+            device=self.device,
+            verbose=self.verbose,
+        )
+        options = check_options(self.algorithm1_options)
+        return partial(run_algorithm1, options=options, training=training, callbacks=self.callbacks)
+
+    def _store(self, fit, problem):
+        """The network in y's units, the fitted attributes, and a warning where the solver did not come to its end."""
+        self._input_units, self._target_units = problem.input_units, problem.target_units
+        net = self._module = self._target_units.leave_(fit.module).cpu().eval()
+        architecture, n_found = problem.architecture, len(net.widths)
+        self._sharpness = fit.sharpness
+        self.widths_, self.alphas_ = tuple(net.widths), architecture.alphas[:n_found]
+        self.connections_ = architecture.connections[:n_found]
+        self.layer_weights_, self.initial_layer_weights_ = net.layer_weights(), {}
+        if fit.initial is not None:
+            self.initial_layer_weights_ = self._target_units.leave_(fit.initial).layer_weights()
+        self.readout_, self.l2_, self.exact_ = net.readout, fit.l2, fit.exact
+        self.restart_losses_ = [float(loss) for loss in fit.restart_losses]
+        self.history_ = [float(loss) for loss in fit.history]
+        self.n_iter_ = max(1, len(self.history_) - (fit.skorch_net is None))
+        if fit.distillation is not None:
+            self.spectrum_, self.stage_history_ = fit.distillation.spectrum, fit.distillation.stages
+        if fit.skorch_net is not None:
+            self.net_ = fit.skorch_net
+            self.net_.device = "cpu"  # where its module is now
+        self._warn_if_unfinished(fit, n_found, len(architecture.widths))
+
+    def _warn_if_unfinished(self, fit, n_found, n_layers):
+        """Say how far the solver came, and what would take it further."""
+        if (fit.converged or fit.exact) and n_found == n_layers:
+            return
+        if fit.distillation is None:
+            how_far = f"the solver stopped after {self.n_iter_} steps, at a loss of {min(fit.restart_losses):.1e}"
+            advice = "raise max_iter or n_init"
+        else:
+            how_far = f"Algorithm 1 stopped after max_epochs={self.n_iter_} epochs with {n_found} of {n_layers} layers"
+            how_far, advice = f"{how_far} and an objective of {self.history_[-1]:.1e}", "raise max_epochs"
+        warnings.warn(f"{type(self).__name__}: {how_far}; {advice}.", ConvergenceWarning, stacklevel=5)
 
 
 def _array(tensor):
+    """In double precision, whatever it was."""
     return tensor.detach().cpu().numpy().astype(np.float64)
-
-
-def _by_connection(weights, connections, sizes):
-    """``{l: {j: W_{l,j}}}`` from the layers' concatenated weights."""
-    result = {}
-    for layer, (W, J) in enumerate(zip(weights, connections), start=2):
-        ends = np.cumsum([sizes[j] for j in J])[:-1]
-        result[layer] = dict(zip(J, np.split(_array(W), ends, axis=1)))
-    return result

@@ -1,8 +1,8 @@
-"""Quadratic DenseNets as a classifier; public in `skident.hierarchical`."""
+"""Quadratic DenseNets as a scikit-learn classifier."""
 
 from __future__ import annotations
 
-import copy
+from functools import partial
 from numbers import Integral
 
 import numpy as np
@@ -10,20 +10,20 @@ import torch
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from skident.base.parameters import Interval, StrOptions, forgotten_on_error
+from skident.base.parameters import Interval, StrOptions
 
-from .algorithm1 import run_algorithm1
-from .architecture import n_parameters, warn_if_too_few
-from .base import HiddenFeatures, LayerArgument
+from .architecture import warn_if_too_few
+from .base import QuadraticDenseNetBase
 from .class_fits import fit_cross_entropy, fit_theorem4
-from .sum_fits import fit_skorch
+from .options import LayerPlan, Method
+from .units import TargetUnits
 
 __all__ = ["HierarchicalQuadraticNetClassifier"]
 
 
-class HierarchicalQuadraticNetClassifier(LayerArgument, ClassifierMixin, HiddenFeatures):
+class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase):
     """Quadratic DenseNet for classes: `HierarchicalQuadraticNet` on cross-entropy, or on the loss of Theorem 4.
 
     ``loss="cross_entropy"`` minimises ``mean -log softmax(F(x))_y + l2 Reg`` with linear readouts, by SGD with batch
@@ -78,7 +78,7 @@ class HierarchicalQuadraticNetClassifier(LayerArgument, ClassifierMixin, HiddenF
     """
 
     _parameter_constraints = {
-        **HiddenFeatures._parameter_constraints,
+        **QuadraticDenseNetBase._parameter_constraints,
         "loss": [StrOptions({"cross_entropy", "theorem4"})],
         "offset_column": [Interval(Integral, 0, None, closed="left"), None],
         "solver": [StrOptions({"auto", "lbfgs", "adam", "sgd", "algorithm1"})],
@@ -156,90 +156,75 @@ class HierarchicalQuadraticNetClassifier(LayerArgument, ClassifierMixin, HiddenF
         ConvergenceWarning
             For Theorem 4, if there are fewer rows than weights; if L-BFGS ended at `max_iter`.
         """
-        return self._checked_fit(X, y)
+        return self._fit(X, y, LayerPlan())
 
-    def _checked_fit(self, X, y, depth=None, fixed=(), start=None):
+    def _validated(self, X, y):
+        """X in double precision, and y if it has labels."""
         self._validate_params()
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, ensure_min_features=2)
         check_classification_targets(y)
-        with forgotten_on_error(self):
-            self._fit(X, y, depth, fixed, start)
-        return self
+        return X, y
 
-    def _fit(self, X, y, depth, fixed, start):
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y has one class, {self.classes_[0]!r}, in all {len(y)} rows; a classifier needs two classes or more."
-            )
-        solver = self._solver()
+    def _standardised(self, X, y, plan):
+        """How to fit, and what: inputs in their own units, classes as the loss takes them."""
+        self.classes_, targets = self._encoded(y)
+        method, column = self._method(), self._checked_offset_column(X)
+        n_outputs = 1 if self.loss == "theorem4" else len(self.classes_)
+        architecture = self._architecture(X.shape[1] - (column is not None), n_outputs, plan.depth)
         if self.loss == "theorem4":
-            problem, fit = self._theorem4(X, labels, solver, depth, fixed, start)
-        else:
-            problem, _ = self._problem(X, labels, len(self.classes_), solver, depth, fixed, start)
-            fit = self._run(lambda: self._cross_entropy(problem, solver), problem)
-        if solver == "algorithm1":
-            return self._store_distilled(fit, problem)
-        self._store(fit, problem)
+            warn_if_too_few(len(X), architecture.n_weights, type(self).__name__)
+        return method, self._problem(X, targets, TargetUnits(), architecture, method, plan, column)
 
-    def _solver(self):
-        solver = self.solver
-        if solver == "auto":
-            solver = "lbfgs" if self.loss == "theorem4" else "sgd"
-        wanted = ("lbfgs", "algorithm1") if self.loss == "theorem4" else ("sgd", "adam", "lbfgs")
-        form = "sum" if self.loss == "theorem4" else "linear"
+    def _encoded(self, y):
+        """The classes, and what the loss is measured on: class numbers, or -1 and 1 in a column."""
+        classes, labels = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"y has one class, {classes[0]!r}, in all {len(y)} rows; a classifier needs two classes or more."
+            )
+        if self.loss == "cross_entropy":
+            return classes, labels
+        if len(classes) > 2:
+            raise ValueError(f"loss='theorem4' is for two classes, y has {len(classes)}; take loss='cross_entropy'.")
+        return classes, np.where(labels == 1, 1.0, -1.0)[:, None]
+
+    def _method(self):
+        """Solver and readout, if the loss has them."""
+        squares = self.loss == "theorem4"
+        solver = self.solver if self.solver != "auto" else "lbfgs" if squares else "sgd"
+        wanted = ("lbfgs", "algorithm1") if squares else ("sgd", "adam", "lbfgs")
+        form = "sum" if squares else "linear"
         if solver not in wanted or self.readout not in ("auto", form):
             raise ValueError(
                 f"loss={self.loss!r} has the solvers {wanted} and readout={form!r}; got solver={self.solver!r}, "
                 f"readout={self.readout!r}."
             )
-        return solver
+        method = Method(solver, form)
+        return method if squares else self._with_batch_norm(method)
 
-    def _readout(self, solver):
-        return "sum" if self.loss == "theorem4" else "linear"
-
-    def _cross_entropy(self, problem, solver):
-
-        batch_norm = self._batch_norm(solver)
-        if solver == "lbfgs":
-            return fit_cross_entropy(problem, self.l2)
-        return fit_skorch(
-            problem,
-            readout="linear",
-            batch_norm=batch_norm,
-            criterion=torch.nn.CrossEntropyLoss,
-            training=self._training(solver),
-        )
-
-    def _theorem4(self, X, labels, solver, depth, fixed, start):
-        """The problem and its fit."""
-
-        if len(self.classes_) > 2:
-            raise ValueError(
-                f"loss='theorem4' is for two classes, y has {len(self.classes_)}; take loss='cross_entropy'."
-            )
+    def _checked_offset_column(self, X):
+        """The column x_0 of X; None where the loss has none."""
         column = self.offset_column
-        if column is not None and column >= X.shape[1]:
+        if self.loss == "cross_entropy":
+            return None
+        if column is None:
+            if self.solver == "algorithm1":
+                raise ValueError("solver='algorithm1' for loss='theorem4' needs offset_column, the column x_0 of X.")
+            return None
+        if column >= X.shape[1]:
             raise ValueError(f"offset_column={column}, but X has columns 0, ..., {X.shape[1] - 1}.")
-        if column is not None and X.shape[1] < 3:
+        if X.shape[1] < 3:
             raise ValueError("X has n_features = 2, of which one is x_0; the network needs at least two others.")
-        n_inputs = X.shape[1] - (column is not None)
-        widths, connections, _ = self._architecture(n_inputs, depth)
-        warn_if_too_few(len(X), n_parameters(n_inputs, widths, connections), type(self).__name__)
-        targets = np.where(labels == 1, 1.0, -1.0)[:, None]
-        problem, order = self._problem(X, targets, 1, solver, depth, fixed, start, column)
-        x0 = None
-        if column is not None:
-            x0 = torch.as_tensor(X[order][:, [column]], dtype=problem.x.dtype, device=problem.x.device)
-        if solver != "algorithm1":
-            return problem, self._run(lambda: fit_theorem4(problem, x0, self.l2), problem)
-        if x0 is None:
-            raise ValueError("solver='algorithm1' for loss='theorem4' needs offset_column, the column x_0 of X.")
+        return column
 
-        return problem, self._run(lambda: run_algorithm1(problem, self._algorithm1_settings(), x0), problem)
-
-    def _start_module(self):
-        return copy.deepcopy(getattr(self._module, "net", self._module))
+    def _strategy(self, method):
+        """The fit that loss and method ask for, as a function of the problem."""
+        if method.solver == "algorithm1":
+            return self._by_algorithm1()
+        if method.by_epochs:
+            return self._by_epochs(method, torch.nn.CrossEntropyLoss)
+        fit = fit_theorem4 if self.loss == "theorem4" else fit_cross_entropy
+        return partial(fit, search=self._search(method.solver), l2=self.l2)
 
     def decision_function(self, X):
         """Logits: ``F(x)``, of the second class where there are two (minus those of the first).
@@ -253,12 +238,11 @@ class HierarchicalQuadraticNetClassifier(LayerArgument, ClassifierMixin, HiddenF
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             For Theorem 4 ``v (x_0 + F(x))``.
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        F = self._over_rows(X, lambda module, x: getattr(module, "predict", module)(x)).astype(np.float64)
+        X = self._checked_inputs(X)
+        F = self._over_rows(X, lambda module, x: module.predict(x))
         if self.loss == "theorem4":
-            x0 = 0.0 if self._offset_column is None else X[:, self._offset_column]
-            return self._sharpness * (x0 + F[:, 0])
+            x0 = self._input_units.offsets(X)
+            return self._sharpness * (F[:, 0] if x0 is None else x0[:, 0] + F[:, 0])
         return F[:, 1] - F[:, 0] if len(self.classes_) == 2 else F
 
     def predict_proba(self, X):

@@ -1,4 +1,4 @@
-"""Weights of new layers of the paper's sum form by linear regression, without a search."""
+"""Weights of a new last layer of the paper's sum form by linear regression, without a search."""
 
 from __future__ import annotations
 
@@ -18,24 +18,48 @@ _LARGEST = 1500  # columns; more cost longer than random starts take
 _FLOOR = 1e-3  # of eigenvalues: units of weight zero would stay there
 
 
-def n_columns(problem, layer):
-    """Number of columns of the larger regression of `regress_top_layer`, at most."""
-    sizes = [problem.x.shape[1], problem.x.shape[1], *problem.widths]
-    q = sum(sizes[j] for j in problem.connections[layer - 2])
+def n_columns(architecture, layer):
+    """Number of columns of the larger regression of `regress_top_layer`, at most.
+
+    Parameters
+    ----------
+    architecture : DenseNetArchitecture
+    layer : int
+        The new one.
+
+    Returns
+    -------
+    int
+    """
+    q = architecture.n_inputs(layer)
     if layer > 2:
-        q += sizes[layer - 1] * (sizes[layer - 1] - 1) // 2
-    return q * (q + 1) // 2 + problem.n_weights
+        before = architecture.width(layer - 1)
+        q += before * (before - 1) // 2
+    return q * (q + 1) // 2 + architecture.n_weights
 
 
-def can_regress(problem, layers):
-    """Whether `regress_top_layer` has rows enough, not too many products of inputs, and skip links at all `layers`."""
-    most = max(n_columns(problem, layer) for layer in layers)
-    linked = all(layer == 2 or len(problem.connections[layer - 2]) > 1 for layer in layers)
-    return linked and most <= _LARGEST and 2 * most <= len(problem.x)
+def can_regress(architecture, layers, n_rows):
+    """Whether `regress_top_layer` has rows enough, not too many products of inputs, and skip links.
+
+    Parameters
+    ----------
+    architecture : DenseNetArchitecture
+    layers : collection of int
+        The new ones.
+    n_rows : int
+
+    Returns
+    -------
+    bool
+        At all of the layers.
+    """
+    most = max(n_columns(architecture, layer) for layer in layers)
+    linked = all(layer == 2 or len(architecture.connections[layer - 2]) > 1 for layer in layers)
+    return linked and most <= _LARGEST and 2 * most <= n_rows
 
 
 @torch.no_grad()
-def regress_top_layer(module, lower, x, y, w, fixed=(), ridge=RIDGES[0]):
+def regress_top_layer(module, lower, rows, fixed=(), ridge=RIDGES[0]):
     """Set the weights of the last layer so that the network explains best what the layers below leave.
 
     With inputs h, the last layer adds ``alpha ||W h||^2 = alpha <M, h h^T>``, linear in ``M = W^T W``. So M comes from
@@ -53,13 +77,12 @@ def regress_top_layer(module, lower, x, y, w, fixed=(), ridge=RIDGES[0]):
         Sum form; its last layer is changed, and the one before is rotated.
     lower : QuadraticDenseNet or None
         Its other layers, fitted, rotated as well; None where there are none.
-    x : Tensor (n, d)
-    y : Tensor (n, 1)
-    w : Tensor (n, 1)
-        Factors of the rows' errors.
-    fixed : collection of int
+    rows : WeightedRows
+        One output.
+    fixed : collection of int, default=()
         Layers of `lower` that stay.
-    ridge : float
+    ridge : float, default=1e-7
+        Of columns of norm one.
 
     Returns
     -------
@@ -72,7 +95,7 @@ def regress_top_layer(module, lower, x, y, w, fixed=(), ridge=RIDGES[0]):
     Cost: ``O(n c^2 + c^3)``, c of `n_columns`. Biases are left at zero. Where the layers below are wrong by
     ``O(alpha)``, M is wrong by as much, relatively.
     """
-    top = len(module.widths) + 1
+    x, y, w, top = rows.x, rows.y, rows.factors, len(module.widths) + 1
     residual, tangent = y, torch.ones_like(y)
     if lower is not None:
         set_trainable(lower, fixed=fixed)

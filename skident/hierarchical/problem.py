@@ -1,21 +1,24 @@
-"""What is fitted, what a fit gives, and the one way to minimise."""
+"""What is fitted, where a start of it led, and what a fit gives."""
 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+import dataclasses
+import math
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
-from .architecture import n_parameters
+from .architecture import DenseNetArchitecture
 from .modules import QuadraticDenseNet
-from .solvers import fit_lbfgs, fit_least_squares
+from .units import InputUnits, TargetUnits
 
-__all__ = ["Fit", "Problem", "copy_layers", "minimise"]
+__all__ = ["Attempt", "Distillation", "Fit", "Problem", "copy_layers"]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Problem:
     """Standardised data and the architecture to fit to them.
 
@@ -23,13 +26,16 @@ class Problem:
     ----------
     x : Tensor (n, d)
     y : Tensor (n, o), or (n,) of integers for classes
-    widths, connections, alphas : tuple
-        Of layers 2, ..., L.
-    n_outputs : int
+    architecture : DenseNetArchitecture
+    input_units : InputUnits
+        Of x.
+    target_units : TargetUnits
+        Of y.
     rng : RandomState
-    options : dict
-        ``solver``, ``l2``, ``n_init``, ``max_iter``, ``curvature``, ``verbose``.
-    start : QuadraticDenseNet, default=None
+        Of starts and batches.
+    x0 : Tensor (n, 1) or None
+        The offset column of Theorem 4, as it is.
+    start : QuadraticDenseNet or None
         Layers that it has begin at its weights.
     fixed : tuple of int
         Layers whose weights stay.
@@ -37,81 +43,180 @@ class Problem:
 
     x: torch.Tensor
     y: torch.Tensor
-    widths: tuple
-    connections: tuple
-    alphas: tuple
-    n_outputs: int
-    rng: Any
-    options: dict
+    architecture: DenseNetArchitecture
+    input_units: InputUnits
+    target_units: TargetUnits
+    rng: np.random.RandomState
+    x0: torch.Tensor | None = None
     start: QuadraticDenseNet | None = None
     fixed: tuple = ()
 
-    def build(self, readout, unit=1.0, offset=0.0, **kwargs):
-        """A module with new random weights where `start` has none, for targets in `unit` around `offset`."""
-        generator = torch.Generator().manual_seed(int(self.rng.randint(2**31 - 1)))
+    def build(self, readout, units=None, *, batch_norm=False, direct=None):
+        """A module with new random weights where `start` has none.
+
+        Parameters
+        ----------
+        readout : {"sum", "linear"}
+        units : TargetUnits, default=None
+            In which the module is to be fitted to y; None is y's own.
+        batch_norm, direct : bool
+            As for `QuadraticDenseNet`.
+
+        Returns
+        -------
+        QuadraticDenseNet
+            Beside x.
+        """
+        kind = self.architecture
         module = QuadraticDenseNet(
-            self.x.shape[1],
-            self.widths,
-            self.connections,
-            n_outputs=self.n_outputs,
-            alphas=self.alphas,
+            kind.n_features,
+            kind.widths,
+            kind.connections,
+            n_outputs=kind.n_outputs,
+            alphas=kind.alphas,
             readout=readout,
-            curvature=self.options["curvature"],
-            moments=(self.x**2).mean(dim=0).cpu(),
+            direct=direct,
+            curvature=kind.curvature,
+            batch_norm=batch_norm,
+            moments=self.moments,
             dtype=self.x.dtype,
-            generator=generator,
-            **kwargs,
+            generator=self.generator(),
         )
         if self.start is not None:
             old = copy.deepcopy(self.start).to("cpu", self.x.dtype)
-            with torch.no_grad():
-                old.offset -= offset
-            copy_layers(old.scale_output_(1.0 / unit), module)
+            copy_layers((units or TargetUnits()).enter_(old), module)
         return module.to(self.x.device)
 
     @property
-    def n_weights(self):
-        return n_parameters(self.x.shape[1], self.widths, self.connections)
+    def moments(self):
+        """``E x^2``, (d,)."""
+        return (self.x**2).mean(dim=0).cpu()
+
+    def generator(self):
+        """A new stream of torch's, drawn from `rng`.
+
+        Returns
+        -------
+        torch.Generator
+        """
+        return torch.Generator().manual_seed(self.seed())
+
+    def seed(self):
+        """The next seed of `rng`.
+
+        Returns
+        -------
+        int
+        """
+        return int(self.rng.randint(2**31 - 1))
 
     def part(self, rows):
-        """The same problem on some rows."""
-        return Problem(**{**vars(self), "x": self.x[rows], "y": self.y[rows]})
+        """The same problem on some rows.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+
+        Returns
+        -------
+        Problem
+        """
+        x0 = None if self.x0 is None else self.x0[rows]
+        return dataclasses.replace(self, x=self.x[rows], y=self.y[rows], x0=x0)
 
 
-@dataclass
+@dataclass(frozen=True)
+class Attempt:
+    """One start, and where it led.
+
+    Attributes
+    ----------
+    module : QuadraticDenseNet
+    initial : QuadraticDenseNet
+        What it was at the start.
+    loss : float
+    history : list of float
+    converged : bool
+    """
+
+    module: QuadraticDenseNet
+    initial: QuadraticDenseNet
+    loss: float
+    history: list
+    converged: bool = True
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """What Algorithm 1 saw on its way.
+
+    Attributes
+    ----------
+    spectrum : dict of int to ndarray
+        Singular values when layer l was distilled.
+    stages : list of dict
+        ``epoch``, ``objective`` and ``event`` of everything that happened, plus what the event adds.
+    """
+
+    spectrum: dict
+    stages: list
+
+
+@dataclass(frozen=True)
 class Fit:
     """A fitted module, in the problem's units, and how it came about.
 
     Attributes
     ----------
-    module : QuadraticDenseNet or ScaledLogits
+    module : QuadraticDenseNet or DistilledQuadraticNet
+    initial : QuadraticDenseNet or None
+        What it started from.
     restart_losses : list of float
         Of every start: squared error relative to the variance, or cross-entropy.
     history : list of float
         The chosen start's loss after every step or epoch.
-    initial : QuadraticDenseNet or None
-        What it started from, in the same units.
     converged : bool
     exact : bool
-        Whether the paper's form explains the data to `EXACT`.
+        Whether the paper's form explains the data to rounding.
     error : float
         Estimated relative squared error on new data; NaN where nobody asked.
+    l2 : float
+    sharpness : float or None
+        v of Theorem 4.
+    skorch_net : skorch.NeuralNet or None
+        Where skorch trained.
+    distillation : Distillation or None
+        Of Algorithm 1.
     """
 
     module: Any
+    initial: QuadraticDenseNet | None
     restart_losses: list
     history: list
-    initial: Any
     converged: bool = True
     exact: bool = False
     error: float = float("nan")
     l2: float = 0.0
-    net: Any = None
-    extra: dict = field(default_factory=dict)
+    sharpness: float | None = None
+    skorch_net: Any = None
+    distillation: Distillation | None = None
+
+    @property
+    def finite(self):
+        """Whether any start ended with a finite loss; if not, `module` is where the first one exploded."""
+        return any(math.isfinite(loss) for loss in self.restart_losses)
 
 
 @torch.no_grad()
 def copy_layers(old, new):
+    """Give a network the weights of the layers that another one has, and its offset.
+
+    Parameters
+    ----------
+    old : QuadraticDenseNet
+    new : QuadraticDenseNet
+        Changed. Readouts and the direct part are taken over where both have them.
+    """
     for name in ("weights", "biases", *(("readouts",) if old.readout == new.readout == "linear" else ())):
         for source, target in zip(getattr(old, name), getattr(new, name)):
             target.copy_(source)
@@ -121,21 +226,3 @@ def copy_layers(old, new):
     new.moments.copy_(old.moments)
     if old.direct is not None and new.direct is not None:
         new.direct.copy_(old.direct)
-
-
-def minimise(problem, module, x, y, *, weights=None, l2=0.0, max_iter=None, target=0.0, callback=None):
-    """Weighted least squares by the problem's solver; the cost is a sum over rows."""
-    limit = problem.options["max_iter"] or max_iter
-    limit = min(limit, max_iter or limit)
-    if problem.options["solver"] == "lm":
-        result = fit_least_squares(
-            module, x, y, weights=weights, l2=l2, max_iter=limit, target=target, callback=callback
-        )
-        if result.n_iter < limit and result.status == "max_iter":
-            result.status = "stationary"  # the callback found it slow
-        return result
-    w = 1.0 if weights is None else weights
-    result = fit_lbfgs(module, lambda: ((w * (module(x) - y)) ** 2).mean(), l2=l2 / y.shape[1], max_iter=8 * limit)
-    result.cost *= y.numel()
-    result.history = [y.numel() * value for value in result.history]
-    return result

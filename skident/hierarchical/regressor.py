@@ -1,28 +1,32 @@
-"""Hierarchical learning with quadratic DenseNets, as a scikit-learn regressor and classifier."""
+"""Hierarchical learning with quadratic DenseNets, as a scikit-learn regressor."""
 
 from __future__ import annotations
 
-import copy
+from functools import partial
 
 import numpy as np
 import torch
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from skident.base.parameters import StrOptions, forgotten_on_error
+from skident.base.parameters import StrOptions
 from skident.base.predictions import in_shape_of_targets
 
-from .algorithm1 import run_algorithm1
-from .architecture import n_parameters, warn_if_too_few
-from .base import HiddenFeatures, LayerArgument
-from .classifier import HierarchicalQuadraticNetClassifier
+from .architecture import warn_if_too_few
+from .base import QuadraticDenseNetBase
 from .linear_fits import fit_linear
-from .sum_fits import fit_auto, fit_skorch, fit_sum
+from .options import BY_EPOCHS, LayerPlan, Method
+from .readout_choice import fit_auto
+from .sum_fits import fit_sum
+from .units import target_units
 
-__all__ = ["HierarchicalQuadraticNet", "HierarchicalQuadraticNetClassifier"]
+__all__ = ["HierarchicalQuadraticNet"]
+
+_MOST_WEIGHTS = 1500  # of Levenberg-Marquardt
+_FITS = {"auto": fit_auto, "sum": fit_sum, "linear": fit_linear}  # by readout
 
 
-class HierarchicalQuadraticNet(LayerArgument, RegressorMixin, HiddenFeatures):
+class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     """Quadratic DenseNet: hidden features of growing degree, learned together.
 
     With ``G_0 = x``, ``G_1 = x^2 - E x^2`` of the standardised inputs and, for layers ``l = 2, ..., L``,
@@ -79,7 +83,7 @@ class HierarchicalQuadraticNet(LayerArgument, RegressorMixin, HiddenFeatures):
         Of the solvers that skorch runs; the others need float64.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
-        1 prints a line a start or epoch, 2 shows skorch's progress bar.
+        1 prints a line a start (on stderr) or epoch, 2 shows skorch's progress bar.
 
     Attributes
     ----------
@@ -128,7 +132,7 @@ class HierarchicalQuadraticNet(LayerArgument, RegressorMixin, HiddenFeatures):
     """
 
     _parameter_constraints = {
-        **HiddenFeatures._parameter_constraints,
+        **QuadraticDenseNetBase._parameter_constraints,
         "solver": [StrOptions({"auto", "lm", "lbfgs", "adam", "sgd", "algorithm1"})],
     }
 
@@ -192,99 +196,62 @@ class HierarchicalQuadraticNet(LayerArgument, RegressorMixin, HiddenFeatures):
         Raises
         ------
         ValueError
-            If an argument is out of range, connections and widths do not fit, y is constant, or the loss explodes.
+            If an argument is out of range, connections and widths do not fit, y is constant or too large or too small
+            for sums of squares, or the loss explodes (with the layer at which it does).
 
         Warns
         -----
         ConvergenceWarning
             If there are fewer targets than weights, or the best start ended at `max_iter`.
         """
-        return self._checked_fit(X, y)
+        return self._fit(X, y, LayerPlan())
 
-    def _checked_fit(self, X, y, depth=None, fixed=(), start=None):
+    def _validated(self, X, y):
+        """X and the targets as columns, in double precision."""
         self._validate_params()
         X, y = validate_data(
             self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2, ensure_min_features=2
         )
-        with forgotten_on_error(self):
-            self._fit(X, np.asarray(y, dtype=np.float64), depth, fixed, start)
-        return self
-
-    def _fit(self, X, y, depth, fixed, start):
-        Y = y.reshape(len(X), -1)
-        constant = np.ptp(Y, axis=0) <= 1e-14 * np.abs(Y).max(axis=0)
-        if constant.any():
-            raise ValueError(
-                f"y is constant ({Y[0, constant][0]:g} in all {len(Y)} rows): there is nothing to learn. Check the "
-                "target column."
-            )
         self._one_dimensional = y.ndim == 1
-        widths, connections, _ = self._architecture(X.shape[1], depth)
-        n_weights = n_parameters(X.shape[1], widths, connections)
-        warn_if_too_few(Y.size, n_weights, type(self).__name__)
-        solver = self._solver(n_weights)
-        self._y_center, self._y_scale = Y.mean(axis=0), float(np.sqrt(np.mean((Y - Y.mean(axis=0)) ** 2)))
-        if start is not None:
-            self._y_center, self._y_scale = start._y_center, start._y_scale
-        targets = (Y - self._y_center) / self._y_scale
-        problem, _ = self._problem(X, targets, Y.shape[1], solver, depth, fixed, start)
+        return X, np.asarray(y, dtype=np.float64).reshape(len(X), -1)
+
+    def _standardised(self, X, Y, plan):
+        """How to fit, and what: the data in their own units."""
+        architecture = self._architecture(X.shape[1], Y.shape[1], plan.depth)
+        method = self._method(architecture, plan.start)
+        units = target_units(Y)  # checks y, whatever units it is to have
+        if plan.start is not None:
+            units = plan.start._target_units
+        warn_if_too_few(Y.size, architecture.n_weights, type(self).__name__)
+        return method, self._problem(X, units.standardised(Y), units, architecture, method, plan)
+
+    def _method(self, architecture, start):
+        """Solver and readout; "auto" where the fit is to choose the readout."""
+        solver, several = self.solver, architecture.n_outputs > 1
+        if solver == "auto":
+            solver = "lm" if architecture.n_weights <= _MOST_WEIGHTS else "lbfgs"
         if solver == "algorithm1":
-            return self._algorithm1(problem)
-        fit = self._run(lambda: self._solve(problem, solver), problem)
-        self._to_units(fit.module)
-        fit.initial.scale_output_(self._y_scale)
-        self._store(fit, problem)
+            if several or self.readout == "linear" or self.curvature is not None:
+                raise ValueError("solver='algorithm1' has one output, readout='sum' and curvature=None.")
+            return Method(solver, "sum")
+        if self.readout == "sum" and several:
+            raise ValueError(f"readout='sum' has one output, y has {architecture.n_outputs}; take readout='linear'.")
+        readout = self.readout
+        if readout == "auto" and start is not None:
+            readout = start.readout_
+        if readout == "auto" and (several or self.curvature is not None):
+            readout = "linear"
+        if self.readout == "auto" and solver in BY_EPOCHS:
+            readout = "linear"
+        return self._with_batch_norm(Method(solver, readout))
 
-    def _solver(self, n_weights):
-        if self.solver != "auto":
-            return self.solver
-        return "lm" if n_weights <= 1500 else "lbfgs"
-
-    def _solve(self, problem, solver):
-
-        readout, batch_norm = self._readout(solver), self._batch_norm(solver)
-        if readout == "sum" and problem.n_outputs > 1:
-            raise ValueError(f"readout='sum' has one output, y has {problem.n_outputs}; take readout='linear'.")
-        if readout == "auto":
-            one_square = problem.n_outputs == 1 and self.curvature is None
-            readout = "auto" if one_square else "linear"
-            readout = readout if problem.start is None else problem.start.readout
-        if solver in ("adam", "sgd"):
-            return fit_skorch(
-                problem,
-                readout=readout,
-                batch_norm=batch_norm,
-                criterion=torch.nn.MSELoss,
-                training=self._training(solver),
-            )
-        if readout == "auto":
-            return fit_auto(problem, self.l2)
-        if readout == "sum":
-            return fit_sum(problem, 0.0 if self.l2 == "auto" else float(self.l2))
-        return fit_linear(problem, self.l2)
-
-    def _to_units(self, module):
-        """From standardised targets to y's units, in place."""
-
-        with torch.no_grad():
-            module.scale_output_(self._y_scale)
-            module.offset += torch.as_tensor(self._y_center, dtype=module.offset.dtype, device=module.offset.device)
-
-    def _start_module(self):
-        """A copy of the fitted module, for standardised targets."""
-
-        module = copy.deepcopy(self._module)
-        with torch.no_grad():
-            module.offset -= torch.as_tensor(self._y_center, dtype=module.offset.dtype)
-            return module.scale_output_(1.0 / self._y_scale)
-
-    def _algorithm1(self, problem):
-
-        if problem.n_outputs != 1 or self.readout == "linear" or self.curvature is not None:
-            raise ValueError("solver='algorithm1' has one output, readout='sum' and curvature=None.")
-        fit = self._run(lambda: run_algorithm1(problem, self._algorithm1_settings()), problem)
-        self._to_units(fit.module)
-        self._store_distilled(fit, problem)
+    def _strategy(self, method):
+        """The fit that a method asks for, as a function of the problem."""
+        if method.solver == "algorithm1":
+            return self._by_algorithm1()
+        if method.by_epochs:
+            return self._by_epochs(method, torch.nn.MSELoss)
+        return partial(_FITS[method.readout], search=self._search(method.solver), l2=self.l2)
 
     def predict(self, X):
         """Predicted targets.
@@ -298,9 +265,7 @@ class HierarchicalQuadraticNet(LayerArgument, RegressorMixin, HiddenFeatures):
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Of the shape that y had in `fit`.
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        Y = self._over_rows(X, lambda module, x: getattr(module, "predict", module)(x)).astype(np.float64)
+        Y = self._over_rows(self._checked_inputs(X), lambda module, x: module.predict(x))
         return in_shape_of_targets(Y, self._one_dimensional)
 
     def __sklearn_tags__(self):

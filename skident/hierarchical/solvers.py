@@ -2,17 +2,80 @@
 
 from __future__ import annotations
 
+import dataclasses
+from dataclasses import dataclass
+
 import numpy as np
 import scipy.optimize
 import torch
 
-from skident.optim import DenseNormalEquations, LeastSquaresResult, levenberg_marquardt
+from skident.optim import DenseNormalEquations, LeastSquaresResult, give_up_when_slow, levenberg_marquardt
 
-__all__ = ["fit_lbfgs", "fit_least_squares", "set_trainable", "warm_start_readout"]
+__all__ = [
+    "LEAST_SQUARES",
+    "WeightedRows",
+    "fit_lbfgs",
+    "fit_least_squares",
+    "fit_least_squares_by_lbfgs",
+    "jacobian",
+    "set_trainable",
+    "warm_start_readout",
+]
 
 _CHUNK_ENTRIES = 4_000_000  # of the Jacobian that are held at once
 # What l2 is multiplied by. The direct part hardly: it is the linear model's share, and must not shrink.
 _PENALISED = {"weights": 1.0, "readouts": 1.0, "direct": 0.01}
+_LBFGS_STEPS = 8  # for one of Levenberg-Marquardt
+
+
+@dataclass(frozen=True)
+class WeightedRows:
+    """Samples to fit, and what their errors count.
+
+    Attributes
+    ----------
+    x : Tensor (n, d)
+    y : Tensor (n, o)
+    w : Tensor (n, 1) or None
+        Factors of the errors; None is one.
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+    w: torch.Tensor | None = None
+
+    @property
+    def factors(self):
+        """w as a tensor (n, 1)."""
+        return torch.ones_like(self.x[:, :1]) if self.w is None else self.w
+
+    def first(self, n):
+        """The first rows.
+
+        Parameters
+        ----------
+        n : int
+
+        Returns
+        -------
+        WeightedRows
+        """
+        return WeightedRows(self.x[:n], self.y[:n], None if self.w is None else self.w[:n])
+
+    def squared_errors(self, module):
+        """What a module leaves to explain.
+
+        Parameters
+        ----------
+        module : nn.Module
+
+        Returns
+        -------
+        Tensor (n, o)
+            ``(w (F(x) - y))^2``, entry by entry.
+        """
+        errors = module(self.x) - self.y
+        return (errors if self.w is None else self.w * errors) ** 2
 
 
 def set_trainable(module, *, kinds=None, fixed=()):
@@ -32,15 +95,18 @@ def set_trainable(module, *, kinds=None, fixed=()):
 
 
 def _trained(module):
+    """``((kind, layer), parameter)`` of those that require a gradient."""
     return [(name, p) for name, p in module.blocks() if p.requires_grad]
 
 
 def _get(blocks):
+    """The parameters of all blocks in one vector, (P,)."""
     return torch.cat([p.detach().reshape(-1) for _, p in blocks])
 
 
 @torch.no_grad()
 def _set(blocks, theta):
+    """Give the blocks the entries of one vector, (P,)."""
     start = 0
     for _, p in blocks:
         p.copy_(theta[start : start + p.numel()].reshape(p.shape))
@@ -109,82 +175,131 @@ def _readout_columns(part, kind, layer, o, module, outputs, seen):
         part[:, :, o] = (module.alphas[layer - 2] * seen[layer]).detach()
 
 
-def fit_least_squares(module, x, y, *, weights=None, l2=0.0, max_iter=200, target=0.0, ftol=1e-14, callback=None):
-    """Minimise ``sum w^2 ||F(x) - y||^2 + n l2 Reg`` over the parameters that require a gradient.
+class _NormalEquations:
+    """``sum w^2 ||F(x) - y||^2 + n l2 Reg`` and its linearisation, at any values of the trained parameters.
+
+    On the CPU values are numpy arrays, since the solver's small systems are faster there; elsewhere tensors.
+    """
+
+    def __init__(self, module, rows, l2):
+        self.module, self.rows, self.blocks = module, rows, _trained(module)
+        self.start = _get(self.blocks)
+        self.on_cpu = self.start.device.type == "cpu"
+        self.penalties = len(rows.x) * _penalties(self.blocks, l2, self.start)
+        self.w = rows.factors
+        self.chunk = max(1, _CHUNK_ENTRIES // max(1, len(self.start) * rows.y.shape[1]))
+
+    def outside(self, values):
+        """A tensor as the solver wants it."""
+        return values.numpy() if self.on_cpu else values
+
+    @torch.no_grad()
+    def set(self, values):
+        """Give the module these values; they as a tensor."""
+        values = torch.as_tensor(values, device=self.start.device)
+        _set(self.blocks, values)
+        return values
+
+    @torch.no_grad()
+    def cost(self, values):
+        """The sum of squares and its penalties."""
+        values = self.set(values)
+        return float(self.rows.squared_errors(self.module).sum() + (self.penalties * values**2).sum())
+
+    def linearise(self, values):
+        """``J^T J`` and ``J^T r``, in chunks of rows."""
+        values, (x, y) = self.set(values), (self.rows.x, self.rows.y)
+        matrix, gradient = torch.diag(self.penalties), self.penalties * values
+        for start in range(0, len(x), self.chunk):
+            part = slice(start, start + self.chunk)
+            F, J = jacobian(self.module, self.blocks, x[part])
+            J = (J * self.w[part]).reshape(-1, J.shape[-1])
+            matrix += J.T @ J
+            gradient = gradient + J.T @ (self.w[part] * (F - y[part])).T.reshape(-1)
+        return DenseNormalEquations(self.outside(matrix), self.outside(gradient))
+
+
+def fit_least_squares(module, rows, *, l2=0.0, max_iter=200, target=0.0, patience=None):
+    """Minimise ``sum w^2 ||F(x) - y||^2 + n l2 Reg`` by Levenberg-Marquardt.
 
     Parameters
     ----------
     module : QuadraticDenseNet
-        Without batch norm; changed.
-    x : Tensor (n, d)
-    y : Tensor (n, o)
-    weights : Tensor (n, 1), default=None
-        w; None is one.
-    l2 : float
+        Without batch norm. Those of its parameters that require a gradient are changed.
+    rows : WeightedRows
+    l2 : float, default=0
         ``Reg = ||W||^2 + ||U||^2 + ||D||^2 / 100`` with weights, readouts and the direct part.
-    max_iter, target, ftol, callback
-        Of `levenberg_marquardt`; `target` is of the whole cost.
+    max_iter : int, default=200
+        Steps at most.
+    target : float, default=0
+        Of the whole cost, at which to stop.
+    patience : int, default=None
+        Steps within which the cost must halve; None is as long as it takes.
 
     Returns
     -------
     LeastSquaresResult
+        A cost that did not halve in time ends as ``stationary``.
 
     Notes
     -----
     Cost of a step: ``O(n o P^2 + P^3)`` for P parameters.
     """
-    blocks = _trained(module)
-    theta = _get(blocks)
-    penalties = len(x) * _penalties(blocks, l2, theta)
-    rows = max(1, _CHUNK_ENTRIES // max(1, len(theta) * y.shape[1]))
-    on_cpu = theta.device.type == "cpu"
-    w = torch.ones_like(x[:, :1]) if weights is None else weights
-
-    def tensor(values):
-        return torch.as_tensor(values, device=theta.device) if on_cpu else values
-
-    @torch.no_grad()
-    def cost(values):
-        values = tensor(values)
-        _set(blocks, values)
-        return float(((w * (module(x) - y)) ** 2).sum() + (penalties * values**2).sum())
-
-    def linearise(values):
-        values = tensor(values)
-        _set(blocks, values)
-        matrix, gradient = torch.diag(penalties), penalties * values
-        for start in range(0, len(x), rows):
-            part = slice(start, start + rows)
-            F, J = jacobian(module, blocks, x[part])
-            J = (J * w[part]).reshape(-1, J.shape[-1])
-            matrix += J.T @ J
-            gradient = gradient + J.T @ (w[part] * (F - y[part])).T.reshape(-1)
-        return DenseNormalEquations(*((matrix.numpy(), gradient.numpy()) if on_cpu else (matrix, gradient)))
-
+    equations = _NormalEquations(module, rows, l2)
     result = levenberg_marquardt(
-        cost,
-        linearise,
-        theta.numpy() if on_cpu else theta,
+        equations.cost,
+        equations.linearise,
+        equations.outside(equations.start),
         max_iter=max_iter,
         target=target,
-        ftol=ftol,
-        callback=callback,
+        callback=None if patience is None else give_up_when_slow(patience, 0.0),
     )
-    _set(blocks, tensor(result.x))
-    return result
+    equations.set(result.x)
+    slow = result.status == "max_iter" and result.n_iter < max_iter
+    return dataclasses.replace(result, status="stationary") if slow else result
+
+
+def fit_least_squares_by_lbfgs(module, rows, *, l2=0.0, max_iter=200, target=0.0, patience=None):
+    """The same as `fit_least_squares`, with less memory and more steps.
+
+    Parameters
+    ----------
+    module, rows, l2
+        As for `fit_least_squares`.
+    max_iter : int, default=200
+        Eight steps of L-BFGS stand for one of Levenberg-Marquardt.
+    target, patience
+        Not used: L-BFGS stops by its gradient.
+
+    Returns
+    -------
+    LeastSquaresResult
+    """
+    n_entries, n_outputs = rows.y.numel(), rows.y.shape[1]
+    result = fit_lbfgs(
+        module, lambda: rows.squared_errors(module).mean(), l2=l2 / n_outputs, max_iter=_LBFGS_STEPS * max_iter
+    )
+    history = [n_entries * value for value in result.history]
+    return dataclasses.replace(result, cost=n_entries * result.cost, history=history)
+
+
+LEAST_SQUARES = {"lm": fit_least_squares, "lbfgs": fit_least_squares_by_lbfgs}
 
 
 def fit_lbfgs(module, loss, *, l2=0.0, max_iter=800, tol=1e-10):
-    """Minimise ``loss() + l2 Reg``, Reg as in `fit_least_squares`, over the parameters that require a gradient.
+    """Minimise ``loss() + l2 Reg`` by L-BFGS.
 
     Parameters
     ----------
     module : QuadraticDenseNet
-        Changed.
+        Those of its parameters that require a gradient are changed.
     loss : callable
         ``() -> scalar tensor``, at the module's present parameters.
-    l2, max_iter, tol : float
-        `tol` is scipy's ``gtol``.
+    l2 : float, default=0
+        Reg as in `fit_least_squares`.
+    max_iter : int, default=800
+    tol : float, default=1e-10
+        scipy's ``gtol``: the largest entry of the gradient at which to stop.
 
     Returns
     -------
@@ -229,7 +344,17 @@ def fit_lbfgs(module, loss, *, l2=0.0, max_iter=800, tol=1e-10):
 
 @torch.no_grad()
 def warm_start_readout(module, x, y, l2=1e-3):
-    """Set readouts, direct part and offset to the ridge regression on what they see at the present weights."""
+    """Set readouts, direct part and offset to the ridge regression on what they see at the present weights.
+
+    Parameters
+    ----------
+    module : QuadraticDenseNet
+        With linear readouts; they, D and c are changed.
+    x : Tensor (n, d)
+    y : Tensor (n, o)
+    l2 : float, default=1e-3
+        Of all but the offset, a row.
+    """
     _, outputs, seen = module.hidden(x)
     parts = [outputs[0], outputs[1], *[a * G for a, G in zip(module.alphas, seen.values())]]
     A = torch.cat([*parts, torch.ones_like(x[:, :1])], dim=1)

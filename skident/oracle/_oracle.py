@@ -11,7 +11,7 @@ from ._answers import refuse_infinite, refuse_labels, table_of
 from ._coordinates import Coordinates
 from ._differences import difference_hessian, difference_jacobian
 from ._errors import BlackBoxError
-from ._responses import logits_from_probabilities
+from ._responses import logits_from_probabilities, precise_half
 from .clock import Clock, OutOfBudgetError
 
 __all__ = ["DERIVATIVES", "Oracle"]
@@ -21,8 +21,6 @@ RESPONSES = ("predict", "predict_proba")
 
 # Central differences balance truncation h^2 (Jacobian) against rounding eps / h at the cube root of eps.
 _JACOBIAN_STEP = float(np.finfo(float).eps ** (1.0 / 3.0))
-# Uncertainties of logits up to which they serve to fit parameters, the better first.
-_PRECISE = (1e-13, 1e-12, 1e-11, 1e-10)
 
 
 class Oracle(Coordinates):
@@ -224,7 +222,7 @@ class Oracle(Coordinates):
         for factor in 2.0 ** np.arange(9):
             U = self.confined(draw(n, factor))
             Y, error = self.ask(U)
-            clear = _precise_half(error)
+            clear = precise_half(error)
             if clear.all() and not parts:
                 return U, Y
             parts.append((U[clear], Y[clear]))
@@ -393,9 +391,3 @@ def _check_options(derivatives, step_size, chunk_rows, response):
         raise ValueError(f"chunk_rows must be at least 1, got {chunk_rows!r}.")
     if response not in RESPONSES:
         raise ValueError(f"response must be one of {RESPONSES}, got {response!r}.")
-
-
-def _precise_half(error):
-    """The precise rows, (n,): by the strictest standard that at least half of them meet, or else by the mildest."""
-    limits = [limit for limit in _PRECISE if 2 * np.count_nonzero(error <= limit) >= len(error)]
-    return error <= (limits[0] if limits else _PRECISE[-1])

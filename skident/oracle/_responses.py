@@ -124,3 +124,23 @@ def _checked(P):
             "gives (n,) probabilities."
         )
     return np.minimum(P, 1.0)
+
+
+# Uncertainties of logits up to which they serve to fit parameters, the better first.
+_PRECISE = (1e-13, 1e-12, 1e-11, 1e-10)
+
+
+def precise_half(error):
+    """The precise rows: by the strictest standard that at least half of them meet, or else by the mildest.
+
+    Parameters
+    ----------
+    error : ndarray of shape (n,)
+        Uncertainty of every row's logits.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+    """
+    limits = [limit for limit in _PRECISE if 2 * np.count_nonzero(error <= limit) >= len(error)]
+    return error <= (limits[0] if limits else _PRECISE[-1])

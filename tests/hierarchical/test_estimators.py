@@ -2,8 +2,6 @@
 
 import copy
 import pickle
-import warnings
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -18,30 +16,8 @@ from sklearn.svm import SVC
 from skident import HierarchicalQuadraticNet, HierarchicalQuadraticNetClassifier
 from skident.datasets import make_hierarchical_target
 from skident.hierarchical import backward_feature_correction
-from skident.hierarchical.algorithm1 import Algorithm1Options, initial_distill, make_settings, thresholds
-from skident.hierarchical.layer_regression import regress_top_layer
-from skident.hierarchical.modules import QuadraticDenseNet
-from skident.linalg.joint_diagonal import joint_diagonaliser
 from skident.metrics import feature_recovery_error
-
-
-@contextmanager
-def ignored_convergence():
-    """Convergence warnings are no matter in some tests; in other processes they are no errors anyway."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        yield
-
-
-def planted(n_features, widths, n_samples, seed, **kwargs):
-    """Target, training and fresh data."""
-    target = make_hierarchical_target(n_features, widths, random_state=seed, **kwargs)
-    X, fresh = target.sample(n_samples, seed), target.sample(5000, seed + 1)
-    return target, X, target(X), fresh, target(fresh)
-
-
-def relative_mse(net, X, y):
-    return np.mean((net.predict(X) - y) ** 2) / y.var()
+from tests.hierarchical.planted import ignored_convergence, planted, relative_mse
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +80,7 @@ def test_gradients_of_features_are_those_of_differences(small):
     x, step = fresh[:3], 1e-5
     gradients = net.feature_gradients(x, 3)
     shifted = x.copy()
-    shifted[:, 4] += step * net._scale[4]
+    shifted[:, 4] += step * net._input_units.scale[4]
     differences = (net.transform(shifted, layer=3) - net.transform(x, layer=3)) / step
     np.testing.assert_allclose(gradients[:, :, 4], differences, atol=1e-3 * np.abs(gradients).max())
 
@@ -112,7 +88,7 @@ def test_gradients_of_features_are_those_of_differences(small):
 def test_layer_weights_reproduce_the_prediction(small):
     """The attributes are the network: computed by hand, on standardised inputs."""
     *_, fresh, _, net = small
-    u = (fresh - net._center) / net._scale
+    u = (fresh - net._input_units.center) / net._input_units.scale
     G = {0: u, 1: u**2 - net._module.moments.numpy()}
     total = net._module.offset.item()
     for layer, (alpha, b) in enumerate(zip(net.alphas_, net._module.biases), start=2):
@@ -169,61 +145,6 @@ def test_noise_is_not_fitted():
     assert not net.exact_ and relative_mse(net, fresh, fresh_y) < 0.02
 
 
-def test_algorithm_1():
-    target, X, y, fresh, fresh_y = planted(8, (3, 2), 1000, 106, kappa=1.0)
-    options = {"n_units": 15, "polish": 20}
-    net = HierarchicalQuadraticNet((3, 2), solver="algorithm1", random_state=0, algorithm1_options=options)
-    net.fit(X, y)
-    assert net.widths_ == (3, 2)
-    assert relative_mse(net, fresh, fresh_y) < 1e-3
-    assert feature_recovery_error(target.features(fresh, 2), net.transform(fresh, layer=2)) < 1e-3
-    events = [entry["event"] for entry in net.stage_history_]
-    order = ["layer 2 opened", "layer 2 distilled", "layer 3 opened", "layer 3 distilled", "end"]
-    assert [event for event in events if event in order] == order and "target error halved" in events
-    assert set(net.spectrum_) == {2, 3} and len(net.history_) == net.n_iter_
-    assert hasattr(net.net_, "history")
-
-
-def test_algorithm_1_on_signs():
-    target = make_hierarchical_target(6, (2,), kappa=1.0, random_state=107)
-    (X, y), (fresh, fresh_y) = target.sample_signs(1000, 0), target.sample_signs(3000, 1)
-    clf = HierarchicalQuadraticNetClassifier(
-        (2,),
-        loss="theorem4",
-        solver="algorithm1",
-        offset_column=0,
-        random_state=0,
-        max_epochs=400,
-        lr=0.02,
-        algorithm1_options={"n_units": 10, "polish": 5, "gap": 0.3},
-    )
-    with ignored_convergence():
-        clf.fit(X, y)
-    assert clf.score(fresh, fresh_y) > 0.95
-    assert "sharpened" in [entry["event"] for entry in clf.stage_history_]
-
-
-def test_distillation_finds_the_rank():
-    rng = torch.Generator().manual_seed(0)
-    truth = torch.randn(3, 9, dtype=torch.float64, generator=rng)
-    W = torch.linalg.qr(torch.randn(12, 3, dtype=torch.float64, generator=rng))[0] @ truth
-    previous = torch.arange(9) < 5
-    K, spectrum = initial_distill(W, previous, 1.0)
-    assert K.shape == (3, 9) and spectrum[3] < 1e-12 * spectrum[0]
-    # Lines 22 and 23: the cross product of the two parts is kept.
-    torch.testing.assert_close(K[:, ~previous].T @ K[:, previous], W[:, ~previous].T @ W[:, previous])
-    only, _ = initial_distill(W, torch.ones(9, dtype=torch.bool), 1.0)
-    torch.testing.assert_close(only.T @ only, W.T @ W)
-
-
-def test_thresholds_are_those_of_equation_4_1():
-    options = Algorithm1Options(gap=1.0, exponent=2.0, distillation=1.0)
-    rules = thresholds((0.8, 0.6), 64, options)  # of norm one
-    opens, distils, weights = rules[3]
-    assert opens == pytest.approx(0.64 / 64 ** (1 / 12)) and distils == pytest.approx(0.36 / 64 ** (1 / 48))
-    assert weights == pytest.approx([0.36 / 64 ** (1 / (q * 8)) for q in (6, 3, 2)])
-
-
 def test_single_layers_and_the_protocol():
     target, X, y, fresh, fresh_y = planted(8, (2, 2), 2000, 108, kappa=1.0)
     net = HierarchicalQuadraticNet((2, 2), readout="sum", random_state=0)
@@ -258,51 +179,6 @@ def test_the_protocol_of_classifiers():
         assert set(result.find("all", 2)["feature_errors"]) == (set() if truth is None else {2, 3})
         for j, W in only.layer_weights_[2].items():  # "all" starts where "only" ended
             np.testing.assert_allclose(together.initial_layer_weights_[2][j], W, rtol=1e-12)
-
-
-@pytest.mark.parametrize("a", [0.1, 0.01])
-def test_new_layers_are_found_however_small(a):
-    """Without random starts; S_2 after <= 2 is wrong by O(a), squared O(a^2), and is corrected to rounding."""
-    alphas = (1.0, a, a * a)
-    target, X, y, fresh, _ = planted(8, (2, 2, 1), 2500, 115, kappa=1.0, alphas=alphas)
-    net, errors = None, []
-    for depth in (2, 3, 4):
-        new = HierarchicalQuadraticNet((2, 2, 1), alphas=alphas, readout="sum", n_init=2, random_state=0)
-        with ignored_convergence():
-            net = new.fit_layers(X, y, depth=depth, start=net)
-        errors.append(feature_recovery_error(target.features(fresh, 2), net.transform(fresh, layer=2)))
-    assert errors[0] > 1e-2 * a**2 and errors[2] < 1e-16
-
-
-def test_a_regression_gives_the_last_layer():
-    """The layer below is right up to a rotation: the rotation, the weights and their number are read off."""
-    target = make_hierarchical_target(6, (3, 2), kappa=1.0, random_state=116)
-    x = torch.as_tensor(target.sample(1500, 0))
-    true = QuadraticDenseNet(6, (3, 2), target.connections, alphas=target.alphas)
-    with torch.no_grad():
-        for W, blocks in zip(true.weights, target.weights):
-            W.copy_(torch.as_tensor(np.hstack([blocks[j] for j in sorted(blocks)])))
-    y = true(x).detach()
-    np.testing.assert_allclose(y[:, 0], target(x.numpy()), rtol=1e-9)  # the same target
-    Q = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))[0]
-    lower = QuadraticDenseNet(6, (3,), target.connections[:1])
-    found = copy.deepcopy(true)
-    with torch.no_grad():
-        lower.weights[0].copy_(Q @ true.weights[0])
-        found.weights[0].copy_(lower.weights[0])
-        found.weights[1].zero_()
-    values = regress_top_layer(found, lower, x, y, torch.ones_like(y), ridge=1e-11)
-    assert values[2] < 1e-3 * values[1]
-    assert float(((found(x) - y) ** 2).mean().detach()) < 1e-6 * float(y.var())
-
-
-def test_joint_diagonaliser():
-    rng = np.random.RandomState(0)
-    Q = np.linalg.qr(rng.standard_normal((4, 4)))[0]
-    N = np.einsum("pi,mp,pj->mij", Q, rng.standard_normal((5, 4)), Q)
-    found = joint_diagonaliser(N)
-    np.testing.assert_allclose(np.sort(np.abs(found @ Q.T).ravel())[-4:], 1.0)  # Q up to order and signs
-    np.testing.assert_allclose(found @ found.T, np.eye(4), atol=1e-12)
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "adam", "sgd"])
@@ -447,10 +323,23 @@ def test_too_few_samples_are_told_with_numbers():
         HierarchicalQuadraticNet((10, 5), connections=[(1, 0), (2,)], n_init=1, l2=1.0).fit(X0[:, :3], Y0)
 
 
-def test_exploding_losses_name_the_layer():
-    net = HierarchicalQuadraticNet((2, 2), solver="sgd", readout="sum", lr=1e80, max_epochs=5, random_state=0)
-    with pytest.raises(ValueError, match=r"the loss exploded.*first at layer 2 of layers 2, ..., 3. Lower lr"):
+def test_a_named_layer_is_an_array_in_any_container():
+    net = HierarchicalQuadraticNet((2, 1), solver="sgd", max_epochs=1, random_state=0).fit(X0, Y0)
+    features = net.transform(X0)
+    frame = net.set_output(transform="pandas").transform(X0)
+    assert list(frame.columns) == ["layer2_0", "layer2_1", "layer3_0"]
+    np.testing.assert_array_equal(frame.to_numpy(), features)
+    assert isinstance(net.transform(X0, layer=2), np.ndarray)
+    np.testing.assert_array_equal(net.transform(X0, layer=3), features[:, 2:])
+
+
+def test_starts_are_told_on_stderr(capsys):
+    net = HierarchicalQuadraticNet((2,), readout="sum", n_init=1, random_state=0, verbose=1)
+    with ignored_convergence():
         net.fit(X0, Y0)
+    said = capsys.readouterr()
+    assert said.err == f"[HierarchicalQuadraticNet] start 1: relative loss {net.restart_losses_[0]:.2e}\n"
+    assert not said.out
 
 
 def test_bad_layers():
@@ -467,8 +356,3 @@ def test_bad_layers():
         backward_feature_correction(SVC(), X0, LABELS)
     with pytest.raises(ValueError, match="needs two layers or more"):
         backward_feature_correction(HierarchicalQuadraticNet((2,)), X0, Y0)
-
-
-def test_settings_are_checked():
-    with pytest.raises(ValueError, match="optimizer='rmsprop'"):
-        make_settings({"optimizer": "rmsprop"})

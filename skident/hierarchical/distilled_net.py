@@ -1,0 +1,369 @@
+"""The distilled quadratic DenseNet of Algorithm 1, and what its training minimises."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from .modules import LayerInputs
+from .squares import TruncatedSquare
+
+__all__ = ["DistilledQuadraticNet", "PenalisedLogistic", "PenalisedSquares", "SharpenedNet"]
+
+
+class DistilledQuadraticNet(LayerInputs):
+    """The re-parameterised learner of eqs. (2.1) and (2.2): wide W_l for training, small K_l that distil them.
+
+    ``S_l = sum_{j >= 2} K_{l,j} s(R_j S_j) + sum_{j < 2} K_{l,j} S_j`` with k_l units and
+    ``F(x) = c + sum_l alpha_l Sum(sigma(W_l [s(R_j S_j), S_0, S_1]))`` with m units a layer; s is the truncated square,
+    the R_l of shape ``(k_l (k_l + 1) / 2, k_l)`` stay as drawn. Layers are added one by one (`open_layer`) and get
+    their K_l later (`distill`), since k_l is not known before.
+
+    Parameters
+    ----------
+    n_features, connections, alphas, moments, dtype, generator
+        As for `QuadraticDenseNet`; `connections` of all L - 1 layers, whether open or not.
+    n_units : int, default=30
+        m.
+    truncation : float, default=inf
+        B'.
+
+    Attributes
+    ----------
+    readout : str
+        "sum".
+    widths : list of int
+        k_l of the layers distilled so far.
+    W, K : nn.ParameterList
+        Of the open and of the distilled layers.
+    weights3, weights4, weights5, weights6 : list of float
+        lambda_3, ..., lambda_6 a layer, all zero at the start.
+
+    Notes
+    -----
+    Source: Section 2.1, 2.2 and Algorithm 1. Cost of a pass over n rows: ``O(n m sum_l q_l)`` with q_l the inputs of a
+    layer, those of the regularisers ``O(m q_l^2)``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skident.hierarchical.distilled_net import DistilledQuadraticNet
+    >>> net = DistilledQuadraticNet(4, ((0, 1), (0, 2)), alphas=(1.0, 0.3), n_units=10)
+    >>> net.open_layer()
+    2
+    >>> print(net.W[0].numel())
+    80
+    """
+
+    readout = "sum"
+
+    def __init__(
+        self,
+        n_features,
+        connections,
+        *,
+        alphas,
+        n_units=30,
+        truncation=math.inf,
+        moments=None,
+        dtype=torch.float64,
+        generator=None,
+    ):
+        super().__init__(n_features, connections, moments, dtype)
+        self.n_units, self.widths, self.dtype, self.generator = n_units, [], dtype, generator
+        self.register_buffer("alphas", torch.as_tensor(alphas, dtype=dtype))
+        self.W, self.K = nn.ParameterList(), nn.ParameterList()
+        self.truncated, self.square = TruncatedSquare(truncation), TruncatedSquare()
+        self.offset = nn.Parameter(torch.zeros(1, dtype=dtype))
+        L = len(self.connections)
+        self.weights3, self.weights4, self.weights5, self.weights6 = ([0.0] * L for _ in range(4))
+
+    def sizes(self, layer):
+        """Entries of what each connection of a layer leads to.
+
+        Parameters
+        ----------
+        layer : int
+            l; the layers below are distilled.
+
+        Returns
+        -------
+        list of int
+            d for j < 2, else ``k_j (k_j + 1) / 2``, j in ``J_l``.
+        """
+        return [
+            self.n_features if j < 2 else self.widths[j - 2] * (self.widths[j - 2] + 1) // 2
+            for j in self.connections[layer - 2]
+        ]
+
+    def open_layer(self, scale=1e-3):
+        """Add ``W_l`` of the next layer, drawn from ``N(0, scale^2)``.
+
+        Parameters
+        ----------
+        scale : float, default=1e-3
+
+        Returns
+        -------
+        int
+            l.
+
+        Raises
+        ------
+        ValueError
+            If the layer below is not distilled yet.
+        """
+        layer = len(self.W) + 2
+        if layer > len(self.widths) + 2:
+            raise ValueError(f"layer {layer} needs the features of layer {layer - 1}, which is not distilled yet.")
+        shape = self.n_units, sum(self.sizes(layer))
+        W = scale * torch.randn(*shape, dtype=self.dtype, generator=self.generator)
+        self.W.append(nn.Parameter(W.to(self.offset.device)))
+        return layer
+
+    def distill(self, layer, K):
+        """Set ``K_l``, and draw R_l, Gaussian with rows of norm one.
+
+        Parameters
+        ----------
+        layer : int
+            l.
+        K : Tensor (k_l, q_l)
+
+        Raises
+        ------
+        ValueError
+            If another layer is the next to distil.
+        """
+        if layer != len(self.K) + 2 or layer > len(self.W) + 1:
+            raise ValueError(f"the next layer to distil is {len(self.K) + 2}, got {layer}.")
+        k = K.shape[0]
+        R = _well_conditioned_rows(k, self.dtype, self.generator)
+        self.register_buffer(f"R_{layer}", R.to(self.offset.device))
+        self.widths.append(k)
+        self.K.append(nn.Parameter(K.detach().clone()))
+
+    def hidden(self, x):
+        """The open layers one after the other.
+
+        Parameters
+        ----------
+        x : Tensor (n, d)
+
+        Returns
+        -------
+        S : dict of int to Tensor (n, k_l)
+            ``S_l`` where distilled.
+        inputs : dict of int to Tensor (n, q_l)
+            What layer l sees.
+        """
+        S, outputs, inputs = {}, self.start(x), {}
+        for i in range(len(self.W)):
+            layer = i + 2
+            inputs[layer] = self.gather(outputs, layer)
+            if i < len(self.K):
+                S[layer] = inputs[layer] @ self.K[i].T
+                outputs[layer] = self.truncated(S[layer] @ getattr(self, f"R_{layer}").T)
+        return S, inputs
+
+    def predict(self, x):
+        """F(x).
+
+        Parameters
+        ----------
+        x : Tensor (n, d)
+
+        Returns
+        -------
+        Tensor (n, 1)
+        """
+        _, inputs = self.hidden(x)
+        total = self.offset.expand(len(x), 1)
+        for alpha, W, A in zip(self.alphas, self.W, inputs.values()):
+            total = total + alpha * self.square(A @ W.T).sum(dim=1, keepdim=True)
+        return total
+
+    def squared(self, x):
+        """What every open layer squares.
+
+        Parameters
+        ----------
+        x : Tensor (n, d)
+
+        Returns
+        -------
+        dict of int to Tensor
+            ``W_l`` times what layer l sees, (n, m); with ``S_l`` beside it where distilled, (n, m + k_l).
+        """
+        S, inputs = self.hidden(x)
+        wide = {layer: A @ W.T for W, (layer, A) in zip(self.W, inputs.items())}
+        return {layer: torch.cat([Z, S[layer]], dim=1) if layer in S else Z for layer, Z in wide.items()}
+
+    def layer_weights(self):
+        """The distilled weights by layer and connection.
+
+        Returns
+        -------
+        dict of int to dict of int to ndarray
+            ``{l: {j: K_{l,j}}}``, of shapes (k_l, d) for j < 2 and (k_l, k_j (k_j + 1) / 2).
+        """
+        return self.by_connection(self.K)
+
+    def penalty(self):
+        """``Reg(W, K)`` of Section 2.2; layers without K_l have the last term only.
+
+        Returns
+        -------
+        Tensor ()
+        """
+        total = 0.0 * self.offset.sum()
+        for i, W in enumerate(self.W):
+            total = total + self.weights6[i] * (W**2).sum()
+            if i >= len(self.K):
+                continue
+            K, previous = self.K[i], self.previous(i + 2)
+            gap = K.T @ K - W.T @ W
+            total = total + self.weights6[i] * (K**2).sum() + self.weights5[i] * (gap**2).sum()
+            total = total + self.weights4[i] * (gap[previous][:, previous] ** 2).sum()
+            total = total + self.weights3[i] * (gap[previous][:, ~previous] ** 2).sum()
+        return total
+
+    def previous(self, layer):
+        """Which inputs of a layer come from the layer before it.
+
+        Parameters
+        ----------
+        layer : int
+            l.
+
+        Returns
+        -------
+        Tensor of bool (q_l,)
+        """
+        flags = [j == layer - 1 for j in self.connections[layer - 2]]
+        sizes = torch.tensor(self.sizes(layer), device=self.offset.device)
+        return torch.repeat_interleave(torch.tensor(flags, device=self.offset.device), sizes)
+
+    def forward(self, x):
+        """What the training objective needs.
+
+        Parameters
+        ----------
+        x : Tensor (n, d)
+
+        Returns
+        -------
+        F : Tensor (n, 1)
+        penalty : Tensor ()
+        """
+        return self.predict(x), self.penalty()
+
+    @torch.no_grad()
+    def scale_output_(self, factor):
+        """Multiply F by a positive factor, and all S_l by its square root, in place.
+
+        Parameters
+        ----------
+        factor : float
+
+        Returns
+        -------
+        self
+        """
+        root = math.sqrt(factor)
+        self.offset *= factor
+        for layer, J in enumerate(self.connections[: len(self.W)], start=2):
+            factors = torch.tensor([root if j < 2 else 1.0 / root for j in J], dtype=self.dtype)
+            columns = torch.repeat_interleave(factors, torch.tensor(self.sizes(layer))).to(self.offset.device)
+            for matrices in (self.W, self.K):
+                if layer - 2 < len(matrices):
+                    matrices[layer - 2] *= columns
+        return self
+
+
+class SharpenedNet(nn.Module):
+    """``(v (x_0 + F(x)), v Reg)`` for inputs ``(x_0, x)``: what the cross-entropy of Theorem 4 needs.
+
+    Parameters
+    ----------
+    net : DistilledQuadraticNet
+
+    Attributes
+    ----------
+    sharpness : float
+        v, one at the start.
+    """
+
+    def __init__(self, net):
+        super().__init__()
+        self.net, self.sharpness = net, 1.0
+
+    def forward(self, x):
+        """Sharpened logits and penalty.
+
+        Parameters
+        ----------
+        x : Tensor (n, 1 + d)
+
+        Returns
+        -------
+        logits : Tensor (n, 1)
+        penalty : Tensor ()
+        """
+        F, penalty = self.net(x[:, 1:])
+        return self.sharpness * (x[:, :1] + F), self.sharpness * penalty
+
+
+class PenalisedSquares(nn.Module):
+    """``mean (F - y)^2 + Reg``."""
+
+    def forward(self, output, y):
+        """The objective.
+
+        Parameters
+        ----------
+        output : tuple of Tensor (n, 1) and Tensor ()
+            F and Reg.
+        y : Tensor (n, 1)
+
+        Returns
+        -------
+        Tensor ()
+        """
+        F, penalty = output
+        return ((F - y) ** 2).mean() + penalty
+
+
+class PenalisedLogistic(nn.Module):
+    """``mean log(1 + exp(-y z)) + Reg`` for y in {-1, 1}."""
+
+    def forward(self, output, y):
+        """The objective.
+
+        Parameters
+        ----------
+        output : tuple of Tensor (n, 1) and Tensor ()
+            z and Reg.
+        y : Tensor (n, 1)
+
+        Returns
+        -------
+        Tensor ()
+        """
+        z, penalty = output
+        return nn.functional.softplus(-y * z).mean() + penalty
+
+
+def _well_conditioned_rows(k, dtype, generator, n_draws=100):
+    """R (k (k + 1) / 2, k): of some Gaussian draws the one whose squares ``(R z)^2`` span the quadratic forms best.
+
+    The squares of a single draw can be nearly dependent, and then no descent gets anywhere.
+    """
+    i, j = torch.triu_indices(k, k)
+    R = torch.randn(n_draws, k * (k + 1) // 2, k, dtype=dtype, generator=generator)
+    R = R / torch.linalg.vector_norm(R, dim=2, keepdim=True)
+    weights = torch.where(i == j, 1.0, math.sqrt(2.0)).to(dtype)
+    smallest = torch.linalg.svdvals(R[:, :, i] * R[:, :, j] * weights)[:, -1]
+    return R[int(smallest.argmax())]
