@@ -12,7 +12,7 @@ import numpy as np
 from skident.base.parameters import check_layer_widths
 from skident.base.progress import StageLog
 from skident.fitting.starts import Search
-from skident.network import Architecture, get_activation
+from skident.network import Architecture
 from skident.oracle import Oracle, above_rounding, measure_noise
 from skident.oracle.black_box import check_answers_vary
 
@@ -137,11 +137,6 @@ class Inquiry:
         """Whether there is no hidden layer, or one below a linear output."""
         n_layers = 2 if self.widths is None else len(self.widths)
         return self.widths is None or n_layers == 1 or (n_layers == 2 and self.activations[1] == "identity")
-
-    @property
-    def n_visible(self):
-        """Weights that show in Hessians: a linear output layer's do not."""
-        return sum(self.widths) if get_activation(self.activations[1]).curved else sum(self.widths[:-1])
 
     @property
     def fit_tolerance(self):

@@ -12,6 +12,7 @@ from skident.network import get_activation
 
 from .attempts import Attempt, worst_error
 from .hessian_route import by_hessians
+from .hessians.subspace import n_visible
 from .kinks.network import find_relu_network
 from .saturation_route import FirstLayerSearch, by_discovery, by_saturation
 
@@ -91,7 +92,7 @@ def _routes_of_widths(inquiry, strategy, n_attempts):
     if strategy == "saturation" and can_saturate:
         return far
     starts_far = can_saturate and strategy == "auto" and not inquiry.pipeline.first
-    fits = inquiry.shallow or inquiry.n_visible <= n_free_entries(inquiry.oracle.n_inputs)
+    fits = inquiry.shallow or n_visible(inquiry.architecture()) <= n_free_entries(inquiry.oracle.n_inputs)
     if inquiry.shallow or (len(inquiry.widths) <= 3 and (fits or not starts_far)):
         return ([far[0], *far[1:2], *near] if starts_far else near)[:n_attempts]
     if starts_far:

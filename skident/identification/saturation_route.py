@@ -16,6 +16,7 @@ from .saturation.first_layer import FirstLayer, find_first_layer
 from .saturation.layers_behind import network_behind, smallest_behind
 from .saturation.lengths_from_tails import lengths_from_tails
 from .saturation.shifts import find_first_shifts
+from .saturation.stated_widths import refuse_surplus
 
 __all__ = ["FirstLayerSearch", "by_discovery", "by_saturation"]
 
@@ -121,14 +122,7 @@ def by_saturation(inquiry, earlier, *, layers, attempt=0):
     first = layers.find(inquiry, widths[0], precise=not rough, again=attempt == 2)
     if first is None or len(first.biases) < widths[0]:
         return None
-    if len(first.biases) > widths[0]:
-        found = len(first.biases)
-        raise ValueError(
-            f"layer_widths says {widths[0]} first-layer units, but {found} different ones were found where the "
-            f"black box saturates; try layer_widths={(found, *widths[1:])}. If it clips its inputs, the "
-            "clipping shows as units: stay near the data with "
-            "extractor=EntangledWeightExtractor(first_layer='hessian')."
-        )
+    refuse_surplus(first, widths, "stay near the data with extractor=EntangledWeightExtractor(first_layer='hessian').")
     view = _view_behind(inquiry, first, attempt)
     n_parameters = inquiry.architecture(widths[1:]).n_parameters(widths[0])
     network, misfit = _fit_behind(inquiry, view, widths, f"rest of the network ({view.way})", n_parameters)

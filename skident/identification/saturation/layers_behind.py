@@ -10,6 +10,8 @@ from skident.fitting.design import design_points
 from skident.fitting.starts import network_through, smallest_network_through
 from skident.network import FeedforwardNetwork, get_activation
 
+from ..points import random_sphere
+
 __all__ = [
     "ask_interior",
     "ask_vertices",
@@ -57,7 +59,7 @@ def ask_vertices(oracle, first, activation, n_samples, rng):
         signs = _different_signs(n_samples, m, rng)
         U = np.linalg.lstsq(W.T, (1.5 * _SATURATED * signs - b).T, rcond=None)[0].T
     else:
-        U = first.radius * _far_directions(rng, 4 * n_samples, D)
+        U = random_sphere(4 * n_samples, D, first.radius, rng)
         Z = U @ W + b
         U = U[np.abs(Z).min(axis=1) > _SATURATED][:n_samples]
         if len(U) < min(n_samples, m + 2):
@@ -78,11 +80,6 @@ def _different_signs(n, m, rng):
         codes = rng.randint(2**m, size=n) if 2**m > 50 * n else rng.permutation(2**m)[:n]
         return np.where((codes[:, None] >> np.arange(m)) & 1, 1.0, -1.0)
     return rng.choice([-1.0, 1.0], size=(n, m))
-
-
-def _far_directions(rng, n, D):
-    U = rng.standard_normal((n, D))
-    return U / np.linalg.norm(U, axis=1, keepdims=True)
 
 
 def ask_interior(oracle, first, activation, n_samples, rng, spread=_SPREAD):
