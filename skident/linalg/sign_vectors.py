@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import flint
 import numpy as np
 import scipy.linalg
 
@@ -14,7 +15,8 @@ _BLOCK = 14  # free signs enumerated at once
 _HALVES = 28  # and in two halves, before a lattice is tried
 _HALVES_LIMIT = 42  # and after it: 2^21 numbers a half
 _PAIRS_LIMIT = 2**21
-_BITS = 48  # accuracy up to which a lattice is scaled, in steps of four bits
+_BITS = 48  # accuracy up to which a lattice is scaled
+_MORE_BITS = (0, 8, 4, 8, 0, 8)  # beyond the equations' accuracy, a reduction each
 _UNLIKELY = 1e-3  # solutions that may be expected by chance where only one is sought
 _DELTA = 0.99  # of the reduction
 
@@ -52,8 +54,9 @@ def solve_signs(M, r, tol, max_solutions=2):
     over are free, and the others follow from them. All combinations are tried for up to 14 free signs. Up to 28, both
     halves of them are enumerated and their sums matched in one equation by sorting [1]_, in ``O(2^{q/2})`` time
     and memory for q free signs. For more, the signs are the shortest vector of a lattice [2]_, which LLL
-    finds [3]_ if the equations are accurate enough: with E equations of b bits, if E b / K is above 3.5 or so; 100
-    signs in 10 equations exact to 1e-12 take 2 to 7 seconds.
+    finds [3]_ (FLINT's implementation) if the equations are accurate enough: with E equations of b bits, if E b / K is
+    above 3.5 or so. With equations exact to 1e-12, 100 signs in 10 of them take 0.4 seconds and 120 in 12 of them 0.8
+    seconds (10 of 10 random cases each), 140 in 14 of them 5 seconds (8 of 10).
 
     References
     ----------
@@ -162,8 +165,8 @@ def _bits(index, q):
 def _reduce_lattice(M, r, tol):
     """One solution, or two, or none, (n, K), from a reduced basis of the lattice of (sigma, 1, large * (M sigma - r)).
 
-    Its vectors have entries of one parity: sigma is ``ones - 2 x``. The factor grows by four bits at a time, so that
-    the basis stays nearly reduced, and its numbers small.
+    Its vectors have entries of one parity: sigma is ``ones - 2 x``. The factor makes an error of tol count about one.
+    A basis in another order is reduced to another one, so where none holds the solution others are tried.
     """
     K = M.shape[1]
     unit = np.abs(M).max(axis=1)
@@ -171,18 +174,21 @@ def _reduce_lattice(M, r, tol):
     U = np.zeros((K + 1, K + 1))
     U[np.arange(K), np.arange(K)] = 2.0
     U[K] = 1.0
-    equations = np.vstack([M.T, -r]) / unit
-    for bits in range(0, _BITS + 1, 4):
-        for _ in range(3):  # a fresh orthogonalisation mends the rounding of the last one
-            change, n_swaps = _lll(np.hstack([U, 2.0**bits * (U @ equations)]))
-            U = change @ U
-            if n_swaps == 0:
-                break
-        signs = U[np.all(np.abs(U) == 1.0, axis=1)]
+    equations = U @ np.vstack([M.T, -r]) / unit
+    rng = np.random.RandomState(0)
+    accurate = np.log2(np.median(unit) / max(tol, np.finfo(float).tiny))
+    for more in _MORE_BITS:
+        bits = int(np.clip(accurate + more, 0, _BITS))
+        order = rng.permutation(K + 1)
+        basis = np.hstack([U, np.rint(2.0**bits * equations)])[order]
+        reduced = flint.fmpz_mat([[int(entry) for entry in row] for row in basis.tolist()]).lll(delta=_DELTA)
+        # Entries of a reduced basis can be large where the equations are; those of signs are not.
+        short = np.array([[int(entry) for entry in row[: K + 1]] for row in reduced.tolist()], dtype=float)
+        signs = short[np.all(np.abs(short) == 1.0, axis=1)]
         signs = signs[:, :K] * signs[:, K:]
         signs = signs[np.all(np.abs(signs @ M.T - r) <= tol, axis=1)]
-        if len(signs) and bits >= 12:
-            return _with_neighbours(signs[:1], U, M, r, tol)
+        if len(signs):
+            return _with_neighbours(signs[:1], short, M, r, tol)
     return np.empty((0, K))
 
 
@@ -193,38 +199,3 @@ def _with_neighbours(signs, U, M, r, tol):
     others = np.concatenate([signs + moves, signs - moves])
     others = others[np.all(np.abs(others) == 1.0, axis=1)]
     return np.concatenate([signs, others[np.all(np.abs(others @ M.T - r) <= tol, axis=1)]])
-
-
-def _lll(B):
-    """The integer matrix T for which ``T @ B`` is LLL-reduced, and the number of swaps; rows are lattice vectors."""
-    B, n = B.copy(), len(B)
-    T, n_swaps, k = np.eye(n), 0, 1
-    R = np.linalg.qr(B.T, mode="r")
-    mu, square = (R / np.diag(R)[:, None]).T, np.diag(R) ** 2
-    while k < n and n_swaps < 30 * n * n:
-        for j in range(k - 1, -1, -1):
-            if abs(mu[k, j]) > 0.51:
-                q = np.rint(mu[k, j])
-                B[k] -= q * B[j]
-                T[k] -= q * T[j]
-                mu[k, : j + 1] -= q * mu[j, : j + 1]
-        m = mu[k, k - 1]
-        if square[k] >= (_DELTA - m * m) * square[k - 1]:
-            k += 1
-            continue
-        _swap(mu, square, k)
-        B[[k - 1, k]], T[[k - 1, k]] = B[[k, k - 1]], T[[k, k - 1]]
-        n_swaps, k = n_swaps + 1, max(k - 1, 1)
-    return T, n_swaps
-
-
-def _swap(mu, square, k):
-    """Orthogonalisation after rows k - 1 and k have changed places, in place."""
-    m, before = mu[k, k - 1], square[k - 1]
-    square[k - 1] = square[k] + m * m * before
-    mu[k, k - 1] = m * before / square[k - 1]
-    square[k] *= before / square[k - 1]
-    mu[[k - 1, k], : k - 1] = mu[[k, k - 1], : k - 1]
-    upper, lower = mu[k + 1 :, k - 1].copy(), mu[k + 1 :, k].copy()
-    mu[k + 1 :, k - 1] = mu[k, k - 1] * upper + (1.0 - m * mu[k, k - 1]) * lower
-    mu[k + 1 :, k] = upper - m * lower
