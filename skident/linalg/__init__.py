@@ -8,7 +8,7 @@ from .columns import column_units
 from .hermite import hermite_contraction, hermite_features, hermite_polynomial, hermite_polynomials
 from .moments import hermite_tensors, moment_sums
 from .pencils import JennrichFactors, JointPencil, jennrich, joint_pencil, matrix_pencil
-from .power import RankOneSearch, find_rank_one, projection_norms, subspace_power_iteration
+from .power import RankOneOptions, RankOneSearch, find_rank_one, projection_norms, subspace_power_iteration
 from .symmetric import leading_subspace, n_free_entries, smat, svec, svec_outer
 from .symmetric_tensors import (
     contract_symmetric,
@@ -23,6 +23,7 @@ __all__ = [
     "column_units",
     "JennrichFactors",
     "JointPencil",
+    "RankOneOptions",
     "RankOneSearch",
     "contract_symmetric",
     "find_rank_one",

@@ -11,7 +11,7 @@ from array_api_compat import array_namespace, device
 
 from .symmetric import _triangle_like, n_free_entries, svec_outer
 
-__all__ = ["RankOneSearch", "find_rank_one", "projection_norms", "subspace_power_iteration"]
+__all__ = ["RankOneOptions", "RankOneSearch", "find_rank_one", "projection_norms", "subspace_power_iteration"]
 
 # Copies of one fixed point agree to the iteration's tolerance, different ones differ by far more than this angle.
 _SAME_COSINE = 1.0 - 1e-3
@@ -157,22 +157,53 @@ def _deflated_basis(basis, found):
     return basis @ full[:, found.shape[0] :]
 
 
-def find_rank_one(
-    basis,
-    n_features,
-    *,
-    n_vectors=None,
-    n_init=None,
-    known=None,
-    phi_min=0.9,
-    step_size=math.inf,
-    max_iter=1000,
-    tol=1e-10,
-    max_rounds=8,
-    chunk_bytes=2**27,
-    rng=None,
-    callback=None,
-):
+@dataclass(frozen=True)
+class RankOneOptions:
+    """How `find_rank_one` searches.
+
+    Attributes
+    ----------
+    n_init : int or None
+        Starts of the first round, ``2 m`` by default; later rounds use twice the number still missing, at least 16.
+    phi_min : float
+        A maximiser counts as found when ``||P_W(u u^T)||_F^2`` reaches this.
+    step_size, max_iter, tol
+        See `subspace_power_iteration`.
+    max_rounds : int
+        The search ends after this many rounds, or two in a row that find nothing new.
+    chunk_bytes : int
+        Bound on the ``n D^2`` temporaries of a batch of starts.
+    """
+
+    n_init: int | None = None
+    phi_min: float = 0.9
+    step_size: float = math.inf
+    max_iter: int = 1000
+    tol: float = 1e-10
+    max_rounds: int = 8
+    chunk_bytes: int = 2**27
+
+    def climb(self, basis, deflated, u):
+        """A few steps in the deflated subspace, if any, then in the full one until convergence.
+
+        Parameters
+        ----------
+        basis : array of shape (q, m)
+        deflated : array of shape (q, m - k) or None
+        u : array of shape (n, D)
+            Unit vectors.
+
+        Returns
+        -------
+        u, phi, n_iter
+            See `subspace_power_iteration`.
+        """
+        if deflated is not None:
+            u, _, _ = subspace_power_iteration(deflated, u, step_size=self.step_size, tol=1e-3, max_iter=50)
+        return subspace_power_iteration(basis, u, step_size=self.step_size, tol=self.tol, max_iter=self.max_iter)
+
+
+def find_rank_one(basis, n_features, *, n_vectors=None, known=None, options=None, rng=None, callback=None):
     """All rank-one matrices of a subspace: power iterations from random starts, then from deflated ones.
 
     Parameters
@@ -183,18 +214,9 @@ def find_rank_one(
         D, with ``q = D (D + 1) / 2``.
     n_vectors : int, default=None
         Stop when this many are known; m by default.
-    n_init : int, default=None
-        Starts of the first round, ``2 m`` by default; later rounds use twice the number still missing, at least 16.
     known : array of shape (k, D), default=None
         Unit vectors already known to span part of W; they are deflated from the first round on and not returned.
-    phi_min : float, default=0.9
-        A maximiser counts as found when ``||P_W(u u^T)||_F^2`` reaches this.
-    step_size, max_iter, tol
-        See `subspace_power_iteration`.
-    max_rounds : int, default=8
-        The search ends after this many rounds, or two in a row that find nothing new.
-    chunk_bytes : int, default=2**27
-        Bound on the ``n D^2`` temporaries of a batch of starts.
+    options : RankOneOptions, default=None
     rng : numpy.random.RandomState or Generator, default=None
     callback : callable, default=None
         ``callback(n_found, n_vectors)`` after every round.
@@ -227,26 +249,25 @@ def find_rank_one(
     >>> print(len(search.vectors))
     30
     """
-    xp = array_namespace(basis)
+    xp, options = array_namespace(basis), RankOneOptions() if options is None else options
     rng = np.random.RandomState(0) if rng is None else rng
     m, D = _check_sizes(basis, n_features, known)
     known = xp.zeros((0, D), dtype=basis.dtype, device=device(basis)) if known is None else known
     wanted = max(0, m - known.shape[0]) if n_vectors is None else n_vectors
-    iteration = {"step_size": step_size, "tol": tol, "max_iter": max_iter}
     found, phi = known[:0], basis[0, :0]
     longest, n_starts, idle = 0, 0, 0
-    for round_ in range(max_rounds):
+    for round_ in range(options.max_rounds):
         missing = wanted - found.shape[0]
         if missing <= 0 or idle == 2:
             break
-        n = max(16, 2 * missing) if round_ or not n_init else n_init
+        n = max(16, 2 * missing) if round_ or not options.n_init else options.n_init
         n_starts += n
         deflated = _deflated_basis(basis, xp.concat([known, found], axis=0))
         pools, phis = [found], [phi]
-        for size in _chunk_sizes(n, chunk_bytes, D):
-            u, p, n_iter = _climb(basis, deflated, _random_units(basis, rng, size, D), iteration)
-            pools.append(u[p >= phi_min])
-            phis.append(p[p >= phi_min])
+        for size in _chunk_sizes(n, options.chunk_bytes, D):
+            u, p, n_iter = options.climb(basis, deflated, _random_units(basis, rng, size, D))
+            pools.append(u[p >= options.phi_min])
+            phis.append(p[p >= options.phi_min])
             longest = max(longest, n_iter)
         before = found.shape[0]
         found, phi = _distinct_from(known, xp.concat(pools, axis=0), xp.concat(phis, axis=0))
@@ -272,13 +293,6 @@ def _chunk_sizes(n, chunk_bytes, n_features):
     """Batches of n starts whose temporaries, 24 D^2 bytes a start in float64, stay within chunk_bytes."""
     chunk = max(1, int(chunk_bytes // (24 * n_features**2)))
     return [min(chunk, n - first) for first in range(0, n, chunk)]
-
-
-def _climb(basis, deflated, u, iteration):
-    """A few steps in the deflated subspace, if any, then in the full one until convergence."""
-    if deflated is not None:
-        u, _, _ = subspace_power_iteration(deflated, u, step_size=iteration["step_size"], tol=1e-3, max_iter=50)
-    return subspace_power_iteration(basis, u, **iteration)
 
 
 def _distinct_from(known, pool, phi):

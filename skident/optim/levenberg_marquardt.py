@@ -18,6 +18,8 @@ __all__ = [
     "levenberg_marquardt",
 ]
 
+_MOST_DAMPING = 1e8  # relative to the squared column lengths; steps so damped do not move
+
 
 @dataclass
 class LeastSquaresResult:
@@ -126,9 +128,7 @@ class KrylovNormalEquations:
         return x, -float(self.gradient @ x) + float(r @ x) + share
 
 
-def levenberg_marquardt(
-    cost, linearise, x0, *, max_iter=100, target=0.0, ftol=1e-14, damping=1e-3, max_damping=1e8, callback=None
-):
+def levenberg_marquardt(cost, linearise, x0, *, max_iter=100, target=0.0, ftol=1e-14, damping=1e-3, callback=None):
     """Minimise ``sum(r(x) ** 2)`` by damped Gauss-Newton steps.
 
     Parameters
@@ -145,9 +145,7 @@ def levenberg_marquardt(
     ftol : float, default=1e-14
         Stop when two accepted steps in a row lower the cost by less than this fraction.
     damping : float, default=1e-3
-        First damping, relative to the squared column lengths of J.
-    max_damping : float, default=1e8
-        A step refused at this damping ends the iteration.
+        First damping, relative to the squared column lengths of J. A step refused at 1e8 ends the iteration.
     callback : callable, default=None
         ``callback(n_iter, cost)`` after every accepted step; returning True stops with status ``max_iter``.
 
@@ -177,7 +175,7 @@ def levenberg_marquardt(
     if value <= target or not math.isfinite(value):
         return LeastSquaresResult(x, value, 0, "target" if value <= target else "stalled", history)
     for n_iter in range(1, max_iter + 1):
-        new, trial, damping = _decrease(cost, linearise(x), x, value, damping, max_damping)
+        new, trial, damping = _decrease(cost, linearise(x), x, value, damping)
         if new is None:
             return LeastSquaresResult(x, value, n_iter, "stalled", history)
         quiet = quiet + 1 if (value - trial) / value < ftol else 0
@@ -191,10 +189,10 @@ def levenberg_marquardt(
     return LeastSquaresResult(x, value, n_iter, "max_iter", history)
 
 
-def _decrease(cost, model, x, value, damping, max_damping):
+def _decrease(cost, model, x, value, damping):
     """The first lower point as the damping grows, its cost and the next damping; three times None if there is none."""
-    growth, damping = 2.0, min(damping, max_damping)
-    while damping <= max_damping:
+    growth, damping = 2.0, min(damping, _MOST_DAMPING)
+    while damping <= _MOST_DAMPING:
         step, predicted = _try_solve(model, damping)
         new = x + step if step is not None else x
         trial = float(cost(new)) if step is not None else math.inf
@@ -217,7 +215,18 @@ def _try_solve(model, damping):
 
 
 def give_up_when_slow(patience, good):
-    """A callback that stops an iteration whose cost is above `good` and has not halved within `patience` steps."""
+    """A callback that stops an iteration whose cost is above `good` and has not halved within `patience` steps.
+
+    Parameters
+    ----------
+    patience : int
+    good : float
+
+    Returns
+    -------
+    callable
+        ``callback(n_iter, cost)``, True where the iteration should end.
+    """
     costs = []
 
     def callback(_, cost):

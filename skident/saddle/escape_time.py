@@ -21,6 +21,20 @@ def aligned_escape_time(escape_speed, depth, init_scale, radius):
     With ``a = ||theta|| / sqrt(L)`` the localised flow is ``a' = s a^(L-1)``, so ``t = (a_0^(2-L) - r^(2-L)) / ((L-2)
     s)``, and ``log(r / a_0) / s`` for L = 2.
 
+    Parameters
+    ----------
+    escape_speed : float
+        s.
+    depth : int
+        L.
+    init_scale, radius : float
+        ``a_0`` and r, of ``||theta|| / sqrt(L)``.
+
+    Returns
+    -------
+    float
+        inf where it is beyond the largest float.
+
     Notes
     -----
     Proposition 2.2 of Bantzis, Simon, Jacot (2025) as printed is wrong by powers of L: its speed is of the sphere of

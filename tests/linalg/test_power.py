@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from skident.linalg import (
+    RankOneOptions,
     find_rank_one,
     n_free_entries,
     projection_norms,
@@ -133,7 +134,7 @@ def test_sixty_of_dimension_twenty(seed):
 @pytest.mark.parametrize(("D", "m"), [(1, 1), (2, 1), (2, 2), (3, 3), (6, 4), (8, 15), (12, 40), (20, 120), (40, 60)])
 def test_all_found_for_many_sizes(D, m, seed):
     vectors = unit_rows(np.random.default_rng(100 * D + seed), m, D)
-    search = find_rank_one(span_of(vectors), D, rng=np.random.RandomState(seed), max_iter=5000)
+    search = find_rank_one(span_of(vectors), D, rng=np.random.RandomState(seed), options=RankOneOptions(max_iter=5000))
     assert len(search.vectors) == m
     assert distances(vectors, search.vectors).max() < 1e-7
 
@@ -142,9 +143,13 @@ def test_all_found_for_many_sizes(D, m, seed):
 @pytest.mark.parametrize("step_size", [1.5, math.inf])
 def test_backends_agree(to, step_size, rng):
     vectors = unit_rows(rng, 30, 12)
-    search = find_rank_one(to(span_of(vectors)), 12, step_size=step_size, rng=np.random.RandomState(0))
+    search = find_rank_one(
+        to(span_of(vectors)), 12, rng=np.random.RandomState(0), options=RankOneOptions(step_size=step_size)
+    )
     assert type(search.vectors) is type(to(vectors))
-    expected = find_rank_one(span_of(vectors), 12, step_size=step_size, rng=np.random.RandomState(0))
+    expected = find_rank_one(
+        span_of(vectors), 12, rng=np.random.RandomState(0), options=RankOneOptions(step_size=step_size)
+    )
     assert (search.n_starts, len(search.vectors)) == (expected.n_starts, 30)
     assert distances(np.asarray(search.vectors), expected.vectors).max() < 1e-8
 
@@ -181,7 +186,9 @@ def test_known_vectors_are_deflated_and_not_returned(to, known_error, rng):
 def test_deflation_beats_the_coupon_collector(rng):
     """m log m = 246 random starts would be needed to hit every one of 60 equally likely vectors."""
     vectors = unit_rows(rng, 60, 20)
-    search = find_rank_one(span_of(vectors), 20, known=vectors[:50], n_init=20, rng=np.random.RandomState(0))
+    search = find_rank_one(
+        span_of(vectors), 20, known=vectors[:50], rng=np.random.RandomState(0), options=RankOneOptions(n_init=20)
+    )
     assert len(search.vectors) == 10 and search.n_starts <= 52
 
 
@@ -199,8 +206,10 @@ def test_equal_seeds_equal_answers(make_rng, rng):
 @pytest.mark.parametrize("chunk_bytes", [1, 24 * 100 * 7])
 def test_chunks_change_nothing(chunk_bytes, rng):
     basis = span_of(unit_rows(rng, 25, 10))
-    whole = find_rank_one(basis, 10, n_init=30, rng=np.random.RandomState(0))
-    parts = find_rank_one(basis, 10, n_init=30, chunk_bytes=chunk_bytes, rng=np.random.RandomState(0))
+    whole = find_rank_one(basis, 10, rng=np.random.RandomState(0), options=RankOneOptions(n_init=30))
+    parts = find_rank_one(
+        basis, 10, rng=np.random.RandomState(0), options=RankOneOptions(n_init=30, chunk_bytes=chunk_bytes)
+    )
     assert whole.n_starts == parts.n_starts and len(whole.vectors) == len(parts.vectors) == 25
     assert distances(whole.vectors, parts.vectors).max() < 1e-8
 
@@ -222,7 +231,9 @@ def test_no_rank_one_matrix_at_all(D, m, rng):
     """A random subspace: the search gives up after two empty rounds and returns nothing."""
     basis = np.linalg.qr(rng.normal(size=(n_free_entries(D), m)))[0]
     rounds = []
-    search = find_rank_one(basis, D, max_iter=200, callback=lambda *counts: rounds.append(counts))
+    search = find_rank_one(
+        basis, D, callback=lambda *counts: rounds.append(counts), options=RankOneOptions(max_iter=200)
+    )
     assert search.vectors.shape == (0, D)
     assert rounds == [(0, m)] * 2 and search.n_starts == 2 * max(16, 2 * m)
 

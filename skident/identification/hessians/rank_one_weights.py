@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from sklearn.cluster import KMeans
 
-from skident.linalg import find_rank_one
+from skident.linalg import RankOneOptions, find_rank_one
 
 from .subspace import check_visible, entangled_subspace, n_visible, sample_hessians
 
@@ -118,10 +118,8 @@ def find_shown_weights(oracle, architecture, known, search, rng, log):
             basis,
             oracle.n_inputs,
             n_vectors=wanted,
-            n_init=search.n_init,
             known=known,
-            max_iter=search.max_iter,
-            tol=search.tol,
+            options=RankOneOptions(n_init=search.n_init, max_iter=search.max_iter, tol=search.tol),
             rng=rng,
             callback=lambda n_found, _: entry["progress"](min(n_found, wanted)),
         )
