@@ -42,7 +42,19 @@ def loss_derivatives(W, v, X, y, jet):
 
 
 def shallow_hessian_product(X, slopes, bends, U):
-    """The Hessian of `loss_derivatives` applied to U (k, d): O(n k d)."""
+    """The Hessian of `loss_derivatives` applied to U (k, d): O(n k d).
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    slopes, bends : ndarray of shape (n, k)
+        From `loss_derivatives`.
+    U : ndarray of shape (k, d)
+
+    Returns
+    -------
+    ndarray of shape (k, d)
+    """
     moved = X @ U.T
     along = np.einsum("il,il->i", slopes, moved)
     return ((slopes * along[:, None] + bends * moved) / len(X)).T @ X
@@ -52,6 +64,17 @@ def quadratic_curvature_bound(v, gradient_values):
     """``2 min_l v_l lambda`` over output weights v and the eigenvalues of the gradient with respect to M.
 
     The Hessian of a quadratic network is ``2 D_v (x) G`` plus a positive part, so no curvature is below this.
+
+    Parameters
+    ----------
+    v : ndarray of shape (k,)
+    gradient_values : ndarray of shape (d,)
+        Ascending.
+
+    Returns
+    -------
+    float
+        Not positive.
     """
     extremes = np.outer([v.max(initial=0.0), v.min(initial=0.0)], [gradient_values[0], gradient_values[-1]])
     return 2.0 * float(min(extremes.min(), 0.0))
@@ -62,6 +85,13 @@ def explicit_directions(W, v, gradient):
 
     Their curvature is ``2 (a^T D_v a) (b^T G b)`` (eq. 6.12); the null vectors with the largest and the smallest
     ``a^T D_v a`` are paired with the lowest and the highest eigenvalue.
+
+    Parameters
+    ----------
+    W : ndarray of shape (k, d)
+    v : ndarray of shape (k,)
+    gradient : ndarray of shape (d, d)
+        G, of the loss with respect to M.
 
     Returns
     -------
@@ -87,10 +117,34 @@ def explicit_directions(W, v, gradient):
 
 
 def rayleigh(product, U):
-    """``<U, H U> / <U, U>``."""
+    """``<U, H U> / <U, U>``.
+
+    Parameters
+    ----------
+    product : callable
+        ``U -> H U``.
+    U : ndarray of shape (k, d)
+
+    Returns
+    -------
+    float
+    """
     return float(np.sum(U * product(U)) / np.sum(U * U))
 
 
 def quadratic_product(problem, W, v, gradient):
-    """The Hessian of a quadratic network's loss, constant and linear terms at their best, as a function of U (k, d)."""
+    """The Hessian of a quadratic network's loss, constant and linear terms at their best, as a function of U (k, d).
+
+    Parameters
+    ----------
+    problem : QuadraticProblem
+    W : ndarray of shape (k, d)
+    v : ndarray of shape (k,)
+    gradient : ndarray of shape (d, d)
+        Of the loss with respect to M.
+
+    Returns
+    -------
+    callable
+    """
     return lambda U: form_hessian_product(problem, W, v, gradient, U)

@@ -16,6 +16,15 @@ __all__ = ["hermite_contraction", "hermite_features", "hermite_polynomial", "her
 def hermite_polynomials(degree, x):
     """Probabilists' Hermite polynomials ``He_0(x), ..., He_degree(x)``, stacked in front: (degree + 1, ...).
 
+    Parameters
+    ----------
+    degree : int
+    x : array of any shape
+
+    Returns
+    -------
+    array of shape (degree + 1, ...)
+
     Examples
     --------
     >>> import numpy as np
@@ -63,7 +72,17 @@ def hermite_polynomial(k, x):
 
 
 def hermite_features_to(X, degree):
-    """`hermite_features` of all orders 0, ..., degree, as a list: the recurrence needs the lower ones anyway."""
+    """`hermite_features` of all orders 0, ..., degree, as a list: the recurrence needs the lower ones anyway.
+
+    Parameters
+    ----------
+    X : array of shape (..., D)
+    degree : int
+
+    Returns
+    -------
+    list of degree + 1 arrays of shape (..., C(D + k - 1, k))
+    """
     degree, X = check_order(degree, name="degree"), floats(X)
     xp, D = array_namespace(X), X.shape[-1]
     entries = xp.moveaxis(X, -1, 0)
@@ -181,13 +200,32 @@ class _MatrixContraction:
 
 
 def weighted_squares(X, weights):
-    """``X^T diag(weights[:, j]) X`` for every column j: (J, D, D)."""
+    """``X^T diag(weights[:, j]) X`` for every column j: (J, D, D).
+
+    Parameters
+    ----------
+    X : array of shape (n, D)
+    weights : array of shape (n, J)
+
+    Returns
+    -------
+    array of shape (J, D, D)
+    """
     xp = array_namespace(X)
     return xp.stack([(X * weights[:, j : j + 1]).T @ X for j in range(weights.shape[1])], axis=0)
 
 
 def symmetrised_outer(u, v):
-    """``u_j v_j^T + v_j u_j^T`` of the rows (J, D): (J, D, D)."""
+    """``u_j v_j^T + v_j u_j^T`` of the rows (J, D): (J, D, D).
+
+    Parameters
+    ----------
+    u, v : array of shape (J, D)
+
+    Returns
+    -------
+    array of shape (J, D, D)
+    """
     outer = u[:, :, None] * v[:, None, :]
     return outer + array_namespace(u).matrix_transpose(outer)
 

@@ -44,6 +44,16 @@ class RankOneSearch:
 def projection_norms(basis, u):
     """``Phi(u) = ||P_W(u u^T)||_F^2`` for unit rows u (n, D) and an orthonormal basis (q, m): (n,).
 
+    Parameters
+    ----------
+    basis : array of shape (q, m)
+    u : array of shape (n, D)
+
+    Returns
+    -------
+    array of shape (n,)
+        At most 1.
+
     Examples
     --------
     >>> import numpy as np

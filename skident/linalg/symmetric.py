@@ -21,7 +21,17 @@ _RANK_ROUNDINGS = 50.0
 
 
 def n_free_entries(n_features):
-    """``D (D + 1) / 2``, the dimension of the symmetric D x D matrices."""
+    """``D (D + 1) / 2``, the dimension of the symmetric D x D matrices.
+
+    Parameters
+    ----------
+    n_features : int
+        D.
+
+    Returns
+    -------
+    int
+    """
     return n_features * (n_features + 1) // 2
 
 
@@ -83,6 +93,16 @@ def svec(A):
 def smat(s, n_features):
     """Vectors (..., q) back to symmetric matrices (..., D, D): the inverse of `svec`.
 
+    Parameters
+    ----------
+    s : array of shape (..., q)
+    n_features : int
+        D, with ``q = D (D + 1) / 2``.
+
+    Returns
+    -------
+    array of shape (..., D, D)
+
     Examples
     --------
     >>> import numpy as np
@@ -99,6 +119,14 @@ def smat(s, n_features):
 
 def svec_outer(u):
     """``svec(u u^T)`` of the rows of u (n, D): (n, q), without forming the matrices.
+
+    Parameters
+    ----------
+    u : array of shape (n, D)
+
+    Returns
+    -------
+    array of shape (n, q)
 
     Examples
     --------

@@ -28,6 +28,15 @@ __all__ = [
 def n_symmetric_entries(n_features, order):
     """``C(D + k - 1, k)``, the dimension of the symmetric tensors of order k over R^D.
 
+    Parameters
+    ----------
+    n_features, order : int
+        D and k.
+
+    Returns
+    -------
+    int
+
     Examples
     --------
     >>> from skident.linalg import n_symmetric_entries
@@ -38,7 +47,24 @@ def n_symmetric_entries(n_features, order):
 
 
 def check_order(order, minimum=0, name="order"):
-    """A tensor's order as an int, or an error that says what was given."""
+    """A tensor's order as an int, or an error that says what was given.
+
+    Parameters
+    ----------
+    order : object
+    minimum : int, default=0
+    name : str, default="order"
+        For the error.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        If it is no integer, or below the minimum.
+    """
     if isinstance(order, bool) or not isinstance(order, Integral) or order < minimum:
         raise ValueError(f"{name} must be an integer >= {minimum}, got {order!r}.")
     return int(order)
@@ -61,6 +87,17 @@ def packing(n_features, order):
     """How packed entries of order k >= 1 are made of those of order k - 1: four arrays of shape (n_k,).
 
     The first index, the position of the others in order k - 1, how often the first is among them, and the weights.
+
+    Parameters
+    ----------
+    n_features, order : int
+        D and k.
+
+    Returns
+    -------
+    first, rest, count : ndarray of int, shape (n_k,)
+    weights : ndarray of shape (n_k,)
+        Read-only, and cached.
     """
     shorter = n_symmetric_entries(n_features, order - 1)
     starts = _starts(n_features, order - 1) if order > 1 else np.zeros(n_features, dtype=np.int64)
@@ -76,7 +113,17 @@ def packing(n_features, order):
 
 
 def packing_weights(n_features, order):
-    """Roots of the numbers of full entries that the packed entries stand for, (n_k,)."""
+    """Roots of the numbers of full entries that the packed entries stand for, (n_k,).
+
+    Parameters
+    ----------
+    n_features, order : int
+        D and k, which may be 0.
+
+    Returns
+    -------
+    ndarray of shape (n_k,)
+    """
     return packing(n_features, order)[3] if order else np.ones(1)
 
 
@@ -103,13 +150,32 @@ def _merger(n_features, left, right):
 
 
 def floats(x):
-    """x with a real floating dtype: float64 where it holds whole numbers."""
+    """x with a real floating dtype: float64 where it holds whole numbers.
+
+    Parameters
+    ----------
+    x : array
+
+    Returns
+    -------
+    array
+    """
     xp = array_namespace(x)
     return x if xp.isdtype(x.dtype, "real floating") else xp.astype(x, xp.float64)
 
 
 def like(array, x):
-    """A cached NumPy array on x's namespace and device; numbers take x's dtype."""
+    """A cached NumPy array on x's namespace and device; numbers take x's dtype.
+
+    Parameters
+    ----------
+    array : ndarray
+    x : array
+
+    Returns
+    -------
+    array
+    """
     xp = array_namespace(x)
     if is_numpy_namespace(xp):
         return array if array.dtype.kind == "i" else array.astype(x.dtype, copy=False)
@@ -214,6 +280,16 @@ def unpack_symmetric(packed, n_features, order):
     """Full symmetric tensors (..., D, ..., D) of packed ones (..., n_k): the inverse of `pack_symmetric`.
 
     Memory is ``D^k``; for a tensor as a matrix see `flatten_symmetric`.
+
+    Parameters
+    ----------
+    packed : array of shape (..., n_k)
+    n_features, order : int
+        D and k.
+
+    Returns
+    -------
+    array of shape (..., D, ..., D)
 
     Raises
     ------

@@ -68,7 +68,23 @@ class DenseNormalEquations:
         self.matrix, self.gradient = matrix, gradient
 
     def solve(self, damping):
-        """The step ``-(J^T J + damping S^2)^-1 J^T r`` and the decrease of the cost that the linear model predicts."""
+        """The step ``-(J^T J + damping S^2)^-1 J^T r`` and the decrease of the cost that the linear model predicts.
+
+        Parameters
+        ----------
+        damping : float
+            Relative to the squared column lengths S^2.
+
+        Returns
+        -------
+        step : array of shape (P,)
+        predicted : float
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If the damped matrix is not positive definite to rounding; torch raises a RuntimeError.
+        """
         xp = array_namespace(self.gradient)
         scaled_gradient = self.gradient / self.scale
         if is_numpy_array(self.matrix):
@@ -106,7 +122,17 @@ class KrylovNormalEquations:
         self.preconditioner, self.tol, self.max_iter = preconditioner, tol, max_iter
 
     def solve(self, damping):
-        """Approximate damped step and predicted decrease, as `DenseNormalEquations.solve`."""
+        """Approximate damped step and predicted decrease, as `DenseNormalEquations.solve`.
+
+        Parameters
+        ----------
+        damping : float
+
+        Returns
+        -------
+        step : array of shape (P,)
+        predicted : float
+        """
         apply = self.preconditioner(damping)
         x = 0.0 * self.gradient
         r = -self.gradient

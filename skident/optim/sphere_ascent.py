@@ -32,6 +32,14 @@ class SphereAscentResult:
 def unit_norm(block):
     """Every matrix of a batch (..., a, b) divided by its Frobenius norm; matrices of zeros stay as they are.
 
+    Parameters
+    ----------
+    block : array of shape (..., a, b)
+
+    Returns
+    -------
+    array of shape (..., a, b)
+
     Examples
     --------
     >>> import numpy as np

@@ -55,7 +55,18 @@ def refine_lengths(oracle, first, activation, *, noise=None):
 
 
 def unit_interval(z, g):
-    """Output of an activation on [-1, 1], whatever its limits."""
+    """Output of an activation on [-1, 1], whatever its limits.
+
+    Parameters
+    ----------
+    z : ndarray
+    g : Activation
+        With limits.
+
+    Returns
+    -------
+    ndarray
+    """
     low, high = g.limits
     return (g(z) - low) * (2.0 / (high - low)) - 1.0
 
