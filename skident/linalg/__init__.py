@@ -7,17 +7,11 @@ go through the same code.
 from .columns import column_units
 from .hermite import hermite_contraction, hermite_features, hermite_polynomial, hermite_polynomials
 from .moments import hermite_tensors, moment_sums
+from .packing import n_symmetric_entries
 from .pencils import JennrichFactors, JointPencil, jennrich, joint_pencil, matrix_pencil
 from .power import RankOneOptions, RankOneSearch, find_rank_one, projection_norms, subspace_power_iteration
 from .symmetric import leading_subspace, n_free_entries, smat, svec, svec_outer
-from .symmetric_tensors import (
-    contract_symmetric,
-    flatten_symmetric,
-    n_symmetric_entries,
-    pack_symmetric,
-    symmetric_power,
-    unpack_symmetric,
-)
+from .symmetric_tensors import contract_symmetric, flatten_symmetric, pack_symmetric, symmetric_power, unpack_symmetric
 
 __all__ = [
     "column_units",

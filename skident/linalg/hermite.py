@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array_api_compat import array_namespace, device
 
-from .symmetric_tensors import check_order, floats, like, packing, packing_weights
+from .packing import check_order, floats, like, packing, packing_weights
 
 __all__ = ["hermite_contraction", "hermite_features", "hermite_polynomial", "hermite_polynomials"]
 
