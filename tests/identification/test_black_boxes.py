@@ -252,7 +252,10 @@ def test_labels_are_missing(blobs):
 
 @pytest.mark.parametrize(
     ("kind", "match"),
-    [(GaussianNB, "sum to .* instead of 1"), (DecisionTreeClassifier, "the classifier is too certain")],
+    [
+        (GaussianNB, "sum to .* instead of 1|fewer than the 5 asked for|not exact"),
+        (DecisionTreeClassifier, "the classifier is too certain"),
+    ],
 )
 def test_classifiers_that_are_no_networks(kind, match, blobs):
     with pytest.raises((ValueError, ConvergenceWarning), match=match):
@@ -435,7 +438,7 @@ def test_activations_that_do_not_saturate_stay_near_anyway():
 @pytest.mark.parametrize("activation", ["relu", "softplus"])
 def test_a_centre_outside_is_said_for_every_activation(activation):
     box = Ranged((8, 5, 1), output="identity", activation=activation)
-    with pytest.raises(ValueError, match="the centre is too near the border: input 3 is .* outside its input_range"):
+    with pytest.raises(ValueError, match=r"the centre is too near the border: input \d is .* outside its input_range"):
         box.identify(extractor=EntangledWeightExtractor(center=box.range[1] + 1.0))
 
 

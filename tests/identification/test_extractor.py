@@ -17,6 +17,7 @@ from skident.datasets import make_network
 from skident.linalg import svec_outer
 from skident.metrics import false_positive_rate, recovery_rate
 from skident.network import FeedforwardNetwork
+from tests.rates import fewest_successes
 
 
 def unit(V):
@@ -65,6 +66,14 @@ def check_found(network, extractor, atol=0.05):
     np.testing.assert_allclose(last, truth[-network.n_outputs :], atol=atol)
 
 
+def all_found(network, extractor):
+    try:
+        check_found(network, extractor)
+    except AssertionError:
+        return False
+    return True
+
+
 # -- every route and option --------------------------------------------------------------------------------------------
 
 NETWORKS = {
@@ -76,15 +85,38 @@ NETWORKS = {
 }
 
 
+# Where weights are missed now and then: of how many networks all were found, half of them with each `last_layer`.
+RATES = {
+    ("tanh", "hessian"): (32, 40),
+    ("erf", "hessian"): (30, 40),
+    ("three layers", "saturation"): (20, 40),
+    ("three layers", "hessian"): (17, 40),
+}
+ALWAYS = [(name, first) for name in NETWORKS for first in ("saturation", "hessian") if (name, first) not in RATES]
+
+
 @pytest.mark.parametrize("last_layer", ["jacobian", "hessian"])
-@pytest.mark.parametrize("first_layer", ["saturation", "hessian"])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(("name", "first_layer"), ALWAYS)
 def test_all_weights_in_their_layers(name, first_layer, last_layer, X):
     network = NETWORKS[name]
     extractor = extract(network, X, first_layer=first_layer, last_layer=last_layer, center=np.zeros(12))
     check_found(network, extractor)
     assert extractor.first_layer_method_ == first_layer
     assert extractor.layer_widths_ == network.layer_widths
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(("name", "first_layer"), RATES)
+def test_how_often_all_weights_are_in_their_layers(name, first_layer, X):
+    like, n_found = NETWORKS[name], 0
+    for seed in range(10):
+        network = make_network((12, *like.layer_widths), activation=like.activation, random_state=seed)
+        options = {"last_layer": ("jacobian", "hessian")[seed % 2], "center": np.zeros(12), "random_state": seed}
+        extractor = extract(network, X, first_layer=first_layer, **options)
+        assert extractor.first_layer_method_ == first_layer
+        assert extractor.layer_widths_ == network.layer_widths
+        n_found += all_found(network, extractor)
+    assert n_found >= fewest_successes(10, *RATES[name, first_layer])
 
 
 @pytest.mark.parametrize("derivatives", ["exact", "finite_difference", "auto"])
@@ -477,9 +509,8 @@ NO_NETWORKS = {
     "steps": lambda X: np.sign(X).sum(axis=1),
     "linear": lambda X: X @ np.arange(1.0, 13.0),
 }
-NO_NETWORK = (
-    "do not change at all|does not saturate|no step is a smooth|does not move at the centre|power method found [12] of"
-)
+NO_NETWORK = "do not change at all|does not saturate|no step is a smooth sigmoid|does not move at the centre"
+NO_NETWORK += r"|the power method found \d of the [46] weights"
 
 
 @pytest.mark.parametrize("options", [{}, {"layer_widths": (6, 1)}, {"layer_widths": (4, 1), "first_layer": "hessian"}])
@@ -494,7 +525,10 @@ def test_no_network_at_all(name, options, X):
 
 
 def test_weights_that_are_none_are_said(X):
-    """With units to spare the subspace has room for vectors that are no weights, at a high phi."""
+    """With units to spare the subspace has room for vectors that are no weights, at a high phi.
+
+    Here they nearly depend on each other. That is not so of most networks (ten of twelve), where nothing is said.
+    """
     network = make_network((X.shape[1], 6, 4, 3), random_state=0)
     with pytest.warns(ConvergenceWarning, match="nearly dependent|the power method found"):
         EntangledWeightExtractor(

@@ -20,6 +20,7 @@ from skident import EntangledWeightExtractor, NetworkCompletion, NetworkIdentifi
 from skident.datasets import make_network
 from skident.metrics import parameter_error, relative_max_error
 from skident.network import FeedforwardNetwork
+from tests.rates import fewest_successes
 
 D = 8
 
@@ -66,8 +67,20 @@ TWO_LAYERS = [((8, 6, 2), "auto"), ((8, 6, 2), "hessian"), ((8, 12, 2), "auto"),
 def test_two_layers(activation, linear, sizes, strategy, X):
     output = "identity" if linear else activation
     network = make_network(sizes, activation=activation, output_activation=output, random_state=1)
-    # From Hessians the completion can end in a local minimum, at one random state in five for the sigmoid network.
     check_exact(network, identifier(network, strategy=strategy, random_state=1).fit(X), X)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_how_often_sigmoid_layers_are_found_from_hessians(X):
+    """The completion can end in a local minimum: at 2 of 60 networks and random states. It is never called exact."""
+    n_exact = 0
+    for seed in range(10):
+        network = make_network((8, 6, 2), activation="sigmoid", random_state=seed)
+        model = identifier(network, strategy="hessian", random_state=seed).fit(X)
+        if model.report_.exact:
+            check_exact(network, model, X)
+        n_exact += model.report_.exact
+    assert n_exact >= fewest_successes(10, 58, 60)
 
 
 @pytest.mark.parametrize("strategy", ["auto", "saturation"])
@@ -687,6 +700,7 @@ NO_NETWORKS = {
 }
 NO_NETWORK = "is not exact: relative maximum error|do not change at all|does not saturate|no step is a smooth sigmoid"
 NO_NETWORK += "|does not move at the centre|fewer than the [46] asked for|first layer does not show 6 units"
+NO_NETWORK += "|layer_widths says 6 first-layer units|carry noise or rounding"  # single precision hides a network
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from skident import QuadraticNetRegressor
 from skident.datasets import make_planted_shallow
 from skident.landscape import CertificateOptions, LossTerms, TrainingTrials, landscape_certificate, phase_transition
 from skident.network import get_activation
+from tests.rates import fewest_successes
 
 PLAIN = {"fit_intercept": False, "fit_linear": False, "alpha": 0}
 
@@ -194,13 +195,17 @@ def test_a_quadratic_part_must_clearly_help(target):
 
 
 def test_linear_data_get_a_linear_model_and_quadratic_data_a_quadratic_one():
-    rng = np.random.RandomState(14)
-    X, noise = rng.standard_normal((60, 4)), rng.standard_normal(60)
-    linear = QuadraticNetRegressor().fit(X, X[:, 0] + 0.5 * noise)
-    assert np.abs(linear.quadratic_form_).max() < 0.01 and abs(linear.coef_[0] - 1.0) < 0.2
-    quadratic = QuadraticNetRegressor().fit(X, X[:, 0] * X[:, 1] + 0.5 * noise)
-    assert abs(2.0 * quadratic.quadratic_form_[0, 1] - 1.0) < 0.2
-    assert linear.certificate_.is_global and quadratic.certificate_.is_global
+    n_linear = n_quadratic = 0
+    for seed in range(20):
+        rng = np.random.RandomState(seed)
+        X, noise = rng.standard_normal((60, 4)), rng.standard_normal(60)
+        linear = QuadraticNetRegressor().fit(X, X[:, 0] + 0.5 * noise)
+        quadratic = QuadraticNetRegressor().fit(X, X[:, 0] * X[:, 1] + 0.5 * noise)
+        n_linear += np.abs(linear.quadratic_form_).max() < 0.01 and abs(linear.coef_[0] - 1.0) < 0.2
+        n_quadratic += abs(2.0 * quadratic.quadratic_form_[0, 1] - 1.0) < 0.2
+        assert linear.certificate_.is_global and quadratic.certificate_.is_global
+    # 27 and 23 of 30: the ridge shrinks, and a quadratic part may pay by chance.
+    assert n_linear >= fewest_successes(20, 27, 30) and n_quadratic >= fewest_successes(20, 23, 30)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from skident.samples.ridge_count import (
 )
 from skident.samples.ridges import fit_ridges, regress_on_ridges
 from skident.samples.sample import Sample
+from tests.rates import fewest_successes
 from tests.samples.planted import in_z, planted
 
 
@@ -39,12 +40,17 @@ def test_ridges_added_and_removed():
 
 def test_out_of_a_local_minimum():
     """Two units in the place of one leave another one out; adding one and taking one away mends it."""
-    sample, U, b, _ = planted(11, 4, 3, 3000, noise=0.05)
-    U, b = in_z(sample, U, b)
-    stuck = fit_ridges(sample, regress_on_ridges(sample, U[[0, 0, 1]] * 1.0, b[[0, 0, 1]] + [0.3, -0.3, 0]).model)
-    assert stuck.rss > 2 * 0.05**2 * sample.total
-    better, found_more = escape(sample, stuck, np.random.RandomState(0), max_units=6)
-    assert found_more and better.model.n_units == 3 and better.rss < 1.05 * 0.05**2 * sample.total
+    n_stuck = 0
+    for seed in range(20):
+        sample, U, b, _ = planted(seed, 4, 3, 3000, noise=0.05)
+        U, b = in_z(sample, U, b)
+        fit = fit_ridges(sample, regress_on_ridges(sample, U[[0, 0, 1]] * 1.0, b[[0, 0, 1]] + [0.3, -0.3, 0]).model)
+        stuck = fit.rss > 2 * 0.05**2 * sample.total
+        better, found_more = escape(sample, fit, np.random.RandomState(0), max_units=6)
+        assert found_more == stuck and better.model.n_units == 3 and better.rss < 1.05 * 0.05**2 * sample.total
+        n_stuck += stuck
+    # The fit itself gets out of most such starts: 7 of 20 were stuck.
+    assert n_stuck >= fewest_successes(20, 7, 20)
 
 
 def test_cross_validation_sees_through_interpolation():

@@ -15,6 +15,7 @@ from skident.linalg import svec, svec_outer
 from skident.metrics import subspace_distance
 from skident.network import Architecture
 from skident.oracle import Oracle
+from tests.rates import fewest_successes
 
 
 @pytest.fixture
@@ -45,17 +46,21 @@ def test_number_of_queries(network):
     assert oracle.n_queries == 7 * (2 * 6**2 + 1)
 
 
-def test_subspace_of_the_entangled_weights(network):
+def test_subspace_of_the_entangled_weights():
     """The smaller the sphere, the closer the span of its Hessians, down to what the shifts leave."""
-    truth = svec_outer(np.hstack(network.entangled_weights(np.zeros(6))).T).T
-    distances = []
-    for radius in (1e-1, 1e-2):
-        H = sample_hessians(Oracle(network, 6), 60, radius, rng=np.random.RandomState(0))
-        basis, values = entangled_subspace(H, 10)
-        np.testing.assert_allclose(basis.T @ basis, np.eye(10), atol=1e-12)
-        assert len(values) == 21 and np.all(np.diff(values) <= 0)
-        distances.append(subspace_distance(np.linalg.qr(truth)[0], basis))
-    assert distances[1] < 0.5 * distances[0] < 0.05
+    distances = np.empty((10, 2))
+    for seed in range(10):
+        network = make_network((6, 5, 3, 2), shift_scale=0.002, random_state=seed)
+        truth = svec_outer(np.hstack(network.entangled_weights(np.zeros(6))).T).T
+        for k, radius in enumerate((1e-1, 1e-2)):
+            H = sample_hessians(Oracle(network, 6), 60, radius, rng=np.random.RandomState(seed))
+            basis, values = entangled_subspace(H, 10)
+            np.testing.assert_allclose(basis.T @ basis, np.eye(10), atol=1e-12)
+            assert len(values) == 21 and np.all(np.diff(values) <= 0)
+            distances[seed, k] = subspace_distance(np.linalg.qr(truth)[0], basis)
+    # Some networks have two weights nearly in line: 19 of 20 came closer, and half of them to 7e-4.
+    assert np.sum(distances[:, 1] < 0.5 * distances[:, 0]) >= fewest_successes(10, 19, 20)
+    assert np.median(distances[:, 1]) < 5e-3
 
 
 @pytest.mark.parametrize("n_known", [1, 8, 10])

@@ -41,11 +41,14 @@ def test_two_close_kinks(gap, ratio):
     np.testing.assert_allclose(found.positions, [-2.0, 1.0, 1.0 + gap], atol=1e-11)
 
 
-def test_kinks_too_close_are_reported():
-    found = find_kinks(Counted([1.0, 1.0 + 1e-9, -2.0], [1.0, 0.7, 0.5]), 1e4, rng=RNG(0))
-    np.testing.assert_allclose(found.positions, [-2.0], atol=1e-11)
+@pytest.mark.parametrize("seed", range(10))
+def test_kinks_too_close_are_reported(seed):
+    """Both, or one of the two and a piece beside it that holds the other."""
+    found = find_kinks(Counted([1.0, 1.0 + 1e-9, -2.0], [1.0, 0.7, 0.5]), 1e4, rng=RNG(seed))
+    np.testing.assert_allclose(found.positions[0], -2.0, atol=1e-11)
+    np.testing.assert_allclose(found.positions[1:], 1.0, atol=2e-9)
     [[a, b]] = found.unresolved
-    assert a < 1.0 < b and b - a < 1e-6
+    assert len(found.positions) <= 2 and a < 1.0 + 1e-9 and b > 1.0 and b - a < 1e-6
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from skident.identification.saturation.direction_groups import group_size
 from skident.identification.saturation.first_layer import find_first_layer
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
+from tests.rates import fewest_successes
 
 CASES = {
     "two layers": ((20, 20, 5), "tanh", "tanh"),
@@ -60,10 +61,16 @@ def test_number_of_queries(seed):
 
 @pytest.mark.parametrize("scale", [0.1, 10.0])
 def test_any_length(scale):
-    net = make_network((10, 12, 4), shift_scale=0.5, output_activation="identity", random_state=1)
-    network = FeedforwardNetwork([scale * net.weights[0], net.weights[1]], net.biases, "tanh", "identity")
-    direction, length = misses(network, search(network, 0)[0])
-    assert direction < 1e-2 and length < 1e-2
+    """Directions always; where weights are a tenth of what is usual, a length is now and then off by nine tenths."""
+    right = 0
+    for seed in range(10):
+        net = make_network((10, 12, 4), shift_scale=0.5, output_activation="identity", random_state=seed)
+        network = FeedforwardNetwork([scale * net.weights[0], net.weights[1]], net.biases, "tanh", "identity")
+        direction, length = misses(network, search(network, seed)[0])
+        assert direction < 1e-2
+        right += length < 1e-2
+    # Of 30 networks each.
+    assert right >= fewest_successes(10, 25 if scale < 1 else 30, 30)
 
 
 def test_biases():

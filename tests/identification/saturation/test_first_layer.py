@@ -6,6 +6,7 @@ from skident.identification.saturation.circles import NotSaturatingError
 from skident.identification.saturation.first_layer import find_first_layer
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
+from tests.rates import fewest_successes
 
 DEPTHS = {1: (), 2: (3,), 3: (6, 3), 4: (7, 5, 3)}
 
@@ -275,8 +276,12 @@ def test_queries_are_counted_by_stage():
 
 
 def test_overlapping_steps_come_apart_further_out():
-    """One circle is enough: only the steps that overlap are looked at again."""
-    net = make_network((10, 30, 4), shift_scale=0.5, random_state=0)
-    first, _ = search(net, n_units=30, radius=300.0)
-    check(net, first, np.inf)
-    assert first.n_circles == 1
+    """One circle is mostly enough: only the steps that overlap are looked at again."""
+    circles = []
+    for seed in range(10):
+        net = make_network((10, 30, 4), shift_scale=0.5, random_state=seed)
+        first, _ = search(net, n_units=30, radius=300.0)
+        check(net, first, np.inf)
+        circles.append(first.n_circles)
+    # 26 of 30 networks; the others took two or three.
+    assert circles.count(1) >= fewest_successes(10, 26, 30) and max(circles) <= 3
