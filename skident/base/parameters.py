@@ -128,12 +128,15 @@ def center_and_scale(X, center):
 
 @contextmanager
 def forgotten_on_error(estimator):
-    """Drop what an earlier fit stored; if the block fails, drop all, so that the estimator counts as not fitted.
+    """The whole of a `fit`: an estimator whose fit raised, at whatever point and whatever it raised, is not fitted.
+
+    Validation belongs into the block too: it stores the number and names of features.
 
     Parameters
     ----------
     estimator : BaseEstimator
-        What ends in ``_`` is what a fit stored; the number and names of features survive the beginning of the block.
+        What ends in ``_`` is what a fit stored. All of it is dropped where the block raises, and all but the number and
+        names of features before it.
     """
 
     def forget(kept=()):
@@ -141,7 +144,7 @@ def forgotten_on_error(estimator):
             if name not in kept:
                 delattr(estimator, name)
 
-    forget(kept=("n_features_in_", "feature_names_in_"))  # these the caller's validation has just set
+    forget(kept=("n_features_in_", "feature_names_in_"))  # validation replaces them, and compares nothing before
     try:
         yield
     except BaseException:

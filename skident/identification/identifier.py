@@ -261,8 +261,8 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             activation allows neither route; the black box raises, is constant, answers with NaN or differently when
             asked twice, or with no probabilities where these are expected; `input_range` leaves no room.
         """
-        X, y, response = self._validated(X, y)
         with forgotten_on_error(self):
+            X, y, response = self._validated(X, y)
             inquiry = self._begin(X, y, response)
             with explained(inquiry.oracle):
                 plan = plan_routes(inquiry, self.strategy, self.n_attempts)

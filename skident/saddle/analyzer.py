@@ -217,10 +217,10 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         ConvergenceWarning
             If fewer than `n_components` directions exist, because the first ones leave nothing of G.
         """
-        self._validate_params()
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, ensure_min_samples=2)
-        layer = self._hidden_layer()
         with forgotten_on_error(self):
+            self._validate_params()
+            X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, ensure_min_samples=2)
+            layer = self._hidden_layer()
             G, classes = gradient_at_zero(resolve_loss(self.loss, y), y, fit_intercept=self.fit_intercept)
             if not np.any(X):
                 raise ValueError("X is zero: no network without biases can leave the origin on it. Check X.")

@@ -76,10 +76,10 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
         ConvergenceWarning
             If training did not leave the saddle at the origin.
         """
-        self._validate_params()
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        check_classification_targets(y)
         with forgotten_on_error(self):
+            self._validate_params()
+            X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+            check_classification_targets(y)
             self.classes_, codes = np.unique(y, return_inverse=True)
             if len(self.classes_) < 2:
                 raise ValueError(f"y has one class only ({str(self.classes_[0])!r}); at least two classes are needed.")
@@ -211,9 +211,9 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
         ConvergenceWarning
             If training did not leave the saddle at the origin.
         """
-        self._validate_params()
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
         with forgotten_on_error(self):
+            self._validate_params()
+            X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
             self._one_dimensional = y.ndim == 1
             Y, self.intercept_, self.target_scale_ = _standardised(np.asarray(y, dtype=np.float64).reshape(len(X), -1))
             self._train(X, Y, HalfSquaredError)
