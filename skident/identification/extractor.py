@@ -381,7 +381,9 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
             )
         known = getattr(self, "feature_names_in_", None)
         if input_features is not None and known is not None and not np.array_equal(known, input_features):
-            raise ValueError(f"input_features is not equal to feature_names_in_: {list(input_features)}, {list(known)}.")
+            raise ValueError(
+                f"input_features is not equal to feature_names_in_: {list(input_features)}, {list(known)}."
+            )
         return weight_names(self.layer_assignment_)
 
 
