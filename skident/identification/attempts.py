@@ -14,7 +14,15 @@ from skident.oracle import BlackBoxError
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
 
-__all__ = ["Attempt", "Outcome", "make_attempts", "polished_attempt", "where_units_move", "worst_error"]
+__all__ = [
+    "Attempt",
+    "Outcome",
+    "make_attempts",
+    "polished_attempt",
+    "relative_to_deviation",
+    "where_units_move",
+    "worst_error",
+]
 
 
 @dataclass(frozen=True)
@@ -152,8 +160,6 @@ def where_units_move(network):
 def worst_error(answers, found):
     """Largest error of any output over its largest deviation from its mean: offsets and other outputs hide nothing.
 
-    Below a millionth of the largest answer, a deviation is taken as rounding and that millionth is the unit.
-
     Parameters
     ----------
     answers, found : ndarray of shape (n, m_L)
@@ -163,8 +169,23 @@ def worst_error(answers, found):
     float
         Infinite where `found` is not finite.
     """
+    return relative_to_deviation(found - answers, answers) if np.isfinite(found).all() else np.inf
+
+
+def relative_to_deviation(errors, answers):
+    """Largest error of any output over the largest deviation of that output's answers from their mean.
+
+    Below a millionth of the largest answer, a deviation is taken as rounding and that millionth is the unit.
+
+    Parameters
+    ----------
+    errors : ndarray of shape (k, m_L)
+    answers : ndarray of shape (n, m_L)
+
+    Returns
+    -------
+    float
+    """
     largest = np.abs(answers).max(axis=0)
     unit = np.maximum(np.abs(answers - answers.mean(axis=0)).max(axis=0), 1e-6 * largest)
-    if not np.isfinite(found).all():
-        return np.inf
-    return float(np.max(np.abs(found - answers) / np.maximum(unit, np.finfo(float).tiny)))
+    return float(np.max(np.abs(errors) / np.maximum(unit, np.finfo(float).tiny)))

@@ -375,10 +375,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if input_features is not None and len(input_features) != self.n_features_in_:
-            raise ValueError(
-                f"input_features should have length equal to number of features ({self.n_features_in_}), "
-                f"got {len(input_features)}"
-            )
+            n, given = self.n_features_in_, len(input_features)
+            raise ValueError(f"input_features should have length equal to number of features ({n}), got {given}")
         known = getattr(self, "feature_names_in_", None)
         if input_features is not None and known is not None and not np.array_equal(known, input_features):
             raise ValueError(
