@@ -23,6 +23,7 @@ __all__ = [
     "StrOptions",
     "center_and_scale",
     "check_layer_widths",
+    "check_magnitudes",
     "check_targets",
     "forgotten_on_error",
 ]
@@ -30,6 +31,7 @@ __all__ = [
 ACTIVATION_CHOICES = StrOptions({*ACTIVATIONS, "logistic"})
 POSITIVE = Interval(Real, 0, None, closed="neither")
 AT_LEAST_ONE = Interval(Integral, 1, None, closed="left")
+_LARGEST = 1e100  # entries of X and y; their squares times a few are far from overflow
 
 
 def check_layer_widths(layer_widths, n_outputs=None):
@@ -93,6 +95,33 @@ def check_targets(y, response):
             "Fit one classifier a label."
         )
     return y
+
+
+def check_magnitudes(**arrays):
+    """Refuse numbers whose squares float64 cannot hold.
+
+    Parameters
+    ----------
+    **arrays : ndarray
+        By the names under which users know them. Zeros alone pass.
+
+    Raises
+    ------
+    ValueError
+        If the largest entry of one is beyond 1e100, or below 1e-100 and not zero.
+    """
+    for name, array in arrays.items():
+        largest = float(np.abs(array).max(initial=0.0))
+        if largest > _LARGEST:
+            raise ValueError(
+                f"{name} has entries of magnitude {largest:.1e}; their squares overflow. Scale {name} to magnitudes "
+                f"below {_LARGEST:.0e}."
+            )
+        if 0 < largest < 1.0 / _LARGEST:
+            raise ValueError(
+                f"{name} has no entry above {largest:.1e} in magnitude; squares of such numbers underflow. Scale "
+                f"{name} to magnitudes above {1.0 / _LARGEST:.0e}."
+            )
 
 
 def center_and_scale(X, center):
