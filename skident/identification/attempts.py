@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -58,18 +58,19 @@ class Outcome:
 
     Attributes
     ----------
-    best : Attempt
+    best : Attempt or None
+        `make_attempts` gives none without.
     n_attempts : int
     refusal : ValueError or None
         What ended the last attempt.
     """
 
-    best: Attempt
+    best: Attempt | None
     n_attempts: int
     refusal: ValueError | None
 
 
-def make_attempts(inquiry, routes):
+def make_attempts(inquiry, routes, last_resort=None):
     """Take one route after the other until a network explains the answers, or time is over.
 
     Parameters
@@ -77,6 +78,8 @@ def make_attempts(inquiry, routes):
     inquiry : Inquiry
     routes : sequence of callable
         ``route(inquiry, earlier)`` gives an `Attempt`, or None where it cannot work; `earlier` are those before it.
+    last_resort : callable, default=None
+        A route that is taken where these explain nothing, also where they are refused.
 
     Returns
     -------
@@ -89,6 +92,27 @@ def make_attempts(inquiry, routes):
     ValueError
         If the first attempt fails, or none can work.
     """
+    outcome = _in_turn(inquiry, routes)
+    explained = outcome.best is not None and outcome.best.error < inquiry.accepted_error
+    if last_resort is not None and not explained and not inquiry.out_of_time:
+        attempt = last_resort(inquiry, [])
+        if attempt is not None:
+            tried = [attempt] if outcome.best is None else [outcome.best, attempt]
+            outcome = replace(outcome, best=min(tried, key=_error_of), n_attempts=outcome.n_attempts + 1)
+    if outcome.best is None and outcome.refusal is not None:
+        raise outcome.refusal
+    if outcome.best is None:
+        units = "any" if inquiry.widths is None else inquiry.widths[0]
+        raise ValueError(
+            f"the first layer does not show {units} units where the black box should saturate; check "
+            f"layer_widths and activation={inquiry.activations[0]!r}, or use "
+            "extractor=EntangledWeightExtractor(first_layer='hessian')."
+        )
+    return outcome
+
+
+def _in_turn(inquiry, routes):
+    """The best attempt of the routes up to the first one that explains the answers or is refused."""
     made, n_attempts, refusal = [], 0, None
     for route in routes:
         if inquiry.out_of_time and made:
@@ -100,21 +124,16 @@ def make_attempts(inquiry, routes):
             raise
         except ValueError as error:
             # A later attempt that cannot work does not take back what an earlier one found.
-            if not made:
-                raise
             refusal = error
             break
         made += [] if attempt is None else [attempt]
         if attempt is not None and attempt.error < inquiry.accepted_error:
             break
-    if not made:
-        units = "any" if inquiry.widths is None else inquiry.widths[0]
-        raise ValueError(
-            f"the first layer does not show {units} units where the black box should saturate; check "
-            f"layer_widths and activation={inquiry.activations[0]!r}, or use "
-            "extractor=EntangledWeightExtractor(first_layer='hessian')."
-        )
-    return Outcome(min(made, key=lambda attempt: attempt.error), n_attempts, refusal)
+    return Outcome(min(made, key=_error_of, default=None), n_attempts, refusal)
+
+
+def _error_of(attempt):
+    return attempt.error
 
 
 def polished_attempt(inquiry, network, misfit, stage, route, extractor=None, completion=None):

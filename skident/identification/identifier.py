@@ -278,7 +278,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             inquiry = self._begin(X, y, response)
             with explained(inquiry.oracle):
                 plan = plan_routes(inquiry, self.strategy, self.n_attempts)
-                verdict = judge(inquiry, make_attempts(inquiry, plan.routes))
+                verdict = judge(inquiry, make_attempts(inquiry, plan.routes, plan.last_resort))
             self._store(verdict, plan.reason)
             message = warning_of(verdict)
             if message is not None:

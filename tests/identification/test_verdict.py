@@ -1,5 +1,6 @@
 """What is called exact, what of it was looked at, and what the warnings say otherwise."""
 
+import re
 import warnings
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skident import NetworkIdentifier
 from skident.datasets import make_network
 from skident.identification.attempts import relative_to_deviation
+from skident.network import FeedforwardNetwork
 
 
 def shifted_box(offset, seed):
@@ -81,3 +83,31 @@ def test_what_was_looked_at():
     np.testing.assert_allclose(report.checked_spread, [0.1, 1.0, 1.0, 3.0], rtol=0.3)
     assert 0 < report.input_rounding < 1e-12
     assert identifier.set_params(n_check=30).fit(X).report_.checked == 30
+
+
+def with_an_idle_unit(kind, sizes, output):
+    """A network in whose first layer one unit does nothing."""
+    network = make_network(sizes, shift_scale=0.5, output_activation=output, random_state=1)
+    weights, biases = ([W.copy() for W in layers] for layers in (network.weights, network.biases))
+    if kind == "dead":
+        weights[1][0] = 0.0
+    elif kind == "constant":
+        weights[0][:, 0] = 0.0
+    else:
+        weights[0][:, 1], biases[0][1] = weights[0][:, 0], biases[0][0]
+    return FeedforwardNetwork(weights, biases, "tanh", output)
+
+
+@pytest.mark.parametrize("kind", ["dead", "constant", "twice"])
+@pytest.mark.parametrize(("sizes", "output"), [((6, 5, 2), "tanh"), ((6, 5, 3, 2), "identity"), ((6, 5, 4, 2), "tanh")])
+def test_widths_with_a_unit_too_many(kind, sizes, output):
+    """All 36 such networks that were tried are identified, and the width that shows is named."""
+    network, fewer = with_an_idle_unit(kind, sizes, output), (4, *sizes[2:])
+    identifier = NetworkIdentifier(
+        lambda X: network(X), layer_widths=sizes[1:], output_activation=output, random_state=0
+    )
+    X = np.random.RandomState(0).standard_normal((200, sizes[0]))
+    message = rf"layer_widths={re.escape(str(sizes[1:]))} was asked for, but only {re.escape(str(fewer))} show"
+    with pytest.warns(ConvergenceWarning, match=message):
+        identifier.fit(X)
+    assert identifier.report_.exact and identifier.layer_widths_ == fewer
