@@ -140,10 +140,10 @@ def run_times(trials, quick):
             row = {"depth": L, "seed": FIRST_SEED + t, "localised": simulated}
             times = {"printed": printed, "corrected": corrected}
             times["full"] = simulated_time(analyzer.escape_direction_, X, full, a0, r)
-            times["integrated"] = analyzer.escape_time_from(analyzer.initial_weights(a0), r)
+            times["integrated"] = analyzer.escape_time_from(analyzer.initial_weights(a0), X, y, r)
             row |= {key: value / simulated - 1 for key, value in times.items()}
             start = [1e-3 * rng.standard_normal(W.shape) for W in analyzer.escape_direction_]
-            times = [analyzer.escape_time_from([scale * W for W in start], 1.0) for scale in (1.0, 0.1)]
+            times = [analyzer.escape_time_from([scale * W for W in start], X, y) for scale in (1.0, 0.1)]
             row["scaling"] = times[1] / times[0] / 10 ** (L - 2)
             rows.append(row)
     return {"rows": rows}

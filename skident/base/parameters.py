@@ -23,6 +23,7 @@ __all__ = [
     "StrOptions",
     "center_and_scale",
     "check_layer_widths",
+    "check_magnitudes",
     "check_targets",
     "forgotten_on_error",
 ]
@@ -30,6 +31,7 @@ __all__ = [
 ACTIVATION_CHOICES = StrOptions({*ACTIVATIONS, "logistic"})
 POSITIVE = Interval(Real, 0, None, closed="neither")
 AT_LEAST_ONE = Interval(Integral, 1, None, closed="left")
+_LARGEST = 1e100  # entries of X and y; their squares times a few are far from overflow
 
 
 def check_layer_widths(layer_widths, n_outputs=None):
@@ -95,6 +97,33 @@ def check_targets(y, response):
     return y
 
 
+def check_magnitudes(**arrays):
+    """Refuse numbers whose squares float64 cannot hold.
+
+    Parameters
+    ----------
+    **arrays : ndarray
+        By the names under which users know them. Zeros alone pass.
+
+    Raises
+    ------
+    ValueError
+        If the largest entry of one is beyond 1e100, or below 1e-100 and not zero.
+    """
+    for name, array in arrays.items():
+        largest = float(np.abs(array).max(initial=0.0))
+        if largest > _LARGEST:
+            raise ValueError(
+                f"{name} has entries of magnitude {largest:.1e}; their squares overflow. Scale {name} to magnitudes "
+                f"below {_LARGEST:.0e}."
+            )
+        if 0 < largest < 1.0 / _LARGEST:
+            raise ValueError(
+                f"{name} has no entry above {largest:.1e} in magnitude; squares of such numbers underflow. Scale "
+                f"{name} to magnitudes above {1.0 / _LARGEST:.0e}."
+            )
+
+
 def center_and_scale(X, center):
     """The centre x* and the unit of every input.
 
@@ -128,12 +157,15 @@ def center_and_scale(X, center):
 
 @contextmanager
 def forgotten_on_error(estimator):
-    """Drop what an earlier fit stored; if the block fails, drop all, so that the estimator counts as not fitted.
+    """The whole of a `fit`: an estimator whose fit raised, at whatever point and whatever it raised, is not fitted.
+
+    Validation belongs into the block too: it stores the number and names of features.
 
     Parameters
     ----------
     estimator : BaseEstimator
-        What ends in ``_`` is what a fit stored; the number and names of features survive the beginning of the block.
+        What ends in ``_`` is what a fit stored. All of it is dropped where the block raises, and all but the number and
+        names of features before it.
     """
 
     def forget(kept=()):
@@ -141,7 +173,7 @@ def forgotten_on_error(estimator):
             if name not in kept:
                 delattr(estimator, name)
 
-    forget(kept=("n_features_in_", "feature_names_in_"))  # these the caller's validation has just set
+    forget(kept=("n_features_in_", "feature_names_in_"))  # validation replaces them, and compares nothing before
     try:
         yield
     except BaseException:

@@ -182,6 +182,16 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         TypeError
             If the estimator is no network whose weights are known.
         """
+        with forgotten_on_error(self):
+            X, y, classifies = self._validated(X, y)
+            rng = check_random_state(self.random_state)
+            box, network = self._read_network(X, y, rng, classifies)
+            smaller, path = self._compress(network, X, rng, classifies)
+            self._store(box, smaller, path, X, classifies)
+        return self
+
+    def _validated(self, X, y):
+        """Rows and targets as arrays, and whether the network classifies."""
         self._validate_params()
         response = resolve_response(self.estimator, self.response_method)
         if y is not None:
@@ -192,12 +202,7 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
             y = check_targets(y, response)
         else:
             X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-        rng, classifies = check_random_state(self.random_state), response == "predict_proba"
-        with forgotten_on_error(self):
-            box, network = self._read_network(X, y, rng, classifies)
-            smaller, path = self._compress(network, X, rng, classifies)
-            self._store(box, smaller, path, X, classifies)
-        return self
+        return X, y, response == "predict_proba"
 
     def _read_network(self, X, y, rng, classifies):
         """The estimator, fitted, and its network."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,15 @@ from skident.oracle import BlackBoxError, OutOfBudgetError
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
 
-__all__ = ["Attempt", "Outcome", "make_attempts", "polished_attempt", "where_units_move", "worst_error"]
+__all__ = [
+    "Attempt",
+    "Outcome",
+    "make_attempts",
+    "polished_attempt",
+    "relative_to_deviation",
+    "where_units_move",
+    "worst_error",
+]
 
 
 @dataclass(frozen=True)
@@ -50,18 +58,19 @@ class Outcome:
 
     Attributes
     ----------
-    best : Attempt
+    best : Attempt or None
+        `make_attempts` gives none without.
     n_attempts : int
     refusal : ValueError or None
         What ended the last attempt.
     """
 
-    best: Attempt
+    best: Attempt | None
     n_attempts: int
     refusal: ValueError | None
 
 
-def make_attempts(inquiry, routes):
+def make_attempts(inquiry, routes, last_resort=None):
     """Take one route after the other until a network explains the answers, or time is over.
 
     Parameters
@@ -69,6 +78,8 @@ def make_attempts(inquiry, routes):
     inquiry : Inquiry
     routes : sequence of callable
         ``route(inquiry, earlier)`` gives an `Attempt`, or None where it cannot work; `earlier` are those before it.
+    last_resort : callable, default=None
+        A route that is taken where these explain nothing, also where they are refused.
 
     Returns
     -------
@@ -81,6 +92,32 @@ def make_attempts(inquiry, routes):
     ValueError
         If the first attempt fails, none can work, or time or questions are used up before any gave a network.
     """
+    outcome = _in_turn(inquiry, routes)
+    explained = outcome.best is not None and outcome.best.error < inquiry.accepted_error
+    if last_resort is not None and not explained and not inquiry.out_of_time:
+        try:
+            attempt = last_resort(inquiry, [])
+        except OutOfBudgetError as error:
+            if outcome.best is None:
+                raise _nothing_until(error, inquiry) from error
+            attempt = None
+        if attempt is not None:
+            tried = [attempt] if outcome.best is None else [outcome.best, attempt]
+            outcome = replace(outcome, best=min(tried, key=_error_of), n_attempts=outcome.n_attempts + 1)
+    if outcome.best is None and outcome.refusal is not None:
+        raise outcome.refusal
+    if outcome.best is None:
+        units = "any" if inquiry.widths is None else inquiry.widths[0]
+        raise ValueError(
+            f"the first layer does not show {units} units where the black box should saturate; check "
+            f"layer_widths and activation={inquiry.activations[0]!r}, or use "
+            "extractor=EntangledWeightExtractor(first_layer='hessian')."
+        )
+    return outcome
+
+
+def _in_turn(inquiry, routes):
+    """The best attempt of the routes up to the first one that explains the answers or is refused."""
     made, n_attempts, refusal = [], 0, None
     for route in routes:
         if inquiry.out_of_time and made:
@@ -92,33 +129,29 @@ def make_attempts(inquiry, routes):
             raise
         except OutOfBudgetError as error:
             if not made:
-                raise ValueError(f"{error}, and no network was found until then: {_progress(inquiry)}") from error
+                raise _nothing_until(error, inquiry) from error
             break
         except ValueError as error:
             # A later attempt that cannot work does not take back what an earlier one found.
-            if not made:
-                raise
             refusal = error
             break
         made += [] if attempt is None else [attempt]
         if attempt is not None and attempt.error < inquiry.accepted_error:
             break
-    if not made:
-        units = "any" if inquiry.widths is None else inquiry.widths[0]
-        raise ValueError(
-            f"the first layer does not show {units} units where the black box should saturate; check "
-            f"layer_widths and activation={inquiry.activations[0]!r}, or use "
-            "extractor=EntangledWeightExtractor(first_layer='hessian')."
-        )
-    return Outcome(min(made, key=lambda attempt: attempt.error), n_attempts, refusal)
+    return Outcome(min(made, key=_error_of, default=None), n_attempts, refusal)
 
 
-def _progress(inquiry):
-    """What was done when the budget ran out, and what to try."""
+def _error_of(attempt):
+    return attempt.error
+
+
+def _nothing_until(error, inquiry):
+    """The error that says what was done when the budget ran out, and what to try."""
     done = ", ".join(f"{entry['name']} ({entry['seconds']:.2g} s)" for entry in inquiry.log.stages)
     last = inquiry.log.unfinished
-    return (
-        f"{inquiry.oracle.n_queries} rows asked; finished: {done or 'nothing'}"
+    return ValueError(
+        f"{error}, and no network was found until then: {inquiry.oracle.n_queries} rows asked; "
+        f"finished: {done or 'nothing'}"
         f"{'' if last is None else f'; then in: {last}'}. Raise max_seconds or max_queries, or give layer_widths."
     )
 
@@ -166,8 +199,6 @@ def where_units_move(network):
 def worst_error(answers, found):
     """Largest error of any output over its largest deviation from its mean: offsets and other outputs hide nothing.
 
-    Below a millionth of the largest answer, a deviation is taken as rounding and that millionth is the unit.
-
     Parameters
     ----------
     answers, found : ndarray of shape (n, m_L)
@@ -177,8 +208,23 @@ def worst_error(answers, found):
     float
         Infinite where `found` is not finite.
     """
+    return relative_to_deviation(found - answers, answers) if np.isfinite(found).all() else np.inf
+
+
+def relative_to_deviation(errors, answers):
+    """Largest error of any output over the largest deviation of that output's answers from their mean.
+
+    Below a millionth of the largest answer, a deviation is taken as rounding and that millionth is the unit.
+
+    Parameters
+    ----------
+    errors : ndarray of shape (k, m_L)
+    answers : ndarray of shape (n, m_L)
+
+    Returns
+    -------
+    float
+    """
     largest = np.abs(answers).max(axis=0)
     unit = np.maximum(np.abs(answers - answers.mean(axis=0)).max(axis=0), 1e-6 * largest)
-    if not np.isfinite(found).all():
-        return np.inf
-    return float(np.max(np.abs(found - answers) / np.maximum(unit, np.finfo(float).tiny)))
+    return float(np.max(np.abs(errors) / np.maximum(unit, np.finfo(float).tiny)))

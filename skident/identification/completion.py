@@ -200,10 +200,11 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         ConvergenceWarning
             If the best start ended at `max_iter`.
         """
-        self._validate_params()
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
         with forgotten_on_error(self):
-            self._fit(X, y)
+            self._validate_params()
+            self._fit(
+                *validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
+            )
         return self
 
     def _fit(self, X, y):

@@ -244,6 +244,12 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         ConvergenceWarning
             If fewer weights were found than `layer_widths` asks for, or weights that cannot all be the black box's.
         """
+        with forgotten_on_error(self):
+            self._fit(*self._validated(X, y))
+        return self
+
+    def _validated(self, X, y):
+        """Rows, and targets where the black box needs them, as arrays."""
         self._validate_params()
         if needs_targets(self.estimator) and y is not None:
             X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
@@ -251,9 +257,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
             X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         if X.shape[1] < 2:
             raise ValueError("n_features=1: weights of one input are all parallel; at least 2 features are needed.")
-        with forgotten_on_error(self):
-            self._fit(X, y)
-        return self
+        return X, y
 
     def _fit(self, X, y):
         rng, log = check_random_state(self.random_state), StageLog(self.verbose)
@@ -371,15 +375,12 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if input_features is not None and len(input_features) != self.n_features_in_:
-            raise ValueError(
-                f"input_features should have length equal to number of features ({self.n_features_in_}), "
-                f"got {len(input_features)}"
-            )
+            n, given = self.n_features_in_, len(input_features)
+            raise ValueError(f"input_features should have length equal to number of features ({n}), got {given}")
         known = getattr(self, "feature_names_in_", None)
         if input_features is not None and known is not None and not np.array_equal(known, input_features):
             raise ValueError(
-                f"input_features is not equal to feature_names_in_: got {list(input_features)}, "
-                f"fitted on {list(known)}."
+                f"input_features is not equal to feature_names_in_: {list(input_features)}, {list(known)}."
             )
         return weight_names(self.layer_assignment_)
 

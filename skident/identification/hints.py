@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from skident.oracle import BlackBoxError, OutOfBudgetError
-from skident.oracle.clipping import find_clipping
+from skident.oracle.clipping import find_clipped_answers, find_clipping
 
 __all__ = ["budget_named", "clipping_hint", "explained", "far_hint", "probability_hint"]
 
@@ -91,7 +91,7 @@ def probability_hint(oracle, answers):
 
 
 def clipping_hint(oracle):
-    """What to say after a failure where the black box seems to clip its inputs.
+    """What to say after a failure where the black box seems to clip its inputs or its answers.
 
     Asks 1e4 standard deviations from the centre.
 
@@ -107,9 +107,15 @@ def clipping_hint(oracle):
     if oracle.input_range is not None:
         return ""
     try:
-        low, high = find_clipping(oracle)
+        (low, high), outputs = find_clipping(oracle), find_clipped_answers(oracle)
     except (BlackBoxError, OutOfBudgetError):
         return ""
+    if outputs.any():
+        return (
+            f" The black box seems to be clipping its answers: output(s) {np.flatnonzero(outputs).tolist()} move at "
+            "full rate up to one value and stay there, whatever the inputs. Ask for what comes before that, or give "
+            "output_activation if the last layer has such units."
+        )
     clipped = np.isfinite(low) | np.isfinite(high)
     if clipped.mean() < 0.5:
         return ""

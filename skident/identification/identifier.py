@@ -86,6 +86,10 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         Relative maximum error on fresh inputs below which the network is called exact: the largest error of an output
         over the largest deviation of that output's answers from their mean (or a millionth of its largest answer, if
         that is more), the worst of all outputs.
+    n_check : int, default=200
+        Rows at most on which the network found is compared with the black box: half of them of X where it has so many,
+        the others normal around its mean, with its standard deviations. What none of them meets goes unseen: a bump of
+        the answers that takes up a share p of the inputs with probability ``(1 - p)^n_check``. At least 20.
     n_attempts : int, default=4
         Tries before giving up: saturation, twice; then, up to three layers, the pipeline at the centre, at the first
         layer's inflection point, and at random points near.
@@ -112,12 +116,17 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         logits: of all networks with these probabilities the one whose output weights and shifts have zero mean over
         the classes (`skident.network.center_outputs` brings another one to this form).
     report_ : sklearn.utils.Bunch
-        ``relative_max_error`` on fresh inputs (of the worst output, relative to its largest deviation from its mean),
-        ``exact`` (whether it is below `tol`), ``stages`` (list of dicts with name, seconds, queries, residual),
-        ``attempts``, ``route`` (which way found the network) and ``reason`` (why it was taken), ``noise`` (of the
-        answers, relative to their standard deviation; 0 at rounding level), ``repeatable`` (whether the same question
-        gets the same answer); of a classifier also ``probability_error`` (largest error of a probability on rows of X,
-        as far as these tell) and ``lost`` (share of the rows of X whose logits are lost in rounding).
+        ``exact``: whether, on the rows that were looked at, the network agrees with the black box to `tol`, with no
+        unit too many, and neither noise nor the rounding of the inputs could hide more.
+        ``relative_max_error`` on these rows (of the worst output, relative to its largest deviation from its mean;
+        `network_` as it is, and in standardised inputs, the larger), ``checked`` (how many rows), ``checked_spread``
+        (their standard deviation, (D,)) and ``checked_range`` (the smallest box that holds them, low and high, (D,)
+        each), ``input_rounding`` (error that the rounding of inputs may make, far from 0, in the same units).
+        ``stages`` (list of dicts with name, seconds, queries, residual), ``attempts``, ``route`` (which way found the
+        network) and ``reason`` (why it was taken), ``noise`` (of the answers, relative to their standard deviation; 0
+        at rounding level), ``repeatable`` (whether the same question gets the same answer); of a classifier also
+        ``probability_error`` (largest error of a probability on rows of X, as far as these tell) and ``lost`` (share of
+        the rows of X whose logits are lost in rounding).
     stderr_ : tuple of (list of ndarray, list of ndarray), or None
         Where the answers are noisy or rounded: standard errors of the weights and shifts of `network_`, to first
         order. None where they are exact, or the network does not explain them.
@@ -134,8 +143,8 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
     Warns
     -----
     ConvergenceWarning
-        When the network is not exact, with the stage that failed, or the noise that limits it; when fewer units than
-        asked for explain all answers.
+        When the network is not exact, with the stage that failed, or the noise or rounding that limits it; when fewer
+        units than asked for explain all answers.
 
     See Also
     --------
@@ -190,6 +199,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         "completion": [NetworkCompletion, None],
         "polish": ["boolean"],
         "tol": [POSITIVE],
+        "n_check": [Interval(Integral, 20, None, closed="left")],
         "n_attempts": [AT_LEAST_ONE],
         "max_neurons": [AT_LEAST_ONE],
         "n_starts": [AT_LEAST_ONE, None],
@@ -214,6 +224,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         completion=None,
         polish=True,
         tol=1e-8,
+        n_check=200,
         n_attempts=4,
         max_neurons=200,
         n_starts=None,
@@ -234,6 +245,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         self.completion = completion
         self.polish = polish
         self.tol = tol
+        self.n_check = n_check
         self.n_attempts = n_attempts
         self.max_neurons = max_neurons
         self.n_starts = n_starts
@@ -268,12 +280,12 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             asked twice, or with no probabilities where these are expected; `input_range` leaves no room.
         """
         began = time.perf_counter()
-        X, y, response = self._validated(X, y)
         with forgotten_on_error(self), budget_named():
+            X, y, response = self._validated(X, y)
             inquiry = self._begin(X, y, response, began)
             with explained(inquiry.oracle):
                 plan = plan_routes(inquiry, self.strategy, self.n_attempts)
-                verdict = judge(inquiry, make_attempts(inquiry, plan.routes))
+                verdict = judge(inquiry, make_attempts(inquiry, plan.routes, plan.last_resort))
             self._store(verdict, plan.reason)
             message = warning_of(verdict)
             if message is not None:
@@ -325,7 +337,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             activations=activations,
             widths=widths,
             discover=discover,
-            fresh=ask_fresh(oracle, X, spread, rng),
+            fresh=ask_fresh(oracle, X, spread, rng, self.n_check),
             pipeline=pipeline,
             limits=self._limits(),
             rng=rng,

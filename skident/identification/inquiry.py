@@ -24,7 +24,6 @@ __all__ = ["FreshAnswers", "Inquiry", "Limits", "Pipeline", "ask_first", "ask_fr
 
 _NOISE_LEFT = 20.0  # largest error on noisy answers, in standard deviations of their noise, that noise explains
 _MOST_NOISE = 0.02  # relative; what looks like more is no noise around a network, but steps or something else
-_HELD_OUT = 100  # fresh rows of the last look
 _SEARCHING = 0.75  # of the time for random starts; the rest is for the polish
 _TOO_NOISY = 0.05  # difference of two answers to one question, relative to the largest, that is refused
 
@@ -282,8 +281,8 @@ def sought_widths(layer_widths, n_outputs, output_activation):
     return None, False
 
 
-def ask_fresh(oracle, X, spread, rng):
-    """Rows that no fit sees, half of them of X, and the noise of their answers.
+def ask_fresh(oracle, X, spread, rng, n_check):
+    """Rows that no fit sees, half of them of X where it has so many, and the noise of their answers.
 
     Parameters
     ----------
@@ -293,6 +292,8 @@ def ask_fresh(oracle, X, spread, rng):
     spread : float
         Of the other rows, in standard deviations.
     rng : numpy.random.RandomState
+    n_check : int
+        Rows at most.
 
     Returns
     -------
@@ -303,8 +304,8 @@ def ask_fresh(oracle, X, spread, rng):
     BlackBoxError
         If the black box cannot be asked.
     """
-    rows = spaced(oracle.from_inputs(X), _HELD_OUT)
-    U, Y = oracle.ask_near(functools.partial(fresh_rows, rows, spread, rng), len(rows) + _HELD_OUT)
+    rows = spaced(oracle.from_inputs(X), n_check // 2)
+    U, Y = oracle.ask_near(functools.partial(fresh_rows, rows, spread, rng), len(rows) + n_check - n_check // 2)
     room = min(0.5 * oracle.reach, 0.5)  # for the short lines on which noise is measured
     sigma, repeatable = measure_noise(oracle, oracle.confined(U[:200], room), rng)
     return FreshAnswers(U, Y, above_rounding(sigma, Y), repeatable)

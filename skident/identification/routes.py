@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from .attempts import Attempt, worst_error
 from .hessian_route import by_hessians
 from .hessians.subspace import n_visible
 from .kinks.network import find_relu_network
-from .saturation_route import FirstLayerSearch, by_discovery, by_saturation
+from .saturation_route import FirstLayerSearch, by_discovery, by_saturation, by_shown_units
 
 __all__ = ["Plan", "by_kinks", "plan_routes"]
 
@@ -31,10 +32,13 @@ class Plan:
         See `make_attempts`.
     reason : str
         For the report.
+    last_resort : callable or None
+        A route for when these explain nothing.
     """
 
     routes: list
     reason: str
+    last_resort: Callable | None = None
 
 
 def plan_routes(inquiry, strategy, n_attempts):
@@ -55,7 +59,7 @@ def plan_routes(inquiry, strategy, n_attempts):
     ValueError
         If the strategy cannot work for these widths and activations.
     """
-    hidden = inquiry.activations[0]
+    hidden, last_resort = inquiry.activations[0], None
     if hidden == "relu":
         _check_relu(inquiry, strategy)
         routes = [by_kinks]
@@ -67,8 +71,11 @@ def plan_routes(inquiry, strategy, n_attempts):
     elif inquiry.discover:
         routes = _routes_of_discovery(inquiry, strategy, n_attempts)
     else:
-        routes = _routes_of_widths(inquiry, strategy, n_attempts)
-    return Plan(routes, _reason(inquiry, strategy))
+        layers = FirstLayerSearch()
+        routes = _routes_of_widths(inquiry, strategy, n_attempts, layers)
+        if any(getattr(route, "func", None) is by_saturation for route in routes):
+            last_resort = functools.partial(by_shown_units, layers=layers)
+    return Plan(routes, _reason(inquiry, strategy), last_resort)
 
 
 def _routes_of_discovery(inquiry, strategy, n_attempts):
@@ -83,9 +90,8 @@ def _routes_of_discovery(inquiry, strategy, n_attempts):
     return [functools.partial(by_discovery, layers=layers, attempt=k) for k in range(min(n_attempts, 2))]
 
 
-def _routes_of_widths(inquiry, strategy, n_attempts):
+def _routes_of_widths(inquiry, strategy, n_attempts, layers):
     """Where the widths are known, or there is one hidden layer."""
-    layers = FirstLayerSearch()
     near = [functools.partial(by_hessians, attempt=k) for k in range(n_attempts)]
     far = [functools.partial(by_saturation, layers=layers, attempt=k) for k in range(n_attempts)]
     can_saturate = get_activation(inquiry.activations[0]).saturating and not inquiry.shallow

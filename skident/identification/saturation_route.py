@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from skident.fitting.pruning import prune_to
 from skident.fitting.redundancy import redundant_units
 from skident.network import FeedforwardNetwork
-from skident.oracle import OutOfBudgetError
+from skident.oracle import BlackBoxError, OutOfBudgetError
 
 from .attempts import polished_attempt, where_units_move
 from .saturation.circles import NotSaturatingError
@@ -18,7 +20,7 @@ from .saturation.lengths_from_tails import lengths_from_tails
 from .saturation.shifts import find_first_shifts
 from .saturation.stated_widths import refuse_surplus
 
-__all__ = ["FirstLayerSearch", "by_discovery", "by_saturation"]
+__all__ = ["FirstLayerSearch", "by_discovery", "by_saturation", "by_shown_units"]
 
 _FEW_OUTPUTS = 3  # below, vertices alone leave too many local minima
 _POLISHABLE = 1e-4  # misfit that an imperfect first layer may leave, and the polish mends
@@ -128,6 +130,49 @@ def by_saturation(inquiry, earlier, *, layers, attempt=0):
     network, misfit = _fit_behind(inquiry, view, widths, f"rest of the network ({view.way})", n_parameters)
     stage = "vertices" if misfit > max(1e-3, 10.0 * inquiry.fit_tolerance) else "polish"
     return polished_attempt(inquiry, network, misfit, stage, f"saturation, {view.way}")
+
+
+def by_shown_units(inquiry, earlier, *, layers):
+    """As many first-layer units as show far away, where these are fewer than asked for: the others may do nothing.
+
+    Parameters
+    ----------
+    inquiry : Inquiry
+        With known widths.
+    earlier : list of Attempt
+    layers : FirstLayerSearch
+
+    Returns
+    -------
+    Attempt or None
+        None where all units show, or none does, or nothing fits behind them.
+
+    Raises
+    ------
+    BlackBoxError
+        If the black box cannot be asked.
+    """
+    first, best = layers.find(inquiry, inquiry.widths[0]), None
+    n_shown = 0 if first is None else len(first.biases)
+    if not 0 < n_shown < inquiry.widths[0]:
+        return None
+    fewer = replace(inquiry, widths=(n_shown, *inquiry.widths[1:]))
+    for attempt in (0, 1):
+        try:
+            found = by_saturation(fewer, earlier, layers=layers, attempt=attempt)
+        except (BlackBoxError, np.linalg.LinAlgError):
+            raise
+        except OutOfBudgetError:
+            if best is None:
+                raise
+            break
+        except ValueError:
+            break
+        if found is not None and (best is None or found.error < best.error):
+            best = found
+        if best is not None and best.error < inquiry.accepted_error:
+            break
+    return best
 
 
 def _fit_behind(inquiry, view, widths, stage, n_parameters):

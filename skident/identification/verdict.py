@@ -14,7 +14,7 @@ from skident.fitting.standard_errors import standard_errors
 from skident.network import FeedforwardNetwork, center_outputs, change_inputs
 from skident.oracle import OutOfBudgetError, probability_error
 
-from .attempts import Outcome, where_units_move
+from .attempts import Outcome, relative_to_deviation, where_units_move, worst_error
 from .hints import clipping_hint, probability_hint
 from .input_range import spaced
 from .inquiry import Inquiry
@@ -23,6 +23,8 @@ __all__ = ["Verdict", "judge", "report_of", "stderr_of", "warning_of"]
 
 _GRACE = 1.0  # seconds beyond the limit that the look for superfluous units may take
 _COMPARED = 100  # rows of X on which a classifier's probabilities are compared
+_ROUNDED = 200  # rows at which the effect of rounded inputs is looked at
+_ROUNDING_LEFT = 20.0  # largest error, in units of the inputs' rounding, that this explains
 _MOST_PARAMETERS = 3000  # of which standard errors are given
 
 
@@ -37,6 +39,10 @@ class Verdict:
     outcome : Outcome
     network : FeedforwardNetwork
         Of the black box's own inputs, in canonical form.
+    own_error : float
+        Relative maximum error of `network` on fresh inputs as the black box gets them: far from 0 these lose digits.
+    input_rounding : float
+        Error that the rounding of these inputs may make.
     redundant : list of int
         Units that the answers do not need, one number a hidden layer.
     probability_error, lost : float or None
@@ -50,6 +56,8 @@ class Verdict:
     inquiry: Inquiry
     outcome: Outcome
     network: FeedforwardNetwork
+    own_error: float
+    input_rounding: float
     redundant: list
     probability_error: float | None
     lost: float | None
@@ -58,17 +66,17 @@ class Verdict:
 
     @property
     def error(self):
-        """Relative maximum error on fresh inputs."""
-        return self.outcome.best.error
+        """Relative maximum error on fresh inputs, standardised or as they are."""
+        return max(self.outcome.best.error, self.own_error)
 
     @property
     def exact(self):
-        """Whether fresh answers, probabilities and widths all agree to `tol`, none of it hidden in noise."""
+        """Whether fresh answers, probabilities and widths agree to `tol`, none of it hidden in noise or rounding."""
         tol = self.inquiry.limits.tol
-        agrees = self.error < tol and self.inquiry.fresh.noise < tol and not any(self.redundant)
-        return bool(
-            self.finished and agrees and (self.probability_error is None or self.probability_error < 100.0 * tol)
-        )
+        hidden = max(self.inquiry.fresh.noise, self.input_rounding)
+        agrees = self.error < tol and hidden < tol and not any(self.redundant)
+        alike = self.probability_error is None or self.probability_error < 100.0 * tol
+        return bool(self.finished and agrees and alike)
 
 
 def judge(inquiry, outcome):
@@ -89,6 +97,7 @@ def judge(inquiry, outcome):
     if best.error >= inquiry.accepted_error:
         hint = clipping_hint(oracle) + probability_hint(oracle, inquiry.fresh.answers)
     network = change_inputs(best.network, -oracle.center / oracle.scale, 1.0 / oracle.scale)
+    own_error, rounding = _at_inputs(network, inquiry)
     if oracle.response == "predict_proba" and inquiry.activations[1] == "identity":
         network = center_outputs(network)
     network = network.canonical()
@@ -98,7 +107,8 @@ def judge(inquiry, outcome):
         gap, lost, finished = None, None, False
     if lost:
         hint += f" Of {lost:.0%} of the rows of X the logits are lost: probabilities 0 or 1 to 1e-7."
-    return Verdict(inquiry.noise_refuted_by(best.error), outcome, network, redundant, gap, lost, hint, finished)
+    inquiry = inquiry.noise_refuted_by(best.error)
+    return Verdict(inquiry, outcome, network, own_error, rounding, redundant, gap, lost, hint, finished)
 
 
 def _superfluous(inquiry, best):
@@ -108,6 +118,16 @@ def _superfluous(inquiry, best):
     deadline = inquiry.oracle.clock.deadline + _GRACE
     redundant = redundant_units(best.network, where_units_move(best.network), deadline=deadline)
     return redundant, time.perf_counter() <= deadline
+
+
+def _at_inputs(network, inquiry):
+    """Relative errors of a network of the black box's own inputs: the largest on fresh rows, and that of rounding."""
+    fresh = inquiry.fresh
+    X = inquiry.oracle.to_inputs(fresh.inputs)
+    some = spaced(X, _ROUNDED)
+    # Every input may be off by a unit in its last place, and w . x + tau loses about as much again.
+    shifted = 2.0 * np.finfo(float).eps * np.einsum("nki,ni->nk", np.abs(network.jacobian(some)), np.abs(some))
+    return worst_error(fresh.answers, network(X)), relative_to_deviation(shifted, fresh.answers)
 
 
 def _compare_probabilities(oracle, X, network):
@@ -133,9 +153,14 @@ def report_of(verdict, reason):
         See `NetworkIdentifier`.
     """
     inquiry, outcome = verdict.inquiry, verdict.outcome
+    X = inquiry.oracle.to_inputs(inquiry.fresh.inputs)
     report = Bunch(
         relative_max_error=verdict.error,
         exact=verdict.exact,
+        checked=len(X),
+        checked_spread=X.std(axis=0),
+        checked_range=(X.min(axis=0), X.max(axis=0)),
+        input_rounding=verdict.input_rounding,
         redundant_units=verdict.redundant,
         stages=inquiry.log.stages,
         attempts=outcome.n_attempts,
@@ -186,7 +211,10 @@ def warning_of(verdict):
     str or None
     """
     inquiry, widths, redundant = verdict.inquiry, verdict.network.layer_widths, verdict.redundant
-    inexact = verdict.error >= inquiry.limits.tol
+    inexact, rounding = verdict.error >= inquiry.limits.tol, verdict.input_rounding
+    if max(verdict.error, rounding) >= inquiry.limits.tol and not any(redundant):
+        if verdict.error < _ROUNDING_LEFT * rounding and rounding > inquiry.fresh.noise:
+            return _rounded(verdict)
     if inexact and verdict.error < inquiry.accepted_error and not any(redundant):
         message = (
             f"the answers carry noise or rounding of {inquiry.fresh.noise:.1e} of their standard deviation: the "
@@ -224,6 +252,19 @@ def _spent(inquiry):
     """Which budget is used up, if one is."""
     spent = inquiry.oracle.refusal or ("the time for random starts is over" if inquiry.search_is_over else None)
     return f" The search was ended: {spent}." if spent else ""
+
+
+def _rounded(verdict):
+    """What to say where inputs far from 0 leave no better."""
+    oracle = verdict.inquiry.oracle
+    far = np.abs(oracle.center / oracle.scale)
+    i = int(np.argmax(far))
+    return (
+        f"the inputs are rounded too coarsely to call the network exact: input {i} is around {oracle.center[i]:.4g} "
+        f"with a standard deviation of {oracle.scale[i]:.2g}, and its last digit alone makes errors of about "
+        f"{verdict.input_rounding:.1e}. The network agrees with the answers to {verdict.error:.1e} "
+        f"(tol={verdict.inquiry.limits.tol:.0e}). Let the black box take inputs less their mean, or loosen tol."
+    )
 
 
 _ADVICE = {

@@ -10,7 +10,14 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
+from skident.base.parameters import (
+    AT_LEAST_ONE,
+    POSITIVE,
+    Interval,
+    StrOptions,
+    check_magnitudes,
+    forgotten_on_error,
+)
 from skident.linalg import column_units
 from skident.network import FeedforwardNetwork
 
@@ -27,7 +34,6 @@ __all__ = ["QuadraticNetRegressor"]
 # A factorisation that loses less than this share of M has lost rounding.
 _LOST = 1e-12
 # Squares of larger numbers, summed over rows, overflow.
-_LARGEST = 1e100
 
 
 class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
@@ -181,14 +187,14 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X or y are not finite or so large that their squares are not, the output weights do not fit `n_hidden`,
-            or ``solver="convex"`` would factorise a matrix larger than `max_dense`.
+            If X or y are not finite, or so large or small that their squares overflow or vanish, the output weights do
+            not fit `n_hidden`, or ``solver="convex"`` would factorise a matrix larger than `max_dense`.
         """
         with forgotten_on_error(self):
             self._validate_params()
             X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
             y = np.asarray(y, dtype=np.float64)
-            _check_magnitude(X=X, y=y)
+            check_magnitudes(X=X, y=y)
             v = _output_weights(self.output_signs, self.n_hidden, X.shape[1])
             self.center_, self.scale_ = _units(X, centred=self.fit_intercept and self.fit_linear)
             problem = self._problem((X - self.center_) / self.scale_, y)
@@ -312,14 +318,3 @@ def _network(W, v, linear, size, constant, center):
     biases = -rows @ center + np.concatenate([np.zeros(len(v)), [1.0, -1.0][: len(pair)]])
     outputs = np.concatenate([v, [0.25 * size, -0.25 * size][: len(pair)]])
     return FeedforwardNetwork([rows.T, outputs[:, None]], [biases, [constant]], "quadratic", "identity")
-
-
-def _check_magnitude(**arrays):
-    """Refuse numbers whose squares overflow."""
-    for name, array in arrays.items():
-        largest = float(np.abs(array).max())
-        if largest > _LARGEST:
-            raise ValueError(
-                f"{name} has entries of magnitude {largest:.1e}; their squares overflow. Scale {name} to magnitudes "
-                f"below {_LARGEST:.0e}."
-            )

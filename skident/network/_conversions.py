@@ -150,6 +150,12 @@ class Conversions:
         ------
         ValueError
             If an activation is not one of the library's own and so could not be read back.
+        FileNotFoundError
+            If there is no such folder.
+        IsADirectoryError
+            If the path is a folder.
+        OSError
+            If the file cannot be written.
 
         Examples
         --------
@@ -180,6 +186,8 @@ class Conversions:
         ------
         FileNotFoundError
             If there is no such file.
+        IsADirectoryError
+            If the path is a folder.
         ValueError
             If it is not a safetensors file, not one that ``save`` wrote, of a later format version, or damaged.
         """

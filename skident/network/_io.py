@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -26,7 +27,14 @@ def save(network, path):
     ------
     ValueError
         If there is an activation that `load` could not find again.
+    FileNotFoundError
+        If there is no such folder.
+    IsADirectoryError
+        If the path is a folder.
+    OSError
+        If the file cannot be written.
     """
+    path = _checked_path(path)
     custom = [g.name for g in network.activations if not is_built_in(g)]
     if custom:
         raise ValueError(f"only the activations {sorted(ACTIVATIONS)} can be saved, got a custom {custom[0]!r}.")
@@ -38,7 +46,20 @@ def save(network, path):
         "activation": network.activation,
         "output_activation": network.output_activation,
     }
-    save_file(arrays, os.fspath(path), metadata)
+    try:
+        save_file(arrays, path, metadata)
+    except SafetensorError as error:
+        raise OSError(f"{path} cannot be written: {error}") from error
+
+
+def _checked_path(path):
+    """A path as a string, where a file may stand."""
+    path = Path(os.fspath(path))
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the path of a file in it.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} for {path.name}.")
+    return str(path)
 
 
 def load(path):
@@ -57,10 +78,12 @@ def load(path):
     ------
     FileNotFoundError
         If there is no such file.
+    IsADirectoryError
+        If the path is a folder.
     ValueError
         If `save` did not write it, a later release did, or it is damaged.
     """
-    path = os.fspath(path)
+    path = _checked_path(path)
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}

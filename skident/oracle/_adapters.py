@@ -93,8 +93,8 @@ def exact_derivatives(box, what, X):
         raise
     except Exception as error:
         raise ValueError(
-            f"the black box's exact {what} failed with {type(error).__name__}: {error} "
-            "Try derivatives='finite_difference'."
+            f"the black box's exact {what} failed with {type(error).__name__}: {error} Give a callable that evaluates "
+            "it, which is differentiated by differences, or an extractor with derivatives='finite_difference'."
         ) from error
     bad = ~np.isfinite(values.reshape(len(X), -1)).all(axis=1)
     if bad.any():

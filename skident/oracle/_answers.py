@@ -27,9 +27,11 @@ def table_of(answers, n_rows, n_columns=None):
     Raises
     ------
     BlackBoxError
-        If they cannot be read as real numbers, or have another shape.
+        If they cannot be read as real numbers, some are masked, or they have another shape.
     """
     try:
+        if np.ma.is_masked(answers):
+            raise TypeError(f"{np.ma.count_masked(answers)} of them are masked")
         Y = np.asarray(answers)
         if np.iscomplexobj(Y):
             raise TypeError("they are complex")

@@ -57,8 +57,20 @@ class TorchBox:
         chunk = max(1, _DERIVATIVE_CHUNK_BYTES // (8 * doubles_per_row))
         return torch.func.vmap(function, chunk_size=chunk)(self._tensor(X)).cpu().numpy()
 
+    def _row_by_row(self, function, X):
+        return torch.stack([function(x) for x in self._tensor(X)]).cpu().numpy()
+
+    def _jacobian_of_row(self, x):
+        # Strictly: a module that leaves torch on its way has no derivatives, which would be taken as zero.
+        return torch.autograd.functional.jacobian(self._row, x, strict=True)
+
+    def _hessian_of_row(self, x):
+        self._jacobian_of_row(x)
+        jacobian = torch.autograd.functional.jacobian
+        return jacobian(lambda x: jacobian(self._row, x, create_graph=True), x)
+
     def jacobian(self, X):
-        """First derivatives, by reverse mode.
+        """First derivatives, by reverse mode; row by row where the module cannot be batched, as an RNNCell.
 
         Parameters
         ----------
@@ -68,10 +80,15 @@ class TorchBox:
         -------
         ndarray of shape (n, m_L, D)
         """
-        return self._batched(torch.func.jacrev(self._row), X, 16 * X.shape[1])
+        try:
+            return self._batched(torch.func.jacrev(self._row), X, 16 * X.shape[1])
+        except RuntimeError:
+            return self._row_by_row(self._jacobian_of_row, X)
 
     def hessian(self, X):
         """Second derivatives, forward over reverse: D forward passes of the m_L gradients, batched over rows.
+
+        Row by row, reverse over reverse, where the module cannot be batched.
 
         Parameters
         ----------
@@ -82,6 +99,9 @@ class TorchBox:
         ndarray of shape (n, m_L, D, D)
         """
         function = torch.func.jacfwd(torch.func.jacrev(self._row))
-        with _FORWARD_MODE:
-            _load_forward_mode()
-            return self._batched(function, X, 16 * X.shape[1] ** 2)
+        try:
+            with _FORWARD_MODE:
+                _load_forward_mode()
+                return self._batched(function, X, 16 * X.shape[1] ** 2)
+        except RuntimeError:
+            return self._row_by_row(self._hessian_of_row, X)

@@ -12,7 +12,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
+from skident.base.parameters import (
+    AT_LEAST_ONE,
+    POSITIVE,
+    Interval,
+    StrOptions,
+    check_magnitudes,
+    forgotten_on_error,
+)
 from skident.base.progress import StageLog
 from skident.training.net import resolve_device
 
@@ -209,19 +216,20 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         Raises
         ------
         ValueError
-            If X or y is not finite, X is zero, y has one class or is constant or the gradient vanishes (the origin is
-            then no saddle), `layer` does not exist, `device` cannot be used here, or all restarts died.
+            If X or y is not finite or so large or small that squares overflow or vanish, X is zero, y has one class or
+            is constant or the gradient vanishes (the origin is then no saddle), `layer` does not exist, `device` cannot
+            be used here, or all restarts died.
 
         Warns
         -----
         ConvergenceWarning
             If fewer than `n_components` directions exist, because the first ones leave nothing of G.
         """
-        self._validate_params()
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, ensure_min_samples=2)
-        layer = self._hidden_layer()
         with forgotten_on_error(self):
-            G, classes = gradient_at_zero(resolve_loss(self.loss, y), y, fit_intercept=self.fit_intercept)
+            self._validate_params()
+            X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, ensure_min_samples=2)
+            layer = self._hidden_layer()
+            G, classes = self._gradient(X, y)
             if not np.any(X):
                 raise ValueError("X is zero: no network without biases can leave the origin on it. Check X.")
             # Speeds are linear in both: units of their own keep single precision from under- and overflow.
@@ -236,10 +244,18 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
                 )
             self._store_speeds(searches, units[0] * units[1])
             self._store_measures(X, G)
-            self.layer_, self.n_iter_, self._data = layer, self._steps(X), (X, G)
+            self.layer_, self.n_iter_ = layer, self._steps(X)
             if classes is not None:
                 self.classes_ = classes
         return self
+
+    def _gradient(self, X, y):
+        """The loss's gradient at zero outputs (n, k), and the classes of labels."""
+        if np.asarray(y).dtype.kind == "f":
+            check_magnitudes(X=X, y=y)
+        G, classes = gradient_at_zero(resolve_loss(self.loss, y), y, fit_intercept=self.fit_intercept)
+        check_magnitudes(X=X, **{"the gradient at zero outputs": G})
+        return G, classes
 
     def _hidden_layer(self):
         """The hidden layer that `transform` gives, counted from 1."""

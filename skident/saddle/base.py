@@ -148,13 +148,10 @@ class SaddleToSaddleBase(BaseEstimator):
         self.saddles_ = _saddles(self.history_)
         with torch.no_grad():
             self.loss_ = float(self.net_.criterion_(self.net_.module_(inputs), targets))
-        if self.escape_step_ is None:
-            warnings.warn(
-                f"training has not left the saddle at the origin after {self.n_iter_} epochs; raise max_iter or "
-                "init_scale, or start from SaddleEscapeAnalyzer.initial_weights.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            zero_loss = float(self.net_.criterion_(torch.zeros_like(self.net_.module_(inputs)), targets))
+        doubt = _doubt(self.loss_, zero_loss, self.escape_step_, self.n_iter_)
+        if doubt is not None:
+            warnings.warn(doubt, ConvergenceWarning, stacklevel=3)
 
     def _module(self, sizes, rng):
         """The network at its start: drawn, or `initial_weights`."""
@@ -221,6 +218,21 @@ class SaddleToSaddleBase(BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return activations(self.weights_[:-1], X)[-1] @ self.weights_[-1]
+
+
+def _doubt(loss, zero_loss, escape_step, n_epochs):
+    """What to say of a training that did not go from saddle to saddle."""
+    if loss > 2.0 * zero_loss:
+        return (
+            f"after {n_epochs} epochs the loss is {loss:.3g}, and {zero_loss:.3g} without any network: for inputs of "
+            "this size the weights are not small. Scale X, or lower init_scale, relative_step or learning_rate."
+        )
+    if escape_step is None:
+        return (
+            f"training has not left the saddle at the origin after {n_epochs} epochs; raise max_iter or init_scale, or "
+            "start from SaddleEscapeAnalyzer.initial_weights."
+        )
+    return None
 
 
 def _history(recorder):

@@ -6,7 +6,7 @@ from numbers import Integral, Real
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .escape_time import aligned_escape_time, flow_escape_time
 from .localised_loss import check_layers, prolonged
@@ -15,7 +15,7 @@ __all__ = ["EscapeDirectionMixin"]
 
 
 class EscapeDirectionMixin:
-    """Methods of a fitted analyzer: it has `escape_direction_`, `escape_speed_`, and X and G, which they are about."""
+    """Methods of a fitted analyzer: it has `escape_direction_` and `escape_speed_`, and keeps no rows."""
 
     def predict_escape_time(self, init_scale=1e-3, radius=1.0):
         """Time of gradient flow on the localised loss from `init_scale` to `radius` along the escape direction.
@@ -44,7 +44,7 @@ class EscapeDirectionMixin:
         _check_scales(init_scale, radius)
         return aligned_escape_time(self.escape_speed_, len(self.escape_direction_), init_scale, radius)
 
-    def escape_time_from(self, weights, radius=1.0):
+    def escape_time_from(self, weights, X, y, radius=1.0):
         """Time of gradient flow on the localised loss from given weights to `radius`, integrated.
 
         Parameters
@@ -52,6 +52,9 @@ class EscapeDirectionMixin:
         weights : list of at least 2 array-like of shape (m_{l-1}, m_l)
             From the inputs of `fit` to as many outputs as the loss has; any depth and widths. Of a torch ``Linear`` the
             transpose of its weight.
+        X : array-like of shape (n_samples, D)
+        y : array-like of shape (n_samples,) or (n_samples, k)
+            The data that the flow is on: those of `fit`, which are not kept.
         radius : float, default=1.0
             Of ``||theta|| / sqrt(L)``.
 
@@ -65,7 +68,8 @@ class EscapeDirectionMixin:
         NotFittedError
             Before `fit`.
         ValueError
-            If the weights do not fit together or to the data, or `radius` is not positive.
+            If the weights do not fit together or to the data, these are none that `fit` takes, or `radius` is not
+            positive.
         RuntimeError
             If the flow takes more than 20 000 steps.
 
@@ -75,7 +79,8 @@ class EscapeDirectionMixin:
         and an error of 1 %.
         """
         check_is_fitted(self)
-        X, G = self._data
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, ensure_min_samples=2, reset=False)
+        G, _ = self._gradient(X, y)
         weights = check_layers(weights, X.shape[1], G.shape[1])
         _check_scales(radius, radius)
         return flow_escape_time(weights, X, G, radius)

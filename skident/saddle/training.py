@@ -9,7 +9,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from skident.base.parameters import forgotten_on_error
+from skident.base.parameters import check_magnitudes, forgotten_on_error
 from skident.base.predictions import in_shape_of_targets
 
 from .base import ATTRIBUTES, PARAMETERS, SaddleToSaddleBase
@@ -69,17 +69,19 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
         Raises
         ------
         ValueError
-            If X is not finite, y has one class or is continuous, `initial_weights` do not fit, or training diverges.
+            If X is not finite or so large or small that squares overflow or vanish, y has one class or is continuous,
+            `initial_weights` do not fit, or training diverges.
 
         Warns
         -----
         ConvergenceWarning
-            If training did not leave the saddle at the origin.
+            If training did not leave the saddle at the origin, or ended far above it.
         """
-        self._validate_params()
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        check_classification_targets(y)
         with forgotten_on_error(self):
+            self._validate_params()
+            X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+            check_magnitudes(X=X)
+            check_classification_targets(y)
             self.classes_, codes = np.unique(y, return_inverse=True)
             if len(self.classes_) < 2:
                 raise ValueError(f"y has one class only ({str(self.classes_[0])!r}); at least two classes are needed.")
@@ -204,16 +206,18 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
         Raises
         ------
         ValueError
-            If X or y is not finite, y is constant, `initial_weights` do not fit, or training diverges.
+            If X or y is not finite or so large or small that squares overflow or vanish, y is constant,
+            `initial_weights` do not fit, or training diverges.
 
         Warns
         -----
         ConvergenceWarning
-            If training did not leave the saddle at the origin.
+            If training did not leave the saddle at the origin, or ended far above it.
         """
-        self._validate_params()
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
         with forgotten_on_error(self):
+            self._validate_params()
+            X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
+            check_magnitudes(X=X, y=y)
             self._one_dimensional = y.ndim == 1
             Y, self.intercept_, self.target_scale_ = _standardised(np.asarray(y, dtype=np.float64).reshape(len(X), -1))
             self._train(X, Y, HalfSquaredError)

@@ -163,7 +163,7 @@ def fit_module(module, X, y, criterion, training, *, callbacks=None, epoch_end=N
     Returns
     -------
     skorch.NeuralNet
-        Trained; ``history`` holds the loss of every epoch, ``module_`` the module.
+        Trained; ``history`` holds the loss of every epoch, none of the batches, ``module_`` the module.
 
     Raises
     ------
@@ -204,7 +204,10 @@ def fit_module(module, X, y, criterion, training, *, callbacks=None, epoch_end=N
             **training.optimizer_options(),
         )
         # Copies: torch warns of tensors on read-only arrays.
-        return _run(net, *(A if isinstance(A, torch.Tensor) else np.array(A, order="C") for A in (X, y)))
+        net = _run(net, *(A if isinstance(A, torch.Tensor) else np.array(A, order="C") for A in (X, y)))
+    for epoch in net.history:
+        del epoch["batches"]  # which grow with the rows
+    return net
 
 
 def _run(net, X, y):

@@ -7,7 +7,13 @@ import pytest
 from sklearn.base import BaseEstimator
 
 import skident
-from skident.base.parameters import center_and_scale, check_layer_widths, check_targets, forgotten_on_error
+from skident.base.parameters import (
+    center_and_scale,
+    check_layer_widths,
+    check_magnitudes,
+    check_targets,
+    forgotten_on_error,
+)
 
 
 def test_the_private_module_of_scikit_learn_is_imported_in_one_place():
@@ -30,6 +36,16 @@ def test_impossible_widths(given):
 def test_widths_end_in_the_number_of_outputs():
     with pytest.raises(ValueError, match=r"ends in 3 but the black box gives 2 output\(s\).*\(8, 2\)"):
         check_layer_widths((8, 3), 2)
+
+
+def test_magnitudes_whose_squares_are_no_numbers():
+    check_magnitudes(X=np.array([[0.0, 1e99]]), y=np.array([-1e-99, 1e-300]), zero=np.zeros(2))
+    with pytest.raises(
+        ValueError, match=r"X has entries of magnitude 2.0e\+100; .* overflow. Scale X .* below 1e\+100"
+    ):
+        check_magnitudes(y=np.ones(2), X=np.array([1.0, -2e100]))
+    with pytest.raises(ValueError, match=r"y has no entry above 5.0e-101 .* underflow. Scale y .* above 1e-100"):
+        check_magnitudes(y=np.array([0.0, -5e-101]))
 
 
 def test_targets_of_classifiers_are_labels():

@@ -28,7 +28,7 @@ def test_exploding_training_is_told(params):
     net = HierarchicalQuadraticNet((2, 2), batch_norm=False, max_epochs=30, random_state=0, **params)
     with pytest.raises(ValueError, match=r"the loss exploded.*layers 2, ..., 3. Lower lr"):
         net.fit(X0, Y0)
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
         net.predict(X0)
 
 
@@ -78,7 +78,7 @@ def test_targets_too_large_or_too_small_for_their_squares():
         net.fit(X0, 1e307 * np.sign(Y0))
     with pytest.raises(ValueError, match=r"too small for float64 sums of squares.*multiply y"):
         net.fit(X0, 1e-170 * Y0)
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
         net.predict(X0)
     with ignored_convergence():
         expected = net.fit(X0, Y0).predict(X0)

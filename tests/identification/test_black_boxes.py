@@ -469,6 +469,17 @@ def test_clipping_without_a_statement(sizes, output):
         box.identify(input_range=None, n_attempts=1, n_starts=4)
 
 
+def test_clipped_answers_are_named_as_such():
+    network = make_network((6, 5, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+    X = np.random.RandomState(0).standard_normal((100, 6))
+    spread = network(X).std(axis=0)
+    clipped = NetworkIdentifier(
+        lambda X: np.clip(network(X), -0.7 * spread, 0.6 * spread), layer_widths=(5, 2), n_attempts=1, random_state=0
+    )
+    with pytest.raises((ValueError, ConvergenceWarning), match=r"clipping its answers: output\(s\) \[0, 1\]"):
+        clipped.fit(X)
+
+
 def test_refusal_without_a_statement():
     with pytest.raises(ValueError, match=r"outside.*search for saturation.*state where it may be asked: input_range="):
         Ranged((8, 6, 1)).identify(input_range=None)

@@ -214,6 +214,8 @@ def test_linear_data_get_a_linear_model_and_quadratic_data_a_quadratic_one():
         ({}, lambda X, y: (X, np.full(80, np.nan)), "y contains NaN"),
         ({}, lambda X, y: (X * 1e120, y), "X has entries of magnitude .* Scale X"),
         ({}, lambda X, y: (X, y * 1e120), "y has entries of magnitude .* Scale y"),
+        ({}, lambda X, y: (X * 1e-120, y), "X has no entry above .* underflow. Scale X"),
+        ({}, lambda X, y: (X, y * 1e-120), "y has no entry above .* underflow. Scale y"),
         ({"output_signs": [0.0, 0.0]}, lambda X, y: (X, y), "output_signs are all 0"),
         ({"alpha": -1.0}, lambda X, y: (X, y), "The 'alpha' parameter"),
         ({"solver": "convex", "max_dense": 3}, lambda X, y: (X, y), "max_dense allows 3"),

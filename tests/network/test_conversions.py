@@ -237,3 +237,17 @@ def test_load_refuses_a_truncated_file(tmp_path):
 def test_load_of_a_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="nothing"):
         FeedforwardNetwork.load(tmp_path / "nothing")
+
+
+def test_paths_where_no_file_can_be(tmp_path):
+    network = random_network((3, 2))
+    with pytest.raises(FileNotFoundError, match="there is no folder .*missing for net"):
+        network.save(tmp_path / "missing" / "net")
+    with pytest.raises(FileNotFoundError, match="there is no folder .*missing for net"):
+        FeedforwardNetwork.load(tmp_path / "missing" / "net")
+    with pytest.raises(FileNotFoundError, match="No such file"):
+        FeedforwardNetwork.load(tmp_path / "net")
+    for use in (network.save, FeedforwardNetwork.load):
+        with pytest.raises(IsADirectoryError, match="is a folder; give the path of a file"):
+            use(tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -3,7 +3,7 @@ import pytest
 
 from skident.datasets import make_network
 from skident.oracle import BlackBoxError, Oracle
-from skident.oracle.clipping import find_clipping
+from skident.oracle.clipping import find_clipped_answers, find_clipping
 
 D = 4
 LOW, HIGH = np.array([-3.0, -5.0, -0.5, -40.0]), np.array([2.0, 5.0, 0.7, 60.0])
@@ -49,3 +49,19 @@ def test_a_box_that_refuses():
 
     with pytest.raises(BlackBoxError, match="too far"):
         find_clipping(Oracle(box, D))
+
+
+@pytest.mark.parametrize("sizes", [(D, 6, 2), (D, 5, 3, 2), (D, 8, 1)])
+@pytest.mark.parametrize("output", ["identity", "tanh"])
+def test_clipped_answers_are_not_clipped_inputs(sizes, output):
+    network = make_network(sizes, shift_scale=0.5, output_activation=output, random_state=0)
+    spread = network(np.random.RandomState(0).standard_normal((200, D))).std(axis=0)
+    clipped = Oracle(lambda X: np.clip(network(X), -0.7 * spread, 0.6 * spread), D)
+    assert find_clipped_answers(clipped).all() and np.isinf(find_clipping(clipped)).all()
+    for box in (network, lambda X: network(np.clip(X, LOW, HIGH))):
+        assert not find_clipped_answers(Oracle(box, D)).any()
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_answers_at_rest_are_no_clipping(name):
+    assert not find_clipped_answers(Oracle(SMOOTH[name], D)).any()

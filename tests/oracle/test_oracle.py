@@ -126,6 +126,19 @@ def test_torch_module_is_left_alone():
     assert oracle.ask_twice(points(5))[1] == 0.0  # eval mode: no dropout
 
 
+def test_a_torch_module_that_cannot_be_batched():
+    """An RNNCell writes in place, which vmap refuses; its rows are differentiated one by one."""
+    torch.manual_seed(0)
+    cell = torch.nn.RNNCell(D, 3).double()
+    parts = [getattr(cell, name).detach().numpy() for name in ("weight_ih", "bias_ih", "bias_hh")]
+    network, U = FeedforwardNetwork([parts[0].T], [parts[1] + parts[2]], "tanh", "tanh"), points(4)
+    oracle = Oracle(cell, D, center=CENTER, scale=SCALE)
+    same = Oracle(network, D, center=CENTER, scale=SCALE)
+    np.testing.assert_allclose(oracle.jacobian(U), same.jacobian(U), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(oracle.hessian(U), same.hessian(U), rtol=1e-12, atol=1e-14)
+    assert oracle.exact and oracle.n_queries == 0
+
+
 def test_torch_module_changed_later_does_not_change_the_oracle():
     box, U = module(), points(3)
     oracle = Oracle(box, D)
@@ -516,6 +529,15 @@ NOT_NUMERIC = [
 def test_answers_that_are_not_numbers(box):
     with pytest.raises(ValueError, match=r"answers \(\w+\) cannot be read as real numbers"):
         Oracle(box, D)(points(3))
+
+
+def test_masked_answers_are_refused():
+    def box(X):
+        return np.ma.masked_where(X[:, :1] > X[0, 0], X[:, :1])
+
+    with pytest.raises(ValueError, match=r"cannot be read as real numbers: [12] of them are masked"):
+        Oracle(box, D)(points(3))
+    np.testing.assert_array_equal(Oracle(lambda X: np.ma.masked_array(X), D)(points(3)), points(3))
 
 
 @pytest.mark.parametrize("box", [None, 3, "predict", np.zeros(3)])

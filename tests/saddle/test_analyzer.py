@@ -286,14 +286,14 @@ def test_escape_times(smooth):
     predicted = analyzer.predict_escape_time(0.01, 0.5)
     start = analyzer.initial_weights(0.01)
     assert [np.linalg.norm(W) for W in start] == pytest.approx([0.01] * 3, rel=1e-12)
-    assert analyzer.escape_time_from(start, 0.5) == pytest.approx(predicted, rel=1e-3)
+    assert analyzer.escape_time_from(start, X, G, 0.5) == pytest.approx(predicted, rel=1e-3)
     # From any start times grow by alpha^(2-L), up to the share of the time that is spent near the end.
     rng = np.random.RandomState(5)
     other = [1e-3 * rng.standard_normal(W.shape) for W in start]
-    slow, slower = analyzer.escape_time_from(other), analyzer.escape_time_from([0.1 * W for W in other])
+    slow, slower = (analyzer.escape_time_from([a * W for W in other], X, G) for a in (1.0, 0.1))
     assert slower / slow == pytest.approx(10.0, rel=0.05)
-    assert analyzer.escape_time_from([0 * W for W in other]) == np.inf
-    assert analyzer.escape_time_from([1e3 * W for W in other], 0.1) == 0.0
+    assert analyzer.escape_time_from([0 * W for W in other], X, G) == np.inf
+    assert analyzer.escape_time_from([1e3 * W for W in other], X, G, 0.1) == 0.0
 
 
 def test_training_grows_as_predicted(smooth):
@@ -367,12 +367,12 @@ def test_parameters_changed_after_fit_and_a_failed_fit():
 
 
 def test_weights_of_a_torch_module(smooth):
-    start = smooth[2].initial_weights(0.05, noise=0.3, random_state=0)
+    X, G, analyzer = smooth
+    start = analyzer.initial_weights(0.05, noise=0.3, random_state=0)
     module = BiasFreeMLP((4, 8, 8, 2), start=start)
     # The same numbers in another memory order, so rounding differs.
-    np.testing.assert_allclose(
-        smooth[2].escape_time_from(module.weights), smooth[2].escape_time_from(start), rtol=1e-12
-    )
+    of_module, of_arrays = (analyzer.escape_time_from(weights, X, G) for weights in (module.weights, start))
+    np.testing.assert_allclose(of_module, of_arrays, rtol=1e-12)
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------
@@ -426,18 +426,18 @@ def test_dead_restarts_are_counted_and_all_dead_is_an_error():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda a: a.predict_escape_time(0.0),
-        lambda a: a.predict_escape_time(2.0, 1.0),
-        lambda a: a.initial_weights(-1.0),
-        lambda a: a.initial_weights(1.0, noise=-1.0),
-        lambda a: a.escape_time_from([np.ones((3, 3)), np.ones((3, 2))]),
-        lambda a: a.escape_time_from([np.ones((4, 3)), np.ones((2, 2))]),
-        lambda a: a.escape_time_from(a.initial_weights(), radius=0.0),
+        lambda X, G, a: a.predict_escape_time(0.0),
+        lambda X, G, a: a.predict_escape_time(2.0, 1.0),
+        lambda X, G, a: a.initial_weights(-1.0),
+        lambda X, G, a: a.initial_weights(1.0, noise=-1.0),
+        lambda X, G, a: a.escape_time_from([np.ones((3, 3)), np.ones((3, 2))], X, G),
+        lambda X, G, a: a.escape_time_from([np.ones((4, 3)), np.ones((2, 2))], X, G),
+        lambda X, G, a: a.escape_time_from(a.initial_weights(), X, G, radius=0.0),
     ],
 )
 def test_bad_arguments_of_methods(smooth, call):
     with pytest.raises(ValueError, match="must be"):
-        call(smooth[2])
+        call(*smooth)
 
 
 def test_noise_fills_all_units(smooth):

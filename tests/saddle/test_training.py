@@ -1,5 +1,7 @@
 """SaddleToSaddleClassifier and -Regressor, the norm-adapted step, the record, and the detection of escapes."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -206,3 +208,45 @@ def test_bad_input(estimator, y, message):
     with pytest.raises(ValueError, match=message):
         estimator.fit(X, y)
     assert not hasattr(estimator, "weights_")
+
+
+# -- sizes of numbers, sizes of models ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scales", [(1.0, 1e160), (1.0, 1e-160), (1e160, 1.0), (1e-160, 1.0), (1e300, 1e300)])
+@pytest.mark.parametrize("kind", [SaddleToSaddleRegressor, SaddleEscapeAnalyzer])
+def test_numbers_whose_squares_are_none_are_refused(kind, scales):
+    X = np.random.RandomState(0).standard_normal((20, 3))
+    with pytest.raises(ValueError, match=r"squares .*(over|under)flow\. Scale [Xy] to magnitudes"):
+        kind().fit(scales[0] * X, scales[1] * X[:, 0])
+
+
+@pytest.mark.parametrize("loss", ["gradient", lambda outputs, y: 1e200 * (outputs * y).sum()])
+def test_gradients_whose_squares_are_none_are_refused(loss):
+    X = np.random.RandomState(0).standard_normal((20, 3))
+    with pytest.raises(ValueError, match="squares overflow. Scale (y|the gradient at zero outputs) to"):
+        SaddleEscapeAnalyzer(loss).fit(X, X[:, 0] * (1e200 if loss == "gradient" else 1.0))
+
+
+def test_inputs_for_which_the_weights_are_not_small():
+    X = np.random.RandomState(0).standard_normal((20, 3))
+    with pytest.warns(ConvergenceWarning, match=r"the loss is .*, and 0\.5 without any network.*Scale X"):
+        SaddleToSaddleRegressor(3, 8, max_iter=20, random_state=0).fit(1e8 * X, X[:, 0])
+
+
+@pytest.mark.parametrize("kind", [SaddleEscapeAnalyzer, SaddleToSaddleRegressor, SaddleToSaddleClassifier])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_models_keep_no_rows(kind):
+    options = {"max_iter": 3, "random_state": 0} | ({} if kind is SaddleEscapeAnalyzer else {"depth": 3, "width": 8})
+    sizes = []
+    for n in (100, 3000):
+        X = np.random.RandomState(0).standard_normal((n, 4))
+        sizes.append(len(pickle.dumps(kind(**options).fit(X, X[:, 0] > 0))))
+    assert abs(sizes[1] - sizes[0]) < 1000  # a row has 32 bytes
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_losses_of_batches_are_not_kept():
+    X = np.random.RandomState(0).standard_normal((300, 4))
+    net = SaddleToSaddleRegressor(3, 8, max_iter=4, batch_size=2, random_state=0).fit(X, X[:, 0]).net_
+    assert len(net.history[:, "train_loss"]) == 4 and "batches" not in net.history[0]

@@ -69,20 +69,21 @@ def _tails(oracle, base, normals, lengths, rate):
     deviation = np.linalg.norm(F - F[:, -1:], axis=2) / np.maximum(height, np.finfo(float).tiny)[:, None]
     # A step that is small beside the answers is lost in their rounding sooner.
     least = np.maximum(_SMALL, _PRECISE * np.abs(F).max(axis=(1, 2)) / np.maximum(height, np.finfo(float).tiny))
-    ends = np.full((m, 2), np.nan)
-    for i in range(m):
-        above = np.flatnonzero(deviation[i] > _LARGE)
-        seen = np.flatnonzero(deviation[i] > least[i])
-        if height[i] > 0 and len(above) and seen[-1] > above[-1] + 1 and seen[-1] < len(_REACH) - 2:
-            ends[i] = s[i, above[-1]], s[i, seen[-1]]
-    some = np.flatnonzero(np.isfinite(ends[:, 0]))
+    above, seen = _last(deviation > _LARGE), _last(deviation > least[:, None])
+    some = np.flatnonzero((above >= 0) & (seen > above + 1) & (seen < len(_REACH) - 2))
     if len(some) == 0:
         return found, error
-    nodes = ends[some, :1] + (ends[some, 1:] - ends[some, :1]) * np.linspace(0.0, 1.0, _NODES)
+    near, far = s[some, above[some], None], s[some, seen[some], None]
+    nodes = near + (far - near) * np.linspace(0.0, 1.0, _NODES)
     D = _along(oracle, base[some], normals[:, some], nodes) - F[some, -1:]
     for k, i in enumerate(some):
         found[i], error[i] = _rate_of(nodes[k], D[k], rate)
     return found, error
+
+
+def _last(seen):
+    """The last true column of every row (m, k); -1 where there is none, as for a step that is lost in rounding."""
+    return np.where(seen.any(axis=1), seen.shape[1] - 1 - np.argmax(seen[:, ::-1], axis=1), -1)
 
 
 def _along(oracle, base, normals, s):

@@ -42,3 +42,17 @@ def test_activations_without_exponential_tails_are_left_alone():
     first = find_first_layer(oracle, activation="erf", n_units=4, rng=np.random.RandomState(0))
     n_queries = oracle.n_queries
     assert lengths_from_tails(oracle, first, "erf", np.random.RandomState(0)) is first and oracle.n_queries == n_queries
+
+
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid"])
+def test_a_step_lost_in_rounding_leaves_its_unit_alone(activation):
+    network = make_network(
+        (6, 5, 2), shift_scale=0.5, activation=activation, output_activation="identity", random_state=0
+    )
+    first = find_first_layer(Oracle(network, 6), activation=activation, n_units=5, rng=np.random.RandomState(0))
+    unit = int(np.argmax(np.abs(network.weights[0].T @ first.directions[:, 0])))
+    output = network.weights[1].copy()
+    output[unit] *= 1e-14  # as behind steep units that saturate the next layer
+    faint = FeedforwardNetwork([network.weights[0], output], network.biases, activation, "identity")
+    found = lengths_from_tails(Oracle(faint, 6), first, activation, np.random.RandomState(0))
+    np.testing.assert_array_equal(found.weights[:, 0], first.weights[:, 0])
