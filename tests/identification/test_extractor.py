@@ -1,3 +1,4 @@
+import copy
 import pickle
 
 import numpy as np
@@ -345,12 +346,18 @@ BREAKS = {
 WHEN = [(name, k) for name in BREAKS for k in (0, 2, 4) if (name, k) != ("fewer columns", 0)]
 
 
-@pytest.mark.parametrize("first_layer", ["saturation", "hessian"])
+@pytest.fixture(scope="module", params=["saturation", "hessian"])
+def earlier(request):
+    """Fitted to three layers, the first of them found in one way or the other."""
+    X = np.random.default_rng(0).standard_normal((200, 12))
+    return extract(NETWORKS["three layers"], X, first_layer=request.param)
+
+
 @pytest.mark.parametrize(("name", "k"), WHEN)
-def test_a_black_box_that_breaks(name, k, first_layer, X):
+def test_a_black_box_that_breaks(name, k, earlier, X):
     """Nothing half-fitted is left, also where an earlier fit had succeeded."""
     network, (after, message) = NETWORKS["three layers"], BREAKS[name]
-    extractor = extract(network, X, first_layer=first_layer)
+    extractor = copy.deepcopy(earlier)
     extractor.set_params(estimator=Flaky(network, k, after))
     with pytest.raises(ValueError, match=message):
         extractor.fit(X)

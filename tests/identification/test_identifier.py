@@ -1,3 +1,4 @@
+import copy
 import pickle
 
 import numpy as np
@@ -481,13 +482,20 @@ BREAKS = {
 }
 
 
-@pytest.mark.parametrize("strategy", ["auto", "hessian"])
+@pytest.fixture(scope="module", params=["auto", "hessian"])
+def earlier(request):
+    """A network, and a model fitted to it by one strategy or the other."""
+    network = make_network((8, 6, 4, 2), output_activation="identity", random_state=1)
+    X = np.random.default_rng(0).standard_normal((200, D))
+    return network, identifier(network, strategy=request.param).fit(X)
+
+
 @pytest.mark.parametrize("k", [0, 3, 10])
 @pytest.mark.parametrize("name", BREAKS)
-def test_a_black_box_that_breaks(name, k, strategy, X):
+def test_a_black_box_that_breaks(name, k, earlier, X):
     """Nothing half-fitted is left, also where an earlier fit had succeeded."""
-    network, (after, message) = make_network((8, 6, 4, 2), output_activation="identity", random_state=1), BREAKS[name]
-    model = identifier(network, strategy=strategy).fit(X)
+    (network, fitted), (after, message) = earlier, BREAKS[name]
+    model = copy.deepcopy(fitted)
     with pytest.raises(ValueError, match=message):
         model.set_params(estimator=Flaky(network, k, after)).fit(X)
     with pytest.raises(NotFittedError, match="is not fitted yet"):

@@ -15,6 +15,8 @@ __all__ = ["fit_shapes", "refine_lengths", "unit_interval"]
 _NODES = 24
 _RANGE = 3.5
 _DEGREES = (1, 2, 3, 5, 9)  # of the rest of the network as a polynomial in one unit's output
+_STRETCHES = (0.0, -0.5, 0.5)  # of the starts
+_BATCH = 100
 _STRAIGHT = 1e-10  # sum of squares, relative to the step's height, below which a profile is linear in the unit
 
 
@@ -99,14 +101,18 @@ def fit_shapes(s, F, z0, activation, *, noise=None, degrees=_DEGREES):
     F = F / height[:, None, None]
 
     def misfit(log_stretch, shift, degree):
-        y = unit_interval(np.exp(log_stretch)[:, None] * s + shift[:, None], g)
+        y = unit_interval(np.exp(log_stretch)[..., None] * s + shift[..., None], g)
         Q, _ = np.linalg.qr(chebyshev.chebvander(y, degree))
-        return (F - Q @ (np.swapaxes(Q, 1, 2) @ F)).reshape(len(y), -1)
+        return (F - Q @ (np.swapaxes(Q, -1, -2) @ F)).reshape(*shift.shape, -1)
 
-    starts = [(np.full(len(z0), a), z) for a in (0.0, -0.5, 0.5) for z in (z0, 0.0 * z0)]
+    # A row has one start a unit; as many rows at a time as fit into the processor's cache.
+    stretches = np.repeat(_STRETCHES, 2)[:, None] + 0.0 * z0
+    shifts = np.array([z0, 0.0 * z0] * len(_STRETCHES))
+    batches = np.array_split(np.arange(len(shifts)), min(len(shifts), 1 + shifts.size // _BATCH))
 
     def fit(degree):
-        return _best_of([_fit_two(lambda a, z: misfit(a, z, degree), a, z) for a, z in starts])
+        fits = [_fit_two(lambda a, z: misfit(a, z, degree), stretches[k], shifts[k]) for k in batches]
+        return _best_of(*map(np.concatenate, zip(*fits)))
 
     if noise is None:
         # Where a straight line does, one linear layer lies above, and then the offset is determined too.
@@ -130,25 +136,24 @@ def _lowest_degree(fit, degrees, shape, noise):
 def _fit_two(misfit, a, b, n_iter=12, h=1e-6):
     """Batched damped Gauss-Newton in two unknowns a problem, by differences of the projected misfit."""
     r = misfit(a, b)
-    cost, damping = np.sum(r**2, axis=1), np.full(len(a), 1e-3)
+    cost, damping = np.sum(r**2, axis=-1), np.full(a.shape, 1e-3)
     for _ in range(n_iter):
-        J = np.stack([(misfit(a + h, b) - r) / h, (misfit(a, b + h) - r) / h], axis=1)
-        A = J @ np.swapaxes(J, 1, 2)
-        A[:, [0, 1], [0, 1]] *= (1.0 + damping)[:, None]
-        A[:, [0, 1], [0, 1]] += np.finfo(float).tiny
-        step = -np.linalg.solve(A, (J @ r[:, :, None]))[:, :, 0]
+        J = np.stack([(misfit(a + h, b) - r) / h, (misfit(a, b + h) - r) / h], axis=-2)
+        A = J @ np.swapaxes(J, -1, -2)
+        A[..., [0, 1], [0, 1]] *= (1.0 + damping)[..., None]
+        A[..., [0, 1], [0, 1]] += np.finfo(float).tiny
+        step = -np.linalg.solve(A, (J @ r[..., None]))[..., 0]
         step = np.clip(step, -0.5, 0.5)
-        trial = misfit(a + step[:, 0], b + step[:, 1])
-        new = np.sum(trial**2, axis=1)
+        trial = misfit(a + step[..., 0], b + step[..., 1])
+        new = np.sum(trial**2, axis=-1)
         better = new < cost
-        a, b = np.where(better, a + step[:, 0], a), np.where(better, b + step[:, 1], b)
-        r, cost = np.where(better[:, None], trial, r), np.where(better, new, cost)
+        a, b = np.where(better, a + step[..., 0], a), np.where(better, b + step[..., 1], b)
+        r, cost = np.where(better[..., None], trial, r), np.where(better, new, cost)
         damping = np.where(better, damping / 10.0, damping * 10.0)
     return a, b, cost
 
 
-def _best_of(fits):
-    """Problem by problem the (a, b, cost) of lowest cost."""
-    a, b, cost = (np.array(values) for values in zip(*fits, strict=True))
+def _best_of(a, b, cost):
+    """Of every column the a, b and cost of the row of lowest cost."""
     best = np.argmin(cost, axis=0), np.arange(a.shape[1])
     return a[best], b[best], cost[best]
