@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import _seeds
 import numpy as np
@@ -10,7 +11,7 @@ from _common import format_table
 
 from skident.datasets import make_planted_shallow
 from skident.landscape import TrainingTrials, phase_transition
-from skident.landscape.batch_training import train_shallow_batch
+from skident.landscape.batch_training import TRAINING, train_shallow_batch
 from skident.network import get_activation
 
 FIRST_SEED = _seeds.LANDSCAPE_FIGURES.start
@@ -67,8 +68,7 @@ def _random_labels(name, n_trials, max_iter):
             v,
             lambda z, order: (g.jet(b * z, 1)[0] / b, g.jet(b * z, 1)[1]),
             train_output=False,
-            max_iter=max_iter,
-            target=1e-20,
+            ending=replace(TRAINING, max_iter=max_iter, target=1e-20),
         )
         curves = np.sqrt(batch.history)
         at = {f"after_{s}": float(np.median(curves[min(s, len(curves) - 1)])) for s in (10, 100, max_iter)}

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["ShallowBatch", "train_shallow_batch"]
+from skident.optim import Ending, batched_levenberg_marquardt
+
+__all__ = ["TRAINING", "ShallowBatch", "train_shallow_batch"]
+
+TRAINING = Ending(max_iter=300, target=1e-8, damping=1e-2, max_damping=1e12)
 
 
 @dataclass
@@ -32,7 +37,7 @@ class ShallowBatch:
     history: np.ndarray
 
 
-def train_shallow_batch(X, y, W, v, jet, *, data=None, train_output=True, max_iter=300, target=1e-8):
+def train_shallow_batch(X, y, W, v, jet, *, data=None, train_output=True, ending=None):
     """Minimise ``1/(2n) sum_i (v . g(W x_i) - y_i)^2`` from many starts, on many data sets, as one batch.
 
     Parameters
@@ -49,10 +54,9 @@ def train_shallow_batch(X, y, W, v, jet, *, data=None, train_output=True, max_it
         Which data set a start belongs to; None if there are as many starts as sets.
     train_output : bool, default=True
         Whether v is trained too.
-    max_iter : int, default=300
-        Steps tried at most.
-    target : float, default=1e-8
-        A loss at or below this ends a run.
+    ending : Ending, default=None
+        By default after 300 steps, or at a loss of 1e-8. The damping is in units of the mean eigenvalue of ``J J^T`` at
+        the start.
 
     Returns
     -------
@@ -78,55 +82,72 @@ def train_shallow_batch(X, y, W, v, jet, *, data=None, train_output=True, max_it
     True
     """
     data = np.arange(len(W)) if data is None else np.asarray(data)
-    W, v = np.array(W, dtype=np.float64), np.array(v, dtype=np.float64)
-    gram = X @ X.transpose(0, 2, 1)
-    cost = _loss(X[data], y[data], W, v, jet)[0]
-    history, n_iter = [cost.copy()], np.zeros(len(W), dtype=int)
-    damping, growth = np.full(len(W), np.nan), np.full(len(W), 2.0)
-    for _ in range(max_iter):
-        left = np.flatnonzero((cost > target) & ~(damping > 1e12))
-        if not len(left):
-            break
-        Xb, yb, Wb, vb = X[data[left]], y[data[left]], W[left], v[left]
-        step_W, step_v, predicted, used = _step(Xb, yb, Wb, vb, jet, gram[data[left]], damping[left], train_output)
-        damping[left] = used
-        new_cost = _loss(Xb, yb, Wb + step_W, vb + step_v, jet)[0]
-        gained = (cost[left] - new_cost) / np.maximum(predicted, 1e-300)
-        better = np.isfinite(new_cost) & (new_cost < cost[left])
-        taken, kept = left[better], left[~better]
-        W[taken], v[taken], cost[taken] = (Wb + step_W)[better], (vb + step_v)[better], new_cost[better]
-        # Nielsen's rule: the damping follows the ratio of actual to predicted decrease.
-        damping[taken] *= np.maximum(0.1, 1.0 - (2.0 * np.minimum(gained[better], 1.0) - 1.0) ** 3)
-        damping[kept] *= growth[kept]
-        growth[taken], growth[kept] = 2.0, 2.0 * growth[kept]
-        n_iter[left] += 1
-        history.append(cost.copy())
-    return ShallowBatch(W, v, cost, n_iter, np.array(history))
+    ending = TRAINING if ending is None else ending
+    x = np.concatenate([W, np.asarray(v)[..., None]], axis=2, dtype=np.float64)
+    rows = _Rows(X, y, X @ X.transpose(0, 2, 1), jet, train_output)
+    problems = _Networks(rows, data, np.ones(len(x)))
+    problems.unit = problems.linearise(x).size
+    result = batched_levenberg_marquardt(problems, x, ending)
+    return ShallowBatch(result.x[..., :-1], result.x[..., -1], result.cost, result.n_iter, result.history)
 
 
-def _loss(X, y, W, v, jet):
-    """Losses (B,), residuals (B, n), values and slopes of the units (B, n, k)."""
-    g, slope = jet(X @ W.transpose(0, 2, 1), 1)
-    residual = np.einsum("bnk,bk->bn", g, v) - y
-    with np.errstate(over="ignore", invalid="ignore"):
-        return 0.5 * np.mean(residual**2, axis=1), residual, g, slope
+@dataclass(frozen=True)
+class _Rows:
+    """Data sets, the Gram matrices of their inputs, and what is trained on them."""
+
+    X: np.ndarray
+    y: np.ndarray
+    gram: np.ndarray
+    jet: Callable
+    train_output: bool
 
 
-def _step(X, y, W, v, jet, gram, damping, train_output):
-    """Steps in W and v, the decrease that the linear model predicts, and the damping (started where it is nan)."""
-    _, residual, g, slope = _loss(X, y, W, v, jet)
-    A = slope * v[:, None, :]
-    K = (A @ A.transpose(0, 2, 1)) * gram
-    if train_output:
-        K += g @ g.transpose(0, 2, 1)
-    mean = np.maximum(np.einsum("bii->b", K) / K.shape[1], 1e-300)
-    damping = np.where(np.isnan(damping), 1e-2 * mean, damping)
-    # Never so small that rounding decides, which for a singular K would be a random step.
-    damping = np.maximum(damping, 1e-13 * mean)
-    np.einsum("bii->bi", K)[...] += damping[:, None]
-    s = -np.linalg.solve(K, residual[..., None])[..., 0]
-    step_W = (A * s[..., None]).transpose(0, 2, 1) @ X
-    step_v = np.einsum("bnk,bn->bk", g, s) if train_output else np.zeros_like(v)
-    # The linear model leaves r + J step = -damping s.
-    predicted = 0.5 * np.mean(residual**2 - (damping[:, None] * s) ** 2, axis=1)
-    return step_W, step_v, predicted, damping
+class _Networks:
+    """Networks ``x = (W, v)`` (B, k, d + 1) as a batch of problems, in the space of their rows."""
+
+    def __init__(self, rows, data, unit):
+        self.rows, self.data, self.unit = rows, data, unit
+        self.X, self.y, self.gram = rows.X[data], rows.y[data], rows.gram[data]
+
+    def take(self, index):
+        return _Networks(self.rows, self.data[index], self.unit[index])
+
+    def units(self, x):
+        """Residuals (B, n), values and slopes of the units (B, n, k)."""
+        g, slope = self.rows.jet(self.X @ x[..., :-1].transpose(0, 2, 1), 1)
+        return np.einsum("bnk,bk->bn", g, x[..., -1]) - self.y, g, slope
+
+    def cost(self, x):
+        with np.errstate(over="ignore", invalid="ignore"):
+            return 0.5 * np.mean(self.units(x)[0] ** 2, axis=1)
+
+    def linearise(self, x):
+        residual, g, slope = self.units(x)
+        return _RowModel(self, residual, g, slope * x[..., None, :, -1])
+
+    def move(self, x, steps):
+        return x + steps
+
+
+class _RowModel:
+    """``J J^T`` instead of ``J^T J``."""
+
+    def __init__(self, problems, residual, g, A):
+        self.problems, self.residual, self.g, self.A = problems, residual, g, A
+        self.K = (A @ A.transpose(0, 2, 1)) * problems.gram
+        if problems.rows.train_output:
+            self.K += g @ g.transpose(0, 2, 1)
+        self.size = np.maximum(np.einsum("bii->b", self.K) / self.K.shape[1], 1e-300)
+
+    def solve(self, damping):
+        # Never so small that rounding decides, which for a singular K would be a random step.
+        damping = np.maximum(damping * self.problems.unit, 1e-13 * self.size)
+        K = self.K.copy()
+        np.einsum("bii->bi", K)[...] += damping[:, None]
+        s = -np.linalg.solve(K, self.residual[..., None])[..., 0]
+        step_W = (self.A * s[..., None]).transpose(0, 2, 1) @ self.problems.X
+        trained = self.problems.rows.train_output
+        step_v = np.einsum("bnk,bn->bk", self.g, s) if trained else np.zeros(step_W.shape[:2])
+        # The linear model leaves r + J step = -damping s.
+        predicted = 0.5 * np.mean(self.residual**2 - (damping[:, None] * s) ** 2, axis=1)
+        return np.concatenate([step_W, step_v[..., None]], axis=2), predicted

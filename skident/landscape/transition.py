@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from skident.datasets import make_planted_shallow
 from skident.network import get_activation
 
-from .batch_training import train_shallow_batch
+from .batch_training import TRAINING, train_shallow_batch
 from .half_point import fit_transition
 
 __all__ = ["PhaseTransition", "TrainingTrials", "phase_transition"]
@@ -224,7 +224,6 @@ def _losses(sizes, activation, sharpness, trials, seed):
         jet,
         data=np.repeat(np.arange(n_trials), n_starts),
         train_output=trials.train_output,
-        max_iter=trials.max_iter,
-        target=trials.threshold,
+        ending=replace(TRAINING, max_iter=trials.max_iter, target=trials.threshold),
     )
     return batch.losses.reshape(n_trials, n_starts)

@@ -1,5 +1,6 @@
 """Solvers that know arrays only."""
 
+from .batched_levenberg_marquardt import BatchedNormalEquations, BatchedResult, Ending, batched_levenberg_marquardt
 from .best_of import best_of
 from .levenberg_marquardt import (
     DenseNormalEquations,
@@ -11,10 +12,14 @@ from .levenberg_marquardt import (
 from .sphere_ascent import SphereAscentResult, sphere_ascent, unit_norm
 
 __all__ = [
+    "BatchedNormalEquations",
+    "BatchedResult",
     "DenseNormalEquations",
+    "Ending",
     "KrylovNormalEquations",
     "LeastSquaresResult",
     "SphereAscentResult",
+    "batched_levenberg_marquardt",
     "best_of",
     "give_up_when_slow",
     "levenberg_marquardt",

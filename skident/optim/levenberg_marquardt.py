@@ -10,6 +10,8 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import array_namespace, is_numpy_array
 
+from .damping import GROWTH, damping_after
+
 __all__ = [
     "DenseNormalEquations",
     "KrylovNormalEquations",
@@ -217,15 +219,14 @@ def levenberg_marquardt(cost, linearise, x0, *, max_iter=100, target=0.0, ftol=1
 
 def _decrease(cost, model, x, value, damping):
     """The first lower point as the damping grows, its cost and the next damping; three times None if there is none."""
-    growth, damping = 2.0, min(damping, _MOST_DAMPING)
+    growth, damping = GROWTH, min(damping, _MOST_DAMPING)
     while damping <= _MOST_DAMPING:
         step, predicted = _try_solve(model, damping)
         new = x + step if step is not None else x
         trial = float(cost(new)) if step is not None else math.inf
         if math.isfinite(trial) and trial < value:
-            # Capped: a ratio far above 1 (a prediction lost in rounding) says no more than 2, and its cube overflows.
-            ratio = min((value - trial) / predicted, 2.0) if predicted > 0 else -1.0
-            return new, trial, max(damping * max(0.1, 1.0 - (2.0 * ratio - 1.0) ** 3), 1e-15)
+            ratio = (value - trial) / predicted if predicted > 0 else -1.0
+            return new, trial, float(damping_after(damping, ratio))
         damping, growth = damping * growth, growth * 2.0
     return None, None, None
 

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from skident.linalg import flatten_symmetric, n_symmetric_entries, symmetric_power
+from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
 from .paper.decomposition import recover_up_to_signs
 from .paper.scalars import relu_coefficients
@@ -18,11 +19,11 @@ from .paper.scalars import relu_coefficients
 __all__ = ["moment_loss", "refine_by_moments", "units_from_moments"]
 
 _BATCH_BYTES = 2**26  # of the Gauss-Newton matrices of the candidates that are treated at a time
-_FIRST_DAMPING = 0.1
-# Long steps carry biases out to where a unit leaves no trace and cannot come back. From random starts these two bring
-# the candidates that reach the best minimum from 6 to 87 in a hundred.
-_LONGEST_BIAS_STEP = 0.1
-_CURVATURE_FLOOR = 0.1  # of the largest diagonal entry, where a parameter's own would give it hardly any damping
+_FIRST_DAMPING = 1.0
+# Long steps carry biases out to where a unit leaves no trace and cannot come back. With these three, 365 of 432 random
+# starts, of 36 problems with 6 or 8 units in 4 to 6 dimensions, reach the best minimum.
+_LONGEST_STEP = 0.07  # of a bias
+_CURVATURE_FLOOR = 0.03  # of the largest diagonal entry, where a parameter's own would give it hardly any damping
 _LARGEST_DAMPING = 1e8
 _TYPICAL = 0.4  # root of sum_k ||T_k||^2 / k!, k >= 2, a unit of output weight 1.5 with a bias in [-1, 1]
 
@@ -103,48 +104,32 @@ def _tangent(H, g, U):
     return H, g
 
 
-def _steps(H, g, damping):
-    """Solutions of ``(H + damping diag(H)) step = g``, (c, m, p + 2), and the loss' decrease that they promise."""
-    shape, size = g.shape, g[0].size
-    H, g = H.reshape(-1, size, size), g.reshape(-1, size)
-    diagonal = np.einsum("nii->ni", H)
-    scale = np.maximum(diagonal, _CURVATURE_FLOOR * diagonal.max(axis=1, keepdims=True) + np.finfo(np.float64).tiny)
-    promised = scale * damping[:, None]
-    np.einsum("nii->ni", H)[...] += promised
-    steps = np.linalg.solve(H, g[..., None])[..., 0]
-    return steps.reshape(shape), np.sum(steps * (g + promised * steps), axis=1)
+class _Candidates:
+    """Candidates as a batch of problems in ``x = (u, a, b)`` of every unit, (c, m, p + 2)."""
 
+    def __init__(self, target, max_bias):
+        self.target, self.max_bias = target, max_bias
 
-def _moved(U, b, a, steps, max_bias):
-    p = U.shape[-1]
-    U = U + steps[..., :p]
-    U /= np.linalg.norm(U, axis=-1, keepdims=True)
-    b = b + np.clip(steps[..., p + 1], -_LONGEST_BIAS_STEP, _LONGEST_BIAS_STEP)
-    return U, np.clip(b, -max_bias, max_bias), a + steps[..., p]
+    def take(self, index):
+        return self  # all have the same tensors
 
+    def cost(self, x):
+        return self.target.loss(x[..., :-2], x[..., -1], x[..., -2])
 
-def _refine_batch(target, U, b, a, max_iter, ftol, max_bias):
-    """Levenberg-Marquardt for a few candidates at once; arrays are changed in place."""
-    loss, damping = target.loss(U, b, a), np.full(len(U), _FIRST_DAMPING)
-    active = np.arange(len(U))
-    for _ in range(max_iter):
-        if not len(active):
-            break
-        at = U[active], b[active], a[active]
-        steps, promised = _steps(*_tangent(*target.linearise(*at), at[0]), damping[active])
-        new = _moved(*at, steps, max_bias)
-        new_loss = target.loss(*new)
-        gain = loss[active] - new_loss
-        # Within rounding the loss decides nothing, the step itself is still right to more digits.
-        better = gain > -target.rounding
-        won = active[better]
-        for old, value in zip((U, b, a, loss), (*new, new_loss)):
-            old[won] = value[better]
-        trusted = gain > 0.25 * promised
-        damping[active] *= np.where(better, np.where(trusted, 0.2, 1.0), 8.0)
-        small = better & (np.maximum(gain, promised) <= np.maximum(ftol * new_loss, target.rounding))
-        active = active[~small & (damping[active] < _LARGEST_DAMPING)]
-    return loss
+    def linearise(self, x):
+        U, a, b = x[..., :-2], x[..., -2], x[..., -1]
+        H, g = _tangent(*self.target.linearise(U, b, a), U)
+        size, longest = g[0].size, np.full(g.shape[1:], np.inf)
+        longest[:, -1] = _LONGEST_STEP
+        H, g = H.reshape(-1, size, size), -g.reshape(-1, size)
+        return BatchedNormalEquations(H, g, _CURVATURE_FLOOR, longest.ravel())
+
+    def move(self, x, steps):
+        steps = steps.reshape(x.shape)
+        U = x[..., :-2] + steps[..., :-2]
+        a, b = x[..., -2] + steps[..., -2], x[..., -1] + steps[..., -1]
+        U /= np.linalg.norm(U, axis=-1, keepdims=True)
+        return np.concatenate([U, a[..., None], np.clip(b, -self.max_bias, self.max_bias)[..., None]], axis=-1)
 
 
 def _checked(tensors, W, b, a):
@@ -267,12 +252,14 @@ def refine_by_moments(tensors, W, b, a, *, max_iter=200, ftol=1e-6, max_bias=5.0
     n, m, p = U.shape
     # Damping compares curvatures in a with those in w and b, so the unit of y must not matter.
     unit = _typical_output_weight(tensors, m)
-    target, loss, a = _Target({k: T / unit for k, T in tensors.items()}, p), np.empty(n), a / unit
+    target = _Target({k: T / unit for k, T in tensors.items()}, p)
+    ending = Ending(max_iter, -np.inf, ftol, target.rounding, _FIRST_DAMPING, _LARGEST_DAMPING)
+    x = np.concatenate([U, a[..., None] / unit, b[..., None]], axis=2)
     size = max(1, _BATCH_BYTES // (8 * (m * (p + 2)) ** 2))
-    for start in range(0, n, size):
-        part = slice(start, start + size)
-        loss[part] = _refine_batch(target, U[part], b[part], a[part], max_iter, ftol, max_bias)
-    W, a, loss = U.swapaxes(1, 2).copy(), a * unit, loss * unit**2
+    parts = [x[start : start + size] for start in range(0, n, size)]
+    ended = [batched_levenberg_marquardt(_Candidates(target, max_bias), part, ending) for part in parts]
+    x, loss = (np.concatenate([getattr(end, name) for end in ended]) for name in ("x", "cost"))
+    W, a, b, loss = x[..., :-2].swapaxes(1, 2).copy(), x[..., -2] * unit, x[..., -1].copy(), loss * unit**2
     return (W[0], b[0], a[0], float(loss[0])) if single else (W, b, a, loss)
 
 

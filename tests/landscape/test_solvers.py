@@ -1,9 +1,11 @@
 """The convex and the descending solver of quadratic networks, the choice of ridge, and batches of shallow networks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from skident.landscape.batch_training import train_shallow_batch
+from skident.landscape.batch_training import TRAINING, train_shallow_batch
 from skident.landscape.convex import solve_convex
 from skident.landscape.descent import block_escape, descend
 from skident.landscape.lines import lines_loss
@@ -190,9 +192,11 @@ def test_a_batch_is_its_networks_one_by_one():
     X, y = rng.standard_normal((2, 30, 4)), rng.standard_normal((2, 30))
     W, v = rng.standard_normal((4, 3, 4)), rng.standard_normal((4, 3))
     jet = get_activation("softplus").jet
-    together = train_shallow_batch(X, y, W, v, jet, data=[0, 0, 1, 1], max_iter=15)
+    together = train_shallow_batch(X, y, W, v, jet, data=[0, 0, 1, 1], ending=replace(TRAINING, max_iter=15))
     for i in range(4):
-        alone = train_shallow_batch(X[[i // 2]], y[[i // 2]], W[[i]], v[[i]], jet, max_iter=15)
+        alone = train_shallow_batch(
+            X[[i // 2]], y[[i // 2]], W[[i]], v[[i]], jet, ending=replace(TRAINING, max_iter=15)
+        )
         assert np.allclose(alone.W[0], together.W[i], rtol=1e-8)
         assert alone.losses[0] == pytest.approx(together.losses[i])
     network = jet(np.einsum("bnd,bkd->bnk", X[[0, 0, 1, 1]], together.W), 0)[0]
@@ -206,5 +210,6 @@ def test_a_batch_reaches_zero_and_can_leave_outputs_alone():
     X, v = rng.standard_normal((1, 20, 8)), np.tile([1.0, -1.0], (5, 4))
     W, y = rng.standard_normal((5, 8, 8)), rng.standard_normal((1, 20))
     jet = get_activation("quadratic").jet
-    batch = train_shallow_batch(X, y, W, v, jet, data=np.zeros(5, dtype=int), train_output=False, target=1e-20)
+    options = {"train_output": False, "ending": replace(TRAINING, target=1e-20)}
+    batch = train_shallow_batch(X, y, W, v, jet, data=np.zeros(5, dtype=int), **options)
     assert np.all(batch.losses <= 1e-20) and np.array_equal(batch.v, v) and batch.n_iter.max() < 50

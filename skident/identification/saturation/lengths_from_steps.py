@@ -9,6 +9,7 @@ from numpy.polynomial import chebyshev
 from scipy.stats import chi2
 
 from skident.network import get_activation
+from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
 __all__ = ["fit_shapes", "refine_lengths", "unit_interval"]
 
@@ -17,6 +18,9 @@ _RANGE = 3.5
 _DEGREES = (1, 2, 3, 5, 9)  # of the rest of the network as a polynomial in one unit's output
 _STRETCHES = (0.0, -0.5, 0.5)  # of the starts
 _BATCH = 100
+_STEP = 1e-6  # of the differences
+_LONGEST = np.full(2, 0.5)  # step in a and b
+_ENDING = Ending(max_iter=12, target=1e-29, ftol=1e-13)  # of steps of height one
 _STRAIGHT = 1e-10  # sum of squares, relative to the step's height, below which a profile is linear in the unit
 
 
@@ -100,19 +104,17 @@ def fit_shapes(s, F, z0, activation, *, noise=None, degrees=_DEGREES):
     height = np.maximum(np.abs(F).max(axis=(1, 2)), np.finfo(float).tiny)
     F = F / height[:, None, None]
 
-    def misfit(log_stretch, shift, degree):
-        y = unit_interval(np.exp(log_stretch)[..., None] * s + shift[..., None], g)
-        Q, _ = np.linalg.qr(chebyshev.chebvander(y, degree))
-        return (F - Q @ (np.swapaxes(Q, -1, -2) @ F)).reshape(*shift.shape, -1)
-
-    # A row has one start a unit; as many rows at a time as fit into the processor's cache.
-    stretches = np.repeat(_STRETCHES, 2)[:, None] + 0.0 * z0
-    shifts = np.array([z0, 0.0 * z0] * len(_STRETCHES))
-    batches = np.array_split(np.arange(len(shifts)), min(len(shifts), 1 + shifts.size // _BATCH))
+    # A start of every unit after the other; as many at a time as fit into the processor's cache.
+    unit_of = np.tile(np.arange(len(z0)), 2 * len(_STRETCHES))
+    starts = np.stack(
+        [np.repeat(_STRETCHES, 2 * len(z0)), np.tile([z0, 0.0 * z0], (len(_STRETCHES), 1)).ravel()], axis=1
+    )
+    batches = np.array_split(np.arange(len(starts)), 1 + len(starts) // _BATCH)
 
     def fit(degree):
-        fits = [_fit_two(lambda a, z: misfit(a, z, degree), stretches[k], shifts[k]) for k in batches]
-        return _best_of(*map(np.concatenate, zip(*fits)))
+        fits = [batched_levenberg_marquardt(_Shapes(s, F[unit_of[k]], g, degree), starts[k], _ENDING) for k in batches]
+        x, cost = (np.concatenate([getattr(end, name) for end in fits]) for name in ("x", "cost"))
+        return _best_of(*(column.reshape(-1, len(z0)) for column in (x[:, 0], x[:, 1], cost)))
 
     if noise is None:
         # Where a straight line does, one linear layer lies above, and then the offset is determined too.
@@ -133,24 +135,32 @@ def _lowest_degree(fit, degrees, shape, noise):
     return np.array([f[0] for f in fits])[chosen], np.array([f[1] for f in fits])[chosen]
 
 
-def _fit_two(misfit, a, b, n_iter=12, h=1e-6):
-    """Batched damped Gauss-Newton in two unknowns a problem, by differences of the projected misfit."""
-    r = misfit(a, b)
-    cost, damping = np.sum(r**2, axis=-1), np.full(a.shape, 1e-3)
-    for _ in range(n_iter):
-        J = np.stack([(misfit(a + h, b) - r) / h, (misfit(a, b + h) - r) / h], axis=-2)
-        A = J @ np.swapaxes(J, -1, -2)
-        A[..., [0, 1], [0, 1]] *= (1.0 + damping)[..., None]
-        A[..., [0, 1], [0, 1]] += np.finfo(float).tiny
-        step = -np.linalg.solve(A, (J @ r[..., None]))[..., 0]
-        step = np.clip(step, -0.5, 0.5)
-        trial = misfit(a + step[..., 0], b + step[..., 1])
-        new = np.sum(trial**2, axis=-1)
-        better = new < cost
-        a, b = np.where(better, a + step[..., 0], a), np.where(better, b + step[..., 1], b)
-        r, cost = np.where(better[..., None], trial, r), np.where(better, new, cost)
-        damping = np.where(better, damping / 10.0, damping * 10.0)
-    return a, b, cost
+class _Shapes:
+    """A batch of problems in ``(a, b)``: what a polynomial in ``g(exp(a) s + b)`` leaves of answers F (B, n, m_L)."""
+
+    def __init__(self, s, F, g, degree):
+        self.s, self.F, self.g, self.degree = s, F, g, degree
+
+    def take(self, index):
+        return _Shapes(self.s, self.F[index], self.g, self.degree)
+
+    def _misfit(self, a, b):
+        y = unit_interval(np.exp(a)[:, None] * self.s + b[:, None], self.g)
+        Q, _ = np.linalg.qr(chebyshev.chebvander(y, self.degree))
+        return (self.F - Q @ (np.swapaxes(Q, 1, 2) @ self.F)).reshape(len(y), -1)
+
+    def cost(self, x):
+        return np.sum(self._misfit(*x.T) ** 2, axis=1)
+
+    def linearise(self, x):
+        """By differences of the projected misfit."""
+        a, b = x.T
+        r = self._misfit(a, b)
+        J = np.stack([self._misfit(a + _STEP, b) - r, self._misfit(a, b + _STEP) - r], axis=1) / _STEP
+        return BatchedNormalEquations(J @ np.swapaxes(J, 1, 2), (J @ r[..., None])[..., 0], longest=_LONGEST)
+
+    def move(self, x, steps):
+        return x + steps
 
 
 def _best_of(a, b, cost):

@@ -1,0 +1,168 @@
+"""Levenberg-Marquardt for many small least-squares problems at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .damping import GROWTH, damping_after
+
+__all__ = ["BatchedNormalEquations", "BatchedResult", "Ending", "batched_levenberg_marquardt"]
+
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """When a problem of a batch has ended, and how damped it begins.
+
+    Attributes
+    ----------
+    max_iter : int
+        Steps tried at most.
+    target : float
+        A cost that is low enough.
+    ftol : float
+        A step that lowers the cost by less than this fraction, as predicted and in fact, is the last one.
+    rounding : float
+        Costs that differ by less are equal: such steps are taken, and are the last ones.
+    damping, max_damping : float
+        The first damping, and the one beyond which a problem is given up, as the models' `solve` takes them.
+    """
+
+    max_iter: int = 100
+    target: float = 0.0
+    ftol: float = 0.0
+    rounding: float = 0.0
+    damping: float = 1e-3
+    max_damping: float = 1e8
+
+
+@dataclass(frozen=True)
+class BatchedResult:
+    """Where the problems ended.
+
+    Attributes
+    ----------
+    x : ndarray of shape (B, ...)
+    cost : ndarray of shape (B,)
+    n_iter : ndarray of shape (B,)
+        Steps tried.
+    history : ndarray of shape (steps + 1, B)
+        Costs after every step; a problem that has ended keeps its last one.
+    """
+
+    x: np.ndarray
+    cost: np.ndarray
+    n_iter: np.ndarray
+    history: np.ndarray
+
+
+class BatchedNormalEquations:
+    """Gauss-Newton models ``J^T J`` (B, P, P) and ``J^T r`` (B, P), damped by their own diagonals.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (B, P, P)
+    gradient : ndarray of shape (B, P)
+    floor : float, default=0
+        Of the diagonals, relative to their largest entry.
+    longest : ndarray of shape (P,), default=None
+        Steps are cut to this length, entry by entry, and so is what they promise.
+    """
+
+    def __init__(self, matrix, gradient, floor=0.0, longest=None):
+        self.matrix, self.gradient, self.longest = matrix, gradient, longest
+        diagonal = np.einsum("bii->bi", matrix)
+        self.scale = np.maximum(diagonal, floor * diagonal.max(axis=1, keepdims=True) + _TINY)
+
+    def solve(self, damping):
+        """Damped steps, and the decrease of the costs that the linear models predict.
+
+        Parameters
+        ----------
+        damping : ndarray of shape (B,)
+
+        Returns
+        -------
+        steps : ndarray of shape (B, P)
+        predicted : ndarray of shape (B,)
+        """
+        damped, matrix = damping[:, None] * self.scale, self.matrix.copy()
+        np.einsum("bii->bi", matrix)[...] += damped
+        steps = -np.linalg.solve(matrix, self.gradient[..., None])[..., 0]
+        if self.longest is None:
+            return steps, np.sum(steps * (damped * steps - self.gradient), axis=1)
+        steps = np.clip(steps, -self.longest, self.longest)
+        curved = (self.matrix @ steps[..., None])[..., 0]
+        return steps, -np.sum(steps * (2.0 * self.gradient + curved), axis=1)
+
+
+def batched_levenberg_marquardt(problems, x0, ending):
+    """Minimise many sums of squares, each with its own damping and its own end.
+
+    Parameters
+    ----------
+    problems : object
+        With ``cost(x)`` (B,), ``linearise(x)`` (an object whose ``solve(damping)`` gives steps and predicted
+        decreases), ``move(x, steps)`` (where steps lead) and ``take(index)`` (the same for some of the problems).
+        Its caller decides how many problems are held at once.
+    x0 : ndarray of shape (B, ...)
+    ending : Ending
+
+    Returns
+    -------
+    BatchedResult
+
+    Notes
+    -----
+    A problem leaves the batch when it has ended, so a step costs what the problems left cost; memory is what
+    ``linearise`` takes for all of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
+    >>> class Roots:  # of x^2 = a
+    ...     def __init__(self, a):
+    ...         self.a = a
+    ...     def take(self, index):
+    ...         return Roots(self.a[index])
+    ...     def cost(self, x):
+    ...         return (x[:, 0] ** 2 - self.a) ** 2
+    ...     def linearise(self, x):
+    ...         return BatchedNormalEquations(4 * x[:, :, None] ** 2, 2 * x * (x**2 - self.a[:, None]))
+    ...     def move(self, x, steps):
+    ...         return x + steps
+    >>> result = batched_levenberg_marquardt(Roots(np.array([4.0, 9.0])), np.ones((2, 1)), Ending(target=1e-28))
+    >>> print(result.x[:, 0].round(12))
+    [2. 3.]
+    """
+    x = np.array(x0, dtype=np.float64)
+    cost = problems.cost(x)
+    n_iter, history = np.zeros(len(x), dtype=int), [cost.copy()]
+    damping, growth = np.full(len(x), ending.damping), np.full(len(x), GROWTH)
+    active = np.flatnonzero(cost > ending.target)
+    left = problems if len(active) == len(x) else problems.take(active)
+    for _ in range(ending.max_iter):
+        if not len(active):
+            break
+        at = x[active]
+        steps, predicted = left.linearise(at).solve(damping[active])
+        new = left.move(at, steps)
+        trial = left.cost(new)
+        gain = cost[active] - trial
+        better = gain > -ending.rounding if ending.rounding else gain > 0.0
+        taken, refused = active[better], active[~better]
+        x[taken], cost[taken] = new[better], trial[better]
+        n_iter[active] += 1
+        history.append(cost.copy())
+        damping[taken] = damping_after(damping[taken], gain[better] / np.maximum(predicted[better], _TINY))
+        damping[refused] *= growth[refused]
+        growth[taken], growth[refused] = GROWTH, 2.0 * growth[refused]
+        small = np.maximum(gain, predicted) <= np.maximum(ending.ftol * trial, ending.rounding)
+        goes_on = ~(better & small) & (cost[active] > ending.target) & (damping[active] <= ending.max_damping)
+        if not goes_on.all():
+            active, left = active[goes_on], left.take(np.flatnonzero(goes_on))
+    return BatchedResult(x, cost, n_iter, np.array(history))
