@@ -71,8 +71,14 @@ def landscape_certificate(W, v, X, y, *, activation="quadratic", terms=NO_TERMS,
     Notes
     -----
     O(n d^2) plus ``O(d^3)`` for slope and explicit directions, as much again a Hessian product, and where the loss is
-    not zero one least squares problem (`solve_convex`). Bounds are exact up to rounding, relative errors of the order
-    1e-13.
+    not zero one least squares problem of order ``q = d (d + 1) / 2`` and terms, O(n q^2).
+
+    "global" is a theorem about the real numbers that X, y, W and v hold: the loss is bounded from above
+    (`skident.landscape.point_loss`) and all losses from below (`skident.landscape.lower_bounds`) with every rounding
+    accounted for. Where inputs are so collinear or units so large that double precision cannot tell, the same is done
+    in integers and balls of up to 4096 bits: up to order 250 and some seconds, for least squares over all forms. For
+    output weights of one sign proofs are in floating point only, so such a point may stay "undecided", with that
+    reason.
 
     References
     ----------

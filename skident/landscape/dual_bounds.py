@@ -97,7 +97,7 @@ def _scaled(bound, y_exponent):
 def _best_multiple(rows, u, error):
     """``max_t -t^2 ||u||^2 / 2n - t (<u, y> + error) / n``, from below."""
     product, rounding = rows.dot(u, rows.y)
-    linear = slightly_below(-float(product) - rounding - error)
+    linear = slightly_below(slightly_below(-float(product)) - slightly_above(rounding + error))
     square = rows.square(u)
     return slightly_below(linear**2 / (2.0 * rows.n * square)) if np.isfinite(square) else 0.0
 
@@ -130,8 +130,8 @@ def _with_ridge(rows, u, signs):
         quadratic += problem.linear_weight * slightly_above(size / n) ** 2 / (2.0 * problem.alpha)
     product, rounding = rows.dot(u, rows.y)
     total, error = rows.total(rows.y)
-    linear = -float(product) - rounding - slightly_above(mean * (abs(float(total)) + error))
-    linear = slightly_below(linear / n)
+    lost = slightly_above(rounding + mean * (abs(float(total)) + error))
+    linear = slightly_below((slightly_below(-float(product)) - lost) / n)
     return slightly_below(linear**2 / (4.0 * slightly_above(quadratic))) if np.isfinite(quadratic) else 0.0
 
 
@@ -270,12 +270,29 @@ def _frame(problem, dtype):
         return None
     direction = np.ones(problem.n, dtype=rows.dtype)
     if has_terms:
-        white = QuadraticProblem(problem.linear_inputs @ T if problem.fit_linear else problem.X @ T, problem.y, problem.terms)
-        N = newton_step(white.hessian_product, -np.eye(white.d), max_iter=100, tol=1e-2)
-        direction = free.without(white.remaining(white.forms(N))[0].astype(rows.dtype))
+        white = QuadraticProblem(
+            problem.linear_inputs @ T if problem.fit_linear else problem.X @ T, problem.y, problem.terms
+        )
+        direction = free.without(_definite_direction(white).astype(rows.dtype))
     S = rows.second_moments(direction)[0].astype(float)
     definite = float(np.linalg.eigvalsh(T.T @ S @ T)[0])
     return _Frame(rows, T, free, direction, definite) if definite > 0 else None
+
+
+def _definite_direction(problem, attempts=40):
+    """A vector w orthogonal to the terms with definite ``R_w``, where a few alternating projections find one.
+
+    Projected in turns on the matrices ``R_w`` that there are, and on those whose eigenvalues are at least 1.
+    """
+    target = np.eye(problem.d)
+    for _ in range(attempts):
+        N = newton_step(problem.hessian_product, -target, max_iter=100, tol=1e-4)
+        w = problem.remaining(problem.forms(N))[0]
+        values, V = np.linalg.eigh(problem.adjoint(w))
+        if values[0] > 0.02 or values[-1] > 1e8:  # found, or there is none
+            break
+        target = (V * np.maximum(values, 1.0)) @ V.T
+    return w
 
 
 def _whitener(problem):
@@ -289,14 +306,14 @@ def _shifted_bound(frame, u):
     """The bound of u plus the least multiple of the frame's direction that is proven to be definite."""
     rows, free = frame.rows, frame.free
     u = u if free is None else free.without(u)
-    for _ in range(4):
+    for factor in (1.05, 2.0, 10.0, 100.0, 1000.0):  # what is lacking in the end is rounding, other at every step
         remainder = 0.0 if free is None else free.remainder(u)
         lacking = _lacks_definiteness(rows, u, frame.T, remainder)
         if lacking <= 0.0:
             return _best_multiple(rows, u, slightly_above(remainder * _norm(rows.y, rows)))
         if not np.isfinite(lacking):
             return 0.0
-        u = u + rows.dtype.type(1.05 * lacking / frame.definite) * frame.direction
+        u = u + rows.dtype.type(factor * lacking / frame.definite) * frame.direction
         u = u if free is None else free.without(u, repeats=1)
     return 0.0
 

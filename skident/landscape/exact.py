@@ -1,4 +1,4 @@
-"""Least squares over quadratic forms in integers and balls: floats are dyadic rationals, so that ranks can be proven."""
+"""Least squares over quadratic forms in integers and balls: floats are dyadic rationals, so ranks can be proven."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import flint
 import numpy as np
 from flint import arb, arb_mat, fmpz_mat, nmod_mat
 
-__all__ = ["exact_least_loss", "exact_order", "independent_inputs", "repeated_rows_loss", "rounded_down"]
+__all__ = [
+    "exact_least_loss",
+    "exact_order",
+    "independent_inputs",
+    "left_beside_terms",
+    "repeated_rows_loss",
+    "rounded_down",
+]
 
 # Largest order of a system solved in balls (two seconds at 128 bits) and most multiplications of its Gram matrix.
 _MAX_ORDER, _MAX_WORK = 250, 3e8
@@ -93,7 +100,7 @@ def exact_least_loss(problem, forms=True):
     >>> from skident.landscape.problem import QuadraticProblem
     >>> X = np.array([[1.0, 1.0], [2.0, 2.0 + 1e-15], [3.0, 3.0]])
     >>> print(round(exact_least_loss(QuadraticProblem(X, np.array([2.0, 0.0, 0.0]))), 6))
-    0.550459
+    0.658537
     """
     if not exact_order(problem, forms)[1]:
         return None
@@ -124,10 +131,7 @@ def _least(columns, target, pivots, penalties, y_exponent):
         with flint.ctx.workprec(precision):
             least = arb(square)
             if size:
-                A = arb_mat([[arb(gram[i, j]) for j in pivots] for i in pivots])
-                for k in range(size if penalties else 0):
-                    p, q = penalties[k].numerator, penalties[k].denominator
-                    A[k, k] += arb(flint.fmpz(p)) / arb(flint.fmpz(q))
+                A = _system(gram, pivots, penalties)
                 h = arb_mat([[arb(right[i, 0])] for i in pivots])
                 try:
                     least -= (h.transpose() * A.solve(h))[0, 0]
@@ -136,6 +140,48 @@ def _least(columns, target, pivots, penalties, y_exponent):
             if least.rad() <= arb(square) * _TIGHT:
                 return max(0.0, rounded_down(least * arb(2) ** (2 * y_exponent) / (2 * n)))
     return None
+
+
+def _system(gram, pivots, penalties):
+    """The normal equations' matrix of the pivot columns in balls."""
+    A = arb_mat([[arb(gram[i, j]) for j in pivots] for i in pivots])
+    for k, penalty in enumerate(penalties or ()):
+        A[k, k] += arb(flint.fmpz(penalty.numerator)) / arb(flint.fmpz(penalty.denominator))
+    return A
+
+
+def left_beside_terms(problem, residual):
+    """``min_{b, c} sum_i (b . x_i + c + r_i)^2 + n alpha ||b||^2 / linear_weight`` in balls.
+
+    Parameters
+    ----------
+    problem : QuadraticProblem
+        Its linear and constant terms; y is not read.
+    residual : list of flint.arb
+        r, one a row.
+
+    Returns
+    -------
+    flint.arb or None
+        None where the precision of the moment is not enough.
+    """
+    if problem.alpha > 0:
+        Z, exponent = _integers(problem.X)
+        columns, penalties = _columns(Z, problem, forms=False), _penalties(problem, False, exponent)
+        pivots = list(range(columns.ncols()))
+    else:
+        columns, penalties = _columns(_integer_inputs(problem), problem, forms=False), None
+        pivots = _independent(columns.transpose() * columns)
+    square = sum((r * r for r in residual), arb(0))
+    if not pivots:
+        return None if pivots is None else square
+    transposed = columns.transpose()
+    h = arb_mat(transposed) * arb_mat([[r] for r in residual])
+    h = arb_mat([[h[i, 0]] for i in pivots])
+    try:
+        return square - (h.transpose() * _system(transposed * columns, pivots, penalties).solve(h))[0, 0]
+    except ZeroDivisionError:
+        return None
 
 
 def _integers(a):
@@ -150,7 +196,7 @@ def _integers(a):
 
 
 def _integer_inputs(problem):
-    """Inputs as small integers that span the same forms, linear and constant terms: shifted (if there are both), scaled."""
+    """Inputs as small integers that span the same forms and terms: shifted (if there are both terms) and scaled."""
     columns = []
     for column in problem.X.T:
         z, _ = _integers(column)

@@ -10,13 +10,15 @@ from .convex import ConvexSolution, least_squares_size, solve_convex
 from .dual_bounds import dual_bound, least_squares_bound, one_sign_bound
 from .exact import exact_least_loss, exact_order, repeated_rows_loss
 from .problem import QuadraticProblem
-from .wide import precisions
+from .wide import collinearity, precisions
 
 __all__ = ["LowerBound", "lower_bound"]
 
 _LEAST_SQUARES = "least squares over all quadratic forms"
 # Where the rounding of a bound in floating point is below this share of the gap that counts as none, balls add nothing.
 _TIGHT = 1e-2
+# Inputs that are more nearly dependent than this are named as the reason where one sign has no tight bound.
+_COLLINEAR = 1e-5
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,9 @@ def _bounds(problem, M, signs, means):
     if problem.alpha > 0 and 0.5 * problem.alpha * float(np.sum(M * M)) <= 1e-13 * problem.target_value:
         bare = QuadraticProblem(problem.X, problem.y, problem.terms.without_ridge())
         yield from _bounds(bare, M, signs, replace(means, solution=None))
+    if signs.plus != signs.minus and collinearity(problem) < _COLLINEAR:
+        what = f"the inputs are collinear to {collinearity(problem):.0e}"
+        yield LowerBound(0.0, "", f"{what}, beyond what double precision can decide for output weights of one sign")
 
 
 def _bounds_of_terms(problem, signs):
@@ -149,15 +154,12 @@ def _in_balls(problem, how, forms=True):
     bound = exact_least_loss(problem, forms) if within_reach else None
     if bound is not None:
         return LowerBound(bound, how)
-    what = "the number of rows is below that of unknowns" if problem.n < problem.n_unknowns else _collinearity(problem)
-    why = "where rank is proven" if within_reach else f"and order {order} is too large for proofs beyond it"
-    return LowerBound(0.0, how, f"{what}, which double precision cannot decide, {why}")
+    why = "nor 4096 bits" if within_reach else f"and order {order} is too large for integers and balls"
+    return LowerBound(0.0, how, f"{_obstacle(problem)}, beyond what double precision can decide, {why}")
 
 
-def _collinearity(problem):
-    """How collinear the inputs are, in words."""
-    X = problem.linear_inputs if problem.fit_intercept and problem.fit_linear else problem.X
-    sizes = np.abs(X).max(axis=0)
-    X = X / np.where(sizes > 0, sizes, 1.0)
-    S = np.linalg.svd(X / np.maximum(np.linalg.norm(X, axis=0), 1e-300), compute_uv=False)
-    return f"the inputs are collinear to {S[-1] / max(S[0], 1e-300):.0e}"
+def _obstacle(problem):
+    """What keeps double precision from a bound by least squares, in words."""
+    if problem.n < problem.n_unknowns + problem.fit_intercept:
+        return f"the {problem.n} rows are fewer than the unknowns"
+    return f"the inputs are collinear to {collinearity(problem):.0e}"

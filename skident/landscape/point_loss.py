@@ -8,15 +8,17 @@ import flint
 import numpy as np
 from flint import arb, arb_mat
 
-from .exact import rounded_down
-from .wide import WideRows, gamma, norm_above, normalised, precisions, slightly_above
+from .exact import left_beside_terms, rounded_down
+from .wide import WideRows, collinearity, gamma, norm_above, normalised, precisions, slightly_above
 
 __all__ = ["PointLoss", "point_loss"]
 
-# Bits: three factors of 53 each, and as much again for what cancels.
-_PRECISION = 400
+# Bits: five factors of 53 each, and as much again for what cancels.
+_PRECISION = 600
 # Products in balls that take about a second.
 _MAX_WORK = 2e7
+# Collinearity above which linear terms fitted in double precision are as good as the best ones.
+_KNOWN = 1e-6
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,9 @@ def point_loss(problem, W, v, accuracy):
     """f at ``M = W^T D_v W``, and a proven upper bound of it for the exact real numbers in X, y, W and v.
 
     Constant and linear terms are found in floating point and then taken as given, which the best ones can only better.
-    The residual is computed in wide floats with a bound of its error in every row, ``gamma |x|^T (|W|^T |D_v| |W|) |x|``
-    and what the terms add; where large units cancel so that this is not accurate enough, in balls of 400 bits.
+    The residual is computed with a bound of its error in every row, ``gamma |x|^T (|W|^T |D_v| |W|) |x|`` and what the
+    terms add; where large units cancel so that this is not accurate enough, all is done in balls of 600 bits, the best
+    terms included.
 
     Parameters
     ----------
@@ -71,11 +74,14 @@ def point_loss(problem, W, v, accuracy):
     >>> print(loss.value, loss.value <= loss.above < 0.1250001)
     0.125 True
     """
+    # The best linear terms are known to double precision where the inputs are well conditioned.
+    terms_are_known = not problem.fit_linear or collinearity(problem) > _KNOWN
     for dtype in precisions(problem):
         found = _scaled_loss(problem, W, v, dtype)
-        if found.above - found.value <= accuracy:
+        if found.above <= accuracy or (found.above - found.value <= accuracy and terms_are_known):
             return found
-    return _in_balls(problem, W, v) if problem.n * problem.d * len(v) <= _MAX_WORK else found
+    balls = _in_balls(problem, W, v) if problem.n * problem.d * len(v) <= _MAX_WORK else found
+    return balls if np.isfinite(balls.above) else found
 
 
 def _scaled_loss(problem, W, v, dtype):
@@ -137,17 +143,13 @@ def _in_balls(problem, W, v):
             sum((a * z * z for a, z in zip(weights, row)), -target)
             for row, target in zip((X * U.transpose()).tolist(), targets)
         ]
-
-        def balls_at(b, c):
-            linear = (X * arb_mat([[a] for a in b.tolist()])).tolist()
-            return [output + row[0] + arb(c) for output, row in zip(outputs, linear)]
-
-        b, c = _terms(problem, lambda b, c: np.array([float(ball.mid()) for ball in balls_at(b, c)]))
-        loss = sum((ball * ball for ball in balls_at(b, c)), arb(0)) / (2 * problem.n)
+        left = left_beside_terms(problem, outputs)
+        if left is None:
+            return PointLoss(np.nan, np.inf)
+        loss = left / (2 * problem.n)
         if problem.alpha > 0:
             D = arb_mat([[a * z for z in row] for a, row in zip(weights, U.tolist())])
             square = sum((z * z for row in (U.transpose() * D).tolist() for z in row), arb(0))
-            linear = sum((arb(a) ** 2 for a in b.tolist()), arb(0)) / arb(problem.linear_weight)
-            loss += arb(problem.alpha) / 2 * (square + linear)
+            loss += arb(problem.alpha) / 2 * square
         value, above = float(loss.mid()), -rounded_down(-loss)
     return PointLoss(value, above) if np.isfinite(above) else PointLoss(value, np.inf)

@@ -9,7 +9,16 @@ import numpy as np
 
 from .problem import LossTerms, QuadraticProblem
 
-__all__ = ["WideRows", "column_exponents", "gamma", "norm_above", "normalised", "precisions", "slightly_above", "slightly_below"]
+__all__ = [
+    "WideRows",
+    "column_exponents",
+    "gamma",
+    "norm_above",
+    "normalised",
+    "precisions",
+    "slightly_above",
+    "slightly_below",
+]
 
 # IEEE formats only: the bounds below are those of operations that are rounded correctly.
 _WIDE = np.longdouble if np.finfo(np.longdouble).nmant in (63, 112) else np.float64
@@ -34,6 +43,26 @@ def precisions(problem):
     """
     work = problem.n * problem.d**2
     return [np.float64] * bool(work > _NO_WORK) + [_WIDE] * bool(work <= _WIDE_WORK)
+
+
+def collinearity(problem):
+    """How far the inputs are from being linearly dependent, in double precision.
+
+    Parameters
+    ----------
+    problem : QuadraticProblem
+
+    Returns
+    -------
+    float
+        Smallest singular value of the inputs over the largest, in columns of equal length; with linear and constant
+        terms of the centred inputs. 0 where there are fewer rows than inputs.
+    """
+    X = problem.linear_inputs if problem.fit_intercept and problem.fit_linear else problem.X
+    largest = np.abs(X).max(axis=0)
+    X = X / np.where(largest > 0, largest, 1.0)
+    S = np.linalg.svd(X / np.maximum(np.linalg.norm(X, axis=0), 1e-300), compute_uv=False)
+    return float(S[-1] / S[0]) if len(S) == problem.d and S[0] > 0 else 0.0
 
 
 def gamma(operations, dtype):

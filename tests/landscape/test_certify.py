@@ -9,8 +9,8 @@ from skident.landscape import CertificateOptions, LossTerms, landscape_certifica
 from skident.landscape.convex import solve_convex
 from skident.landscape.curvature import loss_derivatives, shallow_hessian_product
 from skident.landscape.descent import descend, form_hessian_product
-from skident.landscape.lines import line_out, lines_loss, lowest_point
 from skident.landscape.dual_bounds import dual_bound
+from skident.landscape.lines import line_out, lines_loss, lowest_point
 from skident.landscape.problem import QuadraticProblem
 from skident.landscape.units import UnitSigns, factorise
 from skident.linalg.lanczos import lanczos
