@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.linalg import smat, svec, svec_outer
+
 from .descent import newton_step
 from .exact import independent_inputs
 from .free_columns import free_columns
@@ -14,6 +16,9 @@ from .units import BOTH_SIGNS
 from .wide import WideRows, gamma, norm_above, normalised, precisions, slightly_above, slightly_below
 
 __all__ = ["LeastSquaresBound", "dual_bound", "least_squares_bound", "one_sign_bound"]
+
+# Multiplications of a singular value decomposition that takes less than a second.
+_DENSE_WORK = 2e9
 
 
 def dual_bound(problem, u, signs=BOTH_SIGNS, dtype=None):
@@ -279,20 +284,36 @@ def _frame(problem, dtype):
     return _Frame(rows, T, free, direction, definite) if definite > 0 else None
 
 
-def _definite_direction(problem, attempts=40):
-    """A vector w orthogonal to the terms with definite ``R_w``, where a few alternating projections find one.
+def _definite_direction(problem):
+    """A vector w orthogonal to the terms with definite ``R_w``, if one is found."""
+    if problem.n * problem.n_unknowns * min(problem.n, problem.n_unknowns) > _DENSE_WORK or (
+        problem.n > 2 * problem.n_unknowns
+    ):
+        N = newton_step(problem.hessian_product, -np.eye(problem.d), max_iter=100, tol=1e-2)
+        return problem.remaining(problem.forms(N))[0]
+    return _alternating_projections(problem)
 
-    Projected in turns on the matrices ``R_w`` that there are, and on those whose eigenvalues are at least 1.
+
+def _alternating_projections(problem, attempts=400):
+    """The same in turns of the matrices ``R_w`` that there are, and those whose eigenvalues are at least 1.
+
+    With few rows not every matrix is some ``R_w``, and that nearest to the identity need not be definite.
     """
-    target = np.eye(problem.d)
+    n, d = problem.n, problem.d
+    terms = [problem.X] * problem.fit_linear + [np.ones((n, 1))] * problem.fit_intercept
+    terms = np.hstack(terms)
+    beside = np.linalg.qr(terms, mode="complete")[0][:, terms.shape[1] :]
+    U, S, Vt = np.linalg.svd(svec_outer(problem.X).T @ beside / n, full_matrices=False)
+    kept = S > 1e-9 * S.max(initial=0.0)
+    U, S, Vt = U[:, kept], S[kept], Vt[kept]
+    target = svec(np.eye(d))
     for _ in range(attempts):
-        N = newton_step(problem.hessian_product, -target, max_iter=100, tol=1e-4)
-        w = problem.remaining(problem.forms(N))[0]
-        values, V = np.linalg.eigh(problem.adjoint(w))
-        if values[0] > 0.02 or values[-1] > 1e8:  # found, or there is none
+        coordinates = U.T @ target
+        values, V = np.linalg.eigh(smat(U @ coordinates, d))
+        if values[0] > 0.02:
             break
-        target = (V * np.maximum(values, 1.0)) @ V.T
-    return w
+        target = svec((V * np.maximum(values, 1.0)) @ V.T)
+    return beside @ (Vt.T @ (coordinates / S))
 
 
 def _whitener(problem):
