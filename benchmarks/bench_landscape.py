@@ -1,6 +1,6 @@
 """Are shallow networks trained to the end, how fast, and what does it take?
 
-    python benchmarks/bench_landscape.py                  all parts, under 10 minutes on one core
+    python benchmarks/bench_landscape.py                  all parts, under 15 minutes on one core
     python benchmarks/bench_landscape.py --part rate      one part
     python benchmarks/bench_landscape.py --quick          a look, under a minute, nothing written
 
