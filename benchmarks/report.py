@@ -19,6 +19,7 @@ import _identification_grid
 import _identification_targets
 import _landscape_comparison
 import _landscape_figures
+import _landscape_proofs
 import _landscape_rate
 import _landscape_targets
 import _table2
@@ -47,6 +48,7 @@ SOURCES = {
     "landscape_figures": ("landscape", _landscape_figures),
     "landscape_rate": ("landscape", _landscape_rate),
     "landscape_comparison": ("landscape", _landscape_comparison),
+    "landscape_proofs": ("landscape", _landscape_proofs),
     **{f"hierarchical_{part}": ("hierarchical", module) for part, module in bench_hierarchical.PARTS.items()},
     **{f"relu_{part}": ("relu", module) for part, module in bench_relu.PARTS.items()},
     **{f"saddle_{part}": ("saddle", module) for part, module in bench_saddle.PARTS.items()},

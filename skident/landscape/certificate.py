@@ -33,7 +33,8 @@ class CertificateOptions:
         Hessian products spent on the curvature at most. Near a degenerate optimum more do not help.
     max_dense : int, default=6000
         Largest order of a matrix factorised for the lower bound; beyond, points whose loss is neither zero nor bounded
-        by duality at the point itself stay undecided.
+        by duality at the point itself stay undecided. Inputs too collinear for double precision are settled in balls
+        up to order 250, ``min(n, d (d + 1) / 2 + terms)``, and undecided beyond.
 
     Raises
     ------
@@ -125,18 +126,22 @@ class LandscapeCertificate:
     Attributes
     ----------
     status : {"global", "saddle", "not stationary", "undecided"}
-        ``global``: no network with output weights of these signs has a loss lower by more than `gap`, which is below
-        the tolerance. ``saddle``: no slope, and `escape_direction` leads down. ``not stationary``: the gradient leads
-        down. ``undecided``: no slope, no downward curvature seen, no proof.
+        ``global``: proven, for the exact real numbers that the arrays X, y, W and v hold: no network with output
+        weights of these signs, of any width, has a loss lower by more than `gap`, which is at most ``tol`` times the
+        loss of the best constant, plus the square of four roundings of the targets. The other three are what was
+        seen in double precision: ``saddle``: no slope, and `escape_direction` leads down; ``not stationary``: the
+        gradient leads down; ``undecided``: no slope, no downward curvature, no proof.
     is_global : bool
     reason : str
         The argument, or what is missing.
     loss : float
-        Ridge included; constant and linear terms at their best.
+        Ridge included; constant and linear terms at their best. In double precision, more where large units cancel.
     lower_bound : float
-        That no network with output weights of these signs can be below. 0 if nothing better is known.
+        Proven, rounding included: no network with output weights of these signs is below it. 0 if nothing better is
+        known; for other activations than the quadratic one that is all that is claimed.
     gap : float
-        ``loss - lower_bound``, not below 0.
+        ``loss - lower_bound`` and what rounding may have done to the loss: for quadratic units proven to be no less
+        than by how much the exact loss is above `lower_bound`. Not below 0.
     null_loss : float
         Loss of the network W = 0: the unit of losses.
     gradient_norm : float
@@ -150,7 +155,7 @@ class LandscapeCertificate:
         Of the loss along `escape_direction`, per squared length: the smallest Hessian eigenvalue, or above it where
         `curvature_converged` is false.
     curvature_bound : float
-        Proven: no curvature is below this.
+        No curvature is below this, up to rounding.
     curvature_converged : bool
     escape_direction : ndarray of shape (k, d) or None
         Unit norm; None where there is no downward curvature.

@@ -18,6 +18,7 @@ from .curvature import (
     shallow_hessian_product,
 )
 from .lower_bounds import lower_bound
+from .point_loss import point_loss
 from .problem import NO_TERMS, QuadraticProblem
 from .units import UnitSigns, form_of, weight_gradient
 
@@ -26,6 +27,8 @@ __all__ = ["certify_quadratic", "certify_smooth", "landscape_certificate"]
 # In the loss's own units: slopes and curvatures below these shares of what they are at W = 0 count as none.
 _STATIONARY = 1e-6
 _FLAT = 1e-7
+# Share of the gap that counts as none, to which the loss is to be known.
+_ACCURATE = 0.02
 _USUAL = CertificateOptions()
 
 
@@ -68,8 +71,14 @@ def landscape_certificate(W, v, X, y, *, activation="quadratic", terms=NO_TERMS,
     Notes
     -----
     O(n d^2) plus ``O(d^3)`` for slope and explicit directions, as much again a Hessian product, and where the loss is
-    not zero one least squares problem (`solve_convex`). Bounds are exact up to rounding, relative errors of the order
-    1e-13.
+    not zero one least squares problem of order ``q = d (d + 1) / 2`` and terms, O(n q^2).
+
+    "global" is a theorem about the real numbers that X, y, W and v hold: the loss is bounded from above
+    (`skident.landscape.point_loss`) and all losses from below (`skident.landscape.lower_bounds`) with every rounding
+    accounted for. Where inputs are so collinear or units so large that double precision cannot tell, the same is done
+    in integers and balls of up to 4096 bits: up to order 250 and some seconds, for least squares over all forms. For
+    output weights of one sign proofs are in floating point only, so such a point may stay "undecided", with that
+    reason.
 
     References
     ----------
@@ -119,23 +128,27 @@ def certify_quadratic(problem, W, v, options=_USUAL, solution=None):
     ValueError
         If the loss or its gradient overflows.
     """
-    M, loss, G = _value_and_gradient(problem, W, v)
+    M, G = _form_and_gradient(problem, W, v)
     values, signs, unit = np.linalg.eigvalsh(G), UnitSigns.of(v), _Units(problem, v)
-    bound, how = lower_bound(problem, M, signs, tol=options.tol, max_dense=options.max_dense, solution=solution)
-    gap = max(loss - bound, 0.0)
-    proven = bool(gap <= options.tol * problem.target_value + problem.rounding)
+    none = options.tol * problem.target_value + problem.rounding
+    loss = point_loss(problem, W, v, accuracy=_ACCURATE * none)
+    means = {"tol": options.tol, "max_dense": options.max_dense, "solution": solution}
+    bound = lower_bound(problem, M, signs, loss=loss.above, **means)
+    gap = float(np.nextafter(loss.above - bound.value, np.inf)) if loss.above > bound.value else 0.0
+    proven = bool(gap <= none)
     curvature = _quadratic_curvature(problem, W, v, G, values, unit, 0 if proven else options.max_products)
     stationary = np.linalg.norm(np.sqrt(np.abs(v))[:, None] * (W @ G)) <= _STATIONARY * unit.slope
     status = status_of(proven, stationary, curvature.value < -_FLAT * unit.curvature)
     slope, wrong = weight_gradient(W, v, G), float(np.abs(signs.wrong_part(values)).max())
     gradient_norm = float(np.linalg.norm(slope))
-    reason = reason_of(status, how, loss=loss, gap=gap, gradient_norm=gradient_norm, curvature=curvature.value)
+    numbers = {"loss": loss.value, "gap": gap, "gradient_norm": gradient_norm, "curvature": curvature.value}
+    reason = reason_of(status, bound.how, **numbers)
     return LandscapeCertificate(
         status,
         proven,
-        reason + (_missing(problem, v, wrong, options.max_dense) if status == "undecided" else ""),
-        loss=loss,
-        lower_bound=bound,
+        reason + (_missing(problem, v, wrong, options.max_dense, bound.missing) if status == "undecided" else ""),
+        loss=loss.value,
+        lower_bound=bound.value,
         gap=gap,
         null_loss=problem.null_value,
         gradient_norm=gradient_norm,
@@ -148,15 +161,15 @@ def certify_quadratic(problem, W, v, options=_USUAL, solution=None):
     )
 
 
-def _value_and_gradient(problem, W, v):
-    """M, the loss and its gradient with respect to M, where they are numbers."""
+def _form_and_gradient(problem, W, v):
+    """M and the loss's gradient with respect to M, where they are numbers."""
     with np.errstate(over="ignore", invalid="ignore"):
         M = form_of(W, v)
         loss, G = problem.value_and_gradient(M)
         square = float(np.sum(G * G))
     if not (np.isfinite(loss) and np.isfinite(square)):
         raise ValueError("the loss or its gradient overflows at this point; scale X, y and W to ordinary magnitudes.")
-    return M, loss, G
+    return M, G
 
 
 class _Units:
@@ -169,8 +182,10 @@ class _Units:
         self.curvature = 2.0 * float(np.abs(v).max()) * steepest
 
 
-def _missing(problem, v, wrong, max_dense):
-    """Why an undecided point may or may not be a global optimum."""
+def _missing(problem, v, wrong, max_dense, arithmetic):
+    """Why an undecided point may or may not be a global optimum; `arithmetic` is what kept rounding from a proof."""
+    if arithmetic:
+        return f". For a better bound: {arithmetic}"
     d, n_plus, n_minus = problem.d, int(np.sum(v > 0)), int(np.sum(v < 0))
     if n_plus and n_minus and min(n_plus, n_minus) < d:
         return (

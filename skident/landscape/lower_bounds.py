@@ -1,100 +1,47 @@
-"""Losses that no quadratic network can be below: weak duality, so every bound is valid and a tight one is a proof."""
+"""Losses that no quadratic network can be below: every bound is proven for the exact numbers that the arrays hold."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
-import scipy.linalg
 
-from skident.optim import best_of
-
-from .convex import least_squares_size, solve_convex
-from .descent import newton_step
+from .convex import ConvexSolution, least_squares_size, solve_convex
+from .dual_bounds import dual_bound, least_squares_bound, one_sign_bound
+from .exact import exact_least_loss, exact_order, repeated_rows_loss
 from .problem import QuadraticProblem
-from .units import BOTH_SIGNS
+from .wide import collinearity, precisions
 
-__all__ = ["dual_bound", "lower_bound", "whitened"]
+__all__ = ["LowerBound", "lower_bound"]
 
-# How far beyond the minimiser found another one may lie; multiplies rounding errors only.
-_RADIUS = 10.0
-_EPS = float(np.finfo(float).eps)
+_LEAST_SQUARES = "least squares over all quadratic forms"
+# Where the rounding of a bound in floating point is below this share of the gap that counts as none, balls add nothing.
+_TIGHT = 1e-2
+# Inputs that are more nearly dependent than this are named as the reason where one sign has no tight bound.
+_COLLINEAR = 1e-5
 
 
-def dual_bound(problem, u, signs=BOTH_SIGNS, slack=0.0):
-    """Lower bound of f over all M that units of these signs can make, from any vector u.
+@dataclass(frozen=True)
+class LowerBound:
+    """A loss that no network with output weights of the signs in question is below.
 
-    For every u with ``sum u = 0`` (where there is an intercept), ``f(M) >= -1/(2n) ||u||^2 - 1/n <u, y> -
-    1/(2 alpha) (||R_u||_wrong^2 + linear_weight ||X^T u / n||^2)`` with ``R_u = 1/n sum_i u_i x_i x_i^T``, of which
-    only eigenvalues that allow descent count (`UnitSigns.wrong_part`); the best multiple of u is taken. Without ridge
-    those eigenvalues and ``X^T u`` must be zero.
-
-    Parameters
+    Attributes
     ----------
-    problem : QuadraticProblem
-    u : ndarray of shape (n,)
-        Tight at the residual of a minimiser.
-    signs : UnitSigns, default=UnitSigns(plus=True, minus=True)
-        Of the output weights.
-    slack : float, default=0
-        Without ridge: what eigenvalues and products that are zero only to rounding can amount to.
-
-    Returns
-    -------
-    float
-        Not negative.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.landscape.problem import QuadraticProblem
-    >>> from skident.landscape.lower_bounds import dual_bound
-    >>> problem = QuadraticProblem(np.array([[1.0], [1.0]]), np.array([1.0, 3.0]))
-    >>> print(dual_bound(problem, np.array([1.0, -1.0])), problem.value(np.array([[2.0]])))
-    0.5 0.5
+    value : float
+        Proven.
+    how : str
+        Where it comes from.
+    missing : str, default=""
+        What kept arithmetic from proving a better one, if that is known.
     """
-    y = problem.y
-    if problem.fit_intercept:
-        u, y = u - u.mean(), y - y.mean()
-    quadratic = 0.5 * float(u @ u) / problem.n
-    if problem.alpha > 0:
-        wrong = signs.wrong_part(np.linalg.eigvalsh(problem.adjoint(u)))
-        quadratic += 0.5 * float(wrong @ wrong) / problem.alpha
-        if problem.fit_linear:
-            products = problem.linear_inputs.T @ u / problem.n
-            quadratic += 0.5 * problem.linear_weight * float(products @ products) / problem.alpha
-    linear = -float(u @ y) / problem.n - slack
-    return float(linear**2 / (4.0 * quadratic)) if linear > 0 and quadratic > 0 else 0.0
+
+    value: float
+    how: str
+    missing: str = ""
 
 
-def whitened(problem):
-    """The same problem without ridge in coordinates in which the inputs have identity second moments.
-
-    Directions in which the inputs do not vary are left out; columns are scaled first, so that small units are not
-    mistaken for that.
-
-    Parameters
-    ----------
-    problem : QuadraticProblem
-
-    Returns
-    -------
-    QuadraticProblem or None
-        None where nothing is left.
-    """
-    X = problem.X
-    sizes = np.sqrt(np.mean(X**2, axis=0))
-    if problem.fit_intercept and problem.fit_linear:  # a shift of the inputs changes constant and linear terms only
-        X = X - X.mean(axis=0)
-    spread = np.sqrt(np.mean(X**2, axis=0))
-    varies = spread > 10.0 * _EPS * np.maximum(sizes, np.finfo(float).tiny)
-    if not varies.any():
-        return None
-    U, S, _ = scipy.linalg.svd(X[:, varies] / spread[varies], full_matrices=False)
-    U = U[:, S > 20.0 * max(X.shape) * _EPS * S[0]]
-    return QuadraticProblem(U * np.sqrt(problem.n), problem.y, problem.terms.without_ridge())
-
-
-def lower_bound(problem, M, signs, *, tol=1e-10, max_dense=6000, solution=None):
-    """The best lower bound at hand of the loss over all networks with output weights of these signs.
+def lower_bound(problem, M, signs, *, loss, tol=1e-10, max_dense=6000, solution=None):
+    """The best proven lower bound at hand of the loss over all networks with output weights of these signs.
 
     Parameters
     ----------
@@ -103,6 +50,8 @@ def lower_bound(problem, M, signs, *, tol=1e-10, max_dense=6000, solution=None):
         A point whose residual is tried first.
     signs : UnitSigns
         Of the output weights.
+    loss : float
+        At that point, rounded up.
     tol : float, default=1e-10
         The search ends at a bound that is this close, relative to the loss of a constant.
     max_dense : int, default=6000
@@ -112,80 +61,105 @@ def lower_bound(problem, M, signs, *, tol=1e-10, max_dense=6000, solution=None):
 
     Returns
     -------
-    bound : float
-    how : str
-        Where it comes from.
+    LowerBound
+
+    Notes
+    -----
+    Bounds in floating point come first (`skident.landscape.dual_bounds`), and are enough where the inputs are well
+    conditioned. Only where they are not, integers and balls (`skident.landscape.exact`), up to order 250.
     """
-    if not (signs.plus or signs.minus):
-        return problem.null_value, "no unit has an output weight"
-    value, enough = problem.value(M), tol * problem.target_value + problem.rounding
-    bounds = _bounds(problem, M, signs, max_dense, solution)
-    return best_of(bounds, lambda bound: -bound[0], enough=lambda costs: value + min(costs) <= enough)[0]
+    enough, best, missing = tol * problem.target_value + problem.rounding, None, ""
+    if signs.plus or signs.minus:
+        bounds = _bounds(problem, M, signs, _Means(enough, max_dense, solution))
+    else:
+        bounds = _bounds_of_terms(problem, signs)
+    for bound in bounds:
+        best = bound if best is None or bound.value > best.value else best
+        missing = bound.missing or missing
+        if loss - best.value <= enough:
+            return best
+    return replace(best, missing=missing)
 
 
-def _bounds(problem, M, signs, max_dense, solution):
-    """One bound after the other, those that cost little first, each with where it comes from."""
-    yield 0.0, "losses are not negative"
+@dataclass(frozen=True)
+class _Means:
+    """The gap that counts as none, the largest order of a matrix to be factorised, and a `ConvexSolution` or None."""
+
+    enough: float
+    max_dense: int
+    solution: ConvexSolution | None
+
+
+def _bounds(problem, M, signs, means):
+    """One bound after the other, those that cost little first."""
+    yield LowerBound(0.0, "losses are not negative")
     if problem.alpha > 0:
-        yield dual_bound(problem, problem.residual(M), signs), "weak duality at the point's own residual"
+        u, how = problem.residual(M), "weak duality at the point's own residual"
+        yield from (LowerBound(dual_bound(problem, u, signs, dtype), how) for dtype in precisions(problem))
     elif signs.plus != signs.minus:
-        yield _shifted(problem, M, signs), "weak duality at the point's residual, shifted until R is definite"
-    yield _convex(problem, max_dense, solution)
+        how = "weak duality at the point's residual, shifted until R is definite"
+        yield from (LowerBound(one_sign_bound(problem, M, signs, dtype), how) for dtype in precisions(problem))
+    bound, n_distinct = repeated_rows_loss(problem)
+    if n_distinct < problem.n:
+        yield LowerBound(bound, "rows that are the same with targets that are not")
+    yield from (_least_squares_with_ridge if problem.alpha > 0 else _least_squares)(problem, means)
     # Ridges too small for weak duality in double precision are left out: that lowers the loss by what they cost.
     if problem.alpha > 0 and 0.5 * problem.alpha * float(np.sum(M * M)) <= 1e-13 * problem.target_value:
         bare = QuadraticProblem(problem.X, problem.y, problem.terms.without_ridge())
-        yield lower_bound(bare, M, signs, tol=1e-13, max_dense=max_dense)
+        yield from _bounds(bare, M, signs, replace(means, solution=None))
+    if signs.plus != signs.minus and collinearity(problem) < _COLLINEAR:
+        what = f"the inputs are collinear to {collinearity(problem):.0e}"
+        yield LowerBound(0.0, "", f"{what}, beyond what double precision can decide for output weights of one sign")
 
 
-def _shifted(problem, M, signs):
-    """Units of one sign, no ridge: from the residual plus a multiple of a vector that makes R definite."""
-    white = whitened(problem)
-    if white is None:
-        return 0.0
-    sign = 1.0 if signs.plus else -1.0
-    u = problem.residual(M)
-    shift = np.ones(white.n)
-    if white.fit_intercept or white.fit_linear:  # orthogonal to their terms, and with R about the identity
-        N = newton_step(white.hessian_product, -np.eye(white.d), max_iter=100, tol=1e-2)
-        shift, _ = white.remaining(white.forms(N))
-    try:
-        lowest = scipy.linalg.eigh(sign * white.adjoint(u), white.adjoint(shift), eigvals_only=True)[0]
-    except np.linalg.LinAlgError:  # the shift's matrix is not definite
-        return 0.0
-    u = u + sign * max(0.0, -lowest * (1.0 + 1e-12)) * shift
-    return dual_bound(problem, u, signs, slack=_rounding_slack(white, u, white.null_value))
+def _bounds_of_terms(problem, signs):
+    """Bounds where no unit has an output weight, so that M = 0."""
+    how = "no unit has an output weight"
+    yield LowerBound(dual_bound(problem, problem.residual(np.zeros((problem.d, problem.d))), signs), how)
+    yield _in_balls(problem, how, forms=False)
 
 
-def _rounding_slack(white, u, size):
-    """What R_u and X^T u can amount to where they are zero only to rounding, for outputs as large as the targets."""
-    return _RADIUS * white.d * _EPS * float(np.sqrt(np.mean(u**2)) * np.sqrt(size))
+def _least_squares(problem, means):
+    """Least squares over all symmetric M, whatever the signs: in floating point, in balls where that is not enough."""
+    solution = means.solution
+    if solution is not None and solution.value <= 1e-12 * problem.null_value:
+        return  # nothing above that can be proven
+    if problem.n_unknowns <= means.max_dense:
+        found = least_squares_bound(problem, _TIGHT * means.enough)
+        yield LowerBound(found.bound, _LEAST_SQUARES)
+        if found.near - found.bound <= _TIGHT * means.enough:
+            return
+    if exact_order(problem)[0] <= means.max_dense:
+        yield _in_balls(problem, _LEAST_SQUARES)
 
 
-def _convex(problem, max_dense, solution):
-    """Least squares over all symmetric M, whatever the signs."""
-    how = "least squares over all quadratic forms"
-    if problem.alpha == 0:
-        if solution is not None and solution.rank_is_certain and solution.value <= 1e-12 * problem.null_value:
-            return 0.0, how
-        null_value = problem.null_value
-        problem, solution = whitened(problem), None
-        if problem is None:
-            return null_value, "the inputs do not vary"
-    if solution is None:
-        if least_squares_size(problem) > max_dense:
-            return 0.0, how
+def _least_squares_with_ridge(problem, means):
+    """The same with a ridge: weak duality at the residual of a solution, then balls."""
+    solution = means.solution
+    if solution is None and least_squares_size(problem) <= means.max_dense:
         solution = solve_convex(problem)
-    if not (problem.alpha > 0 or solution.rank_is_certain):
-        return 0.0, how
-    u = problem.residual(solution.M)
-    slack = _solution_slack(problem, solution.M, u) if problem.alpha == 0 else 0.0
-    return dual_bound(problem, u, slack=slack), how
+    if solution is not None:
+        for dtype in precisions(problem):
+            bound = dual_bound(problem, problem.residual(solution.M), dtype=dtype)
+            yield LowerBound(bound, _LEAST_SQUARES)
+            if solution.value - bound <= _TIGHT * means.enough:
+                return
+    if exact_order(problem)[0] <= means.max_dense:
+        yield _in_balls(problem, _LEAST_SQUARES)
 
 
-def _solution_slack(problem, M, u):
-    """What R_u and X^T u, zero at a minimiser but for rounding, can amount to beside it."""
-    b, _ = problem.side_terms(M)
-    left = np.abs(np.linalg.eigvalsh(problem.adjoint(u))).max()
-    linear = np.linalg.norm(problem.linear_inputs.T @ u / problem.n) if problem.fit_linear else 0.0
-    sizes = np.abs(np.linalg.eigvalsh(M)).sum(), np.linalg.norm(b)
-    return _RADIUS * (left * sizes[0] + linear * sizes[1])
+def _in_balls(problem, how, forms=True):
+    """The bound in balls, or why there is none."""
+    order, within_reach = exact_order(problem, forms)
+    bound = exact_least_loss(problem, forms) if within_reach else None
+    if bound is not None:
+        return LowerBound(bound, how)
+    why = "nor 4096 bits" if within_reach else f"and order {order} is too large for integers and balls"
+    return LowerBound(0.0, how, f"{_obstacle(problem)}, beyond what double precision can decide, {why}")
+
+
+def _obstacle(problem):
+    """What keeps double precision from a bound by least squares, in words."""
+    if problem.n < problem.n_unknowns + problem.fit_intercept:
+        return f"the {problem.n} rows are fewer than the unknowns"
+    return f"the inputs are collinear to {collinearity(problem):.0e}"

@@ -9,8 +9,8 @@ from skident.landscape import CertificateOptions, LossTerms, landscape_certifica
 from skident.landscape.convex import solve_convex
 from skident.landscape.curvature import loss_derivatives, shallow_hessian_product
 from skident.landscape.descent import descend, form_hessian_product
+from skident.landscape.dual_bounds import dual_bound
 from skident.landscape.lines import line_out, lines_loss, lowest_point
-from skident.landscape.lower_bounds import dual_bound
 from skident.landscape.problem import QuadraticProblem
 from skident.landscape.units import UnitSigns, factorise
 from skident.linalg.lanczos import lanczos
@@ -230,7 +230,9 @@ def test_nearly_binary_inputs_are_not_taken_for_binary():
     assert landscape_certificate(W, mixed(6), np.sign(X), y).is_global
     Z = rng.standard_normal(X.shape)
     products = [np.sign(X[:, i] * X[:, j]) for i in range(6) for j in range(i)]
-    P = np.column_stack([np.ones(80), 2 * np.sign(X) * Z, *products])
+    # Six squares 1 + 2e-9 s_i z_i span 1 and five differences, to 1e-9.
+    tilts = np.sign(X) * Z
+    P = np.column_stack([np.ones(80), tilts[:, 1:] - tilts[:, :1], *products])
     best = np.sum((y - P @ np.linalg.lstsq(P, y, rcond=None)[0]) ** 2) / 160
     worse_than_best(W, mixed(6), np.sign(X) + 1e-9 * Z, y, best)
 
