@@ -272,8 +272,11 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         oracle = Oracle(
             self.estimator_, D, center=center, scale=scale, derivatives=self.derivatives, step_size=self.step_size
         )
-        check_answers_vary(oracle, oracle.from_inputs(X[:100]), noise_tolerance=1e-9)
+        U = oracle.from_inputs(X[:100])
+        answers, _ = check_answers_vary(oracle, U)
         names = resolve_activations(self.estimator_, self.activation, self.output_activation)
+        oracle.settle_units(answers, names[1])
+        oracle.measure_accuracy(U, (answers - oracle.offset) / oracle.unit, np.random.RandomState(0))
         architecture = stated_architecture(self.layer_widths, names, oracle.n_outputs, self.first_layer)
         if self.last_layer == "hessian" and last_layer_shows(architecture):
             refuse_one_output(oracle.n_outputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from sklearn.base import clone
@@ -14,7 +15,9 @@ from skident.fitting.design import design_points
 from skident.network import FeedforwardNetwork, change_inputs
 from skident.optim import best_of
 
-from .attempts import polished_attempt
+from .attempts import polished_attempt, worst_error
+from .inquiry import MOST_NOISE
+from .missing_units import with_missing_units
 
 __all__ = ["by_hessians"]
 
@@ -48,7 +51,8 @@ def by_hessians(inquiry, earlier, *, attempt):
     def completed(restart):
         network, completion = _complete(inquiry, extractor, restart)
         stage = "extraction" if missing else "completion" if completion.misfit_ > 0.1 else "polish"
-        return polished_attempt(inquiry, network, completion.misfit_, stage, "hessian", extractor, completion)
+        found = polished_attempt(inquiry, network, completion.misfit_, stage, "hessian", extractor, completion)
+        return _complemented(inquiry, found)
 
     best, _ = best_of(
         map(completed, range(1 + _RESTARTS if exact and inquiry.limits.polish else 1)),
@@ -56,6 +60,23 @@ def by_hessians(inquiry, earlier, *, attempt):
         enough=lambda errors: min(errors) < good or inquiry.out_of_time,
     )
     return best
+
+
+def _complemented(inquiry, found):
+    """The attempt with the units that noise hid far away, where there is one hidden layer and noise."""
+    network, sigma = found.network, inquiry.fresh.sigma
+    one_layer = len(network.weights) == 2 and network.output_activation == "identity"
+    if sigma is None or not one_layer or not inquiry.limits.polish or inquiry.fresh.noise > MOST_NOISE:
+        return found
+    at_most = inquiry.limits.max_neurons if inquiry.widths is None else inquiry.widths[0]
+    with inquiry.log.stage("missing units", inquiry.oracle) as entry:
+        network, misfit = with_missing_units(
+            inquiry.oracle, network, sigma, inquiry.rng, at_most=at_most, out_of_time=lambda: inquiry.out_of_time
+        )
+        entry["residual"] = misfit if np.isfinite(misfit) else None
+    if network is found.network:
+        return found
+    return replace(found, network=network, error=worst_error(inquiry.fresh.answers, network(inquiry.fresh.inputs)))
 
 
 def _center(inquiry, attempt, earlier):
@@ -79,7 +100,7 @@ def _extract(inquiry, center):
     box, oracle = inquiry.box, inquiry.oracle
     frozen = FrozenEstimator(box) if hasattr(box, "predict") and hasattr(box, "fit") else box
     extractor = clone(inquiry.pipeline.extractor).set_params(
-        estimator=oracle.shared() if oracle.restricted else frozen,
+        estimator=oracle.shared(),
         layer_widths=inquiry.widths,
         activation=inquiry.activations[0],
         output_activation=inquiry.activations[1],
@@ -92,8 +113,6 @@ def _extract(inquiry, center):
     extractor.estimator_ = box
     extractor.set_params(estimator=frozen)
     inquiry.log.stages.extend(extractor.report_)
-    if not oracle.restricted:  # else it asked through the oracle, which counted
-        oracle.n_queries += extractor.n_queries_
     return extractor
 
 
@@ -117,6 +136,8 @@ def _complete(inquiry, extractor, restart):
             completion.set_params(start=(extractor.scales_, extractor.shifts_))
         elif restart:
             completion.set_params(start=_random_start(Z[:, : widths[0]], inquiry.rng), n_init=1)
+        # Where answers are not exact, a fit can be no better than they are.
+        completion.set_params(tol=max(completion.tol, inquiry.fresh.noise))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             completion.fit(Z, Y)

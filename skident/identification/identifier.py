@@ -297,8 +297,9 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         pipeline = self._pipeline()
         center, scale = center_and_scale(X, pipeline.extractor.center)
         oracle = Oracle(box, X.shape[1], center=center, scale=scale, response=response, input_range=self.input_range)
-        X, spread = ask_first(oracle, X)
+        X, answers, spread = ask_first(oracle, X)
         activations = self._activations(box, response)
+        oracle.settle_units(answers, activations[1])
         widths, discover = sought_widths(self.layer_widths, oracle.n_outputs, activations[1])
         if keep_near_centre(oracle, pipeline.extractor, activations[0], widths, self.strategy):
             extractor = pipeline.extractor.set_params(first_layer="hessian")

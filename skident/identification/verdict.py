@@ -10,7 +10,7 @@ from sklearn.utils import Bunch
 from skident.fitting.design import design_points
 from skident.fitting.redundancy import redundant_units
 from skident.fitting.standard_errors import standard_errors
-from skident.network import FeedforwardNetwork, center_outputs, change_inputs
+from skident.network import FeedforwardNetwork, center_outputs, change_inputs, change_outputs
 from skident.oracle import probability_error
 
 from .attempts import Outcome, where_units_move
@@ -82,6 +82,7 @@ def judge(inquiry, outcome):
     if best.error >= inquiry.accepted_error:
         hint = clipping_hint(oracle) + probability_hint(oracle, inquiry.fresh.answers)
     network = change_inputs(best.network, -oracle.center / oracle.scale, 1.0 / oracle.scale)
+    network = change_outputs(network, oracle.offset, oracle.unit)
     if oracle.response == "predict_proba" and inquiry.activations[1] == "identity":
         network = center_outputs(network)
     network = network.canonical()
@@ -123,7 +124,7 @@ def report_of(verdict, reason):
         route=outcome.best.route,
         reason=reason,
         noise=inquiry.fresh.noise,
-        repeatable=inquiry.fresh.repeatable,
+        repeatable=inquiry.fresh.accuracy.repeatable,
     )
     if verdict.probability_error is not None:
         report.update(probability_error=verdict.probability_error, lost=verdict.lost)
@@ -150,7 +151,7 @@ def stderr_of(verdict):
     inner = change_inputs(network, oracle.center, oracle.scale)
     U = design_points(inner.weights[0], inner.biases[0], n, 1.0, np.random.RandomState(0))
     try:
-        return standard_errors(network, oracle.to_inputs(oracle.confined(U)), sigma)
+        return standard_errors(network, oracle.to_inputs(oracle.confined(U)), sigma * oracle.unit)
     except (ValueError, np.linalg.LinAlgError):
         return None
 

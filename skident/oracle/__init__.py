@@ -1,5 +1,6 @@
 """How a network is asked: black boxes, their derivatives, their noise, and the count of queries."""
 
+from ._accuracy import Accuracy, Precision, measure_accuracy, precision_of
 from ._errors import BlackBoxError
 from ._noise import NoiseLevel, above_rounding, measure_noise
 from ._oracle import DERIVATIVES, Oracle
@@ -7,12 +8,16 @@ from ._responses import logits_from_probabilities, probabilities_from_logits, pr
 
 __all__ = [
     "DERIVATIVES",
+    "Accuracy",
     "BlackBoxError",
     "NoiseLevel",
     "Oracle",
+    "Precision",
     "above_rounding",
     "logits_from_probabilities",
+    "measure_accuracy",
     "measure_noise",
+    "precision_of",
     "probabilities_from_logits",
     "probability_error",
 ]

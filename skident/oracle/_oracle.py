@@ -6,6 +6,9 @@ import threading
 
 import numpy as np
 
+from skident.network import output_units
+
+from ._accuracy import EXACT, Precision, measure_accuracy, precision_of
 from ._adapters import SharedBox, adapt, exact_derivatives
 from ._answers import refuse_infinite, refuse_labels, table_of
 from ._coordinates import Coordinates
@@ -66,6 +69,12 @@ class Oracle(Coordinates):
         m_L, known after the first answer.
     one_dimensional : bool
         Whether the last answer had shape (n,).
+    offset, unit : ndarray of shape (m_L,)
+        Answers are given as ``(y - offset) / unit``, see `settle_units`; 0 and 1 until then.
+    precision : Precision
+        The numbers in which the black box answers, as far as first answers tell.
+    accuracy : Accuracy
+        The error of the answers; exact until `measure_accuracy` was called.
     input_range : tuple of two ndarrays of shape (D,) or None
     reach : float
         How far from the centre every input can be moved either way, in units of `scale`; negative where the centre
@@ -127,12 +136,65 @@ class Oracle(Coordinates):
         self.step_size, self.chunk_rows = step_size, chunk_rows
         self.n_queries, self.n_derivatives, self.n_outputs, self._n_columns = 0, 0, None, None
         self.one_dimensional = False
+        self.offset, self.unit, self.precision = np.zeros(1), np.ones(1), Precision()
+        self.accuracy = getattr(self._box, "accuracy", EXACT)
         self._counting = threading.Lock()
 
     @property
     def restricted(self):
         """Whether not all points may be asked, or not all answers are precise."""
         return self.input_range is not None or self.response == "predict_proba"
+
+    def settle_units(self, Y, output_activation="identity"):
+        """Learn from first answers in which numbers the black box answers, and centre and scale all later ones.
+
+        Whatever follows then sees the same answers of ``f`` and of ``a + b f``. Probabilities, answers of another
+        oracle and those of outputs with limits of their own are left as they are.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n, m_L)
+            First answers, where the black box is used.
+        output_activation : str, default="identity"
+        """
+        self.precision = precision_of(Y)
+        if self.response == "predict" and not isinstance(self._box, SharedBox):
+            self.offset, self.unit = output_units(Y, output_activation)
+
+    def measure_accuracy(self, U, Y, rng):
+        """Learn how accurate the answers are; see `skident.oracle.measure_accuracy`.
+
+        Parameters
+        ----------
+        U : ndarray of shape (n, D)
+            Where the black box is used.
+        Y : ndarray of shape (k, m_L)
+            Answers where it is used.
+        rng : numpy.random.RandomState
+
+        Returns
+        -------
+        Accuracy
+
+        Raises
+        ------
+        BlackBoxError
+            If the black box fails.
+        """
+        room = min(0.5 * self.reach, 0.5)  # for the short lines on which noise is measured
+        if not isinstance(self._box, SharedBox):
+            self.accuracy = measure_accuracy(self, self.confined(U, room), Y, rng)
+        return self.accuracy
+
+    @property
+    def jacobian_step(self):
+        """Step of the Jacobian's central differences: the cube root of the answers' relative error."""
+        return self.accuracy.step(3, _JACOBIAN_STEP)
+
+    @property
+    def hessian_step(self):
+        """Step of the Hessian's central differences: `step_size`, or the fourth root of the answers' relative error."""
+        return self.accuracy.step(4, self.step_size)
 
     def shared(self):
         """The black box as this oracle asks it, for another oracle.
@@ -243,14 +305,16 @@ class Oracle(Coordinates):
         -------
         Y : ndarray of shape (n, m_L)
         noise : float
-            The largest difference to the second answers over the largest answer. Differences within the uncertainty of
-            logits do not count.
+            The largest difference of an output to its second answers, over its largest deviation from its mean.
+            Differences within the uncertainty of logits, or the rounding of the answers, do not count.
         """
         U = self._rows(U)
         (first, error), second = self.ask(U), self(U[::-1])[::-1]
-        gap = np.maximum(np.abs(first - second) - 8.0 * error[:, None], 0.0)
-        noise = np.max(gap) / max(np.max(np.abs(first)), np.finfo(float).tiny)
-        return first, float(noise)
+        gap = np.maximum(np.abs(first - second) - 8.0 * error[:, None], 0.0).max(axis=0)
+        deviation, largest = np.abs(first - first.mean(axis=0)).max(axis=0), np.abs(first).max(axis=0)
+        rounding = 16.0 * np.finfo(float).eps * largest
+        noise = np.where(gap > rounding, gap, 0.0) / np.maximum(deviation, np.maximum(rounding, np.finfo(float).tiny))
+        return first, float(np.max(noise))
 
     def jacobian(self, U):
         """First derivatives of the outputs by u.
@@ -271,13 +335,13 @@ class Oracle(Coordinates):
 
         Notes
         -----
-        Without exact derivatives central differences of step ``eps^(1/3)``: ``2 D n`` queries, an error of 1e-10 or so
-        of the answers.
+        Without exact derivatives central differences of step ``eps^(1/3)``, eps the answers' relative error: ``2 D n``
+        queries, an error of 1e-10 or so of exact answers.
         """
         U = self._rows(U)
         if self.exact:
             return self.exact_at_inputs("Jacobian", self.to_inputs(U)) * self.scale
-        return difference_jacobian(self, U, _JACOBIAN_STEP)
+        return difference_jacobian(self, U, self.jacobian_step)
 
     def hessian(self, U):
         """Second derivatives of the outputs by u.
@@ -298,12 +362,13 @@ class Oracle(Coordinates):
 
         Notes
         -----
-        Without exact derivatives the differences of eq. (19) of Fiedler et al. (2021): ``(2 D^2 + 1) n`` queries.
+        Without exact derivatives the differences of eq. (19) of Fiedler et al. (2021): ``(2 D^2 + 1) n`` queries. The
+        step is `step_size`, or more where answers are not exact.
         """
         U = self._rows(U)
         if self.exact:
             return self.exact_at_inputs("Hessian", self.to_inputs(U)) * np.outer(self.scale, self.scale)
-        return difference_hessian(self, U, self.step_size)
+        return difference_hessian(self, U, self.hessian_step)
 
     def exact_at_inputs(self, what, X):
         """Exact derivatives at inputs of the black box itself, by these inputs.
@@ -327,7 +392,7 @@ class Oracle(Coordinates):
             self.n_derivatives += len(X)
         values = exact_derivatives(self._box, what, X)
         self.n_outputs = values.shape[1]
-        return values
+        return values / self.unit.reshape(-1, *[1] * (values.ndim - 2))
 
     def _rows(self, U, at_least=1):
         U = np.asarray(U, dtype=float)
@@ -364,7 +429,7 @@ class Oracle(Coordinates):
         self._n_columns = Y.shape[1]
         Y, error = (Y, np.zeros(len(Y))) if self.response == "predict" else logits_from_probabilities(Y)
         self.n_outputs = Y.shape[1]
-        return Y, error
+        return (Y - self.offset) / self.unit, error
 
 
 def _check_options(derivatives, step_size, chunk_rows, response):

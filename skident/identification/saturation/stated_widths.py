@@ -82,7 +82,12 @@ def first_layer_as_stated(oracle, stated, first_layer, rng, log):
     with log.stage("first layer (saturation)", oracle, wanted) as entry:
         try:
             first = find_first_layer(
-                oracle, activation=hidden.name, n_units=wanted, rng=rng, callback=entry["progress"]
+                oracle,
+                activation=hidden.name,
+                n_units=wanted,
+                rng=rng,
+                callback=entry["progress"],
+                noise=oracle.accuracy.sigma,
             )
         except NotSaturatingError as error:
             if wanted is None:
