@@ -66,16 +66,15 @@ def _complemented(inquiry, found):
     """The attempt with the units that noise hid far away, where there is one hidden layer and noise."""
     network, sigma = found.network, inquiry.fresh.sigma
     one_layer = len(network.weights) == 2 and network.output_activation == "identity"
-    if sigma is None or not one_layer or not inquiry.limits.polish or inquiry.fresh.noise > MOST_NOISE:
-        return found
     at_most = inquiry.limits.max_neurons if inquiry.widths is None else inquiry.widths[0]
+    complete = network.layer_widths[0] >= at_most
+    if sigma is None or not one_layer or complete or not inquiry.limits.polish or inquiry.fresh.noise > MOST_NOISE:
+        return found
     with inquiry.log.stage("missing units", inquiry.oracle) as entry:
         network, misfit = with_missing_units(
             inquiry.oracle, network, sigma, inquiry.rng, at_most=at_most, out_of_time=lambda: inquiry.out_of_time
         )
-        entry["residual"] = misfit if np.isfinite(misfit) else None
-    if network is found.network:
-        return found
+        entry["residual"] = misfit
     return replace(found, network=network, error=worst_error(inquiry.fresh.answers, network(inquiry.fresh.inputs)))
 
 

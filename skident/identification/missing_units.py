@@ -1,4 +1,4 @@
-"""Units too weak to be seen far away, or hidden behind others there: what noisy answers still ask for, one by one."""
+"""Units too weak to be seen far away, or hidden behind others there: as many as noisy answers ask for."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ import functools
 import numpy as np
 
 from skident.fitting.design import design_points
-from skident.fitting.polish import polish_network
+from skident.fitting.polish import NOISY_ANSWERS, polish_network
+from skident.fitting.removal import cheapest_removal
 from skident.network import FeedforwardNetwork, get_activation
 
 __all__ = ["with_missing_units"]
 
-_ANSWERS = 10.0  # a parameter, as the polish asks with noise
 _CANDIDATES, _TRIALS = 1000, 4  # random units looked at, and of these the ones that are fitted
+_ROUNDS, _SETTLED = 3, 0.998  # of the polish, and part of the misfit that a round leaves when it is the last
 _LENGTHS = 0.5  # spread of the logarithm of their lengths around those of the other units
 
 
 def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lambda: False):
-    """A network of one hidden layer with the units added that noisy answers still ask for.
+    """A network of one hidden layer with the units that noisy answers ask for, no more and no fewer.
 
     One unit at a time is fitted to what the network leaves of ``10 P / m_L`` answers, then everything at once; it stays
     if the sum of squares falls by more than ``k log(n m_L)`` noise variances, k being the unit's parameters (the
-    Bayesian information criterion, the noise read off what is left).
+    Bayesian information criterion, the noise read off what is left). Then units are left out as long as that criterion does
+    not miss them: what was added first may have stood for several.
 
     Parameters
     ----------
@@ -40,31 +42,47 @@ def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lamb
     Returns
     -------
     network : FeedforwardNetwork
-        The one given, where nothing is missing.
+        Fitted to these answers.
     misfit : float
-        See `polish_network`; infinite where nothing was added.
+        See `polish_network`.
 
     Raises
     ------
     BlackBoxError
         If the black box fails.
     """
-    U, Y = np.empty((0, oracle.n_inputs)), np.empty((0, network.n_outputs))
-    best = np.inf
+    U, Y, best = np.empty((0, oracle.n_inputs)), np.empty((0, network.n_outputs)), np.inf
     while network.layer_widths[0] < at_most and not out_of_time():
         U, Y = _more_answers(oracle, network, U, Y, rng)
-        before, _, _ = polish_network(network, U, Y, noise=noise)
-        grown, misfit, _ = polish_network(_with_unit(before, U, Y, noise, rng), U, Y, noise=noise)
+        before, _ = _settled(network, U, Y, noise)
+        grown, misfit = _settled(_with_unit(before, U, Y, noise, rng), U, Y, noise)
         if not _needed(before, grown, U, Y, noise):
             break
         network, best = grown, misfit
+    while 1 < network.layer_widths[0] and len(U) and not out_of_time():
+        larger, settled = _settled(network, U, Y, noise)
+        smaller, misfit = _settled(cheapest_removal(larger, U, [0]).network, U, Y, noise)
+        if _needed(smaller, larger, U, Y, noise):
+            return larger, settled
+        network, best = smaller, misfit
     return network, best
+
+
+def _settled(network, U, Y, noise):
+    """The network polished until that gains nothing, and its misfit: from afar, single rounds end early."""
+    misfit = np.inf
+    for _ in range(_ROUNDS):
+        network, left, _ = polish_network(network, U, Y, noise=noise)
+        if left > _SETTLED * misfit:
+            break
+        misfit = left
+    return network, left
 
 
 def _more_answers(oracle, network, U, Y, rng):
     """As many answers as the network with one more unit takes, those there are among them."""
     P = network.n_parameters + network.n_inputs + network.n_outputs + 1
-    n = max(int(_ANSWERS * P / network.n_outputs) - len(U), 0)
+    n = max(int(NOISY_ANSWERS * P / network.n_outputs) - len(U), 0)
     W, b = network.weights[0], network.biases[0]
     fresh, told = oracle.ask_near(lambda n, factor: design_points(W, b, n, factor, rng), n)
     return np.concatenate([U, fresh]), np.concatenate([Y, told])
