@@ -16,7 +16,6 @@ from skident.network import FeedforwardNetwork, change_inputs
 from skident.optim import best_of
 
 from .attempts import polished_attempt, worst_error
-from .inquiry import MOST_NOISE
 from .missing_units import with_missing_units
 
 __all__ = ["by_hessians"]
@@ -68,7 +67,7 @@ def _complemented(inquiry, found):
     one_layer = len(network.weights) == 2 and network.output_activation == "identity"
     at_most = inquiry.limits.max_neurons if inquiry.widths is None else inquiry.widths[0]
     complete = network.layer_widths[0] >= at_most
-    if sigma is None or not one_layer or complete or not inquiry.limits.polish or inquiry.fresh.noise > MOST_NOISE:
+    if sigma is None or not one_layer or complete or not inquiry.limits.polish or not inquiry.fresh.accuracy.small:
         return found
     with inquiry.log.stage("missing units", inquiry.oracle) as entry:
         network, misfit = with_missing_units(

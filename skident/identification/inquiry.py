@@ -13,7 +13,7 @@ from skident.base.parameters import check_layer_widths
 from skident.base.progress import StageLog
 from skident.fitting.starts import Search
 from skident.network import Architecture, get_activation
-from skident.oracle import Accuracy, Oracle
+from skident.oracle import MOST_NOISE, Accuracy, Oracle
 from skident.oracle.black_box import check_answers_vary
 
 from .completion import NetworkCompletion
@@ -23,7 +23,6 @@ from .input_range import fresh_rows, rows_inside, spaced
 __all__ = ["FreshAnswers", "Inquiry", "Limits", "Pipeline", "ask_first", "ask_fresh", "sought_widths"]
 
 _NOISE_LEFT = 20.0  # largest error on noisy answers, in standard deviations of their noise, that noise explains
-MOST_NOISE = 0.02  # relative; what looks like more is no noise around a network, but steps or something else
 _HELD_OUT = 100  # fresh rows of the last look
 
 

@@ -1,6 +1,6 @@
 """How a network is asked: black boxes, their derivatives, their noise, and the count of queries."""
 
-from ._accuracy import Accuracy, Precision, measure_accuracy, precision_of
+from ._accuracy import MOST_NOISE, Accuracy, Precision, measure_accuracy, precision_of
 from ._errors import BlackBoxError
 from ._noise import NoiseLevel, above_rounding, measure_noise
 from ._oracle import DERIVATIVES, Oracle
@@ -8,6 +8,7 @@ from ._responses import logits_from_probabilities, probabilities_from_logits, pr
 
 __all__ = [
     "DERIVATIVES",
+    "MOST_NOISE",
     "Accuracy",
     "BlackBoxError",
     "NoiseLevel",

@@ -9,8 +9,9 @@ import numpy as np
 
 from ._noise import measure_noise
 
-__all__ = ["EXACT", "Accuracy", "Precision", "measure_accuracy", "precision_of"]
+__all__ = ["EXACT", "MOST_NOISE", "Accuracy", "Precision", "measure_accuracy", "precision_of"]
 
+MOST_NOISE = 0.02  # relative; what looks like more is no noise around a network, but steps or something else
 _MOST_DECIMALS = 12
 _DOUBLE, _SINGLE = float(np.finfo(np.float64).eps), float(np.finfo(np.float32).eps)
 _UNIFORM = 12.0**-0.5  # standard deviation of an error spread evenly over one unit
@@ -79,6 +80,11 @@ class Accuracy:
         return float(np.max(self.std / np.maximum(self.deviation, np.finfo(float).tiny)))
 
     @property
+    def small(self):
+        """Whether the errors are small enough to be errors of a network's answers: 2 % at most."""
+        return self.relative <= MOST_NOISE
+
+    @property
     def refuted(self):
         """The same where what looked like errors turns out to be none."""
         return replace(self, std=np.zeros_like(self.std), kind="float64", decimals=None)
@@ -111,7 +117,7 @@ class Accuracy:
         -------
         float
         """
-        return max(at_least, self.relative ** (1.0 / order))
+        return max(at_least, self.relative ** (1.0 / order)) if self.small else at_least
 
 
 EXACT = Accuracy(np.zeros(1), np.ones(1), _DOUBLE, np.zeros(1))

@@ -87,7 +87,7 @@ def first_layer_as_stated(oracle, stated, first_layer, rng, log):
                 n_units=wanted,
                 rng=rng,
                 callback=entry["progress"],
-                noise=oracle.accuracy.sigma,
+                noise=oracle.accuracy.sigma if oracle.accuracy.small else None,
             )
         except NotSaturatingError as error:
             if wanted is None:
