@@ -81,7 +81,7 @@ def judge(inquiry, outcome):
     redundant = redundant_units(best.network, where_units_move(best.network))
     hint = ""
     if best.error >= inquiry.accepted_error:
-        hint = clipping_hint(oracle) + probability_hint(oracle, inquiry.fresh.answers)
+        hint = clipping_hint(oracle) + probability_hint(oracle, oracle.offset + oracle.unit * inquiry.fresh.answers)
     network = change_inputs(best.network, -oracle.center / oracle.scale, 1.0 / oracle.scale)
     network = change_outputs(network, oracle.offset, oracle.unit)
     if oracle.response == "predict_proba" and inquiry.activations[1] == "identity":
