@@ -14,7 +14,7 @@ from .saturation.circles import NotSaturatingError
 from .saturation.first_layer import FirstLayer, find_first_layer
 from .saturation.layers_behind import network_behind, smallest_behind
 from .saturation.lengths_from_tails import lengths_from_tails
-from .saturation.shifts import find_first_shifts
+from .saturation.shifts import find_first_shifts, shift_step
 
 __all__ = ["FirstLayerSearch", "by_discovery", "by_saturation"]
 
@@ -22,6 +22,7 @@ _FEW_OUTPUTS = 3  # below, vertices alone leave too many local minima
 _POLISHABLE = 1e-4  # misfit that an imperfect first layer may leave, and the polish mends
 _EXACT = 1e-7  # error below which no deeper network is looked for
 _EXPLAINED = 1e-3  # error above which a network of unknown widths is no answer at all
+_LOST = 1e4  # residual of shifts from gradients beside the error of the differences
 _SHARP, _REPEATS = 2e-8, 2  # residual of shifts from gradients that is as good as exact, and tries to get there
 _FEW_UNITS = 12  # of a first layer: so few have too few vertices
 
@@ -180,8 +181,10 @@ def _exact_view(inquiry, first, second_width):
             # Where what follows is steep, lengths read off the shape of a step are wrong.
             better = lengths_from_tails(inquiry.oracle, first, inquiry.activations[0], inquiry.rng)
             exact, found, residual = search(better)
+        accuracy = inquiry.fresh.accuracy
+        sharp = max(_SHARP, _LOST * accuracy.relative / shift_step(accuracy)) if accuracy.exact else _SHARP
         for _ in range(_REPEATS):
-            if found is None or residual < _SHARP:
+            if found is None or residual < sharp:
                 break
             again = search(exact)  # other points; sometimes a unit hardly shows in the null space of some
             exact, found, residual = again if again[2] < residual else (exact, found, residual)

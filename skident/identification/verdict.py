@@ -58,10 +58,16 @@ class Verdict:
         return self.outcome.best.error
 
     @property
+    def noisy(self):
+        """Whether answers carry errors of `tol` or more, or come differently every time."""
+        fresh = self.inquiry.fresh
+        return fresh.sigma is not None and (fresh.noise >= self.inquiry.limits.tol or not fresh.accuracy.repeatable)
+
+    @property
     def exact(self):
         """Whether fresh answers, probabilities and widths all agree to `tol`, none of it hidden in noise."""
         tol = self.inquiry.limits.tol
-        agrees = self.error < tol and self.inquiry.fresh.noise < tol and not any(self.redundant)
+        agrees = self.error < tol and not self.noisy and not any(self.redundant)
         return bool(agrees and (self.probability_error is None or self.probability_error < 100.0 * tol))
 
 
@@ -179,7 +185,7 @@ def warning_of(verdict):
     str or None
     """
     inquiry, widths, redundant = verdict.inquiry, verdict.network.layer_widths, verdict.redundant
-    inexact = verdict.error >= inquiry.limits.tol
+    inexact = verdict.error >= inquiry.limits.tol or verdict.noisy
     if inexact and verdict.error < inquiry.accepted_error and not any(redundant):
         message = (
             f"the answers carry noise or rounding of {inquiry.fresh.noise:.1e} of their standard deviation: the "
