@@ -19,7 +19,7 @@ from .saturation.shifts import find_first_shifts, shift_step
 __all__ = ["FirstLayerSearch", "by_discovery", "by_saturation"]
 
 _FEW_OUTPUTS = 3  # below, vertices alone leave too many local minima
-_POLISHABLE = 1e-4  # misfit that an imperfect first layer may leave, and the polish mends
+_POLISHABLE, _POLISHABLE_NOISY = 1e-4, 1e-2  # misfit that an imperfect first layer may leave, and the polish mends
 _EXACT = 1e-7  # error below which no deeper network is looked for
 _EXPLAINED = 1e-3  # error above which a network of unknown widths is no answer at all
 _LOST = 1e4  # residual of shifts from gradients beside the error of the differences
@@ -268,7 +268,8 @@ def _one_hidden_layer(inquiry, first, m_1, m_L):
 def _two_hidden_layers(inquiry, view, m_1, m_L):
     widths = m_1, view.second_width, m_L
     network, misfit = _fit_behind(inquiry, view, widths, "two hidden layers (interior)", 60)
-    near = misfit <= max(inquiry.fit_tolerance, view.roughness, _POLISHABLE)
+    polishable = _POLISHABLE if inquiry.fresh.sigma is None else _POLISHABLE_NOISY
+    near = misfit <= max(inquiry.fit_tolerance, view.roughness, polishable)
     if near and sum(widths[:-1]) <= inquiry.limits.max_neurons:
         yield _Candidate(network, misfit, "saturation, interior")
 
