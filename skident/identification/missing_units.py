@@ -23,8 +23,8 @@ def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lamb
 
     One unit at a time is fitted to what the network leaves of ``10 P / m_L`` answers, then everything at once; it stays
     if the sum of squares falls by more than ``k log(n m_L)`` noise variances, k being the unit's parameters (the
-    Bayesian information criterion, the noise read off what is left). Then units are left out as long as that criterion does
-    not miss them: what was added first may have stood for several.
+    Bayesian information criterion, the noise read off what is left). Then units are left out as long as that
+    criterion does not miss them: what was added first may have stood for several.
 
     Parameters
     ----------

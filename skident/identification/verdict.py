@@ -152,7 +152,11 @@ def stderr_of(verdict):
     """
     inquiry, network = verdict.inquiry, verdict.network
     oracle = inquiry.oracle
-    if inquiry.fresh.sigma is None or network.n_parameters > _MOST_PARAMETERS or verdict.error >= inquiry.accepted_error:
+    if (
+        inquiry.fresh.sigma is None
+        or network.n_parameters > _MOST_PARAMETERS
+        or verdict.error >= inquiry.accepted_error
+    ):
         return None
     n = int(NOISY_ANSWERS) * network.n_parameters // network.n_outputs + 4 * network.n_inputs
     inner = change_inputs(network, oracle.center, oracle.scale)

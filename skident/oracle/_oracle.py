@@ -6,28 +6,24 @@ import threading
 
 import numpy as np
 
-from skident.network import output_units
-
-from ._accuracy import EXACT, Precision, measure_accuracy, precision_of
 from ._adapters import SharedBox, adapt, exact_derivatives
 from ._answers import refuse_infinite, refuse_labels, table_of
 from ._coordinates import Coordinates
 from ._differences import difference_hessian, difference_jacobian
 from ._errors import BlackBoxError
 from ._responses import logits_from_probabilities
+from ._units import AnswerUnits
 
 __all__ = ["DERIVATIVES", "Oracle"]
 
 DERIVATIVES = ("auto", "exact", "finite_difference")
 RESPONSES = ("predict", "predict_proba")
 
-# Central differences balance truncation h^2 (Jacobian) against rounding eps / h at the cube root of eps.
-_JACOBIAN_STEP = float(np.finfo(float).eps ** (1.0 / 3.0))
 # Uncertainties of logits up to which they serve to fit parameters, the better first.
 _PRECISE = (1e-13, 1e-12, 1e-11, 1e-10)
 
 
-class Oracle(Coordinates):
+class Oracle(AnswerUnits, Coordinates):
     """Asks a black box in standardised coordinates ``u``, where ``x = center + scale * u``.
 
     Parameters
@@ -136,65 +132,13 @@ class Oracle(Coordinates):
         self.step_size, self.chunk_rows = step_size, chunk_rows
         self.n_queries, self.n_derivatives, self.n_outputs, self._n_columns = 0, 0, None, None
         self.one_dimensional = False
-        self.offset, self.unit, self.precision = np.zeros(1), np.ones(1), Precision()
-        self.accuracy = getattr(self._box, "accuracy", EXACT)
+        self._begin_units()
         self._counting = threading.Lock()
 
     @property
     def restricted(self):
         """Whether not all points may be asked, or not all answers are precise."""
         return self.input_range is not None or self.response == "predict_proba"
-
-    def settle_units(self, Y, output_activation="identity"):
-        """Learn from first answers in which numbers the black box answers, and centre and scale all later ones.
-
-        Whatever follows then sees the same answers of ``f`` and of ``a + b f``. Probabilities, answers of another
-        oracle and those of outputs with limits of their own are left as they are.
-
-        Parameters
-        ----------
-        Y : ndarray of shape (n, m_L)
-            First answers, where the black box is used.
-        output_activation : str, default="identity"
-        """
-        self.precision = precision_of(Y)
-        if self.response == "predict" and not isinstance(self._box, SharedBox):
-            self.offset, self.unit = output_units(Y, output_activation)
-
-    def measure_accuracy(self, U, Y, rng):
-        """Learn how accurate the answers are; see `skident.oracle.measure_accuracy`.
-
-        Parameters
-        ----------
-        U : ndarray of shape (n, D)
-            Where the black box is used.
-        Y : ndarray of shape (k, m_L)
-            Answers where it is used.
-        rng : numpy.random.RandomState
-
-        Returns
-        -------
-        Accuracy
-
-        Raises
-        ------
-        BlackBoxError
-            If the black box fails.
-        """
-        room = min(0.5 * self.reach, 0.5)  # for the short lines on which noise is measured
-        if not isinstance(self._box, SharedBox):
-            self.accuracy = measure_accuracy(self, self.confined(U, room), Y, rng)
-        return self.accuracy
-
-    @property
-    def jacobian_step(self):
-        """Step of the Jacobian's central differences: the cube root of the answers' relative error."""
-        return self.accuracy.step(3, _JACOBIAN_STEP)
-
-    @property
-    def hessian_step(self):
-        """Step of the Hessian's central differences: `step_size`, or the fourth root of the answers' relative error."""
-        return self.accuracy.step(4, self.step_size)
 
     def shared(self):
         """The black box as this oracle asks it, for another oracle.

@@ -217,7 +217,8 @@ def check_answers_vary(oracle, U):
     Raises
     ------
     ValueError
-        If the answers differ by more than 5 % of their deviation, U does not vary, or the answers do not, up to 10 000 standard deviations out.
+        If the answers differ by more than 5 % of their deviation, U does not vary,
+        or the answers do not, up to 10 000 standard deviations out.
     """
     Y, noise = oracle.ask_twice(U)
     if noise > _TOO_NOISY:

@@ -716,7 +716,10 @@ def test_as_many_units_as_inputs_behind_rounding(name, X):
         model.fit(X)
     assert model.layer_widths_ == (D, 1) and not model.report_.exact
     for widths in ((6, 1), (6, 3, 1)):
-        with pytest.raises((ValueError, ConvergenceWarning), match="layer_widths says 6 first-layer units, but|is not exact: relative maximum"):
+        with pytest.raises(
+            (ValueError, ConvergenceWarning),
+            match="layer_widths says 6 first-layer units, but|is not exact: relative maximum",
+        ):
             NetworkIdentifier(ROUNDED[name], layer_widths=widths, random_state=0).fit(X)
 
 

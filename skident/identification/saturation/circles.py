@@ -285,7 +285,9 @@ def _halved(ask, cells, tol):
     )
     moved = _distance(halves)
     active = moved > np.maximum(tol, _SMALL * np.repeat(_distance(cells), 2))
-    lost = [np.ravel(2 * run[:, None] + [0, 1]) for run in _runs(cells) if not active[2 * run[0] : 2 * run[-1] + 2].any()]
+    lost = [
+        np.ravel(2 * run[:, None] + [0, 1]) for run in _runs(cells) if not active[2 * run[0] : 2 * run[-1] + 2].any()
+    ]
     return tuple(h[active] for h in halves), [tuple(h[some] for h in halves) for some in lost]
 
 
