@@ -110,12 +110,13 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         the classes (`skident.network.center_outputs` brings another one to this form).
     report_ : sklearn.utils.Bunch
         ``relative_max_error`` on fresh inputs (of the worst output, relative to its largest deviation from its mean),
-        ``exact`` (whether it is below `tol`, and the answers' errors are too), ``stages`` (list of dicts with name, seconds, queries, residual),
-        ``attempts``, ``route`` (which way found the network) and ``reason`` (why it was taken), ``noise`` (of the
-        answers, relative to their standard deviation, single precision and rounding to decimals included; 0 at the
-        rounding level of double precision), ``repeatable`` (whether the same question
-        gets the same answer); of a classifier also ``probability_error`` (largest error of a probability on rows of X,
-        as far as these tell) and ``lost`` (share of the rows of X whose logits are lost in rounding).
+        ``exact`` (whether it is below `tol`, and so is the noise, which has to repeat itself), ``stages`` (list of
+        dicts with name, seconds, queries, residual), ``attempts``, ``route`` (which way found the network) and
+        ``reason`` (why it was taken), ``noise`` (of the answers, relative to their standard deviation, single
+        precision and rounding to decimals included; 0 at the rounding of double precision), ``repeatable`` (whether
+        the same question gets the same answer); of a classifier also ``probability_error`` (largest error of a
+        probability on rows of X, as far as these tell) and ``lost`` (share of the rows of X whose logits are lost in
+        rounding).
     stderr_ : tuple of (list of ndarray, list of ndarray), or None
         Where the answers are noisy or rounded: standard errors of the weights and shifts of `network_`, to first
         order. None where they are exact, or the network does not explain them.

@@ -117,7 +117,11 @@ class Accuracy:
         -------
         float
         """
-        return max(at_least, self.relative ** (1.0 / order)) if self.small else at_least
+        if not self.small:
+            return at_least
+        # The step for exact answers is the one for their rounding; only that of an offset is more.
+        error = self.relative / _ROUNDINGS if self.exact else self.relative
+        return max(at_least, error ** (1.0 / order))
 
 
 EXACT = Accuracy(np.zeros(1), np.ones(1), _DOUBLE, np.zeros(1))
