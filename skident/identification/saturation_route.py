@@ -182,15 +182,17 @@ def _exact_view(inquiry, first, second_width):
             better = lengths_from_tails(inquiry.oracle, first, inquiry.activations[0], inquiry.rng)
             exact, found, residual = search(better)
         accuracy = inquiry.fresh.accuracy
-        sharp = max(_SHARP, _LOST * accuracy.relative / shift_step(accuracy)) if accuracy.exact else _SHARP
+        of_rounding = accuracy.relative / shift_step(accuracy) if accuracy.exact else 0.0
+        sharp = max(_SHARP, _LOST * of_rounding)
         for _ in range(_REPEATS):
             if found is None or residual < sharp:
                 break
             again = search(exact)  # other points; sometimes a unit hardly shows in the null space of some
             exact, found, residual = again if again[2] < residual else (exact, found, residual)
         entry["residual"] = residual if residual < float("inf") else None
-    # Shifts are good to some 1e-8 at best, and an exact rest leaves no less.
-    return None if found is None else _View("interior", exact, found, max(residual, 1e-6))
+    # Shifts are good to some 1e-8 at best, and an exact rest leaves no less; more, where an offset is rounded too.
+    left = min(max(1e-6, 10.0 * _LOST * of_rounding), 1e-5)
+    return None if found is None else _View("interior", exact, found, max(residual, left))
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,7 @@ def warning_of(verdict):
             "stderr_."
         )
         smallest = " Its widths are the smallest that the noise does not refute; the true ones may be larger."
-        return message + (smallest if inquiry.discover else "")
+        return message + (smallest if inquiry.discover or inquiry.widths is None else "")
     if inexact:
         refusal = verdict.outcome.refusal
         last = "" if refusal is None else f" A last attempt ended in: {refusal}"
