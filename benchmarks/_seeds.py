@@ -13,6 +13,7 @@ POWER_METHOD = range(5400, 5500)
 IDENTIFICATION = range(5500, 5600)
 COMPRESSION = range(5600, 5700)
 UNKNOWN_WIDTHS = range(8600, 8700)  # diabetes with unknown widths, in the README's table of costs
+ORDINARY = range(8700, 8800)
 HIERARCHICAL = range(9000, 9100)
 RELU = range(9100, 9200)
 SADDLE = range(9400, 9900)  # restarts of a loop at 100 t + r beyond the first

@@ -6,8 +6,9 @@
 
 Parts: `targets`, what was aimed at against what was reached; `grid`, one property at a time varied around a base case;
 `baselines`, learning the network from as many answers; `cost`, seconds, queries and memory against size, with bars of
-its own. Every part replaces its own results in results/identification.json; `report.py` puts them into README.md and
-draws docs/identification_cost.png. The linear algebra has one thread unless `--threads` says otherwise.
+its own; `ordinary`, boxes that answer in single precision, rounded, with noise, shifted and scaled. Every part replaces
+its own results in results/identification.json; `report.py` puts them into README.md and draws
+docs/identification_cost.png. The linear algebra has one thread unless `--threads` says otherwise.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import _identification_baselines
 import _identification_cost
 import _identification_grid
+import _identification_ordinary
 import _identification_targets
 from _common import _limit_threads, run_parts
 
@@ -23,6 +25,7 @@ PARTS = {
     "grid": _identification_grid,
     "baselines": _identification_baselines,
     "cost": _identification_cost,
+    "ordinary": _identification_ordinary,
 }
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ PUBLIC = {
     if inspect.isclass(member := getattr(skident, name)) and issubclass(member, BaseEstimator)
 }
 USES = ("predict", "transform", "predict_proba", "decision_function", "score", "get_feature_names_out")
-LATE = "hierarchical"  # validates before the block
 
 
 def sample(estimator):
@@ -95,18 +94,11 @@ def fitted(key):
     return copy.deepcopy(_FITTED[key])
 
 
-def late(key):
-    """Why an instance cannot pass yet."""
-    return [pytest.mark.xfail(reason="validates before the block")] if key.startswith(LATE) else []
-
-
 def test_every_public_estimator_is_tried():
     assert {type(estimator) for estimator in ESTIMATORS.values()} == set(PUBLIC.values())
 
 
-@pytest.mark.parametrize(
-    ("key", "way"), [pytest.param(*case, marks=late(case[0])) for case in CASES], ids=lambda value: value
-)
+@pytest.mark.parametrize(("key", "way"), CASES, ids=lambda value: value)
 def test_what_cannot_be_fitted_after_a_good_fit(key, way):
     estimator, X, y = fitted(key)
     if way == "a parameter":
@@ -120,7 +112,7 @@ def test_what_cannot_be_fitted_after_a_good_fit(key, way):
 def test_ctrl_c_anywhere_after_a_good_fit(key):
     estimator, X, y = fitted(key)
     n_calls = interrupted(lambda: estimator.fit(X, y), at=None)
-    first = 12 if key.startswith(LATE) else 5  # where `fit` is in its block
+    first = 12 if key.startswith("hierarchical") else 5  # where `fit` is in its block
     for at in (first, *np.linspace(0.1, 0.95, 5) * n_calls):
         estimator = fitted(key)[0]
         with pytest.raises(KeyboardInterrupt, match="^$"):

@@ -11,15 +11,15 @@ from skident.oracle import OutOfBudgetError, above_rounding
 from .design import design_points
 from .least_squares import minimise, weighted_problem
 
-__all__ = ["polish_from_oracle", "polish_network"]
+__all__ = ["NOISY_ANSWERS", "polish_from_oracle", "polish_network"]
 
 _CLOSE = 1e-4  # relative misfit below which a slow iteration may still be converging
 _SETTLED = 1e-13  # below it, a step that does not gain a factor of ten is rounding
-_NOISY = 10.0
+NOISY_ANSWERS = 10.0  # a parameter
 # Answers a parameter in all rounds so far; spread and near of the fresh inputs. The last round is for noise only.
-_ROUNDS = ((1.2, 0.5, 0.0), (1.5, 1.0, 0.5), (_NOISY, 1.0, 0.5))
+_ROUNDS = ((1.2, 0.5, 0.0), (1.5, 1.0, 0.5), (NOISY_ANSWERS, 1.0, 0.5))
 # More where they cost little, or save conjugate gradients many steps.
-_GENEROUS = ((1.75, 0.5, 0.0), (2.5, 1.0, 0.5), (_NOISY, 1.0, 0.5))
+_GENEROUS = ((1.75, 0.5, 0.0), (2.5, 1.0, 0.5), (NOISY_ANSWERS, 1.0, 0.5))
 _FRUGAL = range(600, 3001)  # numbers of parameters
 _NOISY_FTOL = 1e-5  # of a cost of about one an answer: what is left to gain is small beside one a parameter
 
@@ -128,7 +128,7 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None):
     U, Y, misfit = np.empty((0, oracle.n_inputs)), None, np.inf
     for answers, spread, near in rounds:
         n = int(answers * network.n_parameters / network.n_outputs) + oracle.n_inputs - len(U)
-        if answers == _NOISY and above_rounding(noise, Y) is None:
+        if answers == NOISY_ANSWERS and above_rounding(noise, Y) is None:
             break
         with log.stage("polish", oracle) as entry:
 

@@ -123,8 +123,8 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
 
     def _fit(self, X, y, plan):
         """`fit` of the layers that a plan has."""
-        X, y = self._validated(X, y)
         with forgotten_on_error(self):
+            X, y = self._validated(X, y)
             method, problem = self._standardised(X, y, plan)
             fit = self._strategy(method)(problem)
             self._store(require_finite(fit, problem.x), problem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from sklearn.base import clone
@@ -14,7 +15,8 @@ from skident.fitting.design import design_points
 from skident.network import FeedforwardNetwork, change_inputs
 from skident.optim import best_of
 
-from .attempts import polished_attempt
+from .attempts import polished_attempt, worst_error
+from .missing_units import with_missing_units
 
 __all__ = ["by_hessians"]
 
@@ -48,7 +50,8 @@ def by_hessians(inquiry, earlier, *, attempt):
     def completed(restart):
         network, completion = _complete(inquiry, extractor, restart)
         stage = "extraction" if missing else "completion" if completion.misfit_ > 0.1 else "polish"
-        return polished_attempt(inquiry, network, completion.misfit_, stage, "hessian", extractor, completion)
+        found = polished_attempt(inquiry, network, completion.misfit_, stage, "hessian", extractor, completion)
+        return _complemented(inquiry, found)
 
     best, _ = best_of(
         map(completed, range(1 + _RESTARTS if exact and inquiry.limits.polish else 1)),
@@ -56,6 +59,22 @@ def by_hessians(inquiry, earlier, *, attempt):
         enough=lambda errors: min(errors) < good or inquiry.out_of_time,
     )
     return best
+
+
+def _complemented(inquiry, found):
+    """The attempt with the units that noise hid far away, where there is one hidden layer and noise."""
+    network, sigma = found.network, inquiry.fresh.sigma
+    one_layer = len(network.weights) == 2 and network.output_activation == "identity"
+    at_most = inquiry.limits.max_neurons if inquiry.widths is None else inquiry.widths[0]
+    complete = network.layer_widths[0] >= at_most
+    if sigma is None or not one_layer or complete or not inquiry.limits.polish or not inquiry.fresh.accuracy.small:
+        return found
+    with inquiry.log.stage("missing units", inquiry.oracle) as entry:
+        network, misfit = with_missing_units(
+            inquiry.oracle, network, sigma, inquiry.rng, at_most=at_most, out_of_time=lambda: inquiry.out_of_time
+        )
+        entry["residual"] = misfit
+    return replace(found, network=network, error=worst_error(inquiry.fresh.answers, network(inquiry.fresh.inputs)))
 
 
 def _center(inquiry, attempt, earlier):
@@ -115,6 +134,8 @@ def _complete(inquiry, extractor, restart):
             completion.set_params(start=(extractor.scales_, extractor.shifts_))
         elif restart:
             completion.set_params(start=_random_start(Z[:, : widths[0]], inquiry.rng), n_init=1)
+        # Where answers are not exact, a fit can be no better than they are.
+        completion.set_params(tol=max(completion.tol, inquiry.fresh.noise))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             completion.fit(Z, Y)

@@ -117,16 +117,17 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         the classes (`skident.network.center_outputs` brings another one to this form).
     report_ : sklearn.utils.Bunch
         ``exact``: whether, on the rows that were looked at, the network agrees with the black box to `tol`, with no
-        unit too many, and neither noise nor the rounding of the inputs could hide more.
+        unit too many, and neither noise nor the rounding of the inputs could hide more; noise has to repeat itself.
         ``relative_max_error`` on these rows (of the worst output, relative to its largest deviation from its mean;
         `network_` as it is, and in standardised inputs, the larger), ``checked`` (how many rows), ``checked_spread``
         (their standard deviation, (D,)) and ``checked_range`` (the smallest box that holds them, low and high, (D,)
         each), ``input_rounding`` (error that the rounding of inputs may make, far from 0, in the same units).
         ``stages`` (list of dicts with name, seconds, queries, residual), ``attempts``, ``route`` (which way found the
-        network) and ``reason`` (why it was taken), ``noise`` (of the answers, relative to their standard deviation; 0
-        at rounding level), ``repeatable`` (whether the same question gets the same answer); of a classifier also
-        ``probability_error`` (largest error of a probability on rows of X, as far as these tell) and ``lost`` (share of
-        the rows of X whose logits are lost in rounding).
+        network) and ``reason`` (why it was taken), ``noise`` (of the answers, relative to their standard deviation,
+        single precision and rounding to decimals included; 0 at the rounding of double precision), ``repeatable``
+        (whether the same question gets the same answer); of a classifier also ``probability_error`` (largest error of a
+        probability on rows of X, as far as these tell) and ``lost`` (share of the rows of X whose logits are lost in
+        rounding).
     stderr_ : tuple of (list of ndarray, list of ndarray), or None
         Where the answers are noisy or rounded: standard errors of the weights and shifts of `network_`, to first
         order. None where they are exact, or the network does not explain them.
@@ -279,8 +280,8 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             activation allows neither route; the black box raises, is constant, answers with NaN or differently when
             asked twice, or with no probabilities where these are expected; `input_range` leaves no room.
         """
-        began = time.perf_counter()
         with forgotten_on_error(self), budget_named():
+            began = time.perf_counter()
             X, y, response = self._validated(X, y)
             inquiry = self._begin(X, y, response, began)
             with explained(inquiry.oracle):
@@ -324,8 +325,9 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             input_range=self.input_range,
             clock=Clock(self.max_seconds, self.max_queries, began),
         )
-        X, spread = ask_first(oracle, X)
+        X, answers, spread = ask_first(oracle, X)
         activations = self._activations(box, response)
+        oracle.settle_units(answers, activations[1])
         widths, discover = sought_widths(self.layer_widths, oracle.n_outputs, activations[1])
         if keep_near_centre(oracle, pipeline.extractor, activations[0], widths, self.strategy):
             extractor = pipeline.extractor.set_params(first_layer="hessian")

@@ -13,7 +13,7 @@ from skident.base.parameters import check_layer_widths
 from skident.base.progress import StageLog
 from skident.fitting.starts import Search
 from skident.network import Architecture
-from skident.oracle import Oracle, above_rounding, measure_noise
+from skident.oracle import MOST_NOISE, Accuracy, Oracle
 from skident.oracle.black_box import check_answers_vary
 
 from .completion import NetworkCompletion
@@ -23,9 +23,7 @@ from .input_range import fresh_rows, rows_inside, spaced
 __all__ = ["FreshAnswers", "Inquiry", "Limits", "Pipeline", "ask_first", "ask_fresh", "sought_widths"]
 
 _NOISE_LEFT = 20.0  # largest error on noisy answers, in standard deviations of their noise, that noise explains
-_MOST_NOISE = 0.02  # relative; what looks like more is no noise around a network, but steps or something else
 _SEARCHING = 0.75  # of the time for random starts; the rest is for the polish
-_TOO_NOISY = 0.05  # difference of two answers to one question, relative to the largest, that is refused
 
 
 @dataclass(frozen=True)
@@ -37,23 +35,23 @@ class FreshAnswers:
     inputs : ndarray of shape (n, D)
         Standardised.
     answers : ndarray of shape (n, m_L)
-    sigma : ndarray of shape (m_L,) or None
-        Noise of every output, absolute; None at rounding level.
-    repeatable : bool
-        Whether the same question gets the same answer.
+    accuracy : Accuracy
+        Of the answers.
     """
 
     inputs: np.ndarray
     answers: np.ndarray
-    sigma: np.ndarray | None
-    repeatable: bool
+    accuracy: Accuracy
+
+    @property
+    def sigma(self):
+        """Error of every output, absolute, (m_L,); None at rounding level."""
+        return self.accuracy.sigma
 
     @property
     def noise(self):
-        """Noise of the worst output, relative to the standard deviation of its answers."""
-        if self.sigma is None:
-            return 0.0
-        return float(np.max(self.sigma / np.maximum(self.answers.std(axis=0), np.finfo(float).tiny)))
+        """Error of the worst output, relative to the standard deviation of its answers; 0 at rounding level."""
+        return 0.0 if self.sigma is None else self.accuracy.relative
 
 
 @dataclass(frozen=True)
@@ -142,13 +140,13 @@ class Inquiry:
         """Relative misfit at which a fit to the answers counts as found."""
         # Where widths are to be found, a network too small must not pass for noise.
         margin = 1.5 if self.discover else 3.0
-        return max(1e-9, margin * self.fresh.noise) if self.fresh.noise <= _MOST_NOISE else 1e-9
+        return max(1e-9, margin * self.fresh.noise) if self.fresh.noise <= MOST_NOISE else 1e-9
 
     @property
     def accepted_error(self):
         """Error on fresh inputs at which no further attempt is made: all that the answers' noise allows."""
         tol, noise = self.limits.tol, self.fresh.noise
-        return max(tol, _NOISE_LEFT * noise) if noise <= _MOST_NOISE else tol
+        return max(tol, _NOISE_LEFT * noise) if noise <= MOST_NOISE else tol
 
     @property
     def out_of_time(self):
@@ -221,7 +219,7 @@ class Inquiry:
         Inquiry
         """
         refuted = error < 0.01 * self.fresh.noise
-        return replace(self, fresh=replace(self.fresh, sigma=None)) if refuted else self
+        return replace(self, fresh=replace(self.fresh, accuracy=self.fresh.accuracy.refuted)) if refuted else self
 
 
 def ask_first(oracle, X):
@@ -237,6 +235,7 @@ def ask_first(oracle, X):
     -------
     inside : ndarray of shape (k, D)
         The rows of X that may be asked.
+    answers : ndarray of shape (k, m_L)
     spread : float
         See `check_answers_vary`.
 
@@ -246,8 +245,7 @@ def ask_first(oracle, X):
         If fewer than two rows may be asked, the answers are constant, or differ when asked twice.
     """
     inside = rows_inside(oracle, X)
-    _, spread = check_answers_vary(oracle, spaced(oracle.from_inputs(inside), 20), noise_tolerance=_TOO_NOISY)
-    return inside, spread
+    return inside, *check_answers_vary(oracle, spaced(oracle.from_inputs(inside), 20))
 
 
 def sought_widths(layer_widths, n_outputs, output_activation):
@@ -282,7 +280,9 @@ def sought_widths(layer_widths, n_outputs, output_activation):
 
 
 def ask_fresh(oracle, X, spread, rng, n_check):
-    """Rows that no fit sees, half of them of X where it has so many, and the noise of their answers.
+    """Rows that no fit sees, half of them of X where it has so many, and the accuracy of their answers.
+
+    The oracle knows that accuracy then.
 
     Parameters
     ----------
@@ -306,6 +306,4 @@ def ask_fresh(oracle, X, spread, rng, n_check):
     """
     rows = spaced(oracle.from_inputs(X), n_check // 2)
     U, Y = oracle.ask_near(functools.partial(fresh_rows, rows, spread, rng), len(rows) + n_check - n_check // 2)
-    room = min(0.5 * oracle.reach, 0.5)  # for the short lines on which noise is measured
-    sigma, repeatable = measure_noise(oracle, oracle.confined(U[:200], room), rng)
-    return FreshAnswers(U, Y, above_rounding(sigma, Y), repeatable)
+    return FreshAnswers(U, Y, oracle.measure_accuracy(U[:200], Y, rng))

@@ -17,15 +17,16 @@ from .saturation.circles import NotSaturatingError
 from .saturation.first_layer import FirstLayer, find_first_layer
 from .saturation.layers_behind import network_behind, smallest_behind
 from .saturation.lengths_from_tails import lengths_from_tails
-from .saturation.shifts import find_first_shifts
+from .saturation.shifts import find_first_shifts, shift_step
 from .saturation.stated_widths import refuse_surplus
 
 __all__ = ["FirstLayerSearch", "by_discovery", "by_saturation", "by_shown_units"]
 
 _FEW_OUTPUTS = 3  # below, vertices alone leave too many local minima
-_POLISHABLE = 1e-4  # misfit that an imperfect first layer may leave, and the polish mends
+_POLISHABLE, _POLISHABLE_NOISY = 1e-4, 1e-2  # misfit that an imperfect first layer may leave, and the polish mends
 _EXACT = 1e-7  # error below which no deeper network is looked for
 _EXPLAINED = 1e-3  # error above which a network of unknown widths is no answer at all
+_LOST = 1e4  # residual of shifts from gradients beside the error of the differences
 _SHARP, _REPEATS = 2e-8, 2  # residual of shifts from gradients that is as good as exact, and tries to get there
 _FEW_UNITS = 12  # of a first layer: so few have too few vertices
 
@@ -220,14 +221,18 @@ def _exact_view(inquiry, first, second_width):
             # Where what follows is steep, lengths read off the shape of a step are wrong.
             better = lengths_from_tails(inquiry.oracle, first, inquiry.activations[0], inquiry.rng)
             exact, found, residual = search(better)
+        accuracy = inquiry.fresh.accuracy
+        of_rounding = accuracy.relative / shift_step(accuracy) if accuracy.exact else 0.0
+        sharp = max(_SHARP, _LOST * of_rounding)
         for _ in range(_REPEATS):
-            if found is None or residual < _SHARP:
+            if found is None or residual < sharp:
                 break
             again = search(exact)  # other points; sometimes a unit hardly shows in the null space of some
             exact, found, residual = again if again[2] < residual else (exact, found, residual)
         entry["residual"] = residual if residual < float("inf") else None
-    # Shifts are good to some 1e-8 at best, and an exact rest leaves no less.
-    return None if found is None else _View("interior", exact, found, max(residual, 1e-6))
+    # Shifts are good to some 1e-8 at best, and an exact rest leaves no less; more, where an offset is rounded too.
+    left = min(max(1e-6, 10.0 * _LOST * of_rounding), 1e-5)
+    return None if found is None else _View("interior", exact, found, max(residual, left))
 
 
 @dataclass(frozen=True)
@@ -310,7 +315,8 @@ def _one_hidden_layer(inquiry, first, m_1, m_L):
 def _two_hidden_layers(inquiry, view, m_1, m_L):
     widths = m_1, view.second_width, m_L
     network, misfit = _fit_behind(inquiry, view, widths, "two hidden layers (interior)", 60)
-    near = misfit <= max(inquiry.fit_tolerance, view.roughness, _POLISHABLE)
+    polishable = _POLISHABLE if inquiry.fresh.sigma is None else _POLISHABLE_NOISY
+    near = misfit <= max(inquiry.fit_tolerance, view.roughness, polishable)
     if near and sum(widths[:-1]) <= inquiry.limits.max_neurons:
         yield _Candidate(network, misfit, "saturation, interior")
 

@@ -9,9 +9,10 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from skident.fitting.design import design_points
+from skident.fitting.polish import NOISY_ANSWERS
 from skident.fitting.redundancy import redundant_units
 from skident.fitting.standard_errors import standard_errors
-from skident.network import FeedforwardNetwork, center_outputs, change_inputs
+from skident.network import FeedforwardNetwork, center_outputs, change_inputs, change_outputs
 from skident.oracle import OutOfBudgetError, probability_error
 
 from .attempts import Outcome, relative_to_deviation, where_units_move, worst_error
@@ -70,11 +71,16 @@ class Verdict:
         return max(self.outcome.best.error, self.own_error)
 
     @property
+    def noisy(self):
+        """Whether answers carry errors of `tol` or more, or come differently every time."""
+        fresh = self.inquiry.fresh
+        return fresh.sigma is not None and (fresh.noise >= self.inquiry.limits.tol or not fresh.accuracy.repeatable)
+
+    @property
     def exact(self):
         """Whether fresh answers, probabilities and widths agree to `tol`, none of it hidden in noise or rounding."""
         tol = self.inquiry.limits.tol
-        hidden = max(self.inquiry.fresh.noise, self.input_rounding)
-        agrees = self.error < tol and hidden < tol and not any(self.redundant)
+        agrees = self.error < tol and self.input_rounding < tol and not self.noisy and not any(self.redundant)
         alike = self.probability_error is None or self.probability_error < 100.0 * tol
         return bool(self.finished and agrees and alike)
 
@@ -95,9 +101,10 @@ def judge(inquiry, outcome):
     redundant, finished = _superfluous(inquiry, best)
     hint = ""
     if best.error >= inquiry.accepted_error:
-        hint = clipping_hint(oracle) + probability_hint(oracle, inquiry.fresh.answers)
+        hint = clipping_hint(oracle) + probability_hint(oracle, oracle.offset + oracle.unit * inquiry.fresh.answers)
     network = change_inputs(best.network, -oracle.center / oracle.scale, 1.0 / oracle.scale)
     own_error, rounding = _at_inputs(network, inquiry)
+    network = change_outputs(network, oracle.offset, oracle.unit)
     if oracle.response == "predict_proba" and inquiry.activations[1] == "identity":
         network = center_outputs(network)
     network = network.canonical()
@@ -167,7 +174,7 @@ def report_of(verdict, reason):
         route=outcome.best.route,
         reason=reason,
         noise=inquiry.fresh.noise,
-        repeatable=inquiry.fresh.repeatable,
+        repeatable=inquiry.fresh.accuracy.repeatable,
     )
     if verdict.probability_error is not None:
         report.update(probability_error=verdict.probability_error, lost=verdict.lost)
@@ -187,16 +194,30 @@ def stderr_of(verdict):
         None where the answers are exact, or the network does not explain them.
     """
     inquiry, network = verdict.inquiry, verdict.network
-    sigma, oracle = inquiry.fresh.sigma, inquiry.oracle
-    if sigma is None or network.n_parameters > _MOST_PARAMETERS or verdict.error >= inquiry.accepted_error:
+    oracle = inquiry.oracle
+    if (
+        inquiry.fresh.sigma is None
+        or network.n_parameters > _MOST_PARAMETERS
+        or verdict.error >= inquiry.accepted_error
+    ):
         return None
-    n = 10 * network.n_parameters // network.n_outputs + 4 * network.n_inputs
+    n = int(NOISY_ANSWERS) * network.n_parameters // network.n_outputs + 4 * network.n_inputs
     inner = change_inputs(network, oracle.center, oracle.scale)
     U = design_points(inner.weights[0], inner.biases[0], n, 1.0, np.random.RandomState(0))
     try:
-        return standard_errors(network, oracle.to_inputs(oracle.confined(U)), sigma)
+        return standard_errors(network, oracle.to_inputs(oracle.confined(U)), _noise_left(verdict) * oracle.unit)
     except (ValueError, np.linalg.LinAlgError):
         return None
+
+
+def _noise_left(verdict):
+    """Errors of every output on fresh inputs, less what the network's own contribute: about a tenth of the variance.
+
+    Short lines tell noise to some 15 % only; and rounding grows with the numbers inside the black box.
+    """
+    fresh, network = verdict.inquiry.fresh, verdict.outcome.best.network
+    left = np.sqrt(np.mean((network(fresh.inputs) - fresh.answers) ** 2, axis=0) / (1.0 + 1.0 / NOISY_ANSWERS))
+    return np.maximum(left, 0.5 * fresh.sigma)
 
 
 def warning_of(verdict):
@@ -211,7 +232,7 @@ def warning_of(verdict):
     str or None
     """
     inquiry, widths, redundant = verdict.inquiry, verdict.network.layer_widths, verdict.redundant
-    inexact, rounding = verdict.error >= inquiry.limits.tol, verdict.input_rounding
+    inexact, rounding = verdict.error >= inquiry.limits.tol or verdict.noisy, verdict.input_rounding
     if max(verdict.error, rounding) >= inquiry.limits.tol and not any(redundant):
         if verdict.error < _ROUNDING_LEFT * rounding and rounding > inquiry.fresh.noise:
             return _rounded(verdict)
@@ -222,7 +243,7 @@ def warning_of(verdict):
             "stderr_."
         )
         smallest = " Its widths are the smallest that the noise does not refute; the true ones may be larger."
-        return message + (smallest if inquiry.discover else "")
+        return message + (smallest if inquiry.discover or inquiry.widths is None else "")
     if inexact:
         refusal = verdict.outcome.refusal
         last = "" if refusal is None else f" A last attempt ended in: {refusal}"

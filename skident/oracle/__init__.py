@@ -1,5 +1,6 @@
 """How a network is asked: black boxes, their derivatives, their noise, and the count of queries."""
 
+from ._accuracy import MOST_NOISE, Accuracy, Precision, measure_accuracy, precision_of
 from ._errors import BlackBoxError
 from ._noise import NoiseLevel, above_rounding, measure_noise
 from ._oracle import DERIVATIVES, Oracle
@@ -8,14 +9,19 @@ from .clock import Clock, OutOfBudgetError
 
 __all__ = [
     "DERIVATIVES",
+    "MOST_NOISE",
+    "Accuracy",
     "BlackBoxError",
     "Clock",
     "NoiseLevel",
     "Oracle",
     "OutOfBudgetError",
+    "Precision",
     "above_rounding",
     "logits_from_probabilities",
+    "measure_accuracy",
     "measure_noise",
+    "precision_of",
     "probabilities_from_logits",
     "probability_error",
 ]

@@ -105,12 +105,12 @@ def exact_derivatives(box, what, X):
 class SharedBox:
     """The black box of an `Oracle`, for another oracle that asks through it: same answers, range and count.
 
-    Derivatives are exact where the first oracle's are.
+    Derivatives are exact where the first oracle's are. Answers are in the first oracle's units, and as accurate.
     """
 
     def __init__(self, oracle):
         self.oracle, self.input_range = oracle, oracle.input_range
-        self.differentiable = oracle.exact
+        self.differentiable, self.accuracy = oracle.exact, oracle.accuracy
         self.values = oracle.at_inputs
         self.jacobian = lambda X: oracle.exact_at_inputs("Jacobian", X)
         self.hessian = lambda X: oracle.exact_at_inputs("Hessian", X)

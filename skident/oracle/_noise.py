@@ -84,7 +84,8 @@ def measure_noise(oracle, U, rng, *, n_lines=4):
     F = lines.ask(_SPACING)
     again = lines.ask(_SPACING, 1)[0]
     largest = np.abs(F).max(axis=(0, 1))
-    repeatable = bool(np.all(np.abs(again - F[0]).max(axis=0) <= _REPEATED * largest))
+    with_offset = largest + np.abs(oracle.offset / oracle.unit)
+    repeatable = bool(np.all(np.abs(again - F[0]).max(axis=0) <= _REPEATED * with_offset))
     std, agree = _residual_std(F), _agreeing(F)
     coarse = agree > _AGREE
     for spacing in _WIDER:
@@ -95,7 +96,7 @@ def measure_noise(oracle, U, rng, *, n_lines=4):
         # Rounded answers differ by whole units, more than the residual; saturated ones begin to move smoothly.
         std = np.where(coarse & (_smallest_move(F) >= wider), wider, std)
         coarse &= _agreeing(F) > _AGREE
-    steep = (agree <= _AGREE) & (std > 64 * np.finfo(float).eps * largest)
+    steep = (agree <= _AGREE) & (std > 64 * np.finfo(float).eps * with_offset)
     for spacing in _CLOSER:
         if not steep.any():
             break

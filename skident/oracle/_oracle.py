@@ -12,6 +12,7 @@ from ._coordinates import Coordinates
 from ._differences import difference_hessian, difference_jacobian
 from ._errors import BlackBoxError
 from ._responses import logits_from_probabilities, precise_half
+from ._units import AnswerUnits
 from .clock import Clock, OutOfBudgetError
 
 __all__ = ["DERIVATIVES", "Oracle"]
@@ -19,11 +20,8 @@ __all__ = ["DERIVATIVES", "Oracle"]
 DERIVATIVES = ("auto", "exact", "finite_difference")
 RESPONSES = ("predict", "predict_proba")
 
-# Central differences balance truncation h^2 (Jacobian) against rounding eps / h at the cube root of eps.
-_JACOBIAN_STEP = float(np.finfo(float).eps ** (1.0 / 3.0))
 
-
-class Oracle(Coordinates):
+class Oracle(AnswerUnits, Coordinates):
     """Asks a black box in standardised coordinates ``u``, where ``x = center + scale * u``.
 
     Parameters
@@ -69,6 +67,12 @@ class Oracle(Coordinates):
         What was used up when the clock refused a question.
     one_dimensional : bool
         Whether the last answer had shape (n,).
+    offset, unit : ndarray of shape (m_L,)
+        Answers are given as ``(y - offset) / unit``, see `settle_units`; 0 and 1 until then.
+    precision : Precision
+        The numbers in which the black box answers, as far as first answers tell.
+    accuracy : Accuracy
+        The error of the answers; exact until `measure_accuracy` was called.
     input_range : tuple of two ndarrays of shape (D,) or None
     reach : float
         How far from the centre every input can be moved either way, in units of `scale`; negative where the centre
@@ -133,6 +137,7 @@ class Oracle(Coordinates):
         self.step_size, self.chunk_rows = step_size, chunk_rows
         self.n_queries, self.n_derivatives, self.n_outputs, self._n_columns = 0, 0, None, None
         self.one_dimensional, self.clock, self.refusal = False, Clock() if clock is None else clock, None
+        self._begin_units()
         self._counting = threading.Lock()
 
     @property
@@ -249,14 +254,16 @@ class Oracle(Coordinates):
         -------
         Y : ndarray of shape (n, m_L)
         noise : float
-            The largest difference to the second answers over the largest answer. Differences within the uncertainty of
-            logits do not count.
+            The largest difference of an output to its second answers, over its largest deviation from its mean.
+            Differences within the uncertainty of logits, or the rounding of the answers, do not count.
         """
         U = self._rows(U)
         (first, error), second = self.ask(U), self(U[::-1])[::-1]
-        gap = np.maximum(np.abs(first - second) - 8.0 * error[:, None], 0.0)
-        noise = np.max(gap) / max(np.max(np.abs(first)), np.finfo(float).tiny)
-        return first, float(noise)
+        gap = np.maximum(np.abs(first - second) - 8.0 * error[:, None], 0.0).max(axis=0)
+        deviation, largest = np.abs(first - first.mean(axis=0)).max(axis=0), np.abs(first).max(axis=0)
+        rounding = 16.0 * np.finfo(float).eps * largest
+        noise = np.where(gap > rounding, gap, 0.0) / np.maximum(deviation, np.maximum(rounding, np.finfo(float).tiny))
+        return first, float(np.max(noise))
 
     def jacobian(self, U):
         """First derivatives of the outputs by u.
@@ -277,13 +284,13 @@ class Oracle(Coordinates):
 
         Notes
         -----
-        Without exact derivatives central differences of step ``eps^(1/3)``: ``2 D n`` queries, an error of 1e-10 or so
-        of the answers.
+        Without exact derivatives central differences of step ``eps^(1/3)``, eps the answers' relative error: ``2 D n``
+        queries, an error of 1e-10 or so of exact answers.
         """
         U = self._rows(U)
         if self.exact:
             return self.exact_at_inputs("Jacobian", self.to_inputs(U)) * self.scale
-        return difference_jacobian(self, U, _JACOBIAN_STEP)
+        return difference_jacobian(self, U, self.jacobian_step)
 
     def hessian(self, U):
         """Second derivatives of the outputs by u.
@@ -304,12 +311,13 @@ class Oracle(Coordinates):
 
         Notes
         -----
-        Without exact derivatives the differences of eq. (19) of Fiedler et al. (2021): ``(2 D^2 + 1) n`` queries.
+        Without exact derivatives the differences of eq. (19) of Fiedler et al. (2021): ``(2 D^2 + 1) n`` queries. The
+        step is `step_size`, or more where answers are not exact.
         """
         U = self._rows(U)
         if self.exact:
             return self.exact_at_inputs("Hessian", self.to_inputs(U)) * np.outer(self.scale, self.scale)
-        return difference_hessian(self, U, self.step_size)
+        return difference_hessian(self, U, self.hessian_step)
 
     def exact_at_inputs(self, what, X):
         """Exact derivatives at inputs of the black box itself, by these inputs.
@@ -334,7 +342,7 @@ class Oracle(Coordinates):
             self.n_derivatives += len(X)
         values = exact_derivatives(self._box, what, X)
         self.n_outputs = values.shape[1]
-        return values
+        return values / self.unit.reshape(-1, *[1] * (values.ndim - 2))
 
     def _rows(self, U, at_least=1):
         U = np.asarray(U, dtype=float)
@@ -351,11 +359,9 @@ class Oracle(Coordinates):
         return parts[0] if len(parts) == 1 else tuple(np.concatenate(p) for p in zip(*parts, strict=True))
 
     def _look_at_clock(self, n_rows):
-        try:
-            self.clock.check(self.n_queries + n_rows)
-        except OutOfBudgetError as error:
-            self.refusal = str(error)
-            raise
+        self.refusal = self.clock.refusal(self.n_queries + n_rows)
+        if self.refusal is not None:
+            raise OutOfBudgetError(self.refusal)
 
     def _ask(self, X, first_row, n_rows):
         """Answers to a chunk; the black box gets an array of its own, so it may keep or change it."""
@@ -379,7 +385,7 @@ class Oracle(Coordinates):
         self._n_columns = Y.shape[1]
         Y, error = (Y, np.zeros(len(Y))) if self.response == "predict" else logits_from_probabilities(Y)
         self.n_outputs = Y.shape[1]
-        return Y, error
+        return (Y - self.offset) / self.unit, error
 
 
 def _check_options(derivatives, step_size, chunk_rows, response):

@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 
+_TOO_NOISY = 0.05  # difference of two answers to one question, relative to their deviation, that is refused
 _SKLEARN_ACTIVATIONS = {"logistic": "sigmoid"}
 
 
@@ -196,21 +197,19 @@ def _innermost(box):
             return box
 
 
-def check_answers_vary(oracle, U, noise_tolerance):
-    """Ask twice; refuse a black box that is constant or that answers differently the second time.
+def check_answers_vary(oracle, U):
+    """Ask twice; refuse a black box that is constant or that answers all too differently the second time.
 
     Parameters
     ----------
     oracle : Oracle
     U : ndarray of shape (n, D)
         Where it is asked.
-    noise_tolerance : float
-        Difference of the two answers that is allowed, relative to the largest answer.
 
     Returns
     -------
-    noise : float
-        The measured noise, relative to the largest answer.
+    Y : ndarray of shape (n, m_L)
+        Answers where they vary.
     spread : float
         1, or where the answers are constant on U the first power of ten standard deviations on which they vary: raw
         inputs often leave every unit of a trained network saturated wherever there are data.
@@ -218,38 +217,41 @@ def check_answers_vary(oracle, U, noise_tolerance):
     Raises
     ------
     ValueError
-        If the answers differ by more, U does not vary, or the answers do not, up to 10 000 standard deviations out.
+        If the answers differ by more than 5 % of their deviation, U does not vary,
+        or the answers do not, up to 10 000 standard deviations out.
     """
     Y, noise = oracle.ask_twice(U)
-    if noise > noise_tolerance:
+    if noise > _TOO_NOISY:
         raise ValueError(
             f"the black box answered differently when asked twice: relative difference {noise:.1e}, tolerated "
-            f"{noise_tolerance:.0e}. Identification needs repeatable answers: switch dropout and sampling off, or "
+            f"{_TOO_NOISY:.0e}. Identification needs repeatable answers: switch dropout and sampling off, or "
             "average."
         )
     if len(U) > 1 and np.ptp(U, axis=0).max() == 0:
         raise ValueError(f"X does not vary: {len(U)} rows of it are alike. Give rows where the black box is used.")
-    spread = 1.0 if _varies(Y) else _spread(oracle)
-    if spread is None:
-        seen = "the same probabilities, to rounding" if oracle.response == "predict_proba" else str(Y[0])
+    seen, spread = (Y, 1.0) if _varies(Y) else _spread(oracle)
+    if seen is None:
+        same = "the same probabilities, to rounding" if oracle.response == "predict_proba" else str(Y[0])
         raise ValueError(
-            f"the black box is constant: {len(U)} rows around the centre all gave {seen}. There is nothing to "
+            f"the black box is constant: {len(U)} rows around the centre all gave {same}. There is nothing to "
             "identify; check that it reads its input, and that X has the right scale."
         )
-    return noise, spread
+    return seen, spread
 
 
 def _varies(Y):
-    return np.ptp(Y, axis=0).max() > 1e-13 * max(np.abs(Y).max(), np.finfo(float).tiny)
+    """Whether some output is more than its rounding."""
+    return bool(np.any(np.ptp(Y, axis=0) > 1e-13 * np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)))
 
 
 def _spread(oracle):
-    """The first power of ten standard deviations on which the answers vary; None if there is none up to 1e4."""
+    """Answers on the first power of ten standard deviations on which they vary, and this; None, None up to 1e4."""
     directions = np.random.RandomState(0).standard_normal((100, oracle.n_inputs))
     for spread in (1e1, 1e2, 1e3, 1e4):
         try:
-            if _varies(oracle(oracle.confined(spread * directions))):
-                return spread
+            Y = oracle(oracle.confined(spread * directions))
         except ValueError:  # not to be asked there
-            return None
-    return None
+            return None, None
+        if _varies(Y):
+            return Y, spread
+    return None, None

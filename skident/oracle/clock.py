@@ -60,20 +60,20 @@ class Clock:
         """
         return np.inf if self.max_seconds is None else self.began + fraction * self.max_seconds
 
-    def check(self, n_queries):
-        """Refuse to go on where time or questions are used up.
+    def refusal(self, n_queries):
+        """What is used up, if anything is.
 
         Parameters
         ----------
         n_queries : int
             Rows asked so far, the next ones included.
 
-        Raises
-        ------
-        OutOfBudgetError
-            With what is used up.
+        Returns
+        -------
+        str or None
         """
         if self.out_of_time:
-            raise OutOfBudgetError(f"max_seconds={self.max_seconds:g} are over")
+            return f"max_seconds={self.max_seconds:g} are over"
         if self.max_queries is not None and n_queries > self.max_queries:
-            raise OutOfBudgetError(f"max_queries={self.max_queries} rows have been asked, or would have been")
+            return f"max_queries={self.max_queries} rows have been asked, or would have been"
+        return None

@@ -700,8 +700,6 @@ NO_NETWORKS = {
     "clipped": lambda X, y: lambda X: np.clip(X.sum(axis=1), -1, 1),
     "tanh of a square": lambda X, y: lambda X: np.tanh(X[:, 0] ** 2 - X[:, 1]),
     "arctan": lambda X, y: lambda X: np.arctan(X @ np.linspace(-1, 1, D)) + np.arctan(X.sum(axis=1) / 3),
-    "rounded": lambda X, y: lambda X: np.round(np.tanh(X).sum(axis=1), 4),
-    "single precision": lambda X, y: lambda X: np.tanh(X.astype(np.float32)).sum(axis=1),
     "linear": lambda X, y: LinearRegression().fit(X, y).predict,
     "tree": lambda X, y: DecisionTreeRegressor(max_depth=4, random_state=0).fit(X, y).predict,
     "neighbours": lambda X, y: KNeighborsRegressor().fit(X[:20], y[:20]).predict,
@@ -724,6 +722,27 @@ def test_no_network_at_all(name, options, X):
     with pytest.raises((ValueError, ConvergenceWarning), match=NO_NETWORK):
         model.fit(X)
     assert box.n_rows < 1e7
+
+
+ROUNDED = {
+    "rounded": lambda X: np.round(np.tanh(X).sum(axis=1), 4),
+    "single precision": lambda X: np.tanh(X.astype(np.float32)).sum(axis=1),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_as_many_units_as_inputs_behind_rounding(name, X):
+    """Found without widths; wrong widths are refused."""
+    model = NetworkIdentifier(ROUNDED[name], random_state=0)
+    with pytest.warns(ConvergenceWarning, match="standard errors in stderr_"):
+        model.fit(X)
+    assert model.layer_widths_ == (D, 1) and not model.report_.exact
+    for widths in ((6, 1), (6, 3, 1)):
+        with pytest.raises(
+            (ValueError, ConvergenceWarning),
+            match="layer_widths says 6 first-layer units, but|is not exact: relative maximum",
+        ):
+            NetworkIdentifier(ROUNDED[name], layer_widths=widths, random_state=0).fit(X)
 
 
 @pytest.mark.parametrize("activation", ["softplus", "gelu", "sin"])

@@ -432,8 +432,9 @@ class Root(torch.nn.Module):
 def test_noise():
     rng = np.random.default_rng(0)
     assert Oracle(NET, D).ask_twice(points(20))[1] < 1e-14
-    noisy = Oracle(lambda X: 10.0 + 1e-4 * rng.uniform(-1, 1, len(X)), D)
-    assert 1e-6 < noisy.ask_twice(points(50))[1] < 2.1e-5
+    noisy = Oracle(lambda X: 10.0 + X[:, 0] + 1e-4 * rng.uniform(-1, 1, len(X)), D)
+    assert 1e-6 < noisy.ask_twice(points(50))[1] < 2.1e-4  # relative to the deviation, whatever the offset
+    assert Oracle(lambda X: 10.0 + 1e-4 * rng.uniform(-1, 1, len(X)), D).ask_twice(points(50))[1] > 1.0
     assert noisy.n_queries == 100
     assert Oracle(lambda X: np.zeros(len(X)), D).ask_twice(points(3))[1] == 0.0
     counter = iter(range(1000))

@@ -120,7 +120,7 @@ def best_completion(problem, Z, Y, starts, *, max_iter, tol, log):
     units = _Units.of(problem, Z, Y)
     U, V = units.standardised(Z, Y)
     total = max(np.sum(V**2), np.finfo(float).tiny)
-    good = _GOOD_RIDGE_MISFIT if _is_ridge(problem) else _GOOD_MISFIT
+    good = max(_GOOD_RIDGE_MISFIT if _is_ridge(problem) else _GOOD_MISFIT, 2.0 * tol)
 
     def solutions():
         for scales, shifts, worth in starts:

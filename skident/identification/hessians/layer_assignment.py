@@ -21,6 +21,9 @@ __all__ = [
 ]
 
 
+_STILL = 4.0  # errors of a gradient below which an output does not move
+
+
 def assign_layers(oracle, architecture, shown, first, last, *, method, rng, log):
     """All weights layer by layer.
 
@@ -261,8 +264,9 @@ def last_layer_from_jacobian(oracle, others=None):
     for u in np.concatenate([np.zeros((1, D)), np.empty((0, D)) if others is None else others]):
         J, values = oracle.jacobian(u[None])[0], oracle(u[None])[0]
         norms = np.linalg.norm(J, axis=1)
-        # Differences of a constant are its rounding, 4e-11 of it. Outputs may differ in unit, so each by its own.
-        still = norms <= 1e-9 * np.abs(values)
+        # Differences of a constant are the error of its answers, over the step.
+        error = oracle.accuracy.at(values[None]) / oracle.jacobian_step
+        still = norms <= _STILL * np.sqrt(D) * error
         if not still.any():
             return J
     p = int(np.argmax(still))

@@ -223,7 +223,8 @@ def scan(ask, edges, skipped, noisy):
     Notes
     -----
     A stretch is left alone as soon as three cells in a row move: the points between them lie on the slope. About
-    ``log2(32 cells / width) + 3`` queries a step.
+    ``log2(32 cells / width) + 3`` queries a step. With noise a step may be so low that its parts are lost in it before
+    there are three: then it is what was seen last.
     """
     F = ask(edges)
     tol = _moving_above(F, noisy)
@@ -242,7 +243,9 @@ def scan(ask, edges, skipped, noisy):
         settled = [r for r in runs if _is_settled(cells, r, crowded, n_cells)]
         steps += [_step(tuple(c[r] for c in cells)) for r in settled]
         rest = np.setdiff1d(np.arange(n), np.concatenate([np.empty(0, dtype=int), *settled]))
-        cells, n_cells = _halved(ask, tuple(c[rest] for c in cells), tol), 2 * n_cells
+        cells, lost = _halved(ask, tuple(c[rest] for c in cells), tol)
+        steps += [_step(halves) for halves in lost] if noisy else []
+        n_cells *= 2
     return sorted(steps, key=lambda step: step.left)
 
 
@@ -267,11 +270,11 @@ def _is_settled(cells, run, crowded, n_cells):
 
 
 def _halved(ask, cells, tol):
-    """The halves that move of all cells."""
+    """The halves that move of all cells, and all halves of the runs of which none does: steps split up into noise."""
     left, right, Fl, Fr = cells
     n = len(left)
     if n == 0:
-        return cells
+        return cells, []
     middle = 0.5 * (left + right)
     Fm = ask(middle)
     halves = (
@@ -282,7 +285,10 @@ def _halved(ask, cells, tol):
     )
     moved = _distance(halves)
     active = moved > np.maximum(tol, _SMALL * np.repeat(_distance(cells), 2))
-    return tuple(h[active] for h in halves)
+    lost = [
+        np.ravel(2 * run[:, None] + [0, 1]) for run in _runs(cells) if not active[2 * run[0] : 2 * run[-1] + 2].any()
+    ]
+    return tuple(h[active] for h in halves), [tuple(h[some] for h in halves) for some in lost]
 
 
 def _step(cells):

@@ -28,7 +28,7 @@ __all__ = ["FirstLayer", "find_first_layer"]
 _RADIUS = 3e4  # in units of sqrt(D), for exact answers
 _ATTEMPTS = 4  # circles of growing radius
 _MAX_CIRCLES = 24  # half circles of one radius
-_PATIENCE = 3  # half circles without a new unit after which an unknown m_1 is taken as complete
+_PATIENCE, _PATIENCE_NOISY = 3, 6  # half circles without a new unit after which an unknown m_1 is taken as complete
 _SAME, _SAME_GROUPED = 1e-8, 1e-6  # 1 - cosine below which two directions are one unit
 _SIGMAS = 6.0
 _POOR = 30.0  # times the usual error of a direction
@@ -221,6 +221,7 @@ def _noise_and_radius(oracle, exact, is_default, noise, n_units, rng):
     sigma = above_rounding(noise, Y)
     if sigma is None or not is_default:
         return sigma, exact, 30.0
+    sigma = np.maximum(sigma, oracle.accuracy.at(Y))
     # A step ends where its tail is lost in the noise. On the circle units have slopes of about radius sqrt(2 / D).
     tail = 1.0 + 0.5 * np.log(max(np.max(np.ptp(Y, axis=0) / sigma), 10.0))
     m = 2 * D if n_units is None else max(n_units, 5)
@@ -255,7 +256,7 @@ class _Search:
             idle = idle + 1 if len(self.sightings) == before else 0
             if self.callback is not None:
                 self.callback(len(self.sightings))
-            if self._is_done(idle >= _PATIENCE) or (circle == 3 and not moved):
+            if self._is_done(idle >= (_PATIENCE_NOISY if self.noisy else _PATIENCE)) or (circle == 3 and not moved):
                 break
         if not moved:
             raise NotSaturatingError("the answers do not change at all on large circles.")

@@ -11,12 +11,13 @@ from skident.network import get_activation
 
 from ..points import ask_block
 
-__all__ = ["ShiftsFromGradients", "find_first_shifts", "shifts_from_gradients"]
+__all__ = ["ShiftsFromGradients", "find_first_shifts", "shift_step", "shifts_from_gradients"]
 
 # 1 / g'(z) is a combination of exp(c z), exp(-c z) and 1.
 _EXPONENTS = {"tanh": 2.0, "sigmoid": 1.0}
 _SPREAD = 0.7  # standard deviation of the pre-activations at which gradients are taken
 _STEP = 2e-4  # of fourth-order differences: rounding 1e-12, truncation below it also where the rest is steep
+_OF_ROUNDING = 0.2  # steps for exact answers beside the fifth root of their rounding: that step for 1e-15
 _TELLING = 1e-4  # residual below which a null space is real
 _PART = 1e-4  # length of a unit's part in the null vectors below which it has none
 
@@ -203,7 +204,7 @@ def find_first_shifts(oracle, first, activation, rng, *, n_next=None, noise=0.0)
     if m > D or np.linalg.cond(W) > 1e6 or m < 2:
         return first, None, np.inf
     n = 20 + int(np.ceil(4.5 * m / (oracle.n_outputs or 1)))
-    step = max(_STEP, noise**0.2)
+    step = shift_step(oracle.accuracy, noise)
     Z = _SPREAD * rng.standard_normal((n, m))
     G = _gradients(oracle, W, b, Z, step)
     rows = np.repeat(Z, G.shape[1], axis=0)
@@ -213,6 +214,23 @@ def find_first_shifts(oracle, first, activation, rng, *, n_next=None, noise=0.0)
         return first, None, np.inf
     biases = found.stretches * b + found.shifts
     return replace(first, weights=W * found.stretches, biases=biases), m - found.n_null, found.residual
+
+
+def shift_step(accuracy, noise=0.0):
+    """The step of the differences in `find_first_shifts`, in pre-activations.
+
+    Parameters
+    ----------
+    accuracy : Accuracy
+        Of the oracle; the rounding of a large offset is more than that of the answers beside it.
+    noise : float, default=0
+        See `find_first_shifts`.
+
+    Returns
+    -------
+    float
+    """
+    return max(_STEP, noise**0.2, _OF_ROUNDING * accuracy.relative**0.2 if accuracy.exact else 0.0)
 
 
 def _gradients(oracle, W, b, Z, step):

@@ -10,6 +10,8 @@ from .first_layer import find_first_layer
 
 __all__ = ["first_layer_as_stated", "refuse_surplus", "stated_architecture"]
 
+_FINE = 1e-10  # relative error of answers below the billionth of their range that is taken as the tail of a step
+
 
 def stated_architecture(layer_widths, names, n_outputs, first_layer):
     """Widths and activations as stated.
@@ -82,7 +84,12 @@ def first_layer_as_stated(oracle, stated, first_layer, rng, log):
     with log.stage("first layer (saturation)", oracle, wanted) as entry:
         try:
             first = find_first_layer(
-                oracle, activation=hidden.name, n_units=wanted, rng=rng, callback=entry["progress"]
+                oracle,
+                activation=hidden.name,
+                n_units=wanted,
+                rng=rng,
+                callback=entry["progress"],
+                noise=_worth_minding(oracle.accuracy),
             )
         except NotSaturatingError as error:
             if wanted is None:
@@ -95,6 +102,11 @@ def first_layer_as_stated(oracle, stated, first_layer, rng, log):
     refuse_surplus(first, widths, "use first_layer='hessian'.")
     hessians_may_show_more = first_layer == "auto" and hidden.smooth and len(widths) > 2
     return (None if len(first.biases) < wanted and hessians_may_show_more else first), stated
+
+
+def _worth_minding(accuracy):
+    """Errors that the search has to reckon with, (m_L,); None where they are too small, or too large to be errors."""
+    return accuracy.sigma if accuracy.small and accuracy.relative > _FINE else None
 
 
 def refuse_surplus(first, widths, advice):

@@ -1,0 +1,80 @@
+"""The units in which an oracle answers, and how accurate its answers are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.network import output_units
+
+from ._accuracy import EXACT, Precision, measure_accuracy, precision_of
+from ._adapters import SharedBox
+
+# Central differences balance truncation h^2 (Jacobian) against rounding eps / h at the cube root of eps.
+_JACOBIAN_STEP = float(np.finfo(float).eps ** (1.0 / 3.0))
+
+
+class AnswerUnits:
+    """What an `Oracle` knows of its answers: offset and unit of every output, precision and accuracy."""
+
+    def _begin_units(self):
+        """Nothing is known yet, but of another oracle's answers."""
+        self.offset, self.unit, self.precision = np.zeros(1), np.ones(1), Precision()
+        self._answers_are_settled = isinstance(self._box, SharedBox)
+        self.accuracy = self._box.accuracy if self._answers_are_settled else EXACT
+
+    def settle_units(self, Y, output_activation="identity"):
+        """Learn from first answers in which numbers the black box answers, and centre and scale all later ones.
+
+        Whatever follows then sees the same answers of ``f`` and of ``a + b f``. Probabilities, answers of another
+        oracle and those of outputs with limits of their own are left as they are.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n, m_L)
+            First answers, where the black box is used.
+        output_activation : str, default="identity"
+
+        Returns
+        -------
+        ndarray of shape (n, m_L)
+            These answers as they would be given from now on.
+        """
+        self.precision = precision_of(Y)
+        if self.response == "predict" and not self._answers_are_settled:
+            self.offset, self.unit = output_units(Y, output_activation)
+        return (Y - self.offset) / self.unit
+
+    def measure_accuracy(self, U, Y, rng):
+        """Learn how accurate the answers are; see `skident.oracle.measure_accuracy`.
+
+        Parameters
+        ----------
+        U : ndarray of shape (n, D)
+            Where the black box is used.
+        Y : ndarray of shape (k, m_L)
+            Answers where it is used.
+        rng : numpy.random.RandomState
+
+        Returns
+        -------
+        Accuracy
+
+        Raises
+        ------
+        BlackBoxError
+            If the black box fails.
+        """
+        room = min(0.5 * self.reach, 0.5)  # for the short lines on which noise is measured
+        if not self._answers_are_settled:
+            self.accuracy = measure_accuracy(self, self.confined(U, room), Y, rng)
+        return self.accuracy
+
+    @property
+    def jacobian_step(self):
+        """Step of the Jacobian's central differences: the cube root of the answers' relative error."""
+        return self.accuracy.step(3, _JACOBIAN_STEP)
+
+    @property
+    def hessian_step(self):
+        """Step of the Hessian's central differences: `step_size`, or the fourth root of the answers' relative error."""
+        return self.accuracy.step(4, self.step_size)

@@ -1,0 +1,103 @@
+"""What an oracle knows of its answers: their units, their precision, their errors, and the steps that follow."""
+
+import numpy as np
+import pytest
+
+from skident.datasets import make_network
+from skident.oracle import Oracle, precision_of
+
+NET = make_network((6, 5, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+U = np.random.RandomState(1).standard_normal((100, 6))
+
+
+def informed(box, seed=0):
+    """An oracle that knows its units and its accuracy."""
+    oracle = Oracle(box, 6)
+    Y = oracle.settle_units(oracle(U))
+    oracle.measure_accuracy(U, Y, np.random.RandomState(seed))
+    return oracle
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "decimals"),
+    [
+        (lambda Y: Y, "float64", None),
+        (lambda Y: Y.astype(np.float32), "float32", None),
+        (lambda Y: 1e-9 * Y.astype(np.float32).astype(float), "noise", None),  # no longer single precision numbers
+        (lambda Y: Y.round(6), "decimals", 6),
+        (lambda Y: Y.round(1), "decimals", 1),
+        (lambda Y: Y.round(3).astype(np.float32), "decimals", 3),
+        (lambda Y: 1000.0 + Y, "float64", None),
+    ],
+)
+def test_kinds_of_answers(change, kind, decimals):
+    oracle = informed(lambda X: change(NET(X)))
+    assert (oracle.accuracy.kind, oracle.accuracy.decimals) == (kind, decimals)
+    assert oracle.accuracy.repeatable
+
+
+@pytest.mark.parametrize("values", [np.zeros((50, 1)), np.ones((50, 2)), np.sign(U[:, :2])])
+def test_few_different_answers_tell_no_precision(values):
+    assert precision_of(values).kind == "float64"
+
+
+@pytest.mark.parametrize("decimals", [2, 4, 6, 8])
+def test_rounding_is_uniform(decimals):
+    """Within the error of the estimate from short lines, and never below 10^-k / sqrt(12)."""
+    oracle = informed(lambda X: NET(X).round(decimals))
+    size = 10.0**-decimals / np.sqrt(12.0)
+    ratio = oracle.accuracy.std * oracle.unit / size
+    assert np.all(ratio > 1.0 - 1e-9) and np.all(ratio < 2.0)
+
+
+def test_single_precision_is_measured():
+    oracle = informed(lambda X: NET(X.astype(np.float32)).astype(np.float32))
+    found = np.std((NET(U) - NET(U.astype(np.float32)).astype(np.float32)) / oracle.unit, axis=0)
+    assert np.all((found / oracle.accuracy.std > 0.3) & (found / oracle.accuracy.std < 3.0))
+
+
+@pytest.mark.parametrize(("offset", "unit"), [(1000.0, 1.0), (0.0, 1e6), (0.0, 1e-9), (-5.0, [1.0, 1e6])])
+def test_answers_in_units_of_their_own(offset, unit):
+    """To rounding the same answers and derivatives of f and of a + b f."""
+    plain, mapped = informed(lambda X: NET(X)), informed(lambda X: offset + NET(X) * unit)
+    answers = plain(U)
+    np.testing.assert_allclose(mapped(U), answers, atol=1e-11)
+    np.testing.assert_allclose(answers.std(axis=0), 1.0)
+    np.testing.assert_allclose(mapped.jacobian(U[:3]), plain.jacobian(U[:3]), atol=1e-5)
+    assert plain.n_queries == mapped.n_queries
+
+
+def test_exact_derivatives_are_in_the_same_units():
+    oracle = Oracle(NET, 6)
+    oracle.settle_units(oracle(U))
+    np.testing.assert_allclose(oracle.jacobian(U[:3]), NET.jacobian(U[:3]) / oracle.unit[:, None])
+    np.testing.assert_allclose(oracle.hessian(U[:3]), NET.hessian(U[:3]) / oracle.unit[:, None, None])
+
+
+def test_outputs_with_limits_keep_them():
+    oracle = Oracle(NET, 6)
+    np.testing.assert_array_equal(oracle.settle_units(oracle(U), "tanh"), NET(U))
+    np.testing.assert_array_equal(oracle(U), NET(U))
+
+
+def test_steps_follow_the_accuracy():
+    exact, rounded = informed(lambda X: NET(X)), informed(lambda X: NET(X).round(5))
+    assert exact.jacobian_step < 1e-5 and exact.hessian_step == 1e-3
+    assert rounded.jacobian_step == rounded.accuracy.relative ** (1 / 3) and rounded.hessian_step > 0.03
+    truth, error = NET.jacobian(U[:20]) / rounded.unit[:, None], []
+    for box in (rounded, Oracle(lambda X: (NET(X).round(5) - rounded.offset) / rounded.unit, 6)):
+        error.append(np.abs(box.jacobian(U[:20]) - truth).max())
+    assert error[0] < 0.02 and error[1] > 10.0 * error[0]  # the second does not know
+
+
+def test_shared_oracles_share_what_they_know():
+    oracle = informed(lambda X: 3.0 + 7.0 * NET(X).round(4))
+    other = Oracle(oracle.shared(), 6)
+    np.testing.assert_array_equal(other.settle_units(other(U)), oracle(U))
+    assert other.measure_accuracy(U, other(U), np.random.RandomState(0)) is oracle.accuracy
+
+
+def test_what_looks_like_much_noise_sets_no_step():
+    oracle = informed(lambda X: NET(X).round(0) + 0.3 * np.sign(X[:, :2]))
+    if not oracle.accuracy.small:
+        assert oracle.hessian_step == oracle.step_size
