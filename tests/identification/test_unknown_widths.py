@@ -109,12 +109,14 @@ def test_no_jobs():
         identify(make_network((6, 4, 2), random_state=0), (4, 2), n_jobs=0)
 
 
-@pytest.mark.parametrize(("seed", "found"), [(2, True), (3, True), (5, False)])
-def test_as_many_neurons_as_there_are(seed, found):
-    """11 of 20 networks are found, of the others that is said; never another network."""
-    network = make_network((4, 3, 4, 1), output_activation="identity", random_state=seed)
-    if not found:
-        with pytest.raises(ValueError, match="no network with at most max_neurons=7 hidden units"):
-            identify(network, max_neurons=7)
-    else:
-        assert identify(network, max_neurons=7).layer_widths_ == (3, 4, 1)
+def test_as_many_neurons_as_there_are():
+    """22 of 60 networks are found, of the others that is said; never another network."""
+    found = 0
+    for seed in range(8):
+        network = make_network((4, 3, 4, 1), output_activation="identity", random_state=seed)
+        try:
+            assert identify(network, max_neurons=7).layer_widths_ == (3, 4, 1)
+            found += 1
+        except ValueError as error:
+            assert "no network with at most max_neurons=7 hidden units" in str(error)
+    assert found >= 1  # none of eight has a probability of 2 %
