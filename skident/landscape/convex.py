@@ -9,6 +9,7 @@ import scipy.linalg
 from scipy.linalg import lapack
 
 from skident.linalg import smat, svec, svec_outer
+from skident.optim import conjugate_gradients
 
 __all__ = ["ConvexSolution", "QuadraticSystem", "least_squares_size", "solve_convex"]
 
@@ -318,8 +319,10 @@ class QuadraticSystem:
             best = (left, z)
             if left <= tol * size:
                 break
-            step, used = _conjugate_gradients(self.product, residual, L, max_iter - steps)
-            z, steps = z + step, steps + used
+            solution = conjugate_gradients(
+                self.product, residual, precondition=_preconditioner(L), own_norm=True, max_iter=max_iter - steps
+            )
+            z, steps = z + solution.x, steps + solution.n_products
         left, z = best
         return (base + self.adjoint(z) if self.dual else z), steps, bool(left <= 100.0 * tol * size)
 
@@ -365,29 +368,11 @@ class QuadraticSystem:
         return base
 
 
-def _conjugate_gradients(product, right, L, max_iter, tol=1e-6):
-    """Preconditioned by the Cholesky factor L, to a relative residual of `tol` in the preconditioner's norm."""
+def _preconditioner(L):
+    """``v -> (L L^T)^-1 v``, L perhaps in single precision, which must not underflow."""
 
     def precondition(r):
-        size = np.linalg.norm(r)  # single precision must not underflow
+        size = np.linalg.norm(r)
         return size * scipy.linalg.cho_solve((L, True), (r / size).astype(L.dtype), check_finite=False).astype(float)
 
-    x, r = np.zeros_like(right), right
-    z = precondition(r)
-    p, rz = z, float(r @ z)
-    stop = tol**2 * rz
-    for step in range(1, max_iter + 1):
-        Ap = product(p)
-        curvature = float(p @ Ap)
-        if not curvature > 0:
-            return x, step
-        a = rz / curvature
-        x, r = x + a * p, r - a * Ap
-        if not r.any():
-            return x, step
-        z = precondition(r)
-        rz, previous = float(r @ z), rz
-        if not rz > stop:
-            return x, step
-        p = z + (rz / previous) * p
-    return x, max_iter
+    return precondition

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.optimize
 
+from skident.optim import conjugate_gradients
+
 from .convex import least_squares_size, solve_convex
 from .lines import lines_loss, lowest_point
 from .units import UnitSigns, factorise, form_of, weight_gradient
@@ -284,18 +286,10 @@ def newton_step(product, slope, max_iter=200, tol=1e-10):
     -------
     ndarray of the slope's shape
     """
-    x, r = np.zeros_like(slope), -slope
-    p, rr = r, float(np.vdot(r, r))
-    stop = tol**2 * rr
-    for _ in range(max_iter):
-        Hp = product(p)
-        curvature = float(np.vdot(p, Hp))
-        if not curvature > 0 or not rr > stop:
-            break
-        x, r = x + (rr / curvature) * p, r - (rr / curvature) * Hp
-        rr, previous = float(np.vdot(r, r)), rr
-        p = r + (rr / previous) * p
-    return x
+    solution = conjugate_gradients(
+        lambda v: np.ravel(product(v.reshape(slope.shape))), -np.ravel(slope), tol=tol, max_iter=max_iter
+    )
+    return solution.x.reshape(slope.shape)
 
 
 def null_vectors(W, v, tol=_NULL):

@@ -2,6 +2,7 @@
 
 from .batched_levenberg_marquardt import BatchedNormalEquations, BatchedResult, Ending, batched_levenberg_marquardt
 from .best_of import best_of
+from .conjugate_gradients import LinearSolution, conjugate_gradients
 from .levenberg_marquardt import (
     DenseNormalEquations,
     KrylovNormalEquations,
@@ -18,9 +19,11 @@ __all__ = [
     "Ending",
     "KrylovNormalEquations",
     "LeastSquaresResult",
+    "LinearSolution",
     "SphereAscentResult",
     "batched_levenberg_marquardt",
     "best_of",
+    "conjugate_gradients",
     "give_up_when_slow",
     "levenberg_marquardt",
     "sphere_ascent",

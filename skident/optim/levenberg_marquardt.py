@@ -10,6 +10,7 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import array_namespace, is_numpy_array
 
+from .conjugate_gradients import conjugate_gradients
 from .damping import GROWTH, damping_after
 
 __all__ = [
@@ -135,22 +136,14 @@ class KrylovNormalEquations:
         step : array of shape (P,)
         predicted : float
         """
-        apply = self.preconditioner(damping)
-        x = 0.0 * self.gradient
-        r = -self.gradient
-        z = apply(r)
-        p, rz = z, float(r @ z)
-        stop = self.tol**2 * float(r @ r)
-        for _ in range(self.max_iter):
-            q = self.product(p) + damping * self.diagonal * p
-            alpha = rz / float(p @ q)
-            x = x + alpha * p
-            r = r - alpha * q
-            if float(r @ r) <= stop:
-                break
-            z = apply(r)
-            rz, previous = float(r @ z), rz
-            p = z + (rz / previous) * p
+        solution = conjugate_gradients(
+            lambda v: self.product(v) + damping * self.diagonal * v,
+            -self.gradient,
+            precondition=self.preconditioner(damping),
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+        x, r = solution.x, solution.residual
         # 2 g.x + x.A.x with A x = -g - r, and the damping's share taken off: what the undamped model loses.
         share = damping * float((self.diagonal * x) @ x)
         return x, -float(self.gradient @ x) + float(r @ x) + share
