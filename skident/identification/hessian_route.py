@@ -66,7 +66,8 @@ def _complemented(inquiry, found):
     network, sigma = found.network, inquiry.fresh.sigma
     one_layer = len(network.weights) == 2 and network.output_activation == "identity"
     at_most = inquiry.limits.max_neurons if inquiry.widths is None else inquiry.widths[0]
-    complete = network.layer_widths[0] >= at_most
+    # Logits lose accuracy where probabilities are near 0 and 1: no noise that a single number describes.
+    complete = network.layer_widths[0] >= at_most or inquiry.oracle.response == "predict_proba"
     if sigma is None or not one_layer or complete or not inquiry.limits.polish or not inquiry.fresh.accuracy.small:
         return found
     with inquiry.log.stage("missing units", inquiry.oracle) as entry:
