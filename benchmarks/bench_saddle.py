@@ -32,6 +32,7 @@ from skident import SaddleEscapeAnalyzer
 from skident.datasets import make_alternating_circle
 from skident.saddle import fastest_planar_escape
 from skident.saddle.escape_time import aligned_escape_time
+from skident.saddle.gradient_at_zero import gradient_at_zero, resolve_loss
 from skident.saddle.localised_loss import loss_gradient
 
 FIRST_SEED = _seeds.SADDLE.start
@@ -215,13 +216,13 @@ def run_exact(trials, quick):
                 ratio = float(np.max(analyzer.rank_ratio_[1:]))
                 rows.append([f"digits, seed {seed}", "rank ratios behind layer 1 <= 1e-3", ratio, ratio <= 1e-3])
                 rows.append([f"digits, seed {seed}", "processor s <= 10", seconds, seconds <= 10])
-            rows += _extended(name, seed, analyzer)
+            rows += _extended(name, seed, analyzer, X, y)
     return {"rows": rows}
 
 
-def _extended(name, seed, analyzer):
+def _extended(name, seed, analyzer, X, y):
     """Rows on three layers more: speed lost, and the second singular value of what was added over the first."""
-    X, G = analyzer._data
+    G, _ = gradient_at_zero(resolve_loss(analyzer.loss, y), y, fit_intercept=analyzer.fit_intercept)
     weights = analyzer.extend(3)
     lost = 1.0 + loss_gradient(weights, X, G)[0] / analyzer.escape_speed_
     added = [np.linalg.svd(W, compute_uv=False) for W in weights[analyzer.depth - 1 :]]
