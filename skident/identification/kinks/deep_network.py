@@ -24,6 +24,9 @@ _REPAIRS = 12
 _LAST = 0.6  # share of the answers explained above which a layer was the last hidden one
 _WHOLE = 0.97
 _PATIENCE, _MOST_LINES = 2, 12
+_FAR = (1.0, 2.0, 3.0, 4.0)  # spreads of the points that are looked at in the end
+_CHECKS = 15  # fresh answers a parameter that are looked at, where that is more
+_PATHS = 6  # lines from right to wrong answers
 _TRIED = 24  # loose kinks whose hyperplanes are tried where nothing else helps
 _WRONG = 1e-9  # relative error that no rounding of a right network makes
 _ROUNDINGS = 1e3
@@ -56,7 +59,7 @@ class DeepNetwork:
     n_repairs: int
 
 
-def find_deep_relu_network(oracle, noise, spread, *, rng, callback=None, n_check=4000):
+def find_deep_relu_network(oracle, noise, spread, *, rng, callback=None, n_check=5000):
     search = _Search(Answers(oracle, noise, spread), rng, callback, n_check)
     return search.run()
 
@@ -95,10 +98,8 @@ class _Search:
     def _first_layer(self):
         """Follow lines until they show no more hyperplanes."""
         self.first.follow_lines(2)
-        idle = 0
         for _ in range(_MOST_LINES):
-            idle = 0 if self.first.follow_lines(1) else idle + 1
-            if idle == _PATIENCE:
+            if not self.first.follow_lines(1):
                 break
         idle = 0
         for _ in range(_MOST_LINES):
@@ -198,7 +199,8 @@ class _Search:
     def _checked(self, readout, n_repairs):
         """The polished network and how much of fresh answers it explains; these, and errors over what is allowed."""
         network = self._polished(readout.network)
-        for n in (self.n_check // 8, self.n_check):
+        n_check = max(self.n_check, _CHECKS * network.n_parameters // network.n_outputs)
+        for n in (n_check // 8, n_check):
             X, error = self._errors(network, n)
             wrong = float(np.mean(error > 1.0)) if len(error) else 1.0
             if wrong:
@@ -241,7 +243,7 @@ class _Search:
 
     def _errors(self, network, n):
         """Points, and the errors of a network there over what rounding and the last digits explain."""
-        X = spread_points(self.answers, [], n, self.rng, extra=0)
+        X = spread_points(self.answers, [], n, self.rng, radii=_FAR)
         F, tol = self.answers.ask(X)
         clear = np.isfinite(tol)
         error = np.abs(network(X[clear]) - F[clear]).max(axis=1)
@@ -251,11 +253,14 @@ class _Search:
         right, wrong = np.flatnonzero(E < 0.1), np.flatnonzero(E > 1.0)
         if len(right) == 0:
             return KinkSet(X[:0], X[:0], E[:0])
-        wrong = self.rng.permutation(wrong)[:6]
+        wrong = self.rng.permutation(np.resize(wrong, max(_PATHS, len(wrong))))[:_PATHS]
         apart = np.linalg.norm(X[right][:, None] - X[wrong], axis=2)
-        A = X[right[apart.argmin(axis=0)]]
-        V, length = X[wrong] - A, apart.min(axis=0)
-        lines = Segments(A, V / length[:, None], np.zeros(len(A)), 1.3 * length)
+        # The nearest right point, or the next ones where a wrong point comes again.
+        rank = np.array([np.sum(wrong[:i] == w) for i, w in enumerate(wrong)])
+        start = right[np.argsort(apart, axis=0)[rank % len(right), np.arange(len(wrong))]]
+        V = X[wrong] - X[start]
+        length = np.linalg.norm(V, axis=1)
+        lines = Segments(X[start], V / length[:, None], np.zeros(len(V)), 1.3 * length)
 
         def explain(points):
             known, H = np.zeros(len(points), dtype=bool), points

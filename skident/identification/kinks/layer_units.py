@@ -113,6 +113,7 @@ class LayerUnits:
                 deep.append(i)
             elif not self._merged(answers, unit, rng):
                 self.units.append(unit)
+        self._drop_copies()
         deep = kinks.take(np.array(deep, dtype=int))
         deep = deep if self.deep is None else self.deep.joined(deep)
         self.deep = deep.take(~self.explain(deep.points))
@@ -126,7 +127,7 @@ class LayerUnits:
         if not trace(answers, unit, rng):
             return None
         refine(answers, unit, rng)
-        unit.share = share_of_kinks(answers, unit, rng)[0]
+        unit.share = share_of_kinks(answers, unit, rng, 8)[0]
         return unit
 
     def _merged(self, answers, unit, rng):
@@ -142,6 +143,27 @@ class LayerUnits:
                 self.units[k] = joint
                 return True
         return False
+
+    def _drop_copies(self):
+        """Of units that are the same wherever both are known, keep the one that is known best."""
+        if self.signs is None:
+            return
+        order = sorted(range(len(self.units)), key=lambda k: (self.units[k].n_open, -self.units[k].share))
+        kept, rows = [], []
+        for k in order:
+            w, known = self._weights_of(self.units[k])
+            if not any(_agree(w[both], v[both]) for v, other in rows if (both := known & other).sum() > 2):
+                kept.append(k)
+                rows.append((w, known))
+        self.units = [self.units[k] for k in sorted(kept)]
+
+    def _weights_of(self, unit):
+        """Weights and bias (m_l + 1,) of a unit, and which of them are determined."""
+        B = self.basis
+        w = np.linalg.lstsq(B, unit.theta, rcond=None)[0]
+        if unit.n_open == 0:
+            return w, np.ones(len(w), dtype=bool)
+        return w, np.linalg.norm(np.linalg.lstsq(B, unit.open, rcond=None)[0], axis=1) < 1e-6
 
     def _tell_signs(self, answers, rng):
         """Whether the units determine the signs of layer l; then all units are taken up again with these."""
@@ -235,13 +257,15 @@ class LayerUnits:
             Columns of norm 1; what is not determined is 0.
         b : ndarray of shape (m_{l+1},)
         """
-        B = self.basis
-        rows = np.linalg.lstsq(B, np.array([unit.theta for unit in self.units]).T, rcond=None)[0].T
+        rows = np.array([np.where(known, w, 0.0) for w, known in map(self._weights_of, self.units)])
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        for row, unit in zip(rows, self.units, strict=True):
-            if unit.n_open:
-                row[np.linalg.norm(np.linalg.lstsq(B, unit.open, rcond=None)[0], axis=1) > 1e-6] = 0.0
         return rows[:, :-1].T, rows[:, -1]
+
+
+def _agree(one, other):
+    """Whether two vectors are parallel."""
+    sizes = np.linalg.norm(one) * np.linalg.norm(other)
+    return sizes > 0 and np.linalg.norm(one - other * (one @ other) / (other @ other)) < _SAME * np.linalg.norm(one)
 
 
 def _intersection(one, other):
@@ -280,11 +304,7 @@ def refine(answers, unit, rng, *, spare=8):
     points, normals = unit.predicted_kinks(free.shape[1] + spare, rng)
     if len(points) < free.shape[1] + 3:
         return
-    there = locate(answers, points, normals, windows(answers)[0] * 0.1)
-    missed = np.flatnonzero(~there.found & np.isfinite(there.error))
-    offset, found = there.offset, there.found
-    closer = locate(answers, points[missed], normals[missed], windows(answers)[1])
-    offset[missed], found[missed] = closer.offset, closer.found
+    offset, found = _near_predicted(answers, points, normals)
     if found.sum() < free.shape[1] + 2:
         return
     P = points[found] + offset[found, None] * normals[found]
@@ -300,6 +320,17 @@ def refine(answers, unit, rng, *, spare=8):
         A, y = A[keep], y[keep]
     if np.median(misfit) < 1e-6 + 30.0 * answers.resolution and np.linalg.norm(step) < 0.1 * np.linalg.norm(unit.theta):
         unit.theta = unit.theta + free @ step
+
+
+def _near_predicted(answers, points, normals):
+    """Offsets of kinks from where they were predicted, in ever narrower windows, and where there are any."""
+    wide, narrow = windows(answers)
+    offset, found, todo = np.full(len(points), np.nan), np.zeros(len(points), dtype=bool), np.arange(len(points))
+    for width in (wide, np.sqrt(wide * narrow), narrow):
+        there = locate(answers, points[todo], normals[todo], width)
+        offset[todo], found[todo] = there.offset, there.found
+        todo = todo[~there.found & np.isfinite(there.error)]
+    return offset, found
 
 
 def _free_directions(unit):

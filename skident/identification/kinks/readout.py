@@ -12,9 +12,10 @@ from skident.network import FeedforwardNetwork
 __all__ = ["Readout", "hidden_outputs", "read_out", "spread_points"]
 
 _EXPLAINED = 1e-7  # error of an answer, over their deviation, that counts as explained
-_RADII = (0.5, 1.0, 2.0, 3.0)
+_RADII = (0.5, 1.0, 2.0, 3.0, 4.0)
 _NOTHING = 1e-9
-_RARE = 0.2
+_RARE, _POOL = 0.2, 5_000_000  # of numbers in all points among which rare ones are looked for
+_MOST, _UNUSED = 0.9, 1e-9  # share explained above which units of this relative size are left out
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def hidden_outputs(layers, X):
     return X
 
 
-def spread_points(answers, layers, n, rng, *, extra=10):
+def spread_points(answers, layers, n, rng, *, radii=_RADII):
     """Random points at several distances, and for every unit some of its rarer side.
 
     Parameters
@@ -68,8 +69,8 @@ def spread_points(answers, layers, n, rng, *, extra=10):
     layers : list of (ndarray, ndarray)
     n : int
     rng : numpy.random.RandomState
-    extra : int, default=10
-        Points of a rare side.
+    radii : tuple of float, default=(0.5, 1.0, 2.0, 3.0)
+        Spreads of the points.
 
     Returns
     -------
@@ -77,18 +78,18 @@ def spread_points(answers, layers, n, rng, *, extra=10):
         Points that may be asked.
     """
     def draw(k):
-        X = rng.choice(_RADII, (k, 1)) * rng.standard_normal((k, answers.n_inputs))
+        X = rng.choice(radii, (k, 1)) * rng.standard_normal((k, answers.n_inputs))
         return answers.oracle.confined(X)
 
-    X, pool = draw(n), draw(20_000 if extra else 0)
+    X, pool = draw(n), draw(min(100_000, _POOL // answers.n_inputs) if layers else 0)
     H, rare = pool, []
-    for W, b in layers if extra else []:
+    for W, b in layers:
         Z = H @ W + b
         H, on = np.maximum(Z, 0.0), Z > 0
         share = on.mean(axis=0)
         for k in np.flatnonzero(np.minimum(share, 1.0 - share) < _RARE):
             side = np.flatnonzero(on[:, k] == (share[k] < 0.5))
-            rare.append(rng.permutation(side)[:extra])
+            rare.append(rng.permutation(side)[: int(1.5 * len(W)) + 4])
     return np.vstack([X, pool[np.concatenate(rare)]]) if rare else X
 
 
@@ -118,7 +119,8 @@ def read_out(answers, layers, weights, biases, rng):
 
     Notes
     -----
-    ``3 (m_L + m_{L-1}) + 60`` queries, and ten for every unit that is rarely on one of its sides.
+    ``3 (m_L + m_{L-1}) + 60`` queries, and half as many again as its weights for every unit that is rarely on
+    one of its sides.
     """
     before, K = weights.shape
     X = spread_points(answers, [*layers, (weights, biases)], 3 * (K + before) + 60, rng)
@@ -126,6 +128,12 @@ def read_out(answers, layers, weights, biases, rng):
     H = hidden_outputs(layers, X)
     Z = H @ weights + biases
     solution, share = _robust(np.hstack([np.abs(Z), H, np.ones((len(X), 1))]), F, weight, answers)
+    if share > _MOST:
+        sizes = np.abs(solution[:K]).max(axis=1) * np.abs(Z).std(axis=0)
+        used = sizes > _UNUSED * sizes.max()
+        if not used.all():
+            weights, biases, Z, K = weights[:, used], biases[used], Z[:, used], int(used.sum())
+            solution, share = _robust(np.hstack([np.abs(Z), H, np.ones((len(X), 1))]), F, weight, answers)
     signs, doubt = _signs(solution[:K], solution[K:-1], weights)
     W, b = weights * signs, biases * signs
     on = np.maximum(H @ W + b, 0.0)

@@ -148,7 +148,7 @@ def kinks_on_segments(answers, segments, rng, *, n_intervals=1, max_queries=200_
     Notes
     -----
     A stretch is straight if five points of it are; it has one kink if the pieces at its ends meet inside, on the
-    answers; else it is cut in two. Four queries a stretch, three more a kink. Stretches of which some answers are lost
+    answers; else it is cut in two. Four queries a stretch, two more a kink. Stretches of which some answers are lost
     are cut too, and what is lost on both sides is left out.
     """
     stretches = _first_stretches(answers, segments, n_intervals, rng)
@@ -165,7 +165,7 @@ def kinks_on_segments(answers, segments, rng, *, n_intervals=1, max_queries=200_
         partly = ~clear.all(axis=1) & clear.any(axis=1) & (width > _BLIND * span[stretches.line])
         bent = (clear.all(axis=1) & (sag > _STRAIGHT * tol)) | partly
         stretches, F, tol, q = stretches.take(bent), F[bent], tol[bent], q[bent]
-        t, single = _single_kinks(answers, segments, stretches, F, tol, q, rng)
+        t, single = _single_kinks(answers, segments, stretches, F, tol, q)
         lines.append(stretches.line[single])
         positions.append(t[single])
         rest = stretches.take(~single)
@@ -198,7 +198,7 @@ def _first_stretches(answers, segments, n_intervals, rng):
     )
 
 
-def _single_kinks(answers, segments, stretches, F, tol, q, rng):
+def _single_kinks(answers, segments, stretches, F, tol, q):
     """Where the end pieces of stretches meet, and which stretches have that kink and no other."""
     with np.errstate(divide="ignore", invalid="ignore"):
         left, right = (F[:, 1] - F[:, 0]) / q[:, None], (F[:, 4] - F[:, 3]) / q[:, None]
@@ -212,10 +212,9 @@ def _single_kinks(answers, segments, stretches, F, tol, q, rng):
     if len(i) == 0:
         return t, single
     a, b, ti = stretches.a[i], stretches.b[i], t[i]
-    # The vertex itself, and a point of the longer piece.
-    longer = np.where(ti - a > b - ti, ti - rng.uniform(0.2, 0.5, len(i)) * (ti - a), 0.0)
-    longer = np.where(ti - a > b - ti, longer, ti + rng.uniform(0.2, 0.5, len(i)) * (b - ti))
-    T = np.column_stack([ti, longer])
+    # Right beside the vertex: between there and the ends that tell the slopes, nothing can bend and come back.
+    beside = np.maximum(1e-3 * np.minimum(ti - a, b - ti), 20.0 * tol[i] / np.sqrt(size[i]))
+    T = np.column_stack([ti - beside, ti + beside])
     G, tg = answers.ask_block(segments.at(stretches.line[i], T))
     T = np.column_stack([T, 0.5 * (a + b)])
     G = np.concatenate([G, F[i][:, 2:3]], axis=1)

@@ -12,8 +12,10 @@ __all__ = ["share_of_kinks", "share_of_sides", "trace"]
 
 _MOST_AT_ONCE = 8  # boundaries looked behind at a time
 _MISFIT = 1e-5  # relative violation of an equation that no unit of this layer shows
+_ROUGHLY = 0.1  # of a wide window, how near predicted kinks must be while tracing
 _TESTED, _LEAST = 16, 0.3  # predicted kinks looked at while tracing, and the share that must be there
 _LEAST_ROOM = 1e-3
+_WINDOW, _NEAR = 0.005, 2e-3  # of the room behind a boundary; of a window, how near a predicted kink must be
 
 
 def trace(answers, unit, rng, *, n_rounds=40, patience=6, hasty=True):
@@ -63,7 +65,7 @@ def trace(answers, unit, rng, *, n_rounds=40, patience=6, hasty=True):
         if unit.misfit > max(_MISFIT, 1e3 * answers.resolution):
             return False
         if progress and seen < _TESTED:
-            share, n = share_of_kinks(answers, unit, rng, 8)
+            share, n = share_of_kinks(answers, unit, rng, 8, near=_ROUGHLY * windows(answers)[0])
             seen, hits = seen + n, hits + n * share
             if seen >= 8 and hits < _LEAST * seen:
                 return False
@@ -104,8 +106,7 @@ def _look_behind(answers, unit, c, failed, rng):
         return
     offset = Y - c.points[line]
     gamma = -np.sum(c.slopes[line] * offset, axis=1) / np.sum(c.outwards[line] * offset, axis=1)
-    facing = c.slopes[line] + gamma[:, None] * c.outwards[line]
-    good = np.flatnonzero(_goes_on(answers, Y, facing, c.outwards[line], ahead[line], rng))
+    good, gamma = _followed(answers, c.take(line), Y, gamma, room[line], rng)
     good = good[np.unique(line[good], return_index=True)[1]]
     if len(good):
         for k in c.boundary[line[good]]:
@@ -113,22 +114,36 @@ def _look_behind(answers, unit, c, failed, rng):
         unit.learn(c.rows[line[good]], gamma[good], Y[good])
 
 
-def _goes_on(answers, points, normals, outwards, ahead, rng):
-    """Whether the facets through points with these normals show at two of three more points of theirs."""
+def _followed(answers, c, points, gamma, room, rng):
+    """Which facets behind boundaries show at two of three more points far from these, and what gamma is by those.
+
+    The farther from the boundary, the more exactly the facet's slope is told.
+    """
     n, D = points.shape
-    unit = normals / np.linalg.norm(normals, axis=1, keepdims=True)
+    facing = c.slopes + gamma[:, None] * c.outwards
+    unit = facing / np.linalg.norm(facing, axis=1, keepdims=True)
     away = rng.standard_normal((n, 3, D))
     away -= np.sum(away * unit[:, None], axis=2, keepdims=True) * unit[:, None]
     away /= np.linalg.norm(away, axis=2, keepdims=True)
-    away *= np.where(np.sum(away * outwards[:, None], axis=2, keepdims=True) < 0, -1.0, 1.0)
-    width = np.maximum(0.02 * ahead, np.minimum(0.3 * ahead, 300.0 * answers.resolution))
-    P = points[:, None] + 0.5 * ahead[:, None, None] * away
-    there = locate(answers, P.reshape(-1, D), np.repeat(unit, 3, axis=0), np.repeat(width, 3))
-    near = np.abs(np.nan_to_num(there.offset)) < 1e-3 * np.repeat(width, 3) + 30.0 * there.error
-    return (there.found & near).reshape(n, 3).sum(axis=1) >= 2
+    across = np.sum(away * c.outwards[:, None], axis=2, keepdims=True)
+    away, across = np.where(across < 0, -away, away), np.abs(across)
+    # Along the facet from the boundary: as far as there is room, leaning away from it.
+    start = c.points[:, None] + np.zeros_like(away)
+    P = start + 0.6 * room[:, None, None] * away
+    width = np.repeat(np.maximum(_WINDOW * room, np.minimum(0.1 * room, 300.0 * answers.resolution)), 3)
+    there = locate(answers, P.reshape(-1, D), np.repeat(unit, 3, axis=0), width)
+    near = np.abs(np.nan_to_num(there.offset)) < _NEAR * width + 4.0 * there.error
+    hit = (there.found & near & (there.error < 0.05 * width)).reshape(n, 3)
+    offset = 0.6 * room[:, None, None] * away + np.nan_to_num(there.offset).reshape(n, 3, 1) * unit[:, None]
+    ahead = np.sum(offset * c.outwards[:, None], axis=2)
+    back = -np.sum(offset * c.slopes[:, None], axis=2)
+    weight = np.where(hit, ahead, 0.0)
+    told = np.sum(weight * back, axis=1) / np.maximum(np.sum(weight * ahead, axis=1), 1e-300)
+    good = np.flatnonzero(hit.sum(axis=1) >= 2)
+    return good, np.where(hit.sum(axis=1) >= 2, told, gamma)
 
 
-def share_of_kinks(answers, unit, rng, n=12):
+def share_of_kinks(answers, unit, rng, n=12, *, near=1e-6):
     """Share of a unit's predicted kinks that the answers show.
 
     Parameters
@@ -137,6 +152,8 @@ def share_of_kinks(answers, unit, rng, n=12):
     unit : FacetUnit
     rng : numpy.random.RandomState
     n : int, default=12
+    near : float, default=1e-6
+        Distance up to which a kink is the one that was predicted.
 
     Returns
     -------
@@ -153,13 +170,13 @@ def share_of_kinks(answers, unit, rng, n=12):
     points, normals = unit.predicted_kinks(n, rng)
     if len(points) == 0:
         return 0.0, 0
-    hit, clear = _are_there(answers, points, normals)
+    hit, clear = _are_there(answers, points, normals, near)
     return (float(hit[clear].mean()), int(clear.sum())) if clear.sum() > 3 else (0.0, 0)
 
 
-def _are_there(answers, points, normals):
+def _are_there(answers, points, normals, near=1e-6):
     """Which predicted kinks are there, and which could be seen: in a wide window, or else in a narrow one."""
-    near = max(1e-6, 300.0 * answers.resolution)
+    near = max(near, 300.0 * answers.resolution)
     wide, narrow = windows(answers)
     there = locate(answers, points, normals, wide)
     hit = there.found & (np.abs(np.nan_to_num(there.offset)) < near + 30.0 * there.error)
