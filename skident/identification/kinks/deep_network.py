@@ -26,8 +26,9 @@ _WHOLE = 0.97
 _PATIENCE, _MOST_LINES = 2, 12
 _FAR = (1.0, 2.0, 3.0, 4.0)  # spreads of the points that are looked at in the end
 _CHECKS = 15  # fresh answers a parameter that are looked at, where that is more
+_DEEPER = 5  # times as many of networks of three hidden layers and more, whose units are rarer
 _PATHS = 6  # lines from right to wrong answers
-_TRIED = 24  # loose kinks whose hyperplanes are tried where nothing else helps
+_MOST_SEARCHES = 15  # times that more lines are followed where nothing else helps
 _WRONG = 1e-9  # relative error that no rounding of a right network makes
 _ROUNDINGS = 1e3
 
@@ -126,6 +127,9 @@ class _Search:
                     break
                 self.layers[depth] = layer
             layer = self.layers[depth]
+            if not layer.units:
+                self.incomplete = layer
+                break
             self.say(f"  layer {depth + 1}: {len(layer.units)} units open {[u.n_open for u in layer.units]} share {[round(u.share,2) for u in layer.units]} {self.answers.oracle.n_queries}")
             layers = [*layers, (W * layer.signs, b * layer.signs)]
             W, b = layer.weights()
@@ -145,9 +149,13 @@ class _Search:
                 break
             kinks = self._fresh_kinks(2, layer.explain)
             if self.first.absorb(kinks) or len(self.first.planes) > n_planes:
+                self.layers = {}
                 return False
             idle = 0 if layer.take_up(self.answers, kinks, self.rng) else idle + 1
-        return layer.settle_signs(self.answers, self.rng)
+        if layer.settle_signs(self.answers, self.rng):
+            lost = layer.drop_strangers(self.answers, self.rng)
+            self.say(f"    {lost} strangers dropped, {self.answers.oracle.n_queries}")
+        return layer.signs is not None and bool(layer.units)
 
     def _is_last(self, layer):
         """Whether the answers are linear in the outputs of these units."""
@@ -168,26 +176,42 @@ class _Search:
 
     def _look_below(self):
         """Where no next layer is found: look for more units of those before it; whether there were any."""
-        n_planes = len(self.first.planes)
-        if self.incomplete is None:
-            return False
-        self.first.follow_lines(_MOST_LINES // 2, radii=(1.0, 2.0, 3.0), with_normals=False)
-        pool = self.first.loose
-        if len(self.first.planes) == n_planes:
-            for i in self.rng.permutation(len(pool))[:_TRIED]:
-                self.first.try_kink(pool.take(np.array([i])))
-        if len(self.first.planes) > n_planes:
-            self.say(f"    {len(self.first.planes) - n_planes} more hyperplanes")
-            self.layers = {}
+        if not self.layers and len(self.first.planes) > self.incomplete.known.n_units:
             return True
-        return self._take_up(pool)
+        for _ in range(_MOST_SEARCHES):
+            kinks = self._fresh_kinks(4, self._explained)
+            self.say(f"    {len(kinks)} kinks that nothing explains, {self.answers.oracle.n_queries}")
+            if len(kinks) and (self._more_hyperplanes(kinks) or self._take_up(kinks)):
+                return True
+        return False
+
+    def _explained(self, points):
+        """Which points lie on kinks of any unit known."""
+        explained = self.first.on_planes(points)
+        for layer in [*self.layers.values(), *([] if self.incomplete is None else [self.incomplete])]:
+            explained |= layer.explain(points)
+        return explained
+
+    def _more_hyperplanes(self, kinks):
+        """Whether kinks belong to units of the first layer; then those behind are forgotten."""
+        n_planes = len(self.first.planes)
+        for i in range(len(kinks)):
+            self.first.try_kink(kinks.take(np.array([i])))
+        self.first.absorb(kinks)
+        if len(self.first.planes) == n_planes:
+            return False
+        self.say(f"    {len(self.first.planes) - n_planes} more hyperplanes")
+        self.layers = {}
+        return True
 
     def _take_up(self, kinks):
         """Whether kinks belong to units of layers that counted as complete; then those behind are forgotten."""
         for depth in sorted(self.layers):
-            layer = self.layers[depth]
+            layer, behind = self.layers[depth], depth < max(self.layers) or self.incomplete is not None
             before = sum(unit.n_open for unit in layer.units)
-            if layer.take_up(self.answers, kinks, self.rng) or sum(u.n_open for u in layer.units) < before:
+            new = layer.take_up(self.answers, kinks, self.rng)
+            new -= layer.drop_strangers(self.answers, self.rng) if new and behind else 0
+            if new > 0 or sum(u.n_open for u in layer.units) < before:
                 self.say(f"    taken up at layer {depth + 1}")
                 self.layers = {d: v for d, v in self.layers.items() if d <= depth}
                 return True
@@ -200,6 +224,7 @@ class _Search:
         """The polished network and how much of fresh answers it explains; these, and errors over what is allowed."""
         network = self._polished(readout.network)
         n_check = max(self.n_check, _CHECKS * network.n_parameters // network.n_outputs)
+        n_check *= 1 if len(network.weights) < 4 else _DEEPER
         for n in (n_check // 8, n_check):
             X, error = self._errors(network, n)
             wrong = float(np.mean(error > 1.0)) if len(error) else 1.0
@@ -214,12 +239,7 @@ class _Search:
         """Take up kinks next to wrong answers at the lowest layer that they fit; whether that changed anything."""
         kinks = self._unexplained(found.network, X, error)
         self.say(f"    {len(kinks)} unexplained kinks")
-        for i in range(len(kinks)):
-            if self.first.try_kink(kinks.take(np.array([i]))):
-                self.layers = {}
-                return True
-        self.first.absorb(kinks)
-        if self._take_up(kinks):
+        if self._more_hyperplanes(kinks) or self._take_up(kinks):
             return True
         for depth in sorted(self.layers):
             if self.layers[depth].choices:

@@ -10,12 +10,12 @@ from .answers import locate
 from .facets import FacetUnit
 from .layer_signs import features_with_signs, layer_signs
 from .segments import KinkSet
-from .tracing import share_of_kinks, share_of_sides, trace, windows
+from .tracing import kinks_seen, share_of_kinks, share_of_sides, trace, windows
 
 __all__ = ["LayerUnits", "refine"]
 
 _GOOD, _POOR = 0.85, 0.2  # share of predicted kinks that a unit shows, and that which others of its layer vouch for
-_NONE = 0.1
+_NONE, _SIDES = 0.1, 0.5
 _SAME = 1e-5  # sine of an angle below which directions are the same
 _MOST_FAILURES = 8  # kinks in succession that are of no unit of the layer, after which the others are left
 _CHOICES = 4  # signs at most of which no unit tells anything that are tried both ways
@@ -202,13 +202,17 @@ class LayerUnits:
             return False
         signs = np.where(told.signs >= 0, 1.0, -1.0)
         free = np.flatnonzero(~told.determined)[:_CHOICES]
-        for flips in range(1, 2 ** len(free)):
-            flipped = free[[bool(flips >> bit & 1) for bit in range(len(free))]]
-            other = signs.copy()
-            other[flipped] *= -1.0
-            self.choices.append(other)
-        self._rebase(answers, signs, rng)
+        choices = np.repeat(signs[None], 2 ** len(free), axis=0)
+        choices[:, free] = [[1.0 - 2.0 * (i >> bit & 1) for bit in range(len(free))] for i in range(len(choices))]
+        # A unit that is on wherever it was seen would leave a misfit if it were taken as off.
+        fits = [sum(self._fits(signs, unit) for unit in self.units) for signs in choices]
+        best = np.flatnonzero(np.array(fits) == max(fits))
+        self.choices = list(choices[best[1:]])
+        self._rebase(answers, choices[best[0]], rng)
         return True
+
+    def _fits(self, signs, unit):
+        return unit.with_basis(features_with_signs(self.known, signs)).misfit <= 1e-5
 
     def try_other_signs(self, answers, rng):
         """Take the next choice of signs.
@@ -247,6 +251,43 @@ class LayerUnits:
                 np.array([u.point for u in lost]), np.array([u.normal for u in lost]), np.full(len(lost), 1e-9)
             )
             self.deep = again if self.deep is None else self.deep.joined(again)
+
+    def drop_strangers(self, answers, rng):
+        """Drop facets of deeper units, which end where they meet other units of the layer; one after the other.
+
+        Parameters
+        ----------
+        answers : Answers
+        rng : numpy.random.RandomState
+
+        Returns
+        -------
+        int
+            Units dropped.
+
+        Raises
+        ------
+        BlackBoxError
+            If the black box fails.
+        """
+        new = [unit for unit in self.units if not unit.vouched]
+        seen = {id(unit): kinks_seen(answers, unit, self.units, rng) for unit in new}
+        kept, dropped = list(range(len(self.units))), 0
+        while new and len(kept) > 2:
+            index = [k for k in kept if not self.units[k].vouched]
+            shares = [self._share_of_sides(seen, k, kept) for k in index]
+            if not shares or min(shares) >= _SIDES:
+                break
+            kept.remove(index[int(np.argmin(shares))])
+            dropped += 1
+        self.units = [self.units[k] for k in kept]
+        for unit in self.units:
+            unit.vouched = True
+        return dropped
+
+    def _share_of_sides(self, seen, k, others):
+        looked_at = seen[id(self.units[k])]
+        return 1.0 if looked_at is None else looked_at.share_of_sides([j for j in others if j != k])
 
     def weights(self):
         """Weights and biases of the units, up to a factor each.
