@@ -86,7 +86,7 @@ class _Search:
                 best = found if best is None or found.wrong < best.wrong else best
                 if found.wrong == 0:
                     return best
-                progress = self._explain_more(found, X, error)
+                progress = self._explain_more(found, X, error, readout.linear)
             else:
                 progress = self._look_below()
             idle = 0 if progress else idle + 1
@@ -113,10 +113,10 @@ class _Search:
 
     def _read_layers(self):
         """The readout of the first layers that explain the answers, or of as many as can be found."""
-        layers, W, b = [], self.first.planes[:, :-1].T, self.first.planes[:, -1]
+        layers, W, b, open_entries = [], self.first.planes[:, :-1].T, self.first.planes[:, -1], None
         self.incomplete = None
         for depth in range(1, _MOST_LAYERS + 1):
-            readout = read_out(self.answers, layers, W, b, self.rng)
+            readout = read_out(self.answers, layers, W, b, self.rng, open_entries)
             self.say(f"  last at {depth}? share {readout.share:.3f} signed {readout.signed:.3f} doubt {np.median(readout.doubt):.0e}")
             if max(readout.share, readout.signed) > _LAST:
                 break
@@ -132,7 +132,7 @@ class _Search:
                 break
             self.say(f"  layer {depth + 1}: {len(layer.units)} units open {[u.n_open for u in layer.units]} share {[round(u.share,2) for u in layer.units]} {self.answers.oracle.n_queries}")
             layers = [*layers, (W * layer.signs, b * layer.signs)]
-            W, b = layer.weights()
+            W, b, open_entries = layer.weights()
         return readout
 
     def _find_units(self, layer):
@@ -161,7 +161,7 @@ class _Search:
         """Whether the answers are linear in the outputs of these units."""
         known = layer.known
         before = [*known.layers, (known.weights * layer.signs, known.biases * layer.signs)]
-        return bool(layer.units) and read_out(self.answers, before, *layer.weights(), self.rng).share > _WHOLE
+        return bool(layer.units) and read_out(self.answers, before, *layer.weights()[:2], self.rng).share > _WHOLE
 
     def _fresh_kinks(self, n_lines, explain):
         """Kinks on random lines that nothing explains."""
@@ -233,12 +233,15 @@ class _Search:
         self.say(f"repair {n_repairs}: widths {network.layer_widths} wrong {wrong:.4f} {self.answers.oracle.n_queries}")
         doubt = float(readout.doubt.max(initial=0.0))
         network = _in_oracle_units(network, self.answers.noise)
-        return DeepNetwork(network, wrong, n, doubt, readout.n_linear, n_repairs), X, error
+        return DeepNetwork(network, wrong, n, doubt, readout.linear.shape[1], n_repairs), X, error
 
-    def _explain_more(self, found, X, error):
+    def _explain_more(self, found, X, error, linear):
         """Take up kinks next to wrong answers at the lowest layer that they fit; whether that changed anything."""
         kinks = self._unexplained(found.network, X, error)
         self.say(f"    {len(kinks)} unexplained kinks")
+        last = self.layers.get(len(self.layers))
+        if linear.shape[1] and last is not None and len(kinks) and last.complete(linear, kinks):
+            return True
         if self._more_hyperplanes(kinks) or self._take_up(kinks):
             return True
         for depth in sorted(self.layers):

@@ -297,10 +297,43 @@ class LayerUnits:
         W : ndarray of shape (m_l, m_{l+1})
             Columns of norm 1; what is not determined is 0.
         b : ndarray of shape (m_{l+1},)
+        open_entries : ndarray of bool, shape (m_l, m_{l+1})
+            Weights that are not determined.
         """
-        rows = np.array([np.where(known, w, 0.0) for w, known in map(self._weights_of, self.units)])
+        pairs = [self._weights_of(unit) for unit in self.units]
+        rows = np.array([np.where(known, w, 0.0) for w, known in pairs])
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        return rows[:, :-1].T, rows[:, -1]
+        return rows[:, :-1].T, rows[:, -1], ~np.array([known[:-1] for _, known in pairs]).T
+
+    def complete(self, linear, kinks):
+        """Units that were represented by a linear part, from kinks of theirs: all but the bias is known.
+
+        Parameters
+        ----------
+        linear : ndarray of shape (m_l, r)
+            What the weights are combinations of.
+        kinks : KinkSet
+
+        Returns
+        -------
+        int
+            New units.
+        """
+        B, before = self.basis, len(self.units)
+        Z, phi = self.known.evaluate(kinks.points)
+        for i, point in enumerate(kinks.points):
+            maps = self.known.feature_maps(Z[i][None] > 0)[0].T @ B[:, :-1] @ linear
+            c = np.linalg.lstsq(maps, kinks.normals[i], rcond=1e-9)[0]
+            misfit = np.linalg.norm(maps @ c - kinks.normals[i])
+            if misfit > max(1e-6, 1e3 * kinks.errors[i]) or self.explain(point[None])[0]:
+                continue
+            theta = B[:, :-1] @ (linear @ c)
+            theta -= (phi[i] @ theta) * B[:, -1]
+            unit = FacetUnit(self.known, point, kinks.normals[i], B)
+            unit.learn(np.eye(len(theta)), theta, point[None])
+            unit.share = unit.vouched = 1.0
+            self.units.append(unit)
+        return len(self.units) - before
 
 
 def _agree(one, other):
