@@ -176,7 +176,13 @@ class _Search:
 
     def _look_below(self):
         """Where no next layer is found: look for more units of those before it; whether there were any."""
+        if self.incomplete is None:
+            return False
         if not self.layers and len(self.first.planes) > self.incomplete.known.n_units:
+            return True
+        missed = self.incomplete.missed_before()
+        self.say(f"    {len(missed)} units of the layer before, {self.answers.oracle.n_queries}")
+        if len(missed) and self.layers and self._take_up(missed):
             return True
         for _ in range(_MOST_SEARCHES):
             kinks = self._fresh_kinks(4, self._explained)

@@ -247,10 +247,23 @@ class LayerUnits:
             elif not self._merged(answers, new, rng):
                 self.units.append(new)
         if lost:
-            again = KinkSet(
-                np.array([u.point for u in lost]), np.array([u.normal for u in lost]), np.full(len(lost), 1e-9)
-            )
+            again = _kinks_of(lost, self.known.n_inputs)
             self.deep = again if self.deep is None else self.deep.joined(again)
+
+    def missed_before(self):
+        """Kinks of units that belong to layer l: they do not change where other units of that layer have their kinks.
+
+        Returns
+        -------
+        KinkSet
+        """
+        K, found = self.known.n_units, []
+        for unit in self.units:
+            size = np.linalg.norm(unit.theta)
+            told = np.abs(unit.open[:K]).max(initial=0.0) < 1e-6
+            if told and np.abs(unit.theta[:K]).max() < 1e-6 * size:
+                found.append(unit)
+        return _kinks_of(found, self.known.n_inputs)
 
     def drop_strangers(self, answers, rng):
         """Drop facets of deeper units, which end where they meet other units of the layer; one after the other.
@@ -334,6 +347,12 @@ class LayerUnits:
             unit.share = unit.vouched = 1.0
             self.units.append(unit)
         return len(self.units) - before
+
+
+def _kinks_of(units, n_inputs):
+    """The kinks that units were traced from."""
+    points, normals = (np.array([getattr(u, name) for u in units]) for name in ("point", "normal"))
+    return KinkSet(points.reshape(-1, n_inputs), normals.reshape(-1, n_inputs), np.full(len(units), 1e-9))
 
 
 def _agree(one, other):
