@@ -118,7 +118,7 @@ class _Search:
         for depth in range(1, _MOST_LAYERS + 1):
             readout = read_out(self.answers, layers, W, b, self.rng, open_entries)
             self.say(f"  last at {depth}? share {readout.share:.3f} signed {readout.signed:.3f} doubt {np.median(readout.doubt):.0e}")
-            if max(readout.share, readout.signed) > _LAST:
+            if max(readout.share, readout.signed) > (_WHOLE if depth in self.layers else _LAST):
                 break
             if depth not in self.layers:
                 layer = LayerUnits(KnownLayers(layers, W, b))
@@ -131,7 +131,7 @@ class _Search:
                 self.incomplete = layer
                 break
             self.say(f"  layer {depth + 1}: {len(layer.units)} units open {[u.n_open for u in layer.units]} share {[round(u.share,2) for u in layer.units]} {self.answers.oracle.n_queries}")
-            layers = [*layers, (W * layer.signs, b * layer.signs)]
+            layers = [*layers, layer.signed()]
             W, b, open_entries = layer.weights()
         return readout
 
@@ -159,8 +159,7 @@ class _Search:
 
     def _is_last(self, layer):
         """Whether the answers are linear in the outputs of these units."""
-        known = layer.known
-        before = [*known.layers, (known.weights * layer.signs, known.biases * layer.signs)]
+        before = [*layer.known.layers, layer.signed()]
         return bool(layer.units) and read_out(self.answers, before, *layer.weights()[:2], self.rng).share > _WHOLE
 
     def _fresh_kinks(self, n_lines, explain):
@@ -245,14 +244,26 @@ class _Search:
         """Take up kinks next to wrong answers at the lowest layer that they fit; whether that changed anything."""
         kinks = self._unexplained(found.network, X, error)
         self.say(f"    {len(kinks)} unexplained kinks")
-        last = self.layers.get(len(self.layers))
-        if linear.shape[1] and last is not None and len(kinks) and last.complete(linear, kinks):
+        if self._completed(kinks, linear):
             return True
         if self._more_hyperplanes(kinks) or self._take_up(kinks):
             return True
         for depth in sorted(self.layers):
             if self.layers[depth].choices:
                 self.layers[depth].try_other_signs(self.answers, self.rng)
+                self.layers = {d: v for d, v in self.layers.items() if d <= depth}
+                return True
+        return False
+
+    def _completed(self, kinks, linear):
+        """Whether kinks belong to units of which all but the bias is known, as a linear part of the next layer."""
+        if len(kinks) == 0:
+            return False
+        for depth in sorted(self.layers):
+            behind = self.layers.get(depth + 1)
+            part = linear if behind is None else behind.linear
+            if part is not None and part.shape[1] and self.layers[depth].complete(part, kinks):
+                self.say(f"    completed at layer {depth + 1}")
                 self.layers = {d: v for d, v in self.layers.items() if d <= depth}
                 return True
         return False

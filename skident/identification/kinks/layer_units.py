@@ -8,7 +8,7 @@ import numpy as np
 
 from .answers import locate
 from .facets import FacetUnit
-from .layer_signs import features_with_signs, layer_signs
+from .layer_signs import features_with_signs, layer_signs, signs_beside_linear_part
 from .segments import KinkSet
 from .tracing import kinks_seen, share_of_kinks, share_of_sides, trace, windows
 
@@ -35,6 +35,8 @@ class LayerUnits:
         Other signs, where no unit tells some of them.
     deep : KinkSet
         Kinks of no unit of this layer.
+    linear : ndarray of shape (m_{l-1}, r) or None
+        What units of layer l that are always on, and were not found, are combinations of.
     """
 
     known: object
@@ -42,11 +44,12 @@ class LayerUnits:
     signs: np.ndarray | None = None
     choices: list = field(default_factory=list)
     deep: KinkSet | None = None
+    linear: np.ndarray | None = None
 
     @property
     def basis(self):
         """What theta is a combination of, once the signs are known."""
-        return None if self.signs is None else features_with_signs(self.known, self.signs)
+        return None if self.signs is None else features_with_signs(self.known, self.signs, self.linear)
 
     def explain(self, points):
         """Which points lie on kinks of the known layers or of these units.
@@ -198,8 +201,11 @@ class LayerUnits:
         if self.signs is not None or not self.units:
             return self.signs is not None
         told = layer_signs(self.known, self.units)
-        if not told.certain:
-            return False
+        if not told.certain or told.misfit > 1e-4 or len(told.used) < 0.7 * len(self.units):
+            signs, self.linear = signs_beside_linear_part(self.known, self.units)
+            if signs is not None:
+                self._rebase(answers, signs, rng)
+            return signs is not None
         signs = np.where(told.signs >= 0, 1.0, -1.0)
         free = np.flatnonzero(~told.determined)[:_CHOICES]
         choices = np.repeat(signs[None], 2 ** len(free), axis=0)
@@ -285,7 +291,8 @@ class LayerUnits:
         """
         new = [unit for unit in self.units if not unit.vouched]
         seen = {id(unit): kinks_seen(answers, unit, self.units, rng) for unit in new}
-        kept, dropped = list(range(len(self.units))), 0
+        copies = [k for k, unit in enumerate(self.units) if not unit.vouched and self._is_copy(seen[id(unit)], unit)]
+        kept, dropped = [k for k in range(len(self.units)) if k not in copies], len(copies)
         while new and len(kept) > 2:
             index = [k for k in kept if not self.units[k].vouched]
             shares = [self._share_of_sides(seen, k, kept) for k in index]
@@ -298,6 +305,13 @@ class LayerUnits:
             unit.vouched = True
         return dropped
 
+    def _is_copy(self, looked_at, unit):
+        """Whether all that is seen of a unit are kinks of another one that is seen more often."""
+        if looked_at is None or looked_at.hit.mean() > _GOOD + 0.1:
+            return False
+        points = looked_at.points[looked_at.hit]
+        return any(o is not unit and o.share > unit.share and o.passes(points).mean() > _GOOD for o in self.units)
+
     def _share_of_sides(self, seen, k, others):
         looked_at = seen[id(self.units[k])]
         return 1.0 if looked_at is None else looked_at.share_of_sides([j for j in others if j != k])
@@ -307,16 +321,30 @@ class LayerUnits:
 
         Returns
         -------
-        W : ndarray of shape (m_l, m_{l+1})
+        W : ndarray of shape (m_l + 2 r, m_{l+1})
             Columns of norm 1; what is not determined is 0.
         b : ndarray of shape (m_{l+1},)
-        open_entries : ndarray of bool, shape (m_l, m_{l+1})
+        open_entries : ndarray of bool, shape (m_l + 2 r, m_{l+1})
             Weights that are not determined.
         """
         pairs = [self._weights_of(unit) for unit in self.units]
         rows = np.array([np.where(known, w, 0.0) for w, known in pairs])
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        return rows[:, :-1].T, rows[:, -1], ~np.array([known[:-1] for _, known in pairs]).T
+        W, unknown, K = rows[:, :-1].T, ~np.array([known[:-1] for _, known in pairs]).T, self.known.n_units
+        return np.vstack([W, -W[K:]]), rows[:, -1], np.vstack([unknown, unknown[K:]])
+
+    def signed(self):
+        """Weights and biases of layer l with their signs, and pairs of units for what is linear.
+
+        Returns
+        -------
+        W : ndarray of shape (m_{l-1}, m_l + 2 r)
+        b : ndarray of shape (m_l + 2 r,)
+        """
+        W, b = self.known.weights * self.signs, self.known.biases * self.signs
+        if self.linear is None or self.linear.shape[1] == 0:
+            return W, b
+        return np.hstack([W, self.linear, -self.linear]), np.append(b, np.zeros(2 * self.linear.shape[1]))
 
     def complete(self, linear, kinks):
         """Units that were represented by a linear part, from kinks of theirs: all but the bias is known.
@@ -333,6 +361,8 @@ class LayerUnits:
             New units.
         """
         B, before = self.basis, len(self.units)
+        if len(linear) != B.shape[1] - 1:
+            return 0
         Z, phi = self.known.evaluate(kinks.points)
         for i, point in enumerate(kinks.points):
             maps = self.known.feature_maps(Z[i][None] > 0)[0].T @ B[:, :-1] @ linear

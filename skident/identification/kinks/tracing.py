@@ -239,12 +239,14 @@ class KinksSeen:
 
     Attributes
     ----------
+    points : ndarray of shape (n, D)
     hit : ndarray of bool, shape (n,)
         Which are there.
     sides : ndarray of shape (n, k)
         1 or -1 on one side of another unit and on the other, 0 where that is not known.
     """
 
+    points: np.ndarray
     hit: np.ndarray
     sides: np.ndarray
 
@@ -301,4 +303,4 @@ def kinks_seen(answers, unit, others, rng, n=60):
     rare = [i for i in chosen if len(i) >= _ON_A_SIDE]
     i = np.unique(np.concatenate([np.arange(min(len(points), n // 3)), *rare]))
     hit = _are_there(answers, points[i], normals[i])[0]
-    return KinksSeen(hit, sides[i])
+    return KinksSeen(points[i], hit, sides[i])
