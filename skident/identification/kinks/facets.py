@@ -11,6 +11,7 @@ __all__ = ["Crossings", "FacetUnit", "crossings"]
 _RANK = 1e-7  # singular values below this, relative to the largest, are none
 _OPEN = 1e-6  # part of a feature in what is open above which it is not determined
 _NO_SLOPE = 1e-8
+_SPARE = 3  # equations of a kink beyond its unknowns that tell whose it is
 
 
 class FacetUnit:
@@ -74,6 +75,34 @@ class FacetUnit:
         self.rows, self.values = np.vstack([self.rows, rows]), np.concatenate([self.values, values])
         self.starts = np.vstack([self.starts, starts])
         self._solve()
+
+    def adopt(self, point, normal, error):
+        """Take up another kink if it is this unit's where that is not determined; it has more equations than unknowns.
+
+        Parameters
+        ----------
+        point, normal : ndarray of shape (D,)
+        error : float
+            Accuracy of the normal.
+
+        Returns
+        -------
+        bool
+            Whether something was learnt.
+        """
+        Z, phi = self.known.evaluate(point[None])
+        rows = np.vstack([self.known.feature_maps(Z > 0)[0].T, phi / np.linalg.norm(point)])
+        new, target = rows @ self.open, -rows @ self.theta
+        if np.linalg.norm(new) < _OPEN * np.linalg.norm(rows):
+            return False
+        A = np.column_stack([new, -np.append(normal, 0.0)])
+        x, _, rank, _ = np.linalg.lstsq(A, target, rcond=_RANK)
+        size = abs(x[-1])
+        misfit = np.abs(A @ x - target).max()
+        if rank + _SPARE > len(A) or size < 1e-6 or misfit > max(1e-6, 30.0 * error) * size:
+            return False
+        self.learn(rows, np.append(size * np.sign(x[-1]) * normal, 0.0), point[None])
+        return True
 
     def with_basis(self, basis):
         """The same equations for fewer unknowns.

@@ -91,7 +91,7 @@ class LayerUnits:
         points = kinks.points
         while queue:
             i = queue.pop(0)
-            if self.explain(points[i][None])[0]:
+            if self.explain(points[i][None])[0] or self._adopted(kinks, i):
                 continue
             if failures > _MOST_FAILURES:
                 deep.append(i)
@@ -121,6 +121,11 @@ class LayerUnits:
         deep = deep if self.deep is None else self.deep.joined(deep)
         self.deep = deep.take(~self.explain(deep.points))
         return len(self.units) - before
+
+    def _adopted(self, kinks, i):
+        """Whether a kink belongs to a unit found, where that was not determined."""
+        known = kinks.errors[i] < 1e-4
+        return known and any(u.adopt(kinks.points[i], kinks.normals[i], kinks.errors[i]) for u in self.units if u.n_open)
 
     def _traced(self, answers, kinks, i, rng):
         """The unit of a kink, or None."""
@@ -364,11 +369,14 @@ class LayerUnits:
         if len(linear) != B.shape[1] - 1:
             return 0
         Z, phi = self.known.evaluate(kinks.points)
-        for i, point in enumerate(kinks.points):
+        for i in np.argsort(kinks.errors):
+            point = kinks.points[i]
+            if len(self.units) == before + linear.shape[1]:
+                break
             maps = self.known.feature_maps(Z[i][None] > 0)[0].T @ B[:, :-1] @ linear
             c = np.linalg.lstsq(maps, kinks.normals[i], rcond=1e-9)[0]
             misfit = np.linalg.norm(maps @ c - kinks.normals[i])
-            if misfit > max(1e-6, 1e3 * kinks.errors[i]) or self.explain(point[None])[0]:
+            if misfit > min(max(1e-6, 30.0 * kinks.errors[i]), 1e-4) or self.explain(point[None])[0]:
                 continue
             theta = B[:, :-1] @ (linear @ c)
             theta -= (phi[i] @ theta) * B[:, -1]
