@@ -168,7 +168,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
 
     Where probabilities are asked, this is a classifier: `predict` gives labels, `predict_proba` probabilities,
     `decision_function` the logits, and `score` is the accuracy. Binary classifiers that answer ``(1 - q, q)`` lose
-    large positive log-odds in rounding; parameters are fitted where the log-odds are exact to 1e-13.
+    large positive log-odds in rounding; parameters are fitted where the log-odds are exact to 1e-12.
 
     References
     ----------

@@ -142,7 +142,7 @@ def _compare_probabilities(oracle, X, network):
     if oracle.response == "predict":
         return None, None
     U = oracle.from_inputs(spaced(X, _COMPARED))
-    return probability_error(*oracle.ask(U), network(oracle.to_inputs(U)))
+    return probability_error(*oracle.ask(U), network(oracle.to_inputs(U)), oracle.precision)
 
 
 def report_of(verdict, reason):

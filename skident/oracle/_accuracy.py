@@ -127,6 +127,20 @@ class Accuracy:
 EXACT = Accuracy(np.zeros(1), np.ones(1), _DOUBLE, np.zeros(1))
 
 
+def enough_to_tell(Y):
+    """Whether answers are many enough to read off in which numbers they come.
+
+    Parameters
+    ----------
+    Y : ndarray of shape (n, m_L)
+
+    Returns
+    -------
+    bool
+    """
+    return len(np.unique(Y[(Y != 0) & np.isfinite(Y)])) >= _FEWEST
+
+
 def precision_of(Y):
     """The numbers in which answers come.
 
@@ -147,9 +161,9 @@ def precision_of(Y):
     >>> print(precision_of(Y).kind, precision_of(Y.astype(np.float32).astype(float)).kind, precision_of(Y.round(3)))
     float64 float32 Precision(kind='decimals', decimals=3)
     """
-    values = Y[(Y != 0) & np.isfinite(Y)]
-    if len(np.unique(values)) < _FEWEST:
+    if not enough_to_tell(Y):
         return Precision()
+    values = Y[(Y != 0) & np.isfinite(Y)]
     with np.errstate(over="ignore"):
         single = bool(np.all(values.astype(np.float32) == values))
     lost = 2.0 * (_SINGLE if single else _DOUBLE) * np.abs(values)
