@@ -80,7 +80,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
     n_init : int, default=None
         Random starts of its first round; twice the number of missing weights by default.
     n_jobs : int, default=None
-        Threads that sample Hessians. More than one asks the black box from several threads at once.
+        Threads that sample Hessians, which ask the black box at once, or what `joblib.parallel_config` chooses, see
+        `NetworkIdentifier`. The result does not depend on it.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 shows progress and a line a stage.

@@ -10,6 +10,7 @@ from ._adapters import SharedBox, adapt, exact_derivatives
 from ._answers import refuse_infinite, refuse_labels, table_of
 from ._coordinates import Coordinates
 from ._differences import difference_hessian, difference_jacobian
+from ._elsewhere import AskedElsewhere
 from ._errors import BlackBoxError
 from ._responses import precise_half
 from ._units import AnswerUnits
@@ -21,7 +22,7 @@ DERIVATIVES = ("auto", "exact", "finite_difference")
 RESPONSES = ("predict", "predict_proba")
 
 
-class Oracle(AnswerUnits, Coordinates):
+class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
     """Asks a black box in standardised coordinates ``u``, where ``x = center + scale * u``.
 
     Parameters
@@ -95,8 +96,7 @@ class Oracle(AnswerUnits, Coordinates):
 
     Notes
     -----
-    Threads may ask at the same time: the counts are right, and answers do not depend on it where the black box's do
-    not.
+    Threads may ask at the same time: counts are right, and answers do not depend on it where the black box's do not.
 
     Examples
     --------

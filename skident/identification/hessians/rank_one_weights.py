@@ -28,7 +28,7 @@ class HessianSearch:
     radius : float
         Of the sphere on which the points lie, in the oracle's units.
     n_jobs : int or None
-        Threads that ask for Hessians.
+        Jobs that ask for Hessians.
     n_init : int or None
         Random starts of the power method's first round; twice the number of missing weights where None.
     max_iter : int
