@@ -18,7 +18,7 @@ _ROUNDS, _SETTLED = 3, 0.998  # of the polish, and part of the misfit that a rou
 _LENGTHS = 0.5  # spread of the logarithm of their lengths around those of the other units
 
 
-def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lambda: False):
+def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lambda: False, callback=None):
     """A network of one hidden layer with the units that noisy answers ask for, no more and no fewer.
 
     One unit at a time is fitted to what the network leaves of ``10 P / m_L`` answers, then everything at once; it stays
@@ -38,6 +38,8 @@ def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lamb
         Hidden units.
     out_of_time : callable, default=never
         Whether to stop.
+    callback : callable, default=None
+        ``callback(n_units)`` whenever there is one more or one less.
 
     Returns
     -------
@@ -59,12 +61,16 @@ def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lamb
         if not _needed(before, grown, U, Y, noise):
             break
         network, best = grown, misfit
+        if callback is not None:
+            callback(network.layer_widths[0])
     while 1 < network.layer_widths[0] and len(U) and not out_of_time():
         larger, settled = _settled(network, U, Y, noise)
         smaller, misfit = _settled(cheapest_removal(larger, U, [0]).network, U, Y, noise)
         if _needed(smaller, larger, U, Y, noise):
             return larger, settled
         network, best = smaller, misfit
+        if callback is not None:
+            callback(network.layer_widths[0])
     return network, best
 
 
