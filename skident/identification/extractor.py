@@ -90,7 +90,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
     ----------
     components_ : ndarray of shape (m, D)
         Unit vectors, first layer first, last layer last; signs are free but for the last layer's, whose rows are in the
-        outputs' order and have the gradients' signs (taken at another point where an output does not move at x*).
+        outputs' order and have the gradients' signs (taken at another point where an output does not move at x*);
+        0 for a linear output that is constant beside others.
     layer_assignment_ : ndarray of shape (m,)
         Layer of every component, 0 the first; -1 for inner layers that cannot be told apart (four layers and more).
     phi_ : ndarray of shape (m,)

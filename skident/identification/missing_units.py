@@ -22,7 +22,7 @@ _PATIENCE = 2  # further units that may be added in vain where more than noise i
 _REMOVALS = 4  # units that are tried before none is superfluous
 
 
-def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lambda: False):
+def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lambda: False, callback=None):
     """A network of one hidden layer with the units that noisy answers ask for, no more and no fewer.
 
     One unit at a time is fitted to what the network leaves of ``10 P / m_L`` answers, then everything at once, as long
@@ -43,6 +43,8 @@ def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lamb
         Hidden units.
     out_of_time : callable, default=never
         Whether to stop.
+    callback : callable, default=None
+        ``callback(n_units)`` whenever there is one more or one less.
 
     Returns
     -------
@@ -56,7 +58,8 @@ def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lamb
     BlackBoxError
         If the black box fails.
     """
-    network, told = _grown(oracle, network, noise, rng, at_most, out_of_time)
+    seen = (lambda n_units: None) if callback is None else callback
+    network, told = _grown(oracle, network, noise, rng, at_most, out_of_time, seen)
     misfit = np.inf
     while len(told.U) and 1 < network.layer_widths[0] and not out_of_time():
         network, misfit = told.settled(network)
@@ -64,6 +67,7 @@ def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lamb
         if smaller is None:
             break
         network = smaller
+        seen(network.layer_widths[0])
     return network, misfit
 
 
@@ -101,7 +105,7 @@ class _Told:
         return self.chi2(before) - self.chi2(after) > k * np.log(self.Y.size) * self.variance(after)
 
 
-def _grown(oracle, network, noise, rng, at_most, out_of_time):
+def _grown(oracle, network, noise, rng, at_most, out_of_time, seen):
     """The network with more units than are needed, and the answers that say so."""
     told = _Told(np.empty((0, oracle.n_inputs)), np.empty((0, network.n_outputs)), noise)
     limit, vain = _WIDER * min(at_most, network.layer_widths[0]) + _SOME, 0
@@ -113,6 +117,7 @@ def _grown(oracle, network, noise, rng, at_most, out_of_time):
             before, after = told.settled(before)[0], told.settled(after)[0]
         vain = 0 if told.need(before, after) else vain + 1
         network = after
+        seen(network.layer_widths[0])
         if vain > (0 if told.variance(after) < _NOISE_KNOWN else _PATIENCE):
             break
     return network, told

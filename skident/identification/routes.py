@@ -156,7 +156,7 @@ def by_kinks(inquiry, earlier):
         If the black box has no kinks, or not those of such a network.
     """
     n_units = None if inquiry.widths is None else inquiry.widths[0]
-    with inquiry.log.stage("units (kinks along lines)", inquiry.oracle, n_units) as entry:
+    with inquiry.log.stage("units (kinks along lines)", inquiry.oracle, n_units, "units") as entry:
         reach = min(_RELU_REACH, inquiry.oracle.reach / np.sqrt(inquiry.oracle.n_inputs))
         network = find_relu_network(
             inquiry.oracle,

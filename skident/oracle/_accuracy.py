@@ -17,6 +17,7 @@ _DOUBLE, _SINGLE = float(np.finfo(np.float64).eps), float(np.finfo(np.float32).e
 _UNIFORM = 12.0**-0.5  # standard deviation of an error spread evenly over one unit
 _ROUNDINGS = 64  # units in the last place of the largest answer that a network's own arithmetic may lose
 _OF_OFFSET = 1e-12  # relative error up to which the rounding of an offset is taken as that of exact answers
+_CONSTANT = 1e-14  # deviation beside the offset that is rounding
 _FEWEST = 12  # numbers that a precision is read off; one in 2^29 doubles is a single by chance
 
 
@@ -76,8 +77,9 @@ class Accuracy:
 
     @property
     def relative(self):
-        """Error of the worst output over the deviation of its answers."""
-        return float(np.max(self.std / np.maximum(self.deviation, np.finfo(float).tiny)))
+        """Error of the worst output over the deviation of its answers; outputs that are constant do not count."""
+        varies = self.deviation > _CONSTANT * np.abs(self.offset)
+        return float(np.max(self.std[varies] / self.deviation[varies], initial=0.0)) if varies.any() else np.inf
 
     @property
     def small(self):

@@ -68,8 +68,9 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         What was used up when the clock refused a question.
     one_dimensional : bool
         Whether the last answer had shape (n,).
-    offset, unit : ndarray of shape (m_L,)
-        Answers are given as ``(y - offset) / unit``, see `settle_units`; 0 and 1 until then.
+    offset, unit, constant : ndarray of shape (m_L,)
+        Answers are given as ``(y - offset) / unit``, see `settle_units`; 0 and 1 until then. Which linear outputs are
+        constant, as far as first answers tell.
     precision : Precision
         The numbers in which the black box answers, as far as first answers tell.
     accuracy : Accuracy

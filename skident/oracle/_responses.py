@@ -14,6 +14,7 @@ __all__ = ["logits_from_probabilities", "precise_half", "probabilities_from_logi
 _ARITHMETIC = 4.0  # roundings, relative, that a softmax and a logarithm make of ``2 + |log p|``
 _ON_GRID = 4.0  # spacings that a probability computed as 1 - q may be off by: the rounding of q and of what led to it
 _SUM_TOLERANCE = 1e-4  # probabilities in single precision, a thousand classes
+_ROUNDED_SUM = 1e-2  # farther from 1, they are no probabilities of exclusive classes
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def probability_error(Z, error, found, precision=None):
 def _checked(P, digits):
     tolerance = max(_SUM_TOLERANCE, 0.5 * _ON_GRID * P.shape[1] * digits.grid)
     low, high = float(P.min()), float(P.max())
-    if low < 0.0 or high > 1.0 + tolerance:
+    if low < 0.0 or high > 1.0 + max(tolerance, _ROUNDED_SUM):
         raise BlackBoxError(
             f"response_method='predict_proba' expects probabilities, but answers range from {low:.3g} to {high:.3g}; "
             "use response_method='predict' for answers that are no probabilities."
@@ -155,10 +156,14 @@ def _checked(P, digits):
     sums = P.sum(axis=1)
     if P.shape[1] > 1 and np.abs(sums - 1.0).max() > tolerance:
         worst = sums[np.argmax(np.abs(sums - 1.0))]
+        several = (
+            "labels that do not exclude each other (multilabel) are not supported; identify one label at a time, with "
+            "a callable that gives (n,) probabilities."
+        )
+        rounded = "they are rounded too coarsely, or not normalised; ask for more digits, or divide them by their sum."
         raise BlackBoxError(
-            f"the probabilities of the {P.shape[1]} classes sum to {worst:.3g} instead of 1: labels that do not "
-            "exclude each other (multilabel) are not supported; identify one label at a time, with a callable that "
-            "gives (n,) probabilities."
+            f"the probabilities of the {P.shape[1]} classes sum to {worst:.6g} instead of 1, {worst - 1.0:+.1e} beside "
+            f"it: {rounded if abs(worst - 1.0) < _ROUNDED_SUM else several}"
         )
     return np.minimum(P, 1.0)
 

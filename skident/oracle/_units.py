@@ -14,13 +14,28 @@ from ._responses import logits_from_probabilities
 _JACOBIAN_STEP = float(np.finfo(float).eps ** (1.0 / 3.0))
 
 
+def outputs_that_vary(Y):
+    """Which outputs differ from row to row by more than their rounding.
+
+    Parameters
+    ----------
+    Y : ndarray of shape (n, m_L)
+
+    Returns
+    -------
+    ndarray of bool, shape (m_L,)
+    """
+    return np.ptp(Y, axis=0) > 1e-13 * np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)
+
+
 class AnswerUnits:
-    """What an `Oracle` knows of its answers: offset and unit of every output, precision and accuracy."""
+    """What an `Oracle` knows of its answers: offset, unit and constancy of outputs, precision and accuracy."""
 
     def _begin_units(self):
         """Nothing is known yet, but of another oracle's answers."""
         self.offset, self.unit, self.precision = np.zeros(1), np.ones(1), Precision()
         self._digits_are_read = False
+        self.constant = np.zeros(1, dtype=bool)
         self._answers_are_settled = isinstance(self._box, SharedBox)
         self.accuracy = self._box.accuracy if self._answers_are_settled else EXACT
 
@@ -69,6 +84,8 @@ class AnswerUnits:
         """
         if self.response == "predict":  # of probabilities they are read before these become logits
             self.precision = precision_of(Y)
+        if output_activation == "identity":
+            self.constant = ~outputs_that_vary(Y)
         if self.response == "predict" and not self._answers_are_settled:
             self.offset, self.unit = output_units(Y, output_activation)
         return (Y - self.offset) / self.unit

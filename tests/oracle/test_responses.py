@@ -170,3 +170,16 @@ def test_answers_that_are_refused(box, message):
 def test_unknown_response():
     with pytest.raises(ValueError, match="response must be one of .*, got 'logits'"):
         Oracle(np.tanh, 2, response="logits")
+
+
+@pytest.mark.parametrize(
+    ("factor", "said"),
+    [
+        (1.001, r"sum to 1\.001 instead of 1, \+1\.0e-03 beside it: they are rounded too coarsely"),
+        (0.9998, r"sum to 0\.9998 instead of 1, -2\.0e-04 beside it: they are rounded too coarsely"),
+        (0.5, r"sum to 0\.5 instead of 1, -5\.0e-01 beside it: labels that do not exclude each other"),
+    ],
+)
+def test_the_deviation_of_a_sum_is_said(factor, said):
+    with pytest.raises(ValueError, match=said):
+        logits_from_probabilities(factor * np.array([[0.25, 0.75], [0.5, 0.5]]))

@@ -105,7 +105,7 @@ def find_shown_weights(oracle, architecture, known, search, rng, log):
         return ShownWeights(known[:0])
     check_visible(architecture, oracle.n_inputs)
     m = n_visible(architecture)
-    with log.stage("Hessians", oracle, search.n_hessians) as entry:
+    with log.stage("Hessians", oracle, search.n_hessians, "Hessians") as entry:
         hessians = sample_hessians(
             oracle, search.n_hessians, search.radius, rng=rng, n_jobs=search.n_jobs, callback=entry["progress"]
         )
@@ -113,7 +113,7 @@ def find_shown_weights(oracle, architecture, known, search, rng, log):
         basis, values = entangled_subspace(hessians, m, known)
         entry["residual"] = float(np.linalg.norm(values[m:]) / np.linalg.norm(values))
     wanted = max(0, m - len(known))
-    with log.stage("power method", total=wanted) as entry:
+    with log.stage("power method", total=wanted, unit="units") as entry:
         found = find_rank_one(
             basis,
             oracle.n_inputs,
