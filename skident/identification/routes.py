@@ -172,4 +172,6 @@ def by_kinks(inquiry, earlier):
         )
     error = worst_error(inquiry.fresh.answers, found.network(inquiry.fresh.inputs))
     caveat = "" if found.n_skips == 0 else _SKIPS.format(found.n_skips)
-    return Attempt(found.network, error, "polish", error, "kinks", minimal=not found.n_skips, caveat=caveat)
+    # Every unit was seen by itself; only noise makes two of one.
+    minimal = not found.n_skips and (inquiry.fresh.sigma is None or inquiry.oracle.restricted)
+    return Attempt(found.network, error, "polish", error, "kinks", minimal=minimal, caveat=caveat)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.fitting.polish import polish_network
+from skident.fitting.polish import NOISY_ANSWERS, polish_network
 from skident.network import FeedforwardNetwork
 
 from .in_view import Found, network_of_view, view_of
@@ -26,6 +26,9 @@ _FAR = 30.0  # standard deviations up to which answers are compared
 _EXPLAINED = 1e-9  # relative error on fresh answers below which a network is taken as the black box
 _EXACT = 1e-13  # and below which the polish has nothing to gain
 _START = 1e-3  # error above which a polish is no use
+_NOISY_START = 0.3  # where answers are noisy
+_NOISY_TRIES = 8
+_NOISE_LEFT = 4.0  # errors of the answers by which a network may miss them
 _CLEARLY = 100.0  # how much worse all other signs must be
 _NOTHING = 1e-8  # relative size of units of which the sign does not matter
 
@@ -88,9 +91,18 @@ def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, rng=No
     """
     rng = np.random.RandomState(0) if rng is None else rng
     probe = probe_of(oracle, rng, far=min(_FAR, reach))
-    search = LineSearch(probe, reach * probe.unit, max_units, rng)
-    if oracle.restricted:
-        return _in_view(search, n_units, callback)
+    for n_left in reversed(range(1 if probe.exact else _NOISY_TRIES)):
+        search = LineSearch(probe, reach * probe.unit, max_units, rng)
+        try:
+            return _in_view(search, callback) if oracle.restricted else _line_by_line(search, n_units, callback)
+        except NotShallowReLUError:
+            # Noise hides kinks here and there; other lines show others.
+            if n_left == 0:
+                raise
+
+
+def _line_by_line(search, n_units, callback):
+    """The network where every line shows nearly all units: until one confirms what is known and shows nothing else."""
     n_widened = 0
     for _ in range(_MAX_LINES):
         search.follow_line()
@@ -114,7 +126,7 @@ def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, rng=No
     )
 
 
-def _in_view(search, n_units, callback):
+def _in_view(search, callback):
     """The network where not all answers tell: lines until nothing in view is new, and all of it is explained."""
     view = None
     for n_lines in range(_MAX_LINES_IN_VIEW):
@@ -154,16 +166,16 @@ def _assemble(search, n_units):
         )
     far = min(_FAR, search.reach / probe.unit)
     U = rng.standard_normal((96, probe.oracle.n_inputs)) * np.repeat([1.0, np.sqrt(far), far], 32)[:, None]
-    Y = probe.oracle(U)
+    Y, tol = _answers(probe, U)
     search.units, choices = oriented_units(search)
     if len(choices) == 0:
         return None, _no_signs(search)
     networks = [_network(search.units, signs, probe.noise, U, Y) for signs in choices]
     errors = np.array([_error(network, U, Y) for network in networks])
-    if _EXACT < errors.min() < _START:
+    if _EXACT < errors.min() < (_START if probe.exact else _NOISY_START):
         networks, errors = _polish(search, networks, errors, U, Y)
     best = int(np.argsort(errors)[0])
-    if errors[best] > _EXPLAINED:
+    if errors[best] > max(_EXPLAINED, _NOISE_LEFT * tol):
         return None, NotShallowReLUError(
             "unexplained",
             f"the network of the {n_found} units found misses fresh answers by {errors[best]:.1e} of their spread.",
@@ -171,6 +183,15 @@ def _assemble(search, n_units):
     if _is_ambiguous(search.units, choices, errors):
         return None, _undetermined(n_found)
     return networks[best], None
+
+
+def _answers(probe, U):
+    """Answers (96, m_L) on three shells, and the largest error they may have, relative to the spread of a shell."""
+    F, tol = probe.ask(U)
+    shells = F.reshape(3, -1, F.shape[1])
+    return F * probe.noise, float(
+        np.max(tol.reshape(3, -1, 1) / np.maximum(np.ptp(shells, axis=1, keepdims=True), 1.0))
+    )
 
 
 def _is_ambiguous(units, choices, errors):
@@ -218,12 +239,19 @@ def _network(units, signs, scale, U, Y):
 
 def _polish(search, networks, errors, U, Y):
     """Every network, or its polished form if that is better, and the errors on (U, Y)."""
-    n = int(1.75 * networks[0].n_parameters / networks[0].n_outputs)
+    oracle, exact = search.probe.oracle, search.probe.exact
+    n = int((1.75 if exact else NOISY_ANSWERS) * networks[0].n_parameters / networks[0].n_outputs)
     points = points_on_both_sides(search.units, n, search.rng)
-    answers = search.probe.oracle(points)
+    answers = oracle(points)
     networks, errors = list(networks), errors.copy()
     for i, network in enumerate(networks):
-        polished = polish_network(network, points, answers)[0]
+        polished = polish_network(
+            network,
+            points,
+            answers,
+            noise=None if exact else oracle.accuracy.std,
+            callback=lambda _: oracle.clock.out_of_time,
+        )[0]
         error = _error(polished, U, Y)
         if error < errors[i]:
             networks[i], errors[i] = polished, error
