@@ -209,9 +209,8 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         ----------
         draw : callable
             ``draw(n, factor)`` gives n rows or more, (k, D), spread `factor` times as far as wanted. Asked with factor
-            1 first; where logits are too uncertain, again with 2, 4, ..., 256 until there are n: further out, other
-            units are on other sides, which moves the logits. Too uncertain: see `precise_half`; rows left out show
-            other units than those left.
+            1 first; where logits are too uncertain (see `precise_half`), again with 2, 4, ..., 256 until there are n:
+            further out, other units are on other sides, which moves the logits.
         n : int
 
         Returns
