@@ -19,6 +19,8 @@ _LENGTHS = 0.5  # spread of the logarithm of their lengths around those of the o
 _WIDER, _SOME = 1.5, 8  # times as wide as it was, and some units more, that a network may grow before it is pruned
 _NOISE_KNOWN = 1.4  # the noise's variance is this many times what short lines tell, at most
 _PATIENCE = 2  # further units that may be added in vain where more than noise is left
+_CLEAR = 1e-3  # noise, relative, below which a unit that is not needed is the last one that is tried
+_MORE = 3.0  # times as many answers, in the end: weak units show by their number only
 _REMOVALS = 4  # units that are tried before none is superfluous
 
 
@@ -59,8 +61,10 @@ def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lamb
         If the black box fails.
     """
     seen = (lambda n_units: None) if callback is None else callback
+    n_shown, misfit = network.layer_widths[0], np.inf
     network, told = _grown(oracle, network, noise, rng, at_most, out_of_time, seen)
-    misfit = np.inf
+    if len(told.U) and network.layer_widths[0] == n_shown <= at_most:
+        return told.settled(network)
     while len(told.U) and 1 < network.layer_widths[0] and not out_of_time():
         network, misfit = told.settled(network)
         smaller = _smaller(network, told, network.layer_widths[0] > at_most)
@@ -108,18 +112,22 @@ class _Told:
 def _grown(oracle, network, noise, rng, at_most, out_of_time, seen):
     """The network with more units than are needed, and the answers that say so."""
     told = _Told(np.empty((0, oracle.n_inputs)), np.empty((0, network.n_outputs)), noise)
-    limit, vain = _WIDER * min(at_most, network.layer_widths[0]) + _SOME, 0
+    limit, vain, times = _WIDER * min(at_most, network.layer_widths[0]) + _SOME, 0, 1.0
     while network.layer_widths[0] < limit and not out_of_time():
-        told = _more_answers(oracle, network, told, rng)
+        told = _more_answers(oracle, network, told, rng, times)
         before = told.fitted(network)
         after = told.fitted(_with_unit(before, told, rng))
         if not told.need(before, after):
             before, after = told.settled(before)[0], told.settled(after)[0]
+        if oracle.accuracy.relative < _CLEAR and not told.need(before, after):
+            return before, told
         vain = 0 if told.need(before, after) else vain + 1
         network = after
         seen(network.layer_widths[0])
         if vain > (0 if told.variance(after) < _NOISE_KNOWN else _PATIENCE):
-            break
+            if times == _MORE:
+                break
+            vain, times = 0, _MORE
     return network, told
 
 
@@ -135,10 +143,10 @@ def _smaller(network, told, too_wide):
     return min(tried, key=told.chi2) if too_wide else None
 
 
-def _more_answers(oracle, network, told, rng):
+def _more_answers(oracle, network, told, rng, times):
     """As many answers as the network with one more unit takes, those there are among them."""
     P = network.n_parameters + network.n_inputs + network.n_outputs + 1
-    n = max(int(NOISY_ANSWERS * P / network.n_outputs) - len(told.U), 0)
+    n = max(int(times * NOISY_ANSWERS * P / network.n_outputs) - len(told.U), 0)
     W, b = network.weights[0], network.biases[0]
     U, Y = oracle.ask_near(lambda n, factor: design_points(W, b, n, factor, rng), n)
     return _Told(np.concatenate([told.U, U]), np.concatenate([told.Y, Y]), told.noise)
