@@ -35,7 +35,7 @@ __all__ = ["EntangledWeightExtractor"]
 
 # Measured at D = 50: 0.5, 0.3 and 0.01 for m = 200, 400, 500 (weights right), 5e-5 and less from m = 550 (most wrong).
 _INDEPENDENT = 1e-3
-_NO_DROP = 0.4  # from one singular value to the next; right widths of two layers leave 0.25 at most
+_NO_DROP, _NEAR = 0.4, 0.1  # from one singular value to the next, at a radius: right widths of two layers leave 0.25
 
 
 class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
@@ -327,7 +327,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         if shown.basis is not None:
             visible = (layers != n_layers - 1) | last_layer_shows(architecture)
             self.phi_[visible] = projection_norms(shown.basis, V[visible])
-            drop = spectral_drop(shown.singular_values, shown.basis.shape[1]) if first is None and n_layers == 2 else 0
+            sharp = first is None and n_layers == 2 and self.radius <= _NEAR
+            drop = sharp * spectral_drop(shown.singular_values, shown.basis.shape[1])
             _warn_of_false_weights(independence(shown.basis, V[visible]), drop, visible.sum())
             self.subspace_ = subspace_in_units(shown.basis, oracle.scale)
         self.components_ = unit_rows(V / oracle.scale)
@@ -388,9 +389,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
 def _warn_of_false_weights(smallest, drop, n_found):
     if smallest < _INDEPENDENT or drop > _NO_DROP:
         message = (
-            f"of {n_found} weights found some may be none of the black box, whatever phi_ says: layer_widths ask for "
-            "too many, or more than Hessians can tell apart. Outer products nearly depend (smallest singular value "
-            f"{smallest:.1e}, {_INDEPENDENT} expected), or the next of the Hessians' is {drop:.2f} of the last."
+            f"of {n_found} weights found some may be none, whatever phi_ says: check layer_widths. They nearly depend "
+            f"(by {smallest:.1e}, {_INDEPENDENT} expected), or Hessians hold more (the next is {drop:.2f} of the last)."
         )
         _warn(message, stacklevel=6)
 
