@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.network import FeedforwardNetwork
+
 from .least_squares import weighted_problem
 
 __all__ = ["standard_errors"]
@@ -62,7 +64,8 @@ def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
         )
     if noise is None:
         noise = _residual_noise(network, U, Y)
-    problem = weighted_problem(network, U, np.zeros((n, network.n_outputs)), 1.0 / np.asarray(noise, dtype=float))
+    network, U, noise, inner, outer = _in_powers_of_two(network, U, noise)
+    problem = weighted_problem(network, U, np.zeros((n, network.n_outputs)), 1.0 / noise)
     A, _ = problem.normal_equations(problem.flatten(network.weights, network.biases))
     scale = np.sqrt(np.diagonal(A))
     scale = np.where(scale > 0, scale, 1.0)
@@ -77,8 +80,26 @@ def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
         )
     vectors = vectors if free is None else free @ vectors
     errors = np.sqrt(np.sum(vectors**2 / values, axis=1)) / scale
-    weights, biases = problem.unflatten(errors)
-    return [W.copy() for W in weights], [b.copy() for b in biases]
+    weights, biases = ([part.copy() for part in parts] for parts in problem.unflatten(errors))
+    weights[0] = np.ldexp(weights[0], -inner[:, None])
+    weights[-1], biases[-1] = np.ldexp(weights[-1], outer), np.ldexp(biases[-1], outer)
+    return weights, biases
+
+
+def _in_powers_of_two(network, U, noise):
+    """The same problem with inputs, and noise of linear outputs, of order one; the exponents of both units.
+
+    Squares of the derivatives would overflow or vanish else; powers of two leave all digits.
+    """
+    inner = np.frexp(np.abs(U).max(axis=0))[1]
+    noise = np.broadcast_to(np.asarray(noise, dtype=float), network.n_outputs)
+    linear = network.output_activation == "identity"
+    outer = np.frexp(noise)[1] if linear else np.zeros(network.n_outputs, dtype=int)
+    weights, biases = [W.copy() for W in network.weights], [b.copy() for b in network.biases]
+    weights[0] = np.ldexp(weights[0], inner[:, None])
+    weights[-1], biases[-1] = np.ldexp(weights[-1], -outer), np.ldexp(biases[-1], -outer)
+    scaled = FeedforwardNetwork(weights, biases, network.activation, network.output_activation)
+    return scaled, np.ldexp(U, -inner), np.ldexp(noise, -outer), inner, outer
 
 
 def _without_rescaling(network, problem, scale):

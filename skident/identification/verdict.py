@@ -12,6 +12,7 @@ from skident.fitting.design import design_points
 from skident.fitting.polish import NOISY_ANSWERS
 from skident.fitting.redundancy import redundant_units
 from skident.fitting.standard_errors import standard_errors
+from skident.linalg import column_units
 from skident.network import FeedforwardNetwork, center_outputs, change_inputs, change_outputs
 from skident.oracle import OutOfBudgetError, probability_error
 
@@ -167,7 +168,7 @@ def report_of(verdict, reason):
         relative_max_error=verdict.error,
         exact=verdict.exact,
         checked=len(X),
-        checked_spread=X.std(axis=0),
+        checked_spread=column_units(X, constant=0.0)[1],
         checked_range=(X.min(axis=0), X.max(axis=0)),
         input_rounding=verdict.input_rounding,
         redundant_units=verdict.redundant,

@@ -162,8 +162,8 @@ def _checked(P, digits):
         )
         rounded = "they are rounded too coarsely, or not normalised; ask for more digits, or divide them by their sum."
         raise BlackBoxError(
-            f"the probabilities of the {P.shape[1]} classes sum to {worst:.6g} instead of 1, {worst - 1.0:+.1e} beside "
-            f"it: {rounded if abs(worst - 1.0) < _ROUNDED_SUM else several}"
+            f"the probabilities of the {P.shape[1]} classes sum to {worst:.6g} instead of 1: "
+            f"off by {worst - 1.0:+.1e}, {rounded if abs(worst - 1.0) < _ROUNDED_SUM else several}"
         )
     return np.minimum(P, 1.0)
 

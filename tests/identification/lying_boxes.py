@@ -382,13 +382,17 @@ LIES = [
     Lie("probabilities, 3 decimals", of(lambda X: probabilities(X).round(3)), "noisy|refuse", "", PROBA),
     Lie("that sum to 2", of(lambda X: 2 * probabilities(X)), "refuse", "expects probabilities", PROBA),
     Lie(
-        "that sum to 1.001", of(lambda X: 1.001 * probabilities(X)), "refuse", r"sum to 1.001 .*\+1.0e-03 beside", PROBA
+        "that sum to 1.001",
+        of(lambda X: 1.001 * probabilities(X)),
+        "refuse",
+        r"sum to 1.001 instead of 1: off by \+1.0e-03",
+        PROBA,
     ),
     Lie(
         "that sum to 0.9998",
         of(lambda X: 0.9998 * probabilities(X)),
         "refuse",
-        "sum to 0.9998 instead of 1, -2.0e-04 beside it: they are rounded too coarsely",
+        "sum to 0.9998 instead of 1: off by -2.0e-04, they are rounded too coarsely",
         PROBA,
     ),
     Lie("logits", of(TWO), "refuse", "expects probabilities", PROBA),

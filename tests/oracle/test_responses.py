@@ -175,9 +175,9 @@ def test_unknown_response():
 @pytest.mark.parametrize(
     ("factor", "said"),
     [
-        (1.001, r"sum to 1\.001 instead of 1, \+1\.0e-03 beside it: they are rounded too coarsely"),
-        (0.9998, r"sum to 0\.9998 instead of 1, -2\.0e-04 beside it: they are rounded too coarsely"),
-        (0.5, r"sum to 0\.5 instead of 1, -5\.0e-01 beside it: labels that do not exclude each other"),
+        (1.001, r"sum to 1\.001 instead of 1: off by \+1\.0e-03, they are rounded too coarsely"),
+        (0.9998, r"sum to 0\.9998 instead of 1: off by -2\.0e-04, they are rounded too coarsely"),
+        (0.5, r"sum to 0\.5 instead of 1: off by -5\.0e-01, labels that do not exclude each other"),
     ],
 )
 def test_the_deviation_of_a_sum_is_said(factor, said):

@@ -19,6 +19,7 @@ __all__ = [
     "last_layer_shows",
     "n_visible",
     "sample_hessians",
+    "spectral_drop",
     "subspace_in_units",
 ]
 
@@ -217,6 +218,26 @@ def independence(basis, vectors):
         that span the subspace. Infinite without vectors.
     """
     return float(np.linalg.svd(svec_outer(vectors) @ basis, compute_uv=False).min(initial=np.inf))
+
+
+def spectral_drop(singular_values, dimension):
+    """How much of the spectrum goes on behind a subspace.
+
+    Parameters
+    ----------
+    singular_values : ndarray
+        Of all Hessians, in decreasing order.
+    dimension : int
+        Of the subspace, m.
+
+    Returns
+    -------
+    float
+        ``s_{m+1} / s_m``: small where the subspace is that of m weights, near 1 where m is larger than their number or
+        weights are lost in what others leave.
+    """
+    last, following = singular_values[dimension - 1], singular_values[dimension : dimension + 1]
+    return float(following[0] / last) if len(following) else 0.0
 
 
 def subspace_in_units(basis, scale):
