@@ -41,6 +41,10 @@ class Attempt:
         What that stage left unexplained.
     route : str
     extractor, completion : fitted stages, or None
+    minimal : bool
+        Whether every unit was seen by itself, so that none can be left out.
+    caveat : str
+        Why the network cannot be called exact though it explains the answers; empty where nothing speaks against it.
     """
 
     network: FeedforwardNetwork
@@ -50,6 +54,8 @@ class Attempt:
     route: str
     extractor: EntangledWeightExtractor | None = None
     completion: NetworkCompletion | None = None
+    minimal: bool = False
+    caveat: str = ""
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
     n_init : int, default=None
         Random starts of its first round; twice the number of missing weights by default.
     n_jobs : int, default=None
-        Threads that sample Hessians. More than one asks the black box from several threads at once.
+        Threads that sample Hessians, which ask the black box at once, or what `joblib.parallel_config` chooses, see
+        `NetworkIdentifier`. The result does not depend on it.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 shows progress and a line a stage.
@@ -89,7 +90,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
     ----------
     components_ : ndarray of shape (m, D)
         Unit vectors, first layer first, last layer last; signs are free but for the last layer's, whose rows are in the
-        outputs' order and have the gradients' signs (taken at another point where an output does not move at x*).
+        outputs' order and have the gradients' signs (taken at another point where an output does not move at x*);
+        0 for a linear output that is constant beside others.
     layer_assignment_ : ndarray of shape (m,)
         Layer of every component, 0 the first; -1 for inner layers that cannot be told apart (four layers and more).
     phi_ : ndarray of shape (m,)

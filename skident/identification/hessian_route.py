@@ -70,9 +70,15 @@ def _complemented(inquiry, found):
     complete = network.layer_widths[0] >= at_most or inquiry.oracle.response == "predict_proba"
     if sigma is None or not one_layer or complete or not inquiry.limits.polish or not inquiry.fresh.accuracy.small:
         return found
-    with inquiry.log.stage("missing units", inquiry.oracle) as entry:
+    with inquiry.log.stage("missing units", inquiry.oracle, unit="units") as entry:
         network, misfit = with_missing_units(
-            inquiry.oracle, network, sigma, inquiry.rng, at_most=at_most, out_of_time=lambda: inquiry.out_of_time
+            inquiry.oracle,
+            network,
+            sigma,
+            inquiry.rng,
+            at_most=at_most,
+            out_of_time=lambda: inquiry.out_of_time,
+            callback=entry["progress"],
         )
         entry["residual"] = misfit
     return replace(found, network=network, error=worst_error(inquiry.fresh.answers, network(inquiry.fresh.inputs)))

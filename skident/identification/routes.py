@@ -19,6 +19,10 @@ from .saturation_route import FirstLayerSearch, by_discovery, by_saturation, by_
 
 __all__ = ["Plan", "by_kinks", "plan_routes"]
 
+_SKIPS = (
+    "on which side its units are active was not found: {} units that are always active make up for that. The "
+    "hyperplanes and the answers are right, its width and the signs of its units may not be"
+)
 _RELU_REACH = 1e3  # of lines, in units of sqrt(D) standard deviations
 
 
@@ -156,9 +160,9 @@ def by_kinks(inquiry, earlier):
         If the black box has no kinks, or not those of such a network.
     """
     n_units = None if inquiry.widths is None else inquiry.widths[0]
-    with inquiry.log.stage("units (kinks along lines)", inquiry.oracle, n_units) as entry:
+    with inquiry.log.stage("units (kinks along lines)", inquiry.oracle, n_units, "units") as entry:
         reach = min(_RELU_REACH, inquiry.oracle.reach / np.sqrt(inquiry.oracle.n_inputs))
-        network = find_relu_network(
+        found = find_relu_network(
             inquiry.oracle,
             n_units=n_units,
             max_units=max(1000, n_units or 0),
@@ -166,5 +170,8 @@ def by_kinks(inquiry, earlier):
             rng=inquiry.rng,
             callback=entry["progress"],
         )
-    error = worst_error(inquiry.fresh.answers, network(inquiry.fresh.inputs))
-    return Attempt(network, error, "polish", error, "kinks")
+    error = worst_error(inquiry.fresh.answers, found.network(inquiry.fresh.inputs))
+    caveat = "" if found.n_skips == 0 else _SKIPS.format(found.n_skips)
+    # Every unit was seen by itself; only noise makes two of one.
+    minimal = not found.n_skips and (inquiry.fresh.sigma is None or inquiry.oracle.restricted)
+    return Attempt(found.network, error, "polish", error, "kinks", minimal=minimal, caveat=caveat)

@@ -1,5 +1,6 @@
 import copy
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -381,7 +382,8 @@ def test_progress(X, capsys):
     network = make_network((8, 6, 4, 2), random_state=1)
     identifier(network, verbose=1).fit(X)
     err = capsys.readouterr().err
-    assert "first layer (saturation): " in err and "polish: " in err
+    assert "first layer (saturation): 6 of 6 units, " in err and re.search(r"polish: [1-9]\d* steps, ", err)
+    assert "0it" not in err
     identifier(network).fit(X)
     assert capsys.readouterr() == ("", "")
 
