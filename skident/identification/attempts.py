@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -45,6 +45,8 @@ class Attempt:
         Whether every unit was seen by itself, so that none can be left out.
     caveat : str
         Why the network cannot be called exact though it explains the answers; empty where nothing speaks against it.
+    evidence : dict
+        What else the route saw, for the report.
     """
 
     network: FeedforwardNetwork
@@ -56,6 +58,7 @@ class Attempt:
     completion: NetworkCompletion | None = None
     minimal: bool = False
     caveat: str = ""
+    evidence: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

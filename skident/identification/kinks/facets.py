@@ -1,0 +1,336 @@
+"""One unit of the next layer: its facets, learnt from cell to cell across the boundaries of the known layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Crossings", "FacetUnit", "crossings"]
+
+_RANK = 1e-7  # singular values below this, relative to the largest, are none
+_OPEN = 1e-6  # part of a feature in what is open above which it is not determined
+_NO_SLOPE = 1e-8
+
+
+class FacetUnit:
+    """A unit ``z(x) = phi(x) . theta``, known up to a factor wherever ``phi(x)`` is orthogonal to what is open.
+
+    A kink with its normal gives ``D + 1`` linear equations for theta; every crossing of a boundary gives one more.
+
+    Parameters
+    ----------
+    known : KnownLayers
+    point, normal : ndarray of shape (D,)
+        The kink.
+    basis : ndarray of shape (T, q), default=None
+        ``theta = basis w``: with the signs of layer l, ``q = m_l + 1`` unknowns are left.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (T,)
+        Of least norm.
+    open : ndarray of shape (T, k)
+        Orthonormal directions in which theta is not determined.
+    misfit : float
+        Largest relative violation of an equation.
+    starts : ndarray of shape (s, D)
+        Points of the unit's kink.
+    share : float
+        Of the predicted kinks, those that the answers show.
+    """
+
+    def __init__(self, known, point, normal, basis=None):
+        self.known, self.point, self.normal, self.basis = known, point, normal, basis
+        Z, phi = known.evaluate(point[None])
+        self.rows = np.vstack([known.feature_maps(Z > 0)[0].T, phi])
+        self.values = np.append(normal, 0.0)
+        self.starts, self.share = point[None], 0.0
+        self._solve()
+
+    def _solve(self):
+        norms = np.maximum(np.linalg.norm(self.rows, axis=1), np.finfo(float).tiny)
+        A, y = self.rows / norms[:, None], self.values / norms
+        if self.basis is None:
+            self.theta, self.open = _least_norm(A, y)
+        else:
+            w, left = _least_norm(A @ self.basis, y)
+            self.theta = self.basis @ w
+            self.open = np.linalg.qr(self.basis @ left)[0] if left.shape[1] else left[:0].reshape(len(self.theta), 0)
+        self.misfit = float(np.abs(A @ self.theta - y).max())
+
+    def learn(self, rows, values, starts):
+        """Take up more equations.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (k, T)
+        values : ndarray of shape (k,)
+        starts : ndarray of shape (s, D)
+            More points of the unit's kink.
+        """
+        self.rows, self.values = np.vstack([self.rows, rows]), np.concatenate([self.values, values])
+        self.starts = np.vstack([self.starts, starts])
+        self._solve()
+
+    def with_basis(self, basis):
+        """The same equations for fewer unknowns.
+
+        Parameters
+        ----------
+        basis : ndarray of shape (T, q)
+
+        Returns
+        -------
+        FacetUnit
+        """
+        unit = FacetUnit(self.known, self.point, self.normal, basis)
+        k = len(unit.rows)
+        unit.learn(self.rows[k:], self.values[k:], self.starts[1:])
+        return unit
+
+    @property
+    def n_open(self):
+        """How many directions of theta are not determined."""
+        return self.open.shape[1]
+
+    def determined(self, phi):
+        """Where the unit is known.
+
+        Parameters
+        ----------
+        phi : ndarray of shape (n, T)
+
+        Returns
+        -------
+        ndarray of bool, shape (n,)
+        """
+        if self.n_open == 0:
+            return np.ones(len(phi), dtype=bool)
+        return np.abs(phi @ self.open).max(axis=1) < _OPEN * np.linalg.norm(phi, axis=1)
+
+    def passes(self, X, tol=1e-6):
+        """Which points lie on the unit's kink, where that is known.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, D)
+        tol : float or ndarray of shape (n,), default=1e-6
+            Distance, relative to ``1 + |x|``.
+
+        Returns
+        -------
+        ndarray of bool, shape (n,)
+        """
+        if len(X) == 0:
+            return np.zeros(0, dtype=bool)
+        Z, phi = self.known.evaluate(X)
+        slope = np.linalg.norm(self.known.gradients(Z > 0, self.theta), axis=1)
+        near = np.abs(phi @ self.theta) < tol * (1.0 + np.linalg.norm(X, axis=1)) * slope
+        return near & self.determined(phi)
+
+    def predicted_kinks(self, n, rng, *, reach=4.0, n_lines=60, n_grid=120, tries=4):
+        """Points of the kink spread over random lines, where the unit is known, and normals there.
+
+        Parameters
+        ----------
+        n : int
+            Points at most.
+        rng : numpy.random.RandomState
+        reach : float, default=4.0
+            Half length of the lines in units of ``sqrt(D)``.
+        n_lines, n_grid, tries : int
+
+        Returns
+        -------
+        points, normals : ndarray of shape (k, D)
+            None of them on a kink of the known layers.
+        """
+        known, D, points = self.known, self.known.n_inputs, np.zeros((0, self.known.n_inputs))
+        t = np.linspace(-reach, reach, n_grid) * np.sqrt(D)
+        for _ in range(tries):
+            origins = rng.choice([0.5, 1.0, 2.0, 3.0], (n_lines, 1)) * rng.standard_normal((n_lines, D))
+            V = rng.standard_normal((n_lines, D))
+            V /= np.linalg.norm(V, axis=1, keepdims=True)
+            phi = known.evaluate((origins[:, None] + t[:, None] * V[:, None]).reshape(-1, D))[1]
+            there, z = self.determined(phi).reshape(n_lines, -1), (phi @ self.theta).reshape(n_lines, -1)
+            i, j = np.nonzero((z[:, 1:] * z[:, :-1] < 0) & there[:, 1:] & there[:, :-1])
+            if len(i):
+                chosen = rng.permutation(len(i))[: 2 * n]
+                i, j = i[chosen], j[chosen]
+                found = self._zero_between(origins[i], V[i], t[j], t[j + 1], z[i, j])
+                points = np.vstack([points, found])
+            if len(points) >= n:
+                break
+        points = points[:n]
+        if len(points) == 0:
+            return points, points
+        Z, phi = known.evaluate(points)
+        normals, lengths = known.gradients(Z > 0, self.theta), np.linalg.norm(known.boundaries(Z > 0), axis=2)
+        size = np.linalg.norm(normals, axis=1)
+        good = self.determined(phi) & (size > 1e-6 * np.linalg.norm(self.theta))
+        good &= np.all((np.abs(Z) > 1e-5 * lengths) | (lengths < 1e-9), axis=1)
+        return points[good], normals[good] / size[good, None]
+
+    def _zero_between(self, origins, directions, low, high, at_low):
+        """Zeros on lines between two positions with different signs, by bisection and two last secant steps."""
+        def z(t):
+            return self.known.evaluate(origins + t[:, None] * directions)[1] @ self.theta
+
+        for _ in range(52):
+            middle = 0.5 * (low + high)
+            same = z(middle) * at_low > 0
+            low, high = np.where(same, middle, low), np.where(same, high, middle)
+        return origins + low[:, None] * directions
+
+
+def _least_norm(A, y):
+    """Least-squares solution of least norm, and an orthonormal basis of what A leaves open."""
+    U, s, Vt = np.linalg.svd(A, full_matrices=True)
+    k = int(np.sum(s > _RANK * s[0]))
+    return Vt[:k].T @ ((U[:, :k].T @ y) / s[:k]), Vt[k:].T
+
+
+@dataclass(frozen=True)
+class Crossings:
+    """Where walks along the known part of a unit's kink came to a boundary that they cannot cross unseen.
+
+    Attributes
+    ----------
+    points : ndarray of shape (c, D)
+        On the kink and on the boundary.
+    boundary : ndarray of int, shape (c,)
+        The known unit whose boundary it is.
+    outwards : ndarray of shape (c, D)
+        Unit normals of the boundaries, pointing across.
+    slopes : ndarray of shape (c, D)
+        Gradient of the unit before the boundary.
+    rows : ndarray of shape (c, T)
+        Change of the features' slope along `outwards`: its product with theta is what the gradient changes by.
+    room : ndarray of shape (c,)
+        Distance from other boundaries behind it.
+    """
+
+    points: np.ndarray
+    boundary: np.ndarray
+    outwards: np.ndarray
+    slopes: np.ndarray
+    rows: np.ndarray
+    room: np.ndarray
+
+    def __len__(self):
+        return len(self.boundary)
+
+    def take(self, index):
+        """Some of the crossings.
+
+        Parameters
+        ----------
+        index : ndarray
+            Of integers or booleans.
+
+        Returns
+        -------
+        Crossings
+        """
+        return Crossings(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
+
+
+def crossings(unit, rng, *, n_walks=60, n_steps=12, reach=8.0):
+    """Walk along the known part of a unit's kink, without questions, to boundaries behind which it is not known.
+
+    Parameters
+    ----------
+    unit : FacetUnit
+    rng : numpy.random.RandomState
+    n_walks : int, default=60
+        In random directions; most of them lean towards units whose weight is not determined.
+    n_steps : int, default=12
+        Known boundaries crossed at most.
+    reach : float, default=8.0
+        In units of ``sqrt(D)``.
+
+    Returns
+    -------
+    Crossings
+
+    Notes
+    -----
+    ``O(n_walks n_steps M (D + m_l))`` operations, memory ``O(n_walks (M + T) D)``.
+    """
+    known, D = unit.known, unit.known.n_inputs
+    x = unit.starts[rng.randint(len(unit.starts), size=n_walks)].copy()
+    Z = known.evaluate(x)[0]
+    active, last, found = Z > 0, np.full(n_walks, -1), []
+    u = _first_directions(unit, x, Z, active, rng)
+    for _ in range(n_steps):
+        if len(x) == 0:
+            break
+        g = known.gradients(active, unit.theta)
+        size = np.sum(g**2, axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            u = u - (np.sum(u * g, axis=1) / size)[:, None] * g
+            u /= np.linalg.norm(u, axis=1, keepdims=True)
+        dZ = known.tangents(active, np.nan_to_num(u))[0]
+        alive = (size > _NO_SLOPE**2) & np.isfinite(u).all(axis=1)
+        rows = np.arange(len(x))
+        behind = last >= 0
+        alive &= ~behind | (dZ[rows, last] * np.where(active[rows, last], 1.0, -1.0) > 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = -Z / dZ
+        t[((Z > 0) != active) & (np.abs(Z) < 1e-9)] = np.inf
+        t[rows[behind], last[behind]] = np.inf
+        t[~(t > 0)] = np.inf
+        k = t.argmin(axis=1)
+        step = t[rows, k]
+        alive &= np.isfinite(step)
+        x, Z, active, u, g, k, step, dZ = (v[alive] for v in (x, Z, active, u, g, k, step, dZ))
+        x = x + step[:, None] * u
+        inside = np.linalg.norm(x, axis=1) < reach * np.sqrt(D)
+        x, Z, active, u, g, k, step, dZ = (v[inside] for v in (x, Z, active, u, g, k, step, dZ))
+        Z = Z + step[:, None] * dZ
+        rows = np.arange(len(x))
+        Z[rows, k] = 0.0
+        beyond = active.copy()
+        beyond[rows, k] = ~beyond[rows, k]
+        normals = known.boundary_normals(active, k)
+        lengths = np.linalg.norm(normals, axis=1)
+        outwards = normals / np.maximum(lengths, 1e-300)[:, None]
+        change = known.tangents(beyond, outwards)[1] - known.tangents(active, outwards)[1]
+        unknown = np.abs(change @ unit.open).max(axis=1, initial=0.0) > _OPEN * np.maximum(1.0, np.abs(change).max(axis=1))
+        # Outwards: away from the side that was left.
+        side = np.where(beyond[rows, k], 1.0, -1.0)[:, None]
+        if unknown.any():
+            i = np.flatnonzero(unknown & (lengths > 1e-9))
+            room = _rooms(known, Z[i], beyond[i], k[i])
+            found.append(Crossings(x[i], k[i], side[i] * outwards[i], g[i], side[i] * change[i], room))
+        x, Z, active, u, last = (v[~unknown] for v in (x, Z, beyond, u, k))
+    if not found:
+        none = np.zeros((0, D))
+        return Crossings(none, np.zeros(0, int), none, none, np.zeros((0, known.n_features)), np.zeros(0))
+    names = Crossings.__dataclass_fields__
+    return Crossings(*(np.concatenate([getattr(part, name) for part in found]) for name in names))
+
+
+def _first_directions(unit, x, Z, active, rng):
+    """Random directions, most of them leaning towards a boundary of layer l across which the weight is open."""
+    known = unit.known
+    u = rng.standard_normal(x.shape)
+    aims = np.flatnonzero(np.abs(unit.open[: known.n_units]).max(axis=1, initial=0.0) > _OPEN) + known.first
+    if len(aims) == 0:
+        return u
+    aim = rng.choice(aims, len(x))
+    normals = known.boundary_normals(active, aim)
+    size = np.linalg.norm(normals, axis=1)
+    towards = -np.sign(Z[np.arange(len(x)), aim])[:, None] * normals / np.maximum(size, 1e-300)[:, None]
+    leaning = (rng.uniform(size=len(x)) < 0.5) & (size > 1e-9)
+    return np.where(leaning[:, None], 0.4 * u + np.sqrt(known.n_inputs) * towards, u)
+
+
+def _rooms(known, Z, active, k):
+    """Distances of points from all boundaries but one, in the cells behind it."""
+    lengths = np.linalg.norm(known.boundaries(active), axis=2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        distances = np.where(lengths > 1e-9, np.abs(Z) / lengths, np.inf)
+    distances[np.arange(len(k)), k] = np.inf
+    return distances.min(axis=1)

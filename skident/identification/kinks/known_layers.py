@@ -1,0 +1,181 @@
+"""The layers known so far, cell by cell: all that the next layer's units are affine in."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["KnownLayers"]
+
+_ON_KINK = 1e-7  # distance from a known kink, relative to 1 + |x|, up to which a point lies on it
+
+
+class KnownLayers:
+    """Layers 1 ... l - 1 of a ReLU network, and layer l up to the signs and lengths of its units.
+
+    With ``z_l = h_{l-1} W_l + b_l`` a unit of layer l + 1 is, up to a factor, ``phi . theta`` with the features
+    ``phi(x) = (|z_l|, h_{l-1}, 1)``, since ``relu(s z) = (|z| + s z) / 2``. Where no known unit changes its side, in a
+    cell, phi is affine.
+
+    Parameters
+    ----------
+    layers : list of (ndarray of shape (m_{i-1}, m_i), ndarray of shape (m_i,))
+        Weights and biases of layers 1 ... l - 1.
+    weights, biases : ndarray of shape (m_{l-1}, m_l) and (m_l,)
+        Of layer l.
+
+    Attributes
+    ----------
+    n_inputs, n_units, n_before, n_features : int
+        D, m_l, m_{l-1} and ``T = m_l + m_{l-1} + 1``.
+    first : int
+        Index of the first unit of layer l among all known ones.
+    """
+
+    def __init__(self, layers, weights, biases):
+        self.layers, self.weights, self.biases = list(layers), weights, biases
+        self.n_before, self.n_units = weights.shape
+        self.n_inputs = self.layers[0][0].shape[0] if self.layers else self.n_before
+        self.n_features = self.n_units + self.n_before + 1
+        self._ends = np.cumsum([0, *(len(b) for _, b in self.layers), self.n_units])
+        self.first = int(self._ends[-2])
+
+    def _sides(self, active):
+        """Activity of layer i's units, layer by layer, as numbers."""
+        return [active[:, a:b].astype(float) for a, b in zip(self._ends[:-1], self._ends[1:], strict=True)]
+
+    def evaluate(self, X):
+        """Pre-activations of all known units, and features.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, D)
+
+        Returns
+        -------
+        Z : ndarray of shape (n, M)
+        phi : ndarray of shape (n, T)
+        """
+        H, Zs = X, []
+        for W, b in self.layers:
+            Zs.append(H @ W + b)
+            H = np.maximum(Zs[-1], 0.0)
+        Zs.append(H @ self.weights + self.biases)
+        return np.hstack(Zs), np.hstack([np.abs(Zs[-1]), H, np.ones((len(X), 1))])
+
+    def tangents(self, active, U):
+        """Directional derivatives of pre-activations and features within cells.
+
+        Parameters
+        ----------
+        active : ndarray of bool, shape (n, M)
+            The cells.
+        U : ndarray of shape (n, D)
+            The directions.
+
+        Returns
+        -------
+        dZ : ndarray of shape (n, M)
+        dphi : ndarray of shape (n, T)
+        """
+        sides, H, dZs = self._sides(active), U, []
+        for (W, _), on in zip(self.layers, sides, strict=False):
+            dZs.append(H @ W)
+            H = dZs[-1] * on
+        dZs.append(H @ self.weights)
+        return np.hstack(dZs), np.hstack([dZs[-1] * (2.0 * sides[-1] - 1.0), H, np.zeros((len(U), 1))])
+
+    def gradients(self, active, theta):
+        """Gradients of ``phi . theta`` in cells.
+
+        Parameters
+        ----------
+        active : ndarray of bool, shape (n, M)
+        theta : ndarray of shape (T,) or (n, T)
+
+        Returns
+        -------
+        ndarray of shape (n, D)
+        """
+        theta, sides, K = np.broadcast_to(theta, (len(active), self.n_features)), self._sides(active), self.n_units
+        back = (theta[:, :K] * (2.0 * sides[-1] - 1.0)) @ self.weights.T + theta[:, K:-1]
+        for (W, _), on in zip(self.layers[::-1], sides[-2::-1], strict=True):
+            back = (back * on) @ W.T
+        return back
+
+    def feature_maps(self, active):
+        """The features as affine functions of x in cells, without their constants.
+
+        Parameters
+        ----------
+        active : ndarray of bool, shape (n, M)
+
+        Returns
+        -------
+        ndarray of shape (n, T, D)
+        """
+        jacobian, before = self._jacobians(active)
+        outer = jacobian[:, self.first :] * (2.0 * self._sides(active)[-1] - 1.0)[:, :, None]
+        return np.concatenate([outer, before, np.zeros((len(active), 1, self.n_inputs))], axis=1)
+
+    def boundaries(self, active):
+        """Gradients of all pre-activations in cells.
+
+        Parameters
+        ----------
+        active : ndarray of bool, shape (n, M)
+
+        Returns
+        -------
+        ndarray of shape (n, M, D)
+        """
+        return self._jacobians(active)[0]
+
+    def _jacobians(self, active):
+        A = np.broadcast_to(np.eye(self.n_inputs), (len(active), self.n_inputs, self.n_inputs))
+        parts = []
+        for (W, _), on in zip(self.layers, self._sides(active), strict=False):
+            J = np.matmul(W.T, A)
+            parts.append(J)
+            A = J * on[:, :, None]
+        parts.append(np.matmul(self.weights.T, A))
+        return np.concatenate(parts, axis=1), A
+
+    def boundary_normals(self, active, which):
+        """Gradients of one pre-activation a cell.
+
+        Parameters
+        ----------
+        active : ndarray of bool, shape (n, M)
+        which : ndarray of int, shape (n,)
+
+        Returns
+        -------
+        ndarray of shape (n, D)
+        """
+        chosen = np.zeros(active.shape)
+        chosen[np.arange(len(which)), which] = 1.0
+        parts, sides = self._sides(chosen), self._sides(active)
+        back = parts[-1] @ self.weights.T
+        for (W, _), on, part in zip(self.layers[::-1], sides[-2::-1], parts[-2::-1], strict=True):
+            back = (back * on + part) @ W.T
+        return back
+
+    def on_known_kinks(self, X, tol=_ON_KINK):
+        """Which points lie on a kink of a known unit.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, D)
+        tol : float, default=1e-7
+            Distance, relative to ``1 + |x|``.
+
+        Returns
+        -------
+        ndarray of bool, shape (n,)
+        """
+        if len(X) == 0:
+            return np.zeros(0, dtype=bool)
+        Z = self.evaluate(X)[0]
+        lengths = np.linalg.norm(self.boundaries(Z > 0), axis=2)
+        reach = tol * (1.0 + np.linalg.norm(X, axis=1, keepdims=True))
+        return np.any(np.abs(Z) < reach * np.maximum(lengths, 1e-9), axis=1)

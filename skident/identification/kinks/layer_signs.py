@@ -1,0 +1,121 @@
+"""On which side of their kinks the units of a layer are active: a linear problem over the units of the next one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["LayerSigns", "features_with_signs", "layer_signs"]
+
+_OPEN = 1e-6
+_RANK = 1e-8
+_SURE = 1e-3  # distance from 1 up to which the size of a sign is taken as 1
+
+
+class LayerSigns(NamedTuple):
+    """Signs of a layer's units.
+
+    Attributes
+    ----------
+    signs : ndarray of shape (m_l,)
+        As they were solved for: near 1 and -1 where they are right.
+    doubt : ndarray of shape (m_l,)
+        ``| |s| - 1 |``: the certificate.
+    determined : ndarray of bool, shape (m_l,)
+    misfit : float
+        Largest violation of an equation.
+    used : list of int
+        The units whose equations were used.
+    """
+
+    signs: np.ndarray
+    doubt: np.ndarray
+    determined: np.ndarray
+    misfit: float
+    used: list
+
+    @property
+    def certain(self):
+        """Whether all that is determined is a sign."""
+        return bool(self.doubt[self.determined].max(initial=0.0) < _SURE)
+
+
+def layer_signs(known, units, tol=1e-5):
+    """Signs of the units of layer l from units of layer l + 1.
+
+    A unit ``z = sum_k alpha_k |z_k| + c . h_{l-1} + d`` of layer l + 1 has ``c = sum_k s_k alpha_k w_k``: m_{l-1}
+    linear equations for the signs s. What is open of a unit enters as further unknowns. While the equations contradict
+    each other, the unit is left out without which they do so least.
+
+    Parameters
+    ----------
+    known : KnownLayers
+    units : list of FacetUnit
+    tol : float, default=1e-5
+        Relative violation of an equation that is none.
+
+    Returns
+    -------
+    LayerSigns
+    """
+    used = list(range(len(units)))
+    while True:
+        found, misfits = _solve(known, [units[i] for i in used])
+        result = found._replace(used=used)
+        if len(used) <= 2 or (result.misfit < tol and result.certain):
+            return result
+        without = []
+        for j in range(len(used)):
+            others = _solve(known, [units[i] for i in used[:j] + used[j + 1 :]])[1]
+            without.append((others.max(), np.median(others)))
+        used = [u for j, u in enumerate(used) if j != min(range(len(used)), key=without.__getitem__)]
+
+
+def _solve(known, units):
+    """Signs by least squares, and every unit's largest misfit."""
+    K, m = known.n_units, known.n_before
+    scales = [1.0 / max(np.abs(unit.theta[:K]).max(), np.finfo(float).tiny) for unit in units]
+    vague = [np.linalg.norm(unit.open[:K], axis=1) > _OPEN for unit in units]
+    n_unknowns = K + sum(unit.n_open + int(v.sum()) for unit, v in zip(units, vague, strict=True))
+    blocks, values, start = [], [], K
+    for unit, scale, v in zip(units, scales, vague, strict=True):
+        block = np.zeros((m, n_unknowns))
+        block[:, :K] = known.weights * np.where(v, 0.0, scale * unit.theta[:K])
+        # The products of a sign and a weight that is open, and what is open of c.
+        for part in (known.weights[:, v], -unit.open[K:-1]):
+            block[:, start : start + part.shape[1]] = part
+            start += part.shape[1]
+        blocks.append(block)
+        values.append(scale * unit.theta[K:-1])
+    A, y = np.vstack(blocks), np.concatenate(values)
+    size = np.maximum(np.linalg.norm(A, axis=0), 1e-12)
+    U, s, Vt = np.linalg.svd(A / size, full_matrices=True)
+    k = int(np.sum(s > _RANK * s[0]))
+    x = Vt[:k].T @ ((U[:, :k].T @ y) / s[:k])
+    determined = np.linalg.norm(Vt[k:, :K], axis=0) < 1e-5
+    misfits = np.abs(A @ (x / size) - y).reshape(len(units), -1).max(axis=1)
+    signs = (x / size)[:K]
+    return LayerSigns(signs, np.abs(np.abs(signs) - 1.0), determined, float(misfits.max()), []), misfits
+
+
+def features_with_signs(known, signs):
+    """What a unit of layer l + 1 is in terms of its own weights: ``theta = B (w, b)``.
+
+    Parameters
+    ----------
+    known : KnownLayers
+    signs : ndarray of shape (m_l,)
+
+    Returns
+    -------
+    ndarray of shape (T, m_l + 1)
+        B, as ``relu(s z) = (|z| + s z) / 2``.
+    """
+    K = known.n_units
+    B = np.zeros((known.n_features, K + 1))
+    B[np.arange(K), np.arange(K)] = 0.5
+    B[K:-1, :K] = 0.5 * known.weights * signs
+    B[-1, :K] = 0.5 * signs * known.biases
+    B[-1, K] = 1.0
+    return B

@@ -1,0 +1,342 @@
+"""The units of the next layer, from kinks that no known unit explains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .answers import locate
+from .facets import FacetUnit
+from .layer_signs import features_with_signs, layer_signs
+from .segments import KinkSet
+from .tracing import share_of_kinks, share_of_sides, trace, windows
+
+__all__ = ["LayerUnits", "refine"]
+
+_GOOD, _POOR = 0.85, 0.2  # share of predicted kinks that a unit shows, and that which others of its layer vouch for
+_NONE = 0.1
+_SAME = 1e-5  # sine of an angle below which directions are the same
+_MOST_FAILURES = 8  # kinks in succession that are of no unit of the layer, after which the others are left
+_CHOICES = 4  # signs at most of which no unit tells anything that are tried both ways
+
+
+@dataclass
+class LayerUnits:
+    """Units of layer l + 1 as far as they are known, and the signs of layer l.
+
+    Attributes
+    ----------
+    known : KnownLayers
+    units : list of FacetUnit
+    signs : ndarray of shape (m_l,) or None
+        None until the units determine them.
+    choices : list of ndarray of shape (m_l,)
+        Other signs, where no unit tells some of them.
+    deep : KinkSet
+        Kinks of no unit of this layer.
+    """
+
+    known: object
+    units: list = field(default_factory=list)
+    signs: np.ndarray | None = None
+    choices: list = field(default_factory=list)
+    deep: KinkSet | None = None
+
+    @property
+    def basis(self):
+        """What theta is a combination of, once the signs are known."""
+        return None if self.signs is None else features_with_signs(self.known, self.signs)
+
+    def explain(self, points):
+        """Which points lie on kinks of the known layers or of these units.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n, D)
+
+        Returns
+        -------
+        ndarray of bool, shape (n,)
+        """
+        explained = self.known.on_known_kinks(points)
+        for unit in self.units:
+            explained |= unit.passes(points)
+        return explained
+
+    def take_up(self, answers, kinks, rng):
+        """Units that kinks belong to; the other kinks are kept as deep ones.
+
+        Parameters
+        ----------
+        answers : Answers
+        kinks : KinkSet
+        rng : numpy.random.RandomState
+
+        Returns
+        -------
+        int
+            New units.
+
+        Raises
+        ------
+        BlackBoxError
+            If the black box fails.
+        """
+        before, failures, doubtful, deep = len(self.units), 0, [], []
+        queue = list(np.argsort(kinks.errors))
+        points = kinks.points
+        while queue:
+            i = queue.pop(0)
+            if self.explain(points[i][None])[0]:
+                continue
+            if failures > _MOST_FAILURES:
+                deep.append(i)
+                continue
+            unit = self._traced(answers, kinks, i, rng)
+            if unit is None or unit.share < _NONE:
+                deep.append(i)
+                failures += 1
+            elif unit.share < _GOOD:
+                doubtful.append((unit, i))
+            else:
+                failures = 0
+                if not self._merged(answers, unit, rng):
+                    self.units.append(unit)
+                if self.signs is None and self._tell_signs(answers, rng):
+                    failures, queue, deep = 0, queue + deep, []
+        for unit, i in sorted(doubtful, key=lambda pair: -pair[0].share):
+            if self.explain(points[i][None])[0]:
+                continue
+            vouched = unit.share > _POOR and share_of_sides(answers, unit, self.units, rng) > _GOOD
+            if not vouched:
+                deep.append(i)
+            elif not self._merged(answers, unit, rng):
+                self.units.append(unit)
+        self._drop_copies()
+        deep = kinks.take(np.array(deep, dtype=int))
+        deep = deep if self.deep is None else self.deep.joined(deep)
+        self.deep = deep.take(~self.explain(deep.points))
+        return len(self.units) - before
+
+    def _traced(self, answers, kinks, i, rng):
+        """The unit of a kink, or None."""
+        unit = FacetUnit(self.known, kinks.points[i], kinks.normals[i], self.basis)
+        if self.signs is not None and unit.misfit > max(1e-6, 1e3 * kinks.errors[i]):
+            return None
+        if not trace(answers, unit, rng):
+            return None
+        refine(answers, unit, rng)
+        unit.share = share_of_kinks(answers, unit, rng, 8)[0]
+        return unit
+
+    def _merged(self, answers, unit, rng):
+        """Whether the unit is one of those known, seen elsewhere; then that one takes up what it knows."""
+        for k, other in enumerate(self.units):
+            joint = _intersection(other, unit)
+            if joint is None:
+                continue
+            trace(answers, joint, rng, n_rounds=10)
+            refine(answers, joint, rng)
+            joint.share = share_of_kinks(answers, joint, rng)[0]
+            if joint.share >= 0.8 * other.share:
+                self.units[k] = joint
+                return True
+        return False
+
+    def _drop_copies(self):
+        """Of units that are the same wherever both are known, keep the one that is known best."""
+        if self.signs is None:
+            return
+        order = sorted(range(len(self.units)), key=lambda k: (self.units[k].n_open, -self.units[k].share))
+        kept, rows = [], []
+        for k in order:
+            w, known = self._weights_of(self.units[k])
+            if not any(_agree(w[both], v[both]) for v, other in rows if (both := known & other).sum() > 2):
+                kept.append(k)
+                rows.append((w, known))
+        self.units = [self.units[k] for k in sorted(kept)]
+
+    def _weights_of(self, unit):
+        """Weights and bias (m_l + 1,) of a unit, and which of them are determined."""
+        B = self.basis
+        w = np.linalg.lstsq(B, unit.theta, rcond=None)[0]
+        if unit.n_open == 0:
+            return w, np.ones(len(w), dtype=bool)
+        return w, np.linalg.norm(np.linalg.lstsq(B, unit.open, rcond=None)[0], axis=1) < 1e-6
+
+    def _tell_signs(self, answers, rng):
+        """Whether the units determine the signs of layer l; then all units are taken up again with these."""
+        known = self.known
+        if len(self.units) * known.n_before < known.n_units + 2:
+            return False
+        told = layer_signs(known, self.units)
+        enough = len(told.used) * known.n_before >= known.n_units + 2 and len(told.used) > 0.7 * len(self.units)
+        if not (told.determined.all() and told.certain and told.misfit < 1e-5 and enough):
+            return False
+        self._rebase(answers, np.sign(told.signs), rng)
+        return True
+
+    def settle_signs(self, answers, rng):
+        """The signs of layer l as far as the units tell them; what they do not tell is 1, the rest kept as choices.
+
+        Parameters
+        ----------
+        answers : Answers
+        rng : numpy.random.RandomState
+
+        Returns
+        -------
+        bool
+            Whether there are signs now.
+
+        Raises
+        ------
+        BlackBoxError
+            If the black box fails.
+        """
+        if self.signs is not None or not self.units:
+            return self.signs is not None
+        told = layer_signs(self.known, self.units)
+        if not told.certain:
+            return False
+        signs = np.where(told.signs >= 0, 1.0, -1.0)
+        free = np.flatnonzero(~told.determined)[:_CHOICES]
+        for flips in range(1, 2 ** len(free)):
+            flipped = free[[bool(flips >> bit & 1) for bit in range(len(free))]]
+            other = signs.copy()
+            other[flipped] *= -1.0
+            self.choices.append(other)
+        self._rebase(answers, signs, rng)
+        return True
+
+    def try_other_signs(self, answers, rng):
+        """Take the next choice of signs.
+
+        Parameters
+        ----------
+        answers : Answers
+        rng : numpy.random.RandomState
+
+        Raises
+        ------
+        BlackBoxError
+            If the black box fails.
+        """
+        self._rebase(answers, self.choices.pop(0), rng)
+
+    def _rebase(self, answers, signs, rng):
+        """The same units with the signs of layer l; those that contradict them become deep kinks."""
+        self.signs, old, self.units = signs, self.units, []
+        basis, lost = self.basis, []
+        for unit in old:
+            new = unit.with_basis(basis)
+            if new.misfit > 1e-5:
+                lost.append(unit)
+                continue
+            if new.n_open:
+                trace(answers, new, rng, n_rounds=15)
+            refine(answers, new, rng)
+            new.share = share_of_kinks(answers, new, rng)[0]
+            if new.share < min(_GOOD, 0.8 * unit.share):
+                lost.append(unit)
+            elif not self._merged(answers, new, rng):
+                self.units.append(new)
+        if lost:
+            again = KinkSet(
+                np.array([u.point for u in lost]), np.array([u.normal for u in lost]), np.full(len(lost), 1e-9)
+            )
+            self.deep = again if self.deep is None else self.deep.joined(again)
+
+    def weights(self):
+        """Weights and biases of the units, up to a factor each.
+
+        Returns
+        -------
+        W : ndarray of shape (m_l, m_{l+1})
+            Columns of norm 1; what is not determined is 0.
+        b : ndarray of shape (m_{l+1},)
+        """
+        rows = np.array([np.where(known, w, 0.0) for w, known in map(self._weights_of, self.units)])
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        return rows[:, :-1].T, rows[:, -1]
+
+
+def _agree(one, other):
+    """Whether two vectors are parallel."""
+    sizes = np.linalg.norm(one) * np.linalg.norm(other)
+    return sizes > 0 and np.linalg.norm(one - other * (one @ other) / (other @ other)) < _SAME * np.linalg.norm(one)
+
+
+def _intersection(one, other):
+    """A unit that is both, if what is known of the two meets in more directions than chance allows; else None."""
+    a, b = (np.linalg.qr(np.column_stack([unit.theta, unit.open]))[0] for unit in (one, other))
+    n_unknowns = len(one.theta) if one.basis is None else one.basis.shape[1]
+    s = np.linalg.svd(b - a @ (a.T @ b), compute_uv=False)
+    if np.sum(s < _SAME) <= max(0, a.shape[1] + b.shape[1] - n_unknowns):
+        return None
+    eye = np.eye(len(a))
+    s, rows = np.linalg.svd(np.vstack([eye - a @ a.T, eye - b @ b.T]), full_matrices=False)[1:]
+    rows = rows[s > _SAME]
+    joint = FacetUnit(one.known, one.point, one.normal, one.basis)
+    joint.learn(rows, np.zeros(len(rows)), np.vstack([one.starts, other.starts]))
+    return joint
+
+
+def refine(answers, unit, rng, *, spare=8):
+    """Theta by least squares on located kinks, where it is determined; left as it was where that does not fit.
+
+    Parameters
+    ----------
+    answers : Answers
+    unit : FacetUnit
+        Changed in place.
+    rng : numpy.random.RandomState
+    spare : int, default=8
+        Kinks beyond the unknowns.
+
+    Raises
+    ------
+    BlackBoxError
+        If the black box fails.
+    """
+    free = _free_directions(unit)
+    points, normals = unit.predicted_kinks(free.shape[1] + spare, rng)
+    if len(points) < free.shape[1] + 3:
+        return
+    offset, found = _near_predicted(answers, points, normals)
+    if found.sum() < free.shape[1] + 2:
+        return
+    P = points[found] + offset[found, None] * normals[found]
+    phi = unit.known.evaluate(P)[1]
+    phi /= np.linalg.norm(phi, axis=1, keepdims=True)
+    A, y = phi @ free, phi @ unit.theta
+    for _ in range(6):
+        step = -np.linalg.lstsq(A, y, rcond=1e-9)[0]
+        misfit = np.abs(y + A @ step)
+        keep = misfit <= max(20.0 * np.median(misfit), 1e-14)
+        if keep.all() or keep.sum() < free.shape[1] + 1:
+            break
+        A, y = A[keep], y[keep]
+    if np.median(misfit) < 1e-6 + 30.0 * answers.resolution and np.linalg.norm(step) < 0.1 * np.linalg.norm(unit.theta):
+        unit.theta = unit.theta + free @ step
+
+
+def _near_predicted(answers, points, normals):
+    """Offsets of kinks from where they were predicted, in ever narrower windows, and where there are any."""
+    wide, narrow = windows(answers)
+    offset, found, todo = np.full(len(points), np.nan), np.zeros(len(points), dtype=bool), np.arange(len(points))
+    for width in (wide, np.sqrt(wide * narrow), narrow):
+        there = locate(answers, points[todo], normals[todo], width)
+        offset[todo], found[todo] = there.offset, there.found
+        todo = todo[~there.found & np.isfinite(there.error)]
+    return offset, found
+
+
+def _free_directions(unit):
+    """Orthonormal directions in which theta may move: neither its length nor what is open."""
+    fixed = np.linalg.qr(np.column_stack([unit.theta, unit.open]))[0]
+    whole = np.eye(len(unit.theta)) if unit.basis is None else np.linalg.qr(unit.basis)[0]
+    left = whole - fixed @ (fixed.T @ whole)
+    U, s, _ = np.linalg.svd(left, full_matrices=False)
+    return U[:, s > 1e-6]

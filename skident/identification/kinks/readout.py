@@ -1,0 +1,211 @@
+"""The last layer: output weights, and the signs of the last hidden layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
+from skident.network import FeedforwardNetwork
+
+__all__ = ["Readout", "hidden_outputs", "read_out", "spread_points"]
+
+_EXPLAINED = 1e-7  # error of an answer, over their deviation, that counts as explained
+_RADII = (0.5, 1.0, 2.0, 3.0, 4.0)
+_NOTHING = 1e-9
+_RARE, _POOL = 0.2, 5_000_000  # of numbers in all points among which rare ones are looked for
+_MOST, _UNUSED = 0.9, 1e-9  # share explained above which units of this relative size are left out
+
+
+@dataclass(frozen=True)
+class Readout:
+    """A network of the layers found, read as if there were no more.
+
+    Attributes
+    ----------
+    network : FeedforwardNetwork
+        In the units of `Answers`; what no signs explain stays as pairs of units that add up to a linear function.
+    share : float
+        Of the answers, those that the features explain.
+    signed : float
+        Of the answers, those that the network explains.
+    doubt : ndarray of shape (m_L,)
+        ``| |s| - 1 |`` of the last hidden layer.
+    n_linear : int
+        Pairs of units that stand for a linear part.
+    """
+
+    network: FeedforwardNetwork
+    share: float
+    signed: float
+    doubt: np.ndarray
+    n_linear: int
+
+
+def hidden_outputs(layers, X):
+    """Outputs of the last of some ReLU layers.
+
+    Parameters
+    ----------
+    layers : list of (ndarray, ndarray)
+    X : ndarray of shape (n, D)
+
+    Returns
+    -------
+    ndarray of shape (n, m)
+    """
+    for W, b in layers:
+        X = np.maximum(X @ W + b, 0.0)
+    return X
+
+
+def spread_points(answers, layers, n, rng, *, radii=_RADII):
+    """Random points at several distances, and for every unit some of its rarer side.
+
+    Parameters
+    ----------
+    answers : Answers
+    layers : list of (ndarray, ndarray)
+    n : int
+    rng : numpy.random.RandomState
+    radii : tuple of float, default=(0.5, 1.0, 2.0, 3.0)
+        Spreads of the points.
+
+    Returns
+    -------
+    ndarray of shape (k, D)
+        Points that may be asked.
+    """
+    def draw(k):
+        X = rng.choice(radii, (k, 1)) * rng.standard_normal((k, answers.n_inputs))
+        return answers.oracle.confined(X)
+
+    X, pool = draw(n), draw(min(100_000, _POOL // answers.n_inputs) if layers else 0)
+    H, rare = pool, []
+    for W, b in layers:
+        Z = H @ W + b
+        H, on = np.maximum(Z, 0.0), Z > 0
+        share = on.mean(axis=0)
+        for k in np.flatnonzero(np.minimum(share, 1.0 - share) < _RARE):
+            side = np.flatnonzero(on[:, k] == (share[k] < 0.5))
+            rare.append(rng.permutation(side)[: int(1.5 * len(W)) + 4])
+    return np.vstack([X, pool[np.concatenate(rare)]]) if rare else X
+
+
+def read_out(answers, layers, weights, biases, rng):
+    """Output weights, and the signs of the last hidden layer, from answers.
+
+    On ``(|z_L|, h_{L-1}, 1)`` the answers are linear, and the part that is linear in h_{L-1} is
+    ``sum_k s_k a_k w_k`` if ``a_k`` belongs to ``|z_k|``.
+
+    Parameters
+    ----------
+    answers : Answers
+    layers : list of (ndarray, ndarray)
+        Those before the last hidden one.
+    weights, biases : ndarray of shape (m_{L-1}, m_L) and (m_L,)
+        Of the last hidden layer, up to signs.
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    Readout
+
+    Raises
+    ------
+    BlackBoxError
+        If the black box fails.
+
+    Notes
+    -----
+    ``3 (m_L + m_{L-1}) + 60`` queries, and half as many again as its weights for every unit that is rarely on
+    one of its sides.
+    """
+    before, K = weights.shape
+    X = spread_points(answers, [*layers, (weights, biases)], 3 * (K + before) + 60, rng)
+    X, F, weight = _precise(answers, X)
+    H = hidden_outputs(layers, X)
+    Z = H @ weights + biases
+    solution, share = _robust(np.hstack([np.abs(Z), H, np.ones((len(X), 1))]), F, weight, answers)
+    if share > _MOST:
+        sizes = np.abs(solution[:K]).max(axis=1) * np.abs(Z).std(axis=0)
+        used = sizes > _UNUSED * sizes.max()
+        if not used.all():
+            weights, biases, Z, K = weights[:, used], biases[used], Z[:, used], int(used.sum())
+            solution, share = _robust(np.hstack([np.abs(Z), H, np.ones((len(X), 1))]), F, weight, answers)
+    signs, doubt = _signs(solution[:K], solution[K:-1], weights)
+    W, b = weights * signs, biases * signs
+    on = np.maximum(H @ W + b, 0.0)
+    solution, signed = _robust(np.hstack([on, np.ones((len(X), 1))]), F, weight, answers)
+    if signed >= share - 0.05:
+        parts = [W, b, solution[:K], solution[-1]]
+        return Readout(_network(layers, *parts), share, signed, doubt, 0)
+    solution, signed = _robust(np.hstack([on, H, np.ones((len(X), 1))]), F, weight, answers)
+    linear, n_linear = _as_pairs(solution[K:-1])
+    W, b = np.hstack([W, linear[0], -linear[0]]), np.concatenate([b, np.zeros(2 * n_linear)])
+    out = np.vstack([solution[:K], linear[1], -linear[1]])
+    return Readout(_network(layers, W, b, out, solution[-1]), share, signed, doubt, n_linear)
+
+
+def _network(layers, W, b, out, constant):
+    weights, biases = [*(w for w, _ in layers), W, out], [*(b for _, b in layers), b, constant]
+    return FeedforwardNetwork(weights, biases, "relu")
+
+
+def _as_pairs(linear):
+    """A linear map (m_{L-1}, m_L) as a product of inner directions and outer weights."""
+    U, s, Vt = np.linalg.svd(linear, full_matrices=False)
+    k = int(np.sum(s > _NOTHING * max(s[0], np.finfo(float).tiny)))
+    return (U[:, :k], s[:k, None] * Vt[:k]), k
+
+
+def _precise(answers, X):
+    """The points with accurate answers, the answers, and weights."""
+    F, tol = answers.ask(X)
+    good = np.isfinite(tol) & (tol <= 1e4 * max(np.median(tol[np.isfinite(tol)], axis=0) if np.isfinite(tol).any() else 1.0, 1.0))
+    return X[good], F[good], 1.0 / tol[good]
+
+
+def _robust(A, F, weight, answers):
+    """Weighted least squares that leaves out what does not fit, and the share of the answers that do."""
+    size = np.maximum(np.linalg.norm(A, axis=0), 1e-300)
+    A = A / size
+    enough = max(_EXPLAINED / answers.resolution, 300.0)
+    w = weight.copy()
+    for _ in range(24):
+        solution = np.linalg.lstsq(A * w[:, None], F * w[:, None], rcond=1e-11)[0]
+        misfit = np.abs(A @ solution - F).max(axis=1) * weight
+        if np.all(misfit < enough) or np.median(misfit) < 1e-4 * enough:
+            break
+        w = weight / np.sqrt(np.maximum(misfit, 1e-3 * np.median(misfit) + 1e-12))
+    return solution / size[:, None], float(np.mean(misfit < enough))
+
+
+def _signs(kinked, linear, weights):
+    """Signs (m_L,) for which units of outgoing weights (m_L, m_o) explain the linear part (m_{L-1}, m_o); and doubts."""
+    sizes = np.abs(kinked).max(axis=1)
+    matters = sizes > _NOTHING * sizes.max()
+    M = np.concatenate([weights * column for column in kinked.T])
+    target = linear.T.ravel()
+    told = np.linalg.lstsq(M[:, matters], target, rcond=1e-9)[0]
+    doubt = np.abs(np.abs(told) - 1.0)
+    if doubt.max(initial=0.0) > 1e-3 and matters.sum() > len(target):
+        told = _search_signs(M[:, matters], target, told)
+        doubt = np.abs(np.abs(told) - 1.0)
+    signs = np.ones(len(matters))
+    signs[matters] = np.where(told >= 0, 1.0, -1.0)
+    certificate = np.zeros(len(matters))
+    certificate[matters] = doubt
+    return signs, certificate
+
+
+def _search_signs(M, target, instead):
+    """Signs where equations are too few to solve for them as numbers."""
+    try:
+        found = solve_signs(M, target, 1e-6 * np.abs(M).max(), max_solutions=16)
+    except UndecidedSignsError:
+        return instead
+    if len(found) == 0:
+        return instead
+    return found[np.abs(found @ M.T - target).max(axis=1).argmin()].astype(float)
