@@ -25,6 +25,9 @@ _WIDENINGS = 2  # times that lines are followed farther where what they show exp
 _FAR = 30.0  # standard deviations up to which answers are compared
 _EXPLAINED = 1e-9  # relative error on fresh answers below which a network is taken as the black box
 _EXACT = 1e-13  # and below which the polish has nothing to gain
+_POLISHED = 3000  # parameters up to which it is quick; larger networks are polished where they explain too little
+_ACCURATE = 3e-8  # accuracy of a unit that need not be measured again where nothing is polished
+_MORE_LINES = 4  # on which that is tried
 _START = 1e-3  # error above which a polish is no use
 _NOISY_START = 0.3  # where answers are noisy
 _NOISY_TRIES = 8
@@ -104,11 +107,16 @@ def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, rng=No
 def _line_by_line(search, n_units, callback):
     """The network where every line shows nearly all units: until one confirms what is known and shows nothing else."""
     n_widened = 0
-    for _ in range(_MAX_LINES):
+    for n_lines in range(_MAX_LINES):
         search.follow_line()
         if callback is not None:
             callback(len(search.units))
         complete = search.n_idle > 0
+        if search.probe.exact and len(search.units) * search.probe.oracle.n_inputs > _POLISHED:
+            # Too large to be polished: every unit is measured until it is accurate.
+            search.poor = _ACCURATE
+            if complete and n_lines < _MORE_LINES and search.units.errors.max() > _ACCURATE:
+                continue
         if not complete and (len(search.units) != n_units or search.units.errors.max() > search.poor):
             continue
         network, failure = _assemble(search, n_units)
@@ -172,7 +180,8 @@ def _assemble(search, n_units):
         return None, _no_signs(search)
     networks = [_network(search.units, signs, probe.noise, U, Y) for signs in choices]
     errors = np.array([_error(network, U, Y) for network in networks])
-    if _EXACT < errors.min() < (_START if probe.exact else _NOISY_START):
+    enough = _EXACT if networks[0].n_parameters <= _POLISHED or not probe.exact else _EXPLAINED
+    if enough < errors.min() < (_START if probe.exact else _NOISY_START):
         networks, errors = _polish(search, networks, errors, U, Y)
     best = int(np.argsort(errors)[0])
     if errors[best] > max(_EXPLAINED, _NOISE_LEFT * tol):
