@@ -59,7 +59,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         activation that saturates.
     activation, output_activation : str, default="auto"
         ``auto`` reads them off black boxes that tell and takes tanh with linear output for the others. Of a classifier
-        they are those of the network of its logits.
+        they are those of the network of its logits. ``"leaky_relu"``: of one slope, which is found.
     response_method : {"auto", "predict", "predict_proba"}, default="auto"
         ``predict_proba``: the answers are probabilities of K exclusive classes, (n, K), or (n,) of the second of two;
         they are turned into logits, ``log p_k - mean_j log p_j`` (n, K), or the log-odds of the second of two
@@ -197,7 +197,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
     _parameter_constraints = {
         "estimator": "no_validation",
         "layer_widths": ["array-like", StrOptions({"auto"}), None],
-        "activation": [ACTIVATION_CHOICES, StrOptions({"auto"})],
+        "activation": [ACTIVATION_CHOICES, StrOptions({"auto", "leaky_relu"})],
         "output_activation": [ACTIVATION_CHOICES, StrOptions({"auto"})],
         "response_method": [StrOptions({"auto", "predict", "predict_proba"})],
         "input_range": ["array-like", None],

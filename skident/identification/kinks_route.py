@@ -74,6 +74,7 @@ def _shallow(inquiry):
             n_units=n_units,
             max_units=max(1000, n_units or 0),
             reach=min(_REACH, oracle.reach / np.sqrt(oracle.n_inputs)),
+            leaky=inquiry.activations[0] == "leaky_relu",
             rng=inquiry.rng,
             callback=entry["progress"],
         )

@@ -55,7 +55,7 @@ def plan_routes(inquiry, strategy, n_attempts):
         If the strategy cannot work for these widths and activations.
     """
     hidden, last_resort = inquiry.activations[0], None
-    if hidden == "relu":
+    if hidden in ("relu", "leaky_relu"):
         _check_relu(inquiry, strategy)
         routes = [by_kinks]
     elif strategy == "saturation" and not get_activation(hidden).saturating:
@@ -109,8 +109,8 @@ def _reason(inquiry, strategy):
     name = inquiry.activations[0]
     if strategy != "auto":
         return f"strategy={strategy!r} was asked for"
-    if name == "relu":
-        return "relu networks bend at kinks only"
+    if name in ("relu", "leaky_relu"):
+        return f"{name} networks bend at kinks only"
     if not get_activation(name).saturating:
         return f"{name} does not saturate, so Hessians have to tell its units"
     if inquiry.pipeline.first:

@@ -106,7 +106,9 @@ class _Search:
             idle = 0 if self.first.follow_lines(1, radii=(1.0, 2.0, 3.0), with_normals=False) else idle + 1
             if idle == _PATIENCE:
                 break
-        self.say(f"first layer: {len(self.first.planes)}, {len(self.first.loose)} loose, {self.answers.oracle.n_queries}")
+        self.say(
+            f"first layer: {len(self.first.planes)}, {len(self.first.loose)} loose, {self.answers.oracle.n_queries}"
+        )
         if len(self.first.planes) == 0:
             raise NotShallowReLUError("unresolved", "no hyperplane")
 
@@ -116,7 +118,9 @@ class _Search:
         self.incomplete = None
         for depth in range(1, _MOST_LAYERS + 1):
             readout = read_out(self.answers, layers, W, b, self.rng)
-            self.say(f"  last at {depth}? share {readout.share:.3f} signed {readout.signed:.3f} doubt {np.median(readout.doubt):.0e}")
+            self.say(
+                f"  last at {depth}? share {readout.share:.3f} signed {readout.signed:.3f} doubt {np.median(readout.doubt):.0e}"
+            )
             if max(readout.share, readout.signed) > _LAST:
                 break
             if depth not in self.layers:
@@ -126,7 +130,9 @@ class _Search:
                     break
                 self.layers[depth] = layer
             layer = self.layers[depth]
-            self.say(f"  layer {depth + 1}: {len(layer.units)} units open {[u.n_open for u in layer.units]} share {[round(u.share,2) for u in layer.units]} {self.answers.oracle.n_queries}")
+            self.say(
+                f"  layer {depth + 1}: {len(layer.units)} units open {[u.n_open for u in layer.units]} share {[round(u.share, 2) for u in layer.units]} {self.answers.oracle.n_queries}"
+            )
             layers = [*layers, (W * layer.signs, b * layer.signs)]
             W, b = layer.weights()
         return readout
@@ -136,7 +142,9 @@ class _Search:
         n_planes, idle = len(self.first.planes), 0
         layer.take_up(self.answers, self.first.loose, self.rng)
         for _ in range(_MOST_LINES):
-            self.say(f"    {len(layer.units)} units, signs {layer.signs is not None}, deep {len(layer.deep)}, {self.answers.oracle.n_queries}")
+            self.say(
+                f"    {len(layer.units)} units, signs {layer.signs is not None}, deep {len(layer.deep)}, {self.answers.oracle.n_queries}"
+            )
             if idle and layer.signs is None:
                 layer.settle_signs(self.answers, self.rng)
             if layer.signs is not None and self._is_last(layer):

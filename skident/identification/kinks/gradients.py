@@ -6,12 +6,12 @@ import numpy as np
 
 __all__ = ["gradients_at"]
 
-_FORWARD = 0.2  # step of forward differences, as a fraction of the room along the line
+_FORWARD = 0.02  # step of forward differences, as a fraction of the room along the line
 _FEW = 20  # inputs up to which central differences cost little
 _ROWS = 2**24  # numbers handed over at once
 
 
-def gradients_at(probe, centers, rooms, rng):
+def gradients_at(probe, centers, rooms, rng, careful=False):
     """Gradients of a probe's answers at points of straight pieces.
 
     Differences along a random orthonormal frame. Between kinks any step is exact to rounding: forward ones first, all
@@ -24,6 +24,8 @@ def gradients_at(probe, centers, rooms, rng):
     rooms : ndarray of shape (n,)
         How far the piece goes on, at least in one direction.
     rng : numpy.random.RandomState
+    careful : bool, default=False
+        Central differences with steps as wide as can be, some thirty times as accurate.
 
     Returns
     -------
@@ -38,7 +40,7 @@ def gradients_at(probe, centers, rooms, rng):
     for i in range(0, n, size):
         some = slice(i, i + size)
         f, tol = probe.ask(centers[some])
-        if probe.exact and D > _FEW:
+        if probe.exact and D > _FEW and not careful:
             slopes, errors = _forward(probe, centers[some], rooms[some], frame, f, tol, rng)
         else:
             slopes, errors = _central(probe, centers[some], rooms[some], frame, f, tol)

@@ -39,6 +39,8 @@ class LineSearch:
         Those found.
     anchor : tuple of ndarray, ndarray and float, or None
         A point, the gradient of the answers there, and its accuracy: where that is best.
+    poor : float
+        Accuracy above which a known unit is measured again where a line meets it.
     n_idle : int
         Lines in a row that confirmed what is known and showed nothing else.
     faint : float
@@ -138,7 +140,7 @@ class LineSearch:
         if len(which) == 0:
             self.units = self.units.take(keep)
             return np.zeros(0, dtype=bool)
-        new, anchor = units_at_kinks(self.probe, line, kinks, which, self.rng)
+        new, anchor = units_at_kinks(self.probe, line, kinks, which, self.rng, careful=len(fresh) == 0)
         better = new.errors < np.concatenate([np.full(len(fresh), self.rough), self.units.errors[poor]])
         keep[poor] = ~better[len(fresh) :]
         self.units = self.units.take(keep).joined(new.take(better))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from skident.fitting.polish import NOISY_ANSWERS, polish_network
-from skident.network import FeedforwardNetwork
+from skident.network import FeedforwardNetwork, leaky_relu
 
 from .in_view import Found, network_of_view, view_of
 from .line import NotShallowReLUError
 from .line_search import LineSearch
-from .orientation import oriented_units, points_on_both_sides
+from .orientation import leaky_units, oriented_units, points_on_both_sides
 from .rounding import probe_of
 
 __all__ = ["find_relu_network"]
@@ -25,6 +27,9 @@ _WIDENINGS = 2  # times that lines are followed farther where what they show exp
 _FAR = 30.0  # standard deviations up to which answers are compared
 _EXPLAINED = 1e-9  # relative error on fresh answers below which a network is taken as the black box
 _EXACT = 1e-13  # and below which the polish has nothing to gain
+_POLISHED = 3000  # parameters up to which it is quick; larger networks are polished where they explain too little
+_ACCURATE = 3e-8  # accuracy of a unit that need not be measured again where nothing is polished
+_MORE_LINES = 4  # on which that is tried
 _START = 1e-3  # error above which a polish is no use
 _NOISY_START = 0.3  # where answers are noisy
 _NOISY_TRIES = 8
@@ -33,7 +38,7 @@ _CLEARLY = 100.0  # how much worse all other signs must be
 _NOTHING = 1e-8  # relative size of units of which the sign does not matter
 
 
-def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, rng=None, callback=None):
+def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, leaky=False, rng=None, callback=None):
     """A ReLU network with one hidden layer and linear output, exactly, from function values.
 
     Parameters
@@ -48,6 +53,9 @@ def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, rng=No
     reach : float, default=1e3
         Lines are followed up to this distance in units of ``sqrt(D)``, and up to 1e4 times as far where there are no
         kinks, or none that explain the answers.
+    leaky : bool, default=False
+        Whether units may have a slope on their other side, one for all, which is found; the network's activation is
+        then `leaky_relu`. Takes no more units than there are inputs times outputs.
     rng : numpy.random.RandomState, default=None
     callback : callable, default=None
         ``callback(n_found)`` after every line.
@@ -94,24 +102,33 @@ def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, rng=No
     for n_left in reversed(range(1 if probe.exact else _NOISY_TRIES)):
         search = LineSearch(probe, reach * probe.unit, max_units, rng)
         try:
-            return _in_view(search, callback) if oracle.restricted else _line_by_line(search, n_units, callback)
+            return (
+                _in_view(search, callback)
+                if oracle.restricted and not leaky
+                else _line_by_line(search, n_units, leaky, callback)
+            )
         except NotShallowReLUError:
             # Noise hides kinks here and there; other lines show others.
             if n_left == 0:
                 raise
 
 
-def _line_by_line(search, n_units, callback):
+def _line_by_line(search, n_units, leaky, callback):
     """The network where every line shows nearly all units: until one confirms what is known and shows nothing else."""
     n_widened = 0
-    for _ in range(_MAX_LINES):
+    for n_lines in range(_MAX_LINES):
         search.follow_line()
         if callback is not None:
             callback(len(search.units))
         complete = search.n_idle > 0
+        if search.probe.exact and len(search.units) * search.probe.oracle.n_inputs > _POLISHED:
+            # Too large to be polished: every unit is measured until it is accurate.
+            search.poor = _ACCURATE
+            if complete and n_lines < _MORE_LINES and search.units.errors.max() > _ACCURATE:
+                continue
         if not complete and (len(search.units) != n_units or search.units.errors.max() > search.poor):
             continue
-        network, failure = _assemble(search, n_units)
+        network, failure = _assemble(search, n_units, leaky)
         if network is not None:
             return Found(network)
         if complete:
@@ -150,7 +167,7 @@ def _in_view(search, callback):
     )
 
 
-def _assemble(search, n_units):
+def _assemble(search, n_units, leaky):
     """The network of the units, with signs, constant and polish, or else None and why it is not the black box.
 
     What it lacks then may lie farther away. That there are too many units, or that their signs cannot be told, is
@@ -167,12 +184,13 @@ def _assemble(search, n_units):
     far = min(_FAR, search.reach / probe.unit)
     U = rng.standard_normal((96, probe.oracle.n_inputs)) * np.repeat([1.0, np.sqrt(far), far], 32)[:, None]
     Y, tol = _answers(probe, U)
-    search.units, choices = oriented_units(search)
+    search.units, choices, activation = _leaky(search) if leaky else (*oriented_units(search), "relu")
     if len(choices) == 0:
         return None, _no_signs(search)
-    networks = [_network(search.units, signs, probe.noise, U, Y) for signs in choices]
+    networks = [_network(search.units, signs, probe.noise, activation, U, Y) for signs in choices]
     errors = np.array([_error(network, U, Y) for network in networks])
-    if _EXACT < errors.min() < (_START if probe.exact else _NOISY_START):
+    enough = _EXACT if networks[0].n_parameters <= _POLISHED or not probe.exact else _EXPLAINED
+    if enough < errors.min() < (_START if probe.exact else _NOISY_START):
         networks, errors = _polish(search, networks, errors, U, Y)
     best = int(np.argsort(errors)[0])
     if errors[best] > max(_EXPLAINED, _NOISE_LEFT * tol):
@@ -229,12 +247,20 @@ def _undetermined(n_units):
     )
 
 
-def _network(units, signs, scale, U, Y):
+def _leaky(search):
+    """Units with outgoing weights in place of jumps, their signs, and the activation."""
+    units, choices, slope = leaky_units(search)
+    if len(choices) == 0:
+        return units, choices, "relu"
+    return replace(units, outgoing=units.outgoing / (1.0 - slope)), choices, leaky_relu(slope)
+
+
+def _network(units, signs, scale, activation, U, Y):
     """The network of units with given signs; the constant from the answers Y near the centre, outgoing times scale."""
     weights, none = [units.weights * signs, units.outgoing * scale], np.zeros(len(scale))
-    network = FeedforwardNetwork(weights, [units.biases * signs, none], "relu")
+    network = FeedforwardNetwork(weights, [units.biases * signs, none], activation)
     constant = np.median((Y - network(U))[:32], axis=0)
-    return FeedforwardNetwork(weights, [units.biases * signs, constant], "relu")
+    return FeedforwardNetwork(weights, [units.biases * signs, constant], activation)
 
 
 def _polish(search, networks, errors, U, Y):

@@ -9,10 +9,11 @@ from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from .line import NotShallowReLUError
 from .units import linear_part, refine_units
 
-__all__ = ["oriented_units", "points_on_both_sides", "signs_for"]
+__all__ = ["leaky_units", "oriented_units", "points_on_both_sides", "signs_for"]
 
 _CLEARLY = 100.0  # how much worse all other signs must be
 _CHOICES = 4  # signs compared by their polished networks
+_LEAKY = 1e-4  # relative difference of slopes that is none
 _DENSE = 4000  # unknowns up to which units are refined by linear least squares
 
 
@@ -56,6 +57,49 @@ def oriented_units(search):
     order = np.argsort(misfit)
     likely = misfit[order] <= _CLEARLY * max(misfit[order[0]], accuracy)
     return units, found[order[likely][:_CHOICES]]
+
+
+def leaky_units(search):
+    """The units, more exactly, their signs, and the slope of their other side.
+
+    As ``leaky(z) = (1 + s) z / 2 + (1 - s) |z| / 2``, the linear part is ``rho sum_i sigma_i c_i w_i`` with the jumps
+    ``c_i`` and ``rho = (1 + s) / (1 - s)``: its coefficients are all ``rho`` or ``-rho``.
+
+    Parameters
+    ----------
+    search : LineSearch
+
+    Returns
+    -------
+    units : ReLUUnits
+    signs : ndarray of shape (k, m_1)
+        One row, or none if nothing explains the linear part.
+    slope : float
+
+    Raises
+    ------
+    NotShallowReLUError
+        If there are fewer equations than units.
+    """
+    units, (point, gradient, _) = search.units, search.anchor
+    unknowns = (len(units) + 1) * (len(point) + 1)
+    if unknowns <= _DENSE:
+        try:
+            points = points_on_both_sides(units, int(1.75 * unknowns), search.rng)
+            units, target = refine_units(search.probe, units, points)
+        except np.linalg.LinAlgError as error:
+            raise _undecided(units, error) from None
+    else:
+        target = linear_part(units, point, gradient)
+    M = (units.outgoing.T[:, None] * units.weights).reshape(-1, len(units))
+    sizes = np.linalg.norm(M, axis=0)
+    scaled, _, rank, _ = np.linalg.lstsq(M / sizes, target.ravel(), rcond=1e-9)
+    if rank < len(units):
+        raise _undecided(units, "with an unknown slope, signs take as many equations (inputs by outputs) as units")
+    # Columns of size one: their coefficients are about as accurate.
+    signs, rho = np.sign(scaled), np.abs(scaled).sum() / sizes.sum()
+    explained = np.all(np.abs(np.abs(scaled) - rho * sizes) <= _LEAKY * rho * sizes.max())
+    return units, signs[None][: int(explained)], (rho - 1.0) / (rho + 1.0)
 
 
 def signs_for(units, target, tol):

@@ -205,7 +205,7 @@ class Probe:
         return (1.0 + np.linalg.norm(U, axis=1) / self.unit * self._grows)[:, None]
 
 
-def units_at_kinks(probe, line, kinks, which, rng):
+def units_at_kinks(probe, line, kinks, which, rng, careful=False):
     """Units whose hyperplanes cross a line, from the jumps of the gradient.
 
     Parameters
@@ -217,6 +217,8 @@ def units_at_kinks(probe, line, kinks, which, rng):
     which : ndarray of shape (q,)
         The kinks to take.
     rng : numpy.random.RandomState
+    careful : bool, default=False
+        See `gradients_at`.
 
     Returns
     -------
@@ -228,7 +230,7 @@ def units_at_kinks(probe, line, kinks, which, rng):
     Notes
     -----
     ``D + 2`` queries for every straight piece next to one of the kinks, and ``2 D`` more for pieces where a kink came
-    in between or answers are not exact.
+    in between, careful ones, or where answers are not exact.
     """
     pieces = _pieces(kinks, line, probe.unit)
     used = np.unique(np.concatenate([which, which + 1]))
@@ -236,7 +238,7 @@ def units_at_kinks(probe, line, kinks, which, rng):
     low, high = pieces[used].T
     middle = low + rng.uniform(0.35, 0.65, len(used)) * (high - low)
     centers = line.at(middle)
-    gradients, errors = gradients_at(probe, centers, np.minimum(middle - low, high - middle), rng)
+    gradients, errors = gradients_at(probe, centers, np.minimum(middle - low, high - middle), rng, careful)
     left, right = np.searchsorted(used, which), np.searchsorted(used, which + 1)
     units = _rank_one(gradients[right] - gradients[left], errors[left] + errors[right], line.direction)
     units.biases = -np.sum(units.weights.T * line.at(kinks.positions[which]), axis=1)

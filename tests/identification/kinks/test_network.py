@@ -58,6 +58,15 @@ def test_more_units_than_can_be_tried():
     assert error(oracle, network) < 1e-12 and parameter_error(truth, network) < 1e-8 and oracle.n_queries < 8000
 
 
+@pytest.mark.parametrize("sizes", [(300, 20, 1), (200, 24, 4)])
+def test_many_inputs_take_few_queries(sizes):
+    """Too large to be polished: about one query a parameter for gradients, and more where these are poor."""
+    truth = planted(sizes, 0)
+    network, oracle = search(truth, sizes[0])
+    assert oracle.n_queries < 4 * truth.n_parameters
+    assert network.layer_widths == sizes[1:] and error(oracle, network) < 1e-9
+
+
 @ignore_warnings
 def test_trained_by_sklearn():
     X, y = load_diabetes(return_X_y=True)
