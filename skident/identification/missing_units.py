@@ -154,8 +154,9 @@ def _more_answers(oracle, network, told, rng, times):
 
 def _with_unit(network, told, rng):
     """The network and the unit that explains most of what it leaves."""
-    W, b, U = network.weights[0], network.biases[0], told.U
-    left = _Told(U, told.Y - network(U), told.noise)
+    W, b = network.weights[0], network.biases[0]
+    U, Y = (rows[: int(NOISY_ANSWERS * network.n_parameters / network.n_outputs)] for rows in (told.U, told.Y))
+    left = _Told(U, Y - network(U), told.noise)
     g = get_activation(network.activation)
     lengths = rng.choice(np.linalg.norm(W, axis=0), _CANDIDATES) * np.exp(_LENGTHS * rng.standard_normal(_CANDIDATES))
     normals = rng.standard_normal((U.shape[1], _CANDIDATES))
