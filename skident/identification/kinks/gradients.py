@@ -7,7 +7,7 @@ import numpy as np
 __all__ = ["gradients_at"]
 
 _FORWARD = 0.02  # step of forward differences, as a fraction of the room along the line
-_FEW = 20  # inputs up to which central differences cost little
+_FEW = 15  # inputs up to which central differences cost little
 _ROWS = 2**24  # numbers handed over at once
 
 

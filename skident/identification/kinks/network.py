@@ -163,7 +163,7 @@ def _in_view(search, callback):
     raise NotShallowReLUError(
         "unexplained",
         f"after {_MAX_LINES_IN_VIEW} lines {len(search.units)} units were found, and answers remain that they do not "
-        "explain: no network with one hidden layer of ReLU units.",
+        "explain: other units are too faint, or the black box is no network with one hidden layer of ReLU units.",
     )
 
 
