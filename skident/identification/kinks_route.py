@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.oracle import OutOfBudgetError
+
 from .attempts import Attempt, worst_error
 from .kinks.deep_network import find_deep_relu_network
 from .kinks.line import NotShallowReLUError
@@ -59,9 +61,9 @@ def by_kinks(inquiry, earlier):
             raise
         try:
             return _deep(inquiry)
-        except NotShallowReLUError as deeper:
+        except (NotShallowReLUError, OutOfBudgetError) as deeper:
             raise NotShallowReLUError(
-                deeper.seen, f"no ReLU network was found. With one hidden layer: {error} With more: {deeper}"
+                error.seen, f"no ReLU network was found. With one hidden layer: {error} With more: {deeper}"
             ) from deeper
 
 

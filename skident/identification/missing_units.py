@@ -61,13 +61,11 @@ def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lamb
         If the black box fails.
     """
     seen = (lambda n_units: None) if callback is None else callback
-    n_shown, misfit = network.layer_widths[0], np.inf
+    misfit, n_tried = np.inf, 1 if oracle.accuracy.relative < _CLEAR else _REMOVALS
     network, told = _grown(oracle, network, noise, rng, at_most, out_of_time, seen)
-    if len(told.U) and network.layer_widths[0] == n_shown <= at_most:
-        return told.settled(network)
     while len(told.U) and 1 < network.layer_widths[0] and not out_of_time():
         network, misfit = told.settled(network)
-        smaller = _smaller(network, told, network.layer_widths[0] > at_most)
+        smaller = _smaller(network, told, n_tried, network.layer_widths[0] > at_most)
         if smaller is None:
             break
         network = smaller
@@ -131,11 +129,11 @@ def _grown(oracle, network, noise, rng, at_most, out_of_time, seen):
     return network, told
 
 
-def _smaller(network, told, too_wide):
+def _smaller(network, told, n_tried, too_wide):
     """The network less one unit that the criterion does not miss; None where it misses all, unless it is too wide."""
     costs, takeovers = removal_costs(network, told.U)
     tried = []
-    for unit in np.argsort(costs[0])[:_REMOVALS]:
+    for unit in np.argsort(costs[0])[:n_tried]:
         smaller, _ = told.settled(remove_unit(network, 0, int(unit), takeovers[0][:, unit]))
         if not told.need(smaller, network):
             return smaller

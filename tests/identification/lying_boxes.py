@@ -303,7 +303,7 @@ LIES = [
     Lie("returns the same buffer", returns_one_buffer, "exact"),
     Lie("changes its answers later", changes_answers_later, "exact"),
     Lie("remembers", remembers, "exact"),
-    Lie("remembers what is near", remembers_what_is_near, "noisy|refuse"),
+    Lie("remembers what is near", remembers_what_is_near, "exact|noisy|refuse"),
     Lie("sleeps", sleeps, "refuse", "max_seconds=0.3", {"max_seconds": 0.3}),
     # Answers that depend on the company.
     Lie("normalises the batch", normalises_the_batch, "noisy|refuse"),

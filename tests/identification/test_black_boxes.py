@@ -202,7 +202,7 @@ WRONG_CLASSIFIERS = {
     "multilabel": (
         lambda X, y: trained(classifier(), X, X > 1),
         {},
-        "sum to .* instead of 1, .* beside it: .*multilabel",
+        "sum to .* instead of 1: .*multilabel",
     ),
     "multilabel list": (
         lambda X, y: MultiOutputClassifier(RandomForestClassifier(2)).fit(X, X > 1),
