@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["LayerSigns", "features_with_signs", "layer_signs"]
+__all__ = ["LayerSigns", "features_with_signs", "layer_signs", "signs_beside_linear_part"]
 
 _OPEN = 1e-6
 _RANK = 1e-8
+_MOST_SIGNS = 14  # up to which all signs are tried
+_LOW_RANK = 1e-6
 _SURE = 1e-3  # distance from 1 up to which the size of a sign is taken as 1
 
 
@@ -99,23 +101,66 @@ def _solve(known, units):
     return LayerSigns(signs, np.abs(np.abs(signs) - 1.0), determined, float(misfits.max()), []), misfits
 
 
-def features_with_signs(known, signs):
+def signs_beside_linear_part(known, units):
+    """Signs of the units of layer l where units that are always on are missing: all signs are tried.
+
+    Missing units add ``V beta_j`` to the linear part c of every unit j of layer l + 1, of low rank over all units.
+
+    Parameters
+    ----------
+    known : KnownLayers
+    units : list of FacetUnit
+        Only those without anything open are used.
+
+    Returns
+    -------
+    signs : ndarray of shape (m_l,) or None
+        None where no signs leave a part of low rank, or several do.
+    linear : ndarray of shape (m_{l-1}, r)
+        An orthonormal basis of V.
+
+    Notes
+    -----
+    ``2^m_l`` small singular value decompositions; given up above 14 signs.
+    """
+    K, nothing = known.n_units, np.zeros((known.n_before, 0))
+    theta = np.array([unit.theta / np.linalg.norm(unit.theta) for unit in units if unit.n_open == 0])
+    if len(theta) < 2 or K > _MOST_SIGNS:
+        return None, nothing
+    A, C = theta[:, :K].T, theta[:, K:-1].T
+    signs = 1.0 - 2.0 * (np.arange(2**K)[:, None] >> np.arange(K) & 1)
+    rest = C - np.einsum("mk,sk,kj->smj", known.weights, signs, A)
+    sizes = np.linalg.svd(rest, compute_uv=False)
+    for r in range(1, min(len(theta), known.n_before)):
+        fits = np.flatnonzero(sizes[:, r] < _LOW_RANK)
+        if len(fits) == 1:
+            return signs[fits[0]], np.linalg.svd(rest[fits[0]])[0][:, :r]
+        if len(fits) > 1:
+            break
+    return None, nothing
+
+
+def features_with_signs(known, signs, linear=None):
     """What a unit of layer l + 1 is in terms of its own weights: ``theta = B (w, b)``.
 
     Parameters
     ----------
     known : KnownLayers
     signs : ndarray of shape (m_l,)
+    linear : ndarray of shape (m_{l-1}, r), default=None
+        Of units that are always on.
 
     Returns
     -------
-    ndarray of shape (T, m_l + 1)
+    ndarray of shape (T, m_l + r + 1)
         B, as ``relu(s z) = (|z| + s z) / 2``.
     """
-    K = known.n_units
-    B = np.zeros((known.n_features, K + 1))
+    K, r = known.n_units, 0 if linear is None else linear.shape[1]
+    B = np.zeros((known.n_features, K + r + 1))
     B[np.arange(K), np.arange(K)] = 0.5
     B[K:-1, :K] = 0.5 * known.weights * signs
     B[-1, :K] = 0.5 * signs * known.biases
-    B[-1, K] = 1.0
+    if r:
+        B[K:-1, K : K + r] = linear
+    B[-1, -1] = 1.0
     return B
