@@ -19,7 +19,7 @@ _LENGTHS = 0.5  # spread of the logarithm of their lengths around those of the o
 _WIDER, _SOME = 1.5, 8  # times as wide as it was, and some units more, that a network may grow before it is pruned
 _NOISE_KNOWN = 1.4  # the noise's variance is this many times what short lines tell, at most
 _PATIENCE = 2  # further units that may be added in vain where more than noise is left
-_CLEAR = 1e-3  # noise, relative, below which a unit that is not needed is the last one that is tried
+_CLEAR = 2e-4  # noise, relative, below which a unit that is not needed is the last one that is tried
 _MORE = 3.0  # times as many answers, in the end: weak units show by their number only
 _REMOVALS = 4  # units that are tried before none is superfluous
 
@@ -61,8 +61,9 @@ def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lamb
         If the black box fails.
     """
     seen = (lambda n_units: None) if callback is None else callback
-    misfit, n_tried = np.inf, 1 if oracle.accuracy.relative < _CLEAR else _REMOVALS
+    misfit = np.inf
     network, told = _grown(oracle, network, noise, rng, at_most, out_of_time, seen)
+    n_tried = 1 if told.clear else _REMOVALS
     while len(told.U) and 1 < network.layer_widths[0] and not out_of_time():
         network, misfit = told.settled(network)
         smaller = _smaller(network, told, n_tried, network.layer_widths[0] > at_most)
@@ -80,6 +81,11 @@ class _Told:
     U: np.ndarray
     Y: np.ndarray
     noise: np.ndarray
+
+    @property
+    def clear(self):
+        """Whether the noise is too small to hide units near the centre."""
+        return len(self.Y) == 0 or bool(np.all(self.noise < _CLEAR * self.Y.std(axis=0)))
 
     def fitted(self, network, max_iter=60):
         return polish_network(network, self.U, self.Y, noise=self.noise, max_iter=max_iter)[0]
@@ -117,7 +123,7 @@ def _grown(oracle, network, noise, rng, at_most, out_of_time, seen):
         after = told.fitted(_with_unit(before, told, rng))
         if not told.need(before, after):
             before, after = told.settled(before)[0], told.settled(after)[0]
-        if oracle.accuracy.relative < _CLEAR and not told.need(before, after):
+        if told.clear and not told.need(before, after):
             return before, told
         vain = 0 if told.need(before, after) else vain + 1
         network = after
