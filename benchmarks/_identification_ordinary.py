@@ -7,9 +7,11 @@ import warnings
 
 import _seeds
 import numpy as np
+import onnxruntime
 import torch
 from _identification import Case, identify, notes, table
 from _identification_grid import Noisy
+from skl2onnx import to_onnx
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
@@ -92,21 +94,36 @@ def _single(n_hidden, told, seed):
     return _judged(trial | {"times": trial["error"] / rounding}, model, truth, seed)
 
 
-def _trained(seed):
-    """scikit-learn's regressor, inputs and answers in single precision, as a converted model computes."""
+def _rounded(mlp, X):
+    """scikit-learn's regressor, inputs and answers in single precision."""
+    return lambda U: mlp.predict(U.astype(np.float32).astype(float))[:, None].astype(np.float32)
+
+
+def _in_onnxruntime(mlp, X):
+    """The same regressor converted to ONNX, (n, 1) in single precision throughout."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    model = to_onnx(mlp, X[:1].astype(np.float32)).SerializeToString()
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    return lambda U: session.run(None, {name: U.astype(np.float32)})[0]
+
+
+def _trained(activation, deploy, seed):
+    """scikit-learn's regressor on the diabetes data, as it is deployed."""
     seed = _seeds.ORDINARY.start + seed % 100
     X, y = load_diabetes(return_X_y=True)
     X, y = scale(X), scale(y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        mlp = MLPRegressor(hidden_layer_sizes=(10,), activation="tanh", max_iter=300, random_state=seed)
+        mlp = MLPRegressor(hidden_layer_sizes=(10,), activation=activation, max_iter=300, random_state=seed)
         mlp.fit(X, y)
-    truth = FeedforwardNetwork.from_sklearn(mlp)
-    box = lambda U: mlp.predict(U.astype(np.float32).astype(float)).astype(np.float32)  # noqa: E731
+    truth, box = FeedforwardNetwork.from_sklearn(mlp), deploy(mlp, X)
     fresh = np.random.RandomState(seed).standard_normal((_FRESH, X.shape[1]))
     Y = truth(fresh)
-    rounding = float(np.max(np.abs(box(fresh)[:, None] - Y)) / np.abs(Y - Y.mean(axis=0)).max())
-    trial, model = identify(box, X, truth, fresh, seed=seed, error=_TIMES_ROUNDING * rounding, parameters=None)
+    rounding = float(np.max(np.abs(box(fresh) - Y)) / np.abs(Y - Y.mean(axis=0)).max())
+    options = {"error": _TIMES_ROUNDING * rounding, "parameters": None, "activation": activation}
+    trial, model = identify(box, X, truth, fresh, seed=seed, **options)
     return _judged(trial | {"times": trial["error"] / rounding}, model, truth, seed)
 
 
@@ -141,7 +158,9 @@ def cases(quick):
         Case("float32, one hidden layer", functools.partial(_single, 1, None), 2 * few, 2 * few),
         Case("float32, two, widths given", functools.partial(_single, 2, "widths"), 9 * few // 10, few),
         Case("float32, two, auto", functools.partial(_single, 2, "auto"), 8 * few // 10, few),
-        Case("float32 MLPRegressor (10,)", _trained, few, few),
+        Case("float32 MLPRegressor (10,)", functools.partial(_trained, "tanh", _rounded), few, few),
+        Case("onnxruntime, tanh (10,)", functools.partial(_trained, "tanh", _in_onnxruntime), few, few),
+        Case("onnxruntime, relu (10,)", functools.partial(_trained, "relu", _in_onnxruntime), few, few),
     ]
     for decimals in (6, 4, 3):
         rows.append(Case(f"{decimals} decimals", functools.partial(_disturbed, decimals, None), 9 * few // 10, few))

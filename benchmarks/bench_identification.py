@@ -6,8 +6,9 @@
 
 Parts: `targets`, what was aimed at against what was reached; `grid`, one property at a time varied around a base case;
 `baselines`, learning the network from as many answers; `cost`, seconds, queries and memory against size, with bars of
-its own; `ordinary`, boxes that answer in single precision, rounded, with noise, shifted and scaled. Every part replaces
-its own results in results/identification.json; `report.py` puts them into README.md and draws
+its own; `ordinary`, boxes that answer in single precision, rounded, with noise, shifted and scaled; `processes`, two
+threads and two workers of a cluster beside one job (needs the extra `distributed`). Every part replaces its own results
+in results/identification.json; `report.py` puts them into README.md and draws
 docs/identification_cost.png. The linear algebra has one thread unless `--threads` says otherwise.
 """
 
@@ -17,6 +18,7 @@ import _identification_baselines
 import _identification_cost
 import _identification_grid
 import _identification_ordinary
+import _identification_processes
 import _identification_targets
 from _common import _limit_threads, run_parts
 
@@ -26,6 +28,7 @@ PARTS = {
     "baselines": _identification_baselines,
     "cost": _identification_cost,
     "ordinary": _identification_ordinary,
+    "processes": _identification_processes,
 }
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib
 import matplotlib.image
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 FOLDER = Path(__file__).parents[1] / "examples"
 SCRIPTS = sorted(FOLDER.glob("plot_*.py"))
@@ -122,3 +123,16 @@ def test_relu_from_samples(tmp_path, monkeypatch, capsys):
     found = re.findall(rf"(literal algorithm|tensors alone|polished): {NUMBER}", printed)
     errors = {name: float(e) for name, e in found}
     assert errors["polished"] < errors["tensors alone"] < errors["literal algorithm"]
+
+
+def test_relu_classifier(tmp_path, monkeypatch, capsys):
+    with pytest.warns(ConvergenceWarning, match="Maximum iterations"):
+        printed = run("plot_16_relu_classifier", tmp_path, monkeypatch, capsys)
+    assert "layers of (100, 1) units, exact: True" in printed
+    assert float(re.search(rf"error of a probability .*: {NUMBER}", printed)[1]) < 1e-10
+
+
+def test_deep_relu(tmp_path, monkeypatch, capsys):
+    printed = run("plot_17_deep_relu", tmp_path, monkeypatch, capsys)
+    assert "layers of (16, 8, 4, 1) units, exact: True" in printed
+    assert float(re.search(rf"N\(0, 9 I\): {NUMBER}", printed)[1]) < 1e-10

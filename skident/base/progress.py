@@ -44,7 +44,7 @@ class StageLog:
             print(f"[{self.name}] {text}" if self.name else text, file=sys.stderr)
 
     @contextmanager
-    def stage(self, name, oracle=None, total=None):
+    def stage(self, name, oracle=None, total=None, unit="steps"):
         """Time a block, count its queries, show its progress.
 
         Parameters
@@ -54,21 +54,28 @@ class StageLog:
             Whose queries count.
         total : int, default=None
             Steps of the progress bar, where they are known.
+        unit : str, default="steps"
+            What is counted.
 
         Yields
         ------
         dict
-            The stage's entry, to which the block may add; ``entry["progress"]`` takes the number of steps done so far.
-            A block that raises is not recorded.
+            The stage's entry, to which the block may add; ``entry["progress"]`` takes the number of steps done so far,
+            and how many there are where that turns out only then. A block that raises is not recorded.
         """
         asked = oracle.n_queries if oracle is not None else 0
-        bar = tqdm(total=total, desc=name, file=sys.stderr, disable=not self.verbose, leave=False)
+        bar = tqdm(desc=name, file=sys.stderr, disable=not self.verbose, leave=False, bar_format="{desc} [{elapsed}]")
         entry = {"name": name, "seconds": 0.0, "queries": 0, "residual": None}
-        start = time.perf_counter()
+        start, counted = time.perf_counter(), ""
 
-        def progress(done):
+        def progress(done, of=None):
+            nonlocal counted
+            every = of if total is None else total
+            counted = f"{done}{'' if every is None else f' of {every}'} {unit}, "
+            queries = "" if oracle is None else f"{oracle.n_queries - asked} queries"
+            bar.set_description_str(f"{name}: {counted}{queries}".rstrip(", "), refresh=False)
             bar.update(done - bar.n)
-            self.unfinished = f"{name} ({done}{'' if total is None else f' of {total}'} done)"
+            self.unfinished = f"{name} ({done}{'' if every is None else f' of {every}'} done)"
 
         entry["progress"], self.unfinished = progress, name
         try:
@@ -81,4 +88,4 @@ class StageLog:
         self.stages.append(entry)
         self.unfinished = None
         residual = "" if entry["residual"] is None else f", residual {entry['residual']:.2e}"
-        self.say(f"{name}: {entry['seconds']:.2f} s, {entry['queries']} queries{residual}")
+        self.say(f"{name}: {counted}{entry['seconds']:.2f} s, {entry['queries']} queries{residual}")

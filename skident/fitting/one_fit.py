@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.network import FeedforwardNetwork, change_outputs, output_units
+from skident.network import change_outputs, output_units
 
 from .least_squares import NetworkLeastSquares, minimise
 
@@ -97,5 +97,5 @@ def fit_network(network, U, Y, stopping=None, *, dense_limit=2000, inner_tol=1e-
         ftol=stopping.ftol,
         callback=stopping.watch(total),
     )
-    fitted = FeedforwardNetwork(*problem.unflatten(result.x), network.activation, network.output_activation)
+    fitted = network.with_parameters(*problem.unflatten(result.x))
     return change_outputs(fitted, offset, unit), float(np.sqrt(result.cost / total))

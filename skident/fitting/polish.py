@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.network import FeedforwardNetwork, change_outputs, output_units
+from skident.network import change_outputs, output_units
 from skident.optim import give_up_when_slow
 from skident.oracle import OutOfBudgetError, above_rounding
 
@@ -92,7 +92,7 @@ def polish_network(network, U, Y, *, max_iter=60, tol=1e-15, dense_limit=3000, c
         callback=stop,
     )
     weights, biases = problem.unflatten(result.x)
-    polished = FeedforwardNetwork(weights, biases, network.activation, network.output_activation)
+    polished = network.with_parameters(weights, biases)
     misfit = np.linalg.norm(polished(U) - Y) / max(np.linalg.norm(Y), np.finfo(float).tiny)
     return change_outputs(polished, offset, unit), float(misfit), result.n_iter
 

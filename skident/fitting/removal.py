@@ -100,7 +100,7 @@ def remove_unit(network, layer, unit, takeover):
     biases[layer + 1] = biases[layer + 1] + takeover[-1] * outgoing
     weights[layer] = np.delete(weights[layer], unit, axis=1)
     biases[layer] = np.delete(biases[layer], unit)
-    return FeedforwardNetwork(weights, biases, network.activation, network.output_activation)
+    return network.with_parameters(weights, biases)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.network import FeedforwardNetwork
+
 from .least_squares import weighted_problem
 
 __all__ = ["standard_errors"]
@@ -19,7 +21,8 @@ def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
     Parameters
     ----------
     network : FeedforwardNetwork
-        The fitted network.
+        The fitted network. Where hidden units may be rescaled (relu), the errors are those of the network whose units
+        keep the norms of their incoming weights, such as `FeedforwardNetwork.canonical` gives it.
     U : ndarray of shape (n, D)
         The inputs it was fitted on.
     noise : float or ndarray of shape (m_L,), default=None
@@ -39,8 +42,8 @@ def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
     ------
     ValueError
         If there are more than `max_parameters` parameters; if neither `noise` nor Y is given; if the residuals leave
-        no degree of freedom; if the answers do not determine all parameters (a rescaling symmetry, as of relu; a
-        unit that is saturated on all of U; too few inputs).
+        no degree of freedom; if the answers do not determine all parameters (a unit that is saturated or at rest on all
+        of U; too few inputs).
 
     Examples
     --------
@@ -61,21 +64,58 @@ def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
         )
     if noise is None:
         noise = _residual_noise(network, U, Y)
-    problem = weighted_problem(network, U, np.zeros((n, network.n_outputs)), 1.0 / np.asarray(noise, dtype=float))
+    network, U, noise, inner, outer = _in_powers_of_two(network, U, noise)
+    problem = weighted_problem(network, U, np.zeros((n, network.n_outputs)), 1.0 / noise)
     A, _ = problem.normal_equations(problem.flatten(network.weights, network.biases))
     scale = np.sqrt(np.diagonal(A))
     scale = np.where(scale > 0, scale, 1.0)
     A /= scale[:, None] * scale[None, :]
-    values, vectors = np.linalg.eigh(A)
+    free = _without_rescaling(network, problem, scale)
+    values, vectors = np.linalg.eigh(free.T @ A @ free if free is not None else A)
     if not values[0] > P * np.finfo(float).eps:
         raise ValueError(
             f"the answers at these {n} inputs do not determine all {P} parameters: the smallest eigenvalue of their "
-            f"information matrix, scaled to unit diagonal, is {values[0]:.1e}. Units that never move on these inputs, "
-            "or a symmetry that rescales weights (relu), do that; so do too few inputs."
+            f"information matrix, scaled to unit diagonal, is {values[0]:.1e}. Units that never move on these inputs "
+            "do that; so do too few inputs."
         )
+    vectors = vectors if free is None else free @ vectors
     errors = np.sqrt(np.sum(vectors**2 / values, axis=1)) / scale
-    weights, biases = problem.unflatten(errors)
-    return [W.copy() for W in weights], [b.copy() for b in biases]
+    weights, biases = ([part.copy() for part in parts] for parts in problem.unflatten(errors))
+    weights[0] = np.ldexp(weights[0], -inner[:, None])
+    weights[-1], biases[-1] = np.ldexp(weights[-1], outer), np.ldexp(biases[-1], outer)
+    return weights, biases
+
+
+def _in_powers_of_two(network, U, noise):
+    """The same problem with inputs, and noise of linear outputs, of order one; the exponents of both units.
+
+    Squares of the derivatives would overflow or vanish else; powers of two leave all digits.
+    """
+    inner = np.frexp(np.abs(U).max(axis=0))[1]
+    noise = np.broadcast_to(np.asarray(noise, dtype=float), network.n_outputs)
+    linear = network.output_activation == "identity"
+    outer = np.frexp(noise)[1] if linear else np.zeros(network.n_outputs, dtype=int)
+    weights, biases = [W.copy() for W in network.weights], [b.copy() for b in network.biases]
+    weights[0] = np.ldexp(weights[0], inner[:, None])
+    weights[-1], biases[-1] = np.ldexp(weights[-1], -outer), np.ldexp(biases[-1], -outer)
+    scaled = FeedforwardNetwork(weights, biases, network.activation, network.output_activation)
+    return scaled, np.ldexp(U, -inner), np.ldexp(noise, -outer), inner, outer
+
+
+def _without_rescaling(network, problem, scale):
+    """Orthonormal basis (P, q) of the moves of scaled parameters that keep norms of incoming weights, or None for all.
+
+    Only those of units that may be rescaled; a unit without incoming weights has none to keep.
+    """
+    rows = []
+    for layer, (W, activation) in enumerate(zip(network.weights[:-1], network.activations[:-1], strict=True)):
+        for k in range(W.shape[1] if activation.symmetry == "homogeneous" else 0):
+            kept = [np.zeros_like(V) for V in network.weights]
+            kept[layer][:, k] = W[:, k]
+            rows.append(problem.flatten(kept, [np.zeros_like(b) for b in network.biases]) / scale)
+    if not rows:
+        return None
+    return np.linalg.qr(np.array(rows).T, mode="complete")[0][:, len(rows) :]
 
 
 def _residual_noise(network, U, Y):

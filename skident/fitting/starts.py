@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import effective_n_jobs
 
 from skident.network import FeedforwardNetwork
-from skident.optim import best_of
+from skident.optim import best_of, in_order
 
 from .one_fit import Stopping, fit_network
 from .pruning import PROMISING, prune_to, prune_to_smallest
@@ -32,9 +32,10 @@ class Search:
     n_starts : int
         Starts at most.
     deadline : float
-        No start begins after this time, of `time.perf_counter`, except the first, and none goes on for longer.
+        No start begins after this time, of `time.perf_counter`, except the first, and none goes on for longer. A
+        `Moment` where jobs may be on other machines.
     n_jobs : int or None
-        Starts fitted at the same time; the answer does not depend on it.
+        Starts fitted at the same time, see `in_order`; the answer does not depend on it.
     tol : float
         Relative root mean square misfit that counts as found.
     progress : callable or None
@@ -72,11 +73,7 @@ class Search:
             if self.spent and first:
                 return
             wave = seeds[first : first + at_once]
-            if at_once == 1:
-                found = [start(wave[0])]
-            else:
-                found = Parallel(n_jobs=at_once)(delayed(start)(seed) for seed in wave)
-            for i, result in enumerate(found, start=1):
+            for i, result in enumerate(list(in_order(start, zip(wave), self.n_jobs)), start=1):
                 if self.progress is not None:
                     self.progress(done + first + i)
                 yield result

@@ -199,8 +199,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
                 f"loss={self.loss!r} has the solvers {wanted} and readout={form!r}; got solver={self.solver!r}, "
                 f"readout={self.readout!r}."
             )
-        method = Method(solver, form)
-        return method if squares else self._with_batch_norm(method)
+        return self._with_batch_norm(Method(solver, form))
 
     def _checked_offset_column(self, X):
         """The column x_0 of X; None where the loss has none."""

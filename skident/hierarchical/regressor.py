@@ -55,7 +55,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     curvature : float, default=None
         c of the activation ``z + c z^2``; None is ``z^2``. The paper's WideResNets have 0.1.
     batch_norm : bool or "auto", default="auto"
-        After every activation; for Adam and SGD with linear readouts only, and there the default.
+        After every activation; for Adam and SGD with linear readouts only, and there the default. True is an error for
+        all others, Algorithm 1 and the classifier's Theorem 4 among them.
     l2 : float or "auto", default="auto"
         Of linear readouts: by 3-fold cross-validation over 1, 0.1, ..., 1e-4; of the sum: zero; of Adam and SGD: 5e-3.
     n_init : int, default=6
@@ -233,7 +234,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         if solver == "algorithm1":
             if several or self.readout == "linear" or self.curvature is not None:
                 raise ValueError("solver='algorithm1' has one output, readout='sum' and curvature=None.")
-            return Method(solver, "sum")
+            return self._with_batch_norm(Method(solver, "sum"))
         if self.readout == "sum" and several:
             raise ValueError(f"readout='sum' has one output, y has {architecture.n_outputs}; take readout='linear'.")
         readout = self.readout

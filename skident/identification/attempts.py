@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -41,6 +41,12 @@ class Attempt:
         What that stage left unexplained.
     route : str
     extractor, completion : fitted stages, or None
+    minimal : bool
+        Whether every unit was seen by itself, so that none can be left out.
+    caveat : str
+        Why the network cannot be called exact though it explains the answers; empty where nothing speaks against it.
+    evidence : dict
+        What else the route saw, for the report.
     """
 
     network: FeedforwardNetwork
@@ -50,6 +56,9 @@ class Attempt:
     route: str
     extractor: EntangledWeightExtractor | None = None
     completion: NetworkCompletion | None = None
+    minimal: bool = False
+    caveat: str = ""
+    evidence: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from skident.oracle.black_box import check_answers_vary, needs_targets, resolve_
 
 from .hessians.layer_assignment import assign_layers, last_layer_from_jacobian, refuse_one_output, weight_names
 from .hessians.rank_one_weights import HessianSearch, find_shown_weights
-from .hessians.subspace import independence, last_layer_shows, subspace_in_units
+from .hessians.subspace import independence, last_layer_shows, spectral_drop, subspace_in_units
 from .points import unit_rows
 from .saturation.stated_widths import first_layer_as_stated, stated_architecture
 
@@ -35,6 +35,7 @@ __all__ = ["EntangledWeightExtractor"]
 
 # Measured at D = 50: 0.5, 0.3 and 0.01 for m = 200, 400, 500 (weights right), 5e-5 and less from m = 550 (most wrong).
 _INDEPENDENT = 1e-3
+_NO_DROP, _NEAR = 0.4, 0.1  # from one singular value to the next, at a radius: right widths of two layers leave 0.25
 
 
 class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
@@ -52,8 +53,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         one is cloned and fitted on (X, y) first; None is a small tanh `MLPRegressor`.
     layer_widths : sequence of int, default=None
         ``(m_1, ..., m_L)``, the last one the number of outputs. None: one hidden layer whose width saturation finds.
-        Widths are compared with what saturation finds; Hessians alone show too many units only by weights that
-        are nearly dependent, which is warned about.
+        Widths are compared with what saturation finds; Hessians alone show too many units by weights that are
+        nearly dependent or, with two layers, a spectrum that goes on behind them; mostly, and both are warned about.
     activation, output_activation : str, default="auto"
         Names as in `FeedforwardNetwork`. ``auto`` reads them off black boxes that tell (FeedforwardNetwork,
         MLPRegressor, torch Sequential) and takes tanh with linear output for the others.
@@ -80,7 +81,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
     n_init : int, default=None
         Random starts of its first round; twice the number of missing weights by default.
     n_jobs : int, default=None
-        Threads that sample Hessians. More than one asks the black box from several threads at once.
+        Threads that sample Hessians, which ask the black box at once, or what `joblib.parallel_config` chooses, see
+        `NetworkIdentifier`. The result does not depend on it.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 shows progress and a line a stage.
@@ -89,7 +91,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
     ----------
     components_ : ndarray of shape (m, D)
         Unit vectors, first layer first, last layer last; signs are free but for the last layer's, whose rows are in the
-        outputs' order and have the gradients' signs (taken at another point where an output does not move at x*).
+        outputs' order and have the gradients' signs (taken at another point where an output does not move at x*);
+        0 for a linear output that is constant beside others.
     layer_assignment_ : ndarray of shape (m,)
         Layer of every component, 0 the first; -1 for inner layers that cannot be told apart (four layers and more).
     phi_ : ndarray of shape (m,)
@@ -325,7 +328,9 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         if shown.basis is not None:
             visible = (layers != n_layers - 1) | last_layer_shows(architecture)
             self.phi_[visible] = projection_norms(shown.basis, V[visible])
-            _warn_if_dependent(independence(shown.basis, V[visible]), visible.sum())
+            sharp = first is None and n_layers == 2 and self.radius <= _NEAR
+            drop = sharp * spectral_drop(shown.singular_values, shown.basis.shape[1])
+            _warn_of_false_weights(independence(shown.basis, V[visible]), drop, visible.sum())
             self.subspace_ = subspace_in_units(shown.basis, oracle.scale)
         self.components_ = unit_rows(V / oracle.scale)
         self.first_layer_method_ = "saturation" if first is not None else "hessian" if n_layers > 1 else "jacobian"
@@ -382,14 +387,13 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         return weight_names(self.layer_assignment_)
 
 
-def _warn_if_dependent(smallest, n_found):
-    if smallest < _INDEPENDENT:
-        _warn(
-            f"the outer products of the {n_found} weights found are nearly dependent (smallest singular value "
-            f"{smallest:.1e}, {_INDEPENDENT} expected at least), so some are not weights of the black box, whatever "
-            "phi_ says: layer_widths ask for more units than there are, or for more than Hessians can tell apart.",
-            stacklevel=6,
+def _warn_of_false_weights(smallest, drop, n_found):
+    if smallest < _INDEPENDENT or drop > _NO_DROP:
+        message = (
+            f"of {n_found} weights found some may be none, whatever phi_ says: check layer_widths. They nearly depend "
+            f"(by {smallest:.1e}, {_INDEPENDENT} expected), or Hessians hold more (the next is {drop:.2f} of the last)."
         )
+        _warn(message, stacklevel=6)
 
 
 def _warn(message, stacklevel=5):

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 
 from skident.fitting.design import design_points
+from skident.linalg import column_units
 from skident.network import FeedforwardNetwork, change_inputs
 from skident.optim import best_of
 
@@ -70,9 +71,15 @@ def _complemented(inquiry, found):
     complete = network.layer_widths[0] >= at_most or inquiry.oracle.response == "predict_proba"
     if sigma is None or not one_layer or complete or not inquiry.limits.polish or not inquiry.fresh.accuracy.small:
         return found
-    with inquiry.log.stage("missing units", inquiry.oracle) as entry:
+    with inquiry.log.stage("missing units", inquiry.oracle, unit="units") as entry:
         network, misfit = with_missing_units(
-            inquiry.oracle, network, sigma, inquiry.rng, at_most=at_most, out_of_time=lambda: inquiry.out_of_time
+            inquiry.oracle,
+            network,
+            sigma,
+            inquiry.rng,
+            at_most=at_most,
+            out_of_time=lambda: inquiry.out_of_time,
+            callback=entry["progress"],
         )
         entry["residual"] = misfit
     return replace(found, network=network, error=worst_error(inquiry.fresh.answers, network(inquiry.fresh.inputs)))
@@ -149,7 +156,7 @@ def _complete(inquiry, extractor, restart):
 def _random_start(Z, rng):
     """Scales and shifts of first-layer units that bend around where their features Z (n, m_1) lie."""
     spread = rng.standard_normal((2, Z.shape[1]))
-    scales = 0.5 * np.exp(0.7 * spread[0]) / np.maximum(Z.std(axis=0), np.finfo(float).tiny)
+    scales = 0.5 * np.exp(0.7 * spread[0]) / column_units(Z)[1]
     return scales, 0.3 * spread[1] - scales * Z.mean(axis=0)
 
 

@@ -59,7 +59,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         activation that saturates.
     activation, output_activation : str, default="auto"
         ``auto`` reads them off black boxes that tell and takes tanh with linear output for the others. Of a classifier
-        they are those of the network of its logits.
+        they are those of the network of its logits. ``"leaky_relu"``: of one slope, which is found.
     response_method : {"auto", "predict", "predict_proba"}, default="auto"
         ``predict_proba``: the answers are probabilities of K exclusive classes, (n, K), or (n,) of the second of two;
         they are turned into logits, ``log p_k - mean_j log p_j`` (n, K), or the log-odds of the second of two
@@ -104,7 +104,8 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         time are for random starts, the rest for the polish. What was found until then is returned with a warning, and
         never called exact where the last look was cut short; nothing found is a ValueError that says how far it came.
     n_jobs : int, default=None
-        Threads that sample Hessians, processes that fit random starts. The result does not depend on it.
+        Threads that sample Hessians, processes that fit random starts, or what `joblib.parallel_config` chooses; see
+        Notes. The result does not depend on it.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 shows progress bars and a line a stage.
@@ -166,9 +167,14 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
     span of the second layer's weights, which is a proper subspace if that layer is narrower (`find_first_shifts`); its
     dimension is the layer's width.
 
+    On a cluster, with the same bits: ``client = dask.distributed.Client(address)``, then ``with
+    joblib.parallel_config(backend="dask"):`` around ``identifier.fit(X)``. Processes ask copies of the black box: their
+    questions are counted and keep to the budgets, what they remember is lost. One that no copy can be made of (by
+    cloudpickle) is asked by threads.
+
     Where probabilities are asked, this is a classifier: `predict` gives labels, `predict_proba` probabilities,
     `decision_function` the logits, and `score` is the accuracy. Binary classifiers that answer ``(1 - q, q)`` lose
-    large positive log-odds in rounding; parameters are fitted where the log-odds are exact to 1e-13.
+    large positive log-odds in rounding; parameters are fitted where the log-odds are exact to 1e-12.
 
     References
     ----------
@@ -191,7 +197,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
     _parameter_constraints = {
         "estimator": "no_validation",
         "layer_widths": ["array-like", StrOptions({"auto"}), None],
-        "activation": [ACTIVATION_CHOICES, StrOptions({"auto"})],
+        "activation": [ACTIVATION_CHOICES, StrOptions({"auto", "leaky_relu"})],
         "output_activation": [ACTIVATION_CHOICES, StrOptions({"auto"})],
         "response_method": [StrOptions({"auto", "predict", "predict_proba"})],
         "input_range": ["array-like", None],

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-import functools
+from dataclasses import dataclass
 
 import numpy as np
 
 from skident.fitting.design import design_points
 from skident.fitting.polish import NOISY_ANSWERS, polish_network
-from skident.fitting.removal import cheapest_removal
+from skident.fitting.removal import removal_costs, remove_unit
 from skident.network import FeedforwardNetwork, get_activation
 
 __all__ = ["with_missing_units"]
 
-_CANDIDATES, _TRIALS = 1000, 4  # random units looked at, and of these the ones that are fitted
+_CANDIDATES, _TRIALS, _STEPS = 4000, 16, 10  # random units looked at, those of them that are fitted, and how far
 _ROUNDS, _SETTLED = 3, 0.998  # of the polish, and part of the misfit that a round leaves when it is the last
 _LENGTHS = 0.5  # spread of the logarithm of their lengths around those of the other units
+_WIDER, _SOME = 1.5, 8  # times as wide as it was, and some units more, that a network may grow before it is pruned
+_NOISE_KNOWN = 1.4  # the noise's variance is this many times what short lines tell, at most
+_PATIENCE = 2  # further units that may be added in vain where more than noise is left
+_CLEAR = 2e-4  # noise, relative, below which a unit that is not needed is the last one that is tried
+_MORE = 3.0  # times as many answers, in the end: weak units show by their number only
+_REMOVALS = 4  # units that are tried before none is superfluous
 
 
-def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lambda: False):
+def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lambda: False, callback=None):
     """A network of one hidden layer with the units that noisy answers ask for, no more and no fewer.
 
-    One unit at a time is fitted to what the network leaves of ``10 P / m_L`` answers, then everything at once; it stays
-    if the sum of squares falls by more than ``k log(n m_L)`` noise variances, k being the unit's parameters (the
-    Bayesian information criterion, the noise read off what is left). Then units are left out as long as that
-    criterion does not miss them: what was added first may have stood for several.
+    One unit at a time is fitted to what the network leaves of ``10 P / m_L`` answers, then everything at once, as long
+    as the sum of squares falls by more than ``k log(n m_L)`` noise variances, k being the unit's parameters (the
+    Bayesian information criterion, the noise read off what is left), or more is left than noise. That makes more units
+    than there are, since several may stand for one; then units are left out for as long as that criterion does not miss
+    them, the rest taking over what it can: a fit that is too wide has few local minima.
 
     Parameters
     ----------
@@ -38,6 +45,8 @@ def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lamb
         Hidden units.
     out_of_time : callable, default=never
         Whether to stop.
+    callback : callable, default=None
+        ``callback(n_units)`` whenever there is one more or one less.
 
     Returns
     -------
@@ -51,46 +60,107 @@ def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lamb
     BlackBoxError
         If the black box fails.
     """
-    U, Y, best = np.empty((0, oracle.n_inputs)), np.empty((0, network.n_outputs)), np.inf
-    while network.layer_widths[0] < at_most and not out_of_time():
-        U, Y = _more_answers(oracle, network, U, Y, rng)
-        before, _ = _settled(network, U, Y, noise)
-        grown, misfit = _settled(_with_unit(before, U, Y, noise, rng), U, Y, noise)
-        if not _needed(before, grown, U, Y, noise):
-            break
-        network, best = grown, misfit
-    while 1 < network.layer_widths[0] and len(U) and not out_of_time():
-        larger, settled = _settled(network, U, Y, noise)
-        smaller, misfit = _settled(cheapest_removal(larger, U, [0]).network, U, Y, noise)
-        if _needed(smaller, larger, U, Y, noise):
-            return larger, settled
-        network, best = smaller, misfit
-    return network, best
-
-
-def _settled(network, U, Y, noise):
-    """The network polished until that gains nothing, and its misfit: from afar, single rounds end early."""
+    seen = (lambda n_units: None) if callback is None else callback
     misfit = np.inf
-    for _ in range(_ROUNDS):
-        network, left, _ = polish_network(network, U, Y, noise=noise)
-        if left > _SETTLED * misfit:
+    network, told = _grown(oracle, network, noise, rng, at_most, out_of_time, seen)
+    n_tried = 1 if told.clear else _REMOVALS
+    while len(told.U) and 1 < network.layer_widths[0] and not out_of_time():
+        network, misfit = told.settled(network)
+        smaller = _smaller(network, told, n_tried, network.layer_widths[0] > at_most)
+        if smaller is None:
             break
-        misfit = left
-    return network, left
+        network = smaller
+        seen(network.layer_widths[0])
+    return network, misfit
 
 
-def _more_answers(oracle, network, U, Y, rng):
+@dataclass(frozen=True)
+class _Told:
+    """Inputs U (n, D), noisy answers Y (n, m_L), and the standard deviation of their noise (m_L,)."""
+
+    U: np.ndarray
+    Y: np.ndarray
+    noise: np.ndarray
+
+    @property
+    def clear(self):
+        """Whether the noise is too small to hide units near the centre."""
+        return len(self.Y) == 0 or bool(np.all(self.noise < _CLEAR * self.Y.std(axis=0)))
+
+    def fitted(self, network, max_iter=60):
+        return polish_network(network, self.U, self.Y, noise=self.noise, max_iter=max_iter)[0]
+
+    def settled(self, network):
+        """The network polished until that gains nothing, and its misfit: from afar, single rounds end early."""
+        misfit = np.inf
+        for _ in range(_ROUNDS):
+            network, left, _ = polish_network(network, self.U, self.Y, noise=self.noise)
+            if left > _SETTLED * misfit:
+                break
+            misfit = left
+        return network, left
+
+    def chi2(self, network):
+        return float(np.sum(((network(self.U) - self.Y) / self.noise) ** 2))
+
+    def variance(self, network):
+        """What a fitted network leaves, in variances of the noise."""
+        return self.chi2(network) / max(self.Y.size - network.n_parameters, 1)
+
+    def need(self, before, after):
+        """Whether the larger network explains more than noise."""
+        k = after.n_parameters - before.n_parameters
+        return self.chi2(before) - self.chi2(after) > k * np.log(self.Y.size) * self.variance(after)
+
+
+def _grown(oracle, network, noise, rng, at_most, out_of_time, seen):
+    """The network with more units than are needed, and the answers that say so."""
+    told = _Told(np.empty((0, oracle.n_inputs)), np.empty((0, network.n_outputs)), noise)
+    limit, vain, times = _WIDER * min(at_most, network.layer_widths[0]) + _SOME, 0, 1.0
+    while network.layer_widths[0] < limit and not out_of_time():
+        told = _more_answers(oracle, network, told, rng, times)
+        before = told.fitted(network)
+        after = told.fitted(_with_unit(before, told, rng))
+        if not told.need(before, after):
+            before, after = told.settled(before)[0], told.settled(after)[0]
+        if told.clear and not told.need(before, after):
+            return before, told
+        vain = 0 if told.need(before, after) else vain + 1
+        network = after
+        seen(network.layer_widths[0])
+        if vain > (0 if told.variance(after) < _NOISE_KNOWN else _PATIENCE):
+            if times == _MORE:
+                break
+            vain, times = 0, _MORE
+    return network, told
+
+
+def _smaller(network, told, n_tried, too_wide):
+    """The network less one unit that the criterion does not miss; None where it misses all, unless it is too wide."""
+    costs, takeovers = removal_costs(network, told.U)
+    tried = []
+    for unit in np.argsort(costs[0])[:n_tried]:
+        smaller, _ = told.settled(remove_unit(network, 0, int(unit), takeovers[0][:, unit]))
+        if not told.need(smaller, network):
+            return smaller
+        tried.append(smaller)
+    return min(tried, key=told.chi2) if too_wide else None
+
+
+def _more_answers(oracle, network, told, rng, times):
     """As many answers as the network with one more unit takes, those there are among them."""
     P = network.n_parameters + network.n_inputs + network.n_outputs + 1
-    n = max(int(NOISY_ANSWERS * P / network.n_outputs) - len(U), 0)
+    n = max(int(times * NOISY_ANSWERS * P / network.n_outputs) - len(told.U), 0)
     W, b = network.weights[0], network.biases[0]
-    fresh, told = oracle.ask_near(lambda n, factor: design_points(W, b, n, factor, rng), n)
-    return np.concatenate([U, fresh]), np.concatenate([Y, told])
+    U, Y = oracle.ask_near(lambda n, factor: design_points(W, b, n, factor, rng), n)
+    return _Told(np.concatenate([told.U, U]), np.concatenate([told.Y, Y]), told.noise)
 
 
-def _with_unit(network, U, Y, noise, rng):
+def _with_unit(network, told, rng):
     """The network and the unit that explains most of what it leaves."""
-    W, b, left = network.weights[0], network.biases[0], Y - network(U)
+    W, b = network.weights[0], network.biases[0]
+    U, Y = (rows[: int(NOISY_ANSWERS * network.n_parameters / network.n_outputs)] for rows in (told.U, told.Y))
+    left = _Told(U, Y - network(U), told.noise)
     g = get_activation(network.activation)
     lengths = rng.choice(np.linalg.norm(W, axis=0), _CANDIDATES) * np.exp(_LENGTHS * rng.standard_normal(_CANDIDATES))
     normals = rng.standard_normal((U.shape[1], _CANDIDATES))
@@ -99,36 +169,21 @@ def _with_unit(network, U, Y, noise, rng):
     outputs = g(U @ normals + biases)
     outputs -= outputs.mean(axis=0)
     size = np.maximum(np.linalg.norm(outputs, axis=0), np.finfo(float).tiny)
-    explained = np.sum((outputs.T @ ((left - left.mean(axis=0)) / noise)) ** 2, axis=1) / size**2
-    fit = functools.partial(_fitted_unit, network, U, left, noise)
-    units = [fit(normals[:, k], biases[k]) for k in np.argsort(-explained)[:_TRIALS]]
-    unit = min(units, key=lambda unit: _chi2(unit, U, left, noise))
+    explained = np.sum((outputs.T @ ((left.Y - left.Y.mean(axis=0)) / told.noise)) ** 2, axis=1) / size**2
+    names = network.activation, network.output_activation
+    units = [_fitted_unit(left, normals[:, k], biases[k], names) for k in np.argsort(-explained)[:_TRIALS]]
+    unit = min(units, key=left.chi2)
     return FeedforwardNetwork(
         [np.column_stack([W, unit.weights[0]]), np.concatenate([network.weights[1], unit.weights[1]])],
         [np.concatenate([b, unit.biases[0]]), network.biases[1] + unit.biases[1]],
-        network.activation,
-        network.output_activation,
+        *names,
     )
 
 
-def _fitted_unit(network, U, left, noise, normal, bias):
-    """A network of one unit, fitted to what is left from this start."""
-    output = get_activation(network.activation)(U @ normal + bias)
-    columns = np.column_stack([output, np.ones(len(U))])
-    readout = np.linalg.lstsq(columns, left, rcond=None)[0]
-    start = FeedforwardNetwork(
-        [normal[:, None], readout[:1]], [np.array([bias]), readout[1]], network.activation, network.output_activation
-    )
-    return polish_network(start, U, left, noise=noise)[0]
-
-
-def _chi2(network, U, Y, noise):
-    return float(np.sum(((network(U) - Y) / noise) ** 2))
-
-
-def _needed(before, after, U, Y, noise):
-    """Whether the larger network explains more than noise."""
-    n = len(U) * Y.shape[1]
-    old, new = _chi2(before, U, Y, noise), _chi2(after, U, Y, noise)
-    variance = new / max(n - after.n_parameters, 1)
-    return old - new > (after.n_parameters - before.n_parameters) * np.log(n) * variance
+def _fitted_unit(left, normal, bias, names):
+    """A network of one unit, fitted to what is left from this start, not to the end."""
+    output = get_activation(names[0])(left.U @ normal + bias)
+    columns = np.column_stack([output, np.ones(len(left.U))])
+    readout = np.linalg.lstsq(columns, left.Y, rcond=None)[0]
+    start = FeedforwardNetwork([normal[:, None], readout[:1]], [np.array([bias]), readout[1]], *names)
+    return left.fitted(start, max_iter=_STEPS)

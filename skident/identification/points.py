@@ -17,9 +17,10 @@ def unit_rows(V):
     Returns
     -------
     ndarray of shape (n, D)
-        NaN for a row of zeros.
+        Zero for a row of zeros.
     """
-    return V / np.linalg.norm(V, axis=1, keepdims=True)
+    norms = np.linalg.norm(V, axis=1, keepdims=True)
+    return V / np.where(norms > 0, norms, 1.0)
 
 
 def random_sphere(n_samples, n_features, radius, rng):

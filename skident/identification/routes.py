@@ -6,20 +6,15 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from skident.linalg import n_free_entries
 from skident.network import get_activation
 
-from .attempts import Attempt, worst_error
 from .hessian_route import by_hessians
 from .hessians.subspace import n_visible
-from .kinks.network import find_relu_network
+from .kinks_route import by_kinks
 from .saturation_route import FirstLayerSearch, by_discovery, by_saturation, by_shown_units
 
-__all__ = ["Plan", "by_kinks", "plan_routes"]
-
-_RELU_REACH = 1e3  # of lines, in units of sqrt(D) standard deviations
+__all__ = ["Plan", "plan_routes"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ def plan_routes(inquiry, strategy, n_attempts):
         If the strategy cannot work for these widths and activations.
     """
     hidden, last_resort = inquiry.activations[0], None
-    if hidden == "relu":
+    if hidden in ("relu", "leaky_relu"):
         _check_relu(inquiry, strategy)
         routes = [by_kinks]
     elif strategy == "saturation" and not get_activation(hidden).saturating:
@@ -114,8 +109,8 @@ def _reason(inquiry, strategy):
     name = inquiry.activations[0]
     if strategy != "auto":
         return f"strategy={strategy!r} was asked for"
-    if name == "relu":
-        return "relu networks bend at kinks only"
+    if name in ("relu", "leaky_relu"):
+        return f"{name} networks bend at kinks only"
     if not get_activation(name).saturating:
         return f"{name} does not saturate, so Hessians have to tell its units"
     if inquiry.pipeline.first:
@@ -129,42 +124,10 @@ def _check_relu(inquiry, strategy):
     """Refuse what kinks cannot identify."""
     if strategy == "saturation":
         raise ValueError("strategy='saturation' needs an activation that saturates, got 'relu'; use strategy='auto'.")
-    deep = inquiry.widths is not None and len(inquiry.widths) != 2
-    if strategy == "hessian" or deep or inquiry.activations[1] != "identity":
+    flat = inquiry.widths is not None and len(inquiry.widths) < 2
+    if strategy == "hessian" or flat or inquiry.activations[1] != "identity":
         raise ValueError(
             "activation='relu' has no second derivative; its networks are identified by the kinks of their answers, "
-            "with one hidden layer, a linear output and strategy='auto'. Got "
+            "with hidden layers, a linear output and strategy='auto'. Got "
             f"layer_widths={inquiry.widths}, output_activation={inquiry.activations[1]!r}, strategy={strategy!r}."
         )
-
-
-def by_kinks(inquiry, earlier):
-    """A ReLU network with one hidden layer from the kinks of its answers along lines.
-
-    Parameters
-    ----------
-    inquiry : Inquiry
-    earlier : list of Attempt
-
-    Returns
-    -------
-    Attempt
-
-    Raises
-    ------
-    ValueError
-        If the black box has no kinks, or not those of such a network.
-    """
-    n_units = None if inquiry.widths is None else inquiry.widths[0]
-    with inquiry.log.stage("units (kinks along lines)", inquiry.oracle, n_units) as entry:
-        reach = min(_RELU_REACH, inquiry.oracle.reach / np.sqrt(inquiry.oracle.n_inputs))
-        network = find_relu_network(
-            inquiry.oracle,
-            n_units=n_units,
-            max_units=max(1000, n_units or 0),
-            reach=reach,
-            rng=inquiry.rng,
-            callback=entry["progress"],
-        )
-    error = worst_error(inquiry.fresh.answers, network(inquiry.fresh.inputs))
-    return Attempt(network, error, "polish", error, "kinks")

@@ -61,7 +61,7 @@ class FirstLayerSearch:
         if again or self._found is None or (precise and not self._precise):
             self._found = None
             try:
-                with inquiry.log.stage("first layer (saturation)", inquiry.oracle, n_units) as entry:
+                with inquiry.log.stage("first layer (saturation)", inquiry.oracle, n_units, "units") as entry:
                     self._found = find_first_layer(
                         inquiry.oracle,
                         activation=inquiry.activations[0],
@@ -178,7 +178,7 @@ def by_shown_units(inquiry, earlier, *, layers):
 
 def _fit_behind(inquiry, view, widths, stage, n_parameters):
     """A network of given widths behind the first layer, and its misfit."""
-    with inquiry.log.stage(stage, inquiry.oracle) as entry:
+    with inquiry.log.stage(stage, inquiry.oracle, unit="starts") as entry:
         search = inquiry.search(n_parameters, max(inquiry.fit_tolerance, view.roughness), entry["progress"])
         architecture = inquiry.architecture(widths)
         network, misfit = network_behind(inquiry.oracle, view.first, view.way, architecture, inquiry.rng, search)
@@ -323,7 +323,7 @@ def _two_hidden_layers(inquiry, view, m_1, m_L):
 
 def _more_hidden_layers(inquiry, view, n_behind, m_1, m_L):
     at_least = inquiry.architecture((m_1, view.second_width or 1, *[1] * (n_behind - 1), m_L))
-    with inquiry.log.stage(f"{n_behind + 1} hidden layers ({view.way})", inquiry.oracle) as entry:
+    with inquiry.log.stage(f"{n_behind + 1} hidden layers ({view.way})", inquiry.oracle, unit="starts") as entry:
         network, misfit = smallest_behind(
             inquiry.oracle,
             view.first,

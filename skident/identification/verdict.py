@@ -12,6 +12,7 @@ from skident.fitting.design import design_points
 from skident.fitting.polish import NOISY_ANSWERS
 from skident.fitting.redundancy import redundant_units
 from skident.fitting.standard_errors import standard_errors
+from skident.linalg import column_units
 from skident.network import FeedforwardNetwork, center_outputs, change_inputs, change_outputs
 from skident.oracle import OutOfBudgetError, probability_error
 
@@ -82,7 +83,7 @@ class Verdict:
         tol = self.inquiry.limits.tol
         agrees = self.error < tol and self.input_rounding < tol and not self.noisy and not any(self.redundant)
         alike = self.probability_error is None or self.probability_error < 100.0 * tol
-        return bool(self.finished and agrees and alike)
+        return bool(self.finished and agrees and alike and not self.outcome.best.caveat)
 
 
 def judge(inquiry, outcome):
@@ -120,6 +121,8 @@ def judge(inquiry, outcome):
 
 def _superfluous(inquiry, best):
     """Units that are not needed, layer by layer, and whether there was time to count them."""
+    if best.minimal:
+        return [0] * (len(best.network.weights) - 1), True
     if inquiry.out_of_time and best.error >= inquiry.accepted_error:  # no matter for a network that is wrong
         return [0] * (len(best.network.weights) - 1), False
     deadline = inquiry.oracle.clock.deadline + _GRACE
@@ -142,7 +145,7 @@ def _compare_probabilities(oracle, X, network):
     if oracle.response == "predict":
         return None, None
     U = oracle.from_inputs(spaced(X, _COMPARED))
-    return probability_error(*oracle.ask(U), network(oracle.to_inputs(U)))
+    return probability_error(*oracle.ask(U), network(oracle.to_inputs(U)), oracle.precision)
 
 
 def report_of(verdict, reason):
@@ -165,7 +168,7 @@ def report_of(verdict, reason):
         relative_max_error=verdict.error,
         exact=verdict.exact,
         checked=len(X),
-        checked_spread=X.std(axis=0),
+        checked_spread=column_units(X, constant=0.0)[1],
         checked_range=(X.min(axis=0), X.max(axis=0)),
         input_rounding=verdict.input_rounding,
         redundant_units=verdict.redundant,
@@ -175,6 +178,7 @@ def report_of(verdict, reason):
         reason=reason,
         noise=inquiry.fresh.noise,
         repeatable=inquiry.fresh.accuracy.repeatable,
+        **outcome.best.evidence,
     )
     if verdict.probability_error is not None:
         report.update(probability_error=verdict.probability_error, lost=verdict.lost)
@@ -256,6 +260,8 @@ def warning_of(verdict):
             f"answers as the black box does (error {verdict.error:.1e}), but {redundant} units of its hidden layers "
             f"are not needed. Stage 'widths' failed; try layer_widths={fewer}."
         )
+    if verdict.outcome.best.caveat:
+        return f"the network agrees with the black box to {verdict.error:.1e}, but {verdict.outcome.best.caveat}."
     if not verdict.finished:
         return (
             f"the network agrees with the black box to {verdict.error:.1e}, but whether all its units are needed, or "
@@ -294,6 +300,8 @@ _ADVICE = {
     "completion__n_init",
     "vertices": "no random start fits the layers behind the first one: check layer_widths and the activations, "
     "or raise n_starts",
+    "kinks": "units or layers are missing, or it is no network of ReLU units: give more of max_seconds and max_queries, "
+    "or rows X where rare units show",
     "polish": "the fit ended in a local minimum or is limited by rounding: check layer_widths and the "
     "activations (two parallel first-layer units look like one), raise n_attempts, or loosen tol",
 }

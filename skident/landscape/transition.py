@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from numbers import Integral, Real
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.utils import check_random_state
 
 from skident.datasets import make_planted_shallow
 from skident.network import get_activation
+from skident.optim import in_order
 
 from .batch_training import TRAINING, train_shallow_batch
 from .half_point import fit_transition
@@ -126,7 +127,7 @@ def phase_transition(
     trials : TrainingTrials, default=TrainingTrials()
         Ten data sets a size with ten starts each, planted labels, 120 steps.
     n_jobs : int, default=None
-        joblib's, over the values; the trials and starts of a value are one batch.
+        joblib's, over the values, which does not change the result; the trials and starts of a value are one batch.
     random_state : int, RandomState instance or None, default=None
 
     Returns
@@ -163,10 +164,9 @@ def phase_transition(
     if not g.smooth:
         raise ValueError(f"{g.name} has kinks, where Levenberg-Marquardt gets stuck; try softplus with sharpness=10.")
     seeds = check_random_state(random_state).randint(2**31 - 1, size=len(values))
-    losses = Parallel(n_jobs=n_jobs)(
-        delayed(_losses)({**fixed, swept: value}, activation, sharpness, trials, seed)
-        for value, seed in zip(values, seeds)
-    )
+    at_value = functools.partial(_losses, activation=activation, sharpness=sharpness, trials=trials)
+    sizes = [{**fixed, swept: value} for value in values]
+    losses = list(in_order(at_value, zip(sizes, seeds), n_jobs))
     succeeded = np.array(losses) <= trials.threshold
     counts = succeeded.all(axis=2).sum(axis=1)
     half, slope, interval = fit_transition(values, counts, np.full(len(values), trials.n_trials))
@@ -200,7 +200,7 @@ def _sweep(sizes):
     return swept[0], values, {name: size for name, size in sizes.items() if name != swept[0]}
 
 
-def _losses(sizes, activation, sharpness, trials, seed):
+def _losses(sizes, seed, *, activation, sharpness, trials):
     """Losses (n_trials, n_starts) at one value of the swept size."""
     rng, options = np.random.RandomState(seed), {"activation": activation, "sharpness": sharpness}
     sets = [

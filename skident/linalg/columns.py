@@ -10,7 +10,7 @@ _VARIES = 1e-12  # of the largest entry: below, a standard deviation is rounding
 
 
 def column_units(A, constant=1.0):
-    """Mean and standard deviation of every column.
+    """Mean and standard deviation of every column, also of numbers whose squares overflow or vanish.
 
     Parameters
     ----------
@@ -29,6 +29,8 @@ def column_units(A, constant=1.0):
     >>> print(*column_units(np.array([[0.0, 7.0], [2.0, 7.0]])))
     [1. 7.] [1. 1.]
     """
-    mean, std = A.mean(axis=0), A.std(axis=0)
-    varies = std > _VARIES * np.maximum(np.abs(A).max(axis=0), np.finfo(float).tiny)
-    return mean, np.where(varies, std, constant)
+    exponent = np.frexp(np.abs(A).max(axis=0))[1]
+    B = np.ldexp(A, -exponent)  # powers of two leave all digits
+    mean, std = B.mean(axis=0), B.std(axis=0)
+    varies = std > _VARIES * np.abs(B).max(axis=0)
+    return np.ldexp(mean, exponent), np.where(varies, np.ldexp(std, exponent), constant)

@@ -11,7 +11,7 @@ from ._affine import (
 )
 from ._feedforward import FeedforwardNetwork
 from ._maps import named_method
-from .activations import ACTIVATIONS, Activation, get_activation
+from .activations import ACTIVATIONS, Activation, LeakyReLU, get_activation, leaky_relu
 from .architecture import Architecture
 
 __all__ = [
@@ -19,12 +19,14 @@ __all__ = [
     "Activation",
     "Architecture",
     "FeedforwardNetwork",
+    "LeakyReLU",
     "affine_map",
     "center_outputs",
     "change_inputs",
     "change_outputs",
     "fold_inputs",
     "get_activation",
+    "leaky_relu",
     "named_method",
     "output_units",
     "unfold_inputs",

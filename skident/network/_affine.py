@@ -6,7 +6,6 @@ import numpy as np
 
 from skident.linalg import column_units
 
-from ._feedforward import FeedforwardNetwork
 from ._maps import affine_map, solve_first_layer
 
 __all__ = [
@@ -53,7 +52,7 @@ def center_outputs(network):
         return network
     W, b = network.weights[-1], network.biases[-1]
     weights = [*network.weights[:-1], W - W.mean(axis=1, keepdims=True)]
-    return FeedforwardNetwork(weights, [*network.biases[:-1], b - b.mean()], network.activation, "identity")
+    return network.with_parameters(weights, [*network.biases[:-1], b - b.mean()])
 
 
 def fold_inputs(network, transformer):
@@ -134,7 +133,7 @@ def unfold_inputs(network, transformer):
 
 def _with_first_layer(network, W, b):
     weights, biases = [W, *network.weights[1:]], [b, *network.biases[1:]]
-    return FeedforwardNetwork(weights, biases, network.activation, network.output_activation)
+    return network.with_parameters(weights, biases)
 
 
 def change_inputs(network, center, scale):
@@ -153,9 +152,7 @@ def change_inputs(network, center, scale):
     """
     W, b = network.weights[0], network.biases[0]
     weights = [scale[:, None] * W, *network.weights[1:]]
-    return FeedforwardNetwork(
-        weights, [b + center @ W, *network.biases[1:]], network.activation, network.output_activation
-    )
+    return network.with_parameters(weights, [b + center @ W, *network.biases[1:]])
 
 
 def output_units(Y, output_activation):
@@ -193,4 +190,4 @@ def change_outputs(network, offset, unit):
     """
     weights = [*network.weights[:-1], network.weights[-1] * unit]
     biases = [*network.biases[:-1], network.biases[-1] * unit + offset]
-    return FeedforwardNetwork(weights, biases, network.activation, network.output_activation)
+    return network.with_parameters(weights, biases)

@@ -80,8 +80,9 @@ class Conversions:
         ----------
         module : torch.nn.Sequential or torch.nn.Linear
             ``Linear`` (with or without bias, any dtype and device) alternating with one kind of activation: Tanh,
-            Sigmoid, ReLU, Softplus, GELU (``approximate="none"``), or ``Sin``, ``Erf``, ``Quadratic`` of
-            :mod:`skident.network.torch_activations`; no activation between two linear layers is the identity.
+            Sigmoid, ReLU, LeakyReLU, PReLU (one slope), Softplus, GELU (``approximate="none"``), or ``Sin``, ``Erf``,
+            ``Quadratic`` of :mod:`skident.network.torch_activations`; no activation between two linear layers is the
+            identity.
             Sequentials may be nested;
             Identity, ``Flatten(1)`` and Dropout in eval mode are skipped. The last activation, if any, becomes the
             output activation. torch's Softplus is linear past its threshold (20), which differs by up to 2e-9.

@@ -62,6 +62,31 @@ class NetworkParameters:
         widths = " -> ".join(str(m) for m in (self.n_inputs, *self.layer_widths))
         return f"{type(self).__name__}({widths}, {self.activation}, output {self.output_activation})"
 
+    def with_parameters(self, weights, biases):
+        """The network with other weights and shifts, and the same activations, somebody's own ones too.
+
+        Parameters
+        ----------
+        weights, biases : sequence of L array-likes
+
+        Returns
+        -------
+        FeedforwardNetwork
+
+        Raises
+        ------
+        ValueError
+            As of `FeedforwardNetwork`.
+
+        Examples
+        --------
+        >>> from skident.network import FeedforwardNetwork, leaky_relu
+        >>> network = FeedforwardNetwork([[[1.0]], [[1.0]]], [[0.0], [0.0]], leaky_relu(0.5))
+        >>> print(network.with_parameters([[[2.0]], [[1.0]]], [[0.0], [0.0]])([[-3.0]])[0, 0])
+        -3.0
+        """
+        return type(self)(weights, biases, self._hidden, self.activations[-1])
+
     @property
     def activation(self) -> str:
         """Name of the hidden layers' activation."""

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from .activations import ACTIVATIONS, is_built_in
+from .activations import ACTIVATIONS, LeakyReLU, is_built_in, leaky_relu
 from .torch_activations import Erf, Quadratic, Sin
 
 
@@ -21,7 +21,7 @@ def from_torch(module):
     Returns
     -------
     weights, biases : list of ndarray
-    activation, output_activation : str
+    activation, output_activation : str or LeakyReLU
 
     Raises
     ------
@@ -91,6 +91,8 @@ def to_torch(network, dtype=None):
 def _torch_activation(activation):
     makers = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "relu": nn.ReLU, "gelu": nn.GELU, "sin": Sin, "erf": Erf}
     makers |= {"quadratic": Quadratic, "softplus": lambda: nn.Softplus(threshold=40.0)}  # exact in double precision
+    if isinstance(activation, LeakyReLU):
+        return nn.LeakyReLU(activation.negative_slope)
     if not is_built_in(activation):
         raise ValueError(f"to_torch knows the activations {sorted(ACTIVATIONS)}, got a custom {activation.name!r}.")
     return makers[activation.name]()
@@ -130,12 +132,18 @@ def _is_skipped(path, module):
 
 
 def _activation_name(path, module):
-    """The library's name of a torch activation module, or a ValueError that names the module."""
+    """The library's name of a torch activation module, or a LeakyReLU, or a ValueError that names the module."""
+    if type(module) is nn.LeakyReLU:
+        return leaky_relu(module.negative_slope)
+    if type(module) is nn.PReLU:
+        if module.num_parameters != 1:
+            raise _unreadable(path, module, "only a PReLU with one slope for all units is supported")
+        return leaky_relu(module.weight.item())
     kinds = {nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.ReLU: "relu", nn.Softplus: "softplus", nn.GELU: "gelu"}
     kinds |= {Sin: "sin", Erf: "erf", Quadratic: "quadratic"}
     name = kinds.get(type(module))
     if name is None:
-        known = ", ".join(kind.__name__ for kind in kinds)
+        known = ", ".join(kind.__name__ for kind in (*kinds, nn.LeakyReLU, nn.PReLU))
         raise _unreadable(path, module, f"known are Linear, {known}; Identity, Flatten(1), eval-mode Dropout")
     if name == "gelu" and module.approximate != "none":
         raise _unreadable(path, module, "only approximate='none' is the exact GELU")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erf, expit
 
-__all__ = ["ACTIVATIONS", "Activation", "get_activation", "is_built_in"]
+__all__ = ["ACTIVATIONS", "Activation", "LeakyReLU", "get_activation", "is_built_in", "leaky_relu"]
 
 _SQRT_2 = np.sqrt(2.0)
 _SQRT_2PI = np.sqrt(2.0 * np.pi)
@@ -53,7 +53,7 @@ class Activation:
     @property
     def curved(self) -> bool:
         """Whether ``g''`` shows anywhere, so that a layer's weights appear in Hessians."""
-        return self.name not in ("identity", "relu")
+        return self.name not in ("identity", "relu", "leaky_relu")
 
     @property
     def saturating(self) -> bool:
@@ -142,6 +142,60 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
+@dataclass(frozen=True)
+class _LeakyJet:
+    """``max(z, 0) + s min(z, 0)`` and its derivatives; equal where the slopes are."""
+
+    negative_slope: float
+
+    def __call__(self, z, order):
+        slope = np.where(z > 0, 1.0, self.negative_slope)
+        return (slope * z, slope, np.zeros_like(z))[: order + 1]
+
+
+@dataclass(frozen=True)
+class LeakyReLU(Activation):
+    """``g(z) = max(z, 0) + s min(z, 0)``; `leaky_relu` makes one.
+
+    Parameters
+    ----------
+    negative_slope : float, default=0.01
+        s.
+    """
+
+    negative_slope: float = 0.01
+
+
+def leaky_relu(negative_slope=0.01):
+    """The leaky ReLU ``g(z) = max(z, 0) + s min(z, 0)``.
+
+    Parameters
+    ----------
+    negative_slope : float, default=0.01
+        s; finite, and not 1, which would be the identity.
+
+    Returns
+    -------
+    LeakyReLU
+
+    Raises
+    ------
+    ValueError
+        If the slope is 1 or not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.network import leaky_relu
+    >>> print(leaky_relu(0.25)(np.array([-2.0, 3.0])))
+    [-0.5  3. ]
+    """
+    slope = float(negative_slope)
+    if not np.isfinite(slope) or slope == 1.0:
+        raise ValueError(f"negative_slope must be finite and not 1, got {negative_slope!r}.")
+    return LeakyReLU("leaky_relu", _LeakyJet(slope), None, "homogeneous", smooth=False, negative_slope=slope)
+
+
 def get_activation(name: str | Activation) -> Activation:
     """Look an activation up by name.
 
@@ -149,7 +203,8 @@ def get_activation(name: str | Activation) -> Activation:
     ----------
     name : str or Activation
         One of ``tanh, sigmoid, erf, softplus, sin, gelu, relu, identity, quadratic``; scikit-learn's ``logistic`` is
-        understood as ``sigmoid``. An activation itself is given back.
+        understood as ``sigmoid``, and ``leaky_relu`` as `leaky_relu` of the usual slope, 0.01. An activation itself is
+        given back.
 
     Returns
     -------
@@ -170,6 +225,8 @@ def get_activation(name: str | Activation) -> Activation:
     """
     if isinstance(name, Activation):
         return name
+    if name == "leaky_relu":
+        return leaky_relu()
     known = ACTIVATIONS.get("sigmoid" if name == "logistic" else name) if isinstance(name, str) else None
     if known is None:
         raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, got {name!r}.")

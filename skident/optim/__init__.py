@@ -1,8 +1,9 @@
-"""Solvers that know arrays only."""
+"""Solvers that know arrays only, and how work is shared out."""
 
 from .batched_levenberg_marquardt import BatchedNormalEquations, BatchedResult, Ending, batched_levenberg_marquardt
 from .best_of import best_of
 from .conjugate_gradients import LinearSolution, conjugate_gradients
+from .jobs import Moment, in_order, one_blas_thread
 from .levenberg_marquardt import (
     DenseNormalEquations,
     KrylovNormalEquations,
@@ -20,12 +21,15 @@ __all__ = [
     "KrylovNormalEquations",
     "LeastSquaresResult",
     "LinearSolution",
+    "Moment",
     "SphereAscentResult",
     "batched_levenberg_marquardt",
     "best_of",
     "conjugate_gradients",
     "give_up_when_slow",
+    "in_order",
     "levenberg_marquardt",
+    "one_blas_thread",
     "sphere_ascent",
     "unit_norm",
 ]

@@ -17,6 +17,7 @@ _DOUBLE, _SINGLE = float(np.finfo(np.float64).eps), float(np.finfo(np.float32).e
 _UNIFORM = 12.0**-0.5  # standard deviation of an error spread evenly over one unit
 _ROUNDINGS = 64  # units in the last place of the largest answer that a network's own arithmetic may lose
 _OF_OFFSET = 1e-12  # relative error up to which the rounding of an offset is taken as that of exact answers
+_CONSTANT = 1e-14  # deviation beside the offset that is rounding
 _FEWEST = 12  # numbers that a precision is read off; one in 2^29 doubles is a single by chance
 
 
@@ -76,8 +77,9 @@ class Accuracy:
 
     @property
     def relative(self):
-        """Error of the worst output over the deviation of its answers."""
-        return float(np.max(self.std / np.maximum(self.deviation, np.finfo(float).tiny)))
+        """Error of the worst output over the deviation of its answers; outputs that are constant do not count."""
+        varies = self.deviation > _CONSTANT * np.abs(self.offset)
+        return float(np.max(self.std[varies] / self.deviation[varies], initial=0.0)) if varies.any() else np.inf
 
     @property
     def small(self):
@@ -127,6 +129,20 @@ class Accuracy:
 EXACT = Accuracy(np.zeros(1), np.ones(1), _DOUBLE, np.zeros(1))
 
 
+def enough_to_tell(Y):
+    """Whether answers are many enough to read off in which numbers they come.
+
+    Parameters
+    ----------
+    Y : ndarray of shape (n, m_L)
+
+    Returns
+    -------
+    bool
+    """
+    return len(np.unique(Y[(Y != 0) & np.isfinite(Y)])) >= _FEWEST
+
+
 def precision_of(Y):
     """The numbers in which answers come.
 
@@ -147,9 +163,9 @@ def precision_of(Y):
     >>> print(precision_of(Y).kind, precision_of(Y.astype(np.float32).astype(float)).kind, precision_of(Y.round(3)))
     float64 float32 Precision(kind='decimals', decimals=3)
     """
-    values = Y[(Y != 0) & np.isfinite(Y)]
-    if len(np.unique(values)) < _FEWEST:
+    if not enough_to_tell(Y):
         return Precision()
+    values = Y[(Y != 0) & np.isfinite(Y)]
     with np.errstate(over="ignore"):
         single = bool(np.all(values.astype(np.float32) == values))
     lost = 2.0 * (_SINGLE if single else _DOUBLE) * np.abs(values)

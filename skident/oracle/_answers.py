@@ -6,6 +6,8 @@ import numpy as np
 
 from ._errors import BlackBoxError
 
+_NO_NUMBERS = {"c": "complex", "M": "dates", "m": "durations"}
+
 
 def table_of(answers, n_rows, n_columns=None):
     """Answers as a float64 table that shares no memory with the black box.
@@ -33,12 +35,13 @@ def table_of(answers, n_rows, n_columns=None):
         if np.ma.is_masked(answers):
             raise TypeError(f"{np.ma.count_masked(answers)} of them are masked")
         Y = np.asarray(answers)
-        if np.iscomplexobj(Y):
-            raise TypeError("they are complex")
+        if Y.dtype.kind in _NO_NUMBERS:
+            raise TypeError(f"they are {_NO_NUMBERS[Y.dtype.kind]}")
         Y = np.array(Y, dtype=float)
     except Exception as error:
         raise BlackBoxError(
-            f"the black box's answers ({type(answers).__name__}) cannot be read as real numbers: {error}."
+            f"the black box's answers ({type(answers).__name__}) cannot be read as real numbers: "
+            f"{str(error).rstrip('.')}."
         ) from error
     one_dimensional = Y.ndim == 1
     if one_dimensional:
@@ -47,6 +50,7 @@ def table_of(answers, n_rows, n_columns=None):
     if Y.ndim != 2 or len(Y) != n_rows or Y.shape[1] == 0 or n_columns not in (None, Y.shape[1]):
         raise BlackBoxError(
             f"the black box was asked {n_rows} rows and answered with shape {np.shape(answers)}; expected {expected}."
+            f"{' It returned None.' if answers is None else ''}"
         )
     return Y, one_dimensional
 

@@ -10,8 +10,9 @@ from ._adapters import SharedBox, adapt, exact_derivatives
 from ._answers import refuse_infinite, refuse_labels, table_of
 from ._coordinates import Coordinates
 from ._differences import difference_hessian, difference_jacobian
+from ._elsewhere import AskedElsewhere
 from ._errors import BlackBoxError
-from ._responses import logits_from_probabilities, precise_half
+from ._responses import precise_half
 from ._units import AnswerUnits
 from .clock import Clock, OutOfBudgetError
 
@@ -21,7 +22,7 @@ DERIVATIVES = ("auto", "exact", "finite_difference")
 RESPONSES = ("predict", "predict_proba")
 
 
-class Oracle(AnswerUnits, Coordinates):
+class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
     """Asks a black box in standardised coordinates ``u``, where ``x = center + scale * u``.
 
     Parameters
@@ -67,8 +68,9 @@ class Oracle(AnswerUnits, Coordinates):
         What was used up when the clock refused a question.
     one_dimensional : bool
         Whether the last answer had shape (n,).
-    offset, unit : ndarray of shape (m_L,)
-        Answers are given as ``(y - offset) / unit``, see `settle_units`; 0 and 1 until then.
+    offset, unit, constant : ndarray of shape (m_L,)
+        Answers are given as ``(y - offset) / unit``, see `settle_units`; 0 and 1 until then. Which linear outputs are
+        constant, as far as first answers tell.
     precision : Precision
         The numbers in which the black box answers, as far as first answers tell.
     accuracy : Accuracy
@@ -95,8 +97,7 @@ class Oracle(AnswerUnits, Coordinates):
 
     Notes
     -----
-    Threads may ask at the same time: the counts are right, and answers do not depend on it where the black box's do
-    not.
+    Threads may ask at the same time: counts are right, and answers do not depend on it where the black box's do not.
 
     Examples
     --------
@@ -181,7 +182,8 @@ class Oracle(AnswerUnits, Coordinates):
         -------
         Y : ndarray of shape (n, m_L)
         error : ndarray of shape (n,)
-            Largest uncertainty of a row's answers: 0 but for logits, see `logits_from_probabilities`.
+            Bound of the error that rounding leaves in a row's logits, see `logits_from_probabilities`; infinite where
+            they are lost, 0 for answers that are no probabilities (whose error is in `accuracy`).
         """
         U = self._rows(U, at_least=0)
         return self._in_chunks(len(U), lambda rows: self.to_inputs(U[rows]))
@@ -207,9 +209,8 @@ class Oracle(AnswerUnits, Coordinates):
         ----------
         draw : callable
             ``draw(n, factor)`` gives n rows or more, (k, D), spread `factor` times as far as wanted. Asked with factor
-            1 first; where logits are too uncertain, again with 2, 4, ..., 256 until there are n: further out, other
-            units are on other sides, which moves the logits. Too uncertain is the least of 1e-13, 1e-12, ..., 1e-10
-            that leaves half of the rows: those left out show other units than those left.
+            1 first; where logits are too uncertain (see `precise_half`), again with 2, 4, ..., 256 until there are n:
+            further out, other units are on other sides, which moves the logits.
         n : int
 
         Returns
@@ -227,7 +228,7 @@ class Oracle(AnswerUnits, Coordinates):
         for factor in 2.0 ** np.arange(9):
             U = self.confined(draw(n, factor))
             Y, error = self.ask(U)
-            clear = precise_half(error)
+            clear = precise_half(error, self.precision)
             if clear.all() and not parts:
                 return U, Y
             parts.append((U[clear], Y[clear]))
@@ -259,7 +260,7 @@ class Oracle(AnswerUnits, Coordinates):
         """
         U = self._rows(U)
         (first, error), second = self.ask(U), self(U[::-1])[::-1]
-        gap = np.maximum(np.abs(first - second) - 8.0 * error[:, None], 0.0).max(axis=0)
+        gap = np.maximum(np.abs(first - second) - error[:, None], 0.0).max(axis=0)
         deviation, largest = np.abs(first - first.mean(axis=0)).max(axis=0), np.abs(first).max(axis=0)
         rounding = 16.0 * np.finfo(float).eps * largest
         noise = np.where(gap > rounding, gap, 0.0) / np.maximum(deviation, np.maximum(rounding, np.finfo(float).tiny))
@@ -383,7 +384,7 @@ class Oracle(AnswerUnits, Coordinates):
         Y, self.one_dimensional = table_of(answers, len(X), self._n_columns)
         refuse_infinite(Y, X, first_row, n_rows)
         self._n_columns = Y.shape[1]
-        Y, error = (Y, np.zeros(len(Y))) if self.response == "predict" else logits_from_probabilities(Y)
+        Y, error = self.values_or_logits(Y)
         self.n_outputs = Y.shape[1]
         return (Y - self.offset) / self.unit, error
 

@@ -6,21 +6,64 @@ import numpy as np
 
 from skident.network import output_units
 
-from ._accuracy import EXACT, Precision, measure_accuracy, precision_of
+from ._accuracy import EXACT, Precision, enough_to_tell, measure_accuracy, precision_of
 from ._adapters import SharedBox
+from ._responses import logits_from_probabilities
 
 # Central differences balance truncation h^2 (Jacobian) against rounding eps / h at the cube root of eps.
 _JACOBIAN_STEP = float(np.finfo(float).eps ** (1.0 / 3.0))
 
 
+def outputs_that_vary(Y):
+    """Which outputs differ from row to row by more than their rounding.
+
+    Parameters
+    ----------
+    Y : ndarray of shape (n, m_L)
+
+    Returns
+    -------
+    ndarray of bool, shape (m_L,)
+    """
+    return np.ptp(Y, axis=0) > 1e-13 * np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)
+
+
 class AnswerUnits:
-    """What an `Oracle` knows of its answers: offset and unit of every output, precision and accuracy."""
+    """What an `Oracle` knows of its answers: offset, unit and constancy of outputs, precision and accuracy."""
 
     def _begin_units(self):
         """Nothing is known yet, but of another oracle's answers."""
         self.offset, self.unit, self.precision = np.zeros(1), np.ones(1), Precision()
+        self._digits_are_read = False
+        self.constant = np.zeros(1, dtype=bool)
         self._answers_are_settled = isinstance(self._box, SharedBox)
         self.accuracy = self._box.accuracy if self._answers_are_settled else EXACT
+
+    def values_or_logits(self, Y):
+        """Answers as they are, or the logits of probabilities, and what rounding leaves uncertain in them.
+
+        The first probabilities that are enough for it tell in which numbers they come.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n, columns)
+
+        Returns
+        -------
+        Y : ndarray of shape (n, m_L)
+        error : ndarray of shape (n,)
+            See `logits_from_probabilities`; 0 where answers are no probabilities.
+
+        Raises
+        ------
+        BlackBoxError
+            If answers are no probabilities where these are expected.
+        """
+        if self.response == "predict":
+            return Y, np.zeros(len(Y))
+        if not self._digits_are_read and enough_to_tell(Y):
+            self.precision, self._digits_are_read = precision_of(Y), True
+        return logits_from_probabilities(Y, self.precision)
 
     def settle_units(self, Y, output_activation="identity"):
         """Learn from first answers in which numbers the black box answers, and centre and scale all later ones.
@@ -39,7 +82,10 @@ class AnswerUnits:
         ndarray of shape (n, m_L)
             These answers as they would be given from now on.
         """
-        self.precision = precision_of(Y)
+        if self.response == "predict":  # of probabilities they are read before these become logits
+            self.precision = precision_of(Y)
+        if output_activation == "identity":
+            self.constant = ~outputs_that_vary(Y)
         if self.response == "predict" and not self._answers_are_settled:
             self.offset, self.unit = output_units(Y, output_activation)
         return (Y - self.offset) / self.unit

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from skident.network import FeedforwardNetwork
 
 from ._adapters import is_torch_module
+from ._units import outputs_that_vary
 
 __all__ = [
     "check_answers_vary",
@@ -229,7 +230,7 @@ def check_answers_vary(oracle, U):
         )
     if len(U) > 1 and np.ptp(U, axis=0).max() == 0:
         raise ValueError(f"X does not vary: {len(U)} rows of it are alike. Give rows where the black box is used.")
-    seen, spread = (Y, 1.0) if _varies(Y) else _spread(oracle)
+    seen, spread = (Y, 1.0) if outputs_that_vary(Y).any() else _spread(oracle)
     if seen is None:
         same = "the same probabilities, to rounding" if oracle.response == "predict_proba" else str(Y[0])
         raise ValueError(
@@ -237,11 +238,6 @@ def check_answers_vary(oracle, U):
             "identify; check that it reads its input, and that X has the right scale."
         )
     return seen, spread
-
-
-def _varies(Y):
-    """Whether some output is more than its rounding."""
-    return bool(np.any(np.ptp(Y, axis=0) > 1e-13 * np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)))
 
 
 def _spread(oracle):
@@ -252,6 +248,6 @@ def _spread(oracle):
             Y = oracle(oracle.confined(spread * directions))
         except ValueError:  # not to be asked there
             return None, None
-        if _varies(Y):
+        if outputs_that_vary(Y).any():
             return Y, spread
     return None, None

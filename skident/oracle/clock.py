@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from skident.optim import Moment
+
 __all__ = ["Clock", "OutOfBudgetError"]
 
 
@@ -24,7 +26,7 @@ class Clock:
     max_queries : int or None
         Rows asked at most.
     began : float
-        Time, of `time.perf_counter`.
+        Time, of `time.perf_counter`; kept as a `Moment`, as all times that it gives: they hold in other processes too.
 
     Examples
     --------
@@ -37,10 +39,13 @@ class Clock:
     max_queries: int | None = None
     began: float = field(default_factory=time.perf_counter)
 
+    def __post_init__(self):
+        object.__setattr__(self, "began", Moment(self.began))
+
     @property
     def deadline(self):
         """Time, of `time.perf_counter`, at which it is over; infinite without a limit."""
-        return np.inf if self.max_seconds is None else self.began + self.max_seconds
+        return Moment(np.inf if self.max_seconds is None else self.began + self.max_seconds)
 
     @property
     def out_of_time(self):
@@ -56,9 +61,9 @@ class Clock:
 
         Returns
         -------
-        float
+        Moment
         """
-        return np.inf if self.max_seconds is None else self.began + fraction * self.max_seconds
+        return Moment(np.inf if self.max_seconds is None else self.began + fraction * self.max_seconds)
 
     def refusal(self, n_queries):
         """What is used up, if anything is.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import functools
 
 import numpy as np
-from joblib import Parallel, delayed
+
+from skident.optim import in_order
 
 __all__ = ["Sample"]
 
@@ -28,7 +30,7 @@ def _whitened(block, center, whitener, y_center, y_scale):
     return (X - center) @ whitener, (y - y_center) / y_scale, w
 
 
-def _on_block(block, transform, function, args):
+def _on_block(block, function, transform, args):
     return function(*_whitened(block, *transform), *args)
 
 
@@ -95,8 +97,8 @@ class Sample:
     batch_size : int, default=None
         Rows of a block; None for blocks of 4 MB.
     n_jobs : int, default=None
-        Blocks treated at the same time by joblib, in threads unless a `joblib.parallel_config` says otherwise. Sums are
-        formed in the order of the rows: the result does not depend on it.
+        Blocks treated at the same time, in threads unless a `joblib.parallel_config` says otherwise, see `in_order`.
+        Sums are formed in the order of the rows: the result does not depend on it.
 
     Attributes
     ----------
@@ -190,8 +192,8 @@ class Sample:
             yield self.X[rows], self.y[rows], None if self.weights is None else self.weights[rows]
 
     def _sum(self, function, *args):
-        run = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator", pre_dispatch="2*n_jobs")
-        return _added_up(run(delayed(function)(block, *args) for block in self._blocks()))
+        blocks = ((block, *args) for block in self._blocks())
+        return _added_up(in_order(function, blocks, self.n_jobs, prefer="threads"))
 
     def reduce(self, function, *args):
         """The sum over blocks of ``function(Z, y, w, *args)``.
@@ -199,8 +201,7 @@ class Sample:
         Parameters
         ----------
         function : callable
-            Returns a tuple of arrays, of the same shapes for every block. Where a process backend of joblib is chosen
-            it must be picklable.
+            Returns a tuple of arrays, of the same shapes for every block.
 
         Returns
         -------
@@ -209,7 +210,8 @@ class Sample:
         """
         if self._kept is not None:
             return _added_up(function(*block, *args) for block in self._kept)
-        return self._sum(_on_block, self._transform, function, args)
+        on_block = functools.partial(_on_block, function=function, transform=self._transform, args=args)
+        return self._sum(on_block)
 
     def draw(self, n_rows, rng):
         """Some of the rows, kept in memory, with the same coordinates.

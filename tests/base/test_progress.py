@@ -27,7 +27,7 @@ def test_verbose_goes_to_stderr(capsys):
         entry["progress"](3)
         entry["residual"] = 1e-9
     out, err = capsys.readouterr()
-    assert out == "" and "power method: 0.00 s, 0 queries, residual 1.00e-09" in err
+    assert out == "" and "power method: 3 of 3 steps, 0.00 s, 0 queries, residual 1.00e-09" in err
 
 
 def test_a_stage_that_raises_is_closed_and_not_logged():
@@ -35,3 +35,15 @@ def test_a_stage_that_raises_is_closed_and_not_logged():
     with pytest.raises(KeyError, match="lost"), log.stage("broken"):
         raise KeyError("lost")
     assert log.stages == []
+
+
+@pytest.mark.parametrize(("total", "of", "said"), [(6, None, "4 of 6"), (None, 5, "4 of 5"), (None, None, "4")])
+def test_what_is_counted_is_said(total, of, said, capsys):
+    """Never a bare number of iterations: units of those asked for, or of those that show."""
+    oracle, log = Oracle(lambda X: X, 2), StageLog(verbose=1)
+    with log.stage("first layer", oracle, total, unit="units") as entry:
+        oracle(np.zeros((3, 2)))
+        entry["progress"](4, of)
+        assert log.unfinished == f"first layer ({said} done)"
+    err = capsys.readouterr().err
+    assert f"first layer: {said} units, 0.00 s, 3 queries" in err and "it/s" not in err and "0it" not in err

@@ -143,11 +143,10 @@ def undocumented(caught):
 
 @pytest.mark.parametrize("key", ESTIMATORS)
 def test_a_fit_works_or_says_why_not(key):
-    extreme = () if key.startswith("hierarchical") else EXTREME
     weighted = has_fit_parameter(ESTIMATORS[key], "sample_weight")
 
     @FUZZ
-    @given(samples(is_classifier(ESTIMATORS[key]), extreme))
+    @given(samples(is_classifier(ESTIMATORS[key]), EXTREME))
     def check(sample):
         X, y, w = sample
         estimator = clone(ESTIMATORS[key])

@@ -283,6 +283,7 @@ Y0 = X0[:, 0] ** 2 + X0[:, 1]
         ({}, X0, np.where(Y0 > 2, np.inf, Y0), "infinity"),
         ({"readout": "sum"}, X0, np.column_stack([Y0, Y0]), "readout='sum' has one output"),
         ({"batch_norm": True}, X0, Y0, "batch_norm=True needs solver 'sgd' or 'adam'"),
+        ({"batch_norm": True, "solver": "algorithm1"}, X0, Y0, "batch_norm=True needs .*got solver='algorithm1'"),
         ({"solver": "algorithm1", "algorithm1_options": {"m": 3}}, X0, Y0, r"unknown keys \['m'\]"),
         ({"solver": "algorithm1", "algorithm1_options": {"kappa": -1}}, X0, Y0, "kappa=-1 is out of range"),
         ({"solver": "algorithm1", "readout": "linear"}, X0, Y0, "solver='algorithm1' has one output"),
@@ -308,6 +309,7 @@ LABELS = (Y0 > 1).astype(int)
         ({"loss": "theorem4"}, np.arange(60) % 3, "for two classes, y has 3"),
         ({"loss": "theorem4", "offset_column": 7}, LABELS, "offset_column=7, but X has columns 0, ..., 3"),
         ({"loss": "theorem4", "solver": "sgd"}, LABELS, "has the solvers"),
+        ({"loss": "theorem4", "batch_norm": True}, LABELS, "batch_norm=True needs .*got solver='lbfgs'"),
         ({"loss": "theorem4", "solver": "algorithm1"}, LABELS, "needs offset_column"),
         ({"solver": "algorithm1"}, LABELS, "has the solvers"),
         ({}, Y0, "Unknown label type"),
@@ -356,3 +358,13 @@ def test_bad_layers():
         backward_feature_correction(SVC(), X0, LABELS)
     with pytest.raises(ValueError, match="needs two layers or more"):
         backward_feature_correction(HierarchicalQuadraticNet((2,)), X0, Y0)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-160, 1e160, 1e300])
+@pytest.mark.parametrize("solver", ["lm", "adam"])
+def test_inputs_whose_squares_float64_does_not_hold(solver, unit):
+    """They are standardised without squaring them: the same network as of inputs of order one."""
+    options = {"solver": solver, "n_init": 1, "max_iter": 30, "max_epochs": 3, "random_state": 0}
+    plain = HierarchicalQuadraticNet((2,), **options).fit(X0, Y0)
+    scaled = HierarchicalQuadraticNet((2,), **options).fit(unit * X0, Y0)
+    np.testing.assert_allclose(scaled.predict(unit * X0), plain.predict(X0), atol=1e-8)

@@ -199,7 +199,11 @@ WRONG_CLASSIFIERS = {
     "labels": (lambda X, y: trained(classifier(), X, y), {"response_method": "predict"}, "asks .* for labels"),
     "no probabilities": (lambda X, y: LinearRegression().fit(X, X[:, 0]), {}, "has no predict_proba; use .*'predict'"),
     "margins": (lambda X, y: SVC().fit(X, y), {}, "has no predict_proba"),
-    "multilabel": (lambda X, y: trained(classifier(), X, X > 1), {}, "sum to .* instead of 1: .*multilabel"),
+    "multilabel": (
+        lambda X, y: trained(classifier(), X, X > 1),
+        {},
+        "sum to .* instead of 1: .*multilabel",
+    ),
     "multilabel list": (
         lambda X, y: MultiOutputClassifier(RandomForestClassifier(2)).fit(X, X > 1),
         {},

@@ -1,5 +1,6 @@
 import copy
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -381,7 +382,8 @@ def test_progress(X, capsys):
     network = make_network((8, 6, 4, 2), random_state=1)
     identifier(network, verbose=1).fit(X)
     err = capsys.readouterr().err
-    assert "first layer (saturation): " in err and "polish: " in err
+    assert "first layer (saturation): 6 of 6 units, " in err and re.search(r"polish: [1-9]\d* steps, ", err)
+    assert "0it" not in err
     identifier(network).fit(X)
     assert capsys.readouterr() == ("", "")
 
@@ -592,7 +594,7 @@ def test_more_weights_than_hessians_tell_apart(rng):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"layer_widths": (6, 4, 2)}, "one hidden layer.*Got layer_widths=\\(6, 4, 2\\)"),
+        ({"layer_widths": (2,)}, "with hidden layers.*Got layer_widths=\\(2,\\)"),
         ({"strategy": "hessian"}, "activation='relu' has no second derivative"),
         ({"strategy": "saturation"}, "strategy='saturation' needs an activation that saturates"),
         ({"output_activation": "tanh"}, "a linear output"),
@@ -616,10 +618,20 @@ def test_relu(widths, rng):
     assert model.n_queries_ < 10_000
 
 
-def test_deep_relu_is_refused(X):
+@pytest.mark.parametrize("widths", [(6, 5, 2), None, "auto"])
+def test_deep_relu(widths, X):
     network = make_network((8, 6, 5, 2), activation="relu", output_activation="identity", random_state=0)
-    with pytest.raises(ValueError, match="kinks end, bend or change, as with more than one hidden layer"):
-        NetworkIdentifier(lambda X: network(X), activation="relu", random_state=0).fit(X)
+    found = NetworkIdentifier(lambda X: network(X), layer_widths=widths, activation="relu", random_state=0).fit(X)
+    assert found.report_.exact and found.layer_widths_ == (6, 5, 2)
+    assert found.report_.explained == 1.0 and found.report_.never_active == [0, 0]
+    assert relative_max_error(network(X), found.network_(X)) < 1e-12
+
+
+def test_relu_of_fewer_layers_than_asked_for(X):
+    network = make_network((8, 6, 2), activation="relu", output_activation="identity", random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"layer_widths=\(6, 4, 2\) was asked for, but only \(6, 2\) show"):
+        found = identifier(network, layer_widths=(6, 4, 2)).fit(X)
+    assert found.report_.relative_max_error < 1e-12
 
 
 def test_saturation_of_what_does_not_saturate(X):

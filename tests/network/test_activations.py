@@ -1,7 +1,9 @@
+import pickle
+
 import numpy as np
 import pytest
 
-from skident.network import ACTIVATIONS, get_activation
+from skident.network import ACTIVATIONS, get_activation, leaky_relu
 
 Z = np.linspace(-6.0, 6.0, 48)  # 0, where relu has its kink, is not among them
 ALL = list(ACTIVATIONS.values())
@@ -65,3 +67,19 @@ def test_lookup():
 def test_unknown_name(name):
     with pytest.raises(ValueError, match="activation must be one of .*'tanh'.*got"):
         get_activation(name)
+
+
+def test_leaky_relu():
+    g = leaky_relu(0.25)
+    value, slope, bend = g.jet(np.array([-2.0, 3.0]), 2)
+    np.testing.assert_array_equal(value, [-0.5, 3.0])
+    np.testing.assert_array_equal(slope, [0.25, 1.0])
+    np.testing.assert_array_equal(bend, [0.0, 0.0])
+    assert g == leaky_relu(0.25) == pickle.loads(pickle.dumps(g)) != leaky_relu(0.3)
+    assert get_activation("leaky_relu").negative_slope == 0.01 and not g.curved and not g.smooth
+
+
+@pytest.mark.parametrize("slope", [1.0, np.inf, np.nan])
+def test_no_leaky_relu(slope):
+    with pytest.raises(ValueError, match="negative_slope must be finite and not 1"):
+        leaky_relu(slope)

@@ -140,7 +140,7 @@ def _stack(*middle):
 
 
 UNREADABLE = [
-    (_stack(nn.LeakyReLU()), r"'1', LeakyReLU\(.*known are Linear, Tanh"),
+    (_stack(nn.ELU()), r"'1', ELU\(.*known are Linear, Tanh"),
     (_stack(nn.Tanh(), nn.Sequential(nn.BatchNorm1d(3))), r"'2\.0', BatchNorm1d"),
     (_stack(nn.GELU(approximate="tanh")), "'1', GELU.*approximate='none'"),
     (_stack(nn.Softplus(beta=2)), "'1', Softplus.*beta=1"),
@@ -251,3 +251,19 @@ def test_paths_where_no_file_can_be(tmp_path):
         with pytest.raises(IsADirectoryError, match="is a folder; give the path of a file"):
             use(tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("layer", [torch.nn.LeakyReLU(0.2), torch.nn.PReLU(init=0.3).double()])
+def test_leaky_relu_from_and_to_torch(layer):
+    module = torch.nn.Sequential(torch.nn.Linear(4, 3).double(), layer, torch.nn.Linear(3, 2).double())
+    network, X = FeedforwardNetwork.from_torch(module), np.random.default_rng(0).standard_normal((20, 4))
+    answers = module(torch.from_numpy(X)).detach().numpy()
+    np.testing.assert_allclose(network(X), answers, rtol=1e-12)
+    np.testing.assert_allclose(network.canonical()(X), answers, rtol=1e-12)
+    np.testing.assert_allclose(network.to_torch()(torch.from_numpy(X)).detach().numpy(), answers, rtol=1e-12)
+
+
+def test_prelu_of_several_slopes_is_refused():
+    module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.PReLU(3), torch.nn.Linear(3, 2))
+    with pytest.raises(ValueError, match="one slope for all units"):
+        FeedforwardNetwork.from_torch(module)

@@ -101,3 +101,13 @@ def test_what_looks_like_much_noise_sets_no_step():
     oracle = informed(lambda X: NET(X).round(0) + 0.3 * np.sign(X[:, :2]))
     if not oracle.accuracy.small:
         assert oracle.hessian_step == oracle.step_size
+
+
+def test_a_constant_output_has_no_relative_error():
+    """Its rounding is beside no deviation, and says nothing of the others."""
+    box = lambda X: np.column_stack([np.tanh(X[:, 0]), np.full(len(X), 4.2)]).astype(np.float32)  # noqa: E731
+    U = np.random.RandomState(0).standard_normal((50, 2))
+    oracle = Oracle(box, 2)
+    accuracy = oracle.measure_accuracy(U, oracle.settle_units(oracle(U)), np.random.RandomState(0))
+    assert oracle.constant.tolist() == [False, True]
+    assert accuracy.kind == "float32" and accuracy.relative < 1e-6

@@ -249,12 +249,13 @@ def last_layer_from_jacobian(oracle, others=None):
     Returns
     -------
     ndarray of shape (m_L, D)
-        Signed (for an increasing output activation) and in the outputs' order; lengths include ``g'``.
+        Signed (for an increasing output activation) and in the outputs' order; lengths include ``g'``. Zero for an
+        output that the oracle knows to be constant.
 
     Raises
     ------
     ValueError
-        If an output does not move at any of the points.
+        If there is no point at which all other outputs move.
 
     Notes
     -----
@@ -267,8 +268,9 @@ def last_layer_from_jacobian(oracle, others=None):
         # Differences of a constant are the error of its answers, over the step.
         error = oracle.accuracy.at(values[None]) / oracle.jacobian_step
         still = norms <= _STILL * np.sqrt(D) * error
+        still &= ~oracle.constant
         if not still.any():
-            return J
+            return np.where(oracle.constant[:, None], 0.0, J)
     p = int(np.argmax(still))
     raise ValueError(
         f"output {p} does not move at the centre (gradient norm {norms[p]:.1e}, value {values[p]:.3g}); its "

@@ -28,7 +28,7 @@ class HessianSearch:
     radius : float
         Of the sphere on which the points lie, in the oracle's units.
     n_jobs : int or None
-        Threads that ask for Hessians.
+        Jobs that ask for Hessians.
     n_init : int or None
         Random starts of the power method's first round; twice the number of missing weights where None.
     max_iter : int
@@ -105,7 +105,7 @@ def find_shown_weights(oracle, architecture, known, search, rng, log):
         return ShownWeights(known[:0])
     check_visible(architecture, oracle.n_inputs)
     m = n_visible(architecture)
-    with log.stage("Hessians", oracle, search.n_hessians) as entry:
+    with log.stage("Hessians", oracle, search.n_hessians, "Hessians") as entry:
         hessians = sample_hessians(
             oracle, search.n_hessians, search.radius, rng=rng, n_jobs=search.n_jobs, callback=entry["progress"]
         )
@@ -113,7 +113,7 @@ def find_shown_weights(oracle, architecture, known, search, rng, log):
         basis, values = entangled_subspace(hessians, m, known)
         entry["residual"] = float(np.linalg.norm(values[m:]) / np.linalg.norm(values))
     wanted = max(0, m - len(known))
-    with log.stage("power method", total=wanted) as entry:
+    with log.stage("power method", total=wanted, unit="units") as entry:
         found = find_rank_one(
             basis,
             oracle.n_inputs,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
-from joblib import Parallel, delayed
-from threadpoolctl import threadpool_limits
 
 from skident.linalg import leading_subspace, n_free_entries, svec, svec_outer
 from skident.network import get_activation
+from skident.optim import one_blas_thread
 
 from ..points import random_sphere
 
@@ -18,10 +19,13 @@ __all__ = [
     "last_layer_shows",
     "n_visible",
     "sample_hessians",
+    "spectral_drop",
     "subspace_in_units",
 ]
 
 _HESSIAN_CHUNK_BYTES = 2**27
+_CHUNKS, _CHUNK_QUERIES = 16, 1024  # so many to share out, but each of so many queries
+_WORTH_SHARING = 0.2  # seconds of work below which jobs take longer than they spare
 
 
 def last_layer_shows(architecture):
@@ -93,14 +97,14 @@ def sample_hessians(oracle, n_hessians, radius, *, rng, n_jobs=None, callback=No
         R of Table 1, in the oracle's units.
     rng : numpy.random.RandomState
     n_jobs : int, default=None
-        Threads; the points, and so the result, do not depend on it.
+        Chunks of points asked at the same time, see `Oracle.ask_elsewhere`; the result does not depend on it.
     callback : callable, default=None
         ``callback(n_done)``.
 
     Returns
     -------
     ndarray of shape (n_hessians, m_L, D (D + 1) / 2)
-        ``svec`` of every Hessian. Full Hessians exist only for a chunk of points at a time (128 MB a thread).
+        ``svec`` of every Hessian. Full Hessians exist only for a chunk of points at a time (128 MB a job).
 
     Raises
     ------
@@ -110,23 +114,28 @@ def sample_hessians(oracle, n_hessians, radius, *, rng, n_jobs=None, callback=No
     D = oracle.n_inputs
     # Where the black box may not be asked so far away, the nearest points at which differences can be taken.
     points = oracle.confined(random_sphere(n_hessians, D, radius, rng), 2.0 * oracle.step_size)
-    # Many small products: see `least_squares.minimise` for the one BLAS thread.
-    with threadpool_limits(limits=1, user_api="blas"):
-        return _in_chunks(oracle, points, n_jobs, callback)
-
-
-def _in_chunks(oracle, points, n_jobs, callback):
-    """`svec` of the Hessians at all points, a bounded number of points at a time."""
-    n_hessians, D = points.shape
-    rows = [svec(oracle.hessian(points[:1]))]
-    chunk = max(1, int(_HESSIAN_CHUNK_BYTES // (8 * rows[0].shape[1] * D * D)))
+    asked, began = oracle.n_queries, time.perf_counter()
+    with one_blas_thread():
+        rows = [_vectorised_hessians(oracle, points[:1])]
+    per_point, seconds = oracle.n_queries - asked, time.perf_counter() - began
+    n_jobs = n_jobs if seconds * n_hessians > _WORTH_SHARING else 1
+    chunk = _chunk_size(n_hessians, rows[0].shape[1], D)
     chunks = [points[i : i + chunk] for i in range(1, n_hessians, chunk)]
-    parallel = Parallel(n_jobs=n_jobs, require="sharedmem", return_as="generator")
-    for part in parallel(delayed(lambda U: svec(oracle.hessian(U)))(U) for U in chunks):
+    for part in oracle.ask_elsewhere(_vectorised_hessians, chunks, n_jobs, queries_a_row=per_point):
         rows.append(part)
         if callback is not None:
             callback(sum(len(r) for r in rows))
     return np.concatenate(rows)
+
+
+def _vectorised_hessians(oracle, points):
+    return svec(oracle.hessian(points))
+
+
+def _chunk_size(n_hessians, n_outputs, D):
+    """Points of a chunk, the same for any number of jobs."""
+    shared_out = max(-(-n_hessians // _CHUNKS), _CHUNK_QUERIES // (2 * D * D + 1))
+    return max(1, min(shared_out, int(_HESSIAN_CHUNK_BYTES // (8 * n_outputs * D * D))))
 
 
 def entangled_subspace(hessians, dimension, known=None):
@@ -209,6 +218,26 @@ def independence(basis, vectors):
         that span the subspace. Infinite without vectors.
     """
     return float(np.linalg.svd(svec_outer(vectors) @ basis, compute_uv=False).min(initial=np.inf))
+
+
+def spectral_drop(singular_values, dimension):
+    """How much of the spectrum goes on behind a subspace.
+
+    Parameters
+    ----------
+    singular_values : ndarray
+        Of all Hessians, in decreasing order.
+    dimension : int
+        Of the subspace, m.
+
+    Returns
+    -------
+    float
+        ``s_{m+1} / s_m``: small where the subspace is that of m weights, near 1 where m is larger than their number or
+        weights are lost in what others leave.
+    """
+    last, following = singular_values[dimension - 1], singular_values[dimension : dimension + 1]
+    return float(following[0] / last) if len(following) else 0.0
 
 
 def subspace_in_units(basis, scale):

@@ -70,7 +70,7 @@ class _Search:
 
     def __init__(self, answers, rng, callback, n_check):
         self.answers, self.rng, self.n_check = answers, rng, n_check
-        self.say = (lambda text: None) if callback is None else callback
+        self.say = lambda text: None
         self.first = FirstLayerSearch(answers, rng)
         self.layers = {}  # complete LayerUnits by the number of known layers before them
         self.incomplete = None

@@ -237,6 +237,7 @@ class FacetUnit:
 
     def _zero_between(self, origins, directions, low, high, at_low):
         """Zeros on lines between two positions with different signs, by bisection and two last secant steps."""
+
         def z(t):
             return self.known.evaluate(origins + t[:, None] * directions)[1] @ self.theta
 
@@ -360,7 +361,9 @@ def crossings(unit, rng, *, n_walks=60, n_steps=12, reach=8.0):
         lengths = np.linalg.norm(normals, axis=1)
         outwards = normals / np.maximum(lengths, 1e-300)[:, None]
         change = known.tangents(beyond, outwards)[1] - known.tangents(active, outwards)[1]
-        unknown = np.abs(change @ unit.open).max(axis=1, initial=0.0) > _OPEN * np.maximum(1.0, np.abs(change).max(axis=1))
+        unknown = np.abs(change @ unit.open).max(axis=1, initial=0.0) > _OPEN * np.maximum(
+            1.0, np.abs(change).max(axis=1)
+        )
         # Outwards: away from the side that was left.
         side = np.where(beyond[rows, k], 1.0, -1.0)[:, None]
         if unknown.any():

@@ -47,82 +47,90 @@ class LineKinks:
         Change of the slope at every kink.
     errors : ndarray of shape (k,)
         Accuracy of the jumps in every output, from the lengths of the straight pieces on both sides.
+    blurs : ndarray of shape (k,)
+        Accuracy of the positions.
     unresolved : ndarray of shape (q, 2)
-        Ends of narrow stretches with more than one kink.
+        Ends of narrow stretches with more than one kink, and of stretches without answers.
     """
 
     positions: np.ndarray
     jumps: np.ndarray
     errors: np.ndarray
+    blurs: np.ndarray
     unresolved: np.ndarray
 
 
 @dataclass
 class _Nodes:
-    """Middles of straight windows: positions t (n,), answers f and slopes s (n, m_L), half widths h (n,)."""
+    """Middles of straight windows: positions t, half widths h, accuracies (n,), answers f and slopes s (n, m_L)."""
 
     t: np.ndarray
     f: np.ndarray
     s: np.ndarray
     h: np.ndarray
+    tol: np.ndarray
 
     def take(self, index):
-        return _Nodes(self.t[index], self.f[index], self.s[index], self.h[index])
+        return _Nodes(self.t[index], self.f[index], self.s[index], self.h[index], self.tol[index])
 
     def joined(self, other):
-        pairs = ((self.t, other.t), (self.f, other.f), (self.s, other.s), (self.h, other.h))
-        return _Nodes(*(np.concatenate(pair) for pair in pairs))
+        return _Nodes(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in vars(self)))
 
     def replace(self, index, other):
         """Put other nodes in the place of some of these."""
-        self.t[index], self.f[index], self.s[index], self.h[index] = other.t, other.f, other.s, other.h
+        for name in vars(self):
+            getattr(self, name)[index] = getattr(other, name)
 
 
 class _Line:
-    """A function of one variable with its rounding error; asks, and counts nothing."""
+    """A function of one variable with the errors of its values; asks, and counts nothing."""
 
     def __init__(self, ask, noise, unit, rng):
         self.ask, self.noise, self.unit, self.rng = ask, noise, unit, rng
 
-    def tol(self, t):
-        """Accuracy of the answers at t, as a column."""
-        return (self.noise * (1.0 + np.abs(t) / self.unit))[..., None]
-
     def ask_many(self, *positions):
-        """Answers at several arrays of positions of one length, in one batch."""
-        answers = self.ask(np.concatenate(positions))
+        """Answers at several arrays of positions of one length, in one batch, and their accuracies as columns."""
+        t = np.concatenate(positions)
+        answers = self.ask(t)
+        answers, tol = answers if isinstance(answers, tuple) else (answers, self.noise * (1.0 + np.abs(t) / self.unit))
         self.n_outputs = answers.shape[1]
-        return np.split(answers, len(positions))
+        return np.split(answers, len(positions)), np.split(tol[:, None], len(positions))
 
     def measure(self, t, room):
         """Nodes at t (n,), and whether a straight window was found there, no wider than a part of `room` (n,)."""
         h = _WINDOW * room
-        f, before, after = self.ask_many(t, t - h, t + h)
+        (f, before, after), tols = self.ask_many(t, t - h, t + h)
+        at, tol = tols[0][:, 0], np.max(tols, axis=0)[:, 0]
         todo = np.arange(len(t))
         for _ in range(_SHRINKS):
-            sag = np.abs(after[todo] - 2.0 * f[todo] + before[todo])
-            todo = todo[np.any(sag > 4.0 * self.tol(np.abs(t[todo]) + h[todo]), axis=1)]
+            sag = np.abs(after[todo] - 2.0 * f[todo] + before[todo]).max(axis=1)
+            blind = np.isinf(tol[todo])
+            todo = todo[(blind & np.isfinite(at[todo])) | (~blind & (sag > 4.0 * tol[todo]))]
             if len(todo) == 0:
                 break
             h[todo] *= _SHRINK
-            before[todo], after[todo] = self.ask_many(t[todo] - h[todo], t[todo] + h[todo])
-        good = np.ones(len(t), dtype=bool)
+            (before[todo], after[todo]), tols = self.ask_many(t[todo] - h[todo], t[todo] + h[todo])
+            tol[todo] = np.maximum(at[todo], np.max(tols, axis=0)[:, 0])
+        good = np.isfinite(tol)
         good[todo] = False
-        return _Nodes(t, f, (after - before) / (2.0 * h[:, None]), h), good
+        return _Nodes(t, f, (after - before) / (2.0 * h[:, None]), h, tol), good
 
 
-def find_kinks(ask, reach, *, noise=1e-14, unit=1.0, max_kinks=1000, rng=None):
+def find_kinks(ask, reach, *, noise=1e-14, unit=1.0, faint=_FAINT, max_kinks=1000, rng=None):
     """All kinks of a continuous piecewise linear function on ``|t| <= reach``.
 
     Parameters
     ----------
     ask : callable
-        Answers (n, m_L) at positions (n,).
-    reach : float
+        Answers (n, m_L) at positions (n,); or these and their accuracies (n,), infinite where nothing can be seen.
+    reach : float or tuple of two float
+        The latter are the ends of a stretch that is not ``|t| <= reach``.
     noise : float, default=1e-14
-        Accuracy of the answers near 0; it is taken to grow as ``1 + |t| / unit``.
+        Accuracy of the answers near 0, where these do not tell; it is taken to grow as ``1 + |t| / unit``.
     unit : float, default=1.0
         Length on which the function changes near 0.
+    faint : float, default=100.0
+        Accuracies that a kink must move the answers by on its stretch to count as one.
     max_kinks : int, default=1000
     rng : numpy.random.RandomState, default=None
 
@@ -139,8 +147,8 @@ def find_kinks(ask, reach, *, noise=1e-14, unit=1.0, max_kinks=1000, rng=None):
     -----
     About 20 questions a kink. A kink is taken as one when the straight pieces on both sides, each checked by a point
     inside, meet on the function, and are followed right beside the place where they meet. Kinks closer than 1e-7,
-    relative to ``unit + |t|``, are reported as unresolved; a kink that moves the answers by less than a hundred
-    times the noise is not seen.
+    relative to ``unit + |t|``, or too close for the noise, are reported as unresolved, as are stretches without
+    answers; a kink that moves the answers by less than a hundred times the noise is not seen.
 
     Examples
     --------
@@ -152,7 +160,8 @@ def find_kinks(ask, reach, *, noise=1e-14, unit=1.0, max_kinks=1000, rng=None):
     """
     line = _Line(ask, noise, unit, np.random.RandomState(0) if rng is None else rng)
     kinks, unresolved, level = [], [], 0
-    left, right = _start(line, reach)
+    low, high = reach if isinstance(reach, tuple) else (-reach, reach)
+    left, right = _start(line, low, high)
     while len(left.t):
         steepest = max(np.abs(left.s).max(), np.abs(right.s).max())
         narrow = right.t - left.t <= _NARROW * (unit + np.minimum(np.abs(left.t), np.abs(right.t)))
@@ -160,8 +169,9 @@ def find_kinks(ask, reach, *, noise=1e-14, unit=1.0, max_kinks=1000, rng=None):
             _refuse_steps(line, left.take([i]), right.take([i]), steepest)
             unresolved.append((left.t[i], right.t[i]))
         left, right = left.take(~narrow), right.take(~narrow)
-        found, cut, at = _examine(line, left, right, level)
+        found, cut, at, lost = _examine(line, left, right, level, faint)
         kinks += found
+        unresolved += lost
         left, right = left.take(cut), right.take(cut)
         if len(kinks) + len(left.t) > max_kinks:
             raise NotShallowReLUError(
@@ -173,12 +183,15 @@ def find_kinks(ask, reach, *, noise=1e-14, unit=1.0, max_kinks=1000, rng=None):
     return _collect(kinks, unresolved, line.n_outputs)
 
 
-def _start(line, reach):
+def _start(line, low, high):
     """Stretches between nodes at both ends and two near 0: where all happens near 0, the ends alone could miss it."""
-    near = np.minimum(line.unit * line.rng.uniform(0.5, 2.0, 2), 0.5 * reach)
-    nodes, good = line.measure(np.array([-reach, -near[0], near[1], reach]), np.array([reach, near[0], near[1], reach]))
-    if not good[[0, 3]].all():
-        raise NotShallowReLUError("crowded", f"no straight piece was found at a distance of {reach:.3g}.")
+    room = 0.5 * (high - low)
+    near = np.minimum(line.unit * line.rng.uniform(0.5, 2.0, 2), 0.5 * room) * [-1.0, 1.0]
+    near = near[(near > low + 1e-2 * room) & (near < high - 1e-2 * room)]
+    rooms = np.concatenate([[room], np.minimum(np.abs(near), np.minimum(near - low, high - near)), [room]])
+    nodes, good = line.measure(np.concatenate([[low], near, [high]]), rooms)
+    if not good[[0, -1]].all():
+        raise NotShallowReLUError("crowded", f"no straight piece was found at a distance of {high:.3g}.")
     nodes = nodes.take(good)
     return nodes.take(slice(None, -1)), nodes.take(slice(1, None))
 
@@ -186,7 +199,7 @@ def _start(line, reach):
 def _refuse_steps(line, a, b, steepest):
     """An error if the function jumps between two nodes, by far more than its slopes and its noise allow."""
     rise = np.abs(b.f - a.f - a.s * (b.t - a.t)[:, None])
-    if np.any(rise > 1e3 * (steepest * (b.t - a.t)[:, None] + line.tol(a.t))):
+    if np.any(rise > 1e3 * (steepest * (b.t - a.t)[:, None] + np.maximum(a.tol, b.tol)[:, None])):
         raise NotShallowReLUError(
             "steps",
             f"the answers jump within {b.t[0] - a.t[0]:.1e} (in units of the inputs' scale): they are rounded, or the "
@@ -194,14 +207,14 @@ def _refuse_steps(line, a, b, steepest):
         )
 
 
-def _examine(line, a, b, level):
-    """What lies between nodes a and b: single kinks, and which stretches to cut and where."""
+def _examine(line, a, b, level, faint_tols):
+    """What lies between nodes a and b: single kinks, which stretches to cut and where, and stretches given up."""
     width = (b.t - a.t)[:, None]
     rise, jump = b.f - a.f - a.s * width, b.s - a.s
-    tol = line.tol(np.maximum(np.abs(a.t), np.abs(b.t)))
-    slack = tol / a.h[:, None] + tol / b.h[:, None]
+    tol = np.maximum(a.tol, b.tol)[:, None]
+    slack = (a.tol / a.h + b.tol / b.h)[:, None]
     straight = np.all((np.abs(jump) <= 4.0 * slack) & (np.abs(rise) <= 4.0 * (tol + slack * width)), axis=1)
-    faint = np.all((np.abs(jump) * width <= _FAINT * tol) & (np.abs(rise) <= _FAINT * tol), axis=1)
+    faint = np.all((np.abs(jump) * width <= faint_tols * tol) & (np.abs(rise) <= faint_tols * tol), axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         meet = b.t - np.sum(rise * jump, axis=1) / np.sum(jump**2, axis=1)
     inside = (meet > a.t + 0.5 * a.h) & (meet < b.t - 0.5 * b.h)
@@ -221,7 +234,8 @@ def _examine(line, a, b, level):
     beside = np.where(far, np.where(meet - a.t > 2.0 * near, meet - near, meet + near), beside)
     useful = inside & ~straight & (level % 3 < 2) & (room > 1e-3 * width[:, 0])
     at = np.where(useful | (far & inside & ~straight), beside, _middle(line, a.t, b.t))
-    return found, cut, at[cut]
+    lost = [(a.t[i], b.t[i]) for i in np.flatnonzero(faint & ~straight & ~cut)]
+    return found, cut, at[cut], lost
 
 
 def _middle(line, a, b):
@@ -241,8 +255,9 @@ def _is_straight(line, a, b):
     share = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts) + line.rng.uniform(0.3, 0.7, len(of))
     t = line.unit * np.sinh(low[of] + share / counts[of] * (high - low)[of])
     part = ((t - a.t[of]) / (b.t - a.t)[of])[:, None]
-    sag = np.abs(line.ask(t) - (1.0 - part) * a.f[of] - part * b.f[of])
-    bent = np.any(sag > 4.0 * line.tol(np.maximum(np.abs(a.t), np.abs(b.t)))[of], axis=1)
+    (answers,), (tol,) = line.ask_many(t)
+    sag = np.abs(answers - (1.0 - part) * a.f[of] - part * b.f[of])
+    bent = np.any(sag > 4.0 * np.maximum(tol, np.maximum(a.tol, b.tol)[of, None]), axis=1) | np.isinf(tol[:, 0])
     return np.bincount(of, bent, len(counts)) == 0
 
 
@@ -252,11 +267,17 @@ def _verify(line, a, b, meet):
         return [], np.zeros(0, dtype=bool)
     x1, x2 = a.t + 0.5 * (meet - a.t), a.t + 0.95 * (meet - a.t)
     y1, y2 = b.t - 0.5 * (b.t - meet), b.t - 0.95 * (b.t - meet)
-    fx1, fx2, fy1, fy2 = line.ask_many(x1, x2, y1, y2)
-    tol = line.tol(np.maximum(np.abs(a.t), np.abs(b.t)))
+    (fx1, fx2, fy1, fy2), tols = line.ask_many(x1, x2, y1, y2)
+    tol_x, tol_y = (
+        np.max([a.tol, *(t[:, 0] for t in tols[:2])], axis=0),
+        np.max([b.tol, *(t[:, 0] for t in tols[2:])], axis=0),
+    )
+    good = np.isfinite(tol_x + tol_y)
+    tol_x, tol_y = (np.where(good, tol, 1.0)[:, None] for tol in (tol_x, tol_y))
+    tol = np.maximum(tol_x, tol_y)
     before, after = (fx2 - a.f) / (x2 - a.t)[:, None], (b.f - fy2) / (b.t - y2)[:, None]
-    good = np.all(np.abs(fx1 - a.f - before * (x1 - a.t)[:, None]) <= 4.0 * tol, axis=1)
-    good &= np.all(np.abs(fy1 - b.f + after * (b.t - y1)[:, None]) <= 4.0 * tol, axis=1)
+    good &= np.all(np.abs(fx1 - a.f - before * (x1 - a.t)[:, None]) <= 4.0 * tol_x, axis=1)
+    good &= np.all(np.abs(fy1 - b.f + after * (b.t - y1)[:, None]) <= 4.0 * tol_y, axis=1)
     jump = after - before
     gap = fy2 - fx2 - before * (y2 - x2)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -268,12 +289,15 @@ def _verify(line, a, b, meet):
     with np.errstate(divide="ignore", invalid="ignore"):
         beside = np.minimum(64.0 * np.max(tol, axis=1) / np.abs(jump).max(axis=1), 0.5 * np.minimum(t - x2, y2 - t))
     beside = np.where(good, beside, 0.0)
-    answers = line.ask_many(t, t - beside, t + beside)
+    answers, tols = line.ask_many(t, t - beside, t + beside)
+    tol = np.maximum(tol, np.max(tols, axis=0))
+    good &= np.isfinite(tol[:, 0])
     for f, where, side, slope in zip(answers, (t, t - beside, t + beside), (a, a, b), (before, before, after)):
         good &= np.all(np.abs(f - side.f - slope * (where - side.t)[:, None]) <= 8.0 * tol, axis=1)
     good &= np.all(np.abs(answers[0] - b.f - after * (t - b.t)[:, None]) <= 8.0 * tol, axis=1)
-    errors = 2.0 * tol[:, 0] * (1.0 / (t - a.t) + 1.0 / (b.t - t))
-    return [(t[i], jump[i], errors[i]) for i in np.flatnonzero(good)], ~good
+    errors = 2.0 * (tol_x[:, 0] / (t - a.t) + tol_y[:, 0] / (b.t - t))
+    blurs = 4.0 * tol[:, 0] / np.maximum(np.abs(jump).max(axis=1), np.finfo(float).tiny)
+    return [(t[i], jump[i], errors[i], blurs[i]) for i in np.flatnonzero(good)], ~good
 
 
 def _cut(line, a, b, at):
@@ -295,9 +319,9 @@ def _cut(line, a, b, at):
 
 def _collect(kinks, unresolved, n_outputs):
     kinks = sorted(kinks, key=lambda kink: kink[0])
-    positions, errors = (np.array([kink[i] for kink in kinks]) for i in (0, 2))
+    positions, errors, blurs = (np.array([kink[i] for kink in kinks]) for i in (0, 2, 3))
     jumps = np.array([kink[1] for kink in kinks]).reshape(-1, n_outputs)
     stretches = np.array(sorted(unresolved)).reshape(-1, 2)
     joined = np.flatnonzero(stretches[1:, 0] <= stretches[:-1, 1])  # two halves of one
     ends = np.column_stack([np.delete(stretches[:, 0], joined + 1), np.delete(stretches[:, 1], joined)])
-    return LineKinks(positions, jumps, errors, ends)
+    return LineKinks(positions, jumps, errors, blurs, ends)

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from skident.fitting.polish import polish_network
-from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
-from skident.network import FeedforwardNetwork
-from skident.oracle import BlackBoxError
+from skident.fitting.polish import NOISY_ANSWERS, polish_network
+from skident.network import FeedforwardNetwork, leaky_relu
 
-from .line import NotShallowReLUError, find_kinks
-from .rounding import rounding_between_kinks
-from .units import FAINT, Line, Probe, ReLUUnits, linear_part, match_kinks, refine_units, units_at_kinks
+from .in_view import Found, network_of_view, view_of
+from .line import NotShallowReLUError
+from .line_search import LineSearch
+from .orientation import leaky_units, oriented_units, points_on_both_sides
+from .rounding import probe_of
 
 __all__ = ["find_relu_network"]
 
 _MAX_LINES = 16
+_MAX_LINES_IN_VIEW = 100
+_PATIENCE = 24  # lines after which
+_FAINT_IN_VIEW = 1e-6  # errors of this size, relative to the spread of the answers, are no reason to look on
+_IDLE_IN_VIEW = 2  # lines in a row that must show nothing new
+_AIMS = 4  # lines drawn at once through answers that are not explained
 _WIDENINGS = 2  # times that lines are followed farther where what they show explains nothing
 _FAR = 30.0  # standard deviations up to which answers are compared
 _EXPLAINED = 1e-9  # relative error on fresh answers below which a network is taken as the black box
 _EXACT = 1e-13  # and below which the polish has nothing to gain
+_POLISHED = 3000  # parameters up to which it is quick; larger networks are polished where they explain too little
+_ACCURATE = 3e-8  # accuracy of a unit that need not be measured again where nothing is polished
+_MORE_LINES = 4  # on which that is tried
 _START = 1e-3  # error above which a polish is no use
+_NOISY_START = 0.3  # where answers are noisy
+_NOISY_TRIES = 8
+_NOISE_LEFT = 4.0  # errors of the answers by which a network may miss them
 _CLEARLY = 100.0  # how much worse all other signs must be
-_CHOICES = 4  # signs compared by their polished networks
 _NOTHING = 1e-8  # relative size of units of which the sign does not matter
-_DENSE = 4000  # unknowns up to which units are refined by linear least squares
-_ROUGH = 3e-3  # accuracy of a direction above which a kink is left to another line
-_POOR = 1e-6  # and above which a unit is measured again where another line meets it
 
 
-def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, rng=None, callback=None):
+def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, leaky=False, rng=None, callback=None):
     """A ReLU network with one hidden layer and linear output, exactly, from function values.
 
     Parameters
@@ -44,15 +53,18 @@ def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, rng=No
     reach : float, default=1e3
         Lines are followed up to this distance in units of ``sqrt(D)``, and up to 1e4 times as far where there are no
         kinks, or none that explain the answers.
+    leaky : bool, default=False
+        Whether units may have a slope on their other side, one for all, which is found; the network's activation is
+        then `leaky_relu`. Takes no more units than there are inputs times outputs.
     rng : numpy.random.RandomState, default=None
     callback : callable, default=None
         ``callback(n_found)`` after every line.
 
     Returns
     -------
-    FeedforwardNetwork
-        Of u, activation "relu", output "identity"; it misses fresh answers by less than 1e-9 of their spread, mostly by
-        less than 1e-13.
+    Found
+        Its network is of u, activation "relu", output "identity"; it misses fresh answers by less than 1e-9 of their
+        spread, mostly by less than 1e-13, or by some of their errors where they are noisy or rounded.
 
     Raises
     ------
@@ -81,24 +93,44 @@ def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, rng=No
     >>> from skident.oracle import Oracle
     >>> from skident.identification.kinks.network import find_relu_network
     >>> box = lambda X: np.maximum(X[:, 0] + 2.0 * X[:, 1] - 1.0, 0.0) - 3.0 * np.maximum(0.5 - X[:, 1], 0.0)
-    >>> network = find_relu_network(Oracle(box, 2), rng=np.random.RandomState(0))
+    >>> network = find_relu_network(Oracle(box, 2), rng=np.random.RandomState(0)).network
     >>> print(network, round(float(network([[1.0, 3.0]])[0, 0]), 9))
     FeedforwardNetwork(2 -> 2 -> 1, relu, output identity) 6.0
     """
     rng = np.random.RandomState(0) if rng is None else rng
-    probe = Probe(oracle, rounding_between_kinks(oracle, rng, far=min(_FAR, reach)))
-    search = _Search(probe, reach * probe.unit, max_units, rng)
+    probe = probe_of(oracle, rng, far=min(_FAR, reach))
+    for n_left in reversed(range(1 if probe.exact else _NOISY_TRIES)):
+        search = LineSearch(probe, reach * probe.unit, max_units, rng)
+        try:
+            return (
+                _in_view(search, callback)
+                if oracle.restricted and not leaky
+                else _line_by_line(search, n_units, leaky, callback)
+            )
+        except NotShallowReLUError:
+            # Noise hides kinks here and there; other lines show others.
+            if n_left == 0:
+                raise
+
+
+def _line_by_line(search, n_units, leaky, callback):
+    """The network where every line shows nearly all units: until one confirms what is known and shows nothing else."""
     n_widened = 0
-    for _ in range(_MAX_LINES):
+    for n_lines in range(_MAX_LINES):
         search.follow_line()
         if callback is not None:
             callback(len(search.units))
         complete = search.n_idle > 0
-        if not complete and (len(search.units) != n_units or search.units.errors.max() > _POOR):
+        if search.probe.exact and len(search.units) * search.probe.oracle.n_inputs > _POLISHED:
+            # Too large to be polished: every unit is measured until it is accurate.
+            search.poor = _ACCURATE
+            if complete and n_lines < _MORE_LINES and search.units.errors.max() > _ACCURATE:
+                continue
+        if not complete and (len(search.units) != n_units or search.units.errors.max() > search.poor):
             continue
-        network, failure = _assemble(search, n_units)
+        network, failure = _assemble(search, n_units, leaky)
         if network is not None:
-            return network
+            return Found(network)
         if complete:
             if n_widened == _WIDENINGS:
                 raise failure
@@ -111,80 +143,31 @@ def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, rng=No
     )
 
 
-class _Search:
-    """Units seen on the lines so far."""
-
-    def __init__(self, probe, reach, max_units, rng):
-        self.probe, self.reach, self.max_units, self.rng = probe, reach, max_units, rng
-        D = probe.oracle.n_inputs
-        self.units = ReLUUnits(np.empty((D, 0)), np.empty(0), np.empty((0, len(probe.noise))), np.empty(0))
-        self.anchor, self.n_idle, self.n_lost, self.faint, self.failure = None, 0, 0, 0.0, None
-
-    def widen(self, failure):
-        """Look farther away, as what was found ended in a failure."""
-        self.failure, self.n_idle, self.reach = failure, 0, 100.0 * self.reach
-
-    def follow_line(self):
-        """Find the kinks of a random line, drop units that it does not confirm and add those that are new."""
-        origin, direction = self.rng.standard_normal((2, self.probe.oracle.n_inputs))
-        line = Line(origin, direction / np.linalg.norm(direction), self.reach)
-        kinks = self._kinks(line)
-        lost, met = match_kinks(self.units, line, kinks)
-        fresh = np.setdiff1d(np.arange(len(kinks.positions)), met)
-        self._refuse_bent(int(lost.sum()), len(fresh))
-        sizes = np.abs(kinks.jumps[fresh]).max(axis=1, initial=0.0) * self.probe.unit
-        self.n_idle = 0 if lost.any() or np.any(sizes > FAINT) else self.n_idle + 1
-        added = self._measure(line, kinks, fresh, lost, met)
-        self.faint = sizes[~added].max(initial=0.0)
-
-    def _measure(self, line, kinks, fresh, lost, met):
-        """Take up fresh kinks, and known ones that were poorly measured, where that is accurate; mask of `fresh`."""
-        keep = ~lost
-        poor = np.flatnonzero((met >= 0) & (self.units.errors > _POOR))
-        which = np.concatenate([fresh, met[poor]])
-        if len(which) == 0:
-            self.units = self.units.take(keep)
-            return np.zeros(0, dtype=bool)
-        new, anchor = units_at_kinks(self.probe, line, kinks, which, self.rng)
-        better = new.errors < np.concatenate([np.full(len(fresh), _ROUGH), self.units.errors[poor]])
-        keep[poor] = ~better[len(fresh) :]
-        self.units = self.units.take(keep).joined(new.take(better))
-        self.anchor = anchor if self.anchor is None or anchor[2] < self.anchor[2] else self.anchor
-        return better[: len(fresh)]
-
-    def _kinks(self, line):
-        probe = self.probe
-        noise = 2.0  # the origin is some `unit` away from the centre
-        try:
-            return find_kinks(
-                lambda t: probe(line.at(t)),
-                line.reach,
-                noise=noise,
-                unit=probe.unit,
-                max_kinks=self.max_units,
-                rng=self.rng,
-            )
-        except BlackBoxError as error:
-            if self.failure is not None:  # it was asked farther away than it should have been
-                raise self.failure from None
-            raise BlackBoxError(
-                f"{error} The search for kinks asks up to {self.reach:.1e} standard deviations from the centre; where "
-                "the black box cannot be asked there, pass a smaller reach."
-            ) from error
-
-    def _refuse_bent(self, n_lost, n_fresh):
-        known = len(self.units)
-        self.n_lost += n_lost
-        if n_lost and self.n_lost > 2 + 0.3 * known:
-            raise NotShallowReLUError(
-                "bent",
-                f"{n_lost} of the {known} kinks known were not met, of the same size, where their hyperplanes cross "
-                f"another line, which showed {n_fresh} new ones: the answers are piecewise linear, but their kinks "
-                "end, bend or change, as with more than one hidden layer, pooling, or inputs that are clipped.",
-            )
+def _in_view(search, callback):
+    """The network where not all answers tell: lines until nothing in view is new, and all of it is explained."""
+    view = None
+    for n_lines in range(_MAX_LINES_IN_VIEW):
+        search.follow_line() if view is None else search.follow_rest()
+        if callback is not None:
+            callback(len(search.units))
+        if len(search.units) == 0 or (search.n_idle < _IDLE_IN_VIEW and (n_lines + 1) % 8):
+            continue
+        view = view_of(search)
+        search.units, search.n_known = view.units, len(view.units)
+        # Units too faint to be told from the rounding of the others are given up at last.
+        if len(view.wrong) == 0 or (n_lines >= _PATIENCE and view.misfit < _FAINT_IN_VIEW):
+            return network_of_view(view, search.probe.noise, search.probe.unit)
+        some = search.rng.permutation(len(view.wrong))[:_AIMS]
+        if len(view.right):
+            search.aim(view.wrong[some], view.right)
+    raise NotShallowReLUError(
+        "unexplained",
+        f"after {_MAX_LINES_IN_VIEW} lines {len(search.units)} units were found, and answers remain that they do not "
+        "explain: other units are too faint, or the black box is no network with one hidden layer of ReLU units.",
+    )
 
 
-def _assemble(search, n_units):
+def _assemble(search, n_units, leaky):
     """The network of the units, with signs, constant and polish, or else None and why it is not the black box.
 
     What it lacks then may lie farther away. That there are too many units, or that their signs cannot be told, is
@@ -200,16 +183,17 @@ def _assemble(search, n_units):
         )
     far = min(_FAR, search.reach / probe.unit)
     U = rng.standard_normal((96, probe.oracle.n_inputs)) * np.repeat([1.0, np.sqrt(far), far], 32)[:, None]
-    Y = probe.oracle(U)
-    search.units, choices = _signs(search)
+    Y, tol = _answers(probe, U)
+    search.units, choices, activation = _leaky(search) if leaky else (*oriented_units(search), "relu")
     if len(choices) == 0:
         return None, _no_signs(search)
-    networks = [_network(search.units, signs, probe.noise, U, Y) for signs in choices]
+    networks = [_network(search.units, signs, probe.noise, activation, U, Y) for signs in choices]
     errors = np.array([_error(network, U, Y) for network in networks])
-    if _EXACT < errors.min() < _START:
+    enough = _EXACT if networks[0].n_parameters <= _POLISHED or not probe.exact else _EXPLAINED
+    if enough < errors.min() < (_START if probe.exact else _NOISY_START):
         networks, errors = _polish(search, networks, errors, U, Y)
     best = int(np.argsort(errors)[0])
-    if errors[best] > _EXPLAINED:
+    if errors[best] > max(_EXPLAINED, _NOISE_LEFT * tol):
         return None, NotShallowReLUError(
             "unexplained",
             f"the network of the {n_found} units found misses fresh answers by {errors[best]:.1e} of their spread.",
@@ -217,6 +201,15 @@ def _assemble(search, n_units):
     if _is_ambiguous(search.units, choices, errors):
         return None, _undetermined(n_found)
     return networks[best], None
+
+
+def _answers(probe, U):
+    """Answers (96, m_L) on three shells, and the largest error they may have, relative to the spread of a shell."""
+    F, tol = probe.ask(U)
+    shells = F.reshape(3, -1, F.shape[1])
+    return F * probe.noise, float(
+        np.max(tol.reshape(3, -1, 1) / np.maximum(np.ptp(shells, axis=1, keepdims=True), 1.0))
+    )
 
 
 def _is_ambiguous(units, choices, errors):
@@ -254,68 +247,41 @@ def _undetermined(n_units):
     )
 
 
-def _network(units, signs, scale, U, Y):
+def _leaky(search):
+    """Units with outgoing weights in place of jumps, their signs, and the activation."""
+    units, choices, slope = leaky_units(search)
+    if len(choices) == 0:
+        return units, choices, "relu"
+    return replace(units, outgoing=units.outgoing / (1.0 - slope)), choices, leaky_relu(slope)
+
+
+def _network(units, signs, scale, activation, U, Y):
     """The network of units with given signs; the constant from the answers Y near the centre, outgoing times scale."""
     weights, none = [units.weights * signs, units.outgoing * scale], np.zeros(len(scale))
-    network = FeedforwardNetwork(weights, [units.biases * signs, none], "relu")
+    network = FeedforwardNetwork(weights, [units.biases * signs, none], activation)
     constant = np.median((Y - network(U))[:32], axis=0)
-    return FeedforwardNetwork(weights, [units.biases * signs, constant], "relu")
+    return FeedforwardNetwork(weights, [units.biases * signs, constant], activation)
 
 
 def _polish(search, networks, errors, U, Y):
     """Every network, or its polished form if that is better, and the errors on (U, Y)."""
-    n = int(1.75 * networks[0].n_parameters / networks[0].n_outputs)
-    points = _points_on_both_sides(search.units, n, search.rng)
-    answers = search.probe.oracle(points)
+    oracle, exact = search.probe.oracle, search.probe.exact
+    n = int((1.75 if exact else NOISY_ANSWERS) * networks[0].n_parameters / networks[0].n_outputs)
+    points = points_on_both_sides(search.units, n, search.rng)
+    answers = oracle(points)
     networks, errors = list(networks), errors.copy()
     for i, network in enumerate(networks):
-        polished = polish_network(network, points, answers)[0]
+        polished = polish_network(
+            network,
+            points,
+            answers,
+            noise=None if exact else oracle.accuracy.std,
+            callback=lambda _: oracle.clock.out_of_time,
+        )[0]
         error = _error(polished, U, Y)
         if error < errors[i]:
             networks[i], errors[i] = polished, error
     return networks, errors
-
-
-def _signs(search):
-    """The units, more exactly where that was needed, and signs (k, m_1) that explain the linear part.
-
-    One row of signs, or the best few where the accuracy leaves a choice; none if nothing explains it.
-    """
-    units, (point, gradient, accuracy) = search.units, search.anchor
-    sizes = np.linalg.norm(units.outgoing, axis=1) * units.errors
-    tol = 32.0 * (accuracy + np.linalg.norm(sizes)) + 4.0 * search.faint
-    target = linear_part(units, point, gradient)
-    try:
-        found, misfit = _solve(units, target, tol)
-    except UndecidedSignsError as error:
-        unknowns = (len(units) + 1) * (len(point) + 1)
-        if unknowns > _DENSE:
-            raise _undecided(units, error) from None
-        points = _points_on_both_sides(units, int(1.75 * unknowns), search.rng)
-        try:
-            units, target = refine_units(search.probe, units, points)
-            found, misfit = _solve(units, target, tol)
-        except (UndecidedSignsError, np.linalg.LinAlgError):
-            raise _undecided(units, error) from None
-    if len(found) == 0:
-        return units, found
-    # The tolerance is a bound; the right signs are usually exact to far less.
-    order = np.argsort(misfit)
-    likely = misfit[order] <= _CLEARLY * max(misfit[order[0]], accuracy)
-    return units, found[order[likely][:_CHOICES]]
-
-
-def _solve(units, target, tol):
-    """Sign vectors (k, m_1) for which the units add up to the target (m_L, D), and their misfits."""
-    M = (units.outgoing.T[:, None] * units.weights).reshape(-1, len(units))
-    found = solve_signs(M, target.ravel(), tol, max_solutions=256)
-    return found, np.abs(found @ M.T - target.ravel()).max(axis=1)
-
-
-def _undecided(units, error):
-    return NotShallowReLUError(
-        "undecided", f"{len(units)} hyperplanes were found, but not on which side of them the units are active: {error}"
-    )
 
 
 def _error(network, U, Y):
@@ -323,17 +289,3 @@ def _error(network, U, Y):
     errors = np.abs(network(U) - Y).reshape(3, -1, Y.shape[1]).max(axis=1)
     spread = np.ptp(Y.reshape(3, -1, Y.shape[1]), axis=1)
     return float(np.max(errors / np.where(spread > 0, spread, 1.0)))
-
-
-def _points_on_both_sides(units, n, rng):
-    """At least n + 4 D inputs, half of them near the centre, half near the hyperplanes, and more near far ones."""
-    W, b = units.weights, units.biases
-    D, m = W.shape
-    n += 4 * D
-    U = rng.standard_normal((n, D))
-    active = np.mean(U @ W + b > 0, axis=0)
-    rare = np.flatnonzero(np.minimum(active, 1.0 - active) < 0.05)
-    which = np.concatenate([np.arange(n // 2) % m, np.repeat(rare, int(1.5 * (D + 2)))])
-    near = rng.standard_normal((len(which), D))
-    move = rng.uniform(-2.5, 2.5, len(which)) - np.sum(near * W.T[which], axis=1) - b[which]
-    return np.concatenate([U[n // 2 :], near + move[:, None] * W.T[which]])

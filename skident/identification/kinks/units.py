@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from .gradients import gradients_at
+
 __all__ = [
-    "FAINT",
     "Line",
     "Probe",
     "ReLUUnits",
@@ -23,7 +24,7 @@ __all__ = [
     "units_at_kinks",
 ]
 
-FAINT = 1e5  # roundings below which a kink may be seen on one line and not on another
+_EPS = float(np.finfo(float).eps)
 
 
 @dataclass
@@ -84,18 +85,24 @@ class ReLUUnits:
 
 @dataclass
 class Line:
-    """The points ``origin + t direction`` with ``|t| <= reach``.
+    """The points ``origin + t direction`` with ``|t| <= reach``, or ``low <= t <= high``.
 
     Attributes
     ----------
     origin, direction : ndarray of shape (D,)
         The direction has norm 1.
-    reach : float
+    reach : float or tuple of two float
+        ``(low, high)`` where the line is no longer on one side than on the other.
     """
 
     origin: np.ndarray
     direction: np.ndarray
-    reach: float
+    reach: float | tuple
+
+    @property
+    def ends(self):
+        """``(low, high)``."""
+        return self.reach if isinstance(self.reach, tuple) else (-self.reach, self.reach)
 
     def at(self, t):
         """Points of the line.
@@ -112,29 +119,80 @@ class Line:
 
 
 class Probe:
-    """The oracle's answers, every output in units of its rounding error near the centre.
+    """The oracle's answers, every output in units of its error near the centre, and how accurate each answer is.
 
     Parameters
     ----------
     oracle : Oracle
     noise : ndarray of shape (m_L,)
-        As `rounding_between_kinks` gives it.
+        As `rounding_between_kinks` gives it: error of the answers near the centre, with a margin.
+    exact : bool, default=True
+        Whether that is the rounding of double precision.
 
     Attributes
     ----------
+    oracle, noise, exact
+        As given.
     unit : float
         ``sqrt(D)``, the usual distance of inputs from the centre.
+    faint : float
+        Size, in units of `noise`, below which no kink is seen.
+    strong : float
+        And above which it is seen on every line.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.oracle import Oracle
+    >>> from skident.identification.kinks.units import Probe
+    >>> F, tol = Probe(Oracle(lambda X: X[:, 0] - X[:, 1], 2), np.array([1e-3])).ask(np.array([[3.0, 1.0]]))
+    >>> print(F.round(6)[0, 0], tol.round(3)[0])
+    2000.0 3.236
     """
 
-    def __init__(self, oracle, noise):
-        self.oracle, self.noise, self.unit = oracle, noise, np.sqrt(oracle.n_inputs)
+    def __init__(self, oracle, noise, exact=True):
+        self.oracle, self.noise, self.exact, self.unit = oracle, noise, exact, np.sqrt(oracle.n_inputs)
+        self.faint, self.strong = (100.0, 1e5) if exact else (12.0, 1e3)
+        # Rounding to decimals, and noise, are the same everywhere; that of binary digits grows with the answers.
+        self._grows = exact or oracle.accuracy.kind == "float32"
 
     def __call__(self, U):
         """Answers (n, m_L) at points (n, D)."""
         return self.oracle(U) / self.noise
 
+    def ask(self, U):
+        """Answers and how accurate each is.
+
+        Parameters
+        ----------
+        U : ndarray of shape (n, D)
+
+        Returns
+        -------
+        F : ndarray of shape (n, m_L)
+            In units of `noise`.
+        tol : ndarray of shape (n,)
+            Accuracy of the answers in the same units: 1 near the centre and growing with the distance and the answers,
+            larger where logits are uncertain, infinite where they are lost and outside the oracle's range.
+        """
+        Y, error = self._ask_inside(U)
+        F = Y / self.noise
+        tol = self.tol(U)[:, 0]
+        if self._grows:
+            tol = np.maximum(tol, 16.0 * _EPS * np.abs(F).max(axis=1, initial=0.0))
+        return F, tol + error / self.noise.min()
+
+    def _ask_inside(self, U):
+        """Answers and uncertainties, infinite ones outside the range."""
+        if self.oracle.input_range is None:
+            return self.oracle.ask(U)
+        inside = np.all(np.abs(self.oracle.confined(U) - U) < 1e-12, axis=1)
+        Y, error = np.zeros((len(U), len(self.noise))), np.full(len(U), np.inf)
+        Y[inside], error[inside] = self.oracle.ask(U[inside])
+        return Y, error
+
     def tol(self, U):
-        """Accuracy of the answers: 1 near the centre, and growing with the distance.
+        """Accuracy that answers have where they are not uncertain in themselves.
 
         Parameters
         ----------
@@ -144,10 +202,10 @@ class Probe:
         -------
         ndarray of shape (n, 1)
         """
-        return (1.0 + np.linalg.norm(U, axis=1) / self.unit)[:, None]
+        return (1.0 + np.linalg.norm(U, axis=1) / self.unit * self._grows)[:, None]
 
 
-def units_at_kinks(probe, line, kinks, which, rng):
+def units_at_kinks(probe, line, kinks, which, rng, careful=False):
     """Units whose hyperplanes cross a line, from the jumps of the gradient.
 
     Parameters
@@ -159,6 +217,8 @@ def units_at_kinks(probe, line, kinks, which, rng):
     which : ndarray of shape (q,)
         The kinks to take.
     rng : numpy.random.RandomState
+    careful : bool, default=False
+        See `gradients_at`.
 
     Returns
     -------
@@ -169,15 +229,16 @@ def units_at_kinks(probe, line, kinks, which, rng):
 
     Notes
     -----
-    ``2 D + 1`` queries for every straight piece next to one of the kinks, and 2 more wherever a kink came in between.
+    ``D + 2`` queries for every straight piece next to one of the kinks, and ``2 D`` more for pieces where a kink came
+    in between, careful ones, or where answers are not exact.
     """
-    pieces = _pieces(kinks, line.reach, probe.unit)
+    pieces = _pieces(kinks, line, probe.unit)
     used = np.unique(np.concatenate([which, which + 1]))
     # Not the middle: between the two bends of a unit that clips, the answers are odd about it.
     low, high = pieces[used].T
     middle = low + rng.uniform(0.35, 0.65, len(used)) * (high - low)
     centers = line.at(middle)
-    gradients, errors = _gradients(probe, centers, np.minimum(middle - low, high - middle), rng)
+    gradients, errors = gradients_at(probe, centers, np.minimum(middle - low, high - middle), rng, careful)
     left, right = np.searchsorted(used, which), np.searchsorted(used, which + 1)
     units = _rank_one(gradients[right] - gradients[left], errors[left] + errors[right], line.direction)
     units.biases = -np.sum(units.weights.T * line.at(kinks.positions[which]), axis=1)
@@ -185,10 +246,10 @@ def units_at_kinks(probe, line, kinks, which, rng):
     return units, (centers[best], gradients[best], errors[best])
 
 
-def _pieces(kinks, reach, unit):
+def _pieces(kinks, line, unit):
     """Straight pieces between kinks (k + 1, 2): a piece next to an unresolved stretch ends there."""
-    t = kinks.positions
-    low, high = np.concatenate([[-reach], t]), np.concatenate([t, [reach]])
+    t, ends = kinks.positions, line.ends
+    low, high = np.concatenate([[ends[0]], t]), np.concatenate([t, [ends[1]]])
     for a, b in kinks.unresolved:
         piece = np.searchsorted(t, 0.5 * (a + b))
         # The longer part remains.
@@ -202,34 +263,6 @@ def _pieces(kinks, reach, unit):
     return np.column_stack([low, high])
 
 
-def _gradients(probe, centers, rooms, rng):
-    """Gradients (n, m_L, D) at points (n, D), and the norms (n,) of their errors.
-
-    Central differences along a random orthonormal frame. Between kinks any step is exact to rounding, so every step is
-    the widest of a sequence, from the room (n,) around the point on, for which the point lies on the chord.
-    """
-    n, D = centers.shape
-    frame = np.linalg.qr(rng.standard_normal((D, D)))[0]
-    f, tol = probe(centers), probe.tol(centers)[:, 0]
-    steps = np.repeat(0.7 * rooms[:, None], D, axis=1)
-    slopes = np.zeros((n, D, f.shape[1]))
-    piece, column = (index.ravel() for index in np.indices((n, D)))
-    for _ in range(12):
-        h = steps[piece, column][:, None]
-        move = h * frame.T[column]
-        after, before = np.split(probe(np.concatenate([centers[piece] + move, centers[piece] - move])), 2)
-        slopes[piece, column] = (after - before) / (2.0 * h)
-        sag = np.abs(after - 2.0 * f[piece] + before).max(axis=1)
-        bent = sag > 4.0 * (tol[piece] + h[:, 0] / probe.unit)
-        piece, column = piece[bent], column[bent]
-        if len(piece) == 0:
-            break
-        steps[piece, column] *= 0.3
-    errors = tol * np.sqrt(np.sum(1.0 / steps**2, axis=1))
-    errors[piece] = np.inf
-    return np.swapaxes(slopes, 1, 2) @ frame.T, errors
-
-
 def _rank_one(jumps, size, direction):
     """Unit vectors and outgoing weights from gradient jumps (q, m_L, D), with errors of norm (q,) in every row."""
     s, Vt = np.linalg.svd(jumps, full_matrices=False)[1:]
@@ -241,7 +274,7 @@ def _rank_one(jumps, size, direction):
     return ReLUUnits(w.T, np.zeros(len(w)), np.einsum("qmd,qd->qm", jumps, w), errors)
 
 
-def match_kinks(units, line, kinks):
+def match_kinks(units, line, kinks, strong=1e5):
     """Which units a line confirms, by a kink at the right place and of the right size.
 
     Parameters
@@ -249,6 +282,8 @@ def match_kinks(units, line, kinks):
     units : ReLUUnits
     line : Line
     kinks : LineKinks
+    strong : float, default=1e5
+        Size from which on a kink is seen on every line.
 
     Returns
     -------
@@ -268,8 +303,10 @@ def match_kinks(units, line, kinks):
         t = -(units.biases + units.weights.T @ line.origin) / across
         slack = (1e-10 + 10.0 * units.errors) * (1.0 + np.linalg.norm(line.at(t), axis=1)) / np.abs(across)
     jumps = units.outgoing * np.abs(across)[:, None]  # of the slope along the line
-    strong = np.abs(jumps).max(axis=1) * np.sqrt(len(line.origin)) > FAINT
-    expected = strong & (np.abs(t) < 0.99 * line.reach)
+    low, high = line.ends
+    margin = 0.005 * (high - low)
+    expected = np.abs(jumps).max(axis=1) * np.sqrt(len(line.origin)) > strong
+    expected &= (t > low + margin) & (t < high - margin)
     for a, b in kinks.unresolved:
         expected &= (t < a - slack) | (t > b + slack)
     if len(kinks.positions) == 0:
@@ -280,7 +317,7 @@ def match_kinks(units, line, kinks):
     other = np.abs(jumps[:, None] - kinks.jumps) > allowed[:, None] + 8.0 * kinks.errors[:, None]
     distance[np.any(other, axis=2)] = np.inf
     nearest = distance.argmin(axis=1)
-    same = distance[np.arange(len(t)), nearest] <= slack
+    same = distance[np.arange(len(t)), nearest] <= slack + kinks.blurs[nearest]
     return expected & ~same, np.where(same, nearest, -1)
 
 

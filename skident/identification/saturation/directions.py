@@ -189,7 +189,7 @@ def resolve_steps(ask, circle, steps, rng, noisy, count, unrest=()):
 
 def _profiles(progress, circle, steps, noisy, unrest):
     """Middles and profiles of the steps that look like one unit's; there may be none, and then no profile."""
-    index = np.flatnonzero([np.isfinite(s.rate) for s in steps])
+    index = np.flatnonzero(np.isfinite([s.rate for s in steps]) & (progress.heights > 0))
     angles = np.array([steps[i].centre for i in index])
     rate = np.array([steps[i].rate for i in index]) / circle.radius
     middles = _Middles(index, circle.at(angles), circle.tangents(angles), rate)

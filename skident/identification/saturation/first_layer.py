@@ -117,7 +117,7 @@ def find_first_layer(
         nine steps in ten apart, since black boxes that round their inputs err in proportion to it.
     rng : numpy.random.RandomState, default=None
     callback : callable, default=None
-        ``callback(n_found)`` after every half circle.
+        ``callback(n_found, n_seen)`` after every half circle: units, and most steps on a half circle so far.
     noise : float or ndarray of shape (m_L,), default=None
         Standard deviation of the noise in every output, absolute, as `measure_noise` gives it. All thresholds follow
         from it.
@@ -247,7 +247,7 @@ class _Search:
         """The first layer, with lengths only roughly."""
         self.noisy = sigma is not None
         self.unit = sigma if self.noisy else 1.0
-        self.sightings, idle, unexplained, moved, circle = [], 0, 0, False, 0
+        self.sightings, self.n_seen, idle, unexplained, moved, circle = [], 0, 0, 0, False, 0
         while circle < _MAX_CIRCLES:
             circle += 1
             before = len(self.sightings)
@@ -255,7 +255,7 @@ class _Search:
             moved, unexplained = moved or n_steps > 0, unexplained + failed
             idle = idle + 1 if len(self.sightings) == before else 0
             if self.callback is not None:
-                self.callback(len(self.sightings))
+                self.callback(len(self.sightings), max(self.n_seen, len(self.sightings)))
             if self._is_done(idle >= (_PATIENCE_NOISY if self.noisy else _PATIENCE)) or (circle == 3 and not moved):
                 break
         if not moved:
@@ -300,6 +300,7 @@ class _Search:
         margins = _SIGMAS * errors / np.maximum(slopes, np.finfo(float).tiny) if rough else 0.0 * angles
         steps = self._scan(circle, *grid_without(angles, slopes, margins))
         fresh = [s for s, known in zip(steps, known_steps(steps, angles, margins)) if not known]
+        self.n_seen = max(self.n_seen, len(fresh) + len(angles))
         failed = self._resolve(circle, fresh)
         # Steps that overlap come apart on a larger circle, as far as noise and rounded inputs let them.
         for _ in range(0 if self.noisy else _N_ZOOMS):

@@ -13,7 +13,7 @@ __all__ = ["lengths_from_tails"]
 _RATES = {"tanh": 2.0, "sigmoid": 1.0}  # limits are approached as exp(-rate z)
 _REACH = np.geomspace(0.05, 600.0, 48)  # where to look, in units of 1 / |w| as known
 _LARGE, _SMALL = 1e-3, 3e-10  # relative deviations from the limit between which a tail is fitted
-_PRECISE = 2e-11  # of the answers: 1e5 times their rounding
+_PRECISE = 2e-11 / 2.0**-52  # smallest deviations of a tail, in units of the answers' rounding
 _NODES = 14
 _POWERS = 4
 _LINES = 3  # places along a hyperplane, each with two sides
@@ -68,7 +68,8 @@ def _tails(oracle, base, normals, lengths, rate):
     height = np.abs(F - F[:, -1:]).max(axis=(1, 2))
     deviation = np.linalg.norm(F - F[:, -1:], axis=2) / np.maximum(height, np.finfo(float).tiny)[:, None]
     # A step that is small beside the answers is lost in their rounding sooner.
-    least = np.maximum(_SMALL, _PRECISE * np.abs(F).max(axis=(1, 2)) / np.maximum(height, np.finfo(float).tiny))
+    lost = _PRECISE * oracle.accuracy.unit
+    least = np.maximum(_SMALL, lost * np.abs(F).max(axis=(1, 2)) / np.maximum(height, np.finfo(float).tiny))
     above, seen = _last(deviation > _LARGE), _last(deviation > least[:, None])
     some = np.flatnonzero((above >= 0) & (seen > above + 1) & (seen < len(_REACH) - 2))
     if len(some) == 0:

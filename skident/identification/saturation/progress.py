@@ -22,14 +22,15 @@ class Progress:
     Attributes
     ----------
     heights : ndarray of shape (t,)
-        Distance of the answers before and after every step.
+        Distance of the answers before and after every step; 0 where they come back to what they were.
     n_outputs : int
     """
 
     def __init__(self, ask, steps):
         jump = np.array([s.after - s.before for s in steps])
         self._ask, self.heights, self.n_outputs = ask, np.linalg.norm(jump, axis=1), jump.shape[1]
-        self._before, self._jump = np.array([s.before for s in steps]), jump / self.heights[:, None] ** 2
+        unit = np.where(self.heights > 0, self.heights, 1.0)[:, None]
+        self._before, self._jump = np.array([s.before for s in steps]), jump / unit**2
 
     def answers(self, U):
         """Answers at a block of points.

@@ -81,7 +81,7 @@ def first_layer_as_stated(oracle, stated, first_layer, rng, log):
     if len(widths) == 1 or first_layer == "hessian" or (first_layer == "auto" and not hidden.saturating):
         return None, stated
     wanted = widths[0] if widths else None
-    with log.stage("first layer (saturation)", oracle, wanted) as entry:
+    with log.stage("first layer (saturation)", oracle, wanted, "units") as entry:
         try:
             first = find_first_layer(
                 oracle,

@@ -94,6 +94,13 @@ def test_output_that_never_moves():
         last_layer_from_jacobian(Oracle(box, 2), np.ones((3, 2)))
 
 
+def test_output_that_is_known_to_be_constant():
+    box = lambda X: np.column_stack([X[:, 0], np.ones(len(X))])  # noqa: E731
+    oracle = Oracle(box, 2)
+    oracle.settle_units(oracle(np.eye(2)))
+    np.testing.assert_allclose(last_layer_from_jacobian(oracle), [[2.0, 0.0], [0.0, 0.0]], atol=1e-9)
+
+
 def test_names_tell_the_layer():
     names = weight_names(np.array([0, 0, -1, -1, 3]))
     assert list(names) == ["layer1_0", "layer1_1", "inner_0", "inner_1", "layer4_0"]

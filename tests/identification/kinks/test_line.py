@@ -90,3 +90,27 @@ def test_curves_are_refused():
     with pytest.raises(NotShallowReLUError, match="at more than 50 places") as info:
         find_kinks(lambda t: np.sin(t)[:, None], 10.0, max_kinks=50, rng=RNG(0))
     assert info.value.seen == "crowded"
+
+
+def test_answers_with_accuracies_and_a_blind_stretch():
+    """What lies in a stretch without answers is not seen, and does not keep the others from being seen."""
+    f = Counted([-2.0, 0.5, 1.3, 4.0], [1.0, -2.0, 1.0, 1.0])
+
+    def ask(t):
+        return f(t) + np.where(np.abs(t - 1.3) < 0.1, np.nan_to_num(np.sin(1e6 * t)), 0.0)[:, None], np.where(
+            np.abs(t - 1.3) < 0.1, np.inf, 1e-13
+        )
+
+    found = find_kinks(ask, (-10.0, 20.0), rng=RNG(0))
+    np.testing.assert_allclose(found.positions, [-2.0, 0.5, 4.0], atol=1e-10)
+    [[a, b]] = found.unresolved
+    assert a < 1.2 and b > 1.4
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_noisy_answers(seed):
+    rng, f = RNG(seed), Counted([-2.0, 0.5, 1.3, 4.0], [1.0, -2.0, 1.0, 1.0])
+    noisy = lambda t: f(t) + 1e-6 * rng.standard_normal((len(t), 1))  # noqa: E731
+    found = find_kinks(lambda t: (noisy(t), np.full(len(t), 3e-6)), 100.0, faint=12.0, rng=RNG(seed))
+    np.testing.assert_allclose(found.positions, f.t, atol=5e-5)
+    assert np.all(np.abs(found.positions - f.t) <= found.blurs)

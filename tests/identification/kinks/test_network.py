@@ -29,7 +29,7 @@ def changed(network, W=None, b=None, c=None):
 
 def search(box, n_inputs, seed=0, **options):
     oracle = Oracle(box, n_inputs, derivatives="finite_difference")
-    return find_relu_network(oracle, rng=np.random.RandomState(seed), **options), oracle
+    return find_relu_network(oracle, rng=np.random.RandomState(seed), **options).network, oracle
 
 
 def error(oracle, network, seed=0):
@@ -58,12 +58,21 @@ def test_more_units_than_can_be_tried():
     assert error(oracle, network) < 1e-12 and parameter_error(truth, network) < 1e-8 and oracle.n_queries < 8000
 
 
+@pytest.mark.parametrize("sizes", [(300, 20, 1), (200, 24, 4)])
+def test_many_inputs_take_few_queries(sizes):
+    """Too large to be polished: about one query a parameter for gradients, and more where these are poor."""
+    truth = planted(sizes, 0)
+    network, oracle = search(truth, sizes[0])
+    assert oracle.n_queries < 4 * truth.n_parameters
+    assert network.layer_widths == sizes[1:] and error(oracle, network) < 1e-9
+
+
 @ignore_warnings
 def test_trained_by_sklearn():
     X, y = load_diabetes(return_X_y=True)
     mlp = MLPRegressor(hidden_layer_sizes=(10,), solver="lbfgs", max_iter=200, random_state=0).fit(X, scale(y))
     oracle = Oracle(mlp, 10, center=X.mean(axis=0), scale=X.std(axis=0))
-    network = find_relu_network(oracle, n_units=10, rng=np.random.RandomState(0))
+    network = find_relu_network(oracle, n_units=10, rng=np.random.RandomState(0)).network
     assert network.layer_widths == (10, 1) and error(oracle, network) < 1e-12
 
 

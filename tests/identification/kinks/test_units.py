@@ -84,7 +84,8 @@ def test_units_that_a_line_cannot_confirm(setting):
     truth, _ = true_units(network, probe, line)
     first = order_on(line, truth)[0]
     rest = kinks.positions > kinks.positions[0]
-    kinks.positions, kinks.jumps, kinks.errors = kinks.positions[rest], kinks.jumps[rest], kinks.errors[rest]
+    for name in ("positions", "jumps", "errors", "blurs"):
+        setattr(kinks, name, getattr(kinks, name)[rest])
     position = -(truth.biases + truth.weights.T @ line.origin)[first] / (truth.weights.T @ line.direction)[first]
     assert match_kinks(truth, line, kinks)[0][first]
     kinks.unresolved = np.array([[position - 1e-7, position + 1e-7]])

@@ -114,9 +114,9 @@ def test_known_number_of_units_ends_the_search_early():
 def test_number_of_queries():
     network = make_network((20, 15, 3), shift_scale=0.5, random_state=0)
     calls = []
-    first, oracle = search(network, callback=calls.append)
+    first, oracle = search(network, callback=lambda *counts: calls.append(counts))
     assert oracle.n_queries < 5000
-    assert len(calls) == first.n_circles and calls[-1] == 15
+    assert len(calls) == first.n_circles and calls[-1] == (15, 15)
 
 
 def test_units_that_overlap_are_told_apart_by_another_circle():

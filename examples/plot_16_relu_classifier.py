@@ -1,0 +1,87 @@
+"""
+Can scikit-learn's default classifier be read off its `predict_proba`?
+
+`MLPClassifier()` as it comes, 100 relu units, is trained on the breast cancer data. `NetworkIdentifier` sees its
+probabilities only. The answers bend along the units' hyperplanes; across one of these the gradient of the log-odds
+jumps by that unit's weights. Log-odds are exact only where the second probability is small, so every answer counts to
+its own accuracy. The picture shows a slice through the inputs: what can be seen from the outside, and along which lines
+the units found and the true ones begin to be active.
+"""
+
+import argparse
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_breast_cancer
+from sklearn.neural_network import MLPClassifier
+from sklearn.preprocessing import scale
+
+from skident import NetworkIdentifier
+from skident.network import FeedforwardNetwork
+
+REACH, N_GRID = 6.0, 300
+
+
+def slice_through(X, rng):
+    """A plane through the mean of the data, as points (N_GRID, N_GRID, D) of a square grid on it."""
+    plane = np.linalg.qr(rng.standard_normal((X.shape[1], 2)))[0]
+    t = np.linspace(-REACH, REACH, N_GRID)
+    return X.mean(axis=0) + t[:, None, None] * plane[:, 1] + t[None, :, None] * plane[:, 0], t
+
+
+def draw(classifier, truth, found, X, output):
+    """Left the probability on a slice; right the lines where units begin to be active, true ones below found ones."""
+    points, t = slice_through(X, np.random.default_rng(0))
+    flat = points.reshape(-1, X.shape[1])
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained", sharex=True, sharey=True)
+    seen = classifier.predict_proba(flat)[:, 1].reshape(N_GRID, N_GRID)
+    image = left.imshow(seen, origin="lower", extent=(-REACH, REACH, -REACH, REACH), cmap="RdBu", vmin=0, vmax=1)
+    figure.colorbar(image, ax=left, label="predict_proba")
+    left.set_title("what is asked: probabilities", fontsize=11)
+    for network, style in ((truth, {"colors": "#999999", "linewidths": 2.5}), (found, {"colors": "#0072B2"})):
+        Z = flat @ network.weights[0] + network.biases[0]
+        for z in Z.T.reshape(-1, N_GRID, N_GRID):
+            if z.min() < 0 < z.max():
+                right.contour(t, t, z, levels=[0.0], **{"linewidths": 0.7, **style})
+    right.set_title("lines where units become active: true grey, found blue", fontsize=11)
+    for ax in (left, right):
+        ax.set(aspect="equal", xlabel="along a random direction")
+    left.set_ylabel("along another one")
+    figure.savefig(output, dpi=100)
+    plt.close(figure)
+
+
+def main(output="relu_classifier.png"):
+    # The owner's side.
+    X, malignant = load_breast_cancer(return_X_y=True)
+    X = scale(X)
+    classifier = MLPClassifier(random_state=0).fit(X, malignant)
+    print(f"trained: {classifier.n_iter_} iterations, accuracy {classifier.score(X, malignant):.3f} on the training data")
+
+    # The other side: probabilities only; nobody tells how many units there are.
+    start = time.perf_counter()
+    identifier = NetworkIdentifier(
+        classifier.predict_proba, response_method="predict_proba", activation="relu", random_state=0
+    ).fit(X)
+    seconds = time.perf_counter() - start
+    found = identifier.network_
+    print(f"found: {found.n_inputs} inputs, layers of {found.layer_widths} units, exact: {identifier.report_.exact}")
+    print(f"asked: {identifier.n_queries_} rows in {seconds:.2f} s")
+
+    # Both sides together.
+    fresh = np.concatenate([X, 3.0 * np.random.default_rng(1).standard_normal((5000, X.shape[1]))])
+    gap = np.abs(identifier.predict_proba(fresh) - classifier.predict_proba(fresh)).max()
+    print(f"worst error of a probability on {len(fresh)} inputs: {gap:.1e}")
+    truth = FeedforwardNetwork.from_sklearn(classifier).canonical()
+    aligned = found.align_to(truth)
+    for i, (recovered, true) in enumerate(zip(aligned.weights, truth.weights, strict=True)):
+        print(f"weights of layer {i + 1}: worst absolute error {np.abs(recovered - true).max():.1e}")
+    draw(classifier, truth, aligned, X, output)
+    print(f"picture: {output}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser.add_argument("--output", default="relu_classifier.png", help="where to write the picture")
+    main(parser.parse_args().output)

@@ -1,0 +1,90 @@
+"""
+Is a ReLU network of unknown depth known from its answers?
+
+An `MLPRegressor` with three hidden layers of relu units is trained on the diabetes data; `NetworkIdentifier` sees
+`predict` and is told neither depth nor widths. The hyperplanes of the first layer bend the answers wherever they are
+crossed. A unit of the second layer bends them along a facet in every cell of the first; these are followed from cell to
+cell until the unit's weights are known, and so on, layer after layer. On which side units are active is a linear
+problem. The picture shows a slice through the inputs with the lines along which the units of every layer begin to be
+active, true and found.
+"""
+
+import argparse
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_diabetes
+from sklearn.neural_network import MLPRegressor
+from sklearn.preprocessing import scale
+
+from skident import NetworkIdentifier
+from skident.network import FeedforwardNetwork
+
+REACH, N_GRID = 4.0, 400
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+
+
+def pre_activations(network, X):
+    """What every hidden unit gets, layer by layer."""
+    Zs = []
+    for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
+        Zs.append(X @ W + b)
+        X = np.maximum(Zs[-1], 0.0)
+    return Zs
+
+
+def draw(regressor, networks, X, output):
+    """The answers on a slice, and for every network the lines where its units begin to be active."""
+    plane = np.linalg.qr(np.random.default_rng(1).standard_normal((X.shape[1], 2)))[0]
+    t = np.linspace(-REACH, REACH, N_GRID)
+    flat = (X.mean(axis=0) + t[:, None, None] * plane[:, 1] + t[None, :, None] * plane[:, 0]).reshape(-1, X.shape[1])
+    figure, panels = plt.subplots(1, 3, figsize=(12, 4.4), layout="constrained", sharex=True, sharey=True)
+    answers = regressor.predict(flat).reshape(N_GRID, N_GRID)
+    panels[0].imshow(answers, origin="lower", extent=(-REACH, REACH, -REACH, REACH), cmap="viridis")
+    panels[0].set_title("what is asked: predict")
+    for ax, (name, network) in zip(panels[1:], networks.items(), strict=True):
+        for layer, Z in enumerate(pre_activations(network, flat)):
+            for z in Z.T.reshape(-1, N_GRID, N_GRID):
+                if z.min() < 0 < z.max():
+                    ax.contour(t, t, z, levels=[0.0], colors=COLOURS[layer], linewidths=1.0)
+            ax.plot([], [], color=COLOURS[layer], label=f"layer {layer + 1}, {Z.shape[1]} units")
+        ax.set_title(f"where units begin to be active: {name}")
+        ax.legend(loc="lower right", fontsize=8)
+    for ax in panels:
+        ax.set(aspect="equal", xlabel="along a random direction")
+    panels[0].set_ylabel("along another one")
+    figure.savefig(output, dpi=100)
+    plt.close(figure)
+
+
+def main(output="deep_relu.png"):
+    # The owner's side.
+    X, y = load_diabetes(return_X_y=True)
+    X, y = scale(X), scale(y)
+    regressor = MLPRegressor(hidden_layer_sizes=(16, 8, 4), max_iter=1000, random_state=0).fit(X, y)
+    print(f"trained: {regressor.n_iter_} iterations, R^2 = {regressor.score(X, y):.3f} on the training data")
+
+    # The other side.
+    start = time.perf_counter()
+    identifier = NetworkIdentifier(regressor.predict, activation="relu", random_state=0).fit(X)
+    seconds = time.perf_counter() - start
+    report, found = identifier.report_, identifier.network_
+    print(f"found: {found.n_inputs} inputs, layers of {found.layer_widths} units, exact: {report.exact}")
+    print(f"asked: {identifier.n_queries_} rows in {seconds:.1f} s")
+    print(f"explained: {report.explained:.2%} of {report.explained_of} further answers")
+    print(f"units never active near the data, layer by layer: {report.never_active}")
+
+    # Both sides together.
+    fresh = 3.0 * np.random.default_rng(1).standard_normal((20_000, X.shape[1]))
+    answers = regressor.predict(fresh)
+    gap = np.abs(identifier.predict(fresh) - answers).max() / np.abs(answers - answers.mean()).max()
+    print(f"relative maximum error on {len(fresh)} inputs from N(0, 9 I): {gap:.1e}")
+    draw(regressor, {"true": FeedforwardNetwork.from_sklearn(regressor), "found": found}, X, output)
+    print(f"picture: {output}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser.add_argument("--output", default="deep_relu.png", help="where to write the picture")
+    main(parser.parse_args().output)

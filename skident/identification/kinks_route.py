@@ -1,0 +1,126 @@
+"""The route by kinks: piecewise linear networks, of one hidden layer or of more."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.oracle import OutOfBudgetError
+
+from .attempts import Attempt, worst_error
+from .kinks.deep_network import find_deep_relu_network
+from .kinks.line import NotShallowReLUError
+from .kinks.network import find_relu_network
+from .kinks.rounding import probe_of
+
+__all__ = ["by_kinks"]
+
+_REACH = 1e3  # of lines, in units of sqrt(D) standard deviations
+# What one hidden layer looks like where there are more.
+_MORE_LAYERS = {"crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
+_CHECKS = 20  # times as many answers as are judged by in the end show whether units are missing
+_POINTS, _RADII = 20_000, (1.0, 2.0, 3.0)  # at which units are looked at, and their spreads
+_SKIPS = (
+    "on which side its units are active was not found: {} units that are always active make up for that. The "
+    "hyperplanes and the answers are right, its width and the signs of its units may not be"
+)
+_PAIRS = (
+    "{} pairs of units only stand for a linear part of the answers: units that are always active within reach, or a skip "
+    "connection. The answers are right, the width of the last hidden layer may not be"
+)
+_MISSING = (
+    "{:.2%} of {} further answers are not explained: units that are rarely active are missing. Give rows X where they "
+    "are, or raise max_seconds"
+)
+
+
+def by_kinks(inquiry, earlier):
+    """A ReLU network from the kinks of its answers: one hidden layer along lines, more of them layer by layer.
+
+    Where neither widths nor depth are known, one hidden layer is tried first; lines soon tell that there are more.
+
+    Parameters
+    ----------
+    inquiry : Inquiry
+    earlier : list of Attempt
+
+    Returns
+    -------
+    Attempt
+
+    Raises
+    ------
+    ValueError
+        If the black box has no kinks, or not those of such a network.
+    """
+    if inquiry.widths is not None and len(inquiry.widths) > 2:
+        return _deep(inquiry)
+    try:
+        return _shallow(inquiry)
+    except NotShallowReLUError as error:
+        if inquiry.widths is not None or error.seen not in _MORE_LAYERS:
+            raise
+        try:
+            return _deep(inquiry)
+        except (NotShallowReLUError, OutOfBudgetError) as deeper:
+            raise NotShallowReLUError(
+                error.seen, f"no ReLU network was found. With one hidden layer: {error} With more: {deeper}"
+            ) from deeper
+
+
+def _shallow(inquiry):
+    """One hidden layer."""
+    oracle, n_units = inquiry.oracle, None if inquiry.widths is None else inquiry.widths[0]
+    with inquiry.log.stage("units (kinks along lines)", oracle, n_units, "units") as entry:
+        found = find_relu_network(
+            oracle,
+            n_units=n_units,
+            max_units=max(1000, n_units or 0),
+            reach=min(_REACH, oracle.reach / np.sqrt(oracle.n_inputs)),
+            leaky=inquiry.activations[0] == "leaky_relu",
+            rng=inquiry.rng,
+            callback=entry["progress"],
+        )
+    caveat = "" if found.n_skips == 0 else _SKIPS.format(found.n_skips)
+    # Every unit was seen by itself; only noise makes two of one.
+    minimal = not found.n_skips and (inquiry.fresh.sigma is None or oracle.restricted)
+    return _attempt(inquiry, found.network, minimal, caveat, {})
+
+
+def _deep(inquiry):
+    """Any number of hidden layers."""
+    oracle = inquiry.oracle
+    with inquiry.log.stage("layers (kinks and facets)", oracle, None, "units") as entry:
+        probe = probe_of(oracle, inquiry.rng)
+        found = find_deep_relu_network(
+            oracle,
+            probe.noise,
+            inquiry.fresh.answers.std(axis=0),
+            rng=inquiry.rng,
+            callback=entry["progress"],
+            n_check=_CHECKS * len(inquiry.fresh.inputs),
+        )
+    caveat = "" if found.n_linear == 0 else _PAIRS.format(found.n_linear)
+    if found.wrong:
+        caveat = _MISSING.format(found.wrong, found.n_checked)
+    evidence = {"explained": 1.0 - found.wrong, "explained_of": found.n_checked, "sign_doubt": found.doubt}
+    return _attempt(inquiry, found.network, not found.n_linear, caveat, evidence)
+
+
+def _attempt(inquiry, network, minimal, caveat, evidence):
+    """The attempt, with the units that never show."""
+    error = worst_error(inquiry.fresh.answers, network(inquiry.fresh.inputs))
+    evidence = {**evidence, **_units_at_rest(inquiry, network)}
+    return Attempt(network, error, "kinks", error, "kinks", minimal=minimal, caveat=caveat, evidence=evidence)
+
+
+def _units_at_rest(inquiry, network):
+    """How many units of every hidden layer are never active near the centre, and how many always."""
+    rng, D = np.random.RandomState(0), inquiry.oracle.n_inputs
+    H = inquiry.oracle.confined(rng.choice(_RADII, (_POINTS, 1)) * rng.standard_normal((_POINTS, D)))
+    never, always = [], []
+    for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
+        Z = H @ W + b
+        H = np.maximum(Z, 0.0)
+        never.append(int(np.sum(Z.max(axis=0) <= 0.0)))
+        always.append(int(np.sum(Z.min(axis=0) >= 0.0)))
+    return {"never_active": never, "always_active": always}

@@ -1,0 +1,104 @@
+"""Work in pieces, several at a time: in threads, in processes or on a cluster, always with the same results."""
+
+from __future__ import annotations
+
+import functools
+import time
+
+from joblib import Parallel, cpu_count, delayed, effective_n_jobs, wrap_non_picklable_objects
+from joblib.parallel import get_active_backend
+from threadpoolctl import threadpool_limits
+
+__all__ = ["Moment", "in_order", "one_blas_thread"]
+
+
+class Moment(float):
+    """A time of `time.perf_counter` that stays the same moment where it is sent to another process or machine.
+
+    Examples
+    --------
+    >>> import time
+    >>> from skident.optim import Moment
+    >>> in_a_minute = Moment(time.perf_counter() + 60.0)
+    >>> print(time.perf_counter() > in_a_minute)
+    False
+    """
+
+    def __reduce__(self):
+        # Clocks of two machines begin at different times: what travels is how far away the moment is.
+        return _moment_from_now, (float(self) - time.perf_counter(),)
+
+
+def _moment_from_now(seconds):
+    return Moment(time.perf_counter() + seconds)
+
+
+def one_blas_thread():
+    """A block whose products take one BLAS thread.
+
+    Returns
+    -------
+    context manager
+    """
+    return threadpool_limits(limits=1, user_api="blas")
+
+
+def in_order(function, pieces, n_jobs=None, *, prefer=None):
+    """Results of ``function(*piece)`` in the order of the pieces, several worked on at the same time by joblib.
+
+    Parameters
+    ----------
+    function : callable
+    pieces : iterable of tuple
+        Read as they are needed.
+    n_jobs : int, default=None
+        As joblib has it. One job works on a piece when its result is asked for.
+    prefer : {"threads", "processes"}, default=None
+        Where no `joblib.parallel_config` says otherwise.
+
+    Yields
+    ------
+    object
+
+    Raises
+    ------
+    ValueError
+        If there are no jobs.
+
+    Notes
+    -----
+    Every piece is worked on with one BLAS thread, on however many jobs: sums of two threads are rounded otherwise. So
+    results are the same to the last bit, on machines of one kind. Where processes were asked for and `function` cannot
+    be pickled (by cloudpickle, which takes lambdas), threads do the work. What `function` raises, or Ctrl-C, ends it.
+
+    Examples
+    --------
+    >>> from skident.optim import in_order
+    >>> print(list(in_order(pow, [(2, 3), (3, 2)], n_jobs=2, prefer="threads")))
+    [8, 9]
+    """
+    at_once, work = effective_n_jobs(n_jobs), functools.partial(_on_one_thread, function)
+    if at_once == 1:
+        yield from (work(*piece) for piece in pieces)
+        return
+    options, (backend, _) = {"n_jobs": at_once, "prefer": prefer}, get_active_backend(prefer=prefer)
+    if not getattr(backend, "supports_sharedmem", False) and not _can_travel(function):
+        options = {"n_jobs": min(at_once, cpu_count()), "prefer": "threads", "require": "sharedmem"}
+    elif not backend.supports_return_generator:  # multiprocessing, which pickles no lambdas either
+        options["return_as"], work = "list", wrap_non_picklable_objects(work)
+    with one_blas_thread():  # of jobs that are threads: they share it, and only one of them may set it
+        yield from Parallel(**{"return_as": "generator", **options})(delayed(work)(*piece) for piece in pieces)
+
+
+def _on_one_thread(function, *piece):
+    with one_blas_thread():
+        return function(*piece)
+
+
+def _can_travel(function):
+    """Whether it can be sent to another process."""
+    try:
+        wrap_non_picklable_objects(function).__reduce__()  # by cloudpickle, as joblib's backends do it
+    except Exception:  # whatever pickling runs into
+        return False
+    return True

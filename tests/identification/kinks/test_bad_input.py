@@ -1,0 +1,97 @@
+"""Boxes that are no ReLU network with one hidden layer, or hide a part of one: a clear error, or nothing exact."""
+
+import time
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._testing import ignore_warnings
+
+from skident import NetworkIdentifier
+from skident.network import FeedforwardNetwork
+
+
+def planted(D, K, m, seed):
+    rng = np.random.RandomState(seed)
+    weights = [rng.standard_normal((D, K)) / np.sqrt(D), rng.standard_normal((K, m)) / np.sqrt(K)]
+    return FeedforwardNetwork(weights, [0.5 * rng.standard_normal(K), rng.standard_normal(m)], "relu")
+
+
+def with_first_layer(network, W, b):
+    return FeedforwardNetwork([W, network.weights[1]], [b, network.biases[1]], "relu")
+
+
+RNG = np.random.RandomState(3)
+X, A = RNG.standard_normal((300, 6)), RNG.standard_normal((6, 4))
+NETWORK, LOGITS = planted(6, 8, 1, 0), planted(6, 8, 3, 0)
+W, B = NETWORK.weights[0], NETWORK.biases[0]
+OPPOSITE = with_first_layer(
+    NETWORK, np.column_stack([W[:, 0], -2.0 * W[:, 0], W[:, 2:]]), np.r_[B[0], -2.0 * B[0], B[2:]]
+)
+FAR = with_first_layer(NETWORK, W, np.r_[B[0], 30.0, B[2:]])
+DEEP = FeedforwardNetwork([A, A.T @ A / 2.0, A[:4, :3]], [np.full(4, 0.1), np.full(4, 0.2), np.zeros(3)], "relu")
+FOREST = RandomForestRegressor(20, random_state=0).fit(X, X[:, 0] * X[:, 1])
+
+
+def softmax(Z):
+    E = np.exp(Z - Z.max(axis=1, keepdims=True))
+    return E / E.sum(axis=1, keepdims=True)
+
+
+def four_digits(X):
+    P = softmax(LOGITS(X)).round(4)
+    P[:, 0] += 1.0 - P.sum(axis=1)
+    return P
+
+
+PROBABILITIES = {"response_method": "predict_proba"}
+REFUSED = {
+    "clipped inputs": (lambda X: NETWORK(np.clip(X, -3.0, 3.0)), {}, "inputs that are clipped"),
+    "clipped inputs in a range": (
+        lambda X: NETWORK(np.clip(X, -3.0, 3.0)),
+        {"input_range": (-5.0, 5.0)},
+        "inputs that are clipped",
+    ),
+    "clipped outputs": (lambda X: np.clip(NETWORK(X), -0.3, 0.8), {}, "end, bend or change"),
+    "max pooling": (lambda X: (X @ A).max(axis=1), {}, "pooling"),
+    "a forest": (FOREST.predict, {}, "a tree"),
+    "tanh": (lambda X: np.tanh(X @ A).sum(axis=1), {}, "activation='tanh'"),
+    "tanh in single precision": (lambda X: np.tanh(X @ A).sum(axis=1).astype(np.float32), {}, "bend"),
+    "tanh of classes": (lambda X: softmax(np.tanh(X @ A)), PROBABILITIES, "activation='tanh'"),
+    "probabilities of four digits": (four_digits, PROBABILITIES, "they are rounded"),
+}
+
+
+@ignore_warnings(category=ConvergenceWarning)
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_clear_error_in_time(name):
+    box, options, match = REFUSED[name]
+    # A callable: the box does not tell what it is.
+    identifier = NetworkIdentifier(lambda X: box(X), activation="relu", random_state=0, max_seconds=20, **options)
+    began = time.perf_counter()
+    with pytest.raises(ValueError, match=match):
+        identifier.fit(X)
+    assert time.perf_counter() - began < 22.0
+
+
+@ignore_warnings(category=ConvergenceWarning)
+def test_two_units_on_one_hyperplane_are_declared():
+    """They show as one and a linear part: the answers are right, the weights may not be."""
+    identifier = NetworkIdentifier(lambda X: OPPOSITE(X), activation="relu", random_state=0)
+    with pytest.warns(ConvergenceWarning, match="pairs of units only stand for a linear part"):
+        identifier.fit(X)
+    fresh = np.random.RandomState(0).standard_normal((300, 6))
+    assert np.abs(identifier.network_(fresh) - OPPOSITE(fresh)).max() < 1e-11
+    assert not identifier.report_.exact
+
+
+@ignore_warnings(category=ConvergenceWarning)
+def test_a_hyperplane_outside_the_range_is_declared():
+    """Its unit is a linear part of the answers there: they are right, the weights may not be."""
+    identifier = NetworkIdentifier(lambda X: FAR(X), activation="relu", random_state=0, input_range=(-4, 4)).fit(X)
+    inside = np.random.RandomState(0).uniform(-4.0, 4.0, (300, 6))
+    assert np.abs(identifier.network_(inside) - FAR(inside)).max() < 1e-11
+    assert not identifier.report_.exact
+    with pytest.warns(ConvergenceWarning, match="on which side its units are active was not found"):
+        identifier.fit(X)

@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+import torch
+
+from skident import NetworkIdentifier
+from skident.identification.kinks.line import NotShallowReLUError
+from skident.identification.kinks.network import find_relu_network
+from skident.network import FeedforwardNetwork, leaky_relu
+from skident.oracle import Oracle
+
+
+def planted(D, K, slope, seed):
+    rng = np.random.RandomState(seed)
+    weights = [rng.standard_normal((D, K)) / np.sqrt(D), rng.standard_normal((K, 1)) / np.sqrt(K)]
+    return FeedforwardNetwork(weights, [0.5 * rng.standard_normal(K), rng.standard_normal(1)], leaky_relu(slope))
+
+
+@pytest.mark.parametrize(
+    ("D", "K", "slope"), [(10, 5, 0.01), (10, 10, 0.2), (30, 30, 0.3), (15, 8, -0.4), (12, 9, 0.0)]
+)
+def test_the_slope_is_found(D, K, slope):
+    truth = planted(D, K, slope, 0)
+    X = np.random.RandomState(1).standard_normal((300, D))
+    identifier = NetworkIdentifier(lambda X: truth(X), activation="leaky_relu", random_state=0).fit(X)
+    network = identifier.network_
+    assert network.layer_widths == (K, 1) and identifier.report_.exact
+    assert abs(network.activations[0].negative_slope - slope) < 1e-11
+    assert np.abs(network(X) - truth(X)).max() < 1e-11
+
+
+def test_more_units_than_equations():
+    oracle = Oracle(planted(3, 8, 0.1, 0), 3, derivatives="finite_difference")
+    with pytest.raises(NotShallowReLUError, match="as many equations") as info:
+        find_relu_network(oracle, leaky=True, rng=np.random.RandomState(0))
+    assert info.value.seen == "undecided"
+
+
+def test_slopes_that_differ_from_unit_to_unit():
+    network = planted(8, 5, 0.1, 0)
+    box = lambda X: network(X)[:, 0] + 0.3 * np.maximum(X[:, 0] - 0.5, 0.0)  # noqa: E731
+    with pytest.raises(NotShallowReLUError, match="linear part of the answers remains unexplained"):
+        find_relu_network(Oracle(box, 8), leaky=True, rng=np.random.RandomState(0))
+
+
+@pytest.mark.parametrize("layer", [torch.nn.LeakyReLU(0.2), torch.nn.PReLU(init=0.3)])
+def test_of_torch(layer):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = torch.nn.Sequential(torch.nn.Linear(9, 6), layer, torch.nn.Linear(6, 2)).double()
+    X = np.random.RandomState(1).standard_normal((300, 9))
+    identifier = NetworkIdentifier(module, random_state=0).fit(X)
+    assert identifier.network_.activation == "leaky_relu" and identifier.report_.exact
+    truth = FeedforwardNetwork.from_torch(module)
+    assert np.abs(identifier.network_(X) - truth(X)).max() < 1e-12
