@@ -96,6 +96,7 @@ def _deep(inquiry):
             probe.noise,
             inquiry.fresh.answers.std(axis=0),
             rng=inquiry.rng,
+            leaky=inquiry.activations[0] == "leaky_relu",
             callback=entry["progress"],
             n_check=_CHECKS * len(inquiry.fresh.inputs),
         )
@@ -120,7 +121,7 @@ def _units_at_rest(inquiry, network):
     never, always = [], []
     for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
         Z = H @ W + b
-        H = np.maximum(Z, 0.0)
+        H = network.activations[0](Z)
         never.append(int(np.sum(Z.max(axis=0) <= 0.0)))
         always.append(int(np.sum(Z.min(axis=0) >= 0.0)))
     return {"never_active": never, "always_active": always}

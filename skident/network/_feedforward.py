@@ -8,6 +8,7 @@ from . import _symmetry
 from . import calculus as _calculus
 from ._conversions import Conversions
 from ._parameters import NetworkParameters
+from .activations import alike
 
 __all__ = ["FeedforwardNetwork"]
 
@@ -292,8 +293,8 @@ class FeedforwardNetwork(Conversions, NetworkParameters):
         """
         if not isinstance(other, FeedforwardNetwork):
             raise TypeError(f"other must be a FeedforwardNetwork, got {type(other).__name__}.")
-        mine, theirs = ((n.n_inputs, n.layer_widths, n.activations) for n in (self, other))
-        if mine != theirs:
+        mine, theirs = ((n.n_inputs, n.layer_widths) for n in (self, other))
+        if mine != theirs or not all(map(alike, self.activations, other.activations)):
             raise ValueError(f"only networks of one architecture can be aligned, got {self!r} and {other!r}.")
         moved = _symmetry.align(self.weights, self.biases, self.activations, other.weights, other.biases)
         return self._with_parameters(*moved)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erf, expit
 
-__all__ = ["ACTIVATIONS", "Activation", "LeakyReLU", "get_activation", "is_built_in", "leaky_relu"]
+__all__ = ["ACTIVATIONS", "Activation", "LeakyReLU", "alike", "get_activation", "is_built_in", "leaky_relu"]
 
+_SAME_SLOPE = 1e-6  # difference of two slopes that is one of rounding
 _SQRT_2 = np.sqrt(2.0)
 _SQRT_2PI = np.sqrt(2.0 * np.pi)
 _TWO_OVER_SQRT_PI = 2.0 / np.sqrt(np.pi)
@@ -164,6 +165,22 @@ class LeakyReLU(Activation):
     """
 
     negative_slope: float = 0.01
+
+
+def alike(one, other):
+    """Whether two activations are the same, up to slopes that were found to six digits.
+
+    Parameters
+    ----------
+    one, other : Activation
+
+    Returns
+    -------
+    bool
+    """
+    if isinstance(one, LeakyReLU) and isinstance(other, LeakyReLU):
+        return abs(one.negative_slope - other.negative_slope) < _SAME_SLOPE
+    return one == other
 
 
 def leaky_relu(negative_slope=0.01):

@@ -60,16 +60,16 @@ class DeepNetwork:
     n_repairs: int
 
 
-def find_deep_relu_network(oracle, noise, spread, *, rng, callback=None, n_check=5000):
-    search = _Search(Answers(oracle, noise, spread), rng, callback, n_check)
+def find_deep_relu_network(oracle, noise, spread, *, rng, leaky=False, callback=None, n_check=5000):
+    search = _Search(Answers(oracle, noise, spread), rng, leaky, callback, n_check)
     return search.run()
 
 
 class _Search:
     """What is known so far: hyperplanes of the first layer, and units of the layers behind it."""
 
-    def __init__(self, answers, rng, callback, n_check):
-        self.answers, self.rng, self.n_check = answers, rng, n_check
+    def __init__(self, answers, rng, leaky, callback, n_check):
+        self.answers, self.rng, self.n_check, self.slope = answers, rng, n_check, None if leaky else 0.0
         self.say = lambda text: None
         self.first = FirstLayerSearch(answers, rng)
         self.layers = {}  # complete LayerUnits by the number of known layers before them
@@ -114,14 +114,14 @@ class _Search:
     def _read_layers(self):
         """The readout of the first layers that explain the answers, or of as many as can be found."""
         layers, W, b, open_entries = [], self.first.planes[:, :-1].T, self.first.planes[:, -1], None
-        self.incomplete = None
+        self.incomplete, slope = None, self.slope
         for depth in range(1, _MOST_LAYERS + 1):
-            readout = read_out(self.answers, layers, W, b, self.rng, open_entries)
+            readout = read_out(self.answers, layers, W, b, self.rng, open_entries=open_entries, slope=slope)
             self.say(f"  last at {depth}? share {readout.share:.3f} signed {readout.signed:.3f} doubt {np.median(readout.doubt):.0e}")
             if max(readout.share, readout.signed) > (_WHOLE if depth in self.layers else _LAST):
                 break
             if depth not in self.layers:
-                layer = LayerUnits(KnownLayers(layers, W, b))
+                layer = LayerUnits(KnownLayers(layers, W, b, slope or 0.0), slope=slope)
                 if not self._find_units(layer):
                     self.incomplete = layer
                     break
@@ -132,7 +132,7 @@ class _Search:
                 break
             self.say(f"  layer {depth + 1}: {len(layer.units)} units open {[u.n_open for u in layer.units]} share {[round(u.share,2) for u in layer.units]} {self.answers.oracle.n_queries}")
             layers = [*layers, layer.signed()]
-            W, b, open_entries = layer.weights()
+            (W, b, open_entries), slope = layer.weights(), layer.slope
         return readout
 
     def _find_units(self, layer):
@@ -160,7 +160,7 @@ class _Search:
     def _is_last(self, layer):
         """Whether the answers are linear in the outputs of these units."""
         before = [*layer.known.layers, layer.signed()]
-        return bool(layer.units) and read_out(self.answers, before, *layer.weights()[:2], self.rng).share > _WHOLE
+        return bool(layer.units) and read_out(self.answers, before, *layer.weights()[:2], self.rng, slope=layer.slope).share > _WHOLE
 
     def _fresh_kinks(self, n_lines, explain):
         """Kinks on random lines that nothing explains."""
@@ -306,7 +306,7 @@ class _Search:
             known, H = np.zeros(len(points), dtype=bool), points
             for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
                 Z = H @ W + b
-                H = np.maximum(Z, 0.0)
+                H = network.activations[0](Z)
                 if len(points):
                     known |= np.abs(Z).min(axis=1) < 1e-6 * np.median(np.abs(Z))
             return known
@@ -315,9 +315,5 @@ class _Search:
 
 
 def _in_oracle_units(network, noise):
-    return FeedforwardNetwork(
-        [*network.weights[:-1], network.weights[-1] * noise],
-        [*network.biases[:-1], network.biases[-1] * noise],
-        network.activation,
-        network.output_activation,
-    )
+    weights, biases = network.weights, network.biases
+    return network.with_parameters([*weights[:-1], weights[-1] * noise], [*biases[:-1], biases[-1] * noise])

@@ -10,7 +10,7 @@ _ON_KINK = 1e-7  # distance from a known kink, relative to 1 + |x|, up to which 
 
 
 class KnownLayers:
-    """Layers 1 ... l - 1 of a ReLU network, and layer l up to the signs and lengths of its units.
+    """Layers 1 ... l - 1 of a ReLU or leaky ReLU network, and layer l up to the signs and lengths of its units.
 
     With ``z_l = h_{l-1} W_l + b_l`` a unit of layer l + 1 is, up to a factor, ``phi . theta`` with the features
     ``phi(x) = (|z_l|, h_{l-1}, 1)``, since ``relu(s z) = (|z| + s z) / 2``. Where no known unit changes its side, in a
@@ -22,6 +22,8 @@ class KnownLayers:
         Weights and biases of layers 1 ... l - 1.
     weights, biases : ndarray of shape (m_{l-1}, m_l) and (m_l,)
         Of layer l.
+    slope : float, default=0.0
+        Of units that are not active; in ``[0, 1)``.
 
     Attributes
     ----------
@@ -31,8 +33,8 @@ class KnownLayers:
         Index of the first unit of layer l among all known ones.
     """
 
-    def __init__(self, layers, weights, biases):
-        self.layers, self.weights, self.biases = list(layers), weights, biases
+    def __init__(self, layers, weights, biases, slope=0.0):
+        self.layers, self.weights, self.biases, self.slope = list(layers), weights, biases, slope
         self.n_before, self.n_units = weights.shape
         self.n_inputs = self.layers[0][0].shape[0] if self.layers else self.n_before
         self.n_features = self.n_units + self.n_before + 1
@@ -40,8 +42,12 @@ class KnownLayers:
         self.first = int(self._ends[-2])
 
     def _sides(self, active):
-        """Activity of layer i's units, layer by layer, as numbers."""
-        return [active[:, a:b].astype(float) for a, b in zip(self._ends[:-1], self._ends[1:], strict=True)]
+        """Slopes of the units of layers before l, layer by layer, and the activity of layer l as numbers."""
+        *before, last = self._by_layer(active)
+        return [*(on + self.slope * (1.0 - on) for on in before), last]
+
+    def _by_layer(self, values):
+        return [values[:, a:b].astype(float) for a, b in zip(self._ends[:-1], self._ends[1:], strict=True)]
 
     def evaluate(self, X):
         """Pre-activations of all known units, and features.
@@ -58,7 +64,7 @@ class KnownLayers:
         H, Zs = X, []
         for W, b in self.layers:
             Zs.append(H @ W + b)
-            H = np.maximum(Zs[-1], 0.0)
+            H = np.maximum(Zs[-1], self.slope * Zs[-1])
         Zs.append(H @ self.weights + self.biases)
         return np.hstack(Zs), np.hstack([np.abs(Zs[-1]), H, np.ones((len(X), 1))])
 
@@ -154,7 +160,7 @@ class KnownLayers:
         """
         chosen = np.zeros(active.shape)
         chosen[np.arange(len(which)), which] = 1.0
-        parts, sides = self._sides(chosen), self._sides(active)
+        parts, sides = self._by_layer(chosen), self._sides(active)
         back = parts[-1] @ self.weights.T
         for (W, _), on, part in zip(self.layers[::-1], sides[-2::-1], parts[-2::-1], strict=True):
             back = (back * on + part) @ W.T

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["LayerSigns", "features_with_signs", "layer_signs", "signs_beside_linear_part"]
+__all__ = ["LayerSigns", "features_with_signs", "layer_signs", "over_ratio", "signs_beside_linear_part"]
 
 _OPEN = 1e-6
 _RANK = 1e-8
@@ -21,9 +21,11 @@ class LayerSigns(NamedTuple):
     Attributes
     ----------
     signs : ndarray of shape (m_l,)
-        As they were solved for: near 1 and -1 where they are right.
+        As they were solved for, over the ratio: near 1 and -1 where they are right.
     doubt : ndarray of shape (m_l,)
         ``| |s| - 1 |``: the certificate.
+    ratio : float
+        What the signs were solved for as; 1 of ReLU units, ``(1 + a) / (1 - a)`` of leaky ones of slope a.
     determined : ndarray of bool, shape (m_l,)
     misfit : float
         Largest violation of an equation.
@@ -33,6 +35,7 @@ class LayerSigns(NamedTuple):
 
     signs: np.ndarray
     doubt: np.ndarray
+    ratio: float
     determined: np.ndarray
     misfit: float
     used: list
@@ -42,8 +45,13 @@ class LayerSigns(NamedTuple):
         """Whether all that is determined is a sign."""
         return bool(self.doubt[self.determined].max(initial=0.0) < _SURE)
 
+    @property
+    def slope(self):
+        """Of the units where they are not active."""
+        return (self.ratio - 1.0) / (self.ratio + 1.0)
 
-def layer_signs(known, units, tol=1e-5):
+
+def layer_signs(known, units, slope=0.0, tol=1e-5):
     """Signs of the units of layer l from units of layer l + 1.
 
     A unit ``z = sum_k alpha_k |z_k| + c . h_{l-1} + d`` of layer l + 1 has ``c = sum_k s_k alpha_k w_k``: m_{l-1}
@@ -54,6 +62,8 @@ def layer_signs(known, units, tol=1e-5):
     ----------
     known : KnownLayers
     units : list of FacetUnit
+    slope : float or None, default=0.0
+        Of units of layer l that are not active; None where it is to be found.
     tol : float, default=1e-5
         Relative violation of an equation that is none.
 
@@ -63,18 +73,18 @@ def layer_signs(known, units, tol=1e-5):
     """
     used = list(range(len(units)))
     while True:
-        found, misfits = _solve(known, [units[i] for i in used])
+        found = _solve(known, [units[i] for i in used], slope)[0]
         result = found._replace(used=used)
         if len(used) <= 2 or (result.misfit < tol and result.certain):
             return result
         without = []
         for j in range(len(used)):
-            others = _solve(known, [units[i] for i in used[:j] + used[j + 1 :]])[1]
+            others = _solve(known, [units[i] for i in used[:j] + used[j + 1 :]], slope)[1]
             without.append((others.max(), np.median(others)))
         used = [u for j, u in enumerate(used) if j != min(range(len(used)), key=without.__getitem__)]
 
 
-def _solve(known, units):
+def _solve(known, units, slope):
     """Signs by least squares, and every unit's largest misfit."""
     K, m = known.n_units, known.n_before
     scales = [1.0 / max(np.abs(unit.theta[:K]).max(), np.finfo(float).tiny) for unit in units]
@@ -97,8 +107,33 @@ def _solve(known, units):
     x = Vt[:k].T @ ((U[:, :k].T @ y) / s[:k])
     determined = np.linalg.norm(Vt[k:, :K], axis=0) < 1e-5
     misfits = np.abs(A @ (x / size) - y).reshape(len(units), -1).max(axis=1)
-    signs = (x / size)[:K]
-    return LayerSigns(signs, np.abs(np.abs(signs) - 1.0), determined, float(misfits.max()), []), misfits
+    signs, ratio = over_ratio((x / size)[:K], determined, slope)
+    doubt = np.abs(np.abs(signs) - 1.0)
+    return LayerSigns(signs, doubt, ratio, determined, float(misfits.max()), []), misfits
+
+
+def over_ratio(told, determined, slope):
+    """Signs that were solved for, over what they are multiplied by.
+
+    As ``leaky(s z) = (1 - a) / 2 (|z| + rho s z)`` with ``rho = (1 + a) / (1 - a)``, all of them come out as rho or -rho.
+
+    Parameters
+    ----------
+    told : ndarray of shape (m,)
+    determined : ndarray of bool, shape (m,)
+    slope : float or None
+        a; None where it is to be found.
+
+    Returns
+    -------
+    signs : ndarray of shape (m,)
+    rho : float
+    """
+    if slope is None:
+        rho = max(1.0, float(np.median(np.abs(told[determined])))) if determined.any() else 1.0
+    else:
+        rho = (1.0 + slope) / (1.0 - slope)
+    return told / rho, rho
 
 
 def signs_beside_linear_part(known, units):
@@ -140,7 +175,7 @@ def signs_beside_linear_part(known, units):
     return None, nothing
 
 
-def features_with_signs(known, signs, linear=None):
+def features_with_signs(known, signs, linear=None, slope=0.0):
     """What a unit of layer l + 1 is in terms of its own weights: ``theta = B (w, b)``.
 
     Parameters
@@ -149,17 +184,19 @@ def features_with_signs(known, signs, linear=None):
     signs : ndarray of shape (m_l,)
     linear : ndarray of shape (m_{l-1}, r), default=None
         Of units that are always on.
+    slope : float, default=0.0
+        a, of units that are not active.
 
     Returns
     -------
     ndarray of shape (T, m_l + r + 1)
-        B, as ``relu(s z) = (|z| + s z) / 2``.
+        B, as ``leaky(s z) = (1 - a) |z| / 2 + (1 + a) s z / 2``.
     """
     K, r = known.n_units, 0 if linear is None else linear.shape[1]
     B = np.zeros((known.n_features, K + r + 1))
-    B[np.arange(K), np.arange(K)] = 0.5
-    B[K:-1, :K] = 0.5 * known.weights * signs
-    B[-1, :K] = 0.5 * signs * known.biases
+    B[np.arange(K), np.arange(K)] = 0.5 * (1.0 - slope)
+    B[K:-1, :K] = 0.5 * (1.0 + slope) * known.weights * signs
+    B[-1, :K] = 0.5 * (1.0 + slope) * signs * known.biases
     if r:
         B[K:-1, K : K + r] = linear
     B[-1, -1] = 1.0

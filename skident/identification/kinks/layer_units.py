@@ -29,6 +29,8 @@ class LayerUnits:
     ----------
     known : KnownLayers
     units : list of FacetUnit
+    slope : float or None
+        Of units of layer l that are not active; None until it is found.
     signs : ndarray of shape (m_l,) or None
         None until the units determine them.
     choices : list of ndarray of shape (m_l,)
@@ -45,11 +47,12 @@ class LayerUnits:
     choices: list = field(default_factory=list)
     deep: KinkSet | None = None
     linear: np.ndarray | None = None
+    slope: float | None = 0.0
 
     @property
     def basis(self):
         """What theta is a combination of, once the signs are known."""
-        return None if self.signs is None else features_with_signs(self.known, self.signs, self.linear)
+        return None if self.signs is None else features_with_signs(self.known, self.signs, self.linear, self.slope)
 
     def explain(self, points):
         """Which points lie on kinks of the known layers or of these units.
@@ -178,10 +181,11 @@ class LayerUnits:
         known = self.known
         if len(self.units) * known.n_before < known.n_units + 2:
             return False
-        told = layer_signs(known, self.units)
+        told = layer_signs(known, self.units, self.slope)
         enough = len(told.used) * known.n_before >= known.n_units + 2 and len(told.used) > 0.7 * len(self.units)
         if not (told.determined.all() and told.certain and told.misfit < 1e-5 and enough):
             return False
+        self.slope = told.slope
         self._rebase(answers, np.sign(told.signs), rng)
         return True
 
@@ -205,12 +209,15 @@ class LayerUnits:
         """
         if self.signs is not None or not self.units:
             return self.signs is not None
-        told = layer_signs(self.known, self.units)
+        told = layer_signs(self.known, self.units, self.slope)
         if not told.certain or told.misfit > 1e-4 or len(told.used) < 0.7 * len(self.units):
+            if self.slope != 0.0:
+                return False
             signs, self.linear = signs_beside_linear_part(self.known, self.units)
             if signs is not None:
                 self._rebase(answers, signs, rng)
             return signs is not None
+        self.slope = told.slope
         signs = np.where(told.signs >= 0, 1.0, -1.0)
         free = np.flatnonzero(~told.determined)[:_CHOICES]
         choices = np.repeat(signs[None], 2 ** len(free), axis=0)
@@ -223,7 +230,7 @@ class LayerUnits:
         return True
 
     def _fits(self, signs, unit):
-        return unit.with_basis(features_with_signs(self.known, signs)).misfit <= 1e-5
+        return unit.with_basis(features_with_signs(self.known, signs, slope=self.slope)).misfit <= 1e-5
 
     def try_other_signs(self, answers, rng):
         """Take the next choice of signs.

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
-from skident.network import FeedforwardNetwork
+from skident.network import FeedforwardNetwork, leaky_relu
+
+from .layer_signs import over_ratio
 
 __all__ = ["Readout", "hidden_outputs", "read_out", "spread_points"]
 
@@ -43,8 +45,8 @@ class Readout:
     linear: np.ndarray
 
 
-def hidden_outputs(layers, X):
-    """Outputs of the last of some ReLU layers.
+def hidden_outputs(layers, X, slope=0.0):
+    """Outputs of the last of some ReLU or leaky ReLU layers.
 
     Parameters
     ----------
@@ -56,7 +58,8 @@ def hidden_outputs(layers, X):
     ndarray of shape (n, m)
     """
     for W, b in layers:
-        X = np.maximum(X @ W + b, 0.0)
+        Z = X @ W + b
+        X = np.maximum(Z, slope * Z)
     return X
 
 
@@ -94,7 +97,7 @@ def spread_points(answers, layers, n, rng, *, radii=_RADII):
     return np.vstack([X, pool[np.concatenate(rare)]]) if rare else X
 
 
-def read_out(answers, layers, weights, biases, rng, open_entries=None):
+def read_out(answers, layers, weights, biases, rng, *, open_entries=None, slope=0.0):
     """Output weights, and the signs of the last hidden layer, from answers.
 
     On ``(|z_L|, h_{L-1}, 1)`` the answers are linear, and the part that is linear in h_{L-1} is
@@ -110,6 +113,8 @@ def read_out(answers, layers, weights, biases, rng, open_entries=None):
     rng : numpy.random.RandomState
     open_entries : ndarray of bool, shape (m_{L-1}, m_L), default=None
         Weights that are not known, and 0 here: read from the linear part too.
+    slope : float or None, default=0.0
+        Of units that are not active; None where it is to be found, in the first layer.
 
     Returns
     -------
@@ -128,7 +133,7 @@ def read_out(answers, layers, weights, biases, rng, open_entries=None):
     before, K = weights.shape
     X = spread_points(answers, [*layers, (weights, biases)], 3 * (K + before) + 60, rng)
     X, F, weight = _precise(answers, X)
-    H = hidden_outputs(layers, X)
+    H = hidden_outputs(layers, X, slope)
     Z = H @ weights + biases
     solution, share = _robust(np.hstack([np.abs(Z), H, np.ones((len(X), 1))]), F, weight, answers)
     if share > _MOST:
@@ -140,20 +145,21 @@ def read_out(answers, layers, weights, biases, rng, open_entries=None):
             solution, share = _robust(np.hstack([np.abs(Z), H, np.ones((len(X), 1))]), F, weight, answers)
     told = np.ones(before, dtype=bool) if open_entries is None else ~open_entries.any(axis=1)
     told = told if told.any() else ~told
-    signs, doubt = _signs(solution[:K], solution[K:-1][told], weights[told])
+    signs, doubt, slope = _signs(solution[:K], solution[K:-1][told], weights[told], slope)
     if not told.all():
         weights = _filled(weights, open_entries, solution, signs, (H > 0).T.astype(float) @ (Z * signs > 0))
     W, b = weights * signs, biases * signs
-    on = np.maximum(H @ W + b, 0.0)
+    on = H @ W + b
+    on = np.maximum(on, slope * on)
     solution, signed = _robust(np.hstack([on, np.ones((len(X), 1))]), F, weight, answers)
     if signed >= share - 0.05:
         parts = [W, b, solution[:K], solution[-1]]
-        return Readout(_network(layers, *parts), share, signed, doubt, np.zeros((before, 0)))
+        return Readout(_network(layers, *parts, slope), share, signed, doubt, np.zeros((before, 0)))
     solution, signed = _robust(np.hstack([on, H, np.ones((len(X), 1))]), F, weight, answers)
-    linear, n_linear = _as_pairs(solution[K:-1])
+    linear, n_linear = _as_pairs(solution[K:-1] / (1.0 + slope))
     W, b = np.hstack([W, linear[0], -linear[0]]), np.concatenate([b, np.zeros(2 * n_linear)])
     out = np.vstack([solution[:K], linear[1], -linear[1]])
-    return Readout(_network(layers, W, b, out, solution[-1]), share, signed, doubt, linear[0])
+    return Readout(_network(layers, W, b, out, solution[-1], slope), share, signed, doubt, linear[0])
 
 
 def _filled(weights, open_entries, solution, signs, together):
@@ -169,9 +175,9 @@ def _filled(weights, open_entries, solution, signs, together):
     return weights
 
 
-def _network(layers, W, b, out, constant):
+def _network(layers, W, b, out, constant, slope):
     weights, biases = [*(w for w, _ in layers), W, out], [*(b for _, b in layers), b, constant]
-    return FeedforwardNetwork(weights, biases, "relu")
+    return FeedforwardNetwork(weights, biases, leaky_relu(slope) if slope else "relu")
 
 
 def _as_pairs(linear):
@@ -205,22 +211,23 @@ def _robust(A, F, weight, answers):
     return solution / size[:, None], float(np.mean(misfit < enough))
 
 
-def _signs(kinked, linear, weights):
+def _signs(kinked, linear, weights, slope):
     """Signs (m_L,) for which units of outgoing weights (m_L, m_o) explain the linear part (m_{L-1}, m_o); and doubts."""
     sizes = np.abs(kinked).max(axis=1)
     matters = sizes > _NOTHING * sizes.max()
     M = np.concatenate([weights * column for column in kinked.T])
     target = linear.T.ravel()
     told = np.linalg.lstsq(M[:, matters], target, rcond=1e-9)[0]
+    told, rho = over_ratio(told, np.ones(len(told), dtype=bool), slope)
     doubt = np.abs(np.abs(told) - 1.0)
-    if doubt.max(initial=0.0) > 1e-3 and matters.sum() > len(target):
+    if doubt.max(initial=0.0) > 1e-3 and matters.sum() > len(target) and slope == 0.0:
         told = _search_signs(M[:, matters], target, told)
         doubt = np.abs(np.abs(told) - 1.0)
     signs = np.ones(len(matters))
     signs[matters] = np.where(told >= 0, 1.0, -1.0)
     certificate = np.zeros(len(matters))
     certificate[matters] = doubt
-    return signs, certificate
+    return signs, certificate, (rho - 1.0) / (rho + 1.0)
 
 
 def _search_signs(M, target, instead):

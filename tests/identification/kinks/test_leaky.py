@@ -52,3 +52,16 @@ def test_of_torch(layer):
     assert identifier.network_.activation == "leaky_relu" and identifier.report_.exact
     truth = FeedforwardNetwork.from_torch(module)
     assert np.abs(identifier.network_(X) - truth(X)).max() < 1e-12
+
+
+@pytest.mark.parametrize(("sizes", "slope"), [((5, 6, 4, 1), 0.1), ((6, 5, 4, 2), 0.3)])
+def test_two_hidden_layers_of_unknown_slope(sizes, slope):
+    rng = np.random.RandomState(1)
+    weights = [rng.standard_normal(shape) / np.sqrt(shape[0] / 2.0) for shape in zip(sizes[:-1], sizes[1:])]
+    network = FeedforwardNetwork(weights, [0.3 * rng.standard_normal(m) for m in sizes[1:]], leaky_relu(slope))
+    X = rng.standard_normal((200, sizes[0]))
+    found = NetworkIdentifier(lambda X: network(X), activation="leaky_relu", random_state=0).fit(X)
+    assert found.report_.exact and found.layer_widths_ == sizes[1:]
+    assert abs(found.network_.activations[0].negative_slope - slope) < 1e-9
+    fresh = 3.0 * rng.standard_normal((500, sizes[0]))
+    assert np.abs(found.network_(fresh) - network(fresh)).max() < 1e-10 * np.abs(network(fresh)).max()
