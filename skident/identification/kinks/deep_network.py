@@ -73,12 +73,12 @@ class _Search:
         self.say = lambda text: None
         self.first = FirstLayerSearch(answers, rng)
         self.layers = {}  # complete LayerUnits by the number of known layers before them
-        self.incomplete = None
+        self.incomplete, self.handed_back, self.idle = None, False, 0
 
     def run(self):
         """The best network of all rounds of repair."""
         self._first_layer()
-        best, idle = None, 0
+        best = None
         for n_repairs in range(_REPAIRS + 1):
             readout = self._read_layers()
             if max(readout.share, readout.signed) > _LAST:
@@ -88,9 +88,9 @@ class _Search:
                     return best
                 progress = self._explain_more(found, X, error, readout.linear)
             else:
-                progress = self._look_below()
-            idle = 0 if progress else idle + 1
-            if idle == _PATIENCE:
+                progress = self.handed_back or self._look_below()
+            self.idle = 0 if progress else self.idle + 1
+            if self.idle == _PATIENCE:
                 break
         if best is None:
             raise self._nothing_explained()
@@ -114,15 +114,15 @@ class _Search:
     def _read_layers(self):
         """The readout of the first layers that explain the answers, or of as many as can be found."""
         layers, W, b, open_entries = [], self.first.planes[:, :-1].T, self.first.planes[:, -1], None
-        self.incomplete, slope = None, self.slope
+        self.incomplete, self.handed_back, slope = None, False, self.slope
         for depth in range(1, _MOST_LAYERS + 1):
             readout = read_out(self.answers, layers, W, b, self.rng, open_entries=open_entries, slope=slope)
             self.say(f"  last at {depth}? share {readout.share:.3f} signed {readout.signed:.3f} doubt {np.median(readout.doubt):.0e}")
-            if max(readout.share, readout.signed) > (_WHOLE if depth in self.layers else _LAST):
+            if max(readout.share, readout.signed) > (_WHOLE if self.idle or depth in self.layers else _LAST):
                 break
             if depth not in self.layers:
                 layer = LayerUnits(KnownLayers(layers, W, b, slope or 0.0), slope=slope)
-                if not self._find_units(layer):
+                if not self._find_units(layer, depth):
                     self.incomplete = layer
                     break
                 self.layers[depth] = layer
@@ -135,12 +135,14 @@ class _Search:
             (W, b, open_entries), slope = layer.weights(), layer.slope
         return readout
 
-    def _find_units(self, layer):
+    def _find_units(self, layer, depth):
         """Units of the next layer, and with them the signs of the last one; whether there are any."""
         n_planes, idle = len(self.first.planes), 0
         layer.take_up(self.answers, self.first.loose, self.rng)
         for _ in range(_MOST_LINES):
             self.say(f"    {len(layer.units)} units, signs {layer.signs is not None}, deep {len(layer.deep)}, {self.answers.oracle.n_queries}")
+            if self._hand_back(layer, depth):
+                return False
             if idle and layer.signs is None:
                 layer.settle_signs(self.answers, self.rng)
             if layer.signs is not None and self._is_last(layer):
@@ -149,13 +151,28 @@ class _Search:
                 break
             kinks = self._fresh_kinks(2, layer.explain)
             if self.first.absorb(kinks) or len(self.first.planes) > n_planes:
-                self.layers = {}
+                self.layers, self.handed_back = {}, True
                 return False
             idle = 0 if layer.take_up(self.answers, kinks, self.rng) else idle + 1
         if layer.settle_signs(self.answers, self.rng):
             lost = layer.drop_strangers(self.answers, self.rng)
             self.say(f"    {lost} strangers dropped, {self.answers.oracle.n_queries}")
         return layer.signs is not None and bool(layer.units)
+
+    def _hand_back(self, layer, depth):
+        """Give units found to the layer before where they belong; whether there were any."""
+        missed = layer.missed_before()
+        if len(missed) == 0:
+            return False
+        if depth == 1:
+            new = sum(self.first.take_up(plane) for plane in layer.planes_before())
+        else:
+            new = self.layers[depth - 1].take_up(self.answers, missed, self.rng)
+        self.say(f"    {new} units of the layer before, {self.answers.oracle.n_queries}")
+        if new:
+            self.layers = {d: v for d, v in self.layers.items() if d < depth}
+            self.handed_back = True
+        return new > 0
 
     def _is_last(self, layer):
         """Whether the answers are linear in the outputs of these units."""
@@ -177,12 +194,6 @@ class _Search:
         """Where no next layer is found: look for more units of those before it; whether there were any."""
         if self.incomplete is None:
             return False
-        if not self.layers and len(self.first.planes) > self.incomplete.known.n_units:
-            return True
-        missed = self.incomplete.missed_before()
-        self.say(f"    {len(missed)} units of the layer before, {self.answers.oracle.n_queries}")
-        if len(missed) and self.layers and self._take_up(missed):
-            return True
         for _ in range(_MOST_SEARCHES):
             kinks = self._fresh_kinks(4, self._explained)
             self.say(f"    {len(kinks)} kinks that nothing explains, {self.answers.oracle.n_queries}")

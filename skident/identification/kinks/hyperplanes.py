@@ -174,7 +174,22 @@ class FirstLayerSearch:
         others = np.vstack([self.planes, plane])
         if share < _ON_MOST and _share_of_sides(self.answers, others, len(self.planes), self.rng) < _SIDES:
             return False
-        self.planes = others
+        return self.take_up(plane)
+
+    def take_up(self, plane):
+        """Take up a hyperplane, if it is new.
+
+        Parameters
+        ----------
+        plane : ndarray of shape (D + 1,)
+
+        Returns
+        -------
+        bool
+        """
+        if self.has(plane):
+            return False
+        self.planes = np.vstack([self.planes, plane])
         self.loose = self.loose.take(~self.on_planes(self.loose.points))
         return True
 

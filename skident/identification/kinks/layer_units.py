@@ -275,13 +275,23 @@ class LayerUnits:
         -------
         KinkSet
         """
-        K, found = self.known.n_units, []
-        for unit in self.units:
-            size = np.linalg.norm(unit.theta)
-            told = np.abs(unit.open[:K]).max(initial=0.0) < 1e-6
-            if told and np.abs(unit.theta[:K]).max() < 1e-6 * size:
-                found.append(unit)
-        return _kinks_of(found, self.known.n_inputs)
+        return _kinks_of(self._of_layer_before(), self.known.n_inputs)
+
+    def planes_before(self):
+        """Hyperplanes of such units, if layer l is the first.
+
+        Returns
+        -------
+        list of ndarray of shape (D + 1,)
+            Normals of norm 1, and offsets.
+        """
+        planes = [unit.theta[self.known.n_units :] for unit in self._of_layer_before()]
+        return [plane / np.linalg.norm(plane[:-1]) for plane in planes]
+
+    def _of_layer_before(self):
+        K = self.known.n_units
+        told = [u for u in self.units if np.abs(u.open[:K]).max(initial=0.0) < 1e-6]
+        return [u for u in told if np.abs(u.theta[:K]).max() < 1e-6 * np.linalg.norm(u.theta)]
 
     def drop_strangers(self, answers, rng):
         """Drop facets of deeper units, which end where they meet other units of the layer; one after the other.
