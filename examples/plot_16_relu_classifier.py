@@ -57,7 +57,9 @@ def main(output="relu_classifier.png"):
     X, malignant = load_breast_cancer(return_X_y=True)
     X = scale(X)
     classifier = MLPClassifier(random_state=0).fit(X, malignant)
-    print(f"trained: {classifier.n_iter_} iterations, accuracy {classifier.score(X, malignant):.3f} on the training data")
+    print(
+        f"trained: {classifier.n_iter_} iterations, accuracy {classifier.score(X, malignant):.3f} on the training data"
+    )
 
     # The other side: probabilities only; nobody tells how many units there are.
     start = time.perf_counter()

@@ -24,8 +24,8 @@ _SKIPS = (
     "hyperplanes and the answers are right, its width and the signs of its units may not be"
 )
 _PAIRS = (
-    "{} pairs of units only stand for a linear part of the answers: units that are always active within reach, or a skip "
-    "connection. The answers are right, the width of the last hidden layer may not be"
+    "{} pairs of units only stand for a linear part of the answers: units that are always active within reach, or a "
+    "skip connection. The answers are right, the width of the last hidden layer may not be"
 )
 _MISSING = (
     "{:.2%} of {} further answers are not explained: units that are rarely active are missing. Give rows X where they "

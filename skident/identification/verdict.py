@@ -300,8 +300,8 @@ _ADVICE = {
     "completion__n_init",
     "vertices": "no random start fits the layers behind the first one: check layer_widths and the activations, "
     "or raise n_starts",
-    "kinks": "units or layers are missing, or it is no network of ReLU units: give more of max_seconds and max_queries, "
-    "or rows X where rare units show",
+    "kinks": "units or layers are missing, or it is no network of ReLU units: give more of max_seconds and "
+    "max_queries, or rows X where rare units show",
     "polish": "the fit ended in a local minimum or is limited by rounding: check layer_widths and the "
     "activations (two parallel first-layer units look like one), raise n_attempts, or loosen tol",
 }

@@ -286,7 +286,7 @@ def refined_hyperplane(answers, point, normal, error, rng):
     D, (wide, narrow) = len(normal), windows(answers)
     n, o, need = normal, -normal @ point, D + 4
     width = max(narrow, min(wide, 300.0 * error))
-    for again in range(2):
+    for _ in range(2):
         points, errors, asked = np.zeros((0, D)), np.zeros(0), 0
         while len(points) < need and asked < 6 * need + 24:
             P = _on_plane(answers, n, o, _TRIED if asked == 0 else need, rng)

@@ -73,8 +73,7 @@ def layer_signs(known, units, slope=0.0, tol=1e-5):
     """
     used = list(range(len(units)))
     while True:
-        found = _solve(known, [units[i] for i in used], slope)[0]
-        result = found._replace(used=used)
+        result = _solve(known, [units[i] for i in used])[0]._replace(used=used)
         if len(used) <= 2 or (result.misfit < tol and result.certain):
             return result
         without = []
@@ -115,7 +114,7 @@ def _solve(known, units, slope):
 def over_ratio(told, determined, slope):
     """Signs that were solved for, over what they are multiplied by.
 
-    As ``leaky(s z) = (1 - a) / 2 (|z| + rho s z)`` with ``rho = (1 + a) / (1 - a)``, all of them come out as rho or -rho.
+    As ``leaky(s z) = (1 - a) / 2 (|z| + rho s z)`` with ``rho = (1 + a) / (1 - a)``, they come out as rho or -rho.
 
     Parameters
     ----------

@@ -6,17 +6,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .answers import locate
 from .facets import FacetUnit
 from .layer_signs import features_with_signs, layer_signs, signs_beside_linear_part
+from .refinement import intersection, kinks_of, parallel, refine
 from .segments import KinkSet
-from .tracing import kinks_seen, share_of_kinks, share_of_sides, trace, windows
+from .tracing import kinks_seen, share_of_kinks, share_of_sides, trace
 
-__all__ = ["LayerUnits", "refine"]
+__all__ = ["LayerUnits"]
 
 _GOOD, _POOR = 0.85, 0.2  # share of predicted kinks that a unit shows, and that which others of its layer vouch for
 _NONE, _SIDES = 0.1, 0.5
-_SAME = 1e-5  # sine of an angle below which directions are the same
 _MOST_FAILURES = 8  # kinks in succession that are of no unit of the layer, after which the others are left
 _CHOICES = 4  # signs at most of which no unit tells anything that are tried both ways
 
@@ -128,7 +127,9 @@ class LayerUnits:
     def _adopted(self, kinks, i):
         """Whether a kink belongs to a unit found, where that was not determined."""
         known = kinks.errors[i] < 1e-4
-        return known and any(u.adopt(kinks.points[i], kinks.normals[i], kinks.errors[i]) for u in self.units if u.n_open)
+        return known and any(
+            u.adopt(kinks.points[i], kinks.normals[i], kinks.errors[i]) for u in self.units if u.n_open
+        )
 
     def _traced(self, answers, kinks, i, rng):
         """The unit of a kink, or None."""
@@ -144,7 +145,7 @@ class LayerUnits:
     def _merged(self, answers, unit, rng):
         """Whether the unit is one of those known, seen elsewhere; then that one takes up what it knows."""
         for k, other in enumerate(self.units):
-            joint = _intersection(other, unit)
+            joint = intersection(other, unit)
             if joint is None:
                 continue
             trace(answers, joint, rng, n_rounds=10)
@@ -163,7 +164,7 @@ class LayerUnits:
         kept, rows = [], []
         for k in order:
             w, known = self._weights_of(self.units[k])
-            if not any(_agree(w[both], v[both]) for v, other in rows if (both := known & other).sum() > 2):
+            if not any(parallel(w[both], v[both]) for v, other in rows if (both := known & other).sum() > 2):
                 kept.append(k)
                 rows.append((w, known))
         self.units = [self.units[k] for k in sorted(kept)]
@@ -265,7 +266,7 @@ class LayerUnits:
             elif not self._merged(answers, new, rng):
                 self.units.append(new)
         if lost:
-            again = _kinks_of(lost, self.known.n_inputs)
+            again = kinks_of(lost, self.known.n_inputs)
             self.deep = again if self.deep is None else self.deep.joined(again)
 
     def missed_before(self):
@@ -275,7 +276,7 @@ class LayerUnits:
         -------
         KinkSet
         """
-        return _kinks_of(self._of_layer_before(), self.known.n_inputs)
+        return kinks_of(self._of_layer_before(), self.known.n_inputs)
 
     def planes_before(self):
         """Hyperplanes of such units, if layer l is the first.
@@ -402,89 +403,3 @@ class LayerUnits:
             unit.share = unit.vouched = 1.0
             self.units.append(unit)
         return len(self.units) - before
-
-
-def _kinks_of(units, n_inputs):
-    """The kinks that units were traced from."""
-    points, normals = (np.array([getattr(u, name) for u in units]) for name in ("point", "normal"))
-    return KinkSet(points.reshape(-1, n_inputs), normals.reshape(-1, n_inputs), np.full(len(units), 1e-9))
-
-
-def _agree(one, other):
-    """Whether two vectors are parallel."""
-    sizes = np.linalg.norm(one) * np.linalg.norm(other)
-    return sizes > 0 and np.linalg.norm(one - other * (one @ other) / (other @ other)) < _SAME * np.linalg.norm(one)
-
-
-def _intersection(one, other):
-    """A unit that is both, if what is known of the two meets in more directions than chance allows; else None."""
-    a, b = (np.linalg.qr(np.column_stack([unit.theta, unit.open]))[0] for unit in (one, other))
-    n_unknowns = len(one.theta) if one.basis is None else one.basis.shape[1]
-    s = np.linalg.svd(b - a @ (a.T @ b), compute_uv=False)
-    if np.sum(s < _SAME) <= max(0, a.shape[1] + b.shape[1] - n_unknowns):
-        return None
-    eye = np.eye(len(a))
-    s, rows = np.linalg.svd(np.vstack([eye - a @ a.T, eye - b @ b.T]), full_matrices=False)[1:]
-    rows = rows[s > _SAME]
-    joint = FacetUnit(one.known, one.point, one.normal, one.basis)
-    joint.learn(rows, np.zeros(len(rows)), np.vstack([one.starts, other.starts]))
-    return joint
-
-
-def refine(answers, unit, rng, *, spare=8):
-    """Theta by least squares on located kinks, where it is determined; left as it was where that does not fit.
-
-    Parameters
-    ----------
-    answers : Answers
-    unit : FacetUnit
-        Changed in place.
-    rng : numpy.random.RandomState
-    spare : int, default=8
-        Kinks beyond the unknowns.
-
-    Raises
-    ------
-    BlackBoxError
-        If the black box fails.
-    """
-    free = _free_directions(unit)
-    points, normals = unit.predicted_kinks(free.shape[1] + spare, rng)
-    if len(points) < free.shape[1] + 3:
-        return
-    offset, found = _near_predicted(answers, points, normals)
-    if found.sum() < free.shape[1] + 2:
-        return
-    P = points[found] + offset[found, None] * normals[found]
-    phi = unit.known.evaluate(P)[1]
-    phi /= np.linalg.norm(phi, axis=1, keepdims=True)
-    A, y = phi @ free, phi @ unit.theta
-    for _ in range(6):
-        step = -np.linalg.lstsq(A, y, rcond=1e-9)[0]
-        misfit = np.abs(y + A @ step)
-        keep = misfit <= max(20.0 * np.median(misfit), 1e-14)
-        if keep.all() or keep.sum() < free.shape[1] + 1:
-            break
-        A, y = A[keep], y[keep]
-    if np.median(misfit) < 1e-6 + 30.0 * answers.resolution and np.linalg.norm(step) < 0.1 * np.linalg.norm(unit.theta):
-        unit.theta = unit.theta + free @ step
-
-
-def _near_predicted(answers, points, normals):
-    """Offsets of kinks from where they were predicted, in ever narrower windows, and where there are any."""
-    wide, narrow = windows(answers)
-    offset, found, todo = np.full(len(points), np.nan), np.zeros(len(points), dtype=bool), np.arange(len(points))
-    for width in (wide, np.sqrt(wide * narrow), narrow):
-        there = locate(answers, points[todo], normals[todo], width)
-        offset[todo], found[todo] = there.offset, there.found
-        todo = todo[~there.found & np.isfinite(there.error)]
-    return offset, found
-
-
-def _free_directions(unit):
-    """Orthonormal directions in which theta may move: neither its length nor what is open."""
-    fixed = np.linalg.qr(np.column_stack([unit.theta, unit.open]))[0]
-    whole = np.eye(len(unit.theta)) if unit.basis is None else np.linalg.qr(unit.basis)[0]
-    left = whole - fixed @ (fixed.T @ whole)
-    U, s, _ = np.linalg.svd(left, full_matrices=False)
-    return U[:, s > 1e-6]

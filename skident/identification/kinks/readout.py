@@ -212,7 +212,7 @@ def _robust(A, F, weight, answers):
 
 
 def _signs(kinked, linear, weights, slope):
-    """Signs (m_L,) for which units of outgoing weights (m_L, m_o) explain the linear part (m_{L-1}, m_o); and doubts."""
+    """Signs (m_L,) for which outgoing weights (m_L, m_o) explain the linear part (m_{L-1}, m_o); doubts; slope."""
     sizes = np.abs(kinked).max(axis=1)
     matters = sizes > _NOTHING * sizes.max()
     M = np.concatenate([weights * column for column in kinked.T])

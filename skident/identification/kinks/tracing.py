@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .answers import locate
-from .facets import crossings
+from .crossings import crossings
 from .segments import Segments, kinks_on_segments
 
 __all__ = ["KinksSeen", "kinks_seen", "share_of_kinks", "share_of_sides", "trace"]
