@@ -4,7 +4,6 @@ import warnings
 
 import numpy as np
 import onnxruntime
-import pytest
 import torch
 from skl2onnx import to_onnx
 from sklearn.datasets import load_diabetes

@@ -73,7 +73,7 @@ def layer_signs(known, units, slope=0.0, tol=1e-5):
     """
     used = list(range(len(units)))
     while True:
-        result = _solve(known, [units[i] for i in used])[0]._replace(used=used)
+        result = _solve(known, [units[i] for i in used], slope)[0]._replace(used=used)
         if len(used) <= 2 or (result.misfit < tol and result.certain):
             return result
         without = []
