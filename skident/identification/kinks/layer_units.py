@@ -154,14 +154,15 @@ class LayerUnits:
         return False
 
     def _drop_copies(self):
-        """Of units that are the same wherever both are known, keep the one that is known best."""
+        """Of units that are the same wherever both are known, keep the one that is known best; drop those unknown."""
         if self.signs is None:
             return
         order = sorted(range(len(self.units)), key=lambda k: (self.units[k].n_open, -self.units[k].share))
         kept, rows = [], []
         for k in order:
             w, known = self._weights_of(self.units[k])
-            if not any(parallel(w[both], v[both]) for v, other in rows if (both := known & other).sum() > 2):
+            same = any(parallel(w[both], v[both]) for v, other in rows if (both := known & other).sum() > 2)
+            if not same and np.any(w[:-1][known[:-1]]):
                 kept.append(k)
                 rows.append((w, known))
         self.units = [self.units[k] for k in sorted(kept)]
@@ -258,6 +259,7 @@ class LayerUnits:
                 lost.append(unit)
             elif not self._merged(answers, new, rng):
                 self.units.append(new)
+        self._drop_copies()
         if lost:
             again = kinks_of(lost, self.known.n_inputs)
             self.deep = again if self.deep is None else self.deep.joined(again)
