@@ -177,6 +177,7 @@ class _Search:
                     self.incomplete = layer
                     break
                 self.layers[depth] = layer
+                self._tell_progress()
             layer = self.layers[depth]
             if not layer.units:
                 self.incomplete = layer
@@ -288,6 +289,7 @@ class _Search:
 
     def _checked(self, readout, n_repairs):
         """The polished network and how much of fresh answers it explains; these, and errors over what is allowed."""
+        self._tell_progress()
         network = polished(self.answers, readout.network, self.rng)
         n_check = max(self.n_check, _CHECKS * network.n_parameters // network.n_outputs)
         n_check *= 1 if len(network.weights) < 4 else _DEEPER

@@ -386,7 +386,10 @@ class LayerUnits:
             point = kinks.points[i]
             if len(self.units) == before + linear.shape[1]:
                 break
-            maps = self.known.feature_maps(Z[i][None] > 0)[0].T @ B[:, :-1] @ linear
+            gradients = self.known.feature_maps(Z[i][None] > 0)[0].T @ B[:, :-1]
+            maps = gradients @ linear
+            if np.linalg.matrix_rank(gradients, rtol=1e-9) <= linear.shape[1]:
+                continue
             c = np.linalg.lstsq(maps, kinks.normals[i], rcond=1e-9)[0]
             misfit = np.linalg.norm(maps @ c - kinks.normals[i])
             if misfit > min(max(1e-6, 30.0 * kinks.errors[i]), 1e-4) or self.explain(point[None])[0]:
