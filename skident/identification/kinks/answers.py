@@ -8,9 +8,8 @@ import numpy as np
 
 __all__ = ["Answers", "Located", "locate"]
 
-_STRAIGHT = 6.0  # roundings that a second difference of a straight stretch shows at most
 _CLEAR = 60.0  # roundings that a kink must move the answers by within a window
-_NOT_AT_ALL = 1e30  # error of the position of a kink that is none
+_LARGEST = 1e100  # error of an offset where nothing bends
 _MEETS = 16.0  # roundings up to which two straight pieces meet on the answers
 
 
@@ -163,5 +162,5 @@ def locate(answers, points, directions, width):
         found = (size * w > _CLEAR * tol) & (np.abs(t) < 0.55 * w)
         found &= np.abs(middle - F[:, 2]).max(axis=1) < _MEETS * tol
         found &= np.abs(vertex - other).max(axis=1) < _MEETS * tol
-        error = np.where(np.isfinite(tol), np.minimum(tol / size, _NOT_AT_ALL), np.inf)
+        error = np.where(np.isfinite(tol), np.minimum(tol / size, _LARGEST), np.inf)
     return Located(np.where(found, t, np.nan), error, found)

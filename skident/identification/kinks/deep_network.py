@@ -15,7 +15,7 @@ from .known_layers import KnownLayers
 from .layer_units import LayerUnits
 from .line import NotShallowReLUError
 from .readout import read_out
-from .repair import errors_of, kinks_beside_errors, polished, unexplained_kinks
+from .repair import errors_of, kinks_beside_errors, more_answers, polished, unexplained_kinks
 
 __all__ = ["DeepNetwork", "find_deep_relu_network"]
 
@@ -114,7 +114,7 @@ class _Search:
     def __init__(self, answers, rng, leaky, callback, n_check):
         self.answers, self.rng, self.n_check, self.callback = answers, rng, n_check, callback
         self.slope = None if leaky else 0.0
-        self.first = FirstLayerSearch(answers, rng)
+        self.first, self.asked = FirstLayerSearch(answers, rng), None
         self.layers = {}  # complete LayerUnits by the number of known layers before them
         self.incomplete, self.handed_back, self.idle = None, False, 0
         self.best, self.share = None, 0.0
@@ -180,6 +180,7 @@ class _Search:
                     self.incomplete = layer
                     break
                 self.layers[depth] = layer
+                self._tell_progress()
             layer = self.layers[depth]
             if not layer.units:
                 self.incomplete = layer
@@ -293,17 +294,19 @@ class _Search:
 
     def _checked(self, readout, n_repairs):
         """The polished network and how much of fresh answers it explains; these, and errors over what is allowed."""
+        self._tell_progress()
         network = polished(self.answers, readout.network, self.rng)
         n_check = max(self.n_check, _CHECKS * network.n_parameters // network.n_outputs)
         n_check *= 1 if len(network.weights) < 4 else _DEEPER
         for n in (n_check // 8, n_check):
-            X, error = errors_of(self.answers, network, n, self.rng)
+            self.asked = more_answers(self.answers, self.asked, n, self.rng)
+            X, error = errors_of(self.answers, network, self.asked)
             wrong = float(np.mean(error > 1.0)) if len(error) else 1.0
             if wrong:
                 break
         doubt = float(readout.doubt.max(initial=0.0))
         network = _in_oracle_units(network, self.answers.noise)
-        return DeepNetwork(network, wrong, n, doubt, readout.linear.shape[1], n_repairs), X, error
+        return DeepNetwork(network, wrong, len(X), doubt, readout.linear.shape[1], n_repairs), X, error
 
     def _explain_more(self, found, X, error, linear):
         """Take up kinks next to wrong answers at the lowest layer that they fit; whether that changed anything."""

@@ -8,7 +8,7 @@ __all__ = ["FacetUnit"]
 
 _RANK = 1e-7  # singular values below this, relative to the largest, are none
 _OPEN = 1e-6  # part of a feature in what is open above which it is not determined
-_SPARE = 3  # equations of a kink beyond its unknowns that tell whose it is
+_SPARE = 1  # equations of a kink beyond its unknowns that tell whose it is
 
 
 class FacetUnit:
@@ -96,7 +96,9 @@ class FacetUnit:
         x, _, rank, _ = np.linalg.lstsq(A, target, rcond=_RANK)
         size = abs(x[-1])
         misfit = np.abs(A @ x - target).max()
-        if rank + _SPARE > len(A) or size < 1e-6 or misfit > max(1e-6, 30.0 * error) * size:
+        # Gradients are combinations of those of the active units before: no more equations than these.
+        n_equations = np.linalg.matrix_rank(rows if self.basis is None else rows @ self.basis, rtol=1e-9)
+        if rank + _SPARE > n_equations or size < 1e-6 or misfit > max(1e-6, 30.0 * error) * size:
             return False
         self.learn(rows, np.append(size * np.sign(x[-1]) * normal, 0.0), point[None])
         return True

@@ -45,9 +45,10 @@ def random_segments(answers, n, rng, *, reach, radii=(1.0,)):
         bounds = np.stack([oracle.from_inputs(bound) for bound in oracle.input_range])
         with np.errstate(divide="ignore", invalid="ignore"):
             t = (bounds[:, None] - origins) / V
-        t = np.where(np.isnan(t), np.inf, t)
-        high = np.minimum(high, np.where(t > 0, t, np.inf).min(axis=(0, 2)) * (1.0 - 1e-12))
-        low = np.maximum(low, np.where(t < 0, t, -np.inf).max(axis=(0, 2)) * (1.0 - 1e-12))
+        # An input that the line does not change, at its bound, does not end it.
+        t = np.where(np.isnan(t), np.array([-np.inf, np.inf])[:, None, None], t)
+        high = np.minimum(high, t.max(axis=0).min(axis=1) * (1.0 - 1e-12))
+        low = np.maximum(low, t.min(axis=0).max(axis=1) * (1.0 - 1e-12))
     return Segments(origins, V, low, high)
 
 

@@ -157,14 +157,15 @@ class LayerUnits:
         return False
 
     def _drop_copies(self):
-        """Of units that are the same wherever both are known, keep the one that is known best."""
+        """Of units that are the same wherever both are known, keep the one that is known best; drop those unknown."""
         if self.signs is None:
             return
         order = sorted(range(len(self.units)), key=lambda k: (self.units[k].n_open, -self.units[k].share))
         kept, rows = [], []
         for k in order:
             w, known = self._weights_of(self.units[k])
-            if not any(parallel(w[both], v[both]) for v, other in rows if (both := known & other).sum() > 2):
+            same = any(parallel(w[both], v[both]) for v, other in rows if (both := known & other).sum() > 2)
+            if not same and np.any(w[:-1][known[:-1]]):
                 kept.append(k)
                 rows.append((w, known))
         self.units = [self.units[k] for k in sorted(kept)]
@@ -265,6 +266,7 @@ class LayerUnits:
                 lost.append(unit)
             elif not self._merged(answers, new, rng):
                 self.units.append(new)
+        self._drop_copies()
         if lost:
             again = kinks_of(lost, self.known.n_inputs)
             self.deep = again if self.deep is None else self.deep.joined(again)
@@ -391,7 +393,10 @@ class LayerUnits:
             point = kinks.points[i]
             if len(self.units) == before + linear.shape[1]:
                 break
-            maps = self.known.feature_maps(Z[i][None] > 0)[0].T @ B[:, :-1] @ linear
+            gradients = self.known.feature_maps(Z[i][None] > 0)[0].T @ B[:, :-1]
+            maps = gradients @ linear
+            if np.linalg.matrix_rank(gradients, rtol=1e-9) <= linear.shape[1]:
+                continue
             c = np.linalg.lstsq(maps, kinks.normals[i], rcond=1e-9)[0]
             misfit = np.linalg.norm(maps @ c - kinks.normals[i])
             if misfit > min(max(1e-6, 30.0 * kinks.errors[i]), 1e-4) or self.explain(point[None])[0]:

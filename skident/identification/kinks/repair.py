@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from skident.fitting.polish import polish_network
@@ -10,7 +12,7 @@ from .hyperplanes import rooms_on_lines
 from .readout import spread_points
 from .segments import KinkSet, Segments, kinks_on_segments, normals_at
 
-__all__ = ["errors_of", "kinks_beside_errors", "polished", "unexplained_kinks"]
+__all__ = ["Asked", "errors_of", "kinks_beside_errors", "more_answers", "polished", "unexplained_kinks"]
 
 _FAR = (1.0, 2.0, 3.0, 4.0)  # spreads of the points that are looked at in the end
 _PATHS = 6  # lines from right to wrong answers
@@ -78,34 +80,67 @@ def polished(answers, network, rng):
     return better if np.median(after) <= np.median(error) else network
 
 
-def errors_of(answers, network, n, rng):
-    """Errors of a network at fresh points, over what rounding and the last digits of a right one explain.
+class Asked(NamedTuple):
+    """Answers by which networks are judged.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, D)
+    F : ndarray of shape (n, m_L)
+    tol : ndarray of shape (n,)
+        Infinite where the answer is lost.
+    """
+
+    X: np.ndarray
+    F: np.ndarray
+    tol: np.ndarray
+
+
+def more_answers(answers, asked, n, rng):
+    """Answers at n random points, those there are among them: what found a network wrong once tells of later ones too.
 
     Parameters
     ----------
     answers : Answers
-    network : FeedforwardNetwork
-        In the units of `answers`.
+    asked : Asked or None
     n : int
     rng : numpy.random.RandomState
 
     Returns
     -------
-    X : ndarray of shape (k, D)
-        Those of n points that are answered.
-    error : ndarray of shape (k,)
-        Above 1 where the network is wrong.
+    Asked
 
     Raises
     ------
     BlackBoxError
         If the black box fails.
     """
-    X = spread_points(answers, [], n, rng, radii=_FAR)
-    F, tol = answers.ask(X)
-    clear = np.isfinite(tol)
-    error = np.abs(network(X[clear]) - F[clear]).max(axis=1)
-    return X[clear], error / np.maximum(_WRONG / answers.resolution, _ROUNDINGS * tol[clear])
+    X = spread_points(answers, [], n if asked is None else max(n - len(asked.X), 0), rng, radii=_FAR)
+    fresh = Asked(X, *answers.ask(X))
+    return fresh if asked is None else Asked(*(np.concatenate(pair) for pair in zip(asked, fresh, strict=True)))
+
+
+def errors_of(answers, network, asked):
+    """Errors of a network, over what rounding and the last digits of a right one explain.
+
+    Parameters
+    ----------
+    answers : Answers
+    network : FeedforwardNetwork
+        In the units of `answers`.
+    asked : Asked
+
+    Returns
+    -------
+    X : ndarray of shape (k, D)
+        Those of the points that are answered.
+    error : ndarray of shape (k,)
+        Above 1 where the network is wrong.
+    """
+    clear = np.isfinite(asked.tol)
+    X, F, tol = (part[clear] for part in asked)
+    error = np.abs(network(X) - F).max(axis=1)
+    return X, error / np.maximum(_WRONG / answers.resolution, _ROUNDINGS * tol)
 
 
 def kinks_beside_errors(answers, network, X, error, rng):

@@ -17,6 +17,7 @@ _MISFIT = 1e-5  # relative violation of an equation that no unit of this layer s
 _ROUGHLY = 0.1  # of a wide window, how near predicted kinks must be while tracing
 _TESTED, _LEAST = 16, 0.3  # predicted kinks looked at while tracing, and the share that must be there
 _LEAST_ROOM = 1e-3
+_STEEPEST = 1e6  # change of a slope at a boundary, over the slope before it
 _ON_A_SIDE, _POOL = 6, 6  # kinks on a side of a unit that tell anything; predicted ones for one looked at
 _WINDOW, _NEAR = 0.005, 2e-3  # of the room behind a boundary; of a window, how near a predicted kink must be
 
@@ -110,7 +111,12 @@ def _look_behind(answers, unit, c, failed, rng):
     if len(line) == 0:
         return
     offset = Y - c.points[line]
-    gamma = -np.sum(c.slopes[line] * offset, axis=1) / np.sum(c.outwards[line] * offset, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        gamma = -np.sum(c.slopes[line] * offset, axis=1) / np.sum(c.outwards[line] * offset, axis=1)
+    moderate = np.abs(gamma) < _STEEPEST * np.linalg.norm(c.slopes[line], axis=1)
+    line, Y, gamma = line[moderate], Y[moderate], gamma[moderate]
+    if len(line) == 0:
+        return
     good, gamma = _followed(answers, c.take(line), Y, gamma, room[line], rng)
     good = good[np.unique(line[good], return_index=True)[1]]
     if len(good):

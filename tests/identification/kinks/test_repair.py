@@ -1,0 +1,41 @@
+import numpy as np
+
+from skident.identification.kinks.repair import errors_of, kinks_beside_errors, more_answers, polished
+from skident.network import FeedforwardNetwork
+
+
+def test_errors_lead_to_the_kinks_of_a_missing_unit(planted):
+    net = planted((6, 7, 5, 1), 0)
+    answers = net.answers()
+    unit, shift = answers.noise * net.oracle.unit, net.network(np.zeros((1, 6)))[0] / net.oracle.unit
+    shift = answers.ask(np.zeros((1, 6)))[0][0] - shift / answers.noise
+    weights = [w.copy() for w in net.network.weights]
+    weights[2] = weights[2] / unit
+    biases = [*net.network.biases[:2], net.network.biases[2] / unit + shift]
+    right = FeedforwardNetwork(weights, biases, "relu")
+    asked = more_answers(answers, more_answers(answers, None, 100, net.rng), 400, net.rng)
+    X, error = errors_of(answers, right, asked)
+    assert len(X) == 400 and error.max() < 1.0
+    assert len(kinks_beside_errors(answers, right, X, error, net.rng)) == 0
+    k = int(np.argmin(np.abs((net.pre_activations(X)[1] > 0).mean(axis=0) - 0.5)))
+    lacking = [weights[0], np.delete(weights[1], k, 1), np.delete(weights[2], k, 0)]
+    wrong = FeedforwardNetwork(lacking, [biases[0], np.delete(biases[1], k), biases[2]], "relu")
+    X, error = errors_of(answers, wrong, asked)
+    off = net.pre_activations(X)[1][:, k] <= 0
+    np.testing.assert_array_equal(error < 1.0, off)
+    kinks = kinks_beside_errors(answers, wrong, X, error, net.rng)
+    assert len(kinks) > 0 and np.abs(net.pre_activations(kinks.points)[1][:, k]).max() < 1e-6
+
+
+def test_polish_restores_a_network(planted):
+    net = planted((6, 7, 5, 1), 1)
+    answers = net.answers()
+    unit, shift = answers.noise * net.oracle.unit, net.network(np.zeros((1, 6)))[0] / net.oracle.unit
+    shift = answers.ask(np.zeros((1, 6)))[0][0] - shift / answers.noise
+    weights = [w * (1.0 + 1e-8 * net.rng.standard_normal(w.shape)) for w in net.network.weights]
+    weights[2] = weights[2] / unit
+    rough = FeedforwardNetwork(weights, [*net.network.biases[:2], net.network.biases[2] / unit + shift], "relu")
+    X = net.rng.standard_normal((300, 6))
+    F = answers.ask(X)[0]
+    before, after = (np.abs(f(X) - F).max() for f in (rough, polished(answers, rough, net.rng)))
+    assert after < 1e-4 * before
