@@ -17,7 +17,7 @@ __all__ = ["by_kinks"]
 _REACH = 1e3  # of lines, in units of sqrt(D) standard deviations
 # What one hidden layer looks like where there are more.
 _MORE_LAYERS = {"crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
-_CHECKS = 20  # times as many answers as are judged by in the end show whether units are missing
+_CHECKS = 17  # times as many answers as are judged by in the end show whether units are missing
 _POINTS, _RADII = 20_000, (1.0, 2.0, 3.0)  # at which units are looked at, and their spreads
 _SKIPS = (
     "on which side its units are active was not found: {} units that are always active make up for that. The "
