@@ -89,8 +89,7 @@ class LayerUnits:
             If the black box fails.
         """
         before, failures, doubtful, deep = len(self.units), 0, [], []
-        queue = list(np.argsort(kinks.errors))
-        points = kinks.points
+        queue, points = list(np.argsort(kinks.errors)), kinks.points
         while queue:
             i = queue.pop(0)
             if self.explain(points[i][None])[0] or self._adopted(kinks, i):
@@ -225,14 +224,12 @@ class LayerUnits:
         choices = np.repeat(signs[None], 2 ** len(free), axis=0)
         choices[:, free] = [[1.0 - 2.0 * (i >> bit & 1) for bit in range(len(free))] for i in range(len(choices))]
         # A unit that is on wherever it was seen would leave a misfit if it were taken as off.
-        fits = [sum(self._fits(signs, unit) for unit in self.units) for signs in choices]
+        bases = [features_with_signs(self.known, signs, slope=self.slope) for signs in choices]
+        fits = [sum(unit.with_basis(basis).misfit <= 1e-5 for unit in self.units) for basis in bases]
         best = np.flatnonzero(np.array(fits) == max(fits))
         self.choices = list(choices[best[1:]])
         self._rebase(answers, choices[best[0]], rng)
         return True
-
-    def _fits(self, signs, unit):
-        return unit.with_basis(features_with_signs(self.known, signs, slope=self.slope)).misfit <= 1e-5
 
     def try_other_signs(self, answers, rng):
         """Take the next choice of signs.

@@ -63,11 +63,11 @@ def test_inputs_of_a_range(planted):
 
 
 def test_max_pooling_is_no_such_network(monkeypatch):
-    monkeypatch.setattr(deep_network, "_MOST_QUERIES", 20_000)
+    monkeypatch.setattr(deep_network, "_MOST_QUERIES", -10_000)
     rng = np.random.RandomState(0)
-    W = rng.standard_normal((4, 6, 8))
-    oracle = Oracle(lambda X: np.max(X @ W, axis=0).sum(axis=1), 6)
-    spread = oracle(rng.standard_normal((100, 6))).std(axis=0)
+    W = rng.standard_normal((3, 3, 3))
+    oracle = Oracle(lambda X: np.max(X @ W, axis=0).sum(axis=1), 3)
+    spread = oracle(rng.standard_normal((100, 3))).std(axis=0)
     noise = rounding_between_kinks(oracle, rng)
     with pytest.raises(NotShallowReLUError, match="units of layer [12]") as caught:
         find_deep_relu_network(oracle, noise, spread, rng=rng)
