@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .active_set import NOISY, active_set_fit
 from .answers import locate
 from .segments import KinkSet, Segments, kinks_on_segments, normals_at
 from .tracing import windows
@@ -268,8 +269,8 @@ def refined_hyperplane(answers, point, normal, error, rng):
     BlackBoxError
         If the black box fails.
     """
-    D, (wide, narrow) = len(normal), windows(answers)
-    n, o, need = normal, -normal @ point, D + 4
+    D, (wide, narrow), noisy = len(normal), windows(answers), answers.resolution > NOISY
+    n, o, need = normal, -normal @ point, 3 * D + 12 if noisy else D + 4
     width = max(narrow, min(wide, 300.0 * error))
     for again in range(2):
         points, errors, asked = np.zeros((0, D)), np.zeros(0), 0
@@ -283,12 +284,12 @@ def refined_hyperplane(answers, point, normal, error, rng):
                 return None, 0.0
         if len(points) < need:
             return None, len(points) / asked
-        plane = _through(points, errors, answers.resolution)
+        plane = _weighted_through(points, errors, n, o) if noisy else _through(points, errors, answers.resolution)
         if plane is None:
             return None, 0.0
         plane = plane * np.sign(plane[:D] @ n)
         n, o = plane[:D], plane[D]
-        if error < 1e-9 or answers.resolution > 1e-11:
+        if error < 1e-9 or noisy:
             break
         width = narrow
     return np.append(n, o), len(points) / asked
@@ -311,6 +312,17 @@ def _through(points, errors, resolution):
         if len(A) < D + 2:
             return None
     return None if np.median(misfit) > max(1e-7, 1e3 * resolution) else v
+
+
+def _weighted_through(points, errors, n, o):
+    """The hyperplane through points that are known with errors, near one that is given."""
+    A, plane = np.column_stack([points, np.ones(len(points))]), np.append(n, o)
+    free = np.linalg.svd(plane[None])[2][1:].T
+    fit = active_set_fit(A @ free, -A @ plane, errors)
+    if fit is None:
+        return None
+    plane = plane + free @ fit.solution
+    return plane / np.linalg.norm(plane[:-1])
 
 
 def _share_of_sides(answers, planes, k, rng, n=40):
