@@ -9,6 +9,7 @@ import numpy as np
 from skident.fitting.polish import polish_network
 from skident.network import FeedforwardNetwork
 
+from .active_set import NOISY
 from .answers import Answers
 from .hyperplanes import FirstLayerSearch, random_segments, rooms_on_lines
 from .known_layers import KnownLayers
@@ -120,7 +121,8 @@ class _Search:
             if max(readout.share, readout.signed) > _LAST:
                 break
             if depth not in self.layers:
-                layer = LayerUnits(KnownLayers(layers, W, b))
+                accuracy = self.answers.resolution if self.answers.resolution > NOISY else 0.0
+                layer = LayerUnits(KnownLayers(layers, W, b, accuracy))
                 if not self._find_units(layer):
                     self.incomplete = layer
                     break

@@ -11,6 +11,10 @@ __all__ = ["Crossings", "FacetUnit", "crossings"]
 _RANK = 1e-7  # singular values below this, relative to the largest, are none
 _OPEN = 1e-6  # part of a feature in what is open above which it is not determined
 _NO_SLOPE = 1e-8
+_TOLD = 100.0  # over its error, what noisy equations must tell of a direction that is determined
+_KNOWN = 3.0  # accuracies of the known layers that every equation may be off by
+_OF_POSITION = 0.03  # error of a kink's position beside that of its normal
+_PER_ERROR = 1e-7  # misfit that stands for an error of a noisy equation
 
 
 class FacetUnit:
@@ -25,6 +29,8 @@ class FacetUnit:
         The kink.
     basis : ndarray of shape (T, q), default=None
         ``theta = basis w``: with the signs of layer l, ``q = m_l + 1`` unknowns are left.
+    error : float, default=0.0
+        Of the normal; it counts where the known layers have an accuracy: equations are weighed by their errors then.
 
     Attributes
     ----------
@@ -33,33 +39,37 @@ class FacetUnit:
     open : ndarray of shape (T, k)
         Orthonormal directions in which theta is not determined.
     misfit : float
-        Largest relative violation of an equation.
+        Largest relative violation of an equation; of noisy equations 1e-7 for every error of it.
     starts : ndarray of shape (s, D)
         Points of the unit's kink.
     share : float
         Of the predicted kinks, those that the answers show.
     """
 
-    def __init__(self, known, point, normal, basis=None):
+    def __init__(self, known, point, normal, basis=None, error=0.0):
         self.known, self.point, self.normal, self.basis = known, point, normal, basis
         Z, phi = known.evaluate(point[None])
         self.rows = np.vstack([known.feature_maps(Z > 0)[0].T, phi])
         self.values = np.append(normal, 0.0)
+        self.error, self.errors = error, error * np.append(np.ones(len(normal)), _OF_POSITION)
         self.starts, self.share = point[None], 0.0
         self._solve()
 
     def _solve(self):
         norms = np.maximum(np.linalg.norm(self.rows, axis=1), np.finfo(float).tiny)
-        A, y = self.rows / norms[:, None], self.values / norms
+        A, y, least = self.rows / norms[:, None], self.values / norms, None
+        if self.known.accuracy:
+            error = self.errors / norms + _KNOWN * self.known.accuracy
+            A, y, least = A / error[:, None], y / error, _TOLD
         if self.basis is None:
-            self.theta, self.open = _least_norm(A, y)
+            self.theta, self.open = _least_norm(A, y, least)
         else:
-            w, left = _least_norm(A @ self.basis, y)
+            w, left = _least_norm(A @ self.basis, y, least)
             self.theta = self.basis @ w
             self.open = np.linalg.qr(self.basis @ left)[0] if left.shape[1] else left[:0].reshape(len(self.theta), 0)
-        self.misfit = float(np.abs(A @ self.theta - y).max())
+        self.misfit = float(np.abs(A @ self.theta - y).max()) * (1.0 if least is None else _PER_ERROR)
 
-    def learn(self, rows, values, starts):
+    def learn(self, rows, values, starts, errors=None):
         """Take up more equations.
 
         Parameters
@@ -68,7 +78,10 @@ class FacetUnit:
         values : ndarray of shape (k,)
         starts : ndarray of shape (s, D)
             More points of the unit's kink.
+        errors : ndarray of shape (k,), default=None
+            Of the values; 0 by default.
         """
+        self.errors = np.append(self.errors, np.zeros(len(rows)) if errors is None else errors)
         self.rows, self.values = np.vstack([self.rows, rows]), np.concatenate([self.values, values])
         self.starts = np.vstack([self.starts, starts])
         self._solve()
@@ -84,10 +97,35 @@ class FacetUnit:
         -------
         FacetUnit
         """
-        unit = FacetUnit(self.known, self.point, self.normal, basis)
+        unit = FacetUnit(self.known, self.point, self.normal, basis, self.error)
         k = len(unit.rows)
-        unit.learn(self.rows[k:], self.values[k:], self.starts[1:])
+        unit.learn(self.rows[k:], self.values[k:], self.starts[1:], self.errors[k:])
         return unit
+
+    def joined(self, other):
+        """The equations of two units for a unit that is both.
+
+        Parameters
+        ----------
+        other : FacetUnit
+
+        Returns
+        -------
+        FacetUnit
+        """
+        unit = self.with_basis(self.basis)
+        D, n = len(other.normal), other.normal
+        # The length of the other's theta is unknown: of its normal only that the gradient has no part across.
+        across = np.linalg.svd(n[None])[2][1:]
+        rows = np.vstack([across @ other.rows[:D], other.rows[D:]])
+        errors = np.append(other.errors[: D - 1], other.errors[D:])
+        unit.learn(rows, np.zeros(len(rows)), other.starts, errors)
+        return unit
+
+    @property
+    def tolerance(self):
+        """Part of a feature in what is open above which it is not determined."""
+        return max(_OPEN, 300.0 * self.known.accuracy)
 
     @property
     def n_open(self):
@@ -107,7 +145,7 @@ class FacetUnit:
         """
         if self.n_open == 0:
             return np.ones(len(phi), dtype=bool)
-        return np.abs(phi @ self.open).max(axis=1) < _OPEN * np.linalg.norm(phi, axis=1)
+        return np.abs(phi @ self.open).max(axis=1) < self.tolerance * np.linalg.norm(phi, axis=1)
 
     def passes(self, X, tol=1e-6):
         """Which points lie on the unit's kink, where that is known.
@@ -126,6 +164,7 @@ class FacetUnit:
             return np.zeros(0, dtype=bool)
         Z, phi = self.known.evaluate(X)
         slope = np.linalg.norm(self.known.gradients(Z > 0, self.theta), axis=1)
+        tol = np.maximum(tol, 300.0 * self.known.accuracy)
         near = np.abs(phi @ self.theta) < tol * (1.0 + np.linalg.norm(X, axis=1)) * slope
         return near & self.determined(phi)
 
@@ -184,10 +223,10 @@ class FacetUnit:
         return origins + low[:, None] * directions
 
 
-def _least_norm(A, y):
+def _least_norm(A, y, least=None):
     """Least-squares solution of least norm, and an orthonormal basis of what A leaves open."""
     U, s, Vt = np.linalg.svd(A, full_matrices=True)
-    k = int(np.sum(s > _RANK * s[0]))
+    k = int(np.sum(s > (_RANK * s[0] if least is None else least)))
     return Vt[:k].T @ ((U[:, :k].T @ y) / s[:k]), Vt[k:].T
 
 
@@ -297,7 +336,7 @@ def crossings(unit, rng, *, n_walks=60, n_steps=12, reach=8.0):
         lengths = np.linalg.norm(normals, axis=1)
         outwards = normals / np.maximum(lengths, 1e-300)[:, None]
         change = known.tangents(beyond, outwards)[1] - known.tangents(active, outwards)[1]
-        unknown = np.abs(change @ unit.open).max(axis=1, initial=0.0) > _OPEN * np.maximum(1.0, np.abs(change).max(axis=1))
+        unknown = np.abs(change @ unit.open).max(axis=1, initial=0.0) > unit.tolerance * np.maximum(1.0, np.abs(change).max(axis=1))
         # Outwards: away from the side that was left.
         side = np.where(beyond[rows, k], 1.0, -1.0)[:, None]
         if unknown.any():
@@ -316,7 +355,7 @@ def _first_directions(unit, x, Z, active, rng):
     """Random directions, most of them leaning towards a boundary of layer l across which the weight is open."""
     known = unit.known
     u = rng.standard_normal(x.shape)
-    aims = np.flatnonzero(np.abs(unit.open[: known.n_units]).max(axis=1, initial=0.0) > _OPEN) + known.first
+    aims = np.flatnonzero(np.abs(unit.open[: known.n_units]).max(axis=1, initial=0.0) > unit.tolerance) + known.first
     if len(aims) == 0:
         return u
     aim = rng.choice(aims, len(x))

@@ -22,6 +22,7 @@ class KnownLayers:
         Weights and biases of layers 1 ... l - 1.
     weights, biases : ndarray of shape (m_{l-1}, m_l) and (m_l,)
         Of layer l.
+    accuracy : float, default=0.0
 
     Attributes
     ----------
@@ -29,9 +30,12 @@ class KnownLayers:
         D, m_l, m_{l-1} and ``T = m_l + m_{l-1} + 1``.
     first : int
         Index of the first unit of layer l among all known ones.
+    accuracy : float
+        Relative error of the known layers where the answers are noisy; else 0.
     """
 
-    def __init__(self, layers, weights, biases):
+    def __init__(self, layers, weights, biases, accuracy=0.0):
+        self.accuracy = accuracy
         self.layers, self.weights, self.biases = list(layers), weights, biases
         self.n_before, self.n_units = weights.shape
         self.n_inputs = self.layers[0][0].shape[0] if self.layers else self.n_before
@@ -177,5 +181,5 @@ class KnownLayers:
             return np.zeros(0, dtype=bool)
         Z = self.evaluate(X)[0]
         lengths = np.linalg.norm(self.boundaries(Z > 0), axis=2)
-        reach = tol * (1.0 + np.linalg.norm(X, axis=1, keepdims=True))
+        reach = max(tol, 100.0 * self.accuracy) * (1.0 + np.linalg.norm(X, axis=1, keepdims=True))
         return np.any(np.abs(Z) < reach * np.maximum(lengths, 1e-9), axis=1)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from .active_set import NOISY
 from .answers import locate
 from .facets import crossings
 from .segments import Segments, kinks_on_segments
 
-__all__ = ["share_of_kinks", "share_of_sides", "trace"]
+__all__ = ["learn_positions", "share_of_kinks", "share_of_sides", "trace", "windows"]
 
 _MOST_AT_ONCE = 8  # boundaries looked behind at a time
 _MISFIT = 1e-5  # relative violation of an equation that no unit of this layer shows
@@ -62,7 +63,7 @@ def trace(answers, unit, rng, *, n_rounds=40, patience=6, hasty=True):
         progress = before - unit.n_open
         learnt += progress
         idle = 0 if progress else idle + 1
-        if unit.misfit > max(_MISFIT, 1e3 * answers.resolution):
+        if unit.misfit > _MISFIT:
             return False
         if progress and seen < _TESTED:
             share, n = share_of_kinks(answers, unit, rng, 8, near=_ROUGHLY * windows(answers)[0])
@@ -106,16 +107,37 @@ def _look_behind(answers, unit, c, failed, rng):
         return
     offset = Y - c.points[line]
     gamma = -np.sum(c.slopes[line] * offset, axis=1) / np.sum(c.outwards[line] * offset, axis=1)
-    good, gamma = _followed(answers, c.take(line), Y, gamma, room[line], rng)
+    good, gamma, P, errors = _followed(answers, c.take(line), Y, gamma, room[line], rng)
     good = good[np.unique(line[good], return_index=True)[1]]
-    if len(good):
-        for k in c.boundary[line[good]]:
-            failed[k] = 0
+    if len(good) == 0:
+        return
+    for k in c.boundary[line[good]]:
+        failed[k] = 0
+    if unit.known.accuracy:
+        learn_positions(unit, P[good].reshape(-1, P.shape[2]), errors[good].ravel())
+    else:
         unit.learn(c.rows[line[good]], gamma[good], Y[good])
 
 
+def learn_positions(unit, points, errors):
+    """Take up that kinks at some points are the unit's.
+
+    Parameters
+    ----------
+    unit : FacetUnit
+    points : ndarray of shape (n, D)
+    errors : ndarray of shape (n,)
+        Of the positions across the kink; infinite where there is none.
+    """
+    there = np.isfinite(errors)
+    points, errors = points[there], errors[there]
+    Z, phi = unit.known.evaluate(points)
+    slopes = np.linalg.norm(unit.known.gradients(Z > 0, unit.theta), axis=1)
+    unit.learn(phi, np.zeros(len(phi)), points, errors * np.maximum(slopes, 1.0))
+
+
 def _followed(answers, c, points, gamma, room, rng):
-    """Which facets behind boundaries show at two of three more points far from these, and what gamma is by those.
+    """Which facets behind boundaries show at two of three more points far from these, what gamma is by those, and these.
 
     The farther from the boundary, the more exactly the facet's slope is told.
     """
@@ -132,7 +154,7 @@ def _followed(answers, c, points, gamma, room, rng):
     P = start + 0.6 * room[:, None, None] * away
     width = np.repeat(np.maximum(_WINDOW * room, np.minimum(0.1 * room, 300.0 * answers.resolution)), 3)
     there = locate(answers, P.reshape(-1, D), np.repeat(unit, 3, axis=0), width)
-    near = np.abs(np.nan_to_num(there.offset)) < _NEAR * width + 4.0 * there.error
+    near = np.abs(np.nan_to_num(there.offset)) < _NEAR * width + (16.0 if answers.resolution > NOISY else 4.0) * there.error
     hit = (there.found & near & (there.error < 0.05 * width)).reshape(n, 3)
     offset = 0.6 * room[:, None, None] * away + np.nan_to_num(there.offset).reshape(n, 3, 1) * unit[:, None]
     ahead = np.sum(offset * c.outwards[:, None], axis=2)
@@ -140,7 +162,8 @@ def _followed(answers, c, points, gamma, room, rng):
     weight = np.where(hit, ahead, 0.0)
     told = np.sum(weight * back, axis=1) / np.maximum(np.sum(weight * ahead, axis=1), 1e-300)
     good = np.flatnonzero(hit.sum(axis=1) >= 2)
-    return good, np.where(hit.sum(axis=1) >= 2, told, gamma)
+    P = c.points[:, None] + offset
+    return good, np.where(hit.sum(axis=1) >= 2, told, gamma), P, np.where(hit, there.error.reshape(n, 3), np.inf)
 
 
 def share_of_kinks(answers, unit, rng, n=12, *, near=1e-6):
