@@ -38,6 +38,8 @@ class FacetUnit:
         Of least norm.
     open : ndarray of shape (T, k)
         Orthonormal directions in which theta is not determined.
+    scatter : ndarray of shape (T, r)
+        A root of theta's covariance where it is determined; of exact answers 0.
     misfit : float
         Largest relative violation of an equation; of noisy equations 1e-7 for every error of it.
     starts : ndarray of shape (s, D)
@@ -52,7 +54,7 @@ class FacetUnit:
         self.rows = np.vstack([known.feature_maps(Z > 0)[0].T, phi])
         self.values = np.append(normal, 0.0)
         self.error, self.errors = error, error * np.append(np.ones(len(normal)), _OF_POSITION)
-        self.starts, self.share = point[None], 0.0
+        self.starts, self.share, self.scatter = point[None], 0.0, np.zeros((known.n_features, 1))
         self._solve()
 
     def _solve(self):
@@ -61,6 +63,7 @@ class FacetUnit:
         if self.known.accuracy:
             error = self.errors / norms + _KNOWN * self.known.accuracy
             A, y, least = A / error[:, None], y / error, _TOLD
+            self.scatter = _scatter(A if self.basis is None else A @ self.basis, self.basis, least)
         if self.basis is None:
             self.theta, self.open = _least_norm(A, y, least)
         else:
@@ -168,6 +171,28 @@ class FacetUnit:
         near = np.abs(phi @ self.theta) < tol * (1.0 + np.linalg.norm(X, axis=1)) * slope
         return near & self.determined(phi)
 
+    def errors_at(self, X):
+        """How uncertain the unit is at points, relative to its slope there.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, D)
+
+        Returns
+        -------
+        positions : ndarray of shape (n,)
+            Error of its kink's position.
+        slopes : ndarray of shape (n,)
+            Relative error of its gradient.
+        """
+        if not self.known.accuracy:
+            return np.zeros(len(X)), np.zeros(len(X))
+        Z, phi = self.known.evaluate(X)
+        maps = self.known.feature_maps(Z > 0)
+        size = np.maximum(np.linalg.norm(self.known.gradients(Z > 0, self.theta), axis=1), 1e-300)
+        slopes = np.linalg.norm(np.einsum("ntd,tr->ndr", maps, self.scatter), axis=(1, 2))
+        return np.linalg.norm(phi @ self.scatter, axis=1) / size, slopes / size
+
     def predicted_kinks(self, n, rng, *, reach=4.0, n_lines=60, n_grid=120, tries=4):
         """Points of the kink spread over random lines, where the unit is known, and normals there.
 
@@ -228,6 +253,13 @@ def _least_norm(A, y, least=None):
     U, s, Vt = np.linalg.svd(A, full_matrices=True)
     k = int(np.sum(s > (_RANK * s[0] if least is None else least)))
     return Vt[:k].T @ ((U[:, :k].T @ y) / s[:k]), Vt[k:].T
+
+
+def _scatter(A, basis, least):
+    """A root of the covariance of a least-squares solution, in the directions that are determined."""
+    s, Vt = np.linalg.svd(A, full_matrices=False)[1:]
+    root = Vt[s > least].T / s[s > least]
+    return root if basis is None else basis @ root
 
 
 @dataclass(frozen=True)

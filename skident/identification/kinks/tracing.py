@@ -107,7 +107,8 @@ def _look_behind(answers, unit, c, failed, rng):
         return
     offset = Y - c.points[line]
     gamma = -np.sum(c.slopes[line] * offset, axis=1) / np.sum(c.outwards[line] * offset, axis=1)
-    good, gamma, P, errors = _followed(answers, c.take(line), Y, gamma, room[line], rng)
+    blur = unit.errors_at(c.points - 1e-3 * room[:, None] * c.outwards)[1]
+    good, gamma, P, errors = _followed(answers, c.take(line), Y, gamma, room[line], blur[line], rng)
     good = good[np.unique(line[good], return_index=True)[1]]
     if len(good) == 0:
         return
@@ -136,7 +137,7 @@ def learn_positions(unit, points, errors):
     unit.learn(phi, np.zeros(len(phi)), points, errors * np.maximum(slopes, 1.0))
 
 
-def _followed(answers, c, points, gamma, room, rng):
+def _followed(answers, c, points, gamma, room, blur, rng):
     """Which facets behind boundaries show at two of three more points far from these, what gamma is by those, and these.
 
     The farther from the boundary, the more exactly the facet's slope is told.
@@ -152,9 +153,11 @@ def _followed(answers, c, points, gamma, room, rng):
     # Along the facet from the boundary: as far as there is room, leaning away from it.
     start = c.points[:, None] + np.zeros_like(away)
     P = start + 0.6 * room[:, None, None] * away
-    width = np.repeat(np.maximum(_WINDOW * room, np.minimum(0.1 * room, 300.0 * answers.resolution)), 3)
+    blur = 2.0 * blur * room
+    width = np.maximum(_WINDOW * room, np.minimum(0.1 * room, 300.0 * answers.resolution + 3.0 * blur))
+    width, blur = np.repeat(width, 3), np.repeat(blur, 3)
     there = locate(answers, P.reshape(-1, D), np.repeat(unit, 3, axis=0), width)
-    near = np.abs(np.nan_to_num(there.offset)) < _NEAR * width + (16.0 if answers.resolution > NOISY else 4.0) * there.error
+    near = np.abs(np.nan_to_num(there.offset)) < _NEAR * width + (16.0 if answers.resolution > NOISY else 4.0) * there.error + blur
     hit = (there.found & near & (there.error < 0.05 * width)).reshape(n, 3)
     offset = 0.6 * room[:, None, None] * away + np.nan_to_num(there.offset).reshape(n, 3, 1) * unit[:, None]
     ahead = np.sum(offset * c.outwards[:, None], axis=2)
@@ -193,19 +196,19 @@ def share_of_kinks(answers, unit, rng, n=12, *, near=1e-6):
     points, normals = unit.predicted_kinks(n, rng)
     if len(points) == 0:
         return 0.0, 0
-    hit, clear = _are_there(answers, points, normals, near)
+    hit, clear = _are_there(answers, points, normals, near + 3.0 * unit.errors_at(points)[0])
     return (float(hit[clear].mean()), int(clear.sum())) if clear.sum() > 3 else (0.0, 0)
 
 
 def _are_there(answers, points, normals, near=1e-6):
     """Which predicted kinks are there, and which could be seen: in a wide window, or else in a narrow one."""
-    near = max(near, 300.0 * answers.resolution)
+    near = np.maximum(near, 300.0 * answers.resolution) * np.ones(len(points))
     wide, narrow = windows(answers)
     there = locate(answers, points, normals, wide)
     hit = there.found & (np.abs(np.nan_to_num(there.offset)) < near + 30.0 * there.error)
     again = np.flatnonzero(~hit & np.isfinite(there.error))
     closer = locate(answers, points[again], normals[again], narrow)
-    hit[again] |= closer.found & (np.abs(np.nan_to_num(closer.offset)) < near + 30.0 * closer.error)
+    hit[again] |= closer.found & (np.abs(np.nan_to_num(closer.offset)) < near[again] + 30.0 * closer.error)
     return hit, np.isfinite(there.error)
 
 
@@ -250,7 +253,7 @@ def share_of_sides(answers, unit, others, rng, n=60):
     points, normals = unit.predicted_kinks(n, rng)
     if len(points) < 20:
         return 0.0
-    hit = _are_there(answers, points, normals)[0]
+    hit = _are_there(answers, points, normals, 1e-6 + 3.0 * unit.errors_at(points)[0])[0]
     phi, shares = unit.known.evaluate(points)[1], []
     for other in others:
         if other is unit:
