@@ -31,6 +31,9 @@ _PATHS = 6  # lines from right to wrong answers
 _TRIED = 24  # loose kinks whose hyperplanes are tried where nothing else helps
 _WRONG = 1e-9  # relative error that no rounding of a right network makes
 _ROUNDINGS = 1e3
+_NOISES = 12.0  # and of noisy answers, in units of their noise
+_ANSWERS, _ANSWERS_NOISY = 2.0, 10.0  # answers a parameter at which the network is polished
+_DEVIATION = 0.5  # of noise, in its own units
 
 
 @dataclass(frozen=True)
@@ -231,7 +234,8 @@ class _Search:
         return False
 
     def _polished(self, network):
-        n = int(2.0 * network.n_parameters / network.n_outputs) + 50
+        noisy = self.answers.resolution > NOISY
+        n = int((_ANSWERS_NOISY if noisy else _ANSWERS) * network.n_parameters / network.n_outputs) + 50
         layers = list(zip(network.weights[:-1], network.biases[:-1], strict=True))
         X = spread_points(self.answers, layers, n, self.rng)
         F, tol = self.answers.ask(X)
@@ -239,7 +243,11 @@ class _Search:
         good = np.isfinite(tol) & (error < max(1e-4 / self.answers.resolution, 1e3))
         if good.sum() * network.n_outputs < 1.2 * network.n_parameters:
             return network
-        polished = polish_network(network, X[good], F[good])[0]
+        polished = polish_network(network, X[good], F[good], noise=_DEVIATION if noisy else None)[0]
+        if noisy:  # where a kink was on the wrong side of a point, it is on the right one now
+            fits = np.isfinite(tol) & (np.abs(polished(X) - F).max(axis=1) < _NOISES * tol)
+            if fits.mean() > _LAST:
+                polished = polish_network(polished, X[fits], F[fits], noise=_DEVIATION)[0]
         after = np.abs(polished(X) - F).max(axis=1)
         return polished if np.median(after) <= np.median(error) else network
 
@@ -249,6 +257,8 @@ class _Search:
         F, tol = self.answers.ask(X)
         clear = np.isfinite(tol)
         error = np.abs(network(X[clear]) - F[clear]).max(axis=1)
+        if self.answers.resolution > NOISY:
+            return X[clear], error / (_NOISES * tol[clear])
         return X[clear], error / np.maximum(_WRONG / self.answers.resolution, _ROUNDINGS * tol[clear])
 
     def _unexplained(self, network, X, E):
