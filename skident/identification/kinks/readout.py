@@ -9,9 +9,12 @@ import numpy as np
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork
 
+from .active_set import NOISY
+
 __all__ = ["Readout", "hidden_outputs", "read_out", "spread_points"]
 
 _EXPLAINED = 1e-7  # error of an answer, over their deviation, that counts as explained
+_ROUNDINGS, _NOISES = 300.0, 3000.0  # or in units of their rounding, or of their noise
 _RADII = (0.5, 1.0, 2.0, 3.0, 4.0)
 _NOTHING = 1e-9
 _RARE, _POOL = 0.2, 5_000_000  # of numbers in all points among which rare ones are looked for
@@ -171,7 +174,7 @@ def _robust(A, F, weight, answers):
     """Weighted least squares that leaves out what does not fit, and the share of the answers that do."""
     size = np.maximum(np.linalg.norm(A, axis=0), 1e-300)
     A = A / size
-    enough = max(_EXPLAINED / answers.resolution, 300.0)
+    enough = max(_EXPLAINED / answers.resolution, _NOISES if answers.resolution > NOISY else _ROUNDINGS)
     w = weight.copy()
     for _ in range(24):
         solution = np.linalg.lstsq(A * w[:, None], F * w[:, None], rcond=1e-11)[0]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .active_set import NOISY
+from .local_normals import normals_from_positions
 
 __all__ = ["KinkSet", "Segments", "kinks_on_segments", "normals_at"]
 
@@ -18,6 +19,7 @@ _BLIND = 1e-3  # and partly blind ones than this
 _WIDEST, _STEPS, _SHRINK = 1e-2, 4, 0.1  # steps of gradients: the first at most, how many, and the ratio of two
 _WIDEST_NOISY, _STEPS_NOISY, _SHRINK_NOISY = 0.2, 7, 0.4  # the same where answers are noisy
 _RANK_ONE = 1e-6
+_ACCURATE, _ROUGH = 1e-2, 0.3  # largest error of a normal, and of one from which positions nearby are predicted
 
 
 @dataclass(frozen=True)
@@ -284,13 +286,16 @@ def normals_at(answers, points, directions, rooms, rng):
         s, Vt = np.linalg.svd(after - before, full_matrices=False)[1:]
         with np.errstate(divide="ignore", invalid="ignore"):
             error = (e1 + e2) * np.sqrt(D) / s[:, 0]
-        good = ok_after & ok_before & (error < 1e-2)
+        good = ok_after & ok_before & (error < (_ROUGH if noisy else _ACCURATE))
         if s.shape[1] > 1:
             good &= s[:, 1] < (_RANK_ONE + 20.0 * error) * s[:, 0]
         N[todo[good]], errors[todo[good]] = Vt[good, 0], error[good]
         todo = todo[~good]
         h[todo] *= shrink
-    kept = np.flatnonzero(np.isfinite(errors))
+    if noisy:
+        i = np.flatnonzero(np.isfinite(errors))
+        N[i], errors[i] = normals_from_positions(answers, points[i], N[i], errors[i], rooms[i], rng)
+    kept = np.flatnonzero(errors < _ACCURATE)
     return KinkSet(points[kept], N[kept], errors[kept]), kept
 
 
