@@ -274,13 +274,15 @@ class _Search:
         length = np.linalg.norm(V, axis=1)
         lines = Segments(X[start], V / length[:, None], np.zeros(len(V)), 1.3 * length)
 
+        near = max(1e-6, 300.0 * self.answers.resolution)
+
         def explain(points):
             known, H = np.zeros(len(points), dtype=bool), points
             for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
                 Z = H @ W + b
                 H = np.maximum(Z, 0.0)
                 if len(points):
-                    known |= np.abs(Z).min(axis=1) < 1e-6 * np.median(np.abs(Z))
+                    known |= np.abs(Z).min(axis=1) < near * np.median(np.abs(Z))
             return known
 
         return self._kinks_of(lines, explain, 8)

@@ -14,6 +14,7 @@ _NO_SLOPE = 1e-8
 _TOLD = 100.0  # over its error, what noisy equations must tell of a direction that is determined
 _KNOWN = 3.0  # accuracies of the known layers that every equation may be off by
 _OF_POSITION = 0.03  # error of a kink's position beside that of its normal
+_OUTLIER = 10.0  # errors by which no right equation is off
 _PER_ERROR = 1e-7  # misfit that stands for an error of a noisy equation
 
 
@@ -88,6 +89,18 @@ class FacetUnit:
         self.rows, self.values = np.vstack([self.rows, rows]), np.concatenate([self.values, values])
         self.starts = np.vstack([self.starts, starts])
         self._solve()
+
+    def forget(self, theta):
+        """Leave out equations that a theta contradicts; `learn` solves the others.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (T,)
+        """
+        error = self.errors + _KNOWN * self.known.accuracy * np.linalg.norm(self.rows, axis=1)
+        kept = np.abs(self.rows @ theta - self.values) < _OUTLIER * error
+        kept[: len(self.normal) + 1] = True
+        self.theta, self.rows, self.values, self.errors = theta, self.rows[kept], self.values[kept], self.errors[kept]
 
     def with_basis(self, basis):
         """The same equations for fewer unknowns.

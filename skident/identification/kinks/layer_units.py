@@ -18,6 +18,7 @@ __all__ = ["LayerUnits", "refine"]
 _GOOD, _POOR = 0.85, 0.2  # share of predicted kinks that a unit shows, and that which others of its layer vouch for
 _NONE = 0.1
 _SAME = 1e-5  # sine of an angle below which directions are the same
+_TRIES_NOISY = 12  # rounds of lines on which a unit's kinks are predicted where more of them are wanted
 _MOST_FAILURES = 8  # kinks in succession that are of no unit of the layer, after which the others are left
 _CHOICES = 4  # signs at most of which no unit tells anything that are tried both ways
 
@@ -260,7 +261,7 @@ class LayerUnits:
         b : ndarray of shape (m_{l+1},)
         """
         rows = np.array([np.where(known, w, 0.0) for w, known in map(self._weights_of, self.units)])
-        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(float).tiny)
         return rows[:, :-1].T, rows[:, -1]
 
 
@@ -339,7 +340,7 @@ def refine(answers, unit, rng, *, spare=8):
 
 def _refine_noisy(answers, unit, free, rng):
     """The same by weighted least squares, on more kinks; these become the unit's equations."""
-    points, normals = unit.predicted_kinks(2 * free.shape[1] + 24, rng)
+    points, normals = unit.predicted_kinks(2 * free.shape[1] + 24, rng, tries=_TRIES_NOISY)
     if len(points) < free.shape[1] + 6:
         return
     offset, found, errors = _near_predicted(answers, points, normals)
@@ -351,7 +352,7 @@ def _refine_noisy(answers, unit, free, rng):
     errors = errors + unit.known.accuracy * np.linalg.norm(phi, axis=1)
     fit = active_set_fit(phi @ free, -phi @ unit.theta, errors)
     if fit is not None and np.linalg.norm(fit.solution) < 0.1 * np.linalg.norm(unit.theta):
-        unit.theta = unit.theta + free @ fit.solution
+        unit.forget(unit.theta + free @ fit.solution)
         learn_positions(unit, P[fit.kept], errors[fit.kept])
 
 
