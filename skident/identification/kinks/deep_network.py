@@ -27,8 +27,9 @@ _WHOLE = 0.97
 _PATIENCE, _MOST_LINES = 2, 12
 _FAR = (1.0, 2.0, 3.0, 4.0)  # spreads of the points that are looked at in the end
 _CHECKS = 15  # fresh answers a parameter that are looked at, where that is more
+_DEEPER = 5  # times as many of networks of three hidden layers and more, whose units are rarer
 _PATHS = 6  # lines from right to wrong answers
-_TRIED = 24  # loose kinks whose hyperplanes are tried where nothing else helps
+_MOST_SEARCHES = 15  # times that more lines are followed where nothing else helps
 _WRONG = 1e-9  # relative error that no rounding of a right network makes
 _ROUNDINGS = 1e3
 _NOISES = 12.0  # and of noisy answers, in units of their noise
@@ -89,7 +90,7 @@ class _Search:
                 best = found if best is None or found.wrong < best.wrong else best
                 if found.wrong == 0:
                     return best
-                progress = self._explain_more(found, X, error)
+                progress = self._explain_more(found, X, error, readout.linear)
             else:
                 progress = self._look_below()
             idle = 0 if progress else idle + 1
@@ -116,12 +117,12 @@ class _Search:
 
     def _read_layers(self):
         """The readout of the first layers that explain the answers, or of as many as can be found."""
-        layers, W, b = [], self.first.planes[:, :-1].T, self.first.planes[:, -1]
+        layers, W, b, open_entries = [], self.first.planes[:, :-1].T, self.first.planes[:, -1], None
         self.incomplete = None
         for depth in range(1, _MOST_LAYERS + 1):
-            readout = read_out(self.answers, layers, W, b, self.rng)
+            readout = read_out(self.answers, layers, W, b, self.rng, open_entries)
             self.say(f"  last at {depth}? share {readout.share:.3f} signed {readout.signed:.3f} doubt {np.median(readout.doubt):.0e}")
-            if max(readout.share, readout.signed) > _LAST:
+            if max(readout.share, readout.signed) > (_WHOLE if depth in self.layers else _LAST):
                 break
             if depth not in self.layers:
                 accuracy = self.answers.resolution if self.answers.resolution > NOISY else 0.0
@@ -131,9 +132,12 @@ class _Search:
                     break
                 self.layers[depth] = layer
             layer = self.layers[depth]
+            if not layer.units:
+                self.incomplete = layer
+                break
             self.say(f"  layer {depth + 1}: {len(layer.units)} units open {[u.n_open for u in layer.units]} share {[round(u.share,2) for u in layer.units]} {self.answers.oracle.n_queries}")
-            layers = [*layers, (W * layer.signs, b * layer.signs)]
-            W, b = layer.weights()
+            layers = [*layers, layer.signed()]
+            W, b, open_entries = layer.weights()
         return readout
 
     def _find_units(self, layer):
@@ -150,15 +154,18 @@ class _Search:
                 break
             kinks = self._fresh_kinks(2, layer.explain)
             if self.first.absorb(kinks) or len(self.first.planes) > n_planes:
+                self.layers = {}
                 return False
             idle = 0 if layer.take_up(self.answers, kinks, self.rng) else idle + 1
-        return layer.settle_signs(self.answers, self.rng)
+        if layer.settle_signs(self.answers, self.rng):
+            lost = layer.drop_strangers(self.answers, self.rng)
+            self.say(f"    {lost} strangers dropped, {self.answers.oracle.n_queries}")
+        return layer.signs is not None and bool(layer.units)
 
     def _is_last(self, layer):
         """Whether the answers are linear in the outputs of these units."""
-        known = layer.known
-        before = [*known.layers, (known.weights * layer.signs, known.biases * layer.signs)]
-        return bool(layer.units) and read_out(self.answers, before, *layer.weights(), self.rng).share > _WHOLE
+        before = [*layer.known.layers, layer.signed()]
+        return bool(layer.units) and read_out(self.answers, before, *layer.weights()[:2], self.rng).share > _WHOLE
 
     def _fresh_kinks(self, n_lines, explain):
         """Kinks on random lines that nothing explains."""
@@ -173,26 +180,48 @@ class _Search:
 
     def _look_below(self):
         """Where no next layer is found: look for more units of those before it; whether there were any."""
-        n_planes = len(self.first.planes)
         if self.incomplete is None:
             return False
-        self.first.follow_lines(_MOST_LINES // 2, radii=(1.0, 2.0, 3.0), with_normals=False)
-        pool = self.first.loose
-        if len(self.first.planes) == n_planes:
-            for i in self.rng.permutation(len(pool))[:_TRIED]:
-                self.first.try_kink(pool.take(np.array([i])))
-        if len(self.first.planes) > n_planes:
-            self.say(f"    {len(self.first.planes) - n_planes} more hyperplanes")
-            self.layers = {}
+        if not self.layers and len(self.first.planes) > self.incomplete.known.n_units:
             return True
-        return self._take_up(pool)
+        missed = self.incomplete.missed_before()
+        self.say(f"    {len(missed)} units of the layer before, {self.answers.oracle.n_queries}")
+        if len(missed) and self.layers and self._take_up(missed):
+            return True
+        for _ in range(_MOST_SEARCHES):
+            kinks = self._fresh_kinks(4, self._explained)
+            self.say(f"    {len(kinks)} kinks that nothing explains, {self.answers.oracle.n_queries}")
+            if len(kinks) and (self._more_hyperplanes(kinks) or self._take_up(kinks)):
+                return True
+        return False
+
+    def _explained(self, points):
+        """Which points lie on kinks of any unit known."""
+        explained = self.first.on_planes(points)
+        for layer in [*self.layers.values(), *([] if self.incomplete is None else [self.incomplete])]:
+            explained |= layer.explain(points)
+        return explained
+
+    def _more_hyperplanes(self, kinks):
+        """Whether kinks belong to units of the first layer; then those behind are forgotten."""
+        n_planes = len(self.first.planes)
+        for i in range(len(kinks)):
+            self.first.try_kink(kinks.take(np.array([i])))
+        self.first.absorb(kinks)
+        if len(self.first.planes) == n_planes:
+            return False
+        self.say(f"    {len(self.first.planes) - n_planes} more hyperplanes")
+        self.layers = {}
+        return True
 
     def _take_up(self, kinks):
         """Whether kinks belong to units of layers that counted as complete; then those behind are forgotten."""
         for depth in sorted(self.layers):
-            layer = self.layers[depth]
+            layer, behind = self.layers[depth], depth < max(self.layers) or self.incomplete is not None
             before = sum(unit.n_open for unit in layer.units)
-            if layer.take_up(self.answers, kinks, self.rng) or sum(u.n_open for u in layer.units) < before:
+            new = layer.take_up(self.answers, kinks, self.rng)
+            new -= layer.drop_strangers(self.answers, self.rng) if new and behind else 0
+            if new > 0 or sum(u.n_open for u in layer.units) < before:
                 self.say(f"    taken up at layer {depth + 1}")
                 self.layers = {d: v for d, v in self.layers.items() if d <= depth}
                 return True
@@ -205,6 +234,7 @@ class _Search:
         """The polished network and how much of fresh answers it explains; these, and errors over what is allowed."""
         network = self._polished(readout.network)
         n_check = max(self.n_check, _CHECKS * network.n_parameters // network.n_outputs)
+        n_check *= 1 if len(network.weights) < 4 else _DEEPER
         for n in (n_check // 8, n_check):
             X, error = self._errors(network, n)
             wrong = float(np.mean(error > 1.0)) if len(error) else 1.0
@@ -213,22 +243,32 @@ class _Search:
         self.say(f"repair {n_repairs}: widths {network.layer_widths} wrong {wrong:.4f} {self.answers.oracle.n_queries}")
         doubt = float(readout.doubt.max(initial=0.0))
         network = _in_oracle_units(network, self.answers.noise)
-        return DeepNetwork(network, wrong, n, doubt, readout.n_linear, n_repairs), X, error
+        return DeepNetwork(network, wrong, n, doubt, readout.linear.shape[1], n_repairs), X, error
 
-    def _explain_more(self, found, X, error):
+    def _explain_more(self, found, X, error, linear):
         """Take up kinks next to wrong answers at the lowest layer that they fit; whether that changed anything."""
         kinks = self._unexplained(found.network, X, error)
         self.say(f"    {len(kinks)} unexplained kinks")
-        for i in range(len(kinks)):
-            if self.first.try_kink(kinks.take(np.array([i]))):
-                self.layers = {}
-                return True
-        self.first.absorb(kinks)
-        if self._take_up(kinks):
+        if self._completed(kinks, linear):
+            return True
+        if self._more_hyperplanes(kinks) or self._take_up(kinks):
             return True
         for depth in sorted(self.layers):
             if self.layers[depth].choices:
                 self.layers[depth].try_other_signs(self.answers, self.rng)
+                self.layers = {d: v for d, v in self.layers.items() if d <= depth}
+                return True
+        return False
+
+    def _completed(self, kinks, linear):
+        """Whether kinks belong to units of which all but the bias is known, as a linear part of the next layer."""
+        if len(kinks) == 0:
+            return False
+        for depth in sorted(self.layers):
+            behind = self.layers.get(depth + 1)
+            part = linear if behind is None else behind.linear
+            if part is not None and part.shape[1] and self.layers[depth].complete(part, kinks):
+                self.say(f"    completed at layer {depth + 1}")
                 self.layers = {d: v for d, v in self.layers.items() if d <= depth}
                 return True
         return False

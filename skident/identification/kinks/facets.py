@@ -47,6 +47,8 @@ class FacetUnit:
         Points of the unit's kink.
     share : float
         Of the predicted kinks, those that the answers show.
+    vouched : bool
+        Whether it was told from facets of deeper units.
     """
 
     def __init__(self, known, point, normal, basis=None, error=0.0):
@@ -55,7 +57,8 @@ class FacetUnit:
         self.rows = np.vstack([known.feature_maps(Z > 0)[0].T, phi])
         self.values = np.append(normal, 0.0)
         self.error, self.errors = error, error * np.append(np.ones(len(normal)), _OF_POSITION)
-        self.starts, self.share, self.scatter = point[None], 0.0, np.zeros((known.n_features, 1))
+        self.starts, self.share, self.vouched = point[None], 0.0, False
+        self.scatter = np.zeros((known.n_features, 1))
         self._solve()
 
     def _solve(self):
@@ -249,6 +252,38 @@ class FacetUnit:
         good &= np.all((np.abs(Z) > 1e-5 * lengths) | (lengths < 1e-9), axis=1)
         return points[good], normals[good] / size[good, None]
 
+    def open_boundaries(self):
+        """Known units whose weight in this one is not determined.
+
+        Returns
+        -------
+        ndarray of int
+            Among all known units.
+        """
+        known, size = self.known, np.abs(self.open).max(axis=1, initial=0.0) > self.tolerance
+        aims = np.flatnonzero(size[: known.n_units]) + known.first
+        if not known.layers:
+            return aims
+        return np.concatenate([aims, np.flatnonzero(size[known.n_units : -1]) + known.first - known.n_before])
+
+    def start_near_boundaries(self, rng, n=4):
+        """Take up points of the kink that are near boundaries across which it is not determined, to walk from there.
+
+        Parameters
+        ----------
+        rng : numpy.random.RandomState
+        n : int, default=4
+            Points a boundary.
+        """
+        aims, points = self.open_boundaries(), self.predicted_kinks(400, rng, n_lines=200)[0]
+        if len(aims) == 0 or len(points) == 0:
+            return
+        Z = self.known.evaluate(points)[0]
+        lengths = np.linalg.norm(self.known.boundaries(Z > 0), axis=2)
+        gaps = np.where(lengths > 1e-9, np.abs(Z) / np.maximum(lengths, 1e-9), np.inf)[:, aims]
+        nearest = np.argsort(gaps, axis=0)[:n]
+        self.starts = np.vstack([self.starts, points[np.unique(nearest)]])
+
     def _zero_between(self, origins, directions, low, high, at_low):
         """Zeros on lines between two positions with different signs, by bisection and two last secant steps."""
         def z(t):
@@ -400,7 +435,7 @@ def _first_directions(unit, x, Z, active, rng):
     """Random directions, most of them leaning towards a boundary of layer l across which the weight is open."""
     known = unit.known
     u = rng.standard_normal(x.shape)
-    aims = np.flatnonzero(np.abs(unit.open[: known.n_units]).max(axis=1, initial=0.0) > unit.tolerance) + known.first
+    aims = unit.open_boundaries()
     if len(aims) == 0:
         return u
     aim = rng.choice(aims, len(x))

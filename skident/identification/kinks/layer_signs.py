@@ -6,11 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["LayerSigns", "features_with_signs", "layer_signs"]
+__all__ = ["LayerSigns", "features_with_signs", "layer_signs", "signs_beside_linear_part"]
 
-_OPEN = 1e-6
 _RANK = 1e-8
+_MOST_SIGNS = 14  # up to which all signs are tried
+_LOW_RANK = 1e-6
 _SURE = 1e-3  # distance from 1 up to which the size of a sign is taken as 1
+_SURE_NOISY, _TOLD = 0.1, 30.0  # the same where answers are noisy, and what their errors must tell of a sign
+_FREE = 1e6  # size of other unknowns beside signs
+_PER_ERROR = 1e-7  # misfit that stands for an error of a noisy equation
 
 
 class LayerSigns(NamedTuple):
@@ -27,6 +31,8 @@ class LayerSigns(NamedTuple):
         Largest violation of an equation.
     used : list of int
         The units whose equations were used.
+    sure : float
+        Doubt up to which a sign is certain.
     """
 
     signs: np.ndarray
@@ -34,11 +40,12 @@ class LayerSigns(NamedTuple):
     determined: np.ndarray
     misfit: float
     used: list
+    sure: float = _SURE
 
     @property
     def certain(self):
         """Whether all that is determined is a sign."""
-        return bool(self.doubt[self.determined].max(initial=0.0) < _SURE)
+        return bool(self.doubt[self.determined].max(initial=0.0) < self.sure)
 
 
 def layer_signs(known, units, tol=1e-5):
@@ -76,7 +83,7 @@ def _solve(known, units):
     """Signs by least squares, and every unit's largest misfit."""
     K, m = known.n_units, known.n_before
     scales = [1.0 / max(np.abs(unit.theta[:K]).max(), np.finfo(float).tiny) for unit in units]
-    vague = [np.linalg.norm(unit.open[:K], axis=1) > _OPEN for unit in units]
+    vague = [np.linalg.norm(unit.open[:K], axis=1) > unit.tolerance for unit in units]
     n_unknowns = K + sum(unit.n_open + int(v.sum()) for unit, v in zip(units, vague, strict=True))
     blocks, values, start = [], [], K
     for unit, scale, v in zip(units, scales, vague, strict=True):
@@ -89,33 +96,86 @@ def _solve(known, units):
         blocks.append(block)
         values.append(scale * unit.theta[K:-1])
     A, y = np.vstack(blocks), np.concatenate(values)
-    size = np.maximum(np.linalg.norm(A, axis=0), 1e-12)
+    size, sure = np.maximum(np.linalg.norm(A, axis=0), 1e-12), _SURE
+    if known.accuracy:
+        errors = np.concatenate([_errors_of(known, *pair) for pair in zip(units, scales, strict=True)])
+        A, y, sure = A / errors[:, None], y / errors, _SURE_NOISY
+        size = np.append(np.ones(K), np.maximum(np.linalg.norm(A[:, K:], axis=0), 1e-12) / _FREE)
     U, s, Vt = np.linalg.svd(A / size, full_matrices=True)
-    k = int(np.sum(s > _RANK * s[0]))
+    k = int(np.sum(s > (_TOLD if known.accuracy else _RANK * s[0])))
     x = Vt[:k].T @ ((U[:, :k].T @ y) / s[:k])
     determined = np.linalg.norm(Vt[k:, :K], axis=0) < 1e-5
-    misfits = np.abs(A @ (x / size) - y).reshape(len(units), -1).max(axis=1)
+    misfits = np.abs(A @ (x / size) - y).reshape(len(units), -1).max(axis=1) * (_PER_ERROR if known.accuracy else 1.0)
     signs = (x / size)[:K]
-    return LayerSigns(signs, np.abs(np.abs(signs) - 1.0), determined, float(misfits.max()), []), misfits
+    return LayerSigns(signs, np.abs(np.abs(signs) - 1.0), determined, float(misfits.max()), [], sure), misfits
 
 
-def features_with_signs(known, signs):
+def _errors_of(known, unit, scale):
+    """Errors (m,) of a unit's equations for the signs."""
+    errors, K = scale * np.linalg.norm(unit.scatter, axis=1), known.n_units
+    return errors[K:-1] + np.abs(known.weights) @ errors[:K] + 3.0 * known.accuracy
+
+
+def signs_beside_linear_part(known, units):
+    """Signs of the units of layer l where units that are always on are missing: all signs are tried.
+
+    Missing units add ``V beta_j`` to the linear part c of every unit j of layer l + 1, of low rank over all units.
+
+    Parameters
+    ----------
+    known : KnownLayers
+    units : list of FacetUnit
+        Only those without anything open are used.
+
+    Returns
+    -------
+    signs : ndarray of shape (m_l,) or None
+        None where no signs leave a part of low rank, or several do.
+    linear : ndarray of shape (m_{l-1}, r)
+        An orthonormal basis of V.
+
+    Notes
+    -----
+    ``2^m_l`` small singular value decompositions; given up above 14 signs.
+    """
+    K, nothing = known.n_units, np.zeros((known.n_before, 0))
+    theta = np.array([unit.theta / np.linalg.norm(unit.theta) for unit in units if unit.n_open == 0])
+    if len(theta) < 2 or K > _MOST_SIGNS:
+        return None, nothing
+    A, C = theta[:, :K].T, theta[:, K:-1].T
+    signs = 1.0 - 2.0 * (np.arange(2**K)[:, None] >> np.arange(K) & 1)
+    rest = C - np.einsum("mk,sk,kj->smj", known.weights, signs, A)
+    sizes = np.linalg.svd(rest, compute_uv=False)
+    for r in range(1, min(len(theta), known.n_before)):
+        fits = np.flatnonzero(sizes[:, r] < _LOW_RANK)
+        if len(fits) == 1:
+            return signs[fits[0]], np.linalg.svd(rest[fits[0]])[0][:, :r]
+        if len(fits) > 1:
+            break
+    return None, nothing
+
+
+def features_with_signs(known, signs, linear=None):
     """What a unit of layer l + 1 is in terms of its own weights: ``theta = B (w, b)``.
 
     Parameters
     ----------
     known : KnownLayers
     signs : ndarray of shape (m_l,)
+    linear : ndarray of shape (m_{l-1}, r), default=None
+        Of units that are always on.
 
     Returns
     -------
-    ndarray of shape (T, m_l + 1)
+    ndarray of shape (T, m_l + r + 1)
         B, as ``relu(s z) = (|z| + s z) / 2``.
     """
-    K = known.n_units
-    B = np.zeros((known.n_features, K + 1))
+    K, r = known.n_units, 0 if linear is None else linear.shape[1]
+    B = np.zeros((known.n_features, K + r + 1))
     B[np.arange(K), np.arange(K)] = 0.5
     B[K:-1, :K] = 0.5 * known.weights * signs
     B[-1, :K] = 0.5 * signs * known.biases
-    B[-1, K] = 1.0
+    if r:
+        B[K:-1, K : K + r] = linear
+    B[-1, -1] = 1.0
     return B

@@ -9,14 +9,14 @@ import numpy as np
 from .active_set import active_set_fit
 from .answers import locate
 from .facets import FacetUnit
-from .layer_signs import features_with_signs, layer_signs
+from .layer_signs import features_with_signs, layer_signs, signs_beside_linear_part
 from .segments import KinkSet
-from .tracing import learn_positions, share_of_kinks, share_of_sides, trace, windows
+from .tracing import kinks_seen, learn_positions, share_of_kinks, share_of_sides, trace, windows
 
 __all__ = ["LayerUnits", "refine"]
 
 _GOOD, _POOR = 0.85, 0.2  # share of predicted kinks that a unit shows, and that which others of its layer vouch for
-_NONE = 0.1
+_NONE, _SIDES = 0.1, 0.5
 _SAME = 1e-5  # sine of an angle below which directions are the same
 _TRIES_NOISY = 12  # rounds of lines on which a unit's kinks are predicted where more of them are wanted
 _MOST_FAILURES = 8  # kinks in succession that are of no unit of the layer, after which the others are left
@@ -37,6 +37,8 @@ class LayerUnits:
         Other signs, where no unit tells some of them.
     deep : KinkSet
         Kinks of no unit of this layer.
+    linear : ndarray of shape (m_{l-1}, r) or None
+        What units of layer l that are always on, and were not found, are combinations of.
     """
 
     known: object
@@ -44,11 +46,12 @@ class LayerUnits:
     signs: np.ndarray | None = None
     choices: list = field(default_factory=list)
     deep: KinkSet | None = None
+    linear: np.ndarray | None = None
 
     @property
     def basis(self):
         """What theta is a combination of, once the signs are known."""
-        return None if self.signs is None else features_with_signs(self.known, self.signs)
+        return None if self.signs is None else features_with_signs(self.known, self.signs, self.linear)
 
     def explain(self, points):
         """Which points lie on kinks of the known layers or of these units.
@@ -166,7 +169,7 @@ class LayerUnits:
         w = np.linalg.lstsq(B, unit.theta, rcond=None)[0]
         if unit.n_open == 0:
             return w, np.ones(len(w), dtype=bool)
-        return w, np.linalg.norm(np.linalg.lstsq(B, unit.open, rcond=None)[0], axis=1) < 1e-6
+        return w, np.linalg.norm(np.linalg.lstsq(B, unit.open, rcond=None)[0], axis=1) < unit.tolerance
 
     def _tell_signs(self, answers, rng):
         """Whether the units determine the signs of layer l; then all units are taken up again with these."""
@@ -201,17 +204,24 @@ class LayerUnits:
         if self.signs is not None or not self.units:
             return self.signs is not None
         told = layer_signs(self.known, self.units)
-        if not told.certain:
-            return False
+        if not told.certain or told.misfit > 1e-4 or len(told.used) < 0.7 * len(self.units):
+            signs, self.linear = signs_beside_linear_part(self.known, self.units)
+            if signs is not None:
+                self._rebase(answers, signs, rng)
+            return signs is not None
         signs = np.where(told.signs >= 0, 1.0, -1.0)
         free = np.flatnonzero(~told.determined)[:_CHOICES]
-        for flips in range(1, 2 ** len(free)):
-            flipped = free[[bool(flips >> bit & 1) for bit in range(len(free))]]
-            other = signs.copy()
-            other[flipped] *= -1.0
-            self.choices.append(other)
-        self._rebase(answers, signs, rng)
+        choices = np.repeat(signs[None], 2 ** len(free), axis=0)
+        choices[:, free] = [[1.0 - 2.0 * (i >> bit & 1) for bit in range(len(free))] for i in range(len(choices))]
+        # A unit that is on wherever it was seen would leave a misfit if it were taken as off.
+        fits = [sum(self._fits(signs, unit) for unit in self.units) for signs in choices]
+        best = np.flatnonzero(np.array(fits) == max(fits))
+        self.choices = list(choices[best[1:]])
+        self._rebase(answers, choices[best[0]], rng)
         return True
+
+    def _fits(self, signs, unit):
+        return unit.with_basis(features_with_signs(self.known, signs)).misfit <= 1e-5
 
     def try_other_signs(self, answers, rng):
         """Take the next choice of signs.
@@ -246,23 +256,136 @@ class LayerUnits:
             elif not self._merged(answers, new, rng):
                 self.units.append(new)
         if lost:
-            again = KinkSet(
-                np.array([u.point for u in lost]), np.array([u.normal for u in lost]), np.full(len(lost), 1e-9)
-            )
+            again = _kinks_of(lost, self.known.n_inputs)
             self.deep = again if self.deep is None else self.deep.joined(again)
+
+    def missed_before(self):
+        """Kinks of units that belong to layer l: they do not change where other units of that layer have their kinks.
+
+        Returns
+        -------
+        KinkSet
+        """
+        K, found = self.known.n_units, []
+        for unit in self.units:
+            size = np.linalg.norm(unit.theta)
+            told = np.abs(unit.open[:K]).max(initial=0.0) < unit.tolerance
+            if told and np.abs(unit.theta[:K]).max() < unit.tolerance * size:
+                found.append(unit)
+        return _kinks_of(found, self.known.n_inputs)
+
+    def drop_strangers(self, answers, rng):
+        """Drop facets of deeper units, which end where they meet other units of the layer; one after the other.
+
+        Parameters
+        ----------
+        answers : Answers
+        rng : numpy.random.RandomState
+
+        Returns
+        -------
+        int
+            Units dropped.
+
+        Raises
+        ------
+        BlackBoxError
+            If the black box fails.
+        """
+        new = [unit for unit in self.units if not unit.vouched]
+        seen = {id(unit): kinks_seen(answers, unit, self.units, rng) for unit in new}
+        copies = [k for k, unit in enumerate(self.units) if not unit.vouched and self._is_copy(seen[id(unit)], unit)]
+        kept, dropped = [k for k in range(len(self.units)) if k not in copies], len(copies)
+        while new and len(kept) > 2:
+            index = [k for k in kept if not self.units[k].vouched]
+            shares = [self._share_of_sides(seen, k, kept) for k in index]
+            if not shares or min(shares) >= _SIDES:
+                break
+            kept.remove(index[int(np.argmin(shares))])
+            dropped += 1
+        self.units = [self.units[k] for k in kept]
+        for unit in self.units:
+            unit.vouched = True
+        return dropped
+
+    def _is_copy(self, looked_at, unit):
+        """Whether all that is seen of a unit are kinks of another one that is seen more often."""
+        if looked_at is None or looked_at.hit.mean() > _GOOD + 0.1:
+            return False
+        points = looked_at.points[looked_at.hit]
+        return any(o is not unit and o.share > unit.share and o.passes(points).mean() > _GOOD for o in self.units)
+
+    def _share_of_sides(self, seen, k, others):
+        looked_at = seen[id(self.units[k])]
+        return 1.0 if looked_at is None else looked_at.share_of_sides([j for j in others if j != k])
 
     def weights(self):
         """Weights and biases of the units, up to a factor each.
 
         Returns
         -------
-        W : ndarray of shape (m_l, m_{l+1})
+        W : ndarray of shape (m_l + 2 r, m_{l+1})
             Columns of norm 1; what is not determined is 0.
         b : ndarray of shape (m_{l+1},)
+        open_entries : ndarray of bool, shape (m_l + 2 r, m_{l+1})
+            Weights that are not determined.
         """
-        rows = np.array([np.where(known, w, 0.0) for w, known in map(self._weights_of, self.units)])
+        pairs = [self._weights_of(unit) for unit in self.units]
+        rows = np.array([np.where(known, w, 0.0) for w, known in pairs])
         rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(float).tiny)
-        return rows[:, :-1].T, rows[:, -1]
+        W, unknown, K = rows[:, :-1].T, ~np.array([known[:-1] for _, known in pairs]).T, self.known.n_units
+        return np.vstack([W, -W[K:]]), rows[:, -1], np.vstack([unknown, unknown[K:]])
+
+    def signed(self):
+        """Weights and biases of layer l with their signs, and pairs of units for what is linear.
+
+        Returns
+        -------
+        W : ndarray of shape (m_{l-1}, m_l + 2 r)
+        b : ndarray of shape (m_l + 2 r,)
+        """
+        W, b = self.known.weights * self.signs, self.known.biases * self.signs
+        if self.linear is None or self.linear.shape[1] == 0:
+            return W, b
+        return np.hstack([W, self.linear, -self.linear]), np.append(b, np.zeros(2 * self.linear.shape[1]))
+
+    def complete(self, linear, kinks):
+        """Units that were represented by a linear part, from kinks of theirs: all but the bias is known.
+
+        Parameters
+        ----------
+        linear : ndarray of shape (m_l, r)
+            What the weights are combinations of.
+        kinks : KinkSet
+
+        Returns
+        -------
+        int
+            New units.
+        """
+        B, before = self.basis, len(self.units)
+        if len(linear) != B.shape[1] - 1:
+            return 0
+        Z, phi = self.known.evaluate(kinks.points)
+        for i, point in enumerate(kinks.points):
+            maps = self.known.feature_maps(Z[i][None] > 0)[0].T @ B[:, :-1] @ linear
+            c = np.linalg.lstsq(maps, kinks.normals[i], rcond=1e-9)[0]
+            misfit = np.linalg.norm(maps @ c - kinks.normals[i])
+            if misfit > max(1e-6, 1e3 * kinks.errors[i]) or self.explain(point[None])[0]:
+                continue
+            theta = B[:, :-1] @ (linear @ c)
+            theta -= (phi[i] @ theta) * B[:, -1]
+            unit = FacetUnit(self.known, point, kinks.normals[i], B)
+            unit.learn(np.eye(len(theta)), theta, point[None])
+            unit.share = unit.vouched = 1.0
+            self.units.append(unit)
+        return len(self.units) - before
+
+
+def _kinks_of(units, n_inputs):
+    """The kinks that units were traced from."""
+    points, normals = (np.array([getattr(u, name) for u in units]) for name in ("point", "normal"))
+    return KinkSet(points.reshape(-1, n_inputs), normals.reshape(-1, n_inputs), np.full(len(units), 1e-9))
 
 
 def _agree(one, other):

@@ -35,15 +35,15 @@ class Readout:
         Of the answers, those that the network explains.
     doubt : ndarray of shape (m_L,)
         ``| |s| - 1 |`` of the last hidden layer.
-    n_linear : int
-        Pairs of units that stand for a linear part.
+    linear : ndarray of shape (m_{L-1}, r)
+        Inner weights of the r pairs of units that stand for a linear part.
     """
 
     network: FeedforwardNetwork
     share: float
     signed: float
     doubt: np.ndarray
-    n_linear: int
+    linear: np.ndarray
 
 
 def hidden_outputs(layers, X):
@@ -96,7 +96,7 @@ def spread_points(answers, layers, n, rng, *, radii=_RADII):
     return np.vstack([X, pool[np.concatenate(rare)]]) if rare else X
 
 
-def read_out(answers, layers, weights, biases, rng):
+def read_out(answers, layers, weights, biases, rng, open_entries=None):
     """Output weights, and the signs of the last hidden layer, from answers.
 
     On ``(|z_L|, h_{L-1}, 1)`` the answers are linear, and the part that is linear in h_{L-1} is
@@ -110,6 +110,8 @@ def read_out(answers, layers, weights, biases, rng):
     weights, biases : ndarray of shape (m_{L-1}, m_L) and (m_L,)
         Of the last hidden layer, up to signs.
     rng : numpy.random.RandomState
+    open_entries : ndarray of bool, shape (m_{L-1}, m_L), default=None
+        Weights that are not known, and 0 here: read from the linear part too.
 
     Returns
     -------
@@ -136,19 +138,37 @@ def read_out(answers, layers, weights, biases, rng):
         used = sizes > _UNUSED * sizes.max()
         if not used.all():
             weights, biases, Z, K = weights[:, used], biases[used], Z[:, used], int(used.sum())
+            open_entries = None if open_entries is None else open_entries[:, used]
             solution, share = _robust(np.hstack([np.abs(Z), H, np.ones((len(X), 1))]), F, weight, answers)
-    signs, doubt = _signs(solution[:K], solution[K:-1], weights)
+    told = np.ones(before, dtype=bool) if open_entries is None else ~open_entries.any(axis=1)
+    told = told if told.any() else ~told
+    signs, doubt = _signs(solution[:K], solution[K:-1][told], weights[told])
+    if not told.all():
+        weights = _filled(weights, open_entries, solution, signs, (H > 0).T.astype(float) @ (Z * signs > 0))
     W, b = weights * signs, biases * signs
     on = np.maximum(H @ W + b, 0.0)
     solution, signed = _robust(np.hstack([on, np.ones((len(X), 1))]), F, weight, answers)
     if signed >= share - 0.05:
         parts = [W, b, solution[:K], solution[-1]]
-        return Readout(_network(layers, *parts), share, signed, doubt, 0)
+        return Readout(_network(layers, *parts), share, signed, doubt, np.zeros((before, 0)))
     solution, signed = _robust(np.hstack([on, H, np.ones((len(X), 1))]), F, weight, answers)
     linear, n_linear = _as_pairs(solution[K:-1])
     W, b = np.hstack([W, linear[0], -linear[0]]), np.concatenate([b, np.zeros(2 * n_linear)])
     out = np.vstack([solution[:K], linear[1], -linear[1]])
-    return Readout(_network(layers, W, b, out, solution[-1]), share, signed, doubt, n_linear)
+    return Readout(_network(layers, W, b, out, solution[-1]), share, signed, doubt, linear[0])
+
+
+def _filled(weights, open_entries, solution, signs, together):
+    """Weights that were open, from the linear part of the answers: the unit's that is most often on with the input.
+
+    Had it ever changed its side there, a kink would have told the weight. It is missing from ``|z|`` as well: twice.
+    """
+    weights, K = weights.copy(), weights.shape[1]
+    for i in np.flatnonzero(open_entries.any(axis=1)):
+        left = solution[K + i] - (signs * weights[i]) @ solution[:K]
+        k = int(np.argmax(np.where(open_entries[i], together[i] + 1.0, 0.0)))
+        weights[i, k] = 0.5 * signs[k] * (left @ solution[k]) / max(solution[k] @ solution[k], np.finfo(float).tiny)
+    return weights
 
 
 def _network(layers, W, b, out, constant):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from .active_set import NOISY
@@ -9,13 +11,14 @@ from .answers import locate
 from .facets import crossings
 from .segments import Segments, kinks_on_segments
 
-__all__ = ["learn_positions", "share_of_kinks", "share_of_sides", "trace", "windows"]
+__all__ = ["KinksSeen", "kinks_seen", "learn_positions", "share_of_kinks", "share_of_sides", "trace", "windows"]
 
 _MOST_AT_ONCE = 8  # boundaries looked behind at a time
 _MISFIT = 1e-5  # relative violation of an equation that no unit of this layer shows
 _ROUGHLY = 0.1  # of a wide window, how near predicted kinks must be while tracing
 _TESTED, _LEAST = 16, 0.3  # predicted kinks looked at while tracing, and the share that must be there
 _LEAST_ROOM = 1e-3
+_ON_A_SIDE, _POOL = 6, 6  # kinks on a side of a unit that tell anything; predicted ones for one looked at
 _WINDOW, _NEAR = 0.005, 2e-3  # of the room behind a boundary; of a window, how near a predicted kink must be
 
 
@@ -72,6 +75,8 @@ def trace(answers, unit, rng, *, n_rounds=40, patience=6, hasty=True):
                 return False
         if idle >= (2 if hasty and learnt == 0 else patience):
             break
+        if idle == 2:
+            unit.start_near_boundaries(rng)
     return True
 
 
@@ -250,15 +255,78 @@ def share_of_sides(answers, unit, others, rng, n=60):
     BlackBoxError
         If the black box fails.
     """
-    points, normals = unit.predicted_kinks(n, rng)
+    seen = kinks_seen(answers, unit, others, rng, n)
+    return 0.0 if seen is None else seen.share_of_sides([k for k, other in enumerate(others) if other is not unit])
+
+
+@dataclass(frozen=True)
+class KinksSeen:
+    """Predicted kinks of a unit that were looked at, and on which sides of other units they are.
+
+    Attributes
+    ----------
+    points : ndarray of shape (n, D)
+    hit : ndarray of bool, shape (n,)
+        Which are there.
+    sides : ndarray of shape (n, k)
+        1 or -1 on one side of another unit and on the other, 0 where that is not known.
+    """
+
+    points: np.ndarray
+    hit: np.ndarray
+    sides: np.ndarray
+
+    def share_of_sides(self, others):
+        """Of some units that are crossed, the share on both sides of which kinks are there; 1 if none is crossed.
+
+        Parameters
+        ----------
+        others : list of int
+
+        Returns
+        -------
+        float
+        """
+        shares = []
+        for k in others:
+            one, other = self.hit[self.sides[:, k] > 0], self.hit[self.sides[:, k] < 0]
+            if min(len(one), len(other)) >= _ON_A_SIDE:
+                shares.append(one.mean() > 0.02 and other.mean() > 0.02)
+        return float(np.mean(shares)) if shares else 1.0
+
+
+def kinks_seen(answers, unit, others, rng, n=60):
+    """Look at predicted kinks of a unit, as many as there are on the rarer sides of other units.
+
+    Parameters
+    ----------
+    answers : Answers
+    unit : FacetUnit
+    others : list of FacetUnit
+    rng : numpy.random.RandomState
+    n : int, default=60
+        Points looked at.
+
+    Returns
+    -------
+    KinksSeen or None
+        None where the unit is hardly known.
+
+    Raises
+    ------
+    BlackBoxError
+        If the black box fails.
+    """
+    points, normals = unit.predicted_kinks(_POOL * n, rng, n_lines=_POOL * 60)
     if len(points) < 20:
-        return 0.0
-    hit = _are_there(answers, points, normals, 1e-6 + 3.0 * unit.errors_at(points)[0])[0]
-    phi, shares = unit.known.evaluate(points)[1], []
-    for other in others:
-        if other is unit:
-            continue
-        there, side = other.determined(phi), phi @ other.theta > 0
-        if (there & side).sum() >= 6 and (there & ~side).sum() >= 6:
-            shares.append(hit[there & side].mean() > 0.02 and hit[there & ~side].mean() > 0.02)
-    return float(np.mean(shares)) if shares else 1.0
+        return None
+    phi = unit.known.evaluate(points)[1]
+    sides = np.zeros((len(points), len(others)))
+    for k, other in enumerate(others):
+        if other is not unit:
+            sides[:, k] = np.where(other.determined(phi), np.sign(phi @ other.theta), 0.0)
+    chosen = [np.flatnonzero(sides[:, k] == s)[: n // 5] for k in range(len(others)) for s in (1.0, -1.0)]
+    rare = [i for i in chosen if len(i) >= _ON_A_SIDE]
+    i = np.unique(np.concatenate([np.arange(min(len(points), n // 3)), *rare]))
+    hit = _are_there(answers, points[i], normals[i], 1e-6 + 3.0 * unit.errors_at(points[i])[0])[0]
+    return KinksSeen(points[i], hit, sides[i])
