@@ -371,7 +371,8 @@ class LayerUnits:
             maps = self.known.feature_maps(Z[i][None] > 0)[0].T @ B[:, :-1] @ linear
             c = np.linalg.lstsq(maps, kinks.normals[i], rcond=1e-9)[0]
             misfit = np.linalg.norm(maps @ c - kinks.normals[i])
-            if misfit > max(1e-6, 1e3 * kinks.errors[i]) or self.explain(point[None])[0]:
+            allowed = (10.0 if self.known.accuracy else 1e3) * kinks.errors[i] + 30.0 * self.known.accuracy
+            if misfit > max(1e-6, allowed) or self.explain(point[None])[0]:
                 continue
             theta = B[:, :-1] @ (linear @ c)
             theta -= (phi[i] @ theta) * B[:, -1]
