@@ -34,6 +34,7 @@ _WRONG = 1e-9  # relative error that no rounding of a right network makes
 _ROUNDINGS = 1e3
 _NOISES = 12.0  # and of noisy answers, in units of their noise
 _ANSWERS, _ANSWERS_NOISY = 2.0, 10.0  # answers a parameter at which the network is polished
+_FEW = 0.02  # share of wrong answers up to which a network without linear part is preferred
 _DEVIATION = 0.5  # of noise, in its own units
 
 
@@ -232,8 +233,13 @@ class _Search:
 
     def _checked(self, readout, n_repairs):
         """The polished network and how much of fresh answers it explains; these, and errors over what is allowed."""
-        network = self._polished(readout.network)
+        network, linear = self._polished(readout.network), readout.linear
         n_check = max(self.n_check, _CHECKS * network.n_parameters // network.n_outputs)
+        if readout.plain is not None and self.answers.resolution > NOISY:
+            # Weights that are not exact leave a linear part where there is none.
+            plain = self._polished(readout.plain)
+            if np.mean(self._errors(plain, n_check // 8)[1] > 1.0) < _FEW:
+                network, linear = plain, linear[:, :0]
         n_check *= 1 if len(network.weights) < 4 else _DEEPER
         for n in (n_check // 8, n_check):
             X, error = self._errors(network, n)
@@ -243,7 +249,7 @@ class _Search:
         self.say(f"repair {n_repairs}: widths {network.layer_widths} wrong {wrong:.4f} {self.answers.oracle.n_queries}")
         doubt = float(readout.doubt.max(initial=0.0))
         network = _in_oracle_units(network, self.answers.noise)
-        return DeepNetwork(network, wrong, n, doubt, readout.linear.shape[1], n_repairs), X, error
+        return DeepNetwork(network, wrong, n, doubt, linear.shape[1], n_repairs), X, error
 
     def _explain_more(self, found, X, error, linear):
         """Take up kinks next to wrong answers at the lowest layer that they fit; whether that changed anything."""

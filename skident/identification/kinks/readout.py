@@ -37,6 +37,8 @@ class Readout:
         ``| |s| - 1 |`` of the last hidden layer.
     linear : ndarray of shape (m_{L-1}, r)
         Inner weights of the r pairs of units that stand for a linear part.
+    plain : FeedforwardNetwork or None
+        The network without these pairs, where there are some.
     """
 
     network: FeedforwardNetwork
@@ -44,6 +46,7 @@ class Readout:
     signed: float
     doubt: np.ndarray
     linear: np.ndarray
+    plain: FeedforwardNetwork | None = None
 
 
 def hidden_outputs(layers, X):
@@ -151,11 +154,12 @@ def read_out(answers, layers, weights, biases, rng, open_entries=None):
     if signed >= share - 0.05:
         parts = [W, b, solution[:K], solution[-1]]
         return Readout(_network(layers, *parts), share, signed, doubt, np.zeros((before, 0)))
+    plain = _network(layers, W, b, solution[:K], solution[-1])
     solution, signed = _robust(np.hstack([on, H, np.ones((len(X), 1))]), F, weight, answers)
     linear, n_linear = _as_pairs(solution[K:-1])
     W, b = np.hstack([W, linear[0], -linear[0]]), np.concatenate([b, np.zeros(2 * n_linear)])
     out = np.vstack([solution[:K], linear[1], -linear[1]])
-    return Readout(_network(layers, W, b, out, solution[-1]), share, signed, doubt, linear[0])
+    return Readout(_network(layers, W, b, out, solution[-1]), share, signed, doubt, linear[0], plain)
 
 
 def _filled(weights, open_entries, solution, signs, together):
