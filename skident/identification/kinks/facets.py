@@ -187,6 +187,14 @@ class FacetUnit:
         near = np.abs(phi @ self.theta) < tol * (1.0 + np.linalg.norm(X, axis=1)) * slope
         return near & self.determined(phi)
 
+    @property
+    def faintness(self):
+        """How uncertain positions of its kinks mostly are on noisy answers; 0 on exact ones."""
+        if not self.known.accuracy:
+            return 0.0
+        seen = self.errors[len(self.normal) + 1 :]
+        return float(np.median(seen)) if len(seen) else float(self.errors[len(self.normal)])
+
     def errors_at(self, X):
         """How uncertain the unit is at points, relative to its slope there.
 

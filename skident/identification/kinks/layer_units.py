@@ -467,7 +467,7 @@ def _refine_noisy(answers, unit, free, rng):
     points, normals = unit.predicted_kinks(2 * free.shape[1] + 24, rng, tries=_TRIES_NOISY)
     if len(points) < free.shape[1] + 6:
         return
-    offset, found, errors = _near_predicted(answers, points, normals)
+    offset, found, errors = _near_predicted(answers, points, normals, unit.faintness)
     if found.sum() < free.shape[1] + 4:
         return
     P, errors = points[found] + offset[found, None] * normals[found], errors[found]
@@ -480,9 +480,9 @@ def _refine_noisy(answers, unit, free, rng):
         learn_positions(unit, P[fit.kept], errors[fit.kept])
 
 
-def _near_predicted(answers, points, normals):
+def _near_predicted(answers, points, normals, faintness=0.0):
     """Offsets of kinks from where they were predicted, in ever narrower windows, where there are any, and errors."""
-    wide, narrow = windows(answers)
+    wide, narrow = windows(answers, faintness)
     offset, found, todo = np.full(len(points), np.nan), np.zeros(len(points), dtype=bool), np.arange(len(points))
     errors = np.full(len(points), np.inf)
     for width in (wide, np.sqrt(wide * narrow), narrow):

@@ -17,6 +17,7 @@ _MOST_AT_ONCE = 8  # boundaries looked behind at a time
 _MISFIT = 1e-5  # relative violation of an equation that no unit of this layer shows
 _ROUGHLY = 0.1  # of a wide window, how near predicted kinks must be while tracing
 _TESTED, _LEAST = 16, 0.3  # predicted kinks looked at while tracing, and the share that must be there
+_FAINT, _WIDEST = 120.0, 0.15  # uncertainties of a position that a window is wide, and the widest in any case
 _LEAST_ROOM = 1e-3
 _ON_A_SIDE, _POOL = 6, 6  # kinks on a side of a unit that tell anything; predicted ones for one looked at
 _WINDOW, _NEAR = 0.005, 2e-3  # of the room behind a boundary; of a window, how near a predicted kink must be
@@ -113,7 +114,8 @@ def _look_behind(answers, unit, c, failed, rng):
     offset = Y - c.points[line]
     gamma = -np.sum(c.slopes[line] * offset, axis=1) / np.sum(c.outwards[line] * offset, axis=1)
     blur = unit.errors_at(c.points - 1e-3 * room[:, None] * c.outwards)[1]
-    good, gamma, P, errors = _followed(answers, c.take(line), Y, gamma, room[line], blur[line], rng)
+    behind = (c.take(line), Y, gamma, room[line], blur[line], _FAINT * unit.faintness)
+    good, gamma, P, errors = _followed(answers, *behind, rng)
     good = good[np.unique(line[good], return_index=True)[1]]
     if len(good) == 0:
         return
@@ -142,7 +144,7 @@ def learn_positions(unit, points, errors):
     unit.learn(phi, np.zeros(len(phi)), points, errors * np.maximum(slopes, 1.0))
 
 
-def _followed(answers, c, points, gamma, room, blur, rng):
+def _followed(answers, c, points, gamma, room, blur, least, rng):
     """Which facets behind boundaries show at two of three more points far from these, what gamma is by those, and these.
 
     The farther from the boundary, the more exactly the facet's slope is told.
@@ -160,6 +162,7 @@ def _followed(answers, c, points, gamma, room, blur, rng):
     P = start + 0.6 * room[:, None, None] * away
     blur = 2.0 * blur * room
     width = np.maximum(_WINDOW * room, np.minimum(0.1 * room, 300.0 * answers.resolution + 3.0 * blur))
+    width = np.maximum(width, np.minimum(least, 0.2 * room))
     width, blur = np.repeat(width, 3), np.repeat(blur, 3)
     there = locate(answers, P.reshape(-1, D), np.repeat(unit, 3, axis=0), width)
     near = np.abs(np.nan_to_num(there.offset)) < _NEAR * width + (16.0 if answers.resolution > NOISY else 4.0) * there.error + blur
@@ -201,14 +204,14 @@ def share_of_kinks(answers, unit, rng, n=12, *, near=1e-6):
     points, normals = unit.predicted_kinks(n, rng)
     if len(points) == 0:
         return 0.0, 0
-    hit, clear = _are_there(answers, points, normals, near + 3.0 * unit.errors_at(points)[0])
+    hit, clear = _are_there(answers, points, normals, near + 3.0 * unit.errors_at(points)[0], unit.faintness)
     return (float(hit[clear].mean()), int(clear.sum())) if clear.sum() > 3 else (0.0, 0)
 
 
-def _are_there(answers, points, normals, near=1e-6):
+def _are_there(answers, points, normals, near=1e-6, faintness=0.0):
     """Which predicted kinks are there, and which could be seen: in a wide window, or else in a narrow one."""
     near = np.maximum(near, 300.0 * answers.resolution) * np.ones(len(points))
-    wide, narrow = windows(answers)
+    wide, narrow = windows(answers, faintness)
     there = locate(answers, points, normals, wide)
     hit = there.found & (np.abs(np.nan_to_num(there.offset)) < near + 30.0 * there.error)
     again = np.flatnonzero(~hit & np.isfinite(there.error))
@@ -217,18 +220,21 @@ def _are_there(answers, points, normals, near=1e-6):
     return hit, np.isfinite(there.error)
 
 
-def windows(answers):
+def windows(answers, faintness=0.0):
     """Half widths of a wide and a narrow window in which one kink can be told.
 
     Parameters
     ----------
     answers : Answers
+    faintness : float, default=0.0
+        How uncertain positions are; a window is wider by far.
 
     Returns
     -------
     wide, narrow : float
     """
     wide = float(np.clip(60.0 * np.sqrt(answers.resolution), 1e-3, 3e-2))
+    wide = max(wide, min(_FAINT * faintness, _WIDEST))
     return wide, float(np.clip(3e3 * answers.resolution, 1e-5, wide))
 
 
@@ -328,5 +334,5 @@ def kinks_seen(answers, unit, others, rng, n=60):
     chosen = [np.flatnonzero(sides[:, k] == s)[: n // 5] for k in range(len(others)) for s in (1.0, -1.0)]
     rare = [i for i in chosen if len(i) >= _ON_A_SIDE]
     i = np.unique(np.concatenate([np.arange(min(len(points), n // 3)), *rare]))
-    hit = _are_there(answers, points[i], normals[i], 1e-6 + 3.0 * unit.errors_at(points[i])[0])[0]
+    hit = _are_there(answers, points[i], normals[i], 1e-6 + 3.0 * unit.errors_at(points[i])[0], unit.faintness)[0]
     return KinksSeen(points[i], hit, sides[i])
