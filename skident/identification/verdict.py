@@ -82,7 +82,7 @@ class Verdict:
         tol = self.inquiry.limits.tol
         agrees = self.error < tol and self.input_rounding < tol and not self.noisy and not any(self.redundant)
         alike = self.probability_error is None or self.probability_error < 100.0 * tol
-        return bool(self.finished and agrees and alike and not self.outcome.best.caveat)
+        return bool(self.finished and agrees and alike)
 
 
 def judge(inquiry, outcome):
@@ -120,8 +120,6 @@ def judge(inquiry, outcome):
 
 def _superfluous(inquiry, best):
     """Units that are not needed, layer by layer, and whether there was time to count them."""
-    if best.minimal:
-        return [0] * (len(best.network.weights) - 1), True
     if inquiry.out_of_time and best.error >= inquiry.accepted_error:  # no matter for a network that is wrong
         return [0] * (len(best.network.weights) - 1), False
     deadline = inquiry.oracle.clock.deadline + _GRACE
@@ -144,7 +142,7 @@ def _compare_probabilities(oracle, X, network):
     if oracle.response == "predict":
         return None, None
     U = oracle.from_inputs(spaced(X, _COMPARED))
-    return probability_error(*oracle.ask(U), network(oracle.to_inputs(U)), oracle.precision)
+    return probability_error(*oracle.ask(U), network(oracle.to_inputs(U)))
 
 
 def report_of(verdict, reason):
@@ -177,7 +175,6 @@ def report_of(verdict, reason):
         reason=reason,
         noise=inquiry.fresh.noise,
         repeatable=inquiry.fresh.accuracy.repeatable,
-        **outcome.best.evidence,
     )
     if verdict.probability_error is not None:
         report.update(probability_error=verdict.probability_error, lost=verdict.lost)
@@ -259,8 +256,6 @@ def warning_of(verdict):
             f"answers as the black box does (error {verdict.error:.1e}), but {redundant} units of its hidden layers "
             f"are not needed. Stage 'widths' failed; try layer_widths={fewer}."
         )
-    if verdict.outcome.best.caveat:
-        return f"the network agrees with the black box to {verdict.error:.1e}, but {verdict.outcome.best.caveat}."
     if not verdict.finished:
         return (
             f"the network agrees with the black box to {verdict.error:.1e}, but whether all its units are needed, or "
@@ -299,8 +294,6 @@ _ADVICE = {
     "completion__n_init",
     "vertices": "no random start fits the layers behind the first one: check layer_widths and the activations, "
     "or raise n_starts",
-    "kinks": "units or layers are missing, or it is no network of ReLU units: give more of max_seconds and max_queries, "
-    "or rows X where rare units show",
     "polish": "the fit ended in a local minimum or is limited by rounding: check layer_widths and the "
     "activations (two parallel first-layer units look like one), raise n_attempts, or loosen tol",
 }

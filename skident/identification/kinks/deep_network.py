@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.fitting.polish import polish_network
 from skident.network import FeedforwardNetwork
+from skident.oracle import OutOfBudgetError
 
 from .active_set import NOISY
 from .answers import Answers
-from .hyperplanes import FirstLayerSearch, random_segments, rooms_on_lines
+from .hyperplanes import FirstLayerSearch, random_segments
 from .known_layers import KnownLayers
 from .layer_units import LayerUnits
 from .line import NotShallowReLUError
-from .readout import read_out, spread_points
-from .segments import KinkSet, Segments, kinks_on_segments, normals_at
+from .readout import read_out
+from .repair import errors_of, kinks_beside_errors, polished, unexplained_kinks
 
 __all__ = ["DeepNetwork", "find_deep_relu_network"]
 
@@ -25,17 +25,12 @@ _REPAIRS = 12
 _LAST = 0.6  # share of the answers explained above which a layer was the last hidden one
 _WHOLE = 0.97
 _PATIENCE, _MOST_LINES = 2, 12
-_FAR = (1.0, 2.0, 3.0, 4.0)  # spreads of the points that are looked at in the end
 _CHECKS = 15  # fresh answers a parameter that are looked at, where that is more
+_MOST_QUERIES, _MOST_QUERIES_AN_INPUT = 400_000, 10_000  # at which a search that explains nothing ends
+_MORE_ONCE_EXPLAINED = 3  # times as many where most answers are explained
 _DEEPER = 5  # times as many of networks of three hidden layers and more, whose units are rarer
-_PATHS = 6  # lines from right to wrong answers
 _MOST_SEARCHES = 15  # times that more lines are followed where nothing else helps
-_WRONG = 1e-9  # relative error that no rounding of a right network makes
-_ROUNDINGS = 1e3
-_NOISES = 12.0  # and of noisy answers, in units of their noise
-_ANSWERS, _ANSWERS_NOISY = 2.0, 10.0  # answers a parameter at which the network is polished
 _FEW = 0.02  # share of wrong answers up to which a network without linear part is preferred
-_DEVIATION = 0.5  # of noise, in its own units
 
 
 @dataclass(frozen=True)
@@ -66,40 +61,94 @@ class DeepNetwork:
 
 
 def find_deep_relu_network(oracle, noise, spread, *, rng, callback=None, n_check=5000):
+    """A ReLU network of any depth from its answers, widths not told.
+
+    Layer by layer: the units of the next layer are linear in features of the layers known, the signs of a layer are a
+    linear problem over the units of the next one. Fresh answers tell what is still missing, and the kinks beside wrong
+    ones where.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    noise : ndarray of shape (m_L,)
+        Rounding of every output near the centre; see `rounding_between_kinks`.
+    spread : ndarray of shape (m_L,)
+        Deviation of every output's answers.
+    rng : numpy.random.RandomState
+    callback : callable, default=None
+        Called with the number of units found so far.
+    n_check : int, default=5000
+        Fresh answers looked at in the end; five times as many for three hidden layers and more.
+
+    Returns
+    -------
+    DeepNetwork
+        The best one, not always right: see its `wrong`.
+
+    Raises
+    ------
+    NotShallowReLUError
+        (a ValueError) If no network explains most of the answers: `seen` is "linear" where there are no kinks, else
+        "unexplained".
+    OutOfBudgetError
+        If time or questions are used up before any network explains most of the answers.
+    BlackBoxError
+        If the black box fails.
+
+    Notes
+    -----
+    A search that explains nothing ends after ``400_000 + 10_000 D`` queries.
+    """
     search = _Search(Answers(oracle, noise, spread), rng, callback, n_check)
-    return search.run()
+    try:
+        search.run()
+    except OutOfBudgetError:
+        if search.best is None:
+            raise
+    return search.best
 
 
 class _Search:
     """What is known so far: hyperplanes of the first layer, and units of the layers behind it."""
 
     def __init__(self, answers, rng, callback, n_check):
-        self.answers, self.rng, self.n_check = answers, rng, n_check
-        self.say = lambda text: None
+        self.answers, self.rng, self.n_check, self.callback = answers, rng, n_check, callback
         self.first = FirstLayerSearch(answers, rng)
         self.layers = {}  # complete LayerUnits by the number of known layers before them
-        self.incomplete = None
+        self.incomplete, self.handed_back, self.idle = None, False, 0
+        self.best, self.share = None, 0.0
+        self.most_queries = answers.oracle.n_queries + _MOST_QUERIES + _MOST_QUERIES_AN_INPUT * answers.n_inputs
 
     def run(self):
-        """The best network of all rounds of repair."""
+        """Rounds of reading and repair, until fresh answers show nothing wrong or nothing helps."""
         self._first_layer()
-        best, idle = None, 0
         for n_repairs in range(_REPAIRS + 1):
             readout = self._read_layers()
-            if max(readout.share, readout.signed) > _LAST:
+            self.share = max(readout.share, readout.signed)
+            if self.share > _LAST:
                 found, X, error = self._checked(readout, n_repairs)
-                best = found if best is None or found.wrong < best.wrong else best
+                self.best = found if self.best is None or found.wrong < self.best.wrong else self.best
                 if found.wrong == 0:
-                    return best
+                    return
                 progress = self._explain_more(found, X, error, readout.linear)
             else:
-                progress = self._look_below()
-            idle = 0 if progress else idle + 1
-            if idle == _PATIENCE:
+                progress = self.handed_back or self._look_below()
+            self.idle = 0 if progress else self.idle + 1
+            if self.idle == _PATIENCE or self._exhausted:
                 break
-        if best is None:
+        if self.best is None:
             raise self._nothing_explained()
-        return best
+
+    @property
+    def _exhausted(self):
+        """Whether so much was asked in vain that the black box is no such network."""
+        return self.answers.oracle.n_queries > self.most_queries * (1 if self.best is None else _MORE_ONCE_EXPLAINED)
+
+    def _tell_progress(self, layer=None):
+        """The number of units found so far."""
+        if self.callback is not None:
+            last = 0 if layer is None else len(layer.units)
+            self.callback(len(self.first.planes) + sum(len(found.units) for found in self.layers.values()) + last)
 
     def _first_layer(self):
         """Follow lines until they show no more hyperplanes."""
@@ -112,23 +161,22 @@ class _Search:
             idle = 0 if self.first.follow_lines(1, radii=(1.0, 2.0, 3.0), with_normals=False) else idle + 1
             if idle == _PATIENCE:
                 break
-        self.say(f"first layer: {len(self.first.planes)}, {len(self.first.loose)} loose, {self.answers.oracle.n_queries}")
+        self._tell_progress()
         if len(self.first.planes) == 0:
-            raise NotShallowReLUError("unresolved", "no hyperplane")
+            raise NotShallowReLUError(*_no_hyperplane(len(self.first.loose)))
 
     def _read_layers(self):
         """The readout of the first layers that explain the answers, or of as many as can be found."""
         layers, W, b, open_entries = [], self.first.planes[:, :-1].T, self.first.planes[:, -1], None
-        self.incomplete = None
+        self.incomplete, self.handed_back = None, False
         for depth in range(1, _MOST_LAYERS + 1):
             readout = read_out(self.answers, layers, W, b, self.rng, open_entries)
-            self.say(f"  last at {depth}? share {readout.share:.3f} signed {readout.signed:.3f} doubt {np.median(readout.doubt):.0e}")
-            if max(readout.share, readout.signed) > (_WHOLE if depth in self.layers else _LAST):
+            if max(readout.share, readout.signed) > (_WHOLE if self.idle or depth in self.layers else _LAST):
                 break
             if depth not in self.layers:
                 accuracy = self.answers.resolution if self.answers.resolution > NOISY else 0.0
                 layer = LayerUnits(KnownLayers(layers, W, b, accuracy))
-                if not self._find_units(layer):
+                if not self._find_units(layer, depth):
                     self.incomplete = layer
                     break
                 self.layers[depth] = layer
@@ -136,32 +184,46 @@ class _Search:
             if not layer.units:
                 self.incomplete = layer
                 break
-            self.say(f"  layer {depth + 1}: {len(layer.units)} units open {[u.n_open for u in layer.units]} share {[round(u.share,2) for u in layer.units]} {self.answers.oracle.n_queries}")
             layers = [*layers, layer.signed()]
             W, b, open_entries = layer.weights()
         return readout
 
-    def _find_units(self, layer):
+    def _find_units(self, layer, depth):
         """Units of the next layer, and with them the signs of the last one; whether there are any."""
         n_planes, idle = len(self.first.planes), 0
         layer.take_up(self.answers, self.first.loose, self.rng)
         for _ in range(_MOST_LINES):
-            self.say(f"    {len(layer.units)} units, signs {layer.signs is not None}, deep {len(layer.deep)}, {self.answers.oracle.n_queries}")
+            self._tell_progress(layer)
+            if self._hand_back(layer, depth):
+                return False
             if idle and layer.signs is None:
                 layer.settle_signs(self.answers, self.rng)
             if layer.signs is not None and self._is_last(layer):
                 return True
-            if idle == _PATIENCE:
+            if idle == _PATIENCE or self._exhausted:
                 break
             kinks = self._fresh_kinks(2, layer.explain)
             if self.first.absorb(kinks) or len(self.first.planes) > n_planes:
-                self.layers = {}
+                self.layers, self.handed_back = {}, True
                 return False
             idle = 0 if layer.take_up(self.answers, kinks, self.rng) else idle + 1
         if layer.settle_signs(self.answers, self.rng):
-            lost = layer.drop_strangers(self.answers, self.rng)
-            self.say(f"    {lost} strangers dropped, {self.answers.oracle.n_queries}")
+            layer.drop_strangers(self.answers, self.rng)
         return layer.signs is not None and bool(layer.units)
+
+    def _hand_back(self, layer, depth):
+        """Give units found to the layer before where they belong; whether there were any."""
+        missed = layer.missed_before()
+        if len(missed) == 0:
+            return False
+        if depth == 1:
+            new = sum(self.first.take_up(plane) for plane in layer.planes_before())
+        else:
+            new = self.layers[depth - 1].take_up(self.answers, missed, self.rng)
+        if new:
+            self.layers = {d: v for d, v in self.layers.items() if d < depth}
+            self.handed_back = True
+        return new > 0
 
     def _is_last(self, layer):
         """Whether the answers are linear in the outputs of these units."""
@@ -171,27 +233,16 @@ class _Search:
     def _fresh_kinks(self, n_lines, explain):
         """Kinks on random lines that nothing explains."""
         lines = random_segments(self.answers, n_lines, self.rng, reach=4.0, radii=(1.0, 2.0, 3.0))
-        return self._kinks_of(lines, explain, 24)
-
-    def _kinks_of(self, lines, explain, n_intervals):
-        line, t = kinks_on_segments(self.answers, lines, self.rng, n_intervals=n_intervals)
-        points, rooms = lines.at(line, t), rooms_on_lines(lines, line, t)
-        new = ~explain(points)
-        return normals_at(self.answers, points[new], lines.directions[line[new]], rooms[new], self.rng)[0]
+        return unexplained_kinks(self.answers, lines, explain, 24, self.rng)
 
     def _look_below(self):
         """Where no next layer is found: look for more units of those before it; whether there were any."""
         if self.incomplete is None:
             return False
-        if not self.layers and len(self.first.planes) > self.incomplete.known.n_units:
-            return True
-        missed = self.incomplete.missed_before()
-        self.say(f"    {len(missed)} units of the layer before, {self.answers.oracle.n_queries}")
-        if len(missed) and self.layers and self._take_up(missed):
-            return True
         for _ in range(_MOST_SEARCHES):
             kinks = self._fresh_kinks(4, self._explained)
-            self.say(f"    {len(kinks)} kinks that nothing explains, {self.answers.oracle.n_queries}")
+            if self._exhausted:
+                break
             if len(kinks) and (self._more_hyperplanes(kinks) or self._take_up(kinks)):
                 return True
         return False
@@ -211,7 +262,6 @@ class _Search:
         self.first.absorb(kinks)
         if len(self.first.planes) == n_planes:
             return False
-        self.say(f"    {len(self.first.planes) - n_planes} more hyperplanes")
         self.layers = {}
         return True
 
@@ -223,38 +273,44 @@ class _Search:
             new = layer.take_up(self.answers, kinks, self.rng)
             new -= layer.drop_strangers(self.answers, self.rng) if new and behind else 0
             if new > 0 or sum(u.n_open for u in layer.units) < before:
-                self.say(f"    taken up at layer {depth + 1}")
                 self.layers = {d: v for d, v in self.layers.items() if d <= depth}
                 return True
         return False
 
     def _nothing_explained(self):
-        return NotShallowReLUError("unresolved", f"layers {1 + len(self.layers)}")
+        found = [len(self.first.planes), *(len(layer.units) for _, layer in sorted(self.layers.items()))]
+        missing = "" if self.incomplete is None else f" ({len(self.incomplete.units)} seen)"
+        return NotShallowReLUError(
+            "unexplained",
+            f"after {self.answers.oracle.n_queries} queries, units of {len(found)} layers were found ({found}), and "
+            f"they explain {100.0 * self.share:.0f} % of the answers; units of layer {len(found) + 1} that would "
+            f"explain the others were not{missing}. The black box may not be a ReLU network of dense layers (max "
+            "pooling, skip connections, a forest, clipped in- or outputs), or have units that hardly ever change "
+            "their side; another random_state or a larger input_range shows others.",
+        )
 
     def _checked(self, readout, n_repairs):
         """The polished network and how much of fresh answers it explains; these, and errors over what is allowed."""
-        network, linear = self._polished(readout.network), readout.linear
+        network, linear = polished(self.answers, readout.network, self.rng), readout.linear
         n_check = max(self.n_check, _CHECKS * network.n_parameters // network.n_outputs)
         if readout.plain is not None and self.answers.resolution > NOISY:
             # Weights that are not exact leave a linear part where there is none.
-            plain = self._polished(readout.plain)
-            if np.mean(self._errors(plain, n_check // 8)[1] > 1.0) < _FEW:
+            plain = polished(self.answers, readout.plain, self.rng)
+            if np.mean(errors_of(self.answers, plain, n_check // 8, self.rng)[1] > 1.0) < _FEW:
                 network, linear = plain, linear[:, :0]
         n_check *= 1 if len(network.weights) < 4 else _DEEPER
         for n in (n_check // 8, n_check):
-            X, error = self._errors(network, n)
+            X, error = errors_of(self.answers, network, n, self.rng)
             wrong = float(np.mean(error > 1.0)) if len(error) else 1.0
             if wrong:
                 break
-        self.say(f"repair {n_repairs}: widths {network.layer_widths} wrong {wrong:.4f} {self.answers.oracle.n_queries}")
         doubt = float(readout.doubt.max(initial=0.0))
         network = _in_oracle_units(network, self.answers.noise)
         return DeepNetwork(network, wrong, n, doubt, linear.shape[1], n_repairs), X, error
 
     def _explain_more(self, found, X, error, linear):
         """Take up kinks next to wrong answers at the lowest layer that they fit; whether that changed anything."""
-        kinks = self._unexplained(found.network, X, error)
-        self.say(f"    {len(kinks)} unexplained kinks")
+        kinks = kinks_beside_errors(self.answers, found.network, X, error, self.rng)
         if self._completed(kinks, linear):
             return True
         if self._more_hyperplanes(kinks) or self._take_up(kinks):
@@ -274,67 +330,23 @@ class _Search:
             behind = self.layers.get(depth + 1)
             part = linear if behind is None else behind.linear
             if part is not None and part.shape[1] and self.layers[depth].complete(part, kinks):
-                self.say(f"    completed at layer {depth + 1}")
                 self.layers = {d: v for d, v in self.layers.items() if d <= depth}
                 return True
         return False
 
-    def _polished(self, network):
-        noisy = self.answers.resolution > NOISY
-        n = int((_ANSWERS_NOISY if noisy else _ANSWERS) * network.n_parameters / network.n_outputs) + 50
-        layers = list(zip(network.weights[:-1], network.biases[:-1], strict=True))
-        X = spread_points(self.answers, layers, n, self.rng)
-        F, tol = self.answers.ask(X)
-        error = np.abs(network(X) - F).max(axis=1)
-        good = np.isfinite(tol) & (error < max(1e-4 / self.answers.resolution, 1e3))
-        if good.sum() * network.n_outputs < 1.2 * network.n_parameters:
-            return network
-        polished = polish_network(network, X[good], F[good], noise=_DEVIATION if noisy else None)[0]
-        if noisy:  # where a kink was on the wrong side of a point, it is on the right one now
-            fits = np.isfinite(tol) & (np.abs(polished(X) - F).max(axis=1) < _NOISES * tol)
-            if fits.mean() > _LAST:
-                polished = polish_network(polished, X[fits], F[fits], noise=_DEVIATION)[0]
-        after = np.abs(polished(X) - F).max(axis=1)
-        return polished if np.median(after) <= np.median(error) else network
 
-    def _errors(self, network, n):
-        """Points, and the errors of a network there over what rounding and the last digits explain."""
-        X = spread_points(self.answers, [], n, self.rng, radii=_FAR)
-        F, tol = self.answers.ask(X)
-        clear = np.isfinite(tol)
-        error = np.abs(network(X[clear]) - F[clear]).max(axis=1)
-        if self.answers.resolution > NOISY:
-            return X[clear], error / (_NOISES * tol[clear])
-        return X[clear], error / np.maximum(_WRONG / self.answers.resolution, _ROUNDINGS * tol[clear])
-
-    def _unexplained(self, network, X, E):
-        right, wrong = np.flatnonzero(E < 0.1), np.flatnonzero(E > 1.0)
-        if len(right) == 0:
-            return KinkSet(X[:0], X[:0], E[:0])
-        wrong = self.rng.permutation(np.resize(wrong, max(_PATHS, len(wrong))))[:_PATHS]
-        apart = np.linalg.norm(X[right][:, None] - X[wrong], axis=2)
-        # The nearest right point, or the next ones where a wrong point comes again.
-        rank = np.array([np.sum(wrong[:i] == w) for i, w in enumerate(wrong)])
-        start = right[np.argsort(apart, axis=0)[rank % len(right), np.arange(len(wrong))]]
-        V = X[wrong] - X[start]
-        length = np.linalg.norm(V, axis=1)
-        lines = Segments(X[start], V / length[:, None], np.zeros(len(V)), 1.3 * length)
-
-        near = max(1e-6, 300.0 * self.answers.resolution)
-
-        def explain(points):
-            known, H = np.zeros(len(points), dtype=bool), points
-            for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
-                Z = H @ W + b
-                H = np.maximum(Z, 0.0)
-                if len(points):
-                    known |= np.abs(Z).min(axis=1) < near * np.median(np.abs(Z))
-            return known
-
-        return self._kinks_of(lines, explain, 8)
+def _no_hyperplane(n_loose):
+    """What was seen, and an error, where there is no first layer."""
+    if n_loose == 0:
+        return "linear", "the answers do not bend anywhere near the centre: there is no unit to be found."
+    return "unexplained", (
+        f"the answers bend at {n_loose} places, but no kink goes on along a hyperplane: units of layer 1 were not "
+        "found. A black box that bends along curved or bounded surfaces only is no ReLU network of dense layers."
+    )
 
 
 def _in_oracle_units(network, noise):
+    """A network of answers in units of their rounding as one of the oracle's."""
     return FeedforwardNetwork(
         [*network.weights[:-1], network.weights[-1] * noise],
         [*network.biases[:-1], network.biases[-1] * noise],

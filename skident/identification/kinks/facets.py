@@ -1,21 +1,19 @@
-"""One unit of the next layer: its facets, learnt from cell to cell across the boundaries of the known layers."""
+"""One unit of the next layer: linear equations for it, and where they determine it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-__all__ = ["Crossings", "FacetUnit", "crossings"]
+__all__ = ["FacetUnit"]
 
 _RANK = 1e-7  # singular values below this, relative to the largest, are none
 _OPEN = 1e-6  # part of a feature in what is open above which it is not determined
-_NO_SLOPE = 1e-8
 _TOLD = 100.0  # over its error, what noisy equations must tell of a direction that is determined
 _KNOWN = 3.0  # accuracies of the known layers that every equation may be off by
 _OF_POSITION = 0.03  # error of a kink's position beside that of its normal
 _OUTLIER = 10.0  # errors by which no right equation is off
 _PER_ERROR = 1e-7  # misfit that stands for an error of a noisy equation
+_SPARE = 3  # equations of a kink beyond its unknowns that tell whose it is
 
 
 class FacetUnit:
@@ -104,6 +102,35 @@ class FacetUnit:
         kept = np.abs(self.rows @ theta - self.values) < _OUTLIER * error
         kept[: len(self.normal) + 1] = True
         self.theta, self.rows, self.values, self.errors = theta, self.rows[kept], self.values[kept], self.errors[kept]
+
+    def adopt(self, point, normal, error):
+        """Take up another kink if it is this unit's where that is not determined; it has more equations than unknowns.
+
+        Parameters
+        ----------
+        point, normal : ndarray of shape (D,)
+        error : float
+            Accuracy of the normal.
+
+        Returns
+        -------
+        bool
+            Whether something was learnt.
+        """
+        Z, phi = self.known.evaluate(point[None])
+        rows = np.vstack([self.known.feature_maps(Z > 0)[0].T, phi / np.linalg.norm(point)])
+        new, target = rows @ self.open, -rows @ self.theta
+        if np.linalg.norm(new) < self.tolerance * np.linalg.norm(rows):
+            return False
+        A = np.column_stack([new, -np.append(normal, 0.0)])
+        x, _, rank, _ = np.linalg.lstsq(A, target, rcond=_RANK)
+        size = abs(x[-1])
+        misfit, slack = np.abs(A @ x - target).max(), 30.0 * max(error, self.known.accuracy)
+        if rank + _SPARE > len(A) or size < 1e-6 or misfit > max(1e-6, slack) * size:
+            return False
+        errors = size * error * np.append(np.ones(len(normal)), _OF_POSITION)
+        self.learn(rows, np.append(size * np.sign(x[-1]) * normal, 0.0), point[None], errors)
+        return True
 
     def with_basis(self, basis):
         """The same equations for fewer unknowns.
@@ -294,6 +321,7 @@ class FacetUnit:
 
     def _zero_between(self, origins, directions, low, high, at_low):
         """Zeros on lines between two positions with different signs, by bisection and two last secant steps."""
+
         def z(t):
             return self.known.evaluate(origins + t[:, None] * directions)[1] @ self.theta
 
@@ -316,148 +344,3 @@ def _scatter(A, basis, least):
     s, Vt = np.linalg.svd(A, full_matrices=False)[1:]
     root = Vt[s > least].T / s[s > least]
     return root if basis is None else basis @ root
-
-
-@dataclass(frozen=True)
-class Crossings:
-    """Where walks along the known part of a unit's kink came to a boundary that they cannot cross unseen.
-
-    Attributes
-    ----------
-    points : ndarray of shape (c, D)
-        On the kink and on the boundary.
-    boundary : ndarray of int, shape (c,)
-        The known unit whose boundary it is.
-    outwards : ndarray of shape (c, D)
-        Unit normals of the boundaries, pointing across.
-    slopes : ndarray of shape (c, D)
-        Gradient of the unit before the boundary.
-    rows : ndarray of shape (c, T)
-        Change of the features' slope along `outwards`: its product with theta is what the gradient changes by.
-    room : ndarray of shape (c,)
-        Distance from other boundaries behind it.
-    """
-
-    points: np.ndarray
-    boundary: np.ndarray
-    outwards: np.ndarray
-    slopes: np.ndarray
-    rows: np.ndarray
-    room: np.ndarray
-
-    def __len__(self):
-        return len(self.boundary)
-
-    def take(self, index):
-        """Some of the crossings.
-
-        Parameters
-        ----------
-        index : ndarray
-            Of integers or booleans.
-
-        Returns
-        -------
-        Crossings
-        """
-        return Crossings(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
-
-
-def crossings(unit, rng, *, n_walks=60, n_steps=12, reach=8.0):
-    """Walk along the known part of a unit's kink, without questions, to boundaries behind which it is not known.
-
-    Parameters
-    ----------
-    unit : FacetUnit
-    rng : numpy.random.RandomState
-    n_walks : int, default=60
-        In random directions; most of them lean towards units whose weight is not determined.
-    n_steps : int, default=12
-        Known boundaries crossed at most.
-    reach : float, default=8.0
-        In units of ``sqrt(D)``.
-
-    Returns
-    -------
-    Crossings
-
-    Notes
-    -----
-    ``O(n_walks n_steps M (D + m_l))`` operations, memory ``O(n_walks (M + T) D)``.
-    """
-    known, D = unit.known, unit.known.n_inputs
-    x = unit.starts[rng.randint(len(unit.starts), size=n_walks)].copy()
-    Z = known.evaluate(x)[0]
-    active, last, found = Z > 0, np.full(n_walks, -1), []
-    u = _first_directions(unit, x, Z, active, rng)
-    for _ in range(n_steps):
-        if len(x) == 0:
-            break
-        g = known.gradients(active, unit.theta)
-        size = np.sum(g**2, axis=1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            u = u - (np.sum(u * g, axis=1) / size)[:, None] * g
-            u /= np.linalg.norm(u, axis=1, keepdims=True)
-        dZ = known.tangents(active, np.nan_to_num(u))[0]
-        alive = (size > _NO_SLOPE**2) & np.isfinite(u).all(axis=1)
-        rows = np.arange(len(x))
-        behind = last >= 0
-        alive &= ~behind | (dZ[rows, last] * np.where(active[rows, last], 1.0, -1.0) > 0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            t = -Z / dZ
-        t[((Z > 0) != active) & (np.abs(Z) < 1e-9)] = np.inf
-        t[rows[behind], last[behind]] = np.inf
-        t[~(t > 0)] = np.inf
-        k = t.argmin(axis=1)
-        step = t[rows, k]
-        alive &= np.isfinite(step)
-        x, Z, active, u, g, k, step, dZ = (v[alive] for v in (x, Z, active, u, g, k, step, dZ))
-        x = x + step[:, None] * u
-        inside = np.linalg.norm(x, axis=1) < reach * np.sqrt(D)
-        x, Z, active, u, g, k, step, dZ = (v[inside] for v in (x, Z, active, u, g, k, step, dZ))
-        Z = Z + step[:, None] * dZ
-        rows = np.arange(len(x))
-        Z[rows, k] = 0.0
-        beyond = active.copy()
-        beyond[rows, k] = ~beyond[rows, k]
-        normals = known.boundary_normals(active, k)
-        lengths = np.linalg.norm(normals, axis=1)
-        outwards = normals / np.maximum(lengths, 1e-300)[:, None]
-        change = known.tangents(beyond, outwards)[1] - known.tangents(active, outwards)[1]
-        unknown = np.abs(change @ unit.open).max(axis=1, initial=0.0) > unit.tolerance * np.maximum(1.0, np.abs(change).max(axis=1))
-        # Outwards: away from the side that was left.
-        side = np.where(beyond[rows, k], 1.0, -1.0)[:, None]
-        if unknown.any():
-            i = np.flatnonzero(unknown & (lengths > 1e-9))
-            room = _rooms(known, Z[i], beyond[i], k[i])
-            found.append(Crossings(x[i], k[i], side[i] * outwards[i], g[i], side[i] * change[i], room))
-        x, Z, active, u, last = (v[~unknown] for v in (x, Z, beyond, u, k))
-    if not found:
-        none = np.zeros((0, D))
-        return Crossings(none, np.zeros(0, int), none, none, np.zeros((0, known.n_features)), np.zeros(0))
-    names = Crossings.__dataclass_fields__
-    return Crossings(*(np.concatenate([getattr(part, name) for part in found]) for name in names))
-
-
-def _first_directions(unit, x, Z, active, rng):
-    """Random directions, most of them leaning towards a boundary of layer l across which the weight is open."""
-    known = unit.known
-    u = rng.standard_normal(x.shape)
-    aims = unit.open_boundaries()
-    if len(aims) == 0:
-        return u
-    aim = rng.choice(aims, len(x))
-    normals = known.boundary_normals(active, aim)
-    size = np.linalg.norm(normals, axis=1)
-    towards = -np.sign(Z[np.arange(len(x)), aim])[:, None] * normals / np.maximum(size, 1e-300)[:, None]
-    leaning = (rng.uniform(size=len(x)) < 0.5) & (size > 1e-9)
-    return np.where(leaning[:, None], 0.4 * u + np.sqrt(known.n_inputs) * towards, u)
-
-
-def _rooms(known, Z, active, k):
-    """Distances of points from all boundaries but one, in the cells behind it."""
-    lengths = np.linalg.norm(known.boundaries(active), axis=2)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        distances = np.where(lengths > 1e-9, np.abs(Z) / lengths, np.inf)
-    distances[np.arange(len(k)), k] = np.inf
-    return distances.min(axis=1)

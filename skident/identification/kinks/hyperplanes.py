@@ -46,9 +46,10 @@ def random_segments(answers, n, rng, *, reach, radii=(1.0,)):
         bounds = np.stack([oracle.from_inputs(bound) for bound in oracle.input_range])
         with np.errstate(divide="ignore", invalid="ignore"):
             t = (bounds[:, None] - origins) / V
-        t = np.where(np.isnan(t), np.inf, t)
-        high = np.minimum(high, np.where(t > 0, t, np.inf).min(axis=(0, 2)) * (1.0 - 1e-12))
-        low = np.maximum(low, np.where(t < 0, t, -np.inf).max(axis=(0, 2)) * (1.0 - 1e-12))
+        # An input that the line does not change, at its bound, does not end it.
+        t = np.where(np.isnan(t), np.array([-np.inf, np.inf])[:, None, None], t)
+        high = np.minimum(high, t.max(axis=0).min(axis=1) * (1.0 - 1e-12))
+        low = np.maximum(low, t.min(axis=0).max(axis=1) * (1.0 - 1e-12))
     return Segments(origins, V, low, high)
 
 
@@ -175,7 +176,22 @@ class FirstLayerSearch:
         others = np.vstack([self.planes, plane])
         if share < _ON_MOST and _share_of_sides(self.answers, others, len(self.planes), self.rng) < _SIDES:
             return False
-        self.planes = others
+        return self.take_up(plane)
+
+    def take_up(self, plane):
+        """Take up a hyperplane, if it is new.
+
+        Parameters
+        ----------
+        plane : ndarray of shape (D + 1,)
+
+        Returns
+        -------
+        bool
+        """
+        if self.has(plane):
+            return False
+        self.planes = np.vstack([self.planes, plane])
         self.loose = self.loose.take(~self.on_planes(self.loose.points))
         return True
 
@@ -272,7 +288,7 @@ def refined_hyperplane(answers, point, normal, error, rng):
     D, (wide, narrow), noisy = len(normal), windows(answers), answers.resolution > NOISY
     n, o, need = normal, -normal @ point, 3 * D + 12 if noisy else D + 4
     width = max(narrow, min(wide, 300.0 * error))
-    for again in range(2):
+    for _ in range(2):
         points, errors, asked = np.zeros((0, D)), np.zeros(0), 0
         while len(points) < need and asked < 6 * need + 24:
             P = _on_plane(answers, n, o, _TRIED if asked == 0 else need, rng)

@@ -68,8 +68,7 @@ def layer_signs(known, units, tol=1e-5):
     """
     used = list(range(len(units)))
     while True:
-        found, misfits = _solve(known, [units[i] for i in used])
-        result = found._replace(used=used)
+        result = _solve(known, [units[i] for i in used])[0]._replace(used=used)
         if len(used) <= 2 or (result.misfit < tol and result.certain):
             return result
         without = []

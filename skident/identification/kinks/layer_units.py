@@ -6,19 +6,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .active_set import active_set_fit
-from .answers import locate
 from .facets import FacetUnit
 from .layer_signs import features_with_signs, layer_signs, signs_beside_linear_part
+from .refinement import intersection, kinks_of, parallel, refine
 from .segments import KinkSet
-from .tracing import kinks_seen, learn_positions, share_of_kinks, share_of_sides, trace, windows
+from .tracing import kinks_seen, share_of_kinks, share_of_sides, trace
 
-__all__ = ["LayerUnits", "refine"]
+__all__ = ["LayerUnits"]
 
 _GOOD, _POOR = 0.85, 0.2  # share of predicted kinks that a unit shows, and that which others of its layer vouch for
 _NONE, _SIDES = 0.1, 0.5
-_SAME = 1e-5  # sine of an angle below which directions are the same
-_TRIES_NOISY = 12  # rounds of lines on which a unit's kinks are predicted where more of them are wanted
 _MOST_FAILURES = 8  # kinks in succession that are of no unit of the layer, after which the others are left
 _CHOICES = 4  # signs at most of which no unit tells anything that are tried both ways
 
@@ -93,7 +90,7 @@ class LayerUnits:
         points = kinks.points
         while queue:
             i = queue.pop(0)
-            if self.explain(points[i][None])[0]:
+            if self.explain(points[i][None])[0] or self._adopted(kinks, i):
                 continue
             if failures > _MOST_FAILURES:
                 deep.append(i)
@@ -124,13 +121,18 @@ class LayerUnits:
         self.deep = deep.take(~self.explain(deep.points))
         return len(self.units) - before
 
+    def _adopted(self, kinks, i):
+        """Whether a kink belongs to a unit found, where that was not determined."""
+        known = kinks.errors[i] < 1e-4
+        return known and any(
+            u.adopt(kinks.points[i], kinks.normals[i], kinks.errors[i]) for u in self.units if u.n_open
+        )
+
     def _traced(self, answers, kinks, i, rng):
         """The unit of a kink, or None."""
         unit = FacetUnit(self.known, kinks.points[i], kinks.normals[i], self.basis, kinks.errors[i])
         allowed = 1e-5 if self.known.accuracy else max(1e-6, 1e3 * kinks.errors[i])
-        if self.signs is not None and unit.misfit > allowed:
-            return None
-        if not trace(answers, unit, rng):
+        if (self.signs is not None and unit.misfit > allowed) or not trace(answers, unit, rng):
             return None
         refine(answers, unit, rng)
         unit.share = share_of_kinks(answers, unit, rng, 8)[0]
@@ -139,7 +141,7 @@ class LayerUnits:
     def _merged(self, answers, unit, rng):
         """Whether the unit is one of those known, seen elsewhere; then that one takes up what it knows."""
         for k, other in enumerate(self.units):
-            joint = _intersection(other, unit)
+            joint = intersection(other, unit)
             if joint is None:
                 continue
             trace(answers, joint, rng, n_rounds=10)
@@ -151,14 +153,15 @@ class LayerUnits:
         return False
 
     def _drop_copies(self):
-        """Of units that are the same wherever both are known, keep the one that is known best."""
+        """Of units that are the same wherever both are known, keep the one that is known best; drop those unknown."""
         if self.signs is None:
             return
         order = sorted(range(len(self.units)), key=lambda k: (self.units[k].n_open, -self.units[k].share))
         kept, rows = [], []
         for k in order:
             w, known = self._weights_of(self.units[k])
-            if not any(_agree(w[both], v[both]) for v, other in rows if (both := known & other).sum() > 2):
+            same = any(parallel(w[both], v[both]) for v, other in rows if (both := known & other).sum() > 2)
+            if not same and np.any(w[:-1][known[:-1]]):
                 kept.append(k)
                 rows.append((w, known))
         self.units = [self.units[k] for k in sorted(kept)]
@@ -255,8 +258,9 @@ class LayerUnits:
                 lost.append(unit)
             elif not self._merged(answers, new, rng):
                 self.units.append(new)
+        self._drop_copies()
         if lost:
-            again = _kinks_of(lost, self.known.n_inputs)
+            again = kinks_of(lost, self.known.n_inputs)
             self.deep = again if self.deep is None else self.deep.joined(again)
 
     def missed_before(self):
@@ -266,13 +270,23 @@ class LayerUnits:
         -------
         KinkSet
         """
-        K, found = self.known.n_units, []
-        for unit in self.units:
-            size = np.linalg.norm(unit.theta)
-            told = np.abs(unit.open[:K]).max(initial=0.0) < unit.tolerance
-            if told and np.abs(unit.theta[:K]).max() < unit.tolerance * size:
-                found.append(unit)
-        return _kinks_of(found, self.known.n_inputs)
+        return kinks_of(self._of_layer_before(), self.known.n_inputs)
+
+    def planes_before(self):
+        """Hyperplanes of such units, if layer l is the first.
+
+        Returns
+        -------
+        list of ndarray of shape (D + 1,)
+            Normals of norm 1, and offsets.
+        """
+        planes = [unit.theta[self.known.n_units :] for unit in self._of_layer_before()]
+        return [plane / np.linalg.norm(plane[:-1]) for plane in planes]
+
+    def _of_layer_before(self):
+        K = self.known.n_units
+        told = [u for u in self.units if np.abs(u.open[:K]).max(initial=0.0) < u.tolerance]
+        return [u for u in told if np.abs(u.theta[:K]).max() < u.tolerance * np.linalg.norm(u.theta)]
 
     def drop_strangers(self, answers, rng):
         """Drop facets of deeper units, which end where they meet other units of the layer; one after the other.
@@ -367,12 +381,15 @@ class LayerUnits:
         if len(linear) != B.shape[1] - 1:
             return 0
         Z, phi = self.known.evaluate(kinks.points)
-        for i, point in enumerate(kinks.points):
+        for i in np.argsort(kinks.errors):
+            point = kinks.points[i]
+            if len(self.units) == before + linear.shape[1]:
+                break
             maps = self.known.feature_maps(Z[i][None] > 0)[0].T @ B[:, :-1] @ linear
             c = np.linalg.lstsq(maps, kinks.normals[i], rcond=1e-9)[0]
             misfit = np.linalg.norm(maps @ c - kinks.normals[i])
-            allowed = (10.0 if self.known.accuracy else 1e3) * kinks.errors[i] + 30.0 * self.known.accuracy
-            if misfit > max(1e-6, allowed) or self.explain(point[None])[0]:
+            slack = max(1e-4, 30.0 * self.known.accuracy)
+            if misfit > min(max(1e-6, 30.0 * kinks.errors[i]), slack) or self.explain(point[None])[0]:
                 continue
             theta = B[:, :-1] @ (linear @ c)
             theta -= (phi[i] @ theta) * B[:, -1]
@@ -381,121 +398,3 @@ class LayerUnits:
             unit.share = unit.vouched = 1.0
             self.units.append(unit)
         return len(self.units) - before
-
-
-def _kinks_of(units, n_inputs):
-    """The kinks that units were traced from."""
-    points, normals = (np.array([getattr(u, name) for u in units]) for name in ("point", "normal"))
-    return KinkSet(points.reshape(-1, n_inputs), normals.reshape(-1, n_inputs), np.full(len(units), 1e-9))
-
-
-def _agree(one, other):
-    """Whether two vectors are parallel."""
-    sizes = np.linalg.norm(one) * np.linalg.norm(other)
-    return sizes > 0 and np.linalg.norm(one - other * (one @ other) / (other @ other)) < _SAME * np.linalg.norm(one)
-
-
-def _intersection(one, other):
-    """A unit that is both, if what is known of the two meets in more directions than chance allows; else None."""
-    if one.known.accuracy:
-        return _noisy_intersection(one, other)
-    a, b = (np.linalg.qr(np.column_stack([unit.theta, unit.open]))[0] for unit in (one, other))
-    n_unknowns = len(one.theta) if one.basis is None else one.basis.shape[1]
-    s = np.linalg.svd(b - a @ (a.T @ b), compute_uv=False)
-    if np.sum(s < _SAME) <= max(0, a.shape[1] + b.shape[1] - n_unknowns):
-        return None
-    eye = np.eye(len(a))
-    s, rows = np.linalg.svd(np.vstack([eye - a @ a.T, eye - b @ b.T]), full_matrices=False)[1:]
-    rows = rows[s > _SAME]
-    joint = FacetUnit(one.known, one.point, one.normal, one.basis)
-    joint.learn(rows, np.zeros(len(rows)), np.vstack([one.starts, other.starts]))
-    return joint
-
-
-def _noisy_intersection(one, other):
-    """The same from equations that have errors."""
-    joint = one.joined(other)
-    n_unknowns = len(one.theta) if one.basis is None else one.basis.shape[1]
-    by_chance = max(0, one.n_open + other.n_open + 2 - n_unknowns)
-    return joint if joint.misfit < 1e-5 and joint.n_open + 1 > by_chance else None
-
-
-def refine(answers, unit, rng, *, spare=8):
-    """Theta by least squares on located kinks, where it is determined; left as it was where that does not fit.
-
-    Parameters
-    ----------
-    answers : Answers
-    unit : FacetUnit
-        Changed in place.
-    rng : numpy.random.RandomState
-    spare : int, default=8
-        Kinks beyond the unknowns.
-
-    Raises
-    ------
-    BlackBoxError
-        If the black box fails.
-    """
-    free = _free_directions(unit)
-    if unit.known.accuracy:
-        _refine_noisy(answers, unit, free, rng)
-        return
-    points, normals = unit.predicted_kinks(free.shape[1] + spare, rng)
-    if len(points) < free.shape[1] + 3:
-        return
-    offset, found, _ = _near_predicted(answers, points, normals)
-    if found.sum() < free.shape[1] + 2:
-        return
-    P = points[found] + offset[found, None] * normals[found]
-    phi = unit.known.evaluate(P)[1]
-    phi /= np.linalg.norm(phi, axis=1, keepdims=True)
-    A, y = phi @ free, phi @ unit.theta
-    for _ in range(6):
-        step = -np.linalg.lstsq(A, y, rcond=1e-9)[0]
-        misfit = np.abs(y + A @ step)
-        keep = misfit <= max(20.0 * np.median(misfit), 1e-14)
-        if keep.all() or keep.sum() < free.shape[1] + 1:
-            break
-        A, y = A[keep], y[keep]
-    if np.median(misfit) < 1e-6 + 30.0 * answers.resolution and np.linalg.norm(step) < 0.1 * np.linalg.norm(unit.theta):
-        unit.theta = unit.theta + free @ step
-
-
-def _refine_noisy(answers, unit, free, rng):
-    """The same by weighted least squares, on more kinks; these become the unit's equations."""
-    points, normals = unit.predicted_kinks(2 * free.shape[1] + 24, rng, tries=_TRIES_NOISY)
-    if len(points) < free.shape[1] + 6:
-        return
-    offset, found, errors = _near_predicted(answers, points, normals, unit.faintness)
-    if found.sum() < free.shape[1] + 4:
-        return
-    P, errors = points[found] + offset[found, None] * normals[found], errors[found]
-    Z, phi = unit.known.evaluate(P)
-    errors = errors * np.linalg.norm(unit.known.gradients(Z > 0, unit.theta), axis=1)
-    errors = errors + unit.known.accuracy * np.linalg.norm(phi, axis=1)
-    fit = active_set_fit(phi @ free, -phi @ unit.theta, errors)
-    if fit is not None and np.linalg.norm(fit.solution) < 0.1 * np.linalg.norm(unit.theta):
-        unit.forget(unit.theta + free @ fit.solution)
-        learn_positions(unit, P[fit.kept], errors[fit.kept])
-
-
-def _near_predicted(answers, points, normals, faintness=0.0):
-    """Offsets of kinks from where they were predicted, in ever narrower windows, where there are any, and errors."""
-    wide, narrow = windows(answers, faintness)
-    offset, found, todo = np.full(len(points), np.nan), np.zeros(len(points), dtype=bool), np.arange(len(points))
-    errors = np.full(len(points), np.inf)
-    for width in (wide, np.sqrt(wide * narrow), narrow):
-        there = locate(answers, points[todo], normals[todo], width)
-        offset[todo], found[todo], errors[todo] = there.offset, there.found, there.error
-        todo = todo[~there.found & np.isfinite(there.error)]
-    return offset, found, errors
-
-
-def _free_directions(unit):
-    """Orthonormal directions in which theta may move: neither its length nor what is open."""
-    fixed = np.linalg.qr(np.column_stack([unit.theta, unit.open]))[0]
-    whole = np.eye(len(unit.theta)) if unit.basis is None else np.linalg.qr(unit.basis)[0]
-    left = whole - fixed @ (fixed.T @ whole)
-    U, s, _ = np.linalg.svd(left, full_matrices=False)
-    return U[:, s > 1e-6]

@@ -83,6 +83,7 @@ def spread_points(answers, layers, n, rng, *, radii=_RADII):
     ndarray of shape (k, D)
         Points that may be asked.
     """
+
     def draw(k):
         X = rng.choice(radii, (k, 1)) * rng.standard_normal((k, answers.n_inputs))
         return answers.oracle.confined(X)
@@ -190,7 +191,9 @@ def _as_pairs(linear):
 def _precise(answers, X):
     """The points with accurate answers, the answers, and weights."""
     F, tol = answers.ask(X)
-    good = np.isfinite(tol) & (tol <= 1e4 * max(np.median(tol[np.isfinite(tol)], axis=0) if np.isfinite(tol).any() else 1.0, 1.0))
+    good = np.isfinite(tol) & (
+        tol <= 1e4 * max(np.median(tol[np.isfinite(tol)], axis=0) if np.isfinite(tol).any() else 1.0, 1.0)
+    )
     return X[good], F[good], 1.0 / tol[good]
 
 
@@ -210,7 +213,7 @@ def _robust(A, F, weight, answers):
 
 
 def _signs(kinked, linear, weights):
-    """Signs (m_L,) for which units of outgoing weights (m_L, m_o) explain the linear part (m_{L-1}, m_o); and doubts."""
+    """Signs (m_L,) for which outgoing weights (m_L, m_o) explain the linear part (m_{L-1}, m_o); doubts."""
     sizes = np.abs(kinked).max(axis=1)
     matters = sizes > _NOTHING * sizes.max()
     M = np.concatenate([weights * column for column in kinked.T])

@@ -8,7 +8,7 @@ import numpy as np
 
 from .active_set import NOISY
 from .answers import locate
-from .facets import crossings
+from .crossings import crossings
 from .segments import Segments, kinks_on_segments
 
 __all__ = ["KinksSeen", "kinks_seen", "learn_positions", "share_of_kinks", "share_of_sides", "trace", "windows"]
@@ -145,7 +145,7 @@ def learn_positions(unit, points, errors):
 
 
 def _followed(answers, c, points, gamma, room, blur, least, rng):
-    """Which facets behind boundaries show at two of three more points far from these, what gamma is by those, and these.
+    """Which facets behind boundaries show at two of three points far from these, what gamma is by those, and these.
 
     The farther from the boundary, the more exactly the facet's slope is told.
     """
@@ -165,7 +165,10 @@ def _followed(answers, c, points, gamma, room, blur, least, rng):
     width = np.maximum(width, np.minimum(least, 0.2 * room))
     width, blur = np.repeat(width, 3), np.repeat(blur, 3)
     there = locate(answers, P.reshape(-1, D), np.repeat(unit, 3, axis=0), width)
-    near = np.abs(np.nan_to_num(there.offset)) < _NEAR * width + (16.0 if answers.resolution > NOISY else 4.0) * there.error + blur
+    near = (
+        np.abs(np.nan_to_num(there.offset))
+        < _NEAR * width + (16.0 if answers.resolution > NOISY else 4.0) * there.error + blur
+    )
     hit = (there.found & near & (there.error < 0.05 * width)).reshape(n, 3)
     offset = 0.6 * room[:, None, None] * away + np.nan_to_num(there.offset).reshape(n, 3, 1) * unit[:, None]
     ahead = np.sum(offset * c.outwards[:, None], axis=2)

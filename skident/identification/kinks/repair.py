@@ -1,0 +1,167 @@
+"""A network that was found: its polish, its errors on fresh answers, and the kinks beside them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.fitting.polish import polish_network
+
+from .active_set import NOISY
+from .hyperplanes import rooms_on_lines
+from .readout import spread_points
+from .segments import KinkSet, Segments, kinks_on_segments, normals_at
+
+__all__ = ["errors_of", "kinks_beside_errors", "polished", "unexplained_kinks"]
+
+_FAR = (1.0, 2.0, 3.0, 4.0)  # spreads of the points that are looked at in the end
+_PATHS = 6  # lines from right to wrong answers
+_WRONG = 1e-9  # relative error that no rounding of a right network makes
+_ROUNDINGS = 1e3
+_NOISES = 12.0  # and of noisy answers, in units of their noise
+_ANSWERS, _ANSWERS_NOISY = 2.0, 10.0  # answers a parameter at which a network is polished
+_DEVIATION = 0.5  # of noise, in its own units
+_MOST = 0.6  # share of answers that fit from which on a network is polished on these alone
+
+
+def unexplained_kinks(answers, lines, explain, n_intervals, rng):
+    """Kinks on lines that nothing explains, with their normals.
+
+    Parameters
+    ----------
+    answers : Answers
+    lines : Segments
+    explain : callable
+        Of points (n, D): which of them lie on kinks that are known.
+    n_intervals : int
+        Parts of a line at first.
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    KinkSet
+
+    Raises
+    ------
+    BlackBoxError
+        If the black box fails.
+    """
+    line, t = kinks_on_segments(answers, lines, rng, n_intervals=n_intervals)
+    points, rooms = lines.at(line, t), rooms_on_lines(lines, line, t)
+    new = ~explain(points)
+    return normals_at(answers, points[new], lines.directions[line[new]], rooms[new], rng)[0]
+
+
+def polished(answers, network, rng):
+    """A network fitted to answers at points on both sides of all its units, or as it was where that does not help.
+
+    Parameters
+    ----------
+    answers : Answers
+    network : FeedforwardNetwork
+        In the units of `answers`.
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    FeedforwardNetwork
+
+    Raises
+    ------
+    BlackBoxError
+        If the black box fails.
+    """
+    noisy = answers.resolution > NOISY
+    n = int((_ANSWERS_NOISY if noisy else _ANSWERS) * network.n_parameters / network.n_outputs) + 50
+    layers = list(zip(network.weights[:-1], network.biases[:-1], strict=True))
+    X = spread_points(answers, layers, n, rng)
+    F, tol = answers.ask(X)
+    error = np.abs(network(X) - F).max(axis=1)
+    good = np.isfinite(tol) & (error < max(1e-4 / answers.resolution, 1e3))
+    if good.sum() * network.n_outputs < 1.2 * network.n_parameters:
+        return network
+    better = polish_network(network, X[good], F[good], noise=_DEVIATION if noisy else None)[0]
+    if noisy:  # where a kink was on the wrong side of a point, it is on the right one now
+        fits = np.isfinite(tol) & (np.abs(better(X) - F).max(axis=1) < _NOISES * tol)
+        if fits.mean() > _MOST:
+            better = polish_network(better, X[fits], F[fits], noise=_DEVIATION)[0]
+    after = np.abs(better(X) - F).max(axis=1)
+    return better if np.median(after) <= np.median(error) else network
+
+
+def errors_of(answers, network, n, rng):
+    """Errors of a network at fresh points, over what rounding and the last digits of a right one explain.
+
+    Parameters
+    ----------
+    answers : Answers
+    network : FeedforwardNetwork
+        In the units of `answers`.
+    n : int
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    X : ndarray of shape (k, D)
+        Those of n points that are answered.
+    error : ndarray of shape (k,)
+        Above 1 where the network is wrong.
+
+    Raises
+    ------
+    BlackBoxError
+        If the black box fails.
+    """
+    X = spread_points(answers, [], n, rng, radii=_FAR)
+    F, tol = answers.ask(X)
+    clear = np.isfinite(tol)
+    error = np.abs(network(X[clear]) - F[clear]).max(axis=1)
+    if answers.resolution > NOISY:
+        return X[clear], error / (_NOISES * tol[clear])
+    return X[clear], error / np.maximum(_WRONG / answers.resolution, _ROUNDINGS * tol[clear])
+
+
+def kinks_beside_errors(answers, network, X, error, rng):
+    """Kinks that are none of a network's, between points where it is wrong and the nearest where it is right.
+
+    Parameters
+    ----------
+    answers : Answers
+    network : FeedforwardNetwork
+    X : ndarray of shape (n, D)
+    error : ndarray of shape (n,)
+        See `errors_of`.
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    KinkSet
+
+    Raises
+    ------
+    BlackBoxError
+        If the black box fails.
+    """
+    right, wrong = np.flatnonzero(error < 0.1), np.flatnonzero(error > 1.0)
+    if len(right) == 0 or len(wrong) == 0:
+        return KinkSet(X[:0], X[:0], error[:0])
+    wrong = rng.permutation(np.resize(wrong, max(_PATHS, len(wrong))))[:_PATHS]
+    apart = np.linalg.norm(X[right][:, None] - X[wrong], axis=2)
+    # The nearest right point, or the next ones where a wrong point comes again.
+    rank = np.array([np.sum(wrong[:i] == w) for i, w in enumerate(wrong)])
+    start = right[np.argsort(apart, axis=0)[rank % len(right), np.arange(len(wrong))]]
+    V = X[wrong] - X[start]
+    length = np.linalg.norm(V, axis=1)
+    lines = Segments(X[start], V / length[:, None], np.zeros(len(V)), 1.3 * length)
+
+    near = max(1e-6, 300.0 * answers.resolution)
+
+    def explain(points):
+        known, H = np.zeros(len(points), dtype=bool), points
+        for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
+            Z = H @ W + b
+            H = np.maximum(Z, 0.0)
+            if len(points):
+                known |= np.abs(Z).min(axis=1) < near * np.median(np.abs(Z))
+        return known
+
+    return unexplained_kinks(answers, lines, explain, 8, rng)
