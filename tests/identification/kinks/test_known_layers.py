@@ -49,7 +49,9 @@ def test_a_unit_of_the_next_layer_is_linear_in_the_features(setting):
     phi, z = known.evaluate(X)[1], net.pre_activations(X)[n]
     theta = np.linalg.lstsq(phi, z, rcond=None)[0]
     np.testing.assert_allclose(phi @ theta, z, atol=1e-12)
-    np.testing.assert_allclose(2.0 * theta[: known.n_units] * np.abs(factors)[:, None], net.network.weights[n], atol=1e-10)
+    np.testing.assert_allclose(
+        2.0 * theta[: known.n_units] * np.abs(factors)[:, None], net.network.weights[n], atol=1e-10
+    )
 
 
 def test_points_on_known_kinks(setting):

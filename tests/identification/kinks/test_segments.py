@@ -39,7 +39,9 @@ def test_normals_are_gradients_of_units(planted):
     answers = net.answers()
     lines = random_segments(answers, 4, net.rng, reach=3.0)
     line, t = kinks_on_segments(answers, lines, net.rng, n_intervals=24)
-    kinks, kept = normals_at(answers, lines.at(line, t), lines.directions[line], rooms_on_lines(lines, line, t), net.rng)
+    kinks, kept = normals_at(
+        answers, lines.at(line, t), lines.directions[line], rooms_on_lines(lines, line, t), net.rng
+    )
     assert len(kept) > 0.8 * len(t)
     np.testing.assert_array_equal(kinks.points, lines.at(line, t)[kept])
     h = 1e-7
