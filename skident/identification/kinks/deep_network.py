@@ -16,7 +16,7 @@ from .known_layers import KnownLayers
 from .layer_units import LayerUnits
 from .line import NotShallowReLUError
 from .readout import read_out
-from .repair import errors_of, kinks_beside_errors, polished, unexplained_kinks
+from .repair import errors_of, kinks_beside_errors, polished, pruned, unexplained_kinks
 
 __all__ = ["DeepNetwork", "find_deep_relu_network"]
 
@@ -304,6 +304,10 @@ class _Search:
             wrong = float(np.mean(error > 1.0)) if len(error) else 1.0
             if wrong:
                 break
+        if not wrong and self.answers.resolution > NOISY:
+            smaller = pruned(self.answers, network, n, self.rng)
+            linear = linear if smaller is network else linear[:, :0]
+            network = smaller
         doubt = float(readout.doubt.max(initial=0.0))
         network = _in_oracle_units(network, self.answers.noise)
         return DeepNetwork(network, wrong, n, doubt, linear.shape[1], n_repairs), X, error
