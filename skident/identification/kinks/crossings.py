@@ -8,7 +8,6 @@ import numpy as np
 
 __all__ = ["Crossings", "crossings"]
 
-_OPEN = 1e-6  # change of the features in what is open above which a boundary cannot be crossed unseen
 _NO_SLOPE = 1e-8
 
 
@@ -95,7 +94,7 @@ def crossings(unit, rng, *, n_walks=60, n_steps=12, reach=8.0):
         outwards = normals / np.maximum(lengths, 1e-300)[:, None]
         change = known.tangents(beyond, outwards)[1] - known.tangents(before, outwards)[1]
         size = np.maximum(1.0, np.abs(change).max(axis=1, initial=0.0))
-        unknown = np.abs(change @ unit.open).max(axis=1, initial=0.0) > _OPEN * size
+        unknown = np.abs(change @ unit.open).max(axis=1, initial=0.0) > unit.tolerance * size
         i = np.flatnonzero(unknown & (lengths > 1e-9))
         # Outwards: away from the side that was left.
         side = np.where(beyond[rows, k], 1.0, -1.0)[i, None]

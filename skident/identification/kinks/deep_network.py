@@ -9,13 +9,14 @@ import numpy as np
 from skident.network import FeedforwardNetwork
 from skident.oracle import OutOfBudgetError
 
+from .active_set import NOISY
 from .answers import Answers
 from .hyperplanes import FirstLayerSearch, random_segments
 from .known_layers import KnownLayers
 from .layer_units import LayerUnits
 from .line import NotShallowReLUError
 from .readout import read_out
-from .repair import errors_of, kinks_beside_errors, more_answers, polished, unexplained_kinks
+from .repair import errors_of, kinks_beside_errors, more_answers, polished, pruned, unexplained_kinks
 
 __all__ = ["DeepNetwork", "find_deep_relu_network"]
 
@@ -29,6 +30,7 @@ _MOST_QUERIES, _MOST_QUERIES_AN_INPUT = 400_000, 10_000  # at which a search tha
 _MORE_ONCE_EXPLAINED = 3  # times as many where most answers are explained
 _DEEPER = 5  # times as many of networks of three hidden layers and more, whose units are rarer
 _MOST_SEARCHES = 15  # times that more lines are followed where nothing else helps
+_FEW = 0.02  # share of wrong answers up to which a network without linear part is preferred
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,9 @@ class _Search:
             if max(readout.share, readout.signed) > (_WHOLE if self.idle or depth in self.layers else _LAST):
                 break
             if depth not in self.layers:
-                layer = LayerUnits(KnownLayers(layers, W, b, slope or 0.0), slope=slope)
+                accuracy = self.answers.resolution if self.answers.resolution > NOISY else 0.0
+                known = KnownLayers(layers, W, b, slope=slope or 0.0, accuracy=accuracy)
+                layer = LayerUnits(known, slope=slope)
                 if not self._find_units(layer, depth):
                     self.incomplete = layer
                     break
@@ -295,8 +299,14 @@ class _Search:
     def _checked(self, readout, n_repairs):
         """The polished network and how much of fresh answers it explains; these, and errors over what is allowed."""
         self._tell_progress()
-        network = polished(self.answers, readout.network, self.rng)
+        network, linear = polished(self.answers, readout.network, self.rng), readout.linear
         n_check = max(self.n_check, _CHECKS * network.n_parameters // network.n_outputs)
+        if readout.plain is not None and self.answers.resolution > NOISY:
+            # Weights that are not exact leave a linear part where there is none.
+            plain = polished(self.answers, readout.plain, self.rng)
+            self.asked = more_answers(self.answers, self.asked, n_check // 8, self.rng)
+            if np.mean(errors_of(self.answers, plain, self.asked)[1] > 1.0) < _FEW:
+                network, linear = plain, linear[:, :0]
         n_check *= 1 if len(network.weights) < 4 else _DEEPER
         for n in (n_check // 8, n_check):
             self.asked = more_answers(self.answers, self.asked, n, self.rng)
@@ -304,9 +314,13 @@ class _Search:
             wrong = float(np.mean(error > 1.0)) if len(error) else 1.0
             if wrong:
                 break
+        if not wrong and self.answers.resolution > NOISY:
+            smaller = pruned(self.answers, network, self.asked, self.rng)
+            linear = linear if smaller is network else linear[:, :0]
+            network = smaller
         doubt = float(readout.doubt.max(initial=0.0))
         network = _in_oracle_units(network, self.answers.noise)
-        return DeepNetwork(network, wrong, len(X), doubt, readout.linear.shape[1], n_repairs), X, error
+        return DeepNetwork(network, wrong, len(X), doubt, linear.shape[1], n_repairs), X, error
 
     def _explain_more(self, found, X, error, linear):
         """Take up kinks next to wrong answers at the lowest layer that they fit; whether that changed anything."""

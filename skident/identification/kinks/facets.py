@@ -8,6 +8,11 @@ __all__ = ["FacetUnit"]
 
 _RANK = 1e-7  # singular values below this, relative to the largest, are none
 _OPEN = 1e-6  # part of a feature in what is open above which it is not determined
+_TOLD = 100.0  # over its error, what noisy equations must tell of a direction that is determined
+_KNOWN = 3.0  # accuracies of the known layers that every equation may be off by
+_OF_POSITION = 0.03  # error of a kink's position beside that of its normal
+_OUTLIER = 10.0  # errors by which no right equation is off
+_PER_ERROR = 1e-7  # misfit that stands for an error of a noisy equation
 _SPARE = 1  # equations of a kink beyond its unknowns that tell whose it is
 
 
@@ -23,6 +28,8 @@ class FacetUnit:
         The kink.
     basis : ndarray of shape (T, q), default=None
         ``theta = basis w``: with the signs of layer l, ``q = m_l + 1`` unknowns are left.
+    error : float, default=0.0
+        Of the normal; it counts where the known layers have an accuracy: equations are weighed by their errors then.
 
     Attributes
     ----------
@@ -30,8 +37,10 @@ class FacetUnit:
         Of least norm.
     open : ndarray of shape (T, k)
         Orthonormal directions in which theta is not determined.
+    scatter : ndarray of shape (T, r)
+        A root of theta's covariance where it is determined; of exact answers 0.
     misfit : float
-        Largest relative violation of an equation.
+        Largest relative violation of an equation; of noisy equations 1e-7 for every error of it.
     starts : ndarray of shape (s, D)
         Points of the unit's kink.
     share : float
@@ -40,26 +49,32 @@ class FacetUnit:
         Whether it was told from facets of deeper units.
     """
 
-    def __init__(self, known, point, normal, basis=None):
+    def __init__(self, known, point, normal, basis=None, error=0.0):
         self.known, self.point, self.normal, self.basis = known, point, normal, basis
         Z, phi = known.evaluate(point[None])
         self.rows = np.vstack([known.feature_maps(Z > 0)[0].T, phi])
         self.values = np.append(normal, 0.0)
+        self.error, self.errors = error, error * np.append(np.ones(len(normal)), _OF_POSITION)
         self.starts, self.share, self.vouched = point[None], 0.0, False
+        self.scatter = np.zeros((known.n_features, 1))
         self._solve()
 
     def _solve(self):
         norms = np.maximum(np.linalg.norm(self.rows, axis=1), np.finfo(float).tiny)
-        A, y = self.rows / norms[:, None], self.values / norms
+        A, y, least = self.rows / norms[:, None], self.values / norms, None
+        if self.known.accuracy:
+            error = self.errors / norms + _KNOWN * self.known.accuracy
+            A, y, least = A / error[:, None], y / error, _TOLD
+            self.scatter = _scatter(A if self.basis is None else A @ self.basis, self.basis, least)
         if self.basis is None:
-            self.theta, self.open = _least_norm(A, y)
+            self.theta, self.open = _least_norm(A, y, least)
         else:
-            w, left = _least_norm(A @ self.basis, y)
+            w, left = _least_norm(A @ self.basis, y, least)
             self.theta = self.basis @ w
             self.open = np.linalg.qr(self.basis @ left)[0] if left.shape[1] else left[:0].reshape(len(self.theta), 0)
-        self.misfit = float(np.abs(A @ self.theta - y).max())
+        self.misfit = float(np.abs(A @ self.theta - y).max()) * (1.0 if least is None else _PER_ERROR)
 
-    def learn(self, rows, values, starts):
+    def learn(self, rows, values, starts, errors=None):
         """Take up more equations.
 
         Parameters
@@ -68,10 +83,25 @@ class FacetUnit:
         values : ndarray of shape (k,)
         starts : ndarray of shape (s, D)
             More points of the unit's kink.
+        errors : ndarray of shape (k,), default=None
+            Of the values; 0 by default.
         """
+        self.errors = np.append(self.errors, np.zeros(len(rows)) if errors is None else errors)
         self.rows, self.values = np.vstack([self.rows, rows]), np.concatenate([self.values, values])
         self.starts = np.vstack([self.starts, starts])
         self._solve()
+
+    def forget(self, theta):
+        """Leave out equations that a theta contradicts; `learn` solves the others.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (T,)
+        """
+        error = self.errors + _KNOWN * self.known.accuracy * np.linalg.norm(self.rows, axis=1)
+        kept = np.abs(self.rows @ theta - self.values) < _OUTLIER * error
+        kept[: len(self.normal) + 1] = True
+        self.theta, self.rows, self.values, self.errors = theta, self.rows[kept], self.values[kept], self.errors[kept]
 
     def adopt(self, point, normal, error):
         """Take up another kink if it is this unit's where that is not determined; it has more equations than unknowns.
@@ -90,17 +120,18 @@ class FacetUnit:
         Z, phi = self.known.evaluate(point[None])
         rows = np.vstack([self.known.feature_maps(Z > 0)[0].T, phi / np.linalg.norm(point)])
         new, target = rows @ self.open, -rows @ self.theta
-        if np.linalg.norm(new) < _OPEN * np.linalg.norm(rows):
+        if np.linalg.norm(new) < self.tolerance * np.linalg.norm(rows):
             return False
         A = np.column_stack([new, -np.append(normal, 0.0)])
         x, _, rank, _ = np.linalg.lstsq(A, target, rcond=_RANK)
         size = abs(x[-1])
-        misfit = np.abs(A @ x - target).max()
+        misfit, slack = np.abs(A @ x - target).max(), 30.0 * max(error, self.known.accuracy)
         # Gradients are combinations of those of the active units before: no more equations than these.
         n_equations = np.linalg.matrix_rank(rows if self.basis is None else rows @ self.basis, rtol=1e-9)
-        if rank + _SPARE > n_equations or size < 1e-6 or misfit > max(1e-6, 30.0 * error) * size:
+        if rank + _SPARE > n_equations or size < 1e-6 or misfit > max(1e-6, slack) * size:
             return False
-        self.learn(rows, np.append(size * np.sign(x[-1]) * normal, 0.0), point[None])
+        errors = size * error * np.append(np.ones(len(normal)), _OF_POSITION)
+        self.learn(rows, np.append(size * np.sign(x[-1]) * normal, 0.0), point[None], errors)
         return True
 
     def with_basis(self, basis):
@@ -114,10 +145,35 @@ class FacetUnit:
         -------
         FacetUnit
         """
-        unit = FacetUnit(self.known, self.point, self.normal, basis)
+        unit = FacetUnit(self.known, self.point, self.normal, basis, self.error)
         k = len(unit.rows)
-        unit.learn(self.rows[k:], self.values[k:], self.starts[1:])
+        unit.learn(self.rows[k:], self.values[k:], self.starts[1:], self.errors[k:])
         return unit
+
+    def joined(self, other):
+        """The equations of two units for a unit that is both.
+
+        Parameters
+        ----------
+        other : FacetUnit
+
+        Returns
+        -------
+        FacetUnit
+        """
+        unit = self.with_basis(self.basis)
+        D, n = len(other.normal), other.normal
+        # The length of the other's theta is unknown: of its normal only that the gradient has no part across.
+        across = np.linalg.svd(n[None])[2][1:]
+        rows = np.vstack([across @ other.rows[:D], other.rows[D:]])
+        errors = np.append(other.errors[: D - 1], other.errors[D:])
+        unit.learn(rows, np.zeros(len(rows)), other.starts, errors)
+        return unit
+
+    @property
+    def tolerance(self):
+        """Part of a feature in what is open above which it is not determined."""
+        return max(_OPEN, 300.0 * self.known.accuracy)
 
     @property
     def n_open(self):
@@ -137,7 +193,7 @@ class FacetUnit:
         """
         if self.n_open == 0:
             return np.ones(len(phi), dtype=bool)
-        return np.abs(phi @ self.open).max(axis=1) < _OPEN * np.linalg.norm(phi, axis=1)
+        return np.abs(phi @ self.open).max(axis=1) < self.tolerance * np.linalg.norm(phi, axis=1)
 
     def passes(self, X, tol=1e-6):
         """Which points lie on the unit's kink, where that is known.
@@ -156,8 +212,39 @@ class FacetUnit:
             return np.zeros(0, dtype=bool)
         Z, phi = self.known.evaluate(X)
         slope = np.linalg.norm(self.known.gradients(Z > 0, self.theta), axis=1)
+        tol = np.maximum(tol, 300.0 * self.known.accuracy)
         near = np.abs(phi @ self.theta) < tol * (1.0 + np.linalg.norm(X, axis=1)) * slope
         return near & self.determined(phi)
+
+    @property
+    def faintness(self):
+        """How uncertain positions of its kinks mostly are on noisy answers; 0 on exact ones."""
+        if not self.known.accuracy:
+            return 0.0
+        seen = self.errors[len(self.normal) + 1 :]
+        return float(np.median(seen)) if len(seen) else float(self.errors[len(self.normal)])
+
+    def errors_at(self, X):
+        """How uncertain the unit is at points, relative to its slope there.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, D)
+
+        Returns
+        -------
+        positions : ndarray of shape (n,)
+            Error of its kink's position.
+        slopes : ndarray of shape (n,)
+            Relative error of its gradient.
+        """
+        if not self.known.accuracy:
+            return np.zeros(len(X)), np.zeros(len(X))
+        Z, phi = self.known.evaluate(X)
+        maps = self.known.feature_maps(Z > 0)
+        size = np.maximum(np.linalg.norm(self.known.gradients(Z > 0, self.theta), axis=1), 1e-300)
+        slopes = np.linalg.norm(np.einsum("ntd,tr->ndr", maps, self.scatter), axis=(1, 2))
+        return np.linalg.norm(phi @ self.scatter, axis=1) / size, slopes / size
 
     def predicted_kinks(self, n, rng, *, reach=4.0, n_lines=60, n_grid=120, tries=4):
         """Points of the kink spread over random lines, where the unit is known, and normals there.
@@ -210,7 +297,7 @@ class FacetUnit:
         ndarray of int
             Among all known units.
         """
-        known, size = self.known, np.abs(self.open).max(axis=1, initial=0.0) > _OPEN
+        known, size = self.known, np.abs(self.open).max(axis=1, initial=0.0) > self.tolerance
         aims = np.flatnonzero(size[: known.n_units]) + known.first
         if not known.layers:
             return aims
@@ -247,8 +334,15 @@ class FacetUnit:
         return origins + low[:, None] * directions
 
 
-def _least_norm(A, y):
+def _least_norm(A, y, least=None):
     """Least-squares solution of least norm, and an orthonormal basis of what A leaves open."""
     U, s, Vt = np.linalg.svd(A, full_matrices=True)
-    k = int(np.sum(s > _RANK * s[0]))
+    k = int(np.sum(s > (_RANK * s[0] if least is None else least)))
     return Vt[:k].T @ ((U[:, :k].T @ y) / s[:k]), Vt[k:].T
+
+
+def _scatter(A, basis, least):
+    """A root of the covariance of a least-squares solution, in the directions that are determined."""
+    s, Vt = np.linalg.svd(A, full_matrices=False)[1:]
+    root = Vt[s > least].T / s[s > least]
+    return root if basis is None else basis @ root

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .active_set import NOISY, active_set_fit
 from .answers import locate
 from .segments import KinkSet, Segments, kinks_on_segments, normals_at
 from .tracing import windows
@@ -284,8 +285,8 @@ def refined_hyperplane(answers, point, normal, error, rng):
     BlackBoxError
         If the black box fails.
     """
-    D, (wide, narrow) = len(normal), windows(answers)
-    n, o, need = normal, -normal @ point, D + 4
+    D, (wide, narrow), noisy = len(normal), windows(answers), answers.resolution > NOISY
+    n, o, need = normal, -normal @ point, 3 * D + 12 if noisy else D + 4
     width = max(narrow, min(wide, 300.0 * error))
     for _ in range(2):
         points, errors, asked = np.zeros((0, D)), np.zeros(0), 0
@@ -299,15 +300,18 @@ def refined_hyperplane(answers, point, normal, error, rng):
                 return None, 0.0
         if len(points) < need:
             return None, len(points) / asked
-        plane = _through(points, errors, answers.resolution)
+        if noisy:
+            plane, n_found = _weighted_through(points, errors, n, o)
+        else:
+            plane, n_found = _through(points, errors, answers.resolution), len(points)
         if plane is None:
             return None, 0.0
         plane = plane * np.sign(plane[:D] @ n)
         n, o = plane[:D], plane[D]
-        if error < 1e-9 or answers.resolution > 1e-11:
+        if error < 1e-9 or noisy:
             break
         width = narrow
-    return np.append(n, o), len(points) / asked
+    return np.append(n, o), n_found / asked
 
 
 def _through(points, errors, resolution):
@@ -329,13 +333,27 @@ def _through(points, errors, resolution):
     return None if np.median(misfit) > max(1e-7, 1e3 * resolution) else v
 
 
+def _weighted_through(points, errors, n, o):
+    """The hyperplane through points that are known with errors, near one that is given, and how many lie on it."""
+    A, plane = np.column_stack([points, np.ones(len(points))]), np.append(n, o)
+    free = np.linalg.svd(plane[None])[2][1:].T
+    fit = active_set_fit(A @ free, -A @ plane, errors)
+    if fit is None:
+        return None, 0
+    plane = plane + free @ fit.solution
+    return plane / np.linalg.norm(plane[:-1]), int(fit.kept.sum())
+
+
 def _share_of_sides(answers, planes, k, rng, n=40):
     """Of the other hyperplanes that one crosses: the share on both sides of which it shows."""
     normal, offset = planes[k, :-1], planes[k, -1]
     P = _on_plane(answers, normal, offset, n, rng)
     if len(P) < n // 4:
         return 1.0
-    hit = locate(answers, P, np.tile(normal, (len(P), 1)), windows(answers)[1]).found
+    there = locate(answers, P, np.tile(normal, (len(P), 1)), windows(answers)[1])
+    hit = there.found
+    if answers.resolution > NOISY:
+        hit &= np.abs(np.nan_to_num(there.offset)) < 10.0 * there.error + 10.0 * answers.resolution * _sizes(P)
     side = np.delete(P @ planes[:, :-1].T + planes[:, -1], k, axis=1) > 0
     enough = (side.sum(axis=0) > n // 5) & ((~side).sum(axis=0) > n // 5)
     both = np.any(side & hit[:, None], axis=0) & np.any(~side & hit[:, None], axis=0)

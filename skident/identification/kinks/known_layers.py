@@ -24,6 +24,7 @@ class KnownLayers:
         Of layer l.
     slope : float, default=0.0
         Of units that are not active; in ``[0, 1)``.
+    accuracy : float, default=0.0
 
     Attributes
     ----------
@@ -31,10 +32,13 @@ class KnownLayers:
         D, m_l, m_{l-1} and ``T = m_l + m_{l-1} + 1``.
     first : int
         Index of the first unit of layer l among all known ones.
+    accuracy : float
+        Relative error of the known layers where the answers are noisy; else 0.
     """
 
-    def __init__(self, layers, weights, biases, slope=0.0):
-        self.layers, self.weights, self.biases, self.slope = list(layers), weights, biases, slope
+    def __init__(self, layers, weights, biases, slope=0.0, accuracy=0.0):
+        self.layers, self.weights, self.biases = list(layers), weights, biases
+        self.slope, self.accuracy = slope, accuracy
         self.n_before, self.n_units = weights.shape
         self.n_inputs = self.layers[0][0].shape[0] if self.layers else self.n_before
         self.n_features = self.n_units + self.n_before + 1
@@ -183,5 +187,5 @@ class KnownLayers:
             return np.zeros(0, dtype=bool)
         Z = self.evaluate(X)[0]
         lengths = np.linalg.norm(self.boundaries(Z > 0), axis=2)
-        reach = tol * (1.0 + np.linalg.norm(X, axis=1, keepdims=True))
+        reach = max(tol, 100.0 * self.accuracy) * (1.0 + np.linalg.norm(X, axis=1, keepdims=True))
         return np.any(np.abs(Z) < reach * np.maximum(lengths, 1e-9), axis=1)

@@ -8,11 +8,13 @@ import numpy as np
 
 __all__ = ["LayerSigns", "features_with_signs", "layer_signs", "over_ratio", "signs_beside_linear_part"]
 
-_OPEN = 1e-6
 _RANK = 1e-8
 _MOST_SIGNS = 14  # up to which all signs are tried
 _LOW_RANK = 1e-6
 _SURE = 1e-3  # distance from 1 up to which the size of a sign is taken as 1
+_SURE_NOISY, _TOLD = 0.1, 30.0  # the same where answers are noisy, and what their errors must tell of a sign
+_FREE = 1e6  # size of other unknowns beside signs
+_PER_ERROR = 1e-7  # misfit that stands for an error of a noisy equation
 
 
 class LayerSigns(NamedTuple):
@@ -31,6 +33,8 @@ class LayerSigns(NamedTuple):
         Largest violation of an equation.
     used : list of int
         The units whose equations were used.
+    sure : float
+        Doubt up to which a sign is certain.
     """
 
     signs: np.ndarray
@@ -39,11 +43,12 @@ class LayerSigns(NamedTuple):
     determined: np.ndarray
     misfit: float
     used: list
+    sure: float = _SURE
 
     @property
     def certain(self):
         """Whether all that is determined is a sign."""
-        return bool(self.doubt[self.determined].max(initial=0.0) < _SURE)
+        return bool(self.doubt[self.determined].max(initial=0.0) < self.sure)
 
     @property
     def slope(self):
@@ -87,7 +92,7 @@ def _solve(known, units, slope):
     """Signs by least squares, and every unit's largest misfit."""
     K, m = known.n_units, known.n_before
     scales = [1.0 / max(np.abs(unit.theta[:K]).max(), np.finfo(float).tiny) for unit in units]
-    vague = [np.linalg.norm(unit.open[:K], axis=1) > _OPEN for unit in units]
+    vague = [np.linalg.norm(unit.open[:K], axis=1) > unit.tolerance for unit in units]
     n_unknowns = K + sum(unit.n_open + int(v.sum()) for unit, v in zip(units, vague, strict=True))
     blocks, values, start = [], [], K
     for unit, scale, v in zip(units, scales, vague, strict=True):
@@ -100,15 +105,19 @@ def _solve(known, units, slope):
         blocks.append(block)
         values.append(scale * unit.theta[K:-1])
     A, y = np.vstack(blocks), np.concatenate(values)
-    size = np.maximum(np.linalg.norm(A, axis=0), 1e-12)
+    size, sure = np.maximum(np.linalg.norm(A, axis=0), 1e-12), _SURE
+    if known.accuracy:
+        errors = np.concatenate([_errors_of(known, *pair) for pair in zip(units, scales, strict=True)])
+        A, y, sure = A / errors[:, None], y / errors, _SURE_NOISY
+        size = np.append(np.ones(K), np.maximum(np.linalg.norm(A[:, K:], axis=0), 1e-12) / _FREE)
     U, s, Vt = np.linalg.svd(A / size, full_matrices=True)
-    k = int(np.sum(s > _RANK * s[0]))
+    k = int(np.sum(s > (_TOLD if known.accuracy else _RANK * s[0])))
     x = Vt[:k].T @ ((U[:, :k].T @ y) / s[:k])
     determined = np.linalg.norm(Vt[k:, :K], axis=0) < 1e-5
-    misfits = np.abs(A @ (x / size) - y).reshape(len(units), -1).max(axis=1)
+    misfits = np.abs(A @ (x / size) - y).reshape(len(units), -1).max(axis=1) * (_PER_ERROR if known.accuracy else 1.0)
     signs, ratio = over_ratio((x / size)[:K], determined, slope)
     doubt = np.abs(np.abs(signs) - 1.0)
-    return LayerSigns(signs, doubt, ratio, determined, float(misfits.max()), []), misfits
+    return LayerSigns(signs, doubt, ratio, determined, float(misfits.max()), [], sure), misfits
 
 
 def over_ratio(told, determined, slope):
@@ -133,6 +142,12 @@ def over_ratio(told, determined, slope):
     else:
         rho = (1.0 + slope) / (1.0 - slope)
     return told / rho, rho
+
+
+def _errors_of(known, unit, scale):
+    """Errors (m,) of a unit's equations for the signs."""
+    errors, K = scale * np.linalg.norm(unit.scatter, axis=1), known.n_units
+    return errors[K:-1] + np.abs(known.weights) @ errors[:K] + 3.0 * known.accuracy
 
 
 def signs_beside_linear_part(known, units):

@@ -132,10 +132,9 @@ class LayerUnits:
 
     def _traced(self, answers, kinks, i, rng):
         """The unit of a kink, or None."""
-        unit = FacetUnit(self.known, kinks.points[i], kinks.normals[i], self.basis)
-        if self.signs is not None and unit.misfit > max(1e-6, 1e3 * kinks.errors[i]):
-            return None
-        if not trace(answers, unit, rng):
+        unit = FacetUnit(self.known, kinks.points[i], kinks.normals[i], self.basis, kinks.errors[i])
+        allowed = 1e-5 if self.known.accuracy else max(1e-6, 1e3 * kinks.errors[i])
+        if (self.signs is not None and unit.misfit > allowed) or not trace(answers, unit, rng):
             return None
         refine(answers, unit, rng)
         unit.share = share_of_kinks(answers, unit, rng, 8)[0]
@@ -175,7 +174,7 @@ class LayerUnits:
         w = np.linalg.lstsq(B, unit.theta, rcond=None)[0]
         if unit.n_open == 0:
             return w, np.ones(len(w), dtype=bool)
-        return w, np.linalg.norm(np.linalg.lstsq(B, unit.open, rcond=None)[0], axis=1) < 1e-6
+        return w, np.linalg.norm(np.linalg.lstsq(B, unit.open, rcond=None)[0], axis=1) < unit.tolerance
 
     def _tell_signs(self, answers, rng):
         """Whether the units determine the signs of layer l; then all units are taken up again with these."""
@@ -290,8 +289,8 @@ class LayerUnits:
 
     def _of_layer_before(self):
         K = self.known.n_units
-        told = [u for u in self.units if np.abs(u.open[:K]).max(initial=0.0) < 1e-6]
-        return [u for u in told if np.abs(u.theta[:K]).max() < 1e-6 * np.linalg.norm(u.theta)]
+        told = [u for u in self.units if np.abs(u.open[:K]).max(initial=0.0) < u.tolerance]
+        return [u for u in told if np.abs(u.theta[:K]).max() < u.tolerance * np.linalg.norm(u.theta)]
 
     def drop_strangers(self, answers, rng):
         """Drop facets of deeper units, which end where they meet other units of the layer; one after the other.
@@ -351,7 +350,7 @@ class LayerUnits:
         """
         pairs = [self._weights_of(unit) for unit in self.units]
         rows = np.array([np.where(known, w, 0.0) for w, known in pairs])
-        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(float).tiny)
         W, unknown, K = rows[:, :-1].T, ~np.array([known[:-1] for _, known in pairs]).T, self.known.n_units
         return np.vstack([W, -W[K:]]), rows[:, -1], np.vstack([unknown, unknown[K:]])
 
@@ -396,7 +395,8 @@ class LayerUnits:
                 continue
             c = np.linalg.lstsq(maps, kinks.normals[i], rcond=1e-9)[0]
             misfit = np.linalg.norm(maps @ c - kinks.normals[i])
-            if misfit > min(max(1e-6, 30.0 * kinks.errors[i]), 1e-4) or self.explain(point[None])[0]:
+            slack = max(1e-4, 30.0 * self.known.accuracy)
+            if misfit > min(max(1e-6, 30.0 * kinks.errors[i]), slack) or self.explain(point[None])[0]:
                 continue
             theta = B[:, :-1] @ (linear @ c)
             theta -= (phi[i] @ theta) * B[:, -1]

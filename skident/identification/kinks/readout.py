@@ -9,11 +9,13 @@ import numpy as np
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork, leaky_relu
 
+from .active_set import NOISY
 from .layer_signs import over_ratio
 
 __all__ = ["Readout", "hidden_outputs", "read_out", "spread_points"]
 
 _EXPLAINED = 1e-7  # error of an answer, over their deviation, that counts as explained
+_ROUNDINGS, _NOISES = 300.0, 3000.0  # or in units of their rounding, or of their noise
 _RADII = (0.5, 1.0, 2.0, 3.0, 4.0)
 _NOTHING = 1e-9
 _RARE, _POOL = 0.2, 5_000_000  # of numbers in all points among which rare ones are looked for
@@ -36,6 +38,8 @@ class Readout:
         ``| |s| - 1 |`` of the last hidden layer.
     linear : ndarray of shape (m_{L-1}, r)
         Inner weights of the r pairs of units that stand for a linear part.
+    plain : FeedforwardNetwork or None
+        The network without these pairs, where there are some.
     """
 
     network: FeedforwardNetwork
@@ -43,6 +47,7 @@ class Readout:
     signed: float
     doubt: np.ndarray
     linear: np.ndarray
+    plain: FeedforwardNetwork | None = None
 
 
 def hidden_outputs(layers, X, slope=0.0):
@@ -155,11 +160,12 @@ def read_out(answers, layers, weights, biases, rng, *, open_entries=None, slope=
     if signed >= share - 0.05:
         parts = [W, b, solution[:K], solution[-1]]
         return Readout(_network(layers, *parts, slope), share, signed, doubt, np.zeros((before, 0)))
+    plain = _network(layers, W, b, solution[:K], solution[-1], slope)
     solution, signed = _robust(np.hstack([on, H, np.ones((len(X), 1))]), F, weight, answers)
     linear, n_linear = _as_pairs(solution[K:-1] / (1.0 + slope))
     W, b = np.hstack([W, linear[0], -linear[0]]), np.concatenate([b, np.zeros(2 * n_linear)])
     out = np.vstack([solution[:K], linear[1], -linear[1]])
-    return Readout(_network(layers, W, b, out, solution[-1], slope), share, signed, doubt, linear[0])
+    return Readout(_network(layers, W, b, out, solution[-1], slope), share, signed, doubt, linear[0], plain)
 
 
 def _filled(weights, open_entries, solution, signs, together):
@@ -200,7 +206,7 @@ def _robust(A, F, weight, answers):
     """Weighted least squares that leaves out what does not fit, and the share of the answers that do."""
     size = np.maximum(np.linalg.norm(A, axis=0), 1e-300)
     A = A / size
-    enough = max(_EXPLAINED / answers.resolution, 300.0)
+    enough = max(_EXPLAINED / answers.resolution, _NOISES if answers.resolution > NOISY else _ROUNDINGS)
     w = weight.copy()
     for _ in range(24):
         solution = np.linalg.lstsq(A * w[:, None], F * w[:, None], rcond=1e-11)[0]

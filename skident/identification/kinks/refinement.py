@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from .active_set import active_set_fit
 from .answers import locate
 from .facets import FacetUnit
 from .segments import KinkSet
-from .tracing import windows
+from .tracing import learn_positions, windows
 
 __all__ = ["intersection", "kinks_of", "parallel", "refine"]
 
 _SAME = 1e-5  # sine of an angle below which directions are the same
+_TRIES_NOISY = 12  # rounds of lines on which a unit's kinks are predicted where more of them are wanted
 
 
 def intersection(one, other):
@@ -25,6 +27,8 @@ def intersection(one, other):
     -------
     FacetUnit or None
     """
+    if one.known.accuracy:
+        return _noisy_intersection(one, other)
     a, b = (np.linalg.qr(np.column_stack([unit.theta, unit.open]))[0] for unit in (one, other))
     n_unknowns = len(one.theta) if one.basis is None else one.basis.shape[1]
     s = np.linalg.svd(b - a @ (a.T @ b), compute_uv=False)
@@ -36,6 +40,14 @@ def intersection(one, other):
     joint = FacetUnit(one.known, one.point, one.normal, one.basis)
     joint.learn(rows, np.zeros(len(rows)), np.vstack([one.starts, other.starts]))
     return joint
+
+
+def _noisy_intersection(one, other):
+    """The same from equations that have errors."""
+    joint = one.joined(other)
+    n_unknowns = len(one.theta) if one.basis is None else one.basis.shape[1]
+    by_chance = max(0, one.n_open + other.n_open + 2 - n_unknowns)
+    return joint if joint.misfit < 1e-5 and joint.n_open + 1 > by_chance else None
 
 
 def refine(answers, unit, rng, *, spare=8):
@@ -56,10 +68,13 @@ def refine(answers, unit, rng, *, spare=8):
         If the black box fails.
     """
     free = _free_directions(unit)
+    if unit.known.accuracy:
+        _refine_noisy(answers, unit, free, rng)
+        return
     points, normals = unit.predicted_kinks(free.shape[1] + spare, rng)
     if len(points) < free.shape[1] + 3:
         return
-    offset, found = _near_predicted(answers, points, normals)
+    offset, found, _ = _near_predicted(answers, points, normals)
     if found.sum() < free.shape[1] + 2:
         return
     P = points[found] + offset[found, None] * normals[found]
@@ -77,15 +92,34 @@ def refine(answers, unit, rng, *, spare=8):
         unit.theta = unit.theta + free @ step
 
 
-def _near_predicted(answers, points, normals):
-    """Offsets of kinks from where they were predicted, in ever narrower windows, and where there are any."""
-    wide, narrow = windows(answers)
+def _refine_noisy(answers, unit, free, rng):
+    """The same by weighted least squares, on more kinks; these become the unit's equations."""
+    points, normals = unit.predicted_kinks(2 * free.shape[1] + 24, rng, tries=_TRIES_NOISY)
+    if len(points) < free.shape[1] + 6:
+        return
+    offset, found, errors = _near_predicted(answers, points, normals, unit.faintness)
+    if found.sum() < free.shape[1] + 4:
+        return
+    P, errors = points[found] + offset[found, None] * normals[found], errors[found]
+    Z, phi = unit.known.evaluate(P)
+    errors = errors * np.linalg.norm(unit.known.gradients(Z > 0, unit.theta), axis=1)
+    errors = errors + unit.known.accuracy * np.linalg.norm(phi, axis=1)
+    fit = active_set_fit(phi @ free, -phi @ unit.theta, errors)
+    if fit is not None and np.linalg.norm(fit.solution) < 0.1 * np.linalg.norm(unit.theta):
+        unit.forget(unit.theta + free @ fit.solution)
+        learn_positions(unit, P[fit.kept], errors[fit.kept])
+
+
+def _near_predicted(answers, points, normals, faintness=0.0):
+    """Offsets of kinks from where they were predicted, in ever narrower windows, where there are any, and errors."""
+    wide, narrow = windows(answers, faintness)
     offset, found, todo = np.full(len(points), np.nan), np.zeros(len(points), dtype=bool), np.arange(len(points))
+    errors = np.full(len(points), np.inf)
     for width in (wide, np.sqrt(wide * narrow), narrow):
         there = locate(answers, points[todo], normals[todo], width)
-        offset[todo], found[todo] = there.offset, there.found
+        offset[todo], found[todo], errors[todo] = there.offset, there.found, there.error
         todo = todo[~there.found & np.isfinite(there.error)]
-    return offset, found
+    return offset, found, errors
 
 
 def _free_directions(unit):

@@ -7,17 +7,24 @@ from typing import NamedTuple
 import numpy as np
 
 from skident.fitting.polish import polish_network
+from skident.network import FeedforwardNetwork
 
+from .active_set import NOISY
 from .hyperplanes import rooms_on_lines
-from .readout import spread_points
+from .readout import hidden_outputs, spread_points
 from .segments import KinkSet, Segments, kinks_on_segments, normals_at
 
-__all__ = ["Asked", "errors_of", "kinks_beside_errors", "more_answers", "polished", "unexplained_kinks"]
+__all__ = ["Asked", "errors_of", "kinks_beside_errors", "more_answers", "polished", "pruned", "unexplained_kinks"]
 
 _FAR = (1.0, 2.0, 3.0, 4.0)  # spreads of the points that are looked at in the end
 _PATHS = 6  # lines from right to wrong answers
 _WRONG = 1e-9  # relative error that no rounding of a right network makes
 _ROUNDINGS = 1e3
+_NOISES = 12.0  # and of noisy answers, in units of their noise
+_ANSWERS, _ANSWERS_NOISY = 2.0, 10.0  # answers a parameter at which a network is polished
+_DEVIATION = 0.5  # of noise, in its own units
+_PRUNED = 2  # units at most without which a fit is tried at a time
+_MOST = 0.6  # share of answers that fit from which on a network is polished on these alone
 
 
 def unexplained_kinks(answers, lines, explain, n_intervals, rng):
@@ -67,7 +74,8 @@ def polished(answers, network, rng):
     BlackBoxError
         If the black box fails.
     """
-    n = int(2.0 * network.n_parameters / network.n_outputs) + 50
+    noisy = answers.resolution > NOISY
+    n = int((_ANSWERS_NOISY if noisy else _ANSWERS) * network.n_parameters / network.n_outputs) + 50
     layers = list(zip(network.weights[:-1], network.biases[:-1], strict=True))
     X = spread_points(answers, layers, n, rng)
     F, tol = answers.ask(X)
@@ -75,9 +83,72 @@ def polished(answers, network, rng):
     good = np.isfinite(tol) & (error < max(1e-4 / answers.resolution, 1e3))
     if good.sum() * network.n_outputs < 1.2 * network.n_parameters:
         return network
-    better = polish_network(network, X[good], F[good])[0]
+    better = polish_network(network, X[good], F[good], noise=_DEVIATION if noisy else None)[0]
+    if noisy:  # where a kink was on the wrong side of a point, it is on the right one now
+        fits = np.isfinite(tol) & (np.abs(better(X) - F).max(axis=1) < _NOISES * tol)
+        if fits.mean() > _MOST:
+            better = polish_network(better, X[fits], F[fits], noise=_DEVIATION)[0]
     after = np.abs(better(X) - F).max(axis=1)
     return better if np.median(after) <= np.median(error) else network
+
+
+def pruned(answers, network, asked, rng):
+    """A network without units of its last hidden layer that noisy answers do not show.
+
+    Where the answers are noisy, a unit may be found twice, or a linear part be taken for what units are off by.
+
+    Parameters
+    ----------
+    answers : Answers
+    network : FeedforwardNetwork
+        In the units of `answers`; one that explains them.
+    asked : Asked
+        Answers by which a smaller network is judged.
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    FeedforwardNetwork
+
+    Raises
+    ------
+    BlackBoxError
+        If the black box fails.
+    """
+    while network.layer_widths[-2] > 2:
+        layers = list(zip(network.weights[:-1], network.biases[:-1], strict=True))
+        X = spread_points(answers, layers, 10 * network.layer_widths[-2] + 50, rng)
+        F, tol = answers.ask(X)
+        X, F, tol = (v[np.isfinite(tol)] for v in (X, F, tol))
+        smaller = [_without(network, units, X, F, tol) for units in _sets_of_units(network)]
+        smaller.sort(key=lambda pair: pair[0])
+        for _, candidate in smaller[:_PRUNED]:
+            candidate = polished(answers, candidate, rng)
+            if not np.any(errors_of(answers, candidate, asked)[1] > 1.0):
+                network = candidate
+                break
+        else:
+            return network
+    return network
+
+
+def _sets_of_units(network):
+    """Single units of the last hidden layer, and pairs that stand for a linear part."""
+    V = np.vstack([network.weights[-2], network.biases[-2]])
+    V = V / np.maximum(np.linalg.norm(V, axis=0), np.finfo(float).tiny)
+    pairs = np.argwhere(np.triu(V.T @ V < -0.99, 1))
+    return [[k] for k in range(V.shape[1])] + [list(pair) for pair in pairs]
+
+
+def _without(network, units, X, F, tol):
+    """The misfit of a network without some units, its output weights fitted anew, and that network."""
+    *W, _ = (w.copy() for w in network.weights)
+    *b, _ = (v.copy() for v in network.biases)
+    W[-1], b[-1] = np.delete(W[-1], units, axis=1), np.delete(b[-1], units)
+    H = np.column_stack([hidden_outputs(list(zip(W, b, strict=True)), X), np.ones(len(X))])
+    out = np.linalg.lstsq(H / tol[:, None], F / tol[:, None], rcond=1e-12)[0]
+    misfit = np.median(np.abs(H @ out - F).max(axis=1) / tol)
+    return misfit, FeedforwardNetwork([*W, out[:-1]], [*b, out[-1]], network.activation)
 
 
 class Asked(NamedTuple):
@@ -140,6 +211,8 @@ def errors_of(answers, network, asked):
     clear = np.isfinite(asked.tol)
     X, F, tol = (part[clear] for part in asked)
     error = np.abs(network(X) - F).max(axis=1)
+    if answers.resolution > NOISY:
+        return X, error / (_NOISES * tol)
     return X, error / np.maximum(_WRONG / answers.resolution, _ROUNDINGS * tol)
 
 
@@ -176,13 +249,15 @@ def kinks_beside_errors(answers, network, X, error, rng):
     length = np.linalg.norm(V, axis=1)
     lines = Segments(X[start], V / length[:, None], np.zeros(len(V)), 1.3 * length)
 
+    near = max(1e-6, 300.0 * answers.resolution)
+
     def explain(points):
         known, H = np.zeros(len(points), dtype=bool), points
         for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
             Z = H @ W + b
             H = network.activations[0](Z)
             if len(points):
-                known |= np.abs(Z).min(axis=1) < 1e-6 * np.median(np.abs(Z))
+                known |= np.abs(Z).min(axis=1) < near * np.median(np.abs(Z))
         return known
 
     return unexplained_kinks(answers, lines, explain, 8, rng)

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .active_set import NOISY
+from .local_normals import normals_from_positions
+
 __all__ = ["KinkSet", "Segments", "kinks_on_segments", "normals_at"]
 
 _STRAIGHT = 6.0  # roundings that a second difference of a straight stretch shows at most
@@ -14,7 +17,9 @@ _VERIFIED = 24.0  # roundings up to which answers follow two straight pieces
 _NARROW = 1e-9  # stretches narrower than this, relative to the line's length, are left
 _BLIND = 1e-3  # and partly blind ones than this
 _WIDEST, _STEPS, _SHRINK = 1e-2, 4, 0.1  # steps of gradients: the first at most, how many, and the ratio of two
+_WIDEST_NOISY, _STEPS_NOISY, _SHRINK_NOISY = 0.2, 7, 0.4  # the same where answers are noisy
 _RANK_ONE = 1e-6
+_ACCURATE, _ROUGH = 1e-2, 0.3  # largest error of a normal, and of one from which positions nearby are predicted
 
 
 @dataclass(frozen=True)
@@ -268,9 +273,11 @@ def normals_at(answers, points, directions, rooms, rng):
     """
     n, D = points.shape
     N, errors = np.zeros((n, D)), np.full(n, np.inf)
-    h = np.minimum(_WIDEST, 0.12 * rooms / np.sqrt(D))
+    noisy = answers.resolution > NOISY
+    widest, steps, shrink = (_WIDEST_NOISY, _STEPS_NOISY, _SHRINK_NOISY) if noisy else (_WIDEST, _STEPS, _SHRINK)
+    h = np.minimum(widest, 0.12 * rooms / np.sqrt(D))
     todo = np.arange(n)
-    for _ in range(_STEPS):
+    for _ in range(steps):
         if len(todo) == 0:
             break
         away = (2.2 * np.sqrt(D) * h[todo])[:, None] * directions[todo]
@@ -279,13 +286,16 @@ def normals_at(answers, points, directions, rooms, rng):
         s, Vt = np.linalg.svd(after - before, full_matrices=False)[1:]
         with np.errstate(divide="ignore", invalid="ignore"):
             error = (e1 + e2) * np.sqrt(D) / s[:, 0]
-        good = ok_after & ok_before & (error < 1e-2)
+        good = ok_after & ok_before & (error < (_ROUGH if noisy else _ACCURATE))
         if s.shape[1] > 1:
             good &= s[:, 1] < (_RANK_ONE + 20.0 * error) * s[:, 0]
         N[todo[good]], errors[todo[good]] = Vt[good, 0], error[good]
         todo = todo[~good]
-        h[todo] *= _SHRINK
-    kept = np.flatnonzero(np.isfinite(errors))
+        h[todo] *= shrink
+    if noisy:
+        i = np.flatnonzero(np.isfinite(errors))
+        N[i], errors[i] = normals_from_positions(answers, points[i], N[i], errors[i], rooms[i], rng)
+    kept = np.flatnonzero(errors < _ACCURATE)
     return KinkSet(points[kept], N[kept], errors[kept]), kept
 
 

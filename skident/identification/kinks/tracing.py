@@ -6,16 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .active_set import NOISY
 from .answers import locate
 from .crossings import crossings
 from .segments import Segments, kinks_on_segments
 
-__all__ = ["KinksSeen", "kinks_seen", "share_of_kinks", "share_of_sides", "trace"]
+__all__ = ["KinksSeen", "kinks_seen", "learn_positions", "share_of_kinks", "share_of_sides", "trace", "windows"]
 
 _MOST_AT_ONCE = 8  # boundaries looked behind at a time
 _MISFIT = 1e-5  # relative violation of an equation that no unit of this layer shows
 _ROUGHLY = 0.1  # of a wide window, how near predicted kinks must be while tracing
 _TESTED, _LEAST = 16, 0.3  # predicted kinks looked at while tracing, and the share that must be there
+_FAINT, _WIDEST = 120.0, 0.15  # uncertainties of a position that a window is wide, and the widest in any case
 _LEAST_ROOM = 1e-3
 _STEEPEST = 1e6  # change of a slope at a boundary, over the slope before it
 _ON_A_SIDE, _POOL = 6, 6  # kinks on a side of a unit that tell anything; predicted ones for one looked at
@@ -66,7 +68,7 @@ def trace(answers, unit, rng, *, n_rounds=40, patience=6, hasty=True):
         progress = before - unit.n_open
         learnt += progress
         idle = 0 if progress else idle + 1
-        if unit.misfit > max(_MISFIT, 1e3 * answers.resolution):
+        if unit.misfit > _MISFIT:
             return False
         if progress and seen < _TESTED:
             share, n = share_of_kinks(answers, unit, rng, 8, near=_ROUGHLY * windows(answers)[0])
@@ -117,16 +119,39 @@ def _look_behind(answers, unit, c, failed, rng):
     line, Y, gamma = line[moderate], Y[moderate], gamma[moderate]
     if len(line) == 0:
         return
-    good, gamma = _followed(answers, c.take(line), Y, gamma, room[line], rng)
+    blur = unit.errors_at(c.points - 1e-3 * room[:, None] * c.outwards)[1]
+    behind = (c.take(line), Y, gamma, room[line], blur[line], _FAINT * unit.faintness)
+    good, gamma, P, errors = _followed(answers, *behind, rng)
     good = good[np.unique(line[good], return_index=True)[1]]
-    if len(good):
-        for k in c.boundary[line[good]]:
-            failed[k] = 0
+    if len(good) == 0:
+        return
+    for k in c.boundary[line[good]]:
+        failed[k] = 0
+    if unit.known.accuracy:
+        learn_positions(unit, P[good].reshape(-1, P.shape[2]), errors[good].ravel())
+    else:
         unit.learn(c.rows[line[good]], gamma[good], Y[good])
 
 
-def _followed(answers, c, points, gamma, room, rng):
-    """Which facets behind boundaries show at two of three more points far from these, and what gamma is by those.
+def learn_positions(unit, points, errors):
+    """Take up that kinks at some points are the unit's.
+
+    Parameters
+    ----------
+    unit : FacetUnit
+    points : ndarray of shape (n, D)
+    errors : ndarray of shape (n,)
+        Of the positions across the kink; infinite where there is none.
+    """
+    there = np.isfinite(errors)
+    points, errors = points[there], errors[there]
+    Z, phi = unit.known.evaluate(points)
+    slopes = np.linalg.norm(unit.known.gradients(Z > 0, unit.theta), axis=1)
+    unit.learn(phi, np.zeros(len(phi)), points, errors * np.maximum(slopes, 1.0))
+
+
+def _followed(answers, c, points, gamma, room, blur, least, rng):
+    """Which facets behind boundaries show at two of three points far from these, what gamma is by those, and these.
 
     The farther from the boundary, the more exactly the facet's slope is told.
     """
@@ -141,9 +166,15 @@ def _followed(answers, c, points, gamma, room, rng):
     # Along the facet from the boundary: as far as there is room, leaning away from it.
     start = c.points[:, None] + np.zeros_like(away)
     P = start + 0.6 * room[:, None, None] * away
-    width = np.repeat(np.maximum(_WINDOW * room, np.minimum(0.1 * room, 300.0 * answers.resolution)), 3)
+    blur = 2.0 * blur * room
+    width = np.maximum(_WINDOW * room, np.minimum(0.1 * room, 300.0 * answers.resolution + 3.0 * blur))
+    width = np.maximum(width, np.minimum(least, 0.2 * room))
+    width, blur = np.repeat(width, 3), np.repeat(blur, 3)
     there = locate(answers, P.reshape(-1, D), np.repeat(unit, 3, axis=0), width)
-    near = np.abs(np.nan_to_num(there.offset)) < _NEAR * width + 4.0 * there.error
+    near = (
+        np.abs(np.nan_to_num(there.offset))
+        < _NEAR * width + (16.0 if answers.resolution > NOISY else 4.0) * there.error + blur
+    )
     hit = (there.found & near & (there.error < 0.05 * width)).reshape(n, 3)
     offset = 0.6 * room[:, None, None] * away + np.nan_to_num(there.offset).reshape(n, 3, 1) * unit[:, None]
     ahead = np.sum(offset * c.outwards[:, None], axis=2)
@@ -151,7 +182,8 @@ def _followed(answers, c, points, gamma, room, rng):
     weight = np.where(hit, ahead, 0.0)
     told = np.sum(weight * back, axis=1) / np.maximum(np.sum(weight * ahead, axis=1), 1e-300)
     good = np.flatnonzero(hit.sum(axis=1) >= 2)
-    return good, np.where(hit.sum(axis=1) >= 2, told, gamma)
+    P = c.points[:, None] + offset
+    return good, np.where(hit.sum(axis=1) >= 2, told, gamma), P, np.where(hit, there.error.reshape(n, 3), np.inf)
 
 
 def share_of_kinks(answers, unit, rng, n=12, *, near=1e-6):
@@ -181,34 +213,37 @@ def share_of_kinks(answers, unit, rng, n=12, *, near=1e-6):
     points, normals = unit.predicted_kinks(n, rng)
     if len(points) == 0:
         return 0.0, 0
-    hit, clear = _are_there(answers, points, normals, near)
+    hit, clear = _are_there(answers, points, normals, near + 3.0 * unit.errors_at(points)[0], unit.faintness)
     return (float(hit[clear].mean()), int(clear.sum())) if clear.sum() > 3 else (0.0, 0)
 
 
-def _are_there(answers, points, normals, near=1e-6):
+def _are_there(answers, points, normals, near=1e-6, faintness=0.0):
     """Which predicted kinks are there, and which could be seen: in a wide window, or else in a narrow one."""
-    near = max(near, 300.0 * answers.resolution)
-    wide, narrow = windows(answers)
+    near = np.maximum(near, 300.0 * answers.resolution) * np.ones(len(points))
+    wide, narrow = windows(answers, faintness)
     there = locate(answers, points, normals, wide)
     hit = there.found & (np.abs(np.nan_to_num(there.offset)) < near + 30.0 * there.error)
     again = np.flatnonzero(~hit & np.isfinite(there.error))
     closer = locate(answers, points[again], normals[again], narrow)
-    hit[again] |= closer.found & (np.abs(np.nan_to_num(closer.offset)) < near + 30.0 * closer.error)
+    hit[again] |= closer.found & (np.abs(np.nan_to_num(closer.offset)) < near[again] + 30.0 * closer.error)
     return hit, np.isfinite(there.error)
 
 
-def windows(answers):
+def windows(answers, faintness=0.0):
     """Half widths of a wide and a narrow window in which one kink can be told.
 
     Parameters
     ----------
     answers : Answers
+    faintness : float, default=0.0
+        How uncertain positions are; a window is wider by far.
 
     Returns
     -------
     wide, narrow : float
     """
     wide = float(np.clip(60.0 * np.sqrt(answers.resolution), 1e-3, 3e-2))
+    wide = max(wide, min(_FAINT * faintness, _WIDEST))
     return wide, float(np.clip(3e3 * answers.resolution, 1e-5, wide))
 
 
@@ -308,5 +343,5 @@ def kinks_seen(answers, unit, others, rng, n=60):
     chosen = [np.flatnonzero(sides[:, k] == s)[: n // 5] for k in range(len(others)) for s in (1.0, -1.0)]
     rare = [i for i in chosen if len(i) >= _ON_A_SIDE]
     i = np.unique(np.concatenate([np.arange(min(len(points), n // 3)), *rare]))
-    hit = _are_there(answers, points[i], normals[i])[0]
+    hit = _are_there(answers, points[i], normals[i], 1e-6 + 3.0 * unit.errors_at(points[i])[0], unit.faintness)[0]
     return KinksSeen(points[i], hit, sides[i])
