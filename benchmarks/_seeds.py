@@ -21,6 +21,7 @@ LANDSCAPE_TARGETS = range(95_000, 96_000)  # a hundred a target
 LANDSCAPE_FIGURES = range(96_000, 97_000)
 LANDSCAPE_RATE = range(97_000, 98_000)
 LANDSCAPE_COMPARISON = range(98_000, 99_000)
+BUDGETS = range(130_100, 130_110)
 RELU_NETWORKS = range(130_000, 130_100)
 LANDSCAPE_PROOFS = range(120_000, 130_000)  # collinear cases from the first, well-conditioned ones from the middle
 

@@ -15,6 +15,7 @@ docs/identification_cost.png. The linear algebra has one thread unless `--thread
 from __future__ import annotations
 
 import _identification_baselines
+import _identification_budgets
 import _identification_cost
 import _identification_grid
 import _identification_ordinary
@@ -29,6 +30,7 @@ PARTS = {
     "cost": _identification_cost,
     "ordinary": _identification_ordinary,
     "processes": _identification_processes,
+    "budgets": _identification_budgets,
 }
 
 if __name__ == "__main__":

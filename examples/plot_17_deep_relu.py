@@ -73,14 +73,16 @@ def main(output="deep_relu.png"):
     print(f"found: {found.n_inputs} inputs, layers of {found.layer_widths} units, exact: {report.exact}")
     print(f"asked: {identifier.n_queries_} rows in {seconds:.1f} s")
     print(f"explained: {report.explained:.2%} of {report.explained_of} further answers")
-    print(f"units never active near the data, layer by layer: {report.never_active}")
 
-    # Both sides together.
+    # Both sides together. A unit of the network that never changes its side cannot be seen.
     fresh = 3.0 * np.random.default_rng(1).standard_normal((20_000, X.shape[1]))
+    truth = FeedforwardNetwork.from_sklearn(regressor)
+    moving = [int(np.sum((Z.min(axis=0) < 0) & (Z.max(axis=0) > 0))) for Z in pre_activations(truth, fresh)]
+    print(f"true units that ever change their side: {moving}")
     answers = regressor.predict(fresh)
     gap = np.abs(identifier.predict(fresh) - answers).max() / np.abs(answers - answers.mean()).max()
     print(f"relative maximum error on {len(fresh)} inputs from N(0, 9 I): {gap:.1e}")
-    draw(regressor, {"true": FeedforwardNetwork.from_sklearn(regressor), "found": found}, X, output)
+    draw(regressor, {"true": truth, "found": found}, X, output)
     print(f"picture: {output}")
 
 

@@ -396,6 +396,5 @@ def _warn_of_false_weights(smallest, drop, n_found):
         _warn(message, stacklevel=6)
 
 
-def _warn(message, stacklevel=5):
-    """A warning where `fit` was called: the methods that `_fit` calls are three frames below."""
+def _warn(message, stacklevel=5):  # where `fit` was called: what `_fit` calls is three frames below
     warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel)

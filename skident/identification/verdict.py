@@ -73,8 +73,10 @@ class Verdict:
 
     @property
     def noisy(self):
-        """Whether answers are rounded, in single precision or noisy: what their errors hide is not known."""
-        return self.inquiry.fresh.sigma is not None
+        """Whether answers are in single precision or rounded, carry errors of `tol`, or come differently every time."""
+        fresh, told = self.inquiry.fresh, self.inquiry.fresh.accuracy
+        rounded = told.kind in ("float32", "decimals")
+        return fresh.sigma is not None and (rounded or fresh.noise >= self.inquiry.limits.tol or not told.repeatable)
 
     @property
     def exact(self):
@@ -82,7 +84,7 @@ class Verdict:
         tol = self.inquiry.limits.tol
         agrees = self.error < tol and self.input_rounding < tol and not self.noisy and not any(self.redundant)
         alike = self.probability_error is None or self.probability_error < 100.0 * tol
-        return bool(self.finished and agrees and alike)
+        return bool(self.finished and agrees and alike and not self.outcome.best.caveat)
 
 
 def judge(inquiry, outcome):
@@ -120,6 +122,8 @@ def judge(inquiry, outcome):
 
 def _superfluous(inquiry, best):
     """Units that are not needed, layer by layer, and whether there was time to count them."""
+    if best.minimal:
+        return [0] * (len(best.network.weights) - 1), True
     if inquiry.out_of_time and best.error >= inquiry.accepted_error:  # no matter for a network that is wrong
         return [0] * (len(best.network.weights) - 1), False
     deadline = inquiry.oracle.clock.deadline + _GRACE
@@ -142,7 +146,7 @@ def _compare_probabilities(oracle, X, network):
     if oracle.response == "predict":
         return None, None
     U = oracle.from_inputs(spaced(X, _COMPARED))
-    return probability_error(*oracle.ask(U), network(oracle.to_inputs(U)))
+    return probability_error(*oracle.ask(U), network(oracle.to_inputs(U)), oracle.precision)
 
 
 def report_of(verdict, reason):
@@ -257,6 +261,8 @@ def warning_of(verdict):
             f"answers as the black box does (error {verdict.error:.1e}), but {redundant} units of its hidden layers "
             f"are not needed. Stage 'widths' failed; try layer_widths={fewer}."
         )
+    if verdict.outcome.best.caveat:
+        return f"the network agrees with the black box to {verdict.error:.1e}, but {verdict.outcome.best.caveat}."
     if not verdict.finished:
         return (
             f"the network agrees with the black box to {verdict.error:.1e}, but whether all its units are needed, or "

@@ -112,8 +112,7 @@ class LayerUnits:
         for unit, i in sorted(doubtful, key=lambda pair: -pair[0].share):
             if self.explain(points[i][None])[0]:
                 continue
-            vouched = unit.share > _POOR and share_of_sides(answers, unit, self.units, rng) > _GOOD
-            if not vouched:
+            if unit.share < _POOR or share_of_sides(answers, unit, self.units, rng) < _GOOD:
                 deep.append(i)
             elif not self._merged(answers, unit, rng):
                 self.units.append(unit)
@@ -125,10 +124,8 @@ class LayerUnits:
 
     def _adopted(self, kinks, i):
         """Whether a kink belongs to a unit found, where that was not determined."""
-        known = kinks.errors[i] < 1e-4
-        return known and any(
-            u.adopt(kinks.points[i], kinks.normals[i], kinks.errors[i]) for u in self.units if u.n_open
-        )
+        kink = kinks.points[i], kinks.normals[i], kinks.errors[i]
+        return kink[2] < 1e-4 and any(unit.adopt(*kink) for unit in self.units if unit.n_open)
 
     def _traced(self, answers, kinks, i, rng):
         """The unit of a kink, or None."""
@@ -144,14 +141,13 @@ class LayerUnits:
         """Whether the unit is one of those known, seen elsewhere; then that one takes up what it knows."""
         for k, other in enumerate(self.units):
             joint = intersection(other, unit)
-            if joint is None:
-                continue
-            trace(answers, joint, rng, n_rounds=10)
-            refine(answers, joint, rng)
-            joint.share = share_of_kinks(answers, joint, rng)[0]
-            if joint.share >= 0.8 * other.share:
-                self.units[k] = joint
-                return True
+            if joint is not None:
+                trace(answers, joint, rng, n_rounds=10)
+                refine(answers, joint, rng)
+                joint.share = share_of_kinks(answers, joint, rng)[0]
+                if joint.share >= 0.8 * other.share:
+                    self.units[k] = joint
+                    return True
         return False
 
     def _drop_copies(self):
@@ -182,7 +178,7 @@ class LayerUnits:
         if len(self.units) * known.n_before < known.n_units + 2:
             return False
         told = layer_signs(known, self.units, self.slope)
-        enough = len(told.used) * known.n_before >= known.n_units + 2 and len(told.used) > 0.7 * len(self.units)
+        enough = len(told.used) > max((known.n_units + 1) / known.n_before, 0.7 * len(self.units))
         if not (told.determined.all() and told.certain and told.misfit < 1e-5 and enough):
             return False
         self.slope = told.slope
@@ -316,7 +312,8 @@ class LayerUnits:
         kept, dropped = [k for k in range(len(self.units)) if k not in copies], len(copies)
         while new and len(kept) > 2:
             index = [k for k in kept if not self.units[k].vouched]
-            shares = [self._share_of_sides(seen, k, kept) for k in index]
+            looks = [seen[id(self.units[k])] for k in index]
+            shares = [1.0 if s is None else s.share_of_sides([j for j in kept if j != k]) for k, s in zip(index, looks)]
             if not shares or min(shares) >= _SIDES:
                 break
             kept.remove(index[int(np.argmin(shares))])
@@ -332,10 +329,6 @@ class LayerUnits:
             return False
         points = looked_at.points[looked_at.hit]
         return any(o is not unit and o.share > unit.share and o.passes(points).mean() > _GOOD for o in self.units)
-
-    def _share_of_sides(self, seen, k, others):
-        looked_at = seen[id(self.units[k])]
-        return 1.0 if looked_at is None else looked_at.share_of_sides([j for j in others if j != k])
 
     def weights(self):
         """Weights and biases of the units, up to a factor each.
