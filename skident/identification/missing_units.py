@@ -19,7 +19,7 @@ _LENGTHS = 0.5  # spread of the logarithm of their lengths around those of the o
 _WIDER, _SOME = 1.5, 8  # times as wide as it was, and some units more, that a network may grow before it is pruned
 _NOISE_KNOWN = 1.4  # the noise's variance is this many times what short lines tell, at most
 _PATIENCE = 2  # further units that may be added in vain where more than noise is left
-_CLEAR = 2e-4  # noise, relative, below which a unit that is not needed is the last one that is tried
+_CLEAR = 5e-4  # noise, relative, below which a unit that is not needed is the last one that is tried
 _MORE = 3.0  # times as many answers, in the end: weak units show by their number only
 _REMOVALS = 4  # units that are tried before none is superfluous
 
