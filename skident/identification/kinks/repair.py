@@ -16,7 +16,7 @@ from .segments import KinkSet, Segments, kinks_on_segments, normals_at
 
 __all__ = ["Asked", "errors_of", "kinks_beside_errors", "more_answers", "polished", "pruned", "unexplained_kinks"]
 
-_FAR = (1.0, 2.0, 3.0, 4.0)  # spreads of the points that are looked at in the end
+_FAR = (1.0, 3.0, 4.0, 6.0)  # spreads of the points that are looked at in the end
 _PATHS = 6  # lines from right to wrong answers
 _WRONG = 1e-9  # relative error that no rounding of a right network makes
 _ROUNDINGS = 1e3
