@@ -133,7 +133,8 @@ def test_relu_classifier(tmp_path, monkeypatch, capsys):
 
 
 def test_deep_relu(tmp_path, monkeypatch, capsys):
-    printed = run("plot_17_deep_relu", tmp_path, monkeypatch, capsys)
+    with pytest.warns(ConvergenceWarning, match="Maximum iterations"):
+        printed = run("plot_17_deep_relu", tmp_path, monkeypatch, capsys)
     assert "layers of (16, 8, 4, 1) units, exact: True" in printed
     assert "ever change their side: [16, 8, 4]" in printed
     assert float(re.search(rf"N\(0, 9 I\): {NUMBER}", printed)[1]) < 1e-10
