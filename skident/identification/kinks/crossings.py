@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .rows import Rows
+
 __all__ = ["Crossings", "crossings"]
 
 _NO_SLOPE = 1e-8
 
 
 @dataclass(frozen=True)
-class Crossings:
+class Crossings(Rows):
     """Where walks along the known part of a unit's kink came to a boundary that they cannot cross unseen.
 
     Attributes
@@ -37,23 +39,6 @@ class Crossings:
     slopes: np.ndarray
     rows: np.ndarray
     room: np.ndarray
-
-    def __len__(self):
-        return len(self.boundary)
-
-    def take(self, index):
-        """Some of the crossings.
-
-        Parameters
-        ----------
-        index : ndarray
-            Of integers or booleans.
-
-        Returns
-        -------
-        Crossings
-        """
-        return Crossings(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
 
 
 def crossings(unit, rng, *, n_walks=60, n_steps=12, reach=8.0):
@@ -101,12 +86,11 @@ def crossings(unit, rng, *, n_walks=60, n_steps=12, reach=8.0):
         room = _rooms(known, walk.Z[i], beyond[i], k[i])
         found.append(Crossings(walk.x[i], k[i], side * outwards[i], slopes[i], side * change[i], room))
         walk = _Walks(walk.x, walk.Z, beyond, walk.u, k).take(~unknown)
-    names = Crossings.__dataclass_fields__
-    return Crossings(*(np.concatenate([getattr(part, name) for part in found]) for name in names))
+    return Crossings.stacked(found)
 
 
 @dataclass
-class _Walks:
+class _Walks(Rows):
     """Points x, pre-activations Z there, cells, directions u, and the boundaries last met."""
 
     x: np.ndarray
@@ -114,9 +98,6 @@ class _Walks:
     active: np.ndarray
     u: np.ndarray
     last: np.ndarray
-
-    def take(self, index):
-        return _Walks(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
 
 
 def _to_boundary(unit, walk, reach):

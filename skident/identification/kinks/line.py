@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .rows import Rows
+
 __all__ = ["LineKinks", "NotShallowReLUError", "find_kinks"]
 
 _WINDOW = 0.1  # half width of the first window in which a slope is measured, as a fraction of the room around it
@@ -61,7 +63,7 @@ class LineKinks:
 
 
 @dataclass
-class _Nodes:
+class _Nodes(Rows):
     """Middles of straight windows: positions t, half widths h, accuracies (n,), answers f and slopes s (n, m_L)."""
 
     t: np.ndarray
@@ -69,12 +71,6 @@ class _Nodes:
     s: np.ndarray
     h: np.ndarray
     tol: np.ndarray
-
-    def take(self, index):
-        return _Nodes(self.t[index], self.f[index], self.s[index], self.h[index], self.tol[index])
-
-    def joined(self, other):
-        return _Nodes(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in vars(self)))
 
     def replace(self, index, other):
         """Put other nodes in the place of some of these."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from .active_set import NOISY
 from .local_normals import normals_from_positions
+from .rows import Rows
 
 __all__ = ["KinkSet", "Segments", "kinks_on_segments", "normals_at"]
 
@@ -56,7 +57,7 @@ class Segments:
 
 
 @dataclass(frozen=True)
-class KinkSet:
+class KinkSet(Rows):
     """Kinks of the answers.
 
     Attributes
@@ -71,43 +72,9 @@ class KinkSet:
     normals: np.ndarray
     errors: np.ndarray
 
-    def __len__(self):
-        return len(self.errors)
-
-    def take(self, index):
-        """Some of the kinks.
-
-        Parameters
-        ----------
-        index : ndarray
-            Of integers or booleans.
-
-        Returns
-        -------
-        KinkSet
-        """
-        return KinkSet(self.points[index], self.normals[index], self.errors[index])
-
-    def joined(self, other):
-        """These kinks and others.
-
-        Parameters
-        ----------
-        other : KinkSet
-
-        Returns
-        -------
-        KinkSet
-        """
-        return KinkSet(
-            np.concatenate([self.points, other.points]),
-            np.concatenate([self.normals, other.normals]),
-            np.concatenate([self.errors, other.errors]),
-        )
-
 
 @dataclass
-class _Stretches:
+class _Stretches(Rows):
     """Parts of lines: which line (n,), ends a, b (n,), answers there (n, m_L) and their accuracies (n,)."""
 
     line: np.ndarray
@@ -117,13 +84,6 @@ class _Stretches:
     fb: np.ndarray
     ta: np.ndarray
     tb: np.ndarray
-
-    def take(self, index):
-        return _Stretches(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
-
-    def joined(self, other):
-        names = self.__dataclass_fields__
-        return _Stretches(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
 
 
 def kinks_on_segments(answers, segments, rng, *, n_intervals=1, max_queries=200_000):
