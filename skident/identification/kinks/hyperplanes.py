@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from .active_set import NOISY, active_set_fit
-from .answers import locate
 from .segments import KinkSet, Segments, kinks_on_segments, normals_at
-from .tracing import windows
+from .windows import locate, windows
 
 __all__ = ["FirstLayerSearch", "random_segments", "refined_hyperplane"]
 
@@ -259,7 +258,7 @@ def _on_plane(answers, n, o, count, rng):
     """Random points of a hyperplane that may be asked."""
     P = rng.choice(_RADII, (count, 1)) * rng.standard_normal((count, len(n)))
     P = P - (P @ n + o)[:, None] * n
-    return P[answers.allowed(P)]
+    return P[answers.inside(P)]
 
 
 def refined_hyperplane(answers, point, normal, error, rng):

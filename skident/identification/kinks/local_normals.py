@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .active_set import active_set_fit
-from .answers import locate
+from .windows import locate
 
 __all__ = ["normals_from_positions"]
 

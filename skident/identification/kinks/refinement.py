@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from .active_set import active_set_fit
-from .answers import locate
 from .facets import FacetUnit
 from .segments import KinkSet
-from .tracing import learn_positions, windows
+from .tracing import learn_positions
+from .windows import locate, windows
 
 __all__ = ["intersection", "kinks_of", "parallel", "refine"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .units import Probe
+from .answers import Probe
 
 __all__ = ["Rest"]
 

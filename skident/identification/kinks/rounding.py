@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..points import ask_block
+from .answers import Probe
 from .line import NotShallowReLUError
-from .units import Probe
 
 __all__ = ["probe_of", "rounding_between_kinks"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from .active_set import NOISY
-from .answers import locate
 from .crossings import crossings
 from .segments import Segments, kinks_on_segments
+from .windows import FAINT, locate, windows
 
 __all__ = ["KinksSeen", "kinks_seen", "learn_positions", "share_of_kinks", "share_of_sides", "trace", "windows"]
 
@@ -17,7 +17,6 @@ _MOST_AT_ONCE = 8  # boundaries looked behind at a time
 _MISFIT = 1e-5  # relative violation of an equation that no unit of this layer shows
 _ROUGHLY = 0.1  # of a wide window, how near predicted kinks must be while tracing
 _TESTED, _LEAST = 16, 0.3  # predicted kinks looked at while tracing, and the share that must be there
-_FAINT, _WIDEST = 120.0, 0.15  # uncertainties of a position that a window is wide, and the widest in any case
 _LEAST_ROOM = 1e-3
 _STEEPEST = 1e6  # change of a slope at a boundary, over the slope before it
 _ON_A_SIDE, _POOL = 6, 6  # kinks on a side of a unit that tell anything; predicted ones for one looked at
@@ -120,7 +119,7 @@ def _look_behind(answers, unit, c, failed, rng):
     if len(line) == 0:
         return
     blur = unit.errors_at(c.points - 1e-3 * room[:, None] * c.outwards)[1]
-    behind = (c.take(line), Y, gamma, room[line], blur[line], _FAINT * unit.faintness)
+    behind = (c.take(line), Y, gamma, room[line], blur[line], FAINT * unit.faintness)
     good, gamma, P, errors = _followed(answers, *behind, rng)
     good = good[np.unique(line[good], return_index=True)[1]]
     if len(good) == 0:
@@ -227,24 +226,6 @@ def _are_there(answers, points, normals, near=1e-6, faintness=0.0):
     closer = locate(answers, points[again], normals[again], narrow)
     hit[again] |= closer.found & (np.abs(np.nan_to_num(closer.offset)) < near[again] + 30.0 * closer.error)
     return hit, np.isfinite(there.error)
-
-
-def windows(answers, faintness=0.0):
-    """Half widths of a wide and a narrow window in which one kink can be told.
-
-    Parameters
-    ----------
-    answers : Answers
-    faintness : float, default=0.0
-        How uncertain positions are; a window is wider by far.
-
-    Returns
-    -------
-    wide, narrow : float
-    """
-    wide = float(np.clip(60.0 * np.sqrt(answers.resolution), 1e-3, 3e-2))
-    wide = max(wide, min(_FAINT * faintness, _WIDEST))
-    return wide, float(np.clip(3e3 * answers.resolution, 1e-5, wide))
 
 
 def share_of_sides(answers, unit, others, rng, n=60):

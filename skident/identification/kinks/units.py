@@ -16,7 +16,6 @@ from .gradients import gradients_at
 
 __all__ = [
     "Line",
-    "Probe",
     "ReLUUnits",
     "linear_part",
     "match_kinks",
@@ -116,93 +115,6 @@ class Line:
         ndarray of shape (n, D)
         """
         return self.origin + t[:, None] * self.direction
-
-
-class Probe:
-    """The oracle's answers, every output in units of its error near the centre, and how accurate each answer is.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    noise : ndarray of shape (m_L,)
-        As `rounding_between_kinks` gives it: error of the answers near the centre, with a margin.
-    exact : bool, default=True
-        Whether that is the rounding of double precision.
-
-    Attributes
-    ----------
-    oracle, noise, exact
-        As given.
-    unit : float
-        ``sqrt(D)``, the usual distance of inputs from the centre.
-    faint : float
-        Size, in units of `noise`, below which no kink is seen.
-    strong : float
-        And above which it is seen on every line.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.oracle import Oracle
-    >>> from skident.identification.kinks.units import Probe
-    >>> F, tol = Probe(Oracle(lambda X: X[:, 0] - X[:, 1], 2), np.array([1e-3])).ask(np.array([[3.0, 1.0]]))
-    >>> print(F.round(6)[0, 0], tol.round(3)[0])
-    2000.0 3.236
-    """
-
-    def __init__(self, oracle, noise, exact=True):
-        self.oracle, self.noise, self.exact, self.unit = oracle, noise, exact, np.sqrt(oracle.n_inputs)
-        self.faint, self.strong = (100.0, 1e5) if exact else (12.0, 1e3)
-        # Rounding to decimals, and noise, are the same everywhere; that of binary digits grows with the answers.
-        self._grows = exact or oracle.accuracy.kind == "float32"
-
-    def __call__(self, U):
-        """Answers (n, m_L) at points (n, D)."""
-        return self.oracle(U) / self.noise
-
-    def ask(self, U):
-        """Answers and how accurate each is.
-
-        Parameters
-        ----------
-        U : ndarray of shape (n, D)
-
-        Returns
-        -------
-        F : ndarray of shape (n, m_L)
-            In units of `noise`.
-        tol : ndarray of shape (n,)
-            Accuracy of the answers in the same units: 1 near the centre and growing with the distance and the answers,
-            larger where logits are uncertain, infinite where they are lost and outside the oracle's range.
-        """
-        Y, error = self._ask_inside(U)
-        F = Y / self.noise
-        tol = self.tol(U)[:, 0]
-        if self._grows:
-            tol = np.maximum(tol, 16.0 * _EPS * np.abs(F).max(axis=1, initial=0.0))
-        return F, tol + error / self.noise.min()
-
-    def _ask_inside(self, U):
-        """Answers and uncertainties, infinite ones outside the range."""
-        if self.oracle.input_range is None:
-            return self.oracle.ask(U)
-        inside = np.all(np.abs(self.oracle.confined(U) - U) < 1e-12, axis=1)
-        Y, error = np.zeros((len(U), len(self.noise))), np.full(len(U), np.inf)
-        Y[inside], error[inside] = self.oracle.ask(U[inside])
-        return Y, error
-
-    def tol(self, U):
-        """Accuracy that answers have where they are not uncertain in themselves.
-
-        Parameters
-        ----------
-        U : ndarray of shape (n, D)
-
-        Returns
-        -------
-        ndarray of shape (n, 1)
-        """
-        return (1.0 + np.linalg.norm(U, axis=1) / self.unit * self._grows)[:, None]
 
 
 def units_at_kinks(probe, line, kinks, which, rng, careful=False):

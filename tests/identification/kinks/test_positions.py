@@ -1,8 +1,9 @@
 import numpy as np
 
+from skident.identification.kinks.answers import Probe
 from skident.identification.kinks.positions import locate_units
 from skident.identification.kinks.rest import Rest
-from skident.identification.kinks.units import Probe, ReLUUnits
+from skident.identification.kinks.units import ReLUUnits
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
 

@@ -60,4 +60,4 @@ def test_lines_end_where_the_range_does():
     lines = random_segments(answers, 5, np.random.RandomState(0), reach=50.0)
     ends = np.concatenate([lines.at(np.arange(5), lines.low), lines.at(np.arange(5), lines.high)])
     X = oracle.to_inputs(ends)
-    assert np.all(answers.allowed(ends)) and np.all(np.any(np.isclose(X, -1.0) | np.isclose(X, 2.0), axis=1))
+    assert np.all(answers.inside(ends)) and np.all(np.any(np.isclose(X, -1.0) | np.isclose(X, 2.0), axis=1))

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from skident.identification.kinks.answers import Probe
 from skident.identification.kinks.line import find_kinks
 from skident.identification.kinks.units import (
     Line,
-    Probe,
     ReLUUnits,
     linear_part,
     match_kinks,

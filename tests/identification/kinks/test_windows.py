@@ -1,6 +1,7 @@
 import numpy as np
 
-from skident.identification.kinks.answers import Answers, locate
+from skident.identification.kinks.answers import Answers
+from skident.identification.kinks.windows import locate
 from skident.oracle import Oracle
 
 
