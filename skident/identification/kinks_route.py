@@ -8,7 +8,7 @@ from skident.oracle import OutOfBudgetError
 
 from .attempts import Attempt, worst_error
 from .kinks.deep_network import find_deep_relu_network
-from .kinks.line import NotShallowReLUError
+from .kinks.line import NotReLUError
 from .kinks.network import find_relu_network
 from .kinks.rounding import probe_of
 
@@ -56,13 +56,13 @@ def by_kinks(inquiry, earlier):
         return _deep(inquiry)
     try:
         return _shallow(inquiry)
-    except NotShallowReLUError as error:
+    except NotReLUError as error:
         if inquiry.widths is not None or error.seen not in _MORE_LAYERS:
             raise
         try:
             return _deep(inquiry)
-        except (NotShallowReLUError, OutOfBudgetError) as deeper:
-            raise NotShallowReLUError(
+        except (NotReLUError, OutOfBudgetError) as deeper:
+            raise NotReLUError(
                 error.seen, f"no ReLU network was found. With one hidden layer: {error} With more: {deeper}"
             ) from deeper
 

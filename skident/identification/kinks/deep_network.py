@@ -14,7 +14,7 @@ from .answers import Answers
 from .hyperplanes import FirstLayerSearch, random_segments
 from .known_layers import KnownLayers
 from .layer_units import LayerUnits
-from .line import NotShallowReLUError
+from .line import NotReLUError
 from .readout import read_out
 from .repair import errors_of, kinks_beside_errors, more_answers, polished, pruned, unexplained_kinks
 
@@ -89,7 +89,7 @@ def find_deep_relu_network(oracle, noise, spread, *, rng, leaky=False, callback=
 
     Raises
     ------
-    NotShallowReLUError
+    NotReLUError
         (a ValueError) If no network explains most of the answers: `seen` is "linear" where there are no kinks, else
         "unexplained".
     OutOfBudgetError
@@ -166,7 +166,7 @@ class _Search:
                 break
         self._tell_progress()
         if len(self.first.planes) == 0:
-            raise NotShallowReLUError(*_no_hyperplane(len(self.first.loose)))
+            raise NotReLUError(*_no_hyperplane(len(self.first.loose)))
 
     def _read_layers(self):
         """The readout of the first layers that explain the answers, or of as many as can be found."""
@@ -287,7 +287,7 @@ class _Search:
     def _nothing_explained(self):
         found = [len(self.first.planes), *(len(layer.units) for _, layer in sorted(self.layers.items()))]
         missing = "" if self.incomplete is None else f" ({len(self.incomplete.units)} seen)"
-        return NotShallowReLUError(
+        return NotReLUError(
             "unexplained",
             f"after {self.answers.oracle.n_queries} queries, units of {len(found)} layers were found ({found}), and "
             f"they explain {100.0 * self.share:.0f} % of the answers; units of layer {len(found) + 1} that would "

@@ -13,7 +13,7 @@ import numpy as np
 
 from .rows import Rows
 
-__all__ = ["LineKinks", "NotShallowReLUError", "find_kinks"]
+__all__ = ["LineKinks", "NotReLUError", "find_kinks"]
 
 _WINDOW = 0.1  # half width of the first window in which a slope is measured, as a fraction of the room around it
 _SHRINK = 0.15
@@ -23,8 +23,8 @@ _NARROW = 1e-7  # stretches narrower than this, relative to 1 + |t|, are left un
 _FAINT = 100.0  # tolerances that a kink must move the answers by on its stretch to count as one
 
 
-class NotShallowReLUError(ValueError):
-    """The black box is no ReLU network with one hidden layer and a linear output.
+class NotReLUError(ValueError):
+    """The black box is no ReLU network with linear output and as many hidden layers as were looked for.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ def find_kinks(ask, reach, *, noise=1e-14, unit=1.0, faint=_FAINT, max_kinks=100
 
     Raises
     ------
-    NotShallowReLUError
+    NotReLUError
         (a ValueError) If the answers jump, or bend at more than `max_kinks` places.
 
     Notes
@@ -170,7 +170,7 @@ def find_kinks(ask, reach, *, noise=1e-14, unit=1.0, faint=_FAINT, max_kinks=100
         unresolved += lost
         left, right = left.take(cut), right.take(cut)
         if len(kinks) + len(left.t) > max_kinks:
-            raise NotShallowReLUError(
+            raise NotReLUError(
                 "crowded", f"the answers bend at more than {max_kinks} places of a line, as far as they were followed."
             )
         left, right, stuck = _cut(line, left, right, at)
@@ -187,7 +187,7 @@ def _start(line, low, high):
     rooms = np.concatenate([[room], np.minimum(np.abs(near), np.minimum(near - low, high - near)), [room]])
     nodes, good = line.measure(np.concatenate([[low], near, [high]]), rooms)
     if not good[[0, -1]].all():
-        raise NotShallowReLUError("crowded", f"no straight piece was found at a distance of {high:.3g}.")
+        raise NotReLUError("crowded", f"no straight piece was found at a distance of {high:.3g}.")
     nodes = nodes.take(good)
     return nodes.take(slice(None, -1)), nodes.take(slice(1, None))
 
@@ -196,7 +196,7 @@ def _refuse_steps(line, a, b, steepest):
     """An error if the function jumps between two nodes, by far more than its slopes and its noise allow."""
     rise = np.abs(b.f - a.f - a.s * (b.t - a.t)[:, None])
     if np.any(rise > 1e3 * (steepest * (b.t - a.t)[:, None] + np.maximum(a.tol, b.tol)[:, None])):
-        raise NotShallowReLUError(
+        raise NotReLUError(
             "steps",
             f"the answers jump within {b.t[0] - a.t[0]:.1e} (in units of the inputs' scale): they are rounded, or the "
             "black box is not continuous (a tree, nearest neighbours).",

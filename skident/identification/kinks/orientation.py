@@ -6,7 +6,7 @@ import numpy as np
 
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 
-from .line import NotShallowReLUError
+from .line import NotReLUError
 from .units import linear_part, refine_units
 
 __all__ = ["leaky_units", "oriented_units", "points_on_both_sides", "signs_for"]
@@ -32,7 +32,7 @@ def oriented_units(search):
 
     Raises
     ------
-    NotShallowReLUError
+    NotReLUError
         If there may be signs that were not found.
     """
     units, (point, gradient, accuracy) = search.units, search.anchor
@@ -78,7 +78,7 @@ def leaky_units(search):
 
     Raises
     ------
-    NotShallowReLUError
+    NotReLUError
         If there are fewer equations than units.
     """
     units, (point, gradient, _) = search.units, search.anchor
@@ -129,7 +129,7 @@ def signs_for(units, target, tol):
 
 
 def _undecided(units, error):
-    return NotShallowReLUError(
+    return NotReLUError(
         "undecided", f"{len(units)} hyperplanes were found, but not on which side of them the units are active: {error}"
     )
 

@@ -3,7 +3,7 @@ import pytest
 
 from skident.identification.kinks import deep_network
 from skident.identification.kinks.deep_network import find_deep_relu_network
-from skident.identification.kinks.line import NotShallowReLUError
+from skident.identification.kinks.line import NotReLUError
 from skident.identification.kinks.rounding import rounding_between_kinks
 from skident.oracle import Clock, Oracle, OutOfBudgetError
 
@@ -69,7 +69,7 @@ def test_max_pooling_is_no_such_network(monkeypatch):
     oracle = Oracle(lambda X: np.max(X @ W, axis=0).sum(axis=1), 3)
     spread = oracle(rng.standard_normal((100, 3))).std(axis=0)
     noise = rounding_between_kinks(oracle, rng)
-    with pytest.raises(NotShallowReLUError, match="units of layer [12]") as caught:
+    with pytest.raises(NotReLUError, match="units of layer [12]") as caught:
         find_deep_relu_network(oracle, noise, spread, rng=rng)
     assert caught.value.seen == "unexplained"
 
@@ -78,7 +78,7 @@ def test_a_linear_function_has_no_units():
     oracle = Oracle(lambda X: X @ np.arange(1.0, 6.0), 5)
     rng = np.random.RandomState(0)
     noise = rounding_between_kinks(oracle, rng)
-    with pytest.raises(NotShallowReLUError, match="do not bend anywhere"):
+    with pytest.raises(NotReLUError, match="do not bend anywhere"):
         find_deep_relu_network(oracle, noise, np.ones(1), rng=rng)
 
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from skident import NetworkIdentifier
-from skident.identification.kinks.line import NotShallowReLUError
+from skident.identification.kinks.line import NotReLUError
 from skident.identification.kinks.network import find_relu_network
 from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import Oracle
@@ -30,7 +30,7 @@ def test_the_slope_is_found(D, K, slope):
 
 def test_more_units_than_equations():
     oracle = Oracle(planted(3, 8, 0.1, 0), 3, derivatives="finite_difference")
-    with pytest.raises(NotShallowReLUError, match="as many equations") as info:
+    with pytest.raises(NotReLUError, match="as many equations") as info:
         find_relu_network(oracle, leaky=True, rng=np.random.RandomState(0))
     assert info.value.seen == "undecided"
 
@@ -38,7 +38,7 @@ def test_more_units_than_equations():
 def test_slopes_that_differ_from_unit_to_unit():
     network = planted(8, 5, 0.1, 0)
     box = lambda X: network(X)[:, 0] + 0.3 * np.maximum(X[:, 0] - 0.5, 0.0)  # noqa: E731
-    with pytest.raises(NotShallowReLUError, match="linear part of the answers remains unexplained"):
+    with pytest.raises(NotReLUError, match="linear part of the answers remains unexplained"):
         find_relu_network(Oracle(box, 8), leaky=True, rng=np.random.RandomState(0))
 
 

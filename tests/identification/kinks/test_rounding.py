@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.identification.kinks.line import NotShallowReLUError
+from skident.identification.kinks.line import NotReLUError
 from skident.identification.kinks.rounding import rounding_between_kinks
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
@@ -25,7 +25,7 @@ SAID = {"smooth": "bend everywhere", "noisy": "noise or rounding .* hides the ki
 @pytest.mark.parametrize(("seen", "box"), [(seen, box) for seen in SEEN for box in SEEN[seen]])
 def test_what_is_not_piecewise_linear(seen, box):
     oracle = Oracle(box, 5, derivatives="finite_difference")
-    with pytest.raises(NotShallowReLUError, match=SAID[seen]) as info:
+    with pytest.raises(NotReLUError, match=SAID[seen]) as info:
         rounding_between_kinks(oracle, np.random.RandomState(0))
     assert info.value.seen == seen and oracle.n_queries == 120
 
