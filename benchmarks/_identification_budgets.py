@@ -8,13 +8,13 @@ import warnings
 import _seeds
 import numpy as np
 from _common import format_table
+from _relu_networks import random_network
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 
 from skident import EntangledWeightExtractor, NetworkIdentifier
 from skident.datasets import make_network
-from skident.network import FeedforwardNetwork
 
 LIMIT, BAR = 5.0, 7.0
 FIRST_SEED = _seeds.BUDGETS.start
@@ -37,13 +37,6 @@ def _tanh(D, widths, seed, shift=0.5):
     return make_network(
         (D, *widths), activation="tanh", output_activation="identity", shift_scale=shift, random_state=seed
     )
-
-
-def _relu(D, widths, seed):
-    rng, sizes = np.random.default_rng(seed), (D, *widths)
-    weights = [rng.standard_normal((n, m)) / np.sqrt(n / 2.0) for n, m in zip(sizes[:-1], sizes[1:], strict=True)]
-    biases = [0.3 * rng.standard_normal(m) for m in widths]
-    return FeedforwardNetwork(weights, biases, "relu")
 
 
 def _diabetes(hidden, seed):
@@ -94,8 +87,8 @@ def cases(seed):
             {"layer_widths": (30, 10), "extractor": near, **tanh},
         ),
         ("1 ms a row", _slow(_tanh(10, (8, 5, 1), seed), 1e-3), 10, {"layer_widths": "auto", **tanh}),
-        ("relu 10: (100, 1)", _relu(10, (100, 1), seed), 10, relu),
-        ("relu 10: (50, 25, 1)", _relu(10, (50, 25, 1), seed), 10, relu),
+        ("relu 10: (100, 1)", random_network((10, 100, 1), seed), 10, relu),
+        ("relu 10: (50, 25, 1)", random_network((10, 50, 25, 1), seed), 10, relu),
         ("max pooling", _max_pooling(seed), 6, relu),
     ]
 

@@ -8,8 +8,7 @@ import warnings
 import _seeds
 import numpy as np
 import torch
-from _common import format_table
-from _identification import Case, identify
+from _identification import Case, identify, notes, table
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine, make_friedman1
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier, MLPRegressor
@@ -90,10 +89,10 @@ def _in_single_precision(truth):
     return answers
 
 
-def regressor_trial(table, hidden, seed):
+def regressor_trial(data, hidden, seed):
     """scikit-learn's regressor, trained on standardised inputs and targets."""
     seed = _seed(seed)
-    if table == "diabetes":
+    if data == "diabetes":
         X, y = load_diabetes(return_X_y=True)
     else:
         X, y = make_friedman1(500, n_features=10, noise=0.5, random_state=seed)
@@ -108,14 +107,14 @@ def regressor_trial(table, hidden, seed):
     return _judged(trial, model, truth, U, 1e-10)
 
 
-def classifier_trial(table, hidden, seed, activation="relu", solver="adam"):
+def classifier_trial(data, hidden, seed, activation="relu", solver="adam"):
     """scikit-learn's classifier behind a scaler, by its probabilities at inputs of two spreads."""
     seed = _seed(seed)
-    X, labels = TABLES[table](return_X_y=True)
+    X, labels = TABLES[data](return_X_y=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         mlp = MLPClassifier(hidden_layer_sizes=hidden, activation=activation, solver=solver, random_state=seed)
-        classifier = make_pipeline(StandardScaler(with_std=table != "digits"), mlp).fit(X, labels)
+        classifier = make_pipeline(StandardScaler(with_std=data != "digits"), mlp).fit(X, labels)
     truth = center_outputs(FeedforwardNetwork.from_sklearn(classifier))
     told = {} if activation == "relu" else {"layer_widths": truth.layer_widths}
     options = {"activation": activation, "response_method": "predict_proba", **told}
@@ -148,24 +147,24 @@ def _random_rows():
 
 def _regressor_rows():
     for hidden, needed in (((8, 5), 19), ((10, 6), 19), ((20, 10), 19), ((50, 25), 16), ((16, 8, 4), 16)):
-        for table in ("diabetes", "friedman1"):
-            trial = functools.partial(regressor_trial, table, hidden)
-            yield Case(f"MLPRegressor {hidden}, {table}", trial, needed // 2, 10, seconds=1800.0)
+        for data in ("diabetes", "friedman1"):
+            trial = functools.partial(regressor_trial, data, hidden)
+            yield Case(f"MLPRegressor {hidden}, {data}", trial, needed // 2, 10, seconds=1800.0)
 
 
 def _classifier_rows():
     for hidden, needed in (((100,), 19), ((20, 10), 17), ((50, 20), 17)):
-        for table in TABLES:
-            trial = functools.partial(classifier_trial, table, hidden)
-            yield Case(f"MLPClassifier {hidden}, {table}", trial, needed // 4, 5, seconds=1800.0)
+        for data in TABLES:
+            trial = functools.partial(classifier_trial, data, hidden)
+            yield Case(f"MLPClassifier {hidden}, {data}", trial, needed // 4, 5, seconds=1800.0)
 
 
 def _tanh_rows():
-    for table in ("cancer", "digits", "wine", "iris"):
+    for data in ("cancer", "digits", "wine", "iris"):
         for hidden in ((8, 5), (10, 6)):
             for solver in ("adam", "lbfgs"):
-                trial = functools.partial(classifier_trial, table, hidden, activation="tanh", solver=solver)
-                yield Case(f"tanh MLPClassifier {hidden}, {table}, {solver}", trial, None, 1, seconds=300.0)
+                trial = functools.partial(classifier_trial, data, hidden, activation="tanh", solver=solver)
+                yield Case(f"tanh MLPClassifier {hidden}, {data}, {solver}", trial, None, 1, seconds=300.0)
 
 
 def _other_rows():
@@ -202,22 +201,7 @@ class Part:
 
     def tables(self, result):
         """One table."""
-        return format_table(_HEADER, [_cells(row) for row in result["rows"]])
-
-
-_HEADER = ["case", "found", "bar", "worst error of these", "false `exact`", "median queries", "seconds"]
-
-
-def _cells(row):
-    return [
-        row["case"],
-        f"{row['successes']} of {row['trials']}",
-        row["needed"],
-        row["worst error identified"],
-        row["false_claims"],
-        row["median queries"],
-        f"{row['median seconds']:.2g} (max {row['max seconds']:.2g})",
-    ]
+        return f"{table(result['rows'])}\n\n{notes(result['rows'])}"
 
 
 PARTS = {

@@ -14,8 +14,11 @@ from pathlib import Path
 
 import _figure9
 import _identification_baselines
+import _identification_budgets
 import _identification_cost
 import _identification_grid
+import _identification_ordinary
+import _identification_processes
 import _identification_targets
 import _landscape_comparison
 import _landscape_figures
@@ -29,6 +32,7 @@ import bench_compression
 import bench_hierarchical
 import bench_power_method
 import bench_relu
+import bench_relu_networks
 import bench_saddle
 from _common import read_results
 
@@ -44,6 +48,10 @@ SOURCES = {
     "identification_grid": ("identification", _identification_grid),
     "identification_baselines": ("identification", _identification_baselines),
     "identification_cost": ("identification", _identification_cost),
+    "identification_ordinary": ("identification", _identification_ordinary),
+    "identification_processes": ("identification", _identification_processes),
+    "identification_budgets": ("identification", _identification_budgets),
+    **{f"relu_networks_{part}": ("relu_networks", module) for part, module in bench_relu_networks.PARTS.items()},
     "landscape_targets": ("landscape", _landscape_targets),
     "landscape_figures": ("landscape", _landscape_figures),
     "landscape_rate": ("landscape", _landscape_rate),

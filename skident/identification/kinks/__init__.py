@@ -1,1 +1,14 @@
-"""Piecewise linear networks: their kinks along lines, the units that make them, and their signs."""
+"""Piecewise linear networks: their kinks, the units that make them, and their signs.
+
+How a black box is asked
+    answers (every answer with its accuracy), rounding (what that is), windows (single kinks in short windows),
+    rows (tables of arrays).
+One hidden layer
+    network, in view of all answers or, in_view, of some; line and line_search (kinks along lines far out), gradients
+    and units (hyperplanes from them), positions (and more exactly), orientation (signs), rest (what is left over).
+Any number of hidden layers
+    deep_network, layer by layer: segments (kinks along many short lines), hyperplanes (the first layer), known_layers
+    (what is known so far, cell by cell), facets, crossings and tracing (one unit of the next layer), refinement and
+    layer_units (all of them), layer_signs, readout (the last layer), repair (what is missing still); of noisy answers
+    local_normals and active_set.
+"""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .facets import FacetUnit
+from .known_layers import KnownLayers
 from .layer_signs import features_with_signs, layer_signs, signs_beside_linear_part
 from .refinement import intersection, kinks_of, parallel, refine
 from .segments import KinkSet
@@ -40,7 +41,7 @@ class LayerUnits:
         What units of layer l that are always on, and were not found, are combinations of.
     """
 
-    known: object
+    known: KnownLayers
     units: list = field(default_factory=list)
     signs: np.ndarray | None = None
     choices: list = field(default_factory=list)
@@ -387,9 +388,8 @@ class LayerUnits:
             if np.linalg.matrix_rank(gradients, rtol=1e-9) <= linear.shape[1]:
                 continue
             c = np.linalg.lstsq(maps, kinks.normals[i], rcond=1e-9)[0]
-            misfit = np.linalg.norm(maps @ c - kinks.normals[i])
-            slack = max(1e-4, 30.0 * self.known.accuracy)
-            if misfit > min(max(1e-6, 30.0 * kinks.errors[i]), slack) or self.explain(point[None])[0]:
+            slack = min(max(1e-6, 30.0 * kinks.errors[i]), max(1e-4, 30.0 * self.known.accuracy))
+            if np.linalg.norm(maps @ c - kinks.normals[i]) > slack or self.explain(point[None])[0]:
                 continue
             theta = B[:, :-1] @ (linear @ c)
             theta -= (phi[i] @ theta) * B[:, -1]

@@ -45,6 +45,19 @@ def four_digits(X):
     return P
 
 
+RESIDUAL = RNG.standard_normal((4, 4)) / 2.0
+
+
+def with_a_skip(X):
+    H = np.maximum(X @ A + 0.2, 0.0)
+    return (H + np.maximum(H @ RESIDUAL + 0.1, 0.0)) @ np.array([1.0, -0.5, 0.7, 1.2])
+
+
+def normalising_every_batch(X):
+    H = X @ A
+    return np.maximum((H - H.mean(axis=0)) / np.sqrt(H.var(axis=0) + 1e-5), 0.0).sum(axis=1)
+
+
 PROBABILITIES = {"response_method": "predict_proba"}
 REFUSED = {
     "clipped inputs": (lambda X: NETWORK(np.clip(X, -3.0, 3.0)), {}, "inputs that are clipped"),
@@ -55,6 +68,7 @@ REFUSED = {
     ),
     "clipped outputs": (lambda X: np.clip(NETWORK(X), -0.3, 0.8), {}, "end, bend or change"),
     "max pooling": (lambda X: (X @ A).max(axis=1), {}, "pooling"),
+    "batch norm in train mode": (normalising_every_batch, {}, "bend at more than 1000 places"),
     "a forest": (FOREST.predict, {}, "a tree"),
     "tanh": (lambda X: np.tanh(X @ A).sum(axis=1), {}, "activation='tanh'"),
     "tanh in single precision": (lambda X: np.tanh(X @ A).sum(axis=1).astype(np.float32), {}, "bend"),
@@ -73,6 +87,16 @@ def test_a_clear_error_in_time(name):
     with pytest.raises(ValueError, match=match):
         identifier.fit(X)
     assert time.perf_counter() - began < 12.0
+
+
+def test_a_residual_connection_is_declared():
+    """A linear part beside the units stands for it: the answers are right, the widths are not those of the box."""
+    identifier = NetworkIdentifier(lambda X: with_a_skip(X), activation="relu", random_state=0)
+    with pytest.warns(ConvergenceWarning, match="only stand for a linear part|are not needed"):
+        identifier.fit(X)
+    fresh = np.random.RandomState(0).standard_normal((2000, 6))
+    assert np.abs(identifier.network_(fresh)[:, 0] - with_a_skip(fresh)).max() < 1e-11
+    assert not identifier.report_.exact
 
 
 @ignore_warnings(category=ConvergenceWarning)
