@@ -13,7 +13,8 @@ from skident.network import FeedforwardNetwork, get_activation
 
 __all__ = ["with_missing_units"]
 
-_CANDIDATES, _TRIALS, _STEPS = 4000, 16, 10  # random units looked at, those of them that are fitted, and how far
+# Random units looked at, those of them that are fitted, and how many steps far: where noise is small, and where not.
+_FEW, _MANY = (1000, 4, 60), (4000, 16, 10)
 _ROUNDS, _SETTLED = 3, 0.998  # of the polish, and part of the misfit that a round leaves when it is the last
 _LENGTHS = 0.5  # spread of the logarithm of their lengths around those of the other units
 _WIDER, _SOME = 1.5, 8  # times as wide as it was, and some units more, that a network may grow before it is pruned
@@ -27,11 +28,12 @@ _REMOVALS = 4  # units that are tried before none is superfluous
 def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lambda: False, callback=None):
     """A network of one hidden layer with the units that noisy answers ask for, no more and no fewer.
 
-    One unit at a time is fitted to what the network leaves of ``10 P / m_L`` answers, then everything at once, as long
-    as the sum of squares falls by more than ``k log(n m_L)`` noise variances, k being the unit's parameters (the
-    Bayesian information criterion, the noise read off what is left), or more is left than noise. That makes more units
-    than there are, since several may stand for one; then units are left out for as long as that criterion does not miss
-    them, the rest taking over what it can: a fit that is too wide has few local minima.
+    One unit at a time is fitted to what the network leaves of ``10 P / m_L`` answers, in the end of three times as many
+    where noise is large, then everything at once, as long as the sum of squares falls by more than ``k log(n m_L)``
+    noise variances, k being the unit's parameters (the Bayesian information criterion, the noise read off what is
+    left), or more is left than noise. That makes more units than there are, since several may stand for one; then units
+    are left out for as long as that criterion does not miss them, the rest taking over what it can: a fit that is too
+    wide has few local minima.
 
     Parameters
     ----------
@@ -119,9 +121,9 @@ def _grown(oracle, network, noise, rng, at_most, out_of_time, seen):
     limit, vain, times = _WIDER * min(at_most, network.layer_widths[0]) + _SOME, 0, 1.0
     while network.layer_widths[0] < limit and not out_of_time():
         told = _more_answers(oracle, network, told, rng, times)
-        before = told.fitted(network)
+        before = told.settled(network)[0] if told.clear else told.fitted(network)
         after = told.fitted(_with_unit(before, told, rng))
-        if not told.need(before, after):
+        if told.clear or not told.need(before, after):
             before, after = told.settled(before)[0], told.settled(after)[0]
         if told.clear and not told.need(before, after):
             return before, told
@@ -158,20 +160,21 @@ def _more_answers(oracle, network, told, rng, times):
 
 def _with_unit(network, told, rng):
     """The network and the unit that explains most of what it leaves."""
-    W, b = network.weights[0], network.biases[0]
+    W, b, (n, n_fitted, n_steps) = network.weights[0], network.biases[0], _FEW if told.clear else _MANY
     U, Y = (rows[: int(NOISY_ANSWERS * network.n_parameters / network.n_outputs)] for rows in (told.U, told.Y))
     left = _Told(U, Y - network(U), told.noise)
     g = get_activation(network.activation)
-    lengths = rng.choice(np.linalg.norm(W, axis=0), _CANDIDATES) * np.exp(_LENGTHS * rng.standard_normal(_CANDIDATES))
-    normals = rng.standard_normal((U.shape[1], _CANDIDATES))
+    lengths = rng.choice(np.linalg.norm(W, axis=0), n) * np.exp(_LENGTHS * rng.standard_normal(n))
+    normals = rng.standard_normal((U.shape[1], n))
     normals *= lengths / np.linalg.norm(normals, axis=0)
-    biases = -np.sum(normals * U[rng.randint(len(U), size=_CANDIDATES)].T, axis=0)
+    biases = -np.sum(normals * U[rng.randint(len(U), size=n)].T, axis=0)
     outputs = g(U @ normals + biases)
     outputs -= outputs.mean(axis=0)
     size = np.maximum(np.linalg.norm(outputs, axis=0), np.finfo(float).tiny)
     explained = np.sum((outputs.T @ ((left.Y - left.Y.mean(axis=0)) / told.noise)) ** 2, axis=1) / size**2
     names = network.activation, network.output_activation
-    units = [_fitted_unit(left, normals[:, k], biases[k], names) for k in np.argsort(-explained)[:_TRIALS]]
+    best = np.argsort(-explained)[:n_fitted]
+    units = [_fitted_unit(left, normals[:, k], biases[k], names, n_steps) for k in best]
     unit = min(units, key=left.chi2)
     return FeedforwardNetwork(
         [np.column_stack([W, unit.weights[0]]), np.concatenate([network.weights[1], unit.weights[1]])],
@@ -180,10 +183,10 @@ def _with_unit(network, told, rng):
     )
 
 
-def _fitted_unit(left, normal, bias, names):
-    """A network of one unit, fitted to what is left from this start, not to the end."""
+def _fitted_unit(left, normal, bias, names, n_steps):
+    """A network of one unit, fitted to what is left from this start by so many steps."""
     output = get_activation(names[0])(left.U @ normal + bias)
     columns = np.column_stack([output, np.ones(len(left.U))])
     readout = np.linalg.lstsq(columns, left.Y, rcond=None)[0]
     start = FeedforwardNetwork([normal[:, None], readout[:1]], [np.array([bias]), readout[1]], *names)
-    return left.fitted(start, max_iter=_STEPS)
+    return left.fitted(start, max_iter=n_steps)
