@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from dataclasses import replace
 
 import _seeds
 import numpy as np
@@ -190,9 +191,7 @@ def run(trials, quick):
     rows = []
     for case in cases(quick):
         kept = []
-        remembering = Case(
-            case.name, lambda seed, c=case, k=kept: k.append(c.trial(seed)) or k[-1], case.needed, case.n_seeds
-        )
+        remembering = replace(case, trial=lambda seed, c=case, k=kept: k.append(c.trial(seed)) or k[-1])
         rows.append(_summary(remembering.run(trials), kept))
         print("   ", {k: rows[-1][k] for k in _COLUMNS}, flush=True)
     return {"rows": rows}
