@@ -17,7 +17,6 @@ _MOST_WORK = 2e9  # multiplications spent on trying more
 _STEPS = 8  # Gauss-Newton steps of a fit
 _MOST_CHANGED = 1500  # parameters that are looked for at once
 _AS_GOOD = 0.5  # of the best match, from which others join at the same time
-_LINEAR = 1e-8  # of the differences, below which first order tells nothing more
 _DEPENDENT = 1e-13  # of the largest pivot, below which a column depends on others
 _SURE = 4.0  # standard errors from 0 of a parameter that counts as changed
 
@@ -103,16 +102,17 @@ class _Case:
     def value(self, named):
         return np.array([self.effects.layers[layer][row, unit] for layer, row, unit in named])
 
-    def fitted(self, named):
+    def fitted(self, named, values=None):
         """Values of some parameters with which the network answers best, and the largest difference left."""
-        values, residual, effects = self.value(named), self.residual, self.effects
+        effects, residual = self.effects, self.residual
+        if values is None:
+            values = self.value(named)
+        else:
+            network = self.network_with(named, values)
+            effects, residual = ParameterEffects(network, self.X, self.tolerance), self.residual_of(network)
         best = values, float(np.abs(residual).max())
         for step in range(_STEPS):
-            J = effects.columns(named)
-            length = np.linalg.norm(J, axis=0)
-            length[length == 0] = 1.0
-            move = _least_squares(J / length, residual.ravel()) / length
-            values = values + move
+            values = values + _step(effects.columns(named), residual)
             network = self.network_with(named, values)
             residual = self.residual_of(network)
             misfit = float(np.abs(residual).max())
@@ -125,22 +125,28 @@ class _Case:
         return best
 
 
-def _least_squares(J, r):
-    """Coefficients by a QR factorisation with column pivoting; dependent columns get 0."""
-    Q, R, order = linalg.qr(J, mode="economic", pivoting=True)
-    rank = int(np.count_nonzero(np.abs(np.diag(R)) > _DEPENDENT * np.abs(R[0, 0])))
-    move = np.zeros(J.shape[1])
-    move[order[:rank]] = linalg.solve_triangular(R[:rank, :rank], Q[:, :rank].T @ r)
-    return move
+def _step(J, residual):
+    """The Gauss-Newton step, by normal equations of columns of length 1, or by pivoted QR where these are singular."""
+    length = np.linalg.norm(J, axis=0)
+    length[length == 0] = 1.0
+    J, r = J / length, residual.ravel()
+    gram = J.T @ J
+    try:
+        factor = linalg.cho_factor(gram)
+    except linalg.LinAlgError:
+        return linalg.lstsq(J, r, cond=_DEPENDENT, lapack_driver="gelsy")[0] / length
+    move = linalg.cho_solve(factor, J.T @ r)
+    move += linalg.cho_solve(factor, J.T @ (r - J @ move))
+    return move / length
 
 
 def _none(case):
     return Explanation("none", [], np.empty(0), [], float(np.abs(case.residual).max()))
 
 
-def _ranked(case, residual):
-    """All parameters by how well their effect goes with some differences: names, and the cosines."""
-    matches = case.effects.correlations(residual)
+def _ranked(case, effects, residual):
+    """All parameters by how well their effect goes with some differences: numbers, and the cosines."""
+    matches = effects.correlations(residual)
     cosines = [np.abs(c) / np.where(n > 0, n, np.inf) for c, n in zip(matches, case.norms, strict=True)]
     flat = np.concatenate([c.ravel() for c in cosines])
     return np.argsort(-flat, kind="stable"), flat / max(np.linalg.norm(residual), np.finfo(float).tiny)
@@ -158,7 +164,7 @@ def _names(case, flat):
 
 
 def _one_weight(case):
-    order, _ = _ranked(case, case.residual)
+    order, _ = _ranked(case, case.effects, case.residual)
     fits = []
     for name in _names(case, order[:_TRIED]):
         values, misfit = case.fitted([name])
@@ -211,29 +217,23 @@ def _one_unit(case):
 
 def _some_weights(case):
     """Weights anywhere, added several at a time until nothing is left."""
-    r = case.residual.ravel()
-    residual, support, basis = r, np.empty(0, dtype=int), np.empty((len(r), 0))
-    most = min(_MOST_CHANGED, len(r) // 3)
-    while len(support) < most:
-        order, cosines = _ranked(case, residual.reshape(case.residual.shape))
-        fresh = order[~np.isin(order, support)]
-        fresh = fresh[cosines[fresh] > _AS_GOOD * cosines[fresh[0]]][: max(1, len(support) // 3)]
-        support = np.concatenate([support, fresh])
-        basis = np.hstack([basis, _orthonormal(case.effects.columns(_names(case, fresh)), basis)])
-        residual = r - basis @ (basis.T @ r)
-        if np.abs(residual).max() <= max(1.0, _LINEAR * np.abs(r).max()):
+    effects, residual, named, values = case.effects, case.residual, [], np.empty(0)
+    most = min(_MOST_CHANGED, residual.size // 3)
+    while len(named) < most:
+        order, cosines = _ranked(case, effects, residual)
+        fresh = order[cosines[order] > _AS_GOOD * cosines[order[0]]][: max(1, len(named) // 2) + len(named)]
+        fresh = [n for n in _names(case, fresh) if n not in set(named)][: max(1, len(named) // 2)]
+        if not fresh:
             break
-    named = _names(case, support)
-    values, misfit = case.fitted(named)
+        named, values = named + fresh, np.concatenate([values, case.value(fresh)])
+        values = values + _step(effects.columns(named), residual)
+        network = case.network_with(named, values)
+        residual = case.residual_of(network)
+        if not np.isfinite(residual).all() or np.abs(residual).max() <= 1.0:
+            break
+        effects = ParameterEffects(network, case.X, case.tolerance)
+    values, misfit = case.fitted(named, values)
     return _pruned(case, named, values, misfit, "weights")
-
-
-def _orthonormal(J, basis):
-    """An orthonormal basis of what columns add to another one."""
-    J = J / np.linalg.norm(J, axis=0)
-    for _ in range(2):
-        J = J - basis @ (basis.T @ J)
-    return np.linalg.qr(J)[0]
 
 
 def _pruned(case, named, values, misfit, kind):

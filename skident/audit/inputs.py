@@ -11,6 +11,7 @@ from skident.network import calculus
 __all__ = ["InputBox", "candidate_inputs", "chosen_inputs", "inputs_on_both_sides"]
 
 _FLAT = 1e-3  # slope, beside the largest one, of a unit that rests or saturates
+_CLEAR = 0.1  # of the way from the least to the largest effect, by which a unit shows, or rests
 _STEPS, _STARTS = 30, 8  # of the search for inputs at which a unit moves
 
 
@@ -138,14 +139,16 @@ def chosen_inputs(effects, n, n_each, rng):
         Distinct candidates, those that serve units first, then others by chance.
     """
     served, n_candidates = [], len(effects.answers)
+    pool = max(n_each, n_candidates // 8)
     for layer in range(len(effects.layers) - 1):
-        strength = effects.strength(layer)
-        order = np.argsort(strength, axis=0, kind="stable")
-        strongest, weakest = order[-max(n_each, n_candidates // 8) :], order[: max(n_each, n_candidates // 8)]
-        for unit in range(strength.shape[1]):
-            served.append(strongest[-1, unit])
-            served.extend(rng.permutation(strongest[:, unit])[: (n_each + 1) // 2])
-            served.extend(rng.permutation(weakest[:, unit])[: n_each // 2])
+        strengths = effects.strength(layer)
+        for strength, order in zip(strengths.T, np.argsort(strengths, axis=0, kind="stable").T, strict=True):
+            low, high = strength[order[0]], strength[order[-1]]
+            shows = order[-pool:][strength[order[-pool:]] >= low + _CLEAR * (high - low)]
+            rests = order[:pool][strength[order[:pool]] <= high - _CLEAR * (high - low)]
+            served.append(order[-1])
+            served.extend(rng.permutation(shows)[: (n_each + 1) // 2])
+            served.extend(rng.permutation(rests)[: n_each // 2])
     served = np.array(list(dict.fromkeys(served)), dtype=int)
     served = served[rng.permutation(len(served))[:n]]
     others = np.setdiff1d(np.arange(n_candidates), served)

@@ -84,6 +84,8 @@ class AuditReport:
     visible : list of ndarray
         ``visible[l]`` of shape (m_l + 1, m_{l+1}): the smallest relative change of every weight (last row: shift) that
         would have shown in an answer; infinite where none would.
+    excesses : ndarray of shape (n_inputs, m_L)
+        Differences of all answers over their tolerance.
     """
 
     same: bool | None
@@ -98,6 +100,7 @@ class AuditReport:
     unseen_units: list
     constant_columns: np.ndarray = field(repr=False)
     visible: list = field(repr=False)
+    excesses: np.ndarray = field(repr=False)
 
     def missed(self, size):
         """Probability that the change of one weight, drawn evenly from those that are not 0, would not have shown.
@@ -160,9 +163,9 @@ class AuditReport:
         ]
         if self.unseen_units:
             named = ", ".join(f"{unit} of layer {layer + 1}" for layer, unit in self.unseen_units[:_LISTED])
-            lines.append(f"{len(self.unseen_units)} units never move within the range of X and were not seen: {named}")
+            lines.append(f"never moving within the range of X, so unseen: {len(self.unseen_units)} units ({named})")
         if len(self.constant_columns):
-            lines.append(f"{len(self.constant_columns)} columns of X do not vary; weights on them were seen with shifts")
+            lines.append(f"{len(self.constant_columns)} columns of X are constant: weights not told from shifts")
         return lines
 
 

@@ -26,8 +26,8 @@ class NetworkVerifier(BaseEstimator):
     Parameters
     ----------
     estimator : callable, estimator, torch.nn.Module or FeedforwardNetwork, default=None
-        The black box. A fitted estimator inside `FrozenEstimator` is asked as it is, another one is cloned and fitted on
-        (X, y) first; None is a small tanh `MLPRegressor`.
+        The black box. A fitted estimator inside `FrozenEstimator` is asked as it is, another one is cloned and fitted
+        on (X, y) first; None is a small tanh `MLPRegressor`.
     network : FeedforwardNetwork, torch.nn.Module or fitted estimator, default=None
         The known one. None: the one whose weights the estimator itself shows.
     tol : float, default=None
@@ -65,7 +65,7 @@ class NetworkVerifier(BaseEstimator):
         "estimator": "no_validation",
         "network": "no_validation",
         "tol": [POSITIVE, None],
-        "max_queries": [Interval(Integral, 8, None, closed="left"), None],
+        "max_queries": [Interval(Integral, 16, None, closed="left"), None],
         "response_method": [StrOptions({"auto", "predict", "predict_proba"})],
         "random_state": ["random_state"],
     }
@@ -103,12 +103,15 @@ class NetworkVerifier(BaseEstimator):
         """
         with forgotten_on_error(self):
             self._validate_params()
-            rng, response = check_random_state(self.random_state), resolve_response(self.estimator, self.response_method)
+            rng = check_random_state(self.random_state)
+            response = resolve_response(self.estimator, self.response_method)
             if y is None:
                 X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
             else:
                 numeric = response == "predict"
-                X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=numeric)
+                X, y = validate_data(
+                    self, X, y, dtype=np.float64, multi_output=True, y_numeric=numeric, ensure_min_samples=2
+                )
                 y = check_targets(y, response)
             box = resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1), classifiers=True)
             report = verify_same(

@@ -64,7 +64,7 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     ------
     ValueError
         If X is not finite or has another number of columns than the network has inputs, the black box has another
-        number of outputs, or `max_queries` is below 8.
+        number of outputs, or `max_queries` is below 16.
     TypeError
         If `network` has no known weights.
     BlackBoxError
@@ -92,8 +92,8 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     """
     network, X, response = _validated(black_box, network, X, response_method)
     most = max(_FEWEST, -(-2 * network.n_parameters // network.n_outputs)) if max_queries is None else max_queries
-    if most < _REPEATED + 4:
-        raise ValueError(f"max_queries must be at least {_REPEATED + 4}, got {max_queries!r}.")
+    if most < 4 * _REPEATED:
+        raise ValueError(f"max_queries must be at least {4 * _REPEATED}, got {max_queries!r}.")
     rng, oracle = check_random_state(random_state), Oracle(black_box, X.shape[1], response=response)
     asked = _Asked(oracle, network, X, tol, most)
     asked.first(rng)
@@ -101,7 +101,8 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     found = None
     if excess > 1.0:
         found = explain_differences(effects, asked.X, asked.Y, asked.tolerance, several=False)
-        if found.kind == "none" and asked.more(rng):
+        if found.kind == "none":
+            asked.more(rng)
             effects, excess = asked.compared()
             found = explain_differences(effects, asked.X, asked.Y, asked.tolerance)
     asked.check_drift()
@@ -148,15 +149,14 @@ class _Asked:
         self._settle()
 
     def more(self, rng):
-        """As many other rows as may be asked; whether there are any."""
+        """As many other rows as may be asked."""
         left = self._most - self._oracle.n_queries - _REPEATED
         if left <= 0:
-            return False
+            return
         X = candidate_inputs(self._rows, self.box, left, rng)[rng.permutation(left)]
         Y, error = self._oracle.ask(X)
         self.X, self.Y, self._error = np.vstack([self.X, X]), np.vstack([self.Y, Y]), np.append(self._error, error)
         self._settle()
-        return True
 
     def compared(self):
         """Effects of the parameters at what was asked, and the largest difference over its tolerance."""
@@ -230,6 +230,7 @@ def _report(asked, effects, excess, found):
         unseen_units=asked.unseen,
         constant_columns=asked.box.constant,
         visible=visible,
+        excesses=gap / asked.tolerance,
     )
 
 
