@@ -1,5 +1,6 @@
 """Plots of what was recovered, in scikit-learn's Display manner; matplotlib is imported when one is drawn."""
 
+from ._audit import AuditDisplay
 from ._hierarchical import BackwardCorrectionDisplay, LayerFeatureDisplay
 from ._landscape import LandscapeDisplay
 from ._phase_transition import PhaseTransitionDisplay
@@ -8,6 +9,7 @@ from ._spectrum import SpectrumDisplay
 from ._weights import WeightRecoveryDisplay
 
 __all__ = [
+    "AuditDisplay",
     "BackwardCorrectionDisplay",
     "EscapeDisplay",
     "LandscapeDisplay",
