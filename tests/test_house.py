@@ -26,11 +26,17 @@ FLOORS = {
 }
 ARRAYS_ONLY = {"linalg", "optim"}
 SKORCH = "skident.training.net"
+# Packages that people may do without, and the only places that import them: behind a gate.
+OPTIONAL = {
+    "onnx": ("skident.network.onnx_models",),
+    "google": ("skident.network.onnx_models",),
+    "onnxruntime": ("skident.oracle._onnx_box",),
+}
 UNPICKLERS = {"pickle", "cloudpickle", "dill", "marshal", "shelve"}
 # Files whose imports inside functions keep torch away from those who do not need it: what needs it is loaded there.
 GATES = {
-    "skident.network._conversions": {"skident.network._torch"},
-    "skident.oracle._adapters": {"skident.oracle._torch_box"},
+    "skident.network._conversions": {"skident.network._torch", "skident.network.onnx_models"},
+    "skident.oracle._adapters": {"skident.oracle._torch_box", "skident.oracle._onnx_box"},
     "skident.identification.completion": {"skident.identification.hessians.module"},
 }
 
@@ -105,6 +111,8 @@ def external_violation(module, target, in_function):
     room = room_of(module)
     if target in UNPICKLERS:
         return f"{target} is not allowed anywhere: nothing in the package unpickles"
+    if target in OPTIONAL and not module.startswith(OPTIONAL[target]):
+        return f"{target} is optional, and imported in {OPTIONAL[target]} only"
     if target == "skorch" and module != SKORCH:
         return f"skorch is imported in {SKORCH} only"
     if target in {"torch", "sklearn", "skorch"} and room in ARRAYS_ONLY:
@@ -204,6 +212,10 @@ BREACHES = [
     ("skident.identification.completion", "def f():\n    import skorch"),
     ("skident.identification.completion", "if TYPE_CHECKING:\n    pass\nelse:\n    import skorch"),
     ("skident.training.net", "from skident.base import parameters"),
+    ("skident.network._conversions", "import onnx"),
+    ("skident.oracle._adapters", "def f():\n    import onnxruntime"),
+    ("skident.oracle._onnx_box", "from onnx import helper"),
+    ("skident.oracle.black_box", "def f():\n    from ._onnx_box import OnnxBox"),
     ("benchmarks.bench_saddle", "from skident.network._maps import affine_map"),
     ("examples.plot_03_deep_mlp", "import skident.oracle._oracle"),
     ("tests.test_house", "from skident.metrics import _weights"),
@@ -214,6 +226,8 @@ PERMITTED = [
     ("skident.network._conversions", "def f():\n    from ._torch import to_torch"),
     ("skident.network._io", "if TYPE_CHECKING:\n    from skident.oracle import Oracle"),
     ("skident.network.torch_activations", "import torch"),
+    ("skident.network.onnx_models.files", "from onnx import ModelProto\nfrom ..activations import LeakyReLU"),
+    ("skident.oracle._onnx_box", "import onnxruntime\nfrom skident.network.onnx_models import read_model"),
     ("skident.fitting.polish", "from .. import linalg, oracle\nfrom ..oracle.black_box import resolve_response"),
     ("skident.identification.completion", "def f():\n    from .hessians.module import descend"),
     ("skident.identification.routes", "from .saturation.first_layer import find_first_layer"),

@@ -48,10 +48,11 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
 
     Parameters
     ----------
-    estimator : callable, regressor, classifier, torch.nn.Module or FeedforwardNetwork, default=None
+    estimator : callable, regressor, classifier, torch.nn.Module, FeedforwardNetwork or ONNX model, default=None
         The black box: maps (n, D) to (n, m_L) or (n,). A regressor or classifier inside `FrozenEstimator` is taken as
-        it is, another one is cloned and fitted on (X, y) first; None is a small tanh `MLPRegressor`. Scalers in front
-        of a network become part of its first layer: the network found is a function of X as it is
+        it is, another one is cloned and fitted on (X, y) first; None is a small tanh `MLPRegressor`. An ONNX model is
+        an `onnxruntime.InferenceSession` or the path of an ``.onnx`` file; rows are put into its input's shape. Scalers in
+        front of a network become part of its first layer: the network found is a function of X as it is
         (`skident.network.unfold_inputs` takes them out again).
     layer_widths : sequence of int or "auto", default=None
         ``(m_1, ..., m_L)``, the last one the number of outputs. None: one hidden layer of a width to be found, linear

@@ -34,7 +34,7 @@ def save(network, path):
     OSError
         If the file cannot be written.
     """
-    path = _checked_path(path)
+    path = checked_path(path)
     custom = [g.name for g in network.activations if not is_built_in(g)]
     if custom:
         raise ValueError(f"only the activations {sorted(ACTIVATIONS)} can be saved, got a custom {custom[0]!r}.")
@@ -52,8 +52,24 @@ def save(network, path):
         raise OSError(f"{path} cannot be written: {error}") from error
 
 
-def _checked_path(path):
-    """A path as a string, where a file may stand."""
+def checked_path(path):
+    """A path where a file may stand.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder.
+    IsADirectoryError
+        If it is a folder.
+    """
     path = Path(os.fspath(path))
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the path of a file in it.")
@@ -83,7 +99,7 @@ def load(path):
     ValueError
         If `save` did not write it, a later release did, or it is damaged.
     """
-    path = _checked_path(path)
+    path = checked_path(path)
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
