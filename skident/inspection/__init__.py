@@ -1,6 +1,7 @@
 """Plots of what was recovered, in scikit-learn's Display manner; matplotlib is imported when one is drawn."""
 
 from ._hierarchical import BackwardCorrectionDisplay, LayerFeatureDisplay
+from ._identification import IdentificationDisplay
 from ._landscape import LandscapeDisplay
 from ._phase_transition import PhaseTransitionDisplay
 from ._saddles import EscapeDisplay, SingularSpectrumDisplay
@@ -10,6 +11,7 @@ from ._weights import WeightRecoveryDisplay
 __all__ = [
     "BackwardCorrectionDisplay",
     "EscapeDisplay",
+    "IdentificationDisplay",
     "LandscapeDisplay",
     "LayerFeatureDisplay",
     "PhaseTransitionDisplay",
