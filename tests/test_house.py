@@ -15,7 +15,7 @@ import skident
 ROOT = Path(skident.__file__).parent
 TOP = Path(__file__).parents[1]
 
-QUESTIONS = {"identification", "samples", "landscape", "saddle", "hierarchical", "compression"}
+QUESTIONS = {"identification", "samples", "landscape", "saddle", "hierarchical", "compression", "audit"}
 FLOORS = {
     **dict.fromkeys(["linalg", "optim"], 0),
     **dict.fromkeys(["network", "training"], 1),

@@ -21,6 +21,7 @@ __all__ = [
     "check_answers_vary",
     "is_classifying",
     "is_torch_module",
+    "known_network",
     "needs_targets",
     "resolve_activations",
     "resolve_black_box",
@@ -145,6 +146,41 @@ def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
                 hidden_layer_sizes=(4,), activation="tanh", solver="lbfgs", max_iter=100, random_state=random_state
             )
         return clone(estimator).fit(X, y)
+
+
+def known_network(box):
+    """The network behind an object whose weights are known.
+
+    Parameters
+    ----------
+    box : FeedforwardNetwork, torch.nn.Module, fitted estimator
+        An estimator either has ``network_``, as a fitted `NetworkIdentifier`, or is what
+        `FeedforwardNetwork.from_sklearn` reads.
+
+    Returns
+    -------
+    FeedforwardNetwork
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    ValueError
+        If it is a module or an estimator of the right kind that is no such network.
+    """
+    if isinstance(box, FeedforwardNetwork):
+        return box
+    if is_torch_module(box):
+        return FeedforwardNetwork.from_torch(box)
+    if isinstance(getattr(box, "network_", None), FeedforwardNetwork):
+        return box.network_
+    if hasattr(box, "predict"):
+        return FeedforwardNetwork.from_sklearn(box)
+    raise TypeError(
+        "the network must have known weights (MLPRegressor, MLPClassifier, torch Sequential, "
+        f"FeedforwardNetwork, fitted NetworkIdentifier), got {type(box).__name__}; NetworkIdentifier finds the weights "
+        "of a callable."
+    )
 
 
 def resolve_activations(box, activation, output_activation):
