@@ -162,9 +162,7 @@ class AuditReport:
             named = ", ".join(f"{unit} of layer {layer + 1}" for layer, unit in self.unseen_units[:_LISTED])
             lines.append(f"{len(self.unseen_units)} units never move within the range of X and were not seen: {named}")
         if len(self.constant_columns):
-            lines.append(
-                f"{len(self.constant_columns)} columns of X do not vary; weights on them were seen with shifts"
-            )
+            lines.append(f"{len(self.constant_columns)} columns of X do not vary; weights on them were seen with shifts")
         return lines
 
 

@@ -103,10 +103,7 @@ class NetworkVerifier(BaseEstimator):
         """
         with forgotten_on_error(self):
             self._validate_params()
-            rng, response = (
-                check_random_state(self.random_state),
-                resolve_response(self.estimator, self.response_method),
-            )
+            rng, response = check_random_state(self.random_state), resolve_response(self.estimator, self.response_method)
             if y is None:
                 X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
             else:
