@@ -23,6 +23,7 @@ FLOORS = {
     **dict.fromkeys(["fitting", "base"], 3),
     **dict.fromkeys(QUESTIONS, 4),
     "inspection": 5,
+    "cli": 6,
 }
 ARRAYS_ONLY = {"linalg", "optim"}
 SKORCH = "skident.training.net"

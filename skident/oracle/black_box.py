@@ -153,7 +153,7 @@ def known_network(box):
 
     Parameters
     ----------
-    box : FeedforwardNetwork, torch.nn.Module, fitted estimator
+    box : FeedforwardNetwork, torch.nn.Module, fitted estimator, path of an ``.onnx`` file
         An estimator either has ``network_``, as a fitted `NetworkIdentifier`, or is what
         `FeedforwardNetwork.from_sklearn` reads.
 
@@ -172,6 +172,8 @@ def known_network(box):
         return box
     if is_torch_module(box):
         return FeedforwardNetwork.from_torch(box)
+    if is_onnx_file(box):
+        return FeedforwardNetwork.from_onnx(box)
     if isinstance(getattr(box, "network_", None), FeedforwardNetwork):
         return box.network_
     if hasattr(box, "predict"):
