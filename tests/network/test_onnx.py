@@ -24,7 +24,7 @@ from skident.network import ACTIVATIONS, Activation, FeedforwardNetwork, leaky_r
 
 X = np.random.default_rng(0).normal(size=(40, 4))
 Y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
-NOT_IN_FLOAT64 = {"softplus", "erf", "gelu"}  # of onnxruntime
+NOT_IN_FLOAT64 = {"softplus", "erf", "gelu", "elu"}  # of onnxruntime
 EPS32 = float(np.finfo(np.float32).eps)
 
 
@@ -297,6 +297,27 @@ def test_read(nodes):
     np.testing.assert_allclose(FeedforwardNetwork.from_onnx(network.to_onnx())(X), network(X), rtol=1e-13)
 
 
+AS_EXPORTED = {
+    "silu": [("MatMul", "xW", "z", {}), ("Sigmoid", "z", "g", {}), ("Mul", "gz", "h", {}), *LAST],
+    "elu": [("MatMul", "xW", "z", {}), ("Elu", "z", "h", {}), *LAST],
+    "hard_tanh": [("MatMul", "xW", "z", {}), ("Clip", "zji", "h", {}), *LAST],
+}
+
+
+@pytest.mark.parametrize("name", AS_EXPORTED)
+def test_activations_by_their_name(name):
+    """Read where a network can have them, and otherwise named."""
+    model = model_of(AS_EXPORTED[name], CONSTANTS | {"j": np.array(-1.0)})
+    if name not in ACTIVATIONS:
+        with pytest.raises(ValueError, match=f"'the_h' .*: {name} is no activation of FeedforwardNetwork"):
+            FeedforwardNetwork.from_onnx(model)
+        return
+    expected = onnx.reference.ReferenceEvaluator(model).run(None, {"x": X})[0]
+    network = FeedforwardNetwork.from_onnx(model)
+    assert network.activation == name
+    np.testing.assert_allclose(network(X), expected, rtol=1e-12, atol=1e-13)
+
+
 def test_an_input_whose_width_only_the_weights_tell():
     model = model_of(READ["scaled in front"], CONSTANTS, shape=("n", None))
     assert FeedforwardNetwork.from_onnx(model).n_inputs == 4
@@ -335,6 +356,7 @@ REFUSED = [
     ([*LAYER[:1], ("LeakyRelu", "z", "h", {"alpha": 1.0}), *LAST], r"'the_h' \(LeakyRelu\): negative_slope must be"),
     ([*LAYER[:1], ("Gelu", "z", "h", {"approximate": "tanh"}), *LAST], r"'the_h' \(Gelu\): only approximate='none'"),
     ([("Exp", "W", "E", {}), ("MatMul", "xE", "y", {})], r"'the_E' \(Exp\): networks are read as chains"),
+    ([("Add", "cv", "E", {}), ("MatMul", "xE", "y", {})], r"'the_E' \(Add\): constants of shapes \(1, 4\) and"),
     ([("Identity", "x", "y", {})], "found no matrix product .* between input and output 'y'"),
     ([("Identity", "W", "y", {})], "found no matrix product"),
 ]  # fmt: skip
@@ -342,7 +364,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("nodes", "message"), REFUSED)
 def test_refused_by_the_name_of_the_node(nodes, message):
-    constants = CONSTANTS | {"q": np.array([0]), "m": np.array([3, -1])}
+    constants = CONSTANTS | {"q": np.array([0]), "m": np.array([3, -1]), "c": np.ones((1, 4))}
     model = model_of(nodes, constants, domains=["com.example"], opset=20)
     with pytest.raises(ValueError, match=message):
         FeedforwardNetwork.from_onnx(model)
@@ -369,6 +391,12 @@ def with_a_step_too_early(model):
     model.graph.node.insert(0, model.graph.node.pop())
 
 
+def without_an_operator_s_name(model):
+    """A byte that is no text, in the serialised model."""
+    content = model.SerializeToString().replace(b"Tanh", b"Ta\xc0h")
+    model.ParseFromString(content)
+
+
 BAD_MODELS = [
     (model_of(LAYER + LAST, shape=(4,)), r"'x' must have a batch axis and behind it .* its shape is \(4,\)"),
     (model_of(LAYER + LAST, shape=("D",)), r"must have a batch axis and behind it axes of fixed length.*\('D',\)"),
@@ -380,6 +408,7 @@ BAD_MODELS = [
     (damaged(model_of(LAYER + LAST), with_integer_input), "'x' must be a tensor of real numbers"),
     (damaged(model_of(LAYER + LAST), with_a_short_tensor), "the ONNX model is damaged|tensor 'W' .* is damaged"),
     (damaged(model_of(LAYER + LAST), with_a_step_too_early), "the ONNX model is damaged"),
+    (damaged(model_of(LAYER + LAST), without_an_operator_s_name), "the ONNX model is damaged: a name in it is no text"),
     (model_of(LAYER + LAST, {"V": np.full((3, 2), np.nan)}), r"weights\[1\] must be finite"),
 ]
 
@@ -401,6 +430,24 @@ def test_truncated_files(part, tmp_path):
     path.write_bytes(content[: int(part * len(content))])
     with pytest.raises(ValueError, match="net.onnx is no ONNX model, or truncated"):
         FeedforwardNetwork.from_onnx(path)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bytes_changed_at_random(seed, tmp_path):
+    """Whatever is in a file, it is read or refused."""
+    rng, path = np.random.RandomState(seed), tmp_path / "net.onnx"
+    pipeline = fitted(MLPRegressor(activation="tanh"), Y, StandardScaler())
+    content, n_read = to_onnx(pipeline, X[:1]).SerializeToString(), 0
+    for _ in range(200):
+        changed = bytearray(content)
+        for place in rng.randint(len(content), size=rng.randint(1, 4)):
+            changed[place] = rng.randint(256)
+        path.write_bytes(changed)
+        try:
+            n_read += FeedforwardNetwork.from_onnx(path).n_inputs == 4
+        except (ValueError, FileNotFoundError) as error:
+            assert not isinstance(error, UnicodeDecodeError) and len(str(error)) > 20
+    assert 5 < n_read < 195
 
 
 @pytest.mark.parametrize("content", [b"", b"not a network", b"\x80\x04N."])

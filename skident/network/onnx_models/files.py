@@ -56,9 +56,9 @@ def read_model(source):
         ) from None
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the path of a file in it.")
-    model = ModelProto()
+    model, content = ModelProto(), path.read_bytes()
     try:
-        model.ParseFromString(path.read_bytes())
+        model.ParseFromString(content)
     except DecodeError as error:
         raise ValueError(f"{path} is no ONNX model, or truncated: {error}.") from error
     _check_complete(model, path)

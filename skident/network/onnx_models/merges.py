@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..activations import get_activation, leaky_relu
+from ..activations import ACTIVATIONS, get_activation, leaky_relu
 from .values import unreadable
 
-__all__ = ["largest", "pair_of_classes", "product"]
+__all__ = ["known_activation", "largest", "pair_of_classes", "product"]
 
 _SAME = 1e-6  # relative difference of two numbers that float32 may have rounded differently
 
 
 def product(step, u, v):
-    """The product of two tensors: a square, or a GELU spelt out, ``u (1 + erf(u / sqrt 2))``.
+    """The product of two tensors: a square, a SiLU, ``u sigmoid(u)``, or a GELU, ``u (1 + erf(u / sqrt 2))``.
 
     Parameters
     ----------
@@ -30,29 +30,55 @@ def product(step, u, v):
     Raises
     ------
     ValueError
-        If it is neither.
+        If it is none of these.
     """
     if u is v:
         return u.activated(get_activation("quadratic"), step)
     for linear, gate in ((u, v), (v, u)):
-        gated = _gelu(step, linear, gate)
+        gated = _gated(step, linear, gate)
         if gated is not None:
             return gated
-    raise unreadable(step, "a product of two tensors is read where it is a square or a GELU")
+    raise unreadable(step, "a product of two tensors is read where it is a square, a SiLU or a GELU")
 
 
-def _gelu(step, u, gate):
-    """``u (e + d erf(k u))`` with e = d as a multiple of a GELU, or None."""
+def known_activation(step, name):
+    """An activation of `ACTIVATIONS`.
+
+    Parameters
+    ----------
+    step : Step
+        Of which it is the activation.
+    name : str
+
+    Returns
+    -------
+    Activation
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name.
+    """
+    if name not in ACTIVATIONS:
+        raise unreadable(step, f"{name} is no activation of FeedforwardNetwork")
+    return ACTIVATIONS[name]
+
+
+def _gated(step, u, gate):
+    """``u (e + d g(k u))`` as a multiple of a GELU (g = erf, e = d) or a SiLU (g = sigmoid, e = 0), or None."""
     if len(gate.stretches) != len(u.stretches) + 1 or gate.maps or max(np.size(gate.scale), np.size(gate.shift)) > 1:
         return None
     last = gate.stretches[-1]
     ratio = _ratio(u.maps, last.maps) if gate.stretches[:-1] == u.stretches else None
     d, e = float(gate.scale), float(gate.shift)
-    if ratio is None or last.activation.name != "erf" or abs(e - d) > _SAME * abs(d):
+    name, inner, outer, offset = {
+        "erf": ("gelu", math.sqrt(2.0), 2.0, d),
+        "sigmoid": ("silu", 1.0, 1.0, 0.0),
+    }.get(last.activation.name, ("", 1.0, 1.0, None))
+    if ratio is None or offset is None or abs(e - offset) > _SAME * abs(d):
         return None
-    inner = math.sqrt(2.0) * ratio
-    inner = 1.0 if abs(inner - 1.0) < _SAME else inner
-    return u.moved(inner, 0.0).activated(get_activation("gelu"), step).moved(2.0 * d / inner, 0.0)
+    inner = 1.0 if abs(inner * ratio - 1.0) < _SAME else inner * ratio
+    return u.moved(inner, 0.0).activated(known_activation(step, name), step).moved(outer * d / inner, 0.0)
 
 
 def _ratio(maps, others):

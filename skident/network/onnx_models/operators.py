@@ -9,7 +9,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from ..activations import get_activation, leaky_relu
-from .merges import largest, pair_of_classes, product
+from .merges import known_activation, largest, pair_of_classes, product
 from .values import Rows, unreadable
 
 __all__ = ["KNOWN", "apply"]
@@ -22,6 +22,7 @@ _ACTIVATIONS = {
     "Erf": "erf",
     "Sin": "sin",
 }
+_NO_BOUND = 1e30  # of a Clip that stands for infinity
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
 
 
@@ -205,10 +206,19 @@ def _extremum(step, *operands):
 
 
 def _clip(step, rows, low=None, high=None):
-    low, high = (step.attributes.get(n) if bound is None else bound for n, bound in (("min", low), ("max", high)))
-    if low is None or np.any(low) or (high is not None and np.any(np.abs(high) < 1e30)):
-        raise unreadable(step, "only a Clip from 0 on, a ReLU, is an activation")
-    return rows.activated(get_activation("relu"), step)
+    given = (step.attributes.get(n) if bound is None else bound for n, bound in (("min", low), ("max", high)))
+    low, high = (np.reshape(bound, ()) if bound is not None else None for bound in given)
+    if low is not None and low == 0.0 and (high is None or high > _NO_BOUND):
+        return rows.activated(get_activation("relu"), step)
+    if low is not None and high is not None and (low, high) == (-1.0, 1.0):
+        return rows.activated(known_activation(step, "hard_tanh"), step)
+    raise unreadable(step, "only a Clip from 0 on, a ReLU, and one to (-1, 1), a hard tanh, are activations")
+
+
+def _elu(step, rows):
+    if step.attributes.get("alpha", 1.0) != 1.0:
+        raise unreadable(step, "only alpha=1 is supported")
+    return rows.activated(known_activation(step, "elu"), step)
 
 
 def _softmax(step, rows):
@@ -316,6 +326,16 @@ def _constant_reshape(step, value, shape):
     return np.reshape(value, [value.shape[i] if m == 0 else int(m) for i, m in enumerate(np.ravel(shape))])
 
 
+_ARITHMETIC = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}
+
+
+def _constant_arithmetic(step, a, b):
+    size = math.prod(np.broadcast_shapes(a.shape, b.shape))
+    if size > max(a.size, b.size, 1):  # an outer product may fill any memory
+        raise unreadable(step, f"constants of shapes {a.shape} and {b.shape} make a larger one")
+    return _ARITHMETIC[step.kind](a, b)
+
+
 _ROWS = {
     **dict.fromkeys(_ACTIVATIONS, _activation),
     "Gelu": _gelu,
@@ -324,6 +344,7 @@ _ROWS = {
     "Max": _extremum,
     "Min": _extremum,
     "Clip": _clip,
+    "Elu": _elu,
     "Softmax": _softmax,
     "Add": _add,
     "Sub": _sub,
@@ -353,10 +374,7 @@ _CONSTANTS = {
     "Reshape": _constant_reshape,
     "Transpose": lambda step, value: np.transpose(value, step.attributes.get("perm")),
     "Neg": lambda step, value: -value,
-    "Add": lambda step, a, b: a + b,
-    "Sub": lambda step, a, b: a - b,
-    "Mul": lambda step, a, b: a * b,
-    "Div": lambda step, a, b: a / b,
+    **dict.fromkeys(_ARITHMETIC, _constant_arithmetic),
     "Sqrt": lambda step, value: np.sqrt(value),
 }
 KNOWN = frozenset(_ROWS) | frozenset(_CONSTANTS)

@@ -66,7 +66,9 @@ def _check(model):
     try:
         checker.check_model(model)
     except checker.ValidationError as error:
-        raise ValueError(f"the ONNX model is damaged: {str(error).strip()}") from error
+        raise ValueError(f"the ONNX model is damaged: {' '.join(str(error).split())}") from error
+    except UnicodeDecodeError as error:  # of what the checker says
+        raise ValueError("the ONNX model is damaged: a name in it is no text.") from error
 
 
 def _step(node):

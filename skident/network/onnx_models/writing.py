@@ -19,6 +19,7 @@ _OPERATORS = {
     "erf": "Erf",
     "sin": "Sin",
     "gelu": "Gelu",
+    "elu": "Elu",
 }
 _OPERATOR_SET = 13  # which runtimes from 2020 on know
 _OPERATOR_SETS = {"gelu": 20}
@@ -113,6 +114,12 @@ def _activation_nodes(activation, values, dtype):
         raise ValueError(f"to_onnx knows the activations {sorted(ACTIVATIONS)}, got a custom {activation.name!r}.")
     if activation.name == "quadratic":
         return [helper.make_node("Mul", [values, values], [name], name=name)], []
+    if activation.name == "silu":
+        gate = helper.make_node("Sigmoid", [values], [f"{name}_gate"], name=f"{name}_gate")
+        return [gate, helper.make_node("Mul", [values, f"{name}_gate"], [name], name=name)], []
+    if activation.name == "hard_tanh":
+        bounds = [_tensor(np.array(bound), dtype, f"{name}_{bound:+.0f}") for bound in (-1.0, 1.0)]
+        return [helper.make_node("Clip", [values, *(b.name for b in bounds)], [name], name=name)], bounds
     return [helper.make_node(_OPERATORS[activation.name], [values], [name], name=name)], []
 
 
