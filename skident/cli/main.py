@@ -108,7 +108,7 @@ def _add_identify(commands):
     add("--activation", default="auto", help="tanh, sigmoid, relu, ... (default: auto, read off the file, else tanh)")
     add("--output-activation", default="auto", help="identity, tanh, ... (default: auto, as above, else identity)")
     _add_response(command)
-    add("--input-range", type=_pair, metavar="LOW,HIGH", help="never ask outside, in any input")
+    add("--input-range", type=float, nargs=2, metavar=("LOW", "HIGH"), help="never ask outside, in any input")
     add("--tol", type=float, default=1e-8, help="relative error of an exact network (default: 1e-8)")
     add("--max-seconds", type=float, help="at most")
     add("--max-queries", type=int, help="rows asked at most")
@@ -146,18 +146,9 @@ def _add_response(command):
 
 def _widths(text):
     """``auto``, or widths."""
-    return "auto" if text == "auto" else _numbers(text, int)
-
-
-def _pair(text):
-    pair = _numbers(text, float)
-    if len(pair) != 2:
-        raise argparse.ArgumentTypeError(f"two numbers with a comma between them are needed, got {text!r}")
-    return pair
-
-
-def _numbers(text, kind):
     try:
-        return tuple(kind(part) for part in text.split(","))
+        return "auto" if text == "auto" else tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"numbers with commas between them are needed, got {text!r}") from None
+        raise argparse.ArgumentTypeError(
+            f"auto, or numbers with commas between them, are needed, got {text!r}"
+        ) from None

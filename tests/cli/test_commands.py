@@ -94,6 +94,15 @@ def test_what_is_not_identified_is_not_written(folder, capsys):
     assert files(folder).keys() - before.keys() == {"report.html"}
 
 
+def test_an_input_range_is_kept(folder, capsys):
+    command = "identify model.onnx --data X.csv --widths 5,2 --input-range -9 9.5 --json --quiet"
+    assert main(command.split()) == 0
+    low, high = json.loads(capsys.readouterr().out)["report"]["checked_range"]
+    assert min(low) >= -9 and max(high) <= 9.5
+    assert main("identify model.onnx --data X.csv --input-range 30 40 --quiet".split()) == 2
+    assert "input_range" in capsys.readouterr().err
+
+
 def test_a_budget_that_ends_before_anything_is_found(folder, capsys):
     assert main("identify model.onnx --data X.csv --max-queries 250 --json --quiet".split()) == 1
     printed = capsys.readouterr()
@@ -228,9 +237,9 @@ def code_of_exit(arguments):
         (["identify", "model.onnx"], "the following arguments are required: --data"),
         (
             ["identify", "model.onnx", "--data", "X.csv", "--widths", "5;1"],
-            "numbers with commas between them are needed",
+            "numbers with commas between them, are needed",
         ),
-        (["identify", "model.onnx", "--data", "X.csv", "--input-range", "1"], "two numbers with a comma between them"),
+        (["identify", "model.onnx", "--data", "X.csv", "--input-range", "1"], "--input-range: expected 2 arguments"),
         (["compress", "model.onnx", "--data", "X.csv", "--metric", "none"], "invalid choice: 'none'"),
     ],
 )
