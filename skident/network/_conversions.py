@@ -153,7 +153,8 @@ class Conversions:
             Sub, Mul, Div, Scaler, BatchNormalization and matrices in a row are folded into the layer that they precede
             or follow; Identity, Cast, Dropout, Flatten, Reshape and the like must leave every row as it is. Of a model
             that ends in Softmax, or in the probabilities of two classes, the network of its logits is read, as from a
-            classifier by `from_sklearn`; outputs of labels are left aside.
+            classifier by `from_sklearn`; outputs of labels are left aside. What the file says in single precision
+            (float32 weights, and the slope of a LeakyRelu always) is taken as it is there.
 
         Returns
         -------
