@@ -10,10 +10,11 @@ from onnx import TensorProto, helper, numpy_helper
 from skl2onnx import to_onnx
 from sklearn.neural_network import MLPClassifier
 
-from skident import NetworkIdentifier
+from skident import NetworkCompressor, NetworkIdentifier
 from skident.datasets import make_network
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
+from skident.oracle.black_box import known_network
 
 NETWORK = make_network((4, 3, 2), shift_scale=0.5, output_activation="identity", random_state=0)
 X = np.random.RandomState(0).standard_normal((50, 4))
@@ -125,6 +126,14 @@ def test_a_file_tells_its_activation(tmp_path):
     network.to_onnx(tmp_path / "net.onnx")
     identifier = NetworkIdentifier(tmp_path / "net.onnx", layer_widths=(3, 2), random_state=0).fit(X)
     assert identifier.report_.exact and identifier.network_.activation == "sigmoid"
+
+
+def test_a_file_is_a_network_with_known_weights(tmp_path):
+    path = tmp_path / "net.onnx"
+    NETWORK.to_onnx(path)
+    assert known_network(path) == known_network(str(path)) == NETWORK
+    compressor = NetworkCompressor(path, tol=0.5, random_state=0).fit(X)
+    assert compressor.layer_widths_[0] < 3 and compressor.error_ <= 0.5
 
 
 def test_without_onnxruntime_the_extra_is_named(monkeypatch, tmp_path):
