@@ -180,9 +180,9 @@ def network_behind(oracle, first, way, architecture, rng, search=None):
         With all ``m_1 = architecture.widths[0]`` units.
     way : {"vertices", "edges", "interior", "stem"}
         Where to look. ``vertices``: where the first layer is saturated. ``edges``: there first, and then where one unit
-        moves at a time; `first` must have exact lengths (`lengths_from_tails`). ``interior``: where it moves; `first` must be
-        exact (`find_first_shifts`). ``stem``: near the units' hyperplanes, the whole network fitted at once, its first
-        layer starting as it was found and all others at random.
+        moves at a time; `first` must have exact lengths (`lengths_from_tails`). ``interior``: where it moves; `first`
+        must be exact (`find_first_shifts`). ``stem``: near the units' hyperplanes, the whole network fitted at once,
+        its first layer starting as it was found and all others at random.
     architecture : Architecture
         Of the whole network.
     rng : numpy.random.RandomState
