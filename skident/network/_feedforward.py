@@ -108,7 +108,7 @@ class FeedforwardNetwork(Conversions, NetworkParameters):
         Returns
         -------
         J : ndarray of shape (n, m_L, D)
-            ``J[n, p, i] = d f_p / d x_i``. Where relu has a kink its derivative is taken as 0.
+            ``J[n, p, i] = d f_p / d x_i``. Where relu or hard_tanh has a kink its derivative is taken as 0.
 
         Raises
         ------
@@ -154,7 +154,7 @@ class FeedforwardNetwork(Conversions, NetworkParameters):
         Raises
         ------
         ValueError
-            If X is not two-dimensional with D columns, or an activation has no second derivative (relu).
+            If X is not two-dimensional with D columns, or an activation has no second derivative (relu, hard_tanh).
 
         Notes
         -----
