@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from skident.oracle import OutOfBudgetError
 
 from .attempts import Attempt, worst_error
 from .kinks.deep_network import find_deep_relu_network
+from .kinks.hard_tanh import find_hard_tanh_network
 from .kinks.line import NotReLUError
 from .kinks.network import find_relu_network
 from .kinks.rounding import probe_of
@@ -36,7 +39,8 @@ _MISSING = (
 def by_kinks(inquiry, earlier):
     """A ReLU network from the kinks of its answers: one hidden layer along lines, more of them layer by layer.
 
-    Where neither widths nor depth are known, one hidden layer is tried first; lines soon tell that there are more.
+    Where neither widths nor depth are known, one hidden layer is tried first; lines soon tell that there are more. Of
+    hard tanh networks there is one hidden layer.
 
     Parameters
     ----------
@@ -57,7 +61,8 @@ def by_kinks(inquiry, earlier):
     try:
         return _shallow(inquiry)
     except NotReLUError as error:
-        if inquiry.widths is not None or error.seen not in _MORE_LAYERS:
+        hard = inquiry.activations[0] == "hard_tanh"
+        if inquiry.widths is not None or error.seen not in _MORE_LAYERS or hard:
             raise
         try:
             return _deep(inquiry)
@@ -70,13 +75,14 @@ def by_kinks(inquiry, earlier):
 def _shallow(inquiry):
     """One hidden layer."""
     oracle, n_units = inquiry.oracle, None if inquiry.widths is None else inquiry.widths[0]
+    leaky = functools.partial(find_relu_network, leaky=True)
+    find = {"relu": find_relu_network, "leaky_relu": leaky, "hard_tanh": find_hard_tanh_network}[inquiry.activations[0]]
     with inquiry.log.stage("units (kinks along lines)", oracle, n_units, "units") as entry:
-        found = find_relu_network(
+        found = find(
             oracle,
             n_units=n_units,
-            max_units=max(1000, n_units or 0),
+            max_units=max(1000, 2 * (n_units or 0)),
             reach=min(_REACH, oracle.reach / np.sqrt(oracle.n_inputs)),
-            leaky=inquiry.activations[0] == "leaky_relu",
             rng=inquiry.rng,
             callback=entry["progress"],
         )
@@ -115,13 +121,18 @@ def _attempt(inquiry, network, minimal, caveat, evidence):
 
 
 def _units_at_rest(inquiry, network):
-    """How many units of every hidden layer are never active near the centre, and how many always."""
+    """How many units of every hidden layer are never active near the centre, and how many always.
+
+    Hard tanh units are active between their bends.
+    """
     rng, D = np.random.RandomState(0), inquiry.oracle.n_inputs
     H = inquiry.oracle.confined(rng.choice(_RADII, (_POINTS, 1)) * rng.standard_normal((_POINTS, D)))
     never, always = [], []
     for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
         Z = H @ W + b
         H = network.activations[0](Z)
-        never.append(int(np.sum(Z.max(axis=0) <= 0.0)))
-        always.append(int(np.sum(Z.min(axis=0) >= 0.0)))
+        low, high = Z.min(axis=0), Z.max(axis=0)
+        hard = network.activation == "hard_tanh"
+        never.append(int(np.sum((high <= -1.0) | (low >= 1.0) if hard else high <= 0.0)))
+        always.append(int(np.sum((low >= -1.0) & (high <= 1.0) if hard else low >= 0.0)))
     return {"never_active": never, "always_active": always}

@@ -16,6 +16,8 @@ from .saturation_route import FirstLayerSearch, by_discovery, by_saturation, by_
 
 __all__ = ["Plan", "plan_routes"]
 
+_PIECEWISE_LINEAR = ("relu", "leaky_relu", "hard_tanh")
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -55,7 +57,7 @@ def plan_routes(inquiry, strategy, n_attempts):
         If the strategy cannot work for these widths and activations.
     """
     hidden, last_resort = inquiry.activations[0], None
-    if hidden in ("relu", "leaky_relu"):
+    if hidden in _PIECEWISE_LINEAR:
         _check_relu(inquiry, strategy)
         routes = [by_kinks]
     elif strategy == "saturation" and not get_activation(hidden).saturating:
@@ -109,7 +111,7 @@ def _reason(inquiry, strategy):
     name = inquiry.activations[0]
     if strategy != "auto":
         return f"strategy={strategy!r} was asked for"
-    if name in ("relu", "leaky_relu"):
+    if name in _PIECEWISE_LINEAR:
         return f"{name} networks bend at kinks only"
     if not get_activation(name).saturating:
         return f"{name} does not saturate, so Hessians have to tell its units"
@@ -122,12 +124,17 @@ def _reason(inquiry, strategy):
 
 def _check_relu(inquiry, strategy):
     """Refuse what kinks cannot identify."""
+    name, widths = inquiry.activations[0], inquiry.widths
     if strategy == "saturation":
-        raise ValueError("strategy='saturation' needs an activation that saturates, got 'relu'; use strategy='auto'.")
-    flat = inquiry.widths is not None and len(inquiry.widths) < 2
+        raise ValueError(
+            f"strategy='saturation' needs an activation that saturates smoothly, got {name!r}; use strategy='auto'."
+        )
+    flat = widths is not None and len(widths) < 2
     if strategy == "hessian" or flat or inquiry.activations[1] != "identity":
         raise ValueError(
-            "activation='relu' has no second derivative; its networks are identified by the kinks of their answers, "
+            f"activation={name!r} has no second derivative; its networks are identified by the kinks of their answers, "
             "with hidden layers, a linear output and strategy='auto'. Got "
-            f"layer_widths={inquiry.widths}, output_activation={inquiry.activations[1]!r}, strategy={strategy!r}."
+            f"layer_widths={widths}, output_activation={inquiry.activations[1]!r}, strategy={strategy!r}."
         )
+    if name == "hard_tanh" and widths is not None and len(widths) > 2:
+        raise ValueError(f"activation='hard_tanh': only one hidden layer can be identified, got layer_widths={widths}.")

@@ -109,7 +109,7 @@ class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
         Returns
         -------
         J : ndarray of shape (n, m_L, D)
-            ``J[n, p, i] = d f_p / d x_i``. Where relu has a kink its derivative is taken as 0.
+            ``J[n, p, i] = d f_p / d x_i``. Where relu or hard_tanh has a kink its derivative is taken as 0.
 
         Raises
         ------
@@ -155,7 +155,7 @@ class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
         Raises
         ------
         ValueError
-            If X is not two-dimensional with D columns, or an activation has no second derivative (relu).
+            If X is not two-dimensional with D columns, or an activation has no second derivative (relu, hard_tanh).
 
         Notes
         -----

@@ -119,6 +119,7 @@ READABLE = [
     nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Dropout(0.5), nn.Linear(3, 2)).eval(),
     nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.0), nn.Linear(3, 2), nn.Softplus()),
     nn.Sequential(nn.Linear(4, 3), nn.GELU(), nn.Linear(3, 2)),
+    nn.Sequential(nn.Linear(4, 3), nn.Hardtanh(), nn.Linear(3, 2)),
     nn.Sequential(nn.Linear(4, 3), Sin(), nn.Linear(3, 2), Erf()),
     nn.Sequential(nn.Linear(4, 3), Quadratic(), nn.Linear(3, 2)).double(),
 ]
@@ -145,6 +146,8 @@ UNREADABLE = [
     (_stack(nn.GELU(approximate="tanh")), "'1', GELU.*approximate='none'"),
     (_stack(nn.Softplus(beta=2)), "'1', Softplus.*beta=1"),
     (_stack(nn.Softplus(threshold=5)), "threshold >= 20"),
+    (_stack(nn.Hardtanh(-2, 1)), "'1', Hardtanh.*limits of -1 and 1"),
+    (_stack(nn.ReLU6()), "'1', ReLU6"),
     (_stack(nn.Dropout(0.5)), r"'1', Dropout.*call \.eval\(\)"),
     (_stack(nn.Flatten(0)), "'1', Flatten"),
     (_stack(nn.Tanh(), nn.Sigmoid()), "'2', Sigmoid.*must follow a Linear"),

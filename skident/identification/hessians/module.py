@@ -18,6 +18,7 @@ _ACTIVATIONS = {
     "sin": Sin,
     "gelu": nn.GELU,
     "relu": nn.ReLU,
+    "hard_tanh": nn.Hardtanh,
     "identity": nn.Identity,
     "quadratic": Quadratic,
 }
