@@ -91,6 +91,7 @@ def to_torch(network, dtype=None):
 def _torch_activation(activation):
     makers = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "relu": nn.ReLU, "gelu": nn.GELU, "sin": Sin, "erf": Erf}
     makers |= {"quadratic": Quadratic, "softplus": lambda: nn.Softplus(threshold=40.0)}  # exact in double precision
+    makers |= {"silu": nn.SiLU, "elu": nn.ELU}
     if isinstance(activation, LeakyReLU):
         return nn.LeakyReLU(activation.negative_slope)
     if not is_built_in(activation):
@@ -141,12 +142,15 @@ def _activation_name(path, module):
         return leaky_relu(module.weight.item())
     kinds = {nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.ReLU: "relu", nn.Softplus: "softplus", nn.GELU: "gelu"}
     kinds |= {Sin: "sin", Erf: "erf", Quadratic: "quadratic"}
+    kinds |= {nn.SiLU: "silu", nn.ELU: "elu"}
     name = kinds.get(type(module))
     if name is None:
         known = ", ".join(kind.__name__ for kind in (*kinds, nn.LeakyReLU, nn.PReLU))
         raise _unreadable(path, module, f"known are Linear, {known}; Identity, Flatten(1), eval-mode Dropout")
     if name == "gelu" and module.approximate != "none":
         raise _unreadable(path, module, "only approximate='none' is the exact GELU")
+    if name == "elu" and module.alpha != 1:
+        raise _unreadable(path, module, "only alpha=1 is supported")
     if name == "softplus" and (module.beta != 1 or module.threshold < 20):
         raise _unreadable(path, module, "only beta=1 and threshold >= 20 are supported")
     return name

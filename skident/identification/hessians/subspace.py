@@ -72,10 +72,10 @@ def check_visible(architecture, n_inputs):
         entries, ``D (D + 1) / 2``.
     """
     hidden, m = get_activation(architecture.activation), n_visible(architecture)
-    if not hidden.smooth:
+    if not hidden.smooth and not hidden.curved:
         raise ValueError(
             f"activation={hidden.name!r} has no second derivative, so its Hessians show nothing; the Hessian "
-            "route needs a smooth activation (tanh, sigmoid, erf, softplus, sin, gelu)."
+            "route needs a smooth activation (tanh, sigmoid, erf, softplus, sin, gelu, silu)."
         )
     if m > n_free_entries(n_inputs):
         raise ValueError(
