@@ -240,8 +240,8 @@ class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
           count as equal.
 
         Output units are neither permuted nor scaled; sign and phase are resolved where a quadratic or sin output leaves
-        them free. softplus, gelu, silu and elu have permutations only. A linear (identity) hidden layer is only determined up
-        to an invertible mixing of its units, of which only the permutation is resolved. Units with
+        them free. softplus, gelu, silu and elu have permutations only. A linear (identity) hidden layer is only
+        determined up to an invertible mixing of its units, of which only the permutation is resolved. Units with
         equal incoming weights and shifts keep their relative order.
         Cost O(sum_l m_{l-1} m_l log m_l).
 
