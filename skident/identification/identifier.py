@@ -58,7 +58,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     layer_widths : sequence of int or "auto", default=None
         ``(m_1, ..., m_L)``, the last one the number of outputs. None: one hidden layer of a width to be found, linear
         output. ``"auto"``: the smallest network of up to three hidden layers that explains the answers; needs an
-        activation that saturates. Of relu and leaky relu networks depth and widths are found either way.
+        activation that saturates. Of relu and leaky relu networks depth and widths are found either way, and the width
+        of one hidden layer of softplus, gelu, silu or elu units.
     activation, output_activation : str, default="auto"
         ``auto`` reads them off black boxes that tell and takes tanh with linear output for the others. Of a classifier
         they are those of the network of its logits. ``"leaky_relu"``: of one slope, which is found.
@@ -76,7 +77,9 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         three layers; its first layer still comes from saturation, unless `extractor` has ``first_layer="hessian"``.
         ``auto`` starts with saturation where there is a limit to reach and neither `extractor` nor `completion` is
         given, and turns to the pipeline where that fails; one hidden layer with linear output always goes through the
-        pipeline, whose first layer then comes from saturation. relu and leaky relu networks are found by their kinks.
+        pipeline, whose first layer then comes from saturation. relu and leaky relu networks are found by their kinks;
+        one hidden layer of softplus, gelu, silu or elu units by their profiles far out, where the answers are exact and
+        `input_range` is None, before the pipeline (which elu has none of).
     extractor : EntangledWeightExtractor, default=None
         Its own black box, widths, activations, random state, jobs and verbosity are replaced by these. When given,
         its parameters can be tuned as ``extractor__radius`` and so on.

@@ -72,7 +72,7 @@ def check_visible(architecture, n_inputs):
         entries, ``D (D + 1) / 2``.
     """
     hidden, m = get_activation(architecture.activation), n_visible(architecture)
-    if not hidden.smooth and not hidden.curved:
+    if not hidden.smooth:
         raise ValueError(
             f"activation={hidden.name!r} has no second derivative, so its Hessians show nothing; the Hessian "
             "route needs a smooth activation (tanh, sigmoid, erf, softplus, sin, gelu, silu)."
