@@ -14,7 +14,7 @@ __all__ = ["FARTHEST", "find_profile_network"]
 
 # Of lines, in units of sqrt(D) standard deviations. A line may hardly cross a unit's hyperplane; wide bends are single
 # farther out, faint ones above rounding nearer.
-_RADII = (1e6, 1e6, 1e8, 1e4)
+_RADII = (1e6, 1e6, 1e8, 1e5)
 _ENDS = 3000.0  # of the line, in units of its distance from the centre
 FARTHEST = 1.001 * max(_RADII) * _ENDS  # that is asked, in the same units, gradients included
 _SHORTEST = 1e-4  # interval of the line, in units of its distance, that is not halved any more
