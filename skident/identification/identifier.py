@@ -58,8 +58,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     layer_widths : sequence of int or "auto", default=None
         ``(m_1, ..., m_L)``, the last one the number of outputs. None: one hidden layer of a width to be found, linear
         output. ``"auto"``: the smallest network of up to three hidden layers that explains the answers; needs an
-        activation that saturates. Of relu and leaky relu networks depth and widths are found either way, of hard tanh
-        networks the width of the one hidden layer that they may have.
+        activation that saturates. Of relu and leaky relu networks depth and widths are found either way; of hard tanh,
+        softplus, gelu, silu and elu ones the width of the one hidden layer that they may have.
     activation, output_activation : str, default="auto"
         ``auto`` reads them off black boxes that tell and takes tanh with linear output for the others. Of a classifier
         they are those of the network of its logits. ``"leaky_relu"``: of one slope, which is found. ``"hard_tanh"``:
@@ -79,7 +79,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         ``auto`` starts with saturation where there is a limit to reach and neither `extractor` nor `completion` is
         given, and turns to the pipeline where that fails; one hidden layer with linear output always goes through the
         pipeline, whose first layer then comes from saturation. relu, leaky relu and hard tanh networks are found by
-        their kinks.
+        their kinks; one hidden layer of softplus, gelu, silu or elu units by their profiles far out, where the answers
+        are exact and `input_range` is None, before the pipeline (which elu has none of).
     extractor : EntangledWeightExtractor, default=None
         Its own black box, widths, activations, random state, jobs and verbosity are replaced by these. When given,
         its parameters can be tuned as ``extractor__radius`` and so on.
@@ -134,8 +135,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         deviation, single precision and rounding to decimals included; 0 at the rounding of double precision),
         ``repeatable`` (whether the same question gets the same answer); of a classifier also ``probability_error``
         (largest error of a probability on rows of X, as far as these tell) and ``lost`` (share of the rows of X whose
-        logits are lost in rounding). Of relu, leaky relu and hard tanh ones ``never_active`` and ``always_active``, how many
-        units of every hidden layer never change their side within three standard deviations; with several hidden layers
+        logits are lost in rounding). Of networks with kinks ``never_active`` and ``always_active``, how many units of
+        every hidden layer never change their side within three standard deviations; with several hidden layers
         ``explained``, the share of ``explained_of`` further answers that the network explains, and ``sign_doubt``, how
         far from 1 the signs of the last hidden layer came out as a linear problem.
     stderr_ : tuple of (list of ndarray, list of ndarray), or None

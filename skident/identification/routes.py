@@ -12,6 +12,7 @@ from skident.network import get_activation
 from .hessian_route import by_hessians
 from .hessians.subspace import n_visible
 from .kinks_route import by_kinks
+from .profiles_route import by_profiles, has_profiles
 from .saturation_route import FirstLayerSearch, by_discovery, by_saturation, by_shown_units
 
 __all__ = ["Plan", "plan_routes"]
@@ -65,6 +66,15 @@ def plan_routes(inquiry, strategy, n_attempts):
             "strategy='saturation' needs an activation that saturates (tanh, sigmoid, erf), got "
             f"{hidden!r}; use strategy='hessian'."
         )
+    elif strategy == "auto" and has_profiles(inquiry) and not inquiry.pipeline.first:
+        routes = _routes_far_out(inquiry, n_attempts)
+    elif hidden == "elu":
+        raise ValueError(
+            "activation='elu' has no second derivative at 0: its networks are identified with one hidden layer, linear "
+            "output and strategy='auto', where answers are exact in double precision and no input_range bounds them. "
+            f"Got layer_widths={inquiry.widths}, output_activation={inquiry.activations[1]!r}, strategy={strategy!r}, "
+            f"and answers with errors of {inquiry.fresh.noise:.1e}."
+        )
     elif inquiry.discover:
         routes = _routes_of_discovery(inquiry, strategy, n_attempts)
     else:
@@ -75,12 +85,20 @@ def plan_routes(inquiry, strategy, n_attempts):
     return Plan(routes, _reason(inquiry, strategy), last_resort)
 
 
+def _routes_far_out(inquiry, n_attempts):
+    """Where units grow linearly: every one by itself far out, else Hessians where there are some and widths given."""
+    alone = inquiry.discover or not get_activation(inquiry.activations[0]).smooth
+    near = [] if alone else [functools.partial(by_hessians, attempt=k) for k in range(n_attempts)]
+    return [functools.partial(by_profiles, alone=alone), *near]
+
+
 def _routes_of_discovery(inquiry, strategy, n_attempts):
     """Where depth and widths are to be found."""
     hidden = inquiry.activations[0]
     if not get_activation(hidden).saturating or strategy == "hessian":
         raise ValueError(
-            "layer_widths='auto' finds units where a saturating activation (tanh, sigmoid, erf) saturates; got "
+            "layer_widths='auto' finds units where a saturating activation (tanh, sigmoid, erf) saturates, and with "
+            "one hidden layer and exact answers far out those of softplus, gelu, silu and elu; got "
             f"activation={hidden!r}, strategy={strategy!r}. Give layer_widths."
         )
     layers = FirstLayerSearch()
@@ -113,6 +131,8 @@ def _reason(inquiry, strategy):
         return f"strategy={strategy!r} was asked for"
     if name in _PIECEWISE_LINEAR:
         return f"{name} networks bend at kinks only"
+    if has_profiles(inquiry) and not inquiry.pipeline.first:
+        return f"{name} is linear far out, where every unit of one hidden layer shows by itself"
     if not get_activation(name).saturating:
         return f"{name} does not saturate, so Hessians have to tell its units"
     if inquiry.pipeline.first:

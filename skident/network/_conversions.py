@@ -80,12 +80,11 @@ class Conversions:
         ----------
         module : torch.nn.Sequential or torch.nn.Linear
             ``Linear`` (with or without bias, any dtype and device) alternating with one kind of activation: Tanh,
-            Sigmoid, ReLU, LeakyReLU, PReLU (one slope), Softplus, GELU (``approximate="none"``), or ``Sin``, ``Erf``,
-            ``Quadratic`` of :mod:`skident.network.torch_activations`; no activation between two linear layers is the
-            identity.
-            Sequentials may be nested;
-            Identity, ``Flatten(1)`` and Dropout in eval mode are skipped. The last activation, if any, becomes the
-            output activation. torch's Softplus is linear past its threshold (20), which differs by up to 2e-9.
+            Sigmoid, ReLU, LeakyReLU, PReLU (one slope), Softplus, GELU (``approximate="none"``), SiLU, ELU
+            (``alpha=1``), or ``Sin``, ``Erf``, ``Quadratic`` of :mod:`skident.network.torch_activations`; no activation
+            between two linear layers is the identity. Sequentials may be nested; Identity, ``Flatten(1)`` and Dropout
+            in eval mode are skipped. The last activation, if any, becomes the output activation. torch's Softplus is
+            linear past its threshold (20), which differs by up to 2e-9.
 
         Returns
         -------
@@ -149,12 +148,13 @@ class Conversions:
         source : str, path-like or onnx.ModelProto
             One input ``(n, D)``, or with more axes and a Flatten or Reshape, and one output of real numbers. Gemm, or
             MatMul and Add, alternate with one kind of activation: Tanh, Sigmoid, Relu, LeakyRelu, PRelu (one slope),
-            Softplus, Erf, Sin, Gelu (also spelt out by Erf), a square; Max and Clip where they are one of these.
-            Sub, Mul, Div, Scaler, BatchNormalization and matrices in a row are folded into the layer that they precede
-            or follow; Identity, Cast, Dropout, Flatten, Reshape and the like must leave every row as it is. Of a model
-            that ends in Softmax, or in the probabilities of two classes, the network of its logits is read, as from a
-            classifier by `from_sklearn`; outputs of labels are left aside. What the file says in single precision
-            (float32 weights, and the slope of a LeakyRelu always) is taken as it is there.
+            Softplus, Erf, Sin, Gelu (also spelt out by Erf), a SiLU spelt out, Elu (alpha = 1), a square; Max and
+            Clip where they are one of these. Sub, Mul, Div, Scaler, BatchNormalization and matrices in a row are folded
+            into the layer that they precede or follow; Identity, Cast, Dropout, Flatten, Reshape and the like must
+            leave every row as it is. Of a model that ends in Softmax, or in the probabilities of two classes, the
+            network of its logits is read, as from a classifier by `from_sklearn`; outputs of labels are left aside.
+            What the file says in single precision (float32 weights, and the slope of a LeakyRelu always) is taken as
+            it is there.
 
         Returns
         -------
@@ -194,7 +194,7 @@ class Conversions:
         path : str or path-like, default=None
             Where the model is written to, too (an existing file is replaced).
         dtype : {"float64", "float32"}, default="float64"
-            Of inputs, weights and answers. onnxruntime has no softplus, erf and gelu in float64; it runs the others.
+            Of inputs, weights and answers. onnxruntime has no softplus, erf, gelu, elu in float64; it runs the others.
 
         Returns
         -------

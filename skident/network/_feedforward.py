@@ -173,9 +173,9 @@ class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
         rough = sorted({g.name for g in self.activations if not g.smooth})
         if rough:
             raise ValueError(
-                f"hessian needs activations with a second derivative everywhere, got {rough}: away from its kinks such "
-                "a network is piecewise linear and its Hessian is 0. Use jacobian, or a smooth activation such as "
-                "softplus or gelu."
+                f"hessian needs activations with a second derivative everywhere, got {rough}: away from its kinks a "
+                "relu network is piecewise linear and its Hessian is 0; that of an elu network jumps. Use jacobian, or "
+                "a smooth activation such as softplus or gelu."
             )
         D, m_out, units, width = self.n_inputs, self.n_outputs, sum(self.layer_widths), max(self.layer_widths)
         row_bytes = 8 * ((6 + 2 * m_out + D) * units + m_out * (2 * D * D + (D + 2) * width) + D * width)
@@ -240,8 +240,8 @@ class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
           count as equal.
 
         Output units are neither permuted nor scaled; sign and phase are resolved where a quadratic or sin output leaves
-        them free. softplus and gelu have permutations only. A linear (identity) hidden layer is only determined up
-        to an invertible mixing of its units, of which only the permutation is resolved. Units with
+        them free. softplus, gelu, silu and elu have permutations only. A linear (identity) hidden layer is only
+        determined up to an invertible mixing of its units, of which only the permutation is resolved. Units with
         equal incoming weights and shifts keep their relative order.
         Cost O(sum_l m_{l-1} m_l log m_l).
 

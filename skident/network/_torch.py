@@ -92,6 +92,7 @@ def _torch_activation(activation):
     makers = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "relu": nn.ReLU, "gelu": nn.GELU, "sin": Sin, "erf": Erf}
     makers |= {"quadratic": Quadratic, "softplus": lambda: nn.Softplus(threshold=40.0)}  # exact in double precision
     makers |= {"hard_tanh": nn.Hardtanh}
+    makers |= {"silu": nn.SiLU, "elu": nn.ELU}
     if isinstance(activation, LeakyReLU):
         return nn.LeakyReLU(activation.negative_slope)
     if not is_built_in(activation):
@@ -141,7 +142,7 @@ def _activation_name(path, module):
             raise _unreadable(path, module, "only a PReLU with one slope for all units is supported")
         return leaky_relu(module.weight.item())
     kinds = {nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.ReLU: "relu", nn.Softplus: "softplus", nn.GELU: "gelu"}
-    kinds |= {nn.Hardtanh: "hard_tanh", Sin: "sin", Erf: "erf", Quadratic: "quadratic"}
+    kinds |= {nn.Hardtanh: "hard_tanh", nn.SiLU: "silu", nn.ELU: "elu", Sin: "sin", Erf: "erf", Quadratic: "quadratic"}
     name = kinds.get(type(module))
     if name is None:
         known = ", ".join(kind.__name__ for kind in (*kinds, nn.LeakyReLU, nn.PReLU))
@@ -150,6 +151,8 @@ def _activation_name(path, module):
         raise _unreadable(path, module, "only approximate='none' is the exact GELU")
     if name == "hard_tanh" and (module.min_val, module.max_val) != (-1, 1):
         raise _unreadable(path, module, "only limits of -1 and 1 are supported")
+    if name == "elu" and module.alpha != 1:
+        raise _unreadable(path, module, "only alpha=1 is supported")
     if name == "softplus" and (module.beta != 1 or module.threshold < 20):
         raise _unreadable(path, module, "only beta=1 and threshold >= 20 are supported")
     return name

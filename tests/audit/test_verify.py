@@ -16,7 +16,7 @@ from skident import NetworkVerifier, verify_same
 from skident.network import FeedforwardNetwork
 from skident.oracle import BlackBoxError
 
-ACTIVATIONS = ("tanh", "relu", "sigmoid", "erf", "gelu", "softplus", "sin", "quadratic")
+ACTIVATIONS = ("tanh", "relu", "sigmoid", "erf", "gelu", "softplus", "silu", "elu", "sin", "quadratic")
 
 
 def random_network(seed, activation=None, sizes=None):

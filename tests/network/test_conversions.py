@@ -120,6 +120,7 @@ READABLE = [
     nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.0), nn.Linear(3, 2), nn.Softplus()),
     nn.Sequential(nn.Linear(4, 3), nn.GELU(), nn.Linear(3, 2)),
     nn.Sequential(nn.Linear(4, 3), nn.Hardtanh(), nn.Linear(3, 2)),
+    nn.Sequential(nn.Linear(4, 3), nn.SiLU(), nn.Linear(3, 2), nn.ELU()),
     nn.Sequential(nn.Linear(4, 3), Sin(), nn.Linear(3, 2), Erf()),
     nn.Sequential(nn.Linear(4, 3), Quadratic(), nn.Linear(3, 2)).double(),
 ]
@@ -141,7 +142,8 @@ def _stack(*middle):
 
 
 UNREADABLE = [
-    (_stack(nn.ELU()), r"'1', ELU\(.*known are Linear, Tanh"),
+    (_stack(nn.CELU()), r"'1', CELU\(.*known are Linear, Tanh"),
+    (_stack(nn.ELU(alpha=0.5)), r"'1', ELU\(.*only alpha=1"),
     (_stack(nn.Tanh(), nn.Sequential(nn.BatchNorm1d(3))), r"'2\.0', BatchNorm1d"),
     (_stack(nn.GELU(approximate="tanh")), "'1', GELU.*approximate='none'"),
     (_stack(nn.Softplus(beta=2)), "'1', Softplus.*beta=1"),

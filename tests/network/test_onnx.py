@@ -171,6 +171,8 @@ SEQUENTIALS = {
     "tanh": lambda: nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 2)),
     "no bias": lambda: nn.Sequential(nn.Linear(4, 6, bias=False), nn.ReLU(), nn.Linear(6, 2, bias=False)),
     "gelu": lambda: nn.Sequential(nn.Linear(4, 6), nn.GELU(), nn.Linear(6, 5), nn.GELU(), nn.Linear(5, 2)),
+    "silu": lambda: nn.Sequential(nn.Linear(4, 6), nn.SiLU(), nn.Linear(6, 2)),
+    "elu": lambda: nn.Sequential(nn.Linear(4, 6), nn.ELU(), nn.Linear(6, 2)),
     "leaky relu": lambda: nn.Sequential(nn.Linear(4, 6), nn.LeakyReLU(0.25), nn.Linear(6, 2)),
     "prelu": lambda: nn.Sequential(nn.Linear(4, 6), nn.PReLU(init=0.3), nn.Linear(6, 2)),
     "softplus": lambda: nn.Sequential(nn.Linear(4, 6), nn.Softplus(), nn.Linear(6, 2), nn.Sigmoid()),

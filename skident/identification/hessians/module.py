@@ -17,6 +17,8 @@ _ACTIVATIONS = {
     "softplus": nn.Softplus,
     "sin": Sin,
     "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "elu": nn.ELU,
     "relu": nn.ReLU,
     "hard_tanh": nn.Hardtanh,
     "identity": nn.Identity,
