@@ -66,7 +66,7 @@ def test_function_is_kept_in_training_mode(case, eps):
     alignment = align_modules(a, b, random_state=0)
     assert alignment.module.training and not a.training
     change = change_of_function(alignment.module, b, inputs(case, 9, n=20))
-    assert change < 1e-12 if eps < 1e-20 else 1e-12 < change < 1e-2
+    assert change < (1e-12 if eps < 1e-20 else 1e-2)
 
 
 def test_single_precision_stays_single():
@@ -159,7 +159,7 @@ def test_planted_symmetries_of_a_residual_network(rng):
 
 @pytest.mark.parametrize("size", [0.03, 0.3])
 def test_planted_symmetries_under_noise(size, rng):
-    """Parameters that differ besides: the distance left is theirs, but for scales that make noisy norms equal."""
+    """Parameters that differ besides: no further away than the planted symmetry is."""
     for seed in range(5):
         a = random_module(lambda: ResNet((10, 12), n_blocks=2), seed)
         changed = copy.deepcopy(a)
@@ -167,7 +167,7 @@ def test_planted_symmetries_under_noise(size, rng):
             for p in changed.parameters():
                 p += size * p.std() * torch.from_numpy(rng.normal(size=p.shape))
         alignment = align_modules(a, disguised_resnet(changed, rng), random_state=seed)
-        assert alignment.distance <= 1.05 * distance(a, changed)
+        assert alignment.distance <= distance(a, changed)
 
 
 def test_dead_units_are_matched_by_their_weights(rng):

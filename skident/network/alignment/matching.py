@@ -1,13 +1,14 @@
 """Orders and signs of units that bring the blocks of two modules together.
 
-Both modules are in their standard form, so that scales are out of the way, and what is left is ``max sum_t <A_t, P_t
-B_t>`` over permutations and signs of every space of units: linear assignment in one space at a time while all others
-stand still, from several starts. The first start compares units by what no permutation and no sign changes, their
-weights in order of size: it undoes a symmetry that was applied to one and the same module in one go.
+Both modules are in their standard form, so that scales are out of the way, or scaled as they are, and what is left is
+``max sum_t <A_t, P_t B_t>`` over permutations and signs of every space of units: linear assignment in one space at a
+time while all others stand still, from several starts. The first start compares units by what no permutation and no
+sign changes, their weights in order of size: it undoes at once a symmetry that was applied to one and the same module.
 """
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +34,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Pair:
-    """Corresponding blocks of two modules in standard form.
+    """Corresponding blocks of two modules.
 
     Attributes
     ----------
@@ -50,18 +51,21 @@ class Pair:
 
 
 class Matching:
-    """Two modules in standard form.
+    """Two modules whose units are put in pairs.
 
     Parameters
     ----------
     symmetry : Symmetry
     a, b : dict of str to ndarray
         Their tensors.
+    standard : bool
+        Whether they are brought to standard form first.
     """
 
-    def __init__(self, symmetry, a, b):
+    def __init__(self, symmetry, a, b, standard=True):
         self.symmetry = symmetry
-        self.standard = [standard_factors(symmetry, arrays) for arrays in (a, b)]
+        ones = [np.ones(symmetry.sizes[factor.space]) for factor in symmetry.factors]
+        self.standard = [standard_factors(symmetry, arrays) if standard else ones for arrays in (a, b)]
         self.pairs = []
         for block in symmetry.blocks:
             if block.trained:
@@ -102,7 +106,7 @@ class Matching:
         return [k for k, factor in enumerate(self.symmetry.factors) if factor.sign and factor.space == space]
 
     def squared_distance(self, match):
-        """Between the blocks of a and those of b moved, in standard form.
+        """Between the blocks of a and those of b moved, in the form that they are in.
 
         Parameters
         ----------
@@ -263,29 +267,6 @@ class Matching:
         parts = (G[rows, columns] * signs_of(s, match.signs) for s, G in similarities.items())
         return sum(float(np.sum(part)) for part in parts)
 
-    def descents(self, n_starts, rng):
-        """Ends of descents: from signatures, along the graph, from where units are, back along it, from random orders.
-
-        Parameters
-        ----------
-        n_starts : int
-        rng : RandomState
-
-        Yields
-        ------
-        Match
-        """
-        spaces = range(len(self.symmetry.sizes))
-        starts = [
-            self.by_signatures,
-            lambda: self.spreading(spaces),
-            self.unmoved,
-            lambda: self.spreading(spaces[::-1]),
-        ]
-        starts += [lambda: self.random(rng)] * (n_starts - len(starts))
-        for make in starts[:n_starts]:
-            yield self.descended(make(), rng)
-
     def by_similarities(self, similarities):
         """Every space by similarities that are given for it; where they tell nothing, weights decide.
 
@@ -306,6 +287,41 @@ class Matching:
                     both[s] = both.get(s, 0.0) + weight * G / (np.abs(G).max() or 1.0)
                 match = self.assigned(space, both, match)
         return match
+
+
+def descents(symmetry, a, b, n_starts, rng):
+    """Ends of descents in standard form and without it: from signatures, along the graph and back, at random.
+
+    Parameters
+    ----------
+    symmetry : Symmetry
+    a, b : dict of str to ndarray
+        Tensors of the two modules.
+    n_starts : int
+    rng : RandomState
+
+    Yields
+    ------
+    orders : list of ndarray (m,)
+        One a space.
+    factors : list of ndarray (m,)
+        One a factor.
+    """
+    spaces = range(len(symmetry.sizes))
+    standard, plain = (functools.cache(lambda s=s: Matching(symmetry, a, b, standard=s)) for s in (True, False))
+    starts = [
+        (standard, lambda matching: matching.by_signatures()),
+        (plain, lambda matching: matching.spreading(spaces)),
+        (standard, lambda matching: matching.spreading(spaces)),
+        (plain, lambda matching: matching.by_signatures()),
+        (plain, lambda matching: matching.unmoved()),
+        (plain, lambda matching: matching.spreading(spaces[::-1])),
+    ]
+    starts += [(plain, lambda matching: matching.random(rng))] * max(0, n_starts - len(starts))
+    for make, start in starts[:n_starts]:
+        matching = make()
+        match = matching.descended(start(matching), rng)
+        yield match.orders, matching.factors(match)
 
 
 def _characters(block, factors):

@@ -14,8 +14,8 @@ from torch import nn
 from ...optim import best_of
 from .answers import similarities_on
 from .graph import check_same_graph, symmetry_of, traced
-from .matching import Matching
-from .symmetry import moved_arrays
+from .matching import Matching, descents
+from .symmetry import fitted_factors, moved_arrays
 
 _SAME = 1e-6  # of the norm of all parameters: the two modules are taken to be one
 
@@ -47,7 +47,7 @@ class ModuleAlignment:
     scales: dict
 
 
-def align_modules(model_a, model_b, X=None, *, n_starts=5, random_state=None):
+def align_modules(model_a, model_b, X=None, *, n_starts=6, random_state=None):
     """Permute, flip and rescale the units of a torch module so that its parameters match those of another.
 
     The modules are traced by `torch.fx`. Units that stand in one place form a group: what a residual stream adds up is
@@ -56,11 +56,12 @@ def align_modules(model_a, model_b, X=None, *, n_starts=5, random_state=None):
     by c > 0 where it is positively homogeneous (ReLU, LeakyReLU, PReLU), and by both in front of batch norm, whose
     weights and running statistics make up for it. Groups that the inputs or the outputs fix stay as they are.
 
-    Both modules are brought to a standard scale, where the norms of a unit's incoming and outgoing weights balance.
-    There ``sum_t ||A_t - P_t B_t||^2`` over all parameters is minimised over permutations and signs P: one group at a
-    time by linear assignment while the others stand still, from several starts. The result gets the scale of model a,
-    and the closest of all is kept. The first start matches units by their weights in order of size, which undoes any
-    symmetry that was applied to one and the same module; for two trained modules what is found is a local minimum.
+    ``sum_t ||A_t - c P_t B_t||^2`` over all parameters is to be small, over permutations P, signs and scales c. With
+    the scales set aside (both modules are brought to a standard form, where the norms of a unit's incoming and outgoing
+    weights balance, or are left as they are) permutations and signs are found one group at a time by linear assignment,
+    while the others stand still, from several starts; then the scales are fitted, and the closest of all is kept. The
+    first start matches units by their weights in order of size, which undoes any symmetry that was applied to one and
+    the same module; for two trained modules what is found is a local minimum.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ def align_modules(model_a, model_b, X=None, *, n_starts=5, random_state=None):
     X : array-like or tensor (n, ...), or tuple of them, default=None
         Inputs, one an argument of ``forward``. If given, units are matched by the correlation of their values over X
         instead, in evaluation mode, with one assignment a group.
-    n_starts : int, default=5
+    n_starts : int, default=6
         Of the descent; not used with X.
     random_state : int, RandomState instance or None, default=None
         Of random starts and orders.
@@ -118,22 +119,22 @@ def align_modules(model_a, model_b, X=None, *, n_starts=5, random_state=None):
     check_same_graph(*modules)
     symmetry = symmetry_of(modules[0])
     a, b = (_arrays(module) for module in modules)
-    matching = Matching(symmetry, a, b)
 
     def distance(move):
         return _distance(modules[0], a, moved_arrays(symmetry, b, *move))
 
-    unmoved = matching.unmoved()
-    stay = unmoved.orders, unmoved.signs
+    ones = [np.ones(symmetry.sizes[factor.space]) for factor in symmetry.factors]
+    stay = [np.arange(m) for m in symmetry.sizes], ones
     if X is None:
-        descents = matching.descents(n_starts, check_random_state(random_state))
-        moves = itertools.chain([stay], ((match.orders, matching.factors(match)) for match in descents))
+        found = descents(symmetry, a, b, n_starts, check_random_state(random_state))
+        moves = ((orders, fitted_factors(symmetry, a, b, orders, factors)) for orders, factors in found)
         enough = _SAME * np.sqrt(sum((a[name] ** 2).sum() for name, _ in modules[0].named_parameters()))
-        move, _ = best_of(moves, distance, lambda costs: costs[-1] <= enough)
+        move, _ = best_of(itertools.chain([stay], moves), distance, lambda costs: costs[-1] <= enough)
     else:
         inputs = [_inputs(X, module) for module in modules]
+        matching = Matching(symmetry, a, b)
         match = matching.by_similarities(similarities_on(inputs, modules, symmetry))
-        move = match.orders, matching.factors(match)
+        move = match.orders, fitted_factors(symmetry, a, b, match.orders, matching.factors(match))
     named = list(zip(symmetry.factors, move[1]))
     return ModuleAlignment(
         _with_arrays(model_b, moved_arrays(symmetry, b, *move), {block.tensor for block in symmetry.blocks}),

@@ -9,6 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 _BALANCING_SWEEPS = 3
+_FITTING_SWEEPS = 8
+_FITTED = 1e-3
+_SAME = 1e-12
 
 
 def moved_block(block, arrays, orders, factors):
@@ -105,6 +108,72 @@ def standard_factors(symmetry, arrays):
                 lengths = [_lengths(side, arrays, factors, number) for side in (outgoing, incoming)]
                 factors[number] = factors[number] * np.sqrt(lengths[0] / lengths[1])
     return factors
+
+
+# -- two modules -------------------------------------------------------------------------------------------------------
+
+
+def fitted_factors(symmetry, a, b, orders, factors):
+    """Scales that bring a permuted module closest to another one: ``sum_t ||A_t - c B_t / c'||^2`` least, c by c.
+
+    A unit's scale is fitted where weights write and read its values; in front of a norm layer alone nothing holds it
+    up, and it stays.
+
+    Parameters
+    ----------
+    symmetry : Symmetry
+    a, b : dict of str to ndarray
+        Tensors of the two modules.
+    orders, factors
+        As in `moved_block`: what moves b, and where the fit starts.
+
+    Returns
+    -------
+    list of ndarray (m,)
+        One a factor, signs as they were.
+    """
+    factors = list(factors)
+    blocks = [(block, block.read(a[block.tensor])) for block in symmetry.blocks if block.trained]
+    for _ in range(_FITTING_SWEEPS):
+        largest = 0.0
+        for number, factor in enumerate(symmetry.factors):
+            if factor.scale:
+                change = _fitted_change(blocks, b, orders, factors, number)
+                factors[number] = factors[number] * change
+                largest = max(largest, float(np.abs(change - 1.0).max()))
+        if largest < _FITTED:
+            break
+    return factors
+
+
+def _fitted_change(blocks, b, orders, factors, number):
+    """Positive u (m,) of least ``u^2 p_in - 2 u q_in + p_out / u^2 - 2 q_out / u``, p = ||B||^2 and q = <A, B>."""
+    sums = {1: np.zeros((2, len(factors[number]))), -1: np.zeros((2, len(factors[number])))}
+    for block, A in blocks:
+        for axis, powers in enumerate(block.powers):
+            power = powers.get(number)
+            if power in sums:
+                B = moved_block(block, b, orders, factors)
+                rest = tuple(k for k in range(3) if k != axis)
+                sums[power] += (B**2).sum(axis=rest), (A * B).sum(axis=rest)
+    (p_in, q_in), (p_out, q_out) = sums[1], sums[-1]
+    held = (p_in > 0.0) & (p_out > 0.0)
+    trials = np.ones((5, len(held)))  # the roots of the derivative, and no change
+    if held.any():
+        companion = np.zeros((held.sum(), 4, 4))
+        companion[:, [1, 2, 3], [0, 1, 2]] = 1.0
+        rows = q_in[held] / p_in[held], np.zeros(held.sum()), -q_out[held] / p_in[held], p_out[held] / p_in[held]
+        companion[:, 0] = np.stack(rows, axis=1)
+        roots = np.linalg.eigvals(companion)
+        real = (roots.real > 0.0) & (np.abs(roots.imag) < 1e-6 * np.abs(roots.real))
+        trials[1:, held] = np.where(real, roots.real, 1.0).T
+    costs = trials**2 * p_in - 2.0 * trials * q_in + p_out / trials**2 - 2.0 * q_out / trials
+    best = costs.argmin(axis=0)
+    gain = costs[0] - costs.min(axis=0)
+    return np.where(gain > _SAME * (p_in + p_out), trials[best, np.arange(len(best))], 1.0)
+
+
+# -- norms -------------------------------------------------------------------------------------------------------------
 
 
 def _first_incoming(blocks, number):
