@@ -117,12 +117,13 @@ class Mixer(nn.Module):
         super().__init__()
         self.embed, self.norm1, self.norm2 = nn.Linear(4, 6), nn.LayerNorm(6), nn.RMSNorm(6)
         self.up, self.down, self.conv = nn.Linear(6, 8), nn.Linear(8, 6), nn.Conv1d(6, 6, 3, padding=1, groups=6)
+        self.gate = nn.Parameter(torch.full((1,), 0.3))
         self.head = nn.Linear(6, 3)
 
     def forward(self, x):
         x = self.embed(x)
         x = x + self.down(F.gelu(self.up(self.norm1(x))))
-        x = x + self.conv(x.transpose(1, 2)).transpose(1, 2)
+        x = x + self.gate * self.conv(x.transpose(1, 2)).transpose(1, 2)
         return self.head(self.norm2(x))
 
 

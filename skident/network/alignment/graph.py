@@ -9,7 +9,7 @@ from torch import fx, nn
 
 from .blocks import Symmetry
 from .layers import PLAIN, Call
-from .operations import FUNCTION_RULES, METHOD_RULES, MODULE_RULES, OF_SEVERAL
+from .operations import FUNCTION_RULES, METHOD_RULES, MODULE_RULES, OF_SEVERAL, WITH_NUMBERS, WITH_SIZES
 from .units import UnitRegistry, Units
 
 
@@ -161,12 +161,12 @@ class _Walk:
             return PLAIN
         if not units and not tensors:
             return PLAIN
-        args, kwargs = (fx.node.map_arg(a, self._argument) for a in (node.args, node.kwargs))
+        args, kwargs = (fx.node.map_arg(a, self._argument(rule)) for a in (node.args, node.kwargs))
         name = node.target if module is not None else node.name
         call = Call(name, step, tuple(args), dict(kwargs), module, tensors, self.registry)
-        if len(units) > 1 and rule not in OF_SEVERAL:
-            raise ValueError("this operation is not supported.")
-        if units and rule not in OF_SEVERAL and not isinstance(call.x, Units):
+        weights = sum(isinstance(v, _Attribute) for v in operands) if tensors else 0
+        alone = isinstance(call.x, Units) and len(operands) == 1 + weights
+        if units and not alone and rule not in OF_SEVERAL | WITH_SIZES:
             raise ValueError("this operation is not supported.")
         return rule(call)
 
@@ -174,9 +174,15 @@ class _Walk:
         owner, _, leaf = target.rpartition(".")
         return self._names.get(id(getattr(self.module.get_submodule(owner), leaf)), target)
 
-    def _argument(self, node):
-        value = self.values[node]
-        return value if isinstance(value, Units) else PLAIN
+    def _argument(self, rule):
+        """What a rule sees in the place of a node: Units, nothing, or a number for a tensor that is one."""
+
+        def seen(node):
+            value = self.values[node]
+            is_number = isinstance(value, _Attribute) and self._tensor(value.name).numel() == 1
+            return value if isinstance(value, Units) else 1.0 if is_number and rule in WITH_NUMBERS else PLAIN
+
+        return seen
 
     def _rule(self, node, module):
         if module is not None:

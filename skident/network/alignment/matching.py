@@ -22,6 +22,7 @@ _MAX_SWEEPS = 100
 _QUANTILES = 48
 _SAME = 1e-13
 _TIE_BREAK = 1e-6
+_LARGEST_SCALE = 1e6
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,9 @@ class Matching:
             One a factor.
         """
         parts = zip(self.symmetry.factors, match.signs, *self.standard)
-        return [signs * b[match.orders[factor.space]] / a for factor, signs, a, b in parts]
+        scales = [(signs, b[match.orders[factor.space]] / a) for factor, signs, a, b in parts]
+        # Weights that decayed to nothing keep their size: single precision holds no squares of what would undo that.
+        return [signs * np.clip(c, 1.0 / _LARGEST_SCALE, _LARGEST_SCALE) for signs, c in scales]
 
     def _flips(self, space):
         """Factors of a space whose signs are free."""

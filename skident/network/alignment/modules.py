@@ -93,8 +93,9 @@ def align_modules(model_a, model_b, X=None, *, n_starts=6, random_state=None):
 
     Notes
     -----
-    Sigmoid, GELU, SiLU and other activations that are neither odd nor homogeneous leave permutations. Not supported are
-    attention, recurrent layers, grouped convolutions that are not depthwise, and group norm with several groups.
+    Sigmoid, GELU, SiLU and other activations that are neither odd nor homogeneous leave permutations. Units that meet
+    inputs of the model, or parameters of no layer, in a sum or a product stay as they are. Not supported are attention,
+    recurrent layers, grouped convolutions that are not depthwise, and group norm with several groups.
 
     References
     ----------

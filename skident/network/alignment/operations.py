@@ -5,7 +5,6 @@ Rules are as in `layers`; here are those of operations without weights, and the 
 
 from __future__ import annotations
 
-import math
 import operator
 from dataclasses import replace
 
@@ -92,8 +91,6 @@ def _product(call):
     x, y = call.x, call.argument(1, "other")
     units, other = (y, x) if x is PLAIN or isinstance(x, (int, float)) else (x, y)
     if isinstance(other, (int, float)):
-        if not (math.isfinite(other) and other):
-            raise ValueError(f"it multiplies by {other}.")
         return units
     if x is y:
         return _even(call)
@@ -105,7 +102,7 @@ def _product(call):
 
 def _quotient(call):
     x, y = call.x, call.argument(1, "other")
-    if not (isinstance(x, Units) and isinstance(y, (int, float)) and math.isfinite(y) and y):
+    if not (isinstance(x, Units) and isinstance(y, (int, float))):
         raise ValueError("only division by a number is supported.")
     return x
 
@@ -284,8 +281,10 @@ FUNCTION_RULES = {
     getattr: _size,
 }
 
-# Rules whose units may stand anywhere among the arguments.
-OF_SEVERAL = {_sum, _product, _concatenation}
+# Rules with several arguments that may be tensors; those where a tensor of one entry is a number; those with sizes.
+OF_SEVERAL = {_sum, _product, _quotient, _concatenation}
+WITH_NUMBERS = {_sum, _product, _quotient}
+WITH_SIZES = {_view, _spatial, _padding, _part}
 
 METHOD_RULES = {
     **dict.fromkeys(["relu", "relu_"], _positive),
