@@ -143,6 +143,21 @@ class Views(nn.Module):
         return self.head(F.relu(self.dense(x.view(-1, 5 * 16))))
 
 
+class SharedNorm(nn.Module):
+    """A norm layer that the inputs go through too, and one whose weight is read besides."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.other = nn.BatchNorm1d(5), nn.BatchNorm1d(6)
+        self.first, self.second, self.last = nn.Linear(5, 5), nn.Linear(5, 6), nn.Linear(6, 3)
+        self.inner, self.outer = nn.Linear(6, 4), nn.Linear(4, 6)
+
+    def forward(self, x):
+        x = torch.tanh(self.norm(self.first(self.norm(x))))
+        x = torch.tanh(self.other(self.second(x)))
+        return self.last(x + self.outer(torch.relu(self.inner(x)))) + self.other.weight[:3]
+
+
 def separable(activation):
     """Depthwise and pointwise convolutions."""
     return nn.Sequential(
@@ -194,6 +209,7 @@ CASES |= {
     "pre-activation with gates": (PreActivation, IMAGES),
     "concatenation": (Dense, IMAGES),
     "shared": (Shared, ROWS),
+    "shared norm": (SharedNorm, ROWS),
     "tied": (Tied, None),
     "layer norm": (Mixer, (7, 4)),
     "views": (Views, (2, 8, 8)),

@@ -168,7 +168,9 @@ class _Walk:
         alone = isinstance(call.x, Units) and len(operands) == 1 + weights
         if units and not alone and rule not in OF_SEVERAL | WITH_SIZES:
             raise ValueError("this operation is not supported.")
-        return rule(call)
+        result = rule(call)
+        self._plain |= {path for path, _, _ in tensors.values()} if result is PLAIN else set()
+        return result
 
     def _attribute_name(self, target):
         owner, _, leaf = target.rpartition(".")
@@ -211,7 +213,8 @@ class _Walk:
 
     def symmetry(self) -> Symmetry:
         for name in self._plain & self.registry.tensors.keys():
-            for axis in self.registry.tensors[name].axes.values():
-                self.registry.pin(axis.segments)
+            tensor = self.registry.tensors[name]
+            for axis in tensor.axes.values():
+                self.registry.pin((*axis.segments, *axis.second, *tensor.link))
         values = {node.name: value for node, value in self.values.items() if isinstance(value, Units)}
         return self.registry.symmetry(values)
