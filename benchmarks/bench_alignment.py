@@ -1,6 +1,6 @@
 """Are the symmetries found that were applied to a torch module?
 
-    python benchmarks/bench_alignment.py            15 minutes on one busy core
+    python benchmarks/bench_alignment.py            7 minutes on one idle core
     python benchmarks/bench_alignment.py --quick    three networks a row, under a minute, nothing written
 
 A network is permuted in all its groups of units, rescaled behind ReLU, flipped behind tanh, and flipped and rescaled in
