@@ -28,6 +28,7 @@ import _landscape_targets
 import _table2
 import _targets
 import _transition
+import bench_alignment
 import bench_audit
 import bench_compression
 import bench_hierarchical
@@ -45,6 +46,7 @@ SOURCES = {
     "figure9": ("entangled_weights", _figure9),
     "power_method": ("power_method", bench_power_method),
     "compression": ("compression", bench_compression),
+    "alignment": ("alignment", bench_alignment),
     "identification_targets": ("identification", _identification_targets),
     "identification_grid": ("identification", _identification_grid),
     "identification_baselines": ("identification", _identification_baselines),

@@ -138,3 +138,14 @@ def test_deep_relu(tmp_path, monkeypatch, capsys):
     assert "layers of (16, 8, 4, 1) units, exact: True" in printed
     assert "ever change their side: [16, 8, 4]" in printed
     assert float(re.search(rf"N\(0, 9 I\): {NUMBER}", printed)[1]) < 1e-10
+
+
+def test_aligned_networks(tmp_path, monkeypatch, capsys):
+    printed = run("plot_19_aligned_networks", tmp_path, monkeypatch, capsys)
+    before, by_weights, by_answers = map(
+        float, re.search(r"before (\S+), by weights (\S+), by answers (\S+)", printed).groups()
+    )
+    assert by_weights < by_answers < before
+    assert float(re.search(rf"change of an answer: {NUMBER}", printed)[1]) < 1e-4
+    before, *after = map(float, re.findall(r"highest loss (\S+),", printed))
+    assert len(after) == 2 and max(after) < 0.5 * before
