@@ -72,7 +72,7 @@ class AuditReport:
     input : ndarray of shape (D,)
         Where the difference is largest beside its tolerance.
     kind : {"float64", "float32", "decimals", "noise"}
-        How the black box answers, which sets the tolerance.
+        How the black box answers, or has its weights, which sets the tolerance.
     n_queries : int
         Rows asked.
     n_inputs : int

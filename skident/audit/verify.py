@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils import check_array, check_random_state
 
-from skident.network import center_outputs
+from skident.network import FeedforwardNetwork, center_outputs
 from skident.oracle import BlackBoxError, Oracle, precision_of
-from skident.oracle.black_box import known_network, resolve_response
+from skident.oracle.black_box import is_torch_module, known_network, resolve_response
 
 from .explanations import explain_differences
 from .inputs import InputBox, candidate_inputs, chosen_inputs, inputs_on_both_sides
@@ -40,7 +40,8 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     Parameters
     ----------
     black_box : callable, fitted estimator, torch.nn.Module or FeedforwardNetwork
-        Asked as it is.
+        Asked as it is. A torch module is asked in double precision; where its weights are in single precision, and
+        those of `network` are not, it is the same if it is to within their rounding.
     network : FeedforwardNetwork, torch.nn.Module or fitted estimator
         With known weights, see `skident.oracle.black_box.known_network`.
     X : array-like of shape (n_samples, D)
@@ -95,7 +96,7 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     if most < 4 * _REPEATED:
         raise ValueError(f"max_queries must be at least {4 * _REPEATED}, got {max_queries!r}.")
     rng, oracle = check_random_state(random_state), Oracle(black_box, X.shape[1], response=response)
-    asked = _Asked(oracle, network, X, tol, most)
+    asked = _Asked(oracle, network, X, tol, most, single=_only_single(black_box, network))
     asked.first(rng)
     effects, excess = asked.compared()
     found = None
@@ -120,11 +121,27 @@ def _validated(black_box, network, X, response_method):
     return (center_outputs(known) if response == "predict_proba" else known), X, response
 
 
+def _only_single(black_box, network):
+    """Whether a black box that is asked in double precision has its weights in single, and the network has not."""
+    if is_torch_module(black_box):
+        arrays = [p.detach().double().cpu().numpy() for p in black_box.parameters()]
+    elif isinstance(black_box, FeedforwardNetwork):
+        arrays = [*black_box.weights, *black_box.biases]
+    else:
+        return False
+    return _in_single(arrays) and not _in_single([*network.weights, *network.biases])
+
+
+def _in_single(arrays):
+    with np.errstate(over="ignore"):
+        return all(np.array_equal(np.float32(a), a) for a in arrays)
+
+
 class _Asked:
     """Rows asked so far, their answers, and by how much these may differ."""
 
-    def __init__(self, oracle, network, X, tol, most):
-        self._oracle, self.network, self._tol, self._most = oracle, network, tol, most
+    def __init__(self, oracle, network, X, tol, most, single):
+        self._oracle, self.network, self._tol, self._most, self._single = oracle, network, tol, most, single
         self._rows, self.box = X, InputBox.of(X)
 
     def first(self, rng):
@@ -189,8 +206,9 @@ class _Asked:
             gap = np.vstack([gap, Y[:room] - oracle(self.X[:room])])
             noise = _TOO_FEW * np.sqrt(np.mean(gap**2, axis=0) / 2.0)
         step = 10.0**-told.decimals if told.kind == "decimals" and oracle.response == "predict" else 0.0
-        self.kind = "noise" if noise.any() else told.kind
-        return Arithmetic(told.kind == "float32", step, noise)
+        single = told.kind == "float32" or self._single
+        self.kind = "noise" if noise.any() else "float32" if single and not step else told.kind
+        return Arithmetic(single, step, noise)
 
     def _settle(self):
         """Tolerances of all answers."""

@@ -87,6 +87,21 @@ def test_what_is_the_same_raises_no_alarm():
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_a_module_in_single_precision_is_the_same_as_the_network_in_double(activation):
+    """A torch box is asked in double precision, with weights rounded to single."""
+    network, X, _ = random_network(7, activation, (6, 9, 8, 2))
+    module = network.to_torch(torch.float32)
+    for box in (module, FeedforwardNetwork.from_torch(module)):
+        report = verify_same(box, network, X, random_state=0)
+        assert report.same is True and report.kind == "float32"
+    rounded = FeedforwardNetwork.from_torch(module)
+    assert verify_same(module, rounded, X, random_state=0).kind == "float64"  # and as sharp as that
+    with torch.no_grad():
+        module[2].weight[3, 4] *= 1.01
+    assert [d.name for d in verify_same(module, network, X, random_state=0).differences] == ["weights[1][4, 3]"]
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("layer", [0, 1])
 def test_a_removed_unit_is_named(activation, layer):
     network, X, _ = random_network(3, activation, (6, 9, 8, 2))
