@@ -6,14 +6,14 @@ import numpy as np
 from sklearn.utils import check_array, check_random_state
 
 from skident.network import FeedforwardNetwork, center_outputs
-from skident.oracle import BlackBoxError, Oracle, precision_of
+from skident.oracle import BlackBoxError, Oracle
 from skident.oracle.black_box import is_torch_module, known_network, resolve_response
 
 from .explanations import explain_differences
 from .inputs import InputBox, candidate_inputs, chosen_inputs, inputs_on_both_sides
 from .parameters import ParameterEffects
 from .report import AuditReport, Difference
-from .rounding import Arithmetic, rounding_of_answers
+from .rounding import Arithmetic, numbers_of, rounding_of_answers
 
 __all__ = ["verify_same"]
 
@@ -197,28 +197,30 @@ class _Asked:
     def _measured(self, again):
         """The numbers in which answers come, and their noise if they do not come again."""
         oracle, Y = self._oracle, self.Y
-        told = oracle.precision if oracle.response == "predict_proba" else precision_of(Y)
+        proba = oracle.response == "predict_proba"
+        kind, decimals = oracle.precision if proba else numbers_of(Y, self.network(self.X))
         gap, largest = Y[: len(again)] - again, np.abs(Y).max(axis=0)
-        unit = np.finfo(np.float32 if told.kind == "float32" else np.float64).eps
+        unit = np.finfo(np.float32 if kind == "float32" else np.float64).eps
         noise = np.zeros(Y.shape[1])
         if np.any(np.abs(gap) > _ROUNDINGS * unit * largest + self._error[: len(again), None]):
             room = max(0, min(_NOISY_REPEATS, self._most - oracle.n_queries - _REPEATED, len(self.X)))
             gap = np.vstack([gap, Y[:room] - oracle(self.X[:room])])
             noise = _TOO_FEW * np.sqrt(np.mean(gap**2, axis=0) / 2.0)
-        step = 10.0**-told.decimals if told.kind == "decimals" and oracle.response == "predict" else 0.0
-        single = told.kind == "float32" or self._single
-        self.kind = "noise" if noise.any() else "float32" if single and not step else told.kind
-        return Arithmetic(single, step, noise)
+        if kind == "float64" and self._single:
+            kind = "float32"
+        self.kind = "noise" if noise.any() else kind
+        return Arithmetic(kind, decimals, kind == "float32" or self._single, noise)
 
     def _settle(self):
         """Tolerances of all answers."""
         network, of = self.network, self.arithmetic
         own = rounding_of_answers(network, self.X, single=False)
         theirs = rounding_of_answers(network, self.X, single=True) if of.single else own
-        tolerance = _SIGMAS * np.sqrt(own**2 + theirs**2 + of.noise**2) + 0.5 * of.step + self._error[:, None]
-        if of.step:  # what was computed in single precision before may round to the next number
+        tolerance = _SIGMAS * np.sqrt(own**2 + theirs**2 + of.noise**2) + self._error[:, None]
+        step = of.spacing(self.Y) if self._oracle.response == "predict" else np.zeros(self.Y.shape)
+        if step.any():  # what was computed in single precision before may round to the next number
             single = rounding_of_answers(network, self.X, single=True)
-            tolerance += np.minimum(_SIGMAS * single, 0.5 * of.step)
+            tolerance += 0.5 * step + np.minimum(_SIGMAS * single, 0.5 * step)
         if self._tol is not None:
             tolerance = np.maximum(tolerance, self._tol * self.Y.std(axis=0))
         self.tolerance = tolerance

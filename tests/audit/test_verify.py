@@ -164,6 +164,50 @@ def test_noise_is_measured_and_larger_changes_are_found():
     assert verify_same(noisy(with_weights(network, change)), network, X, random_state=0).same is False
 
 
+class TestFewOrShortNumbers:
+    """Answers that are few different ones, or numbers of 16 bits, are taken as what they are."""
+
+    network, X, _ = random_network(3, "tanh", (6, 10, 8, 3))
+
+    def changed(self):
+        def change(weights, biases):
+            biases[2][1] += 3.0
+
+        return with_weights(self.network, change)
+
+    @pytest.mark.parametrize(
+        ("kind", "shortened"),
+        [
+            ("float16", lambda Y: Y.astype(np.float16)),
+            ("bfloat16", lambda Y: torch.from_numpy(Y).bfloat16().double().numpy()),
+            ("decimals", lambda Y: Y.round(0)),
+            ("decimals", lambda Y: Y.round(1)),
+        ],
+    )
+    def test_answers_of_few_digits(self, kind, shortened):
+        report = verify_same(lambda X: shortened(self.network(X)), self.network, self.X, random_state=0)
+        assert report.same is True and report.kind == kind
+        report = verify_same(lambda X: shortened(self.changed()(X)), self.network, self.X, random_state=0)
+        assert report.same is False and report.kind == kind
+
+    def test_an_offset_beside_which_single_precision_has_one_answer(self):
+        def far(weights, biases):
+            biases[2] += 1e8
+
+        network = with_weights(self.network, far)
+        report = verify_same(lambda X: network(X).astype(np.float32), network, self.X, random_state=0)
+        assert report.same is True and report.kind == "float32" and report.missed(0.01) > 0.9
+
+    def test_one_unit_in_single_precision(self):
+        network, X, _ = random_network(0, "tanh", (1, 1, 1))
+        report = verify_same(lambda X: network(X).astype(np.float32), network, X, random_state=0)
+        assert report.same is True and report.kind == "float32"
+
+    def test_constant_answers_are_not_taken_as_rounded(self):
+        small = with_weights(self.network, lambda weights, biases: weights[2].__imul__(0.01))
+        assert verify_same(lambda X: np.zeros((len(X), 3)), small, self.X, random_state=0).same is False
+
+
 def test_a_tolerance_of_ones_own():
     network, X, _ = random_network(0, "tanh", (5, 8, 2))
 
