@@ -101,24 +101,26 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     effects, excess = asked.compared()
     found = None
     if excess > 1.0:
-        found = explain_differences(effects, asked.X, asked.Y, asked.tolerance, several=False)
+        found = explain_differences(effects, asked.Y, asked.tolerance, several=False)
         if found.kind == "none":
             asked.more(rng)
             effects, excess = asked.compared()
-            found = explain_differences(effects, asked.X, asked.Y, asked.tolerance)
+            found = explain_differences(effects, asked.Y, asked.tolerance)
     asked.check_drift()
     return _report(asked, effects, excess, found)
 
 
 def _validated(black_box, network, X, response_method):
-    """The network in the form of the answers, rows as an array, and what is asked."""
+    """The network, rows as an array, and what is asked."""
     if response_method not in ("auto", "predict", "predict_proba"):
         raise ValueError(f"response_method must be 'auto', 'predict' or 'predict_proba', got {response_method!r}.")
     known, response = known_network(network), resolve_response(black_box, response_method)
     X = check_array(X, dtype=np.float64)
     if X.shape[1] != known.n_inputs:
         raise ValueError(f"X has {X.shape[1]} features, but the network has {known.n_inputs} inputs.")
-    return (center_outputs(known) if response == "predict_proba" else known), X, response
+    if response == "predict_proba":
+        center_outputs(known)  # refuses outputs that are no logits
+    return known, X, response
 
 
 def _only_single(black_box, network):
@@ -153,7 +155,7 @@ class _Asked:
         many = int(np.clip(_MOST_WORK // work, n, max(_CANDIDATES * n, 512)))
         drawn = candidate_inputs(self._rows, self.box, many, rng)
         drawn = inputs_on_both_sides(self.network, drawn, self.box, rng)
-        effects = ParameterEffects(self.network, drawn, np.ones((len(drawn), self.network.n_outputs)))
+        effects = self._effects(drawn, np.ones((len(drawn), self.network.n_outputs)))
         hidden = range(self.network.n_layers - 1)
         resting = [np.flatnonzero(effects.strength(layer).max(axis=0) == 0) for layer in hidden]
         self.unseen = [(layer, int(unit)) for layer, units in enumerate(resting) for unit in units]
@@ -177,8 +179,12 @@ class _Asked:
 
     def compared(self):
         """Effects of the parameters at what was asked, and the largest difference over its tolerance."""
-        effects = ParameterEffects(self.network, self.X, self.tolerance)
+        effects = self._effects(self.X, self.tolerance)
         return effects, float(np.max(np.abs(self.Y - effects.answers) / self.tolerance))
+
+    def _effects(self, X, tolerance):
+        centred = self._oracle.response == "predict_proba" and self.network.n_outputs > 1
+        return ParameterEffects(self.network, X, tolerance, centred)
 
     def check_drift(self):
         """Refuse a black box that answers otherwise than before."""

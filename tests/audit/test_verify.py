@@ -1,5 +1,6 @@
 """An audit: what differs is found and named, what is the same raises no alarm, and bad boxes end in clear errors."""
 
+import copy
 import json
 
 import numpy as np
@@ -262,6 +263,45 @@ def test_classifiers_are_compared_by_their_logits():
     report = verify_same(model, known, X, random_state=0)
     assert report.same is False
     assert {(d.layer, d.row, d.unit) for d in (*report.differences, *report.instead)} >= {(0, 2, 3)}
+
+
+class TestClassifier:
+    """What is named are weights of the network as it was given, though probabilities tell logits up to their mean."""
+
+    X, y = load_iris(return_X_y=True)
+    model = make_pipeline(
+        StandardScaler(), MLPClassifier((12,), activation="tanh", max_iter=300, tol=1e-2, random_state=0)
+    ).fit(X, y)
+    known = FeedforwardNetwork.from_sklearn(model)
+
+    def audited(self, change):
+        other = copy.deepcopy(self.model)
+        change(other[-1].coefs_, other[-1].intercepts_)
+        return verify_same(other, self.known, self.X, random_state=0)
+
+    def test_an_outgoing_weight(self):
+        report = self.audited(lambda coefs, intercepts: coefs[1].__setitem__((3, 0), 1.001 * coefs[1][3, 0]))
+        assert [d.name for d in report.differences] == ["weights[1][3, 0]"]
+        assert report.differences[0].known == self.model[-1].coefs_[1][3, 0]
+        assert report.differences[0].found == pytest.approx(1.001 * self.model[-1].coefs_[1][3, 0], rel=1e-8)
+
+    def test_a_shift(self):
+        report = self.audited(lambda coefs, intercepts: intercepts[1].__setitem__(0, intercepts[1][0] + 1e-4))
+        assert [d.name for d in report.differences] == ["biases[1][0]"]
+
+    def test_the_same_shift_of_all_logits_is_none(self):
+        report = self.audited(lambda coefs, intercepts: intercepts[1].__iadd__(1e-4))
+        assert report.same is True
+
+    def test_a_weight_behind_a_scaler_is_one_and_a_shift(self):
+        """Of which the effects nearly cancel, so that neither alone goes with the differences."""
+        report = self.audited(lambda coefs, intercepts: coefs[0].__setitem__((1, 2), 1.001 * coefs[0][1, 2]))
+        assert [d.name for d in report.differences] == ["weights[0][1, 2]", "biases[0][2]"]
+
+    def test_all_outgoing_weights_of_a_unit(self):
+        """Those of the three whose mean is left."""
+        report = self.audited(lambda coefs, intercepts: coefs[1].__setitem__(3, [0.1, 0.2, -0.4] + coefs[1][3]))
+        assert {(d.layer, d.row) for d in report.differences} == {(1, 3)} and len(report.differences) == 2
 
 
 def test_the_report_is_made_of_plain_numbers():
