@@ -15,6 +15,7 @@ _SHORT = {"bfloat16": 8, "float16": 11}  # bits of a number
 _FEW, _MANY = 3, 12  # different answers that tell decimals, or how long numbers are
 _FEW_DECIMALS = 3  # that few different answers tell
 _OF_ACTIVATION = 4.0  # roundings that an activation makes of its value and of what it is given
+_LINEAR_FROM = 20.0  # torch's softplus is linear from here on
 _SIDES = 8.0  # standard deviations of a pre-activation within which its slope is looked for
 
 
@@ -124,6 +125,18 @@ def rounding_of_answers(network, X, single):
         spread = np.sqrt(variance @ squares + own)
         slope = np.max([np.abs(g.jet(Z + side * _SIDES * spread, 1)[1]) for side in (-1.0, 0.0, 1.0)], axis=0)
         H, slope_here = g.jet(Z, 1)
-        of_value = _OF_ACTIVATION * unit * (np.abs(H) + np.abs(Z * slope_here)) if g.name != "identity" else 0.0
+        of_value = _error_of_activation(g.name, Z, H, slope_here, unit)
         variance = (slope * spread) ** 2 + of_value**2
     return np.sqrt(variance + (unit * H) ** 2)
+
+
+def _error_of_activation(name, Z, H, slope, unit):
+    """Standard deviation of what implementations make of one value, beside the error of what they are given."""
+    if name == "identity":
+        return 0.0
+    error = _OF_ACTIVATION * unit * (np.abs(H) + np.abs(Z * slope))
+    if name == "gelu":  # x/2 (1 + erf): far below 0 the brackets are a rounding beside 1
+        error = error + unit * np.abs(Z)
+    if name == "softplus":
+        error = error + np.where(_LINEAR_FROM < Z, np.exp(-np.abs(Z)), 0.0)
+    return error
