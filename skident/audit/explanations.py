@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from .parameters import ParameterEffects
-
 __all__ = ["Explanation", "explain_differences"]
 
 _TRIED = 12  # parameters that are tried one by one, those first that go best with the differences
@@ -18,6 +16,7 @@ _STEPS = 8  # Gauss-Newton steps of a fit
 _MOST_CHANGED = 1500  # parameters that are looked for at once
 _AS_GOOD = 0.5  # of the best match, from which others join at the same time
 _DEPENDENT = 1e-13  # of the largest pivot, below which a column depends on others
+_NEARLY_DEPENDENT = 1e-7  # the same, of normal equations
 _SURE = 4.0  # standard errors from 0 of a parameter that counts as changed
 
 
@@ -46,14 +45,13 @@ class Explanation:
     misfit: float
 
 
-def explain_differences(effects, X, answers, tolerance, *, several=True):
+def explain_differences(effects, answers, tolerance, *, several=True):
     """The simplest change that explains how answers differ: one weight, one unit, some weights.
 
     Parameters
     ----------
     effects : ParameterEffects
-        Of the known network at X.
-    X : ndarray of shape (n, D)
+        Of the known network where the black box was asked.
     answers, tolerance : ndarray of shape (n, m_L)
         Of the black box; an infinite tolerance where an answer does not count.
     several : bool, default=True
@@ -70,7 +68,7 @@ def explain_differences(effects, X, answers, tolerance, *, several=True):
     with several at a time, then those that are not clearly changed are dropped. ``O(n P)`` a step, and
     ``n m_L k^2`` for k changed weights; ``8 n m_L k`` bytes.
     """
-    case = _Case(effects, X, answers, tolerance)
+    case = _Case(effects, answers, tolerance)
     best = _none(case)
     searches = [_removed_unit, _one_weight, _one_unit, *([_some_weights] if several else [])]
     for search in searches:
@@ -83,8 +81,8 @@ def explain_differences(effects, X, answers, tolerance, *, several=True):
 class _Case:
     """What is to be explained."""
 
-    def __init__(self, effects, X, answers, tolerance):
-        self.effects, self.X, self.answers, self.tolerance = effects, X, answers, tolerance
+    def __init__(self, effects, answers, tolerance):
+        self.effects, self.answers, self.tolerance = effects, answers, tolerance
         self.residual = (answers - effects.answers) / tolerance
         self.norms = effects.norms()
 
@@ -97,7 +95,7 @@ class _Case:
 
     def residual_of(self, network):
         """Differences left by another network, over their tolerance."""
-        return (self.answers - network(self.X)) / self.tolerance
+        return (self.answers - self.effects.answers_of(network)) / self.tolerance
 
     def value(self, named):
         return np.array([self.effects.layers[layer][row, unit] for layer, row, unit in named])
@@ -109,7 +107,7 @@ class _Case:
             values = self.value(named)
         else:
             network = self.network_with(named, values)
-            effects, residual = ParameterEffects(network, self.X, self.tolerance), self.residual_of(network)
+            effects, residual = self.effects.of(network), self.residual_of(network)
         best = values, float(np.abs(residual).max())
         for step in range(_STEPS):
             values = values + _step(effects.columns(named), residual)
@@ -121,7 +119,7 @@ class _Case:
             done, best = misfit > 0.5 * best[1] and misfit <= 1.0, (values, misfit)
             if done or step == _STEPS - 1:
                 break
-            effects = ParameterEffects(network, self.X, self.tolerance)
+            effects = self.effects.of(network)
         return best
 
 
@@ -133,7 +131,10 @@ def _step(J, residual):
     gram = J.T @ J
     try:
         factor = linalg.cho_factor(gram)
+        singular = np.diag(factor[0]).min() < _NEARLY_DEPENDENT
     except linalg.LinAlgError:
+        singular = True
+    if singular:
         return linalg.lstsq(J, r, cond=_DEPENDENT, lapack_driver="gelsy")[0] / length
     move = linalg.cho_solve(factor, J.T @ r)
     move += linalg.cho_solve(factor, J.T @ (r - J @ move))
@@ -201,18 +202,35 @@ def _one_unit(case):
         groups += [[(layer, i, j) for i in range(rows)] for j in range(units)]
         if layer:
             groups += [[(layer, i, j) for j in range(units)] for i in range(rows - 1) if units > 1]
-    matches = case.effects.correlations(case.residual)
-    cosines = [np.abs(c) / np.where(n > 0, n, np.inf) for c, n in zip(matches, case.norms, strict=True)]
-    scores = [max(cosines[layer][row, unit] for layer, row, unit in group) for group in groups]
+    _, cosines = _ranked(case, case.effects, case.residual)
+    cosine = dict(zip(_names(case, np.arange(len(cosines))), cosines, strict=True))
+    left = _left_by(case, groups, cosine)
     best = None
-    for k in np.argsort(-np.array(scores), kind="stable")[:_UNITS_TRIED]:
+    for k in np.argsort(left, kind="stable")[:_UNITS_TRIED]:
         group = [n for n in groups[k] if case.norms[n[0]][n[1], n[2]] > 0]
+        if case.effects.centred and len({(n[0], n[1]) for n in group}) == 1 < len(group):
+            group.remove(min(group, key=cosine.get))  # the same change of all does not show
         if not group or len(group) > case.residual.size // 2:
             continue
         values, misfit = case.fitted(group)
         if best is None or misfit < best.misfit:
             best = _pruned(case, group, values, misfit, "unit")
     return best
+
+
+def _left_by(case, groups, cosine):
+    """How much of the differences each group of parameters leaves, to first order."""
+    work = sum(len(group) ** 2 for group in groups)
+    every = max(1, -(-case.residual.size * work // int(_MOST_WORK)))
+    shape, r = case.residual.shape, case.residual[::every].ravel()
+    if len(r) < 2 * max(map(len, groups)):
+        return [-max(cosine[name] for name in group) for group in groups]
+    left = []
+    for group in groups:
+        J = case.effects.columns(group).reshape(*shape, -1)[::every].reshape(len(r), -1)
+        Q = linalg.qr(J, mode="economic", pivoting=True)[0] if J.any() else J
+        left.append(np.sum((r - Q @ (Q.T @ r)) ** 2) / (len(r) - len(group)))
+    return left
 
 
 def _some_weights(case):
@@ -231,7 +249,7 @@ def _some_weights(case):
         residual = case.residual_of(network)
         if not np.isfinite(residual).all() or np.abs(residual).max() <= 1.0:
             break
-        effects = ParameterEffects(network, case.X, case.tolerance)
+        effects = case.effects.of(network)
     values, misfit = case.fitted(named, values)
     return _pruned(case, named, values, misfit, "weights")
 
@@ -241,7 +259,7 @@ def _pruned(case, named, values, misfit, kind):
     if misfit > 1.0:
         return Explanation(kind, named, values, [], misfit)
     for _ in range(4):
-        effects = ParameterEffects(case.network_with(named, values), case.X, case.tolerance)
+        effects = case.effects.of(case.network_with(named, values))
         J = effects.columns(named)
         errors = np.sqrt(np.diag(np.linalg.pinv(J.T @ J, rcond=1e-14, hermitian=True))) / 8.0
         kept = np.abs(values - case.value(named)) > _SURE * errors

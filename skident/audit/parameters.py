@@ -23,6 +23,8 @@ class ParameterEffects:
     X : ndarray of shape (n, D)
     tolerance : ndarray of shape (n, m_L)
         Infinite where an answer does not count.
+    centred : bool, default=False
+        Whether answers count less the mean over the outputs, as logits do of which probabilities are seen.
 
     Attributes
     ----------
@@ -30,20 +32,50 @@ class ParameterEffects:
     layers : list of ndarray
         ``layers[l]`` (m_l + 1, m_{l+1}): weights and, in the last row, shifts.
     answers : ndarray of shape (n, m_L)
+    centred : bool
 
     Notes
     -----
     Holds ``8 n (1 + m_L) sum(m_l)`` bytes.
     """
 
-    def __init__(self, network, X, tolerance):
-        self.network, self._tolerance = network, tolerance
+    def __init__(self, network, X, tolerance, centred=False):
+        self.network, self.centred, self._X, self._tolerance = network, centred, X, tolerance
         self.layers = [np.vstack([W, b]) for W, b in zip(network.weights, network.biases, strict=True)]
         inputs, jets = calculus.forward_jets(network.weights, network.biases, network.activations, X, order=1)
         self._inputs = [np.hstack([H, np.ones((len(H), 1))]) for H in inputs]
         by_pre, _ = calculus.output_sensitivities(network.weights, jets)
-        self._by_pre = [S / tolerance[:, :, None] for S in by_pre]
-        self.answers = jets[-1][0]
+        self._by_pre = [self._counted(S) / tolerance[:, :, None] for S in by_pre]
+        self.answers = self._counted(jets[-1][0])
+
+    def _counted(self, A):
+        return A - A.mean(axis=1, keepdims=True) if self.centred else A
+
+    def of(self, network):
+        """Effects of another network's parameters at the same inputs.
+
+        Parameters
+        ----------
+        network : FeedforwardNetwork
+
+        Returns
+        -------
+        ParameterEffects
+        """
+        return ParameterEffects(network, self._X, self._tolerance, self.centred)
+
+    def answers_of(self, network):
+        """What another network answers at the same inputs.
+
+        Parameters
+        ----------
+        network : FeedforwardNetwork
+
+        Returns
+        -------
+        ndarray of shape (n, m_L)
+        """
+        return self._counted(network(self._X))
 
     def correlations(self, R):
         """``J^T r`` by layers.

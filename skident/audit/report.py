@@ -71,8 +71,8 @@ class AuditReport:
         The same over its tolerance: 1 or less where the answers are the same.
     input : ndarray of shape (D,)
         Where the difference is largest beside its tolerance.
-    kind : {"float64", "float32", "decimals", "noise"}
-        How the black box answers, which sets the tolerance.
+    kind : {"float64", "float32", "float16", "bfloat16", "decimals", "noise"}
+        How the black box answers, or has its weights, which sets the tolerance.
     n_queries : int
         Rows asked.
     n_inputs : int

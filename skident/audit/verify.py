@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils import check_array, check_random_state
 
-from skident.network import center_outputs
-from skident.oracle import BlackBoxError, Oracle, precision_of
-from skident.oracle.black_box import known_network, resolve_response
+from skident.network import FeedforwardNetwork, center_outputs
+from skident.oracle import BlackBoxError, Oracle
+from skident.oracle.black_box import is_torch_module, known_network, resolve_response
 
 from .explanations import explain_differences
 from .inputs import InputBox, candidate_inputs, chosen_inputs, inputs_on_both_sides
 from .parameters import ParameterEffects
 from .report import AuditReport, Difference
-from .rounding import Arithmetic, rounding_of_answers
+from .rounding import Arithmetic, numbers_of, rounding_of_answers
 
 __all__ = ["verify_same"]
 
@@ -40,7 +40,8 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     Parameters
     ----------
     black_box : callable, fitted estimator, torch.nn.Module or FeedforwardNetwork
-        Asked as it is.
+        Asked as it is. A torch module is asked in double precision; where its weights are in single precision, and
+        those of `network` are not, it is the same if it is to within their rounding.
     network : FeedforwardNetwork, torch.nn.Module or fitted estimator
         With known weights, see `skident.oracle.black_box.known_network`.
     X : array-like of shape (n_samples, D)
@@ -95,36 +96,54 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     if most < 4 * _REPEATED:
         raise ValueError(f"max_queries must be at least {4 * _REPEATED}, got {max_queries!r}.")
     rng, oracle = check_random_state(random_state), Oracle(black_box, X.shape[1], response=response)
-    asked = _Asked(oracle, network, X, tol, most)
+    asked = _Asked(oracle, network, X, tol, most, single=_only_single(black_box, network))
     asked.first(rng)
     effects, excess = asked.compared()
     found = None
     if excess > 1.0:
-        found = explain_differences(effects, asked.X, asked.Y, asked.tolerance, several=False)
+        found = explain_differences(effects, asked.Y, asked.tolerance, several=False)
         if found.kind == "none":
             asked.more(rng)
             effects, excess = asked.compared()
-            found = explain_differences(effects, asked.X, asked.Y, asked.tolerance)
+            found = explain_differences(effects, asked.Y, asked.tolerance)
     asked.check_drift()
     return _report(asked, effects, excess, found)
 
 
 def _validated(black_box, network, X, response_method):
-    """The network in the form of the answers, rows as an array, and what is asked."""
+    """The network, rows as an array, and what is asked."""
     if response_method not in ("auto", "predict", "predict_proba"):
         raise ValueError(f"response_method must be 'auto', 'predict' or 'predict_proba', got {response_method!r}.")
     known, response = known_network(network), resolve_response(black_box, response_method)
     X = check_array(X, dtype=np.float64)
     if X.shape[1] != known.n_inputs:
         raise ValueError(f"X has {X.shape[1]} features, but the network has {known.n_inputs} inputs.")
-    return (center_outputs(known) if response == "predict_proba" else known), X, response
+    if response == "predict_proba":
+        center_outputs(known)  # refuses outputs that are no logits
+    return known, X, response
+
+
+def _only_single(black_box, network):
+    """Whether a black box that is asked in double precision has its weights in single, and the network has not."""
+    if is_torch_module(black_box):
+        arrays = [p.detach().double().cpu().numpy() for p in black_box.parameters()]
+    elif isinstance(black_box, FeedforwardNetwork):
+        arrays = [*black_box.weights, *black_box.biases]
+    else:
+        return False
+    return _in_single(arrays) and not _in_single([*network.weights, *network.biases])
+
+
+def _in_single(arrays):
+    with np.errstate(over="ignore"):
+        return all(np.array_equal(np.float32(a), a) for a in arrays)
 
 
 class _Asked:
     """Rows asked so far, their answers, and by how much these may differ."""
 
-    def __init__(self, oracle, network, X, tol, most):
-        self._oracle, self.network, self._tol, self._most = oracle, network, tol, most
+    def __init__(self, oracle, network, X, tol, most, single):
+        self._oracle, self.network, self._tol, self._most, self._single = oracle, network, tol, most, single
         self._rows, self.box = X, InputBox.of(X)
 
     def first(self, rng):
@@ -136,7 +155,7 @@ class _Asked:
         many = int(np.clip(_MOST_WORK // work, n, max(_CANDIDATES * n, 512)))
         drawn = candidate_inputs(self._rows, self.box, many, rng)
         drawn = inputs_on_both_sides(self.network, drawn, self.box, rng)
-        effects = ParameterEffects(self.network, drawn, np.ones((len(drawn), self.network.n_outputs)))
+        effects = self._effects(drawn, np.ones((len(drawn), self.network.n_outputs)))
         hidden = range(self.network.n_layers - 1)
         resting = [np.flatnonzero(effects.strength(layer).max(axis=0) == 0) for layer in hidden]
         self.unseen = [(layer, int(unit)) for layer, units in enumerate(resting) for unit in units]
@@ -160,8 +179,12 @@ class _Asked:
 
     def compared(self):
         """Effects of the parameters at what was asked, and the largest difference over its tolerance."""
-        effects = ParameterEffects(self.network, self.X, self.tolerance)
+        effects = self._effects(self.X, self.tolerance)
         return effects, float(np.max(np.abs(self.Y - effects.answers) / self.tolerance))
+
+    def _effects(self, X, tolerance):
+        centred = self._oracle.response == "predict_proba" and self.network.n_outputs > 1
+        return ParameterEffects(self.network, X, tolerance, centred)
 
     def check_drift(self):
         """Refuse a black box that answers otherwise than before."""
@@ -180,27 +203,30 @@ class _Asked:
     def _measured(self, again):
         """The numbers in which answers come, and their noise if they do not come again."""
         oracle, Y = self._oracle, self.Y
-        told = oracle.precision if oracle.response == "predict_proba" else precision_of(Y)
+        proba = oracle.response == "predict_proba"
+        kind, decimals = oracle.precision if proba else numbers_of(Y, self.network(self.X))
         gap, largest = Y[: len(again)] - again, np.abs(Y).max(axis=0)
-        unit = np.finfo(np.float32 if told.kind == "float32" else np.float64).eps
+        unit = np.finfo(np.float32 if kind == "float32" else np.float64).eps
         noise = np.zeros(Y.shape[1])
         if np.any(np.abs(gap) > _ROUNDINGS * unit * largest + self._error[: len(again), None]):
             room = max(0, min(_NOISY_REPEATS, self._most - oracle.n_queries - _REPEATED, len(self.X)))
             gap = np.vstack([gap, Y[:room] - oracle(self.X[:room])])
             noise = _TOO_FEW * np.sqrt(np.mean(gap**2, axis=0) / 2.0)
-        step = 10.0**-told.decimals if told.kind == "decimals" and oracle.response == "predict" else 0.0
-        self.kind = "noise" if noise.any() else told.kind
-        return Arithmetic(told.kind == "float32", step, noise)
+        if kind == "float64" and self._single:
+            kind = "float32"
+        self.kind = "noise" if noise.any() else kind
+        return Arithmetic(kind, decimals, kind == "float32" or self._single, noise)
 
     def _settle(self):
         """Tolerances of all answers."""
         network, of = self.network, self.arithmetic
         own = rounding_of_answers(network, self.X, single=False)
         theirs = rounding_of_answers(network, self.X, single=True) if of.single else own
-        tolerance = _SIGMAS * np.sqrt(own**2 + theirs**2 + of.noise**2) + 0.5 * of.step + self._error[:, None]
-        if of.step:  # what was computed in single precision before may round to the next number
+        tolerance = _SIGMAS * np.sqrt(own**2 + theirs**2 + of.noise**2) + self._error[:, None]
+        step = of.spacing(self.Y) if self._oracle.response == "predict" else np.zeros(self.Y.shape)
+        if step.any():  # what was computed in single precision before may round to the next number
             single = rounding_of_answers(network, self.X, single=True)
-            tolerance += np.minimum(_SIGMAS * single, 0.5 * of.step)
+            tolerance += 0.5 * step + np.minimum(_SIGMAS * single, 0.5 * step)
         if self._tol is not None:
             tolerance = np.maximum(tolerance, self._tol * self.Y.std(axis=0))
         self.tolerance = tolerance

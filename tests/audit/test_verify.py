@@ -1,5 +1,6 @@
 """An audit: what differs is found and named, what is the same raises no alarm, and bad boxes end in clear errors."""
 
+import copy
 import json
 
 import numpy as np
@@ -87,6 +88,21 @@ def test_what_is_the_same_raises_no_alarm():
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_a_module_in_single_precision_is_the_same_as_the_network_in_double(activation):
+    """A torch box is asked in double precision, with weights rounded to single."""
+    network, X, _ = random_network(7, activation, (6, 9, 8, 2))
+    module = network.to_torch(torch.float32)
+    for box in (module, FeedforwardNetwork.from_torch(module)):
+        report = verify_same(box, network, X, random_state=0)
+        assert report.same is True and report.kind == "float32"
+    rounded = FeedforwardNetwork.from_torch(module)
+    assert verify_same(module, rounded, X, random_state=0).kind == "float64"  # and as sharp as that
+    with torch.no_grad():
+        module[2].weight[3, 4] *= 1.01
+    assert [d.name for d in verify_same(module, network, X, random_state=0).differences] == ["weights[1][4, 3]"]
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("layer", [0, 1])
 def test_a_removed_unit_is_named(activation, layer):
     network, X, _ = random_network(3, activation, (6, 9, 8, 2))
@@ -149,6 +165,50 @@ def test_noise_is_measured_and_larger_changes_are_found():
     assert verify_same(noisy(with_weights(network, change)), network, X, random_state=0).same is False
 
 
+class TestFewOrShortNumbers:
+    """Answers that are few different ones, or numbers of 16 bits, are taken as what they are."""
+
+    network, X, _ = random_network(3, "tanh", (6, 10, 8, 3))
+
+    def changed(self):
+        def change(weights, biases):
+            biases[2][1] += 3.0
+
+        return with_weights(self.network, change)
+
+    @pytest.mark.parametrize(
+        ("kind", "shortened"),
+        [
+            ("float16", lambda Y: Y.astype(np.float16)),
+            ("bfloat16", lambda Y: torch.from_numpy(Y).bfloat16().double().numpy()),
+            ("decimals", lambda Y: Y.round(0)),
+            ("decimals", lambda Y: Y.round(1)),
+        ],
+    )
+    def test_answers_of_few_digits(self, kind, shortened):
+        report = verify_same(lambda X: shortened(self.network(X)), self.network, self.X, random_state=0)
+        assert report.same is True and report.kind == kind
+        report = verify_same(lambda X: shortened(self.changed()(X)), self.network, self.X, random_state=0)
+        assert report.same is False and report.kind == kind
+
+    def test_an_offset_beside_which_single_precision_has_one_answer(self):
+        def far(weights, biases):
+            biases[2] += 1e8
+
+        network = with_weights(self.network, far)
+        report = verify_same(lambda X: network(X).astype(np.float32), network, self.X, random_state=0)
+        assert report.same is True and report.kind == "float32" and report.missed(0.01) > 0.9
+
+    def test_one_unit_in_single_precision(self):
+        network, X, _ = random_network(0, "tanh", (1, 1, 1))
+        report = verify_same(lambda X: network(X).astype(np.float32), network, X, random_state=0)
+        assert report.same is True and report.kind == "float32"
+
+    def test_constant_answers_are_not_taken_as_rounded(self):
+        small = with_weights(self.network, lambda weights, biases: weights[2].__imul__(0.01))
+        assert verify_same(lambda X: np.zeros((len(X), 3)), small, self.X, random_state=0).same is False
+
+
 def test_a_tolerance_of_ones_own():
     network, X, _ = random_network(0, "tanh", (5, 8, 2))
 
@@ -203,6 +263,45 @@ def test_classifiers_are_compared_by_their_logits():
     report = verify_same(model, known, X, random_state=0)
     assert report.same is False
     assert {(d.layer, d.row, d.unit) for d in (*report.differences, *report.instead)} >= {(0, 2, 3)}
+
+
+class TestClassifier:
+    """What is named are weights of the network as it was given, though probabilities tell logits up to their mean."""
+
+    X, y = load_iris(return_X_y=True)
+    model = make_pipeline(
+        StandardScaler(), MLPClassifier((12,), activation="tanh", max_iter=300, tol=1e-2, random_state=0)
+    ).fit(X, y)
+    known = FeedforwardNetwork.from_sklearn(model)
+
+    def audited(self, change):
+        other = copy.deepcopy(self.model)
+        change(other[-1].coefs_, other[-1].intercepts_)
+        return verify_same(other, self.known, self.X, random_state=0)
+
+    def test_an_outgoing_weight(self):
+        report = self.audited(lambda coefs, intercepts: coefs[1].__setitem__((3, 0), 1.001 * coefs[1][3, 0]))
+        assert [d.name for d in report.differences] == ["weights[1][3, 0]"]
+        assert report.differences[0].known == self.model[-1].coefs_[1][3, 0]
+        assert report.differences[0].found == pytest.approx(1.001 * self.model[-1].coefs_[1][3, 0], rel=1e-8)
+
+    def test_a_shift(self):
+        report = self.audited(lambda coefs, intercepts: intercepts[1].__setitem__(0, intercepts[1][0] + 1e-4))
+        assert [d.name for d in report.differences] == ["biases[1][0]"]
+
+    def test_the_same_shift_of_all_logits_is_none(self):
+        report = self.audited(lambda coefs, intercepts: intercepts[1].__iadd__(1e-4))
+        assert report.same is True
+
+    def test_a_weight_behind_a_scaler_is_one_and_a_shift(self):
+        """Of which the effects nearly cancel, so that neither alone goes with the differences."""
+        report = self.audited(lambda coefs, intercepts: coefs[0].__setitem__((1, 2), 1.001 * coefs[0][1, 2]))
+        assert [d.name for d in report.differences] == ["weights[0][1, 2]", "biases[0][2]"]
+
+    def test_all_outgoing_weights_of_a_unit(self):
+        """Those of the three whose mean is left."""
+        report = self.audited(lambda coefs, intercepts: coefs[1].__setitem__(3, [0.1, 0.2, -0.4] + coefs[1][3]))
+        assert {(d.layer, d.row) for d in report.differences} == {(1, 3)} and len(report.differences) == 2
 
 
 def test_the_report_is_made_of_plain_numbers():
