@@ -8,12 +8,13 @@ import scipy.linalg
 from .active_set import active_set_fit
 from .facets import FacetUnit
 from .segments import KinkSet
-from .tracing import learn_positions
+from .tracing import learn_positions, trace
 from .windows import locate, windows
 
-__all__ = ["intersection", "kinks_of", "parallel", "refine"]
+__all__ = ["intersection", "kinks_of", "parallel", "refine", "trace_on"]
 
 _ROUNDS, _SETTLED = 3, 1e-9  # of locating kinks, at most, and the relative step after which there are no more
+_ROUNDS_AGAIN = 12  # of following a unit that was left
 _POOL = 3  # predicted kinks for one that is located
 _SAME = 1e-5  # sine of an angle below which directions are the same
 _LINES_NOISY = 720  # on which a unit's kinks are predicted where more of them are wanted
@@ -85,6 +86,37 @@ def refine(answers, unit, rng, *, spare=8):
         unit.theta = unit.theta + free @ step
         if np.linalg.norm(step) < _SETTLED * np.linalg.norm(unit.theta):
             break
+
+
+def trace_on(answers, units, rng):
+    """Follow units again across boundaries behind which they are not known, with more patience; see `trace`.
+
+    Parameters
+    ----------
+    answers : Answers
+    units : list of FacetUnit
+        Changed in place.
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    int
+        Directions of theta that became known.
+
+    Raises
+    ------
+    BlackBoxError
+        If the black box fails.
+    """
+    learnt = 0
+    for unit in units:
+        before = unit.n_open
+        if before:
+            trace(answers, unit, rng, n_rounds=_ROUNDS_AGAIN, hasty=False)
+        if unit.n_open < before:
+            refine(answers, unit, rng)
+        learnt += before - unit.n_open
+    return learnt
 
 
 def _located_near(answers, unit, free, spare, rng):

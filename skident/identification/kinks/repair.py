@@ -169,6 +169,19 @@ class Asked(NamedTuple):
     F: np.ndarray
     tol: np.ndarray
 
+    def joined(self, other):
+        """These answers and others.
+
+        Parameters
+        ----------
+        other : Asked
+
+        Returns
+        -------
+        Asked
+        """
+        return Asked(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+
 
 def more_answers(answers, asked, n, rng):
     """Answers at n random points, those there are among them: what found a network wrong once tells of later ones too.
@@ -191,7 +204,7 @@ def more_answers(answers, asked, n, rng):
     """
     X = spread_points(answers, [], n if asked is None else max(n - len(asked.X), 0), rng, radii=_FAR)
     fresh = Asked(X, *answers.ask(X))
-    return fresh if asked is None else Asked(*(np.concatenate(pair) for pair in zip(asked, fresh, strict=True)))
+    return fresh if asked is None else asked.joined(fresh)
 
 
 def errors_of(answers, network, asked):

@@ -3,7 +3,7 @@ import pytest
 
 from skident.identification.kinks.facets import FacetUnit
 from skident.identification.kinks.layer_signs import features_with_signs
-from skident.identification.kinks.refinement import refine
+from skident.identification.kinks.refinement import refine, trace_on
 from skident.identification.kinks.tracing import trace
 
 _FAR_OFF = -80.0  # bias of a unit that is active in few places
@@ -78,3 +78,14 @@ def test_kinks_that_random_lines_hardly_meet_are_predicted(planted):
     points, normals = unit.predicted_kinks(12, net.rng)
     assert len(points) >= 8 and np.abs(net.pre_activations(points)[1][:, 0]).max() < 1e-9
     np.testing.assert_allclose(np.linalg.norm(normals, axis=1), 1.0)
+
+
+def test_units_that_were_left_are_followed_again(setting):
+    net, answers, unit, truth = setting
+    trace(answers, unit, net.rng, n_rounds=1)
+    left = unit.n_open
+    assert left > 0 and trace_on(answers, [unit], net.rng) == left - unit.n_open > 0
+    assert trace_on(answers, [unit], net.rng) >= 0
+    w = weights_of(unit)
+    assert unit.n_open == 0 and min(np.abs(w - truth).max(), np.abs(w + truth).max()) < 1e-8
+    assert trace_on(answers, [unit], net.rng) == 0
