@@ -21,6 +21,7 @@ _REACH = 1e3  # of lines, in units of sqrt(D) standard deviations
 # What one hidden layer looks like where there are more.
 _MORE_LAYERS = {"crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
 _CHECKS = 17  # times as many answers as are judged by in the end show whether units are missing
+_ALIKE = 1.0 - 1e-6  # cosine of two units from which on they may be one
 _POINTS, _RADII = 20_000, (1.0, 2.0, 3.0)  # at which units are looked at, and their spreads
 _SKIPS = (
     "on which side its units are active was not found: {} units that are always active make up for that. The "
@@ -105,12 +106,21 @@ def _deep(inquiry):
             leaky=inquiry.activations[0] == "leaky_relu",
             callback=entry["progress"],
             n_check=_CHECKS * len(inquiry.fresh.inputs),
+            rows=inquiry.fresh.inputs,
         )
     caveat = "" if found.n_linear == 0 else _PAIRS.format(found.n_linear)
     if found.wrong:
         caveat = _MISSING.format(found.wrong, found.n_checked)
     evidence = {"explained": 1.0 - found.wrong, "explained_of": found.n_checked, "sign_doubt": found.doubt}
-    return _attempt(inquiry, found.network, not found.n_linear, caveat, evidence)
+    minimal = not found.n_linear and not _has_alike_units(found.network)
+    return _attempt(inquiry, found.network, minimal, caveat, evidence)
+
+
+def _has_alike_units(network):
+    """Whether two units of the last hidden layer may be one that was found twice."""
+    V = np.vstack([network.weights[-2], network.biases[-2]])
+    V = V / np.maximum(np.linalg.norm(V, axis=0), np.finfo(float).tiny)
+    return bool(np.any(np.abs(np.triu(V.T @ V, 1)) > _ALIKE))
 
 
 def _attempt(inquiry, network, minimal, caveat, evidence):

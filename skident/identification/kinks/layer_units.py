@@ -9,6 +9,7 @@ import numpy as np
 from .facets import FacetUnit
 from .known_layers import KnownLayers
 from .layer_signs import features_with_signs, layer_signs, signs_beside_linear_part
+from .open_weights import usual_sides
 from .refinement import intersection, kinks_of, parallel, refine
 from .segments import KinkSet
 from .tracing import kinks_seen, share_of_kinks, share_of_sides, trace
@@ -169,8 +170,6 @@ class LayerUnits:
         """Weights and bias (m_l + 1,) of a unit, and which of them are determined."""
         B = self.basis
         w = np.linalg.lstsq(B, unit.theta, rcond=None)[0]
-        if unit.n_open == 0:
-            return w, np.ones(len(w), dtype=bool)
         return w, np.linalg.norm(np.linalg.lstsq(B, unit.open, rcond=None)[0], axis=1) < unit.tolerance
 
     def _tell_signs(self, answers, rng):
@@ -244,8 +243,8 @@ class LayerUnits:
 
     def _rebase(self, answers, signs, rng):
         """The same units with the signs of layer l; those that contradict them become deep kinks."""
-        self.signs, old, self.units = signs, self.units, []
-        basis, lost = self.basis, []
+        self.signs, old, self.units, lost = signs, self.units, [], []
+        basis = self.basis
         for unit in old:
             new = unit.with_basis(basis)
             if new.misfit > 1e-5:
@@ -337,16 +336,17 @@ class LayerUnits:
         Returns
         -------
         W : ndarray of shape (m_l + 2 r, m_{l+1})
-            Columns of norm 1; what is not determined is 0.
+            Columns of norm 1; of what is not determined the least that is right near the kinks seen.
         b : ndarray of shape (m_{l+1},)
-        open_entries : ndarray of bool, shape (m_l + 2 r, m_{l+1})
-            Weights that are not determined.
+        open_entries : ndarray of shape (m_l + 2 r, m_{l+1})
+            Not 0 where weights are not determined: 1 where inputs are active on all kinks seen, -1 where they are not.
         """
-        pairs = [self._weights_of(unit) for unit in self.units]
-        rows = np.array([np.where(known, w, 0.0) for w, known in pairs])
-        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(float).tiny)
-        W, unknown, K = rows[:, :-1].T, ~np.array([known[:-1] for _, known in pairs]).T, self.known.n_units
-        return np.vstack([W, -W[K:]]), rows[:, -1], np.vstack([unknown, unknown[K:]])
+        pairs, K = [self._weights_of(unit) for unit in self.units], self.known.n_units
+        rows = np.array([w / max(np.linalg.norm(w), np.finfo(float).tiny) for w, _ in pairs])
+        W, unknown = rows[:, :-1].T, ~np.array([known[:-1] for _, known in pairs]).T
+        usual = np.where(unknown, -1.0, 0.0)
+        usual[:K] = usual_sides(self.known, self.signs, self.units, unknown[:K])
+        return np.vstack([W, -W[K:]]), rows[:, -1], np.vstack([usual, usual[K:]])
 
     def signed(self):
         """Weights and biases of layer l with their signs, and pairs of units for what is linear.

@@ -20,6 +20,8 @@ _FAR = (1.0, 3.0, 4.0, 6.0)  # spreads of the points that are looked at in the e
 _PATHS = 6  # lines from right to wrong answers
 _WRONG = 1e-9  # relative error that no rounding of a right network makes
 _ROUNDINGS = 1e3
+_EXACT = 30.0  # roundings by which an answer of an exact network is off at most
+_UNSHARP, _MOSTLY = 30.0, 0.9  # over the accuracy of the better ones, and the share of answers that must not be so
 _NOISES = 12.0  # and of noisy answers, in units of their noise
 _ANSWERS, _ANSWERS_NOISY = 2.0, 10.0  # answers a parameter at which a network is polished
 _DEVIATION = 0.5  # of noise, in its own units
@@ -77,10 +79,11 @@ def polished(answers, network, rng):
     noisy = answers.resolution > NOISY
     n = int((_ANSWERS_NOISY if noisy else _ANSWERS) * network.n_parameters / network.n_outputs) + 50
     layers = list(zip(network.weights[:-1], network.biases[:-1], strict=True))
-    X = spread_points(answers, layers, n, rng)
-    F, tol = answers.ask(X)
+    X, F, tol = _sharp_answers(answers, layers, n, rng)
     error = np.abs(network(X) - F).max(axis=1)
     good = np.isfinite(tol) & (error < max(1e-4 / answers.resolution, 1e3))
+    if not noisy and np.all(error[good] < _EXACT * tol[good]):  # what is wrong is so for want of units
+        return network
     if good.sum() * network.n_outputs < 1.2 * network.n_parameters:
         return network
     better = polish_network(network, X[good], F[good], noise=_DEVIATION if noisy else None)[0]
@@ -90,6 +93,21 @@ def polished(answers, network, rng):
             better = polish_network(better, X[fits], F[fits], noise=_DEVIATION)[0]
     after = np.abs(better(X) - F).max(axis=1)
     return better if np.median(after) <= np.median(error) else network
+
+
+def _sharp_answers(answers, layers, n, rng):
+    """About n answers at random points, those left out that are far less accurate than others.
+
+    Log-odds are uncertain where a probability is near 1, all over one side of the decision boundary.
+    """
+    asked, sharp = None, np.zeros(1, dtype=bool)
+    for _ in range(2):
+        if sharp.mean() < _MOSTLY:
+            X = spread_points(answers, layers, n, rng)
+            fresh = Asked(X, *answers.ask(X))
+            asked = fresh if asked is None else asked.joined(fresh)
+            sharp = asked.tol <= _UNSHARP * np.sort(asked.tol)[len(asked.tol) // 4]
+    return Asked(*(part[sharp] for part in asked))
 
 
 def pruned(answers, network, asked, rng):
@@ -166,6 +184,19 @@ class Asked(NamedTuple):
     F: np.ndarray
     tol: np.ndarray
 
+    def joined(self, other):
+        """These answers and others.
+
+        Parameters
+        ----------
+        other : Asked
+
+        Returns
+        -------
+        Asked
+        """
+        return Asked(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+
 
 def more_answers(answers, asked, n, rng):
     """Answers at n random points, those there are among them: what found a network wrong once tells of later ones too.
@@ -188,7 +219,7 @@ def more_answers(answers, asked, n, rng):
     """
     X = spread_points(answers, [], n if asked is None else max(n - len(asked.X), 0), rng, radii=_FAR)
     fresh = Asked(X, *answers.ask(X))
-    return fresh if asked is None else Asked(*(np.concatenate(pair) for pair in zip(asked, fresh, strict=True)))
+    return fresh if asked is None else asked.joined(fresh)
 
 
 def errors_of(answers, network, asked):
