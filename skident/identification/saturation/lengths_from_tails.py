@@ -8,7 +8,7 @@ import numpy as np
 
 from ..points import ask_block, random_along
 
-__all__ = ["lengths_from_tails"]
+__all__ = ["lengths_from_tails", "tail_lengths"]
 
 _RATES = {"tanh": 2.0, "sigmoid": 1.0}  # limits are approached as exp(-rate z)
 _REACH = np.geomspace(0.05, 600.0, 48)  # where to look, in units of 1 / |w| as known
@@ -52,18 +52,38 @@ def lengths_from_tails(oracle, first, activation, rng):
     for line in range(_LINES):
         base = first.points + random_along(first.directions.T, first.radius, rng) if line else first.points
         for side in (1.0, -1.0):
-            found, error = _tails(oracle, base, side * first.directions, lengths, _RATES[activation])
+            found, error = tail_lengths(oracle, base, side * first.directions, lengths, activation)
             better = error < misfit
             best, misfit = np.where(better, found, best), np.where(better, error, misfit)
     weights = first.weights * (best / lengths)
     return replace(first, weights=weights, biases=first.biases * (best / lengths))
 
 
-def _tails(oracle, base, normals, lengths, rate):
-    """Lengths (m_1,) and how well they explain the tails on one side; infinite where there is no tail to see."""
-    m = len(lengths)
+def tail_lengths(oracle, base, normals, lengths, activation, reach=_REACH):
+    """Lengths of units from their tails on one side.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    base : ndarray of shape (m, D)
+        A point on every unit's hyperplane where all others are saturated.
+    normals : ndarray of shape (D, m)
+        Unit vectors, away from the hyperplane.
+    lengths : ndarray of shape (m,)
+        As known.
+    activation : {"tanh", "sigmoid"}
+    reach : ndarray of shape (q,), default=geomspace(0.05, 600, 48)
+        Where the end of the tail is looked for, in units of ``1 / length``.
+
+    Returns
+    -------
+    found : ndarray of shape (m,)
+    error : ndarray of shape (m,)
+        Relative misfit of the tail; infinite where there is none to see, and the length is as it was.
+    """
+    rate, m = _RATES[activation], len(lengths)
     found, error = lengths.copy(), np.full(m, np.inf)
-    s = _REACH / lengths[:, None]
+    s = reach / lengths[:, None]
     F = _along(oracle, base, normals, s)
     height = np.abs(F - F[:, -1:]).max(axis=(1, 2))
     deviation = np.linalg.norm(F - F[:, -1:], axis=2) / np.maximum(height, np.finfo(float).tiny)[:, None]
@@ -71,7 +91,7 @@ def _tails(oracle, base, normals, lengths, rate):
     lost = _PRECISE * oracle.accuracy.unit
     least = np.maximum(_SMALL, lost * np.abs(F).max(axis=(1, 2)) / np.maximum(height, np.finfo(float).tiny))
     above, seen = _last(deviation > _LARGE), _last(deviation > least[:, None])
-    some = np.flatnonzero((above >= 0) & (seen > above + 1) & (seen < len(_REACH) - 2))
+    some = np.flatnonzero((above >= 0) & (seen > above + 1) & (seen < len(reach) - 2))
     if len(some) == 0:
         return found, error
     near, far = s[some, above[some], None], s[some, seen[some], None]
