@@ -138,3 +138,13 @@ def test_deep_relu(tmp_path, monkeypatch, capsys):
     assert "layers of (16, 8, 4, 1) units, exact: True" in printed
     assert "ever change their side: [16, 8, 4]" in printed
     assert float(re.search(rf"N\(0, 9 I\): {NUMBER}", printed)[1]) < 1e-10
+
+
+def test_control_policy(tmp_path, monkeypatch, capsys):
+    printed = run("plot_18_control_policy", tmp_path, monkeypatch, capsys)
+    assert (
+        "layers of (64, 64, 6) units, 5702 parameters, exact: True" in printed
+        and "route: saturation, patches" in printed
+    )
+    errors = re.findall(rf"(?:fresh observations|weight or shift): {NUMBER}", printed)
+    assert len(errors) == 2 and float(errors[0]) < 1e-10 and float(errors[1]) < 1e-6
