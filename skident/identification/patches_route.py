@@ -21,7 +21,7 @@ from .patches.second_layer import find_second_layer
 __all__ = ["by_patches", "patches_pay", "patches_serve", "second_layer_on_patches"]
 
 _ACTIVATIONS = ("tanh", "sigmoid")
-_SHARE = 0.6  # of `max_seconds`, after which the next route is taken
+_SHARE = 0.5  # of `max_seconds`, after which the next route is taken
 _COSTLIER = 1.5  # times what is planned that may have to be asked
 _FARTHEST = 3e4  # distance of patches: rounding grows with it
 _FEWEST = 8  # second-layer units that are planned for where their number is to be found
@@ -131,7 +131,7 @@ def second_layer_on_patches(inquiry, first, layers, n_units=None):
         try:
             first, entry["unsupported"] = _exactly(inquiry, first)
             layers.keep(first)
-        except BlackBoxError as error:
+        except (PatchesFailedError, BlackBoxError) as error:
             entry["failed"] = str(error)
             return None
     with inquiry.log.stage("second layer (patches)", inquiry.oracle, len(first.biases), "units") as entry:
@@ -144,11 +144,24 @@ def second_layer_on_patches(inquiry, first, layers, n_units=None):
     return found
 
 
+class _WithinShare:
+    """An oracle that is not asked when the share of the time for this route is over."""
+
+    def __init__(self, oracle):
+        self.oracle, self.ends = oracle, oracle.clock.share(_SHARE)
+        self.reach, self.accuracy = oracle.reach, oracle.accuracy
+
+    def __call__(self, U):
+        if time.perf_counter() > self.ends:
+            raise PatchesFailedError("its share of max_seconds is over", final=True)
+        return self.oracle(U)
+
+
 def _exactly(inquiry, first):
     """The first layer to rounding error, and the units whose lengths no two looks agree on."""
-    name = inquiry.activations[0]
-    first = exact_directions(inquiry.oracle, first, get_activation(name), inquiry.rng)
-    vote = vote_on_lengths(inquiry.oracle, first, name, inquiry.rng)
+    name, oracle = inquiry.activations[0], _WithinShare(inquiry.oracle)
+    first = exact_directions(oracle, first, get_activation(name), inquiry.rng)
+    vote = vote_on_lengths(oracle, first, name, inquiry.rng)
     return vote.first, np.flatnonzero(vote.support < 2).tolist()
 
 
@@ -187,15 +200,9 @@ def _behind(inquiry, first):
     """The black box behind the first layer, as of tanh units and a linear output."""
     oracle, (hidden, output) = inquiry.oracle, inquiry.activations
     unit = 0.5 if hidden == "sigmoid" else 1.0  # sigmoid(z) = (1 + tanh(z / 2)) / 2
-    invert, ends = _INVERSE.get(output, lambda Y: Y), oracle.clock.share(_SHARE)
-
-    def ask(U):
-        if time.perf_counter() > ends:
-            raise PatchesFailedError("its share of max_seconds is over")
-        return invert(oracle(U))
-
+    invert, within = _INVERSE.get(output, lambda Y: Y), _WithinShare(oracle)
     return Behind(
-        ask=ask,
+        ask=lambda U: invert(within(U)),
         weights=unit * first.weights,
         biases=unit * first.biases,
         activation="tanh",
