@@ -6,13 +6,14 @@ import time
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import erfinv, logit
+from scipy.special import erf, erfinv, logit
 
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import BlackBoxError
 
 from .attempts import polished_attempt
 from .patches.behind import Behind, PatchesFailedError
+from .patches.erf_tails import lengths_and_shifts_of_erf
 from .patches.exact_directions import exact_directions
 from .patches.length_vote import vote_on_lengths
 from .patches.plan import plan_patches
@@ -20,8 +21,8 @@ from .patches.second_layer import find_second_layer
 
 __all__ = ["by_patches", "patches_pay", "patches_serve", "second_layer_on_patches"]
 
-_ACTIVATIONS = ("tanh", "sigmoid")
-_SHARE = 0.6  # of `max_seconds`, after which the next route is taken
+_ACTIVATIONS = ("tanh", "sigmoid", "erf")
+_SHARE = 0.5  # of `max_seconds`, after which the next route is taken
 _COSTLIER = 1.5  # times what is planned that may have to be asked
 _FARTHEST = 3e4  # distance of patches: rounding grows with it
 _FEWEST = 8  # second-layer units that are planned for where their number is to be found
@@ -52,8 +53,8 @@ def patches_serve(inquiry):
 def patches_pay(inquiry):
     """Whether nothing cheaper than patches is likely to tell the second layer.
 
-    Gradients tell one that is narrower than the first where this is no wider than the input; vertices one that is not
-    much wider than the output.
+    Gradients tell one that is narrower than the first where this is no wider than the input, if its shifts are not
+    those of erf units, which only their tails show; vertices one that is not much wider than the output.
 
     Parameters
     ----------
@@ -66,7 +67,8 @@ def patches_pay(inquiry):
     """
     m_1, m_2, m_L = inquiry.widths
     by_vertices = m_L >= _MANY_OUTPUTS and m_2 <= _OF_OUTPUTS * m_L
-    return not (m_2 < m_1 <= inquiry.oracle.n_inputs or by_vertices)
+    by_gradients = m_2 < m_1 <= inquiry.oracle.n_inputs and inquiry.activations[0] != "erf"
+    return not (by_gradients or by_vertices)
 
 
 def _answers_serve(inquiry):
@@ -129,14 +131,14 @@ def second_layer_on_patches(inquiry, first, layers, n_units=None):
         return None
     with inquiry.log.stage("first layer (rays and votes)", inquiry.oracle) as entry:
         try:
-            first, entry["unsupported"] = _exactly(inquiry, first)
-            layers.keep(first)
-        except BlackBoxError as error:
+            first, shifts, entry["unsupported"] = _exactly(inquiry, first)
+            layers.keep(first if shifts is None else replace(first, biases=first.biases + shifts))
+        except (PatchesFailedError, BlackBoxError) as error:
             entry["failed"] = str(error)
             return None
     with inquiry.log.stage("second layer (patches)", inquiry.oracle, len(first.biases), "units") as entry:
         try:
-            found = _second_layer(inquiry, first, n_units, entry["progress"])
+            found = _second_layer(inquiry, _behind(inquiry, first, shifts), n_units, entry["progress"])
             entry["residual"] = found.misfit
         except (PatchesFailedError, BlackBoxError, np.linalg.LinAlgError) as error:
             entry["failed"] = str(error)
@@ -144,19 +146,36 @@ def second_layer_on_patches(inquiry, first, layers, n_units=None):
     return found
 
 
+class _WithinShare:
+    """An oracle that is not asked when the share of the time for this route is over."""
+
+    def __init__(self, oracle):
+        self.oracle, self.ends = oracle, oracle.clock.share(_SHARE)
+        self.reach, self.accuracy = oracle.reach, oracle.accuracy
+
+    def __call__(self, U):
+        if time.perf_counter() > self.ends:
+            raise PatchesFailedError("its share of max_seconds is over", final=True)
+        return self.oracle(U)
+
+
 def _exactly(inquiry, first):
-    """The first layer to rounding error, and the units whose lengths no two looks agree on."""
-    name = inquiry.activations[0]
-    first = exact_directions(inquiry.oracle, first, get_activation(name), inquiry.rng)
-    vote = vote_on_lengths(inquiry.oracle, first, name, inquiry.rng)
-    return vote.first, np.flatnonzero(vote.support < 2).tolist()
+    """The first layer to rounding error, its shifts where tails tell them, units whose lengths no two looks tell."""
+    name, oracle = inquiry.activations[0], _WithinShare(inquiry.oracle)
+    first = exact_directions(oracle, first, get_activation(name), inquiry.rng)
+    if name == "erf":
+        first, shifts, support = lengths_and_shifts_of_erf(oracle, first, inquiry.rng)
+    else:
+        vote = vote_on_lengths(oracle, first, name, inquiry.rng)
+        first, shifts, support = vote.first, None, vote.support
+    return first, shifts, np.flatnonzero(support < 2).tolist()
 
 
-def _second_layer(inquiry, first, n_units, progress):
+def _second_layer(inquiry, behind, n_units, progress):
     """What `find_second_layer` finds, in the activations looked for."""
-    behind, failure = _behind(inquiry, first), PatchesFailedError("no order and number of free units serve")
-    for width in _widths(inquiry, len(first.biases), n_units):
-        plan = plan_patches(inquiry.oracle.n_inputs, (len(first.biases), width, inquiry.oracle.n_outputs))
+    failure, (D, m_1) = PatchesFailedError("no order and number of free units serve"), behind.shape
+    for width in _widths(inquiry, m_1, n_units):
+        plan = plan_patches(D, (m_1, width, behind.n_outputs))
         if plan is None or not _affordable(inquiry, plan):
             break
         try:
@@ -183,23 +202,17 @@ def _affordable(inquiry, plan):
     return clock.max_queries is None or inquiry.oracle.n_queries + _COSTLIER * plan.n_queries < clock.max_queries
 
 
-def _behind(inquiry, first):
-    """The black box behind the first layer, as of tanh units and a linear output."""
+def _behind(inquiry, first, shifts):
+    """The black box behind the first layer, as of tanh or erf units and a linear output."""
     oracle, (hidden, output) = inquiry.oracle, inquiry.activations
     unit = 0.5 if hidden == "sigmoid" else 1.0  # sigmoid(z) = (1 + tanh(z / 2)) / 2
-    invert, ends = _INVERSE.get(output, lambda Y: Y), oracle.clock.share(_SHARE)
-
-    def ask(U):
-        if time.perf_counter() > ends:
-            raise PatchesFailedError("its share of max_seconds is over")
-        return invert(oracle(U))
-
+    invert, within = _INVERSE.get(output, lambda Y: Y), _WithinShare(oracle)
     return Behind(
-        ask=ask,
+        ask=lambda U: invert(within(U)),
         weights=unit * first.weights,
         biases=unit * first.biases,
-        activation="tanh",
-        theta=None,
+        activation="erf" if hidden == "erf" else "tanh",
+        theta=None if shifts is None else erf(shifts),
         n_outputs=oracle.n_outputs,
         rng=inquiry.rng,
         farthest=min(_FARTHEST, 0.5 * oracle.reach),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from skident.linalg import n_free_entries
 from skident.network import get_activation
+from skident.oracle import OutOfBudgetError
 
 from .hessian_route import by_hessians
 from .hessians.subspace import n_visible
@@ -120,7 +121,13 @@ def _by_either(inquiry, earlier, *, first, then):
     found = first(inquiry, earlier)
     if (found is not None and found.error < inquiry.accepted_error) or inquiry.out_of_time:
         return found
-    tried = [attempt for attempt in (found, then(inquiry, earlier)) if attempt is not None]
+    try:
+        other = then(inquiry, earlier)
+    except OutOfBudgetError:
+        if found is None:
+            raise
+        return found
+    tried = [attempt for attempt in (found, other) if attempt is not None]
     return min(tried, key=lambda attempt: attempt.error, default=None)
 
 

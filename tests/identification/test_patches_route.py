@@ -43,12 +43,15 @@ def failures(model):
     [
         ((10, 16, 16, 1), "tanh", "identity"),
         ((8, 10, 9, 1), "sigmoid", "identity"),
+        ((7, 10, 8, 1), "erf", "identity"),
         ((10, 8, 9, 2), "tanh", "tanh"),
         ((7, 10, 10, 1), "tanh", "sigmoid"),
     ],
 )
 def test_networks_and_widths(sizes, activation, output, widths, rng):
-    network = planted(sizes, seed=3, scale=1.0 if activation == "tanh" else 3.0, activation=activation, output=output)
+    network = planted(
+        sizes, seed=3, scale=3.0 if activation == "sigmoid" else 1.0, activation=activation, output=output
+    )
     model = identify(network, widths)
     assert model.report_.exact and model.report_.route == "saturation, patches" and model.layer_widths_ == sizes[1:]
     X = rng.standard_normal((500, sizes[0]))

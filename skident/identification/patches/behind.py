@@ -23,11 +23,13 @@ class PatchesFailedError(ValueError):
     message : str
     n_seen : int, default=None
         Width of the second layer, where the coefficients tell another one than was looked for.
+    final : bool, default=False
+        Whether other patches would fail as well.
     """
 
-    def __init__(self, message, n_seen=None):
+    def __init__(self, message, n_seen=None, *, final=False):
         super().__init__(message)
-        self.n_seen = n_seen
+        self.n_seen, self.final = n_seen, final or n_seen is not None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ __all__ = ["Rows", "find_further_rows"]
 _LOOKS, _ENOUGH = 12, 5  # sets of known units looked at for a patch in reach, and after which the best one is taken
 _NEAR = 4000.0  # distance of a patch that is near enough at once
 _STUCK, _REPEATS = 1e-4, 3  # misfit after which a unit is looked at again beside others, and how often
+_LOOSE = 1e-2  # misfit that the last of these may leave to the polish
 _LARGEST = 0.95  # |theta|
 _STEP = 1e-6  # of the derivative by theta
 
@@ -81,8 +82,9 @@ def find_further_rows(behind, plan, first, callback=None):
         j, tried = queue.pop(0)
         beside = _known_beside(behind, plan, first, rows, known, j, tried)
         fit = None if beside is None else _fit_unit(behind, first.rule, rows, theta, beside)
-        if fit is None or fit.misfit > _STUCK:
-            if tried == _REPEATS or (fit is None and tried):
+        last = tried == (_REPEATS if fit is not None else 1)
+        if fit is None or fit.misfit > (_LOOSE if last else _STUCK):
+            if last:
                 seen = "no patch is in reach" if fit is None else f"its terms misfit by {fit.misfit:.1e}"
                 raise PatchesFailedError(f"the second layer's weights from first-layer unit {j} were not found: {seen}")
             queue.append((j, tried + 1))

@@ -14,9 +14,9 @@ from .taylor import TaylorRule
 __all__ = ["PatchPlan", "plan_patches"]
 
 # Largest reach in hidden coordinates and pairs of nodes, by order: beyond 4 rounding leaves too little.
-_RULES = {2: (0.5, 3), 3: (0.8, 6), 4: (0.85, 8), 5: (0.9, 10)}
-_ROWS = 1.3  # times the rank that shows shifts
-_MORE_ROWS = 1.25  # times the unknowns of one further unit
+_RULES = {2: (0.5, 3), 3: (0.6, 4), 4: (0.8, 6), 5: (0.85, 7)}
+_ROWS = 1.15  # times the rank that shows shifts
+_LINEAR, _ALL = 1.1, 1.3  # times the unknowns of one further unit: equations linear in it, and all
 _FULLEST = 0.93  # part of the space that m_2 powers may fill
 _CROWDED = 0.75  # beyond this part, conditions get worse
 _OF_PATTERNS = 0.95  # part of all sign patterns that may be needed
@@ -75,9 +75,10 @@ def _plan(D, widths, p, k):
     rule = TaylorRule(p, *_RULES[p])
     rank = m_2 + sum(min(n_symmetric_entries(k, q), m_2) for q in range(1, p))
     n_first = int(np.ceil((_ROWS * rank + 4) / m_L)) + 2
-    n_more = int(np.ceil(_MORE_ROWS * m_2 / (n_symmetric_entries(k, p - 1) * m_L))) + 1
+    linear, beyond = n_symmetric_entries(k, p - 1), n_symmetric_entries(k + 1, p) - m_2
+    n_more = int(np.ceil(m_2 * max(_LINEAR / linear, _ALL / beyond) / m_L))
     there, there_then = n_sign_patterns(D, m_1, k), n_sign_patterns(D, m_1, k + 1)
-    told = there_then * n_symmetric_entries(k, p - 1) * m_L
+    told = there_then * linear * m_L
     if n_first > _OF_PATTERNS * there or (m_1 > k and n_more > there_then and told < 1.1 * m_2):
         return None
     cost = n_first * rule.n_queries(k) + (m_1 - k) * n_more * rule.n_queries(k + 1)

@@ -16,7 +16,7 @@ from .further_rows import find_further_rows
 
 __all__ = ["SecondLayer", "find_second_layer"]
 
-_TRIES, _MORE = 5, 0.3  # patches tried, and how many more points each of them has than the one before
+_TRIES, _MORE = 4, 0.3  # at most, and how many more points the first patch of each has than that of the one before
 _DOUBT = 1e-5  # misfit of the answers beside that with outputs fitted, beyond which these are taken
 _WRONG = 0.05  # misfit of the answers that is none of a network with these units
 
@@ -34,7 +34,7 @@ class SecondLayer:
     misfits : dict
         Of the steps: ``powers``, ``rows``, ``curves``.
     n_patches : int
-        Patches tried for the first rows.
+        First patches tried.
     """
 
     network: FeedforwardNetwork
@@ -52,8 +52,8 @@ def find_second_layer(behind, plan, n_units=None, *, n_tries=_TRIES, callback=No
     plan : PatchPlan
     n_units : int, default=None
         m_2; None where the gap of the singular values has to tell it.
-    n_tries : int, default=5
-        Patches that may be tried for the first rows.
+    n_tries : int, default=4
+        How often all of it may be tried, beginning with another patch.
     callback : callable, default=None
         ``callback(n_known, m_1)``.
 
@@ -74,13 +74,18 @@ def find_second_layer(behind, plan, n_units=None, *, n_tries=_TRIES, callback=No
     lie in the span of m_2 powers. Shifts come from the null space of all orders, rows from a power method, rows at the
     other units from linear equations, and length, shift and output weights from the curves ``g^(p)``.
     """
-    for attempt in range(n_tries):
+    for attempt in range(n_tries - 1):
         try:
-            first = find_first_rows(behind, plan, n_units, generosity=1.0 + _MORE * attempt)
-            break
+            return _find(behind, plan, n_units, attempt, callback)
         except PatchesFailedError as error:
-            if attempt == n_tries - 1 or error.n_seen is not None:
+            if error.final:
                 raise
+    return _find(behind, plan, n_units, n_tries - 1, callback)
+
+
+def _find(behind, plan, n_units, attempt, callback):
+    """One try: other patches, and more points on them, than the one before."""
+    first = find_first_rows(behind, plan, n_units, generosity=1.0 + _MORE * attempt)
     rows = find_further_rows(behind, plan, first, callback)
     network, misfit, worst = _assemble(behind, rows, first.rule.order)
     misfits = {"powers": first.misfit, "rows": rows.misfit, "curves": worst}

@@ -119,10 +119,10 @@ def _rate_of(s, D, rate):
         return 1.0, np.inf
     weighted = D / size[:, None]
 
-    def misfit(a):
-        V = np.exp(-rate * a * (s - s[0]))[:, None] ** np.arange(1, _POWERS + 1) / size[:, None]
-        Q, _ = np.linalg.qr(V / np.linalg.norm(V, axis=0))
-        return np.linalg.norm(weighted - Q @ (Q.T @ weighted)) / np.sqrt(len(s))
+    def misfits(a):
+        V = np.exp(-rate * a[:, None] * (s - s[0]))[..., None] ** np.arange(1, _POWERS + 1) / size[:, None]
+        Q, _ = np.linalg.qr(V / np.linalg.norm(V, axis=1, keepdims=True))
+        return np.linalg.norm(weighted - Q @ (np.swapaxes(Q, 1, 2) @ weighted), axis=(1, 2)) / np.sqrt(len(s))
 
     # The far half of the tail is nearly one exponential: its slope is a start good to some per cent.
     half = len(s) // 2
@@ -132,7 +132,8 @@ def _rate_of(s, D, rate):
     width = 0.2
     for _ in range(14):
         trials = a * (1.0 + width * np.linspace(-1.0, 1.0, 21))
-        a, width = trials[int(np.argmin([misfit(t) for t in trials]))], width * 0.2
+        left = misfits(trials)
+        a, least, width = trials[int(np.argmin(left))], float(left.min()), width * 0.2
         if width < 1e-11:
             break
-    return a, misfit(a)
+    return a, least

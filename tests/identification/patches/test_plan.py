@@ -5,7 +5,7 @@ from skident.identification.patches.plan import plan_patches
 
 @pytest.mark.parametrize(
     ("D", "widths", "order", "n_free"),
-    [(10, (16, 16, 1), 2, 7), (10, (32, 32, 1), 3, 6), (17, (64, 64, 6), 2, 14), (11, (64, 64, 3), 3, 7)],
+    [(10, (16, 16, 1), 2, 7), (10, (32, 32, 1), 3, 6), (17, (64, 64, 6), 2, 13), (11, (64, 64, 3), 3, 7)],
 )
 def test_plans_of_usual_networks(D, widths, order, n_free):
     plan = plan_patches(D, widths)
