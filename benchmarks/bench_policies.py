@@ -68,7 +68,7 @@ class Part:
                   "second layer", "polish", "all x m_L / P", "seconds", "clock")  # fmt: skip
         rows = [
             (
-                r["policy"], r["seed"], r["inputs"], r["outputs"], r["parameters"], r["error"], r["parameter_error"],
+                r["policy"], str(r["seed"]), r["inputs"], r["outputs"], r["parameters"], r["error"], r["parameter_error"],
                 r["exact"], *r["queries of stages"].values(), r["queries"] * r["outputs"] / r["parameters"],
                 r["seconds"], r["wall_seconds"],
             )
