@@ -1,6 +1,6 @@
 """Are control policies found from the actions they take?
 
-    python benchmarks/bench_policies.py               some ten minutes on one core
+    python benchmarks/bench_policies.py               about ten minutes on one idle core
     python benchmarks/bench_policies.py --part many   11 to 105 observations: five environments of MuJoCo
     python benchmarks/bench_policies.py --part eight  8 observations: five policies for LunarLander
     python benchmarks/bench_policies.py --part few    3 to 6 observations: Acrobot, CartPole, Pendulum
@@ -68,9 +68,9 @@ class Part:
                   "second layer", "polish", "all x m_L / P", "seconds", "clock")  # fmt: skip
         rows = [
             (
-                r["policy"], str(r["seed"]), r["inputs"], r["outputs"], r["parameters"], r["error"], r["parameter_error"],
-                r["exact"], *r["queries of stages"].values(), r["queries"] * r["outputs"] / r["parameters"],
-                r["seconds"], r["wall_seconds"],
+                r["policy"], str(r["seed"]), r["inputs"], r["outputs"], r["parameters"], r["error"],
+                r["parameter_error"], r["exact"], *r["queries of stages"].values(),
+                r["queries"] * r["outputs"] / r["parameters"], r["seconds"], r["wall_seconds"],
             )
             for r in result["rows"]
         ]  # fmt: skip

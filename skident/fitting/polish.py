@@ -101,7 +101,7 @@ def polish_network(network, U, Y, *, max_iter=60, dense_limit=3000, factor_limit
         max_iter=max_iter,
         target=_EXACT**2 * total,
         ftol=_NOISY_FTOL if noisy else 1e-3,
-        damping=_DAMPING if noisy else _first_damping(problem.cost(start) / total),
+        damping=_DAMPING if noisy else _first_damping(problem.cost(start), total),
         callback=stop,
     )
     weights, biases = problem.unflatten(result.x)
@@ -110,9 +110,9 @@ def polish_network(network, U, Y, *, max_iter=60, dense_limit=3000, factor_limit
     return change_outputs(polished, offset, unit), float(misfit), result.n_iter
 
 
-def _first_damping(square):
-    """For a start of this squared relative misfit."""
-    return max(_LITTLE * square, _LEAST) if square < _NEAR**2 else _DAMPING
+def _first_damping(cost, total):
+    """For a start of this cost, beside that of the answers themselves."""
+    return max(_LITTLE * cost / total, _LEAST) if cost < _NEAR**2 * total else _DAMPING
 
 
 def polish_from_oracle(oracle, network, rng, log, *, noise=None):
@@ -187,7 +187,8 @@ class _Asked:
     def misfit(self, network):
         """Relative root mean square misfit; relative to the standard deviations where the output is linear."""
         offset, unit = output_units(self.Y, network.output_activation)
-        return float(np.linalg.norm((network(self.U) - self.Y) / unit) / np.linalg.norm((self.Y - offset) / unit))
+        off, total = np.linalg.norm((network(self.U) - self.Y) / unit), np.linalg.norm((self.Y - offset) / unit)
+        return float(off) / max(float(total), np.finfo(float).tiny)
 
     def noise_left(self, noise, output_activation):
         """Relative root mean square misfit that the noise leaves of a perfect fit."""

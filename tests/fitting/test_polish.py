@@ -87,6 +87,16 @@ def test_many_parameters_from_an_oracle(rng):
     assert misfit < 1e-14 and parameter_error(network, found) < 1e-10
 
 
+@pytest.mark.parametrize("few", [range(10), range(600, 3001)])
+def test_answers_that_are_all_the_same(few, monkeypatch, rng):
+    """With few parameters, and as if they were many."""
+    monkeypatch.setattr("skident.fitting.polish._FRUGAL", few)
+    network = make_network((4, 5, 1), output_activation="identity", random_state=0)
+    oracle = Oracle(lambda X: np.zeros((len(X), 1)), 4)
+    found, misfit = polish_from_oracle(oracle, network, np.random.RandomState(0), StageLog())
+    assert np.isfinite(found(rng.standard_normal((5, 4)))).all() and misfit >= 0.0
+
+
 def test_change_of_inputs_and_back(rng):
     network, center, scale = CASES["three layers"], rng.standard_normal(6), rng.uniform(0.1, 10, 6)
     U = rng.standard_normal((20, 6))
