@@ -14,6 +14,7 @@ from skident.network import FeedforwardNetwork
 from skident.oracle import BlackBoxError, OutOfBudgetError
 
 from .attempts import polished_attempt, where_units_move
+from .patches_route import second_layer_on_patches
 from .saturation.circles import NotSaturatingError
 from .saturation.first_layer import FirstLayer, find_first_layer
 from .saturation.layers_behind import network_behind, smallest_behind
@@ -79,6 +80,15 @@ class FirstLayerSearch:
             except NotSaturatingError:
                 return None
         return self._found
+
+    def keep(self, first):
+        """Remember units that are known more precisely by now.
+
+        Parameters
+        ----------
+        first : FirstLayer
+        """
+        self._found, self._precise = first, True
 
 
 @dataclass(frozen=True)
@@ -304,7 +314,7 @@ def by_discovery(inquiry, earlier, *, layers, attempt=0):
         return None
     m_1, limits, best = len(first.biases), inquiry.limits, None
     try:
-        for candidate in _candidates(inquiry, first) if m_1 <= limits.max_neurons else ():
+        for candidate in _candidates(inquiry, first, layers) if m_1 <= limits.max_neurons else ():
             found = _minimal(inquiry, candidate)
             if best is None or found.error < best.error:
                 best = found
@@ -325,7 +335,7 @@ def by_discovery(inquiry, earlier, *, layers, attempt=0):
     )
 
 
-def _candidates(inquiry, first):
+def _candidates(inquiry, first, layers):
     """Networks that may explain the answers, one hidden layer more at a time."""
     m_1, m_L = len(first.biases), inquiry.oracle.n_outputs
     yield from _one_hidden_layer(inquiry, first, m_1, m_L)
@@ -333,6 +343,8 @@ def _candidates(inquiry, first):
     view = _exact_view(inquiry, first, None) or _View(way, first)
     if view.second_width is not None:
         yield from _two_hidden_layers(inquiry, view, m_1, m_L)
+    else:
+        yield from _two_hidden_layers_on_patches(inquiry, first, layers)
     # Behind a second layer of known width, or with one of unknown width.
     for n_behind in (1, 2) if view.second_width is None else (2,):
         if inquiry.out_of_time:
@@ -354,6 +366,12 @@ def _two_hidden_layers(inquiry, view, m_1, m_L):
     near = misfit <= max(inquiry.fit_tolerance, view.roughness, polishable)
     if near and sum(widths[:-1]) <= inquiry.limits.max_neurons:
         yield _Candidate(network, misfit, "saturation, interior")
+
+
+def _two_hidden_layers_on_patches(inquiry, first, layers):
+    found = second_layer_on_patches(inquiry, first, layers)
+    if found is not None:
+        yield _Candidate(found.network, found.misfit, "saturation, patches")
 
 
 def _more_hidden_layers(inquiry, view, n_behind, m_1, m_L):
