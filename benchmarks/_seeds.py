@@ -23,6 +23,7 @@ LANDSCAPE_RATE = range(97_000, 98_000)
 LANDSCAPE_COMPARISON = range(98_000, 99_000)
 BUDGETS = range(130_100, 130_110)
 RELU_NETWORKS = range(130_000, 130_100)
+PATCHES = range(140_000, 140_100)  # and rows of X at seed + 1
 LANDSCAPE_PROOFS = range(120_000, 130_000)  # collinear cases from the first, well-conditioned ones from the middle
 
 # Fresh rows and starts that are drawn beside them.

@@ -30,6 +30,7 @@ import _targets
 import _transition
 import bench_compression
 import bench_hierarchical
+import bench_patches
 import bench_power_method
 import bench_relu
 import bench_relu_networks
@@ -52,6 +53,7 @@ SOURCES = {
     "identification_processes": ("identification", _identification_processes),
     "identification_budgets": ("identification", _identification_budgets),
     **{f"relu_networks_{part}": ("relu_networks", module) for part, module in bench_relu_networks.PARTS.items()},
+    **{f"patches_{part}": ("patches", module) for part, module in bench_patches.PARTS.items()},
     "landscape_targets": ("landscape", _landscape_targets),
     "landscape_figures": ("landscape", _landscape_figures),
     "landscape_rate": ("landscape", _landscape_rate),
