@@ -67,4 +67,4 @@ def _find(behind, plan, n_units, attempt, callback):
     ]
     outputs, coefficients, values = (np.concatenate(part) for part in zip(*parts, strict=True))
     told = Told(rows.rows, shifts, outputs, coefficients, values, first.rule.order)
-    return assembled(behind, told, {"powers": first.misfit, "rows": rows.misfit})
+    return assembled(rows.behind, told, {"powers": first.misfit, "rows": rows.misfit})
