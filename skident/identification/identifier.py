@@ -175,7 +175,9 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     pruning units that the others can replace leads back from a wide fit to the true network. With one or two outputs,
     with unknown widths, or after a failure, the first layer's shifts come from gradients: those of the rest lie in the
     span of the second layer's weights, which is a proper subspace if that layer is narrower (`find_first_shifts`); its
-    dimension is the layer's width.
+    dimension is the layer's width. Of two hidden layers with few outputs, the second as wide as the first or wider,
+    Taylor coefficients on patches where few first-layer units are free tell the rest, 40 to 110 answers a parameter; a
+    stage that fails says why as ``failed``, and the next route is taken.
 
     On a cluster, with the same bits: ``client = dask.distributed.Client(address)``, then ``with
     joblib.parallel_config(backend="dask"):`` around ``identifier.fit(X)``. Processes ask copies of the black box: their

@@ -12,6 +12,7 @@ from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import BlackBoxError
 
 from .attempts import polished_attempt
+from .patches.all_units_free import FreePlan, find_second_layer_freely, plan_freely
 from .patches.behind import Behind, PatchesFailedError
 from .patches.erf_tails import lengths_and_shifts_of_erf
 from .patches.exact_directions import exact_directions
@@ -47,7 +48,7 @@ def patches_serve(inquiry):
     bool
     """
     two = inquiry.widths is not None and len(inquiry.widths) == 3
-    return two and _answers_serve(inquiry) and plan_patches(inquiry.oracle.n_inputs, inquiry.widths) is not None
+    return two and _answers_serve(inquiry) and bool(_plans(inquiry, inquiry.oracle.n_inputs, inquiry.widths))
 
 
 def patches_pay(inquiry):
@@ -173,18 +174,36 @@ def _exactly(inquiry, first):
 
 def _second_layer(inquiry, behind, n_units, progress):
     """What `find_second_layer` finds, in the activations looked for."""
-    failure, (D, m_1) = PatchesFailedError("no order and number of free units serve"), behind.shape
+    failures, (D, m_1) = [], behind.shape
     for width in _widths(inquiry, m_1, n_units):
-        plan = plan_patches(D, (m_1, width, behind.n_outputs))
-        if plan is None or not _affordable(inquiry, plan):
-            break
-        try:
-            return _as_sought(find_second_layer(behind, plan, n_units, callback=progress), inquiry.activations)
-        except PatchesFailedError as error:
-            failure = error
-        if n_units is not None and (failure.n_seen or n_units) < n_units:
-            return _as_sought(find_second_layer(behind, plan, failure.n_seen, callback=progress), inquiry.activations)
-    raise failure
+        for plan in _plans(inquiry, D, (m_1, width, behind.n_outputs)):
+            if not (isinstance(plan, FreePlan) and n_units is None):
+                try:
+                    return _as_sought(_by_plan(behind, plan, n_units, progress), inquiry.activations)
+                except PatchesFailedError as error:
+                    failures.append(error)
+    said = "; ".join(dict.fromkeys(map(str, failures)))
+    raise PatchesFailedError(said or "no order and number of free units serve within the questions that are left")
+
+
+def _plans(inquiry, n_inputs, widths):
+    """Ways to the second layer that the questions left suffice for, the cheapest first."""
+    clock = inquiry.oracle.clock
+    left = np.inf if clock.max_queries is None else clock.max_queries - inquiry.oracle.n_queries
+    plans = [plan for plan in (plan_freely(n_inputs, widths), plan_patches(n_inputs, widths)) if plan is not None]
+    return sorted((p for p in plans if _COSTLIER * p.n_queries < left), key=lambda plan: plan.n_queries)
+
+
+def _by_plan(behind, plan, n_units, progress):
+    """The second layer by one plan; with fewer units than looked for, where the others do nothing."""
+    if isinstance(plan, FreePlan):
+        return find_second_layer_freely(behind, plan, n_units)
+    try:
+        return find_second_layer(behind, plan, n_units, callback=progress)
+    except PatchesFailedError as error:
+        if n_units is None or error.n_seen is None or error.n_seen > n_units:
+            raise
+        return find_second_layer(behind, plan, error.n_seen, callback=progress)
 
 
 def _widths(inquiry, n_first, n_units):
@@ -194,12 +213,6 @@ def _widths(inquiry, n_first, n_units):
     most = inquiry.limits.max_neurons - n_first
     widths = [min(max(_FEWEST, n_first) * 2**j, most) for j in range(3)]
     return [w for w in dict.fromkeys(widths) if w > 0]
-
-
-def _affordable(inquiry, plan):
-    """Whether the questions that are left suffice."""
-    clock = inquiry.oracle.clock
-    return clock.max_queries is None or inquiry.oracle.n_queries + _COSTLIER * plan.n_queries < clock.max_queries
 
 
 def _behind(inquiry, first, shifts):

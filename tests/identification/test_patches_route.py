@@ -92,7 +92,7 @@ def test_questions_that_do_not_suffice_leave_the_other_routes():
     network = planted((10, 16, 16, 1), seed=3, scale=1.0)
     with pytest.warns(ConvergenceWarning, match="not exact"):
         model = identify(network, max_queries=12_000, max_seconds=10.0, n_attempts=1, n_starts=1)
-    assert not model.report_.exact and failures(model) == ["no order and number of free units serve"]
+    assert not model.report_.exact and all(stage["name"] != STAGE for stage in model.report_.stages)
 
 
 def test_time_that_does_not_suffice_leaves_the_other_routes(monkeypatch):

@@ -75,7 +75,7 @@ def _tail(oracle, base, normal, length):
     height = max(D.max(), np.finfo(float).tiny)
     least = max(_SMALL, _PRECISE * oracle.accuracy.unit * np.abs(F).max() / height)
     above, seen = (np.flatnonzero(D > limit * height) for limit in (_LARGE, least))
-    if len(above) == 0 or seen[-1] <= above[-1] + 1 or seen[-1] >= len(s) - 2:
+    if min(len(above), len(seen)) == 0 or seen[-1] <= above[-1] + 1 or seen[-1] >= len(s) - 2:
         return length, 0.0, np.inf
     nodes = np.linspace(s[above[-1]], s[seen[-1]], _NODES)
     problem = _Tails(nodes, ask_block(oracle, base + nodes[:, None] * normal) - F[-1])

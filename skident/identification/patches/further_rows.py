@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from skident.linalg import power_jacobian, symmetric_power
 from skident.linalg.packing import packing_weights
 from skident.optim import DenseNormalEquations, levenberg_marquardt
 
-from .behind import PatchesFailedError, PatchSample
+from .behind import Behind, PatchesFailedError, PatchSample
 from .charts import exponents
 from .taylor import taylor_coefficients
 
@@ -20,6 +20,7 @@ _LOOKS, _ENOUGH = 12, 5  # sets of known units looked at for a patch in reach, a
 _NEAR = 4000.0  # distance of a patch that is near enough at once
 _STUCK, _REPEATS = 1e-4, 3  # misfit after which a unit is looked at again beside others, and how often
 _LOOSE = 1e-2  # misfit that the last of these may leave to the polish
+_OFF_CENTRE = 0.5  # |theta| at which a unit that is stuck is looked at again from its centre
 _LARGEST = 0.95  # |theta|
 _STEP = 1e-6  # of the derivative by theta
 
@@ -35,12 +36,15 @@ class Rows:
     samples : list of PatchSample
     misfit : float
         The largest relative one of any unit.
+    behind : Behind
+        With the biases that theta belongs to.
     """
 
     rows: np.ndarray
     theta: np.ndarray
     samples: list
     misfit: float
+    behind: Behind
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ def find_further_rows(behind, plan, first, callback=None):
             if last:
                 seen = "no patch is in reach" if fit is None else f"its terms misfit by {fit.misfit:.1e}"
                 raise PatchesFailedError(f"the second layer's weights from first-layer unit {j} were not found: {seen}")
+            behind = behind if fit is None else _recentred(behind, j, fit.theta)
             queue.append((j, tried + 1))
             continue
         rows[j], theta[j] = fit.row, fit.theta
@@ -95,7 +100,16 @@ def find_further_rows(behind, plan, first, callback=None):
         misfits.append(fit.misfit)
         if callback is not None:
             callback(len(known), m_1)
-    return Rows(rows, theta, samples, float(max(misfits)))
+    return Rows(rows, theta, samples, float(max(misfits)), behind)
+
+
+def _recentred(behind, unit, theta):
+    """The same with a unit's bias moved to its centre, where it was far off and only saturated so far."""
+    if abs(theta) < _OFF_CENTRE or behind.theta is not None or behind.shape[1] <= behind.shape[0]:
+        return behind
+    biases = behind.biases.copy()
+    biases[unit] += np.arctanh(theta)
+    return replace(behind, biases=biases)
 
 
 def _known_beside(behind, plan, first, rows, known, j, tried):
@@ -105,7 +119,7 @@ def _known_beside(behind, plan, first, rows, known, j, tried):
     best, least = None, np.inf
     for look in range(_LOOKS):
         beside = first.free if look == 0 and not tried else np.array(known)[behind.rng.permutation(len(known))[:k]]
-        patch = behind.patch(np.append(beside, j), plan.n_more + tried)
+        patch = behind.patch(np.append(beside, j), plan.n_more * (1 + tried))
         if len(patch.points) >= needed:
             V = rows[beside].T
             lengths = np.maximum(np.linalg.norm(V, axis=1, keepdims=True), np.finfo(float).tiny)

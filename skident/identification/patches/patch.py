@@ -10,7 +10,8 @@ __all__ = ["SATURATED", "Patch", "n_sign_patterns", "rays_of_one_unit", "reach_p
 
 SATURATED = {"tanh": 21.0, "sigmoid": 42.0, "erf": 6.5}  # |z| from which on the activation is constant in float64
 _LEVELS = 1.5  # standard deviation of pre-activations that stand still where all of them can be chosen
-_TRIES, _RAYS = 20_000, 400  # that are looked at for near cells of several free units, and of one
+_TRIES = 200, 3000, 20_000  # rays looked at for near cells: times the points wanted, at least, and at most
+_RAYS = 400  # of one free unit
 _NEAREST = 0.25  # part of the rays of one unit that are taken, those where all others are saturated soon
 _WELL_POSED = 1e5  # condition of the weights up to which all pre-activations can be chosen
 
@@ -137,13 +138,26 @@ def reach_patch(weights, biases, free, n_patterns, rng, *, margin=SATURATED["tan
     base = -biases[free] @ moves
     if len(others) == 0:
         return Patch(free, others, moves, base[None], np.zeros((1, 0)))
-    along, steps, signs = _saturating_rays(weights, biases, free, margin, _TRIES, rng)
+    n_tries = int(np.clip(_TRIES[0] * n_patterns, *_TRIES[1:]))
+    along, steps, signs = _saturating_rays(weights, biases, free, margin, n_tries, rng)
     order = np.argsort(steps)
     order = order[steps[order] <= farthest]
-    _, which = np.unique(signs[order] > 0, axis=0, return_index=True)
-    chosen = order[np.sort(which)[:n_patterns]]
+    chosen = order[_first_of_each(np.packbits(signs[order] > 0, axis=1), n_patterns)]
     points = base + steps[chosen, None] * along[chosen]
     return Patch(free, others, moves, points, points @ weights[:, others] + biases[others])
+
+
+def _first_of_each(codes, n):
+    """Where the first n different rows appear, in their order."""
+    seen, found = set(), []
+    for i, code in enumerate(codes):
+        key = code.tobytes()
+        if key not in seen:
+            seen.add(key)
+            found.append(i)
+            if len(found) == n:
+                break
+    return np.array(found, dtype=int)
 
 
 def rays_of_one_unit(weights, biases, unit, n_rays, rng, *, margin=SATURATED["tanh"], farthest=3e4):

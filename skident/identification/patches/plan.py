@@ -15,6 +15,8 @@ __all__ = ["PatchPlan", "plan_patches"]
 
 # Largest reach in hidden coordinates and pairs of nodes, by order: beyond 4 rounding leaves too little.
 _RULES = {2: (0.5, 3), 3: (0.6, 4), 4: (0.8, 6), 5: (0.85, 7)}
+_WIDE = 40  # m_2 from which on errors grow so much from step to step that more is asked: 6 pairs and these rows
+_WIDE_PAIRS, _WIDE_ROWS, _WIDE_MORE = {2: 3, 3: 6, 4: 8, 5: 10}, 1.3, 1
 _ROWS = 1.15  # times the rank that shows shifts
 _LINEAR, _ALL = 1.1, 1.3  # times the unknowns of one further unit: equations linear in it, and all
 _FULLEST = 0.93  # part of the space that m_2 powers may fill
@@ -72,11 +74,13 @@ def _plan(D, widths, p, k):
     entries = n_symmetric_entries(k, p)
     if entries < m_2 + k + 1 or m_2 > _FULLEST * entries:
         return None
-    rule = TaylorRule(p, *_RULES[p])
+    reach, n_pairs = _RULES[p]
+    wide = m_2 >= _WIDE
+    rule = TaylorRule(p, reach, _WIDE_PAIRS[p] if wide else n_pairs)
     rank = m_2 + sum(min(n_symmetric_entries(k, q), m_2) for q in range(1, p))
-    n_first = int(np.ceil((_ROWS * rank + 4) / m_L)) + 2
+    n_first = int(np.ceil(((_WIDE_ROWS if wide else _ROWS) * rank + 4) / m_L)) + 2
     linear, beyond = n_symmetric_entries(k, p - 1), n_symmetric_entries(k + 1, p) - m_2
-    n_more = int(np.ceil(m_2 * max(_LINEAR / linear, _ALL / beyond) / m_L))
+    n_more = int(np.ceil(m_2 * max(_LINEAR / linear, _ALL / beyond) / m_L)) + (_WIDE_MORE if wide else 0)
     there, there_then = n_sign_patterns(D, m_1, k), n_sign_patterns(D, m_1, k + 1)
     told = there_then * linear * m_L
     if n_first > _OF_PATTERNS * there or (m_1 > k and n_more > there_then and told < 1.1 * m_2):

@@ -65,3 +65,14 @@ def test_patches_out_of_reach_are_named(make_planted, make_behind):
     near = type(problem)(problem.ask, problem.weights, problem.biases, "tanh", None, 1, problem.rng, farthest=5.0)
     with pytest.raises(PatchesFailedError, match="7 free units has 0 points in reach"):
         find_second_layer(near, plan_patches(10, (16, 16, 1)), 16)
+
+
+def test_a_unit_known_far_from_its_centre_is_looked_at_again(make_planted, make_behind, rng):
+    network = make_planted((8, 12, 10, 1), seed=9)
+    problem, _ = make_behind(network)
+    biases = problem.biases.copy()
+    biases[5] -= 1.8
+    far = type(problem)(problem.ask, problem.weights, biases, "tanh", None, 1, problem.rng)
+    found = find_second_layer(far, plan_patches(8, (12, 10, 1)), 10)
+    X = rng.standard_normal((500, 8))
+    assert relative_max_error(network(X), found.network(X)) < 5e-3
