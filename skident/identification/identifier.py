@@ -33,13 +33,14 @@ from .extractor import EntangledWeightExtractor
 from .hints import budget_named, explained
 from .input_range import keep_near_centre
 from .inquiry import Inquiry, Limits, Pipeline, ask_first, ask_fresh, sought_widths
+from .report import ReportInNotebooks
 from .routes import plan_routes
 from .verdict import judge, report_of, stderr_of, warning_of
 
 __all__ = ["NetworkIdentifier"]
 
 
-class NetworkIdentifier(NetworkPredictions, BaseEstimator):
+class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     """Weights and shifts of a black-box network, from its answers.
 
     Finds the feedforward network ``f(x) = g_L(W_L^T ... g_1(W_1^T x + tau_1) ... + tau_L)`` with
@@ -48,10 +49,11 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
 
     Parameters
     ----------
-    estimator : callable, regressor, classifier, torch.nn.Module or FeedforwardNetwork, default=None
+    estimator : callable, regressor, classifier, torch.nn.Module, FeedforwardNetwork or ONNX model, default=None
         The black box: maps (n, D) to (n, m_L) or (n,). A regressor or classifier inside `FrozenEstimator` is taken as
-        it is, another one is cloned and fitted on (X, y) first; None is a small tanh `MLPRegressor`. Scalers in front
-        of a network become part of its first layer: the network found is a function of X as it is
+        it is, another one is cloned and fitted on (X, y) first; None is a small tanh `MLPRegressor`. An ONNX model is
+        an `onnxruntime.InferenceSession` or the path of an ``.onnx`` file; rows get the shape of its input. Scalers in
+        front of a network become part of its first layer: the network found is a function of X as it is
         (`skident.network.unfold_inputs` takes them out again).
     layer_widths : sequence of int or "auto", default=None
         ``(m_1, ..., m_L)``, the last one the number of outputs. None: one hidden layer of a width to be found, linear
@@ -116,20 +118,21 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         In canonical form: the black box's weights and shifts up to its symmetries. Of a classifier the network of its
         logits: of all networks with these probabilities the one whose output weights and shifts have zero mean over
         the classes (`skident.network.center_outputs` brings another one to this form).
-    report_ : sklearn.utils.Bunch
-        ``exact``: whether, on the rows that were looked at, the network agrees with the black box to `tol`, with no
-        unit too many, and neither noise nor the rounding of the inputs could hide more; noise has to repeat itself.
+    report_ : IdentificationReport
+        Prints as a table, also in notebooks; `plot` draws it. ``exact``: whether, on the rows that were looked at, the
+        network agrees with the black box to `tol`, with no unit too many, and neither noise nor the rounding of the
+        inputs could hide more; noise has to repeat itself. ``agrees``: exact, or as close as these let one see.
         ``relative_max_error`` on these rows (of the worst output, relative to its largest deviation from its mean;
         `network_` as it is, and in standardised inputs, the larger), ``checked`` (how many rows), ``checked_spread``
         (their standard deviation, (D,)) and ``checked_range`` (the smallest box that holds them, low and high, (D,)
         each), ``input_rounding`` (error that the rounding of inputs may make, far from 0, in the same units).
-        ``stages`` (list of dicts with name, seconds, queries, residual), ``attempts``, ``route`` (which way found the
-        network) and ``reason`` (why it was taken), ``noise`` (of the answers, relative to their standard deviation,
-        single precision and rounding to decimals included; 0 at the rounding of double precision), ``repeatable``
-        (whether the same question gets the same answer); of a classifier also ``probability_error`` (largest error of a
-        probability on rows of X, as far as these tell) and ``lost`` (share of the rows of X whose logits are lost in
-        rounding). Of relu and leaky relu networks ``never_active`` and ``always_active``, how many units of every
-        hidden layer never change their side within three standard deviations; with several hidden layers
+        ``stages`` (list of dicts with name, seconds, queries, residual), ``n_queries``, ``attempts``, ``route`` (which
+        way found the network) and ``reason`` (why it was taken), ``noise`` (of the answers, relative to their standard
+        deviation, single precision and rounding to decimals included; 0 at the rounding of double precision),
+        ``repeatable`` (whether the same question gets the same answer); of a classifier also ``probability_error``
+        (largest error of a probability on rows of X, as far as these tell) and ``lost`` (share of the rows of X whose
+        logits are lost in rounding). Of relu and leaky relu networks ``never_active`` and ``always_active``, how many
+        units of every hidden layer never change their side within three standard deviations; with several hidden layers
         ``explained``, the share of ``explained_of`` further answers that the network explains, and ``sign_doubt``, how
         far from 1 the signs of the last hidden layer came out as a linear problem.
     stderr_ : tuple of (list of ndarray, list of ndarray), or None

@@ -2,6 +2,7 @@
 
 from ._audit import AuditDisplay
 from ._hierarchical import BackwardCorrectionDisplay, LayerFeatureDisplay
+from ._identification import IdentificationDisplay
 from ._landscape import LandscapeDisplay
 from ._phase_transition import PhaseTransitionDisplay
 from ._saddles import EscapeDisplay, SingularSpectrumDisplay
@@ -12,6 +13,7 @@ __all__ = [
     "AuditDisplay",
     "BackwardCorrectionDisplay",
     "EscapeDisplay",
+    "IdentificationDisplay",
     "LandscapeDisplay",
     "LayerFeatureDisplay",
     "PhaseTransitionDisplay",

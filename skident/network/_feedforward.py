@@ -8,6 +8,7 @@ from . import _symmetry
 from . import calculus as _calculus
 from ._conversions import Conversions
 from ._parameters import NetworkParameters
+from ._tables import Tables
 from .activations import alike
 
 __all__ = ["FeedforwardNetwork"]
@@ -17,7 +18,7 @@ __all__ = ["FeedforwardNetwork"]
 _DEFAULT_MAX_BYTES = 2**22
 
 
-class FeedforwardNetwork(Conversions, NetworkParameters):
+class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
     """A fully connected network: ``y_0 = x``, ``y_l = g_l(W_l^T y_{l-1} + b_l)``, ``f(x) = y_L``.
 
     Definition 1 of Fiedler et al. [1]_, with an output activation of its own. The network is immutable: its arrays are

@@ -27,7 +27,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
 
     Parameters
     ----------
-    black_box : callable, estimator with ``predict``, torch.nn.Module or FeedforwardNetwork
+    black_box : callable, estimator with ``predict``, torch.nn.Module, FeedforwardNetwork or ONNX model
         Maps (n, D) to (n, m_L) or (n,). A torch module is copied, put into ``eval`` mode and evaluated in float64.
     n_inputs : int
         D.

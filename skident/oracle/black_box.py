@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skident.network import FeedforwardNetwork
 
-from ._adapters import is_torch_module
+from ._adapters import is_onnx_file, is_torch_module
 from ._units import outputs_that_vary
 
 __all__ = [
@@ -153,7 +153,7 @@ def known_network(box):
 
     Parameters
     ----------
-    box : FeedforwardNetwork, torch.nn.Module, fitted estimator
+    box : FeedforwardNetwork, torch.nn.Module, fitted estimator, path of an ``.onnx`` file
         An estimator either has ``network_``, as a fitted `NetworkIdentifier`, or is what
         `FeedforwardNetwork.from_sklearn` reads.
 
@@ -172,6 +172,8 @@ def known_network(box):
         return box
     if is_torch_module(box):
         return FeedforwardNetwork.from_torch(box)
+    if is_onnx_file(box):
+        return FeedforwardNetwork.from_onnx(box)
     if isinstance(getattr(box, "network_", None), FeedforwardNetwork):
         return box.network_
     if hasattr(box, "predict"):
@@ -191,8 +193,8 @@ def resolve_activations(box, activation, output_activation):
     box : object
         The black box, fitted where it is an estimator.
     activation, output_activation : str
-        ``auto`` reads it off the black box: a network, a torch module, an MLP, also behind other steps. Anything that
-        does not tell is taken as tanh with linear output.
+        ``auto`` reads it off the black box: a network, a torch module, an MLP, also behind other steps, an ONNX file
+        that `FeedforwardNetwork.from_onnx` reads. Anything that does not tell is taken as tanh with linear output.
 
     Returns
     -------
@@ -205,9 +207,10 @@ def resolve_activations(box, activation, output_activation):
 
 def _told_activations(box):
     inner = _innermost(box)
-    if is_torch_module(inner):
+    if is_torch_module(inner) or is_onnx_file(inner):
+        read = FeedforwardNetwork.from_torch if is_torch_module(inner) else FeedforwardNetwork.from_onnx
         try:
-            inner = FeedforwardNetwork.from_torch(inner)
+            inner = read(inner)
         except (TypeError, ValueError):
             return "tanh", "identity"
     if isinstance(inner, FeedforwardNetwork):

@@ -535,7 +535,7 @@ NETWORKS = {
     "three": make_network((8, 6, 4, 2), random_state=1),
 }
 WRONG_WIDTHS = [
-    ("linear", (6, 3), r"ends in 3 but the black box gives 2 output.* for example \(6, 2\)"),
+    ("linear", (6, 3), r"ends in 3 but the black box gives 2 output.* write layer_widths=\(6, 3, 2\) \(or \(6, 2\)"),
     ("tanh", (6, 3), r"ends in 3 but the black box gives 2 output"),
     ("linear", (5, 2), r"says 5 first-layer units, but 6 .* try layer_widths=\(6, 2\)"),
     ("tanh", (3, 2), r"says 3 first-layer units, but \d .* try layer_widths="),
