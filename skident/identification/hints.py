@@ -13,12 +13,14 @@ __all__ = ["budget_named", "clipping_hint", "explained", "far_hint", "probabilit
 
 
 @contextmanager
-def explained(oracle):
+def explained(oracle, seen=None):
     """Add to errors of a block what the black box seems to do.
 
     Parameters
     ----------
     oracle : Oracle
+    seen : ActivationEvidence, default=None
+        Of its activation.
 
     Raises
     ------
@@ -34,7 +36,7 @@ def explained(oracle):
     except np.linalg.LinAlgError:
         raise
     except ValueError as error:
-        hint = clipping_hint(oracle)
+        hint = clipping_hint(oracle) + ("" if seen is None else f" Of its activation was seen: {seen}.")
         if not hint:
             raise
         raise ValueError(f"{error}{hint}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.network import FeedforwardNetwork
 from skident.oracle import OutOfBudgetError
 
 from .attempts import Attempt, worst_error
@@ -19,6 +20,7 @@ _REACH = 1e3  # of lines, in units of sqrt(D) standard deviations
 _MORE_LAYERS = {"crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
 _CHECKS = 17  # times as many answers as are judged by in the end show whether units are missing
 _POINTS, _RADII = 20_000, (1.0, 2.0, 3.0)  # at which units are looked at, and their spreads
+_NO_SLOPE = 1e-11  # of leaky units that are taken as plain ones
 _SKIPS = (
     "on which side its units are active was not found: {} units that are always active make up for that. The "
     "hyperplanes and the answers are right, its width and the signs of its units may not be"
@@ -52,22 +54,40 @@ def by_kinks(inquiry, earlier):
     ValueError
         If the black box has no kinks, or not those of such a network.
     """
+    leaky, unsure = inquiry.activations[0] == "leaky_relu", inquiry.seen is not None
     if inquiry.widths is not None and len(inquiry.widths) > 2:
-        return _deep(inquiry)
+        return _deep(inquiry, leaky or unsure)
     try:
-        return _shallow(inquiry)
+        return _relu_or_leaky(inquiry) if unsure else _shallow(inquiry, leaky)
     except NotReLUError as error:
         if inquiry.widths is not None or error.seen not in _MORE_LAYERS:
             raise
         try:
-            return _deep(inquiry)
+            return _deep(inquiry, leaky or unsure)
         except (NotReLUError, OutOfBudgetError) as deeper:
             raise NotReLUError(
                 error.seen, f"no ReLU network was found. With one hidden layer: {error} With more: {deeper}"
             ) from deeper
 
 
-def _shallow(inquiry):
+def _relu_or_leaky(inquiry):
+    """One hidden layer whose units are leaky or not: not, unless that leaves a linear part and leaky ones do not."""
+    try:
+        plain, refusal = _shallow(inquiry, leaky=False), None
+    except NotReLUError as error:
+        plain, refusal = None, error
+    if plain is not None and plain.minimal:
+        return plain
+    try:
+        leaky = _shallow(inquiry, leaky=True)
+    except (NotReLUError, OutOfBudgetError) as error:
+        if plain is None:
+            raise (refusal if refusal.seen in _MORE_LAYERS else error) from error
+        return plain
+    return leaky if plain is None or leaky.minimal else plain
+
+
+def _shallow(inquiry, leaky):
     """One hidden layer."""
     oracle, n_units = inquiry.oracle, None if inquiry.widths is None else inquiry.widths[0]
     with inquiry.log.stage("units (kinks along lines)", oracle, n_units, "units") as entry:
@@ -76,7 +96,7 @@ def _shallow(inquiry):
             n_units=n_units,
             max_units=max(1000, n_units or 0),
             reach=min(_REACH, oracle.reach / np.sqrt(oracle.n_inputs)),
-            leaky=inquiry.activations[0] == "leaky_relu",
+            leaky=leaky,
             rng=inquiry.rng,
             callback=entry["progress"],
         )
@@ -86,7 +106,7 @@ def _shallow(inquiry):
     return _attempt(inquiry, found.network, minimal, caveat, {})
 
 
-def _deep(inquiry):
+def _deep(inquiry, leaky):
     """Any number of hidden layers."""
     oracle = inquiry.oracle
     with inquiry.log.stage("layers (kinks and facets)", oracle, None, "units") as entry:
@@ -96,7 +116,7 @@ def _deep(inquiry):
             probe.noise,
             inquiry.fresh.answers.std(axis=0),
             rng=inquiry.rng,
-            leaky=inquiry.activations[0] == "leaky_relu",
+            leaky=leaky,
             callback=entry["progress"],
             n_check=_CHECKS * len(inquiry.fresh.inputs),
         )
@@ -108,7 +128,9 @@ def _deep(inquiry):
 
 
 def _attempt(inquiry, network, minimal, caveat, evidence):
-    """The attempt, with the units that never show."""
+    """The attempt, with the units that never show; leaky ones whose slope is 0 to rounding are not."""
+    if inquiry.seen is not None and abs(getattr(network.activations[0], "negative_slope", 1.0)) < _NO_SLOPE:
+        network = FeedforwardNetwork(network.weights, network.biases, "relu")
     error = worst_error(inquiry.fresh.answers, network(inquiry.fresh.inputs))
     evidence = {**evidence, **_units_at_rest(inquiry, network)}
     return Attempt(network, error, "kinks", error, "kinks", minimal=minimal, caveat=caveat, evidence=evidence)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from skident.network import ACTIVATIONS
+
 from .growth import growth, polynomial_degree
 from .profiles import growing_profile, settling_profile
 from .stretches import find_stretch
@@ -41,6 +43,11 @@ class ActivationEvidence:
     seen: list = field(default_factory=list)
     n_queries: int = 0
 
+    @property
+    def usable(self):
+        """Whether networks of this activation are known, and have units to identify."""
+        return self.name in ACTIVATIONS and self.name != "identity"
+
     def __str__(self):
         sure = f"; in doubt: {self.doubt}" if self.doubt else ""
         return f"{self.name or 'unknown'} ({self.growth}; {', '.join(self.seen) or 'no unit seen by itself'}{sure})"
@@ -51,8 +58,8 @@ def look_at_activation(oracle, rng, noise=0.0):
 
     Bounded answers that settle come from units that settle (tanh, erf, hard tanh, steps), answers that swing from sin,
     those that grow linearly from units that do (relu, softplus, gelu, silu, elu), polynomials from linear and quadratic
-    units. Within its class an activation is told by the profile of one unit on a far line, where all others are constant
-    or linear: kinks, jumps, the way tails fall, or a fit.
+    units. Within its class an activation is told by the profile of one unit on a far line, where all others are
+    constant or linear: kinks, jumps, the way tails fall, or a fit.
 
     Parameters
     ----------
@@ -68,12 +75,13 @@ def look_at_activation(oracle, rng, noise=0.0):
 
     Notes
     -----
-    Some 1000 queries, more where many units lie near each other. All hidden layers are taken to have the same activation, the output none.
+    Some 1000 queries, more where many units lie near each other. All hidden layers are taken to have the same
+    activation, the output none.
     """
     began = oracle.n_queries
-    kind, exponent = growth(oracle, rng)
+    kind, exponent = growth(oracle, rng, noise)
     told = f"grows like r^{exponent:g}" if kind == "power" else kind
-    degree = polynomial_degree(oracle, rng, (1, 2, 4, 8)) if kind == "power" else None
+    degree = polynomial_degree(oracle, rng, (1, 2, 4, 8), noise) if kind == "power" else None
     if degree is not None:
         name = "identity" if degree == 1 else "quadratic"
         seen = [f"polynomial of degree {degree}"]

@@ -108,5 +108,5 @@ def _misfit(g, s, y, w):
         A = np.column_stack([np.ones_like(s), s, g(np.exp(p[0]) * np.sign(w) * s + p[1])])
         return A @ np.linalg.lstsq(A, y, rcond=None)[0] - y
 
-    fit = least_squares(residual, [np.log(abs(w)), 0.0], xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=60)
+    fit = least_squares(residual, [np.log(abs(w)), 0.0], xtol=1e-12, ftol=1e-15, gtol=1e-15, max_nfev=30)
     return float(np.abs(fit.fun).max())
