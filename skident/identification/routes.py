@@ -10,12 +10,13 @@ from skident.linalg import n_free_entries
 from skident.network import get_activation
 from skident.oracle import OutOfBudgetError
 
+from .discovery_route import by_discovery
 from .hessian_route import by_hessians
 from .hessians.subspace import n_visible
 from .kinks_route import by_kinks
 from .patches_route import by_patches, patches_pay, patches_serve
 from .profiles_route import by_profiles, has_profiles
-from .saturation_route import FirstLayerSearch, by_discovery, by_saturation, by_shown_units
+from .saturation_route import FirstLayerSearch, by_saturation, by_shown_units
 
 __all__ = ["Plan", "plan_routes"]
 
