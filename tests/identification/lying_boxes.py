@@ -169,7 +169,7 @@ def adds_the_row_before():
 
 
 def changes_its_mind():
-    return counting(lambda Y, rows, calls: Y if calls < 12 else -Y)()
+    return counting(lambda Y, rows, calls: Y if calls < 30 else -Y)()
 
 
 def sleeps():
@@ -289,7 +289,7 @@ LIES = [
     Lie("gain drifts", counting(lambda Y, rows, calls: Y * (1 + 1e-5 * calls)), "noisy|refuse"),
     Lie("drifts within a batch", after(lambda Y: Y + 1e-3 * np.arange(len(Y))[:, None]), "noisy|refuse"),
     Lie("scaled by the batch", after(lambda Y: Y * (1 + 1e-6 * len(Y))), "noisy|refuse"),
-    Lie("another sign after 12 calls", changes_its_mind, "noisy|refuse"),
+    Lie("another sign after 30 calls", changes_its_mind, "noisy|refuse"),
     # Clipping.
     Lie("clips one input", before(lambda X: np.c_[X[:, :1].clip(-1, 1), X[:, 1:]]), "noisy|refuse"),
     Lie("clips all inputs near", before(lambda X: X.clip(-1, 1)), "noisy|refuse"),
