@@ -121,8 +121,13 @@ def trial(change, seed):
     report = verify_same(box, network, X, random_state=seed)
     named = {(d.layer, d.row, d.unit) for d in report.differences}
     found = report.same is (not changed)
+    unseen = [
+        (layer, unit) in report.unseen_units if row is None else bool(np.isinf(report.visible[layer][row, unit]))
+        for layer, row, unit in changed
+    ]
     return {
         "found": bool(found),
+        "unseen": bool(not found and unseen and all(unseen)),
         "located": bool(found and named == changed and not report.instead),
         "queries": report.n_queries * network.n_outputs / network.n_parameters,
         "within 2 P": bool(report.n_queries <= max(24, 2 * network.n_parameters / network.n_outputs + 1)),
@@ -143,7 +148,7 @@ class Part:
             first, n = self.first_seed + 1000 * number, (2 if quick else n if trials is None else trials)
             found = [trial(change, seed) for seed in range(first, first + n)]
             columns = {key: [t[key] for t in found] for key in found[0]}
-            counts = {key: int(sum(columns[key])) for key in ("found", "located", "within 2 P")}
+            counts = {key: int(sum(columns[key])) for key in ("found", "unseen", "located", "within 2 P")}
             row = {"case": name, "trials": n, **counts, "median queries": float(np.median(columns["queries"]))}
             seconds = {"median seconds": float(np.median(columns["seconds"])), "max seconds": max(columns["seconds"])}
             rows.append(row | seconds)
@@ -151,11 +156,17 @@ class Part:
 
     def tables(self, result):
         """What was found, case by case."""
-        header = ["black box", "told rightly", "exactly the changes named", "within 2 P / m_L rows"]
+        header = [
+            "black box",
+            "told rightly",
+            "not, but said to be unseen",
+            "exactly the changes named",
+            "within 2 P / m_L rows",
+        ]
         header += ["answers asked / P, median", "seconds median", "max"]
         of = lambda r, key: f"{r[key]} of {r['trials']}"  # noqa: E731
         rows = [
-            [r["case"], of(r, "found"), of(r, "located"), of(r, "within 2 P")]
+            [r["case"], of(r, "found"), r["unseen"], of(r, "located"), of(r, "within 2 P")]
             + [r["median queries"], r["median seconds"], r["max seconds"]]
             for r in result["rows"]
         ]
