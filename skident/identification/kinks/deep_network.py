@@ -12,11 +12,12 @@ from skident.oracle import OutOfBudgetError
 from .active_set import NOISY
 from .answers import Answers
 from .hyperplanes import FirstLayerSearch, random_segments
+from .judged import judge
 from .known_layers import KnownLayers
 from .layer_units import LayerUnits
 from .line import NotReLUError
 from .readout import read_out
-from .repair import errors_of, kinks_beside_errors, more_answers, polished, pruned, unexplained_kinks
+from .repair import kinks_beside_errors, unexplained_kinks
 
 __all__ = ["DeepNetwork", "find_deep_relu_network"]
 
@@ -30,7 +31,6 @@ _MOST_QUERIES, _MOST_QUERIES_AN_INPUT = 400_000, 10_000  # at which a search tha
 _MORE_ONCE_EXPLAINED = 3  # times as many where most answers are explained
 _DEEPER = 5  # times as many of networks of three hidden layers and more, whose units are rarer
 _MOST_SEARCHES = 15  # times that more lines are followed where nothing else helps
-_FEW = 0.02  # share of wrong answers up to which a network without linear part is preferred
 
 
 @dataclass(frozen=True)
@@ -129,11 +129,11 @@ class _Search:
             readout = self._read_layers()
             self.share = max(readout.share, readout.signed)
             if self.share > _LAST:
-                found, X, error = self._checked(readout, n_repairs)
+                found, judged = self._checked(readout, n_repairs)
                 self.best = found if self.best is None or found.wrong < self.best.wrong else self.best
                 if found.wrong == 0:
                     return
-                progress = self._explain_more(found, X, error, readout.linear)
+                progress = self._explain_more(judged)
             else:
                 progress = self.handed_back or self._look_below()
             self.idle = 0 if progress else self.idle + 1
@@ -297,35 +297,21 @@ class _Search:
         )
 
     def _checked(self, readout, n_repairs):
-        """The polished network and how much of fresh answers it explains; these, and errors over what is allowed."""
+        """The polished network and how much of fresh answers it explains; and these."""
         self._tell_progress()
-        network, linear = polished(self.answers, readout.network, self.rng), readout.linear
-        n_check = max(self.n_check, _CHECKS * network.n_parameters // network.n_outputs)
-        if readout.plain is not None and self.answers.resolution > NOISY:
-            # Weights that are not exact leave a linear part where there is none.
-            plain = polished(self.answers, readout.plain, self.rng)
-            self.asked = more_answers(self.answers, self.asked, n_check // 8, self.rng)
-            if np.mean(errors_of(self.answers, plain, self.asked)[1] > 1.0) < _FEW:
-                network, linear = plain, linear[:, :0]
-        n_check *= 1 if len(network.weights) < 4 else _DEEPER
-        for n in (n_check // 8, n_check):
-            self.asked = more_answers(self.answers, self.asked, n, self.rng)
-            X, error = errors_of(self.answers, network, self.asked)
-            wrong = float(np.mean(error > 1.0)) if len(error) else 1.0
-            if wrong:
-                break
-        if not wrong and self.answers.resolution > NOISY:
-            smaller = pruned(self.answers, network, self.asked, self.rng)
-            linear = linear if smaller is network else linear[:, :0]
-            network = smaller
-        doubt = float(readout.doubt.max(initial=0.0))
-        network = _in_oracle_units(network, self.answers.noise)
-        return DeepNetwork(network, wrong, len(X), doubt, linear.shape[1], n_repairs), X, error
+        # Those of networks of three hidden layers and more are rarer.
+        n_check = max(self.n_check, _CHECKS * readout.network.n_parameters // readout.network.n_outputs)
+        n_check *= 1 if len(readout.network.weights) < 4 else _DEEPER
+        judged = judge(self.answers, readout, self.asked, n_check, self.rng)
+        self.asked = judged.asked
+        network = _in_oracle_units(judged.network, self.answers.noise)
+        doubt, n_linear = float(readout.doubt.max(initial=0.0)), judged.linear.shape[1]
+        return DeepNetwork(network, judged.wrong, len(judged.X), doubt, n_linear, n_repairs), judged
 
-    def _explain_more(self, found, X, error, linear):
+    def _explain_more(self, judged):
         """Take up kinks next to wrong answers at the lowest layer that they fit; whether that changed anything."""
-        kinks = kinks_beside_errors(self.answers, found.network, X, error, self.rng)
-        if self._completed(kinks, linear):
+        kinks = kinks_beside_errors(self.answers, judged.network, judged.X, judged.error, self.rng)
+        if self._completed(kinks, judged.linear):
             return True
         if self._more_hyperplanes(kinks) or self._take_up(kinks):
             return True

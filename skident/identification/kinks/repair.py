@@ -24,6 +24,7 @@ _NOISES = 12.0  # and of noisy answers, in units of their noise
 _ANSWERS, _ANSWERS_NOISY = 2.0, 10.0  # answers a parameter at which a network is polished
 _DEVIATION = 0.5  # of noise, in its own units
 _PRUNED = 2  # units at most without which a fit is tried at a time
+_POOL, _POOL_SPREADS, _SEEN = 1_000_000, (1.0, 2.0, 3.0), 4  # numbers in points where weights matter; points a weight
 _MOST = 0.6  # share of answers that fit from which on a network is polished on these alone
 
 
@@ -55,8 +56,8 @@ def unexplained_kinks(answers, lines, explain, n_intervals, rng):
     return normals_at(answers, points[new], lines.directions[line[new]], rooms[new], rng)[0]
 
 
-def polished(answers, network, rng):
-    """A network fitted to answers at points on both sides of all its units, or as it was where that does not help.
+def polished(answers, network, rng, told=None):
+    """A network fitted to answers at points where all its weights matter, or as it was where that does not help.
 
     Parameters
     ----------
@@ -64,6 +65,8 @@ def polished(answers, network, rng):
     network : FeedforwardNetwork
         In the units of `answers`.
     rng : numpy.random.RandomState
+    told : Asked, default=None
+        Further answers to fit.
 
     Returns
     -------
@@ -78,7 +81,10 @@ def polished(answers, network, rng):
     n = int((_ANSWERS_NOISY if noisy else _ANSWERS) * network.n_parameters / network.n_outputs) + 50
     layers = list(zip(network.weights[:-1], network.biases[:-1], strict=True))
     X = spread_points(answers, layers, n, rng)
+    X = np.vstack([X, _where_weights_matter(answers, network, X, rng)])
     F, tol = answers.ask(X)
+    if told is not None:
+        X, F, tol = (np.concatenate(pair) for pair in zip((X, F, tol), told, strict=True))
     error = np.abs(network(X) - F).max(axis=1)
     good = np.isfinite(tol) & (error < max(1e-4 / answers.resolution, 1e3))
     if good.sum() * network.n_outputs < 1.2 * network.n_parameters:
@@ -90,6 +96,36 @@ def polished(answers, network, rng):
             better = polish_network(better, X[fits], F[fits], noise=_DEVIATION)[0]
     after = np.abs(better(X) - F).max(axis=1)
     return better if np.median(after) <= np.median(error) else network
+
+
+def _where_weights_matter(answers, network, X, rng):
+    """Points at which weights move the answers that do so at few of those given."""
+    D, slope = answers.n_inputs, getattr(network.activations[0], "negative_slope", 0.0)
+    pool = answers.oracle.confined(rng.choice(_POOL_SPREADS, (_POOL // D, 1)) * rng.standard_normal((_POOL // D, D)))
+    seen, available = (_traffic(network, points, slope) for points in (X, pool))
+    chosen = []
+    for (inner, outer), (inner_pool, outer_pool) in zip(seen, available, strict=True):
+        for i, k in np.argwhere(inner.T @ outer < _SEEN):
+            chosen.append(np.flatnonzero(inner_pool[:, i] * outer_pool[:, k])[:_SEEN])
+    chosen = np.unique(np.concatenate(chosen)) if chosen else np.zeros(0, dtype=int)
+    return pool[rng.permutation(chosen)[: len(X)]]
+
+
+def _traffic(network, X, slope):
+    """For every layer but the first: where its inputs are on, and where its units are and reach the output."""
+    H, before, on = X, [], []
+    for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
+        before.append(H > 0)
+        Z = H @ W + b
+        on.append((Z > 0).astype(np.float32))
+        H = np.maximum(Z, slope * Z)
+    back, pairs = np.abs(network.weights[-1]).sum(axis=1) > 0, []
+    reached = np.broadcast_to(back, on[-1].shape).astype(np.float32)
+    for layer in range(len(on) - 1, 0, -1):
+        outer = on[layer] * reached
+        pairs.append((before[layer].astype(np.float32), outer))
+        reached = (outer @ (network.weights[layer] != 0).T.astype(np.float32) > 0).astype(np.float32)
+    return pairs
 
 
 def pruned(answers, network, asked, rng):
