@@ -11,6 +11,7 @@ from skident.oracle import OutOfBudgetError
 
 from .active_set import NOISY
 from .answers import Answers
+from .completion import complete
 from .hyperplanes import FirstLayerSearch, random_segments
 from .judged import judge
 from .known_layers import KnownLayers
@@ -179,7 +180,7 @@ class _Search:
             if depth not in self.layers:
                 accuracy = self.answers.resolution if self.answers.resolution > NOISY else 0.0
                 known = KnownLayers(layers, W, b, slope=slope or 0.0, accuracy=accuracy)
-                layer = LayerUnits(known, slope=slope)
+                layer = LayerUnits(known, slope=slope, vague=None if slope != 0.0 else open_entries)
                 if not self._find_units(layer, depth):
                     self.incomplete = layer
                     break
@@ -196,6 +197,9 @@ class _Search:
     def _find_units(self, layer, depth):
         """Units of the next layer, and with them the signs of the last one; whether there are any."""
         n_planes, idle = len(self.first.planes), 0
+        self.handed_back = self._completed(self.first.loose)
+        if self.handed_back:
+            return False
         layer.take_up(self.answers, self.first.loose, self.rng)
         for _ in range(_MOST_LINES):
             self._tell_progress(layer)
@@ -209,7 +213,11 @@ class _Search:
                 break
             kinks = self._fresh_kinks(2, layer.explain)
             if self.first.absorb(kinks) or len(self.first.planes) > n_planes:
-                self.layers, self.handed_back = {}, True
+                self.layers = {}
+                self.handed_back = True
+                return False
+            if self._completed(kinks):
+                self.handed_back = True
                 return False
             idle = 0 if layer.take_up(self.answers, kinks, self.rng) else idle + 1
         if layer.settle_signs(self.answers, self.rng):
@@ -311,9 +319,7 @@ class _Search:
     def _explain_more(self, judged):
         """Take up kinks next to wrong answers at the lowest layer that they fit; whether that changed anything."""
         kinks = kinks_beside_errors(self.answers, judged.network, judged.X, judged.error, self.rng)
-        if self._completed(kinks, judged.linear):
-            return True
-        if self._more_hyperplanes(kinks) or self._take_up(kinks):
+        if self._completed(kinks, judged.linear) or self._more_hyperplanes(kinks) or self._take_up(kinks):
             return True
         for depth in sorted(self.layers):
             if self.layers[depth].choices:
@@ -322,14 +328,14 @@ class _Search:
                 return True
         return False
 
-    def _completed(self, kinks, linear):
+    def _completed(self, kinks, linear=None):
         """Whether kinks belong to units of which all but the bias is known, as a linear part of the next layer."""
         if len(kinks) == 0:
             return False
         for depth in sorted(self.layers):
-            behind = self.layers.get(depth + 1)
+            behind = self.layers.get(depth + 1, self.incomplete)
             part = linear if behind is None else behind.linear
-            if part is not None and part.shape[1] and self.layers[depth].complete(part, kinks):
+            if part is not None and part.shape[1] and complete(self.layers[depth], part, kinks):
                 self.layers = {d: v for d, v in self.layers.items() if d <= depth}
                 return True
         return False

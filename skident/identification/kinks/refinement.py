@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 
 from .active_set import active_set_fit
 from .facets import FacetUnit
@@ -14,8 +13,6 @@ from .windows import locate, windows
 __all__ = ["intersection", "kinks_of", "parallel", "refine"]
 
 _SAME = 1e-5  # sine of an angle below which directions are the same
-_POOL, _LOOKS = 4, 3  # predicted kinks to choose from for one looked at, and how often others are looked at
-_ROUNDING, _TOLD = 1e-14, 1e-9  # of features; singular values, relative to the largest, of what is told
 _TRIES_NOISY = 12  # rounds of lines on which a unit's kinks are predicted where more of them are wanted
 
 
@@ -74,38 +71,25 @@ def refine(answers, unit, rng, *, spare=8):
     if unit.known.accuracy:
         _refine_noisy(answers, unit, free, rng)
         return
-    # Deeper units are hidden at many places, and kinks of others are taken for theirs there: twice as many.
-    need = free.shape[1] + (free.shape[1] + 4 if unit.known.layers else spare)
-    points, normals = unit.predicted_kinks(_POOL * need, rng)
+    points, normals = unit.predicted_kinks(free.shape[1] + spare, rng)
     if len(points) < free.shape[1] + 3:
         return
-    order, P, errors = _most_telling(unit, points, free), np.zeros((0, points.shape[1])), np.zeros(0)
-    for start in range(0, min(len(order), _LOOKS * need), need):
-        i = order[start : start + need]
-        offset, found, error = _near_predicted(answers, points[i], normals[i])
-        P = np.vstack([P, points[i][found] + offset[found, None] * normals[i][found]])
-        errors = np.append(errors, error[found])
-        if len(P) >= free.shape[1] + 2:
+    offset, found, _ = _near_predicted(answers, points, normals)
+    if found.sum() < free.shape[1] + 2:
+        return
+    P = points[found] + offset[found, None] * normals[found]
+    phi = unit.known.evaluate(P)[1]
+    phi /= np.linalg.norm(phi, axis=1, keepdims=True)
+    A, y = phi @ free, phi @ unit.theta
+    for _ in range(6):
+        step = -np.linalg.lstsq(A, y, rcond=1e-9)[0]
+        misfit = np.abs(y + A @ step)
+        keep = misfit <= max(20.0 * np.median(misfit), 1e-14)
+        if keep.all() or keep.sum() < free.shape[1] + 1:
             break
-    Z, phi = unit.known.evaluate(P)
-    errors = errors * np.linalg.norm(unit.known.gradients(Z > 0, unit.theta), axis=1)
-    errors = errors + _ROUNDING * np.linalg.norm(phi, axis=1)
-    A = phi @ free
-    s, Vt = np.linalg.svd(A / np.maximum(np.linalg.norm(phi, axis=1, keepdims=True), 1e-300), full_matrices=False)[1:]
-    told = Vt[s > _TOLD * s.max(initial=0.0)].T
-    fit = active_set_fit(A @ told, -phi @ unit.theta, errors) if len(P) >= free.shape[1] + 2 else None
-    if fit is not None and np.linalg.norm(fit.solution) < 0.1 * np.linalg.norm(unit.theta):
-        unit.theta = unit.theta + free @ (told @ fit.solution)
-
-
-def _most_telling(unit, points, free):
-    """The order of predicted kinks, so that the first ones tell most about theta: weights that rarely matter too."""
-    phi = unit.known.evaluate(points)[1]
-    A, order, left = (phi / np.linalg.norm(phi, axis=1, keepdims=True)) @ free, [], np.arange(len(points))
-    while len(left):
-        pivots = scipy.linalg.qr(A[left].T, mode="r", pivoting=True)[1][: A.shape[1]]
-        order, left = [*order, *left[pivots]], np.delete(left, pivots)
-    return np.array(order)
+        A, y = A[keep], y[keep]
+    if np.median(misfit) < 1e-6 + 30.0 * answers.resolution and np.linalg.norm(step) < 0.1 * np.linalg.norm(unit.theta):
+        unit.theta = unit.theta + free @ step
 
 
 def _refine_noisy(answers, unit, free, rng):

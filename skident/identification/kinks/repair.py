@@ -20,6 +20,7 @@ _FAR = (1.0, 3.0, 4.0, 6.0)  # spreads of the points that are looked at in the e
 _PATHS = 6  # lines from right to wrong answers
 _WRONG = 1e-9  # relative error that no rounding of a right network makes
 _ROUNDINGS = 1e3
+_EXACT = 30.0  # roundings by which an answer of an exact network is off at most
 _NOISES = 12.0  # and of noisy answers, in units of their noise
 _ANSWERS, _ANSWERS_NOISY = 2.0, 10.0  # answers a parameter at which a network is polished
 _DEVIATION = 0.5  # of noise, in its own units
@@ -86,6 +87,8 @@ def polished(answers, network, rng, told=None):
     if told is not None:
         X, F, tol = (np.concatenate(pair) for pair in zip((X, F, tol), told, strict=True))
     error = np.abs(network(X) - F).max(axis=1)
+    if not noisy and np.all(error[np.isfinite(tol)] < _EXACT * tol[np.isfinite(tol)]):
+        return network
     good = np.isfinite(tol) & (error < max(1e-4 / answers.resolution, 1e3))
     if good.sum() * network.n_outputs < 1.2 * network.n_parameters:
         return network
