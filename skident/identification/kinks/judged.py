@@ -9,7 +9,7 @@ import numpy as np
 from skident.network import FeedforwardNetwork
 
 from .active_set import NOISY
-from .repair import Asked, errors_of, more_answers, polished, pruned
+from .repair import Asked, errors_of, more_answers, polished, pruned, where_untested
 
 __all__ = ["Judged", "judge"]
 
@@ -94,6 +94,10 @@ def _of_network(answers, network, linear, asked, n_check, rng):
             found = _compared(answers, network, linear, asked)
             if found.wrong:
                 break
+        else:
+            if answers.resolution <= NOISY:
+                asked = asked.joined(answers, where_untested(answers, network, found.X, rng))
+                found = _compared(answers, network, linear, asked)
         gained = best is None or found.wrong < best.wrong
         best = found if gained else best
         if not gained or best.wrong == 0 or best.wrong > _SOME or answers.resolution > NOISY:

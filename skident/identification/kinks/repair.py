@@ -14,7 +14,16 @@ from .hyperplanes import rooms_on_lines
 from .readout import hidden_outputs, spread_points
 from .segments import KinkSet, Segments, kinks_on_segments, normals_at
 
-__all__ = ["Asked", "errors_of", "kinks_beside_errors", "more_answers", "polished", "pruned", "unexplained_kinks"]
+__all__ = [
+    "Asked",
+    "errors_of",
+    "kinks_beside_errors",
+    "more_answers",
+    "polished",
+    "pruned",
+    "unexplained_kinks",
+    "where_untested",
+]
 
 _FAR = (1.0, 3.0, 4.0, 6.0)  # spreads of the points that are looked at in the end
 _PATHS = 6  # lines from right to wrong answers
@@ -26,6 +35,7 @@ _ANSWERS, _ANSWERS_NOISY = 2.0, 10.0  # answers a parameter at which a network i
 _DEVIATION = 0.5  # of noise, in its own units
 _PRUNED = 2  # units at most without which a fit is tried at a time
 _POOL, _POOL_SPREADS, _SEEN = 1_000_000, (1.0, 2.0, 3.0), 4  # numbers in points where weights matter; points a weight
+_NEAREST = 40  # points that tell of a weight which was not tested
 _MOST = 0.6  # share of answers that fit from which on a network is polished on these alone
 
 
@@ -110,6 +120,36 @@ def _where_weights_matter(answers, network, X, rng):
     for (inner, outer), (inner_pool, outer_pool) in zip(seen, available, strict=True):
         for i, k in np.argwhere(inner.T @ outer < _SEEN):
             chosen.append(np.flatnonzero(inner_pool[:, i] * outer_pool[:, k])[:_SEEN])
+    chosen = np.unique(np.concatenate(chosen)) if chosen else np.zeros(0, dtype=int)
+    return pool[rng.permutation(chosen)[: len(X)]]
+
+
+def where_untested(answers, network, X, rng):
+    """Points that tell of weights which do not matter at those given, as the network is: its unit nearly on there.
+
+    Parameters
+    ----------
+    answers : Answers
+    network : FeedforwardNetwork
+        In the units of `answers`.
+    X : ndarray of shape (n, D)
+        At which it was right.
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    ndarray of shape (k, D)
+        For every such weight, up to 40 points where its input is on; as many as those given at most.
+    """
+    D, slope, chosen = answers.n_inputs, getattr(network.activations[0], "negative_slope", 0.0), []
+    pool = answers.oracle.confined(rng.choice(_FAR, (_POOL // D, 1)) * rng.standard_normal((_POOL // D, D)))
+    pairs, H = _traffic(network, X, slope)[::-1], pool
+    for layer, (W, b) in enumerate(zip(network.weights[:-1], network.biases[:-1], strict=True)):
+        Z = H @ W + b
+        for i, k in np.argwhere(pairs[layer - 1][0].T @ pairs[layer - 1][1] < _SEEN) if layer else ():
+            on = np.flatnonzero(H[:, i] > 0)
+            chosen.append(on[np.argsort(-Z[on, k] / H[on, i])[:_NEAREST]])
+        H = np.maximum(Z, slope * Z)
     chosen = np.unique(np.concatenate(chosen)) if chosen else np.zeros(0, dtype=int)
     return pool[rng.permutation(chosen)[: len(X)]]
 
@@ -205,6 +245,26 @@ class Asked(NamedTuple):
     F: np.ndarray
     tol: np.ndarray
 
+    def joined(self, answers, X):
+        """These and the answers at further points.
+
+        Parameters
+        ----------
+        answers : Answers
+        X : ndarray of shape (k, D)
+
+        Returns
+        -------
+        Asked
+
+        Raises
+        ------
+        BlackBoxError
+            If the black box fails.
+        """
+        fresh = Asked(X, *answers.ask(X))
+        return Asked(*(np.concatenate(pair) for pair in zip(self, fresh, strict=True)))
+
 
 def more_answers(answers, asked, n, rng):
     """Answers at n random points, those there are among them: what found a network wrong once tells of later ones too.
@@ -226,8 +286,7 @@ def more_answers(answers, asked, n, rng):
         If the black box fails.
     """
     X = spread_points(answers, [], n if asked is None else max(n - len(asked.X), 0), rng, radii=_FAR)
-    fresh = Asked(X, *answers.ask(X))
-    return fresh if asked is None else Asked(*(np.concatenate(pair) for pair in zip(asked, fresh, strict=True)))
+    return Asked(X, *answers.ask(X)) if asked is None else asked.joined(answers, X)
 
 
 def errors_of(answers, network, asked):
