@@ -9,7 +9,7 @@ import numpy as np
 from skident.network import FeedforwardNetwork
 
 from .active_set import NOISY
-from .repair import Asked, errors_of, more_answers, polished, pruned, where_untested
+from .repair import Asked, errors_of, more_answers, polished, pruned, smaller_networks, where_untested
 
 __all__ = ["Judged", "judge"]
 
@@ -70,9 +70,8 @@ def judge(answers, readout, asked, n_check, rng):
     BlackBoxError
         If the black box fails.
     """
-    pairs, none = (readout.network, readout.linear), readout.linear[:, :0]
-    noisy, best = answers.resolution > NOISY, None
-    for network, linear in [pairs] if readout.plain is None else [(readout.plain, none), pairs]:
+    none, noisy, best = readout.linear[:, :0], answers.resolution > NOISY, None
+    for network, linear in _candidates(answers, readout, noisy, rng):
         found = _of_network(answers, network, linear, asked, n_check, rng)
         asked = found.asked
         best = found if best is None or found.wrong < best.wrong else best
@@ -82,6 +81,16 @@ def judge(answers, readout, asked, n_check, rng):
         smaller = pruned(answers, best.network, best.asked, rng)
         return best if smaller is best.network else _compared(answers, smaller, none, best.asked)
     return best
+
+
+def _candidates(answers, readout, noisy, rng):
+    """Networks and their linear parts: first without these; of noisy answers, then without a unit that may be false."""
+    if readout.plain is not None:
+        none = readout.linear[:, :0]
+        yield readout.plain, none
+        if noisy and readout.plain.layer_widths[-2] > 2:
+            yield from ((smaller, none) for smaller in smaller_networks(answers, readout.plain, rng))
+    yield readout.network, readout.linear
 
 
 def _of_network(answers, network, linear, asked, n_check, rng):

@@ -20,6 +20,7 @@ _RADII = (0.5, 1.0, 2.0, 3.0, 4.0)
 _NOTHING = 1e-9
 _RARE, _POOL = 0.2, 5_000_000  # of numbers in all points among which rare ones are looked for
 _MOST, _UNUSED = 0.9, 1e-9  # share explained above which units of this relative size are left out
+_SAME = 0.003  # share of noisy answers that is no difference
 
 
 @dataclass(frozen=True)
@@ -142,8 +143,7 @@ def read_out(answers, layers, weights, biases, rng, *, open_entries=None, slope=
     Z = H @ weights + biases
     solution, share = _robust(np.hstack([np.abs(Z), H, np.ones((len(X), 1))]), F, weight, answers)
     if share > _MOST:
-        sizes = np.abs(solution[:K]).max(axis=1) * np.abs(Z).std(axis=0)
-        used = sizes > _UNUSED * sizes.max()
+        used = _used_units(Z, H, F, weight, answers, solution, share)
         if not used.all():
             weights, biases, Z, K = weights[:, used], biases[used], Z[:, used], int(used.sum())
             open_entries = None if open_entries is None else open_entries[:, used]
@@ -166,6 +166,20 @@ def read_out(answers, layers, weights, biases, rng, *, open_entries=None, slope=
     W, b = np.hstack([W, linear[0], -linear[0]]), np.concatenate([b, np.zeros(2 * n_linear)])
     out = np.vstack([solution[:K], linear[1], -linear[1]])
     return Readout(_network(layers, W, b, out, solution[-1], slope), share, signed, doubt, linear[0], plain)
+
+
+def _used_units(Z, H, F, weight, answers, solution, share):
+    """Which units the answers need; of noisy ones, those without which fewer are explained."""
+    K = Z.shape[1]
+    sizes = np.abs(solution[:K]).max(axis=1) * np.abs(Z).std(axis=0)
+    used = sizes > _UNUSED * sizes.max()
+    if answers.resolution > NOISY:
+        for k in np.argsort(sizes)[: max(K - H.shape[1], 0) + 1]:
+            without = used & (np.arange(K) != k)
+            features = np.hstack([np.abs(Z[:, without]), H, np.ones((len(Z), 1))])
+            if without.any() and _robust(features, F, weight, answers)[1] >= share - _SAME:
+                used = without
+    return used
 
 
 def _filled(weights, open_entries, solution, signs, together):

@@ -21,6 +21,7 @@ __all__ = [
     "more_answers",
     "polished",
     "pruned",
+    "smaller_networks",
     "unexplained_kinks",
     "where_untested",
 ]
@@ -195,13 +196,7 @@ def pruned(answers, network, asked, rng):
         If the black box fails.
     """
     while network.layer_widths[-2] > 2:
-        layers = list(zip(network.weights[:-1], network.biases[:-1], strict=True))
-        X = spread_points(answers, layers, 10 * network.layer_widths[-2] + 50, rng)
-        F, tol = answers.ask(X)
-        X, F, tol = (v[np.isfinite(tol)] for v in (X, F, tol))
-        smaller = [_without(network, units, X, F, tol) for units in _sets_of_units(network)]
-        smaller.sort(key=lambda pair: pair[0])
-        for _, candidate in smaller[:_PRUNED]:
+        for candidate in smaller_networks(answers, network, rng):
             candidate = polished(answers, candidate, rng)
             if not np.any(errors_of(answers, candidate, asked)[1] > 1.0):
                 network = candidate
@@ -209,6 +204,34 @@ def pruned(answers, network, asked, rng):
         else:
             return network
     return network
+
+
+def smaller_networks(answers, network, rng):
+    """The networks that explain answers best without some units of the last hidden layer, output weights fitted anew.
+
+    Parameters
+    ----------
+    answers : Answers
+    network : FeedforwardNetwork
+        In the units of `answers`.
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    list of FeedforwardNetwork
+        Two at most, the better one first.
+
+    Raises
+    ------
+    BlackBoxError
+        If the black box fails.
+    """
+    layers = list(zip(network.weights[:-1], network.biases[:-1], strict=True))
+    X = spread_points(answers, layers, 10 * network.layer_widths[-2] + 50, rng)
+    F, tol = answers.ask(X)
+    X, F, tol = (v[np.isfinite(tol)] for v in (X, F, tol))
+    smaller = [_without(network, units, X, F, tol) for units in _sets_of_units(network)]
+    return [candidate for _, candidate in sorted(smaller, key=lambda pair: pair[0])[:_PRUNED]]
 
 
 def _sets_of_units(network):
