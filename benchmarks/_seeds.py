@@ -23,7 +23,9 @@ LANDSCAPE_RATE = range(97_000, 98_000)
 LANDSCAPE_COMPARISON = range(98_000, 99_000)
 BUDGETS = range(130_100, 130_110)
 RELU_NETWORKS = range(130_000, 130_100)
+AUDIT = range(160_000, 170_000)  # a thousand a case
 LANDSCAPE_PROOFS = range(120_000, 130_000)  # collinear cases from the first, well-conditioned ones from the middle
+ALIGNMENT = range(150_000, 150_200)
 
 # Fresh rows and starts that are drawn beside them.
 IDENTIFICATION_ROWS = range(15_500, 15_600)  # seed + 10 000

@@ -28,6 +28,8 @@ import _landscape_targets
 import _table2
 import _targets
 import _transition
+import bench_alignment
+import bench_audit
 import bench_compression
 import bench_hierarchical
 import bench_power_method
@@ -44,6 +46,7 @@ SOURCES = {
     "figure9": ("entangled_weights", _figure9),
     "power_method": ("power_method", bench_power_method),
     "compression": ("compression", bench_compression),
+    "alignment": ("alignment", bench_alignment),
     "identification_targets": ("identification", _identification_targets),
     "identification_grid": ("identification", _identification_grid),
     "identification_baselines": ("identification", _identification_baselines),
@@ -52,6 +55,7 @@ SOURCES = {
     "identification_processes": ("identification", _identification_processes),
     "identification_budgets": ("identification", _identification_budgets),
     **{f"relu_networks_{part}": ("relu_networks", module) for part, module in bench_relu_networks.PARTS.items()},
+    **{f"audit_{part}": ("audit", module) for part, module in bench_audit.PARTS.items()},
     "landscape_targets": ("landscape", _landscape_targets),
     "landscape_figures": ("landscape", _landscape_figures),
     "landscape_rate": ("landscape", _landscape_rate),

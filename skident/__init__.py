@@ -6,6 +6,7 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
+        "audit",
         "compression",
         "datasets",
         "hierarchical",
@@ -19,6 +20,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "samples",
     ],
     submod_attrs={
+        "audit": ["NetworkVerifier", "verify_same"],
         "compression": ["NetworkCompressor"],
         "hierarchical": ["HierarchicalQuadraticNet", "HierarchicalQuadraticNetClassifier"],
         "identification": ["EntangledWeightExtractor", "NetworkCompletion", "NetworkIdentifier"],

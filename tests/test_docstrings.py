@@ -10,7 +10,7 @@ import skident
 ROOT = Path(skident.__file__).parent
 ROOMS = [
     "identification", "samples", "landscape", "saddle", "hierarchical", "compression", "oracle", "network",
-    "linalg", "optim", "fitting", "base", "training", "datasets", "metrics", "inspection",
+    "linalg", "optim", "fitting", "base", "training", "datasets", "metrics", "inspection", "cli",
 ]  # fmt: skip
 # What is left to write: "room/path.py::name" with the sections that it lacks.
 LEFT = {}

@@ -138,3 +138,38 @@ def test_deep_relu(tmp_path, monkeypatch, capsys):
     assert "layers of (16, 8, 4, 1) units, exact: True" in printed
     assert "ever change their side: [16, 8, 4]" in printed
     assert float(re.search(rf"N\(0, 9 I\): {NUMBER}", printed)[1]) < 1e-10
+
+
+def test_aligned_networks(tmp_path, monkeypatch, capsys):
+    printed = run("plot_19_aligned_networks", tmp_path, monkeypatch, capsys)
+    before, by_weights, by_answers = map(
+        float, re.search(r"before (\S+), by weights (\S+), by answers (\S+)", printed).groups()
+    )
+    assert by_weights < by_answers < before
+    assert float(re.search(rf"change of an answer: {NUMBER}", printed)[1]) < 1e-4
+    before, *after = map(float, re.findall(r"highest loss (\S+),", printed))
+    assert len(after) == 2 and max(after) < 0.5 * before
+
+
+def test_audit(tmp_path, monkeypatch, capsys):
+    printed = run("plot_20_audit", tmp_path, monkeypatch, capsys)
+    assert "25216 parameters" in printed and "read otherwise after the change: 0 of 1797" in printed
+    same, different = printed.split("single precision, ")[1].split("one weight changed, ")
+    assert "the same: " in same and "answers: float32" in same
+    known, found = re.search(
+        r"weights\[1\]\[42, 17\]: (\S+) in the network, (\S+) in the black box", different
+    ).groups()
+    assert float(found) == pytest.approx(1.001 * float(known), rel=1e-8)
+    assert "or else" not in different
+
+
+def test_onnx(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("skl2onnx")
+    pytest.importorskip("onnxruntime")
+    with pytest.warns(ConvergenceWarning, match="the answers carry noise or rounding"):
+        printed = run("plot_21_onnx", tmp_path, monkeypatch, capsys)
+    assert "agrees as far as noise and rounding let one see" in printed and "the same: " in printed
+    rms, largest = re.search(r"rms (\S+), at most (\S+) standard errors", printed).groups()
+    assert float(rms) < 1.5 and float(largest) < 5
+    deployed, found = re.findall(rf"error of an answer {NUMBER}", printed)
+    assert float(found) < 3 * float(deployed) < 3e-6

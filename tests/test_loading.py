@@ -18,6 +18,7 @@ WITHOUT_TORCH = [
     "NetworkCompletion",
     "NetworkCompressor",
     "NetworkIdentifier",
+    "NetworkVerifier",
     "TensorReLURegressor",
 ]
 ROOMS = [name for name in skident.__all__ if (TOP / "skident" / name).is_dir()]

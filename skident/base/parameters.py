@@ -60,9 +60,11 @@ def check_layer_widths(layer_widths, n_outputs=None):
         )
     widths = tuple(int(m) for m in widths)
     if n_outputs is not None and widths[-1] != n_outputs:
+        shorter = f" (or {(*widths[:-1], n_outputs)}, if {widths[-1]} was meant for the outputs)" if widths[1:] else ""
         raise ValueError(
-            f"layer_widths ends in {widths[-1]} but the black box gives {n_outputs} output(s); layer_widths lists "
-            f"every layer including the last, for example {(*widths[:-1], n_outputs)}."
+            f"layer_widths={layer_widths!r} ends in {widths[-1]} but the black box gives {n_outputs} output(s). "
+            "layer_widths lists the widths of the hidden layers and, last, the number of outputs: for hidden layers of "
+            f"{' and '.join(map(str, widths))} units write layer_widths={(*widths, n_outputs)}{shorter}."
         )
     return widths
 

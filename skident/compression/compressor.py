@@ -21,10 +21,10 @@ from skident.base.parameters import (
 )
 from skident.base.predictions import NetworkPredictions
 from skident.base.progress import StageLog
-from skident.network import FeedforwardNetwork, center_outputs, change_inputs
+from skident.network import center_outputs, change_inputs
 from skident.oracle.black_box import (
     is_classifying,
-    is_torch_module,
+    known_network,
     resolve_black_box,
     resolve_response,
 )
@@ -46,9 +46,10 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
     ----------
     estimator : regressor, classifier, FeedforwardNetwork or torch.nn.Module, default=None
         The network, whose weights must be known: an `MLPRegressor` or `MLPClassifier`, also behind affine transformers,
-        a `FeedforwardNetwork`, a torch ``Sequential`` of linear layers and one kind of activation, or a fitted
-        `NetworkIdentifier` (which makes a network of a black box). An estimator inside `FrozenEstimator` is taken as it
-        is, another one is cloned and fitted on (X, y) first; None is a small tanh `MLPRegressor`.
+        a `FeedforwardNetwork`, a torch ``Sequential`` of linear layers and one kind of activation, the path of an
+        ``.onnx`` file of such a network, or a fitted `NetworkIdentifier` (which makes a network of a black box). An
+        estimator inside `FrozenEstimator` is taken as it is, another one is cloned and fitted on (X, y) first; None is
+        a small tanh `MLPRegressor`.
     tol : float, default=1e-2
         Largest error.
     metric : {"auto", "answers", "probabilities", "labels"}, default="auto"
@@ -235,41 +236,6 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         self._one_dimensional, self._labels = _answers_in_rows(box, X), None
         if classifies:
             self.classes_ = self._labels = box.classes_
-
-
-def known_network(box):
-    """The network behind an object whose weights are known.
-
-    Parameters
-    ----------
-    box : FeedforwardNetwork, torch.nn.Module, fitted estimator
-        An estimator either has ``network_``, as a fitted `NetworkIdentifier`, or is what
-        `FeedforwardNetwork.from_sklearn` reads.
-
-    Returns
-    -------
-    FeedforwardNetwork
-
-    Raises
-    ------
-    TypeError
-        If it is something else.
-    ValueError
-        If it is a module or an estimator of the right kind that is no such network.
-    """
-    if isinstance(box, FeedforwardNetwork):
-        return box
-    if is_torch_module(box):
-        return FeedforwardNetwork.from_torch(box)
-    if isinstance(getattr(box, "network_", None), FeedforwardNetwork):
-        return box.network_
-    if hasattr(box, "predict"):
-        return FeedforwardNetwork.from_sklearn(box)
-    raise TypeError(
-        "the network to compress must have known weights (MLPRegressor, MLPClassifier, torch Sequential, "
-        f"FeedforwardNetwork, fitted NetworkIdentifier), got {type(box).__name__}; NetworkIdentifier finds the weights "
-        "of a callable."
-    )
 
 
 def _answers_in_rows(box, X):

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["design_points"]
+__all__ = ["design_points", "points_for_deep_units"]
+
+_SPREADS = (0.5, 1.0, 2.0, 4.0, 8.0)  # of candidates, in typical pre-activations of the first layer
+_CANDIDATES = 20  # for every point wanted, of every spread
+_MOVING = 2.5  # pre-activation up to which a unit moves
 
 
 def design_points(weights, biases, n_samples, spread, rng, near=0.5):
@@ -44,3 +48,31 @@ def design_points(weights, biases, n_samples, spread, rng, near=0.5):
     W = weights[:, units].T
     move = rng.uniform(-2.5, 2.5, len(units)) - np.sum(U * W, axis=1) - biases[units]
     return np.concatenate([U + (move / norms[units] ** 2)[:, None] * W, far])
+
+
+def points_for_deep_units(network, n_samples, rng):
+    """Inputs at which units behind the first layer move, also such as are saturated nearly everywhere.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        With more than one hidden layer.
+    n_samples : int
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    ndarray of shape (n, D)
+        ``n <= n_samples``: of candidates of five spreads as many for every unit, at random among those where its
+        pre-activation is at most 2.5, or else those where it is smallest.
+    """
+    W, b = network.weights[0], network.biases[0]
+    U = np.concatenate([design_points(W, b, _CANDIDATES * n_samples, spread, rng) for spread in _SPREADS])
+    depths, H = [], U
+    for W, b, activation in zip(network.weights[:-1], network.biases[:-1], network.activations[:-1], strict=True):
+        Z = H @ W + b
+        depths, H = [*depths, np.abs(Z)], activation(Z)
+    depths = np.hstack(depths[1:])
+    each = n_samples // depths.shape[1]
+    chosen = [np.argsort(np.maximum(z, _MOVING) + rng.uniform(0.0, 1e-3, len(z)))[:each] for z in depths.T]
+    return U[np.unique(np.concatenate(chosen))]

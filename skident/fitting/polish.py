@@ -8,11 +8,12 @@ from skident.network import change_outputs, output_units
 from skident.optim import give_up_when_slow
 from skident.oracle import OutOfBudgetError, above_rounding
 
-from .design import design_points
+from .design import design_points, points_for_deep_units
 from .least_squares import minimise, weighted_problem
 
 __all__ = ["NOISY_ANSWERS", "polish_from_oracle", "polish_network"]
 
+_AGAIN, _GAINED = 4, 0.7  # polishes more of a thorough one, and the part of the misfit that the last one leaves
 _CLOSE = 1e-4  # relative misfit below which a slow iteration may still be converging
 _SETTLED = 1e-13  # below it, a step that does not gain a factor of ten is rounding
 NOISY_ANSWERS = 10.0  # a parameter
@@ -20,6 +21,7 @@ NOISY_ANSWERS = 10.0  # a parameter
 _ROUNDS = ((1.2, 0.5, 0.0), (1.5, 1.0, 0.5), (NOISY_ANSWERS, 1.0, 0.5))
 # More where they cost little, or save conjugate gradients many steps.
 _GENEROUS = ((1.75, 0.5, 0.0), (2.5, 1.0, 0.5), (NOISY_ANSWERS, 1.0, 0.5))
+_THOROUGH = ((NOISY_ANSWERS, 1.0, 0.5),)
 _FRUGAL = range(600, 3001)  # numbers of parameters
 _NOISY_FTOL = 1e-5  # of a cost of about one an answer: what is left to gain is small beside one a parameter
 
@@ -97,7 +99,7 @@ def polish_network(network, U, Y, *, max_iter=60, tol=1e-15, dense_limit=3000, c
     return change_outputs(polished, offset, unit), float(misfit), result.n_iter
 
 
-def polish_from_oracle(oracle, network, rng, log, *, noise=None):
+def polish_from_oracle(oracle, network, rng, log, *, noise=None, thorough=False):
     """Polish on inputs chosen for the purpose: near the centre first, then where every unit bends.
 
     Parameters
@@ -110,6 +112,9 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None):
     noise : float or ndarray of shape (m_L,), default=None
         Standard deviation of the noise in every output, absolute. Where there is some, a last round asks for 10 answers
         a parameter in all and fits them together: the parameters' errors fall with the root of their number.
+    thorough : bool, default=False
+        Whether to ask for as many at once, also without noise: for a network that agreed with fewer answers and not
+        elsewhere, as where most units of a deeper layer are saturated at most inputs.
 
     Returns
     -------
@@ -124,11 +129,12 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None):
     """
     shallow = len(network.weights) == 2 and network.output_activation == "identity"
     rounds = _ROUNDS if network.n_parameters in _FRUGAL else _GENEROUS
-    rounds = rounds[1:] if shallow else rounds
+    rounds = _THOROUGH if thorough else rounds[1:] if shallow else rounds
+    told_a_row = oracle.n_told(network.n_outputs)
     U, Y, misfit = np.empty((0, oracle.n_inputs)), None, np.inf
     for answers, spread, near in rounds:
-        n = int(answers * network.n_parameters / network.n_outputs) + oracle.n_inputs - len(U)
-        if answers == NOISY_ANSWERS and above_rounding(noise, Y) is None:
+        n = int(answers * network.n_parameters / told_a_row) + oracle.n_inputs - len(U)
+        if answers == NOISY_ANSWERS and Y is not None and above_rounding(noise, Y) is None:
             break
         with log.stage("polish", oracle) as entry:
 
@@ -137,11 +143,17 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None):
                 return oracle.clock.out_of_time
 
             try:
-                fresh, told = oracle.ask_near(_design(network, spread, near, rng), max(n, 0))
+                draw = _thorough_design(network, rng) if thorough else _design(network, spread, near, rng)
+                fresh, told = oracle.ask_near(draw, max(n, 0))
             except OutOfBudgetError:
                 break
             U, Y = np.concatenate([U, fresh]), told if Y is None else np.concatenate([Y, told])
             network, misfit, _ = polish_network(network, U, Y, callback=progress, noise=noise)
+            for _ in range(_AGAIN if thorough else 0):
+                before = misfit
+                network, misfit, _ = polish_network(network, U, Y, callback=progress, noise=noise)
+                if misfit > _GAINED * before:
+                    break
             entry["residual"] = misfit
         if misfit > _CLOSE + 4.0 * _relative(noise, Y, network.output_activation):
             break
@@ -152,6 +164,14 @@ def _design(network, spread, near, rng):
     """`design_points` of the network's first layer, as `Oracle.ask_near` draws them."""
     W, b = network.weights[0], network.biases[0]
     return lambda n, factor: design_points(W, b, n, factor * spread, rng, near)
+
+
+def _thorough_design(network, rng):
+    """`design_points`, and where there are deeper layers as many points at which their units move."""
+    draw = _design(network, 1.0, 0.5, rng)
+    if len(network.weights) < 3:
+        return draw
+    return lambda n, factor: np.concatenate([draw(n - n // 2, factor), points_for_deep_units(network, n // 2, rng)])
 
 
 def _relative(noise, Y, output_activation):

@@ -8,5 +8,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "completion": ["NetworkCompletion"],
         "extractor": ["EntangledWeightExtractor"],
         "identifier": ["NetworkIdentifier"],
+        "report": ["IdentificationReport"],
     },
 )

@@ -24,6 +24,9 @@ __all__ = [
     "worst_error",
 ]
 
+_AGREES = 1e-9  # misfit of a polish that agreed with its own answers, if not with others
+_AS_GOOD = 1e-12  # error on these of a classifier, which is steep at places that few answers show
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -165,7 +168,7 @@ def _nothing_until(error, inquiry):
     )
 
 
-def polished_attempt(inquiry, network, misfit, stage, route, extractor=None, completion=None):
+def polished_attempt(inquiry, network, misfit, stage, route, extractor=None, completion=None, *, near=False):
     """Polish a network, and compare it with the black box on fresh inputs.
 
     Parameters
@@ -177,16 +180,28 @@ def polished_attempt(inquiry, network, misfit, stage, route, extractor=None, com
         Where nothing is polished.
     stage, route : str
     extractor, completion : fitted stages, default=None
+    near : bool, default=False
+        Whether the network is so near that few answers could only lead away: it is polished thoroughly at once.
 
     Returns
     -------
     Attempt
     """
+
+    def polished(start, thorough):
+        oracle, sigma = inquiry.oracle, inquiry.fresh.sigma
+        return polish_from_oracle(oracle, start, inquiry.rng, inquiry.log, noise=sigma, thorough=thorough)
+
+    def error_of(found):
+        return worst_error(inquiry.fresh.answers, found(inquiry.fresh.inputs))
+
     if inquiry.limits.polish:
-        network, misfit = polish_from_oracle(
-            inquiry.oracle, network, inquiry.rng, inquiry.log, noise=inquiry.fresh.sigma
-        )
-    error = worst_error(inquiry.fresh.answers, network(inquiry.fresh.inputs))
+        network, misfit = polished(network, near)
+        enough = _AS_GOOD if inquiry.oracle.response == "predict_proba" else inquiry.accepted_error
+        if misfit < _AGREES and inquiry.fresh.sigma is None and error_of(network) >= enough:
+            more, misfit_of_more = polished(network, True)
+            network, misfit = (more, misfit_of_more) if error_of(more) < error_of(network) else (network, misfit)
+    error = error_of(network)
     return Attempt(network, error, stage, misfit, route, extractor, completion)
 
 

@@ -13,12 +13,13 @@ __all__ = ["budget_named", "clipping_hint", "explained", "far_hint", "probabilit
 
 
 @contextmanager
-def explained(oracle):
+def explained(inquiry):
     """Add to errors of a block what the black box seems to do.
 
     Parameters
     ----------
-    oracle : Oracle
+    inquiry : Inquiry
+        Units that clip, such as hard tanh ones, are no clipping of inputs or answers.
 
     Raises
     ------
@@ -30,11 +31,11 @@ def explained(oracle):
     try:
         yield
     except BlackBoxError as error:
-        raise BlackBoxError(f"{error}{far_hint(oracle, error)}") from error
+        raise BlackBoxError(f"{error}{far_hint(inquiry.oracle, error)}") from error
     except np.linalg.LinAlgError:
         raise
     except ValueError as error:
-        hint = clipping_hint(oracle)
+        hint = "" if inquiry.activations[0] == "hard_tanh" else clipping_hint(inquiry.oracle)
         if not hint:
             raise
         raise ValueError(f"{error}{hint}") from error

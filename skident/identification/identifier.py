@@ -33,13 +33,14 @@ from .extractor import EntangledWeightExtractor
 from .hints import budget_named, explained
 from .input_range import keep_near_centre
 from .inquiry import Inquiry, Limits, Pipeline, ask_first, ask_fresh, sought_widths
+from .report import ReportInNotebooks
 from .routes import plan_routes
 from .verdict import judge, report_of, stderr_of, warning_of
 
 __all__ = ["NetworkIdentifier"]
 
 
-class NetworkIdentifier(NetworkPredictions, BaseEstimator):
+class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     """Weights and shifts of a black-box network, from its answers.
 
     Finds the feedforward network ``f(x) = g_L(W_L^T ... g_1(W_1^T x + tau_1) ... + tau_L)`` with
@@ -48,18 +49,21 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
 
     Parameters
     ----------
-    estimator : callable, regressor, classifier, torch.nn.Module or FeedforwardNetwork, default=None
+    estimator : callable, regressor, classifier, torch.nn.Module, FeedforwardNetwork or ONNX model, default=None
         The black box: maps (n, D) to (n, m_L) or (n,). A regressor or classifier inside `FrozenEstimator` is taken as
-        it is, another one is cloned and fitted on (X, y) first; None is a small tanh `MLPRegressor`. Scalers in front
-        of a network become part of its first layer: the network found is a function of X as it is
+        it is, another one is cloned and fitted on (X, y) first; None is a small tanh `MLPRegressor`. An ONNX model is
+        an `onnxruntime.InferenceSession` or the path of an ``.onnx`` file; rows get the shape of its input. Scalers in
+        front of a network become part of its first layer: the network found is a function of X as it is
         (`skident.network.unfold_inputs` takes them out again).
     layer_widths : sequence of int or "auto", default=None
         ``(m_1, ..., m_L)``, the last one the number of outputs. None: one hidden layer of a width to be found, linear
         output. ``"auto"``: the smallest network of up to three hidden layers that explains the answers; needs an
-        activation that saturates. Of relu and leaky relu networks depth and widths are found either way.
+        activation that saturates. Of relu and leaky relu networks depth and widths are found either way; of hard tanh,
+        softplus, gelu, silu and elu ones the width of the one hidden layer that they may have.
     activation, output_activation : str, default="auto"
         ``auto`` reads them off black boxes that tell and takes tanh with linear output for the others. Of a classifier
-        they are those of the network of its logits. ``"leaky_relu"``: of one slope, which is found.
+        they are those of the network of its logits. ``"leaky_relu"``: of one slope, which is found. ``"hard_tanh"``:
+        ``max(-1, min(z, 1))``.
     response_method : {"auto", "predict", "predict_proba"}, default="auto"
         ``predict_proba``: the answers are probabilities of K exclusive classes, (n, K), or (n,) of the second of two;
         they are turned into logits, ``log p_k - mean_j log p_j`` (n, K), or the log-odds of the second of two
@@ -74,7 +78,9 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         three layers; its first layer still comes from saturation, unless `extractor` has ``first_layer="hessian"``.
         ``auto`` starts with saturation where there is a limit to reach and neither `extractor` nor `completion` is
         given, and turns to the pipeline where that fails; one hidden layer with linear output always goes through the
-        pipeline, whose first layer then comes from saturation. relu and leaky relu networks are found by their kinks.
+        pipeline, whose first layer then comes from saturation. relu, leaky relu and hard tanh networks are found by
+        their kinks; one hidden layer of softplus, gelu, silu or elu units by their profiles far out, where the answers
+        are exact and `input_range` is None, before the pipeline (which elu has none of).
     extractor : EntangledWeightExtractor, default=None
         Its own black box, widths, activations, random state, jobs and verbosity are replaced by these. When given,
         its parameters can be tuned as ``extractor__radius`` and so on.
@@ -116,20 +122,21 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
         In canonical form: the black box's weights and shifts up to its symmetries. Of a classifier the network of its
         logits: of all networks with these probabilities the one whose output weights and shifts have zero mean over
         the classes (`skident.network.center_outputs` brings another one to this form).
-    report_ : sklearn.utils.Bunch
-        ``exact``: whether, on the rows that were looked at, the network agrees with the black box to `tol`, with no
-        unit too many, and neither noise nor the rounding of the inputs could hide more; noise has to repeat itself.
+    report_ : IdentificationReport
+        Prints as a table, also in notebooks; `plot` draws it. ``exact``: whether, on the rows that were looked at, the
+        network agrees with the black box to `tol`, with no unit too many, and neither noise nor the rounding of the
+        inputs could hide more; noise has to repeat itself. ``agrees``: exact, or as close as these let one see.
         ``relative_max_error`` on these rows (of the worst output, relative to its largest deviation from its mean;
         `network_` as it is, and in standardised inputs, the larger), ``checked`` (how many rows), ``checked_spread``
         (their standard deviation, (D,)) and ``checked_range`` (the smallest box that holds them, low and high, (D,)
         each), ``input_rounding`` (error that the rounding of inputs may make, far from 0, in the same units).
-        ``stages`` (list of dicts with name, seconds, queries, residual), ``attempts``, ``route`` (which way found the
-        network) and ``reason`` (why it was taken), ``noise`` (of the answers, relative to their standard deviation,
-        single precision and rounding to decimals included; 0 at the rounding of double precision), ``repeatable``
-        (whether the same question gets the same answer); of a classifier also ``probability_error`` (largest error of a
-        probability on rows of X, as far as these tell) and ``lost`` (share of the rows of X whose logits are lost in
-        rounding). Of relu and leaky relu networks ``never_active`` and ``always_active``, how many units of every
-        hidden layer never change their side within three standard deviations; with several hidden layers
+        ``stages`` (list of dicts with name, seconds, queries, residual), ``n_queries``, ``attempts``, ``route`` (which
+        way found the network) and ``reason`` (why it was taken), ``noise`` (of the answers, relative to their standard
+        deviation, single precision and rounding to decimals included; 0 at the rounding of double precision),
+        ``repeatable`` (whether the same question gets the same answer); of a classifier also ``probability_error``
+        (largest error of a probability on rows of X, as far as these tell) and ``lost`` (share of the rows of X whose
+        logits are lost in rounding). Of networks with kinks ``never_active`` and ``always_active``, how many units of
+        every hidden layer never change their side within three standard deviations; with several hidden layers
         ``explained``, the share of ``explained_of`` further answers that the network explains, and ``sign_doubt``, how
         far from 1 the signs of the last hidden layer came out as a linear problem.
     stderr_ : tuple of (list of ndarray, list of ndarray), or None
@@ -293,7 +300,7 @@ class NetworkIdentifier(NetworkPredictions, BaseEstimator):
             began = time.perf_counter()
             X, y, response = self._validated(X, y)
             inquiry = self._begin(X, y, response, began)
-            with explained(inquiry.oracle):
+            with explained(inquiry):
                 plan = plan_routes(inquiry, self.strategy, self.n_attempts)
                 verdict = judge(inquiry, make_attempts(inquiry, plan.routes, plan.last_resort))
             self._store(verdict, plan.reason)

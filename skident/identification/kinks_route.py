@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from skident.oracle import OutOfBudgetError
 
 from .attempts import Attempt, worst_error
 from .kinks.deep_network import find_deep_relu_network
+from .kinks.hard_tanh import find_hard_tanh_network
 from .kinks.line import NotReLUError
 from .kinks.network import find_relu_network
 from .kinks.rounding import probe_of
@@ -18,6 +21,7 @@ _REACH = 1e3  # of lines, in units of sqrt(D) standard deviations
 # What one hidden layer looks like where there are more.
 _MORE_LAYERS = {"crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
 _CHECKS = 17  # times as many answers as are judged by in the end show whether units are missing
+_ALIKE = 1.0 - 1e-6  # cosine of two units from which on they may be one
 _POINTS, _RADII = 20_000, (1.0, 2.0, 3.0)  # at which units are looked at, and their spreads
 _SKIPS = (
     "on which side its units are active was not found: {} units that are always active make up for that. The "
@@ -36,7 +40,8 @@ _MISSING = (
 def by_kinks(inquiry, earlier):
     """A ReLU network from the kinks of its answers: one hidden layer along lines, more of them layer by layer.
 
-    Where neither widths nor depth are known, one hidden layer is tried first; lines soon tell that there are more.
+    Where neither widths nor depth are known, one hidden layer is tried first; lines soon tell that there are more. Of
+    hard tanh networks there is one hidden layer.
 
     Parameters
     ----------
@@ -57,7 +62,8 @@ def by_kinks(inquiry, earlier):
     try:
         return _shallow(inquiry)
     except NotReLUError as error:
-        if inquiry.widths is not None or error.seen not in _MORE_LAYERS:
+        hard = inquiry.activations[0] == "hard_tanh"
+        if inquiry.widths is not None or error.seen not in _MORE_LAYERS or hard:
             raise
         try:
             return _deep(inquiry)
@@ -70,13 +76,14 @@ def by_kinks(inquiry, earlier):
 def _shallow(inquiry):
     """One hidden layer."""
     oracle, n_units = inquiry.oracle, None if inquiry.widths is None else inquiry.widths[0]
+    leaky = functools.partial(find_relu_network, leaky=True)
+    find = {"relu": find_relu_network, "leaky_relu": leaky, "hard_tanh": find_hard_tanh_network}[inquiry.activations[0]]
     with inquiry.log.stage("units (kinks along lines)", oracle, n_units, "units") as entry:
-        found = find_relu_network(
+        found = find(
             oracle,
             n_units=n_units,
-            max_units=max(1000, n_units or 0),
+            max_units=max(1000, 2 * (n_units or 0)),
             reach=min(_REACH, oracle.reach / np.sqrt(oracle.n_inputs)),
-            leaky=inquiry.activations[0] == "leaky_relu",
             rng=inquiry.rng,
             callback=entry["progress"],
         )
@@ -99,12 +106,21 @@ def _deep(inquiry):
             leaky=inquiry.activations[0] == "leaky_relu",
             callback=entry["progress"],
             n_check=_CHECKS * len(inquiry.fresh.inputs),
+            rows=inquiry.fresh.inputs,
         )
     caveat = "" if found.n_linear == 0 else _PAIRS.format(found.n_linear)
     if found.wrong:
         caveat = _MISSING.format(found.wrong, found.n_checked)
     evidence = {"explained": 1.0 - found.wrong, "explained_of": found.n_checked, "sign_doubt": found.doubt}
-    return _attempt(inquiry, found.network, not found.n_linear, caveat, evidence)
+    minimal = not found.n_linear and not _has_alike_units(found.network)
+    return _attempt(inquiry, found.network, minimal, caveat, evidence)
+
+
+def _has_alike_units(network):
+    """Whether two units of the last hidden layer may be one that was found twice."""
+    V = np.vstack([network.weights[-2], network.biases[-2]])
+    V = V / np.maximum(np.linalg.norm(V, axis=0), np.finfo(float).tiny)
+    return bool(np.any(np.abs(np.triu(V.T @ V, 1)) > _ALIKE))
 
 
 def _attempt(inquiry, network, minimal, caveat, evidence):
@@ -115,13 +131,18 @@ def _attempt(inquiry, network, minimal, caveat, evidence):
 
 
 def _units_at_rest(inquiry, network):
-    """How many units of every hidden layer are never active near the centre, and how many always."""
+    """How many units of every hidden layer are never active near the centre, and how many always.
+
+    Hard tanh units are active between their bends.
+    """
     rng, D = np.random.RandomState(0), inquiry.oracle.n_inputs
     H = inquiry.oracle.confined(rng.choice(_RADII, (_POINTS, 1)) * rng.standard_normal((_POINTS, D)))
     never, always = [], []
     for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
         Z = H @ W + b
         H = network.activations[0](Z)
-        never.append(int(np.sum(Z.max(axis=0) <= 0.0)))
-        always.append(int(np.sum(Z.min(axis=0) >= 0.0)))
+        low, high = Z.min(axis=0), Z.max(axis=0)
+        hard = network.activation == "hard_tanh"
+        never.append(int(np.sum((high <= -1.0) | (low >= 1.0) if hard else high <= 0.0)))
+        always.append(int(np.sum((low >= -1.0) & (high <= 1.0) if hard else low >= 0.0)))
     return {"never_active": never, "always_active": always}

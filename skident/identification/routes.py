@@ -12,9 +12,12 @@ from skident.network import get_activation
 from .hessian_route import by_hessians
 from .hessians.subspace import n_visible
 from .kinks_route import by_kinks
+from .profiles_route import by_profiles, has_profiles
 from .saturation_route import FirstLayerSearch, by_discovery, by_saturation, by_shown_units
 
 __all__ = ["Plan", "plan_routes"]
+
+_PIECEWISE_LINEAR = ("relu", "leaky_relu", "hard_tanh")
 
 
 @dataclass(frozen=True)
@@ -55,13 +58,22 @@ def plan_routes(inquiry, strategy, n_attempts):
         If the strategy cannot work for these widths and activations.
     """
     hidden, last_resort = inquiry.activations[0], None
-    if hidden in ("relu", "leaky_relu"):
+    if hidden in _PIECEWISE_LINEAR:
         _check_relu(inquiry, strategy)
         routes = [by_kinks]
     elif strategy == "saturation" and not get_activation(hidden).saturating:
         raise ValueError(
             "strategy='saturation' needs an activation that saturates (tanh, sigmoid, erf), got "
             f"{hidden!r}; use strategy='hessian'."
+        )
+    elif strategy == "auto" and has_profiles(inquiry) and not inquiry.pipeline.first:
+        routes = _routes_far_out(inquiry, n_attempts)
+    elif hidden == "elu":
+        raise ValueError(
+            "activation='elu' has no second derivative at 0: its networks are identified with one hidden layer, linear "
+            "output and strategy='auto', where answers are exact in double precision and no input_range bounds them. "
+            f"Got layer_widths={inquiry.widths}, output_activation={inquiry.activations[1]!r}, strategy={strategy!r}, "
+            f"and answers with errors of {inquiry.fresh.noise:.1e}."
         )
     elif inquiry.discover:
         routes = _routes_of_discovery(inquiry, strategy, n_attempts)
@@ -73,12 +85,20 @@ def plan_routes(inquiry, strategy, n_attempts):
     return Plan(routes, _reason(inquiry, strategy), last_resort)
 
 
+def _routes_far_out(inquiry, n_attempts):
+    """Where units grow linearly: every one by itself far out, else Hessians where there are some and widths given."""
+    alone = inquiry.discover or not get_activation(inquiry.activations[0]).smooth
+    near = [] if alone else [functools.partial(by_hessians, attempt=k) for k in range(n_attempts)]
+    return [functools.partial(by_profiles, alone=alone), *near]
+
+
 def _routes_of_discovery(inquiry, strategy, n_attempts):
     """Where depth and widths are to be found."""
     hidden = inquiry.activations[0]
     if not get_activation(hidden).saturating or strategy == "hessian":
         raise ValueError(
-            "layer_widths='auto' finds units where a saturating activation (tanh, sigmoid, erf) saturates; got "
+            "layer_widths='auto' finds units where a saturating activation (tanh, sigmoid, erf) saturates, and with "
+            "one hidden layer and exact answers far out those of softplus, gelu, silu and elu; got "
             f"activation={hidden!r}, strategy={strategy!r}. Give layer_widths."
         )
     layers = FirstLayerSearch()
@@ -109,8 +129,10 @@ def _reason(inquiry, strategy):
     name = inquiry.activations[0]
     if strategy != "auto":
         return f"strategy={strategy!r} was asked for"
-    if name in ("relu", "leaky_relu"):
+    if name in _PIECEWISE_LINEAR:
         return f"{name} networks bend at kinks only"
+    if has_profiles(inquiry) and not inquiry.pipeline.first:
+        return f"{name} is linear far out, where every unit of one hidden layer shows by itself"
     if not get_activation(name).saturating:
         return f"{name} does not saturate, so Hessians have to tell its units"
     if inquiry.pipeline.first:
@@ -122,12 +144,17 @@ def _reason(inquiry, strategy):
 
 def _check_relu(inquiry, strategy):
     """Refuse what kinks cannot identify."""
+    name, widths = inquiry.activations[0], inquiry.widths
     if strategy == "saturation":
-        raise ValueError("strategy='saturation' needs an activation that saturates, got 'relu'; use strategy='auto'.")
-    flat = inquiry.widths is not None and len(inquiry.widths) < 2
+        raise ValueError(
+            f"strategy='saturation' needs an activation that saturates smoothly, got {name!r}; use strategy='auto'."
+        )
+    flat = widths is not None and len(widths) < 2
     if strategy == "hessian" or flat or inquiry.activations[1] != "identity":
         raise ValueError(
-            "activation='relu' has no second derivative; its networks are identified by the kinks of their answers, "
+            f"activation={name!r} has no second derivative; its networks are identified by the kinks of their answers, "
             "with hidden layers, a linear output and strategy='auto'. Got "
-            f"layer_widths={inquiry.widths}, output_activation={inquiry.activations[1]!r}, strategy={strategy!r}."
+            f"layer_widths={widths}, output_activation={inquiry.activations[1]!r}, strategy={strategy!r}."
         )
+    if name == "hard_tanh" and widths is not None and len(widths) > 2:
+        raise ValueError(f"activation='hard_tanh': only one hidden layer can be identified, got layer_widths={widths}.")

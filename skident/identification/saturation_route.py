@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,6 +29,8 @@ _EXACT = 1e-7  # error below which no deeper network is looked for
 _EXPLAINED = 1e-3  # error above which a network of unknown widths is no answer at all
 _LOST = 1e4  # residual of shifts from gradients beside the error of the differences
 _SHARP, _REPEATS = 2e-8, 2  # residual of shifts from gradients that is as good as exact, and tries to get there
+_NEAR = 1e-4  # misfit on edges of a network that needs no more than the last digits
+_DETERMINED = 2.0  # answers at vertices for every parameter of the rest
 _FEW_UNITS = 12  # of a first layer: so few have too few vertices
 
 
@@ -84,7 +87,7 @@ class _View:
 
     Attributes
     ----------
-    way : {"vertices", "interior", "stem"}
+    way : {"vertices", "edges", "interior", "stem"}
     first : FirstLayer
         As exact as that needs.
     second_width : int or None
@@ -121,8 +124,10 @@ def by_saturation(inquiry, earlier, *, layers, attempt=0):
         If there are more first-layer units than asked for.
     """
     widths = inquiry.widths
-    rough = attempt == 0 and _many_outputs(inquiry)  # where vertices and the polish need no more
+    rough = attempt == 0 and _vertices_may_do(inquiry)
     first = layers.find(inquiry, widths[0], precise=not rough, again=attempt == 2)
+    if first is not None and len(first.biases) > widths[0]:  # one unit, seen roughly, may look like two
+        first = layers.find(inquiry, widths[0])
     if first is None or len(first.biases) < widths[0]:
         return None
     refuse_surplus(first, widths, "stay near the data with extractor=EntangledWeightExtractor(first_layer='hessian').")
@@ -130,7 +135,8 @@ def by_saturation(inquiry, earlier, *, layers, attempt=0):
     n_parameters = inquiry.architecture(widths[1:]).n_parameters(widths[0])
     network, misfit = _fit_behind(inquiry, view, widths, f"rest of the network ({view.way})", n_parameters)
     stage = "vertices" if misfit > max(1e-3, 10.0 * inquiry.fit_tolerance) else "polish"
-    return polished_attempt(inquiry, network, misfit, stage, f"saturation, {view.way}")
+    near = view.way == "edges" and misfit < _NEAR
+    return polished_attempt(inquiry, network, misfit, stage, f"saturation, {view.way}", near=near)
 
 
 def by_shown_units(inquiry, earlier, *, layers):
@@ -195,14 +201,44 @@ def _view_behind(inquiry, first, attempt):
     """How to look at what follows the first layer.
 
     Vertices need no more than directions. They suffice where several outputs leave few local minima; with one or two,
-    or after a failure, the first layer is made exact so that the rest can be asked anywhere. Where it cannot be,
-    everything is fitted at once.
+    or after a failure, the first layer is made exact so that the rest can be asked anywhere. Where it cannot be, the
+    edges tell the shifts once the vertices have told the rest; and where there are few vertices, everything is fitted
+    at once.
     """
-    if attempt in (0, 2) and _many_outputs(inquiry):
+    if attempt == 0 and _vertices_may_do(inquiry):
         return _View("vertices", first)
-    exact = _exact_view(inquiry, first, inquiry.widths[1])
-    few_units = inquiry.widths[0] <= _FEW_UNITS
-    return exact or _View("stem" if few_units or attempt % 2 else "vertices", first)
+    view = None
+    if attempt != 2 or not _many_outputs(inquiry):
+        view = _exact_view(inquiry, first, inquiry.widths[1])
+    if view is None:
+        first = _with_better_lengths(inquiry, first)
+        edges = attempt < 3 and (_many_outputs(inquiry) or attempt == 2) and _enough_vertices(inquiry)
+        stem = inquiry.widths[0] <= _FEW_UNITS or attempt % 2
+        view = _View("edges" if edges else "stem" if stem else "vertices", first)
+    return view
+
+
+def _with_better_lengths(inquiry, first):
+    """Where what follows is steep, lengths read off the shape of a step are wrong; those from tails are not."""
+    if inquiry.fresh.sigma is not None:
+        return first
+    return lengths_from_tails(inquiry.oracle, first, inquiry.activations[0], inquiry.rng)
+
+
+def _vertices_may_do(inquiry):
+    """Whether vertices leave few local minima, and the first layer's shifts can be left to the polish or to gradients.
+
+    Trained classifiers are too steep for the polish alone.
+    """
+    wide = inquiry.widths[0] > inquiry.oracle.n_inputs
+    return _many_outputs(inquiry) and not (wide and inquiry.oracle.response == "predict_proba")
+
+
+def _enough_vertices(inquiry):
+    """Whether there are so many vertices that they may determine the rest of the network."""
+    m, D = inquiry.widths[0], inquiry.oracle.n_inputs
+    n_answers = 2.0 * sum(math.comb(m - 1, k) for k in range(min(m, D))) * inquiry.oracle.n_told(inquiry.widths[-1])
+    return n_answers >= _DETERMINED * inquiry.architecture(inquiry.widths[1:]).n_parameters(m)
 
 
 def _exact_view(inquiry, first, second_width):
@@ -219,8 +255,7 @@ def _exact_view(inquiry, first, second_width):
         exact, found, residual = search(first)
         if found is None and inquiry.fresh.sigma is None and inquiry.widths_allow_shifts(first):
             # Where what follows is steep, lengths read off the shape of a step are wrong.
-            better = lengths_from_tails(inquiry.oracle, first, inquiry.activations[0], inquiry.rng)
-            exact, found, residual = search(better)
+            exact, found, residual = search(_with_better_lengths(inquiry, first))
         accuracy = inquiry.fresh.accuracy
         of_rounding = accuracy.relative / shift_step(accuracy) if accuracy.exact else 0.0
         sharp = max(_SHARP, _LOST * of_rounding)

@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.utils import Bunch
 
 from skident.fitting.design import design_points
 from skident.fitting.polish import NOISY_ANSWERS
@@ -20,6 +19,7 @@ from .attempts import Outcome, relative_to_deviation, where_units_move, worst_er
 from .hints import clipping_hint, probability_hint
 from .input_range import spaced
 from .inquiry import Inquiry
+from .report import IdentificationReport
 
 __all__ = ["Verdict", "judge", "report_of", "stderr_of", "warning_of"]
 
@@ -85,6 +85,14 @@ class Verdict:
         agrees = self.error < tol and self.input_rounding < tol and not self.noisy and not any(self.redundant)
         alike = self.probability_error is None or self.probability_error < 100.0 * tol
         return bool(self.finished and agrees and alike and not self.outcome.best.caveat)
+
+    @property
+    def agrees(self):
+        """Whether it is exact, or as close as the noise and rounding of answers and inputs let one see."""
+        if self.exact or not self.finished or any(self.redundant) or self.outcome.best.caveat:
+            return self.exact
+        within_noise = self.noisy and self.error < self.inquiry.accepted_error
+        return bool(within_noise or self.error < _ROUNDING_LEFT * self.input_rounding)
 
 
 def judge(inquiry, outcome):
@@ -160,20 +168,22 @@ def report_of(verdict, reason):
 
     Returns
     -------
-    sklearn.utils.Bunch
+    IdentificationReport
         See `NetworkIdentifier`.
     """
     inquiry, outcome = verdict.inquiry, verdict.outcome
     X = inquiry.oracle.to_inputs(inquiry.fresh.inputs)
-    report = Bunch(
+    report = IdentificationReport(
         relative_max_error=verdict.error,
         exact=verdict.exact,
+        agrees=verdict.agrees,
         checked=len(X),
         checked_spread=column_units(X, constant=0.0)[1],
         checked_range=(X.min(axis=0), X.max(axis=0)),
         input_rounding=verdict.input_rounding,
         redundant_units=verdict.redundant,
         stages=inquiry.log.stages,
+        n_queries=inquiry.oracle.n_queries,
         attempts=outcome.n_attempts,
         route=outcome.best.route,
         reason=reason,

@@ -1,6 +1,8 @@
 """Plots of what was recovered, in scikit-learn's Display manner; matplotlib is imported when one is drawn."""
 
+from ._audit import AuditDisplay
 from ._hierarchical import BackwardCorrectionDisplay, LayerFeatureDisplay
+from ._identification import IdentificationDisplay
 from ._landscape import LandscapeDisplay
 from ._phase_transition import PhaseTransitionDisplay
 from ._saddles import EscapeDisplay, SingularSpectrumDisplay
@@ -8,8 +10,10 @@ from ._spectrum import SpectrumDisplay
 from ._weights import WeightRecoveryDisplay
 
 __all__ = [
+    "AuditDisplay",
     "BackwardCorrectionDisplay",
     "EscapeDisplay",
+    "IdentificationDisplay",
     "LandscapeDisplay",
     "LayerFeatureDisplay",
     "PhaseTransitionDisplay",

@@ -1,5 +1,7 @@
 """What a network is: weights and activations, derivatives, symmetries, conversions."""
 
+import lazy_loader
+
 from ._affine import (
     affine_map,
     center_outputs,
@@ -14,13 +16,20 @@ from ._maps import named_method
 from .activations import ACTIVATIONS, Activation, LeakyReLU, get_activation, leaky_relu
 from .architecture import Architecture
 
+# What needs torch is loaded when it is first used.
+__getattr__, _, _ = lazy_loader.attach(
+    __name__, submod_attrs={"alignment.modules": ["ModuleAlignment", "align_modules"]}
+)
+
 __all__ = [
     "ACTIVATIONS",
     "Activation",
     "Architecture",
     "FeedforwardNetwork",
     "LeakyReLU",
+    "ModuleAlignment",
     "affine_map",
+    "align_modules",
     "center_outputs",
     "change_inputs",
     "change_outputs",
@@ -31,3 +40,7 @@ __all__ = [
     "output_units",
     "unfold_inputs",
 ]
+
+
+def __dir__():
+    return __all__

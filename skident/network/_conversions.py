@@ -80,12 +80,11 @@ class Conversions:
         ----------
         module : torch.nn.Sequential or torch.nn.Linear
             ``Linear`` (with or without bias, any dtype and device) alternating with one kind of activation: Tanh,
-            Sigmoid, ReLU, LeakyReLU, PReLU (one slope), Softplus, GELU (``approximate="none"``), or ``Sin``, ``Erf``,
-            ``Quadratic`` of :mod:`skident.network.torch_activations`; no activation between two linear layers is the
-            identity.
-            Sequentials may be nested;
-            Identity, ``Flatten(1)`` and Dropout in eval mode are skipped. The last activation, if any, becomes the
-            output activation. torch's Softplus is linear past its threshold (20), which differs by up to 2e-9.
+            Sigmoid, ReLU, LeakyReLU, PReLU (one slope), Softplus, GELU (``approximate="none"``), SiLU, ELU
+            (``alpha=1``), or ``Sin``, ``Erf``, ``Quadratic`` of :mod:`skident.network.torch_activations`; no activation
+            between two linear layers is the identity. Sequentials may be nested; Identity, ``Flatten(1)`` and Dropout
+            in eval mode are skipped. The last activation, if any, becomes the output activation. torch's Softplus is
+            linear past its threshold (20), which differs by up to 2e-9.
 
         Returns
         -------
@@ -139,6 +138,95 @@ class Conversions:
         from ._torch import to_torch
 
         return to_torch(self, dtype)
+
+    @classmethod
+    def from_onnx(cls, source):
+        """Read an ONNX model that is a chain of matrices and activations. Nothing in it is run.
+
+        Parameters
+        ----------
+        source : str, path-like or onnx.ModelProto
+            One input ``(n, D)``, or with more axes and a Flatten or Reshape, and one output of real numbers. Gemm, or
+            MatMul and Add, alternate with one kind of activation: Tanh, Sigmoid, Relu, LeakyRelu, PRelu (one slope),
+            Softplus, Erf, Sin, Gelu (also spelt out by Erf), a SiLU spelt out, Elu (alpha = 1), a square; Max and
+            Clip where they are one of these. Sub, Mul, Div, Scaler, BatchNormalization and matrices in a row are folded
+            into the layer that they precede or follow; Identity, Cast, Dropout, Flatten, Reshape and the like must
+            leave every row as it is. Of a model that ends in Softmax, or in the probabilities of two classes, the
+            network of its logits is read, as from a classifier by `from_sklearn`; outputs of labels are left aside.
+            What the file says in single precision (float32 weights, and the slope of a LeakyRelu always) is taken as
+            it is there.
+
+        Returns
+        -------
+        FeedforwardNetwork
+
+        Raises
+        ------
+        ImportError
+            If onnx is not installed.
+        TypeError
+            If `source` is neither a path nor a model.
+        FileNotFoundError
+            If there is no such file, or one is missing that it keeps numbers in.
+        IsADirectoryError
+            If the path is a folder.
+        ValueError
+            If the file is no ONNX model, truncated, or keeps numbers outside of its folder (nothing of these is read);
+            if the model holds any other operator, a custom one, branches, or different hidden activations, or its input
+            has no batch axis. The message names the node.
+
+        Examples
+        --------
+        >>> from skident.network import FeedforwardNetwork
+        >>> net = FeedforwardNetwork([[[1.0]], [[2.0]]], [[0.0], [0.5]])
+        >>> print(FeedforwardNetwork.from_onnx(net.to_onnx()) == net)
+        True
+        """
+        from .onnx_models import read_network
+
+        return cls(*read_network(source))
+
+    def to_onnx(self, path=None, *, dtype="float64"):
+        """This network as an ONNX model: a Gemm and its activation a layer, input ``X`` (n, D), output ``Y`` (n, m_L).
+
+        Parameters
+        ----------
+        path : str or path-like, default=None
+            Where the model is written to, too (an existing file is replaced).
+        dtype : {"float64", "float32"}, default="float64"
+            Of inputs, weights and answers. onnxruntime has no softplus, erf, gelu, elu in float64; it runs the others.
+
+        Returns
+        -------
+        onnx.ModelProto
+            Of operator set 13, with gelu 20.
+
+        Raises
+        ------
+        ImportError
+            If onnx is not installed.
+        ValueError
+            If an activation is not one of the library's own, or a weight is too large for float32.
+        FileNotFoundError
+            If there is no such folder.
+        IsADirectoryError
+            If the path is a folder.
+        OSError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> from skident.network import FeedforwardNetwork
+        >>> model = FeedforwardNetwork([[[1.0]], [[2.0]]], [[0.0], [0.5]]).to_onnx(dtype="float32")
+        >>> print([node.op_type for node in model.graph.node])
+        ['Gemm', 'Tanh', 'Gemm']
+        """
+        from .onnx_models import network_model, write_model
+
+        model = network_model(self, dtype)
+        if path is not None:
+            write_model(model, _io.checked_path(path))
+        return model
 
     def save(self, path):
         """Write the network to a safetensors file (an existing one is replaced).

@@ -8,6 +8,7 @@ from . import _symmetry
 from . import calculus as _calculus
 from ._conversions import Conversions
 from ._parameters import NetworkParameters
+from ._tables import Tables
 from .activations import alike
 
 __all__ = ["FeedforwardNetwork"]
@@ -17,7 +18,7 @@ __all__ = ["FeedforwardNetwork"]
 _DEFAULT_MAX_BYTES = 2**22
 
 
-class FeedforwardNetwork(Conversions, NetworkParameters):
+class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
     """A fully connected network: ``y_0 = x``, ``y_l = g_l(W_l^T y_{l-1} + b_l)``, ``f(x) = y_L``.
 
     Definition 1 of Fiedler et al. [1]_, with an output activation of its own. The network is immutable: its arrays are
@@ -108,7 +109,7 @@ class FeedforwardNetwork(Conversions, NetworkParameters):
         Returns
         -------
         J : ndarray of shape (n, m_L, D)
-            ``J[n, p, i] = d f_p / d x_i``. Where relu has a kink its derivative is taken as 0.
+            ``J[n, p, i] = d f_p / d x_i``. Where relu or hard_tanh has a kink its derivative is taken as 0.
 
         Raises
         ------
@@ -154,7 +155,7 @@ class FeedforwardNetwork(Conversions, NetworkParameters):
         Raises
         ------
         ValueError
-            If X is not two-dimensional with D columns, or an activation has no second derivative (relu).
+            If X is not two-dimensional with D columns, or an activation has no second derivative (relu, hard_tanh).
 
         Notes
         -----
@@ -172,9 +173,9 @@ class FeedforwardNetwork(Conversions, NetworkParameters):
         rough = sorted({g.name for g in self.activations if not g.smooth})
         if rough:
             raise ValueError(
-                f"hessian needs activations with a second derivative everywhere, got {rough}: away from its kinks such "
-                "a network is piecewise linear and its Hessian is 0. Use jacobian, or a smooth activation such as "
-                "softplus or gelu."
+                f"hessian needs activations with a second derivative everywhere, got {rough}: away from its kinks a "
+                "relu network is piecewise linear and its Hessian is 0; that of an elu network jumps. Use jacobian, or "
+                "a smooth activation such as softplus or gelu."
             )
         D, m_out, units, width = self.n_inputs, self.n_outputs, sum(self.layer_widths), max(self.layer_widths)
         row_bytes = 8 * ((6 + 2 * m_out + D) * units + m_out * (2 * D * D + (D + 2) * width) + D * width)
@@ -239,8 +240,8 @@ class FeedforwardNetwork(Conversions, NetworkParameters):
           count as equal.
 
         Output units are neither permuted nor scaled; sign and phase are resolved where a quadratic or sin output leaves
-        them free. softplus and gelu have permutations only. A linear (identity) hidden layer is only determined up
-        to an invertible mixing of its units, of which only the permutation is resolved. Units with
+        them free. softplus, gelu, silu and elu have permutations only. A linear (identity) hidden layer is only
+        determined up to an invertible mixing of its units, of which only the permutation is resolved. Units with
         equal incoming weights and shifts keep their relative order.
         Cost O(sum_l m_{l-1} m_l log m_l).
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from .activations import ACTIVATIONS, is_built_in
+from .activations import ACTIVATIONS, LeakyReLU, is_built_in, leaky_relu
 
 _FORMAT = "skident.FeedforwardNetwork"
 _VERSION = 1
@@ -34,17 +35,14 @@ def save(network, path):
     OSError
         If the file cannot be written.
     """
-    path = _checked_path(path)
-    custom = [g.name for g in network.activations if not is_built_in(g)]
-    if custom:
-        raise ValueError(f"only the activations {sorted(ACTIVATIONS)} can be saved, got a custom {custom[0]!r}.")
+    path = checked_path(path)
     arrays = {f"weights.{layer}": W for layer, W in enumerate(network.weights)}
     arrays |= {f"biases.{layer}": b for layer, b in enumerate(network.biases)}
     metadata = {
         "format": _FORMAT,
         "format_version": str(_VERSION),
-        "activation": network.activation,
-        "output_activation": network.output_activation,
+        "activation": network.activation if network.n_layers == 1 else _written(network.activations[0]),
+        "output_activation": _written(network.activations[-1]),
     }
     try:
         save_file(arrays, path, metadata)
@@ -52,8 +50,24 @@ def save(network, path):
         raise OSError(f"{path} cannot be written: {error}") from error
 
 
-def _checked_path(path):
-    """A path as a string, where a file may stand."""
+def checked_path(path):
+    """A path where a file may stand.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder.
+    IsADirectoryError
+        If it is a folder.
+    """
     path = Path(os.fspath(path))
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the path of a file in it.")
@@ -83,7 +97,7 @@ def load(path):
     ValueError
         If `save` did not write it, a later release did, or it is damaged.
     """
-    path = _checked_path(path)
+    path = checked_path(path)
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
@@ -98,7 +112,25 @@ def load(path):
     if any(array.dtype != np.float64 for array in arrays.values()):
         raise ValueError(f"{path} must hold float64 arrays, got {sorted({str(a.dtype) for a in arrays.values()})}.")
     ordered = [arrays[name] for name in expected]
-    return ordered[:n_layers], ordered[n_layers:], metadata["activation"], metadata["output_activation"]
+    activations = (_read(metadata[name]) for name in ("activation", "output_activation"))
+    return ordered[:n_layers], ordered[n_layers:], *activations
+
+
+def _written(activation):
+    """An activation as a file names it: by its name, ``leaky_relu(0.01)`` with its slope."""
+    if isinstance(activation, LeakyReLU):
+        return f"leaky_relu({activation.negative_slope!r})"
+    if not is_built_in(activation):
+        raise ValueError(
+            f"only the activations {sorted(ACTIVATIONS)} and leaky_relu can be saved, got a custom {activation.name!r}."
+        )
+    return activation.name
+
+
+def _read(name):
+    """What `_written` wrote."""
+    slope = re.fullmatch(r"leaky_relu\(([-+.\de]+)\)", name)
+    return name if slope is None else leaky_relu(slope[1])
 
 
 def _check_metadata(path, metadata):

@@ -91,6 +91,8 @@ def to_torch(network, dtype=None):
 def _torch_activation(activation):
     makers = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "relu": nn.ReLU, "gelu": nn.GELU, "sin": Sin, "erf": Erf}
     makers |= {"quadratic": Quadratic, "softplus": lambda: nn.Softplus(threshold=40.0)}  # exact in double precision
+    makers |= {"hard_tanh": nn.Hardtanh}
+    makers |= {"silu": nn.SiLU, "elu": nn.ELU}
     if isinstance(activation, LeakyReLU):
         return nn.LeakyReLU(activation.negative_slope)
     if not is_built_in(activation):
@@ -140,13 +142,17 @@ def _activation_name(path, module):
             raise _unreadable(path, module, "only a PReLU with one slope for all units is supported")
         return leaky_relu(module.weight.item())
     kinds = {nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.ReLU: "relu", nn.Softplus: "softplus", nn.GELU: "gelu"}
-    kinds |= {Sin: "sin", Erf: "erf", Quadratic: "quadratic"}
+    kinds |= {nn.Hardtanh: "hard_tanh", nn.SiLU: "silu", nn.ELU: "elu", Sin: "sin", Erf: "erf", Quadratic: "quadratic"}
     name = kinds.get(type(module))
     if name is None:
         known = ", ".join(kind.__name__ for kind in (*kinds, nn.LeakyReLU, nn.PReLU))
         raise _unreadable(path, module, f"known are Linear, {known}; Identity, Flatten(1), eval-mode Dropout")
     if name == "gelu" and module.approximate != "none":
         raise _unreadable(path, module, "only approximate='none' is the exact GELU")
+    if name == "hard_tanh" and (module.min_val, module.max_val) != (-1, 1):
+        raise _unreadable(path, module, "only limits of -1 and 1 are supported")
+    if name == "elu" and module.alpha != 1:
+        raise _unreadable(path, module, "only alpha=1 is supported")
     if name == "softplus" and (module.beta != 1 or module.threshold < 20):
         raise _unreadable(path, module, "only beta=1 and threshold >= 20 are supported")
     return name

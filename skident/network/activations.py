@@ -33,7 +33,7 @@ class Activation:
         ``jet(z, order)`` returns the tuple ``(g(z), g'(z), ..., g^(order)(z))`` for ``order`` 0, 1 or 2; each entry has
         the shape of ``z``. Common subexpressions are computed once.
     limits : tuple of float or None
-        ``(g(-inf), g(+inf))`` for a saturating activation, else None.
+        ``(g(-inf), g(+inf))`` for an activation that saturates smoothly, else None.
     symmetry : {"odd", "point", "even", "homogeneous", "sine", "linear", None}
         What a hidden unit may do without changing the network: ``odd`` ``g(-z) = -g(z)``; ``point``
         ``g(-z) = limits[0] + limits[1] - g(z)``; ``even`` ``g(-z) = g(z)`` (and ``g(c z) = c^2 g(z)``);
@@ -54,11 +54,11 @@ class Activation:
     @property
     def curved(self) -> bool:
         """Whether ``g''`` shows anywhere, so that a layer's weights appear in Hessians."""
-        return self.name not in ("identity", "relu", "leaky_relu")
+        return self.name not in ("identity", "relu", "leaky_relu", "hard_tanh")
 
     @property
     def saturating(self) -> bool:
-        """Whether the activation tends to a constant on both sides."""
+        """Whether the activation tends to a constant on both sides, smoothly."""
         return self.limits is not None
 
 
@@ -112,8 +112,29 @@ def _gelu(z, order):
     return (g, d) if order == 1 else (g, d, pdf * (2.0 - z * z))
 
 
+def _silu(z, order):
+    sigmoid = expit(z)
+    g = z * sigmoid
+    if order == 0:
+        return (g,)
+    slope = sigmoid * expit(-z)
+    d = sigmoid + z * slope
+    return (g, d) if order == 1 else (g, d, slope * (2.0 + z * (1.0 - 2.0 * sigmoid)))
+
+
+def _elu(z, order):
+    below = np.minimum(z, 0.0)
+    jet = (np.maximum(z, 0.0) + np.expm1(below), np.exp(below), np.where(z > 0, 0.0, np.exp(below)))
+    return jet[: order + 1]
+
+
 def _relu(z, order):
     jet = (np.maximum(z, 0.0), (z > 0).astype(z.dtype), np.zeros_like(z))
+    return jet[: order + 1]
+
+
+def _hard_tanh(z, order):
+    jet = (np.clip(z, -1.0, 1.0), (np.abs(z) < 1.0).astype(z.dtype), np.zeros_like(z))
     return jet[: order + 1]
 
 
@@ -136,7 +157,10 @@ ACTIVATIONS: dict[str, Activation] = {
         Activation("softplus", _softplus),
         Activation("sin", _sin, None, "sine"),
         Activation("gelu", _gelu),
+        Activation("silu", _silu),
+        Activation("elu", _elu, smooth=False),
         Activation("relu", _relu, None, "homogeneous", smooth=False),
+        Activation("hard_tanh", _hard_tanh, None, "odd", smooth=False),
         Activation("identity", _identity, None, "linear"),
         Activation("quadratic", _quadratic, None, "even"),
     )
@@ -219,9 +243,10 @@ def get_activation(name: str | Activation) -> Activation:
     Parameters
     ----------
     name : str or Activation
-        One of ``tanh, sigmoid, erf, softplus, sin, gelu, relu, identity, quadratic``; scikit-learn's ``logistic`` is
-        understood as ``sigmoid``, and ``leaky_relu`` as `leaky_relu` of the usual slope, 0.01. An activation itself is
-        given back.
+        One of ``tanh, sigmoid, erf, softplus, sin, gelu, silu, elu, relu, hard_tanh, identity, quadratic``;
+        scikit-learn's ``logistic`` is understood as ``sigmoid``, and ``leaky_relu`` as `leaky_relu` of the usual slope,
+        0.01. An activation itself is given back. ``hard_tanh`` is ``max(-1, min(z, 1))``, ``silu`` is ``z sigmoid(z)``,
+        and ``elu`` is ``exp(z) - 1`` below 0 and z above, with a second derivative that jumps there.
 
     Returns
     -------

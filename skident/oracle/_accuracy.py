@@ -17,6 +17,7 @@ _DOUBLE, _SINGLE = float(np.finfo(np.float64).eps), float(np.finfo(np.float32).e
 _UNIFORM = 12.0**-0.5  # standard deviation of an error spread evenly over one unit
 _ROUNDINGS = 64  # units in the last place of the largest answer that a network's own arithmetic may lose
 _OF_OFFSET = 1e-12  # relative error up to which the rounding of an offset is taken as that of exact answers
+_OF_LOGITS = 1e-9  # error of logits up to which it is the rounding of probabilities near 1, and they serve to fit
 _CONSTANT = 1e-14  # deviation beside the offset that is rounding
 _FEWEST = 12  # numbers that a precision is read off; one in 2^29 doubles is a single by chance
 
@@ -203,7 +204,8 @@ def measure_accuracy(oracle, U, Y, rng):
     Notes
     -----
     55 queries, or up to 44 more at a time where answers are coarse or steep. Answers rounded to decimals have an error
-    of ``10^-k / sqrt(12)`` at least, single precision one of ``2^-23 / sqrt(12)`` of the answer.
+    of ``10^-k / sqrt(12)`` at least, single precision one of ``2^-23 / sqrt(12)`` of the answer. Logits of a classifier
+    are exact where they are good to 1e-9: those of probabilities near 1 are no better.
     """
     noise, told = measure_noise(oracle, U, rng), oracle.precision
     offset, largest = np.abs(oracle.offset / oracle.unit), np.abs(Y).max(axis=0)
@@ -214,6 +216,8 @@ def measure_accuracy(oracle, U, Y, rng):
     if told.kind == "float32":
         return replace(found, std=np.maximum(noise.std, _UNIFORM * unit * np.sqrt(np.mean(Y**2, axis=0) + offset**2)))
     rounding = _ROUNDINGS * _DOUBLE * np.maximum(largest, np.finfo(float).tiny)
+    if oracle.response == "predict_proba":
+        rounding = np.maximum(rounding, _OF_LOGITS / oracle.unit)
     with_offset = np.minimum(_ROUNDINGS * _DOUBLE * (largest + offset), _OF_OFFSET * largest)
     if np.all(noise.std <= np.maximum(rounding, with_offset)):
         return replace(found, std=np.maximum(noise.std, _UNIFORM * unit * (largest + offset)))

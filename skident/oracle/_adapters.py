@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import numpy as np
@@ -16,7 +17,8 @@ def adapt(black_box, method="predict"):
 
     Parameters
     ----------
-    black_box : callable, estimator, torch.nn.Module, FeedforwardNetwork or SharedBox
+    black_box : callable, estimator, torch.nn.Module, FeedforwardNetwork, SharedBox, InferenceSession or path
+        An ONNX model, as a session of onnxruntime or as the path of its file ``*.onnx``, is run by onnxruntime.
     method : {"predict", "predict_proba"}, default="predict"
         What is asked of an estimator.
 
@@ -29,7 +31,11 @@ def adapt(black_box, method="predict"):
     Raises
     ------
     ValueError
-        If it is neither callable nor an estimator with that method.
+        If it is neither callable nor an estimator with that method, or an ONNX model that cannot be asked.
+    FileNotFoundError, IsADirectoryError
+        If a path leads to no file.
+    ImportError
+        If an ONNX model is given and onnx or onnxruntime is not installed.
     """
     if isinstance(black_box, SharedBox):
         return black_box
@@ -39,6 +45,10 @@ def adapt(black_box, method="predict"):
         from ._torch_box import TorchBox
 
         return TorchBox(black_box)
+    if is_onnx_file(black_box) or _is_session(black_box):
+        from ._onnx_box import OnnxBox
+
+        return OnnxBox(black_box, method)
     if hasattr(black_box, method):
         return _ValueBox(named_method(black_box, method))
     if callable(black_box):
@@ -48,8 +58,8 @@ def adapt(black_box, method="predict"):
             f"{type(black_box).__name__} has no {method}; use response_method='predict', or an estimator that has it."
         )
     raise ValueError(
-        "the black box must be a callable, a scikit-learn regressor, a torch.nn.Module or a FeedforwardNetwork, "
-        f"got {type(black_box).__name__}."
+        "the black box must be a callable, a scikit-learn regressor, a torch.nn.Module, a FeedforwardNetwork or an "
+        f"ONNX model (the path of an .onnx file, or a session of onnxruntime), got {type(black_box).__name__}."
     )
 
 
@@ -66,6 +76,26 @@ def is_torch_module(black_box):
     """
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(black_box, torch.nn.Module)
+
+
+def is_onnx_file(black_box):
+    """Whether it is a path that ends in ``.onnx``.
+
+    Parameters
+    ----------
+    black_box : object
+
+    Returns
+    -------
+    bool
+    """
+    return isinstance(black_box, (str, os.PathLike)) and os.fspath(black_box).lower().endswith(".onnx")
+
+
+def _is_session(black_box):
+    """Whether it is a session of onnxruntime, which is not imported to find out."""
+    onnxruntime = sys.modules.get("onnxruntime")
+    return onnxruntime is not None and isinstance(black_box, onnxruntime.InferenceSession)
 
 
 def exact_derivatives(box, what, X):

@@ -12,7 +12,6 @@ from ._coordinates import Coordinates
 from ._differences import difference_hessian, difference_jacobian
 from ._elsewhere import AskedElsewhere
 from ._errors import BlackBoxError
-from ._responses import precise_half
 from ._units import AnswerUnits
 from .clock import Clock, OutOfBudgetError
 
@@ -27,7 +26,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
 
     Parameters
     ----------
-    black_box : callable, estimator with ``predict``, torch.nn.Module or FeedforwardNetwork
+    black_box : callable, estimator with ``predict``, torch.nn.Module, FeedforwardNetwork or ONNX model
         Maps (n, D) to (n, m_L) or (n,). A torch module is copied, put into ``eval`` mode and evaluated in float64.
     n_inputs : int
         D.
@@ -228,7 +227,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         for factor in 2.0 ** np.arange(9):
             U = self.confined(draw(n, factor))
             Y, error = self.ask(U)
-            clear = precise_half(error, self.precision)
+            clear = self.precise(error)
             if clear.all() and not parts:
                 return U, Y
             parts.append((U[clear], Y[clear]))

@@ -8,7 +8,7 @@ from skident.network import output_units
 
 from ._accuracy import EXACT, Precision, enough_to_tell, measure_accuracy, precision_of
 from ._adapters import SharedBox
-from ._responses import logits_from_probabilities
+from ._responses import logits_from_probabilities, precise_half
 
 # Central differences balance truncation h^2 (Jacobian) against rounding eps / h at the cube root of eps.
 _JACOBIAN_STEP = float(np.finfo(float).eps ** (1.0 / 3.0))
@@ -38,6 +38,36 @@ class AnswerUnits:
         self.constant = np.zeros(1, dtype=bool)
         self._answers_are_settled = isinstance(self._box, SharedBox)
         self.accuracy = self._box.accuracy if self._answers_are_settled else EXACT
+
+    def n_told(self, n_outputs):
+        """How many numbers an answer tells.
+
+        Parameters
+        ----------
+        n_outputs : int
+            m_L.
+
+        Returns
+        -------
+        int
+            One less than m_L where these are logits of more than two classes, which sum to zero.
+        """
+        return n_outputs - (self.response == "predict_proba" and n_outputs > 1)
+
+    def precise(self, error):
+        """Which rows serve to fit parameters.
+
+        Parameters
+        ----------
+        error : ndarray of shape (n,)
+            Of `Oracle.ask`.
+
+        Returns
+        -------
+        ndarray of bool, shape (n,)
+            All of them, unless they are a classifier's: see `precise_half`.
+        """
+        return precise_half(error, self.precision)
 
     def values_or_logits(self, Y):
         """Answers as they are, or the logits of probabilities, and what rounding leaves uncertain in them.

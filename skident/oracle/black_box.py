@@ -14,13 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from skident.network import FeedforwardNetwork
 
-from ._adapters import is_torch_module
+from ._adapters import is_onnx_file, is_torch_module
 from ._units import outputs_that_vary
 
 __all__ = [
     "check_answers_vary",
     "is_classifying",
     "is_torch_module",
+    "known_network",
     "needs_targets",
     "resolve_activations",
     "resolve_black_box",
@@ -147,6 +148,43 @@ def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
         return clone(estimator).fit(X, y)
 
 
+def known_network(box):
+    """The network behind an object whose weights are known.
+
+    Parameters
+    ----------
+    box : FeedforwardNetwork, torch.nn.Module, fitted estimator, path of an ``.onnx`` file
+        An estimator either has ``network_``, as a fitted `NetworkIdentifier`, or is what
+        `FeedforwardNetwork.from_sklearn` reads.
+
+    Returns
+    -------
+    FeedforwardNetwork
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    ValueError
+        If it is a module or an estimator of the right kind that is no such network.
+    """
+    if isinstance(box, FeedforwardNetwork):
+        return box
+    if is_torch_module(box):
+        return FeedforwardNetwork.from_torch(box)
+    if is_onnx_file(box):
+        return FeedforwardNetwork.from_onnx(box)
+    if isinstance(getattr(box, "network_", None), FeedforwardNetwork):
+        return box.network_
+    if hasattr(box, "predict"):
+        return FeedforwardNetwork.from_sklearn(box)
+    raise TypeError(
+        "the network must have known weights (MLPRegressor, MLPClassifier, torch Sequential, "
+        f"FeedforwardNetwork, fitted NetworkIdentifier), got {type(box).__name__}; NetworkIdentifier finds the weights "
+        "of a callable."
+    )
+
+
 def resolve_activations(box, activation, output_activation):
     """Names of the hidden and the output activation.
 
@@ -155,8 +193,8 @@ def resolve_activations(box, activation, output_activation):
     box : object
         The black box, fitted where it is an estimator.
     activation, output_activation : str
-        ``auto`` reads it off the black box: a network, a torch module, an MLP, also behind other steps. Anything that
-        does not tell is taken as tanh with linear output.
+        ``auto`` reads it off the black box: a network, a torch module, an MLP, also behind other steps, an ONNX file
+        that `FeedforwardNetwork.from_onnx` reads. Anything that does not tell is taken as tanh with linear output.
 
     Returns
     -------
@@ -169,9 +207,10 @@ def resolve_activations(box, activation, output_activation):
 
 def _told_activations(box):
     inner = _innermost(box)
-    if is_torch_module(inner):
+    if is_torch_module(inner) or is_onnx_file(inner):
+        read = FeedforwardNetwork.from_torch if is_torch_module(inner) else FeedforwardNetwork.from_onnx
         try:
-            inner = FeedforwardNetwork.from_torch(inner)
+            inner = read(inner)
         except (TypeError, ValueError):
             return "tanh", "identity"
     if isinstance(inner, FeedforwardNetwork):

@@ -3,7 +3,7 @@ import pytest
 
 from skident.base.progress import StageLog
 from skident.datasets import make_network
-from skident.fitting.design import design_points
+from skident.fitting.design import design_points, points_for_deep_units
 from skident.fitting.polish import polish_from_oracle, polish_network
 from skident.fitting.standard_errors import standard_errors
 from skident.metrics import parameter_error, relative_max_error
@@ -77,6 +77,32 @@ def test_design_points_show_every_unit():
     Z = np.abs(U @ W + b)
     assert U.shape[1] == 6 and len(U) >= 100
     assert np.all(np.sum(Z < 2.5, axis=0) >= 12)
+
+
+def test_points_for_deep_units_show_units_that_hardly_ever_move():
+    """A second-layer unit is saturated at all but one in a thousand inputs near the data."""
+    rng = np.random.RandomState(0)
+    weights = [rng.standard_normal((4, 6)), 3.0 * rng.standard_normal((6, 3)), rng.standard_normal((3, 2))]
+    biases = [rng.standard_normal(6), np.array([0.0, 14.0, 0.5]), np.zeros(2)]
+    network = FeedforwardNetwork(weights, biases, "tanh", "identity")
+
+    def moving(U):
+        return np.mean(np.abs(np.tanh(U @ weights[0] + biases[0]) @ weights[1] + biases[1]) < 2.5, axis=0)
+
+    U = points_for_deep_units(network, 90, rng)
+    assert moving(rng.standard_normal((2000, 4)))[1] < 2e-3
+    assert U.shape[1] == 4 and 45 <= len(U) <= 90 and moving(U).min() > 0.2
+
+
+def test_a_thorough_polish_shows_what_a_usual_one_leaves_open():
+    """A steep second layer: fewer answers are explained by a network that is wrong elsewhere."""
+    network = make_network((4, 8, 4, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+    truth = FeedforwardNetwork([W * s for W, s in zip(network.weights, (3.0, 6.0, 1.0))], network.biases, "tanh")
+    start, oracle = bent(truth, 1e-6, np.random.default_rng(0)), Oracle(lambda X: truth(X), 4)
+    log = StageLog(False, "test")
+    found, misfit = polish_from_oracle(oracle, start, np.random.RandomState(0), log, thorough=True)
+    assert misfit < 1e-13 and oracle.n_queries >= 10 * truth.n_parameters // 2
+    assert parameter_error(truth, found) < 1e-9
 
 
 def test_design_points_without_moves():

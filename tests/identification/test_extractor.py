@@ -402,7 +402,7 @@ def test_one_feature(X):
 
 
 WRONG_WIDTHS = [
-    ((6, 4), {}, r"ends in 4 but the black box gives 3 .* for example \(6, 3\)"),
+    ((6, 4), {}, r"ends in 4 but the black box gives 3 .* write layer_widths=\(6, 4, 3\) \(or \(6, 3\)"),
     ((5, 3), {}, r"says 5 first-layer units, but 6 .* try layer_widths=\(6, 3\)"),
     ((25, 3), {"first_layer": "hessian"}, "28 units in the Hessians, 0 of them .* span .* Give the widths"),
     ((76, 3), {"first_layer": "hessian"}, r"m = 79 weights .* D = 12 inputs at most D \(D \+ 1\) / 2 = 78"),

@@ -535,7 +535,7 @@ NETWORKS = {
     "three": make_network((8, 6, 4, 2), random_state=1),
 }
 WRONG_WIDTHS = [
-    ("linear", (6, 3), r"ends in 3 but the black box gives 2 output.* for example \(6, 2\)"),
+    ("linear", (6, 3), r"ends in 3 but the black box gives 2 output.* write layer_widths=\(6, 3, 2\) \(or \(6, 2\)"),
     ("tanh", (6, 3), r"ends in 3 but the black box gives 2 output"),
     ("linear", (5, 2), r"says 5 first-layer units, but 6 .* try layer_widths=\(6, 2\)"),
     ("tanh", (3, 2), r"says 3 first-layer units, but \d .* try layer_widths="),
@@ -757,14 +757,16 @@ def test_as_many_units_as_inputs_behind_rounding(name, X):
             NetworkIdentifier(ROUNDED[name], layer_widths=widths, random_state=0).fit(X)
 
 
-@pytest.mark.parametrize("activation", ["softplus", "gelu", "sin"])
-def test_signs_of_units_without_symmetry(activation, X):
-    """One hidden layer by Hessians; softplus and gelu units have signs, which their directions do not."""
+@pytest.mark.parametrize("strategy", ["hessian", "auto"])
+@pytest.mark.parametrize("activation", ["softplus", "gelu", "silu", "sin"])
+def test_signs_of_units_without_symmetry(activation, strategy, X):
+    """One hidden layer by Hessians or profiles; softplus, gelu and silu units have signs, their directions do not."""
     network = make_network(
         (X.shape[1], 6, 1), activation=activation, output_activation="identity", shift_scale=0.3, random_state=3
     )
-    found = NetworkIdentifier(network, layer_widths=(6, 1), random_state=0).fit(X)
+    found = NetworkIdentifier(network, layer_widths=(6, 1), strategy=strategy, random_state=0).fit(X)
     assert found.report_.exact and parameter_error(network, found.network_) < 1e-6
+    assert found.report_.route == ("hessian" if strategy == "hessian" or activation == "sin" else "profiles")
 
 
 def test_a_box_that_rejects_far_inputs(X):

@@ -53,9 +53,16 @@ def test_no_network_explains_a_forest(rng):
         NetworkIdentifier(forest, layer_widths="auto", max_seconds=3, random_state=0).fit(X)
 
 
-@pytest.mark.parametrize(("options", "match"), [({"strategy": "hessian"}, "strategy='hessian'"), ({}, "'softplus'")])
-def test_ways_that_cannot_count_units(options, match):
-    activation = "softplus" if not options else "tanh"
+@pytest.mark.parametrize(
+    ("activation", "options", "match"),
+    [
+        ("tanh", {"strategy": "hessian"}, "strategy='hessian'"),
+        ("softplus", {"strategy": "hessian"}, "'softplus', strategy='hessian'"),
+        ("softplus", {"input_range": (-9.0, 9.0)}, "'softplus'"),
+        ("sin", {}, "'sin'"),
+    ],
+)
+def test_ways_that_cannot_count_units(activation, options, match):
     network = make_network((6, 4, 2), activation=activation, output_activation="identity", random_state=0)
     with pytest.raises(ValueError, match=f"layer_widths='auto' finds units where a saturating.*{match}"):
         identify(network, **options)

@@ -69,6 +69,15 @@ def test_unknown_name(name):
         get_activation(name)
 
 
+def test_silu_and_elu():
+    """elu has a second derivative everywhere but at 0, where it is taken as that of the exponential."""
+    silu, elu = get_activation("silu"), get_activation("elu")
+    np.testing.assert_allclose(silu(Z), Z / (1.0 + np.exp(-Z)), rtol=1e-14)
+    np.testing.assert_allclose(elu(Z), np.where(Z > 0, Z, np.exp(Z) - 1.0), rtol=1e-12)
+    assert silu.smooth and silu.curved and elu.curved and not elu.smooth
+    np.testing.assert_array_equal(np.ravel(elu.jet(np.zeros(1), 2)), [0.0, 1.0, 1.0])
+
+
 def test_leaky_relu():
     g = leaky_relu(0.25)
     value, slope, bend = g.jet(np.array([-2.0, 3.0]), 2)

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from skident.network import ACTIVATIONS, Activation, FeedforwardNetwork
+from skident.network import ACTIVATIONS, Activation, FeedforwardNetwork, leaky_relu
 from skident.network.torch_activations import Erf, Quadratic, Sin
 
 X = np.random.default_rng(0).normal(size=(40, 4))
@@ -119,6 +119,8 @@ READABLE = [
     nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Dropout(0.5), nn.Linear(3, 2)).eval(),
     nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.0), nn.Linear(3, 2), nn.Softplus()),
     nn.Sequential(nn.Linear(4, 3), nn.GELU(), nn.Linear(3, 2)),
+    nn.Sequential(nn.Linear(4, 3), nn.Hardtanh(), nn.Linear(3, 2)),
+    nn.Sequential(nn.Linear(4, 3), nn.SiLU(), nn.Linear(3, 2), nn.ELU()),
     nn.Sequential(nn.Linear(4, 3), Sin(), nn.Linear(3, 2), Erf()),
     nn.Sequential(nn.Linear(4, 3), Quadratic(), nn.Linear(3, 2)).double(),
 ]
@@ -140,11 +142,14 @@ def _stack(*middle):
 
 
 UNREADABLE = [
-    (_stack(nn.ELU()), r"'1', ELU\(.*known are Linear, Tanh"),
+    (_stack(nn.CELU()), r"'1', CELU\(.*known are Linear, Tanh"),
+    (_stack(nn.ELU(alpha=0.5)), r"'1', ELU\(.*only alpha=1"),
     (_stack(nn.Tanh(), nn.Sequential(nn.BatchNorm1d(3))), r"'2\.0', BatchNorm1d"),
     (_stack(nn.GELU(approximate="tanh")), "'1', GELU.*approximate='none'"),
     (_stack(nn.Softplus(beta=2)), "'1', Softplus.*beta=1"),
     (_stack(nn.Softplus(threshold=5)), "threshold >= 20"),
+    (_stack(nn.Hardtanh(-2, 1)), "'1', Hardtanh.*limits of -1 and 1"),
+    (_stack(nn.ReLU6()), "'1', ReLU6"),
     (_stack(nn.Dropout(0.5)), r"'1', Dropout.*call \.eval\(\)"),
     (_stack(nn.Flatten(0)), "'1', Flatten"),
     (_stack(nn.Tanh(), nn.Sigmoid()), "'2', Sigmoid.*must follow a Linear"),
@@ -186,6 +191,13 @@ def test_safetensors_round_trip(activation, tmp_path):
     assert FeedforwardNetwork.load(str(path)) == random_network((3, 2))
 
 
+@pytest.mark.parametrize("slope", [0.01, 1 / 3, -2.5e-7, 3.0])
+def test_slopes_are_saved_to_the_last_bit(slope, tmp_path):
+    for net in (random_network((6, 5, 2), leaky_relu(slope)), random_network((2,), "tanh", leaky_relu(slope))):
+        net.save(tmp_path / "net.safetensors")
+        assert FeedforwardNetwork.load(tmp_path / "net.safetensors") == net
+
+
 def test_save_refuses_own_activations(tmp_path):
     with pytest.raises(ValueError, match="can be saved, got a custom 'cube'"):
         random_network((3, 2), Activation("cube", np.tanh)).save(tmp_path / "net")
@@ -201,6 +213,8 @@ BAD_FILES = [
     (GOOD, META | {"format_version": "2"}, "format version '2', this release reads 1"),
     (GOOD, {k: v for k, v in META.items() if k != "activation"}, r"lacks .*\['activation'\]"),
     (GOOD, META | {"activation": "swish"}, "activation must be one of"),
+    (GOOD, META | {"activation": "leaky_relu(1.0)"}, "negative_slope must be finite and not 1"),
+    (GOOD, META | {"activation": "leaky_relu(e)"}, "could not convert string to float"),
     ({}, META, r"must hold weights\.0.*got \[\]"),
     ({"weights.0": GOOD["weights.0"]}, META, r"must hold weights\.0.*got \['weights\.0'\]"),
     (GOOD | {"extra": np.ones(1)}, META, "must hold weights.*extra"),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from skident.datasets import make_network
 from skident.oracle import Oracle, precision_of
@@ -111,3 +112,13 @@ def test_a_constant_output_has_no_relative_error():
     accuracy = oracle.measure_accuracy(U, oracle.settle_units(oracle(U)), np.random.RandomState(0))
     assert oracle.constant.tolist() == [False, True]
     assert accuracy.kind == "float32" and accuracy.relative < 1e-6
+
+
+@pytest.mark.parametrize(("error", "kind"), [(0.0, "float64"), (1e-6, "noise")])
+def test_logits_of_probabilities_near_one_are_exact_answers(error, kind):
+    """Log-odds of 5 to 15 are rounded to 1e-14 ... 1e-9: no noise of the network's own."""
+    rng = np.random.RandomState(0)
+    box = lambda X: expit(10.0 + 5.0 * np.tanh(X[:, 0]) + error * rng.standard_normal(len(X)))  # noqa: E731
+    oracle = Oracle(box, 6, response="predict_proba")
+    Y = oracle.settle_units(oracle(U))
+    assert oracle.measure_accuracy(U, Y, np.random.RandomState(0)).kind == kind

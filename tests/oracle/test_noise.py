@@ -55,7 +55,9 @@ def test_single_precision(seed):
     assert repeatable and np.all(std > 5e-9) and np.all(std < 5e-7)
 
 
-@pytest.mark.parametrize("activation", ["tanh", "sigmoid", "erf", "softplus", "sin", "gelu", "relu", "quadratic"])
+@pytest.mark.parametrize(
+    "activation", ["tanh", "sigmoid", "erf", "softplus", "sin", "gelu", "silu", "elu", "relu", "quadratic"]
+)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_exact_answers_are_not_noisy(activation, seed):
     """Rounding of float64 sums of a few terms; kinks of relu are not noise."""

@@ -147,6 +147,17 @@ def test_rows_are_drawn_further_out_until_they_are_precise():
     assert Y.max() < np.log(1e-10 / 2.0**-54) + 0.1
 
 
+def test_rows_that_serve_to_fit_and_how_much_they_tell():
+    """Half of the log-odds of a certain classifier are lost; values are all precise."""
+    z = np.linspace(-20.0, 20.0, 41)[:, None]
+    oracle = Oracle(lambda X: expit(X[:, 0]), 1, response="predict_proba")
+    clear = oracle.precise(oracle.ask(z)[1])
+    assert clear[z[:, 0] < 0].all() and not clear[z[:, 0] > 10].any()
+    values = Oracle(lambda X: X[:, 0], 1)
+    assert values.precise(values.ask(z)[1]).all()
+    assert [oracle.n_told(k) for k in (1, 3)] == [1, 2] and [values.n_told(k) for k in (1, 3)] == [1, 3]
+
+
 def test_certain_rows_are_refused():
     oracle = Oracle(lambda X: expit(40.0 + np.tanh(X[:, 0])), 2, response="predict_proba")
     with pytest.raises(BlackBoxError, match="of 50 rows only 0 were answered .* the classifier is too certain"):

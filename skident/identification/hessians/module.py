@@ -17,7 +17,10 @@ _ACTIVATIONS = {
     "softplus": nn.Softplus,
     "sin": Sin,
     "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "elu": nn.ELU,
     "relu": nn.ReLU,
+    "hard_tanh": nn.Hardtanh,
     "identity": nn.Identity,
     "quadratic": Quadratic,
 }

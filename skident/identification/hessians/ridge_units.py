@@ -39,8 +39,8 @@ def fit_ridge_units(Z, Y, activation, scales, shifts, *, max_iter=200, tol=1e-14
     -----
     Kaufman's Jacobian ``-P dPhi c`` with P the projector off the columns; its Gram matrix over all outputs is
     ``(D^T D) o (c c^T)``, so that a step costs ``O(n m^2)`` however many outputs there are.
-    Directions have no sign, but softplus, gelu and relu units do: ``g(z) - g(-z) = z``. For them a first round has the
-    projections themselves as columns too, which takes up the lines of wrong signs; then the signs are mended.
+    Directions have no sign, but softplus, gelu, silu and relu units do: ``g(z) - g(-z) = z``. For them a first round
+    has the projections themselves as columns too, which takes up the lines of wrong signs; then the signs are mended.
     Source: Golub and Pereyra (1973), Kaufman (1975).
     """
     target = tol**2 * float(np.sum((Y - Y.mean(axis=0)) ** 2))
@@ -57,7 +57,7 @@ def fit_ridge_units(Z, Y, activation, scales, shifts, *, max_iter=200, tol=1e-14
 
 
 def _reflects_to_line(activation):
-    """Whether ``g(z) - g(-z) = z``, as for softplus, gelu and relu: a unit with the wrong sign is off by a line."""
+    """Whether ``g(z) - g(-z) = z``, as for softplus, gelu, silu, relu: a unit with the wrong sign is off by a line."""
     z = np.array([0.3, 1.0, 2.5])
     return bool(np.allclose(activation(z) - activation(-z), z))
 

@@ -75,7 +75,7 @@ def check_visible(architecture, n_inputs):
     if not hidden.smooth:
         raise ValueError(
             f"activation={hidden.name!r} has no second derivative, so its Hessians show nothing; the Hessian "
-            "route needs a smooth activation (tanh, sigmoid, erf, softplus, sin, gelu)."
+            "route needs a smooth activation (tanh, sigmoid, erf, softplus, sin, gelu, silu)."
         )
     if m > n_free_entries(n_inputs):
         raise ValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,9 +15,11 @@ from .completion import complete
 from .hyperplanes import FirstLayerSearch, random_segments
 from .judged import judge
 from .known_layers import KnownLayers
+from .last_look import answers_where_units_show
 from .layer_units import LayerUnits
 from .line import NotReLUError
 from .readout import read_out
+from .refinement import trace_on
 from .repair import kinks_beside_errors, unexplained_kinks
 
 __all__ = ["DeepNetwork", "find_deep_relu_network"]
@@ -27,7 +29,8 @@ _REPAIRS = 12
 _LAST = 0.6  # share of the answers explained above which a layer was the last hidden one
 _WHOLE = 0.97
 _PATIENCE, _MOST_LINES = 2, 12
-_CHECKS = 15  # fresh answers a parameter that are looked at, where that is more
+_CHECKS = 12  # fresh answers a parameter that are looked at, where that is more
+_AT_RANDOM, _SHOWN, _LEAST_SHOWN = 0.8, 0.25, 300  # part of them, and how many beside them where units would show
 _MOST_QUERIES, _MOST_QUERIES_AN_INPUT = 400_000, 10_000  # at which a search that explains nothing ends
 _MORE_ONCE_EXPLAINED = 3  # times as many where most answers are explained
 _DEEPER = 5  # times as many of networks of three hidden layers and more, whose units are rarer
@@ -61,7 +64,7 @@ class DeepNetwork:
     n_repairs: int
 
 
-def find_deep_relu_network(oracle, noise, spread, *, rng, leaky=False, callback=None, n_check=5000):
+def find_deep_relu_network(oracle, noise, spread, *, rng, leaky=False, callback=None, n_check=5000, rows=None):
     """A ReLU network of any depth from its answers, widths not told.
 
     Layer by layer: the units of the next layer are linear in features of the layers known, the signs of a layer are a
@@ -81,7 +84,10 @@ def find_deep_relu_network(oracle, noise, spread, *, rng, leaky=False, callback=
     callback : callable, default=None
         Called with the number of units found so far.
     n_check : int, default=5000
-        Fresh answers looked at in the end; five times as many for three hidden layers and more.
+        Fresh answers looked at in the end, a fifth of them where missing units would show; five times as many for three
+        hidden layers and more.
+    rows : ndarray of shape (n, D), default=None
+        Inputs as they come, between and beyond which answers are looked at too.
 
     Returns
     -------
@@ -102,7 +108,7 @@ def find_deep_relu_network(oracle, noise, spread, *, rng, leaky=False, callback=
     -----
     A search that explains nothing ends after ``400_000 + 10_000 D`` queries.
     """
-    search = _Search(Answers(oracle, noise, spread), rng, leaky, callback, n_check)
+    search = _Search(Answers(oracle, noise, spread), rng, leaky, callback, n_check, rows)
     try:
         search.run()
     except OutOfBudgetError:
@@ -114,8 +120,9 @@ def find_deep_relu_network(oracle, noise, spread, *, rng, leaky=False, callback=
 class _Search:
     """What is known so far: hyperplanes of the first layer, and units of the layers behind it."""
 
-    def __init__(self, answers, rng, leaky, callback, n_check):
-        self.answers, self.rng, self.n_check, self.callback = answers, rng, n_check, callback
+    def __init__(self, answers, rng, leaky, callback, n_check, rows):
+        self.answers, self.rng, self.n_check, self.callback = answers, rng, int(_AT_RANDOM * n_check), callback
+        self.rows = np.zeros((0, answers.n_inputs)) if rows is None else rows
         self.slope = None if leaky else 0.0
         self.first, self.asked = FirstLayerSearch(answers, rng), None
         self.layers = {}  # complete LayerUnits by the number of known layers before them
@@ -131,6 +138,8 @@ class _Search:
             self.share = max(readout.share, readout.signed)
             if self.share > _LAST:
                 found, judged = self._checked(readout, n_repairs)
+                if found.wrong == 0:
+                    found, judged = self._looked_again(found, judged)
                 self.best = found if self.best is None or found.wrong < self.best.wrong else self.best
                 if found.wrong == 0:
                     return
@@ -180,7 +189,8 @@ class _Search:
             if depth not in self.layers:
                 accuracy = self.answers.resolution if self.answers.resolution > NOISY else 0.0
                 known = KnownLayers(layers, W, b, slope=slope or 0.0, accuracy=accuracy)
-                layer = LayerUnits(known, slope=slope, vague=None if slope != 0.0 else open_entries)
+                vague = None if slope != 0.0 or open_entries is None else open_entries < 0
+                layer = LayerUnits(known, slope=slope, vague=vague)
                 if not self._find_units(layer, depth):
                     self.incomplete = layer
                     break
@@ -316,12 +326,23 @@ class _Search:
         doubt, n_linear = float(readout.doubt.max(initial=0.0)), judged.linear.shape[1]
         return DeepNetwork(network, judged.wrong, len(judged.X), doubt, n_linear, n_repairs), judged
 
+    def _looked_again(self, found, judged):
+        """The same where missing units would show."""
+        n = max(_LEAST_SHOWN, int(_SHOWN * found.n_checked))
+        shown = answers_where_units_show(self.answers, judged.network, self.rows, n, self.rng)
+        judged = judged.beside(self.answers, shown)
+        self.asked = judged.asked
+        return replace(found, wrong=judged.wrong, n_checked=len(judged.X)), judged
+
     def _explain_more(self, judged):
         """Take up kinks next to wrong answers at the lowest layer that they fit; whether that changed anything."""
         kinks = kinks_beside_errors(self.answers, judged.network, judged.X, judged.error, self.rng)
         if self._completed(kinks, judged.linear) or self._more_hyperplanes(kinks) or self._take_up(kinks):
             return True
         for depth in sorted(self.layers):
+            if trace_on(self.answers, self.layers[depth].units, self.rng):
+                self.layers = {d: v for d, v in self.layers.items() if d <= depth}
+                return True
             if self.layers[depth].choices:
                 self.layers[depth].try_other_signs(self.answers, self.rng)
                 self.layers = {d: v for d, v in self.layers.items() if d <= depth}

@@ -13,6 +13,10 @@ _KNOWN = 3.0  # accuracies of the known layers that every equation may be off by
 _OF_POSITION = 0.03  # error of a kink's position beside that of its normal
 _OUTLIER = 10.0  # errors by which no right equation is off
 _PER_ERROR = 1e-7  # misfit that stands for an error of a noisy equation
+_SPREADS, _SPREADS_NEAR = (0.5, 1.0, 2.0, 3.0), (0.1, 0.3, 1.0)  # of lines around the centre, and around a point
+_EXACT, _LIGHTEST = 1e-12, 1e-4  # error of equations that weigh most, and the least weight beside them
+_FIRST_LINES = 12  # on which kinks are predicted at a time at first
+_SECANTS, _ZERO = 40, 4e-16  # steps to a zero, and what is one
 _SPARE = 1  # equations of a kink beyond its unknowns that tell whose it is
 
 
@@ -43,6 +47,8 @@ class FacetUnit:
         Largest relative violation of an equation; of noisy equations 1e-7 for every error of it.
     starts : ndarray of shape (s, D)
         Points of the unit's kink.
+    located : ndarray of shape (s, D)
+        Those of them that the answers showed.
     share : float
         Of the predicted kinks, those that the answers show.
     vouched : bool
@@ -55,21 +61,23 @@ class FacetUnit:
         self.rows = np.vstack([known.feature_maps(Z > 0)[0].T, phi])
         self.values = np.append(normal, 0.0)
         self.error, self.errors = error, error * np.append(np.ones(len(normal)), _OF_POSITION)
-        self.starts, self.share, self.vouched = point[None], 0.0, False
+        self.starts, self.located, self.share, self.vouched = point[None], point[None], 0.0, False
         self.scatter = np.zeros((known.n_features, 1))
         self._solve()
 
     def _solve(self):
         norms = np.maximum(np.linalg.norm(self.rows, axis=1), np.finfo(float).tiny)
         A, y, least = self.rows / norms[:, None], self.values / norms, None
+        error = self.errors / norms
         if self.known.accuracy:
-            error = self.errors / norms + _KNOWN * self.known.accuracy
+            error = error + _KNOWN * self.known.accuracy
             A, y, least = A / error[:, None], y / error, _TOLD
             self.scatter = _scatter(A if self.basis is None else A @ self.basis, self.basis, least)
+        weight = None if self.known.accuracy else _EXACT / np.clip(error, _EXACT, _EXACT / _LIGHTEST)
         if self.basis is None:
-            self.theta, self.open = _least_norm(A, y, least)
+            self.theta, self.open = _least_norm(A, y, least, weight)
         else:
-            w, left = _least_norm(A @ self.basis, y, least)
+            w, left = _least_norm(A @ self.basis, y, least, weight)
             self.theta = self.basis @ w
             self.open = np.linalg.qr(self.basis @ left)[0] if left.shape[1] else left[:0].reshape(len(self.theta), 0)
         self.misfit = float(np.abs(A @ self.theta - y).max()) * (1.0 if least is None else _PER_ERROR)
@@ -82,13 +90,13 @@ class FacetUnit:
         rows : ndarray of shape (k, T)
         values : ndarray of shape (k,)
         starts : ndarray of shape (s, D)
-            More points of the unit's kink.
+            More points of the unit's kink, as the answers show them.
         errors : ndarray of shape (k,), default=None
             Of the values; 0 by default.
         """
         self.errors = np.append(self.errors, np.zeros(len(rows)) if errors is None else errors)
         self.rows, self.values = np.vstack([self.rows, rows]), np.concatenate([self.values, values])
-        self.starts = np.vstack([self.starts, starts])
+        self.starts, self.located = np.vstack([self.starts, starts]), np.vstack([self.located, starts])
         self._solve()
 
     def forget(self, theta):
@@ -147,7 +155,8 @@ class FacetUnit:
         """
         unit = FacetUnit(self.known, self.point, self.normal, basis, self.error)
         k = len(unit.rows)
-        unit.learn(self.rows[k:], self.values[k:], self.starts[1:], self.errors[k:])
+        unit.learn(self.rows[k:], self.values[k:], self.located[1:], self.errors[k:])
+        unit.starts = self.starts
         return unit
 
     def joined(self, other):
@@ -167,7 +176,8 @@ class FacetUnit:
         across = np.linalg.svd(n[None])[2][1:]
         rows = np.vstack([across @ other.rows[:D], other.rows[D:]])
         errors = np.append(other.errors[: D - 1], other.errors[D:])
-        unit.learn(rows, np.zeros(len(rows)), other.starts, errors)
+        unit.learn(rows, np.zeros(len(rows)), other.located, errors)
+        unit.starts = np.vstack([self.starts, other.starts])
         return unit
 
     @property
@@ -246,7 +256,7 @@ class FacetUnit:
         slopes = np.linalg.norm(np.einsum("ntd,tr->ndr", maps, self.scatter), axis=(1, 2))
         return np.linalg.norm(phi @ self.scatter, axis=1) / size, slopes / size
 
-    def predicted_kinks(self, n, rng, *, reach=4.0, n_lines=60, n_grid=120, tries=4):
+    def predicted_kinks(self, n, rng, *, reach=4.0, n_lines=240, n_grid=80):
         """Points of the kink spread over random lines, where the unit is known, and normals there.
 
         Parameters
@@ -256,7 +266,10 @@ class FacetUnit:
         rng : numpy.random.RandomState
         reach : float, default=4.0
             Half length of the lines in units of ``sqrt(D)``.
-        n_lines, n_grid, tries : int
+        n_lines : int, default=240
+            Lines at most.
+        n_grid : int, default=80
+            Points of a line at which the unit's sign is looked at.
 
         Returns
         -------
@@ -264,21 +277,13 @@ class FacetUnit:
             None of them on a kink of the known layers.
         """
         known, D, points = self.known, self.known.n_inputs, np.zeros((0, self.known.n_inputs))
-        t = np.linspace(-reach, reach, n_grid) * np.sqrt(D)
-        for _ in range(tries):
-            origins = rng.choice([0.5, 1.0, 2.0, 3.0], (n_lines, 1)) * rng.standard_normal((n_lines, D))
-            V = rng.standard_normal((n_lines, D))
-            V /= np.linalg.norm(V, axis=1, keepdims=True)
-            phi = known.evaluate((origins[:, None] + t[:, None] * V[:, None]).reshape(-1, D))[1]
-            there, z = self.determined(phi).reshape(n_lines, -1), (phi @ self.theta).reshape(n_lines, -1)
-            i, j = np.nonzero((z[:, 1:] * z[:, :-1] < 0) & there[:, 1:] & there[:, :-1])
-            if len(i):
-                chosen = rng.permutation(len(i))[: 2 * n]
-                i, j = i[chosen], j[chosen]
-                found = self._zero_between(origins[i], V[i], t[j], t[j + 1], z[i, j])
-                points = np.vstack([points, found])
-            if len(points) >= n:
-                break
+        looked, batch = 0, max(_FIRST_LINES, n // 2)
+        while looked < n_lines and len(points) < n:
+            batch = min(batch, n_lines - looked)
+            rare = looked > n_lines // 4 and len(points) < n // 4
+            origins = self._near_starts(batch, rng) if rare else _spread(batch, D, rng)
+            points = np.vstack([points, self._zeros_on_lines(origins, reach, n_grid, rng)])
+            looked, batch = looked + batch, 2 * batch
         points = points[:n]
         if len(points) == 0:
             return points, points
@@ -288,6 +293,29 @@ class FacetUnit:
         good = self.determined(phi) & (size > 1e-6 * np.linalg.norm(self.theta))
         good &= np.all((np.abs(Z) > 1e-5 * lengths) | (lengths < 1e-9), axis=1)
         return points[good], normals[good] / size[good, None]
+
+    def _near_starts(self, n, rng):
+        """Points near those of the kink that are known, for kinks that random lines hardly meet."""
+        near = self.starts[rng.randint(len(self.starts), size=n)]
+        return near + rng.choice(_SPREADS_NEAR, (n, 1)) * rng.standard_normal((n, self.known.n_inputs))
+
+    def _zeros_on_lines(self, origins, reach, n_grid, rng):
+        """Points of the kink on lines in random directions, two a line at most, in random order."""
+        n_lines, D = origins.shape
+        t = np.linspace(-reach, reach, n_grid) * np.sqrt(D)
+        V = rng.standard_normal((n_lines, D))
+        V /= np.linalg.norm(V, axis=1, keepdims=True)
+        z, there = self._values((origins[:, None] + t[:, None] * V[:, None]).reshape(-1, D))
+        z, there = z.reshape(n_lines, -1), there.reshape(n_lines, -1)
+        i, j = np.nonzero((z[:, 1:] * z[:, :-1] < 0) & there[:, 1:] & there[:, :-1])
+        chosen = rng.permutation(len(i))[: 2 * n_lines]
+        i, j = i[chosen], j[chosen]
+        return self._zero_between(origins[i], V[i], t[j], t[j + 1], z[i, j], z[i, j + 1])
+
+    def _values(self, X):
+        """The unit at points, and where that is known."""
+        values, norms = self.known.combinations(X, np.column_stack([self.theta, self.open]))
+        return values[:, 0], np.abs(values[:, 1:]).max(axis=1, initial=0.0) < self.tolerance * norms
 
     def open_boundaries(self):
         """Known units whose weight in this one is not determined.
@@ -312,7 +340,7 @@ class FacetUnit:
         n : int, default=4
             Points a boundary.
         """
-        aims, points = self.open_boundaries(), self.predicted_kinks(400, rng, n_lines=200)[0]
+        aims, points = self.open_boundaries(), self.predicted_kinks(400, rng, n_lines=800)[0]
         if len(aims) == 0 or len(points) == 0:
             return
         Z = self.known.evaluate(points)[0]
@@ -321,24 +349,35 @@ class FacetUnit:
         nearest = np.argsort(gaps, axis=0)[:n]
         self.starts = np.vstack([self.starts, points[np.unique(nearest)]])
 
-    def _zero_between(self, origins, directions, low, high, at_low):
-        """Zeros on lines between two positions with different signs, by bisection and two last secant steps."""
+    def _zero_between(self, origins, directions, low, high, at_low, at_high):
+        """Zeros on lines between two positions with different signs: secants, exact on the last straight stretch."""
+        theta, t, todo, size = self.theta[:, None], low.copy(), np.arange(len(low)), np.linalg.norm(self.theta)
+        ends, values, kept = np.stack([low, high]), np.stack([at_low, at_high]), np.full(len(low), -1)
+        for _ in range(_SECANTS):
+            if len(todo) == 0:
+                break
+            (a, b), (za, zb) = ends[:, todo], values[:, todo]
+            c = np.clip(b - zb * (b - a) / (zb - za), a, b)
+            z, norms = self.known.combinations(origins[todo] + c[:, None] * directions[todo], theta)
+            z, t[todo] = z[:, 0], c
+            side = (z * za <= 0).astype(int)  # which end gives way
+            # An end that stays twice counts half.
+            again = side == kept[todo]
+            values[1 - side[again], todo[again]] *= 0.5
+            ends[side, todo], values[side, todo], kept[todo] = c, z, side
+            todo = todo[(np.abs(z) > _ZERO * norms * size) & (ends[1, todo] > ends[0, todo])]
+        return origins + t[:, None] * directions
 
-        def z(t):
-            return self.known.evaluate(origins + t[:, None] * directions)[1] @ self.theta
 
-        for _ in range(52):
-            middle = 0.5 * (low + high)
-            same = z(middle) * at_low > 0
-            low, high = np.where(same, middle, low), np.where(same, high, middle)
-        return origins + low[:, None] * directions
-
-
-def _least_norm(A, y, least=None):
+def _least_norm(A, y, least=None, weight=None):
     """Least-squares solution of least norm, and an orthonormal basis of what A leaves open."""
-    U, s, Vt = np.linalg.svd(A, full_matrices=True)
+    U, s, Vt = np.linalg.svd(A, full_matrices=A.shape[0] < A.shape[1])
     k = int(np.sum(s > (_RANK * s[0] if least is None else least)))
-    return Vt[:k].T @ ((U[:, :k].T @ y) / s[:k]), Vt[k:].T
+    x = Vt[:k].T @ ((U[:, :k].T @ y) / s[:k])
+    if weight is not None and k < len(A):  # more equations than unknowns: the more exact ones decide
+        B = (A * weight[:, None]) @ Vt[:k].T
+        x = x + Vt[:k].T @ np.linalg.lstsq(B, weight * (y - A @ x), rcond=1e-12)[0]
+    return x, Vt[k:].T
 
 
 def _scatter(A, basis, least):
@@ -346,3 +385,8 @@ def _scatter(A, basis, least):
     s, Vt = np.linalg.svd(A, full_matrices=False)[1:]
     root = Vt[s > least].T / s[s > least]
     return root if basis is None else basis @ root
+
+
+def _spread(n, D, rng):
+    """Random points around the centre."""
+    return rng.choice(_SPREADS, (n, 1)) * rng.standard_normal((n, D))

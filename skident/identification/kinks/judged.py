@@ -47,6 +47,21 @@ class Judged:
         """Share of the answers that the network does not explain."""
         return float(np.mean(self.error > 1.0)) if len(self.error) else 1.0
 
+    def beside(self, answers, others):
+        """The same network, judged by other answers too.
+
+        Parameters
+        ----------
+        answers : Answers
+            Whose units those are.
+        others : Asked
+
+        Returns
+        -------
+        Judged
+        """
+        return _compared(answers, self.network, self.linear, self.asked.joined(others))
+
 
 def judge(answers, readout, asked, n_check, rng):
     """The network of a readout, polished; without its linear part where that only makes up for weights that are off.
@@ -105,8 +120,9 @@ def _of_network(answers, network, linear, asked, n_check, rng):
                 break
         else:
             if answers.resolution <= NOISY:
-                asked = asked.joined(answers, where_untested(answers, network, found.X, rng))
-                found = _compared(answers, network, linear, asked)
+                X = where_untested(answers, network, found.X, rng)
+                found = found.beside(answers, Asked(X, *answers.ask(X)))
+                asked = found.asked
         gained = best is None or found.wrong < best.wrong
         best = found if gained else best
         if not gained or best.wrong == 0 or best.wrong > _SOME or answers.resolution > NOISY:

@@ -72,6 +72,29 @@ class KnownLayers:
         Zs.append(H @ self.weights + self.biases)
         return np.hstack(Zs), np.hstack([np.abs(Zs[-1]), H, np.ones((len(X), 1))])
 
+    def combinations(self, X, thetas):
+        """Combinations ``phi . theta`` of the features, and their norm.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, D)
+        thetas : ndarray of shape (T, k)
+
+        Returns
+        -------
+        values : ndarray of shape (n, k)
+        norms : ndarray of shape (n,)
+            ``|phi|``.
+        """
+        H = X
+        for W, b in self.layers:
+            H = H @ W + b
+            np.maximum(H, self.slope * H, out=H)
+        Z, K = H @ self.weights + self.biases, self.n_units
+        np.abs(Z, out=Z)
+        values = Z @ thetas[:K] + H @ thetas[K:-1] + thetas[-1]
+        return values, np.sqrt(np.einsum("nk,nk->n", Z, Z) + np.einsum("nk,nk->n", H, H) + 1.0)
+
     def tangents(self, active, U):
         """Directional derivatives of pre-activations and features within cells.
 

@@ -10,6 +10,7 @@ from .completion import with_hidden_weights
 from .facets import FacetUnit
 from .known_layers import KnownLayers
 from .layer_signs import features_with_signs, layer_signs, signs_beside_linear_part
+from .open_weights import usual_sides
 from .refinement import intersection, kinks_of, parallel, refine
 from .same_layer import bends_at
 from .segments import KinkSet
@@ -35,7 +36,7 @@ class LayerUnits:
     slope : float or None
         Of units of layer l that are not active; None until it is found.
     vague : ndarray of bool, shape (m_{l-1}, m_l) or None
-        Weights of layer l that are not known, and 0 in `known`, until the signs are found.
+        Weights of layer l that no kink tells, as their inputs are silent there, until the signs are found.
     signs : ndarray of shape (m_l,) or None
         None until the units determine them.
     choices : list of ndarray of shape (m_l,)
@@ -182,8 +183,6 @@ class LayerUnits:
         """Weights and bias (m_l + 1,) of a unit, and which of them are determined."""
         B = self.basis
         w = np.linalg.lstsq(B, unit.theta, rcond=None)[0]
-        if unit.n_open == 0:
-            return w, np.ones(len(w), dtype=bool)
         return w, np.linalg.norm(np.linalg.lstsq(B, unit.open, rcond=None)[0], axis=1) < unit.tolerance
 
     def _tell_signs(self, answers, rng):
@@ -264,8 +263,8 @@ class LayerUnits:
 
     def _rebase(self, answers, signs, rng):
         """The same units with the signs of layer l; those that contradict them become deep kinks."""
-        self.signs, old, self.units = signs, self.units, []
-        basis, lost = self.basis, []
+        self.signs, old, self.units, lost = signs, self.units, [], []
+        basis = self.basis
         for unit in old:
             new = unit.with_basis(basis)
             if new.misfit > 1e-5:
@@ -357,16 +356,18 @@ class LayerUnits:
         Returns
         -------
         W : ndarray of shape (m_l + r, m_{l+1})
-            Columns of norm 1, what is not determined is 0; for the units of layer l as `signed` has them.
+            Columns of norm 1, for the units of layer l as `signed` has them; of what is not determined the least that
+            is right near the kinks seen.
         b : ndarray of shape (m_{l+1},)
-        open_entries : ndarray of bool, shape (m_l + r, m_{l+1})
-            Weights that are not determined.
+        open_entries : ndarray of shape (m_l + r, m_{l+1})
+            Not 0 where weights are not determined: 1 where inputs are active on all kinks seen, -1 where they are not.
         """
-        pairs = [self._weights_of(unit) for unit in self.units]
-        rows = np.array([np.where(known, w, 0.0) for w, known in pairs])
-        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(float).tiny)
-        K, unknown = self.known.n_units, ~np.array([known[:-1] for _, known in pairs]).T
-        return rows[:, :-1].T, rows[:, -1] - rows[:, K:-1] @ self._lifts(), unknown
+        pairs, K = [self._weights_of(unit) for unit in self.units], self.known.n_units
+        rows = np.array([w / max(np.linalg.norm(w), np.finfo(float).tiny) for w, _ in pairs])
+        unknown = ~np.array([known[:-1] for _, known in pairs]).T
+        usual = np.where(unknown, 1.0, 0.0)  # what is always on is so on all kinks
+        usual[:K] = usual_sides(self.known, self.signs, self.units, unknown[:K])
+        return rows[:, :-1].T, rows[:, -1] - rows[:, K:-1] @ self._lifts(), usual
 
     def signed(self):
         """Weights and biases of layer l with their signs, and units that are always on for what is linear.

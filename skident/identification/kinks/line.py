@@ -30,7 +30,7 @@ class NotReLUError(ValueError):
     ----------
     seen : str
         What was seen: "constant", "linear", "smooth", "noisy", "steps", "crowded", "bent", "units" (more than
-        n_units), "signs" (none), "ambiguous", "undecided", "unexplained" or "unresolved".
+        n_units), "signs" (none), "ambiguous", "undecided", "unexplained", "unresolved" or "unpaired".
     """
 
     def __init__(self, seen, message):

@@ -242,8 +242,8 @@ def _undetermined(n_units):
     return NotReLUError(
         "ambiguous",
         f"{n_units} hyperplanes explain all kinks, but the linear part of the answers does not tell on which side the "
-        "units are active: different networks give the same answers (as for hidden units that clip on both sides), or "
-        "there are too few equations for so many units.",
+        "units are active: different networks give the same answers (as for hidden units that clip on both sides: try "
+        "activation='hard_tanh'), or there are too few equations for so many units.",
     )
 
 

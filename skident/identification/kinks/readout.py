@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from skident.network import FeedforwardNetwork, leaky_relu
 
 from .active_set import NOISY
 from .layer_signs import over_ratio
+from .open_weights import OpenSides, fill_open_weights, open_sides
 
 __all__ = ["Readout", "hidden_outputs", "read_out", "spread_points"]
 
@@ -19,6 +20,7 @@ _ROUNDINGS, _NOISES = 300.0, 3000.0  # or in units of their rounding, or of thei
 _RADII = (0.5, 1.0, 2.0, 3.0, 4.0)
 _NOTHING = 1e-9
 _RARE, _POOL = 0.2, 5_000_000  # of numbers in all points among which rare ones are looked for
+_MOST_OPEN = 30_000  # points that tell on which side units are where their weights are open
 _MOST, _UNUSED = 0.9, 1e-9  # share explained above which units of this relative size are left out
 _SAME = 0.003  # share of noisy answers that is no difference
 
@@ -117,8 +119,9 @@ def read_out(answers, layers, weights, biases, rng, *, open_entries=None, slope=
     weights, biases : ndarray of shape (m_{L-1}, m_L) and (m_L,)
         Of the last hidden layer, up to signs.
     rng : numpy.random.RandomState
-    open_entries : ndarray of bool, shape (m_{L-1}, m_L), default=None
-        Weights that are not known, and 0 here: read from the linear part too.
+    open_entries : ndarray of shape (m_{L-1}, m_L), default=None
+        Not 0 where weights are not known: 1 where inputs were active on all kinks seen, -1 where they were silent on
+        all of them; see `open_sides`.
     slope : float or None, default=0.0
         Of units that are not active; None where it is to be found, in the first layer.
 
@@ -136,63 +139,95 @@ def read_out(answers, layers, weights, biases, rng, *, open_entries=None, slope=
     ``3 (m_L + m_{L-1}) + 60`` queries, and half as many again as its weights for every unit that is rarely on
     one of its sides.
     """
-    before, K = weights.shape
-    X = spread_points(answers, [*layers, (weights, biases)], 3 * (K + before) + 60, rng)
-    X, F, weight = _precise(answers, X)
-    H = hidden_outputs(layers, X, slope)
-    Z = H @ weights + biases
-    solution, share = _robust(np.hstack([np.abs(Z), H, np.ones((len(X), 1))]), F, weight, answers)
+    parts = _Parts.asked(answers, layers, weights, biases, open_entries, slope, rng)
+    solution, share = parts.fit(answers)
     if share > _MOST:
-        used = _used_units(Z, H, F, weight, answers, solution, share)
+        used = parts.used_units(answers, solution, share)
         if not used.all():
-            weights, biases, Z, K = weights[:, used], biases[used], Z[:, used], int(used.sum())
-            open_entries = None if open_entries is None else open_entries[:, used]
-            solution, share = _robust(np.hstack([np.abs(Z), H, np.ones((len(X), 1))]), F, weight, answers)
-    told = np.ones(before, dtype=bool) if open_entries is None else ~open_entries.any(axis=1)
+            parts = parts.of_units(used)
+            solution, share = parts.fit(answers)
+    K, before, H = len(parts.biases), len(weights), parts.H
+    told = ~np.any(parts.open_entries != 0, axis=1)
     told = told if told.any() else ~told
-    signs, doubt, slope = _signs(solution[:K], solution[K:-1][told], weights[told], slope)
-    if not told.all():
-        weights = _filled(weights, open_entries, solution, signs, (H > 0).T.astype(float) @ (Z * signs > 0))
-    W, b = weights * signs, biases * signs
+    signs, doubt, slope = _signs(solution[:K], solution[K:-1][told], parts.weights[told], slope)
+    weights = parts.filled(signs, solution[:K], solution[K:-1])
+    W, b = weights * signs, parts.biases * signs
     on = H @ W + b
     on = np.maximum(on, slope * on)
-    solution, signed = _robust(np.hstack([on, np.ones((len(X), 1))]), F, weight, answers)
+    solution, signed = _robust(np.hstack([on, np.ones((len(H), 1))]), parts.F, parts.accuracy, answers)
     if signed >= share - 0.05:
-        parts = [W, b, solution[:K], solution[-1]]
-        return Readout(_network(layers, *parts, slope), share, signed, doubt, np.zeros((before, 0)))
+        network = _network(layers, W, b, solution[:K], solution[-1], slope)
+        return Readout(network, share, signed, doubt, np.zeros((before, 0)))
     plain = _network(layers, W, b, solution[:K], solution[-1], slope)
-    solution, signed = _robust(np.hstack([on, H, np.ones((len(X), 1))]), F, weight, answers)
+    solution, signed = _robust(np.hstack([on, H, np.ones((len(H), 1))]), parts.F, parts.accuracy, answers)
     linear, n_linear = _as_pairs(solution[K:-1] / (1.0 + slope))
     W, b = np.hstack([W, linear[0], -linear[0]]), np.concatenate([b, np.zeros(2 * n_linear)])
     out = np.vstack([solution[:K], linear[1], -linear[1]])
     return Readout(_network(layers, W, b, out, solution[-1], slope), share, signed, doubt, linear[0], plain)
 
 
-def _used_units(Z, H, F, weight, answers, solution, share):
-    """Which units the answers need; of noisy ones, those without which fewer are explained."""
-    K = Z.shape[1]
-    sizes = np.abs(solution[:K]).max(axis=1) * np.abs(Z).std(axis=0)
-    used = sizes > _UNUSED * sizes.max()
-    if answers.resolution > NOISY:
-        for k in np.argsort(sizes)[: max(K - H.shape[1], 0) + 1]:
-            without = used & (np.arange(K) != k)
-            features = np.hstack([np.abs(Z[:, without]), H, np.ones((len(Z), 1))])
-            if without.any() and _robust(features, F, weight, answers)[1] >= share - _SAME:
-                used = without
-    return used
+@dataclass(frozen=True)
+class _Parts:
+    """Answers F and their weights, outputs H of layer L - 1, sizes of pre-activations, and the units they are of.
 
-
-def _filled(weights, open_entries, solution, signs, together):
-    """Weights that were open, from the linear part of the answers: the unit's that is most often on with the input.
-
-    Had it ever changed its side there, a kink would have told the weight. It is missing from ``|z|`` as well: twice.
+    The sides of units whose weights are open, and outputs of layer L - 1 at more points, where there are such units.
     """
-    weights, K = weights.copy(), weights.shape[1]
-    for i in np.flatnonzero(open_entries.any(axis=1)):
-        left = solution[K + i] - (signs * weights[i]) @ solution[:K]
-        k = int(np.argmax(np.where(open_entries[i], together[i] + 1.0, 0.0)))
-        weights[i, k] = 0.5 * signs[k] * (left @ solution[k]) / max(solution[k] @ solution[k], np.finfo(float).tiny)
-    return weights
+
+    weights: np.ndarray
+    biases: np.ndarray
+    open_entries: np.ndarray
+    F: np.ndarray
+    accuracy: np.ndarray
+    H: np.ndarray
+    sizes: np.ndarray
+    sides: OpenSides | None
+    pool: np.ndarray | None
+
+    @classmethod
+    def asked(cls, answers, layers, weights, biases, open_entries, slope, rng):
+        """From questions at random points."""
+        X = spread_points(answers, [*layers, (weights, biases)], 3 * sum(weights.shape) + 60, rng)
+        X, F, accuracy = _precise(answers, X)
+        H = hidden_outputs(layers, X, slope)
+        Z = H @ weights + biases
+        if open_entries is None or not np.any(open_entries):
+            return cls(weights, biases, np.zeros(weights.shape), F, accuracy, H, np.abs(Z), None, None)
+        points = spread_points(answers, [], min(_MOST_OPEN, _POOL // answers.n_inputs), rng)
+        heights = hidden_outputs(layers[:-1], points, slope) @ layers[-1][0] + layers[-1][1]
+        pool = np.maximum(heights, slope * heights)
+        sides = open_sides(pool @ weights + biases, pool, heights, open_entries)
+        signs = sides.of(Z, H)
+        i = np.flatnonzero(np.all(signs != 0, axis=1))
+        return cls(weights, biases, open_entries, F[i], accuracy[i], H[i], (Z * signs)[i], sides, pool)
+
+    def of_units(self, units):
+        """The same of some units."""
+        columns = {name: getattr(self, name)[:, units] for name in ("weights", "open_entries", "sizes")}
+        sides = None if self.sides is None else self.sides.take(units)
+        return replace(self, biases=self.biases[units], sides=sides, **columns)
+
+    def fit(self, answers):
+        """Weights of the sizes, of the linear part and constants, and the share of the answers that they explain."""
+        return _robust(np.hstack([self.sizes, self.H, np.ones((len(self.H), 1))]), self.F, self.accuracy, answers)
+
+    def used_units(self, answers, solution, share):
+        """Which units the answers need; of noisy ones, those without which fewer are explained."""
+        K = len(self.biases)
+        sizes = np.abs(solution[:K]).max(axis=1) * self.sizes.std(axis=0)
+        used = sizes > _UNUSED * sizes.max()
+        if answers.resolution > NOISY:
+            for k in np.argsort(sizes)[: max(K - self.H.shape[1], 0) + 1]:
+                without = used & (np.arange(K) != k)
+                if without.any() and self.of_units(without).fit(answers)[1] >= share - _SAME:
+                    used = without
+        return used
+
+    def filled(self, signs, outer, linear):
+        """Weights, those that are open so that units keep to their sides."""
+        if self.sides is None:
+            return self.weights
+        known = self.weights, self.biases, self.open_entries, self.sides
+        return fill_open_weights(*known, signs, outer, linear, self.pool)
 
 
 def _network(layers, W, b, out, constant, slope):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.linalg
 
 from .active_set import active_set_fit
 from .facets import FacetUnit
 from .segments import KinkSet
-from .tracing import learn_positions
+from .tracing import learn_positions, trace
 from .windows import locate, windows
 
-__all__ = ["intersection", "kinks_of", "parallel", "refine"]
+__all__ = ["intersection", "kinks_of", "parallel", "refine", "trace_on"]
 
+_ROUNDS, _SETTLED = 3, 1e-9  # of locating kinks, at most, and the relative step after which there are no more
+_ROUNDS_AGAIN = 12  # of following a unit that was left
+_POOL = 3  # predicted kinks for one that is located
 _SAME = 1e-5  # sine of an angle below which directions are the same
-_TRIES_NOISY = 12  # rounds of lines on which a unit's kinks are predicted where more of them are wanted
+_LINES_NOISY = 720  # on which a unit's kinks are predicted where more of them are wanted
 
 
 def intersection(one, other):
@@ -38,7 +42,8 @@ def intersection(one, other):
     s, rows = np.linalg.svd(np.vstack([eye - a @ a.T, eye - b @ b.T]), full_matrices=False)[1:]
     rows = rows[s > _SAME]
     joint = FacetUnit(one.known, one.point, one.normal, one.basis)
-    joint.learn(rows, np.zeros(len(rows)), np.vstack([one.starts, other.starts]))
+    joint.learn(rows, np.zeros(len(rows)), np.vstack([one.located[1:], other.located]))
+    joint.starts = np.vstack([one.starts, other.starts])
     return joint
 
 
@@ -71,30 +76,83 @@ def refine(answers, unit, rng, *, spare=8):
     if unit.known.accuracy:
         _refine_noisy(answers, unit, free, rng)
         return
-    points, normals = unit.predicted_kinks(free.shape[1] + spare, rng)
-    if len(points) < free.shape[1] + 3:
-        return
-    offset, found, _ = _near_predicted(answers, points, normals)
-    if found.sum() < free.shape[1] + 2:
-        return
-    P = points[found] + offset[found, None] * normals[found]
-    phi = unit.known.evaluate(P)[1]
+    allowed = 1e-6 + 30.0 * answers.resolution
+    for _ in range(_ROUNDS):
+        phi = unit.known.evaluate(_located_near(answers, unit, free, spare, rng))[1]
+        phi /= np.linalg.norm(phi, axis=1, keepdims=True)
+        step, misfit = _step(phi @ free, phi @ unit.theta)
+        if step is None or misfit > allowed or np.linalg.norm(step) > 0.1 * np.linalg.norm(unit.theta):
+            break
+        unit.theta = unit.theta + free @ step
+        if np.linalg.norm(step) < _SETTLED * np.linalg.norm(unit.theta):
+            break
+
+
+def trace_on(answers, units, rng):
+    """Follow units again across boundaries behind which they are not known, with more patience; see `trace`.
+
+    Parameters
+    ----------
+    answers : Answers
+    units : list of FacetUnit
+        Changed in place.
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    int
+        Directions of theta that became known.
+
+    Raises
+    ------
+    BlackBoxError
+        If the black box fails.
+    """
+    learnt = 0
+    for unit in units:
+        before = unit.n_open
+        if before:
+            trace(answers, unit, rng, n_rounds=_ROUNDS_AGAIN, hasty=False)
+        if unit.n_open < before:
+            refine(answers, unit, rng)
+        learnt += before - unit.n_open
+    return learnt
+
+
+def _located_near(answers, unit, free, spare, rng):
+    """Kinks of a unit as the answers show them: those it was traced along, and predicted ones that tell most of it."""
+    points, normals = unit.predicted_kinks(_POOL * (free.shape[1] + spare), rng)
+    if len(points) == 0:
+        return unit.located
+    phi = unit.known.evaluate(points)[1]
     phi /= np.linalg.norm(phi, axis=1, keepdims=True)
-    A, y = phi @ free, phi @ unit.theta
-    for _ in range(6):
+    order = scipy.linalg.qr((phi @ free).T, mode="r", pivoting=True)[1]
+    chosen = order[: free.shape[1]]
+    chosen = np.concatenate([chosen, rng.permutation(np.setdiff1d(np.arange(len(points)), chosen))[:spare]])
+    points, normals = points[chosen], normals[chosen]
+    offset, found, _ = _near_predicted(answers, points, normals)
+    return np.vstack([unit.located, points[found] + offset[found, None] * normals[found]])
+
+
+def _step(A, y):
+    """The least-squares solution of ``A step = -y`` without what does not fit, and the median misfit."""
+    step, misfit = None, np.inf
+    for _ in range(12):
+        if len(A) < A.shape[1] + 2:
+            return None, np.inf
         step = -np.linalg.lstsq(A, y, rcond=1e-9)[0]
-        misfit = np.abs(y + A @ step)
-        keep = misfit <= max(20.0 * np.median(misfit), 1e-14)
-        if keep.all() or keep.sum() < free.shape[1] + 1:
+        off = np.abs(y + A @ step)
+        misfit = np.median(off)
+        keep = off <= max(20.0 * misfit, 1e-14)
+        if keep.all():
             break
         A, y = A[keep], y[keep]
-    if np.median(misfit) < 1e-6 + 30.0 * answers.resolution and np.linalg.norm(step) < 0.1 * np.linalg.norm(unit.theta):
-        unit.theta = unit.theta + free @ step
+    return step, misfit
 
 
 def _refine_noisy(answers, unit, free, rng):
     """The same by weighted least squares, on more kinks; these become the unit's equations."""
-    points, normals = unit.predicted_kinks(2 * free.shape[1] + 24, rng, tries=_TRIES_NOISY)
+    points, normals = unit.predicted_kinks(2 * free.shape[1] + 24, rng, n_lines=_LINES_NOISY)
     if len(points) < free.shape[1] + 6:
         return
     offset, found, errors = _near_predicted(answers, points, normals, unit.faintness)

@@ -31,6 +31,7 @@ _PATHS = 6  # lines from right to wrong answers
 _WRONG = 1e-9  # relative error that no rounding of a right network makes
 _ROUNDINGS = 1e3
 _EXACT = 30.0  # roundings by which an answer of an exact network is off at most
+_UNSHARP, _MOSTLY = 30.0, 0.9  # over the accuracy of the better ones, and the share of answers that must not be so
 _NOISES = 12.0  # and of noisy answers, in units of their noise
 _ANSWERS, _ANSWERS_NOISY = 2.0, 10.0  # answers a parameter at which a network is polished
 _DEVIATION = 0.5  # of noise, in its own units
@@ -91,16 +92,12 @@ def polished(answers, network, rng, told=None):
     """
     noisy = answers.resolution > NOISY
     n = int((_ANSWERS_NOISY if noisy else _ANSWERS) * network.n_parameters / network.n_outputs) + 50
-    layers = list(zip(network.weights[:-1], network.biases[:-1], strict=True))
-    X = spread_points(answers, layers, n, rng)
-    X = np.vstack([X, _where_weights_matter(answers, network, X, rng)])
-    F, tol = answers.ask(X)
-    if told is not None:
-        X, F, tol = (np.concatenate(pair) for pair in zip((X, F, tol), told, strict=True))
+    asked = _sharp_answers(answers, network, n, rng)
+    X, F, tol = asked if told is None else asked.joined(told)
     error = np.abs(network(X) - F).max(axis=1)
-    if not noisy and np.all(error[np.isfinite(tol)] < _EXACT * tol[np.isfinite(tol)]):
-        return network
     good = np.isfinite(tol) & (error < max(1e-4 / answers.resolution, 1e3))
+    if not noisy and np.all(error[good] < _EXACT * tol[good]):  # what is wrong is so for want of units
+        return network
     if good.sum() * network.n_outputs < 1.2 * network.n_parameters:
         return network
     better = polish_network(network, X[good], F[good], noise=_DEVIATION if noisy else None)[0]
@@ -170,6 +167,25 @@ def _traffic(network, X, slope):
         pairs.append((before[layer].astype(np.float32), outer))
         reached = (outer @ (network.weights[layer] != 0).T.astype(np.float32) > 0).astype(np.float32)
     return pairs
+
+
+def _sharp_answers(answers, network, n, rng):
+    """About n answers at random points and where weights matter, without those far less accurate than others.
+
+    Log-odds are uncertain where a probability is near 1, all over one side of the decision boundary.
+    """
+    layers = list(zip(network.weights[:-1], network.biases[:-1], strict=True))
+    asked, sharp = None, np.zeros(1, dtype=bool)
+    for _ in range(2):
+        if sharp.mean() < _MOSTLY:
+            X = spread_points(answers, layers, n, rng)
+            fresh = Asked(X, *answers.ask(X))
+            asked = fresh if asked is None else asked.joined(fresh)
+            limit = _UNSHARP * np.sort(asked.tol)[len(asked.tol) // 4]
+            sharp = asked.tol <= limit
+    X = _where_weights_matter(answers, network, asked.X[sharp], rng)
+    asked = asked.joined(Asked(X, *answers.ask(X)))
+    return Asked(*(part[asked.tol <= limit] for part in asked))
 
 
 def pruned(answers, network, asked, rng):
@@ -268,25 +284,18 @@ class Asked(NamedTuple):
     F: np.ndarray
     tol: np.ndarray
 
-    def joined(self, answers, X):
-        """These and the answers at further points.
+    def joined(self, other):
+        """These answers and others.
 
         Parameters
         ----------
-        answers : Answers
-        X : ndarray of shape (k, D)
+        other : Asked
 
         Returns
         -------
         Asked
-
-        Raises
-        ------
-        BlackBoxError
-            If the black box fails.
         """
-        fresh = Asked(X, *answers.ask(X))
-        return Asked(*(np.concatenate(pair) for pair in zip(self, fresh, strict=True)))
+        return Asked(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
 
 
 def more_answers(answers, asked, n, rng):
@@ -309,7 +318,8 @@ def more_answers(answers, asked, n, rng):
         If the black box fails.
     """
     X = spread_points(answers, [], n if asked is None else max(n - len(asked.X), 0), rng, radii=_FAR)
-    return Asked(X, *answers.ask(X)) if asked is None else asked.joined(answers, X)
+    fresh = Asked(X, *answers.ask(X))
+    return fresh if asked is None else asked.joined(fresh)
 
 
 def errors_of(answers, network, asked):

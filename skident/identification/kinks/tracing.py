@@ -27,8 +27,8 @@ def trace(answers, unit, rng, *, n_rounds=40, patience=6, hasty=True):
     """Follow a unit's kink across boundaries of the known layers until theta is determined, or nothing more is found.
 
     Behind a boundary with unit normal o the gradient is ``g + gamma o``: one unknown, which the kink on one short line
-    gives, and with it one linear equation for theta. A line may show other kinks: only that is taken whose facet shows
-    at two more of three points.
+    gives. A line may show other kinks: only that is taken whose facet shows at two more of three points; these are on
+    the unit's kink to rounding, ``phi . theta = 0``, so that errors do not grow from one boundary to the next.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def _best_crossings(found, failed):
 
 
 def _look_behind(answers, unit, c, failed, rng):
-    """Ask behind boundaries; what is confirmed is taken up by the unit, and counts of failures are kept."""
+    """Ask behind boundaries; kinks that are confirmed are taken up by the unit, and counts of failures are kept."""
     for k in c.boundary:
         failed[k] = failed.get(k, 0) + 1
     room = c.room.clip(max=1.0)
@@ -126,10 +126,7 @@ def _look_behind(answers, unit, c, failed, rng):
         return
     for k in c.boundary[line[good]]:
         failed[k] = 0
-    if unit.known.accuracy:
-        learn_positions(unit, P[good].reshape(-1, P.shape[2]), errors[good].ravel())
-    else:
-        unit.learn(c.rows[line[good]], gamma[good], Y[good])
+    learn_positions(unit, P[good].reshape(-1, P.shape[2]), errors[good].ravel())
 
 
 def learn_positions(unit, points, errors):
@@ -313,7 +310,7 @@ def kinks_seen(answers, unit, others, rng, n=60):
     BlackBoxError
         If the black box fails.
     """
-    points, normals = unit.predicted_kinks(_POOL * n, rng, n_lines=_POOL * 60)
+    points, normals = unit.predicted_kinks(_POOL * n, rng, n_lines=_POOL * 240)
     if len(points) < 20:
         return None
     phi = unit.known.evaluate(points)[1]

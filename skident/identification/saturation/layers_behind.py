@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 
 from skident.fitting.design import design_points
-from skident.fitting.starts import network_through, smallest_network_through
+from skident.fitting.starts import Search, network_through, smallest_network_through
 from skident.network import FeedforwardNetwork, get_activation
 
 from ..points import random_sphere
+from .edges import network_on_edges
 
 __all__ = [
     "ask_interior",
@@ -21,6 +23,8 @@ __all__ = [
 ]
 
 _SATURATED = 40.0  # |z| beyond which tanh, sigmoid and erf are constant in float64
+_FAR_INPUTS, _MOST_VERTICES = 40_000, 3000  # random far inputs, of which different vertices are asked
+_EDGE_ROUNDS = ((1.2, 40), (1.5, 80), (2.0, 80))  # see `network_through`: a start at vertices takes no time
 _SPREAD = 1.0  # standard deviation of first-layer pre-activations where they move
 
 
@@ -51,25 +55,45 @@ def ask_vertices(oracle, first, activation, n_samples, rng):
 
     Notes
     -----
-    For m_1 <= D any vertex is reached by ``u = pinv(W^T) (K s - tau)``. One query a vertex.
+    For m_1 <= D any vertex is reached by ``u = pinv(W^T) (K s - tau)``. One query a vertex. Vertices whose logits a
+    classifier's probabilities do not tell are left out.
     """
+    signs, U = _at_vertices(oracle, first, n_samples, rng)
+    low, high = activation.limits
+    return _precise_rows(oracle, np.where(signs > 0, high, low), U)
+
+
+def _precise_rows(oracle, H, U):
+    """What stands beside the inputs U, (n, k), and the answers there, without those of a classifier that are lost."""
+    Y, error = oracle.ask(U)
+    clear = oracle.precise(error)
+    return H[clear], Y[clear]
+
+
+def _at_vertices(oracle, first, n_samples, rng):
+    """Signs of all pre-activations (n, m_1) and inputs (n, D) where every unit is saturated."""
     W, b = first.weights, first.biases
     D, m = W.shape
     if m <= D and np.linalg.cond(W) < 1e6:
         signs = _different_signs(n_samples, m, rng)
-        U = np.linalg.lstsq(W.T, (1.5 * _SATURATED * signs - b).T, rcond=None)[0].T
-    else:
-        U = random_sphere(4 * n_samples, D, first.radius, rng)
-        Z = U @ W + b
-        U = U[np.abs(Z).min(axis=1) > _SATURATED][:n_samples]
-        if len(U) < min(n_samples, m + 2):
-            raise ValueError(
-                f"only {len(U)} of {4 * n_samples} inputs {first.radius:.2g} standard deviations away leave all {m} "
-                "first-layer units saturated: some are too flat, or the black box is no network with these units."
-            )
-        signs = np.sign(U @ W + b)
+        return signs, np.linalg.lstsq(W.T, (1.5 * _SATURATED * signs - b).T, rcond=None)[0].T
+    U = random_sphere(4 * n_samples, D, first.radius, rng)
+    Z = U @ W + b
+    U = U[np.abs(Z).min(axis=1) > _SATURATED][:n_samples]
+    if len(U) < min(n_samples, m + 2):
+        raise ValueError(
+            f"only {len(U)} of {4 * n_samples} inputs {first.radius:.2g} standard deviations away leave all {m} "
+            "first-layer units saturated: some are too flat, or the black box is no network with these units."
+        )
+    return np.sign(U @ W + b), U
+
+
+def _every_vertex(oracle, first, activation, rng):
+    """Answers at as many different vertices as random far inputs meet, a query each: outputs (n, m_1), (n, m_L)."""
+    signs, U = _at_vertices(oracle, first, _FAR_INPUTS, rng)
+    some = np.sort(np.unique(signs, axis=0, return_index=True)[1])[:_MOST_VERTICES]
     low, high = activation.limits
-    return np.where(signs > 0, high, low), oracle(U)
+    return _precise_rows(oracle, np.where(signs[some] > 0, high, low), U[some])
 
 
 def _different_signs(n, m, rng):
@@ -98,11 +122,14 @@ def ask_interior(oracle, first, activation, n_samples, rng, spread=_SPREAD):
     Returns
     -------
     H : ndarray of shape (n_samples, m_1)
-        First-layer outputs.
+        First-layer outputs. Of a classifier it may be fewer rows: those whose logits are precise.
     Y : ndarray of shape (n_samples, m_L)
     """
-    Z = spread * rng.standard_normal((n_samples, len(first.biases)))
-    return activation(Z), oracle((Z - first.biases) @ np.linalg.pinv(first.weights))
+    # Of a classifier up to half of the answers are lost.
+    n = n_samples if oracle.response == "predict" else 2 * n_samples
+    Z = spread * rng.standard_normal((n, len(first.biases)))
+    H, Y = _precise_rows(oracle, activation(Z), (Z - first.biases) @ np.linalg.pinv(first.weights))
+    return H[:n_samples], Y[:n_samples]
 
 
 def growing(ask, limit=np.inf):
@@ -136,6 +163,8 @@ def _answers(oracle, first, way, activation, rng):
     g = get_activation(activation)
     if way == "vertices":
         return growing(lambda n: ask_vertices(oracle, first, g, n, rng), 2.0 ** len(first.biases))
+    if way == "edges":
+        return growing(lambda n: _every_vertex(oracle, first, g, rng), 1)
     if way == "interior":
         return growing(lambda n: ask_interior(oracle, first, g, n, rng))
     return growing(lambda n: _near_hyperplanes(oracle, first, n, rng))
@@ -149,10 +178,11 @@ def network_behind(oracle, first, way, architecture, rng, search=None):
     oracle : Oracle
     first : FirstLayer
         With all ``m_1 = architecture.widths[0]`` units.
-    way : {"vertices", "interior", "stem"}
-        Where to look. ``vertices``: where the first layer is saturated. ``interior``: where it moves; `first` must be
-        exact (`find_first_shifts`). ``stem``: near the units' hyperplanes, the whole network fitted at once, its first
-        layer starting as it was found and all others at random.
+    way : {"vertices", "edges", "interior", "stem"}
+        Where to look. ``vertices``: where the first layer is saturated. ``edges``: there first, and then where one unit
+        moves at a time; `first` must have exact lengths (`lengths_from_tails`). ``interior``: where it moves; `first`
+        must be exact (`find_first_shifts`). ``stem``: near the units' hyperplanes, the whole network fitted at once,
+        its first layer starting as it was found and all others at random.
     architecture : Architecture
         Of the whole network.
     rng : numpy.random.RandomState
@@ -175,7 +205,8 @@ def network_behind(oracle, first, way, architecture, rng, search=None):
     -----
     On the vertices the answer does not depend on the first layer's lengths and shifts, so the rest of the network can
     be fitted alone, with one layer less. Few vertices exist for a narrow first layer, and with one output they leave a
-    fit with many local minima; where the first layer moves there are as many answers as wanted, and smoother ones. The
+    fit with many local minima; where the first layer moves there are as many answers as wanted, and smoother ones.
+    Edges tell the first layer's shifts where `find_first_shifts` does not (``m_2 >= m_1``, ``m_1 > D``). The
     stem is for first layers whose shifts `find_first_shifts` does not determine (``m_2 >= m_1``, ``m_1 > D``) and that
     have too few vertices. ``5 P / m_L`` queries with P parameters of the widest network tried; a step costs
     ``O(n P^2)``.
@@ -185,6 +216,10 @@ def network_behind(oracle, first, way, architecture, rng, search=None):
         stem = first.weights, first.biases
         return network_through(draw_answers, oracle.n_inputs, architecture, rng, stem=stem, search=search)
     rest = architecture.behind()
+    if way == "edges":
+        search = replace(Search() if search is None else search, n_starts=sum(n for _, n in _EDGE_ROUNDS))
+        network, _ = network_through(draw_answers, len(first.biases), rest, rng, search=search, rounds=_EDGE_ROUNDS)
+        return network_on_edges(oracle, first, _behind(first, network), rng)
     network, misfit = network_through(draw_answers, len(first.biases), rest, rng, search=search)
     return _behind(first, network), misfit
 
@@ -198,7 +233,7 @@ def _behind(first, rest):
 def _near_hyperplanes(oracle, first, n, rng):
     U = design_points(first.weights, first.biases, n, _SPREAD, rng)
     U = U[rng.permutation(len(U))]
-    return U, oracle(U)
+    return _precise_rows(oracle, U, U)
 
 
 def smallest_behind(oracle, first, way, at_least, rng, *, second_known=False, max_neurons=200, search=None):

@@ -19,6 +19,7 @@ _SPREAD = 0.7  # standard deviation of the pre-activations at which gradients ar
 _STEP = 2e-4  # of fourth-order differences: rounding 1e-12, truncation below it also where the rest is steep
 _OF_ROUNDING = 0.2  # steps for exact answers beside the fifth root of their rounding: that step for 1e-15
 _TELLING = 1e-4  # residual below which a null space is real
+_CANDIDATES = 10  # points of a classifier for every one that is used
 _PART = 1e-4  # length of a unit's part in the null vectors below which it has none
 
 
@@ -196,7 +197,8 @@ def find_first_shifts(oracle, first, activation, rng, *, n_next=None, noise=0.0)
 
     Notes
     -----
-    ``4 m_1 n`` queries with ``n = 20 + 4.5 m_1 / m_L`` points, ``m_1`` components of a gradient each.
+    ``4 m_1 n`` queries with ``n = 20 + 4.5 m_1 / m_L`` points, ``m_1`` components of a gradient each. A classifier's
+    points are those of ten times as many whose logits are most precise: others have no gradient to speak of.
     """
     g = get_activation(activation)
     W, b = first.weights, first.biases
@@ -205,7 +207,7 @@ def find_first_shifts(oracle, first, activation, rng, *, n_next=None, noise=0.0)
         return first, None, np.inf
     n = 20 + int(np.ceil(4.5 * m / (oracle.n_outputs or 1)))
     step = shift_step(oracle.accuracy, noise)
-    Z = _SPREAD * rng.standard_normal((n, m))
+    Z = _precise_points(oracle, W, b, n, rng)
     G = _gradients(oracle, W, b, Z, step)
     rows = np.repeat(Z, G.shape[1], axis=0)
     n_null = None if n_next is None or n_next >= m else m - n_next
@@ -231,6 +233,15 @@ def shift_step(accuracy, noise=0.0):
     float
     """
     return max(_STEP, noise**0.2, _OF_ROUNDING * accuracy.relative**0.2 if accuracy.exact else 0.0)
+
+
+def _precise_points(oracle, W, b, n, rng):
+    """Pre-activations (n, m_1) of points where a gradient can be told."""
+    if oracle.response == "predict":
+        return _SPREAD * rng.standard_normal((n, W.shape[1]))
+    Z = _SPREAD * rng.standard_normal((_CANDIDATES * n, W.shape[1]))
+    error = oracle.ask((Z - b) @ np.linalg.pinv(W))[1]
+    return Z[np.argsort(error, kind="stable")[:n]]
 
 
 def _gradients(oracle, W, b, Z, step):

@@ -47,7 +47,7 @@ def test_equal_units_do_not_blow_up(rng):
     assert result.cost < 1e-20 and np.abs(network.weights[1]).max() < 10
 
 
-@pytest.mark.parametrize("activation", ["softplus", "gelu"])
+@pytest.mark.parametrize("activation", ["softplus", "gelu", "silu"])
 def test_ridge_units_with_wrong_signs(activation, rng):
     """A softplus or gelu unit turned round is off by a line; the fit must notice and turn it back."""
     network = make_network(

@@ -59,3 +59,11 @@ def test_points_on_known_kinks(setting):
     x = net.kink_of(1, 2)[0]
     np.testing.assert_array_equal(known.on_known_kinks(np.vstack([x, X])), [True, *[False] * 7])
     assert known.on_known_kinks(X[:0]).shape == (0,)
+
+
+def test_combinations_of_the_features(setting):
+    net, known, _, X = setting
+    phi, thetas = known.evaluate(X)[1], net.rng.standard_normal((known.n_features, 3))
+    values, norms = known.combinations(X, thetas)
+    np.testing.assert_allclose(values, phi @ thetas, atol=1e-13)
+    np.testing.assert_allclose(norms, np.linalg.norm(phi, axis=1), rtol=1e-14)

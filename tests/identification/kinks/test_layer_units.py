@@ -46,7 +46,7 @@ def test_the_units_of_the_second_layer(second_layer):
     W, b, open_entries = layer.weights()
     for (_, k), w, c, unknown in zip([name for name, _ in found], W.T, b, open_entries.T, strict=True):
         truth = np.append(net.network.weights[1][:, k] / np.abs(factors), net.network.biases[1][k])
-        told = np.append(~unknown, True)
+        told = np.append(unknown == 0, True)
         scale = np.append(w, c)[told] @ truth[told] / (truth[told] @ truth[told])
         np.testing.assert_allclose(np.append(w, c)[told], scale * truth[told], atol=1e-7)
 

@@ -39,9 +39,9 @@ def test_weights_that_are_open_are_read_from_the_linear_part(planted):
     # The second unit is on wherever the first input is.
     b[0][0], W[1][0, 1] = -4.0 * np.linalg.norm(W[0][:, 0]) / 2.0, 30.0
     net.set(W, b)
-    open_entries = np.zeros((6, 4), dtype=bool)
-    open_entries[0, 1] = True
-    unknown = np.where(open_entries, 0.0, W[1])
+    open_entries = np.zeros((6, 4))
+    open_entries[0, 1] = -1.0
+    unknown = np.where(open_entries != 0, 0.0, W[1])
     found = read_out(net.answers(), net.layers(1), unknown, b[1], net.rng, open_entries=open_entries)
     X = hidden_outputs(net.layers(1), 2.0 * net.rng.standard_normal((2000, 5)))
     if np.all((X @ unknown[:, 1] + b[1][1])[X[:, 0] > 0] > 0):

@@ -58,3 +58,15 @@ def test_weights_that_do_not_matter_are_looked_at_where_they_are_next_to(planted
     biases[1][3] = 0.0
     everywhere = FeedforwardNetwork(weights, biases, "relu")
     assert len(where_untested(answers, everywhere, X, net.rng)) <= 100
+
+
+def test_what_is_exact_is_not_polished(planted):
+    net = planted((6, 7, 5, 1), 0)
+    answers = net.answers()
+    unit, shift = answers.noise * net.oracle.unit, net.network(np.zeros((1, 6)))[0] / net.oracle.unit
+    shift = answers.ask(np.zeros((1, 6)))[0][0] - shift / answers.noise
+    weights = [*net.network.weights[:2], net.network.weights[2] / unit]
+    right = FeedforwardNetwork(weights, [*net.network.biases[:2], net.network.biases[2] / unit + shift], "relu")
+    assert polished(answers, right, net.rng) is right
+    rough = FeedforwardNetwork([weights[0] * (1.0 + 1e-9), *weights[1:]], right.biases, "relu")
+    assert polished(answers, rough, net.rng) is not rough

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from skident.datasets import make_network
 from skident.identification.saturation.first_layer import FirstLayer
@@ -30,6 +31,17 @@ def test_first_layer_is_made_exact(sizes, activation, shift_error, known, rng):
     # Differences are good to 1e-12; the null vectors' conditioning costs some of that.
     np.testing.assert_allclose(exact.weights, network.weights[0], atol=1e-4)
     np.testing.assert_allclose(exact.biases, network.biases[0], atol=1e-4)
+
+
+def test_gradients_of_a_classifier_are_taken_where_logits_are_precise(rng):
+    """Log-odds beyond 16 are lost, here on a third of the inputs."""
+    network = make_network((9, 6, 4, 1), shift_scale=0.5, output_activation="identity", random_state=0)
+    network = network.with_parameters([*network.weights[:2], 20.0 * network.weights[2]], network.biases)
+    first = rough_first_layer(network, 0.5, 1e-4, rng)
+    oracle = Oracle(lambda X: expit(network(X)[:, 0]), 9, response="predict_proba")
+    exact, n_next, residual = find_first_shifts(oracle, first, "tanh", np.random.RandomState(0), n_next=4)
+    assert n_next == 4 and residual < 1e-4
+    np.testing.assert_allclose(exact.biases, network.biases[0], atol=1e-5)
 
 
 @pytest.mark.parametrize("sizes", [(8, 5, 5, 2), (8, 4, 6, 2), (4, 7, 3, 2)])

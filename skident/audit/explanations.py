@@ -1,0 +1,273 @@
+"""Which weights or units of a known network are changed, if a black box answers differently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+__all__ = ["Explanation", "explain_differences"]
+
+_TRIED = 12  # parameters that are tried one by one, those first that go best with the differences
+_UNITS_TRIED = 6  # units that are tried as a whole, at least
+_MOST_WORK = 2e9  # multiplications spent on trying more
+_STEPS = 8  # Gauss-Newton steps of a fit
+_MOST_CHANGED = 1500  # parameters that are looked for at once
+_AS_GOOD = 0.5  # of the best match, from which others join at the same time
+_DEPENDENT = 1e-13  # of the largest pivot, below which a column depends on others
+_NEARLY_DEPENDENT = 1e-7  # the same, of normal equations
+_SURE = 4.0  # standard errors from 0 of a parameter that counts as changed
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Changes of a network with which it answers as the black box does.
+
+    Attributes
+    ----------
+    kind : {"weight", "removed", "unit", "weights", "none"}
+        One weight or shift; a unit without effect; weights of one unit; any others; nothing found.
+    named : list of (layer, row, unit)
+        Parameters that differ; of a removed unit one entry, whose row is -1.
+    values : ndarray of shape (k,)
+        Of these parameters in the black box.
+    also : list of (layer, row, unit)
+        Single parameters that would explain the differences as well.
+    misfit : float
+        Largest difference left, over its tolerance.
+    """
+
+    kind: str
+    named: list
+    values: np.ndarray
+    also: list
+    misfit: float
+
+
+def explain_differences(effects, answers, tolerance, *, several=True):
+    """The simplest change that explains how answers differ: one weight, one unit, some weights.
+
+    Parameters
+    ----------
+    effects : ParameterEffects
+        Of the known network where the black box was asked.
+    answers, tolerance : ndarray of shape (n, m_L)
+        Of the black box; an infinite tolerance where an answer does not count.
+    several : bool, default=True
+        Whether changes of many weights are looked for, too.
+
+    Returns
+    -------
+    Explanation
+
+    Notes
+    -----
+    Changes are ranked to first order by products with the Jacobian that never form it; those ranked first are fitted
+    to the answers themselves by Gauss-Newton steps. Many weights: orthogonal matching pursuit (Tropp and Gilbert, 2007)
+    with several at a time, then those that are not clearly changed are dropped. ``O(n P)`` a step, and
+    ``n m_L k^2`` for k changed weights; ``8 n m_L k`` bytes.
+    """
+    case = _Case(effects, answers, tolerance)
+    best = _none(case)
+    searches = [_removed_unit, _one_weight, _one_unit, *([_some_weights] if several else [])]
+    for search in searches:
+        found = search(case)
+        if found is not None and found.misfit <= 1.0:
+            return found
+    return best
+
+
+class _Case:
+    """What is to be explained."""
+
+    def __init__(self, effects, answers, tolerance):
+        self.effects, self.answers, self.tolerance = effects, answers, tolerance
+        self.residual = (answers - effects.answers) / tolerance
+        self.norms = effects.norms()
+
+    def network_with(self, named, values):
+        """The known network with some parameters replaced."""
+        layers = [np.array(layer) for layer in self.effects.layers]
+        for (layer, row, unit), value in zip(named, values, strict=True):
+            layers[layer][row, unit] = value
+        return self.effects.network.with_parameters([a[:-1] for a in layers], [a[-1] for a in layers])
+
+    def residual_of(self, network):
+        """Differences left by another network, over their tolerance."""
+        return (self.answers - self.effects.answers_of(network)) / self.tolerance
+
+    def value(self, named):
+        return np.array([self.effects.layers[layer][row, unit] for layer, row, unit in named])
+
+    def fitted(self, named, values=None):
+        """Values of some parameters with which the network answers best, and the largest difference left."""
+        effects, residual = self.effects, self.residual
+        if values is None:
+            values = self.value(named)
+        else:
+            network = self.network_with(named, values)
+            effects, residual = self.effects.of(network), self.residual_of(network)
+        best = values, float(np.abs(residual).max())
+        for step in range(_STEPS):
+            values = values + _step(effects.columns(named), residual)
+            network = self.network_with(named, values)
+            residual = self.residual_of(network)
+            misfit = float(np.abs(residual).max())
+            if not misfit < best[1]:
+                break
+            done, best = misfit > 0.5 * best[1] and misfit <= 1.0, (values, misfit)
+            if done or step == _STEPS - 1:
+                break
+            effects = self.effects.of(network)
+        return best
+
+
+def _step(J, residual):
+    """The Gauss-Newton step, by normal equations of columns of length 1, or by pivoted QR where these are singular."""
+    length = np.linalg.norm(J, axis=0)
+    length[length == 0] = 1.0
+    J, r = J / length, residual.ravel()
+    gram = J.T @ J
+    try:
+        factor = linalg.cho_factor(gram)
+        singular = np.diag(factor[0]).min() < _NEARLY_DEPENDENT
+    except linalg.LinAlgError:
+        singular = True
+    if singular:
+        return linalg.lstsq(J, r, cond=_DEPENDENT, lapack_driver="gelsy")[0] / length
+    move = linalg.cho_solve(factor, J.T @ r)
+    move += linalg.cho_solve(factor, J.T @ (r - J @ move))
+    return move / length
+
+
+def _none(case):
+    return Explanation("none", [], np.empty(0), [], float(np.abs(case.residual).max()))
+
+
+def _ranked(case, effects, residual):
+    """All parameters by how well their effect goes with some differences: numbers, and the cosines."""
+    matches = effects.correlations(residual)
+    cosines = [np.abs(c) / np.where(n > 0, n, np.inf) for c, n in zip(matches, case.norms, strict=True)]
+    flat = np.concatenate([c.ravel() for c in cosines])
+    return np.argsort(-flat, kind="stable"), flat / max(np.linalg.norm(residual), np.finfo(float).tiny)
+
+
+def _names(case, flat):
+    """Names of parameters numbered layer by layer."""
+    sizes = np.cumsum([0, *(a.size for a in case.effects.layers)])
+    found = []
+    for k in np.atleast_1d(flat):
+        layer = int(np.searchsorted(sizes, k, side="right")) - 1
+        row, unit = np.unravel_index(k - sizes[layer], case.effects.layers[layer].shape)
+        found.append((layer, int(row), int(unit)))
+    return found
+
+
+def _one_weight(case):
+    order, _ = _ranked(case, case.effects, case.residual)
+    fits = []
+    for name in _names(case, order[:_TRIED]):
+        values, misfit = case.fitted([name])
+        fits.append((misfit, name, values))
+    fits.sort(key=lambda f: f[0])
+    misfit, name, values = fits[0]
+    return Explanation("weight", [name], values, [f[1] for f in fits[1:] if f[0] <= 1.0], misfit)
+
+
+def _removed_unit(case):
+    """One hidden unit without effect."""
+    ranked, r = [], case.residual.ravel()
+    for layer in range(len(case.effects.layers) - 1):
+        gone = case.effects.removals(layer)
+        left = np.linalg.norm(gone - r, axis=1)
+        ranked += [(value, layer, unit) for unit, value in enumerate(left)]
+    best = None
+    tried = max(_UNITS_TRIED, int(_MOST_WORK / (len(r) * case.effects.network.n_parameters)))
+    for _, layer, unit in sorted(ranked)[:tried]:
+        outgoing = [(layer + 1, unit, k) for k in range(case.effects.layers[layer + 1].shape[1])]
+        misfit = float(np.abs(case.residual_of(case.network_with(outgoing, np.zeros(len(outgoing))))).max())
+        if best is None or misfit < best.misfit:
+            best = Explanation("removed", [(layer, -1, unit)], np.zeros(1), [], misfit)
+        if misfit <= 1.0:
+            break
+    return best
+
+
+def _one_unit(case):
+    """Several of the incoming weights of one unit, or of its outgoing ones."""
+    groups = []
+    for layer, matrix in enumerate(case.effects.layers):
+        rows, units = matrix.shape
+        groups += [[(layer, i, j) for i in range(rows)] for j in range(units)]
+        if layer:
+            groups += [[(layer, i, j) for j in range(units)] for i in range(rows - 1) if units > 1]
+    _, cosines = _ranked(case, case.effects, case.residual)
+    cosine = dict(zip(_names(case, np.arange(len(cosines))), cosines, strict=True))
+    left = _left_by(case, groups, cosine)
+    best = None
+    for k in np.argsort(left, kind="stable")[:_UNITS_TRIED]:
+        group = [n for n in groups[k] if case.norms[n[0]][n[1], n[2]] > 0]
+        if case.effects.centred and len({(n[0], n[1]) for n in group}) == 1 < len(group):
+            group.remove(min(group, key=cosine.get))  # the same change of all does not show
+        if not group or len(group) > case.residual.size // 2:
+            continue
+        values, misfit = case.fitted(group)
+        if best is None or misfit < best.misfit:
+            best = _pruned(case, group, values, misfit, "unit")
+    return best
+
+
+def _left_by(case, groups, cosine):
+    """How much of the differences each group of parameters leaves, to first order."""
+    work = sum(len(group) ** 2 for group in groups)
+    every = max(1, -(-case.residual.size * work // int(_MOST_WORK)))
+    shape, r = case.residual.shape, case.residual[::every].ravel()
+    if len(r) < 2 * max(map(len, groups)):
+        return [-max(cosine[name] for name in group) for group in groups]
+    left = []
+    for group in groups:
+        J = case.effects.columns(group).reshape(*shape, -1)[::every].reshape(len(r), -1)
+        Q = linalg.qr(J, mode="economic", pivoting=True)[0] if J.any() else J
+        left.append(np.sum((r - Q @ (Q.T @ r)) ** 2) / (len(r) - len(group)))
+    return left
+
+
+def _some_weights(case):
+    """Weights anywhere, added several at a time until nothing is left."""
+    effects, residual, named, values = case.effects, case.residual, [], np.empty(0)
+    most = min(_MOST_CHANGED, residual.size // 3)
+    while len(named) < most:
+        order, cosines = _ranked(case, effects, residual)
+        fresh = order[cosines[order] > _AS_GOOD * cosines[order[0]]][: max(1, len(named) // 2) + len(named)]
+        fresh = [n for n in _names(case, fresh) if n not in set(named)][: max(1, len(named) // 2)]
+        if not fresh:
+            break
+        named, values = named + fresh, np.concatenate([values, case.value(fresh)])
+        values = values + _step(effects.columns(named), residual)
+        network = case.network_with(named, values)
+        residual = case.residual_of(network)
+        if not np.isfinite(residual).all() or np.abs(residual).max() <= 1.0:
+            break
+        effects = case.effects.of(network)
+    values, misfit = case.fitted(named, values)
+    return _pruned(case, named, values, misfit, "weights")
+
+
+def _pruned(case, named, values, misfit, kind):
+    """The same without the parameters that are hardly changed, if it explains as much."""
+    if misfit > 1.0:
+        return Explanation(kind, named, values, [], misfit)
+    for _ in range(4):
+        effects = case.effects.of(case.network_with(named, values))
+        J = effects.columns(named)
+        errors = np.sqrt(np.diag(np.linalg.pinv(J.T @ J, rcond=1e-14, hermitian=True))) / 8.0
+        kept = np.abs(values - case.value(named)) > _SURE * errors
+        if kept.all() or not kept.any():
+            break
+        fewer = [n for n, k in zip(named, kept, strict=True) if k]
+        again, left = case.fitted(fewer)
+        if left > 1.0:
+            break
+        named, values, misfit = fewer, again, left
+    return Explanation("weight" if len(named) == 1 else kind, named, values, [], misfit)

@@ -1,0 +1,162 @@
+"""What every weight and shift of a network does to its answers, to first order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.network import calculus
+
+__all__ = ["ParameterEffects"]
+
+_CHUNK_BYTES = 2**26
+
+
+class ParameterEffects:
+    """Derivatives of answers by the parameters, never all at once.
+
+    A parameter is named ``(layer, row, unit)``, where the row after the last weight of a unit is its shift. Effects are
+    those on answers divided by their tolerance.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+    X : ndarray of shape (n, D)
+    tolerance : ndarray of shape (n, m_L)
+        Infinite where an answer does not count.
+    centred : bool, default=False
+        Whether answers count less the mean over the outputs, as logits do of which probabilities are seen.
+
+    Attributes
+    ----------
+    network : FeedforwardNetwork
+    layers : list of ndarray
+        ``layers[l]`` (m_l + 1, m_{l+1}): weights and, in the last row, shifts.
+    answers : ndarray of shape (n, m_L)
+    centred : bool
+
+    Notes
+    -----
+    Holds ``8 n (1 + m_L) sum(m_l)`` bytes.
+    """
+
+    def __init__(self, network, X, tolerance, centred=False):
+        self.network, self.centred, self._X, self._tolerance = network, centred, X, tolerance
+        self.layers = [np.vstack([W, b]) for W, b in zip(network.weights, network.biases, strict=True)]
+        inputs, jets = calculus.forward_jets(network.weights, network.biases, network.activations, X, order=1)
+        self._inputs = [np.hstack([H, np.ones((len(H), 1))]) for H in inputs]
+        by_pre, _ = calculus.output_sensitivities(network.weights, jets)
+        self._by_pre = [self._counted(S) / tolerance[:, :, None] for S in by_pre]
+        self.answers = self._counted(jets[-1][0])
+
+    def _counted(self, A):
+        return A - A.mean(axis=1, keepdims=True) if self.centred else A
+
+    def of(self, network):
+        """Effects of another network's parameters at the same inputs.
+
+        Parameters
+        ----------
+        network : FeedforwardNetwork
+
+        Returns
+        -------
+        ParameterEffects
+        """
+        return ParameterEffects(network, self._X, self._tolerance, self.centred)
+
+    def answers_of(self, network):
+        """What another network answers at the same inputs.
+
+        Parameters
+        ----------
+        network : FeedforwardNetwork
+
+        Returns
+        -------
+        ndarray of shape (n, m_L)
+        """
+        return self._counted(network(self._X))
+
+    def correlations(self, R):
+        """``J^T r`` by layers.
+
+        Parameters
+        ----------
+        R : ndarray of shape (n, m_L)
+            Differences over their tolerance.
+
+        Returns
+        -------
+        list of ndarray
+            As `layers`.
+        """
+        return [H.T @ np.einsum("npj,np->nj", S, R) for H, S in zip(self._inputs, self._by_pre, strict=True)]
+
+    def norms(self):
+        """Length of every parameter's effect, as `layers`."""
+        pairs = zip(self._inputs, self._by_pre, strict=True)
+        return [np.sqrt((H**2).T @ np.einsum("npj,npj->nj", S, S)) for H, S in pairs]
+
+    def largest(self):
+        """Largest effect of every parameter on any answer, as `layers`.
+
+        Notes
+        -----
+        O(n n_parameters) operations, in chunks of 64 MiB.
+        """
+        found = []
+        for H, S in zip(self._inputs, self._by_pre, strict=True):
+            strongest, size = np.abs(S).max(axis=1), np.abs(H)
+            rows = max(1, _CHUNK_BYTES // (8 * H.shape[1] * S.shape[2]))
+            best = np.zeros((H.shape[1], S.shape[2]))
+            for i in range(0, len(H), rows):
+                part = slice(i, i + rows)
+                np.maximum(best, np.max(size[part, :, None] * strongest[part, None, :], axis=0), out=best)
+            found.append(best)
+        return found
+
+    def columns(self, named):
+        """Effects of some parameters.
+
+        Parameters
+        ----------
+        named : sequence of (layer, row, unit)
+
+        Returns
+        -------
+        ndarray of shape (n m_L, k)
+        """
+        parts = [self._inputs[layer][:, row, None] * self._by_pre[layer][:, :, unit] for layer, row, unit in named]
+        return np.stack([p.ravel() for p in parts], axis=1)
+
+    def of_unit(self, layer, unit):
+        """Effect of every hidden unit's own sum (its pre-activation) on the answers.
+
+        Parameters
+        ----------
+        layer, unit : int
+
+        Returns
+        -------
+        ndarray of shape (n, m_L)
+        """
+        return self._by_pre[layer][:, :, unit]
+
+    def strength(self, layer):
+        """Largest effect of the pre-activations of a layer's units on any answer, (n, m_{l+1})."""
+        return np.abs(self._by_pre[layer]).max(axis=1)
+
+    def removals(self, layer):
+        """Effects, to first order, of taking away each of a hidden layer's units: of their outgoing weights set to 0.
+
+        Parameters
+        ----------
+        layer : int
+
+        Returns
+        -------
+        ndarray of shape (m_{l+1}, n m_L)
+        """
+        W, H, S = self.network.weights[layer + 1], self._inputs[layer + 1], self._by_pre[layer + 1]
+        gone = -H[:, None, :-1] * (S @ W.T)
+        return gone.reshape(-1, W.shape[0]).T

@@ -1,0 +1,175 @@
+"""What a comparison of a black box with a known network found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+__all__ = ["AuditReport", "Difference"]
+
+_SIZES = (1e-6, 1e-4, 1e-2)  # relative changes of which a report tells how surely they would have shown
+_LISTED = 10
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A weight, a shift or a unit that the black box has otherwise.
+
+    Attributes
+    ----------
+    layer : int
+        0 for the first.
+    row : int or None
+        Of ``weights[layer]``; None for a shift, or for a unit as a whole.
+    unit : int
+        Column of ``weights[layer]``, entry of ``biases[layer]``.
+    known, found : float
+        In the network and in the black box; NaN for a unit as a whole.
+    removed : bool
+        Whether it is a unit without effect in the black box.
+    """
+
+    layer: int
+    row: int | None
+    unit: int
+    known: float
+    found: float
+    removed: bool = False
+
+    def __str__(self):
+        if self.removed:
+            return f"unit {self.unit} of hidden layer {self.layer + 1}: without effect in the black box"
+        return f"{self.name}: {self.known:.10g} in the network, {self.found:.10g} in the black box"
+
+    @property
+    def name(self):
+        """The entry of the network's arrays that it is."""
+        if self.removed:
+            return f"unit {self.unit} of weights[{self.layer}]"
+        if self.row is None:
+            return f"biases[{self.layer}][{self.unit}]"
+        return f"weights[{self.layer}][{self.row}, {self.unit}]"
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """Whether a black box is the network that is known, how that was looked at, and what remains unseen.
+
+    Attributes
+    ----------
+    same : bool or None
+        Whether all answers agree within their tolerance; None where no answer could be compared.
+    differences : list of Difference
+        The fewest changes of the network with which it answers as the black box does. Empty if they are the same, or if
+        no few changes explain how they differ.
+    instead : list of Difference
+        Single changes that would explain the answers as well as the one in `differences`.
+    largest : float
+        Largest difference of an answer.
+    excess : float
+        The same over its tolerance: 1 or less where the answers are the same.
+    input : ndarray of shape (D,)
+        Where the difference is largest beside its tolerance.
+    kind : {"float64", "float32", "float16", "bfloat16", "decimals", "noise"}
+        How the black box answers, or has its weights, which sets the tolerance.
+    n_queries : int
+        Rows asked.
+    n_inputs : int
+        Different rows among them at which answers were compared.
+    unseen_units : list of (layer, unit)
+        Hidden units that do not move at any input tried within the range of X: nothing is known of them.
+    constant_columns : ndarray of int
+        Columns of X that do not vary: weights on them cannot be told from shifts.
+    visible : list of ndarray
+        ``visible[l]`` of shape (m_l + 1, m_{l+1}): the smallest relative change of every weight (last row: shift) that
+        would have shown in an answer; infinite where none would.
+    excesses : ndarray of shape (n_inputs, m_L)
+        Differences of all answers over their tolerance.
+    """
+
+    same: bool | None
+    differences: list
+    instead: list
+    largest: float
+    excess: float
+    input: np.ndarray = field(repr=False)
+    kind: str
+    n_queries: int
+    n_inputs: int
+    unseen_units: list
+    constant_columns: np.ndarray = field(repr=False)
+    visible: list = field(repr=False)
+    excesses: np.ndarray = field(repr=False)
+
+    def missed(self, size):
+        """Probability that the change of one weight, drawn evenly from those that are not 0, would not have shown.
+
+        Parameters
+        ----------
+        size : float
+            Relative change, 0.01 for one per cent.
+
+        Returns
+        -------
+        float
+        """
+        sizes = np.concatenate([v.ravel() for v in self.visible])
+        sizes = sizes[~np.isnan(sizes)]
+        return float(np.mean(sizes > size)) if len(sizes) else 1.0
+
+    def to_dict(self):
+        """The report in numbers, lists and strings only, as for JSON.
+
+        Returns
+        -------
+        dict
+        """
+        return {
+            "same": self.same,
+            "differences": [_as_dict(d) for d in self.differences],
+            "instead": [_as_dict(d) for d in self.instead],
+            "largest": self.largest,
+            "excess": self.excess,
+            "input": [float(x) for x in self.input],
+            "kind": self.kind,
+            "n_queries": self.n_queries,
+            "n_inputs": self.n_inputs,
+            "unseen_units": [[int(k) for k in unit] for unit in self.unseen_units],
+            "constant_columns": [int(c) for c in self.constant_columns],
+            "missed": {f"{size:g}": self.missed(size) for size in _SIZES},
+        }
+
+    def __str__(self):
+        return "\n".join([*self._finding(), *self._scope()])
+
+    def _finding(self):
+        if self.same is None:
+            return ["undecided: no answer could be compared"]
+        if self.same:
+            return [f"the same: {self.n_inputs} answers agree, the worst to {self.excess:.2g} of its tolerance"]
+        lines = [f"different: by {self.largest:.3g}, {self.excess:.3g} times the tolerance"]
+        lines += [f"  {d}" for d in self.differences[:_LISTED]]
+        more = len(self.differences) - _LISTED
+        lines += [f"  and {more} more"] if more > 0 else []
+        lines += [f"  or else {d}" for d in self.instead[:_LISTED]]
+        return lines if self.differences else [*lines, "  no change of one unit or of few weights explains it"]
+
+    def _scope(self):
+        chances = ", ".join(f"{size:g}: {self.missed(size):.3g}" for size in _SIZES)
+        lines = [
+            f"{self.n_queries} queries; answers: {self.kind}",
+            f"share of single weights whose relative change would have been missed, by its size: {chances}",
+        ]
+        if self.unseen_units:
+            named = ", ".join(f"{unit} of layer {layer + 1}" for layer, unit in self.unseen_units[:_LISTED])
+            lines.append(f"never moving within the range of X, so unseen: {len(self.unseen_units)} units ({named})")
+        if len(self.constant_columns):
+            lines.append(f"{len(self.constant_columns)} columns of X are constant: weights not told from shifts")
+        return lines
+
+
+def _as_dict(difference):
+    numbers = {k: None if np.isnan(v) else v for k, v in (("known", difference.known), ("found", difference.found))}
+    place = {"layer": difference.layer, "row": difference.row, "unit": difference.unit}
+    return {"name": difference.name, **place, **numbers, "removed": difference.removed}

@@ -1,0 +1,93 @@
+"""``skident identify``: which network is in this file, from its answers alone?"""
+
+from __future__ import annotations
+
+import warnings
+
+from sklearn.exceptions import ConvergenceWarning
+
+from skident.identification import NetworkIdentifier
+from skident.oracle import OutOfBudgetError
+
+from .models import black_box_from, check_destination, n_inputs_of, write_network
+from .pages import write_page
+from .results import FOUND, NOT_FOUND, Result
+from .tables import read_table
+
+__all__ = ["identify"]
+
+
+def identify(options):
+    """Identify the network in a file and write it to another.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        As `skident.cli.main` makes it.
+
+    Returns
+    -------
+    Result
+        Found where the network agrees with the black box as far as noise and rounding let one see; only then it is
+        written.
+
+    Raises
+    ------
+    ValueError, OSError, ImportError
+        If a file cannot be read or written, the data do not fit, or the black box cannot be asked.
+    """
+    check_destination(options.output)
+    check_destination(options.report, (".html", ".htm"))
+    box = black_box_from(options.model)
+    X, names = read_table(options.data, n_inputs_of(box))
+    identifier = NetworkIdentifier(
+        box,
+        layer_widths=options.widths,
+        activation=options.activation,
+        output_activation=options.output_activation,
+        response_method=options.response,
+        input_range=options.input_range,
+        tol=options.tol,
+        max_seconds=options.max_seconds,
+        max_queries=options.max_queries,
+        n_jobs=options.jobs,
+        random_state=options.seed,
+        verbose=0 if options.quiet else 1,
+    )
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ConvergenceWarning)
+            identifier.fit(X)
+    except ValueError as error:
+        if not isinstance(error.__cause__, OutOfBudgetError):
+            raise
+        return Result(NOT_FOUND, f"not identified: {error}", {"identified": False, "warning": str(error)})
+    notes = [str(one.message) for one in caught if issubclass(one.category, ConvergenceWarning)]
+    return _result(options, identifier, names, notes)
+
+
+def _result(options, identifier, names, notes):
+    """What was found, with the files written."""
+    network, report = identifier.network_, identifier.report_
+    written = None
+    if options.output is not None and report.agrees:
+        write_network(network, options.output)
+        written = options.output
+    elif options.output is not None:
+        notes = [*notes, f"{options.output} is not written, since the network was not identified."]
+    text = f"{network.summary()}\n\n{report}"
+    if options.report is not None:
+        parameters = network.to_frame(stderr=identifier.stderr_, feature_names=names).to_string()
+        parts = [("Network", network.summary(), False), ("Identification", report._repr_html_(), True)]
+        parts += [("Remarks", "\n".join(notes), False)] if notes else []
+        write_page(options.report, f"{options.model}, identified", [*parts, ("Parameters", parameters, False)])
+    numbers = {
+        "identified": report.agrees,
+        "layer_widths": network.layer_widths,
+        "activation": network.activation,
+        "output_activation": network.output_activation,
+        "report": dict(report),
+        "warning": " ".join(notes) or None,
+        "written": written,
+    }
+    return Result(FOUND if report.agrees else NOT_FOUND, text, numbers, notes)

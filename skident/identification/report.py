@@ -1,0 +1,155 @@
+"""What an identification found and what it took, as it is shown: a table, HTML, a picture."""
+
+from __future__ import annotations
+
+from html import escape
+
+from sklearn.utils import Bunch
+
+__all__ = ["IdentificationReport", "ReportInNotebooks"]
+
+_TITLES = ("stage", "seconds", "queries", "residual")
+_STYLE = "border-collapse: collapse; margin: 0.5em 0"
+_CELL = "padding: 0.1em 0.8em; text-align: {}"
+
+
+class IdentificationReport(Bunch):
+    """The entries of `NetworkIdentifier.report_`, which show themselves: ``print(report)``, in notebooks, `plot`.
+
+    Parameters
+    ----------
+    **entries
+        As `NetworkIdentifier` describes them; ``exact``, ``agrees``, ``relative_max_error``, ``checked``, ``noise``,
+        ``route``, ``reason``, ``attempts``, ``n_queries`` and ``stages`` are shown.
+
+    Examples
+    --------
+    >>> from skident.identification import IdentificationReport
+    >>> stage = {"name": "polish", "seconds": 0.25, "queries": 98, "residual": 3e-16}
+    >>> report = IdentificationReport(
+    ...     exact=True, agrees=True, relative_max_error=2e-15, checked=200, noise=0.0, route="hessian",
+    ...     reason="one hidden layer", attempts=1, n_queries=300, stages=[stage])
+    >>> print(report)
+    exact: relative maximum error 2.0e-15 on 200 fresh rows
+    route: hessian (one hidden layer), 1 attempt
+    stage                  seconds  queries  residual
+    polish                    0.25       98   3.0e-16
+    first looks and check               202
+    in all                    0.25      300
+    """
+
+    def __repr__(self):
+        return f"<{self._judgement()}, error {self.relative_max_error:.1e}>"
+
+    def __str__(self):
+        rows = [_TITLES, *self.rows()]
+        first, *others = (max(len(row[i]) for row in rows) for i in range(len(_TITLES)))
+        table = [
+            f"{row[0]:<{first}}  {'  '.join(f'{c:>{w}}' for c, w in zip(row[1:], others))}".rstrip() for row in rows
+        ]
+        return "\n".join([*self.lines(), *table])
+
+    def _repr_pretty_(self, printer, cycle):
+        """What IPython prints."""
+        printer.text("IdentificationReport(...)" if cycle else str(self))
+
+    def _repr_html_(self):
+        """What notebooks show."""
+        head = "".join(f"<div>{escape(line)}</div>" for line in self.lines())
+        rows = [_html_row("th", _TITLES), *(_html_row("td", row) for row in self.rows())]
+        return f'<div>{head}<table style="{_STYLE}">{"".join(rows)}</table></div>'
+
+    def _judgement(self):
+        return "exact" if self.exact else "agrees" if self.agrees else "not exact"
+
+    def lines(self):
+        """What was found, and by which way.
+
+        Returns
+        -------
+        list of str
+        """
+        judged = {
+            "exact": "exact",
+            "agrees": "agrees as far as noise and rounding let one see",
+            "not exact": "not exact",
+        }[self._judgement()]
+        noise = f", noise of the answers {self.noise:.1e}" if self.noise else ""
+        attempts = f"{self.attempts} attempt{'' if self.attempts == 1 else 's'}"
+        return [
+            f"{judged}: relative maximum error {self.relative_max_error:.1e} on {self.checked} fresh rows{noise}",
+            f"route: {self.route} ({self.reason}), {attempts}",
+        ]
+
+    def rows(self):
+        """The table: stages, what lies outside of them, and the sum.
+
+        Returns
+        -------
+        list of tuple of 4 str
+            Name, seconds, queries and residual; empty where there is none.
+        """
+        stages = [
+            (
+                s["name"],
+                f"{s['seconds']:.2f}",
+                f"{s['queries']}",
+                "" if s["residual"] is None else f"{s['residual']:.1e}",
+            )
+            for s in self.stages
+        ]
+        seconds, queries = (sum(s[key] for s in self.stages) for key in ("seconds", "queries"))
+        stages.append(("first looks and check", "", f"{self.n_queries - queries}", ""))
+        return [*stages, ("in all", f"{seconds:.2f}", f"{self.n_queries}", "")]
+
+    def plot(self, ax=None, **kwargs):
+        """Draw seconds, queries and residual of every stage.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or pair of Axes, default=None
+            See `skident.inspection.IdentificationDisplay.plot`, which also takes the other arguments.
+        **kwargs
+            Further arguments of it.
+
+        Returns
+        -------
+        skident.inspection.IdentificationDisplay
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If `ax` is neither an Axes nor a pair.
+        """
+        from skident.inspection import IdentificationDisplay
+
+        return IdentificationDisplay.from_report(self, ax=ax, **kwargs)
+
+
+def _html_row(kind, cells):
+    """A row of an HTML table, the first cell on the left and numbers on the right."""
+    sides = ("left", *["right"] * (len(cells) - 1))
+    style = "; border-bottom: 1px solid" if kind == "th" else ""
+    made = (f'<{kind} style="{_CELL.format(side)}{style}">{escape(c)}</{kind}>' for side, c in zip(sides, cells))
+    return f"<tr>{''.join(made)}</tr>"
+
+
+class ReportInNotebooks:
+    """Mixin: where scikit-learn shows a fitted estimator as HTML, its report follows."""
+
+    @property
+    def _repr_html_(self):
+        diagram = super()._repr_html_  # an AttributeError where the display is not to be a diagram
+        return lambda: diagram() + self._report_html()
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._report_html()
+        return bundle
+
+    def _report_html(self):
+        report = getattr(self, "report_", None)
+        return "" if report is None else report._repr_html_()

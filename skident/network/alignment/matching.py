@@ -1,0 +1,366 @@
+"""Orders and signs of units that bring the blocks of two modules together.
+
+Both modules are in their standard form, so that scales are out of the way, or scaled as they are, and what is left is
+``max sum_t <A_t, P_t B_t>`` over permutations and signs of every space of units: linear assignment in one space at a
+time while all others stand still, from several starts. The first start compares units by what no permutation and no
+sign changes, their weights in order of size: it undoes at once a symmetry that was applied to one and the same module.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
+
+from .signs import best_signs, signs_of
+from .symmetry import moved_block, standard_factors
+
+_MAX_SWEEPS = 100
+_QUANTILES = 48
+_SAME = 1e-13
+_TIE_BREAK = 1e-6
+_LARGEST_SCALE = 1e6
+
+
+@dataclass(frozen=True)
+class Match:
+    """Orders, one array a space, and signs, one array a factor, that take the units of b to those of a."""
+
+    orders: list
+    signs: list
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Corresponding blocks of two modules.
+
+    Attributes
+    ----------
+    A, B : ndarray (m, h, r)
+    spaces : tuple of int
+    characters : tuple of frozenset of int
+        For each of these axes, the factors whose signs multiply the block's entries.
+    """
+
+    A: np.ndarray
+    B: np.ndarray
+    spaces: tuple[int, ...]
+    characters: tuple[frozenset, ...]
+
+
+class Matching:
+    """Two modules whose units are put in pairs.
+
+    Parameters
+    ----------
+    symmetry : Symmetry
+    a, b : dict of str to ndarray
+        Their tensors.
+    standard : bool
+        Whether they are brought to standard form first.
+    """
+
+    def __init__(self, symmetry, a, b, standard=True):
+        self.symmetry = symmetry
+        ones = [np.ones(symmetry.sizes[factor.space]) for factor in symmetry.factors]
+        self.standard = [standard_factors(symmetry, arrays) if standard else ones for arrays in (a, b)]
+        self.pairs = []
+        for block in symmetry.blocks:
+            if block.trained:
+                A, B = (moved_block(block, arrays, None, f) for arrays, f in zip((a, b), self.standard))
+                self.pairs.append(Pair(A, B, block.spaces, _characters(block, symmetry.factors)))
+        self.of_space = [[p for p in self.pairs if g in p.spaces] for g in range(len(symmetry.sizes))]
+        self.total = sum(float((p.A**2).sum() + (p.B**2).sum()) for p in self.pairs)
+
+    # -- one match -----------------------------------------------------------------------------------------------------
+
+    def unmoved(self):
+        """The match that leaves all units where they are.
+
+        Returns
+        -------
+        Match
+        """
+        orders = [np.arange(m) for m in self.symmetry.sizes]
+        return Match(orders, [np.ones(self.symmetry.sizes[factor.space]) for factor in self.symmetry.factors])
+
+    def factors(self, match):
+        """What b's permuted units must be multiplied by to have a's scales, and the signs of the match.
+
+        Parameters
+        ----------
+        match : Match
+
+        Returns
+        -------
+        list of ndarray (m,)
+            One a factor.
+        """
+        parts = zip(self.symmetry.factors, match.signs, *self.standard)
+        scales = [(signs, b[match.orders[factor.space]] / a) for factor, signs, a, b in parts]
+        # Weights that decayed to nothing keep their size: single precision holds no squares of what would undo that.
+        return [signs * np.clip(c, 1.0 / _LARGEST_SCALE, _LARGEST_SCALE) for signs, c in scales]
+
+    def _flips(self, space):
+        """Factors of a space whose signs are free."""
+        return [k for k, factor in enumerate(self.symmetry.factors) if factor.sign and factor.space == space]
+
+    def squared_distance(self, match):
+        """Between the blocks of a and those of b moved, in the form that they are in.
+
+        Parameters
+        ----------
+        match : Match
+
+        Returns
+        -------
+        float
+        """
+        gain = sum(float(np.vdot(p.A, _moved(p, match))) for p in self.pairs)
+        return max(self.total - 2.0 * gain, 0.0)
+
+    # -- one space -----------------------------------------------------------------------------------------------------
+
+    def similarities(self, space, match, known=None):
+        """Inner products of the weights of all units of a and of b in one space, while all others stand still.
+
+        Parameters
+        ----------
+        space : int
+        match : Match
+        known : set of int, default=None
+            Spaces whose match counts; blocks that reach others are left out.
+
+        Returns
+        -------
+        dict of frozenset to ndarray (m, m)
+            By the factors whose signs they change with.
+        """
+        found = {}
+        for pair in self.of_space[space]:
+            for axis, own in enumerate(pair.spaces):
+                others = [k for k in range(len(pair.spaces)) if k != axis]
+                if own != space or (known is not None and any(pair.spaces[k] not in known for k in others)):
+                    continue
+                B = _moved(pair, match, only=others)
+                A, B = (np.moveaxis(C, axis, 0).reshape(C.shape[axis], -1) for C in (pair.A, B))
+                character = pair.characters[axis]
+                found[character] = found.get(character, 0.0) + A @ B.T
+        return found
+
+    def assigned(self, space, similarities, match):
+        """The match with one space's units put where their similarity is largest, with the signs that make it so.
+
+        Parameters
+        ----------
+        space : int
+        similarities : dict of frozenset to ndarray (m, m)
+        match : Match
+
+        Returns
+        -------
+        Match
+        """
+        if not similarities:
+            return match
+        score, signs = best_signs(similarities, self._flips(space))
+        order = linear_sum_assignment(score, maximize=True)[1]
+        orders, all_signs = list(match.orders), list(match.signs)
+        orders[space] = order
+        for factor, best in signs.items():
+            all_signs[factor] = best[np.arange(len(order)), order]
+        return Match(orders, all_signs)
+
+    # -- starts --------------------------------------------------------------------------------------------------------
+
+    def by_signatures(self):
+        """Units matched by their weights in order of size, which no symmetry of the module changes.
+
+        Returns
+        -------
+        Match
+        """
+        match = self.unmoved()
+        for space in range(len(self.symmetry.sizes)):
+            features = [sides for pair in self.of_space[space] for sides in _signatures(pair, space)]
+            A, B = (np.hstack(side) for side in zip(*features))
+            match.orders[space][:] = linear_sum_assignment(cdist(A, B, "sqeuclidean"))[1]
+        return self._with_signs(match)
+
+    def _with_signs(self, match):
+        """Signs for orders that are settled: space after space, by the weights that tie it to those before."""
+        known = set()
+        for space in range(len(self.symmetry.sizes)):
+            flips = self._flips(space)
+            similarities = self.similarities(space, match, known) if flips else {}
+            paired = {s: np.diagonal(G[:, match.orders[space]])[:, None] for s, G in similarities.items()}
+            for factor, signs in best_signs(paired, flips)[1].items() if paired else ():
+                match.signs[factor][:] = signs[:, 0]
+            known.add(space)
+        return match
+
+    def spreading(self, spaces):
+        """Units matched space after space, each by the weights that tie it to spaces matched already.
+
+        Parameters
+        ----------
+        spaces : sequence of int
+
+        Returns
+        -------
+        Match
+        """
+        match, known = self.unmoved(), set()
+        for space in spaces:
+            match = self.assigned(space, self.similarities(space, match, known), match)
+            known.add(space)
+        return match
+
+    def random(self, rng):
+        """Any order and any signs.
+
+        Parameters
+        ----------
+        rng : RandomState
+
+        Returns
+        -------
+        Match
+        """
+        match = self.unmoved()
+        orders = [rng.permutation(len(order)) for order in match.orders]
+        flips = zip(self.symmetry.factors, match.signs)
+        return Match(orders, [rng.choice([-1.0, 1.0], len(ones)) if factor.sign else ones for factor, ones in flips])
+
+    # -- descent -------------------------------------------------------------------------------------------------------
+
+    def descended(self, match, rng):
+        """Space after space in random order, until no assignment comes closer.
+
+        Parameters
+        ----------
+        match : Match
+            Where to start.
+        rng : RandomState
+
+        Returns
+        -------
+        Match
+        """
+        for _ in range(_MAX_SWEEPS):
+            gained = 0.0
+            for space in rng.permutation(len(self.symmetry.sizes)):
+                similarities = self.similarities(space, match)
+                moved = self.assigned(space, similarities, match)
+                gain = self._agreement(space, similarities, moved) - self._agreement(space, similarities, match)
+                if gain > _SAME * self.total:
+                    match, gained = moved, gained + gain
+            if gained == 0.0 or self.squared_distance(match) <= _SAME * self.total:
+                break
+        return match
+
+    def _agreement(self, space, similarities, match):
+        """Inner product of all blocks that have units of a space, a's and b's moved."""
+        if any(p.spaces == (space, space) for p in self.of_space[space]):  # not linear in the order of the space
+            return sum(float(np.vdot(p.A, _moved(p, match))) for p in self.of_space[space])
+        rows, columns = np.arange(len(match.orders[space])), match.orders[space]
+        parts = (G[rows, columns] * signs_of(s, match.signs) for s, G in similarities.items())
+        return sum(float(np.sum(part)) for part in parts)
+
+    def by_similarities(self, similarities):
+        """Every space by similarities that are given for it; where they tell nothing, weights decide.
+
+        Parameters
+        ----------
+        similarities : list of dict of frozenset to ndarray (m, m)
+            One a space.
+
+        Returns
+        -------
+        Match
+        """
+        match = self.unmoved()
+        for weight in (0.0, _TIE_BREAK):
+            for space, given in enumerate(similarities):
+                both = dict(given)
+                for s, G in self.similarities(space, match).items() if weight else ():
+                    both[s] = both.get(s, 0.0) + weight * G / (np.abs(G).max() or 1.0)
+                match = self.assigned(space, both, match)
+        return match
+
+
+def descents(symmetry, a, b, n_starts, rng):
+    """Ends of descents in standard form and without it: from signatures, along the graph and back, at random.
+
+    Parameters
+    ----------
+    symmetry : Symmetry
+    a, b : dict of str to ndarray
+        Tensors of the two modules.
+    n_starts : int
+    rng : RandomState
+
+    Yields
+    ------
+    orders : list of ndarray (m,)
+        One a space.
+    factors : list of ndarray (m,)
+        One a factor.
+    """
+    spaces = range(len(symmetry.sizes))
+    standard, plain = (functools.cache(lambda s=s: Matching(symmetry, a, b, standard=s)) for s in (True, False))
+    starts = [
+        (standard, lambda matching: matching.by_signatures()),
+        (plain, lambda matching: matching.spreading(spaces)),
+        (standard, lambda matching: matching.spreading(spaces)),
+        (plain, lambda matching: matching.by_signatures()),
+        (plain, lambda matching: matching.unmoved()),
+        (plain, lambda matching: matching.spreading(spaces[::-1])),
+    ]
+    starts += [(plain, lambda matching: matching.random(rng))] * max(0, n_starts - len(starts))
+    for make, start in starts[:n_starts]:
+        matching = make()
+        match = matching.descended(start(matching), rng)
+        yield match.orders, matching.factors(match)
+
+
+def _characters(block, factors):
+    """The factors whose signs a block's entries have, by axis; one that multiplies twice does not count."""
+    found = []
+    for axis, powers in enumerate(block.powers):
+        odd = [f for f, power in powers.items() if power % 2]
+        odd += [block.norm.factor] if block.norm is not None and axis == 0 else []
+        found.append(frozenset(f for f in odd if factors[f].sign and odd.count(f) % 2))
+    return tuple(found)
+
+
+def _moved(pair, match, only=(0, 1)):
+    """b's block with the units of some axes in their new order and with their new signs."""
+    B = pair.B
+    for axis in only:
+        if axis < len(pair.spaces):
+            B = B.take(match.orders[pair.spaces[axis]], axis=axis)
+            for c in pair.characters[axis]:
+                B = B * (match.signs[c][:, None, None] if axis == 0 else match.signs[c][None, :, None])
+    return B
+
+
+def _signatures(pair, space):
+    """For each of a pair's axes along this space: features (m, q) of a's and of b's units."""
+    for axis, own in enumerate(pair.spaces):
+        if own == space:
+            with_signs = any(pair.characters)
+            yield [_sorted_weights(np.moveaxis(C, axis, 0), len(pair.spaces), with_signs) for C in (pair.A, pair.B)]
+
+
+def _sorted_weights(C, n_spaces, with_signs):
+    """Weights (m, h, r) of units, sorted along the other units; of many, means of neighbours in that order."""
+    C = np.abs(C) if with_signs else C
+    if n_spaces == 2:
+        C = np.sort(C, axis=1)
+        edges = np.unique(np.linspace(0, C.shape[1], min(C.shape[1], _QUANTILES) + 1).astype(int))
+        C = np.add.reduceat(C, edges[:-1], axis=1) / np.sqrt(np.diff(edges))[:, None]
+    return C.reshape(len(C), -1)

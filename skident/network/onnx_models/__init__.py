@@ -1,0 +1,12 @@
+"""ONNX models to and from networks; loaded when one is read or written, and the only part that needs onnx."""
+
+try:
+    import onnx  # noqa: F401
+except ImportError as error:
+    raise ImportError("ONNX models need onnx, which is not installed; try pip install 'skident[onnx]'.") from error
+
+from .files import read_model
+from .reading import read_network
+from .writing import network_model, write_model
+
+__all__ = ["network_model", "read_model", "read_network", "write_model"]

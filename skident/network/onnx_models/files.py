@@ -1,0 +1,145 @@
+"""ONNX files with everything that they refer to: what lies outside of their folder is refused before it is opened."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from google.protobuf.message import DecodeError
+from onnx import ModelProto, TensorProto, helper
+
+__all__ = ["read_model"]
+
+
+def read_model(source):
+    """An ONNX model with all its numbers inside.
+
+    Nothing in the model is run. Numbers that it keeps in other files (ONNX's external data) are read from its own
+    folder, and only after every such place has been looked at.
+
+    Parameters
+    ----------
+    source : str, path-like or onnx.ModelProto
+
+    Returns
+    -------
+    onnx.ModelProto
+        A given model itself.
+
+    Raises
+    ------
+    TypeError
+        If it is none of these.
+    FileNotFoundError
+        If there is no such file, or one that it refers to is missing.
+    IsADirectoryError
+        If the path is a folder.
+    ValueError
+        If the file is no ONNX model or truncated; if numbers lie in another file that is outside of the model's folder
+        or too short; if a model that was given as an object has such numbers.
+    """
+    if isinstance(source, ModelProto):
+        _check_complete(source, "the model")
+        if any(_is_external(tensor) for tensor in _tensors(source)):
+            raise ValueError(
+                "the model keeps numbers in other files (external data), whose folder an onnx.ModelProto does not "
+                "know; give the path of its file, or load them with onnx.load first."
+            )
+        return source
+    try:
+        path = Path(os.fspath(source))
+    except TypeError:
+        raise TypeError(
+            f"an ONNX model is read from a path or an onnx.ModelProto, got {type(source).__name__}."
+        ) from None
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the path of a file in it.")
+    model, content = ModelProto(), path.read_bytes()
+    try:
+        model.ParseFromString(content)
+    except DecodeError as error:
+        raise ValueError(f"{path} is no ONNX model, or truncated: {error}.") from error
+    _check_complete(model, path)
+    pieces = [_piece(path, tensor) for tensor in _tensors(model) if _is_external(tensor)]
+    for piece in pieces:
+        piece.fill()
+    return model
+
+
+def _check_complete(model, name):
+    """Refuse what parses and lacks what every model has: a file cut between two of its fields does."""
+    if not model.opset_import or not model.graph.output:
+        raise ValueError(f"{name} is no ONNX model, or truncated: it has no outputs or no operator set.")
+
+
+def _tensors(message):
+    """All tensors in a message, those in attributes, subgraphs and functions too."""
+    stack = [message]
+    while stack:
+        current = stack.pop()
+        if isinstance(current, TensorProto):
+            yield current
+            continue
+        for field, value in current.ListFields():
+            if field.message_type is not None:
+                stack += value if hasattr(value, "__len__") else [value]
+
+
+def _is_external(tensor):
+    return tensor.data_location == TensorProto.EXTERNAL
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A part of a file that holds a tensor's numbers."""
+
+    tensor: TensorProto
+    path: Path
+    offset: int
+    length: int
+
+    def fill(self):
+        """Read the numbers into the tensor."""
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            self.tensor.raw_data = file.read(self.length)
+        self.tensor.ClearField("external_data")
+        self.tensor.data_location = TensorProto.DEFAULT
+
+
+def _piece(model_path, tensor):
+    """Where an external tensor's numbers lie, every part of it checked."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    what = f"{model_path}: tensor {tensor.name!r}"
+    location = entries.get("location", "")
+    path = _inside(model_path.parent, location)
+    if path is None:
+        raise ValueError(
+            f"{what} has its numbers in {location!r}, outside of the model's folder; refused, and nothing of it read."
+        )
+    if not path.is_file():
+        raise FileNotFoundError(f"{what} has its numbers in {location!r}, and there is no such file.")
+    size = path.stat().st_size
+    try:
+        offset = int(entries.get("offset", 0))
+        length = int(entries.get("length", size - offset))
+        expected = math.prod(tensor.dims) * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"{what} says wrongly where its numbers are: {error}") from error
+    if min(offset, length) < 0 or offset + length > size or length != expected:
+        raise ValueError(
+            f"{what} needs {expected} bytes, but {location!r} holds {size} and it was to have {length} from {offset} "
+            "on; the file is truncated or another one."
+        )
+    return _Piece(tensor, path, offset, length)
+
+
+def _inside(folder, location):
+    """The file that a location names if it lies in a folder, links followed; else None."""
+    written = (PurePosixPath(location), PureWindowsPath(location))
+    if not location or any(path.is_absolute() or path.drive or ".." in path.parts for path in written):
+        return None
+    path, folder = (folder / location).resolve(), folder.resolve()
+    return path if folder in path.parents else None

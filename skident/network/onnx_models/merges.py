@@ -1,0 +1,142 @@
+"""Activations that graphs spell out: products, maxima and pairs of two tensors that depend on the input."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from ..activations import ACTIVATIONS, get_activation, leaky_relu
+from .values import unreadable
+
+__all__ = ["known_activation", "largest", "pair_of_classes", "product"]
+
+_SAME = 1e-6  # relative difference of two numbers that float32 may have rounded differently
+
+
+def product(step, u, v):
+    """The product of two tensors: a square, a SiLU, ``u sigmoid(u)``, or a GELU, ``u (1 + erf(u / sqrt 2))``.
+
+    Parameters
+    ----------
+    step : Step
+    u, v : Rows
+
+    Returns
+    -------
+    Rows
+
+    Raises
+    ------
+    ValueError
+        If it is none of these.
+    """
+    if u is v:
+        return u.activated(get_activation("quadratic"), step)
+    for linear, gate in ((u, v), (v, u)):
+        gated = _gated(step, linear, gate)
+        if gated is not None:
+            return gated
+    raise unreadable(step, "a product of two tensors is read where it is a square, a SiLU or a GELU")
+
+
+def known_activation(step, name):
+    """An activation of `ACTIVATIONS`.
+
+    Parameters
+    ----------
+    step : Step
+        Of which it is the activation.
+    name : str
+
+    Returns
+    -------
+    Activation
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name.
+    """
+    if name not in ACTIVATIONS:
+        raise unreadable(step, f"{name} is no activation of FeedforwardNetwork")
+    return ACTIVATIONS[name]
+
+
+def _gated(step, u, gate):
+    """``u (e + d g(k u))`` as a multiple of a GELU (g = erf, e = d) or a SiLU (g = sigmoid, e = 0), or None."""
+    if len(gate.stretches) != len(u.stretches) + 1 or gate.maps or max(np.size(gate.scale), np.size(gate.shift)) > 1:
+        return None
+    last = gate.stretches[-1]
+    ratio = _ratio(u.maps, last.maps) if gate.stretches[:-1] == u.stretches else None
+    d, e = float(gate.scale), float(gate.shift)
+    name, inner, outer, offset = {
+        "erf": ("gelu", math.sqrt(2.0), 2.0, d),
+        "sigmoid": ("silu", 1.0, 1.0, 0.0),
+    }.get(last.activation.name, ("", 1.0, 1.0, None))
+    if ratio is None or offset is None or abs(e - offset) > _SAME * abs(d):
+        return None
+    inner = 1.0 if abs(inner * ratio - 1.0) < _SAME else inner * ratio
+    return u.moved(inner, 0.0).activated(known_activation(step, name), step).moved(outer * d / inner, 0.0)
+
+
+def _ratio(maps, others):
+    """k such that the other maps are these, multiplied by k in the end; None where there is none."""
+    if not maps or len(maps) != len(others) or any(a is not b for a, b in zip(maps[:-1], others[:-1])):
+        return None
+    one, other = (np.append(A.ravel(), c) for A, c in (maps[-1], others[-1]))
+    if one.shape != other.shape or not one.any():
+        return None
+    ratio = float(one @ other / (one @ one))
+    return ratio if np.abs(other - ratio * one).max() <= _SAME * np.abs(other).max() else None
+
+
+def largest(step, u, v):
+    """The larger (Max) or smaller (Min) of two tensors: a leaky ReLU, ``max(u, s u)``.
+
+    Parameters
+    ----------
+    step : Step
+    u, v : Rows
+
+    Returns
+    -------
+    Rows
+
+    Raises
+    ------
+    ValueError
+        If none is a multiple of the other, or the one with the slope 1 does not win on the right.
+    """
+    for one, other in ((u, v), (v, u)):
+        base, slope = other.multiple_of or (None, 1.0)
+        if base is one and (slope < 1.0 if step.kind == "Max" else slope > 1.0):
+            return one.activated(leaky_relu(slope), step)
+    raise unreadable(step, "of two tensors it is read where it is a leaky ReLU, max(x, s x)")
+
+
+def pair_of_classes(step, parts):
+    """Probabilities of two classes, ``(1 - p, p)`` with a sigmoid p: the log-odds of the second.
+
+    Parameters
+    ----------
+    step : Step
+    parts : list of Rows
+
+    Returns
+    -------
+    Rows
+
+    Raises
+    ------
+    ValueError
+        If they are anything else.
+    """
+    if len(parts) == 2 and all(part.stretches and not part.maps for part in parts):
+        q, p = parts
+        last = p.stretches[-1]
+        if q.stretches == p.stretches and p.plain and p.width == 1 and last.activation.name == "sigmoid":
+            if np.all(q.scale == -1.0) and np.all(q.shift == 1.0):
+                return replace(p, stretches=p.stretches[:-1], maps=last.maps, classes=True)
+    raise unreadable(step, "of several tensors only the probabilities 1 - p and p of two classes are read")

@@ -1,0 +1,380 @@
+"""What every operator that `read_network` knows does to rows, and to constants."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from ..activations import get_activation, leaky_relu
+from .merges import known_activation, largest, pair_of_classes, product
+from .values import Rows, unreadable
+
+__all__ = ["KNOWN", "apply"]
+
+_ACTIVATIONS = {
+    "Tanh": "tanh",
+    "Sigmoid": "sigmoid",
+    "Relu": "relu",
+    "Softplus": "softplus",
+    "Erf": "erf",
+    "Sin": "sin",
+}
+_NO_BOUND = 1e30  # of a Clip that stands for infinity
+_FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
+
+
+def apply(step, operands):
+    """The first output of a node.
+
+    Parameters
+    ----------
+    step : Step
+        Of a kind in `KNOWN`.
+    operands : list of (Rows, ndarray or None)
+        Its inputs; None where one is left out.
+
+    Returns
+    -------
+    Rows or ndarray
+
+    Raises
+    ------
+    ValueError
+        If the node is no part of a chain of affine maps and activations; the message names it.
+    """
+    rows = [operand for operand in operands if isinstance(operand, Rows)]
+    if any(part.classes for part in rows) and step.kind not in _PASSING:
+        raise unreadable(step, "only what changes nothing may follow the probabilities of classes")
+    if not rows:
+        if step.kind not in _CONSTANTS:
+            raise unreadable(step, "it does not depend on the model's input, and is not worked out")
+        return _CONSTANTS[step.kind](step, *operands)
+    if step.kind not in _ROWS:
+        raise unreadable(step, "this operator is read of constants only")
+    return _ROWS[step.kind](step, *operands)
+
+
+# -- arithmetic --------------------------------------------------------------------------------------------------------
+
+
+def _entries(step, constant, rows):
+    """A constant as it meets every row: a float, or a vector of the row's width."""
+    constant, dims = np.asarray(constant, dtype=np.float64), rows.dims
+    if constant.size == 1 and constant.ndim <= 1 + len(dims):
+        return float(constant.reshape(()))
+    if constant.ndim == 1 + len(dims) and len(constant) == 1:
+        constant = constant[0]
+    try:
+        if None in dims and constant.ndim == 1:
+            return constant
+        return np.broadcast_to(constant, dims).ravel()
+    except (ValueError, TypeError):
+        raise unreadable(
+            step, f"a constant of shape {constant.shape} does not fit rows of shape {dims}, the batch axis not counted"
+        ) from None
+
+
+def _add(step, u, v):
+    if isinstance(u, Rows) and isinstance(v, Rows):
+        raise unreadable(step, "a sum of two tensors that depend on the input (a residual or a branch) is no chain")
+    rows, constant = (u, v) if isinstance(u, Rows) else (v, u)
+    return rows.moved(1.0, _entries(step, constant, rows))
+
+
+def _sub(step, u, v):
+    if isinstance(u, Rows) and isinstance(v, Rows):
+        raise unreadable(step, "a difference of two tensors that depend on the input is no chain")
+    if isinstance(u, Rows):
+        return u.moved(1.0, -np.asarray(_entries(step, v, u)))
+    return v.moved(-1.0, _entries(step, u, v))
+
+
+def _mul(step, u, v):
+    if isinstance(u, Rows) and isinstance(v, Rows):
+        return product(step, u, v)
+    rows, constant = (u, v) if isinstance(u, Rows) else (v, u)
+    return rows.moved(_entries(step, constant, rows), 0.0)
+
+
+def _div(step, u, v):
+    if isinstance(v, Rows):
+        raise unreadable(step, "a division by what depends on the input is no chain")
+    divisor = np.asarray(_entries(step, v, u))
+    if not divisor.all():
+        raise unreadable(step, "it divides by zero")
+    if u.maps:  # divided, not multiplied by an inverse: one rounding
+        A, c = u.maps[-1]
+        return replace(u, maps=(*u.maps[:-1], (A / divisor, c / divisor)), multiple_of=None)
+    return replace(u.moved(divisor, 0.0), scale=u.scale / divisor, shift=u.shift / divisor, multiple_of=None)
+
+
+def _pow(step, u, v):
+    if isinstance(v, Rows) or np.size(v) != 1 or float(np.reshape(v, ())) != 2.0:
+        raise unreadable(step, "only the power 2 is an activation")
+    return u.activated(get_activation("quadratic"), step)
+
+
+def _scaler(step, rows):
+    offset, scale = (np.asarray(step.attributes.get(name, d)) for name, d in (("offset", [0.0]), ("scale", [1.0])))
+    moved = rows.moved(1.0, -np.asarray(_entries(step, offset, rows)))
+    return moved.moved(_entries(step, scale, moved), 0.0)
+
+
+def _batch_normalisation(step, rows, scale, shift, mean, variance, *_):
+    if step.attributes.get("training_mode", 0):
+        raise unreadable(step, "it is in training mode and so depends on the batch; export the model in eval mode")
+    if len(rows.dims) != 1:
+        raise unreadable(step, "batch normalisation is read of rows (n, m)")
+    epsilon = step.attributes.get("epsilon", 1e-5)
+    factor = np.asarray(scale, dtype=np.float64) / np.sqrt(np.asarray(variance, dtype=np.float64) + epsilon)
+    return rows.moved(factor, shift - mean * factor)
+
+
+# -- matrices ----------------------------------------------------------------------------------------------------------
+
+
+def _with_matrix(step, rows, W):
+    if not isinstance(rows, Rows) or isinstance(W, Rows):
+        raise unreadable(step, "a matrix product must have the rows first and a constant matrix behind them")
+    W = np.asarray(W, dtype=np.float64)
+    if len(rows.dims) != 1:
+        raise unreadable(step, f"its rows have the shape {rows.dims} without the batch axis; Flatten must come before")
+    if W.ndim != 2 or rows.width not in (None, len(W)):
+        raise unreadable(step, f"a matrix of shape {W.shape} does not fit rows of {rows.width} entries")
+    return rows.times_matrix(W)
+
+
+def _matmul(step, rows, W):
+    return _with_matrix(step, rows, W)
+
+
+def _gemm(step, rows, W, shift=None):
+    read = step.attributes.get
+    if read("transA", 0):
+        raise unreadable(step, "transA=1 mixes the rows of a batch")
+    W = W if isinstance(W, Rows) or not read("transB", 0) else np.transpose(W)
+    rows = _with_matrix(step, rows, W).moved(read("alpha", 1.0), 0.0)
+    if shift is None:
+        return rows
+    if isinstance(shift, Rows):
+        raise unreadable(step, "its third input depends on the model's input")
+    return rows.moved(1.0, np.asarray(_entries(step, shift, rows)) * read("beta", 1.0))
+
+
+# -- activations -------------------------------------------------------------------------------------------------------
+
+
+def _activation(step, rows):
+    return rows.activated(get_activation(_ACTIVATIONS[step.kind]), step)
+
+
+def _gelu(step, rows):
+    if step.attributes.get("approximate", b"none") != b"none":
+        raise unreadable(step, "only approximate='none' is the exact GELU")
+    return rows.activated(get_activation("gelu"), step)
+
+
+def _leaky(step, rows):
+    return rows.activated(_leaky_relu(step, step.attributes.get("alpha", 0.01)), step)
+
+
+def _prelu(step, rows, slope):
+    slope = np.asarray(slope)
+    if not slope.size or np.ptp(slope) != 0:
+        raise unreadable(step, "only a PRelu with one slope for all units is supported")
+    return rows.activated(_leaky_relu(step, slope.flat[0]), step)
+
+
+def _leaky_relu(step, slope):
+    try:
+        return leaky_relu(slope)
+    except ValueError as error:
+        raise unreadable(step, str(error).rstrip(".")) from error
+
+
+def _extremum(step, *operands):
+    rows = [operand for operand in operands if isinstance(operand, Rows)]
+    if len(operands) == len(rows) == 2:
+        return largest(step, *rows)
+    bounds = [operand for operand in operands if not isinstance(operand, Rows)]
+    if len(operands) == 2 and step.kind == "Max" and not np.any(bounds[0]):
+        return rows[0].activated(get_activation("relu"), step)
+    raise unreadable(step, "it is read as max(x, 0) and max(x, s x), ReLU and leaky ReLU")
+
+
+def _clip(step, rows, low=None, high=None):
+    given = (step.attributes.get(n) if bound is None else bound for n, bound in (("min", low), ("max", high)))
+    low, high = (np.reshape(bound, ()) if bound is not None else None for bound in given)
+    if low is not None and low == 0.0 and (high is None or high > _NO_BOUND):
+        return rows.activated(get_activation("relu"), step)
+    if low is not None and high is not None and (low, high) == (-1.0, 1.0):
+        return rows.activated(known_activation(step, "hard_tanh"), step)
+    raise unreadable(step, "only a Clip from 0 on, a ReLU, and one to (-1, 1), a hard tanh, are activations")
+
+
+def _elu(step, rows):
+    if step.attributes.get("alpha", 1.0) != 1.0:
+        raise unreadable(step, "only alpha=1 is supported")
+    return rows.activated(known_activation(step, "elu"), step)
+
+
+def _softmax(step, rows):
+    if len(rows.dims) != 1 or step.attributes.get("axis", -1) not in (-1, 1):
+        raise unreadable(step, "a softmax is read over the last axis of rows (n, m)")
+    if rows.plain:
+        raise unreadable(step, "a softmax must follow a matrix product (MatMul or Gemm)")
+    return replace(rows, classes=True)
+
+
+# -- what changes nothing ----------------------------------------------------------------------------------------------
+
+
+def _same(step, rows, *_):
+    return rows
+
+
+def _cast(step, rows):
+    if step.attributes.get("to") not in _FLOATS:
+        raise unreadable(step, "only casts to float32 and float64 keep the numbers")
+    return rows
+
+
+def _dropout(step, rows, ratio=None, training=None):
+    if training is not None and np.any(training):
+        raise unreadable(step, "it is in training mode and so draws at random; export the model in eval mode")
+    return rows
+
+
+def _reshaped(step, rows, dims):
+    """The rows with other axes, where every row keeps its entries."""
+    if rows.width is not None and math.prod(dims) != rows.width:
+        raise unreadable(step, f"it does not keep every row of {rows.width} entries to itself")
+    return replace(rows, dims=tuple(dims))
+
+
+def _flatten(step, rows):
+    if step.attributes.get("axis", 1) != 1:
+        raise unreadable(step, "only axis=1 keeps the batch axis")
+    return rows if len(rows.dims) == 1 else _reshaped(step, rows, (rows.width,))
+
+
+def _reshape(step, rows, shape=None):
+    shape = [int(m) for m in np.ravel(step.attributes.get("shape", shape))]
+    dims, known = shape[1:], math.prod(m for m in shape[1:] if m > 0)
+    if rows.width is None:
+        raise unreadable(step, "the model's input does not say how many entries a row has")
+    if shape == [-1] and rows.width == 1:
+        return _reshaped(step, rows, ())
+    if not dims or shape[0] not in (-1, 0, rows.batch) or 0 in dims[len(rows.dims) :] or shape.count(-1) > 1:
+        raise unreadable(step, f"the shape {tuple(shape)} does not keep the batch axis")
+    dims = [rows.dims[i] if m == 0 else m for i, m in enumerate(dims)]
+    return _reshaped(step, rows, [rows.width // max(1, known) if m == -1 else m for m in dims])
+
+
+def _axes(step, axes, ndim):
+    """Axes of a Squeeze or Unsqueeze as numbers from 0 on, in order."""
+    axes = step.attributes.get("axes", axes)
+    if axes is None:
+        raise unreadable(step, "it does not say which axes, and the batch axis may be among them")
+    return sorted(int(a) % ndim for a in np.ravel(axes))
+
+
+def _squeeze(step, rows, axes=None):
+    axes = _axes(step, axes, 1 + len(rows.dims))
+    if 0 in axes:
+        raise unreadable(step, "it takes the batch axis away")
+    return _reshaped(step, rows, [m for i, m in enumerate(rows.dims, 1) if i not in axes])
+
+
+def _unsqueeze(step, rows, axes=None):
+    axes = np.ravel(step.attributes.get("axes", axes))
+    dims = list(rows.dims)
+    for axis in _axes(step, axes, 1 + len(dims) + len(axes)):
+        if axis == 0:
+            raise unreadable(step, "it puts an axis before the batch axis")
+        dims.insert(axis - 1, 1)
+    return _reshaped(step, rows, dims)
+
+
+def _concat(step, *parts):
+    if len(parts) == 1 and isinstance(parts[0], Rows):
+        return parts[0]
+    if step.attributes.get("axis") not in (-1, 1) or not all(isinstance(part, Rows) for part in parts):
+        raise unreadable(step, "of several tensors only the probabilities 1 - p and p of two classes are read")
+    return pair_of_classes(step, parts)
+
+
+# -- constants ---------------------------------------------------------------------------------------------------------
+
+
+def _constant(step):
+    for name in ("value", "value_float", "value_floats", "value_int", "value_ints"):
+        if name in step.attributes:
+            value = step.attributes[name]
+            return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
+    raise unreadable(step, "only constants of numbers are read")
+
+
+def _constant_cast(step, value):
+    return value.astype(helper.tensor_dtype_to_np_dtype(step.attributes["to"]))
+
+
+def _constant_reshape(step, value, shape):
+    return np.reshape(value, [value.shape[i] if m == 0 else int(m) for i, m in enumerate(np.ravel(shape))])
+
+
+_ARITHMETIC = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}
+
+
+def _constant_arithmetic(step, a, b):
+    size = math.prod(np.broadcast_shapes(a.shape, b.shape))
+    if size > max(a.size, b.size, 1):  # an outer product may fill any memory
+        raise unreadable(step, f"constants of shapes {a.shape} and {b.shape} make a larger one")
+    return _ARITHMETIC[step.kind](a, b)
+
+
+_ROWS = {
+    **dict.fromkeys(_ACTIVATIONS, _activation),
+    "Gelu": _gelu,
+    "LeakyRelu": _leaky,
+    "PRelu": _prelu,
+    "Max": _extremum,
+    "Min": _extremum,
+    "Clip": _clip,
+    "Elu": _elu,
+    "Softmax": _softmax,
+    "Add": _add,
+    "Sub": _sub,
+    "Mul": _mul,
+    "Div": _div,
+    "Pow": _pow,
+    "Neg": lambda step, rows: rows.moved(-1.0, 0.0),
+    "Scaler": _scaler,
+    "BatchNormalization": _batch_normalisation,
+    "MatMul": _matmul,
+    "Gemm": _gemm,
+    "Identity": _same,
+    "ZipMap": _same,
+    "Cast": _cast,
+    "Dropout": _dropout,
+    "Flatten": _flatten,
+    "Reshape": _reshape,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Concat": _concat,
+}
+_PASSING = {"Identity", "ZipMap", "Cast", "Reshape", "Flatten"}
+_CONSTANTS = {
+    "Constant": _constant,
+    "Identity": _same,
+    "Cast": _constant_cast,
+    "Reshape": _constant_reshape,
+    "Transpose": lambda step, value: np.transpose(value, step.attributes.get("perm")),
+    "Neg": lambda step, value: -value,
+    **dict.fromkeys(_ARITHMETIC, _constant_arithmetic),
+    "Sqrt": lambda step, value: np.sqrt(value),
+}
+KNOWN = frozenset(_ROWS) | frozenset(_CONSTANTS)

@@ -1,0 +1,185 @@
+"""A graph read as a chain of affine maps and activations, from the inputs to the one real output."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from onnx import TensorProto, checker, helper, numpy_helper
+
+from .files import read_model
+from .operators import KNOWN, apply
+from .values import Rows, Step, unreadable
+
+__all__ = ["read_network"]
+
+_FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+_DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
+
+
+def read_network(source):
+    """Arguments of `FeedforwardNetwork` read from an ONNX model.
+
+    Parameters
+    ----------
+    source : str, path-like or onnx.ModelProto
+        `FeedforwardNetwork.from_onnx` lists what it may hold.
+
+    Returns
+    -------
+    weights, biases : list of ndarray
+    activation, output_activation : Activation or str
+
+    Raises
+    ------
+    TypeError, FileNotFoundError, IsADirectoryError
+        As of `read_model`.
+    ValueError
+        As of `read_model`; if the model is no such chain, or its input has no batch axis. The message names the node.
+    """
+    model = read_model(source)
+    graph = model.graph
+    (name, rows), output = _input(graph), _output(graph)
+    _check(model)
+    nodes, needed = _needed(graph, output)
+    values = _constants(graph, needed) | {name: rows}
+    for node in nodes:
+        step = _step(node)
+        missing = [operand for operand in node.input if operand and operand not in values]
+        if missing:
+            raise unreadable(step, f"it reads {missing[0]!r}, which nothing before it gives")
+        values[node.output[0]] = _applied(step, [values[operand] if operand else None for operand in node.input])
+    found = values.get(output)
+    if not isinstance(found, Rows) or not (found.stretches or found.maps):
+        raise ValueError(f"from_onnx found no matrix product (MatMul or Gemm) between input and output {output!r}.")
+    network = _assembled(found)
+    if rows.width not in (None, len(network[0][0])):
+        raise ValueError(f"the model's input {name!r} has {rows.width} entries a row, but its first matrix another.")
+    return network
+
+
+def _check(model):
+    """Refuse operators that are not ONNX's own, and what is not well formed."""
+    for node in model.graph.node:
+        if node.domain not in _DOMAINS:
+            raise unreadable(_step(node), f"{node.domain}.{node.op_type} is a custom operator, not one of ONNX's own")
+    try:
+        checker.check_model(model)
+    except checker.ValidationError as error:
+        raise ValueError(f"the ONNX model is damaged: {' '.join(str(error).split())}") from error
+    except UnicodeDecodeError as error:  # of what the checker says
+        raise ValueError("the ONNX model is damaged: a name in it is no text.") from error
+
+
+def _step(node):
+    """A node with its attributes as Python values."""
+    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    return Step(node.name or (node.output[0] if node.output else "?"), node.op_type, node.domain, attributes)
+
+
+def _applied(step, operands):
+    """What a node gives, whatever is wrong with it in a ValueError that names it."""
+    if step.kind not in KNOWN:
+        raise unreadable(
+            step,
+            "networks are read as chains of MatMul or Gemm, elementwise arithmetic with constants, one kind of "
+            "activation, and what changes nothing",
+        )
+    try:
+        return apply(step, operands)
+    except (TypeError, IndexError, KeyError) as error:  # inputs or attributes that the operator does not have
+        raise unreadable(step, f"its inputs are not those of this operator ({error})") from error
+    except ValueError as error:
+        raise error if str(error).startswith("from_onnx") else unreadable(step, str(error).rstrip(".")) from error
+
+
+def _output(graph):
+    """The name of the one output that holds real numbers: labels and the like are left aside."""
+    names = []
+    for output in graph.output:
+        kind = output.type.WhichOneof("value")
+        if kind == "sequence_type" or (kind == "tensor_type" and output.type.tensor_type.elem_type in _FLOATS):
+            names.append(output.name)
+    if len(names) != 1:
+        raise ValueError(
+            f"from_onnx reads models with one output of real numbers, got {len(names)}: {names} of "
+            f"{[output.name for output in graph.output]}."
+        )
+    return names[0]
+
+
+def _needed(graph, output):
+    """The nodes that the output depends on, in their order, and the names that these read."""
+    nodes, needed = [], {output}
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            nodes.append(node)
+            needed.update(node.input)
+    return nodes[::-1], needed
+
+
+def _constants(graph, needed):
+    """Arrays of the initializers that are needed, by name."""
+    sparse = [tensor.values.name for tensor in graph.sparse_initializer if tensor.values.name in needed]
+    if sparse:
+        raise ValueError(f"from_onnx cannot read sparse tensors, got {sparse[0]!r}.")
+    arrays = {}
+    for tensor in graph.initializer:
+        if tensor.name in needed:
+            try:
+                arrays[tensor.name] = numpy_helper.to_array(tensor)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"tensor {tensor.name!r} of the ONNX model is damaged: {error}") from error
+    return arrays
+
+
+def _input(graph):
+    """Name and rows of the one input."""
+    given = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in given]
+    if len(inputs) != 1:
+        raise ValueError(
+            f"from_onnx reads models with one input, got {len(inputs)}: {[value.name for value in inputs]}."
+        )
+    name, kind = inputs[0].name, inputs[0].type.tensor_type
+    if kind.elem_type not in _FLOATS:
+        raise ValueError(f"the model's input {name!r} must be a tensor of real numbers.")
+    dims = tuple(axis.dim_value or axis.dim_param or None for axis in kind.shape.dim)
+    later = tuple(axis if isinstance(axis, int) else None for axis in dims[1:])
+    if len(dims) < 2 or (len(dims) > 2 and None in later):
+        shape = dims if kind.HasField("shape") else "unknown"
+        raise ValueError(
+            f"the model's input {name!r} must have a batch axis and behind it axes of fixed length, such as (n, D); "
+            f"its shape is {shape}."
+        )
+    return name, Rows(later, dims[0] if isinstance(dims[0], int) else None)
+
+
+def _assembled(rows):
+    """Weights, shifts, and the two activations of a chain."""
+    done, rest = rows.stretches, rows.maps
+    if not rest and not rows.plain:  # something like 2 tanh(...): a layer of its own
+        width = len(done[-1].maps[-1][1])
+        rest = ((np.diag(np.broadcast_to(rows.scale, width)), np.broadcast_to(rows.shift, width)),)
+    output = done[-1].activation if not rest else "identity"
+    hidden = done if rest else done[:-1]
+    for one, other in itertools.pairwise(hidden):
+        if one.activation != other.activation:
+            raise unreadable(
+                other.step,
+                f"all hidden layers must have the same activation, and it differs from that of {one.step.name!r}",
+            )
+    groups = [stretch.maps for stretch in done] + ([rest] if rest else [])
+    if not hidden:  # no activation inside: every matrix is a linear layer
+        layers = list(groups[0])
+        return [W for W, _ in layers], [b for _, b in layers], "identity", output
+    layers = [_joined(maps) for maps in groups]
+    return [W for W, _ in layers], [b for _, b in layers], hidden[0].activation, output
+
+
+def _joined(maps):
+    """One matrix and shift for several in a row."""
+    W, b = maps[0]
+    for A, c in maps[1:]:
+        W, b = W @ A, b @ A + c
+    return W, b

@@ -1,0 +1,135 @@
+"""Networks as ONNX models: one Gemm a layer, and its activation behind it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto, checker, helper, numpy_helper
+
+from ..activations import ACTIVATIONS, LeakyReLU, is_built_in
+
+__all__ = ["network_model", "write_model"]
+
+_OPERATORS = {
+    "tanh": "Tanh",
+    "sigmoid": "Sigmoid",
+    "relu": "Relu",
+    "softplus": "Softplus",
+    "erf": "Erf",
+    "sin": "Sin",
+    "gelu": "Gelu",
+    "elu": "Elu",
+}
+_OPERATOR_SET = 13  # which runtimes from 2020 on know
+_OPERATOR_SETS = {"gelu": 20}
+_IR_VERSION = 8
+_GEMM = {"alpha": 1.0, "beta": 1.0, "transB": 0}  # the defaults, but some readers (OMLT) want to see them
+_DTYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
+
+
+def network_model(network, dtype):
+    """A network as an ONNX model.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+    dtype : {"float32", "float64"} or dtype
+
+    Returns
+    -------
+    onnx.ModelProto
+
+    Raises
+    ------
+    ValueError
+        If the dtype is another one, an activation is not one of the library's own, or a weight is too large for
+        float32.
+    """
+    dtype = _checked_dtype(dtype)
+    kind = _DTYPES[dtype.name]
+    nodes, tensors, values = [], [], "X"
+    for layer, (W, b, activation) in enumerate(zip(network.weights, network.biases, network.activations), 1):
+        names = [f"weights_{layer}", f"shifts_{layer}"]
+        tensors += [_tensor(array, dtype, name) for array, name in zip((W, b), names)]
+        nodes.append(helper.make_node("Gemm", [values, *names], [f"layer_{layer}"], name=f"layer_{layer}", **_GEMM))
+        values = f"layer_{layer}"
+        if activation.symmetry != "linear":
+            added, constants = _activation_nodes(activation, values, dtype)
+            nodes, tensors, values = nodes + added, tensors + constants, added[-1].output[0]
+    nodes[-1].output[0] = "Y"
+    inputs, outputs = (
+        [helper.make_tensor_value_info(name, kind, ["n", width])]
+        for name, width in (("X", network.n_inputs), ("Y", network.n_outputs))
+    )
+    graph = helper.make_graph(nodes, "skident.FeedforwardNetwork", inputs, outputs, tensors)
+    version = max(_OPERATOR_SETS.get(g.name, _OPERATOR_SET) for g in network.activations)
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", version)], ir_version=_IR_VERSION, producer_name="skident"
+    )
+    checker.check_model(model)
+    return model
+
+
+def write_model(model, path):
+    """Write a model to a file; an existing one is replaced.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+    path : str
+        In a folder that exists.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    Path(path).write_bytes(model.SerializeToString())
+
+
+def _checked_dtype(dtype):
+    try:
+        checked = np.dtype(dtype)
+    except TypeError:
+        checked = None
+    if checked is None or checked.name not in _DTYPES:
+        raise ValueError(f"dtype must be one of {sorted(_DTYPES)}, got {dtype!r}.")
+    return checked
+
+
+def _tensor(array, dtype, name):
+    largest = np.abs(array).max()
+    if largest > np.finfo(dtype).max:
+        raise ValueError(f"{name} has an entry of magnitude {largest:.1e}, too large for {dtype}; use float64.")
+    return numpy_helper.from_array(np.ascontiguousarray(array, dtype=dtype), name)
+
+
+def _activation_nodes(activation, values, dtype):
+    """Nodes of an activation behind a layer, and the constants that they need."""
+    name = f"{values}_{activation.name}"
+    if isinstance(activation, LeakyReLU):
+        return _leaky_nodes(activation.negative_slope, values, name, dtype)
+    if not is_built_in(activation):
+        raise ValueError(f"to_onnx knows the activations {sorted(ACTIVATIONS)}, got a custom {activation.name!r}.")
+    if activation.name == "quadratic":
+        return [helper.make_node("Mul", [values, values], [name], name=name)], []
+    if activation.name == "silu":
+        gate = helper.make_node("Sigmoid", [values], [f"{name}_gate"], name=f"{name}_gate")
+        return [gate, helper.make_node("Mul", [values, f"{name}_gate"], [name], name=name)], []
+    if activation.name == "hard_tanh":
+        bounds = [_tensor(np.array(bound), dtype, f"{name}_{bound:+.0f}") for bound in (-1.0, 1.0)]
+        return [helper.make_node("Clip", [values, *(b.name for b in bounds)], [name], name=name)], bounds
+    return [helper.make_node(_OPERATORS[activation.name], [values], [name], name=name)], []
+
+
+def _leaky_nodes(slope, values, name, dtype):
+    """A leaky ReLU: LeakyRelu, or in float64 max(z, s z), since that operator's slope is single precision always."""
+    if dtype == np.float32:
+        return [helper.make_node("LeakyRelu", [values], [name], name=name, alpha=slope)], []
+    kind, scaled = "Max" if slope < 1.0 else "Min", f"{name}_scaled"
+    nodes = [
+        helper.make_node("Mul", [values, f"{name}_slope"], [scaled], name=scaled),
+        helper.make_node(kind, [values, scaled], [name], name=name),
+    ]
+    return nodes, [_tensor(np.array(slope), dtype, f"{name}_slope")]

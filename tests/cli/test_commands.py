@@ -1,0 +1,268 @@
+"""The three commands on real files: how they end, what they print where, and what they write."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+from skl2onnx import to_onnx
+from sklearn.neural_network import MLPClassifier
+
+import skident
+from skident.cli import main
+from skident.datasets import make_network
+from skident.metrics import parameter_error
+from skident.network import FeedforwardNetwork
+
+TOP = Path(skident.__file__).parents[1]
+NETWORK = make_network((4, 5, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with models and data, the current one."""
+    monkeypatch.chdir(tmp_path)
+    NETWORK.to_onnx("model.onnx")
+    NETWORK.to_onnx("single.onnx", dtype="float32")
+    NETWORK.save("reference.safetensors")
+    weights = [W.copy() for W in NETWORK.weights]
+    weights[0][2, 3] *= 1.0 + 1e-6
+    NETWORK.with_parameters(weights, NETWORK.biases).to_onnx("changed.onnx")
+    X = np.random.RandomState(0).standard_normal((100, 4))
+    np.savetxt("X.csv", X, delimiter=",", header="age,bmi,bp,s1", comments="")
+    return tmp_path
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+class Texts(HTMLParser):
+    """All text of a page."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.texts = []
+        self.feed(page)
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+# -- identify ----------------------------------------------------------------------------------------------------------
+
+
+def test_identify(folder, capsys):
+    arguments = "identify model.onnx --data X.csv --widths auto --activation tanh --output found.safetensors"
+    assert main([*arguments.split(), "--report", "report.html"]) == 0
+    printed = capsys.readouterr()
+    found = FeedforwardNetwork.load("found.safetensors")
+    assert parameter_error(NETWORK, found) < 1e-9
+    assert printed.out.startswith("FeedforwardNetwork(4 -> 5 -> 2, tanh, output identity)\nlayer")
+    assert re.search(r"^exact: relative maximum error .*e-1\d on", printed.out, flags=re.MULTILINE)
+    assert "first layer (saturation): 5 of 5 units" in printed.err and "queries" not in printed.err.splitlines()[0]
+    texts = "".join(Texts((folder / "report.html").read_text(encoding="utf-8")).texts)
+    assert "model.onnx, identified" in texts and "in all" in texts and "bmi" in texts
+    assert f"{found.weights[1][0, 0]:.6f}"[:7] in texts
+
+
+def test_identify_as_json_in_single_precision(folder, capsys):
+    """As close as single precision lets one see: identified, with a remark, and written as ONNX."""
+    assert main("identify single.onnx --data X.csv --widths 5,2 --json --output found.onnx".split()) == 0
+    printed = capsys.readouterr()
+    result = json.loads(printed.out)
+    assert result["command"] == "identify" and result["identified"] and result["written"] == "found.onnx"
+    assert result["layer_widths"] == [5, 2] and result["report"]["exact"] is False
+    assert "the answers carry noise or rounding" in result["warning"] and result["warning"] in printed.err
+    assert parameter_error(NETWORK, FeedforwardNetwork.from_onnx("found.onnx")) < 1e-3
+
+
+def test_what_is_not_identified_is_not_written(folder, capsys):
+    before = files(folder)
+    arguments = "identify model.onnx --data X.csv --activation sin --widths 5,2 --output found.onnx --max-seconds 20"
+    code = main([*arguments.split(), "--report", "report.html"])
+    printed = capsys.readouterr()
+    assert code == 1 and "found.onnx is not written, since the network was not identified" in printed.err
+    assert "not exact: relative maximum error" in printed.out
+    assert files(folder).keys() - before.keys() == {"report.html"}
+
+
+def test_an_input_range_is_kept(folder, capsys):
+    command = "identify model.onnx --data X.csv --widths 5,2 --input-range -9 9.5 --json --quiet"
+    assert main(command.split()) == 0
+    low, high = json.loads(capsys.readouterr().out)["report"]["checked_range"]
+    assert min(low) >= -9 and max(high) <= 9.5
+    assert main("identify model.onnx --data X.csv --input-range 30 40 --quiet".split()) == 2
+    assert "input_range" in capsys.readouterr().err
+
+
+def test_a_budget_that_ends_before_anything_is_found(folder, capsys):
+    assert main("identify model.onnx --data X.csv --max-queries 250 --json --quiet".split()) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["identified"] is False and printed.err == ""
+
+
+def test_a_classifier(folder, capsys):
+    X = np.loadtxt("X.csv", delimiter=",", skiprows=1)
+    mlp = MLPClassifier((3,), activation="tanh", solver="lbfgs", alpha=0.1, max_iter=1000, random_state=0)
+    labels = np.digitize(X[:, 0] + X[:, 1] ** 2, [0.3, 1.0])
+    model = to_onnx(mlp.fit(X, labels), X[:1], options={"zipmap": False})
+    onnx.save(model, "classifier.onnx")
+    assert main("identify classifier.onnx --data X.csv".split()) == 2
+    assert "is a classifier: its outputs are" in (error := capsys.readouterr().err)
+    assert "use --response='predict_proba'" in error
+    command = "identify classifier.onnx --data X.csv --response predict_proba --widths 3,3 --output logits.safetensors"
+    assert main(command.split()) == 0
+    assert main("audit classifier.onnx logits.safetensors --data X.csv --response predict_proba".split()) == 0
+
+
+# -- audit -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["model.onnx", "single.onnx", "reference.safetensors"])
+@pytest.mark.parametrize("reference", ["reference.safetensors", "model.onnx"])
+def test_audit_of_the_same(model, reference, folder, capsys):
+    assert main(["audit", model, reference, "--data", "X.csv"]) == 0
+    assert capsys.readouterr().out.startswith("the same: ")
+
+
+def test_audit_of_a_changed_one(folder, capsys):
+    assert main("audit changed.onnx reference.safetensors --data X.csv".split()) == 1
+    assert "weights[0][2, 3]: " in capsys.readouterr().out
+    assert main("audit changed.onnx reference.safetensors --data X.csv --json".split()) == 1
+    result = json.loads(capsys.readouterr().out)
+    assert result["same"] is False and result["differences"][0]["name"] == "weights[0][2, 3]"
+    assert main("audit changed.onnx reference.safetensors --data X.csv --tol 1e-3".split()) == 0
+
+
+# -- compress ----------------------------------------------------------------------------------------------------------
+
+
+def test_compress(folder, capsys):
+    weights, biases = ([a.copy() for a in part] for part in (NETWORK.weights, NETWORK.biases))
+    weights[0][:, 1], biases[0][1] = weights[0][:, 0], biases[0][0]  # a unit that is there twice
+    NETWORK.with_parameters(weights, biases).to_onnx("wide.onnx")
+    assert main("compress wide.onnx --data X.csv --tol 1e-6 --output small.safetensors".split()) == 0
+    printed = capsys.readouterr()
+    assert FeedforwardNetwork.load("small.safetensors").layer_widths == (4, 2)
+    assert "smaller: 37 parameters before, 30 now; error" in printed.out and "widths (4, 2)" in printed.err
+    assert main("compress small.safetensors --data X.csv --tol 1e-9 --json --quiet --output same.onnx".split()) == 1
+    printed = capsys.readouterr()
+    result = json.loads(printed.out)
+    assert result["smaller"] is False and result["n_parameters"] == result["n_parameters_before"] == 30
+    assert FeedforwardNetwork.from_onnx("same.onnx").layer_widths == (4, 2) and printed.err == ""
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+def write_bad_files(folder):
+    (folder / "truncated.onnx").write_bytes((folder / "model.onnx").read_bytes()[:200])
+    (folder / "pickle.onnx").write_bytes(b"\x80\x04cos\nsystem\n(S'touch pwned'\ntR.")
+    (folder / "text.safetensors").write_text("no network", encoding="utf-8")
+    (folder / "bad.csv").write_text("age,bmi,bp,s1\n1,2,3,4\n1,2,n/a,4\n", encoding="utf-8")
+    (folder / "wide.csv").write_text("1,2,3,4,5\n2,3,4,5,6\n", encoding="utf-8")
+    model = onnx.load(folder / "model.onnx")
+    tensor = model.graph.initializer[0]
+    (folder.parent / "weights.bin").write_bytes(tensor.raw_data)
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="../weights.bin")
+    (folder / "outside.onnx").write_bytes(model.SerializeToString())
+    model = onnx.load(folder / "model.onnx")
+    model.graph.node[1].domain = "com.example"
+    model.opset_import.add(domain="com.example", version=1)
+    onnx.save(model, folder / "custom.onnx")
+
+
+REFUSED = [
+    ("identify outside.onnx --data X.csv", "outside of the model's folder; refused, and nothing of it read"),
+    ("identify truncated.onnx --data X.csv", "truncated.onnx is no ONNX model, or truncated"),
+    ("identify pickle.onnx --data X.csv", "pickle.onnx is no ONNX model, or truncated"),
+    ("identify custom.onnx --data X.csv", "onnxruntime cannot run custom.onnx"),
+    ("identify model.pkl --data X.csv", "model.pkl must end in .safetensors or .onnx"),
+    ("identify missing.onnx --data X.csv", "there is no file missing.onnx"),
+    ("identify model.onnx --data bad.csv", r"bad.csv, line 3, column 3 \(bp\): 'n/a' is no finite number"),
+    ("identify model.onnx --data wide.csv", "the ONNX model takes 4 inputs a row, got rows of 5"),
+    ("identify model.onnx --data missing.csv", "No such file or directory: 'missing.csv'"),
+    (
+        "identify model.onnx --data X.csv --activation nothing",
+        "The 'activation' parameter of NetworkIdentifier must be",
+    ),
+    ("identify model.onnx --data X.csv --widths 5", r"write layer_widths=\(5, 2\)"),
+    ("identify model.onnx --data X.csv --output found.pkl", "found.pkl must end in .safetensors or .onnx"),
+    ("identify model.onnx --data X.csv --output no/found.onnx", "there is no folder no for found.onnx"),
+    ("identify model.onnx --data X.csv --report report.pdf", "report.pdf must end in .html or .htm"),
+    ("audit custom.onnx reference.safetensors --data X.csv", "onnxruntime cannot run custom.onnx"),
+    ("audit model.onnx custom.onnx --data X.csv", "com.example.Tanh is a custom operator, not one of ONNX's own"),
+    ("audit model.onnx text.safetensors --data X.csv", "text.safetensors is not a safetensors file, or damaged"),
+    ("audit model.onnx outside.onnx --data X.csv", "outside of the model's folder; refused"),
+    ("audit model.onnx reference.safetensors --data wide.csv", "wide.csv has 5 columns, but the model has 4 inputs"),
+    ("compress outside.onnx --data X.csv --output small.onnx", "outside of the model's folder; refused"),
+    ("compress model.onnx --data X.csv --tol -1", "The 'tol' parameter of NetworkCompressor must be"),
+]
+
+
+@pytest.mark.parametrize(("command", "message"), REFUSED)
+def test_refused(command, message, folder, capsys):
+    """One line of error, code 2, and nothing written."""
+    write_bad_files(folder)
+    before = files(folder)
+    assert main([*command.split(), "--quiet"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and re.match(rf"skident {command.split()[0]}: error: .*{message}", printed.err)
+    assert files(folder) == before
+
+
+def code_of_exit(arguments):
+    """With which code argparse ends the process."""
+    try:
+        main(arguments)
+    except SystemExit as end:
+        return end.code
+    return None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["identify", "model.onnx"], "the following arguments are required: --data"),
+        (
+            ["identify", "model.onnx", "--data", "X.csv", "--widths", "5;1"],
+            "numbers with commas between them, are needed",
+        ),
+        (["identify", "model.onnx", "--data", "X.csv", "--input-range", "1"], "--input-range: expected 2 arguments"),
+        (["compress", "model.onnx", "--data", "X.csv", "--metric", "none"], "invalid choice: 'none'"),
+    ],
+)
+def test_arguments_that_are_none(arguments, message, capsys):
+    assert code_of_exit(arguments) == 2 and message in capsys.readouterr().err
+
+
+def test_help_names_the_exit_codes(capsys):
+    assert code_of_exit(["--help"]) == 0 and "exit codes: 0 the same" in capsys.readouterr().out
+
+
+# -- as a process ------------------------------------------------------------------------------------------------------
+
+
+def test_as_a_process(folder):
+    command = "audit changed.onnx reference.safetensors --data X.csv --json"
+    path = {"PYTHONPATH": str(TOP), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "skident.cli", *command.split()], cwd=folder, capture_output=True, text=True, env=path
+    )
+    assert done.returncode == 1 and json.loads(done.stdout)["same"] is False and done.stderr == ""
+
+
+def test_the_entry_point_leads_here():
+    project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["scripts"] == {"skident": f"{main.__module__.rpartition('.')[0]}:main"}

@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from skident import NetworkIdentifier
+from skident.metrics import parameter_error
+from skident.network import FeedforwardNetwork
+
+D = 7
+NAMES = ("softplus", "gelu", "silu", "elu")
+
+
+@pytest.fixture
+def X(rng):
+    return rng.standard_normal((200, D))
+
+
+def random_network(activation, rng, m=12, n_outputs=2):
+    weights = [rng.standard_normal((D, m)) / np.sqrt(D), rng.standard_normal((m, n_outputs))]
+    return FeedforwardNetwork(weights, [0.5 * rng.standard_normal(m), rng.standard_normal(n_outputs)], activation)
+
+
+def identified(box, X, activation, **options):
+    return NetworkIdentifier(box, activation=activation, random_state=0, **options).fit(X)
+
+
+@pytest.mark.parametrize("widths", [(30, 2), None, "auto"], ids=str)
+@pytest.mark.parametrize("activation", NAMES)
+def test_more_units_than_hessians_tell(activation, widths, X, rng):
+    """30 units of 7 inputs, where symmetric matrices have 28 entries."""
+    network = random_network(activation, rng, m=30)
+    found = identified(lambda A: network(A), X, activation, layer_widths=widths)
+    assert found.report_.exact and found.report_.route == "profiles" and found.layer_widths_ == (30, 2)
+    assert found.report_.relative_max_error < 1e-11 and parameter_error(network, found.network_) < 1e-9
+    assert "linear far out" in found.report_.reason
+
+
+def test_fewer_units_than_asked_for(X, rng):
+    network = random_network("silu", rng)
+    with pytest.warns(ConvergenceWarning, match=r"asked for, but only \(12, 2\) show"):
+        found = identified(lambda A: network(A), X, "silu", layer_widths=(14, 2))
+    assert found.layer_widths_ == (12, 2) and found.report_.relative_max_error < 1e-11
+
+
+def test_more_units_than_asked_for(X, rng):
+    network = random_network("elu", rng)
+    with pytest.raises(ValueError, match=r"layer_widths=\(9, 2\), but 12 units bend along a line far out"):
+        identified(lambda A: network(A), X, "elu", layer_widths=(9, 2))
+
+
+@pytest.mark.parametrize("options", [{"input_range": (-6.0, 6.0)}, {}], ids=["range", "raises far out"])
+def test_hessians_where_the_box_cannot_be_asked_far_out(options, X, rng):
+    network = random_network("silu", rng, m=5)
+
+    def box(A):
+        if np.abs(A).max() > 100.0:
+            raise RuntimeError("input out of range")
+        return network(A)
+
+    found = identified(box, X, "silu", layer_widths=(5, 2), **options)
+    assert found.report_.exact and found.report_.route == "hessian"
+
+
+def test_elu_has_no_other_route(X, rng):
+    network = random_network("elu", rng, m=5)
+    with pytest.raises(ValueError, match="activation='elu' has no second derivative at 0.*no input_range"):
+        identified(lambda A: network(A), X, "elu", layer_widths=(5, 2), input_range=(-6.0, 6.0))
+    with pytest.raises(ValueError, match="activation='elu' has no second derivative at 0.*with errors of"):
+        identified(lambda A: network(A).astype(np.float32), X, "elu", layer_widths=(5, 2))
+    with pytest.raises(ValueError, match="activation='elu' has no second derivative at 0.*strategy='hessian'"):
+        identified(lambda A: network(A), X, "elu", layer_widths=(5, 2), strategy="hessian")
+
+    def box(A):
+        if np.abs(A).max() > 100.0:
+            raise RuntimeError("input out of range")
+        return network(A)
+
+    with pytest.raises(ValueError, match="input out of range.*Units show up to .* standard deviations away"):
+        identified(box, X, "elu", layer_widths=(5, 2))
+
+
+@pytest.mark.parametrize("activation", ["gelu", "elu"])
+def test_nothing_else_is_taken_for_one_hidden_layer(activation, X, rng):
+    """Two hidden layers, a linear part, parallel units: refused, and never called exact."""
+    one = random_network(activation, rng, m=5)
+    boxes = {
+        "two layers": FeedforwardNetwork(
+            [rng.standard_normal((D, 5)), rng.standard_normal((5, 4)), rng.standard_normal((4, 2))],
+            [np.zeros(5), np.zeros(4), np.zeros(2)],
+            activation,
+        ),
+        "linear part": lambda A: one(A) + A[:, :2],
+        "parallel": FeedforwardNetwork(
+            [one.weights[0][:, [0, 0, 1, 2, 3]], one.weights[1]], one.biases, activation, "identity"
+        ),
+    }
+    for box in boxes.values():
+        with pytest.raises(ValueError, match="linear part|no single unit"):
+            identified(lambda A, box=box: box(A), X, activation, layer_widths="auto")

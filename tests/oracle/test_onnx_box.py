@@ -1,0 +1,144 @@
+"""ONNX models as black boxes: sessions of onnxruntime and paths of files."""
+
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from skl2onnx import to_onnx
+from sklearn.neural_network import MLPClassifier
+
+from skident import NetworkCompressor, NetworkIdentifier
+from skident.datasets import make_network
+from skident.network import FeedforwardNetwork
+from skident.oracle import Oracle
+from skident.oracle.black_box import known_network
+
+NETWORK = make_network((4, 3, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+X = np.random.RandomState(0).standard_normal((50, 4))
+
+
+def session_of(model):
+    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("kind", ["session", "path", "string"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_model_is_asked(dtype, kind, tmp_path):
+    model = NETWORK.to_onnx(tmp_path / "net.onnx", dtype=dtype)
+    box = {"session": session_of(model), "path": tmp_path / "net.onnx", "string": str(tmp_path / "net.onnx")}[kind]
+    oracle = Oracle(box, 4)
+    np.testing.assert_allclose(oracle(X), NETWORK(X), rtol=1e-12 if dtype == "float64" else 1e-5)
+    assert oracle.n_queries == 50 and not oracle.exact
+
+
+@pytest.mark.parametrize("zipmap", [True, False])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_probabilities_of_a_classifier(n_classes, zipmap):
+    labels = np.digitize(X[:, 0], [-0.3, 0.5][: n_classes - 1])
+    mlp = MLPClassifier((3,), activation="tanh", solver="lbfgs", alpha=0.1, max_iter=1000, random_state=0)
+    mlp.fit(X, labels)
+    session = session_of(to_onnx(mlp, X[:1].astype(np.float32 if zipmap else float), options={"zipmap": zipmap}))
+    logits = Oracle(session, 4, response="predict_proba")(X)
+    truth = FeedforwardNetwork.from_sklearn(mlp)(X)
+    truth -= truth.mean(axis=1, keepdims=True) if n_classes == 3 else 0.0
+    np.testing.assert_allclose(logits, truth, atol=1e-3 if zipmap else 1e-9)  # of float32 the former, as it must be
+    with pytest.raises(ValueError, match="is a classifier: its outputs are .*use response_method='predict_proba'"):
+        Oracle(session, 4)
+
+
+def flat_model(shape, names=("x",)):
+    """A model that adds up the entries of a row."""
+    flat = helper.make_node("Flatten", ["x"], ["f"], axis=min(1, len(shape) - 1))
+    nodes = [flat, helper.make_node("MatMul", ["f", "W"], ["y"])]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in names]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    W = numpy_helper.from_array(np.ones((4, 1), np.float32), "W")
+    return helper.make_model(
+        helper.make_graph(nodes, "sum", inputs, [output], [W]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+
+
+@pytest.mark.parametrize("shape", [("n", 4), (1, 4), (7, 4), ("n", 2, 2), (3, 1, 2, 2), ("n", "D"), (None, 4)])
+def test_shapes_of_inputs(shape):
+    """Rows are put into the shape of the input, and batches of a fixed size filled up."""
+    np.testing.assert_allclose(Oracle(session_of(flat_model(shape)), 4)(X)[:, 0], X.sum(axis=1), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "names", "message"),
+    [
+        (("D",), ["x"], r"'x' must have a batch axis and behind it axes of fixed length, such as \(n, D\); its shape"),
+        (("n", "h", 4), ["x"], "'x' must have a batch axis and behind it axes of fixed length"),
+        (("n", 4), ["x", "x1"], r"must have one input of real numbers, got \['x: tensor\(float\)', 'x1: tensor"),
+    ],
+)
+def test_refused_shapes(shape, names, message):
+    with pytest.raises(ValueError, match=message):
+        Oracle(session_of(flat_model(shape, names)), 4)
+
+
+def test_rows_of_another_width():
+    with pytest.raises(ValueError, match="takes 4 inputs a row, got rows of 5"):
+        Oracle(session_of(NETWORK.to_onnx()), 5)(np.ones((2, 5)))
+
+
+def test_files_that_cannot_be_run(tmp_path):
+    with pytest.raises(FileNotFoundError, match="net.onnx"):
+        Oracle(tmp_path / "net.onnx", 4)
+    (tmp_path / "net.onnx").write_bytes(NETWORK.to_onnx().SerializeToString()[:200])
+    with pytest.raises(ValueError, match="is no ONNX model, or truncated"):
+        Oracle(tmp_path / "net.onnx", 4)
+    model = NETWORK.to_onnx()
+    model.graph.node[1].op_type = "NoSuchOperator"
+    onnx.save(model, tmp_path / "net.onnx")
+    with pytest.raises(ValueError, match="onnxruntime cannot run .*net.onnx: .*NoSuchOperator"):
+        Oracle(tmp_path / "net.onnx", 4)
+
+
+def test_external_data_elsewhere_is_refused(tmp_path):
+    model, folder = NETWORK.to_onnx(), tmp_path / "models"
+    folder.mkdir()
+    tensor = model.graph.initializer[0]
+    (tmp_path / "weights.bin").write_bytes(tensor.raw_data)
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="../weights.bin")
+    (folder / "net.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ValueError, match="outside of the model's folder; refused, and nothing of it read"):
+        Oracle(folder / "net.onnx", 4)
+
+
+@pytest.mark.parametrize("kind", ["session", "path"])
+def test_a_model_is_identified(kind, tmp_path):
+    model = NETWORK.to_onnx(tmp_path / "net.onnx")
+    box = session_of(model) if kind == "session" else tmp_path / "net.onnx"
+    identifier = NetworkIdentifier(box, layer_widths=(3, 2), random_state=0).fit(X)
+    assert identifier.report_.exact and identifier.network_.layer_widths == (3, 2)
+
+
+def test_a_file_tells_its_activation(tmp_path):
+    network = make_network((4, 3, 2), activation="sigmoid", output_activation="identity", random_state=0)
+    network.to_onnx(tmp_path / "net.onnx")
+    identifier = NetworkIdentifier(tmp_path / "net.onnx", layer_widths=(3, 2), random_state=0).fit(X)
+    assert identifier.report_.exact and identifier.network_.activation == "sigmoid"
+
+
+def test_a_file_is_a_network_with_known_weights(tmp_path):
+    path = tmp_path / "net.onnx"
+    NETWORK.to_onnx(path)
+    assert known_network(path) == known_network(str(path)) == NETWORK
+    compressor = NetworkCompressor(path, tol=0.5, random_state=0).fit(X)
+    assert compressor.layer_widths_[0] < 3 and compressor.error_ <= 0.5
+
+
+def test_without_onnxruntime_the_extra_is_named(monkeypatch, tmp_path):
+    NETWORK.to_onnx(tmp_path / "net.onnx")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.delitem(sys.modules, "skident.oracle._onnx_box", raising=False)
+    with pytest.raises(ImportError, match=r"onnxruntime is needed.*pip install 'skident\[onnx\]'"):
+        Oracle(tmp_path / "net.onnx", 4)
