@@ -173,3 +173,13 @@ def test_onnx(tmp_path, monkeypatch, capsys):
     assert float(rms) < 1.5 and float(largest) < 5
     deployed, found = re.findall(rf"error of an answer {NUMBER}", printed)
     assert float(found) < 3 * float(deployed) < 3e-6
+
+
+def test_control_policy(tmp_path, monkeypatch, capsys):
+    printed = run("plot_18_control_policy", tmp_path, monkeypatch, capsys)
+    assert (
+        "layers of (64, 64, 6) units, 5702 parameters, exact: True" in printed
+        and "route: saturation, patches" in printed
+    )
+    errors = re.findall(rf"(?:fresh observations|weight or shift): {NUMBER}", printed)
+    assert len(errors) == 2 and float(errors[0]) < 1e-10 and float(errors[1]) < 1e-6

@@ -5,14 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import scipy.linalg
 from threadpoolctl import threadpool_limits
 
 from skident.network.calculus import forward, forward_jets, output_sensitivities
-from skident.optim import DenseNormalEquations, KrylovNormalEquations, levenberg_marquardt
+from skident.optim import (
+    DenseNormalEquations,
+    FactoredNormalEquations,
+    KeptFactor,
+    KrylovNormalEquations,
+    levenberg_marquardt,
+)
+
+from .preconditioners import KroneckerBlock, UnitBlocks
 
 __all__ = ["NetworkLeastSquares", "minimise", "weighted_problem"]
 
+_WIDE = 200  # numbers that a layer reads from which blocks of single units cost more than they save
 _SMALL = 1500  # parameters up to which BLAS threads can cost more than they bring
 
 
@@ -33,7 +41,7 @@ def minimise(problem, theta, **options):
     -------
     LeastSquaresResult
     """
-    thin = problem.n_parameters <= _SMALL or problem.n_parameters > problem.dense_limit
+    thin = problem.n_parameters <= _SMALL or problem.n_parameters > max(problem.dense_limit, problem.factor_limit)
     with threadpool_limits(limits=1 if thin else None, user_api="blas"):
         return levenberg_marquardt(problem.cost, problem.linearise, theta, **options)
 
@@ -52,6 +60,9 @@ class NetworkLeastSquares:
     dense_limit : int, default=3000
         Up to this many parameters P the Gauss-Newton matrix is formed (memory ``16 P^2`` bytes); beyond it is applied
         by forward and backward passes and solved by conjugate gradients, in memory ``O(n m + sum_l m_l m_{l-1}^2)``.
+    factor_limit : int, default=0
+        Up to this many it is formed once, and again only where it has changed too much: its Cholesky factor
+        preconditions the conjugate gradients of all steps. For starts near a solution.
     inner_tol : float, default=1e-2
         Relative residual at which conjugate gradients stop.
     chunk_bytes : int, default=2**27
@@ -65,9 +76,13 @@ class NetworkLeastSquares:
     the Jacobian's ``n m_L`` rows. Parameters are ordered by layer, ``(m_{l-1} + 1, m_l)`` row by row, shifts last.
     """
 
-    def __init__(self, shapes, activations, U, Y, *, dense_limit=3000, inner_tol=1e-2, chunk_bytes=2**27):
+    def __init__(
+        self, shapes, activations, U, Y, *, dense_limit=3000, factor_limit=0, inner_tol=1e-2, chunk_bytes=2**27
+    ):
         self.shapes, self.activations, self.U, self.Y = shapes, activations, U, Y
-        self.dense_limit, self.inner_tol, self.chunk_bytes = dense_limit, inner_tol, chunk_bytes
+        self.dense_limit, self.factor_limit = dense_limit, factor_limit
+        self.inner_tol, self.chunk_bytes = inner_tol, chunk_bytes
+        self._kept = KeptFactor()
         sizes = [(a + 1) * c for a, c in shapes]
         self.offsets = np.concatenate([[0], np.cumsum(sizes)])
 
@@ -147,12 +162,15 @@ class NetworkLeastSquares:
 
         Returns
         -------
-        DenseNormalEquations or KrylovNormalEquations
-            The latter beyond `dense_limit` parameters.
+        DenseNormalEquations, FactoredNormalEquations or KrylovNormalEquations
+            By the number of parameters. Factored ones share the factor that this problem keeps.
         """
         if self.n_parameters <= self.dense_limit:
             return DenseNormalEquations(*self.normal_equations(theta))
-        return self._krylov(theta)
+        product, gradient = self._products(theta)
+        if self.n_parameters <= self.factor_limit:
+            return FactoredNormalEquations(product, gradient, lambda: self.normal_equations(theta)[0], self._kept)
+        return self._krylov(theta, product, gradient)
 
     def normal_equations(self, theta):
         """Gauss-Newton matrix and gradient, accumulated over chunks of rows.
@@ -203,8 +221,8 @@ class NetworkLeastSquares:
         ones = np.ones((len(inputs[0]), 1))
         return [np.hstack([y, ones]) for y in inputs], sensitivities, jets[-1][0] - self.Y[rows]
 
-    def _krylov(self, theta):
-        """Matrix-free model: products by a tangent and an adjoint pass, preconditioned by one block a unit."""
+    def _products(self, theta):
+        """``v -> J^T (J v)`` by a tangent and an adjoint pass, and ``J^T r``."""
         weights, biases = self.unflatten(theta)
         inputs, jets = forward_jets(weights, biases, self.activations, self.U, order=1)
         residual = jets[-1][0] - self.Y
@@ -229,50 +247,34 @@ class NetworkLeastSquares:
                 r = dz @ weights[layer].T
             return np.concatenate(out)
 
-        blocks = self._unit_blocks(theta)
-        diagonal = np.concatenate([np.einsum("jii->ij", B).ravel() for B in blocks])
-        diagonal = np.maximum(diagonal, 1e-14 * diagonal.max())
-        return KrylovNormalEquations(
-            lambda v: adjoint(tangent(v)),
-            adjoint(residual),
-            diagonal,
-            lambda damping: self._block_solver(blocks, diagonal, damping),
-            tol=self.inner_tol,
-        )
+        return lambda v: adjoint(tangent(v)), adjoint(residual)
 
-    def _unit_blocks(self, theta):
-        """Diagonal blocks of ``J^T J``, one a unit: list of (m_l, m_{l-1} + 1, m_{l-1} + 1)."""
-        blocks = [np.zeros((c, a + 1, a + 1)) for a, c in self.shapes]
+    def _krylov(self, theta, product, gradient):
+        """Matrix-free model, preconditioned by one block a unit, or one a layer where that reads much."""
+        layers = self._layer_blocks(theta)
+        diagonal = np.concatenate([layer.diagonal().ravel() for layer in layers])
+        diagonal = np.maximum(diagonal, 1e-14 * diagonal.max())
+
+        def preconditioner(damping):
+            solvers = [layer.solver(damping, D) for layer, D in zip(layers, self._blocks(diagonal), strict=True)]
+            return lambda v: np.concatenate(
+                [solve(V).ravel() for solve, V in zip(solvers, self._blocks(v), strict=True)]
+            )
+
+        return KrylovNormalEquations(product, gradient, diagonal, preconditioner, tol=self.inner_tol)
+
+    def _layer_blocks(self, theta):
+        """Diagonal blocks of ``J^T J``, or what is close to them, layer by layer."""
+        layers = [(KroneckerBlock if a > _WIDE else UnitBlocks)(a + 1, c) for a, c in self.shapes]
         rows = max(1, self.chunk_bytes // (8 * max(self.Y.shape[1] * c + 2 * a for a, c in self.shapes)))
         for first in range(0, len(self.U), rows):
             reads, sensitivities, _ = self._passes(theta, slice(first, first + rows))
-            for B, y, sens in zip(blocks, reads, sensitivities, strict=True):
-                for j, weight in enumerate(np.einsum("npj,npj->jn", sens, sens)):
-                    B[j] += (y * weight[:, None]).T @ y
-        return blocks
-
-    def _block_solver(self, blocks, diagonal, damping):
-        """``v -> M^-1 v`` with M the damped unit blocks."""
-        inverses = []
-        for B, D in zip(blocks, self._blocks(diagonal), strict=True):
-            damped = B.copy()
-            index = np.arange(B.shape[1])
-            damped[:, index, index] += (damping + 1e-10) * D.T
-            inverses.append(np.stack([_inverse(M) for M in damped]))
-
-        def solve(v):
-            parts = [np.einsum("jik,kj->ij", M, V) for M, V in zip(inverses, self._blocks(v), strict=True)]
-            return np.concatenate([p.ravel() for p in parts])
-
-        return solve
+            for layer, y, B in zip(layers, reads, sensitivities, strict=True):
+                layer.add(y, B)
+        return layers
 
 
-def _inverse(M):
-    factor = scipy.linalg.cho_factor(M, lower=True, check_finite=False)
-    return scipy.linalg.cho_solve(factor, np.eye(len(M)), check_finite=False)
-
-
-def weighted_problem(network, U, Y, weight, dense_limit=3000):
+def weighted_problem(network, U, Y, weight, *, dense_limit=3000, factor_limit=0):
     """Least squares of ``weight * (f(u) - y)``.
 
     Parameters
@@ -282,7 +284,8 @@ def weighted_problem(network, U, Y, weight, dense_limit=3000):
     U : ndarray of shape (n, D)
     Y : ndarray of shape (n, m_L)
     weight : float or ndarray of shape (m_L,)
-    dense_limit : int, default=3000
+    dense_limit, factor_limit : int, default=3000, 0
+        See `NetworkLeastSquares`.
 
     Returns
     -------
@@ -291,4 +294,5 @@ def weighted_problem(network, U, Y, weight, dense_limit=3000):
     shapes = [W.shape for W in network.weights]
     output = network.activations[-1]
     weighted = replace(output, jet=lambda z, order: tuple(weight * d for d in output.jet(z, order)))
-    return NetworkLeastSquares(shapes, [*network.activations[:-1], weighted], U, weight * Y, dense_limit=dense_limit)
+    activations = [*network.activations[:-1], weighted]
+    return NetworkLeastSquares(shapes, activations, U, weight * Y, dense_limit=dense_limit, factor_limit=factor_limit)

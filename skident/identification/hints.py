@@ -19,7 +19,8 @@ def explained(inquiry):
     Parameters
     ----------
     inquiry : Inquiry
-        Units that clip, such as hard tanh ones, are no clipping of inputs or answers.
+        Units that clip, such as hard tanh ones, are no clipping of inputs or answers; what was seen of the activation
+        is said.
 
     Raises
     ------
@@ -36,6 +37,7 @@ def explained(inquiry):
         raise
     except ValueError as error:
         hint = "" if inquiry.activations[0] == "hard_tanh" else clipping_hint(inquiry.oracle)
+        hint += "" if inquiry.seen is None else f" Of its activation was seen: {inquiry.seen}."
         if not hint:
             raise
         raise ValueError(f"{error}{hint}") from error

@@ -25,14 +25,14 @@ from skident.base.parameters import (
 from skident.base.predictions import NetworkPredictions
 from skident.base.progress import StageLog
 from skident.oracle import Clock, Oracle
-from skident.oracle.black_box import resolve_activations, resolve_black_box, resolve_response
+from skident.oracle.black_box import resolve_black_box, resolve_response
 
 from .attempts import make_attempts
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
 from .hints import budget_named, explained
 from .input_range import keep_near_centre
-from .inquiry import Inquiry, Limits, Pipeline, ask_first, ask_fresh, sought_widths
+from .inquiry import Inquiry, Limits, Pipeline, ask_first, ask_fresh, sought_activations, sought_widths
 from .report import ReportInNotebooks
 from .routes import plan_routes
 from .verdict import judge, report_of, stderr_of, warning_of
@@ -61,7 +61,9 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         activation that saturates. Of relu and leaky relu networks depth and widths are found either way; of hard tanh,
         softplus, gelu, silu and elu ones the width of the one hidden layer that they may have.
     activation, output_activation : str, default="auto"
-        ``auto`` reads them off black boxes that tell and takes tanh with linear output for the others. Of a classifier
+        ``auto`` reads them off black boxes that tell. Of others the hidden one is looked for, some 1000 queries far out
+        (`skident.identification.looks`): ``report_.activation``; the output is taken as linear. Where far out nothing
+        may be asked (`input_range`, probabilities, ``max_queries`` below 10 000), it is taken as tanh. Of a classifier
         they are those of the network of its logits. ``"leaky_relu"``: of one slope, which is found. ``"hard_tanh"``:
         ``max(-1, min(z, 1))``.
     response_method : {"auto", "predict", "predict_proba"}, default="auto"
@@ -175,7 +177,9 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     pruning units that the others can replace leads back from a wide fit to the true network. With one or two outputs,
     with unknown widths, or after a failure, the first layer's shifts come from gradients: those of the rest lie in the
     span of the second layer's weights, which is a proper subspace if that layer is narrower (`find_first_shifts`); its
-    dimension is the layer's width.
+    dimension is the layer's width. Of two hidden layers with few outputs, the second as wide as the first or wider,
+    Taylor coefficients on patches where few first-layer units are free tell the rest, 40 to 110 answers a parameter; a
+    stage that fails says why as ``failed``, and the next route is taken.
 
     On a cluster, with the same bits: ``client = dask.distributed.Client(address)``, then ``with
     joblib.parallel_config(backend="dask"):`` around ``identifier.fit(X)``. Processes ask copies of the black box: their
@@ -342,8 +346,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
             clock=Clock(self.max_seconds, self.max_queries, began),
         )
         X, answers, spread = ask_first(oracle, X)
-        activations = self._activations(box, response)
-        oracle.settle_units(answers, activations[1])
+        named = self.activation, self.output_activation
+        activations, seen = sought_activations(oracle, box, answers, named, self.strategy)
         widths, discover = sought_widths(self.layer_widths, oracle.n_outputs, activations[1])
         if keep_near_centre(oracle, pipeline.extractor, activations[0], widths, self.strategy):
             extractor = pipeline.extractor.set_params(first_layer="hessian")
@@ -360,17 +364,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
             limits=self._limits(),
             rng=rng,
             log=StageLog(self.verbose),
+            seen=seen,
         )
-
-    def _activations(self, box, response):
-        """Names of the activations to look for."""
-        activations = resolve_activations(box, self.activation, self.output_activation)
-        if response == "predict_proba" and activations[1] == "sigmoid":
-            raise ValueError(
-                f"output_activation={self.output_activation!r} would come before the softmax; of probabilities the "
-                "network of their logits is identified, so leave output_activation='auto'."
-            )
-        return activations
 
     def _pipeline(self):
         """The stages of the route by Hessians, unfitted, with this estimator's jobs and verbosity."""

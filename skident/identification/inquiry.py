@@ -13,16 +13,27 @@ from skident.base.parameters import check_layer_widths
 from skident.base.progress import StageLog
 from skident.fitting.starts import Search
 from skident.network import Architecture
-from skident.oracle import MOST_NOISE, Accuracy, Oracle
-from skident.oracle.black_box import check_answers_vary
+from skident.oracle import MOST_NOISE, Accuracy, BlackBoxError, Oracle, measure_noise
+from skident.oracle.black_box import check_answers_vary, resolve_activations, tells_activations
 
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
 from .input_range import fresh_rows, rows_inside, spaced
+from .looks import ActivationEvidence, look_at_activation
 
-__all__ = ["FreshAnswers", "Inquiry", "Limits", "Pipeline", "ask_first", "ask_fresh", "sought_widths"]
+__all__ = [
+    "FreshAnswers",
+    "Inquiry",
+    "Limits",
+    "Pipeline",
+    "ask_first",
+    "ask_fresh",
+    "sought_activations",
+    "sought_widths",
+]
 
 _NOISE_LEFT = 20.0  # largest error on noisy answers, in standard deviations of their noise, that noise explains
+_QUERIES_FOR_LOOKS = 10_000  # max_queries from which the activation is looked for
 _SEARCHING = 0.75  # of the time for random starts; the rest is for the polish
 
 
@@ -115,6 +126,8 @@ class Inquiry:
     limits : Limits
     rng : numpy.random.RandomState
     log : StageLog
+    seen : ActivationEvidence or None
+        Of the activation, where it was not told and had to be looked for.
     """
 
     box: object
@@ -128,6 +141,7 @@ class Inquiry:
     limits: Limits
     rng: np.random.RandomState
     log: StageLog
+    seen: ActivationEvidence | None = None
 
     @property
     def shallow(self):
@@ -220,6 +234,51 @@ class Inquiry:
         """
         refuted = error < 0.01 * self.fresh.noise
         return replace(self, fresh=replace(self.fresh, accuracy=self.fresh.accuracy.refuted)) if refuted else self
+
+
+def sought_activations(oracle, box, answers, named, strategy):
+    """The activations to look for, and what was seen of them; the oracle has its units then.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    box : object
+    answers : ndarray of shape (n, m_L)
+        First ones.
+    named : tuple of str
+        Hidden and output activation as they were given; ``auto`` where they are to be told by the black box, or seen.
+    strategy : str
+
+    Returns
+    -------
+    activations : tuple of str
+    seen : ActivationEvidence or None
+        None where they were named or told, or far questions cannot be asked: beyond an `input_range`, of
+        probabilities, with fewer than 10 000 queries, or where the black box refuses.
+
+    Raises
+    ------
+    ValueError
+        If an output activation would come before a softmax.
+    """
+    activations = resolve_activations(box, *named)
+    if oracle.response == "predict_proba" and activations[1] == "sigmoid":
+        raise ValueError(
+            f"output_activation={named[1]!r} would come before the softmax; of probabilities the network of their "
+            "logits is identified, so leave output_activation='auto'."
+        )
+    oracle.settle_units(answers, activations[1])
+    few = oracle.clock.max_queries is not None and oracle.clock.max_queries < _QUERIES_FOR_LOOKS
+    named = named[0] != "auto" or named[1] not in ("auto", "identity") or strategy != "auto"
+    if named or few or oracle.restricted or tells_activations(box):
+        return activations, None
+    rng = np.random.RandomState(0)
+    try:
+        noise = measure_noise(oracle, rng.standard_normal((20, oracle.n_inputs)), rng)
+        seen = look_at_activation(oracle, rng, noise.std)
+    except BlackBoxError:
+        return activations, None
+    return ((seen.name, activations[1]) if seen.usable else activations), seen
 
 
 def ask_first(oracle, X):

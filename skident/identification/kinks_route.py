@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 
+from skident.network import FeedforwardNetwork
 from skident.oracle import OutOfBudgetError
 
 from .attempts import Attempt, worst_error
@@ -23,6 +24,7 @@ _MORE_LAYERS = {"crowded", "bent", "signs", "ambiguous", "undecided", "unexplain
 _CHECKS = 17  # times as many answers as are judged by in the end show whether units are missing
 _ALIKE = 1.0 - 1e-6  # cosine of two units from which on they may be one
 _POINTS, _RADII = 20_000, (1.0, 2.0, 3.0)  # at which units are looked at, and their spreads
+_NO_SLOPE = 1e-11  # of leaky units that are taken as plain ones
 _SKIPS = (
     "on which side its units are active was not found: {} units that are always active make up for that. The "
     "hyperplanes and the answers are right, its width and the signs of its units may not be"
@@ -57,27 +59,45 @@ def by_kinks(inquiry, earlier):
     ValueError
         If the black box has no kinks, or not those of such a network.
     """
+    hidden = inquiry.activations[0]
+    unsure = hidden == "relu" and inquiry.seen is not None
     if inquiry.widths is not None and len(inquiry.widths) > 2:
-        return _deep(inquiry)
+        return _deep(inquiry, leaky=unsure or hidden == "leaky_relu")
     try:
-        return _shallow(inquiry)
+        return _relu_or_leaky(inquiry) if unsure else _shallow(inquiry, hidden)
     except NotReLUError as error:
-        hard = inquiry.activations[0] == "hard_tanh"
-        if inquiry.widths is not None or error.seen not in _MORE_LAYERS or hard:
+        if inquiry.widths is not None or error.seen not in _MORE_LAYERS or hidden == "hard_tanh":
             raise
         try:
-            return _deep(inquiry)
+            return _deep(inquiry, leaky=unsure or hidden == "leaky_relu")
         except (NotReLUError, OutOfBudgetError) as deeper:
             raise NotReLUError(
                 error.seen, f"no ReLU network was found. With one hidden layer: {error} With more: {deeper}"
             ) from deeper
 
 
-def _shallow(inquiry):
-    """One hidden layer."""
+def _relu_or_leaky(inquiry):
+    """One hidden layer whose units are leaky or not: not, unless that leaves a linear part and leaky ones do not."""
+    try:
+        plain, refusal = _shallow(inquiry, "relu"), None
+    except NotReLUError as error:
+        plain, refusal = None, error
+    if plain is not None and plain.minimal:
+        return plain
+    try:
+        leaky = _shallow(inquiry, "leaky_relu")
+    except (NotReLUError, OutOfBudgetError) as error:
+        if plain is None:
+            raise (refusal if refusal.seen in _MORE_LAYERS else error) from error
+        return plain
+    return leaky if plain is None or leaky.minimal else plain
+
+
+def _shallow(inquiry, hidden):
+    """One hidden layer of relu, leaky relu or hard tanh units."""
     oracle, n_units = inquiry.oracle, None if inquiry.widths is None else inquiry.widths[0]
     leaky = functools.partial(find_relu_network, leaky=True)
-    find = {"relu": find_relu_network, "leaky_relu": leaky, "hard_tanh": find_hard_tanh_network}[inquiry.activations[0]]
+    find = {"relu": find_relu_network, "leaky_relu": leaky, "hard_tanh": find_hard_tanh_network}[hidden]
     with inquiry.log.stage("units (kinks along lines)", oracle, n_units, "units") as entry:
         found = find(
             oracle,
@@ -93,7 +113,7 @@ def _shallow(inquiry):
     return _attempt(inquiry, found.network, minimal, caveat, {})
 
 
-def _deep(inquiry):
+def _deep(inquiry, leaky):
     """Any number of hidden layers."""
     oracle = inquiry.oracle
     with inquiry.log.stage("layers (kinks and facets)", oracle, None, "units") as entry:
@@ -103,7 +123,7 @@ def _deep(inquiry):
             probe.noise,
             inquiry.fresh.answers.std(axis=0),
             rng=inquiry.rng,
-            leaky=inquiry.activations[0] == "leaky_relu",
+            leaky=leaky,
             callback=entry["progress"],
             n_check=_CHECKS * len(inquiry.fresh.inputs),
             rows=inquiry.fresh.inputs,
@@ -124,7 +144,9 @@ def _has_alike_units(network):
 
 
 def _attempt(inquiry, network, minimal, caveat, evidence):
-    """The attempt, with the units that never show."""
+    """The attempt, with the units that never show; leaky ones whose slope is 0 to rounding are not."""
+    if inquiry.seen is not None and abs(getattr(network.activations[0], "negative_slope", 1.0)) < _NO_SLOPE:
+        network = FeedforwardNetwork(network.weights, network.biases, "relu")
     error = worst_error(inquiry.fresh.answers, network(inquiry.fresh.inputs))
     evidence = {**evidence, **_units_at_rest(inquiry, network)}
     return Attempt(network, error, "kinks", error, "kinks", minimal=minimal, caveat=caveat, evidence=evidence)

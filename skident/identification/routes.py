@@ -8,12 +8,15 @@ from dataclasses import dataclass
 
 from skident.linalg import n_free_entries
 from skident.network import get_activation
+from skident.oracle import OutOfBudgetError
 
+from .discovery_route import by_discovery
 from .hessian_route import by_hessians
 from .hessians.subspace import n_visible
 from .kinks_route import by_kinks
+from .patches_route import by_patches, patches_pay, patches_serve
 from .profiles_route import by_profiles, has_profiles
-from .saturation_route import FirstLayerSearch, by_discovery, by_saturation, by_shown_units
+from .saturation_route import FirstLayerSearch, by_saturation, by_shown_units
 
 __all__ = ["Plan", "plan_routes"]
 
@@ -79,7 +82,7 @@ def plan_routes(inquiry, strategy, n_attempts):
         routes = _routes_of_discovery(inquiry, strategy, n_attempts)
     else:
         layers = FirstLayerSearch()
-        routes = _routes_of_widths(inquiry, strategy, n_attempts, layers)
+        routes = _with_patches(inquiry, strategy, _routes_of_widths(inquiry, strategy, n_attempts, layers), layers)
         if any(getattr(route, "func", None) is by_saturation for route in routes):
             last_resort = functools.partial(by_shown_units, layers=layers)
     return Plan(routes, _reason(inquiry, strategy), last_resort)
@@ -124,6 +127,31 @@ def _routes_of_widths(inquiry, strategy, n_attempts, layers):
     )
 
 
+def _with_patches(inquiry, strategy, routes, layers):
+    """The routes and the one on patches: first where nothing else is likely to do, else where the first one fails."""
+    if strategy == "hessian" or inquiry.pipeline.first or not patches_serve(inquiry):
+        return routes
+    on_patches = functools.partial(by_patches, layers=layers)
+    if patches_pay(inquiry):
+        return [on_patches, *routes]
+    return [functools.partial(_by_either, first=routes[0], then=on_patches), *routes[1:]]
+
+
+def _by_either(inquiry, earlier, *, first, then):
+    """One attempt by the first route or, where that does not explain the answers, by another one."""
+    found = first(inquiry, earlier)
+    if (found is not None and found.error < inquiry.accepted_error) or inquiry.out_of_time:
+        return found
+    try:
+        other = then(inquiry, earlier)
+    except OutOfBudgetError:
+        if found is None:
+            raise
+        return found
+    tried = [attempt for attempt in (found, other) if attempt is not None]
+    return min(tried, key=lambda attempt: attempt.error, default=None)
+
+
 def _reason(inquiry, strategy):
     """Why the routes are those that they are."""
     name = inquiry.activations[0]
@@ -139,6 +167,8 @@ def _reason(inquiry, strategy):
         return "stages were given, or the input range does not reach to where units saturate"
     if inquiry.shallow and not inquiry.discover:
         return f"{name} saturates, and with one hidden layer a fit of scales and shifts is all that is left"
+    if not inquiry.discover and patches_serve(inquiry) and patches_pay(inquiry):
+        return f"{name} saturates far out, and on patches powers show a second layer that gradients and vertices do not"
     return f"{name} saturates far out"
 
 

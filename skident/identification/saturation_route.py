@@ -8,30 +8,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.fitting.pruning import prune_to
-from skident.fitting.redundancy import redundant_units
-from skident.network import FeedforwardNetwork
 from skident.oracle import BlackBoxError, OutOfBudgetError
 
-from .attempts import polished_attempt, where_units_move
+from .attempts import polished_attempt
 from .saturation.circles import NotSaturatingError
 from .saturation.first_layer import FirstLayer, find_first_layer
-from .saturation.layers_behind import network_behind, smallest_behind
+from .saturation.layers_behind import network_behind
 from .saturation.lengths_from_tails import lengths_from_tails
 from .saturation.shifts import find_first_shifts, shift_step
 from .saturation.stated_widths import refuse_surplus
 
-__all__ = ["FirstLayerSearch", "by_discovery", "by_saturation", "by_shown_units"]
+__all__ = ["FEW_UNITS", "FirstLayerSearch", "View", "by_saturation", "by_shown_units", "exact_view", "fit_behind"]
 
 _FEW_OUTPUTS = 3  # below, vertices alone leave too many local minima
-_POLISHABLE, _POLISHABLE_NOISY = 1e-4, 1e-2  # misfit that an imperfect first layer may leave, and the polish mends
-_EXACT = 1e-7  # error below which no deeper network is looked for
-_EXPLAINED = 1e-3  # error above which a network of unknown widths is no answer at all
 _LOST = 1e4  # residual of shifts from gradients beside the error of the differences
 _SHARP, _REPEATS = 2e-8, 2  # residual of shifts from gradients that is as good as exact, and tries to get there
 _NEAR = 1e-4  # misfit on edges of a network that needs no more than the last digits
 _DETERMINED = 2.0  # answers at vertices for every parameter of the rest
-_FEW_UNITS = 12  # of a first layer: so few have too few vertices
+FEW_UNITS = 12  # of a first layer: so few have too few vertices
 
 
 class FirstLayerSearch:
@@ -80,9 +74,18 @@ class FirstLayerSearch:
                 return None
         return self._found
 
+    def keep(self, first):
+        """Remember units that are known more precisely by now.
+
+        Parameters
+        ----------
+        first : FirstLayer
+        """
+        self._found, self._precise = first, True
+
 
 @dataclass(frozen=True)
-class _View:
+class View:
     """How to look at what follows the first layer.
 
     Attributes
@@ -133,7 +136,7 @@ def by_saturation(inquiry, earlier, *, layers, attempt=0):
     refuse_surplus(first, widths, "stay near the data with extractor=EntangledWeightExtractor(first_layer='hessian').")
     view = _view_behind(inquiry, first, attempt)
     n_parameters = inquiry.architecture(widths[1:]).n_parameters(widths[0])
-    network, misfit = _fit_behind(inquiry, view, widths, f"rest of the network ({view.way})", n_parameters)
+    network, misfit = fit_behind(inquiry, view, widths, f"rest of the network ({view.way})", n_parameters)
     stage = "vertices" if misfit > max(1e-3, 10.0 * inquiry.fit_tolerance) else "polish"
     near = view.way == "edges" and misfit < _NEAR
     return polished_attempt(inquiry, network, misfit, stage, f"saturation, {view.way}", near=near)
@@ -182,8 +185,24 @@ def by_shown_units(inquiry, earlier, *, layers):
     return best
 
 
-def _fit_behind(inquiry, view, widths, stage, n_parameters):
-    """A network of given widths behind the first layer, and its misfit."""
+def fit_behind(inquiry, view, widths, stage, n_parameters):
+    """A network of given widths behind the first layer, and its misfit.
+
+    Parameters
+    ----------
+    inquiry : Inquiry
+    view : View
+    widths : tuple of int
+    stage : str
+        Its name.
+    n_parameters : int
+        On which the number of random starts depends.
+
+    Returns
+    -------
+    network : FeedforwardNetwork
+    misfit : float
+    """
     with inquiry.log.stage(stage, inquiry.oracle, unit="starts") as entry:
         search = inquiry.search(n_parameters, max(inquiry.fit_tolerance, view.roughness), entry["progress"])
         architecture = inquiry.architecture(widths)
@@ -206,15 +225,15 @@ def _view_behind(inquiry, first, attempt):
     at once.
     """
     if attempt == 0 and _vertices_may_do(inquiry):
-        return _View("vertices", first)
+        return View("vertices", first)
     view = None
     if attempt != 2 or not _many_outputs(inquiry):
-        view = _exact_view(inquiry, first, inquiry.widths[1])
+        view = exact_view(inquiry, first, inquiry.widths[1])
     if view is None:
         first = _with_better_lengths(inquiry, first)
         edges = attempt < 3 and (_many_outputs(inquiry) or attempt == 2) and _enough_vertices(inquiry)
-        stem = inquiry.widths[0] <= _FEW_UNITS or attempt % 2
-        view = _View("edges" if edges else "stem" if stem else "vertices", first)
+        stem = inquiry.widths[0] <= FEW_UNITS or attempt % 2
+        view = View("edges" if edges else "stem" if stem else "vertices", first)
     return view
 
 
@@ -241,8 +260,19 @@ def _enough_vertices(inquiry):
     return n_answers >= _DETERMINED * inquiry.architecture(inquiry.widths[1:]).n_parameters(m)
 
 
-def _exact_view(inquiry, first, second_width):
-    """The view from inside, first-layer shifts from gradients; None where these do not tell them."""
+def exact_view(inquiry, first, second_width):
+    """The view from inside, first-layer shifts from gradients; None where these do not tell them.
+
+    Parameters
+    ----------
+    inquiry : Inquiry
+    first : FirstLayer
+    second_width : int or None
+
+    Returns
+    -------
+    View or None
+    """
     with inquiry.log.stage("first-layer shifts (gradients)", inquiry.oracle) as entry:
         search = functools.partial(
             find_first_shifts,
@@ -267,123 +297,4 @@ def _exact_view(inquiry, first, second_width):
         entry["residual"] = residual if residual < float("inf") else None
     # Shifts are good to some 1e-8 at best, and an exact rest leaves no less; more, where an offset is rounded too.
     left = min(max(1e-6, 10.0 * _LOST * of_rounding), 1e-5)
-    return None if found is None else _View("interior", exact, found, max(residual, left))
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A network that may explain the answers."""
-
-    network: FeedforwardNetwork
-    misfit: float
-    route: str
-
-
-def by_discovery(inquiry, earlier, *, layers, attempt=0):
-    """The smallest network that explains the answers, widths and depth unknown.
-
-    Parameters
-    ----------
-    inquiry : Inquiry
-    earlier : list of Attempt
-    layers : FirstLayerSearch
-    attempt : int, default=0
-
-    Returns
-    -------
-    Attempt or None
-        None where nothing saturates.
-
-    Raises
-    ------
-    ValueError
-        If no network within `max_neurons` hidden units explains the answers.
-    """
-    first = layers.find(inquiry, None, again=attempt > 0)
-    if first is None:
-        return None
-    m_1, limits, best = len(first.biases), inquiry.limits, None
-    try:
-        for candidate in _candidates(inquiry, first) if m_1 <= limits.max_neurons else ():
-            found = _minimal(inquiry, candidate)
-            if best is None or found.error < best.error:
-                best = found
-            if found.error <= max(inquiry.accepted_error, _EXACT):
-                break
-    except OutOfBudgetError:
-        if best is None:
-            raise
-    if best is not None and best.error <= max(inquiry.accepted_error, _EXPLAINED):
-        return best
-    seen = f"{m_1} units in the first layer" + (" alone" if m_1 > limits.max_neurons else "")
-    limit = f" The search was stopped by max_seconds={inquiry.oracle.clock.max_seconds}."
-    stopped = limit if inquiry.search_is_over else ""
-    raise ValueError(
-        f"layer_widths='auto': no network with at most max_neurons={limits.max_neurons} hidden units in one to three "
-        f"hidden layers was found that explains the answers ({seen}). Check the activations, raise max_neurons or "
-        f"n_starts, or give layer_widths.{stopped}"
-    )
-
-
-def _candidates(inquiry, first):
-    """Networks that may explain the answers, one hidden layer more at a time."""
-    m_1, m_L = len(first.biases), inquiry.oracle.n_outputs
-    yield from _one_hidden_layer(inquiry, first, m_1, m_L)
-    way = "stem" if m_1 <= _FEW_UNITS else "vertices"
-    view = _exact_view(inquiry, first, None) or _View(way, first)
-    if view.second_width is not None:
-        yield from _two_hidden_layers(inquiry, view, m_1, m_L)
-    # Behind a second layer of known width, or with one of unknown width.
-    for n_behind in (1, 2) if view.second_width is None else (2,):
-        if inquiry.out_of_time:
-            break
-        yield from _more_hidden_layers(inquiry, view, n_behind, m_1, m_L)
-
-
-def _one_hidden_layer(inquiry, first, m_1, m_L):
-    stage = "one hidden layer (vertices)"
-    network, misfit = _fit_behind(inquiry, _View("vertices", first), (m_1, m_L), stage, m_1 * m_L)
-    if misfit <= inquiry.fit_tolerance:
-        yield _Candidate(network, misfit, "saturation, vertices")
-
-
-def _two_hidden_layers(inquiry, view, m_1, m_L):
-    widths = m_1, view.second_width, m_L
-    network, misfit = _fit_behind(inquiry, view, widths, "two hidden layers (interior)", 60)
-    polishable = _POLISHABLE if inquiry.fresh.sigma is None else _POLISHABLE_NOISY
-    near = misfit <= max(inquiry.fit_tolerance, view.roughness, polishable)
-    if near and sum(widths[:-1]) <= inquiry.limits.max_neurons:
-        yield _Candidate(network, misfit, "saturation, interior")
-
-
-def _more_hidden_layers(inquiry, view, n_behind, m_1, m_L):
-    at_least = inquiry.architecture((m_1, view.second_width or 1, *[1] * (n_behind - 1), m_L))
-    with inquiry.log.stage(f"{n_behind + 1} hidden layers ({view.way})", inquiry.oracle, unit="starts") as entry:
-        network, misfit = smallest_behind(
-            inquiry.oracle,
-            view.first,
-            view.way,
-            at_least,
-            inquiry.rng,
-            second_known=view.second_width is not None,
-            max_neurons=inquiry.limits.max_neurons - m_1,
-            search=inquiry.search(30, max(inquiry.fit_tolerance, view.roughness), entry["progress"]),
-        )
-        entry["residual"] = misfit
-    if network is not None:
-        yield _Candidate(network, misfit, f"saturation, {view.way}")
-
-
-def _minimal(inquiry, candidate):
-    """Polish, prune what turns out superfluous then, and polish again."""
-    found = polished_attempt(inquiry, candidate.network, candidate.misfit, "polish", candidate.route)
-    U = where_units_move(found.network)
-    superfluous = redundant_units(found.network, U, deadline=inquiry.oracle.clock.deadline)
-    tol, noise = inquiry.limits.tol, inquiry.fresh.noise
-    if not any(superfluous) or found.error > max(tol, 10.0 * noise):
-        return found
-    widths = tuple(m - r for m, r in zip(found.network.layer_widths, (*superfluous, 0), strict=True))
-    deadline = inquiry.oracle.clock.deadline
-    network, misfit = prune_to(found.network, U, found.network(U), widths, tol=inquiry.fit_tolerance, deadline=deadline)
-    smaller = polished_attempt(inquiry, network, misfit, "polish", candidate.route)
-    return smaller if smaller.error <= max(tol, 3.0 * found.error) else found
+    return None if found is None else View("interior", exact, found, max(residual, left))

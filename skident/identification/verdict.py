@@ -189,6 +189,7 @@ def report_of(verdict, reason):
         reason=reason,
         noise=inquiry.fresh.noise,
         repeatable=inquiry.fresh.accuracy.repeatable,
+        activation=inquiry.seen,
         **outcome.best.evidence,
     )
     if verdict.probability_error is not None:

@@ -11,6 +11,7 @@ from .packing import n_symmetric_entries
 from .pencils import JennrichFactors, JointPencil, jennrich, joint_pencil, matrix_pencil
 from .power import RankOneOptions, RankOneSearch, find_rank_one, projection_norms, subspace_power_iteration
 from .symmetric import leading_subspace, n_free_entries, smat, svec, svec_outer
+from .symmetric_rank_one import SymmetricPowers, find_symmetric_powers, power_jacobian
 from .symmetric_tensors import contract_symmetric, flatten_symmetric, pack_symmetric, symmetric_power, unpack_symmetric
 
 __all__ = [
@@ -19,8 +20,10 @@ __all__ = [
     "JointPencil",
     "RankOneOptions",
     "RankOneSearch",
+    "SymmetricPowers",
     "contract_symmetric",
     "find_rank_one",
+    "find_symmetric_powers",
     "flatten_symmetric",
     "hermite_contraction",
     "hermite_features",
@@ -35,6 +38,7 @@ __all__ = [
     "n_free_entries",
     "n_symmetric_entries",
     "pack_symmetric",
+    "power_jacobian",
     "projection_norms",
     "smat",
     "subspace_power_iteration",

@@ -4,6 +4,7 @@ from .batched_levenberg_marquardt import BatchedNormalEquations, BatchedResult, 
 from .best_of import best_of
 from .conjugate_gradients import LinearSolution, conjugate_gradients
 from .jobs import Moment, in_order, one_blas_thread
+from .kept_factor import FactoredNormalEquations, KeptFactor
 from .levenberg_marquardt import (
     DenseNormalEquations,
     KrylovNormalEquations,
@@ -18,6 +19,8 @@ __all__ = [
     "BatchedResult",
     "DenseNormalEquations",
     "Ending",
+    "FactoredNormalEquations",
+    "KeptFactor",
     "KrylovNormalEquations",
     "LeastSquaresResult",
     "LinearSolution",

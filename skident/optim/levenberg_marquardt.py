@@ -157,7 +157,7 @@ def levenberg_marquardt(cost, linearise, x0, *, max_iter=100, target=0.0, ftol=1
     cost : callable
         ``x -> sum(r(x) ** 2)``, float; a value that is not finite counts as a rejected step.
     linearise : callable
-        ``x -> DenseNormalEquations | KrylovNormalEquations`` at x.
+        ``x -> DenseNormalEquations | KrylovNormalEquations | FactoredNormalEquations`` at x.
     x0 : array of shape (P,)
     max_iter : int, default=100
         Linearisations at most.

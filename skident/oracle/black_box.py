@@ -26,6 +26,7 @@ __all__ = [
     "resolve_activations",
     "resolve_black_box",
     "resolve_response",
+    "tells_activations",
 ]
 
 
@@ -200,9 +201,23 @@ def resolve_activations(box, activation, output_activation):
     -------
     tuple of two str
     """
-    told = _told_activations(box)
+    told = _told_activations(box) or ("tanh", "identity")
     names = [t if a == "auto" else a for a, t in zip((activation, output_activation), told, strict=True)]
     return tuple(_SKLEARN_ACTIVATIONS.get(n, n) for n in names)
+
+
+def tells_activations(box):
+    """Whether a black box tells its activations, so that nobody has to look for them.
+
+    Parameters
+    ----------
+    box : object
+
+    Returns
+    -------
+    bool
+    """
+    return _told_activations(box) is not None
 
 
 def _told_activations(box):
@@ -212,14 +227,14 @@ def _told_activations(box):
         try:
             inner = read(inner)
         except (TypeError, ValueError):
-            return "tanh", "identity"
+            return None
     if isinstance(inner, FeedforwardNetwork):
         return inner.activation, inner.output_activation
     if isinstance(inner, MLPRegressor):
         return inner.activation, inner.out_activation_
     if isinstance(inner, MLPClassifier):  # logits come before its softmax
         return inner.activation, "identity"
-    return "tanh", "identity"
+    return None
 
 
 def _innermost(box):

@@ -4,7 +4,7 @@ import pytest
 from skident.datasets import make_network
 from skident.fitting.least_squares import NetworkLeastSquares
 from skident.network import FeedforwardNetwork
-from skident.optim import DenseNormalEquations, KrylovNormalEquations
+from skident.optim import DenseNormalEquations, FactoredNormalEquations, KrylovNormalEquations
 from tests.references import reference_residual_jacobian
 
 CASES = {
@@ -65,11 +65,16 @@ def test_products_and_gradient_without_the_matrix(case, rng):
         np.testing.assert_allclose(model.product(v), J.T @ (J @ v), atol=1e-7)
 
 
+def unit_blocks(problem, theta):
+    """Of every layer, (m_l, m_{l-1} + 1, m_{l-1} + 1)."""
+    return [layer.blocks for layer in problem._layer_blocks(theta)]
+
+
 @pytest.mark.parametrize("chunk_bytes", [1, 2**27])
 def test_unit_blocks(case, chunk_bytes):
     make, theta, J, network, *_ = case
     problem = make(chunk_bytes=chunk_bytes)
-    for layer, blocks in enumerate(problem._unit_blocks(theta)):
+    for layer, blocks in enumerate(unit_blocks(problem, theta)):
         n_in, width = network.weights[layer].shape
         for unit, block in enumerate(blocks):
             columns = problem.offsets[layer] + width * np.arange(n_in + 1) + unit
@@ -80,7 +85,7 @@ def test_unit_blocks(case, chunk_bytes):
 def test_preconditioner_inverts_the_damped_blocks(case, damping):
     make, theta, *_ = case
     problem = make(dense_limit=0)
-    blocks, model = problem._unit_blocks(theta), problem.linearise(theta)
+    blocks, model = unit_blocks(problem, theta), problem.linearise(theta)
     apply = model.preconditioner(damping)
     v = np.arange(1.0, len(theta) + 1)
     expected = np.empty_like(v)
@@ -100,6 +105,37 @@ def test_dense_and_matrix_free_steps_agree(case):
     (step, decrease), (other, predicted) = dense.solve(0.1), free.solve(0.1)
     np.testing.assert_allclose(step, other, atol=1e-8 * np.abs(step).max())
     assert predicted == pytest.approx(decrease, rel=1e-6)
+
+
+def test_factored_steps_are_the_dense_ones_and_share_the_factor(case, rng):
+    make, theta, *_ = case
+    problem = make(dense_limit=0, factor_limit=3000)
+    formed, form = [], problem.normal_equations
+    problem.normal_equations = lambda x: formed.append(x) or form(x)
+    for shift in (0.0, 1e-5, 1e-4):
+        x = theta + shift * rng.standard_normal(len(theta))
+        model = problem.linearise(x)
+        assert isinstance(model, FactoredNormalEquations)
+        model.tol = 1e-13
+        expected = make().linearise(x)
+        expected.matrix[np.diag_indices(len(x))] += 0.1 * (model.kept.scale / expected.scale) ** 2 if shift else 0.1
+        step, _ = model.solve(0.1)
+        np.testing.assert_allclose(step, expected.solve(0.0)[0], atol=1e-8 * np.abs(step).max())
+    assert len(formed) == 1
+
+
+def test_layers_that_read_much_have_a_block_of_their_own(rng):
+    """Where inputs are independent of what the units do, it is the inverse of the layer's whole block."""
+    network = make_network((250, 3, 2), output_activation="identity", random_state=0)
+    weights = [np.zeros((250, 3)), network.weights[1]]
+    U = rng.standard_normal((600, 250))
+    problem = NetworkLeastSquares([(250, 3), (3, 2)], network.activations, U, np.zeros((600, 2)), dense_limit=0)
+    theta = problem.flatten(weights, network.biases)
+    model, V = problem.linearise(theta), rng.standard_normal((251, 3))
+    block = problem.normal_equations(theta)[0][:753, :753] + 1e-2 * np.diag(model.diagonal[:753])
+    found = model.preconditioner(1e-2)(np.append(V, np.zeros(8)))
+    np.testing.assert_allclose(block @ found[:753], V.ravel(), atol=1e-6)
+    np.testing.assert_array_equal(found[753:], 0.0)
 
 
 def test_overflow_is_a_cost_not_a_warning(rng):

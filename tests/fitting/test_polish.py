@@ -25,12 +25,19 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("dense_limit", [0, 3000])
+LIMITS = {
+    "dense": {"dense_limit": 3000},
+    "factored": {"dense_limit": 0, "factor_limit": 3000},
+    "conjugate gradients": {"dense_limit": 0, "factor_limit": 0},
+}
+
+
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
 @pytest.mark.parametrize("name", CASES)
-def test_to_rounding_error(name, dense_limit, rng):
+def test_to_rounding_error(name, limits, rng):
     network = CASES[name]
     U = rng.standard_normal((4 * network.n_parameters, network.n_inputs))
-    found, misfit, n_iter = polish_network(bent(network, 1e-2, rng), U, network(U), dense_limit=dense_limit)
+    found, misfit, n_iter = polish_network(bent(network, 1e-2, rng), U, network(U), **limits)
     assert misfit < 1e-13 and 1 <= n_iter <= 60
     assert parameter_error(network, found) < 1e-10
 
@@ -58,6 +65,36 @@ def test_from_an_oracle(name, rng):
     assert misfit < 1e-12 and relative_max_error(network(U), found(U)) < 1e-12
     assert sum(stage["queries"] for stage in log.stages) == oracle.n_queries
     assert len(log.stages) == (1 if name == "linear output" else 2)
+
+
+@pytest.mark.parametrize(("size", "n_stages"), [(1e-5, 2), (1e-1, 3)])
+def test_a_close_start_of_many_parameters_has_one_round(size, n_stages, monkeypatch, rng):
+    """40 rows tell how close it is; then it has about 1.5 answers a parameter."""
+    monkeypatch.setattr("skident.fitting.polish._FRUGAL", range(10, 100))
+    network = make_network((8, 10, 8, 3), output_activation="identity", shift_scale=0.3, random_state=0)
+    oracle, log = Oracle(network, 8), StageLog()
+    found, misfit = polish_from_oracle(oracle, bent(network, size, rng), np.random.RandomState(0), log)
+    assert misfit < 1e-14 and parameter_error(network, found) < 1e-10
+    assert [stage["queries"] for stage in log.stages][0] == 40 and len(log.stages) == n_stages
+    assert sum(stage["queries"] for stage in log.stages) == oracle.n_queries
+    assert oracle.n_queries * 3 / network.n_parameters < (1.7 if size == 1e-5 else 2.7)
+
+
+def test_many_parameters_from_an_oracle(rng):
+    network = make_network((12, 48, 46, 3), output_activation="identity", shift_scale=0.3, random_state=0)
+    oracle = Oracle(network, 12)
+    found, misfit = polish_from_oracle(oracle, bent(network, 1e-5, rng), np.random.RandomState(0), StageLog())
+    assert misfit < 1e-14 and parameter_error(network, found) < 1e-10
+
+
+@pytest.mark.parametrize("few", [range(10), range(600, 3001)])
+def test_answers_that_are_all_the_same(few, monkeypatch, rng):
+    """With few parameters, and as if they were many."""
+    monkeypatch.setattr("skident.fitting.polish._FRUGAL", few)
+    network = make_network((4, 5, 1), output_activation="identity", random_state=0)
+    oracle = Oracle(lambda X: np.zeros((len(X), 1)), 4)
+    found, misfit = polish_from_oracle(oracle, network, np.random.RandomState(0), StageLog())
+    assert np.isfinite(found(rng.standard_normal((5, 4)))).all() and misfit >= 0.0
 
 
 def test_change_of_inputs_and_back(rng):

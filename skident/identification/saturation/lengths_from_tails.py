@@ -8,7 +8,7 @@ import numpy as np
 
 from ..points import ask_block, random_along
 
-__all__ = ["lengths_from_tails"]
+__all__ = ["lengths_from_tails", "tail_lengths"]
 
 _RATES = {"tanh": 2.0, "sigmoid": 1.0}  # limits are approached as exp(-rate z)
 _REACH = np.geomspace(0.05, 600.0, 48)  # where to look, in units of 1 / |w| as known
@@ -57,18 +57,38 @@ def lengths_from_tails(oracle, first, activation, rng):
             break
         for side in (1.0, -1.0):
             normals = side * first.directions[:, some]
-            found, error = _tails(oracle, base[some], normals, lengths[some], _RATES[activation])
+            found, error = tail_lengths(oracle, base[some], normals, lengths[some], activation)
             better = error < misfit[some]
             best[some[better]], misfit[some[better]] = found[better], error[better]
     weights = first.weights * (best / lengths)
     return replace(first, weights=weights, biases=first.biases * (best / lengths))
 
 
-def _tails(oracle, base, normals, lengths, rate):
-    """Lengths (m_1,) and how well they explain the tails on one side; infinite where there is no tail to see."""
-    m = len(lengths)
+def tail_lengths(oracle, base, normals, lengths, activation, reach=_REACH):
+    """Lengths of units from their tails on one side.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    base : ndarray of shape (m, D)
+        A point on every unit's hyperplane where all others are saturated.
+    normals : ndarray of shape (D, m)
+        Unit vectors, away from the hyperplane.
+    lengths : ndarray of shape (m,)
+        As known.
+    activation : {"tanh", "sigmoid"}
+    reach : ndarray of shape (q,), default=geomspace(0.05, 600, 48)
+        Where the end of the tail is looked for, in units of ``1 / length``.
+
+    Returns
+    -------
+    found : ndarray of shape (m,)
+    error : ndarray of shape (m,)
+        Relative misfit of the tail; infinite where there is none to see, and the length is as it was.
+    """
+    rate, m = _RATES[activation], len(lengths)
     found, error = lengths.copy(), np.full(m, np.inf)
-    s = _REACH / lengths[:, None]
+    s = reach / lengths[:, None]
     F = _along(oracle, base, normals, s)
     height = np.abs(F - F[:, -1:]).max(axis=(1, 2))
     deviation = np.linalg.norm(F - F[:, -1:], axis=2) / np.maximum(height, np.finfo(float).tiny)[:, None]
@@ -76,7 +96,7 @@ def _tails(oracle, base, normals, lengths, rate):
     lost = _PRECISE * oracle.accuracy.unit
     least = np.maximum(_SMALL, lost * np.abs(F).max(axis=(1, 2)) / np.maximum(height, np.finfo(float).tiny))
     above, seen = _last(deviation > _LARGE), _last(deviation > least[:, None])
-    some = np.flatnonzero((above >= 0) & (seen > above + 1) & (seen < len(_REACH) - 2))
+    some = np.flatnonzero((above >= 0) & (seen > above + 1) & (seen < len(reach) - 2))
     if len(some) == 0:
         return found, error
     near, far = s[some, above[some], None], s[some, seen[some], None]
@@ -104,10 +124,10 @@ def _rate_of(s, D, rate):
         return 1.0, np.inf
     weighted = D / size[:, None]
 
-    def misfit(a):
-        V = np.exp(-rate * a * (s - s[0]))[:, None] ** np.arange(1, _POWERS + 1) / size[:, None]
-        Q, _ = np.linalg.qr(V / np.linalg.norm(V, axis=0))
-        return np.linalg.norm(weighted - Q @ (Q.T @ weighted)) / np.sqrt(len(s))
+    def misfits(a):
+        V = np.exp(-rate * a[:, None] * (s - s[0]))[..., None] ** np.arange(1, _POWERS + 1) / size[:, None]
+        Q, _ = np.linalg.qr(V / np.linalg.norm(V, axis=1, keepdims=True))
+        return np.linalg.norm(weighted - Q @ (np.swapaxes(Q, 1, 2) @ weighted), axis=(1, 2)) / np.sqrt(len(s))
 
     # The far half of the tail is nearly one exponential: its slope is a start good to some per cent.
     half = len(s) // 2
@@ -117,7 +137,8 @@ def _rate_of(s, D, rate):
     width = 0.2
     for _ in range(14):
         trials = a * (1.0 + width * np.linspace(-1.0, 1.0, 21))
-        a, width = trials[int(np.argmin([misfit(t) for t in trials]))], width * 0.2
+        left = misfits(trials)
+        a, least, width = trials[int(np.argmin(left))], float(left.min()), width * 0.2
         if width < 1e-11:
             break
-    return a, misfit(a)
+    return a, least

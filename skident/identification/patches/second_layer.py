@@ -1,0 +1,70 @@
+"""The second layer behind a saturating first one, end to end: by linear algebra on patches, from no random network."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.network import get_activation
+
+from .assembling import Told, assembled, shifts_of
+from .behind import PatchesFailedError
+from .first_rows import find_first_rows
+from .further_rows import find_further_rows
+
+__all__ = ["find_second_layer"]
+
+_TRIES, _MORE = 4, 0.3  # at most, and how many more points the first patch of each has than that of the one before
+
+
+def find_second_layer(behind, plan, n_units=None, *, n_tries=_TRIES, callback=None):
+    """All that follows a first layer, if that is one hidden layer and a linear output.
+
+    Parameters
+    ----------
+    behind : Behind
+    plan : PatchPlan
+    n_units : int, default=None
+        m_2; None where the gap of the singular values has to tell it.
+    n_tries : int, default=4
+        How often all of it may be tried, beginning with another patch.
+    callback : callable, default=None
+        ``callback(n_known, m_1)``.
+
+    Returns
+    -------
+    SecondLayer
+
+    Raises
+    ------
+    PatchesFailedError
+        If no patch is in reach, the coefficients are no sum of powers, a unit is not found, or the network found does
+        not explain the answers.
+
+    Notes
+    -----
+    ``f = R(h)`` with ``R(h) = sum_k v_k g(W_k . h + c_k) + v_0``. Where k first-layer units are free and all others
+    stand still at signs s, the terms of order p of R are ``sum_k v_k g^(p)(y_k(s)) / p! (W_k . eta)^p``: for all s they
+    lie in the span of m_2 powers. Shifts come from the null space of all orders, rows from a power method, rows at the
+    other units from linear equations, and length, shift and output weights from the curves ``g^(p)``.
+    """
+    for attempt in range(n_tries - 1):
+        try:
+            return _find(behind, plan, n_units, attempt, callback)
+        except PatchesFailedError as error:
+            if error.final:
+                raise
+    return _find(behind, plan, n_units, n_tries - 1, callback)
+
+
+def _find(behind, plan, n_units, attempt, callback):
+    """One try: other patches, and more points on them, than the one before."""
+    first = find_first_rows(behind, plan, n_units, generosity=1.0 + _MORE * attempt)
+    rows = find_further_rows(behind, plan, first, callback)
+    shifts = shifts_of(behind.activation, rows.theta)
+    parts = [
+        (sample.patch.outputs(get_activation(behind.activation), shifts), sample.coefficients, sample.values)
+        for sample in rows.samples
+    ]
+    outputs, coefficients, values = (np.concatenate(part) for part in zip(*parts, strict=True))
+    told = Told(rows.rows, shifts, outputs, coefficients, values, first.rule.order)
+    return assembled(rows.behind, told, {"powers": first.misfit, "rows": rows.misfit})

@@ -1,0 +1,160 @@
+"""Gauss-Newton steps by conjugate gradients whose preconditioner is an earlier step's Cholesky factor."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from .conjugate_gradients import conjugate_gradients
+
+__all__ = ["FactoredNormalEquations", "KeptFactor"]
+
+_LEAST_DAMPING = 1e-13  # relative to squared column lengths: what rounding leaves of a singular matrix
+_STRONGER = 100.0  # damping where the factorisation fails
+_FAR = 10.0  # a damping that is larger by more has the factor made again
+
+
+class KeptFactor:
+    """The Cholesky factor of a damped matrix ``J^T J``, kept until another one is wanted.
+
+    Memory is ``16 P^2`` bytes, and none before the first matrix.
+    """
+
+    def __init__(self):
+        self.scale = self._matrix = self._factor = None
+        self._damping = 0.0
+
+    @property
+    def empty(self):
+        """Whether there is no matrix yet."""
+        return self._matrix is None
+
+    def take(self, matrix):
+        """Keep another matrix, columns scaled to unit length.
+
+        Parameters
+        ----------
+        matrix : ndarray of shape (P, P)
+            ``J^T J``; overwritten.
+        """
+        diagonal = np.sqrt(np.diag(matrix))
+        self.scale = np.where(diagonal > 1e-14 * diagonal.max(), diagonal, diagonal.max() or 1.0)
+        matrix /= self.scale[:, None]
+        matrix /= self.scale
+        self._matrix, self._factor = matrix, None
+
+    def fit_for(self, damping):
+        """Factor the kept matrix if there is no factor, or one whose damping is far below this one.
+
+        Parameters
+        ----------
+        damping : float
+            Relative to the squared column lengths.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If the matrix is not finite.
+        """
+        if self._factor is not None and damping <= _FAR * self._damping:
+            return
+        if not np.isfinite(self._matrix).all():
+            raise np.linalg.LinAlgError("the matrix to be factored is not finite")
+        self._factor, self._damping = None, max(damping, _LEAST_DAMPING)
+        while self._factor is None:
+            damped = self._matrix.copy()
+            damped.flat[:: len(damped) + 1] += self._damping
+            try:
+                self._factor = scipy.linalg.cholesky(damped, lower=True, overwrite_a=True, check_finite=False)
+            except np.linalg.LinAlgError:
+                self._damping *= _STRONGER
+
+    def solve(self, v):
+        """``(J^T J + damping S^2)^-1 v`` with the kept matrix and its damping.
+
+        Parameters
+        ----------
+        v : ndarray of shape (P,)
+
+        Returns
+        -------
+        ndarray of shape (P,)
+        """
+        return scipy.linalg.cho_solve((self._factor, True), v / self.scale, check_finite=False) / self.scale
+
+
+class FactoredNormalEquations:
+    """``J^T J`` known by its products, solved by conjugate gradients with the factor of a matrix close to it.
+
+    Near a solution J hardly changes, so one factor of ``O(P^3)`` serves all steps, a few products each. Where it does
+    not serve, the matrix is formed here and replaces it.
+
+    Parameters
+    ----------
+    product : callable
+        ``v -> J^T (J v)``, (P,) to (P,).
+    gradient : ndarray of shape (P,)
+        ``J^T r``.
+    form : callable
+        Without arguments: ``J^T J``, (P, P).
+    kept : KeptFactor
+        Shared by the steps.
+    tol : float, default=1e-4
+        Residual of a step, relative and in the factor's norm, at which conjugate gradients end.
+    few : int, default=25
+        Products after which the factor does not serve.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.optim import FactoredNormalEquations, KeptFactor
+    >>> J = np.array([[2.0, 1.0], [0.0, 1.0], [1.0, 3.0]])
+    >>> model = FactoredNormalEquations(lambda v: J.T @ (J @ v), J.T @ np.ones(3), lambda: J.T @ J, KeptFactor())
+    >>> print(model.solve(0.0)[0].round(6))
+    [-0.266667 -0.333333]
+    """
+
+    def __init__(self, product, gradient, form, kept, *, tol=1e-4, few=25):
+        self.product, self.gradient, self.form, self.kept = product, gradient, form, kept
+        self.tol, self.few = tol, few
+
+    def solve(self, damping):
+        """Damped step and predicted decrease, as `DenseNormalEquations.solve`.
+
+        Parameters
+        ----------
+        damping : float
+            Relative to the squared column lengths where the matrix was formed.
+
+        Returns
+        -------
+        step : ndarray of shape (P,)
+        predicted : float
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If the matrix is not finite.
+        """
+        fresh = self.kept.empty
+        if fresh:
+            self.kept.take(self.form())
+        solution, squares = self._solution(damping)
+        if solution.n_products >= self.few and not fresh:
+            self.kept.take(self.form())
+            solution, squares = self._solution(damping)
+        x, r = solution.x, solution.residual
+        return x, float((r - self.gradient) @ x) + damping * float((squares * x) @ x)
+
+    def _solution(self, damping):
+        self.kept.fit_for(damping)
+        squares = self.kept.scale**2
+        solution = conjugate_gradients(
+            lambda v: self.product(v) + damping * squares * v,
+            -self.gradient,
+            precondition=self.kept.solve,
+            tol=self.tol,
+            own_norm=True,
+            max_iter=self.few,
+        )
+        return solution, squares

@@ -1,0 +1,21 @@
+import pytest
+
+from skident.identification.patches.plan import plan_patches
+
+
+@pytest.mark.parametrize(
+    ("D", "widths", "order", "n_free"),
+    [(10, (16, 16, 1), 2, 7), (10, (32, 32, 1), 3, 6), (17, (64, 64, 6), 2, 13), (11, (64, 64, 3), 3, 7)],
+)
+def test_plans_of_usual_networks(D, widths, order, n_free):
+    plan = plan_patches(D, widths)
+    assert (plan.rule.order, plan.n_free) == (order, n_free)
+
+
+@pytest.mark.parametrize(("D", "widths"), [(4, (16, 16, 1)), (3, (8, 8, 1)), (6, (32, 32, 1)), (8, (3, 10, 1))])
+def test_no_plan_where_powers_or_patterns_are_too_few(D, widths):
+    assert plan_patches(D, widths) is None
+
+
+def test_more_outputs_need_fewer_rows():
+    assert plan_patches(10, (16, 16, 4)).n_queries < 0.5 * plan_patches(10, (16, 16, 1)).n_queries

@@ -1,0 +1,103 @@
+"""Two hidden layers with few outputs, the second one as wide as the first, through `NetworkIdentifier`."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPRegressor
+from sklearn.preprocessing import StandardScaler
+
+from skident import NetworkIdentifier
+from skident.identification import patches_route
+from skident.metrics import parameter_error, relative_max_error
+from skident.network import FeedforwardNetwork
+
+STAGE = "second layer (patches)"
+
+
+def planted(sizes, seed=0, scale=1.5, activation="tanh", output="identity"):
+    rng = np.random.RandomState(seed)
+    pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+    weights = [scale * rng.standard_normal((a, b)) / np.sqrt(a) for a, b in pairs]
+    return FeedforwardNetwork(weights, [0.5 * rng.standard_normal(b) for _, b in pairs], activation, output)
+
+
+def identify(network, widths=None, box=None, **options):
+    widths = network.layer_widths if widths is None else widths
+    X = np.random.default_rng(0).standard_normal((200, network.n_inputs))
+    names = {"activation": network.activation, "output_activation": network.output_activation, "random_state": 0}
+    return NetworkIdentifier(
+        (lambda A: network(A)) if box is None else box, layer_widths=widths, **(names | options)
+    ).fit(X)
+
+
+def failures(model):
+    return [stage["failed"] for stage in model.report_.stages if "failed" in stage]
+
+
+@pytest.mark.parametrize("widths", [None, "auto"])
+@pytest.mark.parametrize(
+    ("sizes", "activation", "output"),
+    [
+        ((10, 16, 16, 1), "tanh", "identity"),
+        ((8, 10, 9, 1), "sigmoid", "identity"),
+        ((7, 10, 8, 1), "erf", "identity"),
+        ((10, 8, 9, 2), "tanh", "tanh"),
+        ((7, 10, 10, 1), "tanh", "sigmoid"),
+    ],
+)
+def test_networks_and_widths(sizes, activation, output, widths, rng):
+    network = planted(
+        sizes, seed=3, scale=3.0 if activation == "sigmoid" else 1.0, activation=activation, output=output
+    )
+    model = identify(network, widths)
+    assert model.report_.exact and model.report_.route == "saturation, patches" and model.layer_widths_ == sizes[1:]
+    X = rng.standard_normal((500, sizes[0]))
+    assert relative_max_error(network(X), model.network_(X)) < 1e-10
+    assert parameter_error(network, model.network_) < 1e-6
+    if widths is None:
+        assert "patches" in model.report_.reason and model.report_.attempts == 1
+
+
+def test_a_trained_regressor(rng):
+    X, y = load_diabetes(return_X_y=True)
+    X, y = StandardScaler().fit_transform(X), (y - y.mean()) / y.std()
+    mlp = MLPRegressor(hidden_layer_sizes=(16, 16), activation="tanh", random_state=1, solver="lbfgs", max_iter=300)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        mlp.fit(X, y)
+    network = FeedforwardNetwork.from_sklearn(mlp)
+    model = NetworkIdentifier(mlp.predict, layer_widths=(16, 16, 1), activation="tanh", random_state=0).fit(X)
+    assert model.report_.exact and model.report_.route == "saturation, patches"
+    assert parameter_error(network, model.network_) < 1e-6
+
+
+def test_more_units_than_there_are_is_said():
+    network = planted((10, 16, 13, 1), seed=4, scale=1.0)
+    with pytest.warns(ConvergenceWarning, match=r"only \(16, 13, 1\) show and explain all answers"):
+        model = identify(network, (16, 16, 1))
+    assert model.layer_widths_ == (16, 13, 1) and model.report_.relative_max_error < 1e-10
+
+
+def test_narrow_second_layers_go_the_old_way():
+    network = planted((8, 7, 4, 1), seed=1, scale=1.0)
+    model = identify(network)
+    assert model.report_.exact and model.report_.route == "saturation, interior"
+    assert all(stage["name"] != STAGE for stage in model.report_.stages)
+
+
+def test_questions_that_do_not_suffice_leave_the_other_routes():
+    network = planted((10, 16, 16, 1), seed=3, scale=1.0)
+    with pytest.warns(ConvergenceWarning, match="not exact"):
+        model = identify(network, max_queries=12_000, max_seconds=10.0, n_attempts=1, n_starts=1)
+    assert not model.report_.exact and all(stage["name"] != STAGE for stage in model.report_.stages)
+
+
+def test_time_that_does_not_suffice_leaves_the_other_routes(monkeypatch):
+    monkeypatch.setattr(patches_route, "_SHARE", 0.0)
+    network = planted((10, 8, 9, 1), seed=3, scale=1.0)
+    with pytest.warns(ConvergenceWarning, match="not exact"):
+        model = identify(network, max_seconds=10.0, n_attempts=1, n_starts=1)
+    assert failures(model) == ["its share of max_seconds is over"] and model.report_.route != "saturation, patches"
