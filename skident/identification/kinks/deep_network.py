@@ -11,14 +11,16 @@ from skident.oracle import OutOfBudgetError
 
 from .active_set import NOISY
 from .answers import Answers
+from .completion import complete
 from .hyperplanes import FirstLayerSearch, random_segments
+from .judged import judge
 from .known_layers import KnownLayers
 from .last_look import answers_where_units_show
 from .layer_units import LayerUnits
 from .line import NotReLUError
 from .readout import read_out
 from .refinement import trace_on
-from .repair import errors_of, kinks_beside_errors, more_answers, polished, pruned, unexplained_kinks
+from .repair import kinks_beside_errors, unexplained_kinks
 
 __all__ = ["DeepNetwork", "find_deep_relu_network"]
 
@@ -33,7 +35,6 @@ _MOST_QUERIES, _MOST_QUERIES_AN_INPUT = 400_000, 10_000  # at which a search tha
 _MORE_ONCE_EXPLAINED = 3  # times as many where most answers are explained
 _DEEPER = 5  # times as many of networks of three hidden layers and more, whose units are rarer
 _MOST_SEARCHES = 15  # times that more lines are followed where nothing else helps
-_FEW = 0.02  # share of wrong answers up to which a network without linear part is preferred
 
 
 @dataclass(frozen=True)
@@ -136,13 +137,13 @@ class _Search:
             readout = self._read_layers()
             self.share = max(readout.share, readout.signed)
             if self.share > _LAST:
-                found, X, error = self._checked(readout, n_repairs)
+                found, judged = self._checked(readout, n_repairs)
                 if found.wrong == 0:
-                    found, X, error = self._looked_again(found)
+                    found, judged = self._looked_again(found, judged)
                 self.best = found if self.best is None or found.wrong < self.best.wrong else self.best
                 if found.wrong == 0:
                     return
-                progress = self._explain_more(found, X, error, readout.linear)
+                progress = self._explain_more(judged)
             else:
                 progress = self.handed_back or self._look_below()
             self.idle = 0 if progress else self.idle + 1
@@ -188,7 +189,8 @@ class _Search:
             if depth not in self.layers:
                 accuracy = self.answers.resolution if self.answers.resolution > NOISY else 0.0
                 known = KnownLayers(layers, W, b, slope=slope or 0.0, accuracy=accuracy)
-                layer = LayerUnits(known, slope=slope)
+                vague = None if slope != 0.0 or open_entries is None else open_entries < 0
+                layer = LayerUnits(known, slope=slope, vague=vague)
                 if not self._find_units(layer, depth):
                     self.incomplete = layer
                     break
@@ -205,6 +207,9 @@ class _Search:
     def _find_units(self, layer, depth):
         """Units of the next layer, and with them the signs of the last one; whether there are any."""
         n_planes, idle = len(self.first.planes), 0
+        self.handed_back = self._completed(self.first.loose)
+        if self.handed_back:
+            return False
         layer.take_up(self.answers, self.first.loose, self.rng)
         for _ in range(_MOST_LINES):
             self._tell_progress(layer)
@@ -218,7 +223,11 @@ class _Search:
                 break
             kinks = self._fresh_kinks(2, layer.explain)
             if self.first.absorb(kinks) or len(self.first.planes) > n_planes:
-                self.layers, self.handed_back = {}, True
+                self.layers = {}
+                self.handed_back = True
+                return False
+            if self._completed(kinks):
+                self.handed_back = True
                 return False
             idle = 0 if layer.take_up(self.answers, kinks, self.rng) else idle + 1
         if layer.settle_signs(self.answers, self.rng):
@@ -306,45 +315,29 @@ class _Search:
         )
 
     def _checked(self, readout, n_repairs):
-        """The polished network and how much of fresh answers it explains; these, and errors over what is allowed."""
+        """The polished network and how much of fresh answers it explains; and these."""
         self._tell_progress()
-        network, linear = polished(self.answers, readout.network, self.rng), readout.linear
-        n_check = max(self.n_check, _CHECKS * network.n_parameters // network.n_outputs)
-        if readout.plain is not None and self.answers.resolution > NOISY:
-            # Weights that are not exact leave a linear part where there is none.
-            plain = polished(self.answers, readout.plain, self.rng)
-            self.asked = more_answers(self.answers, self.asked, n_check // 8, self.rng)
-            if np.mean(errors_of(self.answers, plain, self.asked)[1] > 1.0) < _FEW:
-                network, linear = plain, linear[:, :0]
-        n_check *= 1 if len(network.weights) < 4 else _DEEPER
-        for n in (n_check // 8, n_check):
-            self.asked = more_answers(self.answers, self.asked, n, self.rng)
-            X, error = errors_of(self.answers, network, self.asked)
-            wrong = float(np.mean(error > 1.0)) if len(error) else 1.0
-            if wrong:
-                break
-        if not wrong and self.answers.resolution > NOISY:
-            smaller = pruned(self.answers, network, self.asked, self.rng)
-            linear = linear if smaller is network else linear[:, :0]
-            network = smaller
-        doubt = float(readout.doubt.max(initial=0.0))
-        network = _in_oracle_units(network, self.answers.noise)
-        return DeepNetwork(network, wrong, len(X), doubt, linear.shape[1], n_repairs), X, error
+        # Those of networks of three hidden layers and more are rarer.
+        n_check = max(self.n_check, _CHECKS * readout.network.n_parameters // readout.network.n_outputs)
+        n_check *= 1 if len(readout.network.weights) < 4 else _DEEPER
+        judged = judge(self.answers, readout, self.asked, n_check, self.rng)
+        self.asked = judged.asked
+        network = _in_oracle_units(judged.network, self.answers.noise)
+        doubt, n_linear = float(readout.doubt.max(initial=0.0)), judged.linear.shape[1]
+        return DeepNetwork(network, judged.wrong, len(judged.X), doubt, n_linear, n_repairs), judged
 
-    def _looked_again(self, found):
+    def _looked_again(self, found, judged):
         """The same where missing units would show."""
-        n, network = max(_LEAST_SHOWN, int(_SHOWN * found.n_checked)), found.network
-        network = _in_oracle_units(network, 1.0 / self.answers.noise)
-        self.asked = self.asked.joined(answers_where_units_show(self.answers, network, self.rows, n, self.rng))
-        X, error = errors_of(self.answers, network, self.asked)
-        return replace(found, wrong=float(np.mean(error > 1.0)), n_checked=len(X)), X, error
+        n = max(_LEAST_SHOWN, int(_SHOWN * found.n_checked))
+        shown = answers_where_units_show(self.answers, judged.network, self.rows, n, self.rng)
+        judged = judged.beside(self.answers, shown)
+        self.asked = judged.asked
+        return replace(found, wrong=judged.wrong, n_checked=len(judged.X)), judged
 
-    def _explain_more(self, found, X, error, linear):
+    def _explain_more(self, judged):
         """Take up kinks next to wrong answers at the lowest layer that they fit; whether that changed anything."""
-        kinks = kinks_beside_errors(self.answers, found.network, X, error, self.rng)
-        if self._completed(kinks, linear):
-            return True
-        if self._more_hyperplanes(kinks) or self._take_up(kinks):
+        kinks = kinks_beside_errors(self.answers, judged.network, judged.X, judged.error, self.rng)
+        if self._completed(kinks, judged.linear) or self._more_hyperplanes(kinks) or self._take_up(kinks):
             return True
         for depth in sorted(self.layers):
             if trace_on(self.answers, self.layers[depth].units, self.rng):
@@ -356,14 +349,14 @@ class _Search:
                 return True
         return False
 
-    def _completed(self, kinks, linear):
+    def _completed(self, kinks, linear=None):
         """Whether kinks belong to units of which all but the bias is known, as a linear part of the next layer."""
         if len(kinks) == 0:
             return False
         for depth in sorted(self.layers):
-            behind = self.layers.get(depth + 1)
+            behind = self.layers.get(depth + 1, self.incomplete)
             part = linear if behind is None else behind.linear
-            if part is not None and part.shape[1] and self.layers[depth].complete(part, kinks):
+            if part is not None and part.shape[1] and complete(self.layers[depth], part, kinks):
                 self.layers = {d: v for d, v in self.layers.items() if d <= depth}
                 return True
         return False
@@ -380,6 +373,6 @@ def _no_hyperplane(n_loose):
 
 
 def _in_oracle_units(network, noise):
-    """A network of answers in units of their rounding as one of the oracle's; with `1 / noise` the way back."""
+    """A network of answers in units of their rounding as one of the oracle's."""
     weights, biases = network.weights, network.biases
     return network.with_parameters([*weights[:-1], weights[-1] * noise], [*biases[:-1], biases[-1] * noise])

@@ -33,6 +33,8 @@ class LayerSigns(NamedTuple):
         Largest violation of an equation.
     used : list of int
         The units whose equations were used.
+    hidden : ndarray of shape (m_{l-1}, m_l)
+        Weights of layer l that no kink told, 0 where it did or where they do not matter.
     sure : float
         Doubt up to which a sign is certain.
     """
@@ -43,6 +45,7 @@ class LayerSigns(NamedTuple):
     determined: np.ndarray
     misfit: float
     used: list
+    hidden: np.ndarray
     sure: float = _SURE
 
     @property
@@ -56,12 +59,15 @@ class LayerSigns(NamedTuple):
         return (self.ratio - 1.0) / (self.ratio + 1.0)
 
 
-def layer_signs(known, units, slope=0.0, tol=1e-5):
+def layer_signs(known, units, slope=0.0, tol=1e-5, vague=None):
     """Signs of the units of layer l from units of layer l + 1.
 
     A unit ``z = sum_k alpha_k |z_k| + c . h_{l-1} + d`` of layer l + 1 has ``c = sum_k s_k alpha_k w_k``: m_{l-1}
     linear equations for the signs s. What is open of a unit enters as further unknowns. While the equations contradict
     each other, the unit is left out without which they do so least.
+
+    A weight o of layer l that no kink told, of a unit k that is always on where its input i is, adds
+    ``2 s_k alpha_k o`` to c_i: one more unknown.
 
     Parameters
     ----------
@@ -71,33 +77,37 @@ def layer_signs(known, units, slope=0.0, tol=1e-5):
         Of units of layer l that are not active; None where it is to be found.
     tol : float, default=1e-5
         Relative violation of an equation that is none.
+    vague : ndarray of bool, shape (m_{l-1}, m_l), default=None
+        Weights of layer l that are not known, and 0 in `known`.
 
     Returns
     -------
     LayerSigns
     """
-    used = list(range(len(units)))
+    used, vague = list(range(len(units))), np.argwhere(np.zeros((1, 1)) if vague is None else vague)
     while True:
-        result = _solve(known, [units[i] for i in used], slope)[0]._replace(used=used)
+        result = _solve(known, [units[i] for i in used], slope, vague)[0]._replace(used=used)
         if len(used) <= 2 or (result.misfit < tol and result.certain):
             return result
         without = []
         for j in range(len(used)):
-            others = _solve(known, [units[i] for i in used[:j] + used[j + 1 :]], slope)[1]
+            others = _solve(known, [units[i] for i in used[:j] + used[j + 1 :]], slope, vague)[1]
             without.append((others.max(), np.median(others)))
         used = [u for j, u in enumerate(used) if j != min(range(len(used)), key=without.__getitem__)]
 
 
-def _solve(known, units, slope):
-    """Signs by least squares, and every unit's largest misfit."""
+def _solve(known, units, slope, hidden):
+    """Signs by least squares, and every unit's largest misfit; `hidden` are pairs of indices of weights."""
     K, m = known.n_units, known.n_before
     scales = [1.0 / max(np.abs(unit.theta[:K]).max(), np.finfo(float).tiny) for unit in units]
     vague = [np.linalg.norm(unit.open[:K], axis=1) > unit.tolerance for unit in units]
-    n_unknowns = K + sum(unit.n_open + int(v.sum()) for unit, v in zip(units, vague, strict=True))
-    blocks, values, start = [], [], K
+    n_unknowns = K + len(hidden) + sum(unit.n_open + int(v.sum()) for unit, v in zip(units, vague, strict=True))
+    blocks, values, start = [], [], K + len(hidden)
     for unit, scale, v in zip(units, scales, vague, strict=True):
         block = np.zeros((m, n_unknowns))
-        block[:, :K] = known.weights * np.where(v, 0.0, scale * unit.theta[:K])
+        alpha = np.where(v, 0.0, scale * unit.theta[:K])
+        block[:, :K] = known.weights * alpha
+        block[hidden[:, 0], K + np.arange(len(hidden))] = 2.0 * alpha[hidden[:, 1]]
         # The products of a sign and a weight that is open, and what is open of c.
         for part in (known.weights[:, v], -unit.open[K:-1]):
             block[:, start : start + part.shape[1]] = part
@@ -116,8 +126,9 @@ def _solve(known, units, slope):
     determined = np.linalg.norm(Vt[k:, :K], axis=0) < 1e-5
     misfits = np.abs(A @ (x / size) - y).reshape(len(units), -1).max(axis=1) * (_PER_ERROR if known.accuracy else 1.0)
     signs, ratio = over_ratio((x / size)[:K], determined, slope)
-    doubt = np.abs(np.abs(signs) - 1.0)
-    return LayerSigns(signs, doubt, ratio, determined, float(misfits.max()), [], sure), misfits
+    doubt, told = np.abs(np.abs(signs) - 1.0), np.zeros((m, K))
+    told[hidden[:, 0], hidden[:, 1]] = np.where(signs >= 0, 1.0, -1.0)[hidden[:, 1]] * (x / size)[K : K + len(hidden)]
+    return LayerSigns(signs, doubt, ratio, determined, float(misfits.max()), [], told, sure), misfits
 
 
 def over_ratio(told, determined, slope):

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .completion import with_hidden_weights
 from .facets import FacetUnit
 from .known_layers import KnownLayers
 from .layer_signs import features_with_signs, layer_signs, signs_beside_linear_part
 from .open_weights import usual_sides
 from .refinement import intersection, kinks_of, parallel, refine
+from .same_layer import bends_at
 from .segments import KinkSet
 from .tracing import kinks_seen, share_of_kinks, share_of_sides, trace
 
@@ -18,7 +20,8 @@ __all__ = ["LayerUnits"]
 
 _GOOD, _POOR = 0.85, 0.2  # share of predicted kinks that a unit shows, and that which others of its layer vouch for
 _NONE, _SIDES = 0.1, 0.5
-_MOST_FAILURES = 8  # kinks in succession that are of no unit of the layer, after which the others are left
+_MOST_WASTED = 8000  # queries in succession on kinks of no unit of the layer, after which the others are left
+_REACH, _POINTS = 6.0, 2000  # of what is always on, in standard deviations, and points that tell how large it gets
 _CHOICES = 4  # signs at most of which no unit tells anything that are tried both ways
 
 
@@ -32,6 +35,8 @@ class LayerUnits:
     units : list of FacetUnit
     slope : float or None
         Of units of layer l that are not active; None until it is found.
+    vague : ndarray of bool, shape (m_{l-1}, m_l) or None
+        Weights of layer l that no kink tells, as their inputs are silent there, until the signs are found.
     signs : ndarray of shape (m_l,) or None
         None until the units determine them.
     choices : list of ndarray of shape (m_l,)
@@ -49,6 +54,7 @@ class LayerUnits:
     deep: KinkSet | None = None
     linear: np.ndarray | None = None
     slope: float | None = 0.0
+    vague: np.ndarray | None = None
 
     @property
     def basis(self):
@@ -90,27 +96,30 @@ class LayerUnits:
         BlackBoxError
             If the black box fails.
         """
-        before, failures, doubtful, deep = len(self.units), 0, [], []
+        before, wasted, doubtful, deep = len(self.units), 0, [], []
         queue, points = list(np.argsort(kinks.errors)), kinks.points
         while queue:
             i = queue.pop(0)
             if self.explain(points[i][None])[0] or self._adopted(kinks, i):
                 continue
-            if failures > _MOST_FAILURES:
+            if wasted > _MOST_WASTED:
                 deep.append(i)
                 continue
+            asked = answers.oracle.n_queries
             unit = self._traced(answers, kinks, i, rng)
             if unit is None or unit.share < _NONE:
                 deep.append(i)
-                failures += 1
+                wasted += answers.oracle.n_queries - asked
             elif unit.share < _GOOD:
                 doubtful.append((unit, i))
             else:
-                failures = 0
+                wasted = 0
                 if not self._merged(answers, unit, rng):
                     self.units.append(unit)
                 if self.signs is None and self._tell_signs(answers, rng):
-                    failures, queue, deep = 0, queue + deep, []
+                    wasted, queue, deep = 0, queue + deep, []
+                elif self._of_layer_before():  # without it the others would be followed in vain
+                    queue, doubtful, deep = [], [], [*deep, *queue, *(j for _, j in doubtful)]
         for unit, i in sorted(doubtful, key=lambda pair: -pair[0].share):
             if self.explain(points[i][None])[0]:
                 continue
@@ -133,7 +142,11 @@ class LayerUnits:
         """The unit of a kink, or None."""
         unit = FacetUnit(self.known, kinks.points[i], kinks.normals[i], self.basis, kinks.errors[i])
         allowed = 1e-5 if self.known.accuracy else max(1e-6, 1e3 * kinks.errors[i])
-        if (self.signs is not None and unit.misfit > allowed) or not trace(answers, unit, rng):
+        if self.signs is not None and unit.misfit > allowed:
+            return None
+        if not self.known.accuracy and bends_at(answers, unit, self.units, rng):
+            return None
+        if not trace(answers, unit, rng):
             return None
         refine(answers, unit, rng)
         unit.share = share_of_kinks(answers, unit, rng, 8)[0]
@@ -177,11 +190,12 @@ class LayerUnits:
         known = self.known
         if len(self.units) * known.n_before < known.n_units + 2:
             return False
-        told = layer_signs(known, self.units, self.slope)
+        told = layer_signs(known, self.units, self.slope, vague=self.vague)
         enough = len(told.used) > max((known.n_units + 1) / known.n_before, 0.7 * len(self.units))
         if not (told.determined.all() and told.certain and told.misfit < 1e-5 and enough):
             return False
         self.slope = told.slope
+        self._fill(told)
         self._rebase(answers, np.sign(told.signs), rng)
         return True
 
@@ -205,7 +219,7 @@ class LayerUnits:
         """
         if self.signs is not None or not self.units:
             return self.signs is not None
-        told = layer_signs(self.known, self.units, self.slope)
+        told = layer_signs(self.known, self.units, self.slope, vague=self.vague)
         if not told.certain or told.misfit > 1e-4 or len(told.used) < 0.7 * len(self.units):
             if self.slope != 0.0:
                 return False
@@ -214,6 +228,7 @@ class LayerUnits:
                 self._rebase(answers, signs, rng)
             return signs is not None
         self.slope = told.slope
+        self._fill(told)
         signs = np.where(told.signs >= 0, 1.0, -1.0)
         free = np.flatnonzero(~told.determined)[:_CHOICES]
         choices = np.repeat(signs[None], 2 ** len(free), axis=0)
@@ -225,6 +240,11 @@ class LayerUnits:
         self.choices = list(choices[best[1:]])
         self._rebase(answers, choices[best[0]], rng)
         return True
+
+    def _fill(self, told):
+        """Take up weights of layer l that only the linear parts of the units told, with the signs."""
+        self.known, self.units = with_hidden_weights(self.known, self.units, told)
+        self.vague = None
 
     def try_other_signs(self, answers, rng):
         """Take the next choice of signs.
@@ -335,66 +355,34 @@ class LayerUnits:
 
         Returns
         -------
-        W : ndarray of shape (m_l + 2 r, m_{l+1})
-            Columns of norm 1; of what is not determined the least that is right near the kinks seen.
+        W : ndarray of shape (m_l + r, m_{l+1})
+            Columns of norm 1, for the units of layer l as `signed` has them; of what is not determined the least that
+            is right near the kinks seen.
         b : ndarray of shape (m_{l+1},)
-        open_entries : ndarray of shape (m_l + 2 r, m_{l+1})
+        open_entries : ndarray of shape (m_l + r, m_{l+1})
             Not 0 where weights are not determined: 1 where inputs are active on all kinks seen, -1 where they are not.
         """
         pairs, K = [self._weights_of(unit) for unit in self.units], self.known.n_units
         rows = np.array([w / max(np.linalg.norm(w), np.finfo(float).tiny) for w, _ in pairs])
-        W, unknown = rows[:, :-1].T, ~np.array([known[:-1] for _, known in pairs]).T
-        usual = np.where(unknown, -1.0, 0.0)
+        unknown = ~np.array([known[:-1] for _, known in pairs]).T
+        usual = np.where(unknown, 1.0, 0.0)  # what is always on is so on all kinks
         usual[:K] = usual_sides(self.known, self.signs, self.units, unknown[:K])
-        return np.vstack([W, -W[K:]]), rows[:, -1], np.vstack([usual, usual[K:]])
+        return rows[:, :-1].T, rows[:, -1] - rows[:, K:-1] @ self._lifts(), usual
 
     def signed(self):
-        """Weights and biases of layer l with their signs, and pairs of units for what is linear.
+        """Weights and biases of layer l with their signs, and units that are always on for what is linear.
 
         Returns
         -------
-        W : ndarray of shape (m_{l-1}, m_l + 2 r)
-        b : ndarray of shape (m_l + 2 r,)
+        W : ndarray of shape (m_{l-1}, m_l + r)
+        b : ndarray of shape (m_l + r,)
         """
         W, b = self.known.weights * self.signs, self.known.biases * self.signs
+        return (W, b) if self.linear is None else (np.hstack([W, self.linear]), np.append(b, self._lifts()))
+
+    def _lifts(self):
+        """Biases (r,) of units that are always on within reach, in place of a linear part."""
         if self.linear is None or self.linear.shape[1] == 0:
-            return W, b
-        return np.hstack([W, self.linear, -self.linear]), np.append(b, np.zeros(2 * self.linear.shape[1]))
-
-    def complete(self, linear, kinks):
-        """Units that were represented by a linear part, from kinks of theirs: all but the bias is known.
-
-        Parameters
-        ----------
-        linear : ndarray of shape (m_l, r)
-            What the weights are combinations of.
-        kinks : KinkSet
-
-        Returns
-        -------
-        int
-            New units.
-        """
-        B, before = self.basis, len(self.units)
-        if len(linear) != B.shape[1] - 1:
-            return 0
-        Z, phi = self.known.evaluate(kinks.points)
-        for i in np.argsort(kinks.errors):
-            point = kinks.points[i]
-            if len(self.units) == before + linear.shape[1]:
-                break
-            gradients = self.known.feature_maps(Z[i][None] > 0)[0].T @ B[:, :-1]
-            maps = gradients @ linear
-            if np.linalg.matrix_rank(gradients, rtol=1e-9) <= linear.shape[1]:
-                continue
-            c = np.linalg.lstsq(maps, kinks.normals[i], rcond=1e-9)[0]
-            slack = min(max(1e-6, 30.0 * kinks.errors[i]), max(1e-4, 30.0 * self.known.accuracy))
-            if np.linalg.norm(maps @ c - kinks.normals[i]) > slack or self.explain(point[None])[0]:
-                continue
-            theta = B[:, :-1] @ (linear @ c)
-            theta -= (phi[i] @ theta) * B[:, -1]
-            unit = FacetUnit(self.known, point, kinks.normals[i], B)
-            unit.learn(np.eye(len(theta)), theta, point[None])
-            unit.share = unit.vouched = 1.0
-            self.units.append(unit)
-        return len(self.units) - before
+            return np.zeros(0)
+        X = _REACH * np.random.RandomState(0).standard_normal((_POINTS, self.known.n_inputs))
+        return 2.0 * np.abs(self.known.evaluate(X)[1][:, self.known.n_units : -1] @ self.linear).max(axis=0)

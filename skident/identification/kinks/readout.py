@@ -22,6 +22,7 @@ _NOTHING = 1e-9
 _RARE, _POOL = 0.2, 5_000_000  # of numbers in all points among which rare ones are looked for
 _MOST_OPEN = 30_000  # points that tell on which side units are where their weights are open
 _MOST, _UNUSED = 0.9, 1e-9  # share explained above which units of this relative size are left out
+_SAME = 0.003  # share of noisy answers that is no difference
 
 
 @dataclass(frozen=True)
@@ -141,8 +142,7 @@ def read_out(answers, layers, weights, biases, rng, *, open_entries=None, slope=
     parts = _Parts.asked(answers, layers, weights, biases, open_entries, slope, rng)
     solution, share = parts.fit(answers)
     if share > _MOST:
-        sizes = np.abs(solution[: len(parts.biases)]).max(axis=1) * parts.sizes.std(axis=0)
-        used = sizes > _UNUSED * sizes.max()
+        used = parts.used_units(answers, solution, share)
         if not used.all():
             parts = parts.of_units(used)
             solution, share = parts.fit(answers)
@@ -209,6 +209,18 @@ class _Parts:
     def fit(self, answers):
         """Weights of the sizes, of the linear part and constants, and the share of the answers that they explain."""
         return _robust(np.hstack([self.sizes, self.H, np.ones((len(self.H), 1))]), self.F, self.accuracy, answers)
+
+    def used_units(self, answers, solution, share):
+        """Which units the answers need; of noisy ones, those without which fewer are explained."""
+        K = len(self.biases)
+        sizes = np.abs(solution[:K]).max(axis=1) * self.sizes.std(axis=0)
+        used = sizes > _UNUSED * sizes.max()
+        if answers.resolution > NOISY:
+            for k in np.argsort(sizes)[: max(K - self.H.shape[1], 0) + 1]:
+                without = used & (np.arange(K) != k)
+                if without.any() and self.of_units(without).fit(answers)[1] >= share - _SAME:
+                    used = without
+        return used
 
     def filled(self, signs, outer, linear):
         """Weights, those that are open so that units keep to their sides."""

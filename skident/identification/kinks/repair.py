@@ -14,7 +14,17 @@ from .hyperplanes import rooms_on_lines
 from .readout import hidden_outputs, spread_points
 from .segments import KinkSet, Segments, kinks_on_segments, normals_at
 
-__all__ = ["Asked", "errors_of", "kinks_beside_errors", "more_answers", "polished", "pruned", "unexplained_kinks"]
+__all__ = [
+    "Asked",
+    "errors_of",
+    "kinks_beside_errors",
+    "more_answers",
+    "polished",
+    "pruned",
+    "smaller_networks",
+    "unexplained_kinks",
+    "where_untested",
+]
 
 _FAR = (1.0, 3.0, 4.0, 6.0)  # spreads of the points that are looked at in the end
 _PATHS = 6  # lines from right to wrong answers
@@ -26,6 +36,8 @@ _NOISES = 12.0  # and of noisy answers, in units of their noise
 _ANSWERS, _ANSWERS_NOISY = 2.0, 10.0  # answers a parameter at which a network is polished
 _DEVIATION = 0.5  # of noise, in its own units
 _PRUNED = 2  # units at most without which a fit is tried at a time
+_POOL, _POOL_SPREADS, _SEEN = 1_000_000, (1.0, 2.0, 3.0), 4  # numbers in points where weights matter; points a weight
+_NEAREST = 40  # points that tell of a weight which was not tested
 _MOST = 0.6  # share of answers that fit from which on a network is polished on these alone
 
 
@@ -57,8 +69,8 @@ def unexplained_kinks(answers, lines, explain, n_intervals, rng):
     return normals_at(answers, points[new], lines.directions[line[new]], rooms[new], rng)[0]
 
 
-def polished(answers, network, rng):
-    """A network fitted to answers at points on both sides of all its units, or as it was where that does not help.
+def polished(answers, network, rng, told=None):
+    """A network fitted to answers at points where all its weights matter, or as it was where that does not help.
 
     Parameters
     ----------
@@ -66,6 +78,8 @@ def polished(answers, network, rng):
     network : FeedforwardNetwork
         In the units of `answers`.
     rng : numpy.random.RandomState
+    told : Asked, default=None
+        Further answers to fit.
 
     Returns
     -------
@@ -78,8 +92,8 @@ def polished(answers, network, rng):
     """
     noisy = answers.resolution > NOISY
     n = int((_ANSWERS_NOISY if noisy else _ANSWERS) * network.n_parameters / network.n_outputs) + 50
-    layers = list(zip(network.weights[:-1], network.biases[:-1], strict=True))
-    X, F, tol = _sharp_answers(answers, layers, n, rng)
+    asked = _sharp_answers(answers, network, n, rng)
+    X, F, tol = asked if told is None else asked.joined(told)
     error = np.abs(network(X) - F).max(axis=1)
     good = np.isfinite(tol) & (error < max(1e-4 / answers.resolution, 1e3))
     if not noisy and np.all(error[good] < _EXACT * tol[good]):  # what is wrong is so for want of units
@@ -95,19 +109,83 @@ def polished(answers, network, rng):
     return better if np.median(after) <= np.median(error) else network
 
 
-def _sharp_answers(answers, layers, n, rng):
-    """About n answers at random points, those left out that are far less accurate than others.
+def _where_weights_matter(answers, network, X, rng):
+    """Points at which weights move the answers that do so at few of those given."""
+    D, slope = answers.n_inputs, getattr(network.activations[0], "negative_slope", 0.0)
+    pool = answers.oracle.confined(rng.choice(_POOL_SPREADS, (_POOL // D, 1)) * rng.standard_normal((_POOL // D, D)))
+    seen, available = (_traffic(network, points, slope) for points in (X, pool))
+    chosen = []
+    for (inner, outer), (inner_pool, outer_pool) in zip(seen, available, strict=True):
+        for i, k in np.argwhere(inner.T @ outer < _SEEN):
+            chosen.append(np.flatnonzero(inner_pool[:, i] * outer_pool[:, k])[:_SEEN])
+    chosen = np.unique(np.concatenate(chosen)) if chosen else np.zeros(0, dtype=int)
+    return pool[rng.permutation(chosen)[: len(X)]]
+
+
+def where_untested(answers, network, X, rng):
+    """Points that tell of weights which do not matter at those given, as the network is: its unit nearly on there.
+
+    Parameters
+    ----------
+    answers : Answers
+    network : FeedforwardNetwork
+        In the units of `answers`.
+    X : ndarray of shape (n, D)
+        At which it was right.
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    ndarray of shape (k, D)
+        For every such weight, up to 40 points where its input is on; as many as those given at most.
+    """
+    D, slope, chosen = answers.n_inputs, getattr(network.activations[0], "negative_slope", 0.0), []
+    pool = answers.oracle.confined(rng.choice(_FAR, (_POOL // D, 1)) * rng.standard_normal((_POOL // D, D)))
+    pairs, H = _traffic(network, X, slope)[::-1], pool
+    for layer, (W, b) in enumerate(zip(network.weights[:-1], network.biases[:-1], strict=True)):
+        Z = H @ W + b
+        for i, k in np.argwhere(pairs[layer - 1][0].T @ pairs[layer - 1][1] < _SEEN) if layer else ():
+            on = np.flatnonzero(H[:, i] > 0)
+            chosen.append(on[np.argsort(-Z[on, k] / H[on, i])[:_NEAREST]])
+        H = np.maximum(Z, slope * Z)
+    chosen = np.unique(np.concatenate(chosen)) if chosen else np.zeros(0, dtype=int)
+    return pool[rng.permutation(chosen)[: len(X)]]
+
+
+def _traffic(network, X, slope):
+    """For every layer but the first: where its inputs are on, and where its units are and reach the output."""
+    H, before, on = X, [], []
+    for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
+        before.append(H > 0)
+        Z = H @ W + b
+        on.append((Z > 0).astype(np.float32))
+        H = np.maximum(Z, slope * Z)
+    back, pairs = np.abs(network.weights[-1]).sum(axis=1) > 0, []
+    reached = np.broadcast_to(back, on[-1].shape).astype(np.float32)
+    for layer in range(len(on) - 1, 0, -1):
+        outer = on[layer] * reached
+        pairs.append((before[layer].astype(np.float32), outer))
+        reached = (outer @ (network.weights[layer] != 0).T.astype(np.float32) > 0).astype(np.float32)
+    return pairs
+
+
+def _sharp_answers(answers, network, n, rng):
+    """About n answers at random points and where weights matter, without those far less accurate than others.
 
     Log-odds are uncertain where a probability is near 1, all over one side of the decision boundary.
     """
+    layers = list(zip(network.weights[:-1], network.biases[:-1], strict=True))
     asked, sharp = None, np.zeros(1, dtype=bool)
     for _ in range(2):
         if sharp.mean() < _MOSTLY:
             X = spread_points(answers, layers, n, rng)
             fresh = Asked(X, *answers.ask(X))
             asked = fresh if asked is None else asked.joined(fresh)
-            sharp = asked.tol <= _UNSHARP * np.sort(asked.tol)[len(asked.tol) // 4]
-    return Asked(*(part[sharp] for part in asked))
+            limit = _UNSHARP * np.sort(asked.tol)[len(asked.tol) // 4]
+            sharp = asked.tol <= limit
+    X = _where_weights_matter(answers, network, asked.X[sharp], rng)
+    asked = asked.joined(Asked(X, *answers.ask(X)))
+    return Asked(*(part[asked.tol <= limit] for part in asked))
 
 
 def pruned(answers, network, asked, rng):
@@ -134,13 +212,7 @@ def pruned(answers, network, asked, rng):
         If the black box fails.
     """
     while network.layer_widths[-2] > 2:
-        layers = list(zip(network.weights[:-1], network.biases[:-1], strict=True))
-        X = spread_points(answers, layers, 10 * network.layer_widths[-2] + 50, rng)
-        F, tol = answers.ask(X)
-        X, F, tol = (v[np.isfinite(tol)] for v in (X, F, tol))
-        smaller = [_without(network, units, X, F, tol) for units in _sets_of_units(network)]
-        smaller.sort(key=lambda pair: pair[0])
-        for _, candidate in smaller[:_PRUNED]:
+        for candidate in smaller_networks(answers, network, rng):
             candidate = polished(answers, candidate, rng)
             if not np.any(errors_of(answers, candidate, asked)[1] > 1.0):
                 network = candidate
@@ -148,6 +220,34 @@ def pruned(answers, network, asked, rng):
         else:
             return network
     return network
+
+
+def smaller_networks(answers, network, rng):
+    """The networks that explain answers best without some units of the last hidden layer, output weights fitted anew.
+
+    Parameters
+    ----------
+    answers : Answers
+    network : FeedforwardNetwork
+        In the units of `answers`.
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    list of FeedforwardNetwork
+        Two at most, the better one first.
+
+    Raises
+    ------
+    BlackBoxError
+        If the black box fails.
+    """
+    layers = list(zip(network.weights[:-1], network.biases[:-1], strict=True))
+    X = spread_points(answers, layers, 10 * network.layer_widths[-2] + 50, rng)
+    F, tol = answers.ask(X)
+    X, F, tol = (v[np.isfinite(tol)] for v in (X, F, tol))
+    smaller = [_without(network, units, X, F, tol) for units in _sets_of_units(network)]
+    return [candidate for _, candidate in sorted(smaller, key=lambda pair: pair[0])[:_PRUNED]]
 
 
 def _sets_of_units(network):

@@ -48,6 +48,11 @@ def probe_of(oracle, rng, *, far=30.0):
     accuracy = oracle.accuracy
     if accuracy.exact or oracle.response == "predict_proba":
         return Probe(oracle, rounding_between_kinks(oracle, rng, far=far))
+    if accuracy.kind == "noise":
+        try:  # where kinks are dense, they look like noise
+            return Probe(oracle, rounding_between_kinks(oracle, rng, far=far))
+        except NotReLUError:
+            pass
     margin = _BOUND if accuracy.kind == "decimals" else _DEVIATIONS
     noise = np.maximum(margin * accuracy.std, np.finfo(float).tiny)
     _refuse_bent_everywhere(oracle, noise, rng)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from skident.identification.kinks.completion import complete
 from skident.identification.kinks.facets import FacetUnit
 from skident.identification.kinks.hyperplanes import random_segments
 from skident.identification.kinks.known_layers import KnownLayers
@@ -94,5 +95,5 @@ def test_a_bias_completes_what_was_a_linear_part(planted):
     (x, g), (y, h) = net.kink_of(2, 3), net.kink_of(2, 4)
     linear = net.network.weights[1][:, [3]] / np.abs(factors)[:, None]
     kinks = KinkSet(np.array([y, x]), np.array([h / np.linalg.norm(h), g / np.linalg.norm(g)]), np.array([1e-9, 1e-9]))
-    assert layer.complete(linear, kinks) == 1
+    assert complete(layer, linear, kinks) == 1
     assert owners(net, layer.units[0], np.random.RandomState(0)) == ((2, 3), 1.0)

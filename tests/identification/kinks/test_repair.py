@@ -1,6 +1,6 @@
 import numpy as np
 
-from skident.identification.kinks.repair import errors_of, kinks_beside_errors, more_answers, polished
+from skident.identification.kinks.repair import errors_of, kinks_beside_errors, more_answers, polished, where_untested
 from skident.network import FeedforwardNetwork
 
 
@@ -39,6 +39,25 @@ def test_polish_restores_a_network(planted):
     F = answers.ask(X)[0]
     before, after = (np.abs(f(X) - F).max() for f in (rough, polished(answers, rough, net.rng)))
     assert after < 1e-4 * before
+
+
+def test_weights_that_do_not_matter_are_looked_at_where_they_are_next_to(planted):
+    net = planted((6, 7, 5, 1), 2)
+    answers, weights, biases = net.answers(), net.network.weights, [b.copy() for b in net.network.biases]
+    biases[1][3] = -25.0
+    network, X = FeedforwardNetwork(weights, biases, "relu"), net.rng.standard_normal((2000, 6))
+    points = where_untested(answers, network, X, net.rng)
+
+    def third(P):
+        H = np.maximum(P @ weights[0] + biases[0], 0.0)
+        return (H @ weights[1] + biases[1])[:, 3], H
+
+    assert third(X)[0].max() < 0.0 and 40 <= len(points) <= 300
+    near, H = third(points)
+    assert np.median(near) > np.max(third(X)[0]) and np.all((H > 0).sum(axis=0) >= 20)
+    biases[1][3] = 0.0
+    everywhere = FeedforwardNetwork(weights, biases, "relu")
+    assert len(where_untested(answers, everywhere, X, net.rng)) <= 100
 
 
 def test_what_is_exact_is_not_polished(planted):
