@@ -84,8 +84,7 @@ def _candidates(inquiry, first, layers):
     view = exact_view(inquiry, first, None) or View(way, first)
     if view.second_width is not None:
         yield from _two_hidden_layers(inquiry, view, m_1, m_L)
-    else:
-        yield from _two_hidden_layers_on_patches(inquiry, first, layers)
+    yield from _two_hidden_layers_on_patches(inquiry, first, layers)
     # Behind a second layer of known width, or with one of unknown width.
     for n_behind in (1, 2) if view.second_width is None else (2,):
         if inquiry.out_of_time:
