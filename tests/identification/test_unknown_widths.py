@@ -117,13 +117,13 @@ def test_no_jobs():
 
 
 def test_as_many_neurons_as_there_are():
-    """22 of 60 networks are found, of the others that is said; never another network."""
+    """2 of these 14 networks are found, of the others that is said; never another network."""
     found = 0
-    for seed in range(8):
+    for seed in range(14):
         network = make_network((4, 3, 4, 1), output_activation="identity", random_state=seed)
         try:
             assert identify(network, max_neurons=7).layer_widths_ == (3, 4, 1)
             found += 1
         except ValueError as error:
             assert "no network with at most max_neurons=7 hidden units" in str(error)
-    assert found >= 1  # none of eight has a probability of 2 %
+    assert found >= 1
