@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.network import calculus
+from skident.network import calculus, get_activation
 
 __all__ = ["InputBox", "candidate_inputs", "chosen_inputs", "inputs_on_both_sides"]
 
@@ -107,7 +107,7 @@ def _pushed(network, layer, unit, U, sign, box):
     """Points moved so that a unit's pre-activation grows (or shrinks), within the box."""
     weights, biases = network.weights[: layer + 1], network.biases[: layer + 1]
     weights, biases = (*weights[:-1], weights[-1][:, [unit]]), (*biases[:-1], biases[-1][[unit]])
-    activations = [*network.activations[:layer], _IDENTITY]
+    activations = [*network.activations[:layer], get_activation("identity")]
     width = box.high - box.low
     for step in 0.5 ** np.arange(0, 6, 6 / _STEPS):
         slope = calculus.jacobian(weights, biases, activations, U)[:, 0]
@@ -115,9 +115,6 @@ def _pushed(network, layer, unit, U, sign, box):
         length = np.abs(direction / np.where(width > 0, width, 1.0)).max(axis=1, keepdims=True)
         U = box.inside(U + sign * step * direction / np.where(length > 0, length, 1.0))
     return U
-
-
-_IDENTITY = calculus.layer_activations(1, "identity", "identity")[0]
 
 
 def chosen_inputs(effects, n, n_each, rng):

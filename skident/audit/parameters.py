@@ -129,19 +129,6 @@ class ParameterEffects:
         parts = [self._inputs[layer][:, row, None] * self._by_pre[layer][:, :, unit] for layer, row, unit in named]
         return np.stack([p.ravel() for p in parts], axis=1)
 
-    def of_unit(self, layer, unit):
-        """Effect of every hidden unit's own sum (its pre-activation) on the answers.
-
-        Parameters
-        ----------
-        layer, unit : int
-
-        Returns
-        -------
-        ndarray of shape (n, m_L)
-        """
-        return self._by_pre[layer][:, :, unit]
-
     def strength(self, layer):
         """Largest effect of the pre-activations of a layer's units on any answer, (n, m_{l+1})."""
         return np.abs(self._by_pre[layer]).max(axis=1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.optimize import least_squares
-from scipy.special import erf, expit
+
+from skident.network import get_activation
 
 __all__ = ["growing_profile", "settling_profile"]
 
@@ -12,6 +13,9 @@ _POINTS = 201
 _SHALLOWEST, _DEEPEST = 1e-4, 30.0  # of a tail: share of the step, and multiples of the answers' error
 _FEWEST = 8  # points of a tail
 _STRAIGHT, _BENT = 0.08, 0.2  # bend of a tail's logarithm of exponential and of Gaussian tails
+_STEEP = (12.0, 30.0, 70.0)  # slopes of a unit's argument, beside the width of its stretch, from which fits begin
+# Units that grow linearly, and the starts of their fits: elu alone is another one turned round.
+_GROWING = {"softplus": _STEEP, "silu": _STEEP, "gelu": _STEEP, "elu": (*_STEEP, *(-w for w in _STEEP))}
 _FLAT = 3.0  # decades that a tail must go down to tell
 
 
@@ -58,18 +62,6 @@ def settling_profile(stretch, oracle):
     return None, bends
 
 
-# Units that grow linearly: value and derivative.
-_GROWING = {
-    "softplus": (lambda z: np.logaddexp(0.0, z), expit),
-    "silu": (lambda z: z * expit(z), lambda z: expit(z) * (1.0 + z * expit(-z))),
-    "gelu": (
-        lambda z: 0.5 * z * (1.0 + erf(z / np.sqrt(2.0))),
-        lambda z: 0.5 * (1.0 + erf(z / np.sqrt(2.0))) + z * np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi),
-    ),
-    "elu": (lambda z: np.where(z > 0, z, np.expm1(np.minimum(z, 0.0))), lambda z: np.exp(np.minimum(z, 0.0))),
-}
-
-
 def growing_profile(stretch, oracle):
     """Which unit fits best: ``a + b t + v g(w t + c)`` with g softplus, silu, gelu or elu.
 
@@ -94,11 +86,8 @@ def growing_profile(stretch, oracle):
     y = stretch.answers(oracle, centre + s * width)
     y = y - np.linspace(y[0], y[-1], _POINTS)
     y /= max(np.abs(y).max(), np.finfo(float).tiny)
-    misfits = {name: min(_misfit(g, s, y, w) for w in _STARTS[name]) for name, (g, _) in _GROWING.items()}
+    misfits = {name: min(_misfit(get_activation(name), s, y, w) for w in starts) for name, starts in _GROWING.items()}
     return min(misfits, key=misfits.get), misfits
-
-
-_STARTS = {name: (12.0, 30.0, 70.0, *((-12.0, -30.0, -70.0) if name == "elu" else ())) for name in _GROWING}
 
 
 def _misfit(g, s, y, w):

@@ -1,1 +1,11 @@
-"""Where some first-layer units are free and all others stand still: the second layer by linear algebra."""
+"""Where some first-layer units are free and all others stand still: the second layer by linear algebra.
+
+The first layer, exactly
+    exact_directions (rays inside saturation cells), length_vote (tails at several places), erf_tails.
+One patch
+    plan (how many units are free, to which order), patch (where it lies), charts and taylor (coefficients in hidden
+    coordinates), shifts_from_taylor, first_rows (the powers).
+All of the second layer
+    further_rows (one unit of the first layer after the other), all_units_free (where none has to stand still), curves
+    (what is left of every unit), behind and assembling; second_layer takes these steps.
+"""
