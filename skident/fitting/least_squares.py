@@ -67,6 +67,9 @@ class NetworkLeastSquares:
         Relative residual at which conjugate gradients stop.
     chunk_bytes : int, default=2**27
         Bound on temporaries that grow with n.
+    give_up : callable, default=None
+        Asked while a matrix to be factored is formed, which takes seconds for thousands of parameters; once it says
+        True, there is no step.
 
     Notes
     -----
@@ -77,11 +80,21 @@ class NetworkLeastSquares:
     """
 
     def __init__(
-        self, shapes, activations, U, Y, *, dense_limit=3000, factor_limit=0, inner_tol=1e-2, chunk_bytes=2**27
+        self,
+        shapes,
+        activations,
+        U,
+        Y,
+        *,
+        dense_limit=3000,
+        factor_limit=0,
+        inner_tol=1e-2,
+        chunk_bytes=2**27,
+        give_up=None,
     ):
         self.shapes, self.activations, self.U, self.Y = shapes, activations, U, Y
         self.dense_limit, self.factor_limit = dense_limit, factor_limit
-        self.inner_tol, self.chunk_bytes = inner_tol, chunk_bytes
+        self.inner_tol, self.chunk_bytes, self.give_up = inner_tol, chunk_bytes, give_up
         self._kept = KeptFactor()
         sizes = [(a + 1) * c for a, c in shapes]
         self.offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -169,15 +182,21 @@ class NetworkLeastSquares:
             return DenseNormalEquations(*self.normal_equations(theta))
         product, gradient = self._products(theta)
         if self.n_parameters <= self.factor_limit:
-            return FactoredNormalEquations(product, gradient, lambda: self.normal_equations(theta)[0], self._kept)
+            return FactoredNormalEquations(product, gradient, lambda: self._to_factor(theta), self._kept)
         return self._krylov(theta, product, gradient)
 
-    def normal_equations(self, theta):
+    def _to_factor(self, theta):
+        """The Gauss-Newton matrix, unless it is given up in between: a RuntimeError, which is no step."""
+        return self.normal_equations(theta, self.give_up)[0]
+
+    def normal_equations(self, theta, give_up=None):
         """Gauss-Newton matrix and gradient, accumulated over chunks of rows.
 
         Parameters
         ----------
         theta : ndarray of shape (P,)
+        give_up : callable, default=None
+            Asked before every block.
 
         Returns
         -------
@@ -185,6 +204,11 @@ class NetworkLeastSquares:
             ``J^T J``.
         g : ndarray of shape (P,)
             ``J^T r``.
+
+        Raises
+        ------
+        RuntimeError
+            If `give_up` says True.
         """
         P = self.n_parameters
         A, g = np.zeros((P, P)), np.zeros(P)
@@ -192,20 +216,22 @@ class NetworkLeastSquares:
         widest += max(s[1] for s in self.shapes) ** 2
         rows = max(1, self.chunk_bytes // (8 * widest))
         for first in range(0, len(self.U), rows):
-            self._accumulate(theta, slice(first, first + rows), A, g)
+            self._accumulate(theta, slice(first, first + rows), A, g, give_up)
         # Only blocks on and above the diagonal were filled.
         for k in range(len(self.shapes)):
             s, e = self.offsets[k : k + 2]
             A[e:, s:e] = A[s:e, e:].T
         return A, g
 
-    def _accumulate(self, theta, rows, A, g):
+    def _accumulate(self, theta, rows, A, g, give_up):
         reads, sensitivities, residual = self._passes(theta, rows)
         n = len(residual)
         for k, (yk, Bk) in enumerate(zip(reads, sensitivities, strict=True)):
             sk, ek = self.offsets[k : k + 2]
             g[sk:ek] += (yk.T @ np.einsum("npj,np->nj", Bk, residual)).ravel()
             for q in range(k, len(reads)):
+                if give_up is not None and give_up():
+                    raise RuntimeError("given up while normal equations were formed.")
                 yq, Bq = reads[q], sensitivities[q]
                 sq, eq = self.offsets[q : q + 2]
                 products = (yk[:, :, None] * yq[:, None, :]).reshape(n, -1)
@@ -274,7 +300,7 @@ class NetworkLeastSquares:
         return layers
 
 
-def weighted_problem(network, U, Y, weight, *, dense_limit=3000, factor_limit=0):
+def weighted_problem(network, U, Y, weight, *, dense_limit=3000, factor_limit=0, give_up=None):
     """Least squares of ``weight * (f(u) - y)``.
 
     Parameters
@@ -284,7 +310,7 @@ def weighted_problem(network, U, Y, weight, *, dense_limit=3000, factor_limit=0)
     U : ndarray of shape (n, D)
     Y : ndarray of shape (n, m_L)
     weight : float or ndarray of shape (m_L,)
-    dense_limit, factor_limit : int, default=3000, 0
+    dense_limit, factor_limit, give_up : default=3000, 0, None
         See `NetworkLeastSquares`.
 
     Returns
@@ -295,4 +321,5 @@ def weighted_problem(network, U, Y, weight, *, dense_limit=3000, factor_limit=0)
     output = network.activations[-1]
     weighted = replace(output, jet=lambda z, order: tuple(weight * d for d in output.jet(z, order)))
     activations = [*network.activations[:-1], weighted]
-    return NetworkLeastSquares(shapes, activations, U, weight * Y, dense_limit=dense_limit, factor_limit=factor_limit)
+    limits = {"dense_limit": dense_limit, "factor_limit": factor_limit}
+    return NetworkLeastSquares(shapes, activations, U, weight * Y, give_up=give_up, **limits)

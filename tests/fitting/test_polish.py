@@ -257,3 +257,20 @@ def test_standard_errors_of_exact_answers_are_rounding(rng):
     network, U = CASES["two layers"], rng.standard_normal((200, 5))
     weights, biases = standard_errors(network, U, Y=network(U))
     assert 0 < parameters(weights, biases).max() < 1e-13
+
+
+def test_a_matrix_to_be_factored_is_given_up_in_time():
+    truth = make_network((4, 6, 3), random_state=0)
+    rough = truth.with_parameters([W + 0.01 for W in truth.weights], truth.biases)
+    U, asked = np.random.default_rng(0).standard_normal((60, 4)), []
+
+    def ends(n_iter):
+        asked.append(n_iter)
+        return True
+
+    options = {"dense_limit": 0, "factor_limit": 1000}
+    network, _, n_iter = polish_network(rough, U, truth(U), callback=ends, **options)
+    assert set(asked) == {0} and n_iter <= 1
+    np.testing.assert_allclose(network.weights[0], rough.weights[0], rtol=1e-12)
+    _, misfit, _ = polish_network(rough, U, truth(U), callback=lambda n_iter: False, **options)
+    assert misfit < 1e-14
