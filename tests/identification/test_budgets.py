@@ -44,8 +44,8 @@ def bounded(box, n_inputs, widths, max_seconds):
 
 
 def test_what_was_found_in_time_is_returned():
-    with pytest.warns(ConvergenceWarning, match="The search was ended: max_seconds=1.5|random starts is over"):
-        found = bounded(Timed(WIDE), 17, (40, 40, 1), 1.5)
+    with pytest.warns(ConvergenceWarning, match="The search was ended: max_seconds=2.5|random starts is over"):
+        found = bounded(Timed(WIDE), 17, (40, 40, 1), 2.5)
     assert not found.report_.exact and found.layer_widths_ == (40, 40, 1)
 
 
