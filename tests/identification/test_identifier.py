@@ -568,7 +568,7 @@ MISSED_WIDTHS = [
 @pytest.mark.parametrize(("name", "widths", "options"), MISSED_WIDTHS)
 def test_wrong_widths_are_never_called_exact(name, widths, options, X):
     """Unless a network of these widths is the same function."""
-    model = identifier(NETWORKS[name], layer_widths=widths, n_attempts=2, **options)
+    model = identifier(NETWORKS[name], layer_widths=widths, n_attempts=1, **options)
     try:
         model.fit(X)
     except ValueError as error:
@@ -731,7 +731,7 @@ NO_NETWORK += "|layer_widths says 6 first-layer units|carry noise or rounding"  
 def test_no_network_at_all(name, options, X):
     """An error or a warning, soon; never an exact network."""
     box = Counting(NO_NETWORKS[name](X, np.sin(X).sum(axis=1)))
-    model = NetworkIdentifier(box, random_state=0, n_attempts=2, **options)
+    model = NetworkIdentifier(box, random_state=0, n_attempts=1, **options)
     with pytest.raises((ValueError, ConvergenceWarning), match=NO_NETWORK):
         model.fit(X)
     assert box.n_rows < 1e7
