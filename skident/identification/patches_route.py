@@ -16,7 +16,7 @@ from .patches.all_units_free import FreePlan, find_second_layer_freely, plan_fre
 from .patches.behind import Behind, PatchesFailedError
 from .patches.erf_tails import lengths_and_shifts_of_erf
 from .patches.exact_directions import exact_directions
-from .patches.length_vote import vote_on_lengths
+from .patches.length_vote import centred, vote_on_lengths
 from .patches.plan import plan_patches
 from .patches.second_layer import find_second_layer
 
@@ -168,7 +168,7 @@ def _exactly(inquiry, first):
         first, shifts, support = lengths_and_shifts_of_erf(oracle, first, inquiry.rng)
     else:
         vote = vote_on_lengths(oracle, first, name, inquiry.rng)
-        first, shifts, support = vote.first, None, vote.support
+        first, shifts, support = centred(vote, name), None, vote.support
     return first, shifts, np.flatnonzero(support < 2).tolist()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ..saturation.lengths_from_tails import tail_lengths
 from .patch import rays_of_one_unit
 
-__all__ = ["LengthVote", "vote_on_lengths"]
+__all__ = ["LengthVote", "centred", "vote_on_lengths"]
 
 _PLACES, _ROUNDS = 2, 3  # along every unit's hyperplane in a round; further rounds for units without a majority
 # How far a tail is followed, in units of 1 / |w|: known lengths may be too large by a factor of four.
@@ -18,6 +18,7 @@ _MARGIN = 500.0  # |z| of all other units where it begins
 _ALIKE = 2e-3  # relative difference of two votes that are one
 _OF_PROFILE = 1e-3  # what the shape near the hyperplane is good to
 _MAJORITY = 3  # votes that agree are enough
+_OFF_CENTRE = {"tanh": 1.0, "sigmoid": 2.0}  # pre-activation from which on a hyperplane is beside its unit's middle
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,13 @@ class LengthVote:
         Weights stretched, shifts so that the hyperplanes stay.
     support : ndarray of int, shape (m_1,)
         How many looks agree on a unit's length, of up to thirteen; 1 is no majority.
+    middles : ndarray of shape (m_1,)
+        Pre-activations at which half of the answers' change across a unit is done.
     """
 
     first: object
     support: np.ndarray
+    middles: np.ndarray
 
 
 def vote_on_lengths(oracle, first, activation, rng):
@@ -74,8 +78,8 @@ def vote_on_lengths(oracle, first, activation, rng):
     """
     lengths, m = first.lengths, len(first.biases)
     votes, errors = [lengths], [np.full(m, _OF_PROFILE)]
-    best, support = lengths, np.ones(m, dtype=int)
-    for _ in range(_ROUNDS):
+    best, support, seen = lengths, np.ones(m, dtype=int), []
+    for look in range(_ROUNDS):
         open_ = np.flatnonzero(support < _MAJORITY)
         if len(open_) == 0:
             break
@@ -84,14 +88,54 @@ def vote_on_lengths(oracle, first, activation, rng):
             for side in (1.0, -1.0):
                 found, error = np.full(m, np.nan), np.full(m, np.inf)
                 normals = side * first.directions[:, open_]
-                found[open_], error[open_] = tail_lengths(
-                    oracle, base, normals, lengths[open_], activation, _REACH[activation]
-                )
+                tails = tail_lengths(oracle, base, normals, lengths[open_], activation, _REACH[activation])
+                found[open_], error[open_] = tails.lengths, tails.errors
                 votes.append(np.where(error < _OF_PROFILE, found, np.nan))
                 errors.append(error)
+                if look == 0:
+                    seen.append((side * tails.distances, tails.answers))
         best, support = _count(np.array(votes), np.array(errors))
     stretch = best / lengths
-    return LengthVote(replace(first, weights=first.weights * stretch, biases=first.biases * stretch), support)
+    stretched = replace(first, weights=first.weights * stretch, biases=first.biases * stretch)
+    return LengthVote(stretched, support, best * _middles(seen))
+
+
+def centred(vote, activation):
+    """The units of a vote, those that are far beside the middle of their step moved there.
+
+    Parameters
+    ----------
+    vote : LengthVote
+    activation : str
+        tanh or sigmoid.
+
+    Returns
+    -------
+    FirstLayer
+
+    Notes
+    -----
+    Where what follows is steep, the shape near a hyperplane may be that of a unit whose pre-activation is 6 there: the
+    answers hardly change with it, and tell nothing about it. Half of their change is done where it is within one or so.
+    """
+    first = vote.first
+    moves = np.where(np.abs(vote.middles) > _OFF_CENTRE[activation], vote.middles, 0.0)
+    points = first.points + (first.directions * (moves / first.lengths)).T
+    return replace(first, biases=first.biases - moves, points=points)
+
+
+def _middles(seen):
+    """Signed distances (m,) at which half of the answers' change is done, from pairs of distances and answers."""
+    places, changes = [], []
+    for (right, F), (left, G) in zip(seen[::2], seen[1::2], strict=True):
+        s, Y = np.concatenate([left[:, ::-1], right], axis=1), np.concatenate([G[:, ::-1], F], axis=1)
+        places.append(0.5 * (s[:, 1:] + s[:, :-1]))
+        changes.append(np.linalg.norm(np.diff(Y, axis=1), axis=2))
+    places, changes = np.concatenate(places, axis=1), np.concatenate(changes, axis=1)
+    order = np.argsort(places, axis=1)
+    places, done = (np.take_along_axis(A, order, axis=1) for A in (places, changes))
+    done = np.cumsum(done, axis=1)
+    return places[np.arange(len(places)), np.argmax(done >= 0.5 * done[:, -1:], axis=1)]
 
 
 def _places(first, units, rng):
