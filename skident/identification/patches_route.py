@@ -17,7 +17,7 @@ from .patches.behind import Behind, PatchesFailedError
 from .patches.erf_tails import lengths_and_shifts_of_erf
 from .patches.exact_directions import exact_directions
 from .patches.length_vote import centred, vote_on_lengths
-from .patches.plan import plan_patches
+from .patches.plan import alternative_plans
 from .patches.second_layer import find_second_layer
 
 __all__ = ["by_patches", "patches_pay", "patches_serve", "second_layer_on_patches"]
@@ -26,6 +26,7 @@ _ACTIVATIONS = ("tanh", "sigmoid", "erf")
 _SHARE = 0.5  # of `max_seconds`, after which the next route is taken
 _COSTLIER = 1.5  # times what is planned that may have to be asked
 _FARTHEST = 3e4  # distance of patches: rounding grows with it
+_PLANS = 2  # on patches that are tried
 _FEWEST = 8  # second-layer units that are planned for where their number is to be found
 _MANY_OUTPUTS, _OF_OUTPUTS = 3, 4  # from so many on, vertices show a second layer of up to so many times their number
 _ROUNDING = 2.0**-53  # distance of saturated outputs from their limits, at least
@@ -190,7 +191,8 @@ def _plans(inquiry, n_inputs, widths):
     """Ways to the second layer that the questions left suffice for, the cheapest first."""
     clock = inquiry.oracle.clock
     left = np.inf if clock.max_queries is None else clock.max_queries - inquiry.oracle.n_queries
-    plans = [plan for plan in (plan_freely(n_inputs, widths), plan_patches(n_inputs, widths)) if plan is not None]
+    freely = plan_freely(n_inputs, widths)
+    plans = [*([] if freely is None else [freely]), *alternative_plans(n_inputs, widths)[:_PLANS]]
     return sorted((p for p in plans if _COSTLIER * p.n_queries < left), key=lambda plan: plan.n_queries)
 
 
