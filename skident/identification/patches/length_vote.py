@@ -11,7 +11,7 @@ from .patch import rays_of_one_unit
 
 __all__ = ["LengthVote", "centred", "vote_on_lengths"]
 
-_PLACES, _ROUNDS = 2, 3  # along every unit's hyperplane in a round; further rounds for units without a majority
+_PLACES = 6  # along every unit's hyperplane, at most: further ones for units without a majority
 # How far a tail is followed, in units of 1 / |w|: known lengths may be too large by a factor of four.
 _REACH = {"tanh": np.geomspace(0.05, 100.0, 28), "sigmoid": np.geomspace(0.05, 200.0, 30)}
 _MARGIN = 500.0  # |z| of all other units where it begins
@@ -60,9 +60,9 @@ def vote_on_lengths(oracle, first, activation, rng):
     Notes
     -----
     Where what follows is steep, the shape near a hyperplane misleads, and a single tail may be that of another slope of
-    the answers; each gets a few units in a hundred wrong by a factor of two to ten. The votes of four tails and the
-    profile are counted, of twelve tails where fewer than three agree, and the best of the largest group is taken. 168
-    queries a unit and round, see `tail_lengths`.
+    the answers; each gets a few units in a hundred wrong by a factor of two to ten. The votes of the profile and of the
+    two tails at one place are counted, and of further places, six at most, as long as fewer than three agree; the best
+    of the largest group is taken. 84 queries a unit and place, see `tail_lengths`.
 
     Examples
     --------
@@ -79,21 +79,20 @@ def vote_on_lengths(oracle, first, activation, rng):
     lengths, m = first.lengths, len(first.biases)
     votes, errors = [lengths], [np.full(m, _OF_PROFILE)]
     best, support, seen = lengths, np.ones(m, dtype=int), []
-    for look in range(_ROUNDS):
+    for _ in range(_PLACES):
         open_ = np.flatnonzero(support < _MAJORITY)
         if len(open_) == 0:
             break
-        bases = _places(first, open_, rng)
-        for base in bases:
-            for side in (1.0, -1.0):
-                found, error = np.full(m, np.nan), np.full(m, np.inf)
-                normals = side * first.directions[:, open_]
-                tails = tail_lengths(oracle, base, normals, lengths[open_], activation, _REACH[activation])
-                found[open_], error[open_] = tails.lengths, tails.errors
-                votes.append(np.where(error < _OF_PROFILE, found, np.nan))
-                errors.append(error)
-                if look == 0:
-                    seen.append((side * tails.distances, tails.answers))
+        sides, base = [], _places(first, open_, rng)
+        for side in (1.0, -1.0):
+            normals = side * first.directions[:, open_]
+            tails = tail_lengths(oracle, base, normals, lengths[open_], activation, _REACH[activation])
+            found, error = np.full(m, np.nan), np.full(m, np.inf)
+            found[open_], error[open_] = tails.lengths, tails.errors
+            votes.append(np.where(error < _OF_PROFILE, found, np.nan))
+            errors.append(error)
+            sides.append(tails)
+        seen.append(_changes(*sides, open_, m))
         best, support = _count(np.array(votes), np.array(errors))
     stretch = best / lengths
     stretched = replace(first, weights=first.weights * stretch, biases=first.biases * stretch)
@@ -124,14 +123,18 @@ def centred(vote, activation):
     return replace(first, biases=first.biases - moves, points=points)
 
 
+def _changes(right, left, units, m):
+    """Signed distances (m, n) from the hyperplanes, and how much the answers change there: nothing of other units."""
+    s = np.concatenate([-left.distances[:, ::-1], right.distances], axis=1)
+    Y = np.concatenate([left.answers[:, ::-1], right.answers], axis=1)
+    places, changes = np.zeros((2, m, s.shape[1] - 1))
+    places[units], changes[units] = 0.5 * (s[:, 1:] + s[:, :-1]), np.linalg.norm(np.diff(Y, axis=1), axis=2)
+    return places, changes
+
+
 def _middles(seen):
-    """Signed distances (m,) at which half of the answers' change is done, from pairs of distances and answers."""
-    places, changes = [], []
-    for (right, F), (left, G) in zip(seen[::2], seen[1::2], strict=True):
-        s, Y = np.concatenate([left[:, ::-1], right], axis=1), np.concatenate([G[:, ::-1], F], axis=1)
-        places.append(0.5 * (s[:, 1:] + s[:, :-1]))
-        changes.append(np.linalg.norm(np.diff(Y, axis=1), axis=2))
-    places, changes = np.concatenate(places, axis=1), np.concatenate(changes, axis=1)
+    """Signed distances (m,) at which half of the answers' change is done."""
+    places, changes = (np.concatenate(parts, axis=1) for parts in zip(*seen, strict=True))
     order = np.argsort(places, axis=1)
     places, done = (np.take_along_axis(A, order, axis=1) for A in (places, changes))
     done = np.cumsum(done, axis=1)
@@ -139,14 +142,14 @@ def _middles(seen):
 
 
 def _places(first, units, rng):
-    """Points on the units' hyperplanes where all others are far from theirs: (places, units, D)."""
-    places = np.empty((_PLACES, len(units), len(first.weights)))
+    """A point on every unit's hyperplane where all others are far from theirs: (units, D)."""
+    places = first.points[units].copy()
     for k, i in enumerate(units):
         base, rays, starts = rays_of_one_unit(
-            first.weights, first.biases, i, _PLACES, rng, margin=_MARGIN, farthest=10.0 * first.radius
+            first.weights, first.biases, i, 1, rng, margin=_MARGIN, farthest=10.0 * first.radius
         )
-        found = base + starts[:, None] * rays
-        places[:, k] = found[np.arange(_PLACES) % len(found)] if len(found) else first.points[i]
+        if len(rays):
+            places[k] = base + starts[0] * rays[0]
     return places
 
 

@@ -16,6 +16,7 @@ _NEAREST = 0.25  # part of the rays of one unit that are taken, those where all 
 _WELL_POSED = 1e5  # condition of the weights up to which all pre-activations can be chosen
 _HELD, _RAYS_HELD = 4, 20  # sets of units that are held looked at, times the points wanted, and rays along each
 _NEAR = 1000.0  # distance up to which one of these is as good as another
+_WELL_HELD = 1e3  # condition of the weights of free units and those held at levels
 _MOVED = 1.3  # pre-activation of a free unit, at most
 
 
@@ -179,6 +180,8 @@ def _held_at_levels(weights, biases, free, n, rng, margin, farthest):
     for _ in range(_HELD * n):
         held = rng.permutation(others)[: rng.randint(1, D - k)]
         still = np.append(free, held)
+        if np.linalg.cond(weights[:, still]) > _WELL_HELD:
+            continue
         levels = biases.copy()
         levels[held] -= _LEVELS * rng.standard_normal(len(held))
         ways = np.linalg.pinv(weights[:, still])

@@ -14,9 +14,10 @@ from .taylor import TaylorRule
 __all__ = ["PatchPlan", "alternative_plans", "plan_patches"]
 
 # Largest reach in hidden coordinates and pairs of nodes, by order: beyond 4 rounding leaves too little.
-_RULES = {2: (0.5, 3), 3: (0.6, 4), 4: (0.8, 6), 5: (0.85, 7)}
-_WIDE = 40  # m_2 from which on errors grow so much from step to step that more is asked: 6 pairs and these rows
-_WIDE_PAIRS, _WIDE_ROWS, _WIDE_MORE = {2: 3, 3: 6, 4: 8, 5: 10}, 1.3, 1
+_RULES = {2: (0.5, 2), 3: (0.6, 4), 4: (0.8, 6), 5: (0.85, 7)}
+# m_2 from which on errors grow so much from step to step that more is asked.
+_WIDE = 40
+_WIDE_PAIRS, _WIDE_ROWS, _WIDE_MORE = {2: 2, 3: 5, 4: 8, 5: 10}, 1.2, 1
 _ROWS = 1.15  # times the rank that shows shifts
 _LINEAR, _ALL = 1.1, 1.3  # times the unknowns of one further unit: equations linear in it, and all
 _FULLEST = 0.93  # part of the space that m_2 powers may fill
@@ -33,6 +34,8 @@ class PatchPlan:
     ----------
     rule : TaylorRule
         With order p.
+    rule_of_more : TaylorRule
+        For the patches of further units.
     n_free : int
         k.
     n_first, n_more : int
@@ -42,6 +45,7 @@ class PatchPlan:
     """
 
     rule: TaylorRule
+    rule_of_more: TaylorRule
     n_free: int
     n_first: int
     n_more: int
@@ -101,7 +105,7 @@ def _plan(D, widths, p, k):
         return None
     reach, n_pairs = _RULES[p]
     wide = m_2 >= _WIDE
-    rule = TaylorRule(p, reach, _WIDE_PAIRS[p] if wide else n_pairs)
+    rule, rule_of_more = TaylorRule(p, reach, _WIDE_PAIRS[p] if wide else n_pairs), TaylorRule(p, reach, n_pairs)
     rank = m_2 + sum(min(n_symmetric_entries(k, q), m_2) for q in range(1, p))
     n_first = int(np.ceil(((_WIDE_ROWS if wide else _ROWS) * rank + 4) / m_L)) + 2
     linear, beyond = n_symmetric_entries(k, p - 1), n_symmetric_entries(k + 1, p) - m_2
@@ -112,7 +116,7 @@ def _plan(D, widths, p, k):
     few_then = m_1 > k and n_more > there_then and told < 1.1 * m_2
     if (few and not held) or (few_then and D - k < 3):
         return None
-    cost = n_first * rule.n_queries(k) + (m_1 - k) * n_more * rule.n_queries(k + 1)
+    cost = n_first * rule.n_queries(k) + (m_1 - k) * n_more * rule_of_more.n_queries(k + 1)
     crowded = 1.0 + 5.0 * max(0.0, m_2 / entries - _CROWDED)
     few_cells = 4.0 if m_1 > D and D - k - 1 < 2 else 1.0
-    return PatchPlan(rule, k, n_first, n_more, cost * crowded * few_cells * (_HELD if few else 1.0))
+    return PatchPlan(rule, rule_of_more, k, n_first, n_more, cost * crowded * few_cells * (_HELD if few else 1.0))

@@ -12,6 +12,7 @@ from .assembling import Told, assembled, shifts_of
 from .behind import PatchesFailedError
 from .first_rows import find_first_rows
 from .further_rows import find_further_rows
+from .taylor import choose_reach
 
 __all__ = ["find_second_layer"]
 
@@ -61,9 +62,12 @@ def find_second_layer(behind, plan, n_units=None, *, tries=range(_TRIES), callba
 
 def _find(behind, plan, n_units, attempt, callback):
     """One try: other patches, with more points and more nodes, than the one before."""
-    plan = replace(plan, rule=replace(plan.rule, n_pairs=plan.rule.n_pairs + _PAIRS * attempt))
-    first = find_first_rows(behind, plan, n_units, generosity=1.0 + _MORE * attempt)
-    rows = find_further_rows(behind, plan, first, callback)
+    more, of_more = (replace(rule, n_pairs=rule.n_pairs + _PAIRS * attempt) for rule in (plan.rule, plan.rule_of_more))
+    first = find_first_rows(behind, replace(plan, rule=more), n_units, generosity=1.0 + _MORE * attempt)
+    rule = first.rule
+    if of_more != more:
+        rule, _ = choose_reach(behind.ask, first.sample.patch, behind.chart(first.free), of_more, behind.rng)
+    rows = find_further_rows(behind, replace(plan, rule_of_more=rule), first, callback)
     shifts = shifts_of(behind.activation, rows.theta)
     parts = [
         (sample.patch.outputs(get_activation(behind.activation), shifts), sample.coefficients, sample.values)
