@@ -21,16 +21,17 @@ ROWS = 2000  # fresh inputs from N(0, I)
 ALLOWS = 1e-6  # smallest over largest singular value of the Jacobian from which on weights are determined to 1e-10
 ERROR = 1e-10
 PER_PARAMETER = {"queries per parameter": 60.0}
+SECONDS, SECONDS_OF_RANDOM = 600.0, 40.0  # `max_seconds`, on a clock
 
 
 def _seed(seed):
     return _seeds.PATCHES.start + seed % 100
 
 
-def _measured(function, X, truth, seed, **options):
+def _measured(function, X, truth, seed, max_seconds=SECONDS, **options):
     """`identify` with the queries that it took for every parameter and output."""
     U = np.random.default_rng(seed).standard_normal((ROWS, truth.n_inputs))
-    names = {"activation": truth.activation, "max_seconds": 600.0}
+    names = {"activation": truth.activation, "max_seconds": max_seconds}
     trial, _ = identify(function, X, truth, U, seed=seed, **names, **options)
     trial["queries per parameter"] = trial["queries"] * truth.n_outputs / truth.n_parameters
     return trial
@@ -90,7 +91,7 @@ def random_trial(seed):
     seed = _seed(seed)
     truth = random_network(seed)
     X = np.random.default_rng(seed + 1).standard_normal((300, truth.n_inputs))
-    options = {"layer_widths": truth.layer_widths, "parameters": None}
+    options = {"layer_widths": truth.layer_widths, "parameters": None, "max_seconds": SECONDS_OF_RANDOM}
     return _measured(truth, X, truth, seed, **options) | {"condition": condition(truth)}
 
 

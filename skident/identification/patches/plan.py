@@ -67,7 +67,7 @@ def plan_patches(n_inputs, widths, orders=(2, 3, 4)):
     Returns
     -------
     PatchPlan or None
-        None where powers do not determine the second layer, or sign patterns are too few.
+        None where powers do not determine the second layer, or points are too few: one direction is left to saturate.
     """
     return next(iter(alternative_plans(n_inputs, widths, orders)), None)
 
@@ -87,7 +87,7 @@ def alternative_plans(n_inputs, widths, orders=(2, 3, 4)):
     Returns
     -------
     list of PatchPlan
-        Empty where powers do not determine the second layer, or sign patterns are too few.
+        Empty where powers do not determine the second layer, or points are too few.
     """
     plans = [_plan(n_inputs, widths, p, k) for p in orders for k in range(2, min(n_inputs, widths[0]))]
     plans, chosen = [plan for plan in plans if plan is not None], []
