@@ -21,22 +21,23 @@ ROWS = 2000  # fresh inputs from N(0, I)
 ALLOWS = 1e-6  # smallest over largest singular value of the Jacobian from which on weights are determined to 1e-10
 ERROR = 1e-10
 PER_PARAMETER = {"queries per parameter": 60.0}
+SECONDS, SECONDS_OF_WIDE, SECONDS_OF_RANDOM = 150.0, 600.0, 40.0  # `max_seconds`, on a clock
 
 
 def _seed(seed):
     return _seeds.PATCHES.start + seed % 100
 
 
-def _measured(function, X, truth, seed, **options):
+def _measured(function, X, truth, seed, max_seconds=SECONDS, **options):
     """`identify` with the queries that it took for every parameter and output."""
     U = np.random.default_rng(seed).standard_normal((ROWS, truth.n_inputs))
-    names = {"activation": truth.activation, "max_seconds": 600.0}
+    names = {"activation": truth.activation, "max_seconds": max_seconds}
     trial, _ = identify(function, X, truth, U, seed=seed, **names, **options)
     trial["queries per parameter"] = trial["queries"] * truth.n_outputs / truth.n_parameters
     return trial
 
 
-def regressor_trial(data, hidden, solver, seed, *, told=True):
+def regressor_trial(data, hidden, solver, seed, *, told=True, max_seconds=SECONDS):
     """scikit-learn's regressor, trained on standardised inputs and targets."""
     seed = _seed(seed)
     if data == "diabetes":
@@ -49,7 +50,8 @@ def regressor_trial(data, hidden, solver, seed, *, told=True):
         options = {"activation": "tanh", "solver": solver, "max_iter": 400, "random_state": seed}
         mlp = MLPRegressor(hidden_layer_sizes=hidden, **options).fit(X, y)
     truth = FeedforwardNetwork.from_sklearn(mlp)
-    return _measured(mlp.predict, X, truth, seed, layer_widths=truth.layer_widths if told else "auto")
+    widths = truth.layer_widths if told else "auto"
+    return _measured(mlp.predict, X, truth, seed, max_seconds, layer_widths=widths)
 
 
 def random_network(seed):
@@ -90,7 +92,7 @@ def random_trial(seed):
     seed = _seed(seed)
     truth = random_network(seed)
     X = np.random.default_rng(seed + 1).standard_normal((300, truth.n_inputs))
-    options = {"layer_widths": truth.layer_widths, "parameters": None}
+    options = {"layer_widths": truth.layer_widths, "parameters": None, "max_seconds": SECONDS_OF_RANDOM}
     return _measured(truth, X, truth, seed, **options) | {"condition": condition(truth)}
 
 
@@ -112,7 +114,7 @@ def _unknown_rows():
 
 def _wide_rows():
     for width, needed, seconds in ((50, 4, 60.0), (64, 3, 120.0)):
-        trial = functools.partial(regressor_trial, "friedman1", (width, width), "adam")
+        trial = functools.partial(regressor_trial, "friedman1", (width, width), "adam", max_seconds=SECONDS_OF_WIDE)
         yield Case(f"({width}, {width}), friedman1", trial, needed, 5, {"max seconds": seconds}, seconds=3600.0)
 
 

@@ -85,7 +85,7 @@ class Part:
 
 PARTS = {
     "many": Part(TRAINED[:5], 5, 60.0, 300.0),
-    "eight": Part(TRAINED[5:10], 3, 120.0, 240.0),
+    "eight": Part(TRAINED[5:10], 3, 120.0, 600.0),
     "few": Part(TRAINED[10:], 1, 300.0, 120.0),
 }
 

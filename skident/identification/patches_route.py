@@ -16,8 +16,8 @@ from .patches.all_units_free import FreePlan, find_second_layer_freely, plan_fre
 from .patches.behind import Behind, PatchesFailedError
 from .patches.erf_tails import lengths_and_shifts_of_erf
 from .patches.exact_directions import exact_directions
-from .patches.length_vote import vote_on_lengths
-from .patches.plan import plan_patches
+from .patches.length_vote import centred, vote_on_lengths
+from .patches.plan import alternative_plans
 from .patches.second_layer import find_second_layer
 
 __all__ = ["by_patches", "patches_pay", "patches_serve", "second_layer_on_patches"]
@@ -26,6 +26,8 @@ _ACTIVATIONS = ("tanh", "sigmoid", "erf")
 _SHARE = 0.5  # of `max_seconds`, after which the next route is taken
 _COSTLIER = 1.5  # times what is planned that may have to be asked
 _FARTHEST = 3e4  # distance of patches: rounding grows with it
+_OF_A_RAY, _OF_TAILS = 10, 84  # rows that the first layer takes, a unit
+_PLANS = 2  # on patches that are tried
 _FEWEST = 8  # second-layer units that are planned for where their number is to be found
 _MANY_OUTPUTS, _OF_OUTPUTS = 3, 4  # from so many on, vertices show a second layer of up to so many times their number
 _ROUNDING = 2.0**-53  # distance of saturated outputs from their limits, at least
@@ -47,8 +49,10 @@ def patches_serve(inquiry):
     -------
     bool
     """
-    two = inquiry.widths is not None and len(inquiry.widths) == 3
-    return two and _answers_serve(inquiry) and bool(_plans(inquiry, inquiry.oracle.n_inputs, inquiry.widths))
+    if inquiry.widths is None or len(inquiry.widths) != 3 or not _answers_serve(inquiry):
+        return False
+    D, first = inquiry.oracle.n_inputs, inquiry.widths[0]
+    return bool(_plans(inquiry, D, inquiry.widths, before=first * (_OF_A_RAY * (D + 2) + _OF_TAILS)))
 
 
 def patches_pay(inquiry):
@@ -102,7 +106,11 @@ def by_patches(inquiry, earlier, *, layers):
     """
     m_1 = inquiry.widths[0]
     first = layers.find(inquiry, m_1)
-    if first is None or len(first.biases) != m_1:
+    if first is None:
+        return None
+    if len(first.biases) != m_1:
+        with inquiry.log.stage("second layer (patches)", inquiry.oracle) as entry:
+            entry["failed"] = f"{len(first.biases)} of {m_1} first-layer units show; parallel ones look like one"
         return None
     found = second_layer_on_patches(inquiry, first, layers, inquiry.widths[1])
     if found is None:
@@ -140,7 +148,7 @@ def second_layer_on_patches(inquiry, first, layers, n_units=None):
     with inquiry.log.stage("second layer (patches)", inquiry.oracle, len(first.biases), "units") as entry:
         try:
             found = _second_layer(inquiry, _behind(inquiry, first, shifts), n_units, entry["progress"])
-            entry["residual"] = found.misfit
+            entry["residual"], entry["seen"] = found.misfit, found.network.layer_widths[1]
         except (PatchesFailedError, BlackBoxError, np.linalg.LinAlgError) as error:
             entry["failed"] = str(error)
             found = None
@@ -168,7 +176,7 @@ def _exactly(inquiry, first):
         first, shifts, support = lengths_and_shifts_of_erf(oracle, first, inquiry.rng)
     else:
         vote = vote_on_lengths(oracle, first, name, inquiry.rng)
-        first, shifts, support = vote.first, None, vote.support
+        first, shifts, support = centred(vote, name), None, vote.support
     return first, shifts, np.flatnonzero(support < 2).tolist()
 
 
@@ -186,11 +194,12 @@ def _second_layer(inquiry, behind, n_units, progress):
     raise PatchesFailedError(said or "no order and number of free units serve within the questions that are left")
 
 
-def _plans(inquiry, n_inputs, widths):
-    """Ways to the second layer that the questions left suffice for, the cheapest first."""
+def _plans(inquiry, n_inputs, widths, before=0):
+    """Ways to the second layer that the questions left, less those asked before, suffice for, the cheapest first."""
     clock = inquiry.oracle.clock
-    left = np.inf if clock.max_queries is None else clock.max_queries - inquiry.oracle.n_queries
-    plans = [plan for plan in (plan_freely(n_inputs, widths), plan_patches(n_inputs, widths)) if plan is not None]
+    left = np.inf if clock.max_queries is None else clock.max_queries - inquiry.oracle.n_queries - before
+    freely = plan_freely(n_inputs, widths)
+    plans = [*([] if freely is None else [freely]), *alternative_plans(n_inputs, widths)[:_PLANS]]
     return sorted((p for p in plans if _COSTLIER * p.n_queries < left), key=lambda plan: plan.n_queries)
 
 

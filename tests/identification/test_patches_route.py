@@ -108,6 +108,38 @@ def test_narrow_second_layers_go_the_old_way():
     assert all(stage["name"] != STAGE for stage in model.report_.stages)
 
 
+def hard_to_see(what):
+    network = planted((8, 10, 9, 1), seed=3, scale=1.0)
+    weights = [W.copy() for W in network.weights]
+    if what == "parallel":
+        weights[0][:, 1] = 1.5 * weights[0][:, 0]
+    else:
+        weights[1][:, 4] = weights[1][:, 2]
+    return FeedforwardNetwork(weights, network.biases, "tanh", "identity")
+
+
+def test_two_second_layer_units_with_equal_rows_are_seen_as_one_and_other_routes_are_taken():
+    with pytest.warns(ConvergenceWarning, match="not exact"):
+        model = identify(hard_to_see("equal rows"), max_seconds=8.0, n_attempts=1, n_starts=1)
+    names = [stage["name"] for stage in model.report_.stages]
+    assert model.report_.stages[names.index(STAGE)]["seen"] == 8 and not model.report_.exact
+    assert any(name.startswith("rest of the network") for name in names[names.index(STAGE) :])
+
+
+def test_two_parallel_first_layer_units_are_named_and_other_routes_are_taken():
+    with pytest.warns(ConvergenceWarning, match="not exact"):
+        model = identify(hard_to_see("parallel"), max_seconds=8.0, n_attempts=2, n_starts=1)
+    assert "9 of 10 first-layer units show; parallel ones look like one" in failures(model)
+    assert not model.report_.exact and model.report_.route != "saturation, patches"
+
+
+def test_patches_out_of_an_input_range_leave_the_other_routes():
+    network = planted((10, 8, 9, 1), seed=3, scale=1.0)
+    with pytest.warns(ConvergenceWarning, match="not exact"):
+        model = identify(network, input_range=(-6.0, 6.0), max_seconds=8.0, n_attempts=1, n_starts=1)
+    assert not model.report_.exact and model.report_.route != "saturation, patches"
+
+
 def test_questions_that_do_not_suffice_leave_the_other_routes():
     network = planted((10, 16, 16, 1), seed=3, scale=1.0)
     with pytest.warns(ConvergenceWarning, match="not exact"):

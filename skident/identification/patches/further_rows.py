@@ -18,7 +18,7 @@ __all__ = ["Rows", "find_further_rows"]
 
 _LOOKS, _ENOUGH = 12, 5  # sets of known units looked at for a patch in reach, and after which the best one is taken
 _NEAR = 4000.0  # distance of a patch that is near enough at once
-_STUCK, _REPEATS = 1e-4, 3  # misfit after which a unit is looked at again beside others, and how often
+_STUCK, _REPEATS = 5e-4, 3  # misfit after which a unit is looked at again beside others, and how often
 _LOOSE = 1e-2  # misfit that the last of these may leave to the polish
 _OFF_CENTRE = 0.5  # |theta| at which a unit that is stuck is looked at again from its centre
 _LARGEST = 0.95  # |theta|
@@ -64,6 +64,7 @@ def find_further_rows(behind, plan, first, callback=None):
     ----------
     behind : Behind
     plan : PatchPlan
+        Its rule of further units with the reach that serves best.
     first : FirstRows
     callback : callable, default=None
         ``callback(n_known, m_1)`` after every unit.
@@ -85,7 +86,7 @@ def find_further_rows(behind, plan, first, callback=None):
     while queue:
         j, tried = queue.pop(0)
         beside = _known_beside(behind, plan, first, rows, known, j, tried)
-        fit = None if beside is None else _fit_unit(behind, first.rule, rows, theta, beside)
+        fit = None if beside is None else _fit_unit(behind, plan.rule_of_more, rows, theta, beside)
         last = tried == (_REPEATS if fit is not None else 1)
         if fit is None or fit.misfit > (_LOOSE if last else _STUCK):
             if last:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,10 @@ _TRIES = 200, 3000, 20_000  # rays looked at for near cells: times the points wa
 _RAYS = 400  # of one free unit
 _NEAREST = 0.25  # part of the rays of one unit that are taken, those where all others are saturated soon
 _WELL_POSED = 1e5  # condition of the weights up to which all pre-activations can be chosen
+_HELD, _RAYS_HELD = 4, 20  # sets of units that are held looked at, times the points wanted, and rays along each
+_NEAR = 1000.0  # distance up to which one of these is as good as another
+_WELL_HELD = 1e3  # condition of the weights of free units and those held at levels
+_MOVED = 1.3  # pre-activation of a free unit, at most
 
 
 @dataclass(frozen=True)
@@ -24,8 +28,9 @@ class Patch:
     ----------
     free : ndarray of int, shape (k,)
     others : ndarray of int, shape (m_1 - k,)
-    moves : ndarray of shape (k, D)
-        The input changes by ``t @ moves`` where the free units' pre-activations change by t.
+    moves : ndarray of shape (k, D) or (n, k, D)
+        The input changes by ``t @ moves`` where the free units' pre-activations change by t; at every point in its own
+        way where units are held at levels.
     points : ndarray of shape (n, D)
     levels : ndarray of shape (n, m_1 - k)
         Pre-activations of the other units: large where these are saturated.
@@ -53,7 +58,21 @@ class Patch:
         -------
         ndarray of shape (n, q, D)
         """
-        return self.points[:, None] + (T @ self.moves)[None]
+        return self.points[:, None] + T @ self.moves
+
+    def some(self, index):
+        """The same at some of the points.
+
+        Parameters
+        ----------
+        index : ndarray of int
+
+        Returns
+        -------
+        Patch
+        """
+        moves = self.moves if self.moves.ndim == 2 else self.moves[index]
+        return replace(self, moves=moves, points=self.points[index], levels=self.levels[index])
 
     def outputs(self, activation, shifts):
         """First-layer outputs at the points.
@@ -123,7 +142,8 @@ def reach_patch(weights, biases, free, n_patterns, rng, *, margin=SATURATED["tan
     -----
     With ``m_1 <= D`` every pre-activation can be chosen, and the other units stand still at random levels, not
     saturated. Otherwise the points are ``x_0 + R N r``, N a basis of the directions that leave the free units alone, r
-    random, R the least that saturates all others.
+    random, R the least that saturates all others. Where these have too few signs, as with ``m_1`` little above D, some
+    others are held at random levels, and the rest is saturated along directions that leave these alone too.
     """
     free = np.asarray(free)
     others = np.setdiff1d(np.arange(weights.shape[1]), free)
@@ -139,12 +159,44 @@ def reach_patch(weights, biases, free, n_patterns, rng, *, margin=SATURATED["tan
     if len(others) == 0:
         return Patch(free, others, moves, base[None], np.zeros((1, 0)))
     n_tries = int(np.clip(_TRIES[0] * n_patterns, *_TRIES[1:]))
-    along, steps, signs = _saturating_rays(weights, biases, free, margin, n_tries, rng)
+    sure = margin + _MOVED * np.linalg.norm(moves @ weights[:, others], axis=0)
+    along, steps, signs = _saturating_rays(weights, biases, free, sure, n_tries, rng)
     order = np.argsort(steps)
     order = order[steps[order] <= farthest]
     chosen = order[_first_of_each(np.packbits(signs[order] > 0, axis=1), n_patterns)]
     points = base + steps[chosen, None] * along[chosen]
+    lacking = n_patterns - len(points)
+    if lacking > 0 and D - len(free) > 1:
+        held, ways = _held_at_levels(weights, biases, free, lacking, rng, margin, farthest)
+        points, moves = np.concatenate([points, held]), np.concatenate([np.tile(moves, (len(points), 1, 1)), ways])
     return Patch(free, others, moves, points, points @ weights[:, others] + biases[others])
+
+
+def _held_at_levels(weights, biases, free, n, rng, margin, farthest):
+    """Points (n, D) where some other units are held at levels and the rest is saturated, and moves (n, k, D) there."""
+    (D, m), k = weights.shape, len(free)
+    others = np.setdiff1d(np.arange(m), free)
+    points, moves, found = [np.zeros((0, D))], [np.zeros((0, k, D))], [np.zeros(0)]
+    for _ in range(_HELD * n):
+        held = rng.permutation(others)[: rng.randint(1, D - k)]
+        still = np.append(free, held)
+        if np.linalg.cond(weights[:, still]) > _WELL_HELD:
+            continue
+        levels = biases.copy()
+        levels[held] -= _LEVELS * rng.standard_normal(len(held))
+        ways = np.linalg.pinv(weights[:, still])
+        rest = np.setdiff1d(others, held)
+        sure = margin + _MOVED * np.linalg.norm(ways[:k] @ weights[:, rest], axis=0)
+        along, steps, _ = _saturating_rays(weights, levels, still, sure, _RAYS_HELD, rng)
+        nearest = np.argmin(steps)
+        points.append((-levels[still] @ ways + steps[nearest] * along[nearest])[None])
+        moves.append(ways[None, :k])
+        found.append(steps[nearest, None])
+    points, moves, found = (np.concatenate(part) for part in (points, moves, found))
+    # The first ones in reach are as different as they come; farther ones only where these are too few.
+    order = np.argsort(np.maximum(found, _NEAR), kind="stable")[:n]
+    chosen = order[found[order] <= farthest]
+    return points[chosen], moves[chosen]
 
 
 def _first_of_each(codes, n):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from skident.network import get_activation
@@ -10,13 +12,15 @@ from .assembling import Told, assembled, shifts_of
 from .behind import PatchesFailedError
 from .first_rows import find_first_rows
 from .further_rows import find_further_rows
+from .taylor import choose_reach
 
 __all__ = ["find_second_layer"]
 
 _TRIES, _MORE = 4, 0.3  # at most, and how many more points the first patch of each has than that of the one before
+_PAIRS = 1  # of nodes that each has more
 
 
-def find_second_layer(behind, plan, n_units=None, *, n_tries=_TRIES, callback=None):
+def find_second_layer(behind, plan, n_units=None, *, tries=range(_TRIES), callback=None):
     """All that follows a first layer, if that is one hidden layer and a linear output.
 
     Parameters
@@ -25,8 +29,8 @@ def find_second_layer(behind, plan, n_units=None, *, n_tries=_TRIES, callback=No
     plan : PatchPlan
     n_units : int, default=None
         m_2; None where the gap of the singular values has to tell it.
-    n_tries : int, default=4
-        How often all of it may be tried, beginning with another patch.
+    tries : range, default=range(4)
+        All of it may be tried so often, beginning with another patch; later ones ask more.
     callback : callable, default=None
         ``callback(n_known, m_1)``.
 
@@ -47,19 +51,23 @@ def find_second_layer(behind, plan, n_units=None, *, n_tries=_TRIES, callback=No
     lie in the span of m_2 powers. Shifts come from the null space of all orders, rows from a power method, rows at the
     other units from linear equations, and length, shift and output weights from the curves ``g^(p)``.
     """
-    for attempt in range(n_tries - 1):
+    for attempt in tries[:-1]:
         try:
             return _find(behind, plan, n_units, attempt, callback)
         except PatchesFailedError as error:
             if error.final:
                 raise
-    return _find(behind, plan, n_units, n_tries - 1, callback)
+    return _find(behind, plan, n_units, tries[-1], callback)
 
 
 def _find(behind, plan, n_units, attempt, callback):
-    """One try: other patches, and more points on them, than the one before."""
-    first = find_first_rows(behind, plan, n_units, generosity=1.0 + _MORE * attempt)
-    rows = find_further_rows(behind, plan, first, callback)
+    """One try: other patches, with more points and more nodes, than the one before."""
+    more, of_more = (replace(rule, n_pairs=rule.n_pairs + _PAIRS * attempt) for rule in (plan.rule, plan.rule_of_more))
+    first = find_first_rows(behind, replace(plan, rule=more), n_units, generosity=1.0 + _MORE * attempt)
+    rule = first.rule
+    if of_more != more:
+        rule, _ = choose_reach(behind.ask, first.sample.patch, behind.chart(first.free), of_more, behind.rng)
+    rows = find_further_rows(behind, replace(plan, rule_of_more=rule), first, callback)
     shifts = shifts_of(behind.activation, rows.theta)
     parts = [
         (sample.patch.outputs(get_activation(behind.activation), shifts), sample.coefficients, sample.values)

@@ -16,7 +16,8 @@ from ..points import ask_block
 __all__ = ["TaylorRule", "choose_reach", "probing_directions", "taylor_coefficients"]
 
 _SETS = 400  # of axes that a direction may combine, at most
-_SHRINK, _REACHES = 0.75, 7  # from one reach to the next that is tried
+_SHRINK, _REACHES = 0.7, 12  # from one reach to the next that is tried, and how many there are
+_WORSE = 2  # reaches in a row that are worse than the best one: rounding grows from there on
 _LINES = 8  # along which reaches are compared
 
 
@@ -147,17 +148,20 @@ def choose_reach(ask, patch, chart, rule, rng):
     Returns
     -------
     TaylorRule
-        With one of six reaches: the one that agrees best with the next smaller one along eight random directions.
+        With one of eleven reaches: the one that agrees best with the next smaller one along eight random directions.
     float
         How well, relative to the coefficients.
     """
     some = rng.permutation(len(patch.points))[:_LINES]
     directions = rng.standard_normal((1 + _LINES // len(some), len(patch.free)))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    part = replace(patch, points=patch.points[some], levels=patch.levels[some])
+    part = patch.some(some)
     rules = [replace(rule, reach=rule.reach * _SHRINK**j) for j in range(_REACHES)]
-    seen = np.array([_along(ask, part, chart, r, directions)[-1] for r in rules])
-    size = np.linalg.norm(seen[-1]) + np.finfo(float).tiny
-    errors = [np.linalg.norm(a - b) / size for a, b in itertools.pairwise(seen)]
-    best = int(np.argmin(errors))
+    before, errors, best = _along(ask, part, chart, rules[0], directions)[-1], [], 0
+    for smaller in rules[1:]:
+        seen = _along(ask, part, chart, smaller, directions)[-1]
+        errors.append(np.linalg.norm(before - seen) / (np.linalg.norm(seen) + np.finfo(float).tiny))
+        best, before = int(np.argmin(errors)), seen
+        if len(errors) > best + _WORSE:
+            break
     return rules[best], float(errors[best])

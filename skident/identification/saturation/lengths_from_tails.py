@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..points import ask_block, random_along
 
-__all__ = ["lengths_from_tails", "tail_lengths"]
+__all__ = ["Tails", "lengths_from_tails", "tail_lengths"]
 
 _RATES = {"tanh": 2.0, "sigmoid": 1.0}  # limits are approached as exp(-rate z)
 _REACH = np.geomspace(0.05, 600.0, 48)  # where to look, in units of 1 / |w| as known
@@ -18,6 +18,27 @@ _NODES = 14
 _POWERS = 4
 _LINES, _MORE_LINES = 3, 9  # places along a hyperplane, each with two sides; as many where no tail was clean
 _STEADY = 3e-5  # misfit of a tail, relative at every node, that can be relied on
+
+
+@dataclass(frozen=True)
+class Tails:
+    """What the tails of units on one side tell.
+
+    Attributes
+    ----------
+    lengths : ndarray of shape (m,)
+        As they were where there is no tail to see.
+    errors : ndarray of shape (m,)
+        Relative misfits of the tails; infinite where there is none.
+    distances : ndarray of shape (m, q)
+        From the hyperplanes, where the answers were looked at.
+    answers : ndarray of shape (m, q, m_L)
+    """
+
+    lengths: np.ndarray
+    errors: np.ndarray
+    distances: np.ndarray
+    answers: np.ndarray
 
 
 def lengths_from_tails(oracle, first, activation, rng):
@@ -57,9 +78,9 @@ def lengths_from_tails(oracle, first, activation, rng):
             break
         for side in (1.0, -1.0):
             normals = side * first.directions[:, some]
-            found, error = tail_lengths(oracle, base[some], normals, lengths[some], activation)
-            better = error < misfit[some]
-            best[some[better]], misfit[some[better]] = found[better], error[better]
+            tails = tail_lengths(oracle, base[some], normals, lengths[some], activation)
+            better = tails.errors < misfit[some]
+            best[some[better]], misfit[some[better]] = tails.lengths[better], tails.errors[better]
     weights = first.weights * (best / lengths)
     return replace(first, weights=weights, biases=first.biases * (best / lengths))
 
@@ -82,9 +103,7 @@ def tail_lengths(oracle, base, normals, lengths, activation, reach=_REACH):
 
     Returns
     -------
-    found : ndarray of shape (m,)
-    error : ndarray of shape (m,)
-        Relative misfit of the tail; infinite where there is none to see, and the length is as it was.
+    Tails
     """
     rate, m = _RATES[activation], len(lengths)
     found, error = lengths.copy(), np.full(m, np.inf)
@@ -98,13 +117,13 @@ def tail_lengths(oracle, base, normals, lengths, activation, reach=_REACH):
     above, seen = _last(deviation > _LARGE), _last(deviation > least[:, None])
     some = np.flatnonzero((above >= 0) & (seen > above + 1) & (seen < len(reach) - 2))
     if len(some) == 0:
-        return found, error
+        return Tails(found, error, s, F)
     near, far = s[some, above[some], None], s[some, seen[some], None]
     nodes = near + (far - near) * np.linspace(0.0, 1.0, _NODES)
     D = _along(oracle, base[some], normals[:, some], nodes) - F[some, -1:]
     for k, i in enumerate(some):
         found[i], error[i] = _rate_of(nodes[k], D[k], rate)
-    return found, error
+    return Tails(found, error, s, F)
 
 
 def _last(seen):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.identification.patches.length_vote import vote_on_lengths
+from skident.identification.patches.length_vote import centred, vote_on_lengths
 from skident.identification.saturation.first_layer import find_first_layer
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
@@ -48,3 +48,26 @@ def test_a_unit_without_a_tail_keeps_its_length_and_has_no_support():
     vote = vote_on_lengths(Oracle(lambda X: faint(X), 6), first, "tanh", np.random.RandomState(0))
     assert vote.support[0] == 1 and vote.support[1:].min() >= 3
     np.testing.assert_allclose(vote.first.weights[:, 0], first.weights[:, 0], rtol=1e-15)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid"])
+def test_a_hyperplane_far_beside_its_unit_is_moved_to_the_middle_of_the_step(activation):
+    unit, network = 2.0 if activation == "sigmoid" else 1.0, target((6, 9, 8, 1), 3.0, activation)
+    oracle, rng = Oracle(lambda X: network(X), 6), np.random.RandomState(0)
+    first = find_first_layer(oracle, activation=activation, n_units=9, rng=rng)
+    wrong = first.biases + np.where(np.arange(9) < 2, [5.0 * unit], 0.0)
+    moved = replace(
+        first, biases=wrong, points=first.points - (first.directions * (wrong - first.biases) / first.lengths).T
+    )
+    vote = vote_on_lengths(oracle, moved, activation, rng)
+    found = centred(vote, activation)
+    assert vote.support.min() >= 3 and np.abs(vote.middles[:2]).min() > 3.0 * unit
+    cosines = (network.weights[0] / np.linalg.norm(network.weights[0], axis=0)).T @ found.directions
+    match = np.argmax(np.abs(cosines), axis=0)
+    true = np.sign(cosines[match, np.arange(9)]) * network.biases[0][match]
+    assert np.abs(vote.first.biases - true)[:2].min() > 3.0 * unit
+    assert np.abs(found.biases - true)[:2].max() < 1.5 * unit
+    along = np.sum((found.points - moved.points) * found.weights.T, axis=1)
+    np.testing.assert_allclose(along, vote.first.biases - found.biases, atol=1e-9)
+    still = np.abs(vote.middles) <= unit
+    np.testing.assert_array_equal(found.biases[still], vote.first.biases[still])

@@ -76,3 +76,20 @@ def test_rays_lie_in_the_hyperplane_and_begin_where_others_saturate():
             z = (base + R * ray) @ W + b
             assert abs(z[3]) < 1e-9 and np.abs(z[others]).min() > margin
     assert len(rays) == 6
+
+
+def test_others_are_held_at_levels_where_signs_are_too_few():
+    W, b = layer(6, 7)
+    free, rng = np.array([0, 2, 3, 6]), np.random.RandomState(0)
+    patch = reach_patch(W, b, free, 24, rng)
+    assert len(patch.points) == 24 > n_sign_patterns(6, 7, 4) and patch.moves.shape == (24, 4, 6)
+    T = np.random.RandomState(1).uniform(-1, 1, (5, 4))
+    Z = patch.at(T) @ W + b
+    np.testing.assert_allclose(Z[..., free], np.broadcast_to(T, (24, 5, 4)), atol=1e-9)
+    held = np.abs(patch.levels) < 20.0
+    assert held.any(axis=1).sum() >= 18
+    still = np.repeat(patch.levels[:, None], 5, axis=1)
+    np.testing.assert_allclose(Z[..., patch.others].transpose(0, 2, 1)[held], still.transpose(0, 2, 1)[held], atol=1e-9)
+    assert np.abs(Z[..., patch.others].transpose(0, 2, 1)[~held]).min() > 20.9
+    some = patch.some(np.array([3, 20]))
+    np.testing.assert_array_equal(some.at(T), patch.at(T)[[3, 20]])

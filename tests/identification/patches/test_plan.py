@@ -1,6 +1,9 @@
+import itertools
+
 import pytest
 
-from skident.identification.patches.plan import plan_patches
+from skident.identification.patches.patch import n_sign_patterns
+from skident.identification.patches.plan import alternative_plans, plan_patches
 
 
 @pytest.mark.parametrize(
@@ -19,3 +22,15 @@ def test_no_plan_where_powers_or_patterns_are_too_few(D, widths):
 
 def test_more_outputs_need_fewer_rows():
     assert plan_patches(10, (16, 16, 4)).n_queries < 0.5 * plan_patches(10, (16, 16, 1)).n_queries
+
+
+def test_alternatives_have_fewer_free_units_and_cost_more():
+    plans = alternative_plans(10, (16, 16, 1))
+    assert plans[0] == plan_patches(10, (16, 16, 1)) and len(plans) > 1
+    for plan, other in itertools.pairwise(plans):
+        assert other.n_free < plan.n_free and other.n_queries >= plan.n_queries
+
+
+def test_few_signs_are_no_obstacle_where_units_can_be_held_at_levels():
+    plan = plan_patches(6, (7, 12, 1))
+    assert plan.n_free <= 4 and plan.n_first > n_sign_patterns(6, 7, plan.n_free)

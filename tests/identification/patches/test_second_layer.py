@@ -48,6 +48,27 @@ def test_a_dead_unit_is_named(make_planted, make_behind):
     assert failure.value.n_seen == 10
 
 
+def with_equal_rows(network):
+    weights = [W.copy() for W in network.weights]
+    weights[1][:, 4] = weights[1][:, 2]
+    return FeedforwardNetwork(weights, network.biases)
+
+
+def test_two_units_with_equal_rows_are_named(make_planted, make_behind):
+    problem, _ = make_behind(with_equal_rows(make_planted((10, 14, 11, 1), seed=7)))
+    with pytest.raises(PatchesFailedError, match="no sum of 11 powers, but of 10") as failure:
+        find_second_layer(problem, plan_patches(10, (14, 11, 1)), 11)
+    assert failure.value.n_seen == 10
+
+
+def test_too_few_signs_for_the_saturated_ones_alone(make_planted, make_behind, rng):
+    network = make_planted((6, 7, 12, 1), seed=5)
+    problem, _ = make_behind(network)
+    found = find_second_layer(problem, plan_patches(6, (7, 12, 1)), 12)
+    X = rng.standard_normal((500, 6))
+    assert relative_max_error(network(X), found.network(X)) < 5e-3
+
+
 def test_a_wrong_length_is_noticed(make_planted, make_behind):
     network = make_planted((10, 16, 16, 1), seed=8)
     problem, _ = make_behind(network)
