@@ -1,8 +1,9 @@
-"""Two hidden layers with few outputs, as wide as each other: trained regressors and random networks."""
+"""Two and three hidden layers with few outputs, as wide as each other: trained regressors and random networks."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 
 import _seeds
@@ -37,9 +38,9 @@ def _measured(function, X, truth, seed, max_seconds=SECONDS, **options):
     return trial
 
 
-def regressor_trial(data, hidden, solver, seed, *, told=True, max_seconds=SECONDS):
+def regressor_trial(data, hidden, solver, seed, *, told=True, max_seconds=SECONDS, seeds=_seeds.PATCHES):
     """scikit-learn's regressor, trained on standardised inputs and targets."""
-    seed = _seed(seed)
+    seed = seeds.start + seed % 100
     if data == "diabetes":
         X, y = load_diabetes(return_X_y=True)
     else:
@@ -112,6 +113,24 @@ def _unknown_rows():
             yield Case(f"(16, 16), {data}, {solver}, widths not told", trial, 8, 10, seconds=1800.0)
 
 
+def planted_trial(seed):
+    """Widths (12, 10, 8, 1), ten inputs, weights of variance one over what a unit reads, shifts of deviation .3."""
+    seed = _seeds.THREE_LAYERS.start + seed % 100
+    rng = np.random.default_rng(seed)
+    pairs = list(itertools.pairwise((10, 12, 10, 8, 1)))
+    weights = [rng.standard_normal((a, b)) / np.sqrt(a) for a, b in pairs]
+    truth = FeedforwardNetwork(weights, [0.3 * rng.standard_normal(b) for _, b in pairs], "tanh")
+    X = np.random.default_rng(seed + 500).standard_normal((300, 10))
+    return _measured(truth, X, truth, seed, layer_widths=truth.layer_widths)
+
+
+def _three_rows():
+    yield Case("planted (12, 10, 8, 1), 10 inputs", planted_trial, 9, 10, {"median seconds": 10.0}, seconds=1800.0)
+    for data, solver, needed in (("friedman1", "adam", 4), ("diabetes", "adam", 4), ("friedman1", "lbfgs", None)):
+        trial = functools.partial(regressor_trial, data, (16, 16, 16), solver, seeds=_seeds.THREE_LAYERS)
+        yield Case(f"MLPRegressor (16, 16, 16), {data}, {solver}", trial, needed, 5, seconds=3600.0)
+
+
 def _wide_rows():
     for width, needed, seconds in ((50, 4, 60.0), (64, 3, 120.0)):
         trial = functools.partial(regressor_trial, "friedman1", (width, width), "adam", max_seconds=SECONDS_OF_WIDE)
@@ -169,5 +188,6 @@ PARTS = {
     "regressors": Part(_regressor_rows),
     "unknown": Part(_unknown_rows),
     "wide": Part(_wide_rows, quick_rows=_regressor_rows),
+    "three": Part(_three_rows),
     "random": RandomPart(),
 }

@@ -161,6 +161,10 @@ def network_through(draw_answers, n_inputs, architecture, rng, *, stem=None, sea
         return misfits[-1] < search.tol or sum(misfit < _NEAR for misfit in misfits) == _OFTEN
 
     (network, misfit), _ = best_of(attempts(), lambda found: found[1], enough)
+    if network is None:  # no wide start got anywhere: something of these widths
+        U, Y = draw_answers(_n_answers(n_inputs, architecture, architecture))
+        seed = rng.randint(2**31 - 1)
+        return _one_start(U, Y, architecture, architecture, stem, search.tol, search.deadline, seed)
     return network, misfit
 
 

@@ -13,7 +13,7 @@ from skident.oracle import BlackBoxError, OutOfBudgetError
 from .attempts import polished_attempt
 from .saturation.circles import NotSaturatingError
 from .saturation.first_layer import FirstLayer, find_first_layer
-from .saturation.layers_behind import network_behind
+from .saturation.layers_behind import few_outputs_behind, network_behind
 from .saturation.lengths_from_tails import lengths_from_tails
 from .saturation.shifts import find_first_shifts, shift_step
 from .saturation.stated_widths import refuse_surplus
@@ -221,8 +221,8 @@ def _view_behind(inquiry, first, attempt):
 
     Vertices need no more than directions. They suffice where several outputs leave few local minima; with one or two,
     or after a failure, the first layer is made exact so that the rest can be asked anywhere. Where it cannot be, the
-    edges tell the shifts once the vertices have told the rest; and where there are few vertices, everything is fitted
-    at once.
+    edges tell the shifts once the vertices have told the rest; that comes first where small starts can find several
+    hidden layers there. And where there are few vertices, everything is fitted at once.
     """
     if attempt == 0 and _vertices_may_do(inquiry):
         return View("vertices", first)
@@ -231,7 +231,8 @@ def _view_behind(inquiry, first, attempt):
         view = exact_view(inquiry, first, inquiry.widths[1])
     if view is None:
         first = _with_better_lengths(inquiry, first)
-        edges = attempt < 3 and (_many_outputs(inquiry) or attempt == 2) and _enough_vertices(inquiry)
+        soon = _many_outputs(inquiry) or (attempt == 0 and few_outputs_behind(inquiry.architecture()))
+        edges = attempt < 3 and (soon or attempt == 2) and _enough_vertices(inquiry)
         stem = inquiry.widths[0] <= FEW_UNITS or attempt % 2
         view = View("edges" if edges else "stem" if stem else "vertices", first)
     return view

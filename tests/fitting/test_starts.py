@@ -77,6 +77,20 @@ def test_no_time_left_is_one_start(rng):
     assert starts == [1] and network.layer_widths == (2, 2) and misfit > 0.5
 
 
+def test_wide_starts_that_get_nowhere_leave_something(rng):
+    """Also where no start has the widths asked for."""
+    Y, U = rng.standard_normal((4000, 2)), rng.standard_normal((4000, 4))
+    network, misfit = network_through(
+        lambda n: (U[:n], Y[:n]),
+        4,
+        Architecture((2, 2), "tanh", "tanh"),
+        np.random.RandomState(0),
+        search=Search(50, deadline=0.0),
+        rounds=((1.5, 2),),
+    )
+    assert network.layer_widths == (2, 2) and misfit > 0.5
+
+
 def test_jobs_do_not_change_the_result(rng):
     network = make_network((5, 4, 1), shift_scale=0.5, random_state=3)
     found = [

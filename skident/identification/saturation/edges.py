@@ -14,6 +14,7 @@ from ..points import random_along
 __all__ = ["network_on_edges"]
 
 _PLACES = 24  # random places along a unit's hyperplane
+_TRIED = 80  # times as many that are looked at: a fit of shifts from few of them would not be determined
 _NODES = 16  # pre-activations at a place
 _FAR = 8.0  # largest of them at the first look
 _NEAR = 3.0  # later, when it is known where the unit moves
@@ -106,8 +107,7 @@ def _ask_edges(oracle, first, centres, half, rng):
     m, D = len(first.biases), oracle.n_inputs
     units = np.repeat(np.arange(m), _PLACES)
     normals, lengths = first.directions.T[units], first.lengths[units]
-    middle = -(first.biases / first.lengths)[units, None] * normals
-    places = middle + random_along(normals, min(_REACH / first.lengths.min(), first.radius), rng)
+    places = np.concatenate([_places(first, i, rng) for i in range(m)])
     z = np.sum(places * first.weights.T[units], axis=1) + first.biases[units]
     wanted = centres[units, None] + half * np.linspace(-1.0, 1.0, _NODES)
     U = places[:, None] + ((wanted - z[:, None]) / lengths[:, None])[:, :, None] * normals[:, None]
@@ -122,6 +122,17 @@ def _ask_edges(oracle, first, centres, half, rng):
     Y, error = oracle.ask(U)
     clear = oracle.precise(error)
     return _Edges(units[clear], Z[clear], Y[clear])
+
+
+def _places(first, unit, rng):
+    """Random places along a unit's hyperplane, of many those where all other units are saturated."""
+    normal = first.directions[:, unit]
+    reach = min(_REACH / first.lengths.min(), first.radius)
+    tried = random_along(np.tile(normal, (_TRIED * _PLACES, 1)), reach, rng)
+    tried -= first.biases[unit] / first.lengths[unit] * normal
+    others = np.delete(np.abs(tried @ first.weights + first.biases), unit, axis=1)
+    alone = others.min(axis=1, initial=np.inf) > _LIMIT + _SHIFTS[-1] + _FAR * first.lengths.max() / first.lengths[unit]
+    return tried[np.argsort(~alone, kind="stable")[:_PLACES]]
 
 
 def _best_shift(rest, g, edges, i):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from skident.fitting.design import design_points
+from skident.fitting.small_starts import network_from_small_starts, small_starts_serve
 from skident.fitting.starts import Search, network_through, smallest_network_through
 from skident.network import FeedforwardNetwork, get_activation
 
@@ -17,6 +18,7 @@ from .edges import network_on_edges
 __all__ = [
     "ask_interior",
     "ask_vertices",
+    "few_outputs_behind",
     "growing",
     "network_behind",
     "smallest_behind",
@@ -25,6 +27,7 @@ __all__ = [
 _SATURATED = 40.0  # |z| beyond which tanh, sigmoid and erf are constant in float64
 _FAR_INPUTS, _MOST_VERTICES = 40_000, 3000  # random far inputs, of which different vertices are asked
 _EDGE_ROUNDS = ((1.2, 40), (1.5, 80), (2.0, 80))  # see `network_through`: a start at vertices takes no time
+_FEW_OUTPUTS = 3  # below, random starts of several hidden layers end in local minima
 _SPREAD = 1.0  # standard deviation of first-layer pre-activations where they move
 
 
@@ -170,6 +173,24 @@ def _answers(oracle, first, way, activation, rng):
     return growing(lambda n: _near_hyperplanes(oracle, first, n, rng))
 
 
+def few_outputs_behind(architecture):
+    """Whether what follows the first layer is looked for from small starts: hidden layers below one or two outputs.
+
+    With three outputs and more, starts of the true widths succeed at once.
+
+    Parameters
+    ----------
+    architecture : Architecture
+        Of the whole network.
+
+    Returns
+    -------
+    bool
+    """
+    rest = architecture.behind()
+    return architecture.n_outputs < _FEW_OUTPUTS and small_starts_serve(architecture.widths[0], rest)
+
+
 def network_behind(oracle, first, way, architecture, rng, search=None):
     """A network of given widths that agrees with the black box, its first layer nearly known.
 
@@ -216,6 +237,10 @@ def network_behind(oracle, first, way, architecture, rng, search=None):
         stem = first.weights, first.biases
         return network_through(draw_answers, oracle.n_inputs, architecture, rng, stem=stem, search=search)
     rest = architecture.behind()
+    if few_outputs_behind(architecture):
+        network, misfit = network_from_small_starts(draw_answers, len(first.biases), rest, rng, search=search)
+        network = _behind(first, network)
+        return network_on_edges(oracle, first, network, rng) if way == "edges" else (network, misfit)
     if way == "edges":
         search = replace(Search() if search is None else search, n_starts=sum(n for _, n in _EDGE_ROUNDS))
         network, _ = network_through(draw_answers, len(first.biases), rest, rng, search=search, rounds=_EDGE_ROUNDS)

@@ -38,6 +38,17 @@ def test_shifts_where_the_rest_is_known(sizes, activation):
     np.testing.assert_allclose(found.biases[0], truth.biases[0], atol=1e-8)
 
 
+def test_many_units_beyond_the_inputs():
+    """Where few places leave a unit alone, enough of them are looked for: shifts come out to rounding."""
+    truth = make_network((10, 14, 4, 1), shift_scale=0.5, output_activation="identity", random_state=2)
+    oracle, rng = Oracle(lambda X: truth(X), 10), np.random.RandomState(0)
+    first = replace(first_layer_of(truth, oracle, rng), biases=truth.biases[0] + rng.uniform(-1.0, 1.0, 14))
+    start = truth.with_parameters(truth.weights, [first.biases, *truth.biases[1:]])
+    found, misfit = network_on_edges(oracle, first, start, rng)
+    assert misfit < 1e-10
+    np.testing.assert_allclose(found.biases[0], truth.biases[0], atol=1e-8)
+
+
 def test_what_vertices_leave_uncertain_is_mended_too():
     truth = make_network((4, 6, 3, 2), shift_scale=0.5, output_activation="identity", random_state=1)
     oracle, rng = Oracle(lambda X: truth(X), 4), np.random.RandomState(0)
