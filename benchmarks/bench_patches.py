@@ -4,6 +4,7 @@
     python benchmarks/bench_patches.py --part regressors   MLPRegressor (16, 16) and (32, 32) on diabetes and friedman1
     python benchmarks/bench_patches.py --part unknown      (16, 16), widths not told
     python benchmarks/bench_patches.py --part wide         (50, 50) and (64, 64) on friedman1
+    python benchmarks/bench_patches.py --part few          2 to 4 inputs and layers of 5 to 16 units
     python benchmarks/bench_patches.py --part random       a hundred random networks
     python benchmarks/bench_patches.py --quick             seconds, nothing written
 
