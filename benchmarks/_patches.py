@@ -97,6 +97,24 @@ def random_trial(seed):
     return _measured(truth, X, truth, seed, **options) | {"condition": condition(truth)}
 
 
+def few_trial(sizes, seed):
+    """A random network of few inputs and wider layers: weight scale from .5 to 3, sd of shifts from .1 to 1."""
+    seed = _seeds.FEW_INPUTS.start + seed % 100
+    rng = np.random.default_rng(seed)
+    shift, scale = np.exp(rng.uniform(np.log([0.1, 0.5]), np.log([1.0, 3.0])))
+    pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+    weights = [scale * rng.standard_normal((a, b)) / np.sqrt(a) for a, b in pairs]
+    truth = FeedforwardNetwork(weights, [shift * rng.standard_normal(b) for _, b in pairs], "tanh")
+    X = np.random.default_rng(seed + 100).standard_normal((300, truth.n_inputs))
+    return _measured(truth, X, truth, seed, layer_widths=truth.layer_widths)
+
+
+def _few_rows():
+    for sizes in ((2, 6, 5, 1), (3, 6, 5, 1), (4, 8, 8, 1), (3, 12, 12, 1), (4, 12, 12, 1), (3, 16, 16, 1)):
+        name = f"{sizes[0]} inputs, ({sizes[1]}, {sizes[2]}), random"
+        yield Case(name, functools.partial(few_trial, sizes), 9, 10, PER_PARAMETER, seconds=1800.0)
+
+
 def _regressor_rows():
     for hidden, seconds in (((16, 16), 5.0), ((32, 32), 20.0)):
         for data in ("diabetes", "friedman1"):
@@ -189,5 +207,6 @@ PARTS = {
     "unknown": Part(_unknown_rows),
     "wide": Part(_wide_rows, quick_rows=_regressor_rows),
     "three": Part(_three_rows),
+    "few": Part(_few_rows),
     "random": RandomPart(),
 }

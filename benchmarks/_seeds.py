@@ -27,6 +27,7 @@ AUDIT = range(160_000, 170_000)  # a thousand a case
 POLICIES = range(130_200, 130_300)  # PPO, trained once: their weights are shipped
 PATCHES = range(140_000, 140_100)  # and rows of X at seed + 1
 THREE_LAYERS = range(175_000, 176_000)  # and rows of X at seed + 500
+FEW_INPUTS = range(174_000, 175_000)  # two hidden layers behind 2 to 4 inputs, and rows of X at seed + 100
 LANDSCAPE_PROOFS = range(120_000, 130_000)  # collinear cases from the first, well-conditioned ones from the middle
 ALIGNMENT = range(150_000, 150_200)
 

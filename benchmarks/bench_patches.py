@@ -5,6 +5,7 @@
     python benchmarks/bench_patches.py --part unknown      (16, 16), widths not told
     python benchmarks/bench_patches.py --part wide         (50, 50) and (64, 64) on friedman1
     python benchmarks/bench_patches.py --part three        three hidden layers: planted, and (16, 16, 16)
+    python benchmarks/bench_patches.py --part few          2 to 4 inputs and layers of 5 to 16 units
     python benchmarks/bench_patches.py --part random       a hundred random networks
     python benchmarks/bench_patches.py --quick             seconds, nothing written
 

@@ -73,7 +73,9 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         classifiers for probabilities and takes the answers of all others as they are.
     input_range : tuple of two array-likes of shape (D,) or float, default=None
         ``(low, high)``: the black box is never asked outside; infinite entries are no bounds. Where the range is too
-        small to see the first layer saturated, it is looked for by Hessians near the centre.
+        small to see the first layer saturated, it is looked for by Hessians near the centre; where it leaves most of
+        the parameters open, that is warned of first and the function is fitted: ``report_.determined`` (share of the
+        parameters) and ``report_.spectrum`` (`skident.fitting.answers_jacobian`) say what is known.
     strategy : {"auto", "saturation", "hessian"}, default="auto"
         ``saturation``: first layer from far away, then the rest of the network where the first layer is saturated (any
         depth, any shift). ``hessian``: `EntangledWeightExtractor` and `NetworkCompletion`, the paper's pipeline, up to
@@ -306,6 +308,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
             inquiry = self._begin(X, y, response, began)
             with explained(inquiry):
                 plan = plan_routes(inquiry, self.strategy, self.n_attempts)
+                if plan.warning:
+                    warnings.warn(plan.warning, ConvergenceWarning, stacklevel=2)
                 verdict = judge(inquiry, make_attempts(inquiry, plan.routes, plan.last_resort))
             self._store(verdict, plan.reason)
             message = warning_of(verdict)

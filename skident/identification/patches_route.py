@@ -16,6 +16,7 @@ from .patches.all_units_free import FreePlan, find_second_layer_freely, plan_fre
 from .patches.behind import Behind, PatchesFailedError
 from .patches.erf_tails import lengths_and_shifts_of_erf
 from .patches.exact_directions import exact_directions
+from .patches.growing import GrownPlan, find_second_layer_by_growing, plan_growing
 from .patches.length_vote import centred, vote_on_lengths
 from .patches.plan import alternative_plans
 from .patches.second_layer import find_second_layer
@@ -185,9 +186,9 @@ def _second_layer(inquiry, behind, n_units, progress):
     failures, (D, m_1) = [], behind.shape
     for width in _widths(inquiry, m_1, n_units):
         for plan in _plans(inquiry, D, (m_1, width, behind.n_outputs)):
-            if not (isinstance(plan, FreePlan) and n_units is None):
+            if not (isinstance(plan, (FreePlan, GrownPlan)) and n_units is None):
                 try:
-                    return _as_sought(_by_plan(behind, plan, n_units, progress), inquiry.activations)
+                    return _as_sought(_by_plan(inquiry, behind, plan, n_units, progress), inquiry.activations)
                 except PatchesFailedError as error:
                     failures.append(error)
     said = "; ".join(dict.fromkeys(map(str, failures)))
@@ -195,16 +196,20 @@ def _second_layer(inquiry, behind, n_units, progress):
 
 
 def _plans(inquiry, n_inputs, widths, before=0):
-    """Ways to the second layer that the questions left, less those asked before, suffice for, the cheapest first."""
+    """Ways that the questions left, less those asked before, suffice for: the cheapest first, and a fit last."""
     clock = inquiry.oracle.clock
     left = np.inf if clock.max_queries is None else clock.max_queries - inquiry.oracle.n_queries - before
     freely = plan_freely(n_inputs, widths)
     plans = [*([] if freely is None else [freely]), *alternative_plans(n_inputs, widths)[:_PLANS]]
-    return sorted((p for p in plans if _COSTLIER * p.n_queries < left), key=lambda plan: plan.n_queries)
+    plans = [*sorted(plans, key=lambda plan: plan.n_queries), plan_growing(n_inputs, widths)]
+    return [plan for plan in plans if plan is not None and _COSTLIER * plan.n_queries < left]
 
 
-def _by_plan(behind, plan, n_units, progress):
+def _by_plan(inquiry, behind, plan, n_units, progress):
     """The second layer by one plan; with fewer units than looked for, where the others do nothing."""
+    if isinstance(plan, GrownPlan):
+        ends = inquiry.oracle.clock.share(_SHARE)
+        return find_second_layer_by_growing(behind, plan, n_units, deadline=ends, progress=progress)
     if isinstance(plan, FreePlan):
         return find_second_layer_freely(behind, plan, n_units)
     try:

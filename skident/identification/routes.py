@@ -14,6 +14,7 @@ from .discovery_route import by_discovery
 from .hessian_route import by_hessians
 from .hessians.subspace import n_visible
 from .kinks_route import by_kinks
+from .near_data import by_function, foresee
 from .patches_route import by_patches, patches_pay, patches_serve
 from .profiles_route import by_profiles, has_profiles
 from .saturation_route import FirstLayerSearch, by_saturation, by_shown_units
@@ -35,11 +36,14 @@ class Plan:
         For the report.
     last_resort : callable or None
         A route for when these explain nothing.
+    warning : str
+        What will stay open whatever is asked; empty where nothing is known to.
     """
 
     routes: list
     reason: str
     last_resort: Callable | None = None
+    warning: str = ""
 
 
 def plan_routes(inquiry, strategy, n_attempts):
@@ -78,6 +82,10 @@ def plan_routes(inquiry, strategy, n_attempts):
             f"Got layer_widths={inquiry.widths}, output_activation={inquiry.activations[1]!r}, strategy={strategy!r}, "
             f"and answers with errors of {inquiry.fresh.noise:.1e}."
         )
+    elif (foreseen := foresee(inquiry)) is not None:
+        reason = "input_range keeps questions where neither answers nor Hessians tell most of the weights"
+        warning = f"{foreseen}: the function is looked for there, the weights stay open."
+        return Plan([functools.partial(by_function, foreseen=foreseen)], reason, warning=warning)
     elif inquiry.discover:
         routes = _routes_of_discovery(inquiry, strategy, n_attempts)
     else:

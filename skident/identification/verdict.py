@@ -314,6 +314,8 @@ _ADVICE = {
     "or raise n_starts",
     "kinks": "units or layers are missing, or it is no network of ReLU units: give more of max_seconds and "
     "max_queries, or rows X where rare units show",
+    "range": "answers within input_range tell the function there, and not the weights: give more of max_seconds, or "
+    "let the black box be asked further out",
     "polish": "the fit ended in a local minimum or is limited by rounding: check layer_widths and the "
     "activations (two parallel first-layer units look like one), raise n_attempts, or loosen tol",
 }

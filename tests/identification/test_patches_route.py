@@ -81,6 +81,28 @@ def test_erf_units_with_unknown_widths():
     assert found >= 3
 
 
+@pytest.mark.parametrize(
+    ("sizes", "activation", "output"),
+    [
+        ((2, 6, 5, 1), "tanh", "identity"),
+        ((3, 10, 10, 1), "tanh", "identity"),
+        ((4, 8, 8, 1), "sigmoid", "identity"),
+        ((3, 6, 6, 2), "erf", "identity"),
+        ((3, 6, 5, 1), "tanh", "tanh"),
+    ],
+)
+def test_few_inputs(sizes, activation, output, rng):
+    """No patch has as many free units as powers need."""
+    network = planted(
+        sizes, seed=5, scale=3.0 if activation == "sigmoid" else 1.0, activation=activation, output=output
+    )
+    model = identify(network)
+    assert model.report_.exact and model.report_.route == "saturation, patches" and not failures(model)
+    X = rng.standard_normal((500, sizes[0]))
+    assert relative_max_error(network(X), model.network_(X)) < 1e-10
+    assert parameter_error(network, model.network_) < 1e-6
+
+
 def test_a_trained_regressor(rng):
     X, y = load_diabetes(return_X_y=True)
     X, y = StandardScaler().fit_transform(X), (y - y.mean()) / y.std()
@@ -140,7 +162,8 @@ def test_patches_out_of_an_input_range_leave_the_other_routes():
     assert not model.report_.exact and model.report_.route != "saturation, patches"
 
 
-def test_questions_that_do_not_suffice_leave_the_other_routes():
+def test_questions_that_do_not_suffice_leave_the_other_routes(monkeypatch):
+    monkeypatch.setattr(patches_route, "plan_growing", lambda n_inputs, widths: None)  # which asks less
     network = planted((10, 16, 16, 1), seed=3, scale=1.0)
     with pytest.warns(ConvergenceWarning, match="not exact"):
         model = identify(network, max_queries=12_000, max_seconds=10.0, n_attempts=1, n_starts=1)

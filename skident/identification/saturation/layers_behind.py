@@ -211,9 +211,9 @@ def network_behind(oracle, first, way, architecture, rng, search=None):
 
     Returns
     -------
-    network : FeedforwardNetwork
+    network : FeedforwardNetwork or None
         Of standardised inputs. From vertices, first-layer shifts are those of `first`, good to some tenths: the polish
-        mends them.
+        mends them. None where every start was given up.
     misfit : float
         Relative root mean square misfit where it looked.
 
@@ -243,7 +243,11 @@ def network_behind(oracle, first, way, architecture, rng, search=None):
         return network_on_edges(oracle, first, network, rng) if way == "edges" else (network, misfit)
     if way == "edges":
         search = replace(Search() if search is None else search, n_starts=sum(n for _, n in _EDGE_ROUNDS))
-        network, _ = network_through(draw_answers, len(first.biases), rest, rng, search=search, rounds=_EDGE_ROUNDS)
+        network, misfit = network_through(
+            draw_answers, len(first.biases), rest, rng, search=search, rounds=_EDGE_ROUNDS
+        )
+        if network is None:
+            return None, misfit
         return network_on_edges(oracle, first, _behind(first, network), rng)
     network, misfit = network_through(draw_answers, len(first.biases), rest, rng, search=search)
     return _behind(first, network), misfit

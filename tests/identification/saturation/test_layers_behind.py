@@ -3,6 +3,7 @@ import pytest
 
 from skident.datasets import make_network
 from skident.fitting.starts import Search
+from skident.identification.saturation import layers_behind
 from skident.identification.saturation.first_layer import FirstLayer, find_first_layer
 from skident.identification.saturation.layers_behind import (
     ask_interior,
@@ -117,3 +118,13 @@ def test_smallest_network_behind(way):
     search = Search(8, tol=1e-6)
     found, misfit = smallest_behind(oracle, first, way, at_least, state, second_known=n_next is not None, search=search)
     assert misfit < 1e-6 and found.layer_widths == (6, 4, 3)
+
+
+def test_where_every_start_is_given_up_there_is_no_network(monkeypatch):
+    network = make_network((6, 5, 4, 3), output_activation="identity", random_state=0)
+    monkeypatch.setattr(layers_behind, "network_through", lambda *args, **options: (None, np.inf))
+    architecture = Architecture((5, 4, 3), "tanh", "identity")
+    found, misfit = network_behind(
+        Oracle(network, 6), known_first_layer(network), "edges", architecture, np.random.RandomState(0)
+    )
+    assert found is None and misfit == np.inf

@@ -1,0 +1,145 @@
+"""The second layer by growing and pruning, where there are too few inputs for linear algebra on patches."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from skident.fitting.behind_known_units import BehindKnownUnits
+from skident.fitting.grow_and_prune import Growing, grow_and_prune
+from skident.network import FeedforwardNetwork, get_activation
+
+from .assembling import SecondLayer, shifts_of
+from .behind import PatchesFailedError
+
+__all__ = ["GrownPlan", "ask_where_few_units_move", "find_second_layer_by_growing", "plan_growing"]
+
+_ANSWERS, _MORE = 3.5, 30  # a parameter, and how many more
+_MOST_PARAMETERS = 700  # of a fit whose steps take seconds beyond
+_DISTANCES = (0.3, 1e3)  # of random rows from the centre, where a typical unit's pre-activation is 1
+_OUTPUTS = 0.99  # of units that move, at most
+_WORK, _CYCLES, _A_START = 1.2e7, (60, 600), 12  # cycles times squared parameters, cycles, and those of a start
+_FOUND = 1e-6  # misfit of the answers that the polish can mend
+
+
+@dataclass(frozen=True)
+class GrownPlan:
+    """A fit of the second layer alone, behind a first one that is known up to shifts.
+
+    Attributes
+    ----------
+    n_queries : int
+        Rows to ask.
+    n_cycles : int
+        Of growing and pruning, at most: more where they are quick.
+    """
+
+    n_queries: int
+    n_cycles: int
+
+
+def plan_growing(n_inputs, widths):
+    """How many rows tell the second layer.
+
+    Parameters
+    ----------
+    n_inputs : int
+        D.
+    widths : tuple of int
+        ``(m_1, m_2, m_L)``.
+
+    Returns
+    -------
+    GrownPlan or None
+        None where a fit would be too slow.
+    """
+    m_1, m_2, m_L = widths
+    n_parameters = m_1 + (m_1 + 1) * m_2 + (m_2 + 1) * m_L
+    if n_inputs < 2 or n_parameters > _MOST_PARAMETERS:
+        return None
+    n_cycles = int(np.clip(_WORK / n_parameters**2, *_CYCLES))
+    return GrownPlan(int(_ANSWERS * n_parameters / m_L) + _MORE, n_cycles)
+
+
+def ask_where_few_units_move(behind, n):
+    """Rows at which none, one, two, ... up to D units move, near the centre and far from it, and their answers.
+
+    Parameters
+    ----------
+    behind : Behind
+    n : int
+
+    Returns
+    -------
+    Z : ndarray of shape (n, m_1)
+        Pre-activations as known.
+    Y : ndarray of shape (n, m_L)
+
+    Notes
+    -----
+    A row is drawn in a random direction, its distance log-uniform, and then moved by the least change that gives k
+    random units outputs uniform in (-.99, .99): with k = 0 that is a vertex or a point near the centre, with 1 an edge
+    and with 2 a face of the cube of first-layer outputs. On such rows alone the parameters are determined a thousand
+    times better than near the centre.
+    """
+    (D, m), rng = behind.shape, behind.rng
+    unit = 1.0 / np.median(np.linalg.norm(behind.weights, axis=0))
+    middle = -np.linalg.lstsq(behind.weights.T, behind.biases, rcond=1e-2)[0]
+    U = rng.standard_normal((n, D)) * unit * np.exp(rng.uniform(*np.log(_DISTANCES), (n, 1))) + middle
+    for row in range(n):
+        free = rng.permutation(m)[: row % (min(D, m) + 1)]
+        wanted = shifts_of(behind.activation, rng.uniform(-_OUTPUTS, _OUTPUTS, len(free)))
+        W = behind.weights[:, free]
+        moved = U[row] + np.linalg.lstsq(W.T, wanted - behind.biases[free] - U[row] @ W, rcond=None)[0]
+        if np.linalg.norm(moved) < behind.farthest:
+            U[row] = moved
+    return U @ behind.weights + behind.biases, behind.ask(U)
+
+
+def find_second_layer_by_growing(behind, plan, n_units, *, deadline=np.inf, progress=None):
+    """All that follows a first layer of known directions, if that is one hidden layer and a linear output.
+
+    Parameters
+    ----------
+    behind : Behind
+    plan : GrownPlan
+    n_units : int
+        m_2.
+    deadline : float, default=inf
+        No step is made after this time, of `time.perf_counter`.
+    progress : callable, default=None
+        ``progress(n)`` with the number of cycles done.
+
+    Returns
+    -------
+    SecondLayer
+
+    Raises
+    ------
+    PatchesFailedError
+        If no start explains the answers, or time is over before.
+
+    Notes
+    -----
+    With few inputs no patch has as many free units as powers need: with D = 3 two units are free at two sign patterns.
+    The answers determine the second layer nevertheless, and `grow_and_prune` finds it from random starts, shifts of the
+    first layer along with it, and its lengths at the end: these are good to 1e-8 at first.
+    """
+    Z, Y = ask_where_few_units_move(behind, plan.n_queries)
+    g = get_activation(behind.activation)
+    known, freed = (BehindKnownUnits(Z, Y, g, lengths_free=free) for free in (False, True))
+    shifts = np.zeros(behind.shape[1]) if behind.theta is None else shifts_of(behind.activation, behind.theta)
+    growing = Growing(1 + plan.n_cycles // _A_START, plan.n_cycles, deadline=deadline, progress=progress)
+    theta, misfit, n_cycles = grow_and_prune(known, freed, shifts, n_units, behind.rng, growing)
+    if not misfit < _FOUND:
+        late = ", when its share of max_seconds was over" if time.perf_counter() >= deadline else ""
+        raise PatchesFailedError(
+            f"growing and pruning left {misfit:.1e} of the answers unexplained after {n_cycles} cycles{late}"
+        )
+    shifts, stretch, W, V = known.parts(theta)
+    weights = [behind.weights * stretch, W[:-1], V[:-1] * known.unit]
+    biases = [behind.biases * stretch + shifts, W[-1], V[-1] * known.unit + known.offset]
+    network = FeedforwardNetwork(weights, biases, behind.activation)
+    return SecondLayer(network, misfit, {"cycles": n_cycles})
