@@ -1,6 +1,6 @@
 """Which activation does a black box have, told from its answers alone?
 
-    python benchmarks/bench_activations.py                   a quarter of an hour on one core
+    python benchmarks/bench_activations.py                   a minute on one idle core
     python benchmarks/bench_activations.py --part hidden     14 activations, one and two hidden layers
     python benchmarks/bench_activations.py --part outputs    linear, tanh, sigmoid and softmax outputs
     python benchmarks/bench_activations.py --part slopes     networks of other units identified, with their slopes
