@@ -20,6 +20,7 @@ _MOSTLY, _OFTEN = 0.75, 0.2  # shares of answers that do that near the centre at
 _BEFORE = (3.0, 10.0)  # values before the activation between which the way to a limit is looked at
 _RAYS, _POINTS = 6, 40  # on which that is done
 _SAME_GROWTH = 0.02  # by which a straight line may miss what comes before the output there, beside its range
+_LINEAR = 1e-4  # answers up to which tanh is linear to 1e-8
 _SINGLE = 1e-5  # by which an activation of a linear function may miss the answers
 _CIRCLES, _CIRCLE, _FAR = 3, 400, 1e6  # great circles, points on half of one, and its radius
 _ALIKE, _STEP = 1e-6, 30.0  # relative difference of two jumps that are the same, and errors from which one is a jump
@@ -205,6 +206,8 @@ def look_at_output(oracle, rng, noise=0.0):
     within = [name for name, (low, high) in _LIMITS.items() if np.all((low - error <= Y) & (high + error >= Y))]
     if not within:
         return _unbounded(Y, error)
+    if np.abs(Y).max() < _LINEAR and "sigmoid" not in within:
+        return OutputEvidence("identity", "", "answers so small that tanh would be linear")
     reached = {name: _reached(Y, *_LIMITS[name], _AT_LIMIT + error) for name in within}
     for name, both in reached.items():
         if both:

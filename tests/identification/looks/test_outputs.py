@@ -83,6 +83,12 @@ def test_activations_of_linear_functions_are_hidden_units():
     assert (seen.output.name, seen.name) == ("identity", "tanh") and not seen.output.doubt
 
 
+def test_where_answers_are_tiny_tanh_is_linear():
+    box, sizes = black_box(np.tanh, lambda z: 1e-9 * z, depth=2)
+    seen = seen_of(box, sizes[0])
+    assert (seen.output.name, seen.output.doubt) == ("identity", "") and seen.n_queries < 1500
+
+
 def test_labels_are_no_outputs_of_a_network():
     box, sizes = black_box(np.tanh, lambda z: np.eye(3)[z.argmax(axis=1)], n_outputs=3)
     seen = seen_of(box, sizes[0])
