@@ -137,6 +137,7 @@ class TestIdentifier:
         assert identifier.report_.exact and error < 1e-12
         assert identifier.network_.activation == hidden and identifier.network_.output_activation == "identity"
         assert not hasattr(identifier, "classes_")  # it answers as the function does
+        assert "output softmax (answers sum to 1)" in str(identifier.report_)
 
     @pytest.mark.parametrize("hidden", ["tanh", "relu"])
     def test_sigmoid_of_one_output(self, hidden):
