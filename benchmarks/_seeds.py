@@ -23,6 +23,7 @@ LANDSCAPE_RATE = range(97_000, 98_000)
 LANDSCAPE_COMPARISON = range(98_000, 99_000)
 BUDGETS = range(130_100, 130_110)
 RELU_NETWORKS = range(130_000, 130_100)
+ACTIVATIONS = range(131_000, 132_000)  # three hundred a part
 AUDIT = range(160_000, 170_000)  # a thousand a case
 POLICIES = range(130_200, 130_300)  # PPO, trained once: their weights are shipped
 PATCHES = range(140_000, 140_100)  # and rows of X at seed + 1

@@ -28,6 +28,7 @@ import _landscape_targets
 import _table2
 import _targets
 import _transition
+import bench_activations
 import bench_alignment
 import bench_audit
 import bench_compression
@@ -57,6 +58,7 @@ SOURCES = {
     "identification_processes": ("identification", _identification_processes),
     "identification_budgets": ("identification", _identification_budgets),
     **{f"relu_networks_{part}": ("relu_networks", module) for part, module in bench_relu_networks.PARTS.items()},
+    **{f"activations_{part}": ("activations", module) for part, module in bench_activations.PARTS.items()},
     **{f"audit_{part}": ("audit", module) for part, module in bench_audit.PARTS.items()},
     **{f"policies_{part}": ("policies", module) for part, module in bench_policies.PARTS.items()},
     **{f"patches_{part}": ("patches", module) for part, module in bench_patches.PARTS.items()},

@@ -175,6 +175,17 @@ def test_onnx(tmp_path, monkeypatch, capsys):
     assert float(found) < 3 * float(deployed) < 3e-6
 
 
+def test_unknown_activation(tmp_path, monkeypatch, capsys):
+    printed = run("plot_22_unknown_activation", tmp_path, monkeypatch, capsys)
+    told = re.findall(
+        rf"^(\w+): told (\w+)(?:, slope (\S+))?, (\d+) units, error {NUMBER}", printed, flags=re.MULTILINE
+    )
+    assert len(told) == 8 and all(name == found and units == "12" for name, found, _, units, _ in told)
+    assert max(float(error) for *_, error in told) < 1e-12
+    assert [float(slope) for _, _, slope, _, _ in told if slope] == [0.17]
+    assert "was seen: unknown (unclear" in printed
+
+
 def test_control_policy(tmp_path, monkeypatch, capsys):
     printed = run("plot_18_control_policy", tmp_path, monkeypatch, capsys)
     assert (

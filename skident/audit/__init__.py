@@ -3,6 +3,7 @@
 - `rounding`: by how much answers of the same network may differ.
 - `parameters`: what every weight and shift does to the answers.
 - `inputs`: where to ask, so that every unit shows.
+- `asked_rows`: what was asked, and how exact the answers are.
 - `explanations`: which weights or units are changed, if answers differ.
 - `verify`, `report`: the comparison and what it found; `verifier` is its estimator.
 """

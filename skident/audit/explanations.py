@@ -13,6 +13,7 @@ _TRIED = 12  # parameters that are tried one by one, those first that go best wi
 _UNITS_TRIED = 6  # units that are tried as a whole, at least
 _MOST_WORK = 2e9  # multiplications spent on trying more
 _STEPS = 8  # Gauss-Newton steps of a fit
+_FEW_ROWS = 200  # rows, and four times as many as parameters, on which a fit is tried first
 _MOST_CHANGED = 1500  # parameters that are looked for at once
 _AS_GOOD = 0.5  # of the best match, from which others join at the same time
 _DEPENDENT = 1e-13  # of the largest pivot, below which a column depends on others
@@ -85,6 +86,26 @@ class _Case:
         self.effects, self.answers, self.tolerance = effects, answers, tolerance
         self.residual = (answers - effects.answers) / tolerance
         self.norms = effects.norms()
+
+    def at(self, rows):
+        """The same on some rows."""
+        return _Case(self.effects.at(rows), self.answers[rows], self.tolerance[rows])
+
+    def few(self, n_parameters):
+        """Rows enough for a fit of some parameters: half of them those that differ most, the others spread over all."""
+        n, outputs = self.residual.shape
+        wanted = _FEW_ROWS + -(-4 * n_parameters // outputs)
+        if 2 * wanted >= n:
+            return None
+        most = np.argsort(-np.abs(self.residual).max(axis=1), kind="stable")[: wanted // 2]
+        return np.union1d(most, np.linspace(0, n - 1, wanted - wanted // 2).astype(int))
+
+    def fitted_if_few(self, named, few):
+        """`fitted`, from a fit to few rows (a case of their own, or None); only that one where it explains them not."""
+        if few is None:
+            return self.fitted(named)
+        values, misfit = few.fitted(named)
+        return (values, misfit) if misfit > 1.0 else self.fitted(named, values)
 
     def network_with(self, named, values):
         """The known network with some parameters replaced."""
@@ -166,9 +187,10 @@ def _names(case, flat):
 
 def _one_weight(case):
     order, _ = _ranked(case, case.effects, case.residual)
-    fits = []
+    rows, fits = case.few(1), []
+    few = None if rows is None else case.at(rows)
     for name in _names(case, order[:_TRIED]):
-        values, misfit = case.fitted([name])
+        values, misfit = case.fitted_if_few([name], few)
         fits.append((misfit, name, values))
     fits.sort(key=lambda f: f[0])
     misfit, name, values = fits[0]
@@ -212,7 +234,8 @@ def _one_unit(case):
             group.remove(min(group, key=cosine.get))  # the same change of all does not show
         if not group or len(group) > case.residual.size // 2:
             continue
-        values, misfit = case.fitted(group)
+        rows = case.few(len(group))
+        values, misfit = case.fitted_if_few(group, None if rows is None else case.at(rows))
         if best is None or misfit < best.misfit:
             best = _pruned(case, group, values, misfit, "unit")
     return best
@@ -222,12 +245,13 @@ def _left_by(case, groups, cosine):
     """How much of the differences each group of parameters leaves, to first order."""
     work = sum(len(group) ** 2 for group in groups)
     every = max(1, -(-case.residual.size * work // int(_MOST_WORK)))
-    shape, r = case.residual.shape, case.residual[::every].ravel()
+    some = case.at(np.arange(0, len(case.residual), every))
+    r = some.residual.ravel()
     if len(r) < 2 * max(map(len, groups)):
         return [-max(cosine[name] for name in group) for group in groups]
     left = []
     for group in groups:
-        J = case.effects.columns(group).reshape(*shape, -1)[::every].reshape(len(r), -1)
+        J = some.effects.columns(group)
         Q = linalg.qr(J, mode="economic", pivoting=True)[0] if J.any() else J
         left.append(np.sum((r - Q @ (Q.T @ r)) ** 2) / (len(r) - len(group)))
     return left

@@ -51,6 +51,19 @@ class ParameterEffects:
     def _counted(self, A):
         return A - A.mean(axis=1, keepdims=True) if self.centred else A
 
+    def at(self, rows):
+        """The effects on some of the answers.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+
+        Returns
+        -------
+        ParameterEffects
+        """
+        return ParameterEffects(self.network, self._X[rows], self._tolerance[rows], self.centred)
+
     def of(self, network):
         """Effects of another network's parameters at the same inputs.
 

@@ -6,26 +6,17 @@ import numpy as np
 from sklearn.utils import check_array, check_random_state
 
 from skident.network import FeedforwardNetwork, center_outputs
-from skident.oracle import BlackBoxError, Oracle
+from skident.oracle import Oracle
 from skident.oracle.black_box import is_torch_module, known_network, resolve_response
 
+from .asked_rows import FEWEST_ROWS, AskedRows
 from .explanations import explain_differences
-from .inputs import InputBox, candidate_inputs, chosen_inputs, inputs_on_both_sides
-from .parameters import ParameterEffects
 from .report import AuditReport, Difference
-from .rounding import Arithmetic, numbers_of, rounding_of_answers
 
 __all__ = ["verify_same"]
 
 _FEWEST = 24  # rows asked at least, where max_queries does not say
-_EACH, _EACH_IN_ALL, _OTHERS = (3, 12), 6000, 64  # rows a unit in the first round, of all units together, and besides
-_REPEATED, _NOISY_REPEATS = 4, 16  # rows asked twice to see whether answers come again; as many more if they do not
-_SIGMAS = 8.0  # standard deviations of rounding or noise that count as the same
-_ROUNDINGS = 16.0  # of the largest answer, by which answers that come again may differ
-_TOO_FEW = 1.3  # a deviation measured by twenty numbers may be too small by as much
 _MARGIN = 1.5  # of the effect of a change that counts as visible, over the tolerance
-_MOST_WORK = 2e9  # multiplications spent on candidates
-_CANDIDATES = 4  # candidates a row asked
 
 
 def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_method="auto", random_state=None):
@@ -41,7 +32,9 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     ----------
     black_box : callable, fitted estimator, torch.nn.Module or FeedforwardNetwork
         Asked as it is. A torch module is asked in double precision; where its weights are in single precision, and
-        those of `network` are not, it is the same if it is to within their rounding.
+        those of `network` are not, it is the same if it is to within their rounding. Of a callable nobody knows that:
+        one that computes in double precision with weights rounded to single is different, unless `tol` allows for it
+        (1e-5 or so).
     network : FeedforwardNetwork, torch.nn.Module or fitted estimator
         With known weights, see `skident.oracle.black_box.known_network`.
     X : array-like of shape (n_samples, D)
@@ -93,10 +86,10 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     """
     network, X, response = _validated(black_box, network, X, response_method)
     most = max(_FEWEST, -(-2 * network.n_parameters // network.n_outputs)) if max_queries is None else max_queries
-    if most < 4 * _REPEATED:
-        raise ValueError(f"max_queries must be at least {4 * _REPEATED}, got {max_queries!r}.")
+    if most < FEWEST_ROWS:
+        raise ValueError(f"max_queries must be at least {FEWEST_ROWS}, got {max_queries!r}.")
     rng, oracle = check_random_state(random_state), Oracle(black_box, X.shape[1], response=response)
-    asked = _Asked(oracle, network, X, tol, most, single=_only_single(black_box, network))
+    asked = AskedRows(oracle, network, X, tol, most, single=_only_single(black_box, network))
     asked.first(rng)
     effects, excess = asked.compared()
     found = None
@@ -137,99 +130,6 @@ def _only_single(black_box, network):
 def _in_single(arrays):
     with np.errstate(over="ignore"):
         return all(np.array_equal(np.float32(a), a) for a in arrays)
-
-
-class _Asked:
-    """Rows asked so far, their answers, and by how much these may differ."""
-
-    def __init__(self, oracle, network, X, tol, most, single):
-        self._oracle, self.network, self._tol, self._most, self._single = oracle, network, tol, most, single
-        self._rows, self.box = X, InputBox.of(X)
-
-    def first(self, rng):
-        """The first round, at inputs where units show; how the black box computes; which units rest everywhere."""
-        n_units, left = sum(self.network.layer_widths[:-1]), self._most - 2 * _REPEATED
-        n_each = int(np.clip(_EACH_IN_ALL // max(n_units, 1), *_EACH))
-        n = min(n_each * n_units + _OTHERS, left)
-        work = self.network.n_parameters * (1 + self.network.n_outputs)
-        many = int(np.clip(_MOST_WORK // work, n, max(_CANDIDATES * n, 512)))
-        drawn = candidate_inputs(self._rows, self.box, many, rng)
-        drawn = inputs_on_both_sides(self.network, drawn, self.box, rng)
-        effects = self._effects(drawn, np.ones((len(drawn), self.network.n_outputs)))
-        hidden = range(self.network.n_layers - 1)
-        resting = [np.flatnonzero(effects.strength(layer).max(axis=0) == 0) for layer in hidden]
-        self.unseen = [(layer, int(unit)) for layer, units in enumerate(resting) for unit in units]
-        self.X = drawn[chosen_inputs(effects, n, n_each, rng)]
-        self.Y, self._error = self._oracle.ask(self.X)
-        wanted, given = self.network.n_outputs, self.Y.shape[1]
-        if wanted != given:
-            raise ValueError(f"the black box gives {given} output(s), the network {wanted}.")
-        self.arithmetic = self._measured(self._oracle(self.X[:_REPEATED]))
-        self._settle()
-
-    def more(self, rng):
-        """As many other rows as may be asked."""
-        left = self._most - self._oracle.n_queries - _REPEATED
-        if left <= 0:
-            return
-        X = candidate_inputs(self._rows, self.box, left, rng)[rng.permutation(left)]
-        Y, error = self._oracle.ask(X)
-        self.X, self.Y, self._error = np.vstack([self.X, X]), np.vstack([self.Y, Y]), np.append(self._error, error)
-        self._settle()
-
-    def compared(self):
-        """Effects of the parameters at what was asked, and the largest difference over its tolerance."""
-        effects = self._effects(self.X, self.tolerance)
-        return effects, float(np.max(np.abs(self.Y - effects.answers) / self.tolerance))
-
-    def _effects(self, X, tolerance):
-        centred = self._oracle.response == "predict_proba" and self.network.n_outputs > 1
-        return ParameterEffects(self.network, X, tolerance, centred)
-
-    def check_drift(self):
-        """Refuse a black box that answers otherwise than before."""
-        again = self._oracle(self.X[:_REPEATED])
-        gap = np.abs(again - self.Y[:_REPEATED]) / (2.0 * self.tolerance[:_REPEATED])
-        if gap.max() > 1.0:
-            raise BlackBoxError(
-                f"the black box changed while it was audited: asked again in the end, it answered otherwise by "
-                f"{np.abs(again - self.Y[:_REPEATED]).max():.1e}. Audit a model that stays as it is."
-            )
-
-    @property
-    def n_queries(self):
-        return self._oracle.n_queries
-
-    def _measured(self, again):
-        """The numbers in which answers come, and their noise if they do not come again."""
-        oracle, Y = self._oracle, self.Y
-        proba = oracle.response == "predict_proba"
-        kind, decimals = oracle.precision if proba else numbers_of(Y, self.network(self.X))
-        gap, largest = Y[: len(again)] - again, np.abs(Y).max(axis=0)
-        unit = np.finfo(np.float32 if kind == "float32" else np.float64).eps
-        noise = np.zeros(Y.shape[1])
-        if np.any(np.abs(gap) > _ROUNDINGS * unit * largest + self._error[: len(again), None]):
-            room = max(0, min(_NOISY_REPEATS, self._most - oracle.n_queries - _REPEATED, len(self.X)))
-            gap = np.vstack([gap, Y[:room] - oracle(self.X[:room])])
-            noise = _TOO_FEW * np.sqrt(np.mean(gap**2, axis=0) / 2.0)
-        if kind == "float64" and self._single:
-            kind = "float32"
-        self.kind = "noise" if noise.any() else kind
-        return Arithmetic(kind, decimals, kind == "float32" or self._single, noise)
-
-    def _settle(self):
-        """Tolerances of all answers."""
-        network, of = self.network, self.arithmetic
-        own = rounding_of_answers(network, self.X, single=False)
-        theirs = rounding_of_answers(network, self.X, single=True) if of.single else own
-        tolerance = _SIGMAS * np.sqrt(own**2 + theirs**2 + of.noise**2) + self._error[:, None]
-        step = of.spacing(self.Y) if self._oracle.response == "predict" else np.zeros(self.Y.shape)
-        if step.any():  # what was computed in single precision before may round to the next number
-            single = rounding_of_answers(network, self.X, single=True)
-            tolerance += 0.5 * step + np.minimum(_SIGMAS * single, 0.5 * step)
-        if self._tol is not None:
-            tolerance = np.maximum(tolerance, self._tol * self.Y.std(axis=0))
-        self.tolerance = tolerance
 
 
 def _report(asked, effects, excess, found):

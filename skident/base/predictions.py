@@ -67,6 +67,8 @@ class NetworkPredictions(RegressorMixin):
         Y = self._answers(X)
         if self._labels is not None:
             return self._labels[np.argmax(probabilities_from_logits(Y), axis=1)]
+        if getattr(self, "_softmax", False):  # a function whose answers turned out to be probabilities
+            return probabilities_from_logits(Y)
         return in_shape_of_targets(Y, self._one_dimensional)
 
     @available_if(_classifies)

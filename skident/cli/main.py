@@ -105,8 +105,12 @@ def _add_identify(commands):
         default="auto",
         help="8,5,1: hidden layers and, last, outputs; auto finds them (default)",
     )
-    add("--activation", default="auto", help="tanh, sigmoid, relu, ... (default: auto, read off the file, else tanh)")
-    add("--output-activation", default="auto", help="identity, tanh, ... (default: auto, as above, else identity)")
+    add(
+        "--activation",
+        default="auto",
+        help="tanh, sigmoid, relu, ... (default: auto, read off the file, or looked for)",
+    )
+    add("--output-activation", default="auto", help="identity, tanh, ... (default: auto, as above)")
     _add_response(command)
     add("--input-range", type=float, nargs=2, metavar=("LOW", "HIGH"), help="never ask outside, in any input")
     add("--tol", type=float, default=1e-8, help="relative error of an exact network (default: 1e-8)")

@@ -19,8 +19,8 @@ def explained(inquiry):
     Parameters
     ----------
     inquiry : Inquiry
-        Units that clip, such as hard tanh ones, are no clipping of inputs or answers; what was seen of the activation
-        is said.
+        Units that clip, such as hard tanh ones, and outputs with limits are no clipping of inputs or answers; what was
+        seen of the activation is said.
 
     Raises
     ------
@@ -36,7 +36,8 @@ def explained(inquiry):
     except np.linalg.LinAlgError:
         raise
     except ValueError as error:
-        hint = "" if inquiry.activations[0] == "hard_tanh" else clipping_hint(inquiry.oracle)
+        linear = inquiry.activations[1] == "identity"
+        hint = "" if inquiry.activations[0] == "hard_tanh" else clipping_hint(inquiry.oracle, linear)
         hint += "" if inquiry.seen is None else f" Of its activation was seen: {inquiry.seen}."
         if not hint:
             raise
@@ -93,7 +94,7 @@ def probability_hint(oracle, answers):
     return ""
 
 
-def clipping_hint(oracle):
+def clipping_hint(oracle, linear=True):
     """What to say after a failure where the black box seems to clip its inputs or its answers.
 
     Asks 1e4 standard deviations from the centre.
@@ -101,6 +102,8 @@ def clipping_hint(oracle):
     Parameters
     ----------
     oracle : Oracle
+    linear : bool, default=True
+        Whether outputs are linear: others have limits, and their answers are not clipped.
 
     Returns
     -------
@@ -113,7 +116,7 @@ def clipping_hint(oracle):
         (low, high), outputs = find_clipping(oracle), find_clipped_answers(oracle)
     except (BlackBoxError, OutOfBudgetError):
         return ""
-    if outputs.any():
+    if linear and outputs.any():
         return (
             f" The black box seems to be clipping its answers: output(s) {np.flatnonzero(outputs).tolist()} move at "
             "full rate up to one value and stay there, whatever the inputs. Ask for what comes before that, or give "

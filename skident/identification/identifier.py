@@ -7,7 +7,7 @@ import warnings
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
@@ -24,15 +24,17 @@ from skident.base.parameters import (
 )
 from skident.base.predictions import NetworkPredictions
 from skident.base.progress import StageLog
-from skident.oracle import Clock, Oracle
+from skident.network import FeedforwardNetwork
+from skident.oracle import Clock, Oracle, OutOfBudgetError
 from skident.oracle.black_box import resolve_black_box, resolve_response
 
 from .attempts import make_attempts
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
+from .first_look import first_look
 from .hints import budget_named, explained
 from .input_range import keep_near_centre
-from .inquiry import Inquiry, Limits, Pipeline, ask_first, ask_fresh, sought_activations, sought_widths
+from .inquiry import Inquiry, Limits, Pipeline, ask_fresh, sought_widths
 from .report import ReportInNotebooks
 from .routes import plan_routes
 from .verdict import judge, report_of, stderr_of, warning_of
@@ -61,11 +63,12 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         activation that saturates. Of relu and leaky relu networks depth and widths are found either way; of hard tanh,
         softplus, gelu, silu and elu ones the width of the one hidden layer that they may have.
     activation, output_activation : str, default="auto"
-        ``auto`` reads them off black boxes that tell. Of others the hidden one is looked for, some 1000 queries far out
-        (`skident.identification.looks`): ``report_.activation``; the output is taken as linear. Where far out nothing
-        may be asked (`input_range`, probabilities, ``max_queries`` below 10 000), it is taken as tanh. Of a classifier
-        they are those of the network of its logits. ``"leaky_relu"``: of one slope, which is found. ``"hard_tanh"``:
-        ``max(-1, min(z, 1))``.
+        ``auto`` reads them off black boxes that tell. Of others they are looked for, some 1200 queries, most of them
+        far out (`skident.identification.looks`): ``report_.activation``. Before a softmax, or the sigmoid of one
+        output, the network of the logits is identified. Where the output's is in doubt, it is taken as linear, and,
+        with widths given, as its rival if that fails. Where far out nothing may be asked (`input_range`,
+        probabilities, ``max_queries`` below 10 000), they are taken as tanh and linear. Of a classifier they are those
+        of the network of its logits. ``"leaky_relu"``: of one slope, found. ``"hard_tanh"``: ``max(-1, min(z, 1))``.
     response_method : {"auto", "predict", "predict_proba"}, default="auto"
         ``predict_proba``: the answers are probabilities of K exclusive classes, (n, K), or (n,) of the second of two;
         they are turned into logits, ``log p_k - mean_j log p_j`` (n, K), or the log-odds of the second of two
@@ -305,13 +308,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         with forgotten_on_error(self), budget_named():
             began = time.perf_counter()
             X, y, response = self._validated(X, y)
-            inquiry = self._begin(X, y, response, began)
-            with explained(inquiry):
-                plan = plan_routes(inquiry, self.strategy, self.n_attempts)
-                if plan.warning:
-                    warnings.warn(plan.warning, ConvergenceWarning, stacklevel=2)
-                verdict = judge(inquiry, make_attempts(inquiry, plan.routes, plan.last_resort))
-            self._store(verdict, plan.reason)
+            verdict, reason = self._best_reading(*self._begin(X, y, response, began))
+            self._store(verdict, reason)
             message = warning_of(verdict)
             if message is not None:
                 warnings.warn(message, ConvergenceWarning, stacklevel=2)
@@ -334,58 +332,60 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         return X, y, response
 
     def _begin(self, X, y, response, began):
-        """The inquiry: the black box, what is looked for, and fresh answers to judge by."""
+        """The black box, a first look at it, and the random state."""
         rng = check_random_state(self.random_state)
         seed = rng.randint(2**31 - 1)
         box = resolve_black_box(self.estimator, X, y, seed, classifiers=response == "predict_proba")
-        pipeline = self._pipeline()
-        center, scale = center_and_scale(X, pipeline.extractor.center)
-        oracle = Oracle(
-            box,
-            X.shape[1],
-            center=center,
-            scale=scale,
-            response=response,
-            input_range=self.input_range,
-            clock=Clock(self.max_seconds, self.max_queries, began),
-        )
-        X, answers, spread = ask_first(oracle, X)
-        named = self.activation, self.output_activation
-        activations, seen = sought_activations(oracle, box, answers, named, self.strategy)
-        widths, discover = sought_widths(self.layer_widths, oracle.n_outputs, activations[1])
+        center, scale = center_and_scale(X, None if self.extractor is None else self.extractor.center)
+        clock, limits = Clock(self.max_seconds, self.max_queries, began), self.input_range
+        oracle = Oracle(box, X.shape[1], center=center, scale=scale, response=response, input_range=limits, clock=clock)
+        first = first_look(oracle, box, X, (self.activation, self.output_activation), self.strategy)
+        return box, first, rng
+
+    def _best_reading(self, box, first, rng):
+        """The verdict on the first reading of the answers that explains them, or else the best; and why its routes."""
+        best, refusal = None, None
+        for reading in first.readings(box, self.output_activation, self.layer_widths):
+            try:
+                inquiry = self._inquiry(box, reading, rng)
+                with explained(inquiry):
+                    plan = plan_routes(inquiry, self.strategy, self.n_attempts)
+                    if plan.warning:
+                        warnings.warn(plan.warning, ConvergenceWarning, stacklevel=3)
+                    verdict = judge(inquiry, make_attempts(inquiry, plan.routes, plan.last_resort))
+            except (ValueError, OutOfBudgetError) as error:
+                refusal = error if refusal is None else refusal
+                continue
+            if best is None or verdict.error < best[0].error:
+                best = verdict, plan.reason
+            if verdict.error < inquiry.accepted_error:
+                break
+        if best is None:
+            raise refusal
+        best[0].inquiry.oracle.n_queries = reading.oracle.n_queries  # of all readings
+        return best
+
+    def _inquiry(self, box, first, rng):
+        """The inquiry: the black box, what is looked for, and fresh answers to judge by."""
+        oracle, activations = first.oracle, first.activations
+        pipeline = Pipeline.of(self.extractor, self.completion, self.n_jobs, self.verbose)
+        widths, discover = sought_widths(self.layer_widths, oracle.n_outputs, activations[1], first.seen)
         if keep_near_centre(oracle, pipeline.extractor, activations[0], widths, self.strategy):
             extractor = pipeline.extractor.set_params(first_layer="hessian")
             pipeline = Pipeline(extractor, pipeline.completion, first=True)
         return Inquiry(
             box=box,
             oracle=oracle,
-            X=X,
+            X=first.X,
             activations=activations,
             widths=widths,
             discover=discover,
-            fresh=ask_fresh(oracle, X, spread, rng, self.n_check),
+            fresh=ask_fresh(oracle, first.X, first.spread, rng, self.n_check),
             pipeline=pipeline,
-            limits=self._limits(),
+            limits=Limits(self.tol, self.polish, self.max_neurons, self.n_starts, self.n_jobs),
             rng=rng,
             log=StageLog(self.verbose),
-            seen=seen,
-        )
-
-    def _pipeline(self):
-        """The stages of the route by Hessians, unfitted, with this estimator's jobs and verbosity."""
-        given = self.extractor is not None or self.completion is not None
-        extractor = EntangledWeightExtractor() if self.extractor is None else clone(self.extractor)
-        completion = NetworkCompletion() if self.completion is None else clone(self.completion)
-        extractor.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
-        return Pipeline(extractor, completion.set_params(verbose=max(0, self.verbose - 1)), first=given)
-
-    def _limits(self):
-        return Limits(
-            tol=self.tol,
-            polish=self.polish,
-            max_neurons=self.max_neurons,
-            n_starts=self.n_starts,
-            n_jobs=self.n_jobs,
+            seen=first.seen,
         )
 
     def _store(self, verdict, reason):
@@ -395,6 +395,10 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         self.n_queries_ = inquiry.oracle.n_queries
         self.report_, self.stderr_ = report_of(verdict, reason), stderr_of(verdict)
         self._one_dimensional, self._labels = inquiry.oracle.one_dimensional, None
-        if inquiry.oracle.response == "predict_proba":
+        self._softmax = inquiry.takes_logits and inquiry.seen.output.name == "softmax"
+        if inquiry.takes_logits and not self._softmax:
+            found = self.network_
+            self.network_ = FeedforwardNetwork(found.weights, found.biases, found.activations[0], "sigmoid")
+        if inquiry.oracle.response == "predict_proba" and not inquiry.takes_logits:
             n_classes = max(2, inquiry.oracle.n_outputs)
             self.classes_ = self._labels = getattr(inquiry.box, "classes_", np.arange(n_classes))

@@ -8,32 +8,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn.base import clone
 
 from skident.base.parameters import check_layer_widths
 from skident.base.progress import StageLog
 from skident.fitting.starts import Search
 from skident.network import Architecture
-from skident.oracle import MOST_NOISE, Accuracy, BlackBoxError, Oracle, measure_noise
-from skident.oracle.black_box import check_answers_vary, resolve_activations, tells_activations
+from skident.oracle import MOST_NOISE, Accuracy, Oracle
 
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
-from .input_range import fresh_rows, rows_inside, spaced
-from .looks import ActivationEvidence, look_at_activation
+from .input_range import fresh_rows, spaced
+from .looks import ActivationEvidence
 
 __all__ = [
     "FreshAnswers",
     "Inquiry",
     "Limits",
     "Pipeline",
-    "ask_first",
     "ask_fresh",
-    "sought_activations",
     "sought_widths",
 ]
 
 _NOISE_LEFT = 20.0  # largest error on noisy answers, in standard deviations of their noise, that noise explains
-_QUERIES_FOR_LOOKS = 10_000  # max_queries from which the activation is looked for
 _SEARCHING = 0.75  # of the time for random starts; the rest is for the polish
 
 
@@ -81,6 +78,27 @@ class Pipeline:
     extractor: EntangledWeightExtractor
     completion: NetworkCompletion
     first: bool
+
+    @classmethod
+    def of(cls, extractor, completion, n_jobs=None, verbose=0):
+        """The stages as they were given, cloned, or as they are by default, with jobs and verbosity.
+
+        Parameters
+        ----------
+        extractor : EntangledWeightExtractor or None
+        completion : NetworkCompletion or None
+        n_jobs : int, default=None
+        verbose : int, default=0
+
+        Returns
+        -------
+        Pipeline
+        """
+        given = extractor is not None or completion is not None
+        extractor = EntangledWeightExtractor() if extractor is None else clone(extractor)
+        completion = NetworkCompletion() if completion is None else clone(completion)
+        extractor.set_params(n_jobs=n_jobs, verbose=verbose)
+        return cls(extractor, completion.set_params(verbose=max(0, verbose - 1)), first=given)
 
 
 @dataclass(frozen=True)
@@ -142,6 +160,11 @@ class Inquiry:
     rng: np.random.RandomState
     log: StageLog
     seen: ActivationEvidence | None = None
+
+    @property
+    def takes_logits(self):
+        """Whether answers turned out to be probabilities, and the network of their logits is looked for."""
+        return self.seen is not None and self.oracle.response == "predict_proba"
 
     @property
     def shallow(self):
@@ -236,78 +259,7 @@ class Inquiry:
         return replace(self, fresh=replace(self.fresh, accuracy=self.fresh.accuracy.refuted)) if refuted else self
 
 
-def sought_activations(oracle, box, answers, named, strategy):
-    """The activations to look for, and what was seen of them; the oracle has its units then.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    box : object
-    answers : ndarray of shape (n, m_L)
-        First ones.
-    named : tuple of str
-        Hidden and output activation as they were given; ``auto`` where they are to be told by the black box, or seen.
-    strategy : str
-
-    Returns
-    -------
-    activations : tuple of str
-    seen : ActivationEvidence or None
-        None where they were named or told, or far questions cannot be asked: beyond an `input_range`, of
-        probabilities, with fewer than 10 000 queries, or where the black box refuses.
-
-    Raises
-    ------
-    ValueError
-        If an output activation would come before a softmax.
-    """
-    activations = resolve_activations(box, *named)
-    if oracle.response == "predict_proba" and activations[1] == "sigmoid":
-        raise ValueError(
-            f"output_activation={named[1]!r} would come before the softmax; of probabilities the network of their "
-            "logits is identified, so leave output_activation='auto'."
-        )
-    oracle.settle_units(answers, activations[1])
-    few = oracle.clock.max_queries is not None and oracle.clock.max_queries < _QUERIES_FOR_LOOKS
-    named = named[0] != "auto" or named[1] not in ("auto", "identity") or strategy != "auto"
-    if named or few or oracle.restricted or tells_activations(box):
-        return activations, None
-    rng = np.random.RandomState(0)
-    try:
-        noise = measure_noise(oracle, rng.standard_normal((20, oracle.n_inputs)), rng)
-        seen = look_at_activation(oracle, rng, noise.std)
-    except BlackBoxError:
-        return activations, None
-    return ((seen.name, activations[1]) if seen.usable else activations), seen
-
-
-def ask_first(oracle, X):
-    """A first look: which rows may be asked, whether the answers vary and repeat, and on which scale.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    X : ndarray of shape (n, D)
-        Rows where the black box is used.
-
-    Returns
-    -------
-    inside : ndarray of shape (k, D)
-        The rows of X that may be asked.
-    answers : ndarray of shape (k, m_L)
-    spread : float
-        See `check_answers_vary`.
-
-    Raises
-    ------
-    ValueError
-        If fewer than two rows may be asked, the answers are constant, or differ when asked twice.
-    """
-    inside = rows_inside(oracle, X)
-    return inside, *check_answers_vary(oracle, spaced(oracle.from_inputs(inside), 20))
-
-
-def sought_widths(layer_widths, n_outputs, output_activation):
+def sought_widths(layer_widths, n_outputs, output_activation, seen=None):
     """Widths to look for, and whether they are to be found.
 
     Parameters
@@ -315,6 +267,8 @@ def sought_widths(layer_widths, n_outputs, output_activation):
     layer_widths : sequence of int, "auto" or None
     n_outputs : int
     output_activation : str
+    seen : ActivationEvidence, default=None
+        Where the output's activation was looked for and is not linear, None is depth and widths to be found.
 
     Returns
     -------
@@ -326,9 +280,12 @@ def sought_widths(layer_widths, n_outputs, output_activation):
     ValueError
         If the widths are impossible, or None cannot mean one hidden layer with linear output.
     """
-    if isinstance(layer_widths, str):
+    nonlinear = seen is not None and output_activation != "identity"
+    if isinstance(layer_widths, str) or (layer_widths is None and nonlinear):
         return None, True
     if layer_widths is not None:
+        if seen is not None and seen.output.name == "softmax" and n_outputs == 1 and layer_widths[-1] == 2:
+            layer_widths = (*layer_widths[:-1], 1)  # the log-odds of the second of two classes
         return check_layer_widths(layer_widths, n_outputs), False
     if output_activation != "identity":
         raise ValueError(

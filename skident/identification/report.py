@@ -76,9 +76,11 @@ class IdentificationReport(Bunch):
         }[self._judgement()]
         noise = f", noise of the answers {self.noise:.1e}" if self.noise else ""
         attempts = f"{self.attempts} attempt{'' if self.attempts == 1 else 's'}"
+        seen = self.get("activation")
         return [
             f"{judged}: relative maximum error {self.relative_max_error:.1e} on {self.checked} fresh rows{noise}",
             f"route: {self.route} ({self.reason}), {attempts}",
+            *([] if seen is None else [f"activation: {seen}"]),
         ]
 
     def rows(self):

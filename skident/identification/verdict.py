@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,12 +13,13 @@ from skident.fitting.redundancy import redundant_units
 from skident.fitting.standard_errors import standard_errors
 from skident.linalg import column_units
 from skident.network import FeedforwardNetwork, center_outputs, change_inputs, change_outputs
-from skident.oracle import OutOfBudgetError, probability_error
+from skident.oracle import BlackBoxError, OutOfBudgetError, probability_error
 
 from .attempts import Outcome, relative_to_deviation, where_units_move, worst_error
 from .hints import clipping_hint, probability_hint
 from .input_range import spaced
 from .inquiry import Inquiry
+from .profiles_route import LINEAR_FAR_OUT
 from .report import IdentificationReport
 
 __all__ = ["Verdict", "judge", "report_of", "stderr_of", "warning_of"]
@@ -27,6 +28,11 @@ _GRACE = 1.0  # seconds beyond the limit that the look for superfluous units may
 _COMPARED = 100  # rows of X on which a classifier's probabilities are compared
 _ROUNDED = 200  # rows at which the effect of rounded inputs is looked at
 _ROUNDING_LEFT = 20.0  # largest error, in units of the inputs' rounding, that this explains
+_FAR, _FAR_ROWS, _FAR_ERROR = (10.0, 1e3), 10, 1e-4  # where growing units are looked at again, and how closely
+_OTHERWISE = (
+    "beyond the rows that were looked at, 10 or 1000 standard deviations away, it answers otherwise: its answers are "
+    "clipped there, or it is another kind of network"
+)
 _MOST_PARAMETERS = 3000  # of which standard errors are given
 
 
@@ -112,6 +118,8 @@ def judge(inquiry, outcome):
     hint = ""
     if best.error >= inquiry.accepted_error:
         hint = clipping_hint(oracle) + probability_hint(oracle, oracle.offset + oracle.unit * inquiry.fresh.answers)
+    if best.error < inquiry.limits.tol and not best.caveat and _differs_far_out(inquiry, best.network):
+        outcome = replace(outcome, best=replace(best, caveat=_OTHERWISE))
     network = change_inputs(best.network, -oracle.center / oracle.scale, 1.0 / oracle.scale)
     own_error, rounding = _at_inputs(network, inquiry)
     network = change_outputs(network, oracle.offset, oracle.unit)
@@ -126,6 +134,22 @@ def judge(inquiry, outcome):
         hint += f" Of {lost:.0%} of the rows of X the logits are lost: probabilities 0 or 1 to 1e-7."
     inquiry = inquiry.noise_refuted_by(best.error)
     return Verdict(inquiry, outcome, network, own_error, rounding, redundant, gap, lost, hint, finished)
+
+
+def _differs_far_out(inquiry, network):
+    """Whether units that grow answer otherwise far out, as where answers are clipped."""
+    oracle, near = inquiry.oracle, inquiry.fresh.inputs[:_FAR_ROWS]
+    grows = inquiry.activations[0] in LINEAR_FAR_OUT
+    if not grows or oracle.restricted or inquiry.fresh.sigma is not None:
+        return False
+    for radius in _FAR:
+        try:
+            Y = oracle(radius * near)
+        except (BlackBoxError, OutOfBudgetError):
+            return False
+        if np.any(np.abs(network(radius * near) - Y) > _FAR_ERROR * np.abs(Y).max(axis=0)):
+            return True
+    return False
 
 
 def _superfluous(inquiry, best):

@@ -102,6 +102,15 @@ def test_a_module_in_single_precision_is_the_same_as_the_network_in_double(activ
     assert [d.name for d in verify_same(module, network, X, random_state=0).differences] == ["weights[1][4, 3]"]
 
 
+def test_a_callable_with_weights_in_single_precision_takes_a_tolerance():
+    """It does not tell that its weights are rounded, and computes in double."""
+    network, X, _ = random_network(7, "tanh", (6, 9, 8, 2))
+    rounded = FeedforwardNetwork.from_torch(network.to_torch(torch.float32))
+    box = lambda X: rounded(X)  # noqa: E731
+    assert verify_same(box, network, X, random_state=0).same is False
+    assert verify_same(box, network, X, tol=1e-5, random_state=0).same is True
+
+
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("layer", [0, 1])
 def test_a_removed_unit_is_named(activation, layer):

@@ -180,6 +180,9 @@ def write_bad_files(folder):
     model.graph.node[1].domain = "com.example"
     model.opset_import.add(domain="com.example", version=1)
     onnx.save(model, folder / "custom.onnx")
+    model = onnx.load(folder / "model.onnx")
+    del model.graph.input[0].type.tensor_type.shape.dim[0]
+    (folder / "one-row.onnx").write_bytes(model.SerializeToString())
 
 
 REFUSED = [
@@ -187,6 +190,8 @@ REFUSED = [
     ("identify truncated.onnx --data X.csv", "truncated.onnx is no ONNX model, or truncated"),
     ("identify pickle.onnx --data X.csv", "pickle.onnx is no ONNX model, or truncated"),
     ("identify custom.onnx --data X.csv", "onnxruntime cannot run custom.onnx"),
+    ("identify one-row.onnx --data X.csv", "onnxruntime cannot run one-row.onnx: .* expected to have rank 2"),
+    ("audit model.onnx one-row.onnx --data X.csv", "must have a batch axis and behind it axes of fixed length"),
     ("identify model.pkl --data X.csv", "model.pkl must end in .safetensors or .onnx"),
     ("identify missing.onnx --data X.csv", "there is no file missing.onnx"),
     ("identify model.onnx --data bad.csv", r"bad.csv, line 3, column 3 \(bp\): 'n/a' is no finite number"),

@@ -374,8 +374,8 @@ LIES = [
     Lie("noise that repeats", plus(lambda X: 1e-10 * np.sin(1e6 * X @ W[:, 0])), "exact|noisy"),
     Lie("a product of outputs", after(lambda Y: np.c_[Y[:, 0], Y[:, 0] * Y[:, 1]]), "noisy|refuse"),
     # Probabilities.
-    Lie("probabilities as numbers", of(probabilities), "noisy|refuse"),
-    Lie("probabilities of one class as numbers", of(lambda X: expit(ONE(X))), "noisy|refuse"),
+    Lie("probabilities as numbers", of(probabilities), "exact"),
+    Lie("probabilities of one class as numbers", of(lambda X: expit(ONE(X))), "exact"),
     Lie("probabilities", of(probabilities), "exact", "", PROBA),
     Lie("probabilities in float32", of(lambda X: probabilities(X, np.float32)), "noisy", "", PROBA),
     Lie("probabilities in float16", of(lambda X: probabilities(X, np.float16)), "noisy|refuse", "", PROBA),

@@ -243,8 +243,11 @@ def test_a_sigmoid_before_the_softmax(blobs, three):
 
 
 def test_probabilities_taken_as_they_are(blobs, three):
-    """A callable does not tell what its answers are, but they show it."""
-    model = NetworkIdentifier(three.predict_proba, layer_widths=(5, 3), n_attempts=1, random_state=0)
+    """A callable does not tell what its answers are, but they show it: where nothing is named, they are identified."""
+    model = NetworkIdentifier(three.predict_proba, layer_widths=(5, 3), random_state=0).fit(blobs[0])
+    assert model.report_.exact and model.report_.activation.output.name == "softmax"
+    assert np.abs(model.predict(blobs[0]) - three.predict_proba(blobs[0])).max() < 1e-9
+    model = NetworkIdentifier(three.predict_proba, layer_widths=(5, 3), n_attempts=1, activation="tanh", random_state=0)
     with pytest.warns(ConvergenceWarning, match="not exact.* sum to 1: .* use response_method='predict_proba'"):
         model.fit(blobs[0])
 

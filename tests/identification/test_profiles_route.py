@@ -61,6 +61,14 @@ def test_hessians_where_the_box_cannot_be_asked_far_out(options, X, rng):
     assert found.report_.exact and found.report_.route == "hessian"
 
 
+@pytest.mark.parametrize("limit", [20.0, 500.0])
+def test_clipped_answers_are_told_though_hessians_near_the_centre_do_not_see_them(limit, X, rng):
+    network = random_network("silu", rng, m=5)
+    with pytest.warns(ConvergenceWarning, match=r"agrees .*, but beyond the rows .* its answers are clipped there"):
+        found = identified(lambda A: np.clip(network(A), -limit, limit), X, "silu", layer_widths=(5, 2))
+    assert not found.report_.exact and found.report_.relative_max_error < 1e-10
+
+
 def test_elu_has_no_other_route(X, rng):
     network = random_network("elu", rng, m=5)
     with pytest.raises(ValueError, match="activation='elu' has no second derivative at 0.*no input_range"):

@@ -43,12 +43,13 @@ def test_the_judgement():
 def test_the_table_adds_up(identifier):
     report = identifier.report_
     lines = str(report).splitlines()
-    assert len(lines) == 2 + 1 + len(report.stages) + 2
+    assert len(lines) == 3 + 1 + len(report.stages) + 2
     assert f"relative maximum error {report.relative_max_error:.1e} on {report.checked} fresh rows" in lines[0]
-    assert lines[2].split() == ["stage", "seconds", "queries", "residual"]
+    assert lines[2] == f"activation: {report.activation}"
+    assert lines[3].split() == ["stage", "seconds", "queries", "residual"]
     rows = report.rows()
     assert sum(int(row[2]) for row in rows[:-1]) == int(rows[-1][2]) == identifier.n_queries_ == report.n_queries
-    for stage, line in zip(report.stages, lines[3:]):
+    for stage, line in zip(report.stages, lines[4:]):
         assert line.startswith(stage["name"]) and f" {stage['queries']}" in line
 
 

@@ -55,7 +55,7 @@ def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, leaky=
         kinks, or none that explain the answers.
     leaky : bool, default=False
         Whether units may have a slope on their other side, one for all, which is found; the network's activation is
-        then `leaky_relu`. Takes no more units than there are inputs times outputs.
+        then `leaky_relu`.
     rng : numpy.random.RandomState, default=None
     callback : callable, default=None
         ``callback(n_found)`` after every line.
@@ -85,7 +85,7 @@ def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, leaky=
     unless it explains the linear part too. A unit whose hyperplane is farther away than `reach` on all lines is left
     out if it is silent on this side of it; if it is active, that shows, and the search goes farther. On which side of
     its hyperplane a unit is active follows from m_L D equations, see `solve_signs`: 100 units with 10 inputs and one
-    output take some 10 seconds.
+    output take some 10 seconds. Where the slope is unknown, it takes one of these equations.
 
     Examples
     --------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import null_space
 
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 
@@ -79,9 +80,9 @@ def leaky_units(search):
     Raises
     ------
     NotReLUError
-        If there are fewer equations than units.
+        If there may be signs that were not found, or several explain the linear part.
     """
-    units, (point, gradient, _) = search.units, search.anchor
+    units, (point, gradient, accuracy) = search.units, search.anchor
     unknowns = (len(units) + 1) * (len(point) + 1)
     if unknowns <= _DENSE:
         try:
@@ -95,11 +96,36 @@ def leaky_units(search):
     sizes = np.linalg.norm(M, axis=0)
     scaled, _, rank, _ = np.linalg.lstsq(M / sizes, target.ravel(), rcond=1e-9)
     if rank < len(units):
-        raise _undecided(units, "with an unknown slope, signs take as many equations (inputs by outputs) as units")
+        tol = 32.0 * (accuracy + np.linalg.norm(units.errors * np.linalg.norm(units.outgoing, axis=1)))
+        signs, rho = _signs_and_ratio(units, M, target.ravel(), tol)
+        return units, signs, (rho - 1.0) / (rho + 1.0)
     # Columns of size one: their coefficients are about as accurate.
     signs, rho = np.sign(scaled), np.abs(scaled).sum() / sizes.sum()
     explained = np.all(np.abs(np.abs(scaled) - rho * sizes) <= _LEAKY * rho * sizes.max())
     return units, signs[None][: int(explained)], (rho - 1.0) / (rho + 1.0)
+
+
+def _signs_and_ratio(units, M, target, tol):
+    """Signs (1, m_1), or none, and rho of ``rho M signs = target``, where there are more units than equations.
+
+    Across `target` the sum of the units is 0 whatever rho is, and all signs may be turned round.
+    """
+    size = np.linalg.norm(target)
+    if size <= tol or len(target) < 2:
+        raise _undecided(units, "there is no linear part that would tell it, or one number of it")
+    across = null_space(target[None] / size).T @ M
+    try:
+        rest = solve_signs(across[:, 1:], -across[:, 0], tol, max_solutions=256)
+    except UndecidedSignsError as error:
+        raise _undecided(units, error) from None
+    signs = np.column_stack([np.ones(len(rest)), rest])  # of the first unit and the others
+    along = signs @ (target @ M) / size**2
+    misfit = np.abs(signs @ across.T).max(axis=1, initial=0.0)
+    order = np.argsort(misfit)
+    if len(signs) > 1 and misfit[order[1]] <= _CLEARLY * misfit[order[0]]:
+        raise _undecided(units, f"with an unknown slope, {len(signs)} choices explain the linear part")
+    signs = signs[order[:1]] * np.sign(along[order[:1]])[:, None]
+    return signs, 1.0 / np.abs(along[order[0]]) if len(signs) else 1.0
 
 
 def signs_for(units, target, tol):

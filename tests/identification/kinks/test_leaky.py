@@ -28,9 +28,19 @@ def test_the_slope_is_found(D, K, slope):
     assert np.abs(network(X) - truth(X)).max() < 1e-11
 
 
-def test_more_units_than_equations():
-    oracle = Oracle(planted(3, 8, 0.1, 0), 3, derivatives="finite_difference")
-    with pytest.raises(NotReLUError, match="as many equations") as info:
+@pytest.mark.parametrize(("D", "K", "slope"), [(3, 8, 0.1), (2, 20, 0.4), (4, 25, -0.3)])
+def test_more_units_than_equations(D, K, slope):
+    truth = planted(D, K, slope, 0)
+    oracle = Oracle(truth, D, derivatives="finite_difference")
+    found = find_relu_network(oracle, leaky=True, rng=np.random.RandomState(0)).network
+    assert found.layer_widths == (K, 1) and abs(found.activations[0].negative_slope - slope) < 1e-11
+    U = np.random.RandomState(1).standard_normal((300, D))
+    assert np.abs(found(U) - truth(U)).max() < 1e-11
+
+
+def test_far_more_units_than_equations():
+    oracle = Oracle(planted(2, 46, 0.1, 0), 2, derivatives="finite_difference")
+    with pytest.raises(NotReLUError, match="not on which side of them the units are active") as info:
         find_relu_network(oracle, leaky=True, rng=np.random.RandomState(0))
     assert info.value.seen == "undecided"
 

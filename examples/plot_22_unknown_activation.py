@@ -1,0 +1,107 @@
+"""
+Which activation does a network have of which nothing is known but its answers?
+
+Eight networks with one hidden layer are handed over as functions: tanh, erf, hard tanh, leaky ReLU, softplus, GELU,
+SiLU and ELU units. Nothing else is told, neither widths nor activation. `NetworkIdentifier` looks for the activation
+first, on lines far out, where one unit changes at a time and all others are constant or linear, and identifies the
+network then, with its slope where units are leaky. A ninth function has units that the library does not know: that is
+said. The picture shows what one unit does to the answers on such a line, what the network found does there, and what
+was told.
+"""
+
+import argparse
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+from scipy.special import erf, expit
+
+from skident import NetworkIdentifier
+from skident.identification.looks.stretches import find_stretch
+from skident.oracle import Oracle
+
+ACTIVATIONS = {
+    "tanh": np.tanh,
+    "erf": erf,
+    "hard_tanh": lambda z: np.clip(z, -1.0, 1.0),
+    "leaky_relu": lambda z: np.where(z > 0, z, 0.17 * z),
+    "softplus": lambda z: np.logaddexp(0.0, z),
+    "gelu": lambda z: 0.5 * z * (1.0 + erf(z / np.sqrt(2.0))),
+    "silu": lambda z: z * expit(z),
+    "elu": lambda z: np.where(z > 0, z, np.expm1(np.minimum(z, 0.0))),
+}
+D, UNITS = 6, 12
+
+
+def black_box(activation, seed):
+    """A function and nothing but a function."""
+    rng = np.random.default_rng(seed)
+    W, V = rng.standard_normal((D, UNITS)) / np.sqrt(D), rng.standard_normal((UNITS, 2)) / np.sqrt(UNITS)
+    b, c = 0.5 * rng.standard_normal(UNITS), rng.standard_normal(2)
+    return lambda X: activation(X @ W + b) @ V + c
+
+
+def one_unit(box, network):
+    """Answers on a stretch far out where one unit changes, of the black box and of the network found, less a line."""
+    oracle, rng = Oracle(box, D), np.random.RandomState(0)
+    stretch = next(s for s in (find_stretch(oracle, rng, np.zeros(2)) for _ in range(50)) if s is not None)
+    wide = max(stretch.high - stretch.low, 30.0)  # kinks are far sharper
+    t = 0.5 * (stretch.low + stretch.high) + np.linspace(-0.5, 0.5, 401) * wide
+    bend = np.abs(np.diff(stretch.answers(oracle, t), 2))
+    t = np.average(t[1:-1], weights=bend**2) + np.linspace(-8.0, 8.0, 401)  # around the unit
+    y = stretch.answers(oracle, t)
+    found = network(stretch.start + t[:, None] * stretch.direction) @ stretch.output
+    line = np.polyval(np.polyfit(t[:40] - t[0], y[:40], 1), t - t[0])
+    unit = np.abs(y - line).max()
+    return t - t.mean(), (y - line) / unit, (found - line) / unit
+
+
+def draw(panels, output):
+    """One panel a network: what one unit does to its answers, and what was told."""
+    figure, axes = plt.subplots(2, 4, figsize=(13, 5.6), layout="constrained")
+    for ax, (name, (t, y, found, told)) in zip(axes.flat, panels.items(), strict=True):
+        ax.plot(t, y, linewidth=5, color="#9ecae1", label="black box")
+        ax.plot(t, found, "--", linewidth=1.5, color="#D55E00", label="network found")
+        ax.set_title(f"told: {name}")
+        ax.text(0.5, 0.03, told, transform=ax.transAxes, fontsize=8, ha="center", va="bottom", wrap=True)
+        ax.set_ylim(min(y.min(), 0.0) - 0.45 * np.ptp(y), max(y.max(), 0.0) + 0.1 * np.ptp(y))
+        ax.set_yticks([])
+    for ax in axes[1]:
+        ax.set_xlabel("along a line 10 000 deviations away")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("answers, less a line")
+    axes[0, 0].legend(loc="center left", fontsize=8)
+    figure.savefig(output, dpi=100)
+    plt.close(figure)
+
+
+def main(output="unknown_activation.png"):
+    X, panels = np.random.default_rng(0).standard_normal((200, D)), {}
+    fresh = np.random.default_rng(1).standard_normal((2000, D))
+    for seed, (name, activation) in enumerate(ACTIVATIONS.items()):
+        box, start = black_box(activation, seed), time.perf_counter()
+        identifier = NetworkIdentifier(box, layer_widths="auto", random_state=0).fit(X)
+        network, seen = identifier.network_, identifier.report_.activation
+        error = np.abs(network(fresh) - box(fresh)).max()
+        slope = getattr(network.activations[0], "negative_slope", None)
+        more = "" if slope is None else f", slope {slope:.12f}"
+        print(
+            f"{name}: told {network.activation}{more}, {network.layer_widths[0]} units, error {error:.1e}, "
+            f"{identifier.n_queries_} rows, {time.perf_counter() - start:.1f} s\n  seen: {seen}"
+        )
+        told = f"{seen.seen[0]}\n{network.layer_widths[0]} units, error {error:.0e}"
+        panels[network.activation] = *one_unit(box, network), told + (f"\nslope {slope:.10f}" if more else "")
+
+    # Units that are none of these.
+    try:
+        NetworkIdentifier(black_box(np.arctan, 8), layer_widths="auto", max_seconds=5, random_state=0).fit(X)
+    except ValueError as error:
+        print(f"arctan: {error}")
+    draw(panels, output)
+    print(f"picture: {output}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser.add_argument("--output", default="unknown_activation.png", help="where to write the picture")
+    main(parser.parse_args().output)
