@@ -7,17 +7,15 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .departures import departures
 from .ridge_count import determined_units
 from .ridge_model import EXACT
 from .ridges import regress_on_ridges
 
 __all__ = ["check_sizes", "warn_doubts", "warn_of_other_inputs"]
 
-_SKEWNESS, _KURTOSIS = 1.0, 1.5  # of a column, beyond which it is not called Gaussian
-_FLATNESS = 1.0  # minus the excess kurtosis, likewise: 1.2 is uniform, 2 the most there is
 _ROWS_PER_PARAMETER = 3  # up to which units are looked for where their number is not given
 _AGREE = 1.05  # ratio of residual sums up to which candidates agree
-_SAMPLING_ERRORS = 4.0  # and at least so many sampling errors of a Gaussian column
 
 
 def check_sizes(sample, n_units, order, method):
@@ -93,13 +91,7 @@ def warn_of_other_inputs(sample):
     UserWarning
         If skewness or excess kurtosis of a column is beyond bounds, and beyond four sampling errors.
     """
-    skewness, kurtosis = np.abs(sample.skewness), sample.kurtosis
-    skewness_error, kurtosis_error = np.sqrt(np.array([6.0, 24.0]) / sample.effective_rows)
-    skewness = skewness / max(_SKEWNESS, _SAMPLING_ERRORS * skewness_error)
-    tails = kurtosis / max(_KURTOSIS, _SAMPLING_ERRORS * kurtosis_error)
-    # Samples of Gaussian columns err less to the side of light tails.
-    flatness = -kurtosis / max(_FLATNESS, 0.5 * _SAMPLING_ERRORS * kurtosis_error)
-    excess = np.max([skewness, tails, flatness], axis=0)
+    excess = departures(sample)
     worst = int(np.argmax(excess))
     if excess[worst] <= 1.0:
         return
