@@ -20,6 +20,7 @@ __all__ = ["LearnedReLU", "Search", "learn_relu_network"]
 _WORKING_ROWS = 2**17  # up to which candidates are compared; more rows enter where one of them is left
 _RESTARTS = 3  # of the tensor stage while the rank of T_2 grows
 _TENSOR_UNITS = 30  # up to which tensors are the cheaper start
+_TENSOR_RANK = 15  # of T_2, likewise where units are to be counted: with as many units as features it shows half
 _SAME = 5e-3  # relative difference of residual sums below which two fits are one
 _ENOUGH_ROWS = 10  # a parameter, from which on the criterion needs no second opinion
 _HEAVY_TAILS, _HEAVY_FACTOR = 3.0, 10  # excess kurtosis of a column, and how many times more rows it takes then
@@ -155,7 +156,7 @@ def _find_starts(sample, search, rng, say):
     """The tensor stage; beyond 30 units the count of T_2 and a wide fit, unless tensors are all that is asked for."""
     if search.polish and search.control_variate == "network" and (search.n_units or search.max_units) > _TENSOR_UNITS:
         stage = count_by_curvature(sample, linear_model(sample))
-        if (search.n_units or stage.rank) > _TENSOR_UNITS:
+        if search.n_units or stage.rank > _TENSOR_RANK:
             most = search.n_units or min(search.max_units, 2 * stage.rank)
             candidate = wide_candidate(sample, most, rng, counted=search.n_units is None)
             say(f"wide fit: {candidate.model.n_units} units, {candidate.rss / sample.total:.3g} of the variance left")
@@ -299,7 +300,10 @@ def _from_wide_fit(sample, fit, search, rng, say):
 def _found_size(sample, fit, search, rng, say):
     """The fit of the best size: by the information criterion, and where rows are few by cross-validation too."""
     # Where a fit is good enough, fewer units may do as well.
-    max_units = fit.model.n_units if search.is_enough(sample, fit.rss) else search.max_units
+    enough = search.is_enough(sample, fit.rss)
+    if fit.model.n_units > _TENSOR_UNITS and not further_ridge_pays(sample, fit, rng):
+        enough = True
+    max_units = fit.model.n_units if enough else search.max_units
     fit = select_size(sample, fit, rng, max_units=max_units, callback=_teller(sample, say))
     m = fit.model.n_units
     # Rows far out, of columns with heavy tails, decide on a unit by themselves: it takes more of them to be sure.

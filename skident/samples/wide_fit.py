@@ -140,7 +140,7 @@ def eliminate(sample, wide, sizes):
     -----
     One Gram matrix, one pass over the rows; leaving out a ridge is a change of rank one of its inverse.
     """
-    m, k = wide.U.shape
+    m = len(wide.b)
     (gram,) = sample.reduce(ridge_gram, wide.U, wide.b)
     scale = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
     gram /= np.outer(scale, scale)
