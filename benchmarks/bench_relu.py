@@ -11,8 +11,8 @@
     python benchmarks/bench_relu.py --quick             seconds, nothing written
 
 Networks have random unit weights, biases uniform in [-1, 1], output weights uniform in +-[1, 2]; inputs are standard
-normal; noise is relative to the standard deviation of the network's values. Seeds from 9100 on (large 171000, inputs 171500): none of them was looked
-at while the library was written.
+normal; noise is relative to the standard deviation of the network's values. Seeds from 9100 on (large: 171000, inputs:
+171500): none of them was looked at while the library was written.
 """
 
 from __future__ import annotations

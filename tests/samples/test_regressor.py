@@ -337,6 +337,7 @@ def test_inputs_that_are_not_gaussian(draw):
     assert relative_error(reg, X, y) < 1e-20
 
 
+@pytest.mark.filterwarnings("ignore:.*columns of X are not Gaussian:UserWarning")
 def test_repeated_rows_do_not_determine_units(rng):
     X = np.repeat(rng.standard_normal((15, 4)), 10, axis=0)
     said = r"n_samples=150 rows, 15 of them distinct, do not determine n_units=3 .* at least 20 rows"

@@ -30,9 +30,10 @@ def test_products_are_those_of_the_matrix(kind, skip, rng):
     inverse = np.array([equations.preconditioner(0.1)(e) for e in eye])
     np.testing.assert_allclose(inverse, inverse.T, atol=1e-9)
     assert np.linalg.eigvalsh(inverse)[0] > 0
-    step, predicted = equations.solve(0.1)
-    exact = -np.linalg.solve(matrix + 0.1 * np.diag(equations.diagonal), gradient)
-    assert predicted > 0 and np.linalg.norm(step - exact) < 0.2 * np.linalg.norm(exact)
+    damped = matrix + 0.1 * np.diag(equations.diagonal)
+    (step, predicted), best = equations.solve(0.1), gradient @ np.linalg.solve(damped, gradient)
+    # Conjugate gradients stop early, and so nearly at the minimum of the quadratic function.
+    assert predicted > 0 and -2.0 * gradient @ step - step @ damped @ step > 0.95 * best
 
 
 def test_a_fit_by_products_is_exact_too(monkeypatch):
