@@ -37,8 +37,9 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     function and a constant. For Gaussian x the expansion of f in Hermite polynomials has the coefficient tensors
     ``T_k = sum_i a_i h_k(b_i) w_i^{(x) k}``, which samples estimate and whose decomposition gives the units [1]_; that
     start is then polished by Gauss-Newton steps on the data. More than 30 units start from a stochastic fit of twice as
-    many, of which those that others replace are taken away: no tensors, and no assumption on x. Without noise the result is exact, with noise as good as
-    least squares from the true network, as long as one of the starts leads there.
+    many, of which those that others replace are taken away: no tensors, and no assumption on x. Without noise the
+    result is exact, with noise as good as least squares from the true network, as long as one of the starts leads
+    there.
 
     Parameters
     ----------
