@@ -32,6 +32,13 @@ def relative_error(predicted, target):
     return float(np.mean((predicted - target) ** 2) / np.var(target))
 
 
+def _right_signs(reg, network):
+    """Share of the units that are active on the right side; None where their number is another."""
+    if reg.n_units_ != network.layer_widths[0]:
+        return None
+    return float(np.mean(unit_matching_error(reg.network_, network).signs == 1))
+
+
 def fit_and_measure(data, **options):
     """Errors on fresh inputs and of the units before the polish, processor seconds, warnings."""
     X, y, fresh, target, network = data
@@ -45,6 +52,7 @@ def fit_and_measure(data, **options):
         "error": relative_error(reg.predict(fresh), target),
         "tensor_weights": float(unit_matching_error(reg.tensor_estimate_, network).weights) if same_size else None,
         "n_units": reg.n_units_,
+        "signs": _right_signs(reg, network),
         "seconds": seconds,
         "warnings": [str(w.message)[:80] for w in caught],
     }

@@ -31,11 +31,14 @@ THREE_LAYERS = range(175_000, 176_000)  # and rows of X at seed + 500
 FEW_INPUTS = range(174_000, 175_000)  # two hidden layers behind 2 to 4 inputs, and rows of X at seed + 100
 LANDSCAPE_PROOFS = range(120_000, 130_000)  # collinear cases from the first, well-conditioned ones from the middle
 ALIGNMENT = range(150_000, 150_200)
+RELU_LARGE = range(171_000, 171_500)
+RELU_INPUTS = range(171_500, 172_000)
 
 # Fresh rows and starts that are drawn beside them.
 IDENTIFICATION_ROWS = range(15_500, 15_600)  # seed + 10 000
 IDENTIFICATION_STARTS = range(5_500_000, 5_600_000)  # 1000 seed + start
 HIERARCHICAL_ROWS = range(109_000, 109_100)  # seed + 100 000
 RELU_ROWS = range(1_009_100, 1_009_200)  # seed + 1 000 000
+RELU_LARGE_ROWS = range(1_171_000, 1_171_500)  # seed + 1 000 000
 
 RANGES = {name: value for name, value in globals().items() if isinstance(value, range)}

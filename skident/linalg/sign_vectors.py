@@ -7,8 +7,9 @@ import itertools
 import flint
 import numpy as np
 import scipy.linalg
+import scipy.spatial
 
-__all__ = ["UndecidedSignsError", "solve_signs"]
+__all__ = ["UndecidedSignsError", "nearest_signs", "solve_signs"]
 
 _RANK = 1e-8
 _BLOCK = 14  # free signs enumerated at once
@@ -89,6 +90,42 @@ def solve_signs(M, r, tol, max_solutions=2):
             "enough for a lattice reduction to find them."
         )
     return _enumerate(M, r, tol, order, rank, _matching_halves, max_solutions)
+
+
+def nearest_signs(M, r, n=32):
+    """Sign vectors with small ``|M sigma - r|``: the solution of equations that noise has moved.
+
+    Parameters
+    ----------
+    M : ndarray of shape (E, K)
+        K is at least 2.
+    r : ndarray of shape (E,)
+    n : int, default=32
+
+    Returns
+    -------
+    ndarray of shape (n', K)
+        The nearest first, n of them or fewer; for every combination of the second half of the signs only the nearest
+        of the first half is looked at, so the first row is a minimum, the others need not be all of the next ones.
+
+    Notes
+    -----
+    Both halves are enumerated, and every sum of the one is matched with the nearest of the other in a k-d tree:
+    memory for ``2^{K/2} E`` numbers. 24 signs in 10 equations take a tenth of a second, 30 some seconds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.linalg.sign_vectors import nearest_signs
+    >>> print(nearest_signs(np.array([[1.0, 2.0, 4.0, 0.5]]), np.array([1.6]), 1))
+    [[-1. -1.  1.  1.]]
+    """
+    half = M.shape[1] // 2
+    parts = M[:, :half], M[:, half:]
+    left, right = (np.stack([_sums(row) for row in part], axis=1) for part in parts)
+    distance, nearest = scipy.spatial.cKDTree(left).query(r - right)
+    best = np.argsort(distance, kind="stable")[:n]
+    return np.hstack([_bits(nearest[best], half), _bits(best, M.shape[1] - half)])
 
 
 def _chance(M, tol):

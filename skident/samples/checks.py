@@ -7,17 +7,16 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .departures import departures, distinct_rows, values_of_columns
 from .ridge_count import determined_units
 from .ridge_model import EXACT
 from .ridges import regress_on_ridges
 
 __all__ = ["check_sizes", "warn_doubts", "warn_of_other_inputs"]
 
-_SKEWNESS, _KURTOSIS = 1.0, 1.5  # of a column, beyond which it is not called Gaussian
-_FLATNESS = 1.0  # minus the excess kurtosis, likewise: 1.2 is uniform, 2 the most there is
 _ROWS_PER_PARAMETER = 3  # up to which units are looked for where their number is not given
+_FEW_VALUES, _MANY_ROWS = 10, 50  # of a column, and rows from which on so few say that it is discrete
 _AGREE = 1.05  # ratio of residual sums up to which candidates agree
-_SAMPLING_ERRORS = 4.0  # and at least so many sampling errors of a Gaussian column
 
 
 def check_sizes(sample, n_units, order, method):
@@ -39,7 +38,8 @@ def check_sizes(sample, n_units, order, method):
     Raises
     ------
     ValueError
-        If y is constant, X is, `n_units` is larger than either allows, or ``method="literal"`` is to count units.
+        If y is constant, X is, `n_units` is larger than order or distinct rows allow, or ``method="literal"`` is to
+        count units.
 
     Warns
     -----
@@ -54,18 +54,20 @@ def check_sizes(sample, n_units, order, method):
     if k == 0:
         raise ValueError("all columns of X are constant: nothing can be learned from them.")
     most = k if order == 1 else k * (k + 1) // 2
-    determined = determined_units(sample)
+    distinct = distinct_rows(sample)
+    determined = distinct // (k + 1) - 1
+    rows = f"n_samples={n} rows" if distinct == n else f"n_samples={n} rows, {distinct} of them distinct,"
     if n_units is None:
         if method == "literal":
             raise ValueError("method='literal' needs n_units; method='refined' finds the number of units.")
         if determined < 1:
             warnings.warn(
-                f"n_samples={n} rows determine no unit in {k} dimensions, {2 * (k + 1)} would be needed: a linear "
+                f"{rows} determine no unit in {k} dimensions, {2 * (k + 1)} would be needed: a linear "
                 "function is fitted.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        return max(0, min(most, int(n / _ROWS_PER_PARAMETER - k - 1) // (k + 1)))
+        return max(0, min(most, int(distinct / _ROWS_PER_PARAMETER - k - 1) // (k + 1)))
     if n_units > most:
         what = f"{k} linearly independent features"
         pairs = k * (k + 1) // 2
@@ -74,7 +76,7 @@ def check_sizes(sample, n_units, order, method):
     if n_units > determined:
         needed = n_units * (k + 1) + k + 1
         raise ValueError(
-            f"n_samples={n} rows do not determine n_units={n_units} units: {needed} parameters, so at least {needed} "
+            f"{rows} do not determine n_units={n_units} units: {needed} parameters, so at least {needed} "
             f"rows are needed, and several times as many where there is noise; take {determined} unit(s) at most, or "
             "n_units=None."
         )
@@ -82,7 +84,7 @@ def check_sizes(sample, n_units, order, method):
 
 
 def warn_of_other_inputs(sample):
-    """Warn of columns that are far from Gaussian, naming the one that is farthest.
+    """Warn of columns that are far from Gaussian, naming the one that is farthest, and of those with few values.
 
     Parameters
     ----------
@@ -91,26 +93,27 @@ def warn_of_other_inputs(sample):
     Warns
     -----
     UserWarning
-        If skewness or excess kurtosis of a column is beyond bounds, and beyond four sampling errors.
+        If skewness or excess kurtosis of a column is beyond bounds, and beyond four sampling errors, or a column takes
+        at most ten values.
     """
-    skewness, kurtosis = np.abs(sample.skewness), sample.kurtosis
-    skewness_error, kurtosis_error = np.sqrt(np.array([6.0, 24.0]) / sample.effective_rows)
-    skewness = skewness / max(_SKEWNESS, _SAMPLING_ERRORS * skewness_error)
-    tails = kurtosis / max(_KURTOSIS, _SAMPLING_ERRORS * kurtosis_error)
-    # Samples of Gaussian columns err less to the side of light tails.
-    flatness = -kurtosis / max(_FLATNESS, 0.5 * _SAMPLING_ERRORS * kurtosis_error)
-    excess = np.max([skewness, tails, flatness], axis=0)
-    worst = int(np.argmax(excess))
-    if excess[worst] <= 1.0:
-        return
-    warnings.warn(
-        f"{int(np.sum(excess > 1.0))} of {len(excess)} columns of X are not Gaussian, most of all column {worst}: "
-        f"skewness {sample.skewness[worst]:.2f}, excess kurtosis {sample.kurtosis[worst]:.2f} (Gaussian: 0). "
-        "The tensors assume Gaussian inputs, so the fit rests on the polish of several starts. Transform the columns; "
-        "for a known density, give importance weights.",
-        UserWarning,
-        stacklevel=3,
-    )
+    excess, values = departures(sample), values_of_columns(sample)
+    worst, said = int(np.argmax(excess)), []
+    if excess[worst] > 1.0:
+        said.append(
+            f"{int(np.sum(excess > 1.0))} of {len(excess)} columns of X are not Gaussian, most of all column {worst}: "
+            f"skewness {sample.skewness[worst]:.2f}, excess kurtosis {sample.kurtosis[worst]:.2f} (Gaussian: 0). "
+            "The tensors assume Gaussian inputs, so the fit rests on the polish of several starts. Transform the "
+            "columns; for a known density, give importance weights."
+        )
+    few = np.flatnonzero((values > 1) & (values <= _FEW_VALUES))
+    if len(few) and sample.n_rows >= _MANY_ROWS:
+        said.append(
+            f"{len(few)} of {len(excess)} columns of X are not Gaussian but discrete (column {few[0]}: "
+            f"{values[few[0]]} values): where a unit bends between two of their values is open, and with it the "
+            "network, however well it predicts."
+        )
+    if said:
+        warnings.warn(" ".join(said), UserWarning, stacklevel=3)
 
 
 def warn_doubts(sample, learned, n_units):

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from skident.optim import best_of
 
-from .ridge_count import cross_validated_size, determined_units, escape, remove_to, select_size
+from .ridge_count import cross_validated_size, determined_units, escape, further_ridge_pays, remove_to, select_size
 from .ridge_model import RidgeModel, is_exact, linear_model, squared_errors
 from .ridge_sides import SignedFit, as_relu, resolve_signs, sign_values
 from .ridges import ROUGHLY, Regression, RidgeFit, fit_ridges, regress_on_ridges
-from .tensor_stage import TensorStage, correct, tensor_stage
+from .tensor_stage import TensorStage, correct, count_by_curvature, tensor_stage
+from .wide_fit import wide_candidate
 
 __all__ = ["LearnedReLU", "Search", "learn_relu_network"]
 
 _WORKING_ROWS = 2**17  # up to which candidates are compared; more rows enter where one of them is left
 _RESTARTS = 3  # of the tensor stage while the rank of T_2 grows
+_TENSOR_UNITS = 30  # up to which tensors are the cheaper start
+_TENSOR_RANK = 15  # of T_2, likewise where units are to be counted: with as many units as features it shows half
 _SAME = 5e-3  # relative difference of residual sums below which two fits are one
 _ENOUGH_ROWS = 10  # a parameter, from which on the criterion needs no second opinion
 _HEAVY_TAILS, _HEAVY_FACTOR = 3.0, 10  # excess kurtosis of a column, and how many times more rows it takes then
@@ -134,7 +137,7 @@ def learn_relu_network(sample, search, *, rng, say=_silent):
     2 True
     """
     work = sample.draw(_WORKING_ROWS, rng)
-    stage = _find_tensors(work, search, rng, say)
+    stage = _find_starts(work, search, rng, say)
     tensor = _regress_on_tensors(sample, work, stage, search)
     if not search.polish:
         return _unpolished(sample, work, tensor.model, stage)
@@ -146,7 +149,19 @@ def learn_relu_network(sample, search, *, rng, say=_silent):
     return LearnedReLU(signed, tensor.model, stage, losses, settled, is_exact(sample, signed.fit.rss))
 
 
-# -- tensors ---------------------------------------------------------------------------------------------------------
+# -- starts ----------------------------------------------------------------------------------------------------------
+
+
+def _find_starts(sample, search, rng, say):
+    """The tensor stage; beyond 30 units the count of T_2 and a wide fit, unless tensors are all that is asked for."""
+    if search.polish and search.control_variate == "network" and (search.n_units or search.max_units) > _TENSOR_UNITS:
+        stage = count_by_curvature(sample, linear_model(sample))
+        if search.n_units or stage.rank > _TENSOR_RANK:
+            most = search.n_units or min(search.max_units, 2 * stage.rank)
+            candidate = wide_candidate(sample, most, rng, counted=search.n_units is None)
+            say(f"wide fit: {candidate.model.n_units} units, {candidate.rss / sample.total:.3g} of the variance left")
+            return replace(stage, candidates=[candidate])
+    return _find_tensors(sample, search, rng, say)
 
 
 def _tensors(sample, search, n_units, rng, model=None):
@@ -256,6 +271,8 @@ def _most_units(sample):
 def _fixed_size(sample, fit, search, rng, say):
     """The best fit of so many units, by adding some and taking them away; and whether no further one would pay."""
     max_units = min(search.n_units + max(3, search.n_units // 3), _most_units(sample))
+    if search.n_units > _TENSOR_UNITS and not further_ridge_pays(sample, fit, rng):
+        return fit, True
     for patience in range(1, _ROUNDS + 1):
         if search.is_enough(sample, fit.rss):
             return fit, True
@@ -266,13 +283,27 @@ def _fixed_size(sample, fit, search, rng, say):
             return fit, True
         if better.rss < (1.0 - _SAME) * fit.rss:
             fit = fit_ridges(sample, better.model, rng=rng)
-    return fit, search.is_enough(sample, fit.rss)
+    return _from_wide_fit(sample, fit, search, rng, say)
+
+
+def _from_wide_fit(sample, fit, search, rng, say):
+    """The given fit, which has room for more, or that from a wide one where it is better; and whether it has not."""
+    if search.n_units > _TENSOR_UNITS or search.is_enough(sample, fit.rss):
+        return fit, search.is_enough(sample, fit.rss)
+    other = fit_ridges(sample, wide_candidate(sample, search.n_units, rng).model, rng=rng)
+    say(f"wide fit, polished: mean squared residual {other.rss / sample.total:.3g} of the variance")
+    if other.rss > (1.0 - _SAME) * fit.rss:
+        return fit, False
+    return other, search.is_enough(sample, other.rss) or not further_ridge_pays(sample, other, rng)
 
 
 def _found_size(sample, fit, search, rng, say):
     """The fit of the best size: by the information criterion, and where rows are few by cross-validation too."""
     # Where a fit is good enough, fewer units may do as well.
-    max_units = fit.model.n_units if search.is_enough(sample, fit.rss) else search.max_units
+    enough = search.is_enough(sample, fit.rss)
+    if fit.model.n_units > _TENSOR_UNITS and not further_ridge_pays(sample, fit, rng):
+        enough = True
+    max_units = fit.model.n_units if enough else search.max_units
     fit = select_size(sample, fit, rng, max_units=max_units, callback=_teller(sample, say))
     m = fit.model.n_units
     # Rows far out, of columns with heavy tails, decide on a unit by themselves: it takes more of them to be sure.

@@ -31,13 +31,15 @@ _PREDICTED_ROWS = 2**16
 
 
 class TensorReLURegressor(RegressorMixin, BaseEstimator):
-    """Learns ``f(x) = sum_i a_i relu(w_i . x + b_i)`` from samples, by the tensors of its Hermite expansion.
+    """Learns ``f(x) = sum_i a_i relu(w_i . x + b_i)`` from samples, by tensors of its Hermite expansion or a wide fit.
 
     Minimises ``sum_n s_n (y_n - f(x_n))^2`` over the weights, biases and output weights of m hidden units, a linear
     function and a constant. For Gaussian x the expansion of f in Hermite polynomials has the coefficient tensors
     ``T_k = sum_i a_i h_k(b_i) w_i^{(x) k}``, which samples estimate and whose decomposition gives the units [1]_; that
-    start is then polished by Gauss-Newton steps on the data. Without noise the result is exact, with noise as good as
-    least squares from the true network, as long as one of the starts leads there.
+    start is then polished by Gauss-Newton steps on the data. More than 30 units start from a stochastic fit of twice as
+    many, of which those that others replace are taken away: no tensors, and no assumption on x. Without noise the
+    result is exact, with noise as good as least squares from the true network, as long as one of the starts leads
+    there.
 
     Parameters
     ----------
@@ -50,7 +52,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         ``T_{2 l + 1}`` and ``T_{2 l + 2}``, recovery of scalars and regression on the units (Algorithms 4, 2 and 5).
         It needs `n_units`, and far more samples.
     n_candidates : int, default=16
-        Starts of the decomposition; those that end in different places are all polished.
+        Starts of the decomposition; those that end in different places are all polished. Beyond 30 units there is one
+        start, the wide fit.
     polish : bool, default=True
         Whether Gauss-Newton steps follow the tensors. Without them the number of units is the rank of T_2.
     control_variate : {"network", "quadratic", "linear", None}, default="network"
@@ -80,7 +83,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     intercept_ : float
     n_units_ : int
     tensor_estimate_ : FeedforwardNetwork or None
-        The units before the polish, up to signs of (w_i, b_i) that a linear function makes up for; None without units.
+        The units before the polish, of the tensors or of the wide fit, up to signs of (w_i, b_i) that a linear function
+        makes up for; None without units.
     signs_margin_ : ndarray of shape (n_units_,)
         How well the data determine on which side of its hyperplane a unit is active: 1 fully, 0 not at all.
     spectrum_ : ndarray of shape (k,)
@@ -104,7 +108,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     -----
     UserWarning
         If columns of X are far from Gaussian: the tensors then tell little, and the result rests on the polish of
-        several starts.
+        several starts; or discrete, with ten values at most: where units bend between these is then open.
     ConvergenceWarning
         With a given `n_units`: if more units would still pay, candidates disagree where rows are too few to tell that,
         or units are not distinguishable from noise. With ``n_units=None``: if there are too few rows for one unit.
@@ -114,15 +118,20 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     X is whitened. The span of the units are the leading eigenvectors of T_2; T_3 and T_4 are estimated in that span, as
     matrices of ``(p (p + 1) / 2)^2`` entries with ``p = min(m, d)``, from blocks of rows: X and y may be
     `numpy.memmap`, of float32 or float64. Up to 131 072 rows enter while candidates are compared, all of them at the
-    end. Memory beyond X and y is for twice these rows, a few blocks, ``O(p^4)`` numbers for the tensors (2 MB for 20
-    units, 1 GB for 100) and ``O(P^2)`` with ``P = m (d + 1) + d + 1`` for the polish.
+    end. Memory beyond X and y is for four times these rows, a few blocks, ``O(p^4)`` numbers for the tensors (2 MB for
+    20 units, 7 MB for 30), and for the polish ``O(P^2)`` with ``P = m (d + 1) + d + 1``, or 400 MB from 1200
+    parameters on.
 
-    With n rows, moments cost ``O(n (d^2 + p^4 / 4))``, a Gauss-Newton step ``O(n m d + min(n, 64 P) P^2 + P^3)``. A
-    step of the fit of the tensors costs ``O(m^3 p^3)`` a candidate, whatever n is, and there are some 40 steps a
-    candidate: with more than 30 units, most of the time goes there, and a smaller `n_candidates` pays.
+    With n rows, moments cost ``O(n (d^2 + p^4 / 4))``, a Gauss-Newton step ``O(n m d + min(n, 64 P) P^2 + P^3)``, and
+    from 1200 parameters on ``O(n m d)`` for each of at most 30 products with the matrix. A step of the fit of the
+    tensors costs ``O(m^3 p^3)`` a candidate, whatever n is. The wide fit, 8000 steps with 512 rows each, costs
+    ``O(m d)`` a row. It starts the polish where more than 30 units are asked for, or T_2 shows more than 15 in more
+    than 30 dimensions and their number is to be found (with the defaults of `polish` and `control_variate`); with fewer
+    units it is tried where a further unit would still pay, and kept where it leaves smaller residuals.
 
     The polish fits ``sum_i c_i |w_i . x + b_i|`` and a linear function, so it needs no signs of (w_i, b_i); those are
-    read off the linear function afterwards.
+    read off the linear function afterwards: d equations, which noise leaves solvable for up to 30 units, more units
+    than d among them; beyond that where there are no more units than d.
 
     Sample weights count as repetitions of rows in all sums. How many rows there are to tell units from noise is
     ``(sum w)^2 / sum w^2``, so that the unit of the weights does not matter. For inputs with a known density p that is

@@ -19,6 +19,7 @@ __all__ = [
     "cross_validated_size",
     "determined_units",
     "escape",
+    "further_ridge_pays",
     "remove_ridge",
     "remove_to",
     "select_size",
@@ -121,6 +122,30 @@ def add_ridge(sample, fit, rng):
     starts = (_extended(model, U[i], b[i], size[i]) for i in chosen)
     fits = (fit_ridges(sample, start, ftol=ROUGHLY, rough=True, rng=rng) for start in starts)
     return best_of(fits, lambda f: f.rss, enough=lambda costs: is_exact(sample, costs[-1]))[0]
+
+
+def further_ridge_pays(sample, fit, rng):
+    """Whether a further ridge, as screening finds it, lowers the information criterion, the other ridges kept.
+
+    A lower bound on what :func:`add_ridge` reaches, for one pass over the rows in place of fits.
+
+    Parameters
+    ----------
+    sample : Sample
+    fit : RidgeFit
+        Of kind "abs".
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    bool
+    """
+    if is_exact(sample, fit.rss):
+        return False
+    U, b, _ = fit.model.units()
+    u, shift, _ = _new_ridges(sample, fit.model, rng)
+    more = regress_on_ridges(sample, np.vstack([U, u[:1]]), np.append(b, shift[0]))
+    return criterion(sample, more) < criterion(sample, fit)
 
 
 def _extended(model, u, b, size):

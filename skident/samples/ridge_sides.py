@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
+from skident.linalg.sign_vectors import UndecidedSignsError, nearest_signs, solve_signs
 from skident.optim import best_of
 
 from .ridge_count import criterion
@@ -17,6 +17,7 @@ from .ridges import RidgeFit, fit_ridges, ridge_gram
 __all__ = ["SignedFit", "as_relu", "resolve_signs", "sign_values"]
 
 _ALL_SIGNS = 12  # units up to which all combinations are compared
+_HALVES = 30  # up to which, where there are more of them than equations, halves of all combinations are matched
 _PAIRS = 40  # up to which pairs of changes are tried
 _CUTOFFS = (1e-10, 0.03, 0.1, 0.3)  # of singular values
 _PRECISELY = 1e-9  # relative decrease at which the fit without a skip stops
@@ -108,7 +109,7 @@ def _best_signs(sample, model):
     if m <= _PAIRS:
         first, second = np.triu_indices(m, 1)
         changes = np.vstack([changes, changes[first] * changes[second]])
-    ends = (_descend(gram, U, b, start, changes) for start in _rounded(model))
+    ends = (_descend(gram, U, b, start, changes) for start in _starts(gram, U, b, model))
     (_, signs), _ = best_of(ends, lambda end: end[0])
     return signs
 
@@ -118,6 +119,15 @@ def _rounded(model):
     M = model.V * model.s
     starts = [np.linalg.lstsq(M, model.u, rcond=rcond)[0] for rcond in _CUTOFFS]
     return np.unique(np.where(np.array(starts) < 0, -1.0, 1.0), axis=0)
+
+
+def _starts(gram, U, b, model):
+    """Where descents begin; with more units than equations, first the signs that solve these best."""
+    starts = _rounded(model)
+    if not model.V.shape[0] < model.n_units <= _HALVES:
+        return starts
+    near = nearest_signs(model.V * model.s, model.u)
+    return np.vstack([near[[np.argmin(_misfits(gram, U, b, near))]], starts])
 
 
 def _descend(gram, U, b, signs, changes):
@@ -163,7 +173,8 @@ def resolve_signs(sample, fit, rng):
     -----
     A network without a skip has ``u = sum_i s_i xi_i v_i`` with signs xi: a linear solve or :func:`solve_signs`
     where residuals are rounding. Otherwise the signs are those whose units alone fit best on the given hyperplanes: all
-    combinations are compared for up to 12 units, beyond that single and paired changes of rounded solutions. All these
+    combinations are compared for up to 12 units, beyond that single and paired changes of rounded solutions and, for up
+    to 30 units that are more than equations, of the best match of two halves of them (:func:`nearest_signs`). All these
     regressions come from one Gram matrix, one pass over the rows. This is Algorithm 3 of Awasthi, Tang and
     Vijayaraghavan with the linear part of the fit, which is known better, in place of T_1.
 

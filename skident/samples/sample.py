@@ -12,7 +12,7 @@ from skident.optim import in_order
 __all__ = ["Sample"]
 
 _BLOCK_NUMBERS = 2**19  # of a block of rows where no batch size is given: 4 MB
-_KEPT_NUMBERS = 2**22  # whitened rows kept in memory: 32 MB
+_KEPT_NUMBERS = 2**24  # whitened rows kept in memory: 128 MB
 _COLLINEAR = 1e-10  # eigenvalue of the correlation matrix below which a direction is constant
 _CONSTANT = 1e-13  # spread relative to the mean that is rounding
 _LARGE_WEIGHT = 1e50  # times squares of X, it may overflow
@@ -126,7 +126,7 @@ class Sample:
 
     Notes
     -----
-    Two passes of ``O(n d^2)``; memory for a block, or for the whitened rows where those fit in 32 MB.
+    Two passes of ``O(n d^2)``; memory for a block, or for the whitened rows where those fit in 128 MB.
 
     Examples
     --------
@@ -212,6 +212,22 @@ class Sample:
             return _added_up(function(*block, *args) for block in self._kept)
         on_block = functools.partial(_on_block, function=function, transform=self._transform, args=args)
         return self._sum(on_block)
+
+    def arrays(self, dtype):
+        """All whitened rows at once.
+
+        Parameters
+        ----------
+        dtype : numpy dtype
+
+        Returns
+        -------
+        Z : ndarray of shape (n, k)
+        y, w : ndarray of shape (n,)
+        """
+        blocks = self._kept or (_whitened(block, *self._transform) for block in self._blocks())
+        parts = [tuple(a.astype(dtype) for a in block) for block in blocks]
+        return tuple(np.concatenate(arrays) for arrays in zip(*parts))
 
     def draw(self, n_rows, rng):
         """Some of the rows, kept in memory, with the same coordinates.

@@ -16,6 +16,7 @@ from .tensor_starts import fit_candidates, moment_candidates, units_tensors
 __all__ = [
     "Curvature",
     "TensorStage",
+    "count_by_curvature",
     "correct",
     "estimate_tensors",
     "leading_eigenvectors",
@@ -204,6 +205,25 @@ def _total_curvature(sample, model):
         return rest
     U, b, a = model.units()
     return Curvature(rest.matrix + (U.T * (a * np.exp(-0.5 * b * b) / np.sqrt(2 * np.pi))) @ U, rest.noise)
+
+
+def count_by_curvature(sample, model):
+    """What T_2 alone tells: a stage without candidates.
+
+    Parameters
+    ----------
+    sample : Sample
+    model : RidgeModel
+        Control variate.
+
+    Returns
+    -------
+    TensorStage
+    """
+    curvature = _total_curvature(sample, model)
+    noise = _NOISE_FACTOR * curvature.noise
+    _, spectrum = leading_eigenvectors(curvature.matrix, 0)
+    return TensorStage([], spectrum, noise, int(np.sum(np.abs(spectrum) > noise)))
 
 
 def tensor_stage(

@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
+from skident.linalg.sign_vectors import UndecidedSignsError, nearest_signs, solve_signs
 
 
 def problem(E, K, seed):
@@ -50,6 +50,17 @@ def test_two_solutions(E, K):
     found = solve_signs(M, M @ signs, 1e-10)
     assert len(found) == 2 and found[0, 0] == -found[1, 0]
     np.testing.assert_allclose(found @ M.T, [M @ signs] * 2, atol=1e-10)
+
+
+@pytest.mark.parametrize(("E", "K"), [(3, 2), (2, 9), (6, 16)])
+def test_nearest_of_all(E, K, rng):
+    M, _, r = problem(E, K, 3)
+    r = r + 0.01 * rng.standard_normal(E)
+    every = np.array(list(itertools.product([-1.0, 1.0], repeat=K)))
+    distances = np.linalg.norm(every @ M.T - r, axis=1)
+    found = nearest_signs(M, r, 5)
+    np.testing.assert_array_equal(found[0], every[np.argmin(distances)])
+    assert np.all(np.diff(np.linalg.norm(found @ M.T - r, axis=1)) >= 0) and 1 <= len(found) <= 5
 
 
 def test_too_many_signs():

@@ -337,6 +337,33 @@ def test_inputs_that_are_not_gaussian(draw):
     assert relative_error(reg, X, y) < 1e-20
 
 
+@pytest.mark.filterwarnings("ignore:.*columns of X are not Gaussian:UserWarning")
+def test_repeated_rows_do_not_determine_units(rng):
+    X = np.repeat(rng.standard_normal((15, 4)), 10, axis=0)
+    said = r"n_samples=150 rows, 15 of them distinct, do not determine n_units=3 .* at least 20 rows"
+    with pytest.raises(ValueError, match=said):
+        TensorReLURegressor(n_units=3).fit(X, np.abs(X[:, 0]))
+    X = np.repeat(rng.standard_normal((9, 4)), 5, axis=0)
+    with pytest.warns(ConvergenceWarning, match=r"9 of them distinct, determine no unit in 4 dimensions, 10 would"):
+        reg = TensorReLURegressor(random_state=0).fit(X, np.abs(X[:, 0]))
+    assert reg.n_units_ == 0
+
+
+def test_discrete_columns(rng):
+    """Units bend between the values of a column: what the data leave open is named."""
+    X = np.column_stack([rng.standard_normal((2000, 2)), rng.integers(0, 3, (2000, 2)) - 1.0])
+    with pytest.warns(UserWarning, match=r"2 of 4 columns of X are not Gaussian but discrete \(column 2: 3 values\)"):
+        TensorReLURegressor(n_units=1, random_state=0).fit(X, np.abs(X[:, 0] + X[:, 2] + 0.3))
+
+
+def test_a_column_that_does_not_matter(rng):
+    X, y, *_ = data(17, 5, 2, 2000)
+    wider = np.column_stack([X, rng.standard_normal(2000)])
+    reg = TensorReLURegressor(random_state=0).fit(wider, y)
+    assert reg.n_units_ == 2 and reg.exact_
+    np.testing.assert_allclose(reg.network_.weights[0][-1], 0.0, atol=1e-10)
+
+
 def test_units_within_the_noise():
     X, y, *_ = data(14, 6, 1, 400, noise=1.0)
     with pytest.warns(ConvergenceWarning, match=r"units are within the noise: the eigenvalue of T_2 .* is .*, samp"):

@@ -9,7 +9,9 @@ from skident.samples.sample import Sample
 from tests.samples.planted import in_z, planted
 
 
-@pytest.mark.parametrize(("d", "m", "noise"), [(4, 4, 0.0), (4, 4, 0.1), (3, 5, 0.0), (3, 5, 0.1), (14, 14, 0.05)])
+@pytest.mark.parametrize(
+    ("d", "m", "noise"), [(4, 4, 0.0), (4, 4, 0.1), (3, 5, 0.0), (3, 5, 0.1), (14, 14, 0.05), (6, 16, 0.02)]
+)
 def test_signs(d, m, noise):
     sample, U, b, a = planted(12, d, m, 6000, noise)
     fit = fit_ridges(sample, regress_on_ridges(sample, *in_z(sample, U, b)).model)

@@ -1,0 +1,67 @@
+"""How far inputs are from Gaussian ones: moments of columns, columns of few values, repeated rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["departures", "distinct_rows", "values_of_columns"]
+
+_SKEWNESS, _KURTOSIS = 1.0, 1.5  # of a column, beyond which it is not called Gaussian
+_FLATNESS = 1.0  # minus the excess kurtosis, likewise: 1.2 is uniform, 2 the most there is
+_SAMPLING_ERRORS = 4.0  # and at least so many sampling errors of a Gaussian column
+_LOOKED_AT = 2**17  # rows up to which repeated ones are looked for
+_VALUED = 2**12  # rows whose values are counted
+
+
+def departures(sample):
+    """Skewness and excess kurtosis of every column over their bounds, the larger of the two.
+
+    Parameters
+    ----------
+    sample : Sample
+
+    Returns
+    -------
+    ndarray of shape (d,)
+        Above 1 where a column is called not Gaussian.
+    """
+    skewness, kurtosis = np.abs(sample.skewness), sample.kurtosis
+    skewness_error, kurtosis_error = np.sqrt(np.array([6.0, 24.0]) / sample.effective_rows)
+    skewness = skewness / max(_SKEWNESS, _SAMPLING_ERRORS * skewness_error)
+    tails = kurtosis / max(_KURTOSIS, _SAMPLING_ERRORS * kurtosis_error)
+    # Samples of Gaussian columns err less to the side of light tails.
+    flatness = -kurtosis / max(_FLATNESS, 0.5 * _SAMPLING_ERRORS * kurtosis_error)
+    return np.max([skewness, tails, flatness], axis=0)
+
+
+def distinct_rows(sample):
+    """Number of different rows of X among those that count; of more than 131 072 rows, their number.
+
+    Parameters
+    ----------
+    sample : Sample
+
+    Returns
+    -------
+    int
+    """
+    if len(sample.X) > _LOOKED_AT:
+        return sample.n_rows
+    X = np.asarray(sample.X if sample.weights is None else sample.X[np.flatnonzero(sample.weights)])
+    # A random direction tells different rows apart, and equal ones have equal products in any block.
+    along = np.einsum("nd,d->n", X, np.random.RandomState(0).standard_normal(X.shape[1]), dtype=np.float64)
+    return len(np.unique(along))
+
+
+def values_of_columns(sample):
+    """Number of values that every column of X takes in the first 4096 rows.
+
+    Parameters
+    ----------
+    sample : Sample
+
+    Returns
+    -------
+    ndarray of shape (d,)
+    """
+    return np.array([len(np.unique(column)) for column in np.asarray(sample.X[:_VALUED]).T])
