@@ -62,6 +62,6 @@ def _poor(estimator, forecast):
             f"a linear model is better for these data: it scores {linear:.3f} on held-out rows, {name} {score:.3f}. "
             "There may be too few rows for a network, or max_iter too few epochs."
         )
-    if score <= 0:
-        return f"on held-out rows {name} is no better than the mean of y (score {score:.3f})."
+    if score < _AS_GOOD:
+        return f"on held-out rows {name} is hardly better than the mean of y (score {score:.3f})."
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -13,8 +14,12 @@ __all__ = ["Rehearsal", "RehearsalPlan", "rehearse"]
 _ESCAPE_DROP = 0.02  # as of `NormAdaptedStep`
 _SHORTEST, _PATIENCE = 100, 60  # epochs after the escape: at least so many, and so many and half the best more
 _SMOOTHING = 5  # epochs over which held-out losses are averaged
-_SCORE_EXPLAINED, _LOSS_EXPLAINED = 0.9999, 0.01  # of held-out rows, the loss relative to the origin's: enough
-_STILL_FALLING = 0.97  # of the loss two thirds of the way
+_EXPLAINED, _EXPLAINED_SCORE = 0.01, 0.9999  # held-out loss relative to the origin's, and score: enough
+_NEARLY, _STEADY, _SPAN = (
+    0.1,
+    0.002,
+    100,
+)  # below so much of the origin's loss, so little less in so many epochs: enough
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8  # Adam's
 
 
@@ -60,7 +65,7 @@ class Rehearsal:
     score : float
         R^2, or accuracy, on the held-out rows there.
     still_falling : bool
-        Whether the held-out loss was still falling when epochs ran out.
+        Whether epochs ran out while the held-out loss was still falling.
     losses : ndarray (T,)
         Held-out loss of every epoch after the escape, the mean of the networks.
     """
@@ -135,6 +140,7 @@ def rehearse(X, Y, row_losses, row_scores, plan):
         zero = row_losses(torch.zeros(len(seen), len(X), n_outputs, dtype=X.dtype, device=X.device), Y)
         zero_losses = _means(zero, seen)
     curves = [[] for _ in plan.folds]
+    zero_loss = float(zero_losses.max())
     alive = [k for k in range(len(seen)) if float(zero_losses[k]) > 0]
     for _ in range(plan.max_iter):
         losses, held = _epoch(nets, X, Y, seen, (row_losses, row_scores))
@@ -145,14 +151,11 @@ def rehearse(X, Y, row_losses, row_scores, plan):
         nets.escaped |= losses < (1 - _ESCAPE_DROP) * zero_losses
         length = min((len(curves[k]) for k in alive), default=0)
         if length >= 20 and length % 20 == 0:
-            found = _judged([curves[k] for k in alive])
-            explained = found.score >= _SCORE_EXPLAINED and found.losses.min() < _LOSS_EXPLAINED * float(
-                zero_losses.max()
-            )
-            if explained or length > max(_SHORTEST - 1, 1.5 * found.n_epochs + _PATIENCE):
-                return found
+            found = _judged([curves[k] for k in alive], zero_loss)
+            if _is_enough(found, length, zero_loss):
+                return dataclasses.replace(found, still_falling=False)
     escaped = [curve for curve in curves if curve]
-    return _judged(escaped, ended=True) if escaped else None
+    return _judged(escaped, zero_loss) if escaped else None
 
 
 def _epoch(nets, X, Y, seen, measures):
@@ -177,12 +180,22 @@ def _means(values, weights):
     return (values * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1.0)
 
 
-def _judged(curves, ended=False):
+def _is_enough(found, length, zero_loss):
+    """Whether the held-out loss has seen its lowest, or hardly has anywhere left to fall."""
+    if length > max(_SHORTEST - 1, 1.5 * found.n_epochs + _PATIENCE):
+        return True
+    lowest = found.losses.min()
+    if found.score >= _EXPLAINED_SCORE and lowest < _EXPLAINED * zero_loss:
+        return True
+    return length > _SPAN and lowest < _NEARLY * zero_loss and not found.still_falling
+
+
+def _judged(curves, zero_loss):
     """The epoch of the lowest smoothed held-out loss, and what is known there."""
     length = min(map(len, curves))
     losses, scores = np.nan_to_num(np.mean([curve[:length] for curve in curves], axis=0), nan=np.inf).T
     width = min(_SMOOTHING, length)
     smooth = np.convolve(losses, np.full(width, 1.0 / width), mode="valid")
     best = int(np.argmin(smooth)) + width // 2
-    falling = ended and length > 3 and losses[-1] < _STILL_FALLING * losses[2 * length // 3]
-    return Rehearsal(max(best, 1), float(scores[best]), falling, losses)
+    falling = smooth[-1] < smooth[max(len(smooth) - 1 - _SPAN, 0)] - _STEADY * zero_loss
+    return Rehearsal(max(best, 1), float(scores[best]), bool(falling), losses)

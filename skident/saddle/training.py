@@ -80,8 +80,8 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
         ConvergenceWarning
             If training did not leave the saddle at the origin, or fewer saddles than asked for: with the loss, and the
             step at which an escape is expected. If it ended far above the origin's loss, or before the held-out loss
-            stopped falling; if a linear model is better on held-out rows by more than .03, or the network is no better
-            than the mean of y.
+            stopped falling; if a linear model is better on held-out rows by more than .03, or the network is hardly
+            better than the mean of y.
         """
         with forgotten_on_error(self):
             self._validate_params()
@@ -221,8 +221,8 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
         ConvergenceWarning
             If training did not leave the saddle at the origin, or fewer saddles than asked for: with the loss, and the
             step at which an escape is expected. If it ended far above the origin's loss, or before the held-out loss
-            stopped falling; if a linear model is better on held-out rows by more than .03, or the network is no better
-            than the mean of y.
+            stopped falling; if a linear model is better on held-out rows by more than .03, or the network is hardly
+            better than the mean of y.
         """
         with forgotten_on_error(self):
             self._validate_params()
