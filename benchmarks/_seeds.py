@@ -29,6 +29,7 @@ PATCHES = range(140_000, 140_100)  # and rows of X at seed + 1
 LANDSCAPE_PROOFS = range(120_000, 130_000)  # collinear cases from the first, well-conditioned ones from the middle
 ALIGNMENT = range(150_000, 150_200)
 TABLES = range(172_000, 173_000)  # tables from the first, orders from the hundredth
+SADDLE_FEATURES = range(173_000, 174_000)
 
 # Fresh rows and starts that are drawn beside them.
 IDENTIFICATION_ROWS = range(15_500, 15_600)  # seed + 10 000
