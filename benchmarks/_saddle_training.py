@@ -12,7 +12,9 @@ from sklearn.datasets import load_digits
 from skident import SaddleToSaddleClassifier
 
 FIRST_SEED = _seeds.SADDLE.start
-FULL = {"width": 100, "dtype": "float32"}
+# As in the paper: gradient descent throughout, inputs as they are.
+PAPER = {"n_escapes": "all", "standardize": False, "relative_step": 0.02}
+FULL = {"width": 100, "dtype": "float32", **PAPER}
 CASES = {
     "L = 4, full batch": {"depth": 4, "max_iter": 1300, **FULL},
     "L = 6, full batch": {"depth": 6, "max_iter": 1300, "learning_rate": 1.0, **FULL},

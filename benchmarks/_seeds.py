@@ -33,6 +33,8 @@ LANDSCAPE_PROOFS = range(120_000, 130_000)  # collinear cases from the first, we
 ALIGNMENT = range(150_000, 150_200)
 RELU_LARGE = range(171_000, 171_500)
 RELU_INPUTS = range(171_500, 172_000)
+TABLES = range(172_000, 173_000)  # tables from the first, orders from the hundredth
+SADDLE_FEATURES = range(173_000, 174_000)
 
 # Fresh rows and starts that are drawn beside them.
 IDENTIFICATION_ROWS = range(15_500, 15_600)  # seed + 10 000

@@ -7,7 +7,8 @@
 Parts: `exact` (Example 1 by its formulas, extended networks, the digits with default steps), `width` (Figure 2 of the
 paper: success against width on Example 1, and the batch against a loop over seeds),
 `times` (escape times, the printed and the corrected formula against simulated gradient flow), `depth` (low rank against
-depth on the digits), `training` (Figures 1, 3 and 4 on the digits), and, only when asked for, `mnist`: the paper's own
+depth on the digits), `training` (Figures 1, 3 and 4 on the digits), `features` (escape directions beside principal
+components on five tables), and, only when asked for, `mnist`: the paper's own
 setting, six layers of width 1000 with batches of 32, on a local file of MNIST (arrays ``x_train``, ``y_train`` as Keras
 stores them) or on the digits. The paper is Bantzis, Simon, Jacot (2025), "Saddle-to-saddle dynamics in deep ReLU
 networks: low-rank bias in the first saddle escape".
@@ -21,6 +22,7 @@ import time
 import warnings
 from types import SimpleNamespace
 
+import _saddle_features
 import _saddle_training
 import _seeds
 import numpy as np
@@ -240,7 +242,7 @@ def tables_exact(result):
 PARTS = {
     name: SimpleNamespace(run=globals()[f"run_{name}"], tables=globals()[f"tables_{name}"])
     for name in ("exact", "width", "times", "depth")
-} | {"training": _saddle_training}
+} | {"training": _saddle_training, "features": _saddle_features}
 
 
 if __name__ == "__main__":

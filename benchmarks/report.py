@@ -39,6 +39,7 @@ import bench_power_method
 import bench_relu
 import bench_relu_networks
 import bench_saddle
+import bench_tables
 from _common import read_results
 
 README = Path(__file__).resolve().parent / "README.md"
@@ -69,6 +70,7 @@ SOURCES = {
     "landscape_proofs": ("landscape", _landscape_proofs),
     **{f"hierarchical_{part}": ("hierarchical", module) for part, module in bench_hierarchical.PARTS.items()},
     **{f"relu_{part}": ("relu", module) for part, module in bench_relu.PARTS.items()},
+    **{f"tables_{part}": ("tables", module) for part, module in bench_tables.PARTS.items()},
     **{f"saddle_{part}": ("saddle", module) for part, module in bench_saddle.PARTS.items()},
 }
 

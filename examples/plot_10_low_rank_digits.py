@@ -27,9 +27,8 @@ def main(output="low_rank_digits.png", max_iter=1300):
     print(f"before training: escape speed {analyzer.escape_speed_:.4f}, bottleneck rank {analyzer.bottleneck_rank_}")
 
     start = time.perf_counter()
-    classifier = SaddleToSaddleClassifier(depth=4, width=100, max_iter=max_iter, dtype="float32", random_state=0).fit(
-        X, y
-    )
+    paper = {"n_escapes": "all", "standardize": False, "relative_step": 0.02}  # gradient descent throughout
+    classifier = SaddleToSaddleClassifier(4, 100, max_iter=max_iter, dtype="float32", random_state=0, **paper).fit(X, y)
     print(f"trained: {classifier.n_iter_} epochs in {time.perf_counter() - start:.0f} s, loss {classifier.loss_:.3f}")
     for saddle in classifier.saddles_:
         left = "not left" if saddle.escape_step is None else f"left at step {saddle.escape_step:.0f}"

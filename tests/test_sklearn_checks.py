@@ -1,13 +1,20 @@
-"""scikit-learn's own checks on small instances of every estimator."""
+"""scikit-learn's own checks on small instances of every estimator, and as constructed by default.
+
+The slow ones among the defaults run in full with ``SKIDENT_CHECKS=all``.
+"""
+
+import os
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import skident
 from skident import (
     EntangledWeightExtractor,
     HierarchicalQuadraticNet,
@@ -55,7 +62,7 @@ SMALL_CLASSIFIER = make_pipeline(
     StandardScaler(), MLPClassifier(hidden_layer_sizes=(3,), activation="tanh", solver="lbfgs", random_state=0)
 )
 # From large weights with long steps: as few epochs as the checks' scores allow.
-FAST = {"init_scale": 1.0, "relative_step": 0.1, "learning_rate": 1.0, "max_iter": 25, "record_every": 25}
+FAST = {"init_scale": 1.0, "relative_step": 0.1, "finish_rate": 0.1, "max_iter": 30, "record_every": 30}
 ESTIMATORS = {
     "extractor": EntangledWeightExtractor(),
     "extractor of a callable": EntangledWeightExtractor(Units("tanh", 3), layer_widths=(3, 1)),
@@ -82,6 +89,9 @@ ESTIMATORS = {
     "transformer of escapes": SaddleEscapeAnalyzer(width=3, n_restarts=2, max_iter=3),
     "saddle-to-saddle classifier": SaddleToSaddleClassifier(3, 8, **FAST),
     "saddle-to-saddle regressor": SaddleToSaddleRegressor(3, 8, **FAST),
+    "saddle-to-saddle regressor by descent": SaddleToSaddleRegressor(
+        3, 8, **{**FAST, "max_iter": 25}, n_escapes="all", standardize=False, learning_rate=1.0
+    ),
 }
 # Estimator's name here -> {check: why it must fail}.
 EXPECTED_FAILURES = {
@@ -129,3 +139,56 @@ def test_checks_run_on_instances_with_all_parameters_constrained():
     """`check_param_validation` compares names; here the values: every default satisfies its constraint."""
     for estimator in ESTIMATORS.values():
         estimator._validate_params()
+
+
+# As constructed by default: how many checks there are for every public estimator; skipped ones would vanish silently.
+N_CHECKS = {
+    EntangledWeightExtractor: 48,
+    HierarchicalQuadraticNet: 58,
+    HierarchicalQuadraticNetClassifier: 60,
+    NetworkCompletion: 53,
+    NetworkCompressor: 53,
+    NetworkIdentifier: 53,
+    NetworkVerifier: 41,
+    QuadraticNetRegressor: 52,
+    SaddleEscapeAnalyzer: 48,
+    SaddleToSaddleClassifier: 55,
+    SaddleToSaddleRegressor: 53,
+    TensorReLURegressor: 59,
+}
+# Of those that are not in ESTIMATORS by default, since all their checks take 12 to 30 s: the ones that ask for scores.
+SLOW = [SaddleToSaddleClassifier, SaddleToSaddleRegressor]
+SLOWER = [HierarchicalQuadraticNet, HierarchicalQuadraticNetClassifier, SaddleEscapeAnalyzer]
+ALL_CHECKS = os.environ.get("SKIDENT_CHECKS") == "all"
+
+
+def checks_of(kind):
+    """Pairs of instance and check, of an estimator as constructed by default."""
+    return list(estimator_checks.estimator_checks_generator(kind()))
+
+
+def by_default():
+    """All checks of the estimators above with ``SKIDENT_CHECKS=all``, else some of the quicker ones."""
+    for kind in [*SLOW, *SLOWER] if ALL_CHECKS else SLOW:
+        for instance, check in checks_of(kind):
+            name = check.func.__name__
+            # One of the three variants of a check is enough here.
+            if ALL_CHECKS or (name in ("check_classifiers_train", "check_regressors_train") and not check.keywords):
+                yield pytest.param(instance, check, id=f"{kind.__name__}-{name}-{check.keywords}")
+
+
+def test_all_public_estimators_are_counted():
+    public = {getattr(skident, name) for name in skident.__all__}
+    assert {kind for kind in public if isinstance(kind, type) and issubclass(kind, BaseEstimator)} == N_CHECKS.keys()
+    plain = {type(e) for e in ESTIMATORS.values() if repr(e) == f"{type(e).__name__}()"}
+    assert plain | {*SLOW, *SLOWER} == N_CHECKS.keys()
+
+
+@pytest.mark.parametrize("kind", N_CHECKS, ids=lambda kind: kind.__name__)
+def test_number_of_checks(kind):
+    assert len(checks_of(kind)) == N_CHECKS[kind]
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(by_default()))
+def test_as_constructed_by_default(estimator, check):
+    check(estimator)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 
 import numpy as np
 import torch
 from sklearn.base import RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
+from skident.base.linear_reference import linear_r2
 from skident.base.parameters import StrOptions
 from skident.base.predictions import in_shape_of_targets
 
@@ -23,6 +26,7 @@ from .units import target_units
 __all__ = ["HierarchicalQuadraticNet"]
 
 _MOST_WEIGHTS = 1500  # of Levenberg-Marquardt
+_FEWEST_ROWS, _AS_GOOD = 10, 0.03  # to compare with a linear model; R^2 that it may be ahead by
 _FITS = {"auto": fit_auto, "sum": fit_sum, "linear": fit_linear}  # by readout
 
 
@@ -203,7 +207,9 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         Warns
         -----
         ConvergenceWarning
-            If there are fewer targets than weights, or the best start ended at `max_iter`.
+            If there are fewer targets than weights, or the best start ended at `max_iter`; if ridge regression is
+            better on held-out rows by more than .03 of R^2, where the fit has estimated its own (`readout="auto"`,
+            ``l2="auto"``).
         """
         return self._fit(X, y, LayerPlan())
 
@@ -253,6 +259,21 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         if method.by_epochs:
             return self._by_epochs(method, torch.nn.MSELoss)
         return partial(_FITS[method.readout], search=self._search(method.solver), l2=self.l2)
+
+    def _store(self, fit, problem):
+        """As the classifier does, and a warning where a linear model is to be preferred."""
+        super()._store(fit, problem)
+        x, y = problem.x.cpu().numpy(), problem.y.cpu().numpy()
+        if fit.exact or not np.isfinite(fit.error) or len(x) < _FEWEST_ROWS:
+            return
+        linear = linear_r2(x, y, np.array_split(np.arange(len(x)), 3))  # rows come in random order
+        if 1.0 - fit.error < linear - _AS_GOOD:
+            warnings.warn(
+                f"a linear model is better for these data: R^2 on held-out rows is about {linear:.3f}, and "
+                f"{1.0 - fit.error:.3f} for {type(self).__name__}. Take fewer or narrower layers, or a larger l2.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     def predict(self, X):
         """Predicted targets.

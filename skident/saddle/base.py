@@ -8,39 +8,53 @@ from numbers import Integral
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions
-from skident.training.net import Training, fit_module, resolve_device
+from skident.training.net import Training, resolve_device
 
 from .callbacks import NormAdaptedStep, WeightRecorder
+from .descent import Descent, saddles_of
+from .doubts import doubt_of
+from .inputs import standard_inputs
 from .localised_loss import activations, as_matrices
 from .module import BiasFreeMLP
-from .plateaus import detect_escapes
+from .rehearsal import RehearsalPlan
+from .stopping import forecast_training
 
 __all__ = ["ATTRIBUTES", "PARAMETERS", "SaddleToSaddleBase"]
 
-_SHORTEST_RECORD = 5  # points of a curve in which a saddle can be seen
+_FOLDS = 3  # networks that tell how long to train
 
-PARAMETERS = """depth : int, default=4
+PARAMETERS = """depth : int, default=3
         L, at least 2: the number of weight matrices.
     width : int, default=100
         Units of every hidden layer.
     init_scale : float, default=0.03
         Weights are drawn with standard deviation ``init_scale / sqrt(width)``. The smaller, the longer and flatter the
         plateaus, and the lower the rank in between.
+    n_escapes : int, "all" or None, default=None
+        None trains to the end: by gradient descent out of the saddle at the origin, from there by Adam for as many
+        epochs as networks trained on two thirds of the rows needed to be best on the third that each was not shown.
+        A number is the paper's training, gradient descent throughout, which ends on the plateau behind so many escapes;
+        "all" goes on until `max_iter`.
+    standardize : bool, default=True
+        Whether the network sees the columns of X less their means, over their standard deviations, clipped at three,
+        and a column of ones behind them in place of biases. False: X as it is.
     initial_weights : list of L array-like of shape (m_{l-1}, m_l), default=None
         Start there instead, as `SaddleEscapeAnalyzer.initial_weights` gives them (with ``noise`` to get past the first
-        saddle).
-    relative_step : float, default=0.02
+        saddle). Standardised inputs have ``m_0 = D + 1``.
+    relative_step : float, default=0.05
         Until the first escape a step is this share of the norm of all weights, and later at most that.
     learning_rate : float, default=0.3
-        c: afterwards the learning rate is ``c a^(2-L)`` with ``a = ||theta|| / sqrt(L)``.
+        c: with `n_escapes` the learning rate is afterwards ``c a^(2-L)`` with ``a = ||theta|| / sqrt(L)``.
+    finish_rate : float, default=0.002
+        Rate of Adam after the first escape, where `n_escapes` is None.
     max_iter : int, default=1000
-        Epochs.
+        Epochs at most.
     batch_size : int, default=None
         Rows a step; None is all of them, so an epoch is a step.
     record_every : int, default=10
@@ -59,13 +73,20 @@ PARAMETERS = """depth : int, default=4
 
 ATTRIBUTES = """saddles_ : list of Saddle
         Plateaus and escapes as `skident.saddle.detect_escapes` finds them in the record, the start first: step, loss,
-        step of the escape, numerical rank of every layer. Empty if there are fewer than five records.
+        step of the escape, numerical rank of every layer. Empty if there are fewer than five records. The saddles of
+        gradient descent only with `n_escapes`: Adam hardly stops at any.
     history_ : dict
         ``steps`` (T,), ``losses`` (T,), ``norms`` (T,) of ``||theta|| / sqrt(L)``, ``learning_rates`` (T,), and
         ``singular_values``, a list of L arrays (T, k).
     escape_step_ : int or None
         Step at which the loss had fallen by 2 %, where the learning rate changed its rule; None if it never did.
+    held_out_score_ : float
+        Without `n_escapes`: R^2 or accuracy on held-out rows of the networks that told how long to train. NaN where
+        none of them left the origin.
+    linear_score_ : float
+        What ridge or logistic regression reaches on the same rows; NaN for fewer than ten rows, and with `n_escapes`.
     weights_ : list of L ndarrays of shape (m_{l-1}, m_l)
+        On standardised inputs ``m_0 = D + 1``.
     loss_ : float
         On the training data, at the end.
     net_ : skorch.NeuralNet
@@ -81,9 +102,12 @@ class SaddleToSaddleBase(BaseEstimator):
         "depth": [Interval(Integral, 2, None, closed="left")],
         "width": [AT_LEAST_ONE],
         "init_scale": [POSITIVE],
+        "n_escapes": [AT_LEAST_ONE, StrOptions({"all"}), None],
+        "standardize": ["boolean"],
         "initial_weights": [list, tuple, None],
         "relative_step": [POSITIVE],
         "learning_rate": [POSITIVE],
+        "finish_rate": [POSITIVE],
         "max_iter": [AT_LEAST_ONE],
         "batch_size": [AT_LEAST_ONE, None],
         "record_every": [AT_LEAST_ONE],
@@ -97,13 +121,16 @@ class SaddleToSaddleBase(BaseEstimator):
 
     def __init__(
         self,
-        depth=4,
+        depth=3,
         width=100,
         *,
+        n_escapes=None,
+        standardize=True,
         init_scale=0.03,
         initial_weights=None,
-        relative_step=0.02,
+        relative_step=0.05,
         learning_rate=0.3,
+        finish_rate=0.002,
         max_iter=1000,
         batch_size=None,
         record_every=10,
@@ -116,10 +143,13 @@ class SaddleToSaddleBase(BaseEstimator):
     ):
         self.depth = depth
         self.width = width
+        self.n_escapes = n_escapes
+        self.standardize = standardize
         self.init_scale = init_scale
         self.initial_weights = initial_weights
         self.relative_step = relative_step
         self.learning_rate = learning_rate
+        self.finish_rate = finish_rate
         self.max_iter = max_iter
         self.batch_size = batch_size
         self.record_every = record_every
@@ -136,22 +166,49 @@ class SaddleToSaddleBase(BaseEstimator):
     def _train(self, X, Y, criterion):
         """Train on targets as the criterion takes them, numbers (n, k) or class numbers (n,), and store everything."""
         rng = check_random_state(self.random_state)
-        sizes = (X.shape[1], *[self.width] * (self.depth - 1), Y.shape[1] if Y.ndim == 2 else int(Y.max()) + 1)
+        self._input_units = standard_inputs(X) if self.standardize else None
+        seen = self._seen(X)
+        sizes = (seen.shape[1], *[self.width] * (self.depth - 1), Y.shape[1] if Y.ndim == 2 else int(Y.max()) + 1)
         module = self._module(sizes, rng)
-        inputs, targets = self._tensors(X, Y)
-        training = self._training(rng)
-        self.net_ = fit_module(module, inputs, targets, criterion, training, callbacks=self._all_callbacks(len(X)))
-        self.n_iter_, self.weights_ = len(self.net_.history), self._trained_weights()
-        recorded = dict(self.net_.callbacks_)
-        self.escape_step_ = recorded["step"].escape_step_
-        self.history_ = _history(recorded["recorder"])
-        self.saddles_ = _saddles(self.history_)
-        with torch.no_grad():
-            self.loss_ = float(self.net_.criterion_(self.net_.module_(inputs), targets))
-            zero_loss = float(self.net_.criterion_(torch.zeros_like(self.net_.module_(inputs)), targets))
-        doubt = _doubt(self.loss_, zero_loss, self.escape_step_, self.n_iter_)
+        inputs, targets = self._tensors(seen, Y)
+        run = Descent(module, inputs, targets, criterion, self._training(rng))
+        if self.n_escapes is None:
+            forecast = self._forecast(X, seen, Y, sizes, rng)
+            self._keep(run.to_the_end(self._all_callbacks(len(X)), forecast.n_epochs, self.finish_rate))
+        else:
+            forecast = None
+            self._keep(run.from_saddle_to_saddle(self._all_callbacks(len(X)), self.n_escapes))
+        self.held_out_score_, self.linear_score_ = (np.nan, np.nan) if forecast is None else forecast.scores
+        doubt = doubt_of(self, forecast, run.zero_loss())
         if doubt is not None:
             warnings.warn(doubt, ConvergenceWarning, stacklevel=3)
+
+    def _forecast(self, X, seen, Y, sizes, rng):
+        """How long to train, from networks on parts of the rows."""
+        inputs, targets = self._tensors(seen, Y, "float32" if self.standardize else self.dtype)
+        plan = RehearsalPlan(
+            sizes=sizes,
+            folds=np.array_split(rng.permutation(len(X)), min(_FOLDS, len(X))),
+            init_scale=self.init_scale,
+            relative_step=self.relative_step,
+            finish_rate=self.finish_rate,
+            max_iter=self.max_iter,
+            batch_size=self.batch_size,
+            start=self._start(sizes),
+            seed=int(rng.randint(2**31 - 1)),
+        )
+        return forecast_training(X, Y, (inputs, targets), is_classifier(self), plan)
+
+    def _keep(self, trained):
+        """The trained network and its record."""
+        self.net_, self.history_, self.escape_step_ = trained.net, trained.history, trained.escape_step
+        self.n_iter_, self.loss_ = trained.n_epochs, trained.loss
+        self.weights_ = self._trained_weights()
+        self.saddles_ = saddles_of(self.history_)
+
+    def _seen(self, X):
+        """What the network sees of X."""
+        return X if self._input_units is None else self._input_units(X)
 
     def _module(self, sizes, rng):
         """The network at its start: drawn, or `initial_weights`."""
@@ -175,9 +232,9 @@ class SaddleToSaddleBase(BaseEstimator):
             raise ValueError("initial_weights are all zero, where the gradient vanishes; give small ones.")
         return weights
 
-    def _tensors(self, X, Y):
+    def _tensors(self, X, Y, dtype=None):
         """Inputs and targets where the training is."""
-        device, dtype = resolve_device(self.device), getattr(torch, self.dtype)
+        device, dtype = resolve_device(self.device), getattr(torch, dtype or self.dtype)
         # A copy: torch warns of tensors on read-only arrays.
         inputs = torch.as_tensor(X.copy(), dtype=dtype, device=device)
         return inputs, torch.as_tensor(Y, dtype=dtype if Y.dtype.kind == "f" else torch.int64, device=device)
@@ -217,37 +274,4 @@ class SaddleToSaddleBase(BaseEstimator):
         """What the network answers, (n, k)."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return activations(self.weights_[:-1], X)[-1] @ self.weights_[-1]
-
-
-def _doubt(loss, zero_loss, escape_step, n_epochs):
-    """What to say of a training that did not go from saddle to saddle."""
-    if loss > 2.0 * zero_loss:
-        return (
-            f"after {n_epochs} epochs the loss is {loss:.3g}, and {zero_loss:.3g} without any network: for inputs of "
-            "this size the weights are not small. Scale X, or lower init_scale, relative_step or learning_rate."
-        )
-    if escape_step is None:
-        return (
-            f"training has not left the saddle at the origin after {n_epochs} epochs; raise max_iter or init_scale, or "
-            "start from SaddleEscapeAnalyzer.initial_weights."
-        )
-    return None
-
-
-def _history(recorder):
-    """The record as arrays."""
-    return {
-        "steps": np.array(recorder.steps_),
-        "losses": np.array(recorder.losses_),
-        "norms": np.array(recorder.norms_),
-        "learning_rates": np.array(recorder.rates_),
-        "singular_values": [np.stack(layer) for layer in zip(*recorder.singular_values_)],
-    }
-
-
-def _saddles(history):
-    """Plateaus and escapes of a record; none where it is too short to have any."""
-    if len(history["steps"]) < _SHORTEST_RECORD:
-        return []
-    return detect_escapes(history["steps"], history["losses"], history["singular_values"])
+        return activations(self.weights_[:-1], self._seen(X))[-1] @ self.weights_[-1]

@@ -11,6 +11,7 @@ from sklearn.utils.validation import validate_data
 
 from skident.base.parameters import check_magnitudes, forgotten_on_error
 from skident.base.predictions import in_shape_of_targets
+from skident.linalg import column_units
 
 from .base import ATTRIBUTES, PARAMETERS, SaddleToSaddleBase
 from .module import HalfSquaredError
@@ -21,9 +22,10 @@ __all__ = ["SaddleToSaddleClassifier", "SaddleToSaddleRegressor"]
 class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
     __doc__ = f"""A bias-free ReLU network trained from small weights on the log loss, with its saddles on record.
 
-    Minimises the mean cross-entropy by gradient descent whose steps adapt to the norm of the weights, so that training
-    neither stands still near the saddle at the origin nor explodes when it leaves. From small weights it goes from
-    saddle to saddle, and the deep layers are of low rank in between.
+    Minimises the mean cross-entropy, by gradient descent whose steps adapt to the norm of the weights, so that training
+    neither stands still near the saddle at the origin nor explodes when it leaves; from there by Adam, to where rows
+    held out from networks beside it ask to stop. With `n_escapes` it is gradient descent throughout: from small weights
+    it goes from saddle to saddle, and the deep layers are of low rank in between.
 
     Parameters
     ----------
@@ -36,8 +38,10 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
 
     Notes
     -----
-    With two classes there is one output, else one a class. No scaling and no biases: centre X, or add a column of ones.
-    A step costs ``O(n sum_l m_(l-1) m_l)``, a record the singular values of all layers.
+    With two classes there is one output, else one a class. A step costs ``O(n sum_l m_(l-1) m_l)``, a record the
+    singular values of all layers, and the three networks beside it three steps each, in single precision on
+    standardised inputs. Deeper networks take rank after rank: on the digits four layers end at an accuracy of .93
+    where three reach .96.
 
     Source: Appendix B of Bantzis, Simon, Jacot (2025), "Saddle-to-saddle dynamics in deep ReLU networks", whose rule
     ``c a^(2-L)`` alone does not leave the origin in reasonable time where L = 6.
@@ -45,11 +49,10 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
-    >>> from sklearn.preprocessing import scale
     >>> from skident import SaddleToSaddleClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> classifier = SaddleToSaddleClassifier(depth=3, width=20, max_iter=200, random_state=0).fit(scale(X), y)
-    >>> print(classifier.score(scale(X), y) > 0.9)
+    >>> classifier = SaddleToSaddleClassifier(width=20, random_state=0).fit(X[:400], y[:400])
+    >>> print(classifier.score(X[400:], y[400:]) > 0.95)
     True
     """
 
@@ -75,7 +78,10 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
         Warns
         -----
         ConvergenceWarning
-            If training did not leave the saddle at the origin, or ended far above it.
+            If training did not leave the saddle at the origin, or fewer saddles than asked for: with the loss, and the
+            step at which an escape is expected. If it ended far above the origin's loss, or before the held-out loss
+            stopped falling; if a linear model is better on held-out rows by more than .03, or the network is hardly
+            better than the mean of y.
         """
         with forgotten_on_error(self):
             self._validate_params()
@@ -161,9 +167,10 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
 class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
     __doc__ = f"""A bias-free ReLU network trained from small weights on the squared error, with its saddles on record.
 
-    Minimises half the mean squared norm of ``f(x) - (y - mean) / scale``, where the scale is the root mean square of
-    the centred targets, by gradient descent whose steps adapt to the norm of the weights. Losses are in these units:
-    half the number of targets at the origin.
+    Minimises half the mean squared norm of ``f(x) - (y - mean) / scale``, mean and standard deviation of every target,
+    by gradient descent whose steps adapt to the norm of the weights, and from the first escape by Adam, to where rows
+    held out from networks beside it ask to stop; with `n_escapes` by gradient descent throughout. Losses are in these
+    units: half the number of targets at the origin.
 
     Parameters
     ----------
@@ -173,7 +180,8 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
     ----------
     intercept_ : ndarray of shape (n_outputs,)
         The mean of y: what a network without biases cannot learn.
-    target_scale_ : float
+    target_scale_ : ndarray of shape (n_outputs,)
+        The standard deviations of y; one where a target is constant.
     {ATTRIBUTES}
 
     See Also
@@ -183,11 +191,10 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
-    >>> from sklearn.preprocessing import scale
     >>> from skident import SaddleToSaddleRegressor
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> regressor = SaddleToSaddleRegressor(depth=3, width=20, max_iter=300, random_state=0).fit(scale(X), y)
-    >>> print(regressor.score(scale(X), y) > 0.5)
+    >>> regressor = SaddleToSaddleRegressor(width=20, random_state=0).fit(X[:300], y[:300])
+    >>> print(regressor.score(X[300:], y[300:]) > 0.45)
     True
     """
 
@@ -212,7 +219,10 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
         Warns
         -----
         ConvergenceWarning
-            If training did not leave the saddle at the origin, or ended far above it.
+            If training did not leave the saddle at the origin, or fewer saddles than asked for: with the loss, and the
+            step at which an escape is expected. If it ended far above the origin's loss, or before the held-out loss
+            stopped falling; if a linear model is better on held-out rows by more than .03, or the network is hardly
+            better than the mean of y.
         """
         with forgotten_on_error(self):
             self._validate_params()
@@ -252,12 +262,10 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
 
 
 def _standardised(Y):
-    """Targets (n, k) less their means (k,), over the root mean square of all of them; the means and that scale."""
-    mean = Y.mean(axis=0)
-    centred = Y - mean
-    scale = float(np.sqrt(np.mean(centred**2)))
-    if scale <= 1e-13 * np.abs(Y).max() or scale == 0:
+    """Targets (n, k) less their means (k,), over their standard deviations (k,); these means and deviations."""
+    mean, scale = column_units(Y)
+    if np.all(np.ptp(Y, axis=0) <= 1e-13 * np.abs(Y).max(axis=0)):
         raise ValueError(
             "y is constant: with its mean taken out there is nothing to learn, and the origin is no saddle."
         )
-    return centred / scale, mean, scale
+    return (Y - mean) / scale, mean, scale

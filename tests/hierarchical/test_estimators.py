@@ -368,3 +368,11 @@ def test_inputs_whose_squares_float64_does_not_hold(solver, unit):
     plain = HierarchicalQuadraticNet((2,), **options).fit(X0, Y0)
     scaled = HierarchicalQuadraticNet((2,), **options).fit(unit * X0, Y0)
     np.testing.assert_allclose(scaled.predict(unit * X0), plain.predict(X0), atol=1e-8)
+
+
+def test_a_better_linear_model_is_named():
+    rng = np.random.RandomState(0)
+    X = rng.standard_normal((60, 6))
+    y = X @ np.ones(6) + 0.5 * rng.standard_normal(60)
+    with pytest.warns(ConvergenceWarning, match=r"a linear model is better .* R\^2 on held-out rows is about 0\.9"):
+        HierarchicalQuadraticNet((3, 2), readout="sum", random_state=0).fit(X, y)

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.datasets import load_digits, load_iris
+from sklearn.datasets import load_diabetes, load_digits, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.preprocessing import scale
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler, scale
 
 from skident import SaddleEscapeAnalyzer, SaddleToSaddleClassifier, SaddleToSaddleRegressor
 from skident.saddle import detect_escapes
@@ -91,6 +93,10 @@ def test_curves_that_are_none(steps, losses, message):
         detect_escapes(steps, losses)
 
 
+# As in the paper: gradient descent throughout, inputs as they are.
+PAPER = {"n_escapes": "all", "standardize": False, "relative_step": 0.02}
+
+
 # -- training ----------------------------------------------------------------------------------------------------------
 
 
@@ -104,7 +110,9 @@ def digits():
 @pytest.fixture(scope="module")
 def trained(digits):
     """Four layers past the first escape."""
-    classifier = SaddleToSaddleClassifier(4, 60, max_iter=260, record_every=5, dtype="float32", random_state=9200)
+    classifier = SaddleToSaddleClassifier(
+        4, 60, max_iter=260, record_every=5, dtype="float32", random_state=9200, **PAPER
+    )
     return classifier.fit(*digits)
 
 
@@ -137,7 +145,7 @@ def test_the_relative_step_before_the_escape():
     for size in (1e-3, 1e-2):
         rng = np.random.RandomState(0)
         start = [size * rng.standard_normal(shape) for shape in ((4, 6), (6, 6), (6, 6), (6, 3))]
-        options = {"initial_weights": start, "max_iter": 1, "random_state": 0}
+        options = {"initial_weights": start, "max_iter": 1, "random_state": 0, **PAPER}
         with pytest.warns(ConvergenceWarning, match="has not left the saddle"):
             moved = SaddleToSaddleClassifier(4, 6, **options).fit(scale(X), y).weights_
         step = np.sqrt(sum(np.sum((W - V) ** 2) for W, V in zip(moved, start)))
@@ -147,6 +155,7 @@ def test_the_relative_step_before_the_escape():
 def test_an_aligned_start_leaves_sooner(digits):
     X, y = digits
     options = {"depth": 3, "width": 12, "max_iter": 145, "record_every": 20, "dtype": "float32", "random_state": 0}
+    options |= PAPER
     analyzer = SaddleEscapeAnalyzer(
         "log_loss", depth=3, width=12, n_restarts=1, max_iter=30, dtype="float32", random_state=0
     ).fit(X, y)
@@ -160,7 +169,7 @@ def test_an_aligned_start_leaves_sooner(digits):
 
 def test_minibatches_and_two_classes(digits):
     X, y = digits
-    options = {"width": 20, "max_iter": 15, "batch_size": 64, "init_scale": 0.3, "random_state": 0}
+    options = {"width": 20, "max_iter": 15, "batch_size": 64, "init_scale": 0.3, "random_state": 0, **PAPER}
     classifier = SaddleToSaddleClassifier(3, dtype="float32", **options).fit(X, np.where(y < 5, "low", "high"))
     assert classifier.score(X, np.where(y < 5, "low", "high")) > 0.8
     assert classifier.decision_function(X[:3]).shape == (3,)
@@ -175,7 +184,7 @@ def test_regression_of_several_targets():
     rng = np.random.RandomState(0)
     X = rng.standard_normal((200, 3))
     Y = 100.0 + 20.0 * np.stack([np.maximum(X[:, 0], 0), X @ [1.0, -1.0, 0.5]], axis=1)
-    regressor = SaddleToSaddleRegressor(3, 20, init_scale=0.3, max_iter=300, random_state=0).fit(X, Y)
+    regressor = SaddleToSaddleRegressor(3, 20, init_scale=0.3, max_iter=300, random_state=0, **PAPER).fit(X, Y)
     assert regressor.score(X, Y) > 0.9 and regressor.predict(X).shape == (200, 2)
     # In units of the targets' scale, the loss at the origin is half the number of targets.
     assert regressor.history_["losses"][0] == pytest.approx(1.0, rel=0.02)
@@ -183,10 +192,77 @@ def test_regression_of_several_targets():
     assert regressor.loss_ == pytest.approx(0.5 * np.mean(np.sum(residual**2, axis=1)), rel=1e-9)
 
 
+# -- to the end, or so many saddles --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "load"),
+    [
+        (SaddleToSaddleRegressor, load_diabetes),
+        (SaddleToSaddleClassifier, load_iris),
+        (SaddleToSaddleClassifier, load_wine),
+    ],
+)
+def test_by_default_as_good_as_a_linear_model(kind, load):
+    X, y = load(return_X_y=True)
+    order = np.random.RandomState(0).permutation(len(X))
+    train, held = order[::2], order[1::2]
+    linear = Ridge(10.0) if kind is SaddleToSaddleRegressor else LogisticRegression()
+    linear = make_pipeline(StandardScaler(), linear).fit(X[train], y[train])
+    estimator = kind(random_state=0).fit(X[train], y[train])
+    assert estimator.score(X[held], y[held]) > linear.score(X[held], y[held]) - 0.03
+    assert estimator.held_out_score_ > estimator.linear_score_ - 0.03
+    assert 10 < estimator.escape_step_ < 60 < estimator.n_iter_ < 1000
+    assert estimator.history_["steps"][-1] <= estimator.n_iter_ and np.all(np.diff(estimator.history_["steps"]) > 0)
+
+
+def test_training_ends_behind_the_escapes_asked_for(digits):
+    """The same training as one that goes on, cut off on the plateau."""
+    options = {"dtype": "float32", "random_state": 9200, "standardize": False, "record_every": 5}
+    classifier = SaddleToSaddleClassifier(4, 60, n_escapes=1, relative_step=0.02, max_iter=400, **options).fit(*digits)
+    assert len(classifier.saddles_) == 2 and classifier.escape_step_ < classifier.n_iter_ < 260
+    assert 1.8 < classifier.loss_ < 2.1 and classifier.saddles_[1].ranks[1:] == (1, 1, 1)
+
+
+def test_a_plateau_is_warned_of_with_the_step_of_its_escape():
+    X, y = load_iris(return_X_y=True)
+    options = {"n_escapes": "all", "record_every": 2, "random_state": 0}
+    step = SaddleToSaddleClassifier(3, 20, max_iter=200, **options).fit(X, y).escape_step_
+    with pytest.warns(
+        ConvergenceWarning, match=r"saddle at the origin after .* \(loss 1\.\d+, escape expected"
+    ) as seen:
+        SaddleToSaddleClassifier(3, 20, max_iter=step - 4, **options).fit(X, y)
+    assert float(str(seen[0].message).split("step ")[1].split(")")[0]) == pytest.approx(step, abs=8)
+    with pytest.warns(ConvergenceWarning, match=r"left \d of 9 saddles after 50 epochs and is still at a plateau"):
+        SaddleToSaddleClassifier(3, 20, max_iter=50, **{**options, "n_escapes": 9}).fit(X, y)
+
+
+def test_what_training_to_the_end_warns_of():
+    rng = np.random.RandomState(0)
+    X = rng.standard_normal((60, 8))
+    with pytest.warns(ConvergenceWarning, match="held-out rows SaddleToSaddleRegressor is hardly better than"):
+        SaddleToSaddleRegressor(3, 10, random_state=0).fit(X, rng.standard_normal(60))
+    with pytest.warns(ConvergenceWarning, match="still falling after max_iter=100"):
+        SaddleToSaddleRegressor(3, 10, max_iter=100, random_state=0).fit(X, X[:, 0] - X[:, 1])
+    with pytest.warns(ConvergenceWarning, match="a linear model is better for these data"):
+        SaddleToSaddleRegressor(3, 10, finish_rate=1.0, random_state=0).fit(X, X[:, 0])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_no_stream_of_torch_is_touched():
+    X, y = load_iris(return_X_y=True)
+    torch.manual_seed(1)
+    expected = torch.rand(1)
+    torch.manual_seed(1)
+    one, two = (SaddleToSaddleClassifier(3, 8, batch_size=50, max_iter=60, random_state=0).fit(X, y) for _ in range(2))
+    assert torch.rand(1) == expected
+    assert all(np.array_equal(V, W) for V, W in zip(one.weights_, two.weights_))
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 def test_training_on_a_gpu(digits):
     X, y = digits
-    options = {"width": 20, "max_iter": 100, "init_scale": 0.3, "random_state": 0}
+    options = {"width": 20, "max_iter": 100, "init_scale": 0.3, "random_state": 0, **PAPER}
     assert SaddleToSaddleClassifier(3, device="cuda", **options).fit(X, y).loss_ < np.log(10)
 
 
@@ -199,8 +275,16 @@ def test_training_on_a_gpu(digits):
         (SaddleToSaddleRegressor(), np.array([1, 2, 3, np.nan]), "contains NaN"),
         (SaddleToSaddleRegressor(depth=1), np.arange(4.0), "'depth' parameter"),
         (SaddleToSaddleRegressor(width=0), np.arange(4.0), "'width' parameter"),
-        (SaddleToSaddleRegressor(2, 3, initial_weights=[np.ones((3, 3)), np.ones((3, 2))]), np.arange(4.0), "shapes"),
-        (SaddleToSaddleRegressor(2, 3, initial_weights=[np.zeros((2, 3)), np.zeros((3, 1))]), np.arange(4.0), "zero"),
+        (
+            SaddleToSaddleRegressor(2, 3, standardize=False, initial_weights=[np.ones((3, 3)), np.ones((3, 2))]),
+            np.arange(4.0),
+            "shapes",
+        ),
+        (
+            SaddleToSaddleRegressor(2, 3, standardize=False, initial_weights=[np.zeros((2, 3)), np.zeros((3, 1))]),
+            np.arange(4.0),
+            "zero",
+        ),
     ],
 )
 def test_bad_input(estimator, y, message):
@@ -231,7 +315,7 @@ def test_gradients_whose_squares_are_none_are_refused(loss):
 def test_inputs_for_which_the_weights_are_not_small():
     X = np.random.RandomState(0).standard_normal((20, 3))
     with pytest.warns(ConvergenceWarning, match=r"the loss is .*, and 0\.5 without any network.*Scale X"):
-        SaddleToSaddleRegressor(3, 8, max_iter=20, random_state=0).fit(1e8 * X, X[:, 0])
+        SaddleToSaddleRegressor(3, 8, max_iter=20, random_state=0, **PAPER).fit(1e8 * X, X[:, 0])
 
 
 @pytest.mark.parametrize("kind", [SaddleEscapeAnalyzer, SaddleToSaddleRegressor, SaddleToSaddleClassifier])
@@ -248,5 +332,5 @@ def test_models_keep_no_rows(kind):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_losses_of_batches_are_not_kept():
     X = np.random.RandomState(0).standard_normal((300, 4))
-    net = SaddleToSaddleRegressor(3, 8, max_iter=4, batch_size=2, random_state=0).fit(X, X[:, 0]).net_
+    net = SaddleToSaddleRegressor(3, 8, max_iter=4, batch_size=2, random_state=0, **PAPER).fit(X, X[:, 0]).net_
     assert len(net.history[:, "train_loss"]) == 4 and "batches" not in net.history[0]
