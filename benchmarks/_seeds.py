@@ -25,6 +25,7 @@ BUDGETS = range(130_100, 130_110)
 RELU_NETWORKS = range(130_000, 130_100)
 AUDIT = range(160_000, 170_000)  # a thousand a case
 POLICIES = range(130_200, 130_300)  # PPO, trained once: their weights are shipped
+PASSIVE = range(170_000, 171_000)  # rows at seed + 500
 PATCHES = range(140_000, 140_100)  # and rows of X at seed + 1
 LANDSCAPE_PROOFS = range(120_000, 130_000)  # collinear cases from the first, well-conditioned ones from the middle
 ALIGNMENT = range(150_000, 150_200)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -131,7 +131,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         "max_neurons": [AT_LEAST_ONE],
         "max_seconds": [Interval(Real, 0, None, closed="neither"), None],
         "random_state": ["random_state"],
-        "verbose": ["verbose", Integral],
+        "verbose": ["verbose"],
     }
 
     def __init__(

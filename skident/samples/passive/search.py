@@ -16,10 +16,10 @@ from skident.network import Architecture
 
 __all__ = ["Found", "Limits", "search_widths", "search_weights"]
 
-_ONE_LAYER = (2, 4, 6, 9, 13, 18, 25, 36, 50, 70, 100, 140, 200)
-_TWO_LAYERS = ((4, 3), (6, 4), (9, 6), (13, 9), (18, 12), (26, 17), (38, 25), (55, 36))
+_ONE_LAYER, _TWO_LAYERS = (4, 9, 16, 28, 50, 90, 160), ((6, 4), (11, 8), (20, 13), (36, 24))
 _ANSWERS_PER_PARAMETER = 2.0  # of the widest networks tried
-_IN_VAIN = 2  # rungs of one depth in a row that do not better the best score, after which its wider ones are left
+# Rungs of one depth in a row that do not better the best score, after which its wider ones are left; by layers.
+_IN_VAIN = {2: 1, 3: 2}
 _PLATEAU = 0.75  # residual variance of wider networks, beside that of the best, from which it is noise
 _ROUNDING = 1e-12  # relative misfit that ends fits
 _FINISH = {"max_iter": 200, "ftol": 1e-9}
@@ -152,7 +152,7 @@ def search_widths(rows, architecture, limits, rng):
     -----
     Sizes are tried in the order of their parameters, those of two hidden layers among those of one, up to half as many
     as there are answers: 16 starts in one batch, the best one then pruned while the criterion falls. The first whose
-    misfit is rounding ends it. Of noisy answers the wider ones of a depth are left out once two in a row were no better;
+    misfit is rounding ends it. Of noisy answers the wider ones of a depth are left out once they are no better;
     the best size, and the ones with one unit less, are then started afresh. As long as the misfit is neither rounding
     nor noise and there is time, all sizes are tried again from other starts.
     """
@@ -187,13 +187,13 @@ def _linear_fit(sizes):
 def _ladder(rows, architecture, limits):
     """Widths to try, in the order of their parameters."""
     p = architecture.n_outputs
-    widths = [(m, p) for m in (1, *_ONE_LAYER)] + [(*pair, p) for pair in _TWO_LAYERS]
+    widths = [(m, p) for m in (1, 2, *_ONE_LAYER)] + [(*pair, p) for pair in _TWO_LAYERS]
     candidates = [architecture.with_widths(w) for w in widths]
     most = rows.n_answers / _ANSWERS_PER_PARAMETER
     able = [a for a in candidates if a.n_parameters(rows.n_inputs) <= most and a.n_hidden <= 3 * limits.max_neurons]
     ordered = sorted(able, key=lambda a: a.n_parameters(rows.n_inputs))
-    # One unit only where there are not the rows for more.
-    return [a.widths for a in ordered if a.widths != (1, p) or len(ordered) == 1]
+    # One or two units only where there are not the rows for more.
+    return [a.widths for a in ordered if a.n_hidden >= _ONE_LAYER[0]] or [a.widths for a in ordered[-1:]]
 
 
 def _climbed(sizes, rungs, best):
@@ -201,7 +201,7 @@ def _climbed(sizes, rungs, best):
     in_vain = {2: 0, 3: 0}
     for widths in rungs:
         depth = len(widths)
-        if in_vain[depth] == _IN_VAIN:
+        if in_vain[depth] == _IN_VAIN[depth]:
             continue
         if sizes.limits.spent:
             break
