@@ -30,7 +30,7 @@ class Race:
 
     rounds: tuple = ((25, 8), (35, 4), (100, 3), (300, 3))
     good: float = 0.0
-    ftol: float = 1e-6
+    ftol: float = 1e-5
     deadline: float = np.inf
 
 

@@ -20,8 +20,10 @@ _ONE_LAYER, _TWO_LAYERS = (4, 9, 16, 28, 50, 90, 160), ((6, 4), (11, 8), (20, 13
 _ANSWERS_PER_PARAMETER = 2.0  # of the widest networks tried
 # Rungs of one depth in a row that do not better the best score, after which its wider ones are left; by layers.
 _IN_VAIN = {2: 1, 3: 2}
-_PLATEAU = 0.75  # residual variance of wider networks, beside that of the best, from which it is noise
+_BETTER = 1.0  # by which a score is lower that is not the same
+_PLATEAU = 0.8  # times the share of the answers that is left: residual variance of wider networks beside the best one's
 _ROUNDING = 1e-12  # relative misfit that ends fits
+_WIDER = (lambda m: 2 * m + 1, lambda m: m + (m + 1) // 2)  # layers that are pruned to widths that are given
 _FINISH = {"max_iter": 200, "ftol": 1e-9}
 
 
@@ -114,10 +116,15 @@ class _Sizes:
     def rung(self, widths, n_starts):
         """One size: a race, made smaller."""
         wide, scoring = self.start(widths, n_starts)
-        self.wide.append((wide.cost, wide.architecture.n_parameters(self.rows.n_inputs)))
+        self.remember(wide)
         fitted = self.ended(wide, scoring)
         self.note(widths, fitted)
         return fitted
+
+    def remember(self, wide):
+        """What a race that had its time left unexplained."""
+        if not self.limits.spent:
+            self.wide.append((wide.cost, wide.architecture.n_parameters(self.rows.n_inputs)))
 
     def note(self, widths, fitted):
         misfit = float(np.sqrt(fitted.cost / max(self.rows.total, np.finfo(float).tiny)))
@@ -128,8 +135,9 @@ class _Sizes:
         """Whether wider networks leave as much unexplained, per degree of freedom, as the best one."""
         N, D = self.rows.n_answers, self.rows.n_inputs
         P = best.architecture.n_parameters(D)
-        variances = [cost / (N - p) for cost, p in self.wide if P < p < N]
-        return bool(variances) and min(variances) >= _PLATEAU * best.cost / max(N - P, 1.0)
+        # The more parameters there are, the more noise they explain beyond one answer each.
+        ratios = [cost / (N - p) / (1.0 - p / N) for cost, p in self.wide if P < p < N]
+        return bool(ratios) and min(ratios) >= _PLATEAU * best.cost / max(N - P, 1.0)
 
 
 def search_widths(rows, architecture, limits, rng):
@@ -165,7 +173,7 @@ def search_widths(rows, architecture, limits, rng):
         best = _climbed(sizes, rungs, best)
         if sizes.exact(best) or sizes.plateau(best) or limits.spent:
             break
-        if best.score >= before:
+        if best.score >= before - _BETTER:
             break
         rungs = [w for w in rungs if architecture.with_widths(w).n_hidden >= best.architecture.n_hidden]
     if not sizes.exact(best) and len(best.widths) > 1 and not limits.spent:
@@ -206,7 +214,7 @@ def _climbed(sizes, rungs, best):
         if sizes.limits.spent:
             break
         fitted = sizes.rung(widths, sizes.limits.n_starts)
-        in_vain[depth] = 0 if fitted.score < best.score else in_vain[depth] + 1
+        in_vain[depth] = 0 if fitted.score < best.score - _BETTER else in_vain[depth] + 1
         fits = sum(fitted.widths[:-1]) <= sizes.limits.max_neurons
         best = fitted if fits and fitted.score < best.score else best
         if sizes.exact(best):
@@ -244,8 +252,9 @@ def search_weights(rows, architecture, limits, rng):
 
     Notes
     -----
-    Starts at the widths themselves, then in hidden layers half as wide again, which are pruned to them. It ends at a
-    misfit that is rounding, or where the lowest one was met twice.
+    Starts at the widths themselves, then in hidden layers twice or half as wide again, which are pruned to them. It ends at a
+    misfit that is rounding, or where the lowest one was met twice; it is settled where wider ones leave as much
+    unexplained.
     """
     sizes, widths = _Sizes(rows, architecture, limits, rng), architecture.widths
     if len(widths) == 1:
@@ -256,22 +265,26 @@ def search_weights(rows, architecture, limits, rng):
         fitted = _of_widths(sizes, widths, wider=attempt % 2 == 1)
         if fitted is not None:
             sizes.note(widths, fitted)
-            again = best is not None and abs(fitted.cost - best.cost) <= 1e-3 * best.cost
-            met = met + 1 if again else met if best is not None and best.cost <= fitted.cost else 0
-            best = fitted if best is None or fitted.cost < best.cost else best
-        if best is not None and (sizes.exact(best) or met or limits.spent):
+            met += best is not None and abs(fitted.cost - best.cost) <= 1e-3 * best.cost
+            best, met = (fitted, met) if best is None or fitted.cost < 0.999 * best.cost else (best, met)
+        if sizes.exact(best) or limits.spent or (met and attempt):
             break
-    return Found(best, sizes.exact(best) or met > 0, sizes.tried)
+    settled = sizes.plateau(best) if sizes.wide else met > 0
+    return Found(best, sizes.exact(best) or settled, sizes.tried)
 
 
 def _of_widths(sizes, widths, wider):
     """A fit of given widths, straight or from wider layers; None where there are not the rows for these."""
     if not wider:
         return sizes.ended(*sizes.start(widths, 2 * sizes.limits.n_starts), prune=False)
-    wide = sizes.base.with_widths((*[int(np.ceil(1.5 * m)) for m in widths[:-1]], widths[-1]))
-    if sizes.rows.n_answers < _ANSWERS_PER_PARAMETER * wide.n_parameters(sizes.rows.n_inputs):
+    most = sizes.rows.n_answers / _ANSWERS_PER_PARAMETER
+    wide = [sizes.base.with_widths((*[f(m) for m in widths[:-1]], widths[-1])) for f in _WIDER]
+    wide = [a for a in wide if a.n_parameters(sizes.rows.n_inputs) <= most]
+    if not wide:
         return None
-    fitted = prune_by_score(*_without_linear(sizes, wide.widths), at_least=widths)
+    fitted, scoring = _without_linear(sizes, wide[0].widths)
+    sizes.remember(fitted)
+    fitted = prune_by_score(fitted, scoring, at_least=widths)
     return sizes.scoring.refit(fitted.architecture, fitted.x[None], **_FINISH)
 
 

@@ -117,7 +117,7 @@ def _about_the_rows(network, table):
 def _about_the_fit(network, evidence, fits):
     """Of residuals and parameters."""
     opened = []
-    if len(network.weights) == 1:
+    if len(network.weights) == 1 and evidence.settled:
         opened.append("no hidden unit explains more than noise does beside a linear function")
     elif not evidence.settled and not fits:
         opened.append(
