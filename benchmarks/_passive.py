@@ -25,6 +25,7 @@ D, SHIFTS, NETWORKS = 10, 0.3, 10
 PART_SECONDS = 1500.0  # after which no further network begins
 FIT_SECONDS = 300.0
 JITTER = 0.3
+LBFGS = {"activation": "tanh", "solver": "lbfgs"}
 
 
 def rows_of(kind, n, rng):
@@ -202,7 +203,7 @@ class Trained:
             networks = []
             for i in range(1 if quick else trials or NETWORKS):
                 seed = PASSIVE[340 + 10 * c + i]
-                mlp = MLPRegressor(hidden_layer_sizes=hidden, activation="tanh", solver="lbfgs", max_iter=300, random_state=seed)
+                mlp = MLPRegressor(hidden_layer_sizes=hidden, **LBFGS, max_iter=300, random_state=seed)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     truth = FeedforwardNetwork.from_sklearn(mlp.fit(X0, y0))
@@ -234,8 +235,8 @@ class Baselines:
             truth, X, Y, rng = planted((8, 1), "tanh", seed)
             start, fits = time.process_time(), []
             for s in range(2 if quick else 10):
-                mlp = MLPRegressor(hidden_layer_sizes=(8,), activation="tanh", solver="lbfgs", alpha=0.0, tol=1e-12, max_iter=5000,
-                                   max_fun=10**6, random_state=s)  # fmt: skip
+                exactly = {"alpha": 0.0, "tol": 1e-12, "max_iter": 5000, "max_fun": 10**6}
+                mlp = MLPRegressor(hidden_layer_sizes=(8,), **LBFGS, **exactly, random_state=s)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     fits.append(mlp.fit(X, Y[:, 0]))
@@ -257,8 +258,9 @@ _INPUTS = ("uniform", "Laplace", "correlated", "binary and continuous")
 PARTS = {
     "one_layer": Cases([("tanh, (8, 1)", (8, 1), "tanh", "Gaussian")], 0),
     "activations": Cases([(f"{a}, (8, 1)", (8, 1), a, "Gaussian") for a in _OTHERS], 20),
-    "two_layers": Cases([("tanh, (6, 4, 1)", (6, 4, 1), "tanh", "Gaussian"),
-                         ("tanh, (8, 5, 2)", (8, 5, 2), "tanh", "Gaussian")], 80),  # fmt: skip
+    "two_layers": Cases(
+        [("tanh, (6, 4, 1)", (6, 4, 1), "tanh", "Gaussian"), ("tanh, (8, 5, 2)", (8, 5, 2), "tanh", "Gaussian")], 80
+    ),  # fmt: skip
     "outputs": Cases([("tanh, (8, 3)", (8, 3), "tanh", "Gaussian")], 10),
     "inputs": Cases([(f"tanh, (8, 1), {kind}", (8, 1), "tanh", kind) for kind in _INPUTS], 100),
     "noise": Noise(),

@@ -72,7 +72,7 @@ ESTIMATORS = {
     "compressor": NetworkCompressor(),
     "compressor of a classifier": NetworkCompressor(SMALL_CLASSIFIER),
     "verifier": NetworkVerifier(),
-    "passive identifier": PassiveNetworkIdentifier(),
+    "passive identifier": PassiveNetworkIdentifier(n_starts=2, max_seconds=None),
     "ReLU network": TensorReLURegressor(),
     "ReLU network, order 2": TensorReLURegressor(order=2),
     "quadratic": QuadraticNetRegressor(),

@@ -231,8 +231,8 @@ class BatchedNetworkFits:
 def random_parameters(n_inputs, architecture, n_starts, rng):
     """Parameters of random networks, for inputs of unit variance.
 
-    Gaussian weights of variance ``1 / m_{l-1}`` and shifts of standard deviation 0.3. The first layer's are scaled, from
-    start to start, by factors from 0.1 to 1: units that begin nearly linear do not lose themselves at high frequencies.
+    Gaussian weights of variance ``1 / m_{l-1}`` and shifts of standard deviation 0.3. The first layer's are scaled,
+    from start to start, by factors from 0.1 to 1: units that begin nearly linear do not get lost at high frequencies.
 
     Parameters
     ----------

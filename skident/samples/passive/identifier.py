@@ -76,8 +76,8 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         In canonical form, a function of X as it is. Where no hidden unit is supported by the rows, a linear function.
     layer_widths_ : tuple of int
     stderr_ : (list of ndarray, list of ndarray)
-        Standard errors of weights and shifts, shaped like the network's, to first order in the noise; infinite where the
-        rows leave a parameter open.
+        Standard errors of weights and shifts, shaped like the network's, to first order in the noise; infinite where
+        the rows leave a parameter open. Of several targets the noise is taken as alike, relative to their deviations.
     report_ : PassiveReport
         ``exact`` (whether held-out rows are met to `tol`, nothing is open and no unit is too many), ``open`` (list of
         str), ``held_out_error`` (of a fit without these rows; largest error over largest deviation of the targets),
@@ -103,8 +103,8 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     X is whitened. All starts of a size take their Levenberg-Marquardt steps in one batch of matrix products, and the
     worse ones are dropped on the way; units of the best are then left out, three candidates of every layer in one
     batch, as long as the criterion falls. Where ``g(z) - g(-z)`` is linear (softplus, gelu, silu, relu), a unit that
-    faces the wrong way is right but for a linear function: fits of one hidden layer have linear units beside the others,
-    and the sides are chosen such that these vanish. A step costs ``O(B N P^2)`` for B starts and N answers.
+    faces the wrong way is right but for a linear function: fits of one hidden layer have linear units beside the
+    others, and the sides are chosen such that these vanish. A step costs ``O(B N P^2)`` for B starts and N answers.
 
     Widths are looked for on up to 8192 rows; the last fit and the standard errors read all of them in blocks, so that
     X and y may be `numpy.memmap`: beyond 131 072 rows nothing is copied, and memory is bounded by 200 MB and
@@ -188,8 +188,8 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         ConvergenceWarning
             See the class.
         """
-        started = time.perf_counter()
         with forgotten_on_error(self):
+            started = time.perf_counter()
             self._validate_params()
             table, widths = self._read(X, y, sample_weight)
             rng = check_random_state(self.random_state)

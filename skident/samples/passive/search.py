@@ -12,7 +12,6 @@ from skident.fitting.batched_fits import BatchedNetworkFits, network_of, paramet
 from skident.fitting.linear_units import oddness, sides_chosen, with_linear_units
 from skident.fitting.races import Race, race
 from skident.fitting.scored_pruning import Fitted, Scoring, prune_by_score
-from skident.network import Architecture
 
 __all__ = ["Found", "Limits", "search_widths", "search_weights"]
 
@@ -252,9 +251,9 @@ def search_weights(rows, architecture, limits, rng):
 
     Notes
     -----
-    Starts at the widths themselves, then in hidden layers twice or half as wide again, which are pruned to them. It ends at a
-    misfit that is rounding, or where the lowest one was met twice; it is settled where wider ones leave as much
-    unexplained.
+    Starts at the widths themselves, then in hidden layers twice or half as wide again, which are pruned to them. It
+    ends at a misfit that is rounding, or where the lowest one was met twice; it is settled where wider ones leave as
+    much unexplained.
     """
     sizes, widths = _Sizes(rows, architecture, limits, rng), architecture.widths
     if len(widths) == 1:

@@ -96,7 +96,7 @@ CASES = {
     "outliers": (X, OUTLIERS, {"layer_widths": (2, 1)}, "outliers pull least squares"),
     "a linear function": (X, X @ [1.0, 2.0, 0.0, 0.0], {}, "no hidden unit explains more"),
     "noise alone": (X[:60], np.random.RandomState(8).standard_normal(60), {}, "no hidden unit explains more"),
-    "a constant column": (np.column_stack([X, np.ones(240)]), y, {"layer_widths": (2, 1)}, "weights along them are open"),
+    "a constant column": (np.column_stack([X, np.ones(240)]), y, {"layer_widths": (2, 1)}, "weights along them"),
     "too many units": (X, y, {"layer_widths": (4, 1)}, "open"),
 }  # fmt: skip
 
