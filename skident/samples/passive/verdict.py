@@ -92,7 +92,7 @@ def judge(network, table, evidence, tol):
     """
     fits = evidence.held_out_error <= tol and evidence.noise <= _ROUNDING
     opened = [*_about_the_rows(network, table), *_about_the_fit(network, evidence, fits)]
-    return bool(fits and not opened and evidence.n_held_out >= _FEW_HELD_OUT), opened
+    return bool(fits and not opened), opened
 
 
 def _about_the_rows(network, table):
@@ -126,6 +126,8 @@ def _about_the_fit(network, evidence, fits):
         )
     elif evidence.noise <= _ROUNDING and not fits and evidence.n_held_out:
         opened.append(f"rows that were not fitted are missed by {evidence.held_out_error:.1e}: too few rows")
+    if fits and evidence.n_held_out < _FEW_HELD_OUT:
+        opened.append(f"only {evidence.n_held_out} rows could be held out, too few for a claim: give more rows")
     if evidence.info.n_open:
         opened.append(f"the rows leave {evidence.info.n_open} directions of the parameters open")
     surplus = sum(redundant_units(network)) if len(network.weights) > 1 else 0
