@@ -26,6 +26,7 @@ RELU_NETWORKS = range(130_000, 130_100)
 ACTIVATIONS = range(131_000, 132_000)  # three hundred a part
 AUDIT = range(160_000, 170_000)  # a thousand a case
 POLICIES = range(130_200, 130_300)  # PPO, trained once: their weights are shipped
+PASSIVE = range(170_000, 171_000)  # rows at seed + 500
 PATCHES = range(140_000, 140_100)  # and rows of X at seed + 1
 THREE_LAYERS = range(175_000, 176_000)  # and rows of X at seed + 500
 FEW_INPUTS = range(174_000, 175_000)  # two hidden layers behind 2 to 4 inputs, and rows of X at seed + 100

@@ -33,6 +33,7 @@ import bench_alignment
 import bench_audit
 import bench_compression
 import bench_hierarchical
+import bench_passive
 import bench_patches
 import bench_policies
 import bench_power_method
@@ -62,6 +63,7 @@ SOURCES = {
     **{f"activations_{part}": ("activations", module) for part, module in bench_activations.PARTS.items()},
     **{f"audit_{part}": ("audit", module) for part, module in bench_audit.PARTS.items()},
     **{f"policies_{part}": ("policies", module) for part, module in bench_policies.PARTS.items()},
+    **{f"passive_{part}": ("passive", module) for part, module in bench_passive.PARTS.items()},
     **{f"patches_{part}": ("patches", module) for part, module in bench_patches.PARTS.items()},
     "landscape_targets": ("landscape", _landscape_targets),
     "landscape_figures": ("landscape", _landscape_figures),

@@ -26,7 +26,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "identification": ["EntangledWeightExtractor", "NetworkCompletion", "NetworkIdentifier"],
         "landscape": ["QuadraticNetRegressor", "landscape_certificate", "phase_transition"],
         "saddle": ["SaddleEscapeAnalyzer", "SaddleToSaddleClassifier", "SaddleToSaddleRegressor"],
-        "samples": ["TensorReLURegressor"],
+        "samples": ["PassiveNetworkIdentifier", "TensorReLURegressor"],
     },
 )
 

@@ -19,6 +19,7 @@ WITHOUT_TORCH = [
     "NetworkCompressor",
     "NetworkIdentifier",
     "NetworkVerifier",
+    "PassiveNetworkIdentifier",
     "TensorReLURegressor",
 ]
 ROOMS = [name for name in skident.__all__ if (TOP / "skident" / name).is_dir()]

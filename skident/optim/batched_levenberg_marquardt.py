@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,16 +28,20 @@ class Ending:
         A step that lowers the cost by less than this fraction, as predicted and in fact, is the last one.
     rounding : float
         Costs that differ by less are equal: such steps are taken, and are the last ones.
-    damping, max_damping : float
+    damping : float or ndarray of shape (B,)
+    max_damping : float
         The first damping, and the one beyond which a problem is given up, as the models' `solve` takes them.
+    deadline : float
+        No step is made after this time, of `time.perf_counter`.
     """
 
     max_iter: int = 100
     target: float = 0.0
     ftol: float = 0.0
     rounding: float = 0.0
-    damping: float = 1e-3
+    damping: float | np.ndarray = 1e-3
     max_damping: float = 1e8
+    deadline: float = np.inf
 
 
 @dataclass(frozen=True)
@@ -51,12 +56,15 @@ class BatchedResult:
         Steps tried.
     history : ndarray of shape (steps + 1, B)
         Costs after every step; a problem that has ended keeps its last one.
+    damping : ndarray of shape (B,)
+        With which a further step would begin.
     """
 
     x: np.ndarray
     cost: np.ndarray
     n_iter: np.ndarray
     history: np.ndarray
+    damping: np.ndarray
 
 
 class BatchedNormalEquations:
@@ -146,7 +154,7 @@ def batched_levenberg_marquardt(problems, x0, ending):
     active = np.flatnonzero(cost > ending.target)
     left = problems if len(active) == len(x) else problems.take(active)
     for _ in range(ending.max_iter):
-        if not len(active):
+        if not len(active) or time.perf_counter() > ending.deadline:
             break
         at = x[active]
         steps, predicted = left.linearise(at).solve(damping[active])
@@ -165,4 +173,4 @@ def batched_levenberg_marquardt(problems, x0, ending):
         goes_on = ~(better & small) & (cost[active] > ending.target) & (damping[active] <= ending.max_damping)
         if not goes_on.all():
             active, left = active[goes_on], left.take(np.flatnonzero(goes_on))
-    return BatchedResult(x, cost, n_iter, np.array(history))
+    return BatchedResult(x, cost, n_iter, np.array(history), damping)

@@ -1,10 +1,11 @@
-"""Which network did these samples come from? ReLU networks of depth two behind a table."""
+"""Which network did these samples come from? Networks behind a table."""
 
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
+        "passive.identifier": ["PassiveNetworkIdentifier"],
         "regressor": ["TensorReLURegressor"],
     },
 )

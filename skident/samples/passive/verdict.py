@@ -1,0 +1,167 @@
+"""What may be claimed of a network found behind a table, and what must be said to be open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.utils import Bunch
+
+from skident.fitting.redundancy import redundant_units
+from skident.network import get_activation
+
+from .openness import Information
+
+__all__ = ["Evidence", "PassiveReport", "idle_features", "judge"]
+
+_ROUNDING = 1e-9  # relative misfit below which answers have no noise that could be seen
+_ENOUGH = 1.5  # different answers a parameter that a claim needs
+_FEW_HELD_OUT = 10
+_FAR_OUT, _MANY_OUT = 8.0, 0.2  # robust deviations of an outlier; the share of rows from which they are no outliers
+_IDLE = 3.0  # standard errors
+
+
+class PassiveReport(Bunch):
+    """The entries of `PassiveNetworkIdentifier.report_`; prints as text.
+
+    Parameters
+    ----------
+    **entries
+        As `PassiveNetworkIdentifier` describes them.
+
+    Examples
+    --------
+    >>> from skident.samples.passive.verdict import PassiveReport
+    >>> print(PassiveReport(
+    ...     exact=True, held_out_error=2e-15, n_held_out=40, noise=0.0, n_rows=400, n_parameters=33, open=[]))
+    exact: relative maximum error 2.0e-15 on 40 held-out rows
+    400 rows, 33 parameters, noise 0.0e+00 of the targets' deviation
+    """
+
+    def __str__(self):
+        head = "exact" if self.exact else "not exact"
+        lines = [
+            f"{head}: relative maximum error {self.held_out_error:.1e} on {self.n_held_out} held-out rows",
+            f"{self.n_rows} rows, {self.n_parameters} parameters, noise {self.noise:.1e} of the targets' deviation",
+        ]
+        return "\n".join([*lines, *(f"open: {text}" for text in self.open)])
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a fit left for judgement, in standardised targets.
+
+    Attributes
+    ----------
+    held_out_error : float
+        Largest error on rows that were not fitted, over the targets' largest deviation; NaN without such rows.
+    n_held_out : int
+    residuals : ndarray of shape (n, m_L)
+        Of the rows searched, after the last fit.
+    noise : float
+        Standard deviation of the residuals per degree of freedom.
+    settled : bool
+        See `Found`.
+    info : Information
+    """
+
+    held_out_error: float
+    n_held_out: int
+    residuals: np.ndarray
+    noise: float
+    settled: bool
+    info: Information
+
+
+def judge(network, table, evidence, tol):
+    """Whether the network may be called exact, and what is open.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        Of whitened inputs and standardised targets.
+    table : Table
+    evidence : Evidence
+    tol : float
+
+    Returns
+    -------
+    exact : bool
+    opened : list of str
+        What is open, for warnings; noise alone, whose standard errors tell it, is not.
+    """
+    fits = evidence.held_out_error <= tol and evidence.noise <= _ROUNDING
+    opened = [*_about_the_rows(network, table), *_about_the_fit(network, evidence, fits)]
+    return bool(fits and not opened), opened
+
+
+def _about_the_rows(network, table):
+    """Of inputs and their number."""
+    opened, n = [], table.n_distinct
+    if n < len(table.X):
+        opened.append(f"only {n} of {len(table.X)} rows differ in X: repeated rows tell the noise, and nothing else")
+    if n * table.n_outputs < _ENOUGH * network.n_parameters or len(network.weights) == 1 and n <= 4 * table.n_inputs:
+        opened.append(f"{n} different rows are too few for a network of one hidden unit or more to be told from others")
+    if table.lost:
+        opened.append(
+            f"X does not vary in {table.lost} of {len(table.center)} directions (columns that are constant or "
+            "combinations of others): weights along them are open, and set as small as they can be"
+        )
+    if table.discrete.all():
+        opened.append("all columns of X are discrete, without a density: between their values the network is open")
+    elif table.discrete.any() and get_activation(network.activation).symmetry == "sine":
+        opened.append("columns of X are discrete: the frequencies of sin units along them are open")
+    return opened
+
+
+def _about_the_fit(network, evidence, fits):
+    """Of residuals and parameters."""
+    opened = []
+    if len(network.weights) == 1 and evidence.settled:
+        opened.append("no hidden unit explains more than noise does beside a linear function")
+    elif not evidence.settled and not fits:
+        opened.append(
+            "not a network of this class, or not found in the time and rows there are: no small network leaves only "
+            "noise, and wider ones still leave less"
+        )
+    elif evidence.noise <= _ROUNDING and not fits and evidence.n_held_out:
+        opened.append(f"rows that were not fitted are missed by {evidence.held_out_error:.1e}: too few rows")
+    if fits and evidence.n_held_out < _FEW_HELD_OUT:
+        opened.append(f"only {evidence.n_held_out} rows could be held out, too few for a claim: give more rows")
+    if evidence.info.n_open:
+        opened.append(f"the rows leave {evidence.info.n_open} directions of the parameters open")
+    surplus = sum(redundant_units(network)) if len(network.weights) > 1 else 0
+    if surplus:
+        opened.append(f"{surplus} hidden units could be left out without a change: their weights are open")
+    n_out = _outliers(evidence.residuals) if evidence.noise > _ROUNDING else 0
+    if n_out:
+        opened.append(
+            f"{n_out} targets lie beyond {_FAR_OUT:.0f} robust deviations: outliers pull least squares; leave them out"
+        )
+    return opened
+
+
+def _outliers(residuals):
+    """Rows far outside of what most others are like; 0 where they are too many to be outliers."""
+    size = np.abs(residuals).max(axis=1)
+    spread = np.median(np.abs(residuals)) / 0.6745
+    n_out = int(np.sum(size > _FAR_OUT * spread))
+    return n_out if n_out <= _MANY_OUT * len(size) else 0
+
+
+def idle_features(network, stderr):
+    """Columns of X whose weights are all zero as far as their standard errors tell.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        Of X as it is.
+    stderr : ndarray of shape (D, m_1)
+
+    Returns
+    -------
+    ndarray of int
+    """
+    W = np.abs(network.weights[0])
+    rounding = 1e-9 * W.max()
+    return np.flatnonzero((W <= np.maximum(_IDLE * np.where(np.isfinite(stderr), stderr, 0.0), rounding)).all(axis=1))
