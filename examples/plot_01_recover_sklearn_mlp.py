@@ -1,5 +1,6 @@
 """
 Can the weights of a trained scikit-learn regressor be read off its `predict`?
+==============================================================================
 
 A tanh `MLPRegressor` with eight hidden units is trained on the diabetes data. `NetworkIdentifier` is then handed its
 `predict` and the name of the activation, and nothing else: not the weights, not the gradients, not the number of hidden

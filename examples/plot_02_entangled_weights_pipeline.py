@@ -1,5 +1,6 @@
 """
 Over how large a neighbourhood should a network be asked for the Hessians that show its weights?
+================================================================================================
 
 Near a point, the Hessians of a network are combinations of rank-one matrices, one a hidden or output unit: the
 entangled weights. `EntangledWeightExtractor` finds them, `NetworkCompletion` fits the scales and shifts that are then

@@ -1,5 +1,6 @@
 """
 Can two hidden layers be read off `predict` when nobody tells how many units they have?
+=======================================================================================
 
 Two scikit-learn regressors with two hidden tanh layers are trained, one on the diabetes data (one output), one on the
 digits (one output a digit, pixels that vary). `NetworkIdentifier` gets their `predict` and ``layer_widths="auto"``: it

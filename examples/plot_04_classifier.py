@@ -1,5 +1,6 @@
 """
 Can a classifier's weights be read off its `predict_proba`?
+===========================================================
 
 A tanh `MLPClassifier` with ten hidden units is trained on the digits. `NetworkIdentifier` asks it for probabilities,
 turns them into logits and identifies the network of these; nobody tells how many units there are. A softmax does not

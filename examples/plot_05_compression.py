@@ -1,5 +1,6 @@
 """
 How many hidden units does a trained network really need?
+=========================================================
 
 A tanh `MLPRegressor` with 64 hidden units learns a smooth function of ten inputs. `NetworkCompressor` then leaves out
 one unit after the other, hands what it did to the others, and fits all parameters to the answers of the trained

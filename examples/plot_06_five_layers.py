@@ -1,5 +1,6 @@
 """
 Can all weights of a five-layer network be recovered from function values, and what does each stage cost?
+=========================================================================================================
 
 A random network with tanh in every layer and ten inputs is asked as a function, nothing else. Its first layer is found
 far out, where all of its units are saturated. There the network takes one value for every pattern of signs of the first

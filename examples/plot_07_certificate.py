@@ -1,5 +1,6 @@
 """
 Has this network been trained to the end?
+=========================================
 
 A shallow network with quadratic units is trained by torch's Adam, half of its hidden units starting at zero. The loss
 comes to rest, the gradient vanishes, and nothing in the curve tells that this is no optimum: units at zero get no

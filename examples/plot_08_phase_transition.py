@@ -1,5 +1,6 @@
 """
 How wide must a shallow network be for training never to fail?
+==============================================================
 
 Networks learn labels that a random network of the same size gave to 100 points. With few hidden units many random
 starts end in local minima; once there are about as many parameters as points, all of them reach zero loss. The four

@@ -1,5 +1,6 @@
 """
 Is the fastest way out of the saddle at the origin always of rank one?
+======================================================================
 
 No. Eight points on a circle, with gradients of the loss that alternate in sign, are the counterexample of Bantzis,
 Simon and Jacot (2025), Example 1. Every network whose layers have rank one escapes with at most the speed sqrt(2) - 1.

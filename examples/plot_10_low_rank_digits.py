@@ -1,5 +1,6 @@
 """
 Does training from small weights go through networks of low rank?
+=================================================================
 
 A bias-free ReLU network with four layers of weights is trained on the digits from small weights. Its loss stands still,
 falls, and stands still again: from saddle to saddle. After the first escape every layer has one large singular value,

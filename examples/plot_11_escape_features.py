@@ -1,5 +1,6 @@
 """
 Are the directions in which training leaves the origin useful features?
+=======================================================================
 
 `SaddleEscapeAnalyzer` needs no training of a network, yet its escape networks know what the loss asks for first. As a
 transformer it hands their hidden activations to a `LogisticRegression`: one feature a component, where every further

@@ -1,5 +1,6 @@
 """
 Where do kernels fail, and what learns a hierarchical target?
+=============================================================
 
 The target is a quadratic DenseNet of two hidden layers, a polynomial of degree 8 in 16 variables (Allen-Zhu and Li,
 2020). `HierarchicalQuadraticNet` learns its 134 weights layer upon layer and finds the target to rounding from a few

@@ -1,5 +1,6 @@
 """
 Backward feature correction: do higher layers improve lower ones?
+=================================================================
 
 The target has three hidden layers that contribute less and less, alpha_l = 1, a, a^2. Trained alone, the first layer of
 the learner takes on some of what the layers above it should explain: its features are wrong by about a^2 (squared,

@@ -1,5 +1,6 @@
 """
 How well does a quadratic network read handwritten digits?
+==========================================================
 
 `HierarchicalQuadraticNetClassifier` has no other nonlinearity than the square, with batch norm after it. On
 scikit-learn's digits it is compared to a support vector machine and a perceptron of ReLU units, by 5-fold

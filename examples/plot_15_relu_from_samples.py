@@ -1,5 +1,6 @@
 """
 Which network did these samples come from?
+==========================================
 
 Samples of a ReLU network with ten hidden units and twenty inputs, with noise of a tenth of their standard deviation,
 are all that `TensorReLURegressor` gets; not even the number of units is told. The left picture puts the true weights,

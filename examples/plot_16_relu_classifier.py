@@ -1,5 +1,6 @@
 """
 Can scikit-learn's default classifier be read off its `predict_proba`?
+======================================================================
 
 `MLPClassifier()` as it comes, 100 relu units, is trained on the breast cancer data. `NetworkIdentifier` sees its
 probabilities only. The answers bend along the units' hyperplanes; across one of these the gradient of the log-odds

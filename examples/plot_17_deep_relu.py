@@ -1,5 +1,6 @@
 """
 Is a ReLU network of unknown depth known from its answers?
+==========================================================
 
 An `MLPRegressor` with three hidden layers of relu units is trained on the diabetes data; `NetworkIdentifier` sees
 `predict` and is told neither depth nor widths. The hyperplanes of the first layer bend the answers wherever they are

@@ -1,5 +1,6 @@
 """
 Can a robot's control policy be copied, weight by weight, by someone who only sees which actions it takes?
+==========================================================================================================
 
 A policy that stable-baselines3 trained with PPO to make MuJoCo's HalfCheetah run: 17 observations, two hidden layers of
 64 tanh units, the means of 6 actions, 5 702 parameters. Its weights lie beside this file, as torch has them

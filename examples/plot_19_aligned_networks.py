@@ -1,5 +1,6 @@
 """
 Are two trained residual networks the same up to the order of their units?
+==========================================================================
 
 Two networks with a residual stream are trained on the digits from different seeds. Halfway along the straight line
 between their weights the loss is high: units that do the same work stand in different places, at different scales.

@@ -1,5 +1,6 @@
 """
 Is the deployed network the one that is on file, and if not, which weight is another?
+=====================================================================================
 
 A classifier of digits with 25 216 parameters is kept in a file. Two copies of it are deployed: one in single precision,
 and one in which somebody changed one weight by a thousandth, too little for any digit to be read otherwise.

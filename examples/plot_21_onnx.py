@@ -1,5 +1,6 @@
 """
 Does an ONNX model in single precision give its network away, and does the network go back into a file?
+=======================================================================================================
 
 A pipeline of a scaler and a tanh `MLPRegressor` is trained on the diabetes data and converted by skl2onnx, as models
 are deployed: in float32. onnxruntime answers, `NetworkIdentifier` sees the answers only and finds the weights to within
