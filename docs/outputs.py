@@ -48,7 +48,7 @@ def alike(one, other, numbers=True):
     )
 
 
-def wrapped(printed, width=112):
+def wrapped(printed, width=84):
     """Printed lines, long ones broken."""
     lines = printed.rstrip("\n").splitlines()
     return "\n".join("\n    ".join(textwrap.wrap(line, width)) if len(line) > width else line for line in lines) + "\n"

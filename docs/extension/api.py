@@ -16,6 +16,7 @@ CONSTANTS = {  # what a number or a dict cannot say of itself
     "DERIVATIVES": "The ways to derivatives of a black box that `Oracle` accepts, as a tuple of names.",
     "MOST_NOISE": "Noise, relative to the standard deviation of the answers, above which a black box is refused.",
 }
+FOREIGN = "BaseEstimator,RegressorMixin,ClassifierMixin,TransformerMixin,ClassNamePrefixFeaturesOutMixin,NeuralNet"
 
 
 def names_of(room):
@@ -76,7 +77,8 @@ def directive_of(room, name, thing):
         known = list(thing) if isinstance(thing, (dict, tuple, list, set, frozenset)) else thing
         return [*lines, f".. data:: {name}", "", f"   {CONSTANTS[name]}", "", f"   {known}".replace("'", "")]
     if inspect.isclass(thing):
-        return [*lines, f".. autoclass:: {name}", "   :members:"]
+        lines += [f".. autoclass:: {name}", "   :members:"]
+        return lines + [f"   :inherited-members: {FOREIGN}"] * hasattr(thing, "get_params")
     return [*lines, f".. autofunction:: {name}"]
 
 
@@ -138,5 +140,6 @@ def mend(app, what, name, thing, options, lines):
 
 
 def skip(app, what, name, thing, skipped, options):
-    """Leave out the methods that scikit-learn makes for routing metadata: the links of its texts lead nowhere here."""
-    return True if re.fullmatch(r"set_\w+_request", name) else None
+    """Leave out what scikit-learn brings for routing metadata and frames: the links of its texts lead nowhere here."""
+    foreign = (getattr(thing, "__module__", None) or "").startswith("sklearn.")
+    return True if foreign or re.fullmatch(r"set_\w+_request", name) else None
