@@ -1,4 +1,4 @@
-"""Settings of the site. `python -m sphinx -W --keep-going docs build/docs` builds it; -D plot_gallery=0 runs no example."""
+"""Settings of the site, built by `python -m sphinx -W docs build/docs`; `-D plot_gallery=0` runs no example."""
 
 import os
 import sys
@@ -57,6 +57,7 @@ html_static_path = ["static"]
 html_css_files = ["skident.css"]
 html_show_sourcelink = False
 html_copy_source = False
+html_context = {"default_mode": "auto"}
 html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,

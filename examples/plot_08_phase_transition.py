@@ -26,7 +26,7 @@ PANELS = {  # sizes, activation, the paper's half-point
 }
 
 
-def main(output="phase_transition.png", n_trials=8, n_starts=8):
+def main(output="phase_transition.png", n_trials=6, n_starts=6):
     figure, axes = plt.subplots(2, 2, figsize=(9, 6.4), layout="constrained")
     for ax, (name, (sizes, options, reference)) in zip(axes.flat, PANELS.items()):
         start = time.perf_counter()

@@ -19,7 +19,7 @@ from skident import SaddleEscapeAnalyzer, SaddleToSaddleClassifier
 from skident.inspection import EscapeDisplay, SingularSpectrumDisplay
 
 
-def main(output="low_rank_digits.png", max_iter=1300):
+def main(output="low_rank_digits.png", max_iter=900):
     X, y = load_digits(return_X_y=True)
     X = (X - X.mean()) / X.std()
     analyzer = SaddleEscapeAnalyzer(

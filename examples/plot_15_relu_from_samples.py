@@ -68,7 +68,7 @@ def draw_errors(ax, sizes):
     return curves
 
 
-def main(output="relu_from_samples.png", sizes=(3000, 10_000, 30_000, 100_000)):
+def main(output="relu_from_samples.png", sizes=(3000, 10_000, 30_000)):
     X, y, network = make_relu_network(10_000, D, M, noise=NOISE, random_state=0)
     reg = TensorReLURegressor(random_state=0).fit(X, y)
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")

@@ -46,12 +46,14 @@ def sources():
         found[f"/gallery/{path.stem}"] = path.read_text(encoding="utf-8")
     for path in sorted((TOP / "docs").glob("*.md")) + sorted((TOP / "docs" / "guide").glob("*.md")):
         page = path.relative_to(TOP / "docs").with_suffix("").as_posix()
-        found[f"/{page}"] = "\n".join(re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.S))
+        text = path.read_text(encoding="utf-8")
+        found[f"/{page}"] = "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL))
     for room, name, thing in public_objects():
         found[f"/api/{room}/{name}"] = "\n".join(re.findall(r"(?:>>>|\.\.\.) (.*)", inspect.getdoc(thing) or ""))
     return found
 
 
+@cache
 def uses_of(room, name):
     """The pages whose code uses an object, its own left out; else those of objects with an example that speak of it."""
     own = f"/api/{room}/{name}"
@@ -126,8 +128,8 @@ def pages():
 def mended(lines):
     """A docstring's lines with attribute_ names that reST would take for links as they are meant."""
     text = "\n".join(lines)
-    known = set(re.findall(r"^\.\. \[(\w+)\]", text, flags=re.M))
-    parts = re.split(r"(``.*?``|^\s*(?:>>>|\.\.\.).*?$)", text, flags=re.S | re.M)
+    known = set(re.findall(r"^\.\. \[(\w+)\]", text, flags=re.MULTILINE))
+    parts = re.split(r"(``.*?``|^\s*(?:>>>|\.\.\.).*?$)", text, flags=re.DOTALL | re.MULTILINE)
     for i in range(0, len(parts), 2):
         parts[i] = re.sub(r"(?<![\w`*|\\])([A-Za-z]\w*)_(?=[\s,.;:)]|$)", r"\1\\_", parts[i])
         parts[i] = re.sub(r"\[(\w+)\]_", lambda m: m[0] if m[1] in known else f"[{m[1]}]", parts[i])

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 TOP = Path(__file__).parents[2]
@@ -60,8 +61,10 @@ def words_of(node):
     return None
 
 
+@cache
 def messages():
     """Path, line, kind and text of every error that is raised and every warning that is given with a text."""
+    found = []
     for path in sorted(ROOT.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call):
@@ -74,7 +77,8 @@ def messages():
             texts = [words for words in map(words_of, node.args) if words and " " in words]
             if texts:
                 text = re.sub(r"\s+", " ", " ".join(texts)).strip()
-                yield path.relative_to(ROOT).as_posix(), node.lineno, kind.lstrip("_"), text
+                found.append((path.relative_to(ROOT).as_posix(), node.lineno, kind.lstrip("_"), text))
+    return found
 
 
 def remedy_of(kind, text):

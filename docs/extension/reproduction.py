@@ -12,8 +12,9 @@ TOP = Path(__file__).parents[2]
 RESULTS = TOP / "benchmarks" / "results"
 NOT_RUN = "not run yet"
 ILLUSTRATION = "an illustration, nothing is measured"
+SETTINGS = "settings, nothing is measured"
 NO_DATA = "cannot be run here"
-VERDICTS = ("agrees", "differs", NO_DATA, NOT_RUN, "an illustration")
+VERDICTS = ("agrees", "differs", NO_DATA, NOT_RUN, "nothing is measured")
 
 
 @dataclass(frozen=True)
@@ -110,12 +111,9 @@ def plateaus(depth):
 
     def ours(part):
         rows = [row for row in part["rows"] if row["case"].startswith(f"L = {depth}")]
-        some = [row["saddles"][1] for row in rows if len(row["saddles"]) > 1]
-        shown = max(some, key=lambda s: sum(r == 1 for r in s["ranks"]))
-        ratios = ", ".join(f"{ratio:.2f}" for ratio in shown["singular_value_ratios"])
-        return (
-            f"on the digits, {len(some)} of {len(rows)} runs have a first plateau; ranks {shown['ranks']}, s2/s1 {ratios}"
-        )
+        first = [row["saddles"][1]["ranks"] for row in rows if len(row["saddles"]) > 1]
+        deep = sum(all(rank == 1 for rank in ranks[1:]) for ranks in first)
+        return f"on the digits: every layer but the first has rank one behind the first escape in {deep} of {len(rows)} runs"
 
     return ours
 
@@ -158,7 +156,7 @@ PAPERS = {
     "Fiedler, Fornasier, Klock, Rauchensteiner (2021), Stable Recovery of Entangled Weights": [
         Entry("Figure 1", "where Hessians lie", "a drawing", ILLUSTRATION),
         Entry("Figure 2", "two pyramidal architectures", "a drawing", f"{ILLUSTRATION}; `make_pyramidal_network` draws them"),
-        Entry("Table 1", "hyperparameters", "their values", "agrees: they are parameters, named beside every run"),
+        Entry("Table 1", "hyperparameters", "their values", f"{SETTINGS}; they are named beside every run"),
         Entry("Figure 3", "subspace error by architecture and input distribution", "curves", NOT_RUN),
         Entry("Figure 4", "recovered weights by architecture and distribution", "nearly all up to m = 200", NOT_RUN),
         Entry("Figure 5", "false positives by architecture and distribution", "nearly none", NOT_RUN),
@@ -188,7 +186,7 @@ PAPERS = {
     ],
     "Bantzis, Simon, Jacot (2025), Saddle-to-Saddle Dynamics in Deep ReLU Networks": [
         Entry("Figure 1", "six layers on MNIST, two saddles", "one large singular value behind the first escape",
-              "agrees on the digits, with batches of 32; MNIST is not shipped",
+              "agrees on the digits; a second escape only with batches of 32; MNIST is not shipped",
               "saddle.training", plateaus(6), _SADDLE),
         Entry("Figure 2", "depth three on Example 1, by width", "wide networks beat rank one, up to 1/2",
               "agrees", "saddle.width", widths, _SADDLE),
@@ -210,9 +208,9 @@ PAPERS = {
         Entry("Figure 7", "learner with distillation", "a drawing", ILLUSTRATION),
         Entry("Figure 8", "truncated quadratic activation", "its graph", ILLUSTRATION),
         Entry("Figure 9", "accuracy with and without correction, WRN-34-5", "correction helps, locally",
-              "agrees on hierarchical targets; on digits not run yet", "hierarchical.correction", protocol, _HIERARCHICAL),
+              "agrees on hierarchical targets; digits are still to come", "hierarchical.correction", protocol, _HIERARCHICAL),
         Entry("Figure 10", "weight correlations by block", "above 0.9 for most blocks",
-              "agrees on hierarchical targets; on digits not run yet",
+              "agrees on hierarchical targets; digits are still to come",
               "hierarchical.correction", correlations, _HIERARCHICAL),
         Entry("Figure 11", "features of neurons, WRN-34-5", "pictures", _CIFAR),
         Entry("Figure 12", "ReLU, quadratic and kernels", "quadratic comparable to ReLU, kernels behind",
@@ -232,7 +230,7 @@ def has_run(entry):
 def counts():
     """How many entries there are of each kind."""
     entries = [entry for paper in PAPERS.values() for entry in paper]
-    nothing = sum(entry.verdict.startswith("an illustration") or entry.label == "Table 1" for entry in entries)
+    nothing = sum("nothing is measured" in entry.verdict for entry in entries)
     barred = sum(entry.verdict.startswith(NO_DATA) for entry in entries)
     ran = sum(has_run(entry) for entry in entries)
     return len(entries), ran, nothing, barred, len(entries) - ran - nothing - barred
