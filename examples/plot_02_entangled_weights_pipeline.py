@@ -107,6 +107,6 @@ def main(output="entangled_weights.png", seed=5008):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="entangled_weights.png", help="where to write the picture")
     main(parser.parse_args().output)

@@ -61,6 +61,6 @@ def main(output="deep_mlp.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="deep_mlp.png", help="where to write the picture")
     main(parser.parse_args().output)

@@ -81,6 +81,6 @@ def main(output="certificate.png", n_steps=2000):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="certificate.png", help="where to write the picture")
     main(parser.parse_args().output)

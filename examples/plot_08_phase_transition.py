@@ -45,6 +45,6 @@ def main(output="phase_transition.png", n_trials=6, n_starts=6):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="phase_transition.png", help="where to write the picture")
     main(parser.parse_args().output)

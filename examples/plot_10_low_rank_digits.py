@@ -51,6 +51,6 @@ def main(output="low_rank_digits.png", max_iter=900):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="low_rank_digits.png", help="where to write the picture")
     main(parser.parse_args().output)

@@ -68,6 +68,6 @@ def main(output="backward_feature_correction.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="backward_feature_correction.png", help="where to write the picture")
     main(parser.parse_args().output)

@@ -47,6 +47,6 @@ def main(output="quadratic_digits.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="quadratic_digits.png", help="where to write the picture")
     main(parser.parse_args().output)

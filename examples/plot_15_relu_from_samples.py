@@ -83,6 +83,6 @@ def main(output="relu_from_samples.png", sizes=(3000, 10_000, 30_000)):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="relu_from_samples.png", help="where to write the picture")
     main(parser.parse_args().output)
