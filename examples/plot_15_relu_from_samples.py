@@ -64,6 +64,8 @@ def draw_errors(ax, sizes):
         ax.loglog(sizes, errors, marker=marker, label=name)
     ax.loglog(sizes, [NOISE**2 * M * (D + 1) / n for n in sizes], "--", color="0.5", label="parameters x noise / rows")
     ax.set(xlabel="rows", ylabel="mean squared error / variance", title=f"noise {NOISE:.0%}")
+    ax.set_xticks(sizes, [f"{n:,}".replace(",", " ") for n in sizes])
+    ax.tick_params(axis="x", which="minor", labelbottom=False)
     ax.legend()
     return curves
 
