@@ -28,6 +28,7 @@ POLICIES = range(130_200, 130_300)  # PPO, trained once: their weights are shipp
 PATCHES = range(140_000, 140_100)  # and rows of X at seed + 1
 LANDSCAPE_PROOFS = range(120_000, 130_000)  # collinear cases from the first, well-conditioned ones from the middle
 ALIGNMENT = range(150_000, 150_200)
+PAPER_FIGURES = range(176_000, 177_000)
 
 # Fresh rows and starts that are drawn beside them.
 IDENTIFICATION_ROWS = range(15_500, 15_600)  # seed + 10 000

@@ -111,7 +111,7 @@ def test_what_has_not_run_is_not_made_up(tmp_path, monkeypatch):
 
 def test_errata_name_tests_that_exist():
     cells = re.findall(r"\| `([^`]+)` \|$", (TOP / "docs" / "errata.md").read_text(), flags=re.MULTILINE)
-    assert len(cells) == 8
+    assert len(cells) >= 9
     for cell in cells:
         path, _, name = cell.split(" ")[0].partition("::")
         assert (TOP / path).is_file()
