@@ -10,7 +10,7 @@ ROOT = TOP / "skident"
 KINDS = r"(\w*(?:Error|Failure|Warning|unreadable|undecided|warn))$"
 # What messages of a kind have in common: the first that is found in "kind: text" counts. Texts name values themselves.
 REMEDIES = [
-    (r"max_seconds|max_queries|OutOfBudget|budget", "The budget ended.", "Raise `max_seconds` or `max_queries`."),
+    (r"^(?!.*must be).*(?:max_seconds|max_queries|budget)|OutOfBudget", "The budget ended.", "Raise `max_seconds` or `max_queries`."),
     (r"needs? \w+, which is not installed|pip install", "An optional package is missing.", "Install the extra named."),
     (r"NotReLUError", "The answers are not those of a ReLU network that kinks can be read off.",
      "Another activation, more layers than could be followed, or noise: see `report_.activation`, try "
