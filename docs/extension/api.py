@@ -16,17 +16,6 @@ CONSTANTS = {  # what a number or a dict cannot say of itself
     "DERIVATIVES": "The ways to derivatives of a black box that `Oracle` accepts, as a tuple of names.",
     "MOST_NOISE": "Noise, relative to the standard deviation of the answers, above which a black box is refused.",
 }
-WORDS = {  # what people may look for
-    "NetworkIdentifier": "black box; weight recovery; model extraction",
-    "NetworkVerifier": "audit; same model",
-    "NetworkCompressor": "pruning; smaller network",
-    "TensorReLURegressor": "learning from samples; tensor decomposition",
-    "QuadraticNetRegressor": "global optimum",
-    "landscape_certificate": "global optimum; proof",
-    "SaddleEscapeAnalyzer": "saddle; escape direction",
-    "HierarchicalQuadraticNet": "feature learning",
-    "align_modules": "permutation symmetry; re-basin",
-}
 FOREIGN = "BaseEstimator,RegressorMixin,ClassifierMixin,TransformerMixin,ClassNamePrefixFeaturesOutMixin,NeuralNet"
 
 
@@ -97,8 +86,7 @@ def directive_of(room, name, thing):
 
 def page_of(room, name, thing):
     """The source of an object's page."""
-    words = [f".. index:: single: {word}" for word in WORDS.get(name, "").split("; ") if word]
-    lines = [name, "=" * len(name), "", *words, "", *directive_of(room, name, thing), ""]
+    lines = [name, "=" * len(name), "", *directive_of(room, name, thing), ""]
     uses = uses_of(room, name)
     if uses:
         lines += [".. rubric:: Used in", "", *(f"- :doc:`{page}`" for page in uses), ""]
