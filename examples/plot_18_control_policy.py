@@ -25,7 +25,8 @@ from skident.inspection import WeightRecoveryDisplay
 from skident.metrics import parameter_error, relative_max_error
 from skident.network import FeedforwardNetwork
 
-WEIGHTS = Path(__file__).with_name("half_cheetah_policy.safetensors")
+FOLDER = Path(__file__).parent if "__file__" in globals() else Path()  # a notebook runs where its files are
+WEIGHTS = FOLDER / "half_cheetah_policy.safetensors"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
