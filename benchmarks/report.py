@@ -34,6 +34,7 @@ import bench_audit
 import bench_compression
 import bench_hierarchical
 import bench_passive
+import bench_paper_figures
 import bench_patches
 import bench_policies
 import bench_power_method
@@ -65,6 +66,7 @@ SOURCES = {
     **{f"policies_{part}": ("policies", module) for part, module in bench_policies.PARTS.items()},
     **{f"passive_{part}": ("passive", module) for part, module in bench_passive.PARTS.items()},
     **{f"patches_{part}": ("patches", module) for part, module in bench_patches.PARTS.items()},
+    **{f"paper_figures_{part}": ("paper_figures", module) for part, module in bench_paper_figures.PARTS.items()},
     "landscape_targets": ("landscape", _landscape_targets),
     "landscape_figures": ("landscape", _landscape_figures),
     "landscape_rate": ("landscape", _landscape_rate),

@@ -1,5 +1,6 @@
 """
 Can the weights of a trained scikit-learn regressor be read off its `predict`?
+==============================================================================
 
 A tanh `MLPRegressor` with eight hidden units is trained on the diabetes data. `NetworkIdentifier` is then handed its
 `predict` and the name of the activation, and nothing else: not the weights, not the gradients, not the number of hidden
@@ -55,6 +56,6 @@ def main(output="recovered_mlp.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="recovered_mlp.png", help="where to write the picture")
     main(parser.parse_args().output)

@@ -1,5 +1,6 @@
 """
 Over how large a neighbourhood should a network be asked for the Hessians that show its weights?
+================================================================================================
 
 Near a point, the Hessians of a network are combinations of rank-one matrices, one a hidden or output unit: the
 entangled weights. `EntangledWeightExtractor` finds them, `NetworkCompletion` fits the scales and shifts that are then
@@ -106,6 +107,6 @@ def main(output="entangled_weights.png", seed=5008):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="entangled_weights.png", help="where to write the picture")
     main(parser.parse_args().output)

@@ -1,5 +1,6 @@
 """
 Can two hidden layers be read off `predict` when nobody tells how many units they have?
+=======================================================================================
 
 Two scikit-learn regressors with two hidden tanh layers are trained, one on the diabetes data (one output), one on the
 digits (one output a digit, pixels that vary). `NetworkIdentifier` gets their `predict` and ``layer_widths="auto"``: it
@@ -60,6 +61,6 @@ def main(output="deep_mlp.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="deep_mlp.png", help="where to write the picture")
     main(parser.parse_args().output)

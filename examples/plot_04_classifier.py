@@ -1,5 +1,6 @@
 """
 Can a classifier's weights be read off its `predict_proba`?
+===========================================================
 
 A tanh `MLPClassifier` with ten hidden units is trained on the digits. `NetworkIdentifier` asks it for probabilities,
 turns them into logits and identifies the network of these; nobody tells how many units there are. A softmax does not
@@ -77,6 +78,6 @@ def main(output="classifier.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="classifier.png", help="where to write the picture")
     main(parser.parse_args().output)

@@ -1,5 +1,6 @@
 """
 How many hidden units does a trained network really need?
+=========================================================
 
 A tanh `MLPRegressor` with 64 hidden units learns a smooth function of ten inputs. `NetworkCompressor` then leaves out
 one unit after the other, hands what it did to the others, and fits all parameters to the answers of the trained
@@ -91,6 +92,6 @@ def main(output="compression.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="compression.png", help="where to write the picture")
     main(parser.parse_args().output)

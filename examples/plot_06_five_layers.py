@@ -1,5 +1,6 @@
 """
 Can all weights of a five-layer network be recovered from function values, and what does each stage cost?
+=========================================================================================================
 
 A random network with tanh in every layer and ten inputs is asked as a function, nothing else. Its first layer is found
 far out, where all of its units are saturated. There the network takes one value for every pattern of signs of the first
@@ -76,6 +77,6 @@ def main(output="five_layers.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="five_layers.png", help="where to write the picture")
     main(parser.parse_args().output)

@@ -1,5 +1,6 @@
 """
 Has this network been trained to the end?
+=========================================
 
 A shallow network with quadratic units is trained by torch's Adam, half of its hidden units starting at zero. The loss
 comes to rest, the gradient vanishes, and nothing in the curve tells that this is no optimum: units at zero get no
@@ -80,6 +81,6 @@ def main(output="certificate.png", n_steps=2000):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="certificate.png", help="where to write the picture")
     main(parser.parse_args().output)

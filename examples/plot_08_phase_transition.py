@@ -1,5 +1,6 @@
 """
 How wide must a shallow network be for training never to fail?
+==============================================================
 
 Networks learn labels that a random network of the same size gave to 100 points. With few hidden units many random
 starts end in local minima; once there are about as many parameters as points, all of them reach zero loss. The four
@@ -25,7 +26,7 @@ PANELS = {  # sizes, activation, the paper's half-point
 }
 
 
-def main(output="phase_transition.png", n_trials=8, n_starts=8):
+def main(output="phase_transition.png", n_trials=6, n_starts=6):
     figure, axes = plt.subplots(2, 2, figsize=(9, 6.4), layout="constrained")
     for ax, (name, (sizes, options, reference)) in zip(axes.flat, PANELS.items()):
         start = time.perf_counter()
@@ -44,6 +45,6 @@ def main(output="phase_transition.png", n_trials=8, n_starts=8):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="phase_transition.png", help="where to write the picture")
     main(parser.parse_args().output)

@@ -1,5 +1,6 @@
 """
 Is the fastest way out of the saddle at the origin always of rank one?
+======================================================================
 
 No. Eight points on a circle, with gradients of the loss that alternate in sign, are the counterexample of Bantzis,
 Simon and Jacot (2025), Example 1. Every network whose layers have rank one escapes with at most the speed sqrt(2) - 1.
@@ -62,6 +63,6 @@ def main(output="rank_two_escape.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="rank_two_escape.png", help="where to write the picture")
     main(parser.parse_args().output)

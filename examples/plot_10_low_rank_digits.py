@@ -1,5 +1,6 @@
 """
 Does training from small weights go through networks of low rank?
+=================================================================
 
 A bias-free ReLU network with four layers of weights is trained on the digits from small weights. Its loss stands still,
 falls, and stands still again: from saddle to saddle. After the first escape every layer has one large singular value,
@@ -18,7 +19,7 @@ from skident import SaddleEscapeAnalyzer, SaddleToSaddleClassifier
 from skident.inspection import EscapeDisplay, SingularSpectrumDisplay
 
 
-def main(output="low_rank_digits.png", max_iter=1300):
+def main(output="low_rank_digits.png", max_iter=900):
     X, y = load_digits(return_X_y=True)
     X = (X - X.mean()) / X.std()
     analyzer = SaddleEscapeAnalyzer(
@@ -49,6 +50,6 @@ def main(output="low_rank_digits.png", max_iter=1300):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="low_rank_digits.png", help="where to write the picture")
     main(parser.parse_args().output)

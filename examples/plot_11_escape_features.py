@@ -1,5 +1,6 @@
 """
 Are the directions in which training leaves the origin useful features?
+=======================================================================
 
 `SaddleEscapeAnalyzer` needs no training of a network, yet its escape networks know what the loss asks for first. As a
 transformer it hands their hidden activations to a `LogisticRegression`: one feature a component, where every further
@@ -71,6 +72,6 @@ def main(output="escape_features.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="escape_features.png", help="where to write the picture")
     main(parser.parse_args().output)

@@ -1,5 +1,6 @@
 """
 Where do kernels fail, and what learns a hierarchical target?
+=============================================================
 
 The target is a quadratic DenseNet of two hidden layers, a polynomial of degree 8 in 16 variables (Allen-Zhu and Li,
 2020). `HierarchicalQuadraticNet` learns its 134 weights layer upon layer and finds the target to rounding from a few
@@ -71,6 +72,6 @@ def main(output="hierarchical_target.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="hierarchical_target.png", help="where to write the picture")
     main(parser.parse_args().output)

@@ -1,5 +1,6 @@
 """
 Backward feature correction: do higher layers improve lower ones?
+=================================================================
 
 The target has three hidden layers that contribute less and less, alpha_l = 1, a, a^2. Trained alone, the first layer of
 the learner takes on some of what the layers above it should explain: its features are wrong by about a^2 (squared,
@@ -67,6 +68,6 @@ def main(output="backward_feature_correction.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="backward_feature_correction.png", help="where to write the picture")
     main(parser.parse_args().output)

@@ -1,8 +1,9 @@
 """
 How well does a quadratic network read handwritten digits?
+==========================================================
 
 `HierarchicalQuadraticNetClassifier` has no other nonlinearity than the square, with batch norm after it. On
-scikit-learn's digits it is compared to a support vector machine and a perceptron of ReLU units, by 5-fold
+scikit-learn's digits it is compared to a support vector machine and a perceptron of ReLU units, by 3-fold
 cross-validation. The picture shows for some units of its first hidden layer the digit on which they answer most, and
 how each pixel would change the answer.
 """
@@ -26,7 +27,7 @@ from skident.inspection import LayerFeatureDisplay
 
 def main(output="quadratic_digits.png"):
     X, y = load_digits(return_X_y=True)
-    folds = StratifiedKFold(5, shuffle=True, random_state=1)
+    folds = StratifiedKFold(3, shuffle=True, random_state=1)
     models = {
         "quadratic network": HierarchicalQuadraticNetClassifier(random_state=0),
         "SVC": make_pipeline(StandardScaler(), SVC(C=10)),
@@ -37,7 +38,7 @@ def main(output="quadratic_digits.png"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             scores = cross_val_score(model, X, y, cv=folds)
-        print(f"{name}: accuracy {scores.mean():.3f}, {(time.perf_counter() - start) / 5:.1f} s a fold")
+        print(f"{name}: accuracy {scores.mean():.3f}, {(time.perf_counter() - start) / 3:.1f} s a fold")
     net = HierarchicalQuadraticNetClassifier(random_state=0).fit(X, y)
     display = LayerFeatureDisplay.from_estimator(net, X, layer=2, n_units=8)
     display.figure_.savefig(output, dpi=100)
@@ -46,6 +47,6 @@ def main(output="quadratic_digits.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="quadratic_digits.png", help="where to write the picture")
     main(parser.parse_args().output)

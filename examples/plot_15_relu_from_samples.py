@@ -1,5 +1,6 @@
 """
 Which network did these samples come from?
+==========================================
 
 Samples of a ReLU network with ten hidden units and twenty inputs, with noise of a tenth of their standard deviation,
 are all that `TensorReLURegressor` gets; not even the number of units is told. The left picture puts the true weights,
@@ -63,11 +64,13 @@ def draw_errors(ax, sizes):
         ax.loglog(sizes, errors, marker=marker, label=name)
     ax.loglog(sizes, [NOISE**2 * M * (D + 1) / n for n in sizes], "--", color="0.5", label="parameters x noise / rows")
     ax.set(xlabel="rows", ylabel="mean squared error / variance", title=f"noise {NOISE:.0%}")
+    ax.set_xticks(sizes, [f"{n:,}".replace(",", " ") for n in sizes])
+    ax.tick_params(axis="x", which="minor", labelbottom=False)
     ax.legend()
     return curves
 
 
-def main(output="relu_from_samples.png", sizes=(3000, 10_000, 30_000, 100_000)):
+def main(output="relu_from_samples.png", sizes=(3000, 10_000, 30_000)):
     X, y, network = make_relu_network(10_000, D, M, noise=NOISE, random_state=0)
     reg = TensorReLURegressor(random_state=0).fit(X, y)
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
@@ -82,6 +85,6 @@ def main(output="relu_from_samples.png", sizes=(3000, 10_000, 30_000, 100_000)):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="relu_from_samples.png", help="where to write the picture")
     main(parser.parse_args().output)

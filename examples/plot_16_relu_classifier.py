@@ -1,5 +1,6 @@
 """
 Can scikit-learn's default classifier be read off its `predict_proba`?
+======================================================================
 
 `MLPClassifier()` as it comes, 100 relu units, is trained on the breast cancer data. `NetworkIdentifier` sees its
 probabilities only. The answers bend along the units' hyperplanes; across one of these the gradient of the log-odds
@@ -84,6 +85,6 @@ def main(output="relu_classifier.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="relu_classifier.png", help="where to write the picture")
     main(parser.parse_args().output)

@@ -1,5 +1,6 @@
 """
 Is a ReLU network of unknown depth known from its answers?
+==========================================================
 
 An `MLPRegressor` with three hidden layers of relu units is trained on the diabetes data; `NetworkIdentifier` sees
 `predict` and is told neither depth nor widths. The hyperplanes of the first layer bend the answers wherever they are
@@ -87,6 +88,6 @@ def main(output="deep_relu.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="deep_relu.png", help="where to write the picture")
     main(parser.parse_args().output)

@@ -1,5 +1,6 @@
 """
 Can a robot's control policy be copied, weight by weight, by someone who only sees which actions it takes?
+==========================================================================================================
 
 A policy that stable-baselines3 trained with PPO to make MuJoCo's HalfCheetah run: 17 observations, two hidden layers of
 64 tanh units, the means of 6 actions, 5 702 parameters. Its weights lie beside this file, as torch has them
@@ -24,7 +25,8 @@ from skident.inspection import WeightRecoveryDisplay
 from skident.metrics import parameter_error, relative_max_error
 from skident.network import FeedforwardNetwork
 
-WEIGHTS = Path(__file__).with_name("half_cheetah_policy.safetensors")
+FOLDER = Path(__file__).parent if "__file__" in globals() else Path()  # a notebook runs where its files are
+WEIGHTS = FOLDER / "half_cheetah_policy.safetensors"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
@@ -88,6 +90,6 @@ def main(output="control_policy.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="control_policy.png", help="where to write the picture")
     main(parser.parse_args().output)

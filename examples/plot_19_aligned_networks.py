@@ -1,5 +1,6 @@
 """
 Are two trained residual networks the same up to the order of their units?
+==========================================================================
 
 Two networks with a residual stream are trained on the digits from different seeds. Halfway along the straight line
 between their weights the loss is high: units that do the same work stand in different places, at different scales.
@@ -103,6 +104,6 @@ def main(output="aligned_networks.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="aligned_networks.png", help="where to write the picture")
     main(parser.parse_args().output)

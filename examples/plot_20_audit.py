@@ -1,5 +1,6 @@
 """
 Is the deployed network the one that is on file, and if not, which weight is another?
+=====================================================================================
 
 A classifier of digits with 25 216 parameters is kept in a file. Two copies of it are deployed: one in single precision,
 and one in which somebody changed one weight by a thousandth, too little for any digit to be read otherwise.
@@ -93,6 +94,6 @@ def main(output="audit.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="audit.png", help="where to write the picture")
     main(parser.parse_args().output)

@@ -1,5 +1,6 @@
 """
 Does an ONNX model in single precision give its network away, and does the network go back into a file?
+=======================================================================================================
 
 A pipeline of a scaler and a tanh `MLPRegressor` is trained on the diabetes data and converted by skl2onnx, as models
 are deployed: in float32. onnxruntime answers, `NetworkIdentifier` sees the answers only and finds the weights to within
@@ -103,6 +104,6 @@ def main(output="onnx.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="onnx.png", help="where to write the picture")
     main(parser.parse_args().output)

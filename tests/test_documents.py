@@ -12,7 +12,7 @@ from tests.test_house import FLOORS
 
 TOP = Path(__file__).parents[1]
 DOCUMENTS = [TOP / "README.md", TOP / "CHANGELOG.md", TOP / "CONTRIBUTING.md", TOP / "benchmarks" / "README.md"]
-DOCUMENTS += sorted((TOP / "docs").glob("*.md"))
+DOCUMENTS += sorted((TOP / "docs").glob("*.md")) + sorted((TOP / "docs" / "guide").glob("*.md"))
 PROSE = [TOP / "CONTRIBUTING.md", TOP / "README.md"]
 SUFFIXES = ("py", "md", "toml", "txt", "yaml", "yml", "json", "cfg")
 

@@ -1,0 +1,24 @@
+"""What do the papers' remaining figures look like here?
+
+    python benchmarks/bench_paper_figures.py                      all parts, about five minutes on one idle core
+    python benchmarks/bench_paper_figures.py --part circle        one part
+    python benchmarks/bench_paper_figures.py --quick              a look, under a minute, nothing written
+
+Parts: `distributions`, `dimensions` and `descent` are Figures 3 to 8 of Fiedler et al. at half their size;
+`activations` Figure 1 of Soltanolkotabi et al.; `circle` Figures 5 and 6 of Bantzis et al.; `digits` the protocol of
+Figures 9, 10 and 14 of Allen-Zhu and Li. The site's reproduction page is made of results/paper_figures.json.
+"""
+
+from __future__ import annotations
+
+from _common import run_parts
+from _paper_entangled import descent, dimensions, distributions
+from _paper_small import activations, circle, digits
+
+PARTS = {
+    "activations": activations, "circle": circle, "descent": descent, "dimensions": dimensions,
+    "distributions": distributions, "digits": digits,
+}  # fmt: skip
+
+if __name__ == "__main__":
+    run_parts("paper_figures", PARTS, __doc__.splitlines()[0])

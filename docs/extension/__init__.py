@@ -1,0 +1,1 @@
+"""What the site makes of the code: API pages, lists of messages, the reproduction page, formulas, pictures."""

@@ -1,0 +1,117 @@
+"""Every text of an error or a warning, found in the source, with its cause and what helps."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+TOP = Path(__file__).parents[2]
+ROOT = TOP / "skident"
+KINDS = r"(\w*(?:Error|Failure|Warning|unreadable|undecided|warn))$"
+# What messages of a kind have in common: the first that is found in "kind: text" counts. Texts name values themselves.
+REMEDIES = [
+    (r"^(?!.*must be).*(?:max_seconds|max_queries|budget)|OutOfBudget", "The budget ended.", "Raise `max_seconds` or `max_queries`."),
+    (r"needs? \w+, which is not installed|pip install", "An optional package is missing.", "Install the extra named."),
+    (r"NotReLUError", "The answers are not those of a ReLU network that kinks can be read off.",
+     "Another activation, more layers than could be followed, or noise: see `report_.activation`, try "
+     "`activation=` and `layer_widths=`, or ask the box where its answers are exact."),
+    (r"PatchesFailedError", "The route over patches gave up; `fit` goes on with the next route.",
+     "Give `layer_widths`, more `max_seconds`, or exact answers."),
+    (r"NotLinearError", "Far out the answers are not straight lines, as those of such units would be.",
+     "Another activation, or an output that is not linear: give `activation`, or `input_range`."),
+    (r"NotSaturatingError", "Far out the answers do not settle: no tanh, sigmoid or erf layer is seen there.",
+     "Give `activation` if it is another one; `input_range` where the box clips its inputs; a tree is no network."),
+    (r"UndecidedSigns|undecided", "The equations do not settle the signs of some units.",
+     "More answers: more rows X, a larger `max_queries`."),
+    (r"BlackBoxError", "The black box gave answers that no identification can use.",
+     "Ask it at the row named in the text; check its dtype, shape and range."),
+    (r"unreadable", "A model file or module has a part that no feedforward network of this package has.",
+     "Convert the part named, put the model into `eval()` mode, or hand the model over as a callable."),
+    (r"[Gg]aussian", "The inputs are not Gaussian, as the method's tensors assume.",
+     "Transform the columns, or give importance weights for a known density."),
+    (r"not finite|finite|overflow|squares float64|magnitude", "Numbers are not finite, or too large or small for float64.",
+     "Remove NaN and infinities, rescale the columns."),
+    (r"n_samples|rows? (?:are|is|determine)|more rows|too few", "There are too few rows for what is to be found.",
+     "More rows, or fewer units, as the text says."),
+    (r"shape|must have \d|one (?:row|column|entry)|columns|features|dimension|widths|layer", "Arrays, widths or layers do not fit each other.",
+     "Compare the shapes that the text names with the docstring: weights are (inputs, units)."),
+    (r"parallel|dependent|rank|singular|degenerate|vanish|is zero|constant", "The data do not determine what is asked for.",
+     "Data in which the parts differ: more rows, other columns, another loss."),
+    (r"must be|must lie|one of|expected|needs|takes|allowed|supported|got ", "A parameter has a value it cannot take.",
+     "Give one that the text or the docstring names."),
+    (r"path|file|folder|save|load|\.csv|\.onnx", "A file cannot be read or written as asked.",
+     "Check the path and the format named."),
+    (r"(?s)Warning|warn", "The fit ended before it was as good as it can be.", "More iterations, starts or rows."),
+    (r"(?s).*", "What was asked for cannot be done with what was given.", "The text says what is missing."),
+]  # fmt: skip
+
+
+def words_of(node):
+    """The text of a message, with ... for what is filled in; None if it is made elsewhere."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(part.value if isinstance(part, ast.Constant) else "..." for part in node.values)
+    if isinstance(node, ast.BinOp):
+        parts = [words_of(node.left), words_of(node.right)]
+        return "".join(p or "..." for p in parts) if any(parts) else None
+    if isinstance(node, ast.IfExp):
+        parts = [words_of(node.body), words_of(node.orelse)]
+        return " / ".join(p for p in parts if p) or None
+    return None
+
+
+@cache
+def messages():
+    """Path, line, kind and text of every error that is raised and every warning that is given with a text."""
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            kind = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if not re.search(KINDS, kind) or not node.args:
+                continue
+            if kind == "warn":
+                kind = getattr(node.args[1], "id", "UserWarning") if len(node.args) > 1 else "UserWarning"
+            texts = [words for words in map(words_of, node.args) if words and " " in words]
+            if texts:
+                text = re.sub(r"\s+", " ", " ".join(texts)).strip()
+                found.append((path.relative_to(ROOT).as_posix(), node.lineno, kind.lstrip("_"), text))
+    return found
+
+
+def remedy_of(kind, text):
+    """What brings a message about, and what helps."""
+    return next((cause, help_) for pattern, cause, help_ in REMEDIES if re.search(pattern, f"{kind}: {text}"))
+
+
+def literal(text):
+    """Text as code in Markdown, whatever it holds."""
+    fence = "``" if "`" in text else "`"
+    return f"{fence} {text} {fence}" if "`" in text else f"`{text}`"
+
+
+def page():
+    """The list as a page, by room, then by what helps."""
+    lines = [
+        "# All messages", "",
+        "Every text of an error or a warning in the package, from its source; `...` stands for what is filled in. Search",
+        "this site for words of the message you met. What lies behind the frequent ones is told in",
+        "[Troubleshooting](../troubleshooting.md).", "",
+    ]  # fmt: skip
+    rooms = {}
+    for path, _, kind, text in messages():
+        room = rooms.setdefault(path.split("/")[0], {})
+        room.setdefault(remedy_of(kind, text), []).append((kind, text))
+    for room, remedies in rooms.items():
+        lines += [f"## {room}", ""]
+        for (cause, help_), found in remedies.items():
+            lines += [f"**{cause}** {help_}", ""]
+            lines += [f"- {kind}: {literal(text)}" for kind, text in dict.fromkeys(found)] + [""]
+    return "\n".join(lines)
+
+
+def pages():
+    """The page, by its path below docs/."""
+    yield "generated/messages.md", page()

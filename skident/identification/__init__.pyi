@@ -1,0 +1,6 @@
+from .completion import NetworkCompletion as NetworkCompletion
+from .extractor import EntangledWeightExtractor as EntangledWeightExtractor
+from .identifier import NetworkIdentifier as NetworkIdentifier
+from .report import IdentificationReport as IdentificationReport
+
+__all__ = ["EntangledWeightExtractor", "IdentificationReport", "NetworkCompletion", "NetworkIdentifier"]

@@ -1,0 +1,3 @@
+from .regressor import TensorReLURegressor as TensorReLURegressor
+
+__all__ = ["TensorReLURegressor"]
