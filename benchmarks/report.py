@@ -33,8 +33,8 @@ import bench_alignment
 import bench_audit
 import bench_compression
 import bench_hierarchical
-import bench_passive
 import bench_paper_figures
+import bench_passive
 import bench_patches
 import bench_policies
 import bench_power_method

@@ -319,14 +319,12 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         """Rows and targets as arrays, and whether values or probabilities are asked."""
         self._validate_params()
         response = resolve_response(self.estimator, self.response_method)
+        checks = {"dtype": np.float64, "ensure_min_samples": 2}
         if y is not None:
-            numeric = response == "predict"
-            X, y = validate_data(
-                self, X, y, dtype=np.float64, multi_output=True, y_numeric=numeric, ensure_min_samples=2
-            )
+            X, y = validate_data(self, X, y, multi_output=True, y_numeric=response == "predict", **checks)
             y = check_targets(y, response)
         else:
-            X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+            X = validate_data(self, X, **checks)
         if X.shape[1] < 2:
             raise ValueError("n_features=1: weights of one input are all parallel; at least 2 features are needed.")
         return X, y, response
@@ -334,8 +332,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     def _begin(self, X, y, response, began):
         """The black box, a first look at it, and the random state."""
         rng = check_random_state(self.random_state)
-        seed = rng.randint(2**31 - 1)
-        box = resolve_black_box(self.estimator, X, y, seed, classifiers=response == "predict_proba")
+        box = resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1), classifiers=response == "predict_proba")
         center, scale = center_and_scale(X, None if self.extractor is None else self.extractor.center)
         clock, limits = Clock(self.max_seconds, self.max_queries, began), self.input_range
         oracle = Oracle(box, X.shape[1], center=center, scale=scale, response=response, input_range=limits, clock=clock)
@@ -400,5 +397,4 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
             found = self.network_
             self.network_ = FeedforwardNetwork(found.weights, found.biases, found.activations[0], "sigmoid")
         if inquiry.oracle.response == "predict_proba" and not inquiry.takes_logits:
-            n_classes = max(2, inquiry.oracle.n_outputs)
-            self.classes_ = self._labels = getattr(inquiry.box, "classes_", np.arange(n_classes))
+            self.classes_ = self._labels = getattr(inquiry.box, "classes_", np.arange(max(2, inquiry.oracle.n_outputs)))
