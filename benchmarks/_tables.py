@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
+from functools import partial
+from types import SimpleNamespace
 
 import _seeds
 import numpy as np
@@ -102,7 +104,7 @@ def regressors(n_targets, seed):
         "boosting": every(HistGradientBoostingRegressor(random_state=seed)),
         "perceptron": _scaled(MLPRegressor(max_iter=500, random_state=seed)),
     }
-    return models | _extra("ExplainableBoostingRegressor", every, seed)
+    return models
 
 
 def classifiers(seed):
@@ -116,16 +118,7 @@ def classifiers(seed):
         "boosting": HistGradientBoostingClassifier(random_state=seed),
         "perceptron": _scaled(MLPClassifier(max_iter=500, random_state=seed)),
     }
-    return models | _extra("ExplainableBoostingClassifier", lambda model: model, seed)
-
-
-def _extra(name, every, seed):
-    """The explainable boosting machine, where interpret-core is installed."""
-    try:
-        from interpret import glassbox
-    except ImportError:
-        return {}
-    return {"EBM": every(getattr(glassbox, name)(outer_bags=4, n_jobs=1, random_state=seed))}
+    return models
 
 
 def _fold(model, X, y, train, test, score):
@@ -145,25 +138,21 @@ def _row(table, order, name, folds):
     return row | {"seconds": float(np.mean(seconds)), "warned": int(sum(warned)), "folds": len(folds)}
 
 
-def run(trials=None, quick=False):
+def run(trials, quick, classes):
     """Three folds in file order, and shuffled as often as there are trials (once)."""
-    tables = [(name, data, False) for name, data in regression_tables().items()]
-    tables += [(name, data, True) for name, data in class_tables().items()]
-    rows = []
-    for name, (X, y), classes in tables[1::8] if quick else tables:
-        score = accuracy_score if classes else r2_score
+    tables = class_tables() if classes else regression_tables()
+    score, rows = accuracy_score if classes else r2_score, []
+    for name, (X, y) in list(tables.items())[1 if quick else 0 : 2 if quick else None]:
         for trial in range(1 if quick else 1 + (trials or 1)):
             shuffled = {"shuffle": True, "random_state": FIRST_SEED + 100 + trial} if trial else {}
             folds = list(KFold(N_FOLDS, **shuffled).split(X))[: 1 if quick else None]
             n_targets = 1 if y.ndim == 1 else y.shape[1]
             models = classifiers(FIRST_SEED + trial) if classes else regressors(n_targets, FIRST_SEED + trial)
             for model_name, model in models.items():
-                if model_name == "EBM" and name == "digits":
-                    continue  # minutes a fold
                 found = [_fold(model, X, y, a, b, score) for a, b in folds]
                 rows.append(_row(name, "shuffled" if trial else "file", model_name, found))
-            latest = [r for r in rows if r["table"] == name][-len(models) :]
-            print(f"{name}, trial {trial}: { {r['estimator']: round(r['score'], 3) for r in latest} }", flush=True)
+            latest = {r["estimator"]: round(r["score"], 3) for r in rows[-len(models) :]}
+            print(f"{name}, trial {trial}: {latest}", flush=True)
     return {"rows": rows}
 
 
@@ -179,21 +168,12 @@ def _key(row):
 
 def tables(result):
     """Scores, estimators in columns; then where ours are behind the best of linear, kernel and boosting."""
-    scores, parts = _mean_scores(result["rows"]), []
-    for classes in (False, True):
-        names = [n for n in dict.fromkeys(n for _, _, n in scores) if _takes(n, classes, scores)]
-        lines = []
-        for table, order in dict.fromkeys((t, o) for t, o, _ in scores if (t in _CLASS_TABLES) == classes):
-            lines.append([table, order, *[_cell(scores.get((table, order, name))) for name in names]])
-        parts.append(format_table(["table", "order", *names], lines))
-    return "\n\n".join([*parts, _behind(result["rows"], scores)])
-
-
-_CLASS_TABLES = ("breast cancer", "wine", "iris", "digits")
-
-
-def _takes(name, classes, scores):
-    return any(n == name and (t in _CLASS_TABLES) == classes for t, _, n in scores)
+    scores = _mean_scores(result["rows"])
+    names = list(dict.fromkeys(name for _, _, name in scores))
+    lines = []
+    for table, order in dict.fromkeys((t, o) for t, o, _ in scores):
+        lines.append([table, order, *[_cell(scores.get((table, order, name))) for name in names]])
+    return "\n\n".join([format_table(["table", "order", *names], lines), _behind(result["rows"], scores)])
 
 
 def _cell(score):
@@ -210,7 +190,7 @@ def _behind(rows, scores):
         "which (behind by; folds warned)",
     ]
     lines = []
-    ours = [n for n in dict.fromkeys(n for _, _, n in scores) if n[0].isupper() and n != "EBM"]
+    ours = [n for n in dict.fromkeys(n for _, _, n in scores) if n[0].isupper()]
     for name in ours:
         mine = [key for key in scores if key[2] == name]
         gaps = {key: max(scores[(*key[:2], p)] for p in PEERS) - scores[key] for key in mine}
@@ -221,3 +201,9 @@ def _behind(rows, scores):
         seconds = max(r["seconds"] for r in rows if r["estimator"] == name)
         lines.append([name, len(far), len(gaps), seconds, which or "-"])
     return "Behind the best of linear, kernel and boosting:\n\n" + format_table(header, lines)
+
+
+PARTS = {
+    name: SimpleNamespace(run=partial(run, classes=name == "classes"), tables=tables)
+    for name in ("regression", "classes")
+}

@@ -1,20 +1,19 @@
 """How good are the estimators on ordinary tables?
 
     python benchmarks/bench_tables.py             about ten minutes on one core
+    python benchmarks/bench_tables.py --part classes, --part regression
     python benchmarks/bench_tables.py --trials 3  shuffled three times
     python benchmarks/bench_tables.py --quick     two small tables, one fold, prints only
 
 Tables that scikit-learn ships or makes; three folds in the order of the file, and three of shuffled rows. Scores are
 R^2, the mean over the targets, or accuracy; seconds are processor time of a fit. Estimators are as constructed by
-default. Explainable boosting (EBM) is there too where interpret-core is installed: minutes a table.
+default.
 """
 
 from __future__ import annotations
 
-import _tables
 from _common import run_parts
-
-PARTS = {"scores": _tables}
+from _tables import PARTS
 
 if __name__ == "__main__":
     run_parts("tables", PARTS, __doc__.splitlines()[0])
