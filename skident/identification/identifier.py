@@ -179,7 +179,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     a conjugate gradient iteration beyond, in memory ``O(P^2)`` and ``O(n m + sum m_l m_{l-1}^2)``.
 
     Behind a saturated first layer: at the true widths a fit has many local minima; wider networks have few, and
-    pruning units that the others can replace leads back from a wide fit to the true network. With one or two outputs,
+    pruning units that the others can replace leads back from a wide fit to the true network; several hidden layers
+    below one or two linear outputs start with small weights (`network_from_small_starts`). With one or two outputs,
     with unknown widths, or after a failure, the first layer's shifts come from gradients: those of the rest lie in the
     span of the second layer's weights, which is a proper subspace if that layer is narrower (`find_first_shifts`); its
     dimension is the layer's width. Of two hidden layers with few outputs, the second as wide as the first or wider,

@@ -227,6 +227,7 @@ def network_behind(oracle, first, way, architecture, rng, search=None):
     On the vertices the answer does not depend on the first layer's lengths and shifts, so the rest of the network can
     be fitted alone, with one layer less. Few vertices exist for a narrow first layer, and with one output they leave a
     fit with many local minima; where the first layer moves there are as many answers as wanted, and smoother ones.
+    Several hidden layers below one or two linear outputs are looked for from small starts (`few_outputs_behind`).
     Edges tell the first layer's shifts where `find_first_shifts` does not (``m_2 >= m_1``, ``m_1 > D``). The
     stem is for first layers whose shifts `find_first_shifts` does not determine (``m_2 >= m_1``, ``m_1 > D``) and that
     have too few vertices. ``5 P / m_L`` queries with P parameters of the widest network tried; a step costs
