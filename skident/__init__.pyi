@@ -48,6 +48,7 @@ from .landscape import phase_transition as phase_transition
 from .saddle import SaddleEscapeAnalyzer as SaddleEscapeAnalyzer
 from .saddle import SaddleToSaddleClassifier as SaddleToSaddleClassifier
 from .saddle import SaddleToSaddleRegressor as SaddleToSaddleRegressor
+from .samples import PassiveNetworkIdentifier as PassiveNetworkIdentifier
 from .samples import TensorReLURegressor as TensorReLURegressor
 
 __version__: str

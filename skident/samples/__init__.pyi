@@ -1,3 +1,4 @@
+from .passive.identifier import PassiveNetworkIdentifier as PassiveNetworkIdentifier
 from .regressor import TensorReLURegressor as TensorReLURegressor
 
-__all__ = ["TensorReLURegressor"]
+__all__ = ["PassiveNetworkIdentifier", "TensorReLURegressor"]
