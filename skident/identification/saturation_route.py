@@ -137,6 +137,8 @@ def by_saturation(inquiry, earlier, *, layers, attempt=0):
     view = _view_behind(inquiry, first, attempt)
     n_parameters = inquiry.architecture(widths[1:]).n_parameters(widths[0])
     network, misfit = fit_behind(inquiry, view, widths, f"rest of the network ({view.way})", n_parameters)
+    if network is None:  # no random start came near in time
+        return None
     stage = "vertices" if misfit > max(1e-3, 10.0 * inquiry.fit_tolerance) else "polish"
     near = view.way == "edges" and misfit < _NEAR
     return polished_attempt(inquiry, network, misfit, stage, f"saturation, {view.way}", near=near)
@@ -200,7 +202,8 @@ def fit_behind(inquiry, view, widths, stage, n_parameters):
 
     Returns
     -------
-    network : FeedforwardNetwork
+    network : FeedforwardNetwork or None
+        None where no random start came near in time.
     misfit : float
     """
     with inquiry.log.stage(stage, inquiry.oracle, unit="starts") as entry:

@@ -190,9 +190,9 @@ def network_behind(oracle, first, way, architecture, rng, search=None):
 
     Returns
     -------
-    network : FeedforwardNetwork
+    network : FeedforwardNetwork or None
         Of standardised inputs. From vertices, first-layer shifts are those of `first`, good to some tenths: the polish
-        mends them.
+        mends them. None where no start came near before time was over.
     misfit : float
         Relative root mean square misfit where it looked.
 
@@ -219,9 +219,9 @@ def network_behind(oracle, first, way, architecture, rng, search=None):
     if way == "edges":
         search = replace(Search() if search is None else search, n_starts=sum(n for _, n in _EDGE_ROUNDS))
         network, _ = network_through(draw_answers, len(first.biases), rest, rng, search=search, rounds=_EDGE_ROUNDS)
-        return network_on_edges(oracle, first, _behind(first, network), rng)
+        return (None, np.inf) if network is None else network_on_edges(oracle, first, _behind(first, network), rng)
     network, misfit = network_through(draw_answers, len(first.biases), rest, rng, search=search)
-    return _behind(first, network), misfit
+    return (None, np.inf) if network is None else (_behind(first, network), misfit)
 
 
 def _behind(first, rest):
