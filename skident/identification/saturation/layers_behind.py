@@ -251,7 +251,7 @@ def network_behind(oracle, first, way, architecture, rng, search=None):
             return None, misfit
         return network_on_edges(oracle, first, _behind(first, network), rng)
     network, misfit = network_through(draw_answers, len(first.biases), rest, rng, search=search)
-    return _behind(first, network), misfit
+    return (None, np.inf) if network is None else (_behind(first, network), misfit)
 
 
 def _behind(first, rest):
