@@ -240,18 +240,17 @@ def network_behind(oracle, first, way, architecture, rng, search=None):
     rest = architecture.behind()
     if few_outputs_behind(architecture):
         network, misfit = network_from_small_starts(draw_answers, len(first.biases), rest, rng, search=search)
-        network = _behind(first, network)
-        return network_on_edges(oracle, first, network, rng) if way == "edges" else (network, misfit)
-    if way == "edges":
+    elif way == "edges":
         search = replace(Search() if search is None else search, n_starts=sum(n for _, n in _EDGE_ROUNDS))
         network, misfit = network_through(
             draw_answers, len(first.biases), rest, rng, search=search, rounds=_EDGE_ROUNDS
         )
-        if network is None:
-            return None, misfit
-        return network_on_edges(oracle, first, _behind(first, network), rng)
-    network, misfit = network_through(draw_answers, len(first.biases), rest, rng, search=search)
-    return (None, np.inf) if network is None else (_behind(first, network), misfit)
+    else:
+        network, misfit = network_through(draw_answers, len(first.biases), rest, rng, search=search)
+    if network is None:
+        return None, np.inf
+    network = _behind(first, network)
+    return network_on_edges(oracle, first, network, rng) if way == "edges" else (network, misfit)
 
 
 def _behind(first, rest):

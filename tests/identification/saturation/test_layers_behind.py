@@ -96,12 +96,12 @@ def test_one_output_from_the_interior(rng):
     np.testing.assert_allclose(found(U), network(U), atol=1e-4 * np.abs(network(U)).max())
 
 
-def test_no_network_where_time_is_over_before_a_start_comes_near():
+def test_a_poor_network_where_time_is_over_before_a_start_comes_near():
     network = make_network((8, 6, 6, 1), shift_scale=0.5, output_activation="identity", random_state=0)
     oracle, state = Oracle(lambda X: network(X), 8), np.random.RandomState(0)
     first = find_first_layer(oracle, n_units=6, rng=state)
-    found = network_behind(oracle, first, "edges", Architecture((6, 6, 1)), state, Search(deadline=0.0))
-    assert found == (None, np.inf)
+    found, misfit = network_behind(oracle, first, "edges", Architecture((6, 6, 1)), state, Search(deadline=0.0))
+    assert found is None or misfit > 1e-2
 
 
 def test_everything_at_once_from_a_stem(rng):
