@@ -152,6 +152,7 @@ N_CHECKS = {
     NetworkCompressor: 53,
     NetworkIdentifier: 53,
     NetworkVerifier: 41,
+    PassiveNetworkIdentifier: 60,
     QuadraticNetRegressor: 52,
     SaddleEscapeAnalyzer: 48,
     SaddleToSaddleClassifier: 55,
@@ -160,7 +161,7 @@ N_CHECKS = {
 }
 # Of those that are not in ESTIMATORS by default, since all their checks take 12 to 30 s: the ones that ask for scores.
 SLOW = [SaddleToSaddleClassifier, SaddleToSaddleRegressor]
-SLOWER = [HierarchicalQuadraticNet, HierarchicalQuadraticNetClassifier, SaddleEscapeAnalyzer]
+SLOWER = [HierarchicalQuadraticNet, HierarchicalQuadraticNetClassifier, PassiveNetworkIdentifier, SaddleEscapeAnalyzer]
 ALL_CHECKS = os.environ.get("SKIDENT_CHECKS") == "all"
 
 

@@ -369,8 +369,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         pipeline = Pipeline.of(self.extractor, self.completion, self.n_jobs, self.verbose)
         widths, discover = sought_widths(self.layer_widths, oracle.n_outputs, activations[1], first.seen)
         if keep_near_centre(oracle, pipeline.extractor, activations[0], widths, self.strategy):
-            extractor = pipeline.extractor.set_params(first_layer="hessian")
-            pipeline = Pipeline(extractor, pipeline.completion, first=True)
+            pipeline = Pipeline(pipeline.extractor.set_params(first_layer="hessian"), pipeline.completion, first=True)
         return Inquiry(
             box=box,
             oracle=oracle,
