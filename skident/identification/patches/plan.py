@@ -17,7 +17,8 @@ __all__ = ["PatchPlan", "alternative_plans", "plan_patches"]
 _RULES = {2: (0.5, 2), 3: (0.6, 4), 4: (0.8, 6), 5: (0.85, 7)}
 # m_2 from which on errors grow so much from step to step that more is asked.
 _WIDE = 40
-_WIDE_PAIRS, _WIDE_ROWS, _WIDE_MORE = {2: 2, 3: 5, 4: 8, 5: 10}, 1.2, 1
+_WIDE_PAIRS, _WIDE_ROWS, _WIDE_MORE = {2: 2, 3: 5, 4: 8, 5: 10}, {2: 1.2, 3: 1.2, 4: 1.3, 5: 1.3}, 1
+_DELICATE = 4  # order from which on further units want as many nodes as the first patch
 _ROWS = 1.15  # times the rank that shows shifts
 _LINEAR, _ALL = 1.1, 1.3  # times the unknowns of one further unit: equations linear in it, and all
 _FULLEST = 0.93  # part of the space that m_2 powers may fill
@@ -105,9 +106,10 @@ def _plan(D, widths, p, k):
         return None
     reach, n_pairs = _RULES[p]
     wide = m_2 >= _WIDE
-    rule, rule_of_more = TaylorRule(p, reach, _WIDE_PAIRS[p] if wide else n_pairs), TaylorRule(p, reach, n_pairs)
+    rule = TaylorRule(p, reach, _WIDE_PAIRS[p] if wide else n_pairs)
+    rule_of_more = rule if p >= _DELICATE else TaylorRule(p, reach, n_pairs)
     rank = m_2 + sum(min(n_symmetric_entries(k, q), m_2) for q in range(1, p))
-    n_first = int(np.ceil(((_WIDE_ROWS if wide else _ROWS) * rank + 4) / m_L)) + 2
+    n_first = int(np.ceil(((_WIDE_ROWS[p] if wide else _ROWS) * rank + 4) / m_L)) + 2
     linear, beyond = n_symmetric_entries(k, p - 1), n_symmetric_entries(k + 1, p) - m_2
     n_more = int(np.ceil(m_2 * max(_LINEAR / linear, _ALL / beyond) / m_L)) + (_WIDE_MORE if wide else 0)
     there, there_then = n_sign_patterns(D, m_1, k), n_sign_patterns(D, m_1, k + 1)
