@@ -314,6 +314,9 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
     def _store(self, fit, problem):
         """The network in y's units, the fitted attributes, and a warning where the solver did not come to its end."""
         self._input_units, self._target_units = problem.input_units, problem.target_units
+        if fit.held:
+            span = np.stack([_array(problem.x.amin(dim=0)), _array(problem.x.amax(dim=0))])
+            self._input_units = dataclasses.replace(problem.input_units, span=span)
         net = self._module = self._target_units.leave_(fit.module).cpu().eval()
         architecture, n_found = problem.architecture, len(net.widths)
         self._sharpness = fit.sharpness

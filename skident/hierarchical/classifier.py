@@ -61,7 +61,9 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
 
     Notes
     -----
-    Inputs are standardised, and for SGD and Adam clipped at three standard deviations.
+    Inputs are standardised, and for SGD and Adam clipped at three standard deviations. That lifts columns that hardly
+    vary: on the digits in the order of the file, with other writers in every fold, it reaches .954 where SVC on columns
+    as they are has .968 (standardised: .952).
 
     References
     ----------

@@ -10,6 +10,7 @@ import torch
 
 from skident.optim import best_of
 
+from .few_rows import fit_direct, has_few_rows, held_inputs, is_better, ridge_error
 from .problem import Attempt, Fit
 from .solvers import WeightedRows, set_trainable, warm_start_readout
 
@@ -43,12 +44,18 @@ def fit_linear(problem, search, l2="auto", cross_validate=False):
     automatic = l2 == "auto"
     grid = _L2_GRID if automatic else (float(l2),)
     validated = (automatic or cross_validate) and len(problem.x) >= _FEWEST_ROWS
-    errors = _cross_validated(problem, search, grid) if validated else []
+    folds = np.array_split(np.arange(len(problem.x)), 3)  # rows come in random order
+    errors = _cross_validated(problem, search, grid, folds) if validated else []
+    if automatic and problem.start is None:
+        ridge = ridge_error(problem, folds) if validated else 1.0
+        if is_better(ridge, min(errors, default=np.inf), problem):
+            return fit_direct(problem, ridge)
     l2 = grid[int(np.argmin(errors))] if errors else _L2_OF_FEW_ROWS if automatic else grid[0]
     attempts = (_attempt(problem, search, l2) for _ in range(min(2, search.n_init)))
     best, losses = best_of(attempts, attrgetter("loss"))
     error = min(errors) if errors else float("inf")
-    return Fit(best.module, best.initial, losses, best.history, best.converged, error=error, l2=l2)
+    held = validated and has_few_rows(problem)
+    return Fit(best.module, best.initial, losses, best.history, best.converged, error=error, l2=l2, held=held)
 
 
 def _attempt(problem, search, l2):
@@ -73,13 +80,12 @@ def _start(problem):
     return module
 
 
-def _cross_validated(problem, search, grid):
+def _cross_validated(problem, search, grid, folds):
     """Relative squared error of every l2 tried, each from new starts; stops where it rose twice in a row.
 
     From the largest down, since polynomials that are hardly penalised may explode on the held-out rows.
     """
     n, errors = len(problem.x), []
-    folds = np.array_split(np.arange(n), 3)  # rows come in random order
     parts = [problem.part(np.setdiff1d(np.arange(n), fold)) for fold in folds]
     for l2 in grid:
         total = 0.0
@@ -87,8 +93,9 @@ def _cross_validated(problem, search, grid):
             module = _start(part)
             rows = WeightedRows(part.x, part.y)
             search.minimise(module, rows, l2=l2, max_iter=search.steps(40), patience=_PATIENCE)
+            x = held_inputs(problem.x[fold], part.x) if has_few_rows(problem) else problem.x[fold]
             with torch.no_grad():
-                error = float(((module(problem.x[fold]) - problem.y[fold]) ** 2).sum())
+                error = float(((module(x) - problem.y[fold]) ** 2).sum())
             total += error if np.isfinite(error) else float("inf")
         errors.append(total / _sum_of_squares(problem.y))
         if len(errors) > 2 and errors[-1] > errors[-2] > errors[-3]:

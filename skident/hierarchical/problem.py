@@ -181,6 +181,8 @@ class Fit:
     error : float
         Estimated relative squared error on new data; NaN where nobody asked.
     l2 : float
+    held : bool
+        Whether inputs are to be clipped at the range of the rows.
     sharpness : float or None
         v of Theorem 4.
     skorch_net : skorch.NeuralNet or None
@@ -197,6 +199,7 @@ class Fit:
     exact: bool = False
     error: float = float("nan")
     l2: float = 0.0
+    held: bool = False
     sharpness: float | None = None
     skorch_net: Any = None
     distillation: Distillation | None = None

@@ -9,6 +9,7 @@ import torch
 
 from skident.base.progress import StageLog
 
+from .few_rows import has_few_rows
 from .linear_fits import fit_linear
 from .sum_fits import fit_sum
 
@@ -33,6 +34,8 @@ def fit_auto(problem, search, l2="auto"):
     Fit
         Not finite if neither form has finite outputs.
     """
+    if has_few_rows(problem):
+        return fit_linear(problem, search, l2, cross_validate=True)
     found = fit_sum(problem, search, l2, hopeless=_HOPELESS)
     if found.exact:
         return found

@@ -144,7 +144,7 @@ def _finished(problem, search, best, losses, rows, units, l2):
         losses,
         [*best.history, *[cost / (n * variance) for cost in result.history]],
         best.converged and result.status != "max_iter",
-        exact=exact,
+        exact=exact and n > P,
         error=relative / (1.0 - P / n) ** 2 if n > P else float("inf"),
         l2=l2,
     )

@@ -24,7 +24,9 @@ class InputUnits:
     center, scale : ndarray of shape (d,)
         Of the columns but the offset column.
     bound : float or None
-        Standardised inputs are clipped there.
+        Standardised inputs are clipped at ``-bound`` and ``bound``.
+    span : ndarray of shape (2, d) or None
+        Standardised inputs are clipped at these lowest and highest values.
     offset_column : int or None
         The column of X that is x_0 of Theorem 4: no input, and taken as it is.
     """
@@ -33,6 +35,7 @@ class InputUnits:
     scale: np.ndarray
     bound: float | None = None
     offset_column: int | None = None
+    span: np.ndarray | None = None
 
     def inputs(self, X):
         """What the network sees.
@@ -46,7 +49,8 @@ class InputUnits:
         ndarray of shape (n, d)
         """
         u = (_without(X, self.offset_column) - self.center) / self.scale
-        return u if self.bound is None else np.clip(u, -self.bound, self.bound)
+        u = u if self.bound is None else np.clip(u, -self.bound, self.bound)
+        return u if self.span is None else np.clip(u, *self.span)
 
     def offsets(self, X):
         """x_0 of every row.

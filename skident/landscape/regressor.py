@@ -114,6 +114,10 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
     `skident.landscape.landscape_certificate`. Beyond what `max_dense` allows, an optimum without ridge can be reached
     but not proven, unless its loss is zero.
 
+    A function of second degree is too little for arctangents of ratios (friedman3: R^2 .04 below the best of linear
+    models, kernels and boosting), for sines (friedman1: .02) and for squares of squares (hierarchical targets: .1);
+    and a dozen rows (linnerud) are too few.
+
     References
     ----------
     .. [1] M. Soltanolkotabi, A. Javanmard, J. D. Lee, "Theoretical insights into the optimization landscape of

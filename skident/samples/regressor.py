@@ -137,6 +137,9 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     ``(sum w)^2 / sum w^2``, so that the unit of the weights does not matter. For inputs with a known density p that is
     not normal, weights ``phi(x) / p(x)`` make the moments right.
 
+    Of eight ordinary tables two are lost to linear models, kernels and boosting: a dozen rows (linnerud), and squares
+    of squares with their heavy tails (hierarchical targets).
+
     References
     ----------
     .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
