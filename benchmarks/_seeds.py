@@ -37,6 +37,7 @@ RELU_INPUTS = range(171_500, 172_000)
 TABLES = range(172_000, 173_000)  # tables from the first, orders from the hundredth
 SADDLE_FEATURES = range(173_000, 174_000)
 PAPER_FIGURES = range(176_000, 177_000)
+ONNX = range(177_000, 178_000)  # a hundred a source
 
 # Fresh rows and starts that are drawn beside them.
 IDENTIFICATION_ROWS = range(15_500, 15_600)  # seed + 10 000

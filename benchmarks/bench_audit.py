@@ -16,6 +16,7 @@ import time
 import _seeds
 import numpy as np
 import torch
+from _audit_range import shows_nowhere
 from _common import format_table, run_parts
 
 from skident.audit import verify_same
@@ -128,11 +129,17 @@ def trial(change, seed):
     return {
         "found": bool(found),
         "unseen": bool(not found and unseen and all(unseen)),
+        "nowhere": bool(changed and not found and _nowhere(network, box, changed, X)),
         "located": bool(found and named == changed and not report.instead),
         "queries": report.n_queries * network.n_outputs / network.n_parameters,
         "within 2 P": bool(report.n_queries <= max(24, 2 * network.n_parameters / network.n_outputs + 1)),
         "seconds": time.process_time() - start,
     }
+
+
+def _nowhere(network, box, changed, X):
+    """Whether a change of a ReLU network is proved to show at no input in the range of X."""
+    return network.activation == "relu" and shows_nowhere(network, box, changed, X.min(axis=0), X.max(axis=0))
 
 
 class Part:
@@ -148,7 +155,7 @@ class Part:
             first, n = self.first_seed + 1000 * number, (2 if quick else n if trials is None else trials)
             found = [trial(change, seed) for seed in range(first, first + n)]
             columns = {key: [t[key] for t in found] for key in found[0]}
-            counts = {key: int(sum(columns[key])) for key in ("found", "unseen", "located", "within 2 P")}
+            counts = {key: int(sum(columns[key])) for key in ("found", "unseen", "nowhere", "located", "within 2 P")}
             row = {"case": name, "trials": n, **counts, "median queries": float(np.median(columns["queries"]))}
             seconds = {"median seconds": float(np.median(columns["seconds"])), "max seconds": max(columns["seconds"])}
             rows.append(row | seconds)
@@ -160,13 +167,14 @@ class Part:
             "black box",
             "told rightly",
             "not, but said to be unseen",
+            "not, and proved to show in no answer",
             "exactly the changes named",
             "within 2 P / m_L rows",
         ]
         header += ["answers asked / P, median", "seconds median", "max"]
         of = lambda r, key: f"{r[key]} of {r['trials']}"  # noqa: E731
         rows = [
-            [r["case"], of(r, "found"), r["unseen"], of(r, "located"), of(r, "within 2 P")]
+            [r["case"], of(r, "found"), r["unseen"], r.get("nowhere", 0), of(r, "located"), of(r, "within 2 P")]
             + [r["median queries"], r["median seconds"], r["max seconds"]]
             for r in result["rows"]
         ]

@@ -15,6 +15,7 @@ _MOST_WORK = 2e9  # multiplications spent on trying more
 _STEPS = 8  # Gauss-Newton steps of a fit
 _FEW_ROWS = 200  # rows, and four times as many as parameters, on which a fit is tried first
 _MOST_CHANGED = 1500  # parameters that are looked for at once
+_ANSWERS_FIRST, _ANSWERS_A_WEIGHT = 4000, 12  # among which several weights are looked for, if there are more
 _AS_GOOD = 0.5  # of the best match, from which others join at the same time
 _DEPENDENT = 1e-13  # of the largest pivot, below which a column depends on others
 _NEARLY_DEPENDENT = 1e-7  # the same, of normal equations
@@ -67,7 +68,7 @@ def explain_differences(effects, answers, tolerance, *, several=True):
     Changes are ranked to first order by products with the Jacobian that never form it; those ranked first are fitted
     to the answers themselves by Gauss-Newton steps. Many weights: orthogonal matching pursuit (Tropp and Gilbert, 2007)
     with several at a time, then those that are not clearly changed are dropped. ``O(n P)`` a step, and
-    ``n m_L k^2`` for k changed weights; ``8 n m_L k`` bytes.
+    ``n m_L k^2`` for k changed weights, ``8 n m_L k`` bytes; while k is small, on a part of the answers.
     """
     case = _Case(effects, answers, tolerance)
     best = _none(case)
@@ -99,6 +100,11 @@ class _Case:
             return None
         most = np.argsort(-np.abs(self.residual).max(axis=1), kind="stable")[: wanted // 2]
         return np.union1d(most, np.linspace(0, n - 1, wanted - wanted // 2).astype(int))
+
+    def spread(self, n_answers):
+        """The same on about that many of the answers, spread over all; the case itself where that is most of them."""
+        every = self.residual.size // n_answers
+        return self.at(np.arange(0, len(self.residual), every)) if every > 1 else self
 
     def fitted_if_few(self, named, few):
         """`fitted`, from a fit to few rows (a case of their own, or None); only that one where it explains them not."""
@@ -146,7 +152,7 @@ class _Case:
 
 def _step(J, residual):
     """The Gauss-Newton step, by normal equations of columns of length 1, or by pivoted QR where these are singular."""
-    length = np.linalg.norm(J, axis=0)
+    length = np.sqrt(np.einsum("ij,ij->j", J, J))
     length[length == 0] = 1.0
     J, r = J / length, residual.ravel()
     gram = J.T @ J
@@ -258,22 +264,27 @@ def _left_by(case, groups, cosine):
 
 
 def _some_weights(case):
-    """Weights anywhere, added several at a time until nothing is left."""
-    effects, residual, named, values = case.effects, case.residual, [], np.empty(0)
-    most = min(_MOST_CHANGED, residual.size // 3)
+    """Weights anywhere, added several at a time until nothing is left; on a part of the answers while they are few."""
+    named, values, most = [], np.empty(0), min(_MOST_CHANGED, case.residual.size // 3)
+    some, network = case.spread(_ANSWERS_FIRST), case.effects.network
+    effects, residual = some.effects, some.residual
     while len(named) < most:
-        order, cosines = _ranked(case, effects, residual)
+        order, cosines = _ranked(some, effects, residual)
         fresh = order[cosines[order] > _AS_GOOD * cosines[order[0]]][: max(1, len(named) // 2) + len(named)]
         fresh = [n for n in _names(case, fresh) if n not in set(named)][: max(1, len(named) // 2)]
-        if not fresh:
+        if fresh:
+            named, values = named + fresh, np.concatenate([values, case.value(fresh)])
+            values = values + _step(effects.columns(named), residual)
+            network = case.network_with(named, values)
+            residual = some.residual_of(network)
+        left = np.abs(residual).max()
+        if not np.isfinite(left) or (some is case and (left <= 1.0 or not fresh)):
             break
-        named, values = named + fresh, np.concatenate([values, case.value(fresh)])
-        values = values + _step(effects.columns(named), residual)
-        network = case.network_with(named, values)
-        residual = case.residual_of(network)
-        if not np.isfinite(residual).all() or np.abs(residual).max() <= 1.0:
-            break
-        effects = case.effects.of(network)
+        if left <= 1.0 or not fresh:
+            some = case
+        elif residual.size < _ANSWERS_A_WEIGHT * len(named):
+            some = case.spread(2 * _ANSWERS_A_WEIGHT * len(named))
+        effects, residual = some.effects.of(network), some.residual_of(network)
     values, misfit = case.fitted(named, values)
     return _pruned(case, named, values, misfit, "weights")
 

@@ -139,8 +139,10 @@ class ParameterEffects:
         -------
         ndarray of shape (n m_L, k)
         """
-        parts = [self._inputs[layer][:, row, None] * self._by_pre[layer][:, :, unit] for layer, row, unit in named]
-        return np.stack([p.ravel() for p in parts], axis=1)
+        found = np.empty((len(named), *self.answers.shape))
+        for column, (layer, row, unit) in zip(found, named, strict=True):
+            np.multiply(self._inputs[layer][:, row, None], self._by_pre[layer][:, :, unit], out=column)
+        return found.reshape(len(named), -1).T  # a column after the other in memory, as LAPACK wants them
 
     def strength(self, layer):
         """Largest effect of the pre-activations of a layer's units on any answer, (n, m_{l+1})."""
