@@ -16,6 +16,7 @@ from skident.network import FeedforwardNetwork, center_outputs, change_inputs, c
 from skident.oracle import BlackBoxError, OutOfBudgetError, probability_error
 
 from .attempts import Outcome, relative_to_deviation, where_units_move, worst_error
+from .determined import weights_left_open
 from .hints import clipping_hint, probability_hint
 from .input_range import spaced
 from .inquiry import Inquiry
@@ -118,8 +119,8 @@ def judge(inquiry, outcome):
     hint = ""
     if best.error >= inquiry.accepted_error:
         hint = clipping_hint(oracle) + probability_hint(oracle, oracle.offset + oracle.unit * inquiry.fresh.answers)
-    if best.error < inquiry.limits.tol and not best.caveat and _differs_far_out(inquiry, best.network):
-        outcome = replace(outcome, best=replace(best, caveat=_OTHERWISE))
+    if best.error < inquiry.limits.tol and not best.caveat:
+        outcome = replace(outcome, best=replace(best, caveat=_doubt(inquiry, best)))
     network = change_inputs(best.network, -oracle.center / oracle.scale, 1.0 / oracle.scale)
     own_error, rounding = _at_inputs(network, inquiry)
     network = change_outputs(network, oracle.offset, oracle.unit)
@@ -136,11 +137,18 @@ def judge(inquiry, outcome):
     return Verdict(inquiry, outcome, network, own_error, rounding, redundant, gap, lost, hint, finished)
 
 
+def _doubt(inquiry, best):
+    """What speaks against calling a network exact that meets its fresh answers; nothing where these carry noise."""
+    if inquiry.fresh.sigma is not None:
+        return ""
+    return _OTHERWISE if _differs_far_out(inquiry, best.network) else weights_left_open(best.network, best.error)
+
+
 def _differs_far_out(inquiry, network):
     """Whether units that grow answer otherwise far out, as where answers are clipped."""
     oracle, near = inquiry.oracle, inquiry.fresh.inputs[:_FAR_ROWS]
     grows = inquiry.activations[0] in LINEAR_FAR_OUT
-    if not grows or oracle.restricted or inquiry.fresh.sigma is not None:
+    if not grows or oracle.restricted:
         return False
     for radius in _FAR:
         try:
