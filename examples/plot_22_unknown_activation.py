@@ -1,5 +1,6 @@
 """
 Which activation does a network have of which nothing is known but its answers?
+===============================================================================
 
 Eight networks with one hidden layer are handed over as functions: tanh, erf, hard tanh, leaky ReLU, softplus, GELU,
 SiLU and ELU units. Nothing else is told, neither widths nor activation. `NetworkIdentifier` looks for the activation
@@ -102,6 +103,6 @@ def main(output="unknown_activation.png"):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--output", default="unknown_activation.png", help="where to write the picture")
     main(parser.parse_args().output)
