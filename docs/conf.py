@@ -68,4 +68,4 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "back_to_top_button": False,
 }
-html_sidebars = {"index": [], "getting_started": [], "reproduction": [], "errata": [], "glossary": []}
+html_sidebars = {"index": [], "getting_started": [], "generated/reproduction": []}  # pages that stand alone
