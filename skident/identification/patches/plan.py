@@ -11,7 +11,7 @@ from skident.linalg import n_symmetric_entries
 from .patch import n_sign_patterns
 from .taylor import TaylorRule
 
-__all__ = ["PatchPlan", "alternative_plans", "plan_patches"]
+__all__ = ["PatchPlan", "alternative_plans"]
 
 # Largest reach in hidden coordinates and pairs of nodes, by order: beyond 4 rounding leaves too little.
 _RULES = {2: (0.5, 2), 3: (0.6, 4), 4: (0.8, 6), 5: (0.85, 7)}
@@ -51,26 +51,6 @@ class PatchPlan:
     n_first: int
     n_more: int
     n_queries: float
-
-
-def plan_patches(n_inputs, widths, orders=(2, 3, 4)):
-    """The plan that asks fewest rows.
-
-    Parameters
-    ----------
-    n_inputs : int
-        D.
-    widths : tuple of int
-        ``(m_1, m_2, m_L)``.
-    orders : sequence of int, default=(2, 3, 4)
-        That may be used.
-
-    Returns
-    -------
-    PatchPlan or None
-        None where powers do not determine the second layer, or points are too few: one direction is left to saturate.
-    """
-    return next(iter(alternative_plans(n_inputs, widths, orders)), None)
 
 
 def alternative_plans(n_inputs, widths, orders=(2, 3, 4)):

@@ -1,7 +1,7 @@
 import pytest
 
 from skident.identification.patches.behind import PatchesFailedError
-from skident.identification.patches.plan import plan_patches
+from skident.identification.patches.plan import alternative_plans
 from skident.identification.patches.second_layer import find_second_layer
 from skident.metrics import relative_max_error
 from skident.network import FeedforwardNetwork
@@ -14,7 +14,7 @@ from skident.network import FeedforwardNetwork
 def test_networks_from_their_patches(sizes, scale, make_planted, make_behind, rng):
     network = make_planted(sizes, seed=5, scale=scale)
     problem, _ = make_behind(network)
-    found = find_second_layer(problem, plan_patches(sizes[0], sizes[1:]), sizes[2])
+    found = find_second_layer(problem, alternative_plans(sizes[0], sizes[1:])[0], sizes[2])
     X = rng.standard_normal((500, sizes[0]))
     assert found.misfit < 1e-3
     assert relative_max_error(network(X), found.network(X)) < 5e-3
@@ -23,7 +23,7 @@ def test_networks_from_their_patches(sizes, scale, make_planted, make_behind, rn
 def test_shifts_known_beforehand_as_of_erf_units(make_planted, make_behind, rng):
     network = make_planted((8, 11, 10, 1), seed=6, activation="erf")
     problem, _ = make_behind(network, known_shifts=True)
-    found = find_second_layer(problem, plan_patches(8, (11, 10, 1)), 10)
+    found = find_second_layer(problem, alternative_plans(8, (11, 10, 1))[0], 10)
     X = rng.standard_normal((500, 8))
     assert relative_max_error(network(X), found.network(X)) < 1e-3
 
@@ -31,7 +31,7 @@ def test_shifts_known_beforehand_as_of_erf_units(make_planted, make_behind, rng)
 def test_width_from_the_gap(make_planted, make_behind):
     network = make_planted((10, 14, 11, 1), seed=7)
     problem, _ = make_behind(network)
-    assert find_second_layer(problem, plan_patches(10, (14, 16, 1))).network.layer_widths == (14, 11, 1)
+    assert find_second_layer(problem, alternative_plans(10, (14, 16, 1))[0]).network.layer_widths == (14, 11, 1)
 
 
 def without_unit(network, k, output):
@@ -44,7 +44,7 @@ def test_a_dead_unit_is_named(make_planted, make_behind):
     network = make_planted((10, 14, 11, 1), seed=7)
     problem, _ = make_behind(without_unit(network, 3, 0.0))
     with pytest.raises(PatchesFailedError, match="no sum of 11 powers, but of 10") as failure:
-        find_second_layer(problem, plan_patches(10, (14, 11, 1)), 11)
+        find_second_layer(problem, alternative_plans(10, (14, 11, 1))[0], 11)
     assert failure.value.n_seen == 10
 
 
@@ -57,14 +57,14 @@ def with_equal_rows(network):
 def test_two_units_with_equal_rows_are_named(make_planted, make_behind):
     problem, _ = make_behind(with_equal_rows(make_planted((10, 14, 11, 1), seed=7)))
     with pytest.raises(PatchesFailedError, match="no sum of 11 powers, but of 10") as failure:
-        find_second_layer(problem, plan_patches(10, (14, 11, 1)), 11)
+        find_second_layer(problem, alternative_plans(10, (14, 11, 1))[0], 11)
     assert failure.value.n_seen == 10
 
 
 def test_too_few_signs_for_the_saturated_ones_alone(make_planted, make_behind, rng):
     network = make_planted((6, 7, 12, 1), seed=5)
     problem, _ = make_behind(network)
-    found = find_second_layer(problem, plan_patches(6, (7, 12, 1)), 12)
+    found = find_second_layer(problem, alternative_plans(6, (7, 12, 1))[0], 12)
     X = rng.standard_normal((500, 6))
     assert relative_max_error(network(X), found.network(X)) < 5e-3
 
@@ -77,7 +77,7 @@ def test_a_wrong_length_is_noticed(make_planted, make_behind):
     biases[:4] *= 1.7
     wrong = type(problem)(problem.ask, weights, biases, "tanh", None, 1, problem.rng)
     with pytest.raises(PatchesFailedError, match="no sum of|powers were found|were not found|misfits the answers"):
-        find_second_layer(wrong, plan_patches(10, (16, 16, 1)), 16)
+        find_second_layer(wrong, alternative_plans(10, (16, 16, 1))[0], 16)
 
 
 def test_patches_out_of_reach_are_named(make_planted, make_behind):
@@ -85,7 +85,7 @@ def test_patches_out_of_reach_are_named(make_planted, make_behind):
     problem, _ = make_behind(network)
     near = type(problem)(problem.ask, problem.weights, problem.biases, "tanh", None, 1, problem.rng, farthest=5.0)
     with pytest.raises(PatchesFailedError, match="7 free units has 0 points in reach"):
-        find_second_layer(near, plan_patches(10, (16, 16, 1)), 16)
+        find_second_layer(near, alternative_plans(10, (16, 16, 1))[0], 16)
 
 
 def test_a_unit_known_far_from_its_centre_is_looked_at_again(make_planted, make_behind, rng):
@@ -94,6 +94,6 @@ def test_a_unit_known_far_from_its_centre_is_looked_at_again(make_planted, make_
     biases = problem.biases.copy()
     biases[5] -= 1.8
     far = type(problem)(problem.ask, problem.weights, biases, "tanh", None, 1, problem.rng)
-    found = find_second_layer(far, plan_patches(8, (12, 10, 1)), 10)
+    found = find_second_layer(far, alternative_plans(8, (12, 10, 1))[0], 10)
     X = rng.standard_normal((500, 8))
     assert relative_max_error(network(X), found.network(X)) < 5e-3
