@@ -31,6 +31,7 @@ PATCHES = range(140_000, 140_100)  # and rows of X at seed + 1
 THREE_LAYERS = range(175_000, 176_000)  # and rows of X at seed + 500
 FEW_INPUTS = range(174_000, 175_000)  # two hidden layers behind 2 to 4 inputs, and rows of X at seed + 100
 LANDSCAPE_PROOFS = range(120_000, 130_000)  # collinear cases from the first, well-conditioned ones from the middle
+POLISH = range(178_000, 178_100)
 ALIGNMENT = range(150_000, 150_200)
 RELU_LARGE = range(171_000, 171_500)
 RELU_INPUTS = range(171_500, 172_000)

@@ -7,6 +7,7 @@
     python benchmarks/bench_patches.py --part three        three hidden layers: planted, and (16, 16, 16)
     python benchmarks/bench_patches.py --part few          2 to 4 inputs and layers of 5 to 16 units
     python benchmarks/bench_patches.py --part random       a hundred random networks
+    python benchmarks/bench_patches.py --part polish       the polish alone, 5 702 and 25 450 parameters
     python benchmarks/bench_patches.py --quick             seconds, nothing written
 
 Function values only. Errors are relative maxima on 2000 inputs from N(0, I); found is an error of at most 1e-10 with
@@ -15,8 +16,11 @@ weights to 1e-6 after alignment (of random networks the error alone).
 
 from __future__ import annotations
 
+import _polish
 from _common import run_parts
 from _patches import PARTS
+
+PARTS = {**PARTS, "polish": _polish}
 
 if __name__ == "__main__":
     run_parts("patches", PARTS, __doc__.splitlines()[0])
