@@ -209,6 +209,7 @@ def _by_plan(inquiry, behind, plan, n_units, progress):
     """The second layer by one plan; with fewer units than looked for, where the others do nothing."""
     if isinstance(plan, GrownPlan):
         ends = inquiry.oracle.clock.share(_SHARE)
+        plan = plan.with_starts(inquiry.limits.n_starts)
         return find_second_layer_by_growing(behind, plan, n_units, deadline=ends, progress=progress)
     if isinstance(plan, FreePlan):
         return find_second_layer_freely(behind, plan, n_units)

@@ -403,7 +403,7 @@ def test_nested_parameters(X):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # one step of completion is not enough
 def test_grid_search(X):
-    network = make_network((8, 6, 2), random_state=1)
+    network = make_network((8, 4, 2), random_state=1)
     model = identifier(
         network,
         n_attempts=1,
@@ -557,10 +557,10 @@ MISSED_WIDTHS = [
     ("tanh", (7, 2), {"strategy": "hessian"}),
     ("tanh", (4, 2), {"extractor": EntangledWeightExtractor(first_layer="hessian")}),
     ("tanh", (30, 2), {"extractor": EntangledWeightExtractor(first_layer="hessian")}),
-    ("three", (6, 3, 2), {}),
+    ("three", (6, 3, 2), {"n_starts": 4}),
     ("three", (6, 3, 2), {"strategy": "hessian"}),
     ("three", (6, 2), {}),
-    ("three", (7, 4, 2), {"strategy": "hessian"}),
+    ("three", (7, 4, 2), {"strategy": "hessian", "n_starts": 3}),
 ]
 
 
@@ -579,7 +579,7 @@ def test_wrong_widths_are_never_called_exact(name, widths, options, X):
 
 
 def test_a_layer_too_narrow_is_said(X):
-    model = identifier(NETWORKS["three"], layer_widths=(6, 2, 2), strategy="saturation", n_attempts=2)
+    model = identifier(NETWORKS["three"], layer_widths=(6, 2, 2), strategy="saturation", n_attempts=2, n_starts=2)
     with pytest.warns(ConvergenceWarning, match="not exact: relative maximum error .* Stage 'vertices' failed"):
         model.fit(X)
     assert not model.report_.exact and model.report_.relative_max_error > 1e-3 and model.report_.attempts == 2

@@ -45,11 +45,11 @@ def test_what_stays_open_is_said_first_and_the_function_found(rng):
 
 
 def test_the_look_is_made_before_the_questions():
-    network, asked = flat((2, 12, 12, 1)), []
+    network, asked = flat((2, 8, 8, 1)), []
     with pytest.warns(ConvergenceWarning, match="determine about|not exact"):
-        model = identify(network, asked, max_queries=1500)
+        model = identify(network, asked, max_queries=800)
     names = [stage["name"] for stage in model.report_.stages]
-    assert names[0] == "provisional fit" and model.n_queries_ <= 1500
+    assert names[0] == "provisional fit" and model.n_queries_ <= 800
 
 
 def test_many_inputs_are_not_warned_of():

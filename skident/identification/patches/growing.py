@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,6 +38,20 @@ class GrownPlan:
 
     n_queries: int
     n_cycles: int
+
+    def with_starts(self, n_starts):
+        """The same with so many random starts at most.
+
+        Parameters
+        ----------
+        n_starts : int or None
+            None is no limit.
+
+        Returns
+        -------
+        GrownPlan
+        """
+        return self if n_starts is None else replace(self, n_cycles=min(self.n_cycles, _A_START * n_starts))
 
 
 def plan_growing(n_inputs, widths):
@@ -131,7 +145,7 @@ def find_second_layer_by_growing(behind, plan, n_units, *, deadline=np.inf, prog
     g = get_activation(behind.activation)
     known, freed = (BehindKnownUnits(Z, Y, g, lengths_free=free) for free in (False, True))
     shifts = np.zeros(behind.shape[1]) if behind.theta is None else shifts_of(behind.activation, behind.theta)
-    growing = Growing(1 + plan.n_cycles // _A_START, plan.n_cycles, deadline=deadline, progress=progress)
+    growing = Growing(-(-plan.n_cycles // _A_START), plan.n_cycles, deadline=deadline, progress=progress)
     theta, misfit, n_cycles = grow_and_prune(known, freed, shifts, n_units, behind.rng, growing)
     if not misfit < _FOUND:
         late = ", when its share of max_seconds was over" if time.perf_counter() >= deadline else ""

@@ -63,7 +63,7 @@ REFUSED = {
     "clipped inputs": (lambda X: NETWORK(np.clip(X, -3.0, 3.0)), {}, "inputs that are clipped"),
     "clipped inputs in a range": (
         lambda X: NETWORK(np.clip(X, -3.0, 3.0)),
-        {"input_range": (-5.0, 5.0)},
+        {"input_range": (-5.0, 5.0), "max_seconds": 4},
         "inputs that are clipped",
     ),
     "clipped outputs": (lambda X: np.clip(NETWORK(X), -0.3, 0.8), {}, "end, bend or change"),
@@ -82,7 +82,9 @@ REFUSED = {
 def test_a_clear_error_in_time(name):
     box, options, match = REFUSED[name]
     # A callable: the box does not tell what it is.
-    identifier = NetworkIdentifier(lambda X: box(X), activation="relu", random_state=0, max_seconds=10, **options)
+    identifier = NetworkIdentifier(
+        lambda X: box(X), activation="relu", random_state=0, **{"max_seconds": 10, **options}
+    )
     began = time.perf_counter()
     with pytest.raises(ValueError, match=match):
         identifier.fit(X)

@@ -40,6 +40,11 @@ def test_plans_end_where_steps_take_seconds():
     assert plan_growing(3, (64, 64, 1)) is None and plan_growing(1, (4, 4, 1)) is None
 
 
+def test_starts_are_bounded():
+    plan = plan_growing(3, (12, 12, 1))
+    assert plan.with_starts(2).n_cycles == 24 and plan.with_starts(None) == plan.with_starts(10**6) == plan
+
+
 def test_time_that_is_over_and_too_few_units_are_said(make_planted, make_behind):
     network = make_planted((3, 6, 6, 1), seed=2)
     plan = plan_growing(3, (6, 6, 1))
