@@ -29,6 +29,7 @@ from skident.network import Architecture, get_activation
 from skident.optim import Ending, batched_levenberg_marquardt
 
 from .openness import information, standard_errors_of
+from .residuals import lack_of_fit
 from .search import Limits, search_weights, search_widths
 from .table import Table
 from .verdict import Evidence, PassiveReport, idle_features, judge
@@ -81,10 +82,11 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     report_ : PassiveReport
         ``exact`` (whether held-out rows are met to `tol`, nothing is open and no unit is too many), ``open`` (list of
         str), ``held_out_error`` (of a fit without these rows; largest error over largest deviation of the targets),
-        ``n_held_out``, ``noise`` (of the targets, relative to their deviation, per degree of freedom), ``n_rows``,
-        ``n_distinct``, ``n_parameters``, ``answers_per_parameter``, ``spectrum`` (of the Gauss-Newton matrix scaled to
-        unit diagonal, ascending), ``idle_features`` (columns of X that do not matter), ``tried`` (sizes and what they
-        came to) and ``seconds``.
+        ``n_held_out``, ``noise`` (of the targets, relative to their deviation, per degree of freedom),
+        ``lack_of_fit`` (chance that noise alone is as close to functions of X as the residuals; below 0.001 they are
+        called no noise), ``n_rows``, ``n_distinct``, ``n_parameters``, ``answers_per_parameter``, ``spectrum`` (of the
+        Gauss-Newton matrix scaled to unit diagonal, ascending), ``idle_features`` (columns of X that do not matter),
+        ``tried`` (sizes and what they came to) and ``seconds``.
     n_iter_ : int
         Sizes tried, at least 1.
     n_features_in_ : int
@@ -196,7 +198,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             fitted, held_out = table.split(_HELD_OUT, _MOST_HELD_OUT, rng)
             rows = table.rows(fitted if len(fitted) <= _SEARCHED else np.sort(rng.permutation(fitted)[:_SEARCHED]))
             found = self._search(rows, widths, started, rng)
-            self._store(table, rows, table.rows(held_out), found)
+            self._store(table, rows, table.rows(held_out), found, rng)
             self.report_["seconds"] = time.perf_counter() - started
         return self
 
@@ -242,11 +244,14 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         )
         return (search_widths if widths is None else search_weights)(rows, architecture, limits, rng)
 
-    def _store(self, table, rows, held_out, found):
+    def _store(self, table, rows, held_out, found, rng):
         """Judge the fit on held-out rows, fit again to all of them, and keep what came of it."""
         architecture, k = found.fitted.architecture, table.n_inputs
         x = _refit(architecture, rows, found.fitted.x)
-        error = _largest_error(network_of(x, k, architecture), held_out)
+        error, misfit = (
+            _largest_error(network_of(x, k, architecture), held_out),
+            lack_of_fit(architecture, rows, x, rng),
+        )
         x = _refit(architecture, table, x)
         self.network_ = table.in_inputs(network_of(x, k, architecture)).canonical()
         network = table.in_whitened(self.network_)
@@ -254,7 +259,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         cost = float(BatchedNetworkFits(architecture, table).cost(parameters_of(network)[None])[0])
         noise = float(np.sqrt(cost / max(table.n_answers - network.n_parameters, 1.0)))
         info = information(network, table)
-        evidence = Evidence(error, len(held_out.U), residuals, noise, found.settled, info)
+        evidence = Evidence(error, len(held_out.U), residuals, noise, found.settled, misfit, info)
         exact, opened = judge(network, table, evidence, self.tol)
         self.stderr_ = standard_errors_of(network, table, info, noise)
         self.layer_widths_, self.n_iter_ = self.network_.layer_widths, max(1, len(found.tried))
@@ -264,6 +269,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             held_out_error=error,
             n_held_out=len(held_out.U),
             noise=noise,
+            lack_of_fit=misfit,
             n_rows=len(table.X),
             n_distinct=table.n_distinct,
             n_parameters=network.n_parameters,

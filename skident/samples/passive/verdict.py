@@ -17,6 +17,7 @@ __all__ = ["Evidence", "PassiveReport", "idle_features", "judge"]
 _ROUNDING = 1e-9  # relative misfit below which answers have no noise that could be seen
 _ENOUGH = 1.5  # different answers a parameter that a claim needs
 _FEW_HELD_OUT = 10
+_NO_NOISE = 1e-3  # chance that residuals of the right network have of being called a misfit
 _FAR_OUT, _MANY_OUT = 8.0, 0.2  # robust deviations of an outlier; the share of rows from which they are no outliers
 _IDLE = 3.0  # standard errors
 
@@ -62,6 +63,8 @@ class Evidence:
         Standard deviation of the residuals per degree of freedom.
     settled : bool
         See `Found`.
+    lack_of_fit : float
+        See `lack_of_fit`.
     info : Information
     """
 
@@ -70,6 +73,7 @@ class Evidence:
     residuals: np.ndarray
     noise: float
     settled: bool
+    lack_of_fit: float
     info: Information
 
 
@@ -117,7 +121,13 @@ def _about_the_rows(network, table):
 def _about_the_fit(network, evidence, fits):
     """Of residuals and parameters."""
     opened = []
-    if len(network.weights) == 1 and evidence.settled:
+    no_noise = evidence.noise > _ROUNDING and evidence.lack_of_fit < _NO_NOISE
+    if no_noise and not fits:
+        opened.append(
+            "not a network of this class, or not found in the time and rows there are: functions of X explain what it "
+            f"leaves (p = {evidence.lack_of_fit:.0e}), which is no noise"
+        )
+    elif len(network.weights) == 1 and evidence.settled:
         opened.append("no hidden unit explains more than noise does beside a linear function")
     elif not evidence.settled and not fits:
         opened.append(
