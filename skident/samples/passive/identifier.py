@@ -28,6 +28,7 @@ from skident.fitting.batched_fits import BatchedNetworkFits, network_of, paramet
 from skident.network import Architecture, get_activation
 from skident.optim import Ending, batched_levenberg_marquardt
 
+from .noisy_widths import units_above_noise
 from .openness import information, standard_errors_of
 from .residuals import lack_of_fit
 from .search import Limits, search_weights, search_widths
@@ -46,7 +47,8 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     """Weights, shifts and widths of the network behind samples (X, y), without a question asked.
 
     Minimises ``sum_n s_n |f(x_n) - y_n|^2`` over all weights and shifts of the feedforward network f, whose widths are
-    those with the least Bayesian information criterion. Without noise the network behind the samples is found to
+    those with the least Bayesian information criterion, or of noisy rows those of all units that explain more than the
+    best of units that are not there (in 95 of 100 cases). Without noise the network behind the samples is found to
     rounding, up to its symmetries, as long as one of the starts leads there and the rows determine it; with noise it is
     the least-squares fit, with standard errors. X may have any distribution with a density.
 
@@ -196,8 +198,8 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             table, widths = self._read(X, y, sample_weight)
             rng = check_random_state(self.random_state)
             fitted, held_out = table.split(_HELD_OUT, _MOST_HELD_OUT, rng)
-            rows = table.rows(fitted if len(fitted) <= _SEARCHED else np.sort(rng.permutation(fitted)[:_SEARCHED]))
-            found = self._search(rows, widths, started, rng)
+            rows = table.rows(_some_of(fitted, rng))
+            found = self._search(table, rows, widths, started, rng)
             self._store(table, rows, table.rows(held_out), found, rng)
             self.report_["seconds"] = time.perf_counter() - started
         return self
@@ -233,7 +235,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             )
         return widths
 
-    def _search(self, rows, widths, started, rng):
+    def _search(self, table, rows, widths, started, rng):
         log = StageLog(self.verbose, type(self).__name__)
         deadline = np.inf if self.max_seconds is None else started + self.max_seconds
         limits = Limits(self.n_starts, self.max_neurons, deadline, log.say)
@@ -242,7 +244,10 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             get_activation(self.activation).name,
             get_activation(self.output_activation).name,
         )
-        return (search_widths if widths is None else search_weights)(rows, architecture, limits, rng)
+        if widths is not None:
+            return search_weights(rows, architecture, limits, rng)
+        found = search_widths(rows, architecture, limits, rng)
+        return units_above_noise(found, table.rows(_some_of(np.arange(len(table.X)), rng)), limits, rng)
 
     def _store(self, table, rows, held_out, found, rng):
         """Judge the fit on held-out rows, fit again to all of them, and keep what came of it."""
@@ -298,6 +303,11 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         for start in range(0, len(X), _PREDICTED_ROWS):
             Y[start : start + _PREDICTED_ROWS] = self.network_(X[start : start + _PREDICTED_ROWS])
         return in_shape_of_targets(Y, self._one_dimensional)
+
+
+def _some_of(index, rng):
+    """As many rows as are searched."""
+    return index if len(index) <= _SEARCHED else np.sort(rng.permutation(index)[:_SEARCHED])
 
 
 def _refit(architecture, rows, x):

@@ -6,7 +6,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skident import PassiveNetworkIdentifier
 from skident.datasets import make_network
+from skident.fitting.batched_fits import random_parameters
+from skident.fitting.scored_pruning import Scoring
 from skident.metrics import parameter_error
+from skident.samples.passive.search import Found
 
 
 def planted(widths, n, activation="tanh", seed=0):
@@ -50,6 +53,25 @@ def test_noise_comes_with_standard_errors_and_no_claim():
         [((a - b) / e).ravel() for a, b, e in zip(found.network_.weights, aligned.weights, found.stderr_[0])]
     )
     assert 0.5 < np.sqrt(np.mean(z**2)) < 2.0
+
+
+def test_a_small_unit_behind_noise_is_found():
+    truth, X, Y = planted((3, 1), 300, seed=1)
+    assert np.abs(truth.weights[1]).min() < 0.25 * np.abs(truth.weights[1]).max()
+    noisy = Y[:, 0] + 0.02 * Y.std() * np.random.RandomState(6).standard_normal(300)
+    assert identifier(n_starts=4).fit(X, noisy).layer_widths_ == (3, 1)
+
+
+def test_a_misfit_is_not_passed_as_noise(monkeypatch):
+    def stuck(rows, architecture, limits, rng):
+        fitted = Scoring(rows, 0.0).refit(architecture, random_parameters(4, architecture, 1, rng))
+        return Found(fitted, True, [])  # as a search whose wider networks did no better
+
+    truth, X, Y = planted((4, 3, 1), 600, seed=1)
+    monkeypatch.setattr("skident.samples.passive.identifier.search_weights", stuck)
+    with pytest.warns(ConvergenceWarning, match="not a network of this class.* which is no noise"):
+        found = identifier(layer_widths=(4, 1)).fit(X, Y)
+    assert not found.report_.exact and found.report_.lack_of_fit < 1e-3 < found.report_.noise
 
 
 def test_weights_are_repetitions():
