@@ -11,6 +11,7 @@ from .batched_fits import BatchedNetworkFits
 __all__ = ["PenalisedNetworkFits", "Prior"]
 
 _LEAST = 1e-4  # variance of a kind of parameters
+_MEDIAN = 0.455  # of the square of a standard normal variable
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Prior:
 
     @classmethod
     def like(cls, network, noise):
-        """The prior that a network's parameters are typical of.
+        """The prior that a network's parameters are typical of: medians over units, for some may fit noise.
 
         Parameters
         ----------
@@ -43,8 +44,9 @@ class Prior:
         -------
         Prior
         """
-        sizes = [tuple(max(float(np.mean(A**2)), _LEAST) for A in part) for part in (network.weights, network.biases)]
-        return cls(*sizes, noise)
+        weights = [max(float(np.median(np.mean(W**2, axis=0))), _LEAST) for W in network.weights]
+        shifts = [max(float(np.median(b**2)) / _MEDIAN, _LEAST) for b in network.biases]
+        return cls(tuple(weights), tuple(shifts), noise)
 
     def penalty(self, shapes):
         """What multiplies the squares of the parameters, beside the sum of squared residuals.

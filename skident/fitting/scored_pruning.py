@@ -64,8 +64,7 @@ class Scoring:
     deadline : float
         No step is made after this time, of `time.perf_counter`.
     prior : Prior, default=None
-        With one, fits are penalised and a parameter costs 2.5 instead of ``log N``: a unit that is not there is kept in
-        one of 20 cases.
+        With one, fits are penalised and a unit that is not there is kept in one of 20 cases.
     """
 
     rows: object
@@ -90,7 +89,7 @@ class Scoring:
         return PenalisedNetworkFits(architecture, self.rows, self.prior)
 
     def score(self, architecture, cost):
-        """``N log(cost / N) + c P`` with N answers, P parameters and their price c, which is ``log N`` without a prior.
+        """``N log(cost / N) + P log N`` with N answers and P parameters; with a prior ``cost / noise + 2.5 P``.
 
         Parameters
         ----------
@@ -101,9 +100,10 @@ class Scoring:
         -------
         float
         """
-        N = self.rows.n_answers
-        price = np.log(N) if self.prior is None else _PRICE
-        return N * np.log(max(cost, self.good) / N) + architecture.n_parameters(self.rows.n_inputs) * price
+        N, P = self.rows.n_answers, architecture.n_parameters(self.rows.n_inputs)
+        if self.prior is not None:
+            return cost / self.prior.noise + _PRICE * P
+        return N * np.log(max(cost, self.good) / N) + P * np.log(N)
 
     def fitted(self, architecture, x, cost):
         """A fit with its score.

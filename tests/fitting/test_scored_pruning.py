@@ -37,15 +37,13 @@ def test_widths_asked_for_are_reached_whatever_the_score():
     assert pruned.widths == (2, 1) and pruned.cost > 1e-6
 
 
-def test_with_a_prior_a_parameter_costs_less_and_large_ones_more():
+def test_with_a_prior_fits_are_penalised_and_parameters_have_their_price():
     network = FeedforwardNetwork([W, A], [np.zeros(3), [0.0]], "tanh")
     architecture, x = Architecture.of(network), parameters_of(network)[None]
-    plain = Scoring(Rows(U, network(U)), 1.0)
-    scoring = Scoring(plain.rows, 1.0, prior=Prior.like(network, 0.1))
-    # Squares over their means are 1 on average; all shifts are 0.
-    np.testing.assert_allclose(scoring.fits(architecture).cost(x), 0.1 * (W.size + A.size))
-    difference = plain.score(architecture, 5.0) - scoring.score(architecture, 5.0)
-    assert difference == pytest.approx(16 * (np.log(200) - 2.5))
+    scoring = Scoring(Rows(U, network(U)), 1.0, prior=Prior.like(network, 0.1))
+    wanted = 0.1 * (np.sum(W**2) / np.median(np.mean(W**2, axis=0)) + np.sum(A**2) / np.mean(A**2))
+    np.testing.assert_allclose(scoring.fits(architecture).cost(x), wanted)
+    assert scoring.score(architecture, 5.0) == pytest.approx(5.0 / 0.1 + 2.5 * 16)
 
 
 def test_the_score_counts_rows_and_parameters():

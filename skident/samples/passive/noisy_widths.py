@@ -14,7 +14,7 @@ from skident.fitting.scored_pruning import Scoring, prune_by_score
 __all__ = ["units_above_noise"]
 
 _SMALL = 0.03  # outgoing weights of a unit that is tried, relative to those of the others
-_ROUNDS = 2  # of fits with a prior that is then estimated again
+_ROUNDS = 3  # in which units come and go, before the prior is estimated again
 _ROUNDING = 1e-9  # relative misfit that is no noise
 _ANSWERS_PER_PARAMETER = 2.0
 _FINISH = {"max_iter": 100, "ftol": 1e-6}
@@ -47,17 +47,24 @@ def units_above_noise(found, rows, limits, rng):
     fitted = found.fitted
     if not found.settled or len(fitted.widths) == 1 or fitted.cost <= _ROUNDING**2 * rows.total:
         return found
-    scoring = Scoring(rows, 0.0, deadline=limits.deadline)
+    if len(fitted.x) >= rows.n_answers:
+        return found
+    fitted, scoring = _with_its_prior(*_with_its_prior(fitted, Scoring(rows, 0.0, deadline=limits.deadline)))
     for _ in range(_ROUNDS):
-        network = network_of(fitted.x, rows.n_inputs, fitted.architecture)
-        if network.n_parameters >= rows.n_answers:
-            return found
-        scoring = replace(scoring, prior=_typical(network, rows))
-        fitted = scoring.refit(fitted.architecture, fitted.x[None], **_FINISH)
-    best = prune_by_score(_grown(fitted, scoring, limits, rng), scoring)
-    best = min(best, _afresh(best, scoring, limits, rng), key=lambda one: one.score)
+        widths, fitted = fitted.widths, prune_by_score(_grown(fitted, scoring, limits, rng), scoring)
+        if fitted.widths == widths:
+            break
+        fitted, scoring = _with_its_prior(fitted, scoring)
+    best = min(fitted, _afresh(fitted, scoring, limits, rng), key=lambda one: one.score)
     limits.say(f"units that explain more than noise: widths {best.widths}")
     return replace(found, fitted=best)
+
+
+def _with_its_prior(fitted, scoring):
+    """Fitted again with the prior and the noise that it tells."""
+    network = network_of(fitted.x, scoring.rows.n_inputs, fitted.architecture)
+    scoring = replace(scoring, prior=_typical(network, scoring.rows))
+    return scoring.refit(fitted.architecture, fitted.x[None], **_FINISH), scoring
 
 
 def _typical(network, rows):

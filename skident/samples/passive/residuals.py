@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from skident.fitting.batched_fits import BatchedNetworkFits, Rows
+from skident.fitting.batched_fits import BatchedNetworkFits, Rows, network_of
 
 __all__ = ["lack_of_fit"]
 
-_SHARES = (0.1, 1 / 3)  # of the degrees of freedom that are left: ridge functions tried
-_MOST = 400
-_LEAST = 5  # ridge functions, below which nothing is told
-_SCALES = np.array([0.5, 1.0, 2.0, 4.0])  # of their weights, for inputs of unit variance
-_NUMBERS = 2**22  # of a matrix
+_SHARES = (0.1, 1 / 3)  # of the degrees of freedom that are left: functions tried
+_MOST = 500
+_LEAST = 5  # functions, below which nothing is told
+_SCALES = np.array([0.5, 1.0, 2.0, 4.0])  # of their weights, for what has unit variance
+_NUMBERS = 2**21  # of a matrix
 
 
 def lack_of_fit(architecture, rows, x, rng):
@@ -36,8 +36,9 @@ def lack_of_fit(architecture, rows, x, rng):
 
     Notes
     -----
-    The functions are random ``tanh(w^T u + b) c^T``, a tenth and a third as many as there are degrees of freedom (400
-    at most); the smaller p-value counts twice. V is an orthonormal basis of them, orthogonal to the derivatives of the
+    The functions are random ``tanh(w^T h + b) c^T`` of the inputs and of what every hidden layer reads and says, in
+    units of their deviations: a tenth and a third as many as there are degrees of freedom (500 at most). The smallest
+    p-value is multiplied by their number. V is an orthonormal basis of functions, orthogonal to the derivatives of the
     network. For noise that is independent from row to row, whatever its distribution and variance there (unless few
     rows hold most of it), ``|V^T r|^2`` less the contributions of single rows has mean 0 and variance
     ``2 sum_{i != j} (v_i^T v_j)^2`` with ``v_i = V_i^T r_i``, residuals being divided by the root of what the fit
@@ -63,8 +64,20 @@ def lack_of_fit(architecture, rows, x, rng):
     left = len(residuals) - Q.shape[1]
     if int(_SHARES[0] * left) < _LEAST:
         return 1.0
-    tails = [_tail(Q, residuals, rows, min(int(share * left), _MOST), rng) for share in _SHARES]
+    sizes = [min(int(share * left), _MOST) for share in _SHARES]
+    network = network_of(x, rows.n_inputs, architecture)
+    tails = [_tail(Q, residuals, rows, H, k, rng) for H in _read_and_said(network, rows.U) for k in sizes]
     return float(min(1.0, len(tails) * min(tails)))
+
+
+def _read_and_said(network, U):
+    """The inputs, and pre-activations and outputs of every hidden layer, each of unit variance."""
+    found, H = [U], U
+    for W, b, activation in zip(network.weights[:-1], network.biases[:-1], network.activations, strict=False):
+        z = H @ W + b
+        H = activation(z)
+        found += [z, H]
+    return [(H - H.mean(axis=0)) / np.maximum(H.std(axis=0), np.finfo(float).tiny) for H in found]
 
 
 def _beside_the_fit(architecture, rows, x):
@@ -83,12 +96,12 @@ def _some(rows, n_parameters, rng):
     return Rows(rows.U[index], rows.Y[index], None if rows.weight is None else rows.weight[index])
 
 
-def _tail(Q, residuals, rows, n_functions, rng):
-    """The p-value with a number of functions."""
-    (n, D), p = rows.U.shape, rows.n_outputs
+def _tail(Q, residuals, rows, H, n_functions, rng):
+    """The p-value with a number of functions of H."""
+    (n, D), p = H.shape, rows.n_outputs
     scale = np.resize(_SCALES, n_functions)
     W, b = rng.standard_normal((D, n_functions)) * scale / np.sqrt(D), rng.standard_normal(n_functions) * scale
-    functions = np.tanh(rows.U @ W + b)[:, None] * rng.standard_normal((p, n_functions))
+    functions = np.tanh(H @ W + b)[:, None] * rng.standard_normal((p, n_functions))
     functions = functions if rows.weight is None else functions * np.sqrt(rows.weight)[:, None, None]
     functions = functions.reshape(n * p, n_functions)
     V = np.linalg.qr(functions - Q @ (Q.T @ functions))[0]
