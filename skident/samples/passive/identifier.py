@@ -29,7 +29,7 @@ from skident.network import Architecture, get_activation
 from skident.optim import Ending, batched_levenberg_marquardt
 
 from .noisy_widths import units_above_noise
-from .openness import information, standard_errors_of
+from .openness import information, lone_rows, standard_errors_of
 from .residuals import lack_of_fit
 from .search import Limits, search_weights, search_widths
 from .table import Table
@@ -264,7 +264,9 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         cost = float(BatchedNetworkFits(architecture, table).cost(parameters_of(network)[None])[0])
         noise = float(np.sqrt(cost / max(table.n_answers - network.n_parameters, 1.0)))
         info = information(network, table)
-        evidence = Evidence(error, len(held_out.U), residuals, noise, found.settled, misfit, info)
+        evidence = Evidence(
+            error, len(held_out.U), residuals, noise, found.settled, misfit, lone_rows(network, table, info), info
+        )
         exact, opened = judge(network, table, evidence, self.tol)
         self.stderr_ = standard_errors_of(network, table, info, noise)
         self.layer_widths_, self.n_iter_ = self.network_.layer_widths, max(1, len(found.tried))

@@ -26,8 +26,8 @@ def units_above_noise(found, rows, limits, rng):
     Parameters
     ----------
     found : Found
-        Of a search by the information criterion, which is stricter. One that is exact, linear or not settled is
-        returned as it is.
+        Of a search by the information criterion, which is stricter. One that is exact or linear, or of two hidden
+        layers and not settled, is returned as it is.
     rows : Rows
         Whitened.
     limits : Limits
@@ -36,7 +36,7 @@ def units_above_noise(found, rows, limits, rng):
     Returns
     -------
     Found
-        Its fit is one of penalised least squares.
+        Its fit is one of penalised least squares; settled also where no further unit explains more than noise.
 
     Notes
     -----
@@ -44,20 +44,22 @@ def units_above_noise(found, rows, limits, rng):
     fit noise, and the best of them gains as much as small true units. Units are added to every layer one at a time,
     and networks half as wide again are fitted afresh; what they come to is pruned by the penalised criterion.
     """
-    fitted = found.fitted
-    if not found.settled or len(fitted.widths) == 1 or fitted.cost <= _ROUNDING**2 * rows.total:
-        return found
-    if len(fitted.x) >= rows.n_answers:
+    fitted, n_hidden = found.fitted, len(found.fitted.widths) - 1
+    exact = fitted.cost <= _ROUNDING**2 * rows.total
+    if exact or not n_hidden or (n_hidden > 1 and not found.settled) or len(fitted.x) >= rows.n_answers:
         return found
     fitted, scoring = _with_its_prior(*_with_its_prior(fitted, Scoring(rows, 0.0, deadline=limits.deadline)))
+    settled = False
     for _ in range(_ROUNDS):
         widths, fitted = fitted.widths, prune_by_score(_grown(fitted, scoring, limits, rng), scoring)
-        if fitted.widths == widths:
+        settled = fitted.widths == widths
+        if settled:
             break
         fitted, scoring = _with_its_prior(fitted, scoring)
     best = min(fitted, _afresh(fitted, scoring, limits, rng), key=lambda one: one.score)
     limits.say(f"units that explain more than noise: widths {best.widths}")
-    return replace(found, fitted=best)
+    settled = settled and not limits.spent and _may_grow(fitted, scoring, limits)
+    return replace(found, fitted=best, settled=found.settled or settled)
 
 
 def _with_its_prior(fitted, scoring):
@@ -75,14 +77,18 @@ def _typical(network, rows):
 
 def _grown(fitted, scoring, limits, rng):
     """With units more for as long as they lower the score."""
-    most = scoring.rows.n_answers / _ANSWERS_PER_PARAMETER
-    while not limits.spent and sum(fitted.widths[:-1]) < limits.max_neurons and len(fitted.x) < most:
+    while not limits.spent and _may_grow(fitted, scoring, limits):
         larger = [_one_more(fitted, layer, scoring, limits, rng) for layer in range(len(fitted.widths) - 1)]
         best = min(larger, key=lambda one: one.score)
         if best.score >= fitted.score:
             break
         fitted = best
     return fitted
+
+
+def _may_grow(fitted, scoring, limits):
+    few = len(fitted.x) < scoring.rows.n_answers / _ANSWERS_PER_PARAMETER
+    return few and fitted.architecture.n_hidden < limits.max_neurons
 
 
 def _one_more(fitted, layer, scoring, limits, rng):

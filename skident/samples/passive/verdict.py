@@ -65,6 +65,8 @@ class Evidence:
         See `Found`.
     lack_of_fit : float
         See `lack_of_fit`.
+    n_lone : int
+        See `lone_rows`.
     info : Information
     """
 
@@ -74,6 +76,7 @@ class Evidence:
     noise: float
     settled: bool
     lack_of_fit: float
+    n_lone: int
     info: Information
 
 
@@ -147,6 +150,10 @@ def _about_the_fit(network, evidence, fits):
     if n_out:
         opened.append(
             f"{n_out} targets lie beyond {_FAR_OUT:.0f} robust deviations: outliers pull least squares; leave them out"
+        )
+    if evidence.n_lone and evidence.noise > _ROUNDING:
+        opened.append(
+            f"{evidence.n_lone} rows decide parameters alone: outliers that units were spent on, or too few rows"
         )
     return opened
 

@@ -95,6 +95,9 @@ def test_a_column_that_does_not_matter_is_told():
     more = np.column_stack([X, np.random.RandomState(9).standard_normal(300)])
     found = identifier(layer_widths=(2, 1)).fit(more, Y[:, 0])
     assert list(found.report_.idle_features) == [4] and found.report_.exact
+    noise = 0.02 * Y.std() * np.random.RandomState(3).standard_normal(300)
+    found = identifier(layer_widths=(2, 1)).fit(more, Y[:, 0] + noise)
+    assert list(found.report_.idle_features) == [4] and not found.report_.exact and not found.report_.open
 
 
 # Bad input: what is open is said, and nothing is claimed.
@@ -106,7 +109,8 @@ def smooth(X):
 
 _, X, Y = planted((2, 1), 240, seed=6)
 y = Y[:, 0]
-OUTLIERS = y + np.where(np.arange(240) % 60 == 0, 50.0, 0.0) + 0.01 * np.random.RandomState(3).standard_normal(240)
+NOISE = np.random.RandomState(3).standard_normal(240)
+OUTLIERS = y + np.where(np.arange(240) % 60 == 0, 50.0, 0.0) + 0.01 * NOISE
 BINARY = np.sign(X) + (np.arange(240)[:, None] // 80)
 CASES = {
     "fewer rows than parameters": (X[:9], y[:9], {}, "too few for a network of one hidden unit"),
@@ -117,6 +121,9 @@ CASES = {
     "another class": (X, smooth(X), {"layer_widths": (1, 1)}, "not a network of this class"),
     "an activation that does not fit": (X, y, {"activation": "sin", "layer_widths": (2, 1)}, "not a network of this"),
     "outliers": (X, OUTLIERS, {"layer_widths": (2, 1)}, "outliers pull least squares"),
+    "outliers that units are spent on": (X[:100], OUTLIERS[:100], {}, "rows decide parameters alone"),
+    "an activation that does not fit, and noise": (X, y + 0.01 * NOISE, {"activation": "relu", "layer_widths": (2, 1)},
+                                                   "functions of X explain what it leaves"),
     "a linear function": (X, X @ [1.0, 2.0, 0.0, 0.0], {}, "no hidden unit explains more"),
     "noise alone": (X[:60], np.random.RandomState(8).standard_normal(60), {}, "no hidden unit explains more"),
     "a constant column": (np.column_stack([X, np.ones(240)]), y, {"layer_widths": (2, 1)}, "weights along them"),

@@ -52,9 +52,14 @@ def test_a_unit_that_was_left_out_comes_back():
     assert before.fitted.widths == (2, 1) and after.widths == (3, 1)
 
 
-def test_what_is_exact_or_not_settled_stays():
+def test_what_is_exact_stays():
     truth, rows, unit = noisy(2, 0.0)
     exact = found(truth.with_parameters([truth.weights[0], truth.weights[1] / unit], truth.biases), rows)
+    assert units_above_noise(exact, rows, Limits(4), np.random.RandomState(0)) is exact
+
+
+def test_it_is_settled_where_no_further_unit_explains_more_and_there_was_time():
+    truth, rows, unit = noisy(1, 0.01)
     rough = found(smaller(truth, unit), rows, settled=False)
-    for one in (exact, rough):
-        assert units_above_noise(one, rows, Limits(4), np.random.RandomState(0)) is one
+    assert units_above_noise(rough, rows, Limits(4), np.random.RandomState(0)).settled
+    assert not units_above_noise(rough, rows, Limits(4, deadline=0.0), np.random.RandomState(0)).settled
