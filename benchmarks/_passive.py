@@ -16,9 +16,11 @@ from sklearn.preprocessing import StandardScaler
 from skident import PassiveNetworkIdentifier
 from skident.datasets import make_network
 from skident.fitting.batched_fits import parameters_of
-from skident.fitting.scored_pruning import Scoring, prune_by_score
+from skident.fitting.scored_pruning import Scoring
 from skident.metrics import parameter_error
 from skident.network import Architecture, FeedforwardNetwork
+from skident.samples.passive.noisy_widths import units_above_noise
+from skident.samples.passive.search import Found, Limits
 from skident.samples.passive.table import Table
 
 D, SHIFTS, NETWORKS = 10, 0.3, 10
@@ -184,12 +186,11 @@ def _noisy(truth, identifier, X, noisy, sigma, rng):
 
 
 def _from_truth(truth, X, noisy):
-    """The widths with the best criterion on the way down from the true network."""
+    """The widths that the criterion comes to from the true network."""
     table = Table(X, noisy, None, True)
     rows = table.rows(slice(None))
-    scoring = Scoring(rows, 1e-24 * rows.total)
-    start = scoring.refit(Architecture.of(truth), parameters_of(table.in_whitened(truth))[None])
-    return prune_by_score(start, scoring).widths
+    start = Scoring(rows, 0.0).refit(Architecture.of(truth), parameters_of(table.in_whitened(truth))[None])
+    return units_above_noise(Found(start, True, []), rows, Limits(), np.random.RandomState(0)).fitted.widths
 
 
 class Trained:

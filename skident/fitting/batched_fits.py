@@ -192,23 +192,26 @@ class BatchedNetworkFits:
         B, P = len(x), self.n_parameters
         matrix, gradient = np.zeros((B, P, P)), np.zeros((B, P))
         for U, Y, weight in self.rows.blocks(self._rows_at_once(B * self.rows.n_outputs * P)):
-            J, r = self._jacobians(x, U, Y, weight)
+            J, r = self.jacobians(x, U, Y, weight)
             matrix += np.swapaxes(J, 1, 2) @ J
             gradient += (r[:, None] @ J)[:, 0]
         return matrix, gradient
 
-    def _rows_at_once(self, numbers_a_row):
-        return max(1, self.chunk_bytes // (8 * numbers_a_row))
+    def jacobians(self, x, U, Y, weight):
+        """Derivatives of all answers and residuals, both times the roots of the weights.
 
-    def _layers(self, x):
-        """Weights on top of shifts, (B, m_{l-1} + 1, m_l) a layer."""
-        return [
-            x[:, s:e].reshape(len(x), a + 1, c)
-            for s, e, (a, c) in zip(self.offsets[:-1], self.offsets[1:], self.shapes, strict=True)
-        ]
+        Parameters
+        ----------
+        x : ndarray of shape (B, P)
+        U : ndarray of shape (n, D)
+        Y : ndarray of shape (n, m_L)
+        weight : ndarray of shape (n,) or None
 
-    def _jacobians(self, x, U, Y, weight):
-        """Derivatives of all answers (B, n m_L, P) and residuals (B, n m_L), times roots of the weights."""
+        Returns
+        -------
+        J : ndarray of shape (B, n m_L, P)
+        r : ndarray of shape (B, n m_L)
+        """
         layers, (n, p), B = self._layers(x), Y.shape, len(x)
         reads, jets, H = [], [], np.broadcast_to(U, (B, *U.shape))
         for A, activation in zip(layers, self.activations, strict=True):
@@ -226,6 +229,16 @@ class BatchedNetworkFits:
                 W = np.swapaxes(layers[k][:, :-1], 1, 2)
                 by_post = (by_pre.reshape(B, n * p, c) @ W).reshape(B, n, p, a)
         return J.reshape(B, n * p, -1), ((H - Y) * root[:, None]).reshape(B, n * p)
+
+    def _rows_at_once(self, numbers_a_row):
+        return max(1, self.chunk_bytes // (8 * numbers_a_row))
+
+    def _layers(self, x):
+        """Weights on top of shifts, (B, m_{l-1} + 1, m_l) a layer."""
+        return [
+            x[:, s:e].reshape(len(x), a + 1, c)
+            for s, e, (a, c) in zip(self.offsets[:-1], self.offsets[1:], self.shapes, strict=True)
+        ]
 
 
 def random_parameters(n_inputs, architecture, n_starts, rng):

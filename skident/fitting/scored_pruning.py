@@ -11,6 +11,7 @@ from skident.network import Architecture
 from skident.optim import Ending, batched_levenberg_marquardt
 
 from .batched_fits import BatchedNetworkFits, network_of, parameters_of
+from .penalised_fits import PenalisedNetworkFits, Prior
 from .removal import removal_costs, remove_unit
 
 __all__ = ["Fitted", "Scoring", "prune_by_score"]
@@ -19,6 +20,9 @@ _TRIED = 3  # units of a layer, the cheapest ones, that are left out in turn
 _MENDING, _MENDING_FTOL = 60, 1e-4  # steps after a removal; the gain below which they end
 _PATIENCE = 2  # removals in a row that make the score worse
 _ROWS = 2000  # on which the costs of removals are estimated
+# Of a parameter where there is a prior: the best of units that are not there gains, in 95 of 100 cases, 1.8 to 2.5
+# times the number of its parameters (tanh, sin, softplus; 4 to 20 inputs, 1 to 3 outputs; 10 and 40 rows a parameter).
+_PRICE = 2.5
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Fitted:
     architecture : Architecture
     x : ndarray of shape (P,)
     cost : float
-        Weighted sum of squared residuals.
+        Weighted sum of squared residuals, and the penalty where there is a prior.
     score : float
         See `Scoring.score`.
     """
@@ -48,7 +52,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Scoring:
-    """The Bayesian information criterion of networks on given rows.
+    """The Bayesian information criterion of networks on given rows, or a test of every unit against noise.
 
     Attributes
     ----------
@@ -59,15 +63,33 @@ class Scoring:
         Units at the end of the first layer that stay, see `with_linear_units`.
     deadline : float
         No step is made after this time, of `time.perf_counter`.
+    prior : Prior, default=None
+        With one, fits are penalised and a unit that is not there is kept in one of 20 cases.
     """
 
     rows: object
     good: float
     n_fixed: int = 0
     deadline: float = np.inf
+    prior: Prior | None = None
+
+    def fits(self, architecture):
+        """What is minimised.
+
+        Parameters
+        ----------
+        architecture : Architecture
+
+        Returns
+        -------
+        BatchedNetworkFits
+        """
+        if self.prior is None:
+            return BatchedNetworkFits(architecture, self.rows)
+        return PenalisedNetworkFits(architecture, self.rows, self.prior)
 
     def score(self, architecture, cost):
-        """``N log(cost / N) + P log N`` with N answers and P parameters.
+        """``N log(cost / N) + P log N`` with N answers and P parameters; with a prior ``cost / noise + 2.5 P``.
 
         Parameters
         ----------
@@ -78,8 +100,10 @@ class Scoring:
         -------
         float
         """
-        N = self.rows.n_answers
-        return N * np.log(max(cost, self.good) / N) + architecture.n_parameters(self.rows.n_inputs) * np.log(N)
+        N, P = self.rows.n_answers, architecture.n_parameters(self.rows.n_inputs)
+        if self.prior is not None:
+            return cost / self.prior.noise + _PRICE * P
+        return N * np.log(max(cost, self.good) / N) + P * np.log(N)
 
     def fitted(self, architecture, x, cost):
         """A fit with its score.
@@ -110,7 +134,7 @@ class Scoring:
         -------
         Fitted
         """
-        fits = BatchedNetworkFits(architecture, self.rows)
+        fits = self.fits(architecture)
         ending = Ending(max_iter=max_iter, ftol=ftol, target=self.good, deadline=self.deadline)
         result = batched_levenberg_marquardt(fits, starts, ending)
         best = int(np.argmin(result.cost))

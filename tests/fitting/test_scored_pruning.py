@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from skident.fitting.batched_fits import Rows, parameters_of
+from skident.fitting.penalised_fits import Prior
 from skident.fitting.scored_pruning import Scoring, prune_by_score
 from skident.network import Architecture, FeedforwardNetwork
 
@@ -34,6 +35,15 @@ def test_two_sines_of_one_frequency_are_one():
 def test_widths_asked_for_are_reached_whatever_the_score():
     pruned = prune_by_score(*fitted(W, np.zeros(3), A, "tanh"), at_least=(2, 1))
     assert pruned.widths == (2, 1) and pruned.cost > 1e-6
+
+
+def test_with_a_prior_fits_are_penalised_and_parameters_have_their_price():
+    network = FeedforwardNetwork([W, A], [np.zeros(3), [0.0]], "tanh")
+    architecture, x = Architecture.of(network), parameters_of(network)[None]
+    scoring = Scoring(Rows(U, network(U)), 1.0, prior=Prior.like(network, 0.1))
+    wanted = 0.1 * (np.sum(W**2) / np.median(np.mean(W**2, axis=0)) + np.sum(A**2) / np.mean(A**2))
+    np.testing.assert_allclose(scoring.fits(architecture).cost(x), wanted)
+    assert scoring.score(architecture, 5.0) == pytest.approx(5.0 / 0.1 + 2.5 * 16)
 
 
 def test_the_score_counts_rows_and_parameters():

@@ -9,8 +9,10 @@ import numpy as np
 from skident.fitting.batched_fits import BatchedNetworkFits, parameters_of
 from skident.network import Architecture
 
-__all__ = ["Information", "information", "standard_errors_of"]
+__all__ = ["Information", "information", "lone_rows", "standard_errors_of"]
 
+_ALONE = 0.95  # leverage; rows of planted networks have up to 0.6
+_NUMBERS = 2**22  # of a matrix
 _UNSEEN = 1e-3  # of a parameter's unit vector in directions that rows do not determine
 
 
@@ -103,6 +105,30 @@ def standard_errors_of(network, table, info, noise):
         weights, biases, at = [*weights, A[:-1]], [*biases, A[-1]], at + (a + 1) * c
     weights[-1], biases[-1] = weights[-1] * table.unit, biases[-1] * table.unit
     return weights, biases
+
+
+def lone_rows(network, table, info):
+    """Rows that decide parameters alone: their leverage, the derivative of the fit by the answer, is above 0.95.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        Of whitened inputs and standardised targets.
+    table : Table
+    info : Information
+
+    Returns
+    -------
+    int
+    """
+    fits, x = BatchedNetworkFits(Architecture.of(network), table), parameters_of(network)[None]
+    kept = info.spectrum > len(info.spectrum) * np.finfo(float).eps
+    root = info.vectors[:, kept] / np.sqrt(info.spectrum[kept]) / info.scale[:, None]
+    found = 0
+    for U, Y, weight in table.blocks(max(1, _NUMBERS // (len(root) * table.n_outputs))):
+        leverage = np.sum((fits.jacobians(x, U, Y, weight)[0][0] @ root) ** 2, axis=1).reshape(len(U), -1)
+        found += int(np.sum(leverage.max(axis=1) > _ALONE))
+    return found
 
 
 def _lengths(roots, open_units):

@@ -159,9 +159,9 @@ def search_widths(rows, architecture, limits, rng):
     -----
     Sizes are tried in the order of their parameters, those of two hidden layers among those of one, up to half as many
     as there are answers: 16 starts in one batch, the best one then pruned while the criterion falls. The first whose
-    misfit is rounding ends it. Of noisy answers the wider ones of a depth are left out once they are no better;
-    the best size, and the ones with one unit less, are then started afresh. As long as the misfit is neither rounding
-    nor noise and there is time, all sizes are tried again from other starts.
+    misfit is rounding ends it. Of noisy answers the wider ones of a depth are left out once they are no better. As long
+    as the misfit is neither rounding nor noise and there is time, all sizes are tried again from other starts, and then
+    the best one and those with one unit less.
     """
     sizes = _Sizes(rows, architecture, limits, rng)
     best = _linear_fit(sizes)
@@ -175,9 +175,11 @@ def search_widths(rows, architecture, limits, rng):
         if best.score >= before - _BETTER:
             break
         rungs = [w for w in rungs if architecture.with_widths(w).n_hidden >= best.architecture.n_hidden]
-    if not sizes.exact(best) and len(best.widths) > 1 and not limits.spent:
+    settled = sizes.exact(best) or sizes.plateau(best)
+    if not settled and len(best.widths) > 1 and not limits.spent:
         best = _started_afresh(sizes, best)
-    return Found(best, sizes.exact(best) or sizes.plateau(best), sizes.tried)
+        settled = sizes.exact(best) or sizes.plateau(best)
+    return Found(best, settled, sizes.tried)
 
 
 def _linear_fit(sizes):

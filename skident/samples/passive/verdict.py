@@ -17,6 +17,7 @@ __all__ = ["Evidence", "PassiveReport", "idle_features", "judge"]
 _ROUNDING = 1e-9  # relative misfit below which answers have no noise that could be seen
 _ENOUGH = 1.5  # different answers a parameter that a claim needs
 _FEW_HELD_OUT = 10
+_NO_NOISE = 1e-3  # chance that residuals of the right network have of being called a misfit
 _FAR_OUT, _MANY_OUT = 8.0, 0.2  # robust deviations of an outlier; the share of rows from which they are no outliers
 _IDLE = 3.0  # standard errors
 
@@ -62,6 +63,10 @@ class Evidence:
         Standard deviation of the residuals per degree of freedom.
     settled : bool
         See `Found`.
+    lack_of_fit : float
+        See `lack_of_fit`.
+    n_lone : int
+        See `lone_rows`.
     info : Information
     """
 
@@ -70,6 +75,8 @@ class Evidence:
     residuals: np.ndarray
     noise: float
     settled: bool
+    lack_of_fit: float
+    n_lone: int
     info: Information
 
 
@@ -117,7 +124,13 @@ def _about_the_rows(network, table):
 def _about_the_fit(network, evidence, fits):
     """Of residuals and parameters."""
     opened = []
-    if len(network.weights) == 1 and evidence.settled:
+    no_noise = evidence.noise > _ROUNDING and evidence.lack_of_fit < _NO_NOISE
+    if no_noise and not fits:
+        opened.append(
+            "not a network of this class, or not found in the time and rows there are: functions of X explain what it "
+            f"leaves (p = {evidence.lack_of_fit:.0e}), which is no noise"
+        )
+    elif len(network.weights) == 1 and evidence.settled:
         opened.append("no hidden unit explains more than noise does beside a linear function")
     elif not evidence.settled and not fits:
         opened.append(
@@ -137,6 +150,10 @@ def _about_the_fit(network, evidence, fits):
     if n_out:
         opened.append(
             f"{n_out} targets lie beyond {_FAR_OUT:.0f} robust deviations: outliers pull least squares; leave them out"
+        )
+    if evidence.n_lone and evidence.noise > _ROUNDING:
+        opened.append(
+            f"{evidence.n_lone} rows decide parameters alone: outliers that units were spent on, or too few rows"
         )
     return opened
 

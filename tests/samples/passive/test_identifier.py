@@ -6,7 +6,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skident import PassiveNetworkIdentifier
 from skident.datasets import make_network
+from skident.fitting.batched_fits import random_parameters
+from skident.fitting.scored_pruning import Scoring
 from skident.metrics import parameter_error
+from skident.samples.passive.search import Found
 
 
 def planted(widths, n, activation="tanh", seed=0):
@@ -52,6 +55,25 @@ def test_noise_comes_with_standard_errors_and_no_claim():
     assert 0.5 < np.sqrt(np.mean(z**2)) < 2.0
 
 
+def test_a_small_unit_behind_noise_is_found():
+    truth, X, Y = planted((3, 1), 300, seed=1)
+    assert np.abs(truth.weights[1]).min() < 0.25 * np.abs(truth.weights[1]).max()
+    noisy = Y[:, 0] + 0.02 * Y.std() * np.random.RandomState(6).standard_normal(300)
+    assert identifier(n_starts=4).fit(X, noisy).layer_widths_ == (3, 1)
+
+
+def test_a_misfit_is_not_passed_as_noise(monkeypatch):
+    def stuck(rows, architecture, limits, rng):
+        fitted = Scoring(rows, 0.0).refit(architecture, random_parameters(4, architecture, 1, rng))
+        return Found(fitted, True, [])  # as a search whose wider networks did no better
+
+    truth, X, Y = planted((4, 3, 1), 600, seed=1)
+    monkeypatch.setattr("skident.samples.passive.identifier.search_weights", stuck)
+    with pytest.warns(ConvergenceWarning, match="not a network of this class.* which is no noise"):
+        found = identifier(layer_widths=(4, 1)).fit(X, Y)
+    assert not found.report_.exact and found.report_.lack_of_fit < 1e-3 < found.report_.noise
+
+
 def test_weights_are_repetitions():
     _, X, Y = planted((2, 1), 60, seed=3)
     y = Y[:, 0] + 0.1 * np.random.RandomState(0).standard_normal(60)
@@ -73,6 +95,9 @@ def test_a_column_that_does_not_matter_is_told():
     more = np.column_stack([X, np.random.RandomState(9).standard_normal(300)])
     found = identifier(layer_widths=(2, 1)).fit(more, Y[:, 0])
     assert list(found.report_.idle_features) == [4] and found.report_.exact
+    noise = 0.02 * Y.std() * np.random.RandomState(3).standard_normal(300)
+    found = identifier(layer_widths=(2, 1)).fit(more, Y[:, 0] + noise)
+    assert list(found.report_.idle_features) == [4] and not found.report_.exact and not found.report_.open
 
 
 # Bad input: what is open is said, and nothing is claimed.
@@ -84,7 +109,8 @@ def smooth(X):
 
 _, X, Y = planted((2, 1), 240, seed=6)
 y = Y[:, 0]
-OUTLIERS = y + np.where(np.arange(240) % 60 == 0, 50.0, 0.0) + 0.01 * np.random.RandomState(3).standard_normal(240)
+NOISE = np.random.RandomState(3).standard_normal(240)
+OUTLIERS = y + np.where(np.arange(240) % 60 == 0, 50.0, 0.0) + 0.01 * NOISE
 BINARY = np.sign(X) + (np.arange(240)[:, None] // 80)
 CASES = {
     "fewer rows than parameters": (X[:9], y[:9], {}, "too few for a network of one hidden unit"),
@@ -95,6 +121,9 @@ CASES = {
     "another class": (X, smooth(X), {"layer_widths": (1, 1)}, "not a network of this class"),
     "an activation that does not fit": (X, y, {"activation": "sin", "layer_widths": (2, 1)}, "not a network of this"),
     "outliers": (X, OUTLIERS, {"layer_widths": (2, 1)}, "outliers pull least squares"),
+    "outliers that units are spent on": (X[:100], OUTLIERS[:100], {}, "rows decide parameters alone"),
+    "an activation that does not fit, and noise": (X, y + 0.01 * NOISE, {"activation": "relu", "layer_widths": (2, 1)},
+                                                   "functions of X explain what it leaves"),
     "a linear function": (X, X @ [1.0, 2.0, 0.0, 0.0], {}, "no hidden unit explains more"),
     "noise alone": (X[:60], np.random.RandomState(8).standard_normal(60), {}, "no hidden unit explains more"),
     "a constant column": (np.column_stack([X, np.ones(240)]), y, {"layer_widths": (2, 1)}, "weights along them"),

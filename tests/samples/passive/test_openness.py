@@ -5,7 +5,7 @@ import numpy as np
 from skident.datasets import make_network
 from skident.fitting.standard_errors import standard_errors
 from skident.network import FeedforwardNetwork
-from skident.samples.passive.openness import information, standard_errors_of
+from skident.samples.passive.openness import information, lone_rows, standard_errors_of
 from skident.samples.passive.table import Table
 
 X = np.random.RandomState(0).standard_normal((150, 3)) * [1.0, 5.0, 0.1] + 3.0
@@ -39,3 +39,18 @@ def test_what_relu_leaves_free_is_not_open():
     network = FeedforwardNetwork(network.weights, [-3.0 * network.weights[0].sum(axis=0), [0.0]], "relu")
     info = errors(network, network(X), 1e-3)[1]
     assert info.n_free == 2 and info.n_open == 0
+
+
+def test_a_unit_for_one_row_is_told():
+    Z = (X - 3.0) / [1.0, 5.0, 0.1]
+    network = make_network((3, 2, 1), output_activation="identity", random_state=0)
+    spent = np.array([[20.0], [0.0], [0.0]])  # a step between the row farthest out and the next one
+    shift = -20.0 * np.sort(Z[:, 0])[-2:].mean(keepdims=True)
+    more = FeedforwardNetwork(
+        [np.hstack([network.weights[0], spent]), np.vstack([network.weights[1], [[1.0]]])],
+        [np.append(network.biases[0], shift), network.biases[1]],
+    )
+    for one, lone in ((network, False), (more, True)):
+        table = Table(Z, one(Z), None, True)
+        inside = table.in_whitened(one)
+        assert (lone_rows(inside, table, information(inside, table)) > 0) == lone

@@ -1,0 +1,123 @@
+"""Widths of a network behind noisy answers: units that explain more than the best of units that are not there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from skident.fitting.batched_fits import network_of, parameters_of, random_parameters
+from skident.fitting.penalised_fits import Prior
+from skident.fitting.races import Race, race
+from skident.fitting.scored_pruning import Scoring, prune_by_score
+
+__all__ = ["units_above_noise"]
+
+_SMALL = 0.03  # outgoing weights of a unit that is tried, relative to those of the others
+_ROUNDS = 3  # in which units come and go, before the prior is estimated again
+_ROUNDING = 1e-9  # relative misfit that is no noise
+_ANSWERS_PER_PARAMETER = 2.0
+_FINISH = {"max_iter": 100, "ftol": 1e-6}
+
+
+def units_above_noise(found, rows, limits, rng):
+    """The network with all units that explain more than noise does, at a level of one in twenty for every unit.
+
+    Parameters
+    ----------
+    found : Found
+        Of a search by the information criterion, which is stricter. One that is exact or linear, or of two hidden
+        layers and not settled, is returned as it is.
+    rows : Rows
+        Whitened.
+    limits : Limits
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    Found
+        Its fit is one of penalised least squares; settled also where no further unit explains more than noise.
+
+    Notes
+    -----
+    Weights and shifts have Gaussian priors with the variances of those found; without, units of any size and direction
+    fit noise, and the best of them gains as much as small true units. Units are added to every layer one at a time,
+    and networks half as wide again are fitted afresh; what they come to is pruned by the penalised criterion.
+    """
+    fitted, n_hidden = found.fitted, len(found.fitted.widths) - 1
+    exact = fitted.cost <= _ROUNDING**2 * rows.total
+    if exact or not n_hidden or (n_hidden > 1 and not found.settled) or len(fitted.x) >= rows.n_answers:
+        return found
+    fitted, scoring = _with_its_prior(*_with_its_prior(fitted, Scoring(rows, 0.0, deadline=limits.deadline)))
+    settled = False
+    for _ in range(_ROUNDS):
+        widths, fitted = fitted.widths, prune_by_score(_grown(fitted, scoring, limits, rng), scoring)
+        settled = fitted.widths == widths
+        if settled:
+            break
+        fitted, scoring = _with_its_prior(fitted, scoring)
+    best = min(fitted, _afresh(fitted, scoring, limits, rng), key=lambda one: one.score)
+    limits.say(f"units that explain more than noise: widths {best.widths}")
+    settled = settled and not limits.spent and _may_grow(fitted, scoring, limits)
+    return replace(found, fitted=best, settled=found.settled or settled)
+
+
+def _with_its_prior(fitted, scoring):
+    """Fitted again with the prior and the noise that it tells."""
+    network = network_of(fitted.x, scoring.rows.n_inputs, fitted.architecture)
+    scoring = replace(scoring, prior=_typical(network, scoring.rows))
+    return scoring.refit(fitted.architecture, fitted.x[None], **_FINISH), scoring
+
+
+def _typical(network, rows):
+    squares = np.sum((network(rows.U) - rows.Y) ** 2, axis=1)
+    left = rows.n_answers - network.n_parameters
+    return Prior.like(network, float(squares.sum() if rows.weight is None else rows.weight @ squares) / left)
+
+
+def _grown(fitted, scoring, limits, rng):
+    """With units more for as long as they lower the score."""
+    while not limits.spent and _may_grow(fitted, scoring, limits):
+        larger = [_one_more(fitted, layer, scoring, limits, rng) for layer in range(len(fitted.widths) - 1)]
+        best = min(larger, key=lambda one: one.score)
+        if best.score >= fitted.score:
+            break
+        fitted = best
+    return fitted
+
+
+def _may_grow(fitted, scoring, limits):
+    few = len(fitted.x) < scoring.rows.n_answers / _ANSWERS_PER_PARAMETER
+    return few and fitted.architecture.n_hidden < limits.max_neurons
+
+
+def _one_more(fitted, layer, scoring, limits, rng):
+    """The best of networks with one unit more in a layer, which hardly speaks at first."""
+    D, widths = scoring.rows.n_inputs, fitted.widths
+    network, prior = network_of(fitted.x, D, fitted.architecture), scoring.prior
+    architecture = fitted.architecture.with_widths(m + (k == layer) for k, m in enumerate(widths))
+    starts = []
+    for _ in range(limits.n_starts):
+        weights, biases = list(network.weights), list(network.biases)
+        reads = np.sqrt(prior.weights[layer]) * rng.standard_normal((weights[layer].shape[0], 1))
+        speaks = _SMALL * np.sqrt(prior.weights[layer + 1]) * rng.standard_normal((1, weights[layer + 1].shape[1]))
+        shift = np.sqrt(prior.shifts[layer]) * rng.standard_normal(1)
+        weights[layer], biases[layer] = np.hstack([weights[layer], reads]), np.append(biases[layer], shift)
+        weights[layer + 1] = np.vstack([weights[layer + 1], speaks])
+        starts.append(parameters_of(network.with_parameters(weights, biases)))
+    return scoring.refit(architecture, np.array(starts), **_FINISH)
+
+
+def _afresh(best, scoring, limits, rng):
+    """Pruned from new starts of half as many units again."""
+    architecture = best.architecture.with_widths((*[m + (m + 1) // 2 for m in best.widths[:-1]], best.widths[-1]))
+    too_many = architecture.n_hidden > limits.max_neurons
+    if (
+        too_many
+        or architecture.n_parameters(scoring.rows.n_inputs) > scoring.rows.n_answers / _ANSWERS_PER_PARAMETER
+        or limits.spent
+    ):
+        return best
+    x = random_parameters(scoring.rows.n_inputs, architecture, limits.n_starts, rng)
+    x, cost = race(scoring.fits(architecture), x, Race(ftol=1e-4, deadline=limits.deadline))
+    return prune_by_score(scoring.fitted(architecture, x[0], cost[0]), scoring)
