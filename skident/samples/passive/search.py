@@ -183,7 +183,8 @@ def search_widths(rows, architecture, limits, rng):
     nor noise and there is time, all sizes are tried again from other starts.
 
     Where networks of up to 16 units leave a misfit above 0.3, populations of fits of two hidden layers come next
-    (`replace_units`): the network may have steep units, as trained ones do, a few of which are met in every minimum.
+    (`replace_units`): the network may have steep units, as trained ones do, a few of which are met in every minimum. So
+    they do, at one unit more a layer, where two layers are best.
     """
     sizes = _Sizes(rows, architecture, limits, rng)
     best = _linear_fit(sizes)
@@ -191,7 +192,8 @@ def search_widths(rows, architecture, limits, rng):
     ladder, before = _ladder(rows, architecture, limits), best.score
     small, rungs = _split(ladder)
     if not sizes.exact(best):
-        best = _replaced(sizes, _steep(rows, architecture, limits), _climbed(sizes, small, best))
+        best = _climbed(sizes, small, best)
+        best = _replaced(sizes, _steep(sizes, best), best)
     while not sizes.exact(best):
         best = _climbed(sizes, rungs, best)
         if sizes.exact(best) or sizes.plateau(best) or limits.spent or best.score >= before - _BETTER:
@@ -226,12 +228,15 @@ def _ladder(rows, architecture, limits):
     return [a.widths for a in ordered if a.n_hidden >= _ONE_LAYER[0]] or [a.widths for a in ordered[-1:]]
 
 
-def _steep(rows, architecture, limits):
+def _steep(sizes, best):
     """Widths of two hidden layers for populations of fits, each of them some times."""
-    candidates = [architecture.with_widths((*pair, architecture.n_outputs)) for pair in _STEEP]
-    most = rows.n_answers / _ANSWERS_PER_PARAMETER
-    able = [a for a in candidates if a.n_parameters(rows.n_inputs) <= most and a.n_hidden <= 3 * limits.max_neurons]
-    return [a.widths for a in able for _ in range(_TIMES)]
+    pairs, most = list(_STEEP), sizes.rows.n_answers / _ANSWERS_PER_PARAMETER
+    if best.cost <= _STEEP_MISFIT**2 * sizes.rows.total:
+        # Nearly met, and by two layers: little more is enough.
+        pairs = [tuple(m + 1 for m in best.widths[:-1])] if len(best.widths) == 3 else []
+    candidates = [sizes.base.with_widths((*pair, best.widths[-1])) for pair in pairs]
+    able = [a for a in candidates if a.n_parameters(sizes.rows.n_inputs) <= most]
+    return [a.widths for a in able if a.n_hidden <= 3 * sizes.limits.max_neurons for _ in range(_TIMES)]
 
 
 def _split(rungs):
@@ -240,9 +245,9 @@ def _split(rungs):
 
 
 def _replaced(sizes, steep, best):
-    """The best of populations of fits, where much is unexplained; until one is no better, or time is over."""
+    """The best of populations of fits; until one is no better, or time is over."""
     for widths in steep:
-        if best.cost <= _STEEP_MISFIT**2 * sizes.rows.total or sizes.limits.spent:
+        if sizes.exact(best) or sizes.limits.spent:
             break
         fitted, before = sizes.replaced(widths), best
         sizes.note(widths, fitted)
