@@ -192,8 +192,7 @@ def search_widths(rows, architecture, limits, rng):
     ladder, before = _ladder(rows, architecture, limits), best.score
     small, rungs = _split(ladder)
     if not sizes.exact(best):
-        best = _climbed(sizes, small, best)
-        best = _replaced(sizes, _steep(sizes, best), best)
+        best = _replaced(sizes, _climbed(sizes, small, best))
     while not sizes.exact(best):
         best = _climbed(sizes, rungs, best)
         if sizes.exact(best) or sizes.plateau(best) or limits.spent or best.score >= before - _BETTER:
@@ -228,15 +227,17 @@ def _ladder(rows, architecture, limits):
     return [a.widths for a in ordered if a.n_hidden >= _ONE_LAYER[0]] or [a.widths for a in ordered[-1:]]
 
 
-def _steep(sizes, best):
-    """Widths of two hidden layers for populations of fits, each of them some times."""
-    pairs, most = list(_STEEP), sizes.rows.n_answers / _ANSWERS_PER_PARAMETER
-    if best.cost <= _STEEP_MISFIT**2 * sizes.rows.total:
-        # Nearly met, and by two layers: little more is enough.
-        pairs = [tuple(m + 1 for m in best.widths[:-1])] if len(best.widths) == 3 else []
-    candidates = [sizes.base.with_widths((*pair, best.widths[-1])) for pair in pairs]
-    able = [a for a in candidates if a.n_parameters(sizes.rows.n_inputs) <= most]
-    return [a.widths for a in able if a.n_hidden <= 3 * sizes.limits.max_neurons for _ in range(_TIMES)]
+def _steep(sizes, best, turn):
+    """Widths of two hidden layers for the next population of fits; None where there is none."""
+    if best.cost > _STEEP_MISFIT**2 * sizes.rows.total:
+        pair = _STEEP[min(turn // _TIMES, len(_STEEP) - 1)]
+    elif len(best.widths) == 3:
+        pair = tuple(m + 1 for m in best.widths[:-1])  # nearly met, and by two layers: little more is enough
+    else:
+        return None
+    wide = sizes.base.with_widths((*pair, best.widths[-1]))
+    able = _ANSWERS_PER_PARAMETER * wide.n_parameters(sizes.rows.n_inputs) <= sizes.rows.n_answers
+    return wide.widths if able and wide.n_hidden <= 3 * sizes.limits.max_neurons else None
 
 
 def _split(rungs):
@@ -244,10 +245,11 @@ def _split(rungs):
     return [w for w in rungs if sum(w[:-1]) <= _SMALL], [w for w in rungs if sum(w[:-1]) > _SMALL]
 
 
-def _replaced(sizes, steep, best):
+def _replaced(sizes, best):
     """The best of populations of fits; until one is no better, or time is over."""
-    for widths in steep:
-        if sizes.exact(best) or sizes.limits.spent:
+    for turn in range(_TIMES * len(_STEEP)):
+        widths = _steep(sizes, best, turn)
+        if widths is None or sizes.exact(best) or sizes.limits.spent:
             break
         fitted, before = sizes.replaced(widths), best
         sizes.note(widths, fitted)
