@@ -199,10 +199,12 @@ class Trained:
     def run(self, trials, quick):
         X0, y0 = load_diabetes(return_X_y=True)
         X0, y0 = StandardScaler().fit_transform(X0), (y0 - y0.mean()) / y0.std()
-        results = []
+        clock, results = Countdown(PART_SECONDS), []
         for c, hidden in enumerate([(3,)] if quick else [(8,), (8, 5)]):
             networks = []
             for i in range(1 if quick else trials or NETWORKS):
+                if clock.over and networks:
+                    break
                 seed = PASSIVE[340 + 10 * c + i]
                 mlp = MLPRegressor(hidden_layer_sizes=hidden, **LBFGS, max_iter=300, random_state=seed)
                 with warnings.catch_warnings():
@@ -230,8 +232,10 @@ class Baselines:
     HEADER = ("seed", "fresh rows, best of 10", "parameters, best of 10", "s, all 10")
 
     def run(self, trials, quick):
-        rows = []
+        clock, rows = Countdown(PART_SECONDS), []
         for i in range(1 if quick else trials or NETWORKS):
+            if clock.over and rows:
+                break
             seed = PASSIVE[i]
             truth, X, Y, rng = planted((8, 1), "tanh", seed)
             start, fits = time.process_time(), []

@@ -12,6 +12,7 @@ from skident.optim import BatchedNormalEquations
 __all__ = ["BatchedNetworkFits", "Rows", "network_of", "parameters_of", "random_parameters"]
 
 _FLOOR = 1e-12  # of the diagonal of the Gauss-Newton matrix: what damps parameters that do nothing
+_CACHE = 2**21  # bytes of Jacobians of so many networks at a time as stay near the processor
 _SMALL_START = 0.1  # of the usual first-layer weights: those of the least start
 
 
@@ -151,16 +152,31 @@ class BatchedNetworkFits:
         ndarray of shape (B,)
             Infinite where a network overflows.
         """
-        layers, cost = self._layers(x), np.zeros(len(x))
+        cost = np.zeros(len(x))
         widest = max(c for _, c in self.shapes)
         with np.errstate(over="ignore", invalid="ignore"):
             for U, Y, weight in self.rows.blocks(self._rows_at_once(len(x) * 3 * widest)):
-                H = U
-                for A, activation in zip(layers, self.activations, strict=True):
-                    H = activation(H @ A[:, :-1] + A[:, -1:])
-                squares = np.sum((H - Y) ** 2, axis=2)
-                cost += squares.sum(axis=1) if weight is None else squares @ weight
+                cost += np.sum(self.residuals(x, U, Y, weight) ** 2, axis=1)
         return np.where(np.isfinite(cost), cost, np.inf)
+
+    def residuals(self, x, U, Y, weight):
+        """Of all answers at some rows, times roots of the weights.
+
+        Parameters
+        ----------
+        x : ndarray of shape (B, P)
+        U, Y, weight : ndarrays, the last one or None
+            As `Rows.blocks` yields them.
+
+        Returns
+        -------
+        ndarray of shape (B, m_L n)
+        """
+        H = U
+        for A, activation in zip(self.layers(x), self.activations, strict=True):
+            H = activation(H @ A[:, :-1] + A[:, -1:])
+        root = 1.0 if weight is None else np.sqrt(weight)
+        return (np.swapaxes(H - Y, 1, 2) * root).reshape(len(x), -1)
 
     def linearise(self, x):
         """The Gauss-Newton models.
@@ -192,53 +208,66 @@ class BatchedNetworkFits:
         B, P = len(x), self.n_parameters
         matrix, gradient = np.zeros((B, P, P)), np.zeros((B, P))
         for U, Y, weight in self.rows.blocks(self._rows_at_once(B * self.rows.n_outputs * P)):
-            J, r = self.jacobians(x, U, Y, weight)
-            matrix += np.swapaxes(J, 1, 2) @ J
-            gradient += (r[:, None] @ J)[:, 0]
+            together = max(1, _CACHE // (8 * Y.size * P))
+            for first in range(0, B, together):
+                some = slice(first, first + together)
+                J, r = self.jacobians(x[some], U, Y, weight)
+                matrix[some] += J @ np.swapaxes(J, 1, 2)
+                gradient[some] += (J @ r[:, :, None])[:, :, 0]
         return matrix, gradient
-
-    def jacobians(self, x, U, Y, weight):
-        """Derivatives of all answers and residuals, both times the roots of the weights.
-
-        Parameters
-        ----------
-        x : ndarray of shape (B, P)
-        U : ndarray of shape (n, D)
-        Y : ndarray of shape (n, m_L)
-        weight : ndarray of shape (n,) or None
-
-        Returns
-        -------
-        J : ndarray of shape (B, n m_L, P)
-        r : ndarray of shape (B, n m_L)
-        """
-        layers, (n, p), B = self._layers(x), Y.shape, len(x)
-        reads, jets, H = [], [], np.broadcast_to(U, (B, *U.shape))
-        for A, activation in zip(layers, self.activations, strict=True):
-            reads.append(np.concatenate([H, np.ones((B, n, 1))], axis=2))
-            jets.append(activation.jet(H @ A[:, :-1] + A[:, -1:], 1))
-            H = jets[-1][0]
-        root = np.ones(n) if weight is None else np.sqrt(weight)
-        J, by_post = np.empty((B, n, p, self.n_parameters)), root[:, None, None] * np.eye(p)
-        for k in range(len(layers) - 1, -1, -1):
-            by_pre = by_post * jets[k][1][:, :, None, :]
-            (s, e), (a, c) = self.offsets[k : k + 2], self.shapes[k]
-            out = J[..., s:e].reshape(B, n, p, a + 1, c)  # a view
-            np.multiply(reads[k][:, :, None, :, None], by_pre[:, :, :, None, :], out=out)
-            if k:
-                W = np.swapaxes(layers[k][:, :-1], 1, 2)
-                by_post = (by_pre.reshape(B, n * p, c) @ W).reshape(B, n, p, a)
-        return J.reshape(B, n * p, -1), ((H - Y) * root[:, None]).reshape(B, n * p)
 
     def _rows_at_once(self, numbers_a_row):
         return max(1, self.chunk_bytes // (8 * numbers_a_row))
 
-    def _layers(self, x):
-        """Weights on top of shifts, (B, m_{l-1} + 1, m_l) a layer."""
+    def layers(self, x):
+        """Weights on top of shifts.
+
+        Parameters
+        ----------
+        x : ndarray of shape (B, P)
+
+        Returns
+        -------
+        list of ndarray of shape (B, m_{l-1} + 1, m_l)
+            Views where they can be.
+        """
         return [
             x[:, s:e].reshape(len(x), a + 1, c)
             for s, e, (a, c) in zip(self.offsets[:-1], self.offsets[1:], self.shapes, strict=True)
         ]
+
+    def jacobians(self, x, U, Y, weight):
+        """Derivatives of all answers at some rows, and residuals, times roots of the weights.
+
+        Parameters
+        ----------
+        x : ndarray of shape (B, P)
+        U, Y, weight : ndarrays, the last one or None
+            As `Rows.blocks` yields them.
+
+        Returns
+        -------
+        J : ndarray of shape (B, P, m_L n)
+            Rows last: products of so many numbers in one go are what makes it fast.
+        r : ndarray of shape (B, m_L n)
+        """
+        layers, (n, p), B = self.layers(x), Y.shape, len(x)
+        reads, jets, H = [], [], np.broadcast_to(U.T, (B, U.shape[1], n))
+        for A, activation in zip(layers, self.activations, strict=True):
+            reads.append(np.concatenate([H, np.ones((B, 1, n))], axis=1))
+            pre = np.swapaxes(A, 1, 2) @ reads[-1]
+            jets.append([np.swapaxes(jet, 1, 2) for jet in activation.jet(np.swapaxes(pre, 1, 2), 1)])
+            H = jets[-1][0]
+        root = np.ones(n) if weight is None else np.sqrt(weight)
+        J, by_post = np.empty((B, self.n_parameters, p, n)), root * np.eye(p)[:, :, None]
+        for k in range(len(layers) - 1, -1, -1):
+            by_pre = by_post * jets[k][1][:, None]  # (B, m_L, m_l, n)
+            (s, e), (a, c) = self.offsets[k : k + 2], self.shapes[k]
+            out = J[:, s:e].reshape(B, a + 1, c, p, n)  # a view
+            np.multiply(reads[k][:, :, None, None], np.swapaxes(by_pre, 1, 2)[:, None], out=out)
+            if k:
+                by_post = layers[k][:, None, :-1] @ by_pre
+        return J.reshape(B, -1, p * n), ((H - Y.T) * root).reshape(B, p * n)
 
 
 def random_parameters(n_inputs, architecture, n_starts, rng):

@@ -126,8 +126,8 @@ def lone_rows(network, table, info):
     root = info.vectors[:, kept] / np.sqrt(info.spectrum[kept]) / info.scale[:, None]
     found = 0
     for U, Y, weight in table.blocks(max(1, _NUMBERS // (len(root) * table.n_outputs))):
-        leverage = np.sum((fits.jacobians(x, U, Y, weight)[0][0] @ root) ** 2, axis=1).reshape(len(U), -1)
-        found += int(np.sum(leverage.max(axis=1) > _ALONE))
+        leverage = np.sum((fits.jacobians(x, U, Y, weight)[0][0].T @ root) ** 2, axis=1).reshape(-1, len(U))
+        found += int(np.sum(leverage.max(axis=0) > _ALONE))
     return found
 
 

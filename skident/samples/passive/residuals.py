@@ -83,7 +83,9 @@ def _read_and_said(network, U):
 def _beside_the_fit(architecture, rows, x):
     """An orthonormal basis of what parameters can do, (n m_L, P) at most, and residuals orthogonal to it."""
     J, r = BatchedNetworkFits(architecture, rows).jacobians(x[None], rows.U, rows.Y, rows.weight)
-    Q, residuals = np.linalg.qr(J[0])[0], r[0]
+    n, p = rows.Y.shape
+    Q = np.linalg.qr(J[0].reshape(-1, p, n).T.reshape(n * p, -1))[0]
+    residuals = r[0].reshape(p, n).T.ravel()
     return Q, residuals - Q @ (Q.T @ residuals)
 
 

@@ -11,11 +11,16 @@ import numpy as np
 from skident.fitting.batched_fits import BatchedNetworkFits, network_of, parameters_of, random_parameters
 from skident.fitting.linear_units import oddness, sides_chosen, with_linear_units
 from skident.fitting.races import Race, race
+from skident.fitting.replaced_units import Replacing, replace_units
 from skident.fitting.scored_pruning import Fitted, Scoring, prune_by_score
 
 __all__ = ["Found", "Limits", "search_widths", "search_weights"]
 
 _ONE_LAYER, _TWO_LAYERS = (4, 9, 16, 28, 50, 90, 160), ((6, 4), (11, 8), (20, 13), (36, 24))
+# Sizes of steep networks, and how often one is tried; more starts than elsewhere, of which some are fitted further.
+_STEEP, _TIMES, _MORE_STARTS, _SOME = ((9, 6), (14, 9), (20, 13)), 2, 3, ((30, 16), (30, 8))
+_SMALL = 16  # hidden units of sizes that are tried before those of steep networks
+_STEEP_MISFIT = 0.3  # misfit of the best of them above which the network may be steep
 _ANSWERS_PER_PARAMETER = 2.0  # of the widest networks tried
 # Rungs of one depth in a row that do not better the best score, after which its wider ones are left; by layers.
 _IN_VAIN = {2: 1, 3: 2}
@@ -120,6 +125,20 @@ class _Sizes:
         self.note(widths, fitted)
         return fitted
 
+    def replaced(self, widths, prune=True):
+        """One size: the better ends of more starts, as one population whose units are replaced."""
+        architecture, scoring, limits = self.base.with_widths(widths), self.scoring, self.limits
+        x = random_parameters(self.rows.n_inputs, architecture, _MORE_STARTS * limits.n_starts, self.rng)
+        options = Race(_SOME, scoring.good, deadline=limits.deadline)
+        x = race(BatchedNetworkFits(architecture, self.rows), x, options)[0]
+        options = Replacing(good=scoring.good, deadline=limits.deadline)
+        x, cost = replace_units(self.rows, architecture, x, self.rng, options)
+        fitted = scoring.fitted(architecture, x[0], cost[0])
+        if prune:
+            self.remember(fitted)
+            fitted = prune_by_score(fitted, scoring)
+        return scoring.refit(fitted.architecture, fitted.x[None], **_FINISH)
+
     def remember(self, wide):
         """What a race that had its time left unexplained."""
         if not self.limits.spent:
@@ -162,19 +181,24 @@ def search_widths(rows, architecture, limits, rng):
     misfit is rounding ends it. Of noisy answers the wider ones of a depth are left out once they are no better. As long
     as the misfit is neither rounding nor noise and there is time, all sizes are tried again from other starts, and then
     the best one and those with one unit less.
+
+    Where networks of up to 16 units leave a misfit above 0.3, populations of fits of two hidden layers come next
+    (`replace_units`): the network may have steep units, as trained ones do, a few of which are met in every minimum. So
+    they do, at one unit more a layer, where two layers are best.
     """
     sizes = _Sizes(rows, architecture, limits, rng)
     best = _linear_fit(sizes)
     sizes.note(best.widths, best)
-    rungs = _ladder(rows, architecture, limits)
-    while rungs and not sizes.exact(best):
-        before = best.score
+    ladder, before = _ladder(rows, architecture, limits), best.score
+    small, rungs = _split(ladder)
+    if not sizes.exact(best):
+        best = _replaced(sizes, _climbed(sizes, small, best))
+    while not sizes.exact(best):
         best = _climbed(sizes, rungs, best)
-        if sizes.exact(best) or sizes.plateau(best) or limits.spent:
+        if sizes.exact(best) or sizes.plateau(best) or limits.spent or best.score >= before - _BETTER:
             break
-        if best.score >= before - _BETTER:
-            break
-        rungs = [w for w in rungs if architecture.with_widths(w).n_hidden >= best.architecture.n_hidden]
+        before = best.score
+        rungs = [w for w in ladder if architecture.with_widths(w).n_hidden >= best.architecture.n_hidden]
     settled = sizes.exact(best) or sizes.plateau(best)
     if not settled and len(best.widths) > 1 and not limits.spent:
         best = _started_afresh(sizes, best)
@@ -203,6 +227,39 @@ def _ladder(rows, architecture, limits):
     ordered = sorted(able, key=lambda a: a.n_parameters(rows.n_inputs))
     # One or two units only where there are not the rows for more.
     return [a.widths for a in ordered if a.n_hidden >= _ONE_LAYER[0]] or [a.widths for a in ordered[-1:]]
+
+
+def _steep(sizes, best, turn):
+    """Widths of two hidden layers for the next population of fits; None where there is none."""
+    if best.cost > _STEEP_MISFIT**2 * sizes.rows.total:
+        pair = _STEEP[min(turn // _TIMES, len(_STEEP) - 1)]
+    elif len(best.widths) == 3:
+        pair = tuple(m + 1 for m in best.widths[:-1])  # nearly met, and by two layers: little more is enough
+    else:
+        return None
+    wide = sizes.base.with_widths((*pair, best.widths[-1]))
+    able = _ANSWERS_PER_PARAMETER * wide.n_parameters(sizes.rows.n_inputs) <= sizes.rows.n_answers
+    return wide.widths if able and wide.n_hidden <= 3 * sizes.limits.max_neurons else None
+
+
+def _split(rungs):
+    """Sizes with few hidden units, and the others."""
+    return [w for w in rungs if sum(w[:-1]) <= _SMALL], [w for w in rungs if sum(w[:-1]) > _SMALL]
+
+
+def _replaced(sizes, best):
+    """The best of populations of fits; until one is no better, or time is over."""
+    for turn in range(_TIMES * len(_STEEP)):
+        widths = _steep(sizes, best, turn)
+        if widths is None or sizes.exact(best) or sizes.limits.spent:
+            break
+        fitted, before = sizes.replaced(widths), best
+        sizes.note(widths, fitted)
+        fits = sum(fitted.widths[:-1]) <= sizes.limits.max_neurons
+        best = fitted if fits and fitted.score < best.score else best
+        if best.score >= before.score - _BETTER:
+            break
+    return best
 
 
 def _climbed(sizes, rungs, best):
@@ -263,7 +320,8 @@ def search_weights(rows, architecture, limits, rng):
         return Found(best, True, sizes.tried)
     best, met = None, 0
     for attempt in range(6):
-        fitted = _of_widths(sizes, widths, wider=attempt % 2 == 1)
+        replaced = attempt >= 2 and attempt % 2 == 0 and not sizes.odd
+        fitted = sizes.replaced(widths, prune=False) if replaced else _of_widths(sizes, widths, wider=attempt % 2 == 1)
         if fitted is not None:
             sizes.note(widths, fitted)
             met += best is not None and abs(fitted.cost - best.cost) <= 1e-3 * best.cost
