@@ -30,7 +30,8 @@ CASES = {
 }
 
 
-def _digits():
+def standardised_digits():
+    """Digits with mean zero and standard deviation one over all pixels."""
     X, y = load_digits(return_X_y=True)
     return (X - X.mean()) / X.std(), y
 
@@ -50,7 +51,7 @@ def _record(name, seed, classifier, seconds, X, y):
 
 def run(trials=None, quick=False):
     """Three seeds a case, five of the last, whose outcome differs from seed to seed."""
-    X, y = _digits()
+    X, y = standardised_digits()
     rows = []
     for name, options in CASES.items():
         for t in range(1 if quick else trials or (5 if "batch_size" in options else 3)):
@@ -92,7 +93,7 @@ def run_mnist(path, device, width, epochs):
     """The paper's Appendix B: six layers, batches of 32, weights N(0, 1e-6), rate ``10 / ||theta||^4``."""
     if path is None:
         print("no MNIST file given (--mnist): the digits instead")
-        X, y = _digits()
+        X, y = standardised_digits()
     else:
         with np.load(path, allow_pickle=False) as data:
             X, y = data["x_train"].reshape(len(data["x_train"]), -1) / 255.0, data["y_train"]

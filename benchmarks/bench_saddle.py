@@ -1,17 +1,17 @@
 """How do deep ReLU networks leave the saddle at the origin, and what do they cost to analyse?
 
-    python benchmarks/bench_saddle.py                       all parts: about 12 minutes on one core
+    python benchmarks/bench_saddle.py                       all parts: about 20 minutes on one core
     python benchmarks/bench_saddle.py --quick               small and few, a minute, nothing written
     python benchmarks/bench_saddle.py --part mnist --device cuda [--mnist mnist.npz]
 
 Parts: `exact` (Example 1 by its formulas, extended networks, the digits with default steps), `width` (Figure 2 of the
 paper: success against width on Example 1, and the batch against a loop over seeds),
 `times` (escape times, the printed and the corrected formula against simulated gradient flow), `depth` (low rank against
-depth on the digits), `training` (Figures 1, 3 and 4 on the digits), `features` (escape directions beside principal
-components on five tables), and, only when asked for, `mnist`: the paper's own
-setting, six layers of width 1000 with batches of 32, on a local file of MNIST (arrays ``x_train``, ``y_train`` as Keras
-stores them) or on the digits. The paper is Bantzis, Simon, Jacot (2025), "Saddle-to-saddle dynamics in deep ReLU
-networks: low-rank bias in the first saddle escape".
+depth on the digits), `training` (Figures 1, 3 and 4 on the digits), `rank_two` (how often six layers take the second
+rank), `features` (escape directions beside principal components on five tables), and, only when asked for, `mnist`: the
+paper's own setting, six layers of width 1000 with batches of 32, on a local file of MNIST (arrays ``x_train``,
+``y_train`` as Keras stores them) or on the digits. The paper is Bantzis, Simon, Jacot (2025), "Saddle-to-saddle
+dynamics in deep ReLU networks: low-rank bias in the first saddle escape".
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ import warnings
 from types import SimpleNamespace
 
 import _saddle_features
+import _saddle_rank_two
 import _saddle_training
 import _seeds
 import numpy as np
 import torch
 from _common import format_table, run_parts
-from sklearn.datasets import load_digits
+from _saddle_training import standardised_digits
 
 from skident import SaddleEscapeAnalyzer
 from skident.datasets import make_alternating_circle
@@ -39,12 +40,6 @@ from skident.saddle.localised_loss import loss_gradient
 
 FIRST_SEED = _seeds.SADDLE.start
 RANK_ONE = np.sqrt(2) - 1
-
-
-def standardised_digits():
-    """Digits with mean zero and standard deviation one over all pixels."""
-    X, y = load_digits(return_X_y=True)
-    return (X - X.mean()) / X.std(), y
 
 
 def autograd_restart(X, G, width, seed, steps, lr=0.3, last_lr=1e-4):
@@ -242,7 +237,7 @@ def tables_exact(result):
 PARTS = {
     name: SimpleNamespace(run=globals()[f"run_{name}"], tables=globals()[f"tables_{name}"])
     for name in ("exact", "width", "times", "depth")
-} | {"training": _saddle_training, "features": _saddle_features}
+} | {"training": _saddle_training, "rank_two": _saddle_rank_two, "features": _saddle_features}
 
 
 if __name__ == "__main__":

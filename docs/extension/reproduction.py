@@ -261,7 +261,7 @@ PAPERS = {
     ],
     "Bantzis, Simon, Jacot (2025), Saddle-to-Saddle Dynamics in Deep ReLU Networks": [
         Entry("Figure 1", "six layers on MNIST, two saddles", "one large singular value behind the first escape",
-              "agrees on the digits; a second escape only with batches of 32; MNIST is not shipped",
+              "agrees on the digits; the second escape needs long steps; MNIST is not shipped",
               "saddle.training", plateaus(6), _SADDLE),
         Entry("Figure 2", "depth three on Example 1, by width", "wide networks beat rank one, up to 1/2",
               "agrees", "saddle.width", widths, _SADDLE),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from joblib import effective_n_jobs
+from sklearn.exceptions import ConvergenceWarning
 
 from skident.network import FeedforwardNetwork
 from skident.optim import best_of, in_order
@@ -21,6 +23,11 @@ __all__ = ["Search", "network_through", "random_network", "smallest_network_thro
 _ROUNDS = ((1.0, 2), (1.2, 6), (1.5, 6), (2.0, 8), (3.0, 100))  # how much wider, and how many starts
 _NEAR, _OFTEN = 1e-4, 6  # misfit close to tol, and how often it may be missed: then only a limit of networks fits
 _ANSWERS_PER_PARAMETER = 5
+_SLOW = 64  # units a layer from which a start takes minutes
+_SLOWLY = (
+    "no network with up to 32 units in a layer of unknown width was found yet, and wider ones take minutes to hours: "
+    "max_seconds bounds the search."
+)
 
 
 @dataclass(frozen=True)
@@ -225,6 +232,11 @@ def smallest_network_through(
     misfit : float
         Of the best with at most `max_neurons`.
 
+    Warns
+    -----
+    ConvergenceWarning
+        Where layers of unknown width come to 64 units and `search` has no deadline.
+
     Notes
     -----
     Layers of unknown width grow 8, 16, 32, ... until a fit gets somewhere; it is then pruned as far as it goes.
@@ -243,6 +255,8 @@ def smallest_network_through(
         wide = _wide_as(at_least, size, fixed, exact)
         if hidden(wide.widths) > 3 * max_neurons and size > 8:  # wide fits are pruned
             return None, best
+        if unknown and size == _SLOW and search.deadline == np.inf:
+            warnings.warn(_SLOWLY, ConvergenceWarning, stacklevel=2)
         answers = draw_answers(50 + _ANSWERS_PER_PARAMETER * wide.n_parameters(n_inputs) // wide.n_outputs)
         start = functools.partial(_one_start_smallest, *answers, at_least, wide, stem, search.tol, search.deadline)
         seeds = rng.randint(2**31 - 1, size=min(search.n_starts, (1 if size == 8 else 2) if unknown else 6))

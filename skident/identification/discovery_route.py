@@ -18,6 +18,7 @@ __all__ = ["by_discovery"]
 
 _POLISHABLE, _POLISHABLE_NOISY = 1e-4, 1e-2  # misfit that an imperfect first layer may leave, and the polish mends
 _EXACT = 1e-7  # error below which no deeper network is looked for
+_SPARE = 8  # units above `max_neurons` that a fit may have before it is polished and pruned again
 _EXPLAINED = 1e-3  # error above which a network of unknown widths is no answer at all
 
 
@@ -57,7 +58,8 @@ def by_discovery(inquiry, earlier, *, layers, attempt=0):
     try:
         for candidate in _candidates(inquiry, first, layers) if m_1 <= limits.max_neurons else ():
             found = _minimal(inquiry, candidate)
-            if best is None or found.error < best.error:
+            small = sum(found.network.layer_widths[:-1]) <= limits.max_neurons
+            if small and (best is None or found.error < best.error):
                 best = found
             if found.error <= max(inquiry.accepted_error, _EXACT):
                 break
@@ -116,6 +118,8 @@ def _two_hidden_layers_on_patches(inquiry, first, layers):
 
 def _more_hidden_layers(inquiry, view, n_behind, m_1, m_L):
     at_least = inquiry.architecture((m_1, view.second_width or 1, *[1] * (n_behind - 1), m_L))
+    if sum(at_least.widths[:-1]) > inquiry.limits.max_neurons:
+        return
     with inquiry.log.stage(f"{n_behind + 1} hidden layers ({view.way})", inquiry.oracle, unit="starts") as entry:
         network, misfit = smallest_behind(
             inquiry.oracle,
@@ -124,7 +128,7 @@ def _more_hidden_layers(inquiry, view, n_behind, m_1, m_L):
             at_least,
             inquiry.rng,
             second_known=view.second_width is not None,
-            max_neurons=inquiry.limits.max_neurons - m_1,
+            max_neurons=inquiry.limits.max_neurons + _SPARE - m_1,
             search=inquiry.search(30, max(inquiry.fit_tolerance, view.roughness), entry["progress"]),
         )
         entry["residual"] = misfit

@@ -163,7 +163,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     -----
     ConvergenceWarning
         When the network is not exact, with the stage that failed, or the noise or rounding that limits it; when fewer
-        units than asked for explain all answers.
+        units than asked for explain all answers; before a search for wide layers that no `max_seconds` bounds.
 
     See Also
     --------

@@ -22,6 +22,7 @@ from .saturation_route import FirstLayerSearch, by_saturation, by_shown_units
 __all__ = ["Plan", "plan_routes"]
 
 _PIECEWISE_LINEAR = ("relu", "leaky_relu", "hard_tanh")
+_INVERSES = {"tanh": "np.arctanh", "sigmoid": "scipy.special.logit", "erf": "scipy.special.erfinv"}
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,16 @@ def _reason(inquiry, strategy):
     return f"{name} saturates far out"
 
 
+def _undo_output(hidden, output):
+    """What to do where kinks are behind an output activation."""
+    inverse = _INVERSES.get(output, "inverse")
+    return (
+        f"activation={hidden!r}: kinks are looked for behind a linear output, got output_activation={output!r}. Undo "
+        f"it first: identify `lambda X: {inverse}(black_box(X))` with output_activation='identity' and an input_range "
+        "in which answers keep clear of the output's limits; weights and shifts are the black box's."
+    )
+
+
 def _check_relu(inquiry, strategy):
     """Refuse what kinks cannot identify."""
     name, widths = inquiry.activations[0], inquiry.widths
@@ -188,11 +199,13 @@ def _check_relu(inquiry, strategy):
             f"strategy='saturation' needs an activation that saturates smoothly, got {name!r}; use strategy='auto'."
         )
     flat = widths is not None and len(widths) < 2
-    if strategy == "hessian" or flat or inquiry.activations[1] != "identity":
+    if strategy == "hessian" or flat:
         raise ValueError(
             f"activation={name!r} has no second derivative; its networks are identified by the kinks of their answers, "
             "with hidden layers, a linear output and strategy='auto'. Got "
             f"layer_widths={widths}, output_activation={inquiry.activations[1]!r}, strategy={strategy!r}."
         )
+    if inquiry.activations[1] != "identity":
+        raise ValueError(_undo_output(name, inquiry.activations[1]))
     if name == "hard_tanh" and widths is not None and len(widths) > 2:
         raise ValueError(f"activation='hard_tanh': only one hidden layer can be identified, got layer_widths={widths}.")

@@ -50,7 +50,8 @@ PARAMETERS = """depth : int, default=3
     relative_step : float, default=0.05
         Until the first escape a step is this share of the norm of all weights, and later at most that.
     learning_rate : float, default=0.3
-        c: with `n_escapes` the learning rate is afterwards ``c a^(2-L)`` with ``a = ||theta|| / sqrt(L)``.
+        c: with `n_escapes` the learning rate is afterwards ``c a^(2-L)`` with ``a = ||theta|| / sqrt(L)``. Six layers
+        want 8: with 1 they may stay behind the first saddle.
     finish_rate : float, default=0.002
         Rate of Adam after the first escape, where `n_escapes` is None.
     max_iter : int, default=1000

@@ -1,5 +1,8 @@
+import time
+
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from skident.datasets import make_network
 from skident.fitting.one_fit import Stopping, fit_network
@@ -150,6 +153,17 @@ def test_no_smallest_network_within_bounds(rng):
         sampler(network, rng), 6, Architecture((1, 2), "tanh", "tanh"), np.random.RandomState(0), max_neurons=8
     )
     assert found is None and misfit > 1e-6
+
+
+def test_wide_layers_without_a_deadline_are_warned_of(rng, monkeypatch):
+    monkeypatch.setattr("skident.fitting.starts._SLOW", 8)
+    options = {"at_least": Architecture((1, 2), "tanh", "tanh"), "max_neurons": 8}
+    sample = sampler(make_network((4, 2, 2), shift_scale=0.3, random_state=0), rng)
+    with pytest.warns(ConvergenceWarning, match="minutes to hours: max_seconds bounds the search"):
+        found, _ = smallest_network_through(sample, 4, rng=np.random.RandomState(0), **options)
+    assert found.layer_widths == (2, 2)
+    in_time = Search(8, deadline=time.perf_counter() + 100.0)
+    smallest_network_through(sample, 4, rng=np.random.RandomState(0), search=in_time, **options)
 
 
 def test_random_start(rng):

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.special import logit
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -597,13 +598,27 @@ def test_more_weights_than_hessians_tell_apart(rng):
         ({"layer_widths": (2,)}, "with hidden layers.*Got layer_widths=\\(2,\\)"),
         ({"strategy": "hessian"}, "activation='relu' has no second derivative"),
         ({"strategy": "saturation"}, "strategy='saturation' needs an activation that saturates"),
-        ({"output_activation": "tanh"}, "a linear output"),
+        ({"output_activation": "tanh"}, "a linear output.* Undo it first: .*np.arctanh.* an input_range"),
+        ({"output_activation": "softplus"}, r"Undo it first: identify `lambda X: inverse\(black_box\(X\)\)`"),
     ],
 )
 def test_ways_that_relu_does_not_allow(options, match, X):
     network = make_network((8, 6, 2), activation="relu", output_activation="identity", random_state=0)
     with pytest.raises(ValueError, match=match):
         identifier(network, **options).fit(X)
+
+
+@pytest.mark.parametrize(("output", "inverse"), [("tanh", np.arctanh), ("sigmoid", logit)])
+def test_relu_units_behind_an_output_that_is_undone(output, inverse, X):
+    """What the message says to do."""
+    black_box = make_network((8, 6, 2), activation="relu", output_activation=output, random_state=0)
+    undone = NetworkIdentifier(
+        lambda X: inverse(black_box(X)), activation="relu", output_activation="identity", input_range=(-2, 2)
+    ).fit(X)
+    found = undone.network_
+    assert undone.report_.exact and undone.layer_widths_ == (6, 2)
+    found = FeedforwardNetwork(found.weights, found.biases, "relu", output)
+    np.testing.assert_allclose(found(X), black_box(X), atol=1e-8)
 
 
 @pytest.mark.parametrize("widths", [(15, 1), None, "auto"])

@@ -9,6 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from skident import NetworkIdentifier
 from skident.datasets import make_network
 from skident.metrics import parameter_error, relative_max_error
+from tests.rates import fewest_successes
 
 SIZES = [(6, 1, 1, 1), (8, 6, 2), (6, 9, 3), (8, 6, 4, 1), (8, 6, 4, 3), (5, 8, 4, 3), (8, 7, 5, 3, 2), (6, 4, 4, 2)]
 
@@ -117,10 +118,13 @@ def test_no_jobs():
 
 
 def test_as_many_neurons_as_there_are():
-    """Few are found (2 of 14 when this was written), of the others that is said; never another network."""
-    for seed in range(4):
+    """Most are found (13 of 14 when this was written), of the others that is said; never another network."""
+    found = 0
+    for seed in (0, 1, 2, 3, 41, 43):
         network = make_network((4, 3, 4, 1), output_activation="identity", random_state=seed)
         try:
             assert identify(network, max_neurons=7).layer_widths_ == (3, 4, 1)
+            found += 1
         except ValueError as error:
             assert "no network with at most max_neurons=7 hidden units" in str(error)
+    assert found >= fewest_successes(6, 13, 14)
