@@ -28,6 +28,7 @@ from .stopping import forecast_training
 __all__ = ["ATTRIBUTES", "PARAMETERS", "SaddleToSaddleBase"]
 
 _FOLDS = 3  # networks that tell how long to train
+_NOISE = 0.5  # standard deviations of the inputs, on which a classifier is tried
 
 PARAMETERS = """depth : int, default=3
         L, at least 2: the number of weight matrices.
@@ -85,6 +86,9 @@ ATTRIBUTES = """saddles_ : list of Saddle
         none of them left the origin.
     linear_score_ : float
         What ridge or logistic regression reaches on the same rows; NaN for fewer than ten rows, and with `n_escapes`.
+    input_noise_ : float
+        Standard deviation of the noise that standardised inputs had in the training by Adam: 0.5 for classifiers whose
+        networks on parts of the rows had a lower held-out loss with it, else 0.
     weights_ : list of L ndarrays of shape (m_{l-1}, m_l)
         On standardised inputs ``m_0 = D + 1``.
     loss_ : float
@@ -174,11 +178,13 @@ class SaddleToSaddleBase(BaseEstimator):
         run = Descent(module, inputs, targets, criterion, self._training(rng))
         if self.n_escapes is None:
             forecast = self._forecast(X, seen, Y, sizes, rng)
-            self._keep(run.to_the_end(self._all_callbacks(len(X)), forecast.n_epochs, self.finish_rate))
+            callbacks = self._all_callbacks(len(X))
+            self._keep(run.to_the_end(callbacks, forecast.n_epochs, self.finish_rate, forecast.noise))
         else:
             forecast = None
             self._keep(run.from_saddle_to_saddle(self._all_callbacks(len(X)), self.n_escapes))
         self.held_out_score_, self.linear_score_ = (np.nan, np.nan) if forecast is None else forecast.scores
+        self.input_noise_ = 0.0 if forecast is None or forecast.noise is None else _NOISE
         doubt = doubt_of(self, forecast, run.zero_loss())
         if doubt is not None:
             warnings.warn(doubt, ConvergenceWarning, stacklevel=3)
@@ -196,6 +202,7 @@ class SaddleToSaddleBase(BaseEstimator):
             batch_size=self.batch_size,
             start=self._start(sizes),
             seed=int(rng.randint(2**31 - 1)),
+            noise=(*[_NOISE] * X.shape[1], 0.0) if self.standardize else None,
         )
         return forecast_training(X, Y, (inputs, targets), is_classifier(self), plan)
 

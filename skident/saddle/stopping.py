@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,11 +31,14 @@ class Forecast:
         R^2 or accuracy on held-out rows of the networks and of a linear model; NaN where not known.
     still_falling : bool
         Whether the held-out loss was still falling when epochs ran out.
+    noise : tuple of float or None
+        Standard deviations of the noise that inputs are to have in training, one a column.
     """
 
     n_epochs: int
     scores: tuple
     still_falling: bool
+    noise: tuple | None = None
 
 
 def forecast_training(X, Y, tensors, classes, plan):
@@ -51,20 +55,26 @@ def forecast_training(X, Y, tensors, classes, plan):
     classes : bool
         Whether Y are labels.
     plan : RehearsalPlan
+        Without noise and, of labels, with the noise that it has, where that lowers the held-out loss: the log loss of
+        classes that the rows' inputs separate soon stops falling on others; inputs with noise are not separated.
 
     Returns
     -------
     Forecast
     """
     row_losses, row_scores = (_class_losses, _hits) if classes else (_half_squares, _explained)
-    found = rehearse(*tensors, row_losses, row_scores, plan)
+    found, noise = rehearse(*tensors, row_losses, row_scores, dataclasses.replace(plan, noise=None)), None
+    if classes and plan.noise is not None and found is not None and found.score < 1.0:
+        shaken = rehearse(*tensors, row_losses, row_scores, plan)
+        if shaken is not None and shaken.lowest < found.lowest:
+            found, noise = shaken, plan.noise
     linear = np.nan
     if len(X) >= _FEWEST_ROWS:
         labels = np.asarray(Y).reshape(len(X), -1)[:, 0].astype(int) if classes else None
         linear = linear_accuracy(X, labels, plan.folds) if classes else linear_r2(X, Y, plan.folds)
     if found is None:
         return Forecast(_WITHOUT_REHEARSAL, (np.nan, linear), False)
-    return Forecast(found.n_epochs, (found.score, linear), found.still_falling)
+    return Forecast(found.n_epochs, (found.score, linear), found.still_falling, noise)
 
 
 def _half_squares(outputs, Y):
