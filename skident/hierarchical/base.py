@@ -284,7 +284,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         """Typed options of Levenberg-Marquardt and L-BFGS."""
         return Search(solver, self.n_init, self.max_iter, StageLog(self.verbose, type(self).__name__))
 
-    def _by_epochs(self, method, criterion):
+    def _by_epochs(self, method, criterion, noise=0.0):
         """Adam or SGD as a function of the problem."""
         training = Training(
             optimizer=method.solver,
@@ -297,7 +297,8 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
             device=self.device,
             verbose=self.verbose,
         )
-        return partial(fit_by_epochs, method=method, criterion=criterion, training=training, callbacks=self.callbacks)
+        plan = {"method": method, "criterion": criterion, "training": training, "noise": noise}
+        return partial(fit_by_epochs, callbacks=self.callbacks, **plan)
 
     def _by_algorithm1(self):
         """Algorithm 1 as a function of the problem."""

@@ -7,13 +7,14 @@ import dataclasses
 
 from skident.training.net import fit_module
 
+from .input_noise import Rehearsed, rehearse_noise
 from .problem import Fit
 from .solvers import set_trainable
 
 __all__ = ["fit_by_epochs"]
 
 
-def fit_by_epochs(problem, method, criterion, training, callbacks=None):
+def fit_by_epochs(problem, method, criterion, training, callbacks=None, noise=0.0):
     """Adam or SGD on all unfixed layers together.
 
     Parameters
@@ -25,6 +26,9 @@ def fit_by_epochs(problem, method, criterion, training, callbacks=None):
     training : Training
         Its seed is drawn anew.
     callbacks : list of skorch callbacks, default=None
+    noise : float or "auto", default=0
+        Standard deviation of Gaussian noise on the inputs, drawn anew every step; "auto" lets held-out rows choose, for
+        labels (`rehearse_noise`), where all layers are drawn and trained.
 
     Returns
     -------
@@ -36,11 +40,29 @@ def fit_by_epochs(problem, method, criterion, training, callbacks=None):
     ValueError
         If the device cannot be used here.
     """
+
+    def train(part, noise, callbacks=None):
+        return _trained(part, method, criterion, training, noise, callbacks)
+
+    rehearsed = None
+    if noise == "auto":
+        drawn = problem.start is None and not problem.fixed
+        rehearsed = rehearse_noise(problem, lambda part, noise: train(part, noise)[0]) if drawn else Rehearsed()
+        noise = rehearsed.noise
+    module, initial, net = train(problem, noise, callbacks)
+    history = [float(loss) for loss in net.history[:, "train_loss"]]
+    fit = Fit(module, initial, history[-1:], history, l2=training.weight_decay, skorch_net=net)
+    return dataclasses.replace(fit, input_noise=noise, rehearsed=rehearsed)
+
+
+def _trained(problem, method, criterion, training, noise, callbacks):
+    """A new network in evaluation mode, what it was at the start, and the skorch net."""
     module = problem.build(method.readout, batch_norm=method.batch_norm)
     initial = copy.deepcopy(module)
     set_trainable(module, fixed=problem.fixed)
     training = dataclasses.replace(training, seed=problem.seed())
     x, y = problem.x.cpu().numpy(), problem.y.cpu().numpy()
+    module.input_noise = noise
     net = fit_module(module, x, y, criterion, training, callbacks=callbacks)
-    history = [float(loss) for loss in net.history[:, "train_loss"]]
-    return Fit(module.eval(), initial, history[-1:], history, l2=training.weight_decay, skorch_net=net)
+    module.input_noise = 0.0
+    return module.eval(), initial, net
