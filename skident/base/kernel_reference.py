@@ -13,14 +13,16 @@ _WIDTHS = (0.3, 1.0)  # factors of the squared distance over its mean
 _RIDGES = np.logspace(-4, 1.5, 12)  # the kernel's diagonal is one
 
 
-def kernel_squared_errors(X, y):
+def kernel_squared_errors(X, y, *, standardize=True):
     """Squared leave-one-out errors of kernel ridge regression, its width and ridge those with the smallest mean.
 
     Parameters
     ----------
     X : ndarray of shape (n, D)
-        Columns are standardised here.
-    y : ndarray of shape (n,)
+    y : ndarray of shape (n,) or (n, k)
+        Errors are summed over targets.
+    standardize : bool, default=True
+        Whether columns of X are to be.
 
     Returns
     -------
@@ -38,18 +40,22 @@ def kernel_squared_errors(X, y):
     >>> print(kernel_squared_errors(x[:, None], np.sin(4 * x)).mean() < 0.001)
     True
     """
-    mean, scale = column_units(X)
-    distances = euclidean_distances((X - mean) / scale, squared=True)
+    if standardize:
+        mean, scale = column_units(X)
+        X = (X - mean) / scale
+    distances = euclidean_distances(X, squared=True)
     distances /= max(distances.mean(), np.finfo(float).tiny)
-    choices = [errors for width in _WIDTHS for errors in _squares(np.exp(-distances * width), y)]
+    Y = y.reshape(len(y), -1)
+    choices = [errors for width in _WIDTHS for errors in _squares(np.exp(-distances * width), Y - Y.mean(axis=0))]
     return min(choices, key=np.mean)
 
 
-def _squares(kernel, y):
-    """Squared leave-one-out errors with every ridge, (ridges, n); constants are not penalised."""
-    n = len(y)
+def _squares(kernel, Y):
+    """Squared leave-one-out errors with every ridge, (ridges, n), of centred targets; constants are not penalised."""
+    n = len(Y)
     centred = kernel - kernel.mean(axis=0) - kernel.mean(axis=1)[:, None] + kernel.mean()
     values, U = np.linalg.eigh(centred)
     left = _RIDGES[:, None] / (np.maximum(values, 0.0) + _RIDGES[:, None])
-    residuals = (left * (U.T @ (y - y.mean()))) @ U.T
-    return (residuals / np.maximum(left @ (U * U).T - 1.0 / n, 1e-12)) ** 2
+    residuals = np.stack([U @ (part[:, None] * (U.T @ Y)) for part in left])
+    own = np.maximum(left @ (U * U).T - 1.0 / n, 1e-12)
+    return np.sum((residuals / own[..., None]) ** 2, axis=2)

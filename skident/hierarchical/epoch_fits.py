@@ -7,14 +7,16 @@ import dataclasses
 
 from skident.training.net import fit_module
 
-from .input_noise import Rehearsed, rehearse_noise
+from .input_noise import InputNoise, Rehearsed, rehearse_noise
 from .problem import Fit
 from .solvers import set_trainable
 
 __all__ = ["fit_by_epochs"]
 
+NO_NOISE = InputNoise()
 
-def fit_by_epochs(problem, method, criterion, training, callbacks=None, noise=0.0):
+
+def fit_by_epochs(problem, method, criterion, training, callbacks=None, noise=NO_NOISE):
     """Adam or SGD on all unfixed layers together.
 
     Parameters
@@ -26,9 +28,9 @@ def fit_by_epochs(problem, method, criterion, training, callbacks=None, noise=0.
     training : Training
         Its seed is drawn anew.
     callbacks : list of skorch callbacks, default=None
-    noise : float or "auto", default=0
-        Standard deviation of Gaussian noise on the inputs, drawn anew every step; "auto" lets held-out rows choose, for
-        labels (`rehearse_noise`), where all layers are drawn and trained.
+    noise : InputNoise, default=NO_NOISE
+        Gaussian, drawn anew every step; "auto" lets held-out rows choose, for labels (`rehearse_noise`), where all
+        layers are drawn and trained.
 
     Returns
     -------
@@ -41,28 +43,31 @@ def fit_by_epochs(problem, method, criterion, training, callbacks=None, noise=0.
         If the device cannot be used here.
     """
 
-    def train(part, noise, callbacks=None):
-        return _trained(part, method, criterion, training, noise, callbacks)
+    quiet, noisy = training, dataclasses.replace(training, weight_decay=noise.weight_decay)
 
-    rehearsed = None
-    if noise == "auto":
+    def train(part, level, callbacks=None):
+        return _trained(part, method, criterion, noisy if level > 0 else quiet, level, callbacks)
+
+    level, rehearsed = noise.level, None
+    if level == "auto":
         drawn = problem.start is None and not problem.fixed
-        rehearsed = rehearse_noise(problem, lambda part, noise: train(part, noise)[0]) if drawn else Rehearsed()
-        noise = rehearsed.noise
-    module, initial, net = train(problem, noise, callbacks)
+        rehearsed = rehearse_noise(problem, lambda part, level: train(part, level)[0]) if drawn else Rehearsed()
+        level = rehearsed.noise
+    module, initial, net = train(problem, level, callbacks)
     history = [float(loss) for loss in net.history[:, "train_loss"]]
-    fit = Fit(module, initial, history[-1:], history, l2=training.weight_decay, skorch_net=net)
-    return dataclasses.replace(fit, input_noise=noise, rehearsed=rehearsed)
+    l2 = (noisy if level > 0 else quiet).weight_decay
+    fit = Fit(module, initial, history[-1:], history, l2=l2, skorch_net=net)
+    return dataclasses.replace(fit, input_noise=level, rehearsed=rehearsed)
 
 
-def _trained(problem, method, criterion, training, noise, callbacks):
+def _trained(problem, method, criterion, training, level, callbacks):
     """A new network in evaluation mode, what it was at the start, and the skorch net."""
     module = problem.build(method.readout, batch_norm=method.batch_norm)
     initial = copy.deepcopy(module)
     set_trainable(module, fixed=problem.fixed)
     training = dataclasses.replace(training, seed=problem.seed())
     x, y = problem.x.cpu().numpy(), problem.y.cpu().numpy()
-    module.input_noise = noise
+    module.input_noise = level
     net = fit_module(module, x, y, criterion, training, callbacks=callbacks)
     module.input_noise = 0.0
     return module.eval(), initial, net

@@ -12,11 +12,27 @@ from torch.nn import functional
 
 from skident.base.linear_reference import linear_accuracy
 
-__all__ = ["NOISE", "Rehearsed", "rehearse_noise", "warn_of_linear"]
+__all__ = ["InputNoise", "Rehearsed", "rehearse_noise", "warn_of_linear"]
 
-NOISE = 0.4  # standard deviations of the inputs
+_NOISE = 0.5  # standard deviations of the inputs
 _FOLDS, _ENOUGH_ROWS, _FEWEST_ROWS = 3, 600, 10  # from so many rows on a single third is held out; so few are not
 _BEHIND_LINEAR = 0.03  # accuracy
+
+
+@dataclass(frozen=True)
+class InputNoise:
+    """Noise on the inputs of a training.
+
+    Attributes
+    ----------
+    level : float or "auto"
+        Standard deviation; "auto" lets held-out rows choose.
+    weight_decay : float
+        With noise, which is a penalty of its own; without, it is the training's.
+    """
+
+    level: float | str = 0.0
+    weight_decay: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -65,11 +81,11 @@ def rehearse_noise(problem, train):
         return Rehearsed()
     folds = np.array_split(np.arange(n), _FOLDS)[: 1 if n >= _ENOUGH_ROWS else None]
     n_held, found = sum(map(len, folds)), {}
-    for noise in (0.0, NOISE):
+    for noise in (0.0, _NOISE):
         measured = [_held_out(problem, fold, train, noise) for fold in folds]
         found[noise] = np.sum(measured, axis=0) / n_held
     # Not a number, where training exploded, is no reason for noise.
-    noise = NOISE if found[NOISE][0] < found[0.0][0] else 0.0
+    noise = _NOISE if found[_NOISE][0] < found[0.0][0] else 0.0
     linear = linear_accuracy(problem.x.cpu().numpy(), problem.y.cpu().numpy(), folds)
     return Rehearsed(noise, float(found[noise][1]), linear, n_held)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
 from numbers import Integral
@@ -13,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skident.base.column_scales import scales_for_classes
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions
 from skident.training.net import Training, resolve_device
 
@@ -44,7 +46,8 @@ PARAMETERS = """depth : int, default=3
         "all" goes on until `max_iter`.
     standardize : bool, default=True
         Whether the network sees the columns of X less their means, over their standard deviations, clipped at three,
-        and a column of ones behind them in place of biases. False: X as it is.
+        and a column of ones behind them in place of biases. A classifier's standard deviations have a floor where a
+        kernel tells classes better with it (`skident.base.column_scales`). False: X as it is.
     initial_weights : list of L array-like of shape (m_{l-1}, m_l), default=None
         Start there instead, as `SaddleEscapeAnalyzer.initial_weights` gives them (with ``noise`` to get past the first
         saddle). Standardised inputs have ``m_0 = D + 1``.
@@ -170,7 +173,7 @@ class SaddleToSaddleBase(BaseEstimator):
     def _train(self, X, Y, criterion):
         """Train on targets as the criterion takes them, numbers (n, k) or class numbers (n,), and store everything."""
         rng = check_random_state(self.random_state)
-        self._input_units = standard_inputs(X) if self.standardize else None
+        self._input_units = self._units(X, Y) if self.standardize else None
         seen = self._seen(X)
         sizes = (seen.shape[1], *[self.width] * (self.depth - 1), Y.shape[1] if Y.ndim == 2 else int(Y.max()) + 1)
         module = self._module(sizes, rng)
@@ -212,6 +215,13 @@ class SaddleToSaddleBase(BaseEstimator):
         self.n_iter_, self.loss_ = trained.n_epochs, trained.loss
         self.weights_ = self._trained_weights()
         self.saddles_ = saddles_of(self.history_)
+
+    def _units(self, X, Y):
+        """Means and standard deviations of the columns; for classes with a floor where that tells them better."""
+        units = standard_inputs(X)
+        if not is_classifier(self):
+            return units
+        return dataclasses.replace(units, scale=scales_for_classes(X, Y.reshape(len(Y), -1)[:, 0].astype(int)))
 
     def _seen(self, X):
         """What the network sees of X."""
