@@ -54,7 +54,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
     input_noise : float or "auto", default="auto"
         For SGD and Adam: standard deviation of Gaussian noise on the standardised inputs, drawn anew every step. "auto"
         is 0.5 or 0, whichever has the lower log loss on held-out rows, of networks on the others: a third of the rows,
-        and from less than 600 each third in turn. `fit_layers` with `start` takes 0 for "auto".
+        and of less than 300 each third in turn. `fit_layers` with `start` takes 0 for "auto".
 
     Attributes
     ----------

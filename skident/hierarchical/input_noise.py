@@ -15,7 +15,7 @@ from skident.base.linear_reference import linear_accuracy
 __all__ = ["InputNoise", "Rehearsed", "rehearse_noise", "warn_of_linear"]
 
 _NOISE = 0.5  # standard deviations of the inputs
-_FOLDS, _ENOUGH_ROWS, _FEWEST_ROWS = 3, 600, 10  # from so many rows on a single third is held out; so few are not
+_FOLDS, _ENOUGH_ROWS, _FEWEST_ROWS = 3, 300, 10  # from so many rows on a single third is held out; so few are not
 _BEHIND_LINEAR = 0.03  # accuracy
 
 

@@ -16,6 +16,7 @@ from .rehearsal import rehearse
 __all__ = ["Forecast", "forecast_training"]
 
 _FEWEST_ROWS = 10  # that a linear model is asked about
+_OUT_OF_THE_SADDLE, _LONGER = 150, 4  # epochs of a rehearsal with noise: these, and so many times those without
 _WITHOUT_REHEARSAL = 100  # epochs where no network left the origin, but the one on all rows may
 
 
@@ -65,9 +66,12 @@ def forecast_training(X, Y, tensors, classes, plan):
     row_losses, row_scores = (_class_losses, _hits) if classes else (_half_squares, _explained)
     found, noise = rehearse(*tensors, row_losses, row_scores, dataclasses.replace(plan, noise=None)), None
     if classes and plan.noise is not None and found is not None and found.score < 1.0:
-        shaken = rehearse(*tensors, row_losses, row_scores, plan)
+        # Noise makes training longer, and not worth while where it takes much longer.
+        most = min(plan.max_iter, _OUT_OF_THE_SADDLE + _LONGER * found.n_epochs)
+        shaken = rehearse(*tensors, row_losses, row_scores, dataclasses.replace(plan, max_iter=most))
         if shaken is not None and shaken.lowest < found.lowest:
-            found, noise = shaken, plan.noise
+            falling = shaken.still_falling and most == plan.max_iter
+            found, noise = dataclasses.replace(shaken, still_falling=falling), plan.noise
     linear = np.nan
     if len(X) >= _FEWEST_ROWS:
         labels = np.asarray(Y).reshape(len(X), -1)[:, 0].astype(int) if classes else None
