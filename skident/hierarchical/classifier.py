@@ -53,8 +53,8 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         5e-3 for SGD and Adam, 2e-3 with noise on the inputs, 1e-3 for L-BFGS, 1e-5 for Theorem 4.
     input_noise : float or "auto", default="auto"
         For SGD and Adam: standard deviation of Gaussian noise on the standardised inputs, drawn anew every step. "auto"
-        is 0.5 or 0, whichever has the lower log loss on held-out rows, of networks on the others: a third of the rows,
-        and of less than 300 each third in turn. `fit_layers` with `start` takes 0 for "auto".
+        is 0.5 or 0, whichever has the lower log loss on held-out rows, of shorter trainings on the others: a third of
+        the rows, and of less than 300 each third in turn. `fit_layers` with `start` takes 0 for "auto".
 
     Attributes
     ----------
@@ -72,10 +72,10 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
 
     Notes
     -----
-    Inputs are standardised, and for SGD and Adam clipped at three standard deviations. As that lifts columns that hardly
-    vary, the deviations have a floor where a kernel tells classes better with it (`skident.base.column_scales`). On the
-    digits in the order of the file, with other writers in every fold, it reaches .961 where SVC on columns as they are
-    has .968 (standardised: .952). Wine sorted by its classes is lost to boosting and logistic regression.
+    Inputs are standardised, and for SGD and Adam clipped at three standard deviations. As that lifts columns that
+    hardly vary, the deviations have a floor where a kernel tells classes better with it (`skident.base.column_scales`).
+    On the digits in the order of the file, with other writers in every fold, it reaches .961 where SVC on columns as
+    they are has .968 (standardised: .952). Wine sorted by its classes is lost to boosting and logistic regression.
 
     References
     ----------

@@ -42,21 +42,22 @@ def fit_by_epochs(problem, method, criterion, training, callbacks=None, noise=NO
     ValueError
         If the device cannot be used here.
     """
-
     quiet, noisy = training, dataclasses.replace(training, weight_decay=noise.weight_decay)
 
-    def train(part, level, callbacks=None):
-        return _trained(part, method, criterion, noisy if level > 0 else quiet, level, callbacks)
+    def rehearsal(part, level):
+        kind = noisy if level > 0 else quiet
+        short = dataclasses.replace(kind, max_epochs=-(-3 * kind.max_epochs // 4))
+        return _trained(part, method, criterion, short, level, None)[0]
 
     level, rehearsed = noise.level, None
     if level == "auto":
         drawn = problem.start is None and not problem.fixed
-        rehearsed = rehearse_noise(problem, lambda part, level: train(part, level)[0]) if drawn else Rehearsed()
+        rehearsed = rehearse_noise(problem, rehearsal) if drawn else Rehearsed()
         level = rehearsed.noise
-    module, initial, net = train(problem, level, callbacks)
+    training = noisy if level > 0 else quiet
+    module, initial, net = _trained(problem, method, criterion, training, level, callbacks)
     history = [float(loss) for loss in net.history[:, "train_loss"]]
-    l2 = (noisy if level > 0 else quiet).weight_decay
-    fit = Fit(module, initial, history[-1:], history, l2=l2, skorch_net=net)
+    fit = Fit(module, initial, history[-1:], history, l2=training.weight_decay, skorch_net=net)
     return dataclasses.replace(fit, input_noise=level, rehearsed=rehearsed)
 
 
