@@ -7,7 +7,8 @@
 
 Tables that scikit-learn ships or makes; three folds in the order of the file, and three of shuffled rows. Scores are
 R^2, the mean over the targets, or accuracy; seconds are processor time of a fit. Estimators are as constructed by
-default.
+default. xRFM and EBM (packages xrfm and interpret-core) join in where they are installed; on a table where a fit of
+theirs takes more than half a minute, or fails, they are left out with a note.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from .architecture import DenseNetArchitecture, check_alphas, check_connections,
 from .distillation import check_options
 from .divergence import require_finite
 from .epoch_fits import fit_by_epochs
+from .input_noise import InputNoise
 from .options import LayerPlan, Search
 from .problem import Problem
 from .units import input_units
@@ -32,6 +33,7 @@ from .units import input_units
 __all__ = ["QuadraticDenseNetBase"]
 
 _CHUNK = 20_000  # rows a forward pass
+_NOISY_DECAY = 2e-3  # where inputs have noise
 _RATES = {"sgd": 0.05, "adam": 0.01}
 
 
@@ -254,7 +256,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
     def _problem(self, X, targets, target_units, architecture, method, plan, offset_column=None):
         """Standardised rows in random order, as tensors on the device."""
         start = plan.start
-        units = input_units(X, offset_column, method.clips) if start is None else start._input_units
+        units = self._units_of(X, targets, offset_column, method) if start is None else start._input_units
         rng = check_random_state(self.random_state)
         order = rng.permutation(len(X))
         device = resolve_device(self.device)
@@ -276,6 +278,10 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
             fixed=plan.fixed,
         )
 
+    def _units_of(self, X, targets, offset_column, method):
+        """Mean and standard deviation of every input."""
+        return input_units(X, offset_column, method.clips)
+
     def _standardised_module(self):
         """A copy of the fitted module, for standardised targets."""
         return self._target_units.enter_(copy.deepcopy(self._module))
@@ -284,12 +290,12 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         """Typed options of Levenberg-Marquardt and L-BFGS."""
         return Search(solver, self.n_init, self.max_iter, StageLog(self.verbose, type(self).__name__))
 
-    def _by_epochs(self, method, criterion):
+    def _by_epochs(self, method, criterion, noise=0.0, max_epochs=40):
         """Adam or SGD as a function of the problem."""
         training = Training(
             optimizer=method.solver,
             lr=self.lr or _RATES[method.solver],
-            max_epochs=self.max_epochs or 40,
+            max_epochs=self.max_epochs or max_epochs,
             batch_size=-1 if self.batch_size == "all" else self.batch_size or 64,
             weight_decay=5e-3 if self.l2 == "auto" else float(self.l2),
             clip=5.0,
@@ -297,7 +303,9 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
             device=self.device,
             verbose=self.verbose,
         )
-        return partial(fit_by_epochs, method=method, criterion=criterion, training=training, callbacks=self.callbacks)
+        noise = InputNoise(noise, _NOISY_DECAY if self.l2 == "auto" else float(self.l2))
+        plan = {"method": method, "criterion": criterion, "training": training, "noise": noise}
+        return partial(fit_by_epochs, callbacks=self.callbacks, **plan)
 
     def _by_algorithm1(self):
         """Algorithm 1 as a function of the problem."""

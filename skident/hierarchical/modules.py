@@ -116,6 +116,11 @@ class QuadraticDenseNet(LayerInputs):
     generator : torch.Generator, default=None
         Of the initial weights, ``N(0, 1 / fan in)``; None is torch's global stream.
 
+    Attributes
+    ----------
+    input_noise : float
+        Standard deviation of Gaussian noise on x in training mode, 0 at the start.
+
     Notes
     -----
     Source: Section 2 and Appendix A.3. Cost of a pass over n rows: ``O(n sum_l k_l sum_{j in J_l} k_j)``. Biases b_l
@@ -153,7 +158,7 @@ class QuadraticDenseNet(LayerInputs):
         self.widths, self.readout = tuple(widths), readout
         alphas = [0.3**i for i in range(len(widths))] if alphas is None else alphas
         self.register_buffer("alphas", torch.as_tensor(alphas, dtype=dtype))
-        self.batch_norm = batch_norm
+        self.batch_norm, self.input_noise = batch_norm, 0.0
         self._draw_weights(n_outputs, dtype, generator)
         self.direct = None
         if readout == "linear" if direct is None else direct:
@@ -253,6 +258,8 @@ class QuadraticDenseNet(LayerInputs):
         -------
         Tensor (n, n_outputs)
         """
+        if self.training and self.input_noise > 0:
+            x = x + self.input_noise * torch.randn_like(x)
         _, outputs, seen = self.hidden(x)
         return self.combine(outputs, seen)
 

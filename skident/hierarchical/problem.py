@@ -189,6 +189,10 @@ class Fit:
         Where skorch trained.
     distillation : Distillation or None
         Of Algorithm 1.
+    input_noise : float
+        Standard deviation of the noise that inputs had in training.
+    rehearsed : Rehearsed or None
+        Where held-out rows chose it.
     """
 
     module: Any
@@ -203,6 +207,8 @@ class Fit:
     sharpness: float | None = None
     skorch_net: Any = None
     distillation: Distillation | None = None
+    input_noise: float = 0.0
+    rehearsed: Any = None
 
     @property
     def finite(self):

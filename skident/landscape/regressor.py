@@ -7,6 +7,7 @@ from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
@@ -25,6 +26,7 @@ from .certificate import CertificateOptions
 from .certify import certify_quadratic
 from .convex import ConvexSolution, least_squares_size, solve_convex
 from .descent import descend
+from .doubts import HeldOutScores, held_out_scores, linear_score, warn_of_class
 from .problem import LossTerms, QuadraticProblem
 from .ridge import LINEAR_WEIGHTS, leave_one_out_ridge
 from .units import factorise, form_of
@@ -44,7 +46,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         1/(2n) sum_i (sum_l v_l (w_l . z_i)^2 + b . z_i + c - y_i)^2
             + alpha/2 (||W^T D_v W||_F^2 + ||b||^2 / linear_weight)
 
-    where z are the inputs in units of their standard deviations, centred if there are both linear and constant terms.
+    where z are the inputs in the units `scale_`, centred if there are both linear and constant terms.
     As a function of W this is not convex, but of ``M = W^T D_v W`` it is; so training can be proven to have ended at a
     global optimum, and `certificate_` says whether it has, and if not why.
 
@@ -61,8 +63,9 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         what can be kept. ``descent``: L-BFGS on W from 0, out of every saddle. ``auto``: convex as long as
         ``min(n, unknowns)`` is at most `max_dense`.
     alpha : float or "auto", default="auto"
-        Ridge; 0 is none. ``auto`` takes the smallest leave-one-out error unless a model without quadratic part is as
-        good within a standard error, and 0 for data without noise.
+        Ridge; 0 is none. ``auto`` takes the smallest leave-one-out error unless a model without quadratic part, or the
+        mean of y, is as good within a standard error, and 0 for data without noise. It chooses units along with the
+        ridge: inputs that contribute little to a first fit are made smaller, where that clearly lowers the error.
     linear_weight : float or "auto", default="auto"
         How much less linear terms are penalised than quadratic ones. ``auto`` is chosen along with an automatic alpha
         among 1, 10, 100, 1000, and is 1 for a given alpha. With both automatic, linear terms alone (alpha 1000, and the
@@ -93,13 +96,17 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
     center_ : ndarray of shape (d,)
         0 unless both linear and constant terms are fitted.
     scale_ : ndarray of shape (d,)
-        Units of the inputs in the ridge.
+        Units of the inputs in the ridge: their standard deviations (without linear or constant terms the roots of their
+        mean squares), with an automatic alpha over their relevance where that helps.
     network_ : FeedforwardNetwork
         The same function: k units, and two more that make the linear terms.
     certificate_ : LandscapeCertificate
-        Of W in the inputs' standardised units.
+        Of W for inputs in the units `scale_`.
     alpha_, linear_weight_ : float
         As used.
+    held_out_score_, linear_score_ : float
+        R^2 on rows left out one by one, of the ridge that was chosen (units of both signs) and of a linear model with
+        its own; NaN where not known, the first for a given alpha.
     solver_ : {"convex", "descent"}
         As used.
     n_iter_ : int
@@ -115,8 +122,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
     but not proven, unless its loss is zero.
 
     A function of second degree is too little for arctangents of ratios (friedman3: R^2 .04 below the best of linear
-    models, kernels and boosting), for sines (friedman1: .02) and for squares of squares (hierarchical targets: .1);
-    and a dozen rows (linnerud) are too few.
+    models, kernels and boosting) and for squares of squares (hierarchical targets: .1); `fit` warns of both.
 
     References
     ----------
@@ -193,6 +199,14 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         ValueError
             If X or y are not finite, or so large or small that their squares overflow or vanish, the output weights do
             not fit `n_hidden`, or ``solver="convex"`` would factorise a matrix larger than `max_dense`.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If a linear model is better on rows left out than the network on its own.
+        UserWarning
+            With an automatic alpha, if a function of second degree is too little: kernel ridge regression is better on
+            rows left out, by .02 of the variance and more than chance.
         """
         with forgotten_on_error(self):
             self._validate_params()
@@ -201,24 +215,30 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
             check_magnitudes(X=X, y=y)
             v = _output_weights(self.output_signs, self.n_hidden, X.shape[1])
             self.center_, self.scale_ = _units(X, centred=self.fit_intercept and self.fit_linear)
-            problem = self._problem((X - self.center_) / self.scale_, y)
+            problem, scores = self._problem(X - self.center_, y)
             self.solver_ = self._resolve_solver(problem)
             trained = _trained(problem, v, self.solver_, max_iter=self.max_iter, max_dense=self.max_dense)
             options = CertificateOptions(tol=self.tol, max_dense=self.max_dense)
             self.certificate_ = certify_quadratic(problem, trained.W, v, options, trained.solution)
             self._store(problem, v, trained)
+            self.held_out_score_, self.linear_score_ = scores.quadratic, scores.linear
+            warn_of_class(scores, r2_score(y, self._values(X)) if len(y) > 1 else np.nan, type(self).__name__)
         return self
 
     def _problem(self, Z, y):
-        """The loss on standardised inputs, its ridge chosen where it is to be."""
+        """The loss, its ridge and units chosen where they are to be, and what rows left out say of the model."""
         terms = LossTerms(fit_intercept=bool(self.fit_intercept), fit_linear=bool(self.fit_linear))
-        alpha, weight = self.alpha, self.linear_weight
+        alpha, weight, plain = self.alpha, self.linear_weight, QuadraticProblem(Z / self.scale_, y, terms)
         if alpha == "auto":
             choice = LINEAR_WEIGHTS if weight == "auto" else (weight,)
-            rng = check_random_state(self.random_state)
-            alpha, weight = leave_one_out_ridge(QuadraticProblem(Z, y, terms), rng, linear_weights=choice)
+            found = leave_one_out_ridge(plain, check_random_state(self.random_state), linear_weights=choice)
+            alpha, weight, scores = found.alpha, found.linear_weight, held_out_scores(Z, y, found)
+            self.scale_ = self.scale_ * found.units
+        else:
+            scores = HeldOutScores(linear=linear_score(plain))
         weight = 1.0 if weight == "auto" else weight
-        return QuadraticProblem(Z, y, replace(terms, alpha=alpha, linear_weight=weight))
+        terms = replace(terms, alpha=alpha, linear_weight=weight)
+        return QuadraticProblem(Z / self.scale_, y, terms), scores
 
     def _resolve_solver(self, problem):
         size = least_squares_size(problem)
@@ -259,7 +279,11 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
             If X is not finite or of another width.
         """
         check_is_fitted(self)
-        Z = validate_data(self, X, dtype=np.float64, reset=False) - self.center_
+        return self._values(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def _values(self, X):
+        """Predictions for checked inputs."""
+        Z = X - self.center_
         return np.einsum("ij,ij->i", Z @ self.quadratic_form_, Z) + Z @ self.coef_ + self.intercept_
 
 

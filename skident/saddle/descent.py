@@ -63,7 +63,7 @@ class Descent:
     criterion: type
     training: Training
 
-    def to_the_end(self, callbacks, n_epochs, rate):
+    def to_the_end(self, callbacks, n_epochs, rate, noise=None):
         """Gradient descent out of the saddle at the origin, then Adam.
 
         Parameters
@@ -74,6 +74,8 @@ class Descent:
             Of Adam.
         rate : float
             Of Adam.
+        noise : sequence of float of length D, default=None
+            Standard deviations of Gaussian noise on the inputs, drawn anew every step of Adam.
 
         Returns
         -------
@@ -86,7 +88,9 @@ class Descent:
         if escape is None or left < 1:
             return self._trained(out, first, escape, len(out.history))
         training = dataclasses.replace(self.training, optimizer="adam", lr=rate, max_epochs=left)
+        self.module.input_noise = None if noise is None else self.inputs.new_tensor(noise)
         net = self._run(training, [c for c in callbacks if not (isinstance(c, tuple) and c[0] == "step")])
+        self.module.input_noise = None
         return self._trained(
             net, _joined(first, _history(net), _step(out).n_steps_), escape, len(out.history) + len(net.history)
         )

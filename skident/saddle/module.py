@@ -27,6 +27,8 @@ class BiasFreeMLP(nn.Module):
     ----------
     layers : torch.nn.Sequential
         What it is made of, as `FeedforwardNetwork.from_torch` reads it.
+    input_noise : torch.Tensor of shape (D,) or None
+        Standard deviations of Gaussian noise on the inputs in training mode, None at the start.
 
     Raises
     ------
@@ -49,6 +51,7 @@ class BiasFreeMLP(nn.Module):
     def __init__(self, sizes, init_scale=0.03, start=None, dtype=torch.float64):
         layers = [nn.Linear(a, b, bias=False, dtype=dtype) for a, b in zip(sizes[:-1], sizes[1:])]
         super().__init__()
+        self.input_noise = None
         self.layers = nn.Sequential(*[part for layer in layers[:-1] for part in (layer, nn.ReLU())], layers[-1])
         std = init_scale / max(sizes[1:-1], default=1) ** 0.5
         shapes = [(a, b) for a, b in zip(sizes[:-1], sizes[1:])]
@@ -73,6 +76,8 @@ class BiasFreeMLP(nn.Module):
         -------
         torch.Tensor of shape (n, m_L)
         """
+        if self.training and self.input_noise is not None:
+            X = X + self.input_noise * torch.randn_like(X)
         return self.layers(X)
 
     @property

@@ -41,6 +41,8 @@ class RehearsalPlan:
     start : list of L ndarray (m_{l-1}, m_l) or None
         Of all networks; None draws them.
     seed : int
+    noise : tuple of float or None
+        Standard deviations of Gaussian noise on the inputs that networks see behind the escape, one a column.
     """
 
     sizes: tuple
@@ -52,6 +54,7 @@ class RehearsalPlan:
     batch_size: int | None
     start: list | None
     seed: int
+    noise: tuple | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,11 @@ class Rehearsal:
     still_falling: bool
     losses: np.ndarray
 
+    @property
+    def lowest(self):
+        """The held-out loss there, averaged over a few epochs."""
+        return float(_smooth(self.losses).min())
+
 
 class _Networks:
     """K networks of the same sizes, each with its own step: of gradient descent until it escapes, of Adam after."""
@@ -93,6 +101,13 @@ class _Networks:
         self.moments = [(torch.zeros_like(W), torch.zeros_like(W)) for W in self.weights]
         self.escaped = torch.zeros(K, dtype=torch.bool, device=device)
         self.n_steps = torch.zeros(K, dtype=dtype, device=device)  # of Adam
+
+    def shaken(self, X, seen):
+        """X (n, D) with noise on the rows that a network sees (K, n), where it has escaped; (K, n, D)."""
+        if self.plan.noise is None:
+            return X
+        noise = torch.randn(*X.shape, generator=self.generator, dtype=X.dtype) * X.new_tensor(self.plan.noise).cpu()
+        return X + (seen * self.escaped[:, None])[..., None] * noise.to(X.device)
 
     def outputs(self, X):
         """(K, n, k)."""
@@ -166,7 +181,7 @@ def _epoch(nets, X, Y, seen, measures):
     for rows in order.split(size):
         # All rows at once need no copy.
         x, y, part = (X, Y, seen) if size >= n else (X[rows], Y[rows], seen[:, rows])
-        outputs = nets.outputs(x)
+        outputs = nets.outputs(nets.shaken(x, part))
         some = measures[0](outputs, y)
         gradients = torch.autograd.grad(_means(some, part).sum(), nets.weights)
         with torch.no_grad():
@@ -194,8 +209,13 @@ def _judged(curves, zero_loss):
     """The epoch of the lowest smoothed held-out loss, and what is known there."""
     length = min(map(len, curves))
     losses, scores = np.nan_to_num(np.mean([curve[:length] for curve in curves], axis=0), nan=np.inf).T
-    width = min(_SMOOTHING, length)
-    smooth = np.convolve(losses, np.full(width, 1.0 / width), mode="valid")
-    best = int(np.argmin(smooth)) + width // 2
+    smooth = _smooth(losses)
+    best = int(np.argmin(smooth)) + min(_SMOOTHING, length) // 2
     falling = smooth[-1] < smooth[max(len(smooth) - 1 - _SPAN, 0)] - _STEADY * zero_loss
     return Rehearsal(max(best, 1), float(scores[best]), bool(falling), losses)
+
+
+def _smooth(losses):
+    """Means of a few epochs each."""
+    width = min(_SMOOTHING, len(losses))
+    return np.convolve(losses, np.full(width, 1.0 / width), mode="valid")

@@ -376,3 +376,36 @@ def test_a_better_linear_model_is_named():
     y = X @ np.ones(6) + 0.5 * rng.standard_normal(60)
     with pytest.warns(ConvergenceWarning, match=r"a linear model is better .* R\^2 on held-out rows is about 0\.9"):
         HierarchicalQuadraticNet((3, 2), readout="sum", random_state=0).fit(X, y)
+
+
+# -- noise on the inputs of a classifier -------------------------------------------------------------------------------
+
+
+def blobs(n=120, d=20):
+    rng = np.random.RandomState(70)
+    X, y = rng.standard_normal((n, d)), np.arange(n) % 2
+    X[:, :5] += 0.7 * (2 * y[:, None] - 1)
+    return X, y
+
+
+def test_held_out_rows_choose_noise_for_many_weak_inputs():
+    clf = HierarchicalQuadraticNetClassifier(widths=(4,), max_epochs=10, random_state=0).fit(*blobs())
+    assert clf.input_noise_ == 0.5 and clf.l2_ == 2e-3
+    assert clf.held_out_score_ > 0.75 and clf.linear_score_ > 0.75
+
+
+def test_held_out_rows_choose_no_noise_for_a_circle():
+    X = np.random.RandomState(71).standard_normal((200, 2))
+    y = (X**2).sum(axis=1) > 1.4
+    clf = HierarchicalQuadraticNetClassifier(widths=(4,), max_epochs=20, random_state=0).fit(X, y)
+    assert clf.input_noise_ == 0.0 and clf.l2_ == 5e-3 and clf.held_out_score_ > 0.9
+
+
+def test_given_noise_asks_no_held_out_rows():
+    clf = HierarchicalQuadraticNetClassifier(widths=(2,), max_epochs=2, input_noise=0.1, random_state=0).fit(*blobs(40))
+    assert clf.input_noise_ == 0.1 and np.isnan(clf.held_out_score_) and np.isnan(clf.linear_score_)
+
+
+def test_a_classifier_that_is_worse_than_a_linear_one_says_so():
+    with pytest.warns(ConvergenceWarning, match="a linear model is better for these data"):
+        HierarchicalQuadraticNetClassifier(widths=(4,), max_epochs=1, lr=1e-6, random_state=0).fit(*blobs())

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_linnerud
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold, cross_val_score
 
@@ -331,3 +331,31 @@ def test_a_sweep_of_sizes_takes_integers():
     for values in ([1.5, 2], [0, 1], ["a", "b"]):
         with pytest.raises(ValueError, match="must be integers >= 1"):
             phase_transition(20, 8, values, trials=TrainingTrials(n_trials=1, n_starts=1))
+
+
+# -- what other models reach -------------------------------------------------------------------------------------------
+
+
+def test_a_table_beyond_second_degree_is_warned_of():
+    rng = np.random.RandomState(40)
+    X = rng.uniform(-1, 1, (150, 2))
+    y = np.sin(5 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * rng.standard_normal(150)
+    with pytest.warns(UserWarning, match=r"second degree seems too little .* kernel ridge regression 0\.9"):
+        reg = QuadraticNetRegressor().fit(X, y)
+    assert reg.linear_score_ < reg.held_out_score_ < 0.9
+
+
+def test_a_network_that_is_worse_than_a_linear_model_says_so():
+    X = np.random.RandomState(41).standard_normal((60, 3))
+    with pytest.warns(ConvergenceWarning, match="a linear model is better for these data"):
+        reg = QuadraticNetRegressor(fit_linear=False, alpha=0.1).fit(X, X @ [1.0, 2.0, -1.0])
+    assert reg.linear_score_ > 0.99 and np.isnan(reg.held_out_score_)
+
+
+def test_a_sparse_product_is_found_among_other_inputs():
+    rng = np.random.RandomState(42)
+    X = rng.standard_normal((600, 12))
+    y = X[:, 0] * X[:, 1] + X[:, 2] + 0.5 * rng.standard_normal(600)
+    reg = QuadraticNetRegressor().fit(X[:150], y[:150])  # of 90 unknowns; .72 with all inputs in the same units
+    assert reg.score(X[150:], y[150:]) > 0.8
+    assert reg.certificate_.is_global

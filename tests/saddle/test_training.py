@@ -334,3 +334,13 @@ def test_losses_of_batches_are_not_kept():
     X = np.random.RandomState(0).standard_normal((300, 4))
     net = SaddleToSaddleRegressor(3, 8, max_iter=4, batch_size=2, random_state=0, **PAPER).fit(X, X[:, 0]).net_
     assert len(net.history[:, "train_loss"]) == 4 and "batches" not in net.history[0]
+
+
+def test_a_classifier_of_many_weak_inputs_is_trained_with_noise():
+    rng = np.random.RandomState(80)
+    X, y = rng.standard_normal((120, 20)), np.arange(120) % 2
+    X[:, :5] += 0.7 * (2 * y[:, None] - 1)
+    classifier = SaddleToSaddleClassifier(width=20, random_state=0).fit(X, y)
+    assert classifier.input_noise_ == 0.5 and classifier.held_out_score_ > 0.75
+    np.testing.assert_array_equal(classifier.predict(X), classifier.predict(X))  # none once it is trained
+    assert SaddleToSaddleClassifier(width=20, n_escapes=1, random_state=0).fit(X, y).input_noise_ == 0.0
