@@ -13,8 +13,8 @@ __all__ = ["KnownPatch"]
 class KnownPatch:
     """A cell where some first-layer units are free and all others saturated, and the shallow network it leaves.
 
-    There ``f = tanh(H @ rows + shifts) @ readout + offset`` with ``H = tanh(t + artanh(theta))``, t being the free units'
-    pre-activations as known beforehand.
+    There ``f = tanh(H @ rows + shifts) @ readout + offset`` with ``H = tanh(t + artanh(theta))``, t being the free
+    units' pre-activations as known beforehand.
 
     Attributes
     ----------
