@@ -1,4 +1,4 @@
-"""What is behind a first layer, fully known on one patch."""
+"""All of the network as it is on one patch: where the further units of the first layer are walked to from."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ __all__ = ["KnownPatch"]
 
 @dataclass(frozen=True)
 class KnownPatch:
-    """Answers of one cell: ``f = sum_j v_j g(W_Fj . h_F + c_j) + v_0`` where free units F move and all others stand.
+    """A cell where some first-layer units are free and all others saturated, and the shallow network it leaves.
+
+    There ``f = tanh(H @ rows + shifts) @ readout + offset`` with ``H = tanh(t + artanh(theta))``, t being the free
+    units' pre-activations as known beforehand.
 
     Attributes
     ----------
     free : ndarray of int, shape (k,)
-        F, first-layer units.
+        First-layer units that are free.
     theta : ndarray of shape (k,)
-        Their outputs where their pre-activations as known are 0.
+        Their outputs at ``t = 0``.
     point : ndarray of shape (D,)
-        A point of the cell: pre-activations of free units are about 0 there, all others are saturated.
+        Of the cell: free units have t about 0 there, and all others are saturated.
     signs : ndarray of shape (m_1,)
-        Saturated outputs of the others there; 0 for free units.
+        Outputs of the others there, 1 or -1; 0 for free units.
     rows : ndarray of shape (k, m_2)
-        W_F, with lengths.
+        Weights of the second layer at the free units.
     shifts : ndarray of shape (m_2,)
-        c, what saturated units add included.
+        Of the second layer, with what saturated units add to it.
     readout : ndarray of shape (m_2, m_L)
-        v.
     offset : ndarray of shape (m_L,)
-        v_0.
     """
 
     free: np.ndarray
