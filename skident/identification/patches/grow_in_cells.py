@@ -14,7 +14,7 @@ _MORE = 3  # units more than looked for, at most
 _FIRST, _AFTER, _SLOW = 25, 14, 0.02  # steps at first and after every new unit, and gain of one that is the last
 _DROPPED, _MEND = 4, 8  # units whose absence is tried, and the steps each then gets
 _LAST, _LAST_DAMPING = 25, 1e-26  # steps, and their first damping
-_CYCLES = 6  # of growing and dropping
+_CYCLES, _NO_BETTER = 6, 0.7  # of growing and dropping, and misfit over the last one's after which no other follows
 _SOLVED = 3e-12  # misfit with as many units as looked for that ends it
 _DONE = 1e-15  # misfit that no step can lower
 
@@ -44,6 +44,7 @@ def completed(fit, shallow, n_units, rng):
     """
     apart = fit.apart()
     shallow = apart.improved(shallow, _FIRST, slow=_SLOW, target=_DONE)
+    misfit = np.inf
     for cycle in range(_CYCLES):
         while shallow.rows.shape[1] < n_units + (_MORE if cycle else 0):
             shallow = apart.improved(_with_best_candidate(apart, shallow, rng), _AFTER, slow=_SLOW, target=_DONE)
@@ -51,7 +52,8 @@ def completed(fit, shallow, n_units, rng):
             shallow = _with_one_dropped(apart, shallow)
         if apart.misfit(shallow) > _DONE:
             shallow = apart.improved(shallow, _LAST, damping=_LAST_DAMPING, free=True, slow=_SLOW, target=_DONE)
-        if apart.misfit(shallow) < _SOLVED:
+        before, misfit = misfit, apart.misfit(shallow)
+        if misfit < _SOLVED or misfit > _NO_BETTER * before:
             break
     return fit.improved(shallow, _LAST, damping=_LAST_DAMPING, free=True, slow=_SLOW)
 

@@ -29,12 +29,15 @@ class UnitAcrossWall:
     row : ndarray of shape (m_2,)
     shift : float
         To be added to its pre-activation.
+    stretch : float
+        Factor of its length, about 1: lengths from tails are good to 1e-7.
     misfit : float
         Relative to what the unit changes.
     """
 
     row: np.ndarray
     shift: float
+    stretch: float
     misfit: float
 
 
@@ -90,7 +93,7 @@ def row_from_tail(known, Z, Y, levels, sign):
 
 
 def fit_unit_across_wall(known, unit, Z, Y, row, sign, shift=None):
-    """The row and the shift of a unit.
+    """The row, the shift and the length of a unit.
 
     Parameters
     ----------
@@ -106,7 +109,7 @@ def fit_unit_across_wall(known, unit, Z, Y, row, sign, shift=None):
     sign : float
         Saturated output of the unit that `known.biases` include.
     shift : float, default=None
-        Where it is known.
+        Where it is known, as the length is then.
 
     Returns
     -------
@@ -114,11 +117,11 @@ def fit_unit_across_wall(known, unit, Z, Y, row, sign, shift=None):
 
     Notes
     -----
-    ``f = sum_j v_j g(y_j + W_bj (h_b - s_b)) + v_0`` with y known and ``h_b = g(t_b + delta_b)``: Gauss-Newton on W_b
-    and delta_b, from those shifts that explain most, each with the row that gives the same tail.
+    ``f = sum_j v_j g(y_j + W_bj (h_b - s_b)) + v_0`` with y known and ``h_b = g(r_b t_b + delta_b)``: Gauss-Newton on
+    W_b, delta_b and r_b, from those shifts that explain most, each with the row that gives the same tail.
     """
     problem = _AcrossWall(known, unit, Z, Y, sign, shift)
-    starts = [np.append(row, shift)] if shift is not None else problem.starts(row)
+    starts = [np.append(row, (shift, 1.0))] if shift is not None else problem.starts(row)
     best = None
     for start in starts:
         result = levenberg_marquardt(problem.cost, problem.linearise, start, max_iter=40, damping=1e-8, ftol=1e-3)
@@ -126,11 +129,11 @@ def fit_unit_across_wall(known, unit, Z, Y, row, sign, shift=None):
             best = result
         if best.cost < _EXPLAINED**2:
             break
-    return UnitAcrossWall(best.x[:-1], float(best.x[-1]), float(np.sqrt(best.cost)))
+    return UnitAcrossWall(best.x[:-2], float(best.x[-2]), float(best.x[-1]), float(np.sqrt(best.cost)))
 
 
 class _AcrossWall:
-    """``|f - Y|^2`` over what the unit changes, as a function of its row and shift."""
+    """``|f - Y|^2`` over what the unit changes, as a function of its row, shift and length."""
 
     def __init__(self, known, unit, Z, Y, sign, shift):
         self.known, self.t, self.sign, self.given = known, Z[:, unit], sign, shift
@@ -142,7 +145,7 @@ class _AcrossWall:
         """Rows with shifts that explain most of all that give the tail the same, the best first."""
 
         def on_line(d):
-            return np.append(row * np.exp(2.0 * self.sign * d), d)
+            return np.append(row * np.exp(2.0 * self.sign * d), (d, 1.0))
 
         costs = np.array([self.cost(on_line(d)) for d in _SHIFTS])
         width, starts = _SHIFTS[1] - _SHIFTS[0], []
@@ -158,19 +161,20 @@ class _AcrossWall:
 
     def cost(self, x):
         """Sum of squares."""
-        if not abs(x[-1]) < _FURTHEST:
+        if not abs(x[-2]) < _FURTHEST:
             return np.inf
-        y = self.read + np.outer(self.known.activation(self.t + x[-1]) - self.sign, x[:-1])
+        y = self.read + np.outer(self.known.activation(self.t * x[-1] + x[-2]) - self.sign, x[:-2])
         return float(np.sum((self.known.activation(y) @ self.known.readout - self.Y) ** 2)) / self.size**2
 
     def linearise(self, x):
         """Gauss-Newton model."""
-        h, slope = self.known.activation.jet(self.t + x[-1], 1)
-        g, slopes = self.known.activation.jet(self.read + np.outer(h - self.sign, x[:-1]), 1)
+        h, slope = self.known.activation.jet(self.t * x[-1] + x[-2], 1)
+        g, slopes = self.known.activation.jet(self.read + np.outer(h - self.sign, x[:-2]), 1)
         left = (g @ self.known.readout - self.Y) / self.size
         by_read = slopes[:, None, :] * self.known.readout.T / self.size
-        by_shift = (by_read @ x[:-1]) * slope[:, None] * (self.given is None)
-        J = np.concatenate([by_read * (h - self.sign)[:, None, None], by_shift[..., None]], axis=2)
+        by_shift = ((by_read @ x[:-2]) * slope[:, None] * (self.given is None))[..., None]
+        by_length = by_shift * self.t[:, None, None]
+        J = np.concatenate([by_read * (h - self.sign)[:, None, None], by_shift, by_length], axis=2)
         J = J.reshape(-1, len(x))
         A = J.T @ J
         A.flat[:: len(A) + 1] += np.diag(A) == 0.0

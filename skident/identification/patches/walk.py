@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,7 +25,8 @@ _TRIES = 6  # rounds of looking for as many points as are wanted
 _NEARLY = 0.3  # times the best unit's condition, down to which units are taken in the same round
 _LEVELS = 3.5  # pre-activations across a unit
 _FRUITLESS, _FARTHER = 3, 1.5  # rounds without a new unit, and how much farther out each of them follows tails
-_MISFIT = 1e-5  # of a unit, beyond which it is looked at again later, and of the network
+_MISFIT, _LAXER = 1e-5, 10.0  # of a unit, beyond which it is looked at again later, and how much more is taken then
+_WRONG = 1e-3  # misfit of the network that the polish may not mend
 _PATCH = 1e-6  # of the patch
 _DOUBT, _GROWN = 1e-9, 1.6  # misfit of a unit, or times the units known, after which all is fitted again
 _MOST = 2200  # parameters that are fitted at once; beyond, those of the newest units, where these are many
@@ -74,6 +75,14 @@ class _Walk:
     def preactivations(self, X):
         """As known."""
         return X @ self.behind.weights + self.behind.biases
+
+    def lengthen(self, unit, factor):
+        """A unit's length is known better: so far it was saturated everywhere, or as good as that."""
+        weights, biases = self.behind.weights.copy(), self.behind.biases.copy()
+        weights[:, unit] *= factor
+        biases[unit] *= factor
+        self.behind = replace(self.behind, weights=weights, biases=biases)
+        self.cell = replace(self.cell, weights=weights, biases=biases)
 
     def keep(self, X, Z, Y):
         """Pre-activations and answers, for fits of all that is known, and points to begin from."""
@@ -164,7 +173,7 @@ def walk_to_all_units(behind, patch, callback=None):
     while walk.open:
         n_open, looks = len(walk.open), _looks(walk, fruitless)
         for look in looks:
-            _cross(walk, look)
+            _cross(walk, look, _MISFIT * _LAXER**fruitless)
             _refine(walk)
         fruitless = fruitless + 1 if len(walk.open) == n_open else 0
         if fruitless == _FRUITLESS:
@@ -228,8 +237,8 @@ def _crossings(walk, wall, n, bases, tries):
     return walk.cell.crossings(points, wall, walk.known.units, walk.others(wall.unit))
 
 
-def _cross(walk, look):
-    """One more unit, if it explains the answers."""
+def _cross(walk, look, largest):
+    """One more unit, if it leaves no larger misfit of the answers."""
     row = _row_in_tail(walk, look)
     if row is None:
         return
@@ -246,7 +255,9 @@ def _cross(walk, look):
     points = points[behind.rng.permutation(len(points))[:n]]
     Z, Y = walk.preactivations(points), behind.ask(points)
     found = fit_unit_across_wall(walk.known, unit, Z, Y, row, sign, shift)
-    if found.misfit < _MISFIT:
+    if found.misfit < largest:
+        walk.lengthen(unit, found.stretch)
+        Z[:, unit] *= found.stretch
         walk.keep(points, Z, Y)
         walk.misfits.append(found.misfit)
         walk.known = walk.known.joined_by(unit, sign, found.row, found.shift)
@@ -300,6 +311,6 @@ def _second_layer(walk):
     weights = [behind.weights, known.rows[order], known.readout]
     biases = [behind.biases + known.shifts[order], known.biases, known.offset]
     misfit = known.misfit(*walk.answers())
-    if not misfit < _MISFIT:
+    if not misfit < _WRONG:
         raise PatchesFailedError(f"the network found on the walk misfits its answers by {misfit:.1e}")
     return SecondLayer(FeedforwardNetwork(weights, biases, behind.activation), misfit, {"units": max(walk.misfits)})
