@@ -20,6 +20,7 @@ from .patches.growing import GrownPlan, find_second_layer_by_growing, plan_growi
 from .patches.length_vote import centred, vote_on_lengths
 from .patches.plan import alternative_plans
 from .patches.second_layer import find_second_layer
+from .patches.walked import WalkedPlan, find_second_layer_by_walking, plan_walking
 
 __all__ = ["by_patches", "patches_pay", "patches_serve", "second_layer_on_patches"]
 
@@ -29,6 +30,7 @@ _COSTLIER = 1.5  # times what is planned that may have to be asked
 _FARTHEST = 3e4  # distance of patches: rounding grows with it
 _OF_A_RAY, _OF_TAILS = 10, 84  # rows that the first layer takes, a unit
 _PLANS = 2  # on patches that are tried
+_OF_KNOWN_WIDTH = (FreePlan, GrownPlan, WalkedPlan)
 _FEWEST = 8  # second-layer units that are planned for where their number is to be found
 _MANY_OUTPUTS, _OF_OUTPUTS = 3, 4  # from so many on, vertices show a second layer of up to so many times their number
 _ROUNDING = 2.0**-53  # distance of saturated outputs from their limits, at least
@@ -186,7 +188,7 @@ def _second_layer(inquiry, behind, n_units, progress):
     failures, (D, m_1) = [], behind.shape
     for width in _widths(inquiry, m_1, n_units):
         for plan in _plans(inquiry, D, (m_1, width, behind.n_outputs)):
-            if not (isinstance(plan, (FreePlan, GrownPlan)) and n_units is None):
+            if not (isinstance(plan, _OF_KNOWN_WIDTH) and n_units is None):
                 try:
                     return _as_sought(_by_plan(inquiry, behind, plan, n_units, progress), inquiry.activations)
                 except PatchesFailedError as error:
@@ -199,8 +201,9 @@ def _plans(inquiry, n_inputs, widths, before=0):
     """Ways that the questions left, less those asked before, suffice for: the cheapest first, and a fit last."""
     clock = inquiry.oracle.clock
     left = np.inf if clock.max_queries is None else clock.max_queries - inquiry.oracle.n_queries - before
-    freely = plan_freely(n_inputs, widths)
-    plans = [*([] if freely is None else [freely]), *alternative_plans(n_inputs, widths)[:_PLANS]]
+    walking = None if inquiry.activations[0] == "erf" else plan_walking(n_inputs, widths)
+    others = [plan for plan in (plan_freely(n_inputs, widths), walking) if plan is not None]
+    plans = [*others, *alternative_plans(n_inputs, widths)[:_PLANS]]
     plans = [*sorted(plans, key=lambda plan: plan.n_queries), plan_growing(n_inputs, widths)]
     return [plan for plan in plans if plan is not None and _COSTLIER * plan.n_queries < left]
 
@@ -211,6 +214,8 @@ def _by_plan(inquiry, behind, plan, n_units, progress):
         ends = inquiry.oracle.clock.share(_SHARE)
         plan = plan.with_starts(inquiry.limits.n_starts)
         return find_second_layer_by_growing(behind, plan, n_units, deadline=ends, progress=progress)
+    if isinstance(plan, WalkedPlan):
+        return find_second_layer_by_walking(behind, plan, n_units, callback=progress)
     if isinstance(plan, FreePlan):
         return find_second_layer_freely(behind, plan, n_units)
     try:

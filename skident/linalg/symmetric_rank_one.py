@@ -66,7 +66,7 @@ def power_jacobian(X, order):
     return jacobian
 
 
-def find_symmetric_powers(basis, n_features, order, rng, *, max_rounds=12):
+def find_symmetric_powers(basis, n_features, order, rng, *, max_rounds=12, n_starts=60, farthest=None):
     """All vectors whose symmetric powers lie in a subspace, as many as it has dimensions.
 
     Parameters
@@ -77,6 +77,11 @@ def find_symmetric_powers(basis, n_features, order, rng, *, max_rounds=12):
         D and k >= 2.
     rng : numpy.random.RandomState
     max_rounds : int, default=12
+    n_starts : int, default=60
+        In every round, at least.
+    farthest : float, default=None
+        Distance from the subspace up to which a power counts; None: 1e4 times that of the nearest one, from 1e-6 to
+        3e-3. Where rows of the subspace are known to very different accuracy, the best ones exclude others then.
 
     Returns
     -------
@@ -106,12 +111,12 @@ def find_symmetric_powers(basis, n_features, order, rng, *, max_rounds=12):
     m = basis.shape[1]
     found, idle = np.zeros((0, n_features)), 0
     for _ in range(max_rounds):
-        n_starts, before = max(60, 6 * (m - len(found))), len(found)
-        X = _unit(rng.standard_normal((n_starts, n_features)))
+        before = len(found)
+        X = _unit(rng.standard_normal((max(n_starts, 6 * (m - len(found))), n_features)))
         if len(found):
             X = _climb(X, _deflated(basis, found, order), order, _DEFLATED)
         X = _gauss_newton(_climb(X, basis, order, _CLIMB), basis, order)
-        found = _distinct(np.concatenate([found, X]), basis, order)
+        found = _distinct(np.concatenate([found, X]), basis, order, farthest)
         idle = idle + 1 if len(found) <= before else 0
         if len(found) >= m or idle == _PATIENCE:
             break
@@ -157,10 +162,10 @@ def _residuals(X, basis, order):
     return np.linalg.norm(F - (F @ basis) @ basis.T, axis=1)
 
 
-def _distinct(pool, basis, order):
+def _distinct(pool, basis, order, farthest):
     """Those of a pool whose powers lie in the subspace as well as others' do, each direction once, best first."""
     residuals = _residuals(pool, basis, order)
-    limit = np.clip(_SPREAD * residuals.min(), _AT_ONCE, _NEVER)
+    limit = np.clip(_SPREAD * residuals.min(), _AT_ONCE, _NEVER) if farthest is None else farthest
     chosen = []
     for i in np.argsort(residuals):
         if residuals[i] > limit:

@@ -1,0 +1,210 @@
+"""What follows a first layer, as far as it is known: rows of some units, all others saturated as in one cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from skident.fitting.behind_known_units import BehindKnownUnits
+from skident.network import Activation, get_activation
+from skident.optim import DenseNormalEquations, levenberg_marquardt
+
+from .assembling import shifts_of
+
+__all__ = ["KnownUnits"]
+
+_STEPS, _DAMPING = 2, 1e-13  # Gauss-Newton steps from starts that are good already
+
+
+@dataclass(frozen=True)
+class KnownUnits:
+    """``f = sum_j v_j g(W_Kj . g(t_K + delta_K) + c_j) + v_0`` where all units but K are saturated as in a cell.
+
+    Attributes
+    ----------
+    activation : Activation
+        g.
+    units : ndarray of int, shape (k,)
+        K, first-layer units.
+    shifts : ndarray of shape (k,)
+        delta, what is to be added to their pre-activations.
+    rows : ndarray of shape (k, m_2)
+    biases : ndarray of shape (m_2,)
+        c, what the others add included.
+    readout : ndarray of shape (m_2, m_L)
+    offset : ndarray of shape (m_L,)
+    """
+
+    activation: Activation
+    units: np.ndarray
+    shifts: np.ndarray
+    rows: np.ndarray
+    biases: np.ndarray
+    readout: np.ndarray
+    offset: np.ndarray
+
+    @classmethod
+    def from_patch(cls, patch, activation):
+        """The free units of a known patch.
+
+        Parameters
+        ----------
+        patch : KnownPatch
+        activation : {"tanh", "erf"}
+
+        Returns
+        -------
+        KnownUnits
+        """
+        shifts = shifts_of(activation, patch.theta)
+        return cls(
+            get_activation(activation), patch.free, shifts, patch.rows, patch.shifts, patch.readout, patch.offset
+        )
+
+    def levels(self, outputs, chosen):
+        """Pre-activations as known at which some units have given outputs.
+
+        Parameters
+        ----------
+        outputs : ndarray of shape (n, q)
+        chosen : ndarray of int, shape (n, q)
+            Places in `units`.
+
+        Returns
+        -------
+        ndarray of shape (n, q)
+        """
+        return shifts_of(self.activation.name, outputs) - self.shifts[chosen]
+
+    def read(self, Z):
+        """What second-layer units read.
+
+        Parameters
+        ----------
+        Z : ndarray of shape (n, m_1)
+            Pre-activations as known, of all units.
+
+        Returns
+        -------
+        ndarray of shape (n, m_2)
+        """
+        return self.activation(Z[:, self.units] + self.shifts) @ self.rows + self.biases
+
+    def joined_by(self, unit, sign, row, shift):
+        """The same with one more unit.
+
+        Parameters
+        ----------
+        unit : int
+        sign : float
+            Its saturated output in the cell, which `biases` include.
+        row : ndarray of shape (m_2,)
+        shift : float
+
+        Returns
+        -------
+        KnownUnits
+        """
+        return replace(
+            self,
+            units=np.append(self.units, unit),
+            shifts=np.append(self.shifts, shift),
+            rows=np.vstack([self.rows, row]),
+            biases=self.biases - sign * row,
+        )
+
+    def misfit(self, Z, Y):
+        """Of answers, relative to their deviation.
+
+        Parameters
+        ----------
+        Z : ndarray of shape (n, m_1)
+        Y : ndarray of shape (n, m_L)
+
+        Returns
+        -------
+        float
+        """
+        left = self.activation(self.read(Z)) @ self.readout + self.offset - Y
+        return float(np.linalg.norm(left) / max(np.linalg.norm(Y - Y.mean(axis=0)), np.finfo(float).tiny))
+
+    def refined(self, Z, Y):
+        """All of it fitted to answers by Gauss-Newton steps.
+
+        Parameters
+        ----------
+        Z : ndarray of shape (n, m_1)
+        Y : ndarray of shape (n, m_L)
+
+        Returns
+        -------
+        KnownUnits
+        """
+        problem = BehindKnownUnits(Z[:, self.units], Y, self.activation)
+        W = np.vstack([self.rows, self.biases])
+        V = np.vstack([self.readout, self.offset - problem.offset]) / problem.unit
+        x0 = problem.joined(self.shifts, np.ones(len(self.units)), W, V)
+        x = levenberg_marquardt(problem.cost, problem.linearise, x0, max_iter=_STEPS, damping=_DAMPING).x
+        shifts, _, W, V = problem.parts(x)
+        readout, offset = V[:-1] * problem.unit, V[-1] * problem.unit + problem.offset
+        return replace(self, shifts=shifts, rows=W[:-1], biases=W[-1], readout=readout, offset=offset)
+
+    def newest_refined(self, Z, Y, n_newest, signs):
+        """The last units' rows and shifts fitted to answers by Gauss-Newton steps.
+
+        Parameters
+        ----------
+        Z : ndarray of shape (n, m_1)
+        Y : ndarray of shape (n, m_L)
+        n_newest : int
+        signs : ndarray of shape (n_newest,)
+            Saturated outputs with which they joined: what is read where they have these does not change.
+
+        Returns
+        -------
+        KnownUnits
+        """
+        problem = _Newest(self, Z, Y, n_newest, signs)
+        x0 = np.column_stack([self.rows, self.shifts])[-n_newest:].ravel()
+        x = levenberg_marquardt(problem.cost, problem.linearise, x0, max_iter=_STEPS, damping=_DAMPING).x
+        new = x.reshape(n_newest, -1)
+        rows, shifts = self.rows.copy(), self.shifts.copy()
+        rows[-n_newest:], shifts[-n_newest:] = new[:, :-1], new[:, -1]
+        return replace(self, rows=rows, shifts=shifts, biases=self.biases - signs @ (rows - self.rows)[-n_newest:])
+
+
+class _Newest:
+    """``|f - Y|^2`` as a function of the rows and shifts of the last units, (r, m_2 + 1) as one vector."""
+
+    def __init__(self, known, Z, Y, n_newest, signs):
+        self.known, self.signs, self.Y = known, signs, Y - known.offset
+        self.size = max(float(np.linalg.norm(Y - Y.mean(axis=0))), np.finfo(float).tiny)
+        self.t = Z[:, known.units[-n_newest:]]
+        moved = known.activation(self.t + known.shifts[-n_newest:]) - signs
+        self.rest = known.read(Z) - moved @ known.rows[-n_newest:]
+
+    def parts(self, x):
+        """Rows (r, m_2), outputs less their signs (n, r) and slopes of these."""
+        new = x.reshape(len(self.signs), -1)
+        h, slopes = self.known.activation.jet(self.t + new[:, -1], 1)
+        return new[:, :-1], h - self.signs, slopes
+
+    def cost(self, x):
+        """Sum of squares."""
+        W, moved, _ = self.parts(x)
+        return float(np.sum((self.known.activation(self.rest + moved @ W) @ self.known.readout - self.Y) ** 2)) / (
+            self.size**2
+        )
+
+    def linearise(self, x):
+        """Gauss-Newton model."""
+        W, moved, by_shift = self.parts(x)
+        g, slopes = self.known.activation.jet(self.rest + moved @ W, 1)
+        B = slopes[:, None, :] * self.known.readout.T / self.size
+        by_row = moved[:, None, :, None] * B[:, :, None, :]
+        J = np.concatenate([by_row, ((B @ W.T) * by_shift[:, None])[..., None]], axis=3).reshape(self.Y.size, -1)
+        left = (g @ self.known.readout - self.Y).ravel() / self.size
+        A = J.T @ J
+        A.flat[:: len(A) + 1] += np.diag(A) == 0.0
+        return DenseNormalEquations(A, J.T @ left)

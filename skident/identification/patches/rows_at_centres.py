@@ -1,0 +1,164 @@
+"""The second layer's rows from Taylor coefficients at many places of two cells, and the hidden coordinates there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from skident.linalg import find_symmetric_powers, symmetric_power
+
+from .behind import PatchesFailedError
+from .charts import TanhChart
+from .local_coordinates import coefficients_in_outputs
+from .taylor import choose_reach, taylor_coefficients
+
+__all__ = ["CentreRows", "rows_at_centres"]
+
+_SPREAD = 0.45  # of the centres, in outputs as known
+_NEARER = 0.7  # times the best reach along a few lines: truncation is worse along others
+_ROUNDS, _NO_BETTER = 16, 0.5  # of Gauss-Newton steps, and how much better a step has to be to be followed by another
+_ATTEMPTS, _DELTAS, _GAP = 6, 0.3, 0.1  # starts, their deviation after the first, and gap that ends this
+_LONGEST, _STEP = 0.3, 1e-6  # of a step in deltas, and of its derivatives
+_STARTS, _FARTHEST = 300, 0.05  # of powers, and how far from the rows' space they may be
+_FULL = 0.5  # part of the rows that the units not found may be
+
+
+@dataclass(frozen=True)
+class CentreRows:
+    """What Taylor coefficients at many places tell of the second layer.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (k, n)
+        Columns of length 1, for the units found.
+    deltas : ndarray of shape (2, k)
+        See `Shallow`, as all that follows.
+    stretch : ndarray of shape (k,)
+    outputs : ndarray of shape (2 n_c, k)
+        Of the free units at the centres, those in cell 0 first.
+    coefficients : ndarray of shape (2 n_c, m_L, n)
+        Of the powers of rows.
+    order : int
+        p.
+    gap : float
+        Largest singular value that should be none over the smallest that is one.
+    """
+
+    rows: np.ndarray
+    deltas: np.ndarray
+    stretch: np.ndarray
+    outputs: np.ndarray
+    coefficients: np.ndarray
+    order: int
+    gap: float
+
+
+def rows_at_centres(behind, cells, rule, n_centres, n_units):
+    """Rows, shifts and lengths that make Taylor coefficients at all centres sums of m_2 powers.
+
+    Parameters
+    ----------
+    behind : Behind
+    cells : OppositeCells
+    rule : TaylorRule
+        With order p and the largest reach.
+    n_centres : int
+        In each cell.
+    n_units : int
+        m_2.
+
+    Returns
+    -------
+    CentreRows
+        Of m_2 units or fewer.
+
+    Raises
+    ------
+    PatchesFailedError
+        If less than half of the units are found.
+
+    Notes
+    -----
+    In true outputs the coefficients of order p, at whatever place, lie in the span of ``W_j^{(x) p}``: one patch has as
+    many rows as centres are looked at. Deltas and lengths are found by Gauss-Newton on the singular values beyond the
+    m_2-th, to first order ``U_2^T R V_2`` for the matrix R of all rows, beginning with deltas that are 0 and the same
+    in both cells: as hyperplanes lie in the middle of their units' steps, these are small. Where that leaves no gap,
+    random ones are tried.
+    """
+    k = len(cells.free)
+    T = np.arctanh(behind.rng.uniform(-_SPREAD, _SPREAD, (n_centres, k)))
+    T[0] = 0.0
+    patch = cells.patch(T)
+    rule, _ = choose_reach(behind.ask, patch, TanhChart(), rule, behind.rng)
+    tensors = taylor_coefficients(behind.ask, patch, TanhChart(), replace(rule, reach=_NEARER * rule.reach))
+    coordinates = _Coordinates(T, tensors, n_units)
+    x = coordinates.found(behind.rng)
+    flat = coordinates.rows(x)
+    _, s, Vt = np.linalg.svd(flat, full_matrices=False)
+    found = find_symmetric_powers(Vt[:n_units].T, k, rule.order, behind.rng, n_starts=_STARTS, farthest=_FARTHEST)
+    if len(found.vectors) < _FULL * n_units:
+        raise PatchesFailedError(f"{len(found.vectors)} of {n_units} powers were found at {n_centres} centres")
+    Phi = symmetric_power(found.vectors, rule.order)
+    C = np.linalg.lstsq(Phi.T, flat.T, rcond=None)[0].T.reshape(2 * n_centres, -1, len(Phi))
+    deltas, stretch = coordinates.split(x)
+    gap = float(s[n_units] / max(s[n_units - 1], np.finfo(float).tiny))
+    return CentreRows(found.vectors.T, deltas, stretch, coordinates.outputs(x), C, rule.order, gap)
+
+
+class _Coordinates:
+    """Deltas in both cells (their mean and half their difference) and lengths, by what is left of m_2 powers."""
+
+    def __init__(self, T, tensors, n_units):
+        self.T, self.tensors, self.n_units, self.k = T, tensors, n_units, T.shape[1]
+
+    def split(self, x):
+        """Deltas (2, k) and stretch (k,)."""
+        mean, stretch, half = np.split(x, 3)
+        return np.stack([mean + half, mean - half]), 1.0 + stretch
+
+    def outputs(self, x):
+        """At the centres, (2 n_c, k)."""
+        deltas, stretch = self.split(x)
+        return np.tanh(np.concatenate([self.T * stretch + delta for delta in deltas]))
+
+    def rows(self, x):
+        """Highest coefficients, (2 n_c m_L, d)."""
+        C = coefficients_in_outputs(self.tensors, self.outputs(x), self.split(x)[1])
+        return C.reshape(-1, C.shape[-1])
+
+    def found(self, rng):
+        """Where singular values beyond the m_2-th are least, from deltas 0 and, if that has no gap, random ones."""
+        best, least = None, np.inf
+        for attempt in range(_ATTEMPTS):
+            start = np.zeros(3 * self.k)
+            start[: self.k] = (_DELTAS if attempt else 0.0) * rng.standard_normal(self.k)
+            x, size = self.improved(start)
+            best, least = (x, size) if size < least else (best, least)
+            s = np.linalg.svd(self.rows(best), compute_uv=False)
+            if s[self.n_units] < _GAP * s[self.n_units - 1]:
+                break
+        return best
+
+    def improved(self, x):
+        """Gauss-Newton steps, deltas the same in both cells first, then all; and what singular values are left."""
+        last, n_open, best = np.inf, self.k, x
+        for _ in range(_ROUNDS):
+            U, _, Vt = np.linalg.svd(self.rows(x), full_matrices=True)
+            left, right = U[:, self.n_units :].T, Vt[self.n_units :].T
+            E = left @ self.rows(x) @ right
+            size = np.linalg.norm(E)
+            best = x if size < last else best
+            if size > _NO_BETTER * last and n_open == len(x):
+                break
+            n_open = len(x) if size > _NO_BETTER * last else n_open
+            last = min(size, last)
+            J = [left @ ((self.rows(x + e) - self.rows(x - e)) / (2.0 * _STEP)) @ right for e in self._steps(n_open)]
+            step = np.linalg.lstsq(np.stack([column.ravel() for column in J], axis=1), -E.ravel(), rcond=None)[0]
+            x = x.copy()
+            x[:n_open] += np.clip(step, -_LONGEST, _LONGEST)
+        return best, last
+
+    def _steps(self, n_open):
+        """Differences for the derivatives, (n_open, 3 k)."""
+        return _STEP * np.eye(3 * self.k)[:n_open]

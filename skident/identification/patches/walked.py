@@ -1,0 +1,90 @@
+"""The second layer from one patch that is known entirely, and a walk from there to all first-layer units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .behind import PatchesFailedError
+from .one_patch import OnePatchPlan, find_one_patch, plan_one_patch
+from .walk import n_queries_of_walk, walk_to_all_units
+
+__all__ = ["WalkedPlan", "find_second_layer_by_walking", "plan_walking"]
+
+_TRIES = 3  # patches
+_MOST_INPUTS = 10  # beyond, patches with fewer free units tell all of it by linear algebra
+_MOST_RECOVERED = 3  # times the walk, which looks at walls again
+
+
+@dataclass(frozen=True)
+class WalkedPlan:
+    """A way to identify the second layer where few units can be free.
+
+    Attributes
+    ----------
+    patch : OnePatchPlan
+    n_queries : float
+        Rows to ask, about.
+    """
+
+    patch: OnePatchPlan
+    n_queries: float
+
+
+def plan_walking(n_inputs, widths):
+    """How many rows the patch and the walk take.
+
+    Parameters
+    ----------
+    n_inputs : int
+        D.
+    widths : tuple of int
+        ``(m_1, m_2, m_L)``.
+
+    Returns
+    -------
+    WalkedPlan or None
+        None for more than ten inputs, and where no patch can be known entirely.
+    """
+    plan = plan_one_patch(n_inputs, widths) if n_inputs <= _MOST_INPUTS else None
+    if plan is None:
+        return None
+    return WalkedPlan(plan, plan.n_queries + _MOST_RECOVERED * n_queries_of_walk(widths, n_inputs - 1))
+
+
+def find_second_layer_by_walking(behind, plan, n_units, callback=None):
+    """All that follows a first layer of tanh units, if that is one hidden layer and a linear output.
+
+    Parameters
+    ----------
+    behind : Behind
+        Its shifts not known.
+    plan : WalkedPlan
+    n_units : int
+        m_2.
+    callback : callable, default=None
+        ``callback(n_known, m_1)``.
+
+    Returns
+    -------
+    SecondLayer
+
+    Raises
+    ------
+    PatchesFailedError
+        If none of three patches is known in the end, or no way leads from it to all units.
+
+    Notes
+    -----
+    See `find_one_patch` and `walk_to_all_units`. About a third of the rows that patches with fewer free units take for
+    (64, 64) units and eight inputs, where their Taylor coefficients are of order 4 and hardly serve.
+    """
+    failures = []
+    for _ in range(_TRIES):
+        try:
+            found = find_one_patch(behind, plan.patch, n_units)
+            return walk_to_all_units(found.behind, found.patch, callback)
+        except PatchesFailedError as error:
+            if error.final:
+                raise
+            failures.append(str(error))
+    raise PatchesFailedError("; ".join(dict.fromkeys(failures)))
