@@ -198,13 +198,18 @@ def _second_layer(inquiry, behind, n_units, progress):
 
 
 def _plans(inquiry, n_inputs, widths, before=0):
-    """Ways that the questions left, less those asked before, suffice for: the cheapest first, and a fit last."""
+    """Ways that the questions left, less those asked before, suffice for: the cheapest first, and a fit last.
+
+    A walk is the first of them where nothing else asks less and no fit is quick.
+    """
     clock = inquiry.oracle.clock
     left = np.inf if clock.max_queries is None else clock.max_queries - inquiry.oracle.n_queries - before
-    walking = None if inquiry.activations[0] == "erf" else plan_walking(n_inputs, widths)
-    others = [plan for plan in (plan_freely(n_inputs, widths), walking) if plan is not None]
-    plans = [*others, *alternative_plans(n_inputs, widths)[:_PLANS]]
+    freely = plan_freely(n_inputs, widths)
+    plans = [*([] if freely is None else [freely]), *alternative_plans(n_inputs, widths)[:_PLANS]]
     plans = [*sorted(plans, key=lambda plan: plan.n_queries), plan_growing(n_inputs, widths)]
+    walking = None if inquiry.activations[0] == "erf" else plan_walking(n_inputs, widths)
+    if walking is not None and plans[-1] is None and (plans[0] is None or walking.n_queries < plans[0].n_queries):
+        plans.insert(0, walking)
     return [plan for plan in plans if plan is not None and _COSTLIER * plan.n_queries < left]
 
 
