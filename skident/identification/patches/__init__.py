@@ -8,7 +8,7 @@ One patch
 All of the second layer
     further_rows (one unit of the first layer after the other), all_units_free (where none has to stand still), curves
     (what is left of every unit), behind and assembling; second_layer takes these steps.
-From a patch on which all is known (known_patch)
+From a patch on which all is known (known_patch; patch_from_rows)
     walls (points of a cell and across its walls), unit_across_wall (one more unit), known_units, walk (all of them).
 Where inputs are too few for powers
     growing (the second layer fitted alone, behind a first one that is known up to shifts).

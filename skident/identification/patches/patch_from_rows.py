@@ -22,7 +22,7 @@ from .walls import Cell, spread_points
 __all__ = ["known_patch_from_rows", "n_queries_of_patch"]
 
 _CENTRES, _MORE = 12, 5  # in a cell, for one output, and how many more where there are more unknown
-_OUTPUTS = 0.8  # of free units at centres, at most
+_OUTPUTS = 0.5  # of free units at centres, at most
 _LOWEST = 3  # coefficients that count where cells are compared
 _ANSWERS, _STEPS = 4.0, 200  # an unknown of the fit that follows, and its steps at most
 _LARGEST, _CLIPPED = 10.0, 3.0  # logarithm of a length, and shift: at most, and at first

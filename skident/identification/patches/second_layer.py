@@ -52,8 +52,8 @@ def find_second_layer(behind, plan, n_units=None, *, tries=range(_TRIES), callba
     stand still at signs s, the terms of order p of R are ``sum_k v_k g^(p)(y_k(s)) / p! (W_k . eta)^p``: for all s they
     lie in the span of m_2 powers. Shifts come from the null space of all orders, rows from a power method, and length,
     shift and output weights from the curves ``g^(p)``: of one cell first, from which `walk_to_all_units` finds the
-    other units with few answers. Where that fails, or would ask more, rows at the other units come from linear equations on a
-    patch for each of them, and curves at the end.
+    other units with few answers. Where that fails, or would ask more, rows at the other units come from linear
+    equations on a patch for each of them, and curves at the end.
     """
     for attempt in tries[:-1]:
         try:
