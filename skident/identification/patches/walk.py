@@ -25,13 +25,14 @@ _TRIES = 6  # rounds of looking for as many points as are wanted
 _NEARLY = 0.3  # times the best unit's condition, down to which units are taken in the same round
 _LEVELS = 3.5  # pre-activations across a unit
 _FRUITLESS, _FARTHER = 3, 1.5  # rounds without a new unit, and how much farther out each of them follows tails
-_MISFIT = 1e-5  # of a unit, beyond which it is looked at again later, and of the network
+_MISFIT = 5e-5  # of a unit, beyond which it is looked at again later
+_FOUND = 1e-5  # of the network, all answers taken together
 _NEAR, _STEPS = 1e-6, 200  # misfit from which on the patch is fitted by more steps
-_SURE_STEPS = 15  # by which it is fitted in any case
-_PATCH = 1e-6  # misfit of the patch after that
+_SURE_STEPS = 30  # by which it is fitted in any case
+_PATCH = 1e-8  # misfit of the patch after that
 _DOUBT, _GROWN = 1e-9, 1.6  # misfit of a unit, or times the units known, after which all is fitted again
-_SOME = 3  # units, at least, that are new by then
-_MOST = 2200  # parameters that are fitted at once; beyond, those of the newest units, where these are many
+_SOME = 4  # units, at least, that are new by then
+_MOST = 1600  # parameters that are fitted at once; beyond, those of the newest units, where these are many
 _LARGER, _NEWEST, _OLD = 1e-8, 6, 30  # misfit of a unit after which this is done, every so many, of at most so many
 
 
@@ -305,6 +306,6 @@ def _second_layer(walk):
     weights = [behind.weights, known.rows[order], known.readout]
     biases = [behind.biases + known.shifts[order], known.biases, known.offset]
     misfit = known.misfit(*walk.answers())
-    if not misfit < _MISFIT:
+    if not misfit < _FOUND:
         raise PatchesFailedError(f"the network found on the walk misfits its answers by {misfit:.1e}")
     return SecondLayer(FeedforwardNetwork(weights, biases, behind.activation), misfit, {"units": max(walk.misfits)})
