@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy.linalg
 
 from skident.fitting.behind_known_units import BehindKnownUnits
 from skident.network import Activation, get_activation
@@ -15,6 +16,8 @@ from .assembling import shifts_of
 __all__ = ["KnownUnits"]
 
 _STEPS, _DAMPING = 2, 1e-13  # Gauss-Newton steps from starts that are good already
+_EXACT, _CLEARLY, _HARDLY = 1e-15, 0.3, 0.9  # misfit that is none, parts of the cost that are progress, and none
+_FIRST, _HARDER, _DAMPINGS = 1e-20, 1e3, 5  # damping of steps by QR
 
 
 @dataclass(frozen=True)
@@ -129,23 +132,67 @@ class KnownUnits:
         left = self.activation(self.read(Z)) @ self.readout + self.offset - Y
         return float(np.linalg.norm(left) / max(np.linalg.norm(Y - Y.mean(axis=0)), np.finfo(float).tiny))
 
-    def refined(self, Z, Y):
-        """All of it fitted to answers by Gauss-Newton steps.
+    def fitted(self, Z, Y, max_iter):
+        """All of it fitted to answers, from a start that need not be near.
 
         Parameters
         ----------
         Z : ndarray of shape (n, m_1)
         Y : ndarray of shape (n, m_L)
+        max_iter : int
+            Levenberg-Marquardt steps.
 
         Returns
         -------
         KnownUnits
         """
         problem = BehindKnownUnits(Z[:, self.units], Y, self.activation)
-        W = np.vstack([self.rows, self.biases])
+        options = {"max_iter": max_iter, "damping": 1e-6, "target": _EXACT**2 * problem.total}
+        return self._from(
+            problem, levenberg_marquardt(problem.cost, problem.linearise, self._vector(problem), **options).x
+        )
+
+    def refined(self, Z, Y, max_iter=_STEPS):
+        """All of it fitted to answers by Gauss-Newton steps, each by QR: also what answers hardly tell is improved.
+
+        Parameters
+        ----------
+        Z : ndarray of shape (n, m_1)
+        Y : ndarray of shape (n, m_L)
+        max_iter : int, default=2
+
+        Returns
+        -------
+        KnownUnits
+        """
+        problem = BehindKnownUnits(Z[:, self.units], Y, self.activation)
+        x, damping = self._vector(problem), _FIRST
+        cost = problem.cost(x)
+        for _ in range(max_iter):
+            if cost <= _EXACT**2 * problem.total:
+                break
+            R, lengths = _triangular(problem.jacobian(x), -problem.residual(x).ravel())
+            trials = []
+            for _ in range(_DAMPINGS):
+                new = x + _damped_step(R, damping) / lengths
+                trials.append((problem.cost(new), damping, new))
+                if trials[-1][0] < _CLEARLY * cost:
+                    break
+                damping *= _HARDER
+            trial, damping, new = min(trials, key=lambda trial: trial[0])
+            if not trial < _HARDLY * cost:
+                break
+            x, cost, damping = new, trial, damping / _HARDER
+        return self._from(problem, x)
+
+    def _vector(self, problem):
+        """As a vector of the problem."""
         V = np.vstack([self.readout, self.offset - problem.offset]) / problem.unit
-        x0 = problem.joined(self.shifts, np.ones(len(self.units)), W, V)
-        x = levenberg_marquardt(problem.cost, problem.linearise, x0, max_iter=_STEPS, damping=_DAMPING).x
+        W = np.vstack([self.rows, self.biases])
+        return problem.joined(self.shifts, np.ones(len(self.units)), W, V)
+
+    def _from(self, problem, x):
+        """The same with what a vector of the problem says."""
         shifts, _, W, V = problem.parts(x)
         readout, offset = V[:-1] * problem.unit, V[-1] * problem.unit + problem.offset
         return replace(self, shifts=shifts, rows=W[:-1], biases=W[-1], readout=readout, offset=offset)
@@ -172,6 +219,20 @@ class KnownUnits:
         rows, shifts = self.rows.copy(), self.shifts.copy()
         rows[-n_newest:], shifts[-n_newest:] = new[:, :-1], new[:, -1]
         return replace(self, rows=rows, shifts=shifts, biases=self.biases - signs @ (rows - self.rows)[-n_newest:])
+
+
+def _triangular(J, y):
+    """R of the QR factors of J, columns scaled, and y, (p + 1, p + 1), and the lengths of the columns."""
+    lengths = np.linalg.norm(J, axis=0)
+    lengths[lengths == 0.0] = 1.0
+    return np.linalg.qr(np.column_stack([J / lengths, y]), mode="r"), lengths
+
+
+def _damped_step(R, damping):
+    """Least squares from R with `damping` beside the squares of columns of length 1; 0 for columns of zeros."""
+    p = R.shape[1] - 1
+    damped = np.linalg.qr(np.vstack([R, np.sqrt(damping) * np.eye(p, p + 1)]), mode="r")
+    return scipy.linalg.solve_triangular(damped[:p, :p], damped[:p, p])
 
 
 class _Newest:

@@ -20,16 +20,19 @@ __all__ = ["n_queries_of_walk", "walk_to_all_units"]
 _LOOKS = 150  # points that are looked for on every wall
 _FEWEST = 10  # of them that show a wall
 _BASES = 300  # points from which others are looked for
-_INSIDE, _TAIL, _ACROSS, _MORE = 2.0, 1.5, 3.5, 4  # answers an unknown: of the patch, of a row in tails, of a unit
+_INSIDE, _TAIL, _ACROSS, _MORE = 3.0, 1.5, 3.5, 4  # answers an unknown: of the patch, of a row in tails, of a unit
 _TRIES = 6  # rounds of looking for as many points as are wanted
 _NEARLY = 0.3  # times the best unit's condition, down to which units are taken in the same round
 _LEVELS = 3.5  # pre-activations across a unit
 _FRUITLESS, _FARTHER = 3, 1.5  # rounds without a new unit, and how much farther out each of them follows tails
-_MISFIT, _LAXER = 1e-5, 10.0  # of a unit, beyond which it is looked at again later, and how much more is taken then
-_WRONG = 1e-3  # misfit of the network that the polish may not mend
-_PATCH = 1e-6  # of the patch
+_MISFIT, _LAXER = 5e-5, 10.0  # of a unit, beyond which it is looked at again later, and how much more is taken then
+_WRONG = 1e-4  # misfit of the network, all answers taken together, that the polish may not mend
+_NEAR, _STEPS = 1e-6, 200  # misfit from which on the patch is fitted by more steps
+_SURE_STEPS = 30  # by which it is fitted in any case
+_PATCH = 1e-8  # misfit of the patch after that
 _DOUBT, _GROWN = 1e-9, 1.6  # misfit of a unit, or times the units known, after which all is fitted again
-_MOST = 2200  # parameters that are fitted at once; beyond, those of the newest units, where these are many
+_SOME = 4  # units, at least, that are new by then
+_MOST = 1600  # parameters that are fitted at once; beyond, those of the newest units, where these are many
 _LARGER, _NEWEST, _OLD = 1e-8, 6, 30  # misfit of a unit after which this is done, every so many, of at most so many
 
 
@@ -190,7 +193,9 @@ def _begin(walk):
     X = spread_points(walk.cell, walk.known, walk.others(None), walk.bases, 2 * n, walk.behind.rng)
     Z, Y = walk.preactivations(X[:n]), walk.behind.ask(X[:n])
     walk.keep(X[:n], Z, Y)
-    walk.known = walk.known.refined(Z, Y)
+    if walk.known.misfit(Z, Y) > _NEAR:
+        walk.known = walk.known.fitted(Z, Y, _STEPS)
+    walk.known = walk.known.refined(Z, Y, _SURE_STEPS)
     misfit = walk.known.misfit(Z, Y)
     if not misfit < _PATCH:
         raise PatchesFailedError(f"the patch does not explain answers of its cell: they misfit by {misfit:.1e}")
@@ -288,7 +293,7 @@ def _shift(walk, unit):
 def _refine(walk):
     """Fit all that is known again where units have become many or errors large."""
     k, n_newest = len(walk.known.units), len(walk.known.units) - walk.n_sure
-    doubtful = n_newest > 0 and walk.misfits[-1] > _DOUBT
+    doubtful = k >= walk.n_refined + _SOME and walk.misfits[-1] > _DOUBT
     if not (doubtful or k > _GROWN * walk.n_sure) or n_newest == 0:
         return
     if _n_parameters(k, walk.known.rows.shape[1], walk.behind.n_outputs) < _MOST:
