@@ -254,6 +254,7 @@ def _behind(inquiry, first, shifts):
         n_outputs=oracle.n_outputs,
         rng=inquiry.rng,
         farthest=min(_FARTHEST, 0.5 * oracle.reach),
+        deadline=within.ends,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -50,6 +51,8 @@ class Behind:
     rng : numpy.random.RandomState
     farthest : float
         See `reach_patch`.
+    deadline : float
+        No step of a fit is made after this time, of `time.perf_counter`.
     """
 
     ask: Callable
@@ -60,11 +63,23 @@ class Behind:
     n_outputs: int
     rng: np.random.RandomState
     farthest: float = 3e4
+    deadline: float = np.inf
 
     @property
     def shape(self):
         """``(D, m_1)``."""
         return self.weights.shape
+
+    def look_at_the_time(self):
+        """Go on, if there is time.
+
+        Raises
+        ------
+        PatchesFailedError
+            If it is over.
+        """
+        if time.perf_counter() > self.deadline:
+            raise PatchesFailedError("its share of max_seconds is over", final=True)
 
     def chart(self, units):
         """Hidden coordinates of free units.

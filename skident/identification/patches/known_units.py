@@ -152,7 +152,7 @@ class KnownUnits:
             problem, levenberg_marquardt(problem.cost, problem.linearise, self._vector(problem), **options).x
         )
 
-    def refined(self, Z, Y, max_iter=_STEPS):
+    def refined(self, Z, Y, max_iter=_STEPS, before_a_step=None):
         """All of it fitted to answers by Gauss-Newton steps, each by QR: also what answers hardly tell is improved.
 
         Parameters
@@ -160,6 +160,8 @@ class KnownUnits:
         Z : ndarray of shape (n, m_1)
         Y : ndarray of shape (n, m_L)
         max_iter : int, default=2
+        before_a_step : callable, default=None
+            What it raises ends the fit.
 
         Returns
         -------
@@ -171,6 +173,8 @@ class KnownUnits:
         for _ in range(max_iter):
             if cost <= _EXACT**2 * problem.total:
                 break
+            if before_a_step is not None:
+                before_a_step()
             R, lengths = _triangular(problem.jacobian(x), -problem.residual(x).ravel())
             trials = []
             for _ in range(_DAMPINGS):

@@ -149,7 +149,7 @@ def _answers(behind, cells, n):
     """Answers at n points a cell, all over the cube of outputs."""
     T = np.arctanh(behind.rng.uniform(-_WIDE, _WIDE, (2 * n, len(cells.free))))
     which = np.repeat([0, 1], n)
-    return PatchFit(T, which, behind.ask(cells.at(T, which)))
+    return PatchFit(T, which, behind.ask(cells.at(T, which)), before_a_step=behind.look_at_the_time)
 
 
 def _told(behind, cells, shallow, outer, misfit):

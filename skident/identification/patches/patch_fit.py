@@ -99,6 +99,8 @@ class PatchFit:
     Y : ndarray of shape (n, m_L)
     one_offset : bool, default=True
         For all cells, as is true; else one for each.
+    before_a_step : callable, default=None
+        What it raises ends the fit.
 
     Notes
     -----
@@ -110,8 +112,9 @@ class PatchFit:
     cell the valley from one shift to another is straight, and only the last steps are taken with one for all.
     """
 
-    def __init__(self, T, cells, Y, one_offset=True):
+    def __init__(self, T, cells, Y, one_offset=True, before_a_step=None):
         self.T, self.cells = T, cells
+        self.before_a_step = (lambda: None) if before_a_step is None else before_a_step
         self.hot = np.eye(cells.max() + 1)[cells]
         self.constants = np.ones((len(T), 1)) if one_offset else self.hot
         self.offset = Y.mean(axis=0)
@@ -125,7 +128,7 @@ class PatchFit:
         -------
         PatchFit
         """
-        return PatchFit(self.T, self.cells, self.Y, one_offset=False)
+        return PatchFit(self.T, self.cells, self.Y, one_offset=False, before_a_step=self.before_a_step)
 
     def misfit(self, shallow, ridge=0.0):
         """Relative misfit with the best output weights.
@@ -252,6 +255,7 @@ class PatchFit:
         misfit = self.misfit(shallow)
         damping, quiet = _DAMPING * misfit**2 if damping is None else damping, 0
         for _ in range(max_iter):
+            self.before_a_step()
             ridge = 0.0 if free else _RIDGE * misfit / (_TYPICAL_READOUT * np.sqrt(shallow.rows.shape[1]))
             at = shallow.like(x)
             before = self.misfit(at, ridge) ** 2

@@ -195,7 +195,7 @@ def _begin(walk):
     walk.keep(X[:n], Z, Y)
     if walk.known.misfit(Z, Y) > _NEAR:
         walk.known = walk.known.fitted(Z, Y, _STEPS)
-    walk.known = walk.known.refined(Z, Y, _SURE_STEPS)
+    walk.known = walk.known.refined(Z, Y, _SURE_STEPS, walk.behind.look_at_the_time)
     misfit = walk.known.misfit(Z, Y)
     if not misfit < _PATCH:
         raise PatchesFailedError(f"the patch does not explain answers of its cell: they misfit by {misfit:.1e}")
@@ -297,7 +297,7 @@ def _refine(walk):
     if not (doubtful or k > _GROWN * walk.n_sure) or n_newest == 0:
         return
     if _n_parameters(k, walk.known.rows.shape[1], walk.behind.n_outputs) < _MOST:
-        walk.known = walk.known.refined(*walk.answers())
+        walk.known = walk.known.refined(*walk.answers(), before_a_step=walk.behind.look_at_the_time)
         walk.n_sure, walk.since = k, len(walk.Z)
     elif k - walk.n_refined >= _NEWEST and walk.misfits[-1] > _LARGER:
         signs = walk.cell.signs[walk.known.units[-n_newest:]]

@@ -1,5 +1,7 @@
 """One patch with D - 1 free units: everything there to rounding error."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,12 @@ def test_everything_is_found_to_rounding_error(seed):
         assert np.abs(np.arctanh(patch.theta) - (patch.point @ A + b)[free]).max() < 1e-8
     assert np.abs(found.behind.weights[:, found.patch.free] / A[:, found.patch.free] - 1.0).max() < 1e-11
     assert found.misfit < 1e-13
+
+
+def test_time_that_is_over_is_said():
+    behind = dataclasses.replace(network(5, 12, 10, 2, 2)[1], deadline=0.0)
+    with pytest.raises(PatchesFailedError, match="its share of max_seconds is over"):
+        find_one_patch(behind, plan_one_patch(5, (12, 10, 2)), 10)
 
 
 def test_a_width_that_is_wrong_is_noticed():
