@@ -159,7 +159,7 @@ class TestIdentifier:
         assert (seen.name, seen.rival) == ("sigmoid", "identity") and "as behind sigmoid" in seen.doubt
 
     def test_relu_units_behind_tanh_are_refused_with_what_was_seen(self):
-        with pytest.raises(ValueError, match=r"a linear output .*was seen: relu .*, output tanh"):
+        with pytest.raises(ValueError, match=r"Undo it first: .*np.arctanh.*was seen: relu .*, output tanh"):
             self.fit("relu", "tanh")
 
     def test_a_linear_output_that_was_named_is_kept(self):
