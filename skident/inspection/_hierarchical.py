@@ -124,7 +124,8 @@ class LayerFeatureDisplay:
     >>> from skident import HierarchicalQuadraticNetClassifier
     >>> from skident.inspection import LayerFeatureDisplay
     >>> X, y = load_digits(return_X_y=True)
-    >>> net = HierarchicalQuadraticNetClassifier(widths=(8, 4), max_epochs=2, random_state=0).fit(X[:500], y[:500])
+    >>> net = HierarchicalQuadraticNetClassifier(widths=(8, 4), max_epochs=20, input_noise=0, random_state=0)
+    >>> net = net.fit(X[:500], y[:500])
     >>> display = LayerFeatureDisplay.compute(net, X[:500], layer=2, n_units=3)
     >>> print(display.gradients.shape)
     (3, 8, 8)
