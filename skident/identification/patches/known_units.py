@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.linalg
 
 from skident.fitting.behind_known_units import BehindKnownUnits
 from skident.network import Activation, get_activation
 from skident.optim import DenseNormalEquations, levenberg_marquardt
 
 from .assembling import shifts_of
+from .damped_step import damped_step
 
 __all__ = ["KnownUnits"]
 
@@ -178,7 +178,7 @@ class KnownUnits:
             R, lengths = _triangular(problem.jacobian(x), -problem.residual(x).ravel())
             trials = []
             for _ in range(_DAMPINGS):
-                new = x + _damped_step(R, damping) / lengths
+                new = x + damped_step(R, damping) / lengths
                 trials.append((problem.cost(new), damping, new))
                 if trials[-1][0] < _CLEARLY * cost:
                     break
@@ -230,13 +230,6 @@ def _triangular(J, y):
     lengths = np.linalg.norm(J, axis=0)
     lengths[lengths == 0.0] = 1.0
     return np.linalg.qr(np.column_stack([J / lengths, y]), mode="r"), lengths
-
-
-def _damped_step(R, damping):
-    """Least squares from R with `damping` beside the squares of columns of length 1; 0 for columns of zeros."""
-    p = R.shape[1] - 1
-    damped = np.linalg.qr(np.vstack([R, np.sqrt(damping) * np.eye(p, p + 1)]), mode="r")
-    return scipy.linalg.solve_triangular(damped[:p, :p], damped[:p, p])
 
 
 class _Newest:

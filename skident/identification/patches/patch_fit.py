@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from .damped_step import damped_step
+
 __all__ = ["PatchFit", "Shallow"]
 
 _INDEPENDENT = 1e-15  # part of a column of outputs that is its own
@@ -275,10 +277,10 @@ class PatchFit:
         J *= scales
         P, cost, growth = J.shape[1], float(left @ left), 2.0
         R = scipy.linalg.qr(np.column_stack([J, left]), mode="r", overwrite_a=True, check_finite=False)[0][: P + 1]
-        R, y, beyond = R[:P, :P], R[:P, P], float(R[P, P] ** 2)
+        factor, R, y, beyond = R[:P], R[:P, :P], R[:P, P], float(R[P, P] ** 2)
         for _ in range(_TRIES):
             damping = max(damping, _LEAST)
-            s = _damped(R, y, damping)
+            s = damped_step(factor, damping)
             after = np.inf
             if s is not None and np.abs(s).max() < _FARTHEST:
                 after = self.misfit(at.like(at.vector + s * scales), ridge) ** 2
@@ -294,13 +296,3 @@ def _scales(shallow):
     """Natural units of all numbers, (P,)."""
     parts = (shallow.rows, shallow.shifts, shallow.deltas, shallow.stretch)
     return np.concatenate([np.full(part.size, scale) for part, scale in zip(parts, _SCALES, strict=True)])
-
-
-def _damped(R, y, damping):
-    """Minimiser of ``||R s - y||^2 + damping ||s||^2``, or None where that is singular to rounding."""
-    P = len(R)
-    both = np.block([[R, y[:, None]], [np.sqrt(damping) * np.eye(P), np.zeros((P, 1))]])
-    triangle = scipy.linalg.qr(both, mode="r", overwrite_a=True, check_finite=False)[0]
-    if np.abs(np.diag(triangle)[:P]).min() == 0.0:
-        return None
-    return scipy.linalg.solve_triangular(triangle[:P, :P], triangle[:P, P])
