@@ -262,7 +262,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         self.estimator_ = resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1))
         oracle, stated = self._start(X)
         first, architecture = self._first_layer(oracle, stated, rng, log)
-        last = last_layer_from_jacobian(oracle, None if first is None else first.points_near_centre(rng))
+        near = first.points_near_centre(rng) if first else ()
+        last = last_layer_from_jacobian(oracle, [*near, *oracle.from_inputs(X)])
         shown = self._shown_by_hessians(oracle, architecture, first, last, rng, log)
         V, layers = assign_layers(oracle, architecture, shown, first, last, method=self.last_layer, rng=rng, log=log)
         self._store(oracle, architecture, first, shown, V, layers)
@@ -377,13 +378,11 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if input_features is not None and len(input_features) != self.n_features_in_:
-            n, given = self.n_features_in_, len(input_features)
-            raise ValueError(f"input_features should have length equal to number of features ({n}), got {given}")
+            expected = f"input_features should have length equal to number of features ({self.n_features_in_})"
+            raise ValueError(f"{expected}, got {len(input_features)}")
         known = getattr(self, "feature_names_in_", None)
         if input_features is not None and known is not None and not np.array_equal(known, input_features):
-            raise ValueError(
-                f"input_features is not equal to feature_names_in_: {list(input_features)}, {list(known)}."
-            )
+            raise ValueError(f"input_features is not equal to feature_names_in_: {list(input_features)}, {list(known)}")
         return weight_names(self.layer_assignment_)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
@@ -22,6 +24,8 @@ __all__ = [
 
 
 _STILL = 4.0  # errors of a gradient below which an output does not move
+_MOST_POINTS, _HALVINGS = 100, 50  # looked at for one where all outputs move, and of the way between two of them
+_JUMP = 0.1  # of the answers on that way after all halvings, beyond which they are no unit's
 
 
 def assign_layers(oracle, architecture, shown, first, last, *, method, rng, log):
@@ -237,14 +241,15 @@ def refuse_one_output(n_outputs):
         )
 
 
-def last_layer_from_jacobian(oracle, others=None):
+def last_layer_from_jacobian(oracle, others=()):
     """The last layer's entangled weights at the centre: ``grad f_p(x*) = g'(.) v_p(x*)``.
 
     Parameters
     ----------
     oracle : Oracle
-    others : ndarray of shape (k, D), default=None
-        Points to try instead, in turn, where some output does not move at the centre: all its units may be saturated.
+    others : sequence of ndarray of shape (D,), default=()
+        Points to try instead, up to 100 in turn, where some output does not move at the centre: all its units may be
+        saturated.
 
     Returns
     -------
@@ -259,15 +264,18 @@ def last_layer_from_jacobian(oracle, others=None):
 
     Notes
     -----
-    Source: eq. (7) of Fiedler et al. (2021). ``2 D + 1`` queries a point with central differences.
+    Source: eq. (7) of Fiedler et al. (2021). ``2 D + 1`` queries a point with central differences. The last point to be
+    tried lies on a step of a steep unit, between two of the others.
     """
-    D = oracle.n_inputs
-    for u in np.concatenate([np.zeros((1, D)), np.empty((0, D)) if others is None else others]):
+    # What looks like more noise than there is around a network are steps of steep units.
+    accuracy = oracle.accuracy if oracle.accuracy.small else oracle.accuracy.refuted
+    points = np.array([np.zeros(oracle.n_inputs), *others[:_MOST_POINTS]])
+    for u in itertools.chain(points, _on_largest_step(oracle, points)):
         J, values = oracle.jacobian(u[None])[0], oracle(u[None])[0]
         norms = np.linalg.norm(J, axis=1)
         # Differences of a constant are the error of its answers, over the step.
-        error = oracle.accuracy.at(values[None]) / oracle.jacobian_step
-        still = norms <= _STILL * np.sqrt(D) * error
+        error = accuracy.at(values[None]) / oracle.jacobian_step
+        still = norms <= _STILL * np.sqrt(oracle.n_inputs) * error
         still &= ~oracle.constant
         if not still.any():
             return np.where(oracle.constant[:, None], 0.0, J)
@@ -276,3 +284,19 @@ def last_layer_from_jacobian(oracle, others=None):
         f"output {p} does not move at the centre (gradient norm {norms[p]:.1e}, value {values[p]:.3g}); its "
         "weights cannot be seen there. Move center, or check that the black box depends on X."
     )
+
+
+def _on_largest_step(oracle, points):
+    """The point where answers change between the two whose answers differ most; none where they jump or never do."""
+    Y = oracle(points)
+    low, high = (points[pick(np.sum((Y - Y[0]) ** 2, axis=1))] for pick in (np.argmin, np.argmax))
+    ends = oracle(np.stack([low, high]))
+    along = ends[1] - ends[0]
+    if along.any():
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            beyond = (oracle(middle[None])[0] - ends[0]) @ along > 0.5 * along @ along
+            low, high = (low, middle) if beyond else (middle, high)
+        jump = np.diff(oracle(np.stack([low, high])), axis=0)[0]
+        if abs(jump @ along) < _JUMP * along @ along:
+            yield high

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -86,6 +88,24 @@ def test_another_point_where_the_centre_is_flat():
     oracle = Oracle(lambda X: np.tanh(X[:, :1] + 100.0), 2)
     others = np.array([[0.0, 5.0], [-100.0, 0.0]])
     np.testing.assert_allclose(last_layer_from_jacobian(oracle, others), [[1.0, 0.0]], atol=1e-9)
+
+
+def test_point_on_a_step_where_all_others_are_flat():
+    oracle = Oracle(lambda X: np.tanh(1e2 * (X @ [[3.0], [4.0]] - 2.0)), 2)
+    others = np.array([[-1.0, 0.0], [1.0, 1.0]])
+    found = last_layer_from_jacobian(oracle, others)
+    np.testing.assert_allclose(unit(found), [[0.6, 0.8]], atol=1e-5)  # (step of the differences * 500)^2 / 3
+
+
+def test_jump_is_no_step():
+    with pytest.raises(ValueError, match="does not move at the centre"):
+        last_layer_from_jacobian(Oracle(lambda X: np.sign(X[:, :1] - 0.4), 2), np.array([[-1.0, 0.0], [1.0, 0.0]]))
+
+
+def test_steps_that_look_like_noise():
+    oracle = Oracle(lambda X: X[:, :1], 2)
+    oracle.accuracy = replace(oracle.accuracy, std=np.array([1e4]), kind="noise")
+    np.testing.assert_allclose(last_layer_from_jacobian(oracle), [[1.0, 0.0]], atol=1e-9)
 
 
 def test_output_that_never_moves():
