@@ -9,8 +9,8 @@ All of the second layer
     further_rows (one unit of the first layer after the other), all_units_free (where none has to stand still), curves
     (what is left of every unit), behind and assembling; second_layer takes these steps.
 All of one patch, where few units can be free
-    one_patch: opposite_cells, rows_at_centres and local_coordinates, curves_of_cells, patch_fit and grow_in_cells; what
-    is found is a known_patch.
+    one_patch: opposite_cells, rows_at_centres with local_coordinates and output_powers, curves_of_cells, patch_fit and
+    grow_in_cells; what is found is a known_patch.
 From a patch on which all is known (known_patch; patch_from_rows)
     walls (points of a cell and across its walls), unit_across_wall (one more unit), known_units, walk (all of them);
     walked (patch and walk).

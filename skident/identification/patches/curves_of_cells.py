@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.ndimage import maximum_filter
 
 from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
@@ -10,8 +11,8 @@ from .curves import taylor_term
 
 __all__ = ["fit_curves_of_cells"]
 
-_LENGTHS, _SHIFTS = np.geomspace(0.1, 2.5, 14), np.linspace(-4.0, 4.0, 41)  # of starts
-_OF_A_LENGTH, _STARTS = 6, 24  # best shifts that are kept, and starts that are fitted
+_LENGTHS, _SHIFTS = np.geomspace(0.1, 2.5, 20), np.linspace(-4.0, 4.0, 41)  # of starts
+_OF_A_LENGTH = 8  # best pairs of shifts that are starts
 _LONGEST = np.array([0.7, 0.7, 0.7])  # of a step in (log length, shift, shift)
 _LARGEST, _SATURATED = 3.0, 5.0  # log length, and shift beyond which nothing is seen of it
 
@@ -34,15 +35,16 @@ def fit_curves_of_cells(found):
     Notes
     -----
     Coefficients are weighted by ``prod(1 - h^2)^(p / k)``, as their errors are that much larger where free units are
-    half saturated. Both cells share length and output weights, which are eliminated; Levenberg-Marquardt from the best
-    24 points of a grid of 14 lengths and 41 shifts in each cell.
+    half saturated. Both cells share length and output weights, which are eliminated; Levenberg-Marquardt from the
+    eight highest maxima on a grid of 41 shifts in each cell, with every one of 20 lengths: of units that are short and
+    in the middle of their steps, the deepest valley is narrow, and the highest places all lie in another one.
     """
     k, order, n = len(found.rows), found.order, len(found.outputs) // 2
     weights = np.prod(1.0 - found.outputs**2, axis=1) ** (order / k)
     term, hot = taylor_term("tanh", order), np.repeat(np.eye(2), n, axis=0)
     lengths, shifts, misfits = [], [], []
     for j, row in enumerate(found.rows.T):
-        C = found.coefficients[:, :, j] * weights[:, None]
+        C = (found.coefficients[:, j] * weights)[:, None]
         C = C / max(np.linalg.norm(C), np.finfo(float).tiny)
         problem = _Curves(found.outputs @ row, C, hot, weights, term)
         result = batched_levenberg_marquardt(problem, problem.starts(), Ending(max_iter=40, damping=1e-2, ftol=1e-8))
@@ -66,17 +68,17 @@ class _Curves:
         return z + steps
 
     def starts(self):
-        """(log r, c_0, c_1), (24, 3)."""
+        """(log r, c_0, c_1), (n, 3)."""
         n, found = len(self.x) // 2, []
         for r in _LENGTHS:
             a = self.term(r * self.x + _SHIFTS[:, None])[0] * self.weights
             inside = [a[:, :n] @ self.C[:n], a[:, n:] @ self.C[n:]]
             sizes = [np.sum(a[:, :n] ** 2, axis=1), np.sum(a[:, n:] ** 2, axis=1)]
             gains = np.sum((inside[0][:, None] + inside[1][None]) ** 2, axis=-1) / (sizes[0][:, None] + sizes[1])
-            for place in np.argsort(-gains, axis=None)[:_OF_A_LENGTH]:
-                i, j = divmod(int(place), len(_SHIFTS))
-                found.append((gains[i, j], np.log(r), _SHIFTS[i], _SHIFTS[j]))
-        return np.array(sorted(found, reverse=True)[:_STARTS])[:, 1:]
+            highest = np.argwhere(maximum_filter(gains, 3, mode="nearest") == gains)
+            highest = highest[np.argsort(-gains[tuple(highest.T)])[:_OF_A_LENGTH]]
+            found += [(np.log(r), _SHIFTS[i], _SHIFTS[j]) for i, j in highest]
+        return np.array(found)
 
     def residual(self, z):
         """What is left (B, n, m_L), v (B, m_L), changes of the directions a over their lengths (B, 3, n)."""

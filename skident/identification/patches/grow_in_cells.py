@@ -16,7 +16,7 @@ _DROPPED, _MEND = 4, 8  # units whose absence is tried, and the steps each then 
 _LAST, _LAST_DAMPING = 25, 1e-26  # steps, and their first damping
 _CYCLES, _NO_BETTER = 6, 0.7  # of growing and dropping, and misfit over the last one's after which no other follows
 _SOLVED = 3e-12  # misfit with as many units as looked for that ends it
-_DONE = 1e-15  # misfit that no step can lower
+_DONE = 3e-15  # misfit that no step can lower
 
 
 def completed(fit, shallow, n_units, rng):

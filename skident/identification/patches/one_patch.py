@@ -19,9 +19,10 @@ from .taylor import TaylorRule
 
 __all__ = ["OnePatchPlan", "PatchFound", "find_one_patch", "plan_one_patch"]
 
-_RULES = {2: (0.6, 4), 3: (0.9, 6), 4: (0.9, 7), 5: (0.9, 8)}  # largest reach and pairs of nodes, by order
-_FULLEST = 0.93  # part of the space that m_2 powers may fill
-_ROWS, _ANSWERS = 3.5, 2.8  # coefficients a unit, and answers an unknown
+_PAIRS, _MORE_PAIRS = {2: 4, 3: 6, 4: 7, 5: 8}, 2  # of nodes, by order, and how many more for several outputs
+_REACH = 0.9  # at most
+_FULLEST, _ROOMY = 0.93, 0.75  # part of the space that m_2 powers may fill, of one output and of several
+_ROWS, _FEWEST_ROWS, _ANSWERS = 3.5, 1.75, 2.8  # coefficients and at least centres a unit, and answers an unknown
 _HELD_OUT, _WIDE = 40, 0.97  # points a cell that are not fitted, and outputs of free units at most
 _KNOWN = 1e-9  # misfit of the answers held out that a patch that is known leaves
 _CURVED = 0.5  # misfit of a curve that tells nothing
@@ -90,11 +91,11 @@ def plan_one_patch(n_inputs, widths):
     k = n_inputs - 1
     if k < 2 or m_1 <= n_inputs:
         return None
-    for order, (reach, n_pairs) in _RULES.items():
-        entries = n_symmetric_entries(k, order)
-        if m_2 <= _FULLEST * entries and m_2 + k + 1 <= entries:
-            rule = TaylorRule(order, reach, n_pairs)
-            n_centres = int(np.ceil(0.5 * _ROWS * (m_2 + k) / m_L)) + 1
+    for order, n_pairs in _PAIRS.items():
+        entries = m_L * n_symmetric_entries(k, order)
+        if m_2 <= (_FULLEST if m_L == 1 else _ROOMY) * entries and m_2 + k + m_L <= entries:
+            rule = TaylorRule(order, _REACH, n_pairs + (_MORE_PAIRS if m_L > 1 else 0), cubic=True)
+            n_centres = int(np.ceil(0.5 * max(_ROWS / m_L, _FEWEST_ROWS) * (m_2 + k))) + 1
             n_unknown = m_2 * (k + 2 + m_L) + 3 * k + m_L
             n_points = int(np.ceil(0.5 * _ANSWERS * n_unknown / m_L)) + _HELD_OUT
             n_queries = 2 * (n_centres * rule.n_queries(k) + n_points)

@@ -6,19 +6,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.linalg import find_symmetric_powers, symmetric_power
+from skident.linalg import find_symmetric_powers
 
 from .behind import PatchesFailedError
 from .charts import TanhChart
 from .local_coordinates import coefficients_in_outputs
+from .output_powers import OutputPowers, find_output_powers, fitted_powers
 from .taylor import choose_reach, taylor_coefficients
 
 __all__ = ["CentreRows", "rows_at_centres"]
 
-_SPREAD = 0.45  # of the centres, in outputs as known
-_NEARER = 0.7  # times the best reach along a few lines: truncation is worse along others
-_ROUNDS, _NO_BETTER = 16, 0.5  # of Gauss-Newton steps, and how much better a step has to be to be followed by another
-_ATTEMPTS, _DELTAS, _GAP = 6, 0.3, 0.1  # starts, their deviation after the first, and gap that ends this
+_SPREAD = 0.6  # of the centres, in outputs as known
+_NEARER = 0.9  # times the best reach along a few lines: truncation is worse along others
+_ROUNDS, _SOME, _ALL = 30, 0.5, 0.9  # Gauss-Newton steps, and misfits over the last ones that end those on some and all
+_ATTEMPTS, _DELTAS, _GAP = 6, 0.3, 0.2  # starts, their deviation after the first, and gap that ends this
 _LONGEST, _STEP = 0.3, 1e-6  # of a step in deltas, and of its derivatives
 _STARTS, _FARTHEST = 300, 0.05  # of powers, and how far from the rows' space they may be
 _FULL = 0.5  # part of the rows that the units not found may be
@@ -37,8 +38,8 @@ class CentreRows:
     stretch : ndarray of shape (k,)
     outputs : ndarray of shape (2 n_c, k)
         Of the free units at the centres, those in cell 0 first.
-    coefficients : ndarray of shape (2 n_c, m_L, n)
-        Of the powers of rows.
+    coefficients : ndarray of shape (2 n_c, n)
+        Of the powers of rows, along the direction of their output weights.
     order : int
         p.
     gap : float
@@ -80,30 +81,40 @@ def rows_at_centres(behind, cells, rule, n_centres, n_units):
 
     Notes
     -----
-    In true outputs the coefficients of order p, at whatever place, lie in the span of ``W_j^{(x) p}``: one patch has as
-    many rows as centres are looked at. Deltas and lengths are found by Gauss-Newton on the singular values beyond the
-    m_2-th, to first order ``U_2^T R V_2`` for the matrix R of all rows, beginning with deltas that are 0 and the same
-    in both cells: as hyperplanes lie in the middle of their units' steps, these are small. Where that leaves no gap,
-    random ones are tried.
+    In true outputs the coefficients of order p, at whatever place, are sums of ``v_j (x) W_j^{(x) p}``, v_j being
+    a unit's weights to all outputs, which are the same everywhere: with m_L outputs that space has m_L times as many
+    dimensions as there are powers, and a lower order tells all units, with less rounding. Deltas and lengths are found
+    by Gauss-Newton on the singular values beyond the m_2-th, to first order ``U_2^T R V_2`` for the matrix R of all
+    centres, beginning with deltas that are 0 and the same in both cells: as hyperplanes lie in the middle of their
+    units' steps, these are small. Where that leaves no gap, random ones are tried.
     """
-    k = len(cells.free)
-    T = np.arctanh(behind.rng.uniform(-_SPREAD, _SPREAD, (n_centres, k)))
+    T = np.arctanh(behind.rng.uniform(-_SPREAD, _SPREAD, (n_centres, len(cells.free))))
     T[0] = 0.0
     patch = cells.patch(T)
     rule, _ = choose_reach(behind.ask, patch, TanhChart(), rule, behind.rng)
     tensors = taylor_coefficients(behind.ask, patch, TanhChart(), replace(rule, reach=_NEARER * rule.reach))
     coordinates = _Coordinates(T, tensors, n_units)
     x = coordinates.found(behind.rng)
-    flat = coordinates.rows(x)
-    _, s, Vt = np.linalg.svd(flat, full_matrices=False)
-    found = find_symmetric_powers(Vt[:n_units].T, k, rule.order, behind.rng, n_starts=_STARTS, farthest=_FARTHEST)
+    rows = coordinates.rows(x)
+    s, Vt = np.linalg.svd(rows, full_matrices=False)[1:]
+    found = _powers(Vt[:n_units].T, (behind.n_outputs, T.shape[1], rule.order), behind.rng)
     if len(found.vectors) < _FULL * n_units:
         raise PatchesFailedError(f"{len(found.vectors)} of {n_units} powers were found at {n_centres} centres")
-    Phi = symmetric_power(found.vectors, rule.order)
-    C = np.linalg.lstsq(Phi.T, flat.T, rcond=None)[0].T.reshape(2 * n_centres, -1, len(Phi))
+    if len(found.vectors) == n_units:
+        found = fitted_powers(found, rows)
+    C = np.linalg.lstsq(found.flat.T, rows.T, rcond=None)[0].T / coordinates.weights[:, None]
     deltas, stretch = coordinates.split(x)
     gap = float(s[n_units] / max(s[n_units - 1], np.finfo(float).tiny))
     return CentreRows(found.vectors.T, deltas, stretch, coordinates.outputs(x), C, rule.order, gap)
+
+
+def _powers(basis, shape, rng):
+    """Rows and output weights, of a shape (m_L, k, p), whose powers lie in a subspace."""
+    m_L, k, order = shape
+    if m_L > 1:
+        return find_output_powers(basis, m_L, k, order, rng, farthest=_FARTHEST)
+    vectors = find_symmetric_powers(basis, k, order, rng, n_starts=_STARTS, farthest=_FARTHEST).vectors
+    return OutputPowers(vectors, np.ones((len(vectors), 1)), order)
 
 
 class _Coordinates:
@@ -111,6 +122,8 @@ class _Coordinates:
 
     def __init__(self, T, tensors, n_units):
         self.T, self.tensors, self.n_units, self.k = T, tensors, n_units, T.shape[1]
+        slopes = 1.0 - np.tanh(np.concatenate([T, T])) ** 2
+        self.weights = np.prod(slopes, axis=1) ** ((len(tensors) - 1) / self.k)
 
     def split(self, x):
         """Deltas (2, k) and stretch (k,)."""
@@ -123,9 +136,9 @@ class _Coordinates:
         return np.tanh(np.concatenate([self.T * stretch + delta for delta in deltas]))
 
     def rows(self, x):
-        """Highest coefficients, (2 n_c m_L, d)."""
+        """Highest coefficients of all outputs, weighted by about what their errors are, (2 n_c, m_L d)."""
         C = coefficients_in_outputs(self.tensors, self.outputs(x), self.split(x)[1])
-        return C.reshape(-1, C.shape[-1])
+        return C.reshape(len(C), -1) * self.weights[:, None]
 
     def found(self, rng):
         """Where singular values beyond the m_2-th are least, from deltas 0 and, if that has no gap, random ones."""
@@ -149,9 +162,9 @@ class _Coordinates:
             E = left @ self.rows(x) @ right
             size = np.linalg.norm(E)
             best = x if size < last else best
-            if size > _NO_BETTER * last and n_open == len(x):
+            if size > _ALL * last and n_open == len(x):
                 break
-            n_open = len(x) if size > _NO_BETTER * last else n_open
+            n_open = len(x) if size > _SOME * last else n_open
             last = min(size, last)
             J = [left @ ((self.rows(x + e) - self.rows(x - e)) / (2.0 * _STEP)) @ right for e in self._steps(n_open)]
             step = np.linalg.lstsq(np.stack([column.ravel() for column in J], axis=1), -E.ravel(), rcond=None)[0]

@@ -33,16 +33,33 @@ class TaylorRule:
         How far along a direction of hidden coordinates the outermost nodes lie.
     n_pairs : int
         Pairs of Chebyshev nodes along it.
+    cubic : bool, default=False
+        Whether the reach is that of the coordinate that moves most, as suits a cube, or that of all together.
     """
 
     order: int
     reach: float
     n_pairs: int
+    cubic: bool = False
 
     @property
     def nodes(self):
         """Relative to `reach`, the positive ones: (n_pairs,)."""
         return np.cos((2.0 * np.arange(1, self.n_pairs + 1) - 1.0) * np.pi / (4.0 * self.n_pairs))
+
+    def scaled(self, directions):
+        """What is reached is the rule's reach times these.
+
+        Parameters
+        ----------
+        directions : ndarray of shape (v, k)
+            Unit vectors.
+
+        Returns
+        -------
+        ndarray of shape (v, k)
+        """
+        return directions / np.abs(directions).max(axis=1, keepdims=True) if self.cubic else directions
 
     def n_queries(self, n_free):
         """Queries a point with so many free units.
@@ -113,7 +130,7 @@ def taylor_coefficients(ask, patch, chart, rule):
     Even and odd parts along each of ``C(k + p - 1, p)`` directions, at Chebyshev nodes; in hidden coordinates the
     function is smooth, so that nodes may lie far out, where rounding is divided by little.
     """
-    directions = probing_directions(len(patch.free), rule.order)
+    directions = rule.scaled(probing_directions(len(patch.free), rule.order))
     along = _along(ask, patch, chart, rule, directions)
     return [a if q == 0 else a @ np.linalg.pinv(symmetric_power(directions, q)).T for q, a in enumerate(along)]
 
@@ -154,7 +171,7 @@ def choose_reach(ask, patch, chart, rule, rng):
     """
     some = rng.permutation(len(patch.points))[:_LINES]
     directions = rng.standard_normal((1 + _LINES // len(some), len(patch.free)))
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    directions = rule.scaled(directions / np.linalg.norm(directions, axis=1, keepdims=True))
     part = patch.some(some)
     rules = [replace(rule, reach=rule.reach * _SHRINK**j) for j in range(_REACHES)]
     before, errors, best = _along(ask, part, chart, rules[0], directions)[-1], [], 0

@@ -50,6 +50,17 @@ def test_everything_is_found_to_rounding_error(seed):
     assert found.misfit < 1e-13
 
 
+def test_more_units_than_powers_of_order_two_without_outputs():
+    (_, _, W, *_), behind = network(5, 14, 13, 3, 5)  # 10 entries of order 2
+    plan = plan_one_patch(5, (14, 13, 3))
+    assert plan.rule.order == 2
+    found = find_one_patch(behind, plan, 13)
+    true = W[found.patch.free]
+    nearest = [np.abs(np.abs(true.T @ row) / (row @ row) - 1.0).min() for row in found.patch.rows.T]
+    assert max(nearest) < 1e-8
+    assert found.misfit < 1e-13
+
+
 def test_time_that_is_over_is_said():
     behind = dataclasses.replace(network(5, 12, 10, 2, 2)[1], deadline=0.0)
     with pytest.raises(PatchesFailedError, match="its share of max_seconds is over"):
@@ -66,7 +77,14 @@ def test_where_powers_tell_nothing_there_is_no_plan():
     assert plan_one_patch(2, (16, 16, 1)) is None
     assert plan_one_patch(8, (8, 4, 1)) is None
     assert plan_one_patch(3, (64, 64, 1)) is None
-    assert plan_one_patch(8, (64, 64, 4)).rule.order == 3
+    assert plan_one_patch(8, (64, 64, 1)).rule.order == 3
+    assert plan_one_patch(4, (64, 64, 2)) is None
+
+
+def test_several_outputs_tell_more_units_at_the_same_order():
+    assert plan_one_patch(8, (64, 64, 4)).rule.order == 2
+    assert plan_one_patch(6, (64, 64, 3)).rule.order == 3
+    assert plan_one_patch(6, (64, 64, 1)).rule.order == 4
 
 
 def test_all_other_units_are_saturated_in_both_cells_with_opposite_signs():
