@@ -78,6 +78,7 @@ REFUSED = {
 
 
 @ignore_warnings(category=ConvergenceWarning)
+@pytest.mark.usefixtures("own_seconds")
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_clear_error_in_time(name):
     box, options, match = REFUSED[name]
