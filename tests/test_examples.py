@@ -141,7 +141,7 @@ def test_deep_relu(tmp_path, monkeypatch, capsys):
 
 
 def test_aligned_networks(tmp_path, monkeypatch, capsys):
-    printed = run("plot_19_aligned_networks", tmp_path, monkeypatch, capsys)
+    printed = run("plot_19_aligned_networks", tmp_path, monkeypatch, capsys, n_epochs=12)
     before, by_weights, by_answers = map(
         float, re.search(r"before (\S+), by weights (\S+), by answers (\S+)", printed).groups()
     )
