@@ -1,5 +1,6 @@
 """For all tests, the examples of docstrings among them: what they draw is the same in every run, and one thread."""
 
+import gc
 import random
 
 import numpy as np
@@ -7,6 +8,16 @@ import pytest
 import scipy.linalg  # noqa: F401  (loads scipy's own BLAS, so that the limit below reaches it)
 import torch
 from threadpoolctl import threadpool_limits
+
+
+def pytest_collection():
+    """No garbage is looked for among the thousands of tests, neither while they are collected nor later."""
+    gc.disable()
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -175,6 +175,7 @@ def test_onnx(tmp_path, monkeypatch, capsys):
     assert float(found) < 3 * float(deployed) < 3e-6
 
 
+@pytest.mark.usefixtures("own_seconds")
 def test_unknown_activation(tmp_path, monkeypatch, capsys):
     printed = run("plot_22_unknown_activation", tmp_path, monkeypatch, capsys)
     told = re.findall(

@@ -29,6 +29,7 @@ def identify(network, asked, **options):
     return NetworkIdentifier(box, input_range=(-3.0, 3.0), **names | options).fit(X)
 
 
+@pytest.mark.usefixtures("own_seconds")
 def test_what_stays_open_is_said_first_and_the_function_found(rng):
     network, asked = flat((2, 12, 12, 1)), []
     with warnings.catch_warnings(record=True) as said:
