@@ -177,7 +177,7 @@ def test_onnx(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.usefixtures("own_seconds")
 def test_unknown_activation(tmp_path, monkeypatch, capsys):
-    printed = run("plot_22_unknown_activation", tmp_path, monkeypatch, capsys)
+    printed = run("plot_22_unknown_activation", tmp_path, monkeypatch, capsys, max_seconds=2.0)
     told = re.findall(
         rf"^(\w+): told (\w+)(?:, slope (\S+))?, (\d+) units, error {NUMBER}", printed, flags=re.MULTILINE
     )

@@ -52,7 +52,7 @@ def test_no_network_explains_a_forest(rng):
     X = rng.standard_normal((200, 4))
     forest = FrozenEstimator(RandomForestRegressor(5, max_depth=3, random_state=0).fit(X, X[:, 0]))
     with pytest.raises(ValueError, match="no network with at most max_neurons=200 .* explains the answers"):
-        NetworkIdentifier(forest, layer_widths="auto", max_seconds=3, random_state=0).fit(X)
+        NetworkIdentifier(forest, layer_widths="auto", max_seconds=1.5, random_state=0).fit(X)
 
 
 @pytest.mark.parametrize(
