@@ -35,16 +35,17 @@ def draw(classifier, truth, found, X, output):
     """Left the probability on a slice; right the lines where units begin to be active, true ones below found ones."""
     points, t = slice_through(X, np.random.default_rng(0))
     flat = points.reshape(-1, X.shape[1])
+    corners = points[[0, 0, -1, -1], [0, -1, 0, -1]]  # units are linear on the plane: their lines are straight
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained", sharex=True, sharey=True)
     seen = classifier.predict_proba(flat)[:, 1].reshape(N_GRID, N_GRID)
     image = left.imshow(seen, origin="lower", extent=(-REACH, REACH, -REACH, REACH), cmap="RdBu", vmin=0, vmax=1)
     figure.colorbar(image, ax=left, label="predict_proba")
     left.set_title("what is asked: probabilities", fontsize=11)
     for network, style in ((truth, {"colors": "#999999", "linewidths": 2.5}), (found, {"colors": "#0072B2"})):
-        Z = flat @ network.weights[0] + network.biases[0]
-        for z in Z.T.reshape(-1, N_GRID, N_GRID):
+        Z = corners @ network.weights[0] + network.biases[0]
+        for z in Z.T.reshape(-1, 2, 2):
             if z.min() < 0 < z.max():
-                right.contour(t, t, z, levels=[0.0], **{"linewidths": 0.7, **style})
+                right.contour(t[[0, -1]], t[[0, -1]], z, levels=[0.0], **{"linewidths": 0.7, **style})
     right.set_title("lines where units become active: true grey, found blue", fontsize=11)
     for ax in (left, right):
         ax.set(aspect="equal", xlabel="along a random direction")

@@ -22,7 +22,7 @@ from sklearn.preprocessing import scale
 from skident import NetworkIdentifier
 from skident.network import FeedforwardNetwork
 
-REACH, N_GRID = 4.0, 400
+REACH, N_GRID = 4.0, 200
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 
 

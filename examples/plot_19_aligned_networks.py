@@ -43,11 +43,11 @@ class ResidualNetwork(nn.Module):
         return self.last(x)
 
 
-def trained(X, digit, seed):
+def trained(X, digit, seed, n_epochs):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         network = ResidualNetwork()
-    training = Training(lr=1e-3, max_epochs=30, weight_decay=1e-4, seed=seed)
+    training = Training(lr=1e-3, max_epochs=n_epochs, weight_decay=1e-4, seed=seed)
     fit_module(network, X, digit, nn.CrossEntropyLoss, training)
     return network.eval()
 
@@ -65,11 +65,11 @@ def along_the_line(a, b, X, digit):
     return np.transpose(result)
 
 
-def main(output="aligned_networks.png"):
+def main(output="aligned_networks.png", n_epochs=30):
     X, digit = load_digits(return_X_y=True)
     X = (X / 16.0 - 0.3).astype(np.float32)
     X, X_test, digit, digit_test = train_test_split(X, digit, test_size=0.3, random_state=0)
-    a, b = (trained(X, digit, seed) for seed in (0, 1))
+    a, b = (trained(X, digit, seed, n_epochs) for seed in (0, 1))
 
     start = time.perf_counter()
     by_weights = align_modules(a, b, random_state=0)

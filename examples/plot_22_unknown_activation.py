@@ -76,7 +76,7 @@ def draw(panels, output):
     plt.close(figure)
 
 
-def main(output="unknown_activation.png"):
+def main(output="unknown_activation.png", max_seconds=5.0):
     X, panels = np.random.default_rng(0).standard_normal((200, D)), {}
     fresh = np.random.default_rng(1).standard_normal((2000, D))
     for seed, (name, activation) in enumerate(ACTIVATIONS.items()):
@@ -95,7 +95,7 @@ def main(output="unknown_activation.png"):
 
     # Units that are none of these.
     try:
-        NetworkIdentifier(black_box(np.arctan, 8), layer_widths="auto", max_seconds=5, random_state=0).fit(X)
+        NetworkIdentifier(black_box(np.arctan, 8), layer_widths="auto", max_seconds=max_seconds, random_state=0).fit(X)
     except ValueError as error:
         print(f"arctan: {error}")
     draw(panels, output)

@@ -1,23 +1,23 @@
-"""Fixtures for all tests."""
+"""Fixtures for tests."""
+
+import time
 
 import numpy as np
 import pytest
-import scipy.linalg  # noqa: F401  (loads scipy's own BLAS, so that the limit below reaches it)
-import torch
-from threadpoolctl import threadpool_limits
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    """One BLAS, OpenMP and torch thread per test process: the processes of pytest-xdist are the parallelism."""
-    torch_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with threadpool_limits(limits=1):
-        yield
-    torch.set_num_threads(torch_threads)
 
 
 @pytest.fixture
 def rng():
     """A generator that starts at the same place in every test."""
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def own_seconds(monkeypatch):
+    """`time.perf_counter` counts the seconds that this process works, and `time.sleep` only adds to them.
+
+    So a budget of seconds ends at the same place on a machine that has other work.
+    """
+    slept = []
+    monkeypatch.setattr(time, "perf_counter", lambda: time.process_time() + sum(slept))
+    monkeypatch.setattr(time, "sleep", slept.append)

@@ -141,7 +141,7 @@ def test_deep_relu(tmp_path, monkeypatch, capsys):
 
 
 def test_aligned_networks(tmp_path, monkeypatch, capsys):
-    printed = run("plot_19_aligned_networks", tmp_path, monkeypatch, capsys)
+    printed = run("plot_19_aligned_networks", tmp_path, monkeypatch, capsys, n_epochs=12)
     before, by_weights, by_answers = map(
         float, re.search(r"before (\S+), by weights (\S+), by answers (\S+)", printed).groups()
     )
@@ -175,8 +175,9 @@ def test_onnx(tmp_path, monkeypatch, capsys):
     assert float(found) < 3 * float(deployed) < 3e-6
 
 
+@pytest.mark.usefixtures("own_seconds")
 def test_unknown_activation(tmp_path, monkeypatch, capsys):
-    printed = run("plot_22_unknown_activation", tmp_path, monkeypatch, capsys)
+    printed = run("plot_22_unknown_activation", tmp_path, monkeypatch, capsys, max_seconds=2.0)
     told = re.findall(
         rf"^(\w+): told (\w+)(?:, slope (\S+))?, (\d+) units, error {NUMBER}", printed, flags=re.MULTILINE
     )

@@ -55,9 +55,8 @@ def test_estimators_without_torch_do_not_load_it():
 
 
 def test_importing_costs_less_than_scikit_learn():
-    runs = [import_microseconds("skident", "sklearn") for _ in range(3)]
-    ours, theirs = (min(times) for times in zip(*runs, strict=True))
-    assert ours < theirs
+    ours, theirs = import_microseconds("skident", "sklearn")
+    assert ours < theirs  # by a factor of two hundred: once is enough
 
 
 @pytest.mark.parametrize("name", skident.__all__)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from skident.network import FeedforwardNetwork, change_outputs, output_units
 from skident.network.calculus import forward_jets, output_sensitivities
-from skident.optim import DenseNormalEquations, levenberg_marquardt
+from skident.optim import DenseNormalEquations, levenberg_marquardt, one_blas_thread
 
 __all__ = ["EliminatedReadout", "fit_hidden_layers"]
 
@@ -188,7 +187,7 @@ def fit_hidden_layers(network, U, Y, *, good=4e-4, max_iter=150, deadline=np.inf
         slow = len(costs) > _FIRST and cost > _GAIN**2 * costs[-_PATIENCE]
         return slow or time.perf_counter() > deadline
 
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         result = levenberg_marquardt(
             problem.cost,
             problem.linearise,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from skident.network.calculus import forward, forward_jets, output_sensitivities
 from skident.optim import (
@@ -14,6 +14,7 @@ from skident.optim import (
     KeptFactor,
     KrylovNormalEquations,
     levenberg_marquardt,
+    one_blas_thread,
 )
 
 from .preconditioners import KroneckerBlock, UnitBlocks
@@ -42,7 +43,7 @@ def minimise(problem, theta, **options):
     LeastSquaresResult
     """
     thin = problem.n_parameters <= _SMALL or problem.n_parameters > max(problem.dense_limit, problem.factor_limit)
-    with threadpool_limits(limits=1 if thin else None, user_api="blas"):
+    with one_blas_thread() if thin else nullcontext():
         return levenberg_marquardt(problem.cost, problem.linearise, theta, **options)
 
 

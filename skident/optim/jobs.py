@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import sys
 import time
 
 from joblib import Parallel, cpu_count, delayed, effective_n_jobs, wrap_non_picklable_objects
 from joblib.parallel import get_active_backend
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 __all__ = ["Moment", "in_order", "one_blas_thread"]
 
@@ -40,7 +41,13 @@ def one_blas_thread():
     -------
     context manager
     """
-    return threadpool_limits(limits=1, user_api="blas")
+    return _libraries(len(sys.modules)).limit(limits=1, user_api="blas")
+
+
+@functools.lru_cache(maxsize=1)
+def _libraries(n_modules):
+    """Those with threads; looking takes a millisecond, so it is done again only where modules were loaded since."""
+    return ThreadpoolController()
 
 
 def in_order(function, pieces, n_jobs=None, *, prefer=None):

@@ -37,7 +37,7 @@ class Clock:
 
     max_seconds: float | None = None
     max_queries: int | None = None
-    began: float = field(default_factory=time.perf_counter)
+    began: float = field(default_factory=lambda: time.perf_counter())
 
     def __post_init__(self):
         object.__setattr__(self, "began", Moment(self.began))

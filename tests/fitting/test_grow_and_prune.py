@@ -49,6 +49,7 @@ def test_costs_of_removals_are_those_of_constrained_least_squares(rng):
         assert cost == pytest.approx(np.sum((left + others @ step) ** 2), rel=1e-3)
 
 
+@pytest.mark.usefixtures("own_seconds")
 def test_a_deadline_ends_it(rng):
     problems, _ = layer(rng, 8, 12)
     began = time.perf_counter()

@@ -13,9 +13,9 @@ from skident.oracle import Clock, Oracle, OutOfBudgetError
 
 NETWORK = make_network((8, 6, 4, 1), shift_scale=0.5, output_activation="identity", random_state=0)
 WIDE = make_network((17, 40, 40, 1), shift_scale=0.3, output_activation="identity", random_state=1)
-# Beyond the limit a step of a fit that has begun is made to its end, by a machine that may be busy; without the limit
-# these cases take minutes.
+# Beyond the limit a step of a fit that has begun is made to its end; without the limit these cases take minutes.
 SLACK = 20.0
+pytestmark = pytest.mark.usefixtures("own_seconds")
 
 
 def identifier(box, widths, **options):

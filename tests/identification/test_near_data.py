@@ -29,11 +29,12 @@ def identify(network, asked, **options):
     return NetworkIdentifier(box, input_range=(-3.0, 3.0), **names | options).fit(X)
 
 
+@pytest.mark.usefixtures("own_seconds")
 def test_what_stays_open_is_said_first_and_the_function_found(rng):
     network, asked = flat((2, 12, 12, 1)), []
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        model = identify(network, asked, max_seconds=6.0)
+        model = identify(network, asked, max_seconds=3.0)
     first, *_, last = [str(w.message) for w in said]
     assert first.startswith("answers within input_range determine about") and "the weights stay open" in first
     assert "of the 205 parameters" in first and ("not exact" in last or "determine about" in last)

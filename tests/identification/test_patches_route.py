@@ -15,6 +15,7 @@ from skident.metrics import parameter_error, relative_max_error
 from skident.network import FeedforwardNetwork
 
 STAGE = "second layer (patches)"
+pytestmark = pytest.mark.usefixtures("own_seconds")
 
 
 def planted(sizes, seed=0, scale=1.5, activation="tanh", output="identity"):

@@ -36,6 +36,7 @@ def test_more_first_layer_units_than_inputs(rng):
     assert parameter_error(network, model.network_) < 1e-6
 
 
+@pytest.mark.usefixtures("own_seconds")
 @pytest.mark.parametrize("limit", [{"max_seconds": 0.5}, {"max_queries": 2500}])
 def test_budgets_hold(limit):
     """What was found until then is never called exact unless it is."""

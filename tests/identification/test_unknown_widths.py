@@ -47,11 +47,12 @@ def test_more_neurons_than_allowed():
         identify(network, max_neurons=8)
 
 
+@pytest.mark.usefixtures("own_seconds")
 def test_no_network_explains_a_forest(rng):
     X = rng.standard_normal((200, 4))
     forest = FrozenEstimator(RandomForestRegressor(5, max_depth=3, random_state=0).fit(X, X[:, 0]))
     with pytest.raises(ValueError, match="no network with at most max_neurons=200 .* explains the answers"):
-        NetworkIdentifier(forest, layer_widths="auto", max_seconds=3, random_state=0).fit(X)
+        NetworkIdentifier(forest, layer_widths="auto", max_seconds=1.5, random_state=0).fit(X)
 
 
 @pytest.mark.parametrize(

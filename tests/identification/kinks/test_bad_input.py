@@ -63,7 +63,7 @@ REFUSED = {
     "clipped inputs": (lambda X: NETWORK(np.clip(X, -3.0, 3.0)), {}, "inputs that are clipped"),
     "clipped inputs in a range": (
         lambda X: NETWORK(np.clip(X, -3.0, 3.0)),
-        {"input_range": (-5.0, 5.0), "max_seconds": 4},
+        {"input_range": (-5.0, 5.0), "max_seconds": 1.5},
         "inputs that are clipped",
     ),
     "clipped outputs": (lambda X: np.clip(NETWORK(X), -0.3, 0.8), {}, "end, bend or change"),
@@ -78,6 +78,7 @@ REFUSED = {
 
 
 @ignore_warnings(category=ConvergenceWarning)
+@pytest.mark.usefixtures("own_seconds")
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_clear_error_in_time(name):
     box, options, match = REFUSED[name]
