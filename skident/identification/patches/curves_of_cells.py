@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.ndimage import maximum_filter
 
 from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
@@ -11,7 +12,7 @@ from .curves import taylor_term
 __all__ = ["fit_curves_of_cells"]
 
 _LENGTHS, _SHIFTS = np.geomspace(0.1, 2.5, 14), np.linspace(-4.0, 4.0, 41)  # of starts
-_OF_A_LENGTH, _STARTS = 6, 24  # best shifts that are kept, and starts that are fitted
+_STARTS = 32  # peaks of the grid, at most, that are fitted
 _LONGEST = np.array([0.7, 0.7, 0.7])  # of a step in (log length, shift, shift)
 _LARGEST, _SATURATED = 3.0, 5.0  # log length, and shift beyond which nothing is seen of it
 
@@ -34,8 +35,9 @@ def fit_curves_of_cells(found):
     Notes
     -----
     Coefficients are weighted by ``prod(1 - h^2)^(p / k)``, as their errors are that much larger where free units are
-    half saturated. Both cells share length and output weights, which are eliminated; Levenberg-Marquardt from the best
-    24 points of a grid of 14 lengths and 41 shifts in each cell.
+    half saturated. Both cells share length and output weights, which are eliminated; Levenberg-Marquardt from the peaks
+    of a grid of 14 lengths and 41 shifts in each cell, about twenty: lobes of ``tanh^(p)`` look alike, and the best
+    points of the grid often all lie at the same wrong one.
     """
     k, order, n = len(found.rows), found.order, len(found.outputs) // 2
     weights = np.prod(1.0 - found.outputs**2, axis=1) ** (order / k)
@@ -53,6 +55,12 @@ def fit_curves_of_cells(found):
     return found.rows * np.array(lengths), np.array(shifts).T, np.array(misfits)
 
 
+def _highest_peaks(values, n):
+    """Places (n', ndim) of an array where no neighbour is larger, the highest ones."""
+    places = np.argwhere(values >= maximum_filter(values, size=3, mode="nearest"))
+    return places[np.argsort(-values[tuple(places.T)])[:n]]
+
+
 class _Curves:
     """``||C - a v||^2`` with the best v, for many (log r, c_0, c_1) at once."""
 
@@ -66,17 +74,16 @@ class _Curves:
         return z + steps
 
     def starts(self):
-        """(log r, c_0, c_1), (24, 3)."""
-        n, found = len(self.x) // 2, []
+        """(log r, c_0, c_1) at the peaks, (n', 3)."""
+        n = len(self.x) // 2
+        gains = []
         for r in _LENGTHS:
             a = self.term(r * self.x + _SHIFTS[:, None])[0] * self.weights
             inside = [a[:, :n] @ self.C[:n], a[:, n:] @ self.C[n:]]
             sizes = [np.sum(a[:, :n] ** 2, axis=1), np.sum(a[:, n:] ** 2, axis=1)]
-            gains = np.sum((inside[0][:, None] + inside[1][None]) ** 2, axis=-1) / (sizes[0][:, None] + sizes[1])
-            for place in np.argsort(-gains, axis=None)[:_OF_A_LENGTH]:
-                i, j = divmod(int(place), len(_SHIFTS))
-                found.append((gains[i, j], np.log(r), _SHIFTS[i], _SHIFTS[j]))
-        return np.array(sorted(found, reverse=True)[:_STARTS])[:, 1:]
+            gains.append(np.sum((inside[0][:, None] + inside[1][None]) ** 2, axis=-1) / (sizes[0][:, None] + sizes[1]))
+        length, first, second = _highest_peaks(np.array(gains), _STARTS).T
+        return np.column_stack([np.log(_LENGTHS)[length], _SHIFTS[first], _SHIFTS[second]])
 
     def residual(self, z):
         """What is left (B, n, m_L), v (B, m_L), changes of the directions a over their lengths (B, 3, n)."""
