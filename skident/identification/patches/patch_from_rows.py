@@ -22,7 +22,7 @@ from .walls import Cell, spread_points
 __all__ = ["known_patch_from_rows", "n_queries_of_patch"]
 
 _CENTRES, _MORE = 12, 5  # in a cell, for one output, and how many more where there are more unknown
-_OUTPUTS = 0.5  # of free units at centres, at most
+_OUTPUTS, _NEARER = 0.5, 0.7  # of free units at centres, at most, and times the reach that serves at their middle
 _LOWEST = 3  # coefficients that count where cells are compared
 _ANSWERS, _STEPS = 4.0, 200  # an unknown of the fit that follows, and its steps at most
 _LARGEST, _CLIPPED = 10.0, 3.0  # logarithm of a length, and shift: at most, and at first
@@ -92,9 +92,10 @@ def known_patch_from_rows(behind, first):
 def _curves(behind, first, centres, H):
     """Lengths and shifts (m_2,) of second-layer units from the powers' coefficients at centres of one cell."""
     order, Phi, C = first.rule.order, symmetric_power(first.rows.T, first.rule.order), []
+    rule = replace(first.rule, reach=_NEARER * first.rule.reach)
     for i, h in enumerate(H):
         chart = TanhChart() if behind.theta is None else ErfChart(h)
-        tensors = taylor_coefficients(behind.ask, centres.some([i]), chart, first.rule)
+        tensors = taylor_coefficients(behind.ask, centres.some([i]), chart, rule)
         C.append(np.linalg.lstsq(Phi.T, chart.coefficients(tensors, h, order)[0].T, rcond=None)[0].T)
     X, C, term = H @ first.rows, np.array(C), taylor_term(behind.activation, order)
     curves = [fit_curve(X[:, j], C[:, :, j], order, term) for j in range(X.shape[1])]
