@@ -25,7 +25,7 @@ _CENTRES, _MORE = 12, 5  # in a cell, for one output, and how many more where th
 _OUTPUTS, _NEARER = 0.5, 0.7  # of free units at centres, at most, and times the reach that serves at their middle
 _LOWEST = 3  # coefficients that count where cells are compared
 _ANSWERS, _STEPS = 4.0, 200  # an unknown of the fit that follows, and its steps at most
-_LARGEST, _CLIPPED = 10.0, 3.0  # logarithm of a length, and shift: at most, and at first
+_LARGEST, _CLIPPED = 10.0, (3.0, 4.0, 5.0)  # logarithm of a length, and shift: at most, and at first, the best of these
 _EXPLAINED = 1e-4  # misfit of it from which rows and shifts of first-layer units may be fitted too
 _LEAST = 1e-13  # part of the largest singular value that output weights use
 
@@ -122,7 +122,8 @@ def _fitted(behind, patch, lengths):
     X = spread_points(cell, known, others, patch.point[None], 2 * n, behind.rng)[:n]
     H = known.activation((X @ behind.weights + behind.biases)[:, known.units] + known.shifts)
     problem = _Lengths(H @ patch.rows, behind.ask(X), known.activation)
-    x0 = np.clip(np.concatenate([np.log(lengths), patch.shifts]), -_CLIPPED, _CLIPPED)
+    told = np.concatenate([np.log(lengths), patch.shifts])
+    x0 = min((np.clip(told, -most, most) for most in _CLIPPED), key=problem.cost)
     result = levenberg_marquardt(problem.cost, problem.linearise, x0, max_iter=_STEPS, damping=1e-3)
     if not result.cost < _EXPLAINED**2:
         raise PatchesFailedError(f"no lengths of second-layer units explain a cell: {np.sqrt(result.cost):.1e} is left")
