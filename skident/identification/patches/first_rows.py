@@ -16,6 +16,7 @@ __all__ = ["FirstRows", "find_first_rows"]
 
 _LARGEST = 0.99  # |theta|
 _CHOICES, _WELL = 60, 20  # sets of free units that are drawn, and the best conditioned ones of them
+_FARTHEST = 0.03  # of a power from the rows' space, where a nearly dead unit's coefficients tell it to few digits
 _GAP, _CLEAR = 0.1, 1e-3  # of the singular values: the second layer is not as wide as that, and it certainly is
 
 
@@ -91,6 +92,8 @@ def find_first_rows(behind, plan, n_powers, *, generosity=1.0):
     lengths = np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), np.finfo(float).tiny)
     basis = np.linalg.svd(flat / lengths, full_matrices=False)[2][:n_powers].T
     found = find_symmetric_powers(basis, plan.n_free, rule.order, behind.rng)
+    if len(found.vectors) < n_powers:
+        found = find_symmetric_powers(basis, plan.n_free, rule.order, behind.rng, farthest=_FARTHEST)
     if len(found.vectors) < n_powers:
         raise PatchesFailedError(f"{len(found.vectors)} of {n_powers} powers were found on a patch")
     Phi = symmetric_power(found.vectors, rule.order)

@@ -153,7 +153,7 @@ class KnownUnits:
         )
 
     def refined(self, Z, Y, max_iter=_STEPS, before_a_step=None):
-        """All of it fitted to answers by Gauss-Newton steps, each by QR: also what answers hardly tell is improved.
+        """All of it and the units' lengths by Gauss-Newton steps, each by QR: also what answers hardly tell improves.
 
         Parameters
         ----------
@@ -165,9 +165,11 @@ class KnownUnits:
 
         Returns
         -------
-        KnownUnits
+        known : KnownUnits
+        stretch : ndarray of shape (k,)
+            Factors of the units' pre-activations with which this is so, about 1.
         """
-        problem = BehindKnownUnits(Z[:, self.units], Y, self.activation)
+        problem = BehindKnownUnits(Z[:, self.units], Y, self.activation, lengths_free=True)
         x, damping = self._vector(problem), _FIRST
         cost = problem.cost(x)
         for _ in range(max_iter):
@@ -187,7 +189,7 @@ class KnownUnits:
             if not trial < _HARDLY * cost:
                 break
             x, cost, damping = new, trial, damping / _HARDER
-        return self._from(problem, x)
+        return self._from(problem, x), problem.parts(x)[1]
 
     def _vector(self, problem):
         """As a vector of the problem."""

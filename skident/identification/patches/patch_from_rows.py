@@ -22,10 +22,10 @@ from .walls import Cell, spread_points
 __all__ = ["known_patch_from_rows", "n_queries_of_patch"]
 
 _CENTRES, _MORE = 12, 5  # in a cell, for one output, and how many more where there are more unknown
-_OUTPUTS = 0.5  # of free units at centres, at most
+_OUTPUTS, _NEARER = 0.5, 0.7  # of free units at centres, at most, and times the reach that serves at their middle
 _LOWEST = 3  # coefficients that count where cells are compared
 _ANSWERS, _STEPS = 4.0, 200  # an unknown of the fit that follows, and its steps at most
-_LARGEST, _CLIPPED = 10.0, 3.0  # logarithm of a length, and shift: at most, and at first
+_LARGEST, _CLIPPED = 10.0, (3.0, 4.0, 5.0)  # logarithm of a length, and shift: at most, and at first, the best of these
 _EXPLAINED = 1e-4  # misfit of it from which rows and shifts of first-layer units may be fitted too
 _LEAST = 1e-13  # part of the largest singular value that output weights use
 
@@ -92,9 +92,10 @@ def known_patch_from_rows(behind, first):
 def _curves(behind, first, centres, H):
     """Lengths and shifts (m_2,) of second-layer units from the powers' coefficients at centres of one cell."""
     order, Phi, C = first.rule.order, symmetric_power(first.rows.T, first.rule.order), []
+    rule = replace(first.rule, reach=_NEARER * first.rule.reach)
     for i, h in enumerate(H):
         chart = TanhChart() if behind.theta is None else ErfChart(h)
-        tensors = taylor_coefficients(behind.ask, centres.some([i]), chart, first.rule)
+        tensors = taylor_coefficients(behind.ask, centres.some([i]), chart, rule)
         C.append(np.linalg.lstsq(Phi.T, chart.coefficients(tensors, h, order)[0].T, rcond=None)[0].T)
     X, C, term = H @ first.rows, np.array(C), taylor_term(behind.activation, order)
     curves = [fit_curve(X[:, j], C[:, :, j], order, term) for j in range(X.shape[1])]
@@ -121,7 +122,8 @@ def _fitted(behind, patch, lengths):
     X = spread_points(cell, known, others, patch.point[None], 2 * n, behind.rng)[:n]
     H = known.activation((X @ behind.weights + behind.biases)[:, known.units] + known.shifts)
     problem = _Lengths(H @ patch.rows, behind.ask(X), known.activation)
-    x0 = np.clip(np.concatenate([np.log(lengths), patch.shifts]), -_CLIPPED, _CLIPPED)
+    told = np.concatenate([np.log(lengths), patch.shifts])
+    x0 = min((np.clip(told, -most, most) for most in _CLIPPED), key=problem.cost)
     result = levenberg_marquardt(problem.cost, problem.linearise, x0, max_iter=_STEPS, damping=1e-3)
     if not result.cost < _EXPLAINED**2:
         raise PatchesFailedError(f"no lengths of second-layer units explain a cell: {np.sqrt(result.cost):.1e} is left")

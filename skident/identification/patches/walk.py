@@ -29,7 +29,7 @@ _MISFIT, _LAXER = 5e-5, 10.0  # of a unit, beyond which it is looked at again la
 _WRONG = 1e-4  # misfit of the network, all answers taken together, that the polish may not mend
 _NEAR, _STEPS = 1e-6, 200  # misfit from which on the patch is fitted by more steps
 _SURE_STEPS = 30  # by which it is fitted in any case
-_PATCH = 1e-8  # misfit of the patch after that
+_PATCH = 3e-8  # misfit of the patch after that: wrong minima leave 1e-7 and more, and fits on the way improve it
 _DOUBT, _GROWN = 1e-9, 1.6  # misfit of a unit, or times the units known, after which all is fitted again
 _SOME = 4  # units, at least, that are new by then
 _MOST = 1600  # parameters that are fitted at once; beyond, those of the newest units, where these are many
@@ -79,11 +79,13 @@ class _Walk:
         """As known."""
         return X @ self.behind.weights + self.behind.biases
 
-    def lengthen(self, unit, factor):
-        """A unit's length is known better: so far it was saturated everywhere, or as good as that."""
+    def lengthen(self, units, factors):
+        """Lengths are known better."""
         weights, biases = self.behind.weights.copy(), self.behind.biases.copy()
-        weights[:, unit] *= factor
-        biases[unit] *= factor
+        weights[:, units] *= factors
+        biases[units] *= factors
+        for Z in self.Z:
+            Z[:, units] *= factors
         self.behind = replace(self.behind, weights=weights, biases=biases)
         self.cell = replace(self.cell, weights=weights, biases=biases)
 
@@ -93,6 +95,11 @@ class _Walk:
         self.Y.append(Y)
         bases = np.concatenate([self.bases, X])
         self.bases = bases[self.behind.rng.permutation(len(bases))[:_BASES]]
+
+    def fit_all(self, **options):
+        """Fit all that is known to all answers: see `KnownUnits.refined`."""
+        self.known, factors = self.known.refined(*self.answers(), before_a_step=self.behind.look_at_the_time, **options)
+        self.lengthen(self.known.units, factors)
 
     def answers(self, since=0):
         """Pre-activations and answers of all blocks since one of them."""
@@ -195,8 +202,8 @@ def _begin(walk):
     walk.keep(X[:n], Z, Y)
     if walk.known.misfit(Z, Y) > _NEAR:
         walk.known = walk.known.fitted(Z, Y, _STEPS)
-    walk.known = walk.known.refined(Z, Y, _SURE_STEPS, walk.behind.look_at_the_time)
-    misfit = walk.known.misfit(Z, Y)
+    walk.fit_all(max_iter=_SURE_STEPS)
+    misfit = walk.known.misfit(*walk.answers())
     if not misfit < _PATCH:
         raise PatchesFailedError(f"the patch does not explain answers of its cell: they misfit by {misfit:.1e}")
     walk.n_sure, walk.since, walk.n_refined = k, 1, k
@@ -297,7 +304,7 @@ def _refine(walk):
     if not (doubtful or k > _GROWN * walk.n_sure) or n_newest == 0:
         return
     if _n_parameters(k, walk.known.rows.shape[1], walk.behind.n_outputs) < _MOST:
-        walk.known = walk.known.refined(*walk.answers(), before_a_step=walk.behind.look_at_the_time)
+        walk.fit_all()
         walk.n_sure, walk.since = k, len(walk.Z)
     elif k - walk.n_refined >= _NEWEST and walk.misfits[-1] > _LARGER:
         signs = walk.cell.signs[walk.known.units[-n_newest:]]

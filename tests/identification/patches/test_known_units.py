@@ -26,10 +26,20 @@ def moved(known, rng, size=1e-5):
 
 
 def test_all_of_it_is_fitted(true, answers, rng):
-    found = moved(true, rng).refined(*answers)
-    assert found.misfit(*answers) < 1e-8
+    found, stretch = moved(true, rng).refined(*answers)
+    Z, Y = answers
+    assert found.misfit(Z[:, :5] * stretch, Y) < 1e-8
+    np.testing.assert_allclose(stretch, 1.0, atol=1e-7)
     for name in ("shifts", "rows", "biases", "readout", "offset"):
         np.testing.assert_allclose(getattr(found, name), getattr(true, name), atol=1e-7)
+
+
+def test_lengths_are_fitted_with_it(true, answers, rng):
+    Z, Y = answers
+    factors = 1.0 + 1e-5 * rng.standard_normal(5)
+    found, stretch = true.refined(Z[:, :5] / factors, Y)
+    np.testing.assert_allclose(stretch, factors, rtol=1e-9)
+    np.testing.assert_allclose(found.rows, true.rows, atol=1e-8)
 
 
 def test_the_newest_are_fitted_and_the_rest_is_left(true, answers, rng):
