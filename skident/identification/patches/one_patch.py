@@ -25,6 +25,7 @@ _FULLEST, _ROOMY = 0.93, 0.75  # part of the space that m_2 powers may fill, of 
 _ROWS, _FEWEST_ROWS, _ANSWERS = 3.5, 1.75, 2.8  # coefficients and at least centres a unit, and answers an unknown
 _HELD_OUT, _WIDE = 40, 0.97  # points a cell that are not fitted, and outputs of free units at most
 _KNOWN = 1e-9  # misfit of the answers held out that a patch that is known leaves
+_LOOKS, _DEPENDENT = 3, 1e-4  # points a cell and output, and part of outputs that is not worth while
 _CURVED = 0.5  # misfit of a curve that tells nothing
 
 
@@ -121,8 +122,8 @@ def find_one_patch(behind, plan, n_units):
     Raises
     ------
     PatchesFailedError
-        If no such cells are in reach, too few powers are found, or the network found does not explain answers that
-        were not fitted.
+        If no such cells are in reach, too few powers are found or outputs are independent, or the network found does
+        not explain answers that were not fitted.
 
     Notes
     -----
@@ -131,7 +132,10 @@ def find_one_patch(behind, plan, n_units):
     1e6 for 64 units and seven inputs, so that answers exact to 1e-15 tell everything to 1e-9.
     """
     cells = opposite_cells(behind)
-    found = rows_at_centres(behind, cells, plan.rule, plan.n_centres, n_units)
+    seen = _with_independent_outputs(behind, cells)
+    if seen.n_outputs < behind.n_outputs:
+        plan = _plan_with_fewer(seen, n_units)
+    found = rows_at_centres(seen, cells, plan.rule, plan.n_centres, n_units)
     rows, shifts, misfits = fit_curves_of_cells(found)
     start = Shallow(rows, shifts, found.deltas, found.stretch).units(misfits < _CURVED)
     fit, held_out = (_answers(behind, cells, n) for n in (plan.n_points - _HELD_OUT, _HELD_OUT))
@@ -144,6 +148,27 @@ def find_one_patch(behind, plan, n_units):
             f"the network found where {len(cells.free)} units are free misfits the answers there by {misfit:.1e}"
         )
     return _told(behind, cells, shallow, (readout, offset), misfit)
+
+
+def _with_independent_outputs(behind, cells):
+    """The same, or with combinations of its outputs where some depend on others: they tell no more units."""
+    if behind.n_outputs == 1:
+        return behind
+    Y = _answers(behind, cells, _LOOKS * behind.n_outputs).Y
+    _, s, Vt = np.linalg.svd(Y, full_matrices=False)
+    n = max(1, int(np.sum(s > _DEPENDENT * s[0])))
+    if n == behind.n_outputs:
+        return behind
+    return replace(behind, ask=lambda U: behind.ask(U) @ Vt[:n].T, n_outputs=n)
+
+
+def _plan_with_fewer(behind, n_units):
+    """What serves with so many outputs."""
+    (D, m_1), n = behind.shape, behind.n_outputs
+    plan = plan_one_patch(D, (m_1, n_units, n))
+    if plan is None:
+        raise PatchesFailedError(f"with {n} independent outputs, powers do not tell {n_units} units", final=True)
+    return plan
 
 
 def _answers(behind, cells, n):

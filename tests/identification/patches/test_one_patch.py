@@ -50,6 +50,23 @@ def test_everything_is_found_to_rounding_error(seed):
     assert found.misfit < 1e-13
 
 
+@pytest.mark.parametrize("mix", [[[1.0, -2.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 0.0]]])
+def test_an_output_that_tells_nothing_new_does_no_harm(mix):
+    _, behind = network(5, 12, 10, 2, 2)
+    dependent = dataclasses.replace(behind, ask=lambda U: behind.ask(U) @ mix)
+    plan = plan_one_patch(5, (12, 10, 2))
+    assert plan.rule.order < plan_one_patch(5, (12, 10, 1)).rule.order
+    assert find_one_patch(dependent, plan, 10).misfit < 1e-13
+
+
+def test_too_few_independent_outputs_are_said():
+    _, behind = network(4, 12, 40, 3, 2)
+    plan = plan_one_patch(4, (12, 40, 3))
+    dependent = dataclasses.replace(behind, ask=lambda U: behind.ask(U)[:, [0, 0, 0]])
+    with pytest.raises(PatchesFailedError, match="with 1 independent outputs, powers do not tell 40 units"):
+        find_one_patch(dependent, plan, 40)
+
+
 def test_more_units_than_powers_of_order_two_without_outputs():
     (_, _, W, *_), behind = network(5, 14, 13, 3, 5)  # 10 entries of order 2
     plan = plan_one_patch(5, (14, 13, 3))
