@@ -167,7 +167,7 @@ def _plan_with_fewer(behind, n_units):
     (D, m_1), n = behind.shape, behind.n_outputs
     plan = plan_one_patch(D, (m_1, n_units, n))
     if plan is None:
-        raise PatchesFailedError(f"with {n} independent outputs, powers do not tell {n_units} units", final=True)
+        raise PatchesFailedError(f"with {n} independent outputs, powers do not tell {n_units} units")
     return plan
 
 

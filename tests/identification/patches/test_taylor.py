@@ -118,3 +118,14 @@ def test_steep_networks_get_a_shorter_reach(make_planted, make_behind):
         reaches.append(chosen.reach)
         assert error < 1e-3
     assert reaches[1] < 0.6 * reaches[0]
+
+
+def test_coefficients_are_the_same_with_the_reach_of_a_cube(make_planted, make_behind):
+    problem, _ = make_behind(make_planted((5, 9, 6, 2), seed=3))
+    patch = problem.patch(np.array([1, 4, 6]), 3)
+    rules = [TaylorRule(3, reach, 10, cubic=cubic) for reach, cubic in ((0.5, False), (0.35, True))]
+    ball, cube = (taylor_coefficients(problem.ask, patch, TanhChart(), rule) for rule in rules)
+    for one, other in zip(ball, cube):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 * np.abs(one).max())
+    reached = rules[1].scaled(probing_directions(3, 3))
+    assert np.allclose(np.abs(reached).max(axis=1), 1.0)
