@@ -231,5 +231,6 @@ def _normal_equations(found, C, left, Q):
     n_each, flat, gram = J.shape[2], J.reshape(len(J), -1), C.T @ C
     products = flat.T @ flat
     b = np.einsum("nj,na,ajk->jk", C, left, J, optimize=True).ravel()
-    scales = np.repeat(np.diag(gram), n_each) * np.mean(np.diag(products))
+    sizes = np.maximum(np.diag(gram), np.finfo(float).eps * np.max(np.diag(gram)))
+    scales = np.repeat(sizes, n_each) * np.mean(np.diag(products))
     return np.kron(gram, np.ones((n_each, n_each))) * products, b, scales
