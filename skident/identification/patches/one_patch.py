@@ -19,7 +19,8 @@ from .taylor import TaylorRule
 
 __all__ = ["OnePatchPlan", "PatchFound", "find_one_patch", "plan_one_patch"]
 
-_PAIRS, _MORE_PAIRS = {2: 4, 3: 6, 4: 7, 5: 8}, 2  # of nodes, by order, and how many more for several outputs
+_PAIRS = {2: 4, 3: 6, 4: 7, 5: 8}  # of nodes, by order, with one output
+_PAIRS_OF_SEVERAL = {2: 6, 3: 10, 4: 10, 5: 10}  # and with more: what is left of the smallest units is in the noise
 _REACH = 0.9  # at most
 _FULLEST, _ROOMY = 0.93, 0.75  # part of the space that m_2 powers may fill, of one output and of several
 _ROWS, _FEWEST_ROWS, _ANSWERS = 3.5, 1.75, 2.8  # coefficients and at least centres a unit, and answers an unknown
@@ -92,10 +93,10 @@ def plan_one_patch(n_inputs, widths):
     k = n_inputs - 1
     if k < 2 or m_1 <= n_inputs:
         return None
-    for order, n_pairs in _PAIRS.items():
+    for order, n_pairs in (_PAIRS if m_L == 1 else _PAIRS_OF_SEVERAL).items():
         entries = m_L * n_symmetric_entries(k, order)
         if m_2 <= (_FULLEST if m_L == 1 else _ROOMY) * entries and m_2 + k + m_L <= entries:
-            rule = TaylorRule(order, _REACH, n_pairs + (_MORE_PAIRS if m_L > 1 else 0), cubic=True)
+            rule = TaylorRule(order, _REACH, n_pairs, cubic=True)
             n_centres = int(np.ceil(0.5 * max(_ROWS / m_L, _FEWEST_ROWS) * (m_2 + k))) + 1
             n_unknown = m_2 * (k + 2 + m_L) + 3 * k + m_L
             n_points = int(np.ceil(0.5 * _ANSWERS * n_unknown / m_L)) + _HELD_OUT
