@@ -18,6 +18,7 @@ __all__ = ["KnownUnits"]
 _STEPS, _DAMPING = 2, 1e-13  # Gauss-Newton steps from starts that are good already
 _EXACT, _CLEARLY, _HARDLY = 1e-15, 0.3, 0.9  # misfit that is none, parts of the cost that are progress, and none
 _FIRST, _HARDER, _DAMPINGS = 1e-20, 1e3, 5  # damping of steps by QR
+_LENGTHS = 1e-6  # relative error of lengths that are known beforehand
 
 
 @dataclass(frozen=True)
@@ -171,24 +172,24 @@ class KnownUnits:
         """
         problem = BehindKnownUnits(Z[:, self.units], Y, self.activation, lengths_free=True)
         x, damping = self._vector(problem), _FIRST
-        cost = problem.cost(x)
         for _ in range(max_iter):
-            if cost <= _EXACT**2 * problem.total:
+            if problem.cost(x) <= _EXACT**2 * problem.total:
                 break
             if before_a_step is not None:
                 before_a_step()
-            R, lengths = _triangular(problem.jacobian(x), -problem.residual(x).ravel())
-            trials = []
+            held = _HeldLengths(problem, x)
+            cost, trials = held.cost(x), []
+            R, lengths = _triangular(*held.linearised(x))
             for _ in range(_DAMPINGS):
                 new = x + damped_step(R, damping) / lengths
-                trials.append((problem.cost(new), damping, new))
+                trials.append((held.cost(new), damping, new))
                 if trials[-1][0] < _CLEARLY * cost:
                     break
                 damping *= _HARDER
             trial, damping, new = min(trials, key=lambda trial: trial[0])
             if not trial < _HARDLY * cost:
                 break
-            x, cost, damping = new, trial, damping / _HARDER
+            x, damping = new, damping / _HARDER
         return self._from(problem, x), problem.parts(x)[1]
 
     def _vector(self, problem):
@@ -225,6 +226,28 @@ class KnownUnits:
         rows, shifts = self.rows.copy(), self.shifts.copy()
         rows[-n_newest:], shifts[-n_newest:] = new[:, :-1], new[:, -1]
         return replace(self, rows=rows, shifts=shifts, biases=self.biases - signs @ (rows - self.rows)[-n_newest:])
+
+
+class _HeldLengths:
+    """A problem whose lengths are known beforehand to 1e-6: that far off they cost as much as one residual does now.
+
+    Free altogether, lengths mend errors of rows that answers hardly tell, and the walk goes astray.
+    """
+
+    def __init__(self, problem, x):
+        self.problem, self.weight = problem, np.sqrt(problem.cost(x) / problem.Y.size) / _LENGTHS
+
+    def cost(self, x):
+        """Sum of squares."""
+        return self.problem.cost(x) + self.weight**2 * float(np.sum((self.problem.parts(x)[1] - 1.0) ** 2))
+
+    def linearised(self, x):
+        """Jacobian and what a step is to take away."""
+        k = self.problem.n_known
+        J = np.vstack([self.problem.jacobian(x), np.zeros((k, len(x)))])
+        J[-k:, k : 2 * k] = self.weight * np.eye(k)
+        left = np.append(self.problem.residual(x).ravel(), self.weight * (self.problem.parts(x)[1] - 1.0))
+        return J, -left
 
 
 def _triangular(J, y):

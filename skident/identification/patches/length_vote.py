@@ -19,6 +19,7 @@ _ALIKE = 2e-3  # relative difference of two votes that are one
 _OF_PROFILE = 1e-3  # what the shape near the hyperplane is good to
 _MAJORITY = 3  # votes that agree are enough
 _OFF_CENTRE = {"tanh": 1.0, "sigmoid": 2.0}  # pre-activation from which on a hyperplane is beside its unit's middle
+_STEP = {"tanh": 40.0, "sigmoid": 80.0}  # pre-activation at which a unit beside its hyperplane is saturated at last
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def vote_on_lengths(oracle, first, activation, rng):
         best, support = _count(np.array(votes), np.array(errors))
     stretch = best / lengths
     stretched = replace(first, weights=first.weights * stretch, biases=first.biases * stretch)
-    return LengthVote(stretched, support, best * _middles(seen))
+    return LengthVote(stretched, support, best * _middles(seen, _STEP[activation] / best))
 
 
 def centred(vote, activation):
@@ -132,13 +133,14 @@ def _changes(right, left, units, m):
     return places, changes
 
 
-def _middles(seen):
-    """Signed distances (m,) at which half of the answers' change is done."""
+def _middles(seen, farthest):
+    """Signed distances (m,) at which half of the answers' change is done, of what is as near as the unit's own step."""
     places, changes = (np.concatenate(parts, axis=1) for parts in zip(*seen, strict=True))
     order = np.argsort(places, axis=1)
     places, done = (np.take_along_axis(A, order, axis=1) for A in (places, changes))
-    done = np.cumsum(done, axis=1)
-    return places[np.arange(len(places)), np.argmax(done >= 0.5 * done[:, -1:], axis=1)]
+    done = np.cumsum(np.where(np.abs(places) < farthest[:, None], done, 0.0), axis=1)
+    half = places[np.arange(len(places)), np.argmax(done >= 0.5 * done[:, -1:], axis=1)]
+    return np.where(done[:, -1] > 0.0, half, 0.0)
 
 
 def _places(first, units, rng):

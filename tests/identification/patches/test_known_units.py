@@ -36,10 +36,17 @@ def test_all_of_it_is_fitted(true, answers, rng):
 
 def test_lengths_are_fitted_with_it(true, answers, rng):
     Z, Y = answers
-    factors = 1.0 + 1e-5 * rng.standard_normal(5)
-    found, stretch = true.refined(Z[:, :5] / factors, Y)
+    factors = 1.0 + 1e-6 * rng.standard_normal(5)
+    found, stretch = true.refined(Z[:, :5] / factors, Y, max_iter=4)
     np.testing.assert_allclose(stretch, factors, rtol=1e-9)
     np.testing.assert_allclose(found.rows, true.rows, atol=1e-8)
+
+
+def test_lengths_do_not_mend_what_is_no_error_of_theirs(true, answers, rng):
+    Z, Y = answers
+    Y = Y + 1e-2 * rng.standard_normal(Y.shape)
+    _, stretch = true.refined(Z[:, :5], Y, max_iter=10)
+    assert np.abs(stretch - 1.0).max() < 3e-6
 
 
 def test_the_newest_are_fitted_and_the_rest_is_left(true, answers, rng):

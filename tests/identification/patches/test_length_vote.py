@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.identification.patches.length_vote import centred, vote_on_lengths
+from skident.identification.patches.length_vote import _middles, centred, vote_on_lengths
 from skident.identification.saturation.first_layer import find_first_layer
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
@@ -71,3 +71,9 @@ def test_a_hyperplane_far_beside_its_unit_is_moved_to_the_middle_of_the_step(act
     np.testing.assert_allclose(along, vote.first.biases - found.biases, atol=1e-9)
     still = np.abs(vote.middles) <= unit
     np.testing.assert_array_equal(found.biases[still], vote.first.biases[still])
+
+
+def test_another_step_beyond_the_units_own_is_not_its_middle():
+    places = np.array([[-1000.0, -2.0, -0.1, 0.1, 2.0, 1000.0]] * 2)
+    changes = np.array([[0.0, 1e-3, 1e-2, 0.3, 0.1, 5.0], [0.0, 0.0, 0.0, 0.0, 0.0, 5.0]])
+    np.testing.assert_array_equal(_middles([(places, changes)], np.full(2, 40.0)), [0.1, 0.0])
