@@ -317,7 +317,10 @@ def _refine(walk):
 
 
 def _second_layer(walk):
-    """The network."""
+    """The network, fitted once more where it is not yet right."""
+    n_parameters = _n_parameters(*walk.known.rows.shape, walk.behind.n_outputs)
+    if n_parameters < _MOST and walk.known.misfit(*walk.answers()) > _WRONG:
+        walk.fit_all()
     behind, known = walk.behind, walk.known
     order = np.argsort(known.units)
     weights = [behind.weights, known.rows[order], known.readout]
