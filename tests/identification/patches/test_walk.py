@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from skident.identification.patches import walk as module
 from skident.identification.patches.behind import PatchesFailedError
 from skident.identification.patches.known_patch import KnownPatch
 from skident.identification.patches.walk import n_queries_of_walk, walk_to_all_units
@@ -55,3 +56,17 @@ def test_a_wrong_patch_is_named(make_planted, make_behind, rng):
     patch = known_patch(network, problem, moved, 4, 0.3, rng)
     with pytest.raises(PatchesFailedError, match="does not explain answers of its cell"):
         walk_to_all_units(problem, patch)
+
+
+def test_errors_at_the_end_are_fitted_away(make_planted, make_behind, rng, monkeypatch):
+    network = make_planted((5, 10, 9, 2), seed=3, scale=0.7, shift=0.3)
+    problem, moved = make_behind(network)
+
+    def spoil(walk):
+        if not walk.open:
+            rows = walk.known.rows + 1e-3 * rng.standard_normal(walk.known.rows.shape)
+            walk.known = replace(walk.known, rows=rows)
+            assert walk.known.misfit(*walk.answers()) > 1e-4
+
+    monkeypatch.setattr(module, "_refine", spoil)
+    assert walk_to_all_units(problem, known_patch(network, problem, moved, 4, 1e-8, rng)).misfit < 1e-5
