@@ -93,7 +93,7 @@ def rows_at_centres(behind, cells, rule, n_centres, n_units):
     patch = cells.patch(T)
     rule, _ = choose_reach(behind.ask, patch, TanhChart(), rule, behind.rng)
     tensors = taylor_coefficients(behind.ask, patch, TanhChart(), replace(rule, reach=_NEARER * rule.reach))
-    coordinates = _Coordinates(T, tensors, n_units)
+    coordinates = _Coordinates(T, tensors, n_units, behind.look_at_the_time)
     x = coordinates.found(behind.rng)
     rows = coordinates.rows(x)
     s, Vt = np.linalg.svd(rows, full_matrices=False)[1:]
@@ -120,8 +120,9 @@ def _powers(basis, shape, rng):
 class _Coordinates:
     """Deltas in both cells (their mean and half their difference) and lengths, by what is left of m_2 powers."""
 
-    def __init__(self, T, tensors, n_units):
+    def __init__(self, T, tensors, n_units, before_a_step=lambda: None):
         self.T, self.tensors, self.n_units, self.k = T, tensors, n_units, T.shape[1]
+        self.before_a_step = before_a_step
         slopes = 1.0 - np.tanh(np.concatenate([T, T])) ** 2
         self.weights = np.prod(slopes, axis=1) ** ((len(tensors) - 1) / self.k)
 
@@ -157,6 +158,7 @@ class _Coordinates:
         """Gauss-Newton steps, deltas the same in both cells first, then all; and what singular values are left."""
         last, n_open, best = np.inf, self.k, x
         for _ in range(_ROUNDS):
+            self.before_a_step()
             U, _, Vt = np.linalg.svd(self.rows(x), full_matrices=True)
             left, right = U[:, self.n_units :].T, Vt[self.n_units :].T
             E = left @ self.rows(x) @ right

@@ -11,6 +11,7 @@ from skident.identification.patches.local_coordinates import coefficients_in_out
 from skident.identification.patches.one_patch import find_one_patch, plan_one_patch
 from skident.identification.patches.opposite_cells import opposite_cells
 from skident.identification.patches.patch_fit import PatchFit, Shallow
+from skident.identification.patches.rows_at_centres import rows_at_centres
 
 
 def network(D, m_1, m_2, m_L, seed):
@@ -82,6 +83,13 @@ def test_time_that_is_over_is_said():
     behind = dataclasses.replace(network(5, 12, 10, 2, 2)[1], deadline=0.0)
     with pytest.raises(PatchesFailedError, match="its share of max_seconds is over"):
         find_one_patch(behind, plan_one_patch(5, (12, 10, 2)), 10)
+
+
+def test_time_is_looked_at_before_shifts_are_sought():
+    behind = dataclasses.replace(network(5, 12, 10, 2, 2)[1], deadline=0.0)
+    plan = plan_one_patch(5, (12, 10, 2))
+    with pytest.raises(PatchesFailedError, match="its share of max_seconds is over"):
+        rows_at_centres(behind, opposite_cells(behind), plan.rule, plan.n_centres, 10)
 
 
 def test_a_width_that_is_wrong_is_noticed():
