@@ -265,7 +265,7 @@ def last_layer_from_jacobian(oracle, others=()):
     Notes
     -----
     Source: eq. (7) of Fiedler et al. (2021). ``2 D + 1`` queries a point with central differences. The last point to be
-    tried lies on a step of a steep unit, between two of the others.
+    tried lies on a step of a steep unit, between the centre and one of the others.
     """
     # What looks like more noise than there is around a network are steps of steep units.
     accuracy = oracle.accuracy if oracle.accuracy.small else oracle.accuracy.refuted
@@ -287,15 +287,14 @@ def last_layer_from_jacobian(oracle, others=()):
 
 
 def _on_largest_step(oracle, points):
-    """The point where answers change between the two whose answers differ most; none where they jump or never do."""
+    """Where answers change from the first point to the one that answers least like it; none where they jump or rest."""
     Y = oracle(points)
-    low, high = (points[pick(np.sum((Y - Y[0]) ** 2, axis=1))] for pick in (np.argmin, np.argmax))
-    ends = oracle(np.stack([low, high]))
-    along = ends[1] - ends[0]
+    farthest = int(np.argmax(np.sum((Y - Y[0]) ** 2, axis=1)))
+    low, high, along = points[0], points[farthest], Y[farthest] - Y[0]
     if along.any():
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
-            beyond = (oracle(middle[None])[0] - ends[0]) @ along > 0.5 * along @ along
+            beyond = (oracle(middle[None])[0] - Y[0]) @ along > 0.5 * along @ along
             low, high = (low, middle) if beyond else (middle, high)
         jump = np.diff(oracle(np.stack([low, high])), axis=0)[0]
         if abs(jump @ along) < _JUMP * along @ along:
