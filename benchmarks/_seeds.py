@@ -39,6 +39,14 @@ TABLES = range(172_000, 173_000)  # tables from the first, orders from the hundr
 SADDLE_FEATURES = range(173_000, 174_000)
 PAPER_FIGURES = range(176_000, 177_000)
 ONNX = range(177_000, 178_000)  # a hundred a source
+HONESTY_CLIPPED = range(180_000, 180_500)
+HONESTY_EXACT = range(180_500, 183_000)  # 500 per estimator: identifier, ReLU, passive, hierarchical, compressor
+HONESTY_GLOBAL = range(183_000, 185_000)
+HONESTY_COVERAGE = range(185_000, 186_000)
+HONESTY_BUDGETS = range(186_000, 186_500)
+HONESTY_MEMORY = range(186_500, 187_000)
+HONESTY_REPRODUCERS = range(187_000, 188_000)
+HONESTY_ROWS = range(1_180_000, 1_188_000)  # samples drawn beside them: seed + 1 000 000
 
 # Fresh rows and starts that are drawn beside them.
 IDENTIFICATION_ROWS = range(15_500, 15_600)  # seed + 10 000
