@@ -7,19 +7,19 @@ from pathlib import Path
 
 TOP = Path(__file__).parents[2]
 ROOT = TOP / "skident"
-KINDS = r"(\w*(?:Error|Failure|Warning|unreadable|undecided|warn))$"
+KINDS = r"(\w*(?:Error|NotIdentified|Failure|Warning|unreadable|undecided|warn))$"
 # What messages of a kind have in common: the first that is found in "kind: text" counts. Texts name values themselves.
 REMEDIES = [
     (r"^(?!.*must be).*(?:max_seconds|max_queries|budget)|OutOfBudget", "The budget ended.", "Raise `max_seconds` or `max_queries`."),
     (r"needs? \w+, which is not installed|pip install", "An optional package is missing.", "Install the extra named."),
-    (r"NotReLUError", "The answers are not those of a ReLU network that kinks can be read off.",
+    (r"NotIdentified \(activation boundaries", "The answers are not those of a ReLU network that kinks can be read off.",
      "Another activation, more layers than could be followed, or noise: see `report_.activation`, try "
      "`activation=` and `layer_widths=`, or ask the box where its answers are exact."),
-    (r"PatchesFailedError", "The route over patches gave up; `fit` goes on with the next route.",
+    (r"NotIdentified \(second layer", "The route over patches gave up; `fit` goes on with the next route.",
      "Give `layer_widths`, more `max_seconds`, or exact answers."),
-    (r"NotLinearError", "Far out the answers are not straight lines, as those of such units would be.",
+    (r"NotIdentified \(profiles", "Far out the answers are not straight lines, as those of such units would be.",
      "Another activation, or an output that is not linear: give `activation`, or `input_range`."),
-    (r"NotSaturatingError", "Far out the answers do not settle: no tanh, sigmoid or erf layer is seen there.",
+    (r"NotIdentified \((?:saturation|first layer)", "Far out the answers do not settle: no tanh, sigmoid or erf layer is seen there.",
      "Give `activation` if it is another one; `input_range` where the box clips its inputs; a tree is no network."),
     (r"UndecidedSigns|undecided", "The equations do not settle the signs of some units.",
      "More answers: more rows X, a larger `max_queries`."),
@@ -74,7 +74,10 @@ def messages():
                 continue
             if kind == "warn":
                 kind = getattr(node.args[1], "id", "UserWarning") if len(node.args) > 1 else "UserWarning"
-            texts = [words for words in map(words_of, node.args) if words and " " in words]
+            arguments = node.args
+            if kind == "NotIdentified":  # stage, reason, message
+                kind, arguments = f"NotIdentified ({words_of(node.args[0]) or '...'})", node.args[2:]
+            texts = [words for words in map(words_of, arguments) if words and " " in words]
             if texts:
                 text = re.sub(r"\s+", " ", " ".join(texts)).strip()
                 found.append((path.relative_to(ROOT).as_posix(), node.lineno, kind.lstrip("_"), text))

@@ -68,15 +68,22 @@ class EliminatedReadout:
         -------
         FeedforwardNetwork
         """
+        layers, readout = self._layers(theta)
+        layers = [*layers, readout]
+        return FeedforwardNetwork([B[:-1] for B in layers], [B[-1] for B in layers], self.like.activation)
+
+    def _layers(self, theta):
+        """Hidden layers, weights above biases, and the best output layer; that is not finite where units overflow."""
         ends = np.cumsum([a * c for a, c in self.shapes])[:-1]
         layers = [part.reshape(shape) for part, shape in zip(np.split(theta, ends), self.shapes, strict=True)]
-        weights, biases = [B[:-1] for B in layers], [B[-1] for B in layers]
         H = self.U
-        for W, b, g in zip(weights, biases, self.like.activations[:-1], strict=True):
-            H = g(H @ W + b)
+        for B, g in zip(layers, self.like.activations[:-1], strict=True):
+            H = g(H @ B[:-1] + B[-1])
         H = _with_ones(H)
-        readout = np.linalg.solve(self._gram(H), H.T @ self.Y)
-        return FeedforwardNetwork([*weights, readout[:-1]], [*biases, readout[-1]], self.like.activation)
+        gram = self._gram(H)
+        if not np.isfinite(gram).all():
+            return layers, np.full((H.shape[1], self.Y.shape[1]), np.nan)
+        return layers, np.linalg.solve(gram, H.T @ self.Y)
 
     def _gram(self, H):
         return H.T @ H + _RIDGE * len(H) * np.eye(H.shape[1])
@@ -94,11 +101,10 @@ class EliminatedReadout:
             Infinite where the network is not finite.
         """
         with np.errstate(over="ignore", invalid="ignore"):
-            try:
-                network = self.network(theta)
-            except (np.linalg.LinAlgError, ValueError):  # weights of a network are finite
+            layers, readout = self._layers(theta)
+            if not all(np.isfinite(part).all() for part in (*layers, readout)):
                 return np.inf
-            readout = np.vstack([network.weights[-1], network.biases[-1]])
+            network = self.network(theta)
             cost = np.sum((network(self.U) - self.Y) ** 2) + _RIDGE * len(self.U) * np.sum(readout**2)
             return float(cost) if np.isfinite(cost) else np.inf
 

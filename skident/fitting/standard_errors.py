@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skident.network import FeedforwardNetwork
+from skident.oracle import NotIdentified
 
 from .least_squares import weighted_problem
 
@@ -73,10 +74,12 @@ def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
     free = _without_rescaling(network, problem, scale)
     values, vectors = np.linalg.eigh(free.T @ A @ free if free is not None else A)
     if not values[0] > P * np.finfo(float).eps:
-        raise ValueError(
+        raise NotIdentified(
+            "standard errors",
+            "rank",
             f"the answers at these {n} inputs do not determine all {P} parameters: the smallest eigenvalue of their "
             f"information matrix, scaled to unit diagonal, is {values[0]:.1e}. Units that never move on these inputs "
-            "do that; so do too few inputs."
+            "do that; so do too few inputs.",
         )
     vectors = vectors if free is None else free @ vectors
     errors = np.sqrt(np.sum(vectors**2 / values, axis=1)) / scale

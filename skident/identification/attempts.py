@@ -9,7 +9,7 @@ import numpy as np
 from skident.fitting.design import design_points
 from skident.fitting.polish import polish_from_oracle
 from skident.network import FeedforwardNetwork
-from skident.oracle import BlackBoxError, OutOfBudgetError
+from skident.oracle import NotIdentified, OutOfBudgetError
 
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
@@ -73,13 +73,13 @@ class Outcome:
     best : Attempt or None
         `make_attempts` gives none without.
     n_attempts : int
-    refusal : ValueError or None
+    refusal : NotIdentified or None
         What ended the last attempt.
     """
 
     best: Attempt | None
     n_attempts: int
-    refusal: ValueError | None
+    refusal: NotIdentified | None
 
 
 def make_attempts(inquiry, routes, last_resort=None):
@@ -101,8 +101,9 @@ def make_attempts(inquiry, routes, last_resort=None):
     ------
     BlackBoxError
         If the black box cannot be asked.
-    ValueError
-        If the first attempt fails, none can work, or time or questions are used up before any gave a network.
+    NotIdentified
+        If the first attempt fails, none can work, or time or questions are used up before any gave a network. Any
+        other exception of a route is a programming error, and surfaces.
     """
     outcome = _in_turn(inquiry, routes)
     explained = outcome.best is not None and outcome.best.error < inquiry.accepted_error
@@ -120,10 +121,12 @@ def make_attempts(inquiry, routes, last_resort=None):
         raise outcome.refusal
     if outcome.best is None:
         units = "any" if inquiry.widths is None else inquiry.widths[0]
-        raise ValueError(
+        raise NotIdentified(
+            "first layer",
+            "units",
             f"the first layer does not show {units} units where the black box should saturate; check "
             f"layer_widths and activation={inquiry.activations[0]!r}, or use "
-            "extractor=EntangledWeightExtractor(first_layer='hessian')."
+            "extractor=EntangledWeightExtractor(first_layer='hessian').",
         )
     return outcome
 
@@ -137,13 +140,11 @@ def _in_turn(inquiry, routes):
         n_attempts += 1
         try:
             attempt = route(inquiry, made)
-        except (BlackBoxError, np.linalg.LinAlgError):
-            raise
         except OutOfBudgetError as error:
             if not made:
                 raise _nothing_until(error, inquiry) from error
             break
-        except ValueError as error:
+        except NotIdentified as error:
             # A later attempt that cannot work does not take back what an earlier one found.
             refusal = error
             break
@@ -161,10 +162,13 @@ def _nothing_until(error, inquiry):
     """The error that says what was done when the budget ran out, and what to try."""
     done = ", ".join(f"{entry['name']} ({entry['seconds']:.2g} s)" for entry in inquiry.log.stages)
     last = inquiry.log.unfinished
-    return ValueError(
+    return NotIdentified(
+        last or "search",
+        "budget",
         f"{error}, and no network was found until then: {inquiry.oracle.n_queries} rows asked; "
         f"finished: {done or 'nothing'}"
-        f"{'' if last is None else f'; then in: {last}'}. Raise max_seconds or max_queries, or give layer_widths."
+        f"{'' if last is None else f'; then in: {last}'}. Raise max_seconds or max_queries, or give layer_widths.",
+        final=True,
     )
 
 

@@ -22,6 +22,7 @@ from skident.base.parameters import (
 from skident.base.predictions import in_shape_of_targets
 from skident.base.progress import StageLog
 from skident.network import Architecture, FeedforwardNetwork, get_activation
+from skident.oracle import NotIdentified
 
 from .hessians.completion_starts import Completed, best_completion, completion_starts
 from .hessians.scales_and_shifts import CompletionProblem, mixing_matrices
@@ -299,9 +300,11 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         self.net_ = descend(problem, omega, blocks[0], Y, training, dtype=self.dtype, callbacks=self.callbacks)
         history = [float(loss) for loss in self.net_.history[:, "train_loss"]]
         if not np.isfinite(history[-1]):
-            raise ValueError(
+            raise NotIdentified(
+                "completion",
+                "diverged",
                 f"descent diverged (loss {history[-1]}) with learning_rate={self.learning_rate}; lower it, or "
-                "use solver='lm'."
+                "use solver='lm'.",
             )
         layers = problem.layers(problem.from_lists(self.net_.module_.to_lists()))
         return Completed(*layers, history, len(history))

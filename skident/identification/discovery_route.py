@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from skident.fitting.pruning import prune_to
 from skident.fitting.redundancy import redundant_units
 from skident.network import FeedforwardNetwork
-from skident.oracle import OutOfBudgetError
+from skident.oracle import NotIdentified, OutOfBudgetError
 
 from .attempts import polished_attempt, where_units_move
 from .patches_route import second_layer_on_patches
@@ -71,10 +71,12 @@ def by_discovery(inquiry, earlier, *, layers, attempt=0):
     seen = f"{m_1} units in the first layer" + (" alone" if m_1 > limits.max_neurons else "")
     limit = f" The search was stopped by max_seconds={inquiry.oracle.clock.max_seconds}."
     stopped = limit if inquiry.search_is_over else ""
-    raise ValueError(
+    raise NotIdentified(
+        "search",
+        "unexplained",
         f"layer_widths='auto': no network with at most max_neurons={limits.max_neurons} hidden units in one to three "
         f"hidden layers was found that explains the answers ({seen}). Check the activations, raise max_neurons or "
-        f"n_starts, or give layer_widths.{stopped}"
+        f"n_starts, or give layer_widths.{stopped}",
     )
 
 

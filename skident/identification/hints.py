@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from skident.oracle import BlackBoxError, OutOfBudgetError
+from skident.oracle import BlackBoxError, NotIdentified, OutOfBudgetError
 from skident.oracle.clipping import find_clipped_answers, find_clipping
 
 __all__ = ["budget_named", "clipping_hint", "explained", "far_hint", "probability_hint"]
@@ -26,22 +26,20 @@ def explained(inquiry):
     ------
     BlackBoxError
         Where the block raised one.
-    ValueError
-        Where the block raised another one.
+    NotIdentified
+        Where the block raised one.
     """
     try:
         yield
     except BlackBoxError as error:
         raise BlackBoxError(f"{error}{far_hint(inquiry.oracle, error)}") from error
-    except np.linalg.LinAlgError:
-        raise
-    except ValueError as error:
+    except NotIdentified as error:
         linear = inquiry.activations[1] == "identity"
         hint = "" if inquiry.activations[0] == "hard_tanh" else clipping_hint(inquiry.oracle, linear)
         hint += "" if inquiry.seen is None else f" Of its activation was seen: {inquiry.seen}."
         if not hint:
             raise
-        raise ValueError(f"{error}{hint}") from error
+        raise NotIdentified(error.stage, error.reason, f"{error}{hint}", final=error.final) from error
 
 
 @contextmanager

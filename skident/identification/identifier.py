@@ -25,7 +25,7 @@ from skident.base.parameters import (
 from skident.base.predictions import NetworkPredictions
 from skident.base.progress import StageLog
 from skident.network import FeedforwardNetwork
-from skident.oracle import Clock, Oracle, OutOfBudgetError
+from skident.oracle import Clock, NotIdentified, Oracle, OutOfBudgetError
 from skident.oracle.black_box import resolve_black_box, resolve_response
 
 from .attempts import make_attempts
@@ -351,7 +351,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
                     if plan.warning:
                         warnings.warn(plan.warning, ConvergenceWarning, stacklevel=3)
                     verdict = judge(inquiry, make_attempts(inquiry, plan.routes, plan.last_resort))
-            except (ValueError, OutOfBudgetError) as error:
+            except (NotIdentified, OutOfBudgetError) as error:
                 refusal = error if refusal is None else refusal
                 continue
             if best is None or verdict.error < best[0].error:

@@ -7,12 +7,11 @@ import functools
 import numpy as np
 
 from skident.network import FeedforwardNetwork
-from skident.oracle import OutOfBudgetError
+from skident.oracle import NotIdentified, OutOfBudgetError
 
 from .attempts import Attempt, worst_error
 from .kinks.deep_network import find_deep_relu_network
 from .kinks.hard_tanh import find_hard_tanh_network
-from .kinks.line import NotReLUError
 from .kinks.network import find_relu_network
 from .kinks.rounding import probe_of
 
@@ -65,14 +64,16 @@ def by_kinks(inquiry, earlier):
         return _deep(inquiry, leaky=unsure or hidden == "leaky_relu")
     try:
         return _relu_or_leaky(inquiry) if unsure else _shallow(inquiry, hidden)
-    except NotReLUError as error:
-        if inquiry.widths is not None or error.seen not in _MORE_LAYERS or hidden == "hard_tanh":
+    except NotIdentified as error:
+        if inquiry.widths is not None or error.reason not in _MORE_LAYERS or hidden == "hard_tanh":
             raise
         try:
             return _deep(inquiry, leaky=unsure or hidden == "leaky_relu")
-        except (NotReLUError, OutOfBudgetError) as deeper:
-            raise NotReLUError(
-                error.seen, f"no ReLU network was found. With one hidden layer: {error} With more: {deeper}"
+        except (NotIdentified, OutOfBudgetError) as deeper:
+            raise NotIdentified(
+                "activation boundaries",
+                error.reason,
+                f"no ReLU network was found. With one hidden layer: {error} With more: {deeper}",
             ) from deeper
 
 
@@ -80,15 +81,15 @@ def _relu_or_leaky(inquiry):
     """One hidden layer whose units are leaky or not: not, unless that leaves a linear part and leaky ones do not."""
     try:
         plain, refusal = _shallow(inquiry, "relu"), None
-    except NotReLUError as error:
+    except NotIdentified as error:
         plain, refusal = None, error
     if plain is not None and plain.minimal:
         return plain
     try:
         leaky = _shallow(inquiry, "leaky_relu")
-    except (NotReLUError, OutOfBudgetError) as error:
+    except (NotIdentified, OutOfBudgetError) as error:
         if plain is None:
-            raise (refusal if refusal.seen in _MORE_LAYERS else error) from error
+            raise (refusal if refusal.reason in _MORE_LAYERS else error) from error
         return plain
     return leaky if plain is None or leaky.minimal else plain
 

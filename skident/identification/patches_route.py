@@ -9,11 +9,11 @@ import numpy as np
 from scipy.special import erf, erfinv, logit
 
 from skident.network import FeedforwardNetwork, get_activation
-from skident.oracle import BlackBoxError
+from skident.oracle import BlackBoxError, NotIdentified
 
 from .attempts import polished_attempt
 from .patches.all_units_free import FreePlan, find_second_layer_freely, plan_freely
-from .patches.behind import Behind, PatchesFailedError
+from .patches.behind import Behind
 from .patches.erf_tails import lengths_and_shifts_of_erf
 from .patches.exact_directions import exact_directions
 from .patches.growing import GrownPlan, find_second_layer_by_growing, plan_growing
@@ -145,14 +145,14 @@ def second_layer_on_patches(inquiry, first, layers, n_units=None):
         try:
             first, shifts, entry["unsupported"] = _exactly(inquiry, first)
             layers.keep(first if shifts is None else replace(first, biases=first.biases + shifts))
-        except (PatchesFailedError, BlackBoxError) as error:
+        except (NotIdentified, BlackBoxError) as error:
             entry["failed"] = str(error)
             return None
     with inquiry.log.stage("second layer (patches)", inquiry.oracle, len(first.biases), "units") as entry:
         try:
             found = _second_layer(inquiry, _behind(inquiry, first, shifts), n_units, entry["progress"])
             entry["residual"], entry["seen"] = found.misfit, found.network.layer_widths[1]
-        except (PatchesFailedError, BlackBoxError, np.linalg.LinAlgError) as error:
+        except (NotIdentified, BlackBoxError) as error:
             entry["failed"] = str(error)
             found = None
     return found
@@ -167,7 +167,7 @@ class _WithinShare:
 
     def __call__(self, U):
         if time.perf_counter() > self.ends:
-            raise PatchesFailedError("its share of max_seconds is over", final=True)
+            raise NotIdentified("second layer", "budget", "its share of max_seconds is over", final=True)
         return self.oracle(U)
 
 
@@ -191,10 +191,12 @@ def _second_layer(inquiry, behind, n_units, progress):
             if not (isinstance(plan, _OF_KNOWN_WIDTH) and n_units is None):
                 try:
                     return _as_sought(_by_plan(inquiry, behind, plan, n_units, progress), inquiry.activations)
-                except PatchesFailedError as error:
+                except NotIdentified as error:
                     failures.append(error)
     said = "; ".join(dict.fromkeys(map(str, failures)))
-    raise PatchesFailedError(said or "no order and number of free units serve within the questions that are left")
+    raise NotIdentified(
+        "second layer", "budget", said or "no order and number of free units serve within the questions that are left"
+    )
 
 
 def _plans(inquiry, n_inputs, widths, before=0):
@@ -225,7 +227,7 @@ def _by_plan(inquiry, behind, plan, n_units, progress):
         return find_second_layer_freely(behind, plan, n_units)
     try:
         return find_second_layer(behind, plan, n_units, callback=progress)
-    except PatchesFailedError as error:
+    except NotIdentified as error:
         if n_units is None or error.n_seen is None or error.n_seen > n_units:
             raise
         return find_second_layer(behind, plan, error.n_seen, callback=progress)

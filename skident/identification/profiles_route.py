@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from skident.network import get_activation
-from skident.oracle import BlackBoxError
+from skident.oracle import BlackBoxError, NotIdentified
 
 from .attempts import polished_attempt
-from .profiles.far_answers import NotLinearError
 from .profiles.network import FARTHEST, find_profile_network
 
 __all__ = ["LINEAR_FAR_OUT", "by_profiles", "has_profiles"]
@@ -51,7 +50,7 @@ def by_profiles(inquiry, earlier, *, alone):
 
     Raises
     ------
-    NotLinearError
+    NotIdentified
         (a ValueError) If units do not show, and there is no other route.
     ValueError
         If there are more units than were asked for.
@@ -66,7 +65,7 @@ def by_profiles(inquiry, earlier, *, alone):
                 rng=inquiry.rng,
                 callback=entry["progress"],
             )
-        except (NotLinearError, BlackBoxError) as error:
+        except (NotIdentified, BlackBoxError) as error:
             if alone and isinstance(error, BlackBoxError):
                 farthest = FARTHEST * np.sqrt(inquiry.oracle.n_inputs)
                 raise BlackBoxError(f"{error} Units show up to {farthest:.1e} standard deviations away.") from error
@@ -75,5 +74,7 @@ def by_profiles(inquiry, earlier, *, alone):
             return None
     found = network.layer_widths[0]
     if asked is not None and found > asked:
-        raise ValueError(f"layer_widths={inquiry.widths}, but {found} units bend along a line far out.")
+        raise NotIdentified(
+            "profiles", "units", f"layer_widths={inquiry.widths}, but {found} units bend along a line far out."
+        )
     return polished_attempt(inquiry, network, np.inf, "polish", "profiles")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from skident.linalg import n_free_entries
 from skident.network import get_activation
-from skident.oracle import OutOfBudgetError
+from skident.oracle import NotIdentified, OutOfBudgetError
 
 from .discovery_route import by_discovery
 from .hessian_route import by_hessians
@@ -70,18 +70,22 @@ def plan_routes(inquiry, strategy, n_attempts):
         _check_relu(inquiry, strategy)
         routes = [by_kinks]
     elif strategy == "saturation" and not get_activation(hidden).saturating:
-        raise ValueError(
+        raise NotIdentified(
+            "plan",
+            "options",
             "strategy='saturation' needs an activation that saturates (tanh, sigmoid, erf), got "
-            f"{hidden!r}; use strategy='hessian'."
+            f"{hidden!r}; use strategy='hessian'.",
         )
     elif strategy == "auto" and has_profiles(inquiry) and not inquiry.pipeline.first:
         routes = _routes_far_out(inquiry, n_attempts)
     elif hidden == "elu":
-        raise ValueError(
+        raise NotIdentified(
+            "plan",
+            "options",
             "activation='elu' has no second derivative at 0: its networks are identified with one hidden layer, linear "
             "output and strategy='auto', where answers are exact in double precision and no input_range bounds them. "
             f"Got layer_widths={inquiry.widths}, output_activation={inquiry.activations[1]!r}, strategy={strategy!r}, "
-            f"and answers with errors of {inquiry.fresh.noise:.1e}."
+            f"and answers with errors of {inquiry.fresh.noise:.1e}.",
         )
     elif (foreseen := foresee(inquiry)) is not None:
         reason = "input_range keeps questions where neither answers nor Hessians tell most of the weights"
@@ -108,10 +112,12 @@ def _routes_of_discovery(inquiry, strategy, n_attempts):
     """Where depth and widths are to be found."""
     hidden = inquiry.activations[0]
     if not get_activation(hidden).saturating or strategy == "hessian":
-        raise ValueError(
+        raise NotIdentified(
+            "plan",
+            "options",
             "layer_widths='auto' finds units where a saturating activation (tanh, sigmoid, erf) saturates, and with "
             "one hidden layer and exact answers far out those of softplus, gelu, silu and elu; got "
-            f"activation={hidden!r}, strategy={strategy!r}. Give layer_widths."
+            f"activation={hidden!r}, strategy={strategy!r}. Give layer_widths.",
         )
     layers = FirstLayerSearch()
     return [functools.partial(by_discovery, layers=layers, attempt=k) for k in range(min(n_attempts, 2))]
@@ -130,9 +136,11 @@ def _routes_of_widths(inquiry, strategy, n_attempts, layers):
         return ([far[0], *far[1:2], *near] if starts_far else near)[:n_attempts]
     if starts_far:
         return far
-    raise ValueError(
+    raise NotIdentified(
+        "plan",
+        "options",
         f"layer_widths={inquiry.widths}: the Hessian route tells inner layers apart up to three layers; deeper "
-        "networks need a saturating activation and strategy='saturation'."
+        "networks need a saturating activation and strategy='saturation'.",
     )
 
 
@@ -195,17 +203,25 @@ def _check_relu(inquiry, strategy):
     """Refuse what kinks cannot identify."""
     name, widths = inquiry.activations[0], inquiry.widths
     if strategy == "saturation":
-        raise ValueError(
-            f"strategy='saturation' needs an activation that saturates smoothly, got {name!r}; use strategy='auto'."
+        raise NotIdentified(
+            "plan",
+            "options",
+            f"strategy='saturation' needs an activation that saturates smoothly, got {name!r}; use strategy='auto'.",
         )
     flat = widths is not None and len(widths) < 2
     if strategy == "hessian" or flat:
-        raise ValueError(
+        raise NotIdentified(
+            "plan",
+            "options",
             f"activation={name!r} has no second derivative; its networks are identified by the kinks of their answers, "
             "with hidden layers, a linear output and strategy='auto'. Got "
-            f"layer_widths={widths}, output_activation={inquiry.activations[1]!r}, strategy={strategy!r}."
+            f"layer_widths={widths}, output_activation={inquiry.activations[1]!r}, strategy={strategy!r}.",
         )
     if inquiry.activations[1] != "identity":
-        raise ValueError(_undo_output(name, inquiry.activations[1]))
+        raise NotIdentified("plan", "options", _undo_output(name, inquiry.activations[1]))
     if name == "hard_tanh" and widths is not None and len(widths) > 2:
-        raise ValueError(f"activation='hard_tanh': only one hidden layer can be identified, got layer_widths={widths}.")
+        raise NotIdentified(
+            "plan",
+            "options",
+            f"activation='hard_tanh': only one hidden layer can be identified, got layer_widths={widths}.",
+        )

@@ -6,12 +6,9 @@ import functools
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from skident.oracle import BlackBoxError, OutOfBudgetError
+from skident.oracle import NotIdentified, OutOfBudgetError
 
 from .attempts import polished_attempt
-from .saturation.circles import NotSaturatingError
 from .saturation.first_layer import FirstLayer, find_first_layer
 from .saturation.layers_behind import few_outputs_behind, network_behind
 from .saturation.lengths_from_tails import lengths_from_tails
@@ -70,7 +67,7 @@ class FirstLayerSearch:
                     )
                     entry.update(self._found.queries)
                 self._precise = precise
-            except NotSaturatingError:
+            except NotIdentified:
                 return None
         return self._found
 
@@ -172,13 +169,11 @@ def by_shown_units(inquiry, earlier, *, layers):
     for attempt in (0, 1):
         try:
             found = by_saturation(fewer, earlier, layers=layers, attempt=attempt)
-        except (BlackBoxError, np.linalg.LinAlgError):
-            raise
         except OutOfBudgetError:
             if best is None:
                 raise
             break
-        except ValueError:
+        except NotIdentified:
             break
         if found is not None and (best is None or found.error < best.error):
             best = found

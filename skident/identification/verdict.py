@@ -13,7 +13,7 @@ from skident.fitting.redundancy import redundant_units
 from skident.fitting.standard_errors import standard_errors
 from skident.linalg import column_units
 from skident.network import FeedforwardNetwork, center_outputs, change_inputs, change_outputs
-from skident.oracle import BlackBoxError, OutOfBudgetError, probability_error
+from skident.oracle import BlackBoxError, NotIdentified, OutOfBudgetError, probability_error
 
 from .attempts import Outcome, relative_to_deviation, where_units_move, worst_error
 from .determined import weights_left_open
@@ -254,7 +254,7 @@ def stderr_of(verdict):
     U = design_points(inner.weights[0], inner.biases[0], n, 1.0, np.random.RandomState(0))
     try:
         return standard_errors(network, oracle.to_inputs(oracle.confined(U)), _noise_left(verdict) * oracle.unit)
-    except (ValueError, np.linalg.LinAlgError):
+    except NotIdentified:
         return None
 
 

@@ -10,11 +10,12 @@ from .moments import hermite_tensors, moment_sums
 from .packing import n_symmetric_entries
 from .pencils import JennrichFactors, JointPencil, jennrich, joint_pencil, matrix_pencil
 from .power import RankOneOptions, RankOneSearch, find_rank_one, projection_norms, subspace_power_iteration
-from .symmetric import leading_subspace, n_free_entries, smat, svec, svec_outer
+from .symmetric import DeficientRankError, leading_subspace, n_free_entries, smat, svec, svec_outer
 from .symmetric_rank_one import SymmetricPowers, find_symmetric_powers, power_jacobian
 from .symmetric_tensors import contract_symmetric, flatten_symmetric, pack_symmetric, symmetric_power, unpack_symmetric
 
 __all__ = [
+    "DeficientRankError",
     "column_units",
     "JennrichFactors",
     "JointPencil",

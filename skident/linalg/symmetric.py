@@ -13,11 +13,15 @@ import math
 import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_namespace
 
-__all__ = ["leading_subspace", "n_free_entries", "smat", "svec", "svec_outer"]
+__all__ = ["DeficientRankError", "leading_subspace", "n_free_entries", "smat", "svec", "svec_outer"]
 
 _SQRT_2 = math.sqrt(2.0)
 # Eigenvalues of a Gram matrix below this many roundings of the largest tell nothing: singular values below 1e-7 of it.
 _RANK_ROUNDINGS = 50.0
+
+
+class DeficientRankError(ValueError):
+    """Vectors span fewer dimensions than were asked for."""
 
 
 def n_free_entries(n_features):
@@ -182,7 +186,7 @@ def leading_subspace(chunks, rank):
     xp = array_namespace(*chunks)
     n, q = sum(c.shape[0] for c in chunks), chunks[0].shape[1]
     if not 1 <= rank <= min(n, q):
-        raise ValueError(
+        raise DeficientRankError(
             f"a subspace of dimension {rank} was asked of {n} vectors of length {q}; "
             f"it can have at most {min(n, q)}. Sample more matrices or lower the dimension."
         )
@@ -198,7 +202,7 @@ def leading_subspace(chunks, rank):
     floor = float(singular[0]) * math.sqrt(_RANK_ROUNDINGS * float(xp.finfo(values.dtype).eps))
     if not float(singular[rank - 1]) > floor:
         seen = int(xp.count_nonzero(singular > floor))
-        raise ValueError(
+        raise DeficientRankError(
             f"the {n} vectors span {seen} dimensions, fewer than the {rank} asked for: singular value {rank} is "
             f"{float(singular[rank - 1]):.1e}, the first {float(singular[0]):.1e}. Lower the dimension, or sample "
             "matrices that differ more."

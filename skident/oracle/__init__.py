@@ -1,7 +1,7 @@
 """How a network is asked: black boxes, their derivatives, their noise, and the count of queries."""
 
 from ._accuracy import MOST_NOISE, Accuracy, Precision, measure_accuracy, precision_of
-from ._errors import BlackBoxError
+from ._errors import BlackBoxError, NotIdentified
 from ._noise import NoiseLevel, above_rounding, measure_noise
 from ._oracle import DERIVATIVES, Oracle
 from ._responses import logits_from_probabilities, probabilities_from_logits, probability_error
@@ -14,6 +14,7 @@ __all__ = [
     "BlackBoxError",
     "Clock",
     "NoiseLevel",
+    "NotIdentified",
     "Oracle",
     "OutOfBudgetError",
     "Precision",

@@ -13,6 +13,7 @@ __all__ = [
     "BlackBoxError",
     "Clock",
     "NoiseLevel",
+    "NotIdentified",
     "Oracle",
     "OutOfBudgetError",
     "Precision",
@@ -29,6 +30,16 @@ DERIVATIVES: tuple[str, ...]
 MOST_NOISE: float
 
 class BlackBoxError(ValueError): ...
+
+class NotIdentified(ValueError):
+    stage: str
+    reason: str
+    n_seen: int | None
+    final: bool
+    def __init__(
+        self, stage: str, reason: str, message: str, *, n_seen: int | None = None, final: bool = False
+    ) -> None: ...
+
 class OutOfBudgetError(Exception): ...
 
 class NoiseLevel(NamedTuple):

@@ -9,6 +9,7 @@ import numpy as np
 
 from skident.network import FeedforwardNetwork, named_method
 
+from ._errors import BlackBoxError
 from .clock import OutOfBudgetError
 
 
@@ -119,16 +120,16 @@ def exact_derivatives(box, what, X):
     """
     try:
         values = {"Jacobian": box.jacobian, "Hessian": box.hessian}[what](X)
-    except (ValueError, OutOfBudgetError):
+    except (BlackBoxError, OutOfBudgetError):
         raise
     except Exception as error:
-        raise ValueError(
+        raise BlackBoxError(
             f"the black box's exact {what} failed with {type(error).__name__}: {error} Give a callable that evaluates "
             "it, which is differentiated by differences, or an extractor with derivatives='finite_difference'."
         ) from error
     bad = ~np.isfinite(values.reshape(len(X), -1)).all(axis=1)
     if bad.any():
-        raise ValueError(f"the black box's {what} is not finite at row {int(np.argmax(bad))} of {len(X)}.")
+        raise BlackBoxError(f"the black box's {what} is not finite at row {int(np.argmax(bad))} of {len(X)}.")
     return values
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from skident.optim import in_order
 
 from ._adapters import SharedBox
+from ._errors import BlackBoxError
 from .clock import OutOfBudgetError
 
 
@@ -90,7 +91,7 @@ def _ask(oracle, question, points, n_queries):
     other, answers, error = _copied(oracle, n_queries), None, None
     try:
         answers = question(other, points)
-    except (ValueError, OutOfBudgetError) as raised:
+    except (BlackBoxError, OutOfBudgetError) as raised:
         error = raised
     asked = other.n_queries - oracle.n_queries - n_queries
     return answers, Asked(asked, other.n_derivatives - oracle.n_derivatives, _refusal(other)), error

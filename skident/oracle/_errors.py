@@ -1,5 +1,37 @@
-"""What goes wrong when a black box is asked."""
+"""What goes wrong when a model is queried, and when its network cannot be identified."""
 
 
 class BlackBoxError(ValueError):
-    """The black box raised, its answers cannot be used, or it would have been asked where it may not be."""
+    """The model raised, its outputs cannot be used, or it would have been queried where it may not be."""
+
+
+class NotIdentified(ValueError):
+    """A stage could not identify the network, although the model answered and the code worked.
+
+    The search goes on with the next method. Any other exception is a programming error and surfaces.
+
+    Parameters
+    ----------
+    stage : str
+        The stage that gave up.
+    reason : str
+        One word for the cause, such as "smooth", "crowded", "rank" or "budget".
+    message : str
+        For the user.
+    n_seen : int, default=None
+        Number of units that the stage counted, if it counted another one than it was given.
+    final : bool, default=False
+        Whether another try of the same stage would fail as well. Always true with `n_seen`.
+    """
+
+    def __init__(self, stage, reason, message, *, n_seen=None, final=False):
+        super().__init__(message)
+        self.stage, self.reason, self.n_seen, self.final = stage, reason, n_seen, final or n_seen is not None
+
+    def __reduce__(self):
+        """Pickled with its fields: worker processes hand their exceptions back."""
+        return _rebuilt, (self.stage, self.reason, str(self), self.n_seen, self.final)
+
+
+def _rebuilt(stage, reason, message, n_seen, final):
+    return NotIdentified(stage, reason, message, n_seen=n_seen, final=final)

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from skident.network import FeedforwardNetwork
 
 from ._adapters import is_onnx_file, is_torch_module
+from ._errors import BlackBoxError
 from ._units import outputs_that_vary
 
 __all__ = [
@@ -300,7 +301,7 @@ def _spread(oracle):
     for spread in (1e1, 1e2, 1e3, 1e4):
         try:
             Y = oracle(oracle.confined(spread * directions))
-        except ValueError:  # not to be asked there
+        except BlackBoxError:  # not to be asked there
             return None, None
         if outputs_that_vary(Y).any():
             return Y, spread

@@ -8,6 +8,7 @@ import numpy as np
 
 from skident.linalg import column_units
 from skident.optim import best_of
+from skident.oracle import NotIdentified
 
 from .ridge_units import fit_ridge_units
 from .scales_and_shifts import solve_completion
@@ -135,7 +136,7 @@ def best_completion(problem, Z, Y, starts, *, max_iter, tol, log):
         enough=lambda costs: np.sqrt(costs[-1] / total) < good,
     )
     if not np.isfinite(result.cost):
-        raise ValueError("no start gives finite answers; scale the features.")
+        raise NotIdentified("completion", "diverged", "no start gives finite answers; scale the features.")
     misfit, stopped = float(np.sqrt(result.cost / total)), result.status == "max_iter" and result.n_iter >= max_iter
     return Completed(*units.undone(weights, biases), result.history, max(1, result.n_iter), stopped, misfit)
 

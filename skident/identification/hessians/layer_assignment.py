@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from skident.linalg import leading_subspace, svec_outer
+from skident.oracle import NotIdentified
 
 from ..points import unit_rows
 from .subspace import last_layer_shows, n_visible, sample_hessians
@@ -280,9 +281,11 @@ def last_layer_from_jacobian(oracle, others=()):
         if not still.any():
             return np.where(oracle.constant[:, None], 0.0, J)
     p = int(np.argmax(still))
-    raise ValueError(
+    raise NotIdentified(
+        "last layer",
+        "still",
         f"output {p} does not move at the centre (gradient norm {norms[p]:.1e}, value {values[p]:.3g}); its "
-        "weights cannot be seen there. Move center, or check that the black box depends on X."
+        "weights cannot be seen there. Move center, or check that the black box depends on X.",
     )
 
 

@@ -6,9 +6,10 @@ import time
 
 import numpy as np
 
-from skident.linalg import leading_subspace, n_free_entries, svec, svec_outer
+from skident.linalg import DeficientRankError, leading_subspace, n_free_entries, svec, svec_outer
 from skident.network import get_activation
 from skident.optim import one_blas_thread
+from skident.oracle import NotIdentified
 
 from ..points import random_sphere
 
@@ -73,15 +74,19 @@ def check_visible(architecture, n_inputs):
     """
     hidden, m = get_activation(architecture.activation), n_visible(architecture)
     if not hidden.smooth:
-        raise ValueError(
+        raise NotIdentified(
+            "hessians",
+            "activation",
             f"activation={hidden.name!r} has no second derivative, so its Hessians show nothing; the Hessian "
-            "route needs a smooth activation (tanh, sigmoid, erf, softplus, sin, gelu, silu)."
+            "route needs a smooth activation (tanh, sigmoid, erf, softplus, sin, gelu, silu).",
         )
     if m > n_free_entries(n_inputs):
-        raise ValueError(
+        raise NotIdentified(
+            "hessians",
+            "rank",
             f"layer_widths={architecture.widths} ask for m = {m} weights from Hessians, but with D = {n_inputs} inputs "
             f"at most D (D + 1) / 2 = {n_free_entries(n_inputs)} can be told apart; use first_layer='saturation' with "
-            "two layers, or more inputs."
+            "two layers, or more inputs.",
         )
 
 
@@ -170,14 +175,18 @@ def entangled_subspace(hessians, dimension, known=None):
     q = hessians.shape[-1]
     rows = hessians.reshape(-1, q)
     if dimension > q:
-        raise ValueError(
+        raise NotIdentified(
+            "hessians",
+            "rank",
             f"{dimension} units show in the Hessians but symmetric matrices of this size have only {q} free entries "
             "(D (D + 1) / 2): their weights cannot be told apart by second derivatives. "
-            "Use fewer units, or first_layer='saturation' with two layers."
+            "Use fewer units, or first_layer='saturation' with two layers.",
         )
     if dimension > len(rows):
-        raise ValueError(
-            f"{len(rows)} Hessians (n_hessians times outputs) cannot span {dimension} dimensions; raise n_hessians."
+        raise NotIdentified(
+            "hessians",
+            "rank",
+            f"{len(rows)} Hessians (n_hessians times outputs) cannot span {dimension} dimensions; raise n_hessians.",
         )
     try:
         if known is None or len(known) == 0:
@@ -187,11 +196,13 @@ def entangled_subspace(hessians, dimension, known=None):
             return exact, _singular_values(rows)
         rest, _ = leading_subspace([rows - (rows @ exact) @ exact.T], dimension - len(known))
         return np.hstack([exact, rest]), _singular_values(rows)
-    except ValueError as error:
-        raise ValueError(
+    except DeficientRankError as error:
+        raise NotIdentified(
+            "hessians",
+            "rank",
             f"layer_widths ask for {dimension} units in the Hessians, {0 if known is None else len(known)} of them "
             f"known already; for the rest {error} Give the widths that the black box "
-            "has, or raise radius, or move center to where the black box is more curved."
+            "has, or raise radius, or move center to where the black box is more curved.",
         ) from error
 
 

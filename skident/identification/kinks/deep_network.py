@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skident.network import FeedforwardNetwork
-from skident.oracle import OutOfBudgetError
+from skident.oracle import NotIdentified, OutOfBudgetError
 
 from .active_set import NOISY
 from .answers import Answers
@@ -17,7 +17,6 @@ from .judged import judge
 from .known_layers import KnownLayers
 from .last_look import answers_where_units_show
 from .layer_units import LayerUnits
-from .line import NotReLUError
 from .readout import read_out
 from .refinement import trace_on
 from .repair import kinks_beside_errors, unexplained_kinks
@@ -96,8 +95,8 @@ def find_deep_relu_network(oracle, noise, spread, *, rng, leaky=False, callback=
 
     Raises
     ------
-    NotReLUError
-        (a ValueError) If no network explains most of the answers: `seen` is "linear" where there are no kinks, else
+    NotIdentified
+        (a ValueError) If no network explains most of the answers: `reason` is "linear" where there are no kinks, else
         "unexplained".
     OutOfBudgetError
         If time or questions are used up before any network explains most of the answers.
@@ -176,7 +175,7 @@ class _Search:
                 break
         self._tell_progress()
         if len(self.first.planes) == 0:
-            raise NotReLUError(*_no_hyperplane(len(self.first.loose)))
+            raise NotIdentified("activation boundaries", *_no_hyperplane(len(self.first.loose)))
 
     def _read_layers(self):
         """The readout of the first layers that explain the answers, or of as many as can be found."""
@@ -305,7 +304,8 @@ class _Search:
     def _nothing_explained(self):
         found = [len(self.first.planes), *(len(layer.units) for _, layer in sorted(self.layers.items()))]
         missing = "" if self.incomplete is None else f" ({len(self.incomplete.units)} seen)"
-        return NotReLUError(
+        return NotIdentified(
+            "activation boundaries",
             "unexplained",
             f"after {self.answers.oracle.n_queries} queries, units of {len(found)} layers were found ({found}), and "
             f"they explain {100.0 * self.share:.0f} % of the answers; units of layer {len(found) + 1} that would "

@@ -7,10 +7,10 @@ import numpy as np
 from skident.fitting.design import design_points
 from skident.fitting.polish import NOISY_ANSWERS, polish_network
 from skident.network import FeedforwardNetwork
+from skident.oracle import NotIdentified
 
 from .answers import Probe
 from .in_view import Found
-from .line import NotReLUError
 from .line_search import LineSearch
 from .rounding import probe_of, rounding_between_kinks
 
@@ -53,9 +53,9 @@ def find_hard_tanh_network(oracle, *, n_units=None, max_units=1000, reach=1e3, r
 
     Raises
     ------
-    NotReLUError
-        (a ValueError) If the black box is something else. `seen` is "unpaired" where kinks have no partner, "units"
-        where there are more than `n_units`; see `NotReLUError` for others.
+    NotIdentified
+        (a ValueError) If the black box is something else. `reason` is "unpaired" where kinks have no partner, "units"
+        where there are more than `n_units`; see `NotIdentified` for others.
     BlackBoxError
         (a ValueError) If the black box cannot be asked far from the centre; a smaller `reach` may help.
 
@@ -83,11 +83,13 @@ def find_hard_tanh_network(oracle, *, n_units=None, max_units=1000, reach=1e3, r
         for _ in range(0 if probe.exact else _NOISY_TRIES - 1):
             try:
                 return Found(_line_by_line(LineSearch(probe, reach * probe.unit, max_units, rng), n_units, callback))
-            except NotReLUError:
+            except NotIdentified:
                 continue  # noise hides kinks here and there; other lines show others
         return Found(_line_by_line(LineSearch(probe, reach * probe.unit, max_units, rng), n_units, callback))
-    except NotReLUError as error:
-        raise NotReLUError(error.seen, f"not a hard tanh network with one hidden layer: {error}") from error
+    except NotIdentified as error:
+        raise NotIdentified(
+            "activation boundaries", error.reason, f"not a hard tanh network with one hidden layer: {error}"
+        ) from error
 
 
 def _probe(oracle, rng, far):
@@ -99,8 +101,8 @@ def _probe(oracle, rng, far):
         return probe_of(oracle, rng, far=far)
     try:
         return Probe(oracle, rounding_between_kinks(oracle, rng, far=far))
-    except NotReLUError as error:
-        if error.seen != "steps":
+    except NotIdentified as error:
+        if error.reason != "steps":
             return probe_of(oracle, rng, far=far)
         Y = oracle(far * rng.standard_normal((_SAMPLE, oracle.n_inputs)))
         largest = np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)
@@ -127,7 +129,8 @@ def _line_by_line(search, n_units, callback):
                 raise failure
             n_widened += 1
             search.widen(failure)
-    raise failure or NotReLUError(
+    raise failure or NotIdentified(
+        "activation boundaries",
         "unresolved",
         f"after {_MAX_LINES} lines the kinks found ({len(search.units)} hyperplanes) still change from line to line.",
     )
@@ -137,10 +140,13 @@ def _assemble(search, n_units):
     """The network of the pairs of kinks, or else None and why it is not the black box."""
     units = search.units
     if len(units) == 0:
-        return None, NotReLUError("linear", f"the answers have no kinks, up to {search.reach:.1e} from the centre.")
+        return None, NotIdentified(
+            "activation boundaries", "linear", f"the answers have no kinks, up to {search.reach:.1e} from the centre."
+        )
     pairs = _pairs(units)
     unpaired = len(units) - 2 * len(pairs)
-    failure = NotReLUError(
+    failure = NotIdentified(
+        "activation boundaries",
         "unpaired",
         f"of {len(units)} hyperplanes where the answers bend {unpaired} have no partner, a parallel one where they "
         f"bend by as much the other way, up to {search.reach:.1e} from the centre; try activation='relu'.",
@@ -150,7 +156,11 @@ def _assemble(search, n_units):
     if unpaired:
         return None, failure
     if n_units is not None and len(pairs) > n_units:
-        raise NotReLUError("units", f"n_units={n_units}, but {len(pairs)} pairs of parallel hyperplanes were found.")
+        raise NotIdentified(
+            "activation boundaries",
+            "units",
+            f"n_units={n_units}, but {len(pairs)} pairs of parallel hyperplanes were found.",
+        )
     return _network(search, pairs)
 
 
@@ -197,7 +207,8 @@ def _network(search, pairs):
     error = error_of(network)
     if error <= max(_EXPLAINED, _NOISE_LEFT * left):
         return network, None
-    return None, NotReLUError(
+    return None, NotIdentified(
+        "activation boundaries",
         "unexplained",
         f"the network of the {len(pairs)} units found misses fresh answers by {error:.1e} of their spread: something "
         "linear or other units are there beside them.",

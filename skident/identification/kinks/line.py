@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.oracle import NotIdentified
+
 from .rows import Rows
 
-__all__ = ["LineKinks", "NotReLUError", "find_kinks"]
+__all__ = ["LineKinks", "find_kinks"]
 
 _WINDOW = 0.1  # half width of the first window in which a slope is measured, as a fraction of the room around it
 _SHRINK = 0.15
@@ -21,21 +23,6 @@ _SHRINKS = 9
 _RETRIES = 4
 _NARROW = 1e-7  # stretches narrower than this, relative to 1 + |t|, are left unresolved
 _FAINT = 100.0  # tolerances that a kink must move the answers by on its stretch to count as one
-
-
-class NotReLUError(ValueError):
-    """The black box is no ReLU network with linear output and as many hidden layers as were looked for.
-
-    Attributes
-    ----------
-    seen : str
-        What was seen: "constant", "linear", "smooth", "noisy", "steps", "crowded", "bent", "units" (more than
-        n_units), "signs" (none), "ambiguous", "undecided", "unexplained", "unresolved" or "unpaired".
-    """
-
-    def __init__(self, seen, message):
-        super().__init__(message)
-        self.seen = seen
 
 
 @dataclass
@@ -136,7 +123,7 @@ def find_kinks(ask, reach, *, noise=1e-14, unit=1.0, faint=_FAINT, max_kinks=100
 
     Raises
     ------
-    NotReLUError
+    NotIdentified
         (a ValueError) If the answers jump, or bend at more than `max_kinks` places.
 
     Notes
@@ -170,8 +157,10 @@ def find_kinks(ask, reach, *, noise=1e-14, unit=1.0, faint=_FAINT, max_kinks=100
         unresolved += lost
         left, right = left.take(cut), right.take(cut)
         if len(kinks) + len(left.t) > max_kinks:
-            raise NotReLUError(
-                "crowded", f"the answers bend at more than {max_kinks} places of a line, as far as they were followed."
+            raise NotIdentified(
+                "activation boundaries",
+                "crowded",
+                f"the answers bend at more than {max_kinks} places of a line, as far as they were followed.",
             )
         left, right, stuck = _cut(line, left, right, at)
         unresolved += stuck
@@ -187,7 +176,9 @@ def _start(line, low, high):
     rooms = np.concatenate([[room], np.minimum(np.abs(near), np.minimum(near - low, high - near)), [room]])
     nodes, good = line.measure(np.concatenate([[low], near, [high]]), rooms)
     if not good[[0, -1]].all():
-        raise NotReLUError("crowded", f"no straight piece was found at a distance of {high:.3g}.")
+        raise NotIdentified(
+            "activation boundaries", "crowded", f"no straight piece was found at a distance of {high:.3g}."
+        )
     nodes = nodes.take(good)
     return nodes.take(slice(None, -1)), nodes.take(slice(1, None))
 
@@ -196,7 +187,8 @@ def _refuse_steps(line, a, b, steepest):
     """An error if the function jumps between two nodes, by far more than its slopes and its noise allow."""
     rise = np.abs(b.f - a.f - a.s * (b.t - a.t)[:, None])
     if np.any(rise > 1e3 * (steepest * (b.t - a.t)[:, None] + np.maximum(a.tol, b.tol)[:, None])):
-        raise NotReLUError(
+        raise NotIdentified(
+            "activation boundaries",
             "steps",
             f"the answers jump within {b.t[0] - a.t[0]:.1e} (in units of the inputs' scale): they are rounded, or the "
             "black box is not continuous (a tree, nearest neighbours).",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.oracle import BlackBoxError
+from skident.oracle import BlackBoxError, NotIdentified
 
-from .line import NotReLUError, find_kinks
+from .line import find_kinks
 from .rest import Rest
 from .units import Line, ReLUUnits, match_kinks, units_at_kinks
 
@@ -65,7 +65,7 @@ class LineSearch:
 
         Parameters
         ----------
-        failure : NotReLUError
+        failure : NotIdentified
             Raised where the black box cannot be asked there.
         """
         self.failure, self.n_idle, self.reach = failure, 0, 100.0 * self.reach
@@ -75,7 +75,7 @@ class LineSearch:
 
         Raises
         ------
-        NotReLUError
+        NotIdentified
             If too many units are not confirmed, or the line is not piecewise linear.
         BlackBoxError
             If the black box cannot be asked there.
@@ -96,7 +96,7 @@ class LineSearch:
 
         Raises
         ------
-        NotReLUError
+        NotIdentified
             If the rest is not piecewise linear.
         """
         rest, line = Rest(self.probe, self.units), self._next_line()
@@ -183,7 +183,8 @@ class LineSearch:
         self.n_lost += n_lost
         # Noise makes one kink of two, here and there.
         if n_lost and self.n_lost > (2 + 0.3 * known if self.probe.exact else 6 + known):
-            raise NotReLUError(
+            raise NotIdentified(
+                "activation boundaries",
                 "bent",
                 f"{n_lost} of the {known} kinks known were not met, of the same size, where their hyperplanes cross "
                 f"another line, which showed {n_fresh} new ones: the answers are piecewise linear, but their kinks "

@@ -8,9 +8,9 @@ import numpy as np
 
 from skident.fitting.polish import NOISY_ANSWERS, polish_network
 from skident.network import FeedforwardNetwork, leaky_relu
+from skident.oracle import NotIdentified
 
 from .in_view import Found, network_of_view, view_of
-from .line import NotReLUError
 from .line_search import LineSearch
 from .orientation import leaky_units, oriented_units, points_on_both_sides
 from .rounding import probe_of
@@ -68,8 +68,8 @@ def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, leaky=
 
     Raises
     ------
-    NotReLUError
-        (a ValueError) If the black box is something else; the message and the attribute `seen` say what was seen.
+    NotIdentified
+        (a ValueError) If the black box is something else; the message and the attribute `reason` say what was seen.
     BlackBoxError
         (a ValueError) If the black box cannot be asked far from the centre; a smaller `reach` may help.
 
@@ -107,7 +107,7 @@ def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, leaky=
                 if oracle.restricted and not leaky
                 else _line_by_line(search, n_units, leaky, callback)
             )
-        except NotReLUError:
+        except NotIdentified:
             # Noise hides kinks here and there; other lines show others.
             if n_left == 0:
                 raise
@@ -136,7 +136,8 @@ def _line_by_line(search, n_units, leaky, callback):
                 raise failure
             n_widened += 1
             search.widen(failure)
-    raise NotReLUError(
+    raise NotIdentified(
+        "activation boundaries",
         "unresolved",
         f"after {_MAX_LINES} lines the kinks found ({len(search.units)} units) still change from line to line: units "
         "that are too close together, or no network with one hidden layer of ReLU units.",
@@ -160,7 +161,8 @@ def _in_view(search, callback):
         some = search.rng.permutation(len(view.wrong))[:_AIMS]
         if len(view.right):
             search.aim(view.wrong[some], view.right)
-    raise NotReLUError(
+    raise NotIdentified(
+        "activation boundaries",
         "unexplained",
         f"after {_MAX_LINES_IN_VIEW} lines {len(search.units)} units were found, and answers remain that they do not "
         "explain: other units are too faint, or the black box is no network with one hidden layer of ReLU units.",
@@ -177,7 +179,8 @@ def _assemble(search, n_units, leaky):
     if n_found == 0:
         return None, _nothing_seen(search)
     if n_units is not None and n_found > n_units:
-        raise NotReLUError(
+        raise NotIdentified(
+            "activation boundaries",
             "units",
             f"n_units={n_units}, but {n_found} different hyperplanes with kinks were found; try n_units={n_found}.",
         )
@@ -194,7 +197,8 @@ def _assemble(search, n_units, leaky):
         networks, errors = _polish(search, networks, errors, U, Y)
     best = int(np.argsort(errors)[0])
     if errors[best] > max(_EXPLAINED, _NOISE_LEFT * tol):
-        return None, NotReLUError(
+        return None, NotIdentified(
+            "activation boundaries",
             "unexplained",
             f"the network of the {n_found} units found misses fresh answers by {errors[best]:.1e} of their spread.",
         )
@@ -224,13 +228,16 @@ def _is_ambiguous(units, choices, errors):
 def _nothing_seen(search):
     X = search.rng.standard_normal((16, search.probe.oracle.n_inputs))
     what = "constant" if np.ptp(search.probe(X), axis=0).max() <= 4.0 else "linear"
-    return NotReLUError(
-        what, f"the answers are a {what} function without kinks, up to {search.reach:.1e} from the centre."
+    return NotIdentified(
+        "activation boundaries",
+        what,
+        f"the answers are a {what} function without kinks, up to {search.reach:.1e} from the centre.",
     )
 
 
 def _no_signs(search):
-    return NotReLUError(
+    return NotIdentified(
+        "activation boundaries",
         "signs",
         f"{len(search.units)} hyperplanes explain all kinks up to {search.reach:.1e} from the centre, but wherever the "
         "units are active, the linear part of the answers remains unexplained: there is a linear skip connection, "
@@ -239,7 +246,8 @@ def _no_signs(search):
 
 
 def _undetermined(n_units):
-    return NotReLUError(
+    return NotIdentified(
+        "activation boundaries",
         "ambiguous",
         f"{n_units} hyperplanes explain all kinks, but the linear part of the answers does not tell on which side the "
         "units are active: different networks give the same answers (as for hidden units that clip on both sides: try "

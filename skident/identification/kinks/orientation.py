@@ -6,8 +6,8 @@ import numpy as np
 from scipy.linalg import null_space
 
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
+from skident.oracle import NotIdentified
 
-from .line import NotReLUError
 from .units import linear_part, refine_units
 
 __all__ = ["leaky_units", "oriented_units", "points_on_both_sides", "signs_for"]
@@ -33,7 +33,7 @@ def oriented_units(search):
 
     Raises
     ------
-    NotReLUError
+    NotIdentified
         If there may be signs that were not found.
     """
     units, (point, gradient, accuracy) = search.units, search.anchor
@@ -50,7 +50,7 @@ def oriented_units(search):
         try:
             units, target = refine_units(search.probe, units, points)
             found, misfit = signs_for(units, target, tol)
-        except (UndecidedSignsError, np.linalg.LinAlgError):
+        except (UndecidedSignsError, NotIdentified):
             raise _undecided(units, error) from None
     if len(found) == 0:
         return units, found
@@ -79,7 +79,7 @@ def leaky_units(search):
 
     Raises
     ------
-    NotReLUError
+    NotIdentified
         If there may be signs that were not found, or several explain the linear part.
     """
     units, (point, gradient, accuracy) = search.units, search.anchor
@@ -88,7 +88,7 @@ def leaky_units(search):
         try:
             points = points_on_both_sides(units, int(1.75 * unknowns), search.rng)
             units, target = refine_units(search.probe, units, points)
-        except np.linalg.LinAlgError as error:
+        except NotIdentified as error:
             raise _undecided(units, error) from None
     else:
         target = linear_part(units, point, gradient)
@@ -155,8 +155,10 @@ def signs_for(units, target, tol):
 
 
 def _undecided(units, error):
-    return NotReLUError(
-        "undecided", f"{len(units)} hyperplanes were found, but not on which side of them the units are active: {error}"
+    return NotIdentified(
+        "activation boundaries",
+        "undecided",
+        f"{len(units)} hyperplanes were found, but not on which side of them the units are active: {error}",
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.oracle import NotIdentified
+
 from ..points import ask_block
 from .answers import Probe
-from .line import NotReLUError
 
 __all__ = ["probe_of", "rounding_between_kinks"]
 
@@ -33,7 +34,7 @@ def probe_of(oracle, rng, *, far=30.0):
 
     Raises
     ------
-    NotReLUError
+    NotIdentified
         (a ValueError) If the answers are not piecewise linear up to their error.
 
     Examples
@@ -51,7 +52,7 @@ def probe_of(oracle, rng, *, far=30.0):
     if accuracy.kind == "noise":
         try:  # where kinks are dense, they look like noise
             return Probe(oracle, rounding_between_kinks(oracle, rng, far=far))
-        except NotReLUError:
+        except NotIdentified:
             pass
     margin = _BOUND if accuracy.kind == "decimals" else _DEVIATIONS
     noise = np.maximum(margin * accuracy.std, np.finfo(float).tiny)
@@ -69,7 +70,8 @@ def _refuse_bent_everywhere(oracle, noise, rng, n_windows=48):
     F = ask_block(oracle, U[:, None] + np.array([-1.0, 0.0, 1.0])[:, None] * E[:, None])
     sag = np.max(np.abs(F[:, 0] - 2.0 * F[:, 1] + F[:, 2]) / noise, axis=1)
     if np.mean(sag > 4.0) > 0.75:
-        raise NotReLUError(
+        raise NotIdentified(
+            "activation boundaries",
             "smooth",
             f"the answers bend everywhere: in {np.mean(sag > 4.0):.0%} of all places by more than their noise over a "
             f"step of {step:.1e}. The black box is smooth, or has very many units; try activation='tanh', 'softplus' "
@@ -99,8 +101,8 @@ def rounding_between_kinks(oracle, rng, *, n_windows=24, far=30.0):
 
     Raises
     ------
-    NotReLUError
-        (a ValueError) If the answers are not piecewise linear up to a relative 1e-11: `seen` is "smooth", "noisy" or
+    NotIdentified
+        (a ValueError) If the answers are not piecewise linear up to a relative 1e-11: `reason` is "smooth", "noisy" or
         "steps".
 
     Notes
@@ -114,7 +116,8 @@ def rounding_between_kinks(oracle, rng, *, n_windows=24, far=30.0):
     F = ask_block(oracle, X[:, None] + offsets[:, None] * E[:, None])
     flat = np.all(F[:, 3:] == F[:, :1], axis=(1, 2))
     if flat.mean() > 0.5 and len(np.unique(F[flat, 0], axis=0)) > 2:
-        raise NotReLUError(
+        raise NotIdentified(
+            "activation boundaries",
             "steps",
             f"{flat.sum()} of {n_windows} answers do not change at all over a distance of {narrow:g} (in units of the "
             "inputs' scale), yet they differ from each other: they are rounded or saturated, or piecewise constant "
@@ -146,13 +149,15 @@ def _refuse_curved(coarse, fine, wide, narrow):
     """An error that tells curvature, which falls with the square of the step, from noise and rounding."""
     expected = coarse * (narrow / wide) ** 2
     if fine < max(30.0 * expected, 1e-14) and (fine > 0.03 * expected or expected < 1e-15):
-        raise NotReLUError(
+        raise NotIdentified(
+            "activation boundaries",
             "smooth",
             f"the answers bend everywhere: second differences are mostly {coarse:.1e} of their spread over a "
             f"step of {wide:g}, {fine:.1e} over {narrow:g}. The black box is smooth, no ReLU network; try "
             "activation='tanh', 'softplus' or 'gelu'.",
         )
-    raise NotReLUError(
+    raise NotIdentified(
+        "activation boundaries",
         "noisy",
         f"second differences of the answers are {coarse:.1e} of their spread over a step of {wide:g} and {fine:.1e} "
         f"over {narrow:g}: noise or rounding of that size hides the kinks, which take answers exact to 1e-11. Ask the "

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from skident.oracle import NotIdentified
+
 from .gradients import gradients_at
 
 __all__ = [
@@ -272,7 +274,7 @@ def refine_units(probe, units, U):
 
     Raises
     ------
-    LinAlgError
+    NotIdentified
         If no point lies between two hyperplanes.
 
     Notes
@@ -288,7 +290,7 @@ def refine_units(probe, units, U):
     Q, R = scipy.linalg.qr(design / scale, mode="economic")
     diagonal = np.abs(np.diag(R))
     if diagonal.min() < 1e-10 * diagonal.max():
-        raise np.linalg.LinAlgError("the points do not tell the units apart.")
+        raise NotIdentified("activation boundaries", "rank", "the points do not tell the units apart.")
     V = scipy.linalg.solve_triangular(R, Q.T @ probe(U)) / scale[:, None]
     V = np.swapaxes(V.reshape(m + 1, D + 1, -1), 1, 2)  # (m_1 + 1, m_L, D + 1)
     wb = np.linalg.svd(V[1:], full_matrices=False)[2][:, 0]

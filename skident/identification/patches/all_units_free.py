@@ -11,9 +11,9 @@ from skident.linalg import find_symmetric_powers, n_symmetric_entries, symmetric
 from skident.linalg.packing import packing_weights
 from skident.network import get_activation
 from skident.optim import DenseNormalEquations, levenberg_marquardt
+from skident.oracle import NotIdentified
 
 from .assembling import Told, assembled
-from .behind import PatchesFailedError
 from .charts import ErfChart, TanhChart, exponents
 from .patch import Patch
 from .taylor import TaylorRule, choose_reach, taylor_coefficients
@@ -88,7 +88,7 @@ def find_second_layer_freely(behind, plan, n_units):
 
     Raises
     ------
-    PatchesFailedError
+    NotIdentified
         If the first layer's weights are dependent, no shifts make the coefficients sums of m_2 powers, these are not
         found, or the network does not explain the answers.
 
@@ -99,12 +99,14 @@ def find_second_layer_freely(behind, plan, n_units):
     from several guesses, the subspace eliminated. Up to three times the planned rows, each time other centres.
     """
     if np.linalg.cond(behind.weights) > _CONDITION:
-        raise PatchesFailedError("the first layer's weights are too nearly dependent to choose all pre-activations")
+        raise NotIdentified(
+            "second layer", "rank", "the first layer's weights are too nearly dependent to choose all pre-activations"
+        )
     *spreads, last = _SPREADS[behind.activation]
     for spread in spreads:
         try:
             return _find(behind, plan, n_units, spread)
-        except PatchesFailedError as error:
+        except NotIdentified as error:
             if error.final:
                 raise
     return _find(behind, plan, n_units, last)
@@ -120,10 +122,14 @@ def _find(behind, plan, n_units, spread):
     flat = C.reshape(-1, C.shape[-1])
     s, Vt = np.linalg.svd(flat / _lengths(flat), full_matrices=False)[1:]
     if not s[n_units] < _GAP * s[n_units - 1]:
-        raise PatchesFailedError(f"no shifts make the Taylor coefficients sums of {n_units} powers")
+        raise NotIdentified(
+            "second layer", "residual", f"no shifts make the Taylor coefficients sums of {n_units} powers"
+        )
     found = find_symmetric_powers(Vt[:n_units].T, behind.shape[1], order, behind.rng)
     if len(found.vectors) < n_units:
-        raise PatchesFailedError(f"{len(found.vectors)} of {n_units} powers were found with all units free")
+        raise NotIdentified(
+            "second layer", "incomplete", f"{len(found.vectors)} of {n_units} powers were found with all units free"
+        )
     Phi = symmetric_power(found.vectors, order)
     coefficients = np.linalg.lstsq(Phi.T, flat.T, rcond=None)[0].T
     misfit = float(np.linalg.norm(coefficients @ Phi - flat) / np.linalg.norm(flat))

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.special import erfinv
 
 from skident.network import FeedforwardNetwork, get_activation
+from skident.oracle import NotIdentified
 
-from .behind import PatchesFailedError
 from .curves import fit_curve, taylor_term
 
 __all__ = ["SecondLayer", "Told", "assembled", "shifts_of"]
@@ -96,7 +96,7 @@ def assembled(behind, told, misfits):
 
     Raises
     ------
-    PatchesFailedError
+    NotIdentified
         If the network does not explain the answers at the points.
     """
     g, term = get_activation(behind.activation), taylor_term(behind.activation, told.order)
@@ -107,7 +107,11 @@ def assembled(behind, told, misfits):
     readout, offset, misfit = _readout(g(X * lengths + biases), readouts, told.values)
     misfits = {**misfits, "curves": max(c.misfit for c in curves)}
     if not misfit < _WRONG:
-        raise PatchesFailedError(f"the second layer found on patches misfits the answers by {misfit:.1e}: {misfits}")
+        raise NotIdentified(
+            "second layer",
+            "residual",
+            f"the second layer found on patches misfits the answers by {misfit:.1e}: {misfits}",
+        )
     weights, shifts = [behind.weights, told.rows * lengths, readout], behind.biases + told.shifts
     return SecondLayer(FeedforwardNetwork(weights, [shifts, biases, offset], behind.activation), misfit, misfits)
 

@@ -8,29 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.oracle import NotIdentified
+
 from .charts import ErfChart, TanhChart
 from .patch import SATURATED, reach_patch
 
-__all__ = ["Behind", "PatchSample", "PatchesFailedError"]
+__all__ = ["Behind", "PatchSample"]
 
 _FURTHER = 2.0  # pre-activation beyond saturation: shifts are not known yet
-
-
-class PatchesFailedError(ValueError):
-    """A step of the identification on patches failed: which one, and what was seen.
-
-    Parameters
-    ----------
-    message : str
-    n_seen : int, default=None
-        Width of the second layer, where the coefficients tell another one than was looked for.
-    final : bool, default=False
-        Whether other patches would fail as well.
-    """
-
-    def __init__(self, message, n_seen=None, *, final=False):
-        super().__init__(message)
-        self.n_seen, self.final = n_seen, final or n_seen is not None
 
 
 @dataclass(frozen=True)
@@ -75,11 +60,11 @@ class Behind:
 
         Raises
         ------
-        PatchesFailedError
+        NotIdentified
             If it is over.
         """
         if time.perf_counter() > self.deadline:
-            raise PatchesFailedError("its share of max_seconds is over", final=True)
+            raise NotIdentified("second layer", "budget", "its share of max_seconds is over", final=True)
 
     def chart(self, units):
         """Hidden coordinates of free units.

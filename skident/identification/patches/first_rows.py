@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.linalg import find_symmetric_powers, symmetric_power
+from skident.oracle import NotIdentified
 
-from .behind import PatchesFailedError, PatchSample
+from .behind import PatchSample
 from .shifts_from_taylor import shifts_from_taylor
 from .taylor import TaylorRule, choose_reach, taylor_coefficients
 
@@ -67,14 +68,16 @@ def find_first_rows(behind, plan, n_powers, *, generosity=1.0):
 
     Raises
     ------
-    PatchesFailedError
+    NotIdentified
         If the patch has too few points in reach, its coefficients are no sum of m_2 powers, or not all are found.
     """
     free = _free_units(behind, plan.n_free)
     patch = behind.patch(free, int(plan.n_first * generosity))
     if len(patch.points) < 0.9 * plan.n_first:
-        raise PatchesFailedError(
-            f"the patch of {plan.n_free} free units has {len(patch.points)} points in reach, {plan.n_first} are needed"
+        raise NotIdentified(
+            "second layer",
+            "unreachable",
+            f"the patch of {plan.n_free} free units has {len(patch.points)} points in reach, {plan.n_first} are needed",
         )
     chart = behind.chart(free)
     rule, _ = choose_reach(behind.ask, patch, chart, plan.rule, behind.rng)
@@ -84,8 +87,11 @@ def find_first_rows(behind, plan, n_powers, *, generosity=1.0):
         told = _shifts(behind, tensors, free, None)
         seen = told[1] if told[2] < _CLEAR and told[1] != n_powers else None
         says = "" if seen is None else f", but of {seen}"
-        raise PatchesFailedError(
-            f"Taylor coefficients of {plan.n_free} units are no sum of {n_powers} powers{says}", seen
+        raise NotIdentified(
+            "second layer",
+            "rank",
+            f"Taylor coefficients of {plan.n_free} units are no sum of {n_powers} powers{says}",
+            n_seen=seen,
         )
     C = chart.coefficients(tensors, theta, rule.order)
     flat = C.reshape(-1, C.shape[-1])
@@ -95,7 +101,9 @@ def find_first_rows(behind, plan, n_powers, *, generosity=1.0):
     if len(found.vectors) < n_powers:
         found = find_symmetric_powers(basis, plan.n_free, rule.order, behind.rng, farthest=_FARTHEST)
     if len(found.vectors) < n_powers:
-        raise PatchesFailedError(f"{len(found.vectors)} of {n_powers} powers were found on a patch")
+        raise NotIdentified(
+            "second layer", "incomplete", f"{len(found.vectors)} of {n_powers} powers were found on a patch"
+        )
     Phi = symmetric_power(found.vectors, rule.order)
     coefficients = np.linalg.lstsq(Phi.T, flat.T, rcond=None)[0].T
     misfit = np.linalg.norm(coefficients @ Phi - flat) / np.linalg.norm(flat)
@@ -108,10 +116,7 @@ def _shifts(behind, tensors, free, n_powers):
     if behind.theta is not None:
         n_powers, gap = _width_of_known(tensors, n_powers)
         return behind.theta[free], n_powers, gap
-    try:
-        found = shifts_from_taylor(tensors, n_powers)
-    except ValueError as error:
-        raise PatchesFailedError(str(error)) from error
+    found = shifts_from_taylor(tensors, n_powers)
     return np.clip(found.theta, -_LARGEST, _LARGEST), found.n_powers, found.gap
 
 
@@ -123,7 +128,7 @@ def _width_of_known(tensors, n_powers):
     ratios = s[1:] / np.maximum(s[:-1], np.finfo(float).tiny)
     n_powers = int(np.argmin(ratios)) + 1 if n_powers is None else n_powers
     if n_powers >= len(s):
-        raise PatchesFailedError(f"{len(s)} coefficients are too few to tell {n_powers} units")
+        raise NotIdentified("second layer", "rank", f"{len(s)} coefficients are too few to tell {n_powers} units")
     return n_powers, float(ratios[n_powers - 1])
 
 

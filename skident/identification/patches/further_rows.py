@@ -9,8 +9,9 @@ import numpy as np
 from skident.linalg import power_jacobian, symmetric_power
 from skident.linalg.packing import packing_weights
 from skident.optim import DenseNormalEquations, levenberg_marquardt
+from skident.oracle import NotIdentified
 
-from .behind import Behind, PatchesFailedError, PatchSample
+from .behind import Behind, PatchSample
 from .charts import exponents
 from .taylor import taylor_coefficients
 
@@ -75,7 +76,7 @@ def find_further_rows(behind, plan, first, callback=None):
 
     Raises
     ------
-    PatchesFailedError
+    NotIdentified
         If a unit is not seen from any patch in reach, or its terms agree with the known rows nowhere.
     """
     m_1 = behind.shape[1]
@@ -91,7 +92,11 @@ def find_further_rows(behind, plan, first, callback=None):
         if fit is None or fit.misfit > (_LOOSE if last else _STUCK):
             if last:
                 seen = "no patch is in reach" if fit is None else f"its terms misfit by {fit.misfit:.1e}"
-                raise PatchesFailedError(f"the second layer's weights from first-layer unit {j} were not found: {seen}")
+                raise NotIdentified(
+                    "second layer",
+                    "residual",
+                    f"the second layer's weights from first-layer unit {j} were not found: {seen}",
+                )
             behind = behind if fit is None else _recentred(behind, j, fit.theta)
             queue.append((j, tried + 1))
             continue

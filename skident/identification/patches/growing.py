@@ -10,9 +10,9 @@ import numpy as np
 from skident.fitting.behind_known_units import BehindKnownUnits
 from skident.fitting.grow_and_prune import Growing, grow_and_prune
 from skident.network import FeedforwardNetwork, get_activation
+from skident.oracle import NotIdentified
 
 from .assembling import SecondLayer, shifts_of
-from .behind import PatchesFailedError
 
 __all__ = ["GrownPlan", "ask_where_few_units_move", "find_second_layer_by_growing", "plan_growing"]
 
@@ -132,7 +132,7 @@ def find_second_layer_by_growing(behind, plan, n_units, *, deadline=np.inf, prog
 
     Raises
     ------
-    PatchesFailedError
+    NotIdentified
         If no start explains the answers, or time is over before.
 
     Notes
@@ -149,8 +149,10 @@ def find_second_layer_by_growing(behind, plan, n_units, *, deadline=np.inf, prog
     theta, misfit, n_cycles = grow_and_prune(known, freed, shifts, n_units, behind.rng, growing)
     if not misfit < _FOUND:
         late = ", when its share of max_seconds was over" if time.perf_counter() >= deadline else ""
-        raise PatchesFailedError(
-            f"growing and pruning left {misfit:.1e} of the answers unexplained after {n_cycles} cycles{late}"
+        raise NotIdentified(
+            "second layer",
+            "residual",
+            f"growing and pruning left {misfit:.1e} of the answers unexplained after {n_cycles} cycles{late}",
         )
     shifts, stretch, W, V = known.parts(theta)
     weights = [behind.weights * stretch, W[:-1], V[:-1] * known.unit]

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skident.linalg import n_symmetric_entries
+from skident.oracle import NotIdentified
 
-from .behind import Behind, PatchesFailedError
+from .behind import Behind
 from .curves_of_cells import fit_curves_of_cells
 from .grow_in_cells import completed
 from .known_patch import KnownPatch
@@ -122,7 +123,7 @@ def find_one_patch(behind, plan, n_units):
 
     Raises
     ------
-    PatchesFailedError
+    NotIdentified
         If no such cells are in reach, too few powers are found or outputs are independent, or the network found does
         not explain answers that were not fitted.
 
@@ -145,8 +146,10 @@ def find_one_patch(behind, plan, n_units):
     left = held_out.Y * held_out.size + held_out.offset - held_out.outputs(shallow)[1] @ readout - offset
     misfit = float(np.linalg.norm(left)) / held_out.size
     if not misfit < _KNOWN:
-        raise PatchesFailedError(
-            f"the network found where {len(cells.free)} units are free misfits the answers there by {misfit:.1e}"
+        raise NotIdentified(
+            "second layer",
+            "residual",
+            f"the network found where {len(cells.free)} units are free misfits the answers there by {misfit:.1e}",
         )
     return _told(behind, cells, shallow, (readout, offset), misfit)
 
@@ -168,7 +171,9 @@ def _plan_with_fewer(behind, n_units):
     (D, m_1), n = behind.shape, behind.n_outputs
     plan = plan_one_patch(D, (m_1, n_units, n))
     if plan is None:
-        raise PatchesFailedError(f"with {n} independent outputs, powers do not tell {n_units} units")
+        raise NotIdentified(
+            "second layer", "residual", f"with {n} independent outputs, powers do not tell {n_units} units"
+        )
     return plan
 
 

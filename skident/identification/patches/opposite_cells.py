@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .behind import PatchesFailedError
+from skident.oracle import NotIdentified
+
 from .patch import SATURATED, Patch
 
 __all__ = ["OppositeCells", "opposite_cells"]
@@ -80,7 +81,7 @@ def opposite_cells(behind):
 
     Raises
     ------
-    PatchesFailedError
+    NotIdentified
         If no cells are in reach.
 
     Notes
@@ -112,5 +113,5 @@ def opposite_cells(behind):
             points = base + distance * np.array([[1.0], [-1.0]]) * normals[i]
             best, nearest = OppositeCells(free, others, moves, points), distance
     if best is None:
-        raise PatchesFailedError(f"no two cells with {D - 1} free units are in reach")
+        raise NotIdentified("second layer", "unreachable", f"no two cells with {D - 1} free units are in reach")
     return best

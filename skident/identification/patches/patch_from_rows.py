@@ -8,9 +8,9 @@ import numpy as np
 
 from skident.linalg import symmetric_power
 from skident.optim import DenseNormalEquations, levenberg_marquardt
+from skident.oracle import NotIdentified
 
 from .assembling import shifts_of
-from .behind import PatchesFailedError
 from .charts import ErfChart, TanhChart
 from .curves import fit_curve, taylor_term
 from .known_patch import KnownPatch
@@ -65,7 +65,7 @@ def known_patch_from_rows(behind, first):
 
     Raises
     ------
-    PatchesFailedError
+    NotIdentified
         If the other units are saturated nowhere, or no lengths explain the answers.
 
     Notes
@@ -106,7 +106,7 @@ def _cell_where_all_move(first, margin):
     """The point of the patch where no second-layer unit is much nearer to saturation than it is elsewhere."""
     saturated = np.all(np.abs(first.sample.patch.levels) > margin, axis=1)
     if not saturated.any():
-        raise PatchesFailedError("nowhere on the patch are all other units saturated")
+        raise NotIdentified("second layer", "unreachable", "nowhere on the patch are all other units saturated")
     sizes = np.linalg.norm(first.sample.coefficients, axis=1)
     lowest = np.sort(sizes / np.maximum(sizes.max(axis=0), np.finfo(float).tiny), axis=1)[:, :_LOWEST]
     return int(np.argmax(np.where(saturated, np.log(lowest + np.finfo(float).tiny).sum(axis=1), -np.inf)))
@@ -126,7 +126,11 @@ def _fitted(behind, patch, lengths):
     x0 = min((np.clip(told, -most, most) for most in _CLIPPED), key=problem.cost)
     result = levenberg_marquardt(problem.cost, problem.linearise, x0, max_iter=_STEPS, damping=1e-3)
     if not result.cost < _EXPLAINED**2:
-        raise PatchesFailedError(f"no lengths of second-layer units explain a cell: {np.sqrt(result.cost):.1e} is left")
+        raise NotIdentified(
+            "second layer",
+            "residual",
+            f"no lengths of second-layer units explain a cell: {np.sqrt(result.cost):.1e} is left",
+        )
     V = problem.readout(result.x)
     return replace(patch, rows=patch.rows * np.exp(result.x[:m_2]), shifts=result.x[m_2:], readout=V[:-1], offset=V[-1])
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skident.linalg import find_symmetric_powers
+from skident.oracle import NotIdentified
 
-from .behind import PatchesFailedError
 from .charts import TanhChart
 from .local_coordinates import coefficients_in_outputs
 from .output_powers import OutputPowers, find_output_powers, fitted_powers
@@ -76,7 +76,7 @@ def rows_at_centres(behind, cells, rule, n_centres, n_units):
 
     Raises
     ------
-    PatchesFailedError
+    NotIdentified
         If less than half of the units are found.
 
     Notes
@@ -99,7 +99,9 @@ def rows_at_centres(behind, cells, rule, n_centres, n_units):
     s, Vt = np.linalg.svd(rows, full_matrices=False)[1:]
     found = _powers(Vt[:n_units].T, (behind.n_outputs, T.shape[1], rule.order), behind.rng)
     if len(found.vectors) < _FULL * n_units:
-        raise PatchesFailedError(f"{len(found.vectors)} of {n_units} powers were found at {n_centres} centres")
+        raise NotIdentified(
+            "second layer", "incomplete", f"{len(found.vectors)} of {n_units} powers were found at {n_centres} centres"
+        )
     if len(found.vectors) == n_units:
         found = fitted_powers(found, rows)
     C = np.linalg.lstsq(found.flat.T, rows.T, rcond=None)[0].T / coordinates.weights[:, None]

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from skident.network import get_activation
+from skident.oracle import NotIdentified
 
 from .assembling import Told, assembled, shifts_of
-from .behind import PatchesFailedError
 from .first_rows import find_first_rows
 from .further_rows import find_further_rows
 from .patch_from_rows import known_patch_from_rows, n_queries_of_patch
@@ -42,7 +42,7 @@ def find_second_layer(behind, plan, n_units=None, *, tries=range(_TRIES), callba
 
     Raises
     ------
-    PatchesFailedError
+    NotIdentified
         If no patch is in reach, the coefficients are no sum of powers, a unit is not found, or the network found does
         not explain the answers.
 
@@ -58,7 +58,7 @@ def find_second_layer(behind, plan, n_units=None, *, tries=range(_TRIES), callba
     for attempt in tries[:-1]:
         try:
             return _find(behind, plan, n_units, attempt, callback)
-        except PatchesFailedError as error:
+        except NotIdentified as error:
             if error.final:
                 raise
     return _find(behind, plan, n_units, tries[-1], callback)
@@ -81,11 +81,9 @@ def _by_walking(behind, plan, first, callback):
         return None
     try:
         return walk_to_all_units(behind, known_patch_from_rows(behind, first), callback)
-    except PatchesFailedError as error:
+    except NotIdentified as error:
         if error.final:
             raise
-    except np.linalg.LinAlgError:
-        pass
     return None
 
 

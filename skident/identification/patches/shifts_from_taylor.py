@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.linalg.packing import insertion, packing_weights
+from skident.oracle import NotIdentified
 
 from .charts import exponents
 
@@ -85,7 +86,9 @@ def _width(s, entries, rows, n_powers):
     ranks = {m: sum(min(m, d) for d in entries) for m in widths}
     gaps = {m: s[r] / max(s[r - 1], np.finfo(float).tiny) for m, r in ranks.items() if r + _SPARE <= rows}
     if not gaps or (n_powers is not None and n_powers >= entries[-1]):
-        raise ValueError(f"{rows} rows of {entries[-1]} coefficients are too few to tell {n_powers} units.")
+        raise NotIdentified(
+            "second layer", "rank", f"{rows} rows of {entries[-1]} coefficients are too few to tell {n_powers} units."
+        )
     best = min(gaps, key=gaps.get)
     return best, float(gaps[best])
 

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from skident.optim import DenseNormalEquations, levenberg_marquardt
+from skident.oracle import NotIdentified
 
 __all__ = ["TAILS", "UnitAcrossWall", "fit_unit_across_wall", "row_from_tail", "sensitivity"]
 
@@ -84,6 +85,8 @@ def row_from_tail(known, Z, Y, levels, sign):
     is ``sum_j v_j g'(y_j) W_bj``: differences of answers, so that errors of what is known cancel.
     """
     moved = known.activation(levels[1:]) - known.activation(levels[0])
+    if not np.all(np.diff(np.sort(np.append(moved, 0.0))) > 0.0):  # the powers would be singular
+        raise NotIdentified("second layer", "rank", "outputs of a unit do not differ across a wall.")
     powers = (moved[:, None] / moved[-1]) ** np.arange(1, len(moved) + 1)
     linear = np.linalg.inv(powers)[0] / moved[-1]
     slopes = np.einsum("l,nlm->nm", linear, Y[:, 1:] - Y[:, :1])

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from skident.network import FeedforwardNetwork
+from skident.oracle import NotIdentified
 
 from ..points import ask_block
 from .assembling import SecondLayer, shifts_of
-from .behind import PatchesFailedError
 from .known_units import KnownUnits
 from .unit_across_wall import TAILS, fit_unit_across_wall, row_from_tail, sensitivity
 from .walls import Cell, Wall, spread_points
@@ -163,7 +163,7 @@ def walk_to_all_units(behind, patch, callback=None):
 
     Raises
     ------
-    PatchesFailedError
+    NotIdentified
         If the patch does not explain its answers, or no wall of the cell of known units shows one more of them.
 
     Notes
@@ -187,7 +187,9 @@ def walk_to_all_units(behind, patch, callback=None):
             _refine(walk)
         fruitless = fruitless + 1 if len(walk.open) == n_open else 0
         if fruitless == _FRUITLESS:
-            raise PatchesFailedError(f"no way leads from the known patch to first-layer units {walk.open}")
+            raise NotIdentified(
+                "second layer", "unreachable", f"no way leads from the known patch to first-layer units {walk.open}"
+            )
         if callback is not None:
             callback(behind.shape[1] - len(walk.open), behind.shape[1])
     return _second_layer(walk)
@@ -205,7 +207,9 @@ def _begin(walk):
     walk.fit_all(max_iter=_SURE_STEPS)
     misfit = walk.known.misfit(*walk.answers())
     if not misfit < _PATCH:
-        raise PatchesFailedError(f"the patch does not explain answers of its cell: they misfit by {misfit:.1e}")
+        raise NotIdentified(
+            "second layer", "residual", f"the patch does not explain answers of its cell: they misfit by {misfit:.1e}"
+        )
     walk.n_sure, walk.since, walk.n_refined = k, 1, k
 
 
@@ -327,5 +331,7 @@ def _second_layer(walk):
     biases = [behind.biases + known.shifts[order], known.biases, known.offset]
     misfit = known.misfit(*walk.answers())
     if not misfit < _WRONG:
-        raise PatchesFailedError(f"the network found on the walk misfits its answers by {misfit:.1e}")
+        raise NotIdentified(
+            "second layer", "residual", f"the network found on the walk misfits its answers by {misfit:.1e}"
+        )
     return SecondLayer(FeedforwardNetwork(weights, biases, behind.activation), misfit, {"units": max(walk.misfits)})

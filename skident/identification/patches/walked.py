@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .behind import PatchesFailedError
+from skident.oracle import NotIdentified
+
 from .one_patch import OnePatchPlan, find_one_patch, plan_one_patch
 from .walk import n_queries_of_walk, walk_to_all_units
 
@@ -70,7 +71,7 @@ def find_second_layer_by_walking(behind, plan, n_units, callback=None):
 
     Raises
     ------
-    PatchesFailedError
+    NotIdentified
         If none of three patches is known in the end, or no way leads from it to all units.
 
     Notes
@@ -83,8 +84,8 @@ def find_second_layer_by_walking(behind, plan, n_units, callback=None):
         try:
             found = find_one_patch(behind, plan.patch, n_units)
             return walk_to_all_units(found.behind, found.patch, callback)
-        except PatchesFailedError as error:
+        except NotIdentified as error:
             if error.final:
                 raise
             failures.append(str(error))
-    raise PatchesFailedError("; ".join(dict.fromkeys(failures)))
+    raise NotIdentified("second layer", "residual", "; ".join(dict.fromkeys(failures)))

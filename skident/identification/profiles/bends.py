@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .far_answers import NotLinearError
+from skident.oracle import NotIdentified
+
 from .unit_profile import Bend, fit_profile
 
 __all__ = ["find_bends"]
@@ -36,7 +37,7 @@ def find_bends(line, ends, max_bends, activation, shortest):
 
     Raises
     ------
-    NotLinearError
+    NotIdentified
         If two units bend too close to each other, an end lies within a bend, or there are more than `max_bends`.
     """
     found, intervals = [], [tuple(ends)]
@@ -49,11 +50,14 @@ def find_bends(line, ends, max_bends, activation, shortest):
         if profile is not None:
             found.append((bend, profile))
             if len(found) > max_bends:
-                raise NotLinearError(f"more than {max_bends} units bend along a line.")
+                raise NotIdentified("profiles", "crowded", f"more than {max_bends} units bend along a line.")
             continue
         if high - low < shortest:
-            raise NotLinearError(
-                f"what bends within {high - low:.1e} standard deviations is no single unit of this activation{_PERHAPS}"
+            raise NotIdentified(
+                "profiles",
+                "curved",
+                f"what bends within {high - low:.1e} standard deviations is no single unit of this activation"
+                f"{_PERHAPS}",
             )
         middle = _split(line, low, high)
         intervals += [(middle, high), (low, middle)]
@@ -120,4 +124,6 @@ def _split(line, low, high):
         before, at, after = line.ask(t)
         if np.all(np.abs(before - 2.0 * at + after) <= _BENT * line.tolerance(t)):
             return float(t[1])
-    raise NotLinearError(f"what bends all over {high - low:.1e} standard deviations is no single unit{_PERHAPS}")
+    raise NotIdentified(
+        "profiles", "curved", f"what bends all over {high - low:.1e} standard deviations is no single unit{_PERHAPS}"
+    )

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["FarLine", "NotLinearError", "far_gradients", "rounding_far_out"]
+from skident.oracle import NotIdentified
+
+__all__ = ["FarLine", "far_gradients", "rounding_far_out"]
 
 _RAYS = 64
 _LINEAR = 1e-11  # second differences along rays, relative to the answers, that are rounding
 _MARGIN = 15.0  # times the median rounding that none exceeds
 _SHRINK, _TRIES = 0.3, 16
-
-
-class NotLinearError(ValueError):
-    """The answers are not those of units that grow linearly, or not told exactly enough."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def rounding_far_out(oracle, radius, rng):
 
     Raises
     ------
-    NotLinearError
+    NotIdentified
         If the answers do not grow linearly along rays.
     """
     rays = rng.standard_normal((_RAYS, oracle.n_inputs))
@@ -103,10 +101,12 @@ def rounding_far_out(oracle, radius, rng):
     # A ray may run along a unit's hyperplane, most of them do not.
     rounding = np.median(sag, axis=0) + np.finfo(float).eps * size
     if not np.all(rounding <= _LINEAR * size):
-        raise NotLinearError(
+        raise NotIdentified(
+            "profiles",
+            "curved",
             f"along rays, {radius:.1e} to {2.0 * radius:.1e} standard deviations from the centre, the answers are off "
             f"a line by {np.max(rounding / np.maximum(size, np.finfo(float).tiny)):.1e} of their size: they do not "
-            "grow linearly, or are not exact."
+            "grow linearly, or are not exact.",
         )
     return _MARGIN * rounding / (2.0 * radius)
 
@@ -128,7 +128,7 @@ def far_gradients(line, t, rooms, rng):
 
     Raises
     ------
-    NotLinearError
+    NotIdentified
         If no step is short enough.
     """
     D = len(line.direction)
@@ -147,4 +147,6 @@ def far_gradients(line, t, rooms, rng):
         if len(point) == 0:
             return np.swapaxes(slopes, 1, 2) @ frame
         steps[point, axis] *= _SHRINK
-    raise NotLinearError("units bend wherever gradients were looked for, however short the steps.")
+    raise NotIdentified(
+        "profiles", "crowded", "units bend wherever gradients were looked for, however short the steps."
+    )

@@ -6,9 +6,10 @@ import numpy as np
 
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork
+from skident.oracle import NotIdentified
 
 from .bends import find_bends
-from .far_answers import FarLine, NotLinearError, far_gradients, rounding_far_out
+from .far_answers import FarLine, far_gradients, rounding_far_out
 
 __all__ = ["FARTHEST", "find_profile_network"]
 
@@ -48,7 +49,7 @@ def find_profile_network(oracle, activation, *, max_units, rng, callback=None):
 
     Raises
     ------
-    NotLinearError
+    NotIdentified
         If the answers are not those of such units, some are parallel, or their signs are not found.
     """
     near = rng.standard_normal((_NEAR, oracle.n_inputs))
@@ -56,7 +57,7 @@ def find_profile_network(oracle, activation, *, max_units, rng, callback=None):
     for radius in np.sqrt(oracle.n_inputs) * np.array(_RADII):
         try:
             network = _along_line(oracle, activation, radius, max_units, rng)
-        except NotLinearError as error:
+        except NotIdentified as error:
             failure = error
             continue
         left = answers - network(near)
@@ -64,9 +65,11 @@ def find_profile_network(oracle, activation, *, max_units, rng, callback=None):
             callback(network.layer_widths[0])
         if np.all(left.std(axis=0) <= _EXPLAINED * answers.std(axis=0)):
             return network.with_parameters(network.weights, [network.biases[0], left.mean(axis=0)])
-        failure = NotLinearError(
+        failure = NotIdentified(
+            "profiles",
+            "unexplained",
             f"{network.layer_widths[0]} units were found far out, but they do not explain the answers near the centre: "
-            "more than one hidden layer, or answers that are cut off."
+            "more than one hidden layer, or answers that are cut off.",
         )
     raise failure
 
@@ -78,7 +81,7 @@ def _along_line(oracle, activation, radius, max_units, rng):
     ends = (-_ENDS * radius, _ENDS * radius)
     found = find_bends(line, ends, max_units, activation, _SHORTEST * radius)
     if not found:
-        raise NotLinearError("no unit bends along a line far out.")
+        raise NotIdentified("profiles", "linear", "no unit bends along a line far out.")
     weights, shifts, outgoing, gradients = _units(line, found, ends, rng)
     signs = _orientations(weights, outgoing, gradients, found)
     biases = [shifts * signs, np.zeros(outgoing.shape[1])]
@@ -94,7 +97,9 @@ def _units(line, found, ends, rng):
     for jump, (_, profile) in zip(np.diff(gradients, axis=0), found, strict=True):
         U, sizes, Vt = np.linalg.svd(jump, full_matrices=False)
         if len(sizes) > 1 and sizes[1] > _RANK_ONE * sizes[0]:
-            raise NotLinearError("gradients before and after a bend differ by more than one unit.")
+            raise NotIdentified(
+                "profiles", "crowded", "gradients before and after a bend differ by more than one unit."
+            )
         across = Vt[0] @ line.direction
         length = profile.sigma / abs(across)
         w = np.sign(across) * length * Vt[0]
@@ -116,10 +121,14 @@ def _orientations(weights, outgoing, gradients, found):
         try:
             signs = solve_signs(M, target, tol)
         except UndecidedSignsError as error:
-            raise NotLinearError(f"{len(told)} units were found, but not which way round they are: {error}") from error
+            raise NotIdentified(
+                "profiles", "signs", f"{len(told)} units were found, but not which way round they are: {error}"
+            ) from error
     if len(signs) != 1:
-        raise NotLinearError(
+        raise NotIdentified(
+            "profiles",
+            "signs",
             f"{len(told)} units were found, but {len(signs)} choices of their signs explain the linear part "
-            "of the answers: with none, there is a linear part beside these units, or more than one hidden layer."
+            "of the answers: with none, there is a linear part beside these units, or more than one hidden layer.",
         )
     return signs[0].astype(float)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import chi2
 
-__all__ = ["Circle", "NotSaturatingError", "Step", "grid_without", "known_steps", "scan"]
+from skident.oracle import NotIdentified
+
+__all__ = ["Circle", "Step", "grid_without", "known_steps", "scan"]
 
 _GRID = 32  # cells of the first look at a half circle
 _MANY_CELLS = 4096  # so fine a grid that a step function moves on few of its cells
@@ -18,10 +20,6 @@ _CROWDED, _CROWDED_NOISY = 0.01, 0.1
 _FINEST = 1e-13  # width of a cell, in radians, below which a step is a jump
 _SATURATED = 25.0  # pre-activation beyond which tanh, sigmoid and erf are constant in float64
 _MAX_STEPS = 2000  # followed on one half circle
-
-
-class NotSaturatingError(ValueError):
-    """The answers keep moving everywhere far away: the first layer does not saturate."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +215,7 @@ def scan(ask, edges, skipped, noisy):
 
     Raises
     ------
-    NotSaturatingError
+    NotIdentified
         (a ValueError) If the answer moves on a large part of the half circle, or at too many places to be followed.
 
     Notes
@@ -234,9 +232,11 @@ def scan(ask, edges, skipped, noisy):
     while len(cells[0]):
         n = len(cells[0])
         if (n_cells >= _MANY_CELLS and n > 0.3 * n_cells) or n > 16 * _MAX_STEPS:
-            raise NotSaturatingError(
+            raise NotIdentified(
+                "saturation",
+                "unbounded",
                 f"the answers move on {n} of {n_cells} stretches of a large half circle: the first layer does not "
-                "saturate there."
+                "saturate there.",
             )
         runs = _runs(cells)
         crowded = (len(runs) + len(steps)) / (np.pi * (_CROWDED_NOISY if noisy else _CROWDED))

@@ -14,10 +14,10 @@ import numpy as np
 
 from skident.fitting.design import design_points
 from skident.network import get_activation
-from skident.oracle import BlackBoxError, above_rounding
+from skident.oracle import BlackBoxError, NotIdentified, above_rounding
 
 from ..points import random_sphere
-from .circles import Circle, NotSaturatingError, grid_without, known_steps, scan
+from .circles import Circle, grid_without, known_steps, scan
 from .direction_groups import group_size, resolve_in_groups
 from .directions import resolve_steps
 from .lengths_from_steps import refine_lengths
@@ -131,7 +131,7 @@ def find_first_layer(
 
     Raises
     ------
-    NotSaturatingError
+    NotIdentified
         (a ValueError) If the answers move everywhere at the largest radius, or nowhere at all; if no step is one of a
         sigmoidal unit; or if the activation does not saturate.
     ValueError
@@ -162,7 +162,9 @@ def find_first_layer(
         raise ValueError("n_features=1: hyperplanes of different units cannot be told apart; at least 2 are needed.")
     g = get_activation(activation)
     if not g.saturating:
-        raise NotSaturatingError(f"activation={g.name!r} does not saturate; use first_layer='hessian'.")
+        raise NotIdentified(
+            "saturation", "unbounded", f"activation={g.name!r} does not saturate; use first_layer='hessian'."
+        )
     search = _Search(oracle, n_units, rng, callback, None if precise else g)
     exact = np.sqrt(oracle.n_inputs) * (_RADIUS if radius is None else radius)
     for attempt in range(_ATTEMPTS):
@@ -177,7 +179,7 @@ def find_first_layer(
             with search.count("lengths"):
                 first = _with_lengths(oracle, first, g, sigma, [not s.sized for s in search.sightings])
                 return _near_the_centre(first)
-        except NotSaturatingError:
+        except NotIdentified:
             if last:
                 raise
         except BlackBoxError as error:
@@ -259,11 +261,13 @@ class _Search:
             if self._is_done(idle >= (_PATIENCE_NOISY if self.noisy else _PATIENCE)) or (circle == 3 and not moved):
                 break
         if not moved:
-            raise NotSaturatingError("the answers do not change at all on large circles.")
+            raise NotIdentified("saturation", "constant", "the answers do not change at all on large circles.")
         if not self.sightings:
-            raise NotSaturatingError(
+            raise NotIdentified(
+                "saturation",
+                "steps",
                 f"the answers step on large circles ({unexplained} steps), but no step is a smooth sigmoid of one "
-                "linear function: the black box is no network with a saturating first layer (a tree, a sign?)."
+                "linear function: the black box is no network with a saturating first layer (a tree, a sign?).",
             )
         weights, biases, errors = self._known()
         points = np.array([s.point for s in self.sightings])

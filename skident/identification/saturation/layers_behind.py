@@ -11,6 +11,7 @@ from skident.fitting.design import design_points
 from skident.fitting.small_starts import network_from_small_starts, small_starts_serve
 from skident.fitting.starts import Search, network_through, smallest_network_through
 from skident.network import FeedforwardNetwork, get_activation
+from skident.oracle import NotIdentified
 
 from ..points import random_sphere
 from .edges import network_on_edges
@@ -84,9 +85,11 @@ def _at_vertices(oracle, first, n_samples, rng):
     Z = U @ W + b
     U = U[np.abs(Z).min(axis=1) > _SATURATED][:n_samples]
     if len(U) < min(n_samples, m + 2):
-        raise ValueError(
+        raise NotIdentified(
+            "rest of the network",
+            "unsaturated",
             f"only {len(U)} of {4 * n_samples} inputs {first.radius:.2g} standard deviations away leave all {m} "
-            "first-layer units saturated: some are too flat, or the black box is no network with these units."
+            "first-layer units saturated: some are too flat, or the black box is no network with these units.",
         )
     return np.sign(U @ W + b), U
 

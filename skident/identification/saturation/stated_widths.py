@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from skident.base.parameters import check_layer_widths
 from skident.network import Architecture, get_activation
+from skident.oracle import NotIdentified
 
-from .circles import NotSaturatingError
 from .first_layer import find_first_layer
 
 __all__ = ["first_layer_as_stated", "refuse_surplus", "stated_architecture"]
@@ -72,7 +72,7 @@ def first_layer_as_stated(oracle, stated, first_layer, rng, log):
 
     Raises
     ------
-    NotSaturatingError
+    NotIdentified
         (a ValueError) If nothing saturates and `first_layer` or missing widths leave no other way.
     ValueError
         If there are more units than stated.
@@ -91,9 +91,11 @@ def first_layer_as_stated(oracle, stated, first_layer, rng, log):
                 callback=entry["progress"],
                 noise=_worth_minding(oracle.accuracy),
             )
-        except NotSaturatingError as error:
+        except NotIdentified as error:
             if wanted is None:
-                raise NotSaturatingError(f"{error} Give layer_widths to use Hessians instead.") from error
+                raise NotIdentified(
+                    "saturation", error.reason, f"{error} Give layer_widths to use Hessians instead."
+                ) from error
             if first_layer == "saturation":
                 raise
             return None, stated
@@ -127,8 +129,10 @@ def refuse_surplus(first, widths, advice):
     """
     found = len(first.biases)
     if found > widths[0]:
-        raise ValueError(
+        raise NotIdentified(
+            "first layer",
+            "units",
             f"layer_widths says {widths[0]} first-layer units, but {found} different ones were found where the black "
             f"box saturates; try layer_widths={(found, *widths[1:])}. If it clips its inputs, the clipping shows as "
-            f"units: {advice}"
+            f"units: {advice}",
         )

@@ -3,9 +3,8 @@ import pytest
 
 from skident.identification.kinks import deep_network
 from skident.identification.kinks.deep_network import find_deep_relu_network
-from skident.identification.kinks.line import NotReLUError
 from skident.identification.kinks.rounding import rounding_between_kinks
-from skident.oracle import Clock, Oracle, OutOfBudgetError
+from skident.oracle import Clock, NotIdentified, Oracle, OutOfBudgetError
 
 
 def found_of(net, seed=0, **options):
@@ -69,16 +68,16 @@ def test_max_pooling_is_no_such_network(monkeypatch):
     oracle = Oracle(lambda X: np.max(X @ W, axis=0).sum(axis=1), 3)
     spread = oracle(rng.standard_normal((100, 3))).std(axis=0)
     noise = rounding_between_kinks(oracle, rng)
-    with pytest.raises(NotReLUError, match="units of layer [12]") as caught:
+    with pytest.raises(NotIdentified, match="units of layer [12]") as caught:
         find_deep_relu_network(oracle, noise, spread, rng=rng)
-    assert caught.value.seen == "unexplained"
+    assert caught.value.reason == "unexplained"
 
 
 def test_a_linear_function_has_no_units():
     oracle = Oracle(lambda X: X @ np.arange(1.0, 6.0), 5)
     rng = np.random.RandomState(0)
     noise = rounding_between_kinks(oracle, rng)
-    with pytest.raises(NotReLUError, match="do not bend anywhere"):
+    with pytest.raises(NotIdentified, match="do not bend anywhere"):
         find_deep_relu_network(oracle, noise, np.ones(1), rng=rng)
 
 

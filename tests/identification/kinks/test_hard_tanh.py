@@ -6,10 +6,9 @@ import torch
 
 from skident import NetworkIdentifier
 from skident.identification.kinks.hard_tanh import find_hard_tanh_network
-from skident.identification.kinks.line import NotReLUError
 from skident.metrics import parameter_error
 from skident.network import FeedforwardNetwork
-from skident.oracle import Oracle, probabilities_from_logits
+from skident.oracle import NotIdentified, Oracle, probabilities_from_logits
 
 
 def planted(D, m, n_outputs, seed, activation="hard_tanh"):
@@ -128,13 +127,13 @@ NO_HARD_TANH = {
 @pytest.mark.parametrize("name", NO_HARD_TANH)
 def test_no_hard_tanh_network(name):
     box, message = NO_HARD_TANH[name]
-    with pytest.raises(NotReLUError, match=f"not a hard tanh network with one hidden layer: .*{message}"):
+    with pytest.raises(NotIdentified, match=f"not a hard tanh network with one hidden layer: .*{message}"):
         identify(box, 6)
 
 
 def test_hard_tanh_told_as_relu():
     model = NetworkIdentifier(lambda X: HARD(X), activation="relu", layer_widths=(10, 1), random_state=0)
-    with pytest.raises(NotReLUError, match="hidden units that clip on both sides: try activation='hard_tanh'"):
+    with pytest.raises(NotIdentified, match="hidden units that clip on both sides: try activation='hard_tanh'"):
         model.fit(np.random.default_rng(1).standard_normal((200, 6)))
 
 

@@ -3,10 +3,9 @@ import pytest
 import torch
 
 from skident import NetworkIdentifier
-from skident.identification.kinks.line import NotReLUError
 from skident.identification.kinks.network import find_relu_network
 from skident.network import FeedforwardNetwork, leaky_relu
-from skident.oracle import Oracle
+from skident.oracle import NotIdentified, Oracle
 
 
 def planted(D, K, slope, seed):
@@ -40,15 +39,15 @@ def test_more_units_than_equations(D, K, slope):
 
 def test_far_more_units_than_equations():
     oracle = Oracle(planted(2, 46, 0.1, 0), 2, derivatives="finite_difference")
-    with pytest.raises(NotReLUError, match="not on which side of them the units are active") as info:
+    with pytest.raises(NotIdentified, match="not on which side of them the units are active") as info:
         find_relu_network(oracle, leaky=True, rng=np.random.RandomState(0))
-    assert info.value.seen == "undecided"
+    assert info.value.reason == "undecided"
 
 
 def test_slopes_that_differ_from_unit_to_unit():
     network = planted(8, 5, 0.1, 0)
     box = lambda X: network(X)[:, 0] + 0.3 * np.maximum(X[:, 0] - 0.5, 0.0)  # noqa: E731
-    with pytest.raises(NotReLUError, match="linear part of the answers remains unexplained"):
+    with pytest.raises(NotIdentified, match="linear part of the answers remains unexplained"):
         find_relu_network(Oracle(box, 8), leaky=True, rng=np.random.RandomState(0))
 
 

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from skident.identification.kinks.line import NotReLUError, find_kinks
+from skident.identification.kinks.line import find_kinks
+from skident.oracle import NotIdentified
 
 RNG = np.random.RandomState
 
@@ -81,15 +82,15 @@ def test_rank_one_is_checked_in_every_output():
 
 
 def test_jumps_are_refused():
-    with pytest.raises(NotReLUError, match="the answers jump within") as info:
+    with pytest.raises(NotIdentified, match="the answers jump within") as info:
         find_kinks(lambda t: (np.abs(t) + (t > 0.3))[:, None], 100.0, rng=RNG(0))
-    assert info.value.seen == "steps"
+    assert info.value.reason == "steps"
 
 
 def test_curves_are_refused():
-    with pytest.raises(NotReLUError, match="at more than 50 places") as info:
+    with pytest.raises(NotIdentified, match="at more than 50 places") as info:
         find_kinks(lambda t: np.sin(t)[:, None], 10.0, max_kinks=50, rng=RNG(0))
-    assert info.value.seen == "crowded"
+    assert info.value.reason == "crowded"
 
 
 def test_answers_with_accuracies_and_a_blind_stretch():

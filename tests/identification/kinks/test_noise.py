@@ -10,10 +10,9 @@ from sklearn.preprocessing import scale
 from sklearn.utils._testing import ignore_warnings
 
 from skident import NetworkIdentifier
-from skident.identification.kinks.line import NotReLUError
 from skident.identification.kinks.rounding import probe_of
 from skident.network import FeedforwardNetwork
-from skident.oracle import Oracle
+from skident.oracle import NotIdentified, Oracle
 
 
 def planted(D, K, seed):
@@ -88,6 +87,6 @@ def test_smooth_answers_with_noise_are_refused(rounded):
     Y = oracle(U)
     oracle.settle_units(Y)
     oracle.measure_accuracy(U, oracle(U), rng)
-    with pytest.raises(NotReLUError, match="bend everywhere") as info:
+    with pytest.raises(NotIdentified, match="bend everywhere") as info:
         probe_of(oracle, rng)
-    assert info.value.seen == "smooth"
+    assert info.value.reason == "smooth"

@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.identification.kinks.line import NotReLUError
 from skident.identification.kinks.rounding import rounding_between_kinks
 from skident.network import FeedforwardNetwork
-from skident.oracle import Oracle
+from skident.oracle import NotIdentified, Oracle
 
 NETWORK = make_network((5, 6, 1), activation="relu", output_activation="identity", shift_scale=0.5, random_state=0)
 SEEN = {
@@ -25,9 +24,9 @@ SAID = {"smooth": "bend everywhere", "noisy": "noise or rounding .* hides the ki
 @pytest.mark.parametrize(("seen", "box"), [(seen, box) for seen in SEEN for box in SEEN[seen]])
 def test_what_is_not_piecewise_linear(seen, box):
     oracle = Oracle(box, 5, derivatives="finite_difference")
-    with pytest.raises(NotReLUError, match=SAID[seen]) as info:
+    with pytest.raises(NotIdentified, match=SAID[seen]) as info:
         rounding_between_kinks(oracle, np.random.RandomState(0))
-    assert info.value.seen == seen and oracle.n_queries == 120
+    assert info.value.reason == seen and oracle.n_queries == 120
 
 
 def test_noise_of_piecewise_linear_answers():

@@ -3,7 +3,6 @@ import time
 import numpy as np
 import pytest
 
-from skident.identification.patches.behind import PatchesFailedError
 from skident.identification.patches.growing import (
     GrownPlan,
     ask_where_few_units_move,
@@ -11,6 +10,7 @@ from skident.identification.patches.growing import (
     plan_growing,
 )
 from skident.metrics import relative_max_error
+from skident.oracle import NotIdentified
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_starts_are_bounded():
 def test_time_that_is_over_and_too_few_units_are_said(make_planted, make_behind):
     network = make_planted((3, 6, 6, 1), seed=2)
     plan = plan_growing(3, (6, 6, 1))
-    with pytest.raises(PatchesFailedError, match="unexplained after 0 cycles, when its share of max_seconds was over"):
+    with pytest.raises(NotIdentified, match="unexplained after 0 cycles, when its share of max_seconds was over"):
         find_second_layer_by_growing(make_behind(network)[0], plan, 6, deadline=time.perf_counter())
-    with pytest.raises(PatchesFailedError, match=r"unexplained after \d+ cycles$"):
+    with pytest.raises(NotIdentified, match=r"unexplained after \d+ cycles$"):
         find_second_layer_by_growing(make_behind(network)[0], GrownPlan(150, 3), 2)

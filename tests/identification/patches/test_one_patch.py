@@ -5,13 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from skident.identification.patches.behind import Behind, PatchesFailedError
+from skident.identification.patches.behind import Behind
 from skident.identification.patches.charts import TanhChart
 from skident.identification.patches.local_coordinates import coefficients_in_outputs, outputs_to_chart
 from skident.identification.patches.one_patch import find_one_patch, plan_one_patch
 from skident.identification.patches.opposite_cells import opposite_cells
 from skident.identification.patches.patch_fit import PatchFit, Shallow
 from skident.identification.patches.rows_at_centres import rows_at_centres
+from skident.oracle import NotIdentified
 
 
 def network(D, m_1, m_2, m_L, seed):
@@ -64,7 +65,7 @@ def test_too_few_independent_outputs_are_said():
     _, behind = network(4, 12, 40, 3, 2)
     plan = plan_one_patch(4, (12, 40, 3))
     dependent = dataclasses.replace(behind, ask=lambda U: behind.ask(U)[:, [0, 0, 0]])
-    with pytest.raises(PatchesFailedError, match="with 1 independent outputs, powers do not tell 40 units"):
+    with pytest.raises(NotIdentified, match="with 1 independent outputs, powers do not tell 40 units"):
         find_one_patch(dependent, plan, 40)
 
 
@@ -81,20 +82,20 @@ def test_more_units_than_powers_of_order_two_without_outputs():
 
 def test_time_that_is_over_is_said():
     behind = dataclasses.replace(network(5, 12, 10, 2, 2)[1], deadline=0.0)
-    with pytest.raises(PatchesFailedError, match="its share of max_seconds is over"):
+    with pytest.raises(NotIdentified, match="its share of max_seconds is over"):
         find_one_patch(behind, plan_one_patch(5, (12, 10, 2)), 10)
 
 
 def test_time_is_looked_at_before_shifts_are_sought():
     behind = dataclasses.replace(network(5, 12, 10, 2, 2)[1], deadline=0.0)
     plan = plan_one_patch(5, (12, 10, 2))
-    with pytest.raises(PatchesFailedError, match="its share of max_seconds is over"):
+    with pytest.raises(NotIdentified, match="its share of max_seconds is over"):
         rows_at_centres(behind, opposite_cells(behind), plan.rule, plan.n_centres, 10)
 
 
 def test_a_width_that_is_wrong_is_noticed():
     _, behind = network(5, 12, 10, 2, 2)
-    with pytest.raises(PatchesFailedError, match="misfits the answers there by|powers were found"):
+    with pytest.raises(NotIdentified, match="misfits the answers there by|powers were found"):
         find_one_patch(behind, plan_one_patch(5, (12, 8, 2)), 8)
 
 
@@ -127,7 +128,7 @@ def test_all_other_units_are_saturated_in_both_cells_with_opposite_signs():
 def test_cells_out_of_reach_are_an_error():
     _, behind = network(6, 20, 4, 1, 4)
     near = Behind(behind.ask, behind.weights, behind.biases, "tanh", None, 1, behind.rng, farthest=1.0)
-    with pytest.raises(PatchesFailedError, match="no two cells with 5 free units are in reach"):
+    with pytest.raises(NotIdentified, match="no two cells with 5 free units are in reach"):
         opposite_cells(near)
 
 

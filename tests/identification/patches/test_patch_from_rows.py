@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from skident.identification.patches.behind import PatchesFailedError
 from skident.identification.patches.first_rows import find_first_rows
 from skident.identification.patches.known_units import KnownUnits
 from skident.identification.patches.patch_from_rows import known_patch_from_rows
 from skident.identification.patches.plan import alternative_plans
 from skident.identification.patches.walk import walk_to_all_units
+from skident.oracle import NotIdentified
 
 
 @pytest.fixture(params=["tanh", "erf"])
@@ -34,5 +34,5 @@ def test_units_that_stand_still_unsaturated_are_named(make_planted, make_behind)
     network = make_planted((10, 8, 9, 1), seed=4)
     problem, _ = make_behind(network)
     first = find_first_rows(problem, alternative_plans(10, (8, 9, 1))[0], 9)
-    with pytest.raises(PatchesFailedError, match="nowhere on the patch"):
+    with pytest.raises(NotIdentified, match="nowhere on the patch"):
         known_patch_from_rows(problem, first)

@@ -1,10 +1,10 @@
 import pytest
 
-from skident.identification.patches.behind import PatchesFailedError
 from skident.identification.patches.plan import alternative_plans
 from skident.identification.patches.second_layer import find_second_layer
 from skident.metrics import relative_max_error
 from skident.network import FeedforwardNetwork
+from skident.oracle import NotIdentified
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def without_unit(network, k, output):
 def test_a_dead_unit_is_named(make_planted, make_behind):
     network = make_planted((10, 14, 11, 1), seed=7)
     problem, _ = make_behind(without_unit(network, 3, 0.0))
-    with pytest.raises(PatchesFailedError, match="no sum of 11 powers, but of 10") as failure:
+    with pytest.raises(NotIdentified, match="no sum of 11 powers, but of 10") as failure:
         find_second_layer(problem, alternative_plans(10, (14, 11, 1))[0], 11)
     assert failure.value.n_seen == 10
 
@@ -56,7 +56,7 @@ def with_equal_rows(network):
 
 def test_two_units_with_equal_rows_are_named(make_planted, make_behind):
     problem, _ = make_behind(with_equal_rows(make_planted((10, 14, 11, 1), seed=7)))
-    with pytest.raises(PatchesFailedError, match="no sum of 11 powers, but of 10") as failure:
+    with pytest.raises(NotIdentified, match="no sum of 11 powers, but of 10") as failure:
         find_second_layer(problem, alternative_plans(10, (14, 11, 1))[0], 11)
     assert failure.value.n_seen == 10
 
@@ -76,7 +76,7 @@ def test_a_wrong_length_is_noticed(make_planted, make_behind):
     weights[:, :4] *= 1.7
     biases[:4] *= 1.7
     wrong = type(problem)(problem.ask, weights, biases, "tanh", None, 1, problem.rng)
-    with pytest.raises(PatchesFailedError, match="no sum of|powers were found|were not found|misfits the answers"):
+    with pytest.raises(NotIdentified, match="no sum of|powers were found|were not found|misfits the answers"):
         find_second_layer(wrong, alternative_plans(10, (16, 16, 1))[0], 16)
 
 
@@ -84,7 +84,7 @@ def test_patches_out_of_reach_are_named(make_planted, make_behind):
     network = make_planted((10, 16, 16, 1), seed=8)
     problem, _ = make_behind(network)
     near = type(problem)(problem.ask, problem.weights, problem.biases, "tanh", None, 1, problem.rng, farthest=5.0)
-    with pytest.raises(PatchesFailedError, match="7 free units has 0 points in reach"):
+    with pytest.raises(NotIdentified, match="7 free units has 0 points in reach"):
         find_second_layer(near, alternative_plans(10, (16, 16, 1))[0], 16)
 
 

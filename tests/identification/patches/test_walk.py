@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from skident.identification.patches import walk as module
-from skident.identification.patches.behind import PatchesFailedError
 from skident.identification.patches.known_patch import KnownPatch
 from skident.identification.patches.walk import n_queries_of_walk, walk_to_all_units
+from skident.oracle import NotIdentified
 
 
 def known_patch(network, behind, moved, k, error, rng):
@@ -54,7 +54,7 @@ def test_a_wrong_patch_is_named(make_planted, make_behind, rng):
     network = make_planted((5, 9, 8, 2), seed=3)
     problem, moved = make_behind(network)
     patch = known_patch(network, problem, moved, 4, 0.3, rng)
-    with pytest.raises(PatchesFailedError, match="does not explain answers of its cell"):
+    with pytest.raises(NotIdentified, match="does not explain answers of its cell"):
         walk_to_all_units(problem, patch)
 
 

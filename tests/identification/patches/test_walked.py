@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from skident.identification.patches.behind import PatchesFailedError
 from skident.identification.patches.plan import alternative_plans
 from skident.identification.patches.walked import find_second_layer_by_walking, plan_walking
+from skident.oracle import NotIdentified
 
 
 def test_few_inputs_and_a_wide_second_layer(make_planted, make_behind):
@@ -19,7 +19,7 @@ def test_few_inputs_and_a_wide_second_layer(make_planted, make_behind):
 
 def test_units_that_are_not_there_are_noticed(make_planted, make_behind):
     behind, _ = make_behind(make_planted((5, 10, 10, 2), seed=1), seed=1)
-    with pytest.raises(PatchesFailedError, match="misfits the answers there by|powers were found"):
+    with pytest.raises(NotIdentified, match="misfits the answers there by|powers were found"):
         find_second_layer_by_walking(behind, plan_walking(5, (10, 6, 2)), 6)
 
 

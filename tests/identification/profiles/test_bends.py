@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from skident.identification.profiles.bends import find_bends
-from skident.identification.profiles.far_answers import FarLine, NotLinearError
+from skident.identification.profiles.far_answers import FarLine
 from skident.network import FeedforwardNetwork, get_activation
-from skident.oracle import Oracle
+from skident.oracle import NotIdentified, Oracle
 
 D, RADIUS, ENDS = 5, 1e6, (-1e10, 1e10)
 
@@ -38,7 +38,7 @@ def test_no_bend_on_a_line_without_units(rng):
 
 def test_too_many_units(rng):
     line = line_through(network_of(rng.standard_normal((D, 6)), np.zeros(6), "gelu", rng), rng)
-    with pytest.raises(NotLinearError, match="more than 4 units bend along a line"):
+    with pytest.raises(NotIdentified, match="more than 4 units bend along a line"):
         find_bends(line, ENDS, 4, get_activation("gelu"), 1e2)
 
 
@@ -46,5 +46,5 @@ def test_too_many_units(rng):
 def test_parallel_units_are_refused(activation, rng):
     weights = np.repeat(rng.standard_normal((D, 3)), 2, axis=1)
     line = line_through(network_of(weights, np.arange(6.0), activation, rng), rng)
-    with pytest.raises(NotLinearError, match="is no single unit.*: parallel units, another activation"):
+    with pytest.raises(NotIdentified, match="is no single unit.*: parallel units, another activation"):
         find_bends(line, ENDS, 20, get_activation(activation), 1e2)

@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
 
-from skident.identification.profiles.far_answers import NotLinearError
 from skident.identification.profiles.network import find_profile_network
 from skident.metrics import parameter_error
 from skident.network import FeedforwardNetwork, get_activation
-from skident.oracle import Oracle
+from skident.oracle import NotIdentified, Oracle
 
 ACTIVATIONS = ("softplus", "gelu", "silu", "elu")
 
@@ -56,5 +55,5 @@ REFUSED = {
 def test_refused(name, rng):
     box, message = REFUSED[name]
     network = random_network(6, 5, 2, "gelu", rng)
-    with pytest.raises(NotLinearError, match=message):
+    with pytest.raises(NotIdentified, match=message):
         found_in(lambda X: box(network, X), 6, "gelu", rng)

@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.identification.saturation.circles import NotSaturatingError
 from skident.identification.saturation.first_layer import find_first_layer
 from skident.network import FeedforwardNetwork
-from skident.oracle import Oracle
+from skident.oracle import NotIdentified, Oracle
 from tests.rates import fewest_successes
 
 DEPTHS = {1: (), 2: (3,), 3: (6, 3), 4: (7, 5, 3)}
@@ -143,7 +142,7 @@ NOT_SATURATING = {
 @pytest.mark.parametrize("box", NOT_SATURATING)
 def test_boxes_that_do_not_saturate(box):
     oracle = Oracle(NOT_SATURATING[box], 5)
-    with pytest.raises(NotSaturatingError, match="the answers move on .* does not saturate there"):
+    with pytest.raises(NotIdentified, match="the answers move on .* does not saturate there"):
         find_first_layer(oracle, rng=np.random.RandomState(0))
     assert oracle.n_queries < 50_000
 
@@ -152,7 +151,7 @@ def test_boxes_that_do_not_saturate(box):
 @pytest.mark.parametrize("value", [0.0, 1.0, 1e9])
 def test_constant_box(value, n_units):
     oracle = Oracle(lambda X: np.full(len(X), value), 5)
-    with pytest.raises(NotSaturatingError, match="do not change at all"):
+    with pytest.raises(NotIdentified, match="do not change at all"):
         find_first_layer(oracle, n_units=n_units, rng=np.random.RandomState(0))
     assert oracle.n_queries < 50_000
 
@@ -160,7 +159,7 @@ def test_constant_box(value, n_units):
 @pytest.mark.parametrize("activation", ["relu", "softplus", "identity"])
 def test_activation_that_does_not_saturate(activation):
     oracle = Oracle(lambda X: X[:, 0], 5)
-    with pytest.raises(NotSaturatingError, match=f"activation='{activation}' does not saturate"):
+    with pytest.raises(NotIdentified, match=f"activation='{activation}' does not saturate"):
         find_first_layer(oracle, activation=activation)
     assert oracle.n_queries == 0
 

@@ -3,10 +3,9 @@ import pytest
 
 from skident.base.progress import StageLog
 from skident.datasets import make_network
-from skident.identification.saturation.circles import NotSaturatingError
 from skident.identification.saturation.stated_widths import first_layer_as_stated, refuse_surplus, stated_architecture
 from skident.network import Architecture
-from skident.oracle import Oracle
+from skident.oracle import NotIdentified, Oracle
 
 TWO = make_network((6, 5, 2), output_activation="identity", shift_scale=0.5, random_state=0)
 THREE = make_network((6, 5, 4, 2), output_activation="identity", shift_scale=0.5, random_state=0)
@@ -63,7 +62,7 @@ def test_more_units_than_stated():
 def test_nothing_saturates():
     box = lambda X: X @ np.ones(6)  # noqa: E731
     assert look(box, (5, 1))[0] is None
-    with pytest.raises(NotSaturatingError, match="does not saturate there"):
+    with pytest.raises(NotIdentified, match="does not saturate there"):
         look(box, (5, 1), "saturation")
-    with pytest.raises(NotSaturatingError, match="Give layer_widths to use Hessians instead"):
+    with pytest.raises(NotIdentified, match="Give layer_widths to use Hessians instead"):
         look(box, ())
