@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from skident.base.parameters import POSITIVE, Interval, StrOptions, check_targets, forgotten_on_error
+from skident.optim import one_thread
 from skident.oracle.black_box import resolve_black_box, resolve_response
 
 from .verify import verify_same
@@ -101,7 +102,7 @@ class NetworkVerifier(BaseEstimator):
         TypeError
             If the network has no known weights.
         """
-        with forgotten_on_error(self):
+        with forgotten_on_error(self), one_thread():
             self._validate_params()
             rng = check_random_state(self.random_state)
             response = resolve_response(self.estimator, self.response_method)

@@ -22,6 +22,7 @@ from skident.base.parameters import (
 from skident.base.predictions import NetworkPredictions
 from skident.base.progress import StageLog
 from skident.network import center_outputs, change_inputs
+from skident.optim import one_thread
 from skident.oracle.black_box import (
     is_classifying,
     known_network,
@@ -183,7 +184,7 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         TypeError
             If the estimator is no network whose weights are known.
         """
-        with forgotten_on_error(self):
+        with forgotten_on_error(self), one_thread():
             X, y, classifies = self._validated(X, y)
             rng = check_random_state(self.random_state)
             box, network = self._read_network(X, y, rng, classifies)

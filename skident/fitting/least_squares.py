@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +12,9 @@ from skident.optim import (
     FactoredNormalEquations,
     KeptFactor,
     KrylovNormalEquations,
+    all_threads,
     levenberg_marquardt,
-    one_blas_thread,
+    one_thread,
 )
 
 from .preconditioners import KroneckerBlock, UnitBlocks
@@ -26,7 +26,7 @@ _SMALL = 1500  # parameters up to which BLAS threads can cost more than they bri
 
 
 def minimise(problem, theta, **options):
-    """`levenberg_marquardt` on a `NetworkLeastSquares`, with one BLAS thread where products are small.
+    """`levenberg_marquardt` on a `NetworkLeastSquares`, with all threads only where products are large.
 
     Small products and the thin ones of conjugate gradients gain nothing from a second thread, and lose a factor of ten
     and more when the machine has other work; scikit-learn limits threads in the same way.
@@ -43,7 +43,8 @@ def minimise(problem, theta, **options):
     LeastSquaresResult
     """
     thin = problem.n_parameters <= _SMALL or problem.n_parameters > max(problem.dense_limit, problem.factor_limit)
-    with one_blas_thread() if thin else nullcontext():
+    rows_of_jacobian = problem.Y.size
+    with one_thread() if thin else all_threads(2.0 * rows_of_jacobian * problem.n_parameters**2):
         return levenberg_marquardt(problem.cost, problem.linearise, theta, **options)
 
 

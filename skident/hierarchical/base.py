@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 from skident.base.progress import StageLog
+from skident.optim import gram_work, one_thread
 from skident.training.net import Training, resolve_device
 
 from .algorithm1 import run_algorithm1
@@ -125,7 +126,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
 
     def _fit(self, X, y, plan):
         """`fit` of the layers that a plan has."""
-        with forgotten_on_error(self):
+        with forgotten_on_error(self), one_thread(gram_work(X, degree=2)):
             X, y = self._validated(X, y)
             method, problem = self._standardised(X, y, plan)
             fit = self._strategy(method)(problem)

@@ -22,6 +22,7 @@ from skident.base.parameters import (
 from skident.base.predictions import in_shape_of_targets
 from skident.base.progress import StageLog
 from skident.network import Architecture, FeedforwardNetwork, get_activation
+from skident.optim import one_thread
 from skident.oracle import NotIdentified
 
 from .hessians.completion_starts import Completed, best_completion, completion_starts
@@ -201,7 +202,7 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         ConvergenceWarning
             If the best start ended at `max_iter`.
         """
-        with forgotten_on_error(self):
+        with forgotten_on_error(self), one_thread():
             self._validate_params()
             self._fit(
                 *validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)

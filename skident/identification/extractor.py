@@ -22,6 +22,7 @@ from skident.base.parameters import (
 )
 from skident.base.progress import StageLog
 from skident.linalg import projection_norms
+from skident.optim import one_thread
 from skident.oracle import DERIVATIVES, Oracle
 from skident.oracle.black_box import check_answers_vary, needs_targets, resolve_activations, resolve_black_box
 
@@ -242,7 +243,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         ConvergenceWarning
             If fewer weights were found than `layer_widths` asks for, or weights that cannot all be the black box's.
         """
-        with forgotten_on_error(self):
+        with forgotten_on_error(self), one_thread():
             self._fit(*self._validated(X, y))
         return self
 

@@ -25,6 +25,7 @@ from skident.base.parameters import (
 from skident.base.predictions import NetworkPredictions
 from skident.base.progress import StageLog
 from skident.network import FeedforwardNetwork
+from skident.optim import one_thread
 from skident.oracle import Clock, NotIdentified, Oracle, OutOfBudgetError
 from skident.oracle.black_box import resolve_black_box, resolve_response
 
@@ -306,7 +307,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
             activation allows neither route; the black box raises, is constant, answers with NaN or differently when
             asked twice, or with no probabilities where these are expected; `input_range` leaves no room.
         """
-        with forgotten_on_error(self), budget_named():
+        with forgotten_on_error(self), one_thread(), budget_named():
             began = time.perf_counter()
             X, y, response = self._validated(X, y)
             verdict, reason = self._best_reading(*self._begin(X, y, response, began))

@@ -21,6 +21,7 @@ from skident.base.parameters import (
 )
 from skident.linalg import column_units
 from skident.network import FeedforwardNetwork
+from skident.optim import gram_work, one_thread
 
 from .certificate import CertificateOptions
 from .certify import certify_quadratic
@@ -208,7 +209,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
             With an automatic alpha, if a function of second degree is too little: kernel ridge regression is better on
             rows left out, by .02 of the variance and more than chance.
         """
-        with forgotten_on_error(self):
+        with forgotten_on_error(self), one_thread(gram_work(X, degree=2)):
             self._validate_params()
             X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
             y = np.asarray(y, dtype=np.float64)

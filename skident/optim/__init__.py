@@ -3,7 +3,7 @@
 from .batched_levenberg_marquardt import BatchedNormalEquations, BatchedResult, Ending, batched_levenberg_marquardt
 from .best_of import best_of
 from .conjugate_gradients import LinearSolution, conjugate_gradients
-from .jobs import Moment, in_order, one_blas_thread
+from .jobs import Moment, in_order
 from .kept_factor import FactoredNormalEquations, KeptFactor
 from .levenberg_marquardt import (
     DenseNormalEquations,
@@ -13,6 +13,7 @@ from .levenberg_marquardt import (
     levenberg_marquardt,
 )
 from .sphere_ascent import SphereAscentResult, sphere_ascent, unit_norm
+from .threads import all_threads, gram_work, one_blas_thread, one_thread
 
 __all__ = [
     "BatchedNormalEquations",
@@ -26,13 +27,16 @@ __all__ = [
     "LinearSolution",
     "Moment",
     "SphereAscentResult",
+    "all_threads",
     "batched_levenberg_marquardt",
     "best_of",
     "conjugate_gradients",
     "give_up_when_slow",
+    "gram_work",
     "in_order",
     "levenberg_marquardt",
     "one_blas_thread",
+    "one_thread",
     "sphere_ascent",
     "unit_norm",
 ]

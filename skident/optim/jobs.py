@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-import sys
 import time
 
 from joblib import Parallel, cpu_count, delayed, effective_n_jobs, wrap_non_picklable_objects
 from joblib.parallel import get_active_backend
-from threadpoolctl import ThreadpoolController
 
-__all__ = ["Moment", "in_order", "one_blas_thread"]
+from .threads import limited_blas, one_blas_thread
+
+__all__ = ["Moment", "in_order"]
 
 
 class Moment(float):
@@ -32,22 +32,6 @@ class Moment(float):
 
 def _moment_from_now(seconds):
     return Moment(time.perf_counter() + seconds)
-
-
-def one_blas_thread():
-    """A block whose products take one BLAS thread.
-
-    Returns
-    -------
-    context manager
-    """
-    return _libraries(len(sys.modules)).limit(limits=1, user_api="blas")
-
-
-@functools.lru_cache(maxsize=1)
-def _libraries(n_modules):
-    """Those with threads; looking takes a millisecond, so it is done again only where modules were loaded since."""
-    return ThreadpoolController()
 
 
 def in_order(function, pieces, n_jobs=None, *, prefer=None):
@@ -93,7 +77,7 @@ def in_order(function, pieces, n_jobs=None, *, prefer=None):
         options = {"n_jobs": min(at_once, cpu_count()), "prefer": "threads", "require": "sharedmem"}
     elif not backend.supports_return_generator:  # multiprocessing, which pickles no lambdas either
         options["return_as"], work = "list", wrap_non_picklable_objects(work)
-    with one_blas_thread():  # of jobs that are threads: they share it, and only one of them may set it
+    with limited_blas():  # of jobs that are threads: they share it, and only one of them may set it
         yield from Parallel(**{"return_as": "generator", **options})(delayed(work)(*piece) for piece in pieces)
 
 

@@ -6,6 +6,8 @@ import threading
 
 import numpy as np
 
+from skident.optim import all_threads
+
 from ._adapters import SharedBox, adapt, exact_derivatives
 from ._answers import refuse_infinite, refuse_labels, table_of
 from ._coordinates import Coordinates
@@ -18,6 +20,7 @@ from .clock import Clock, OutOfBudgetError
 __all__ = ["DERIVATIVES", "Oracle"]
 
 DERIVATIVES = ("auto", "exact", "finite_difference")
+_WORK = 512.0  # operations per entry of a batch that a model is taken to need: a first layer of 256 units
 RESPONSES = ("predict", "predict_proba")
 
 
@@ -370,7 +373,8 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         with self._counting:
             first, self.n_queries = self.n_queries, self.n_queries + len(X)
         try:
-            answers = self._box.values(X.copy())
+            with all_threads(_WORK * X.size):
+                answers = self._box.values(X.copy())
         except (BlackBoxError, OutOfBudgetError):
             raise
         except Exception as error:

@@ -21,6 +21,7 @@ from skident.base.parameters import (
     forgotten_on_error,
 )
 from skident.base.progress import StageLog
+from skident.optim import gram_work, one_thread
 from skident.training.net import resolve_device
 
 from .direction import EscapeDirectionMixin
@@ -225,7 +226,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         ConvergenceWarning
             If fewer than `n_components` directions exist, because the first ones leave nothing of G.
         """
-        with forgotten_on_error(self):
+        with forgotten_on_error(self), one_thread(gram_work(X)):
             self._validate_params()
             X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, ensure_min_samples=2)
             layer = self._hidden_layer()

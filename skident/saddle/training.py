@@ -12,6 +12,7 @@ from sklearn.utils.validation import validate_data
 from skident.base.parameters import check_magnitudes, forgotten_on_error
 from skident.base.predictions import in_shape_of_targets
 from skident.linalg import column_units
+from skident.optim import gram_work, one_thread
 
 from .base import ATTRIBUTES, PARAMETERS, SaddleToSaddleBase
 from .module import HalfSquaredError
@@ -84,7 +85,7 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
             stopped falling; if a linear model is better on held-out rows by more than .03, or the network is hardly
             better than the mean of y.
         """
-        with forgotten_on_error(self):
+        with forgotten_on_error(self), one_thread(gram_work(X)):
             self._validate_params()
             X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
             check_magnitudes(X=X)
@@ -230,7 +231,7 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
             stopped falling; if a linear model is better on held-out rows by more than .03, or the network is hardly
             better than the mean of y.
         """
-        with forgotten_on_error(self):
+        with forgotten_on_error(self), one_thread(gram_work(X)):
             self._validate_params()
             X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
             check_magnitudes(X=X, y=y)

@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.network import FeedforwardNetwork
+from skident.optim import gram_work, one_thread
 
 from .checks import check_sizes, warn_doubts, warn_of_other_inputs
 from .learning import Search, learn_relu_network
@@ -225,7 +226,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         UserWarning, ConvergenceWarning
             See the class.
         """
-        with forgotten_on_error(self):
+        with forgotten_on_error(self), one_thread(gram_work(X)):
             self._validate_params()
             sample = self._read(X, y, sample_weight)
             max_units = check_sizes(sample, self.n_units, self.order, self.method)

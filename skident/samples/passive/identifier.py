@@ -26,7 +26,7 @@ from skident.base.predictions import in_shape_of_targets
 from skident.base.progress import StageLog
 from skident.fitting.batched_fits import BatchedNetworkFits, network_of, parameters_of
 from skident.network import Architecture, get_activation
-from skident.optim import Ending, batched_levenberg_marquardt
+from skident.optim import Ending, batched_levenberg_marquardt, gram_work, one_thread
 
 from .noisy_widths import units_above_noise
 from .openness import information, lone_rows, standard_errors_of
@@ -192,7 +192,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         ConvergenceWarning
             See the class.
         """
-        with forgotten_on_error(self):
+        with forgotten_on_error(self), one_thread(gram_work(X)):
             started = time.perf_counter()
             self._validate_params()
             table, widths = self._read(X, y, sample_weight)

@@ -1,0 +1,122 @@
+"""Threads of the linear algebra: one where matrices are small, all of them where they are large."""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+import threading
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["LARGE_PRODUCT", "all_threads", "gram_work", "limited_blas", "one_blas_thread", "one_thread"]
+
+# Floating-point operations of one product from which a second thread pays even beside other work: about 0.1 s of one
+# core. A product of a millisecond waits longer for a thread that the scheduler has taken away than it takes.
+LARGE_PRODUCT = 2e9
+
+# Libraries and the threads that they had where `one_thread` began; None outside of it, and in pieces of parallel work.
+_given: ContextVar[list | None] = ContextVar("_given", default=None)
+
+
+@functools.lru_cache(maxsize=1)
+def _libraries(n_modules):
+    """Those with threads; looking takes a millisecond, so it is done again only where modules were loaded since."""
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_thread(work=0.0):
+    """A block whose linear algebra takes one thread, but for the large products in it.
+
+    Meant for the entry of a `fit`: BLAS, OpenMP and so torch are limited once, and get their threads back at the end.
+    Nothing changes inside of another such block, for large work, and outside of Python's main thread: OpenBLAS counts
+    its threads per process, raises the count in the main thread only, and fits in threads share the cores already.
+
+    Parameters
+    ----------
+    work : float, default=0
+        Floating-point operations of a typical product of the block; from `LARGE_PRODUCT` on, threads are left alone.
+    """
+    in_main = threading.current_thread() is threading.main_thread()
+    if work >= LARGE_PRODUCT or _given.get() is not None or not in_main:
+        yield
+        return
+    before = [(library, library.num_threads) for library in _libraries(len(sys.modules)).lib_controllers]
+    with _swapped(before, [1] * len(before), before):
+        yield
+
+
+@contextmanager
+def all_threads(work):
+    """A block of large products inside `one_thread`, with the threads that there were before.
+
+    Parameters
+    ----------
+    work : float
+        Floating-point operations of a typical product of the block; below `LARGE_PRODUCT`, nothing changes.
+    """
+    before = _given.get()
+    if work < LARGE_PRODUCT or before is None:
+        yield
+        return
+    now = [(library, 1) for library, _ in before]
+    with _swapped(now, [n for _, n in before], None):
+        yield
+
+
+@contextmanager
+def _swapped(before, numbers, given):
+    """Other numbers of threads than the libraries have, ``before`` again at the end."""
+    token = _given.set(given)
+    try:
+        for (library, _), n in zip(before, numbers, strict=True):
+            library.set_num_threads(n)
+        yield
+    finally:
+        _given.reset(token)
+        for library, n in before:
+            library.set_num_threads(n)
+
+
+def gram_work(X, degree=1):
+    """Floating-point operations of the Gram matrix of all monomials of one degree in the columns of X.
+
+    Parameters
+    ----------
+    X : array-like
+        Anything without a shape of two axes counts as small: it is not validated yet, or the path of a file.
+    degree : int, default=1
+
+    Returns
+    -------
+    float
+    """
+    shape = getattr(X, "shape", ())
+    if len(shape) != 2:
+        return 0.0
+    columns = math.comb(shape[1] + degree - 1, degree)
+    return 2.0 * shape[0] * columns**2
+
+
+def limited_blas():
+    """A block in which BLAS takes one thread in the whole process, also in a generator that may not be exhausted.
+
+    Returns
+    -------
+    context manager
+    """
+    return _libraries(len(sys.modules)).limit(limits=1, user_api="blas")
+
+
+@contextmanager
+def one_blas_thread():
+    """A block whose products take one BLAS thread, however large: for work of which several pieces run at a time."""
+    token = _given.set(None)
+    try:
+        with limited_blas():
+            yield
+    finally:
+        _given.reset(token)
