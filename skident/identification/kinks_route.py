@@ -25,12 +25,12 @@ _ALIKE = 1.0 - 1e-6  # cosine of two units from which on they may be one
 _POINTS, _RADII = 20_000, (1.0, 2.0, 3.0)  # at which units are looked at, and their spreads
 _NO_SLOPE = 1e-11  # of leaky units that are taken as plain ones
 _SKIPS = (
-    "on which side its units are active was not found: {} units that are always active make up for that. The "
-    "hyperplanes and the answers are right, its width and the signs of its units may not be"
+    "the signs of its units are undetermined: {} units that are always active stand for a linear part of the outputs. "
+    "The activation boundaries and the function are recovered, the width and the signs of the units may differ"
 )
 _PAIRS = (
-    "{} pairs of units only stand for a linear part of the answers: units that are always active within reach, or a "
-    "skip connection. The answers are right, the width of the last hidden layer may not be"
+    "{} pairs of units only stand for a linear part of the outputs: units that are always active, or a skip "
+    "connection. The function is recovered, the width of the last hidden layer may differ"
 )
 _MISSING = (
     "{:.2%} of {} further answers are not explained: units that are rarely active are missing. Give rows X where they "

@@ -75,6 +75,9 @@ def by_profiles(inquiry, earlier, *, alone):
     found = network.layer_widths[0]
     if asked is not None and found > asked:
         raise NotIdentified(
-            "profiles", "units", f"layer_widths={inquiry.widths}, but {found} units bend along a line far out."
+            "profiles",
+            "units",
+            f"layer_widths={inquiry.widths}, but {found} hidden units were found; set "
+            f"layer_widths=({found}, {inquiry.widths[-1]}).",
         )
     return polished_attempt(inquiry, network, np.inf, "polish", "profiles")

@@ -297,7 +297,7 @@ def warning_of(verdict):
         last = "" if refusal is None else f" A last attempt ended in: {refusal}"
         last += _spent(inquiry)
         return _failure(verdict) + verdict.hint + last
-    if any(redundant):
+    if any(redundant) and not verdict.outcome.best.caveat:
         fewer = tuple(m - r for m, r in zip(widths, (*redundant, 0), strict=True))
         return (
             f"the answers do not determine all weights: with layer_widths={widths} the network "
@@ -339,17 +339,17 @@ def _rounded(verdict):
 
 
 _ADVICE = {
-    "extraction": "weights are missing: try another center, a larger n_hessians, or check layer_widths",
-    "completion": "scales and shifts were not found: check layer_widths and the activations, or raise "
-    "completion__n_init",
+    "extraction": "weights are missing: check layer_widths, or set extractor=EntangledWeightExtractor(n_hessians=1000)",
+    "completion": "scales and biases were not found: check layer_widths and the activations, or set "
+    "completion=NetworkCompletion(n_init=20)",
     "vertices": "no random start fits the layers behind the first one: check layer_widths and the activations, "
-    "or raise n_starts",
-    "kinks": "units or layers are missing, or it is no network of ReLU units: give more of max_seconds and "
-    "max_queries, or rows X where rare units show",
-    "range": "answers within input_range tell the function there, and not the weights: give more of max_seconds, or "
-    "let the black box be asked further out",
+    "or set n_starts=100",
+    "kinks": "units or layers are missing, or the model is no network of ReLU units: raise max_seconds or "
+    "max_queries, or give samples X on which rarely active units are active",
+    "range": "outputs within input_range determine the function there, but not the weights: raise max_seconds, or "
+    "widen input_range",
     "polish": "the fit ended in a local minimum or is limited by rounding: check layer_widths and the "
-    "activations (two parallel first-layer units look like one), raise n_attempts, or loosen tol",
+    "activations (two parallel first-layer units look like one), set n_attempts=8, or loosen tol",
 }
 
 
@@ -359,5 +359,13 @@ def _failure(verdict):
     return (
         f"the network is not exact: relative maximum error {best.error:.1e} on fresh inputs "
         f"(tol={verdict.inquiry.limits.tol:.0e}) after {verdict.outcome.n_attempts} attempt(s). Stage {best.stage!r} "
-        f"failed with misfit {best.misfit:.1e}; {_ADVICE[best.stage]}."
+        f"failed with misfit {best.misfit:.1e}; {_advice(verdict)}."
     )
+
+
+def _advice(verdict):
+    """What to try, as a call that runs."""
+    inquiry, stage = verdict.inquiry, verdict.outcome.best.stage
+    if stage != "kinks" and inquiry.widths is None and not inquiry.discover:
+        return "layer_widths=None looks for one hidden layer: to look for up to three, set layer_widths='auto'"
+    return _ADVICE[stage]

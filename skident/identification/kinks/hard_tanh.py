@@ -159,7 +159,8 @@ def _assemble(search, n_units):
         raise NotIdentified(
             "activation boundaries",
             "units",
-            f"n_units={n_units}, but {len(pairs)} pairs of parallel hyperplanes were found.",
+            f"{n_units} hidden units were asked for, but {len(pairs)} pairs of parallel activation boundaries were "
+            f"found; set layer_widths=({len(pairs)}, {search.probe.oracle.n_outputs}).",
         )
     return _network(search, pairs)
 

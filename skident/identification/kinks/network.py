@@ -182,7 +182,8 @@ def _assemble(search, n_units, leaky):
         raise NotIdentified(
             "activation boundaries",
             "units",
-            f"n_units={n_units}, but {n_found} different hyperplanes with kinks were found; try n_units={n_found}.",
+            f"{n_units} hidden units were asked for, but {n_found} activation boundaries were found; set "
+            f"layer_widths=({n_found}, {search.probe.oracle.n_outputs}).",
         )
     far = min(_FAR, search.reach / probe.unit)
     U = rng.standard_normal((96, probe.oracle.n_inputs)) * np.repeat([1.0, np.sqrt(far), far], 32)[:, None]
