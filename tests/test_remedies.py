@@ -74,7 +74,7 @@ OTHERS = {
     ("network", "loss", "'squared_error'"): lambda value: MLPRegressor(loss=value)._validate_params(),
     ("oracle", "derivatives", "'finite_difference'"): lambda value: Oracle(np.sum, 2, derivatives=value),
     ("landscape", "sharpness", "10"): lambda value: phase_transition(
-        8, 2, [1, 2], sharpness=value, trials=TrainingTrials(n_trials=1), random_state=0
+        8, 2, [1, 2], sharpness=value, trials=TrainingTrials(n_trials=1, n_starts=1, max_iter=3), random_state=0
     ),
     ("saddle", "loss", "'squared_error'"): lambda value: skident.SaddleEscapeAnalyzer(loss=value)._validate_params(),
 }

@@ -54,7 +54,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     ----------
     estimator : callable, regressor, classifier, torch.nn.Module, FeedforwardNetwork or ONNX model, default=None
         The black box: maps (n, D) to (n, m_L) or (n,). A regressor or classifier inside `FrozenEstimator` is taken as
-        it is, another one is cloned and fitted on (X, y) first; None is a small tanh `MLPRegressor`. An ONNX model is
+        it is; another one is cloned and fitted on (X, y) first, with a warning if it was fitted already, which
+        `GridSearchCV` hides: it clones too. None is a small tanh `MLPRegressor`. An ONNX model is
         an `onnxruntime.InferenceSession` or the path of an ``.onnx`` file; rows get the shape of its input. Scalers in
         front of a network become part of its first layer: the network found is a function of X as it is
         (`skident.network.unfold_inputs` takes them out again).

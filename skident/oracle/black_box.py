@@ -6,10 +6,11 @@ import warnings
 
 import numpy as np
 from sklearn.base import clone, is_classifier
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skident.network import FeedforwardNetwork
@@ -32,6 +33,7 @@ __all__ = [
 
 
 _TOO_NOISY = 0.05  # difference of two answers to one question, relative to their deviation, that is refused
+_FROZEN = "estimator=FrozenEstimator(model)"  # how messages say that a fitted model is taken as it is
 _SKLEARN_ACTIVATIONS = {"logistic": "sigmoid"}
 
 
@@ -123,6 +125,11 @@ def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
         If the estimator is a classifier and that is not wanted, or must be fitted and y is missing.
     NotFittedError
         If a frozen estimator is not fitted.
+
+    Warns
+    -----
+    UserWarning
+        If the estimator is fitted, and a clone of it is trained again.
     """
     if isinstance(estimator, FrozenEstimator):
         check_is_fitted(estimator)
@@ -134,11 +141,13 @@ def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
     if not needs_targets(estimator):
         return estimator
     if y is None:
-        name = "the default MLPRegressor" if estimator is None else type(estimator).__name__
-        raise ValueError(
-            f"{name} is not fitted and y is None: requires y to be passed, but the target y is None. To identify a "
-            f"fitted {'classifier' if is_classifying(estimator) else 'regressor'} as it is, wrap it: FrozenEstimator("
-            f"{'classifier' if is_classifying(estimator) else 'regressor'})."
+        raise ValueError(_without_targets(estimator))
+    if _is_fitted(estimator):
+        warnings.warn(
+            f"{type(estimator).__name__} is fitted, but a clone of it is trained again on (X, y), and the network of "
+            f"that clone is recovered. To recover the network that you have, pass {_FROZEN}, and no y.",
+            UserWarning,
+            stacklevel=4,
         )
     with warnings.catch_warnings():
         if estimator is None:
@@ -148,6 +157,30 @@ def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
                 hidden_layer_sizes=(4,), activation="tanh", solver="lbfgs", max_iter=100, random_state=random_state
             )
         return clone(estimator).fit(X, y)
+
+
+def _is_fitted(estimator):
+    """Whether an estimator has been fitted; None has not, nor has one that needs no fit."""
+    if not hasattr(estimator, "__sklearn_tags__") or not get_tags(estimator).requires_fit:
+        return False
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    return True
+
+
+def _without_targets(estimator):
+    """What to say where an estimator would have to be fitted, and there is no y."""
+    missing = "requires y to be passed, but the target y is None."
+    if _is_fitted(estimator):
+        name = type(estimator).__name__
+        return (
+            f"{name} is fitted, but fit trains a clone of it, which {missing} To recover its network, pass {_FROZEN}."
+        )
+    if estimator is None:
+        return f"the default MLPRegressor is not fitted: {missing} Pass y, or a model, {_FROZEN}."
+    return f"{type(estimator).__name__} is not fitted: {missing} Pass y, or fit it and pass {_FROZEN}."
 
 
 def known_network(box):
