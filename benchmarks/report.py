@@ -33,6 +33,7 @@ import bench_alignment
 import bench_audit
 import bench_compression
 import bench_hierarchical
+import bench_honesty
 import bench_onnx
 import bench_paper_figures
 import bench_passive
@@ -64,6 +65,7 @@ SOURCES = {
     **{f"relu_networks_{part}": ("relu_networks", module) for part, module in bench_relu_networks.PARTS.items()},
     **{f"activations_{part}": ("activations", module) for part, module in bench_activations.PARTS.items()},
     **{f"audit_{part}": ("audit", module) for part, module in bench_audit.PARTS.items()},
+    **{f"honesty_{part}": ("honesty", module) for part, module in bench_honesty.PARTS.items()},
     "onnx_files": ("onnx", bench_onnx),
     **{f"policies_{part}": ("policies", module) for part, module in bench_policies.PARTS.items()},
     **{f"passive_{part}": ("passive", module) for part, module in bench_passive.PARTS.items()},
