@@ -28,6 +28,7 @@ from .epoch_fits import fit_by_epochs
 from .input_noise import InputNoise
 from .options import LayerPlan, Search
 from .problem import Problem
+from .sum_fits import EXPLAINED
 from .units import input_units
 
 __all__ = ["QuadraticDenseNetBase"]
@@ -346,10 +347,10 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
 
     def _warn_if_unfinished(self, fit, n_found, n_layers):
         """Say how far the solver came, and what would take it further."""
-        if (fit.converged or fit.exact) and n_found == n_layers:
+        if (fit.converged or fit.loss < EXPLAINED) and n_found == n_layers:
             return
         if fit.distillation is None:
-            how_far = f"the solver stopped after {self.n_iter_} steps, at a loss of {min(fit.restart_losses):.1e}"
+            how_far = f"the solver stopped after {self.n_iter_} steps, at a loss of {self.history_[-1]:.1e}"
             advice = "raise max_iter or n_init"
         else:
             how_far = f"Algorithm 1 stopped after max_epochs={self.n_iter_} epochs with {n_found} of {n_layers} layers"

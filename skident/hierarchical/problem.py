@@ -176,8 +176,10 @@ class Fit:
     history : list of float
         The chosen start's loss after every step or epoch.
     converged : bool
+    loss : float
+        Squared error of all rows at the end, relative to the variance; NaN for other forms than the sum.
     exact : bool
-        Whether the paper's form explains the data to rounding.
+        Whether the paper's form is the target, see `is_exact`.
     error : float
         Estimated relative squared error on new data; NaN where nobody asked.
     l2 : float
@@ -200,6 +202,7 @@ class Fit:
     restart_losses: list
     history: list
     converged: bool = True
+    loss: float = float("nan")
     exact: bool = False
     error: float = float("nan")
     l2: float = 0.0

@@ -11,7 +11,7 @@ from skident.base.progress import StageLog
 
 from .few_rows import has_few_rows
 from .linear_fits import fit_linear
-from .sum_fits import fit_sum
+from .sum_fits import EXPLAINED, fit_sum
 
 __all__ = ["fit_auto"]
 
@@ -37,7 +37,7 @@ def fit_auto(problem, search, l2="auto"):
     if has_few_rows(problem):
         return fit_linear(problem, search, l2, cross_validate=True)
     found = fit_sum(problem, search, l2, hopeless=_HOPELESS)
-    if found.exact:
+    if found.loss < EXPLAINED:
         return found
     if not found.finite:
         return fit_linear(problem, search, l2)
