@@ -22,6 +22,7 @@ from skident.training.net import Training, resolve_device
 
 from .algorithm1 import run_algorithm1
 from .architecture import DenseNetArchitecture, check_alphas, check_connections, check_widths
+from .clipping import input_range
 from .distillation import check_options
 from .divergence import require_finite
 from .epoch_fits import fit_by_epochs
@@ -277,6 +278,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
             x0=None if offset_column is None else tensor(units.offsets(X)),
             start=None if start is None else start._standardised_module(),
             fixed=plan.fixed,
+            whole=plan.depth is None,
         )
 
     def _units_of(self, X, targets, offset_column, method):
@@ -323,8 +325,8 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
     def _store(self, fit, problem):
         """The network in y's units, the fitted attributes, and a warning where the solver did not come to its end."""
         self._input_units, self._target_units = problem.input_units, problem.target_units
-        if fit.held:
-            span = np.stack([_array(problem.x.amin(dim=0)), _array(problem.x.amax(dim=0))])
+        if fit.margin is not None:
+            span = _array(input_range(problem.x, fit.margin))
             self._input_units = dataclasses.replace(problem.input_units, span=span)
         net = self._module = self._target_units.leave_(fit.module).cpu().eval()
         architecture, n_found = problem.architecture, len(net.widths)

@@ -39,6 +39,9 @@ class Problem:
         Layers that it has begin at its weights.
     fixed : tuple of int
         Layers whose weights stay.
+    whole : bool
+        Whether all layers are fitted at once; if not, weights without a given `l2` are not shrunk, since what lower
+        layers learn alone is to be measured.
     """
 
     x: torch.Tensor
@@ -50,6 +53,7 @@ class Problem:
     x0: torch.Tensor | None = None
     start: QuadraticDenseNet | None = None
     fixed: tuple = ()
+    whole: bool = True
 
     def build(self, readout, units=None, *, batch_norm=False, direct=None):
         """A module with new random weights where `start` has none.
@@ -183,8 +187,8 @@ class Fit:
     error : float
         Estimated relative squared error on new data; NaN where nobody asked.
     l2 : float
-    held : bool
-        Whether inputs are to be clipped at the range of the rows.
+    margin : float or None
+        Inputs are clipped at the range of the rows widened by this share at either end; None is no clipping.
     sharpness : float or None
         v of Theorem 4.
     skorch_net : skorch.NeuralNet or None
@@ -206,7 +210,7 @@ class Fit:
     exact: bool = False
     error: float = float("nan")
     l2: float = 0.0
-    held: bool = False
+    margin: float | None = None
     sharpness: float | None = None
     skorch_net: Any = None
     distillation: Distillation | None = None

@@ -11,6 +11,7 @@ import torch
 
 from skident.optim import best_of
 
+from .clipping import MARGIN
 from .exactness import is_exact
 from .layer_by_layer import regress_layers, regressable_layers
 from .layer_regression import RIDGES
@@ -152,6 +153,7 @@ def _finished(problem, search, best, losses, rows, units, l2):
         result.status != "max_iter",
         loss=relative,
         exact=exact,
+        margin=None if exact else MARGIN,
         error=relative / (1.0 - P / n) ** 2 if n > P else float("inf"),
         l2=l2,
     )
