@@ -23,12 +23,14 @@ from skident.training.net import Training, resolve_device
 
 from .algorithm1 import run_algorithm1
 from .architecture import DenseNetArchitecture, check_alphas, check_connections, check_widths
+from .clipping import input_range
 from .distillation import check_options
 from .divergence import require_finite
 from .epoch_fits import fit_by_epochs
 from .input_noise import InputNoise
 from .options import LayerPlan, Search
 from .problem import Problem
+from .sum_fits import EXPLAINED
 from .units import input_units
 
 __all__ = ["QuadraticDenseNetBase"]
@@ -277,6 +279,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
             x0=None if offset_column is None else tensor(units.offsets(X)),
             start=None if start is None else start._standardised_module(),
             fixed=plan.fixed,
+            whole=plan.depth is None,
         )
 
     def _units_of(self, X, targets, offset_column, method):
@@ -323,8 +326,8 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
     def _store(self, fit, problem):
         """The network in y's units, the fitted attributes, and a warning where the solver did not come to its end."""
         self._input_units, self._target_units = problem.input_units, problem.target_units
-        if fit.held:
-            span = np.stack([_array(problem.x.amin(dim=0)), _array(problem.x.amax(dim=0))])
+        if fit.margin is not None:
+            span = _array(input_range(problem.x, fit.margin))
             self._input_units = dataclasses.replace(problem.input_units, span=span)
         net = self._module = self._target_units.leave_(fit.module).cpu().eval()
         architecture, n_found = problem.architecture, len(net.widths)
@@ -347,10 +350,10 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
 
     def _warn_if_unfinished(self, fit, n_found, n_layers):
         """Say how far the solver came, and what would take it further."""
-        if (fit.converged or fit.exact) and n_found == n_layers:
+        if (fit.converged or fit.loss < EXPLAINED) and n_found == n_layers:
             return
         if fit.distillation is None:
-            how_far = f"the solver stopped after {self.n_iter_} steps, at a loss of {min(fit.restart_losses):.1e}"
+            how_far = f"the solver stopped after {self.n_iter_} steps, at a loss of {self.history_[-1]:.1e}"
             advice = "raise max_iter or n_init"
         else:
             how_far = f"Algorithm 1 stopped after max_epochs={self.n_iter_} epochs with {n_found} of {n_layers} layers"

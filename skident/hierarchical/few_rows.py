@@ -11,7 +11,7 @@ from skident.linalg import column_units
 
 from .problem import Fit
 
-__all__ = ["fit_direct", "has_few_rows", "held_inputs", "is_better", "ridge_error"]
+__all__ = ["fit_direct", "has_few_rows", "is_better", "ridge_error"]
 
 _ALPHAS = np.logspace(-2, 6, 17)
 _AHEAD = 0.03  # relative squared error by which ridge regression must be ahead of hidden layers
@@ -30,21 +30,6 @@ def has_few_rows(problem):
     bool
     """
     return len(problem.x) <= problem.architecture.n_weights
-
-
-def held_inputs(x, rows):
-    """Inputs clipped at the range that they have in some rows.
-
-    Parameters
-    ----------
-    x : Tensor (m, d)
-    rows : Tensor (n, d)
-
-    Returns
-    -------
-    Tensor (m, d)
-    """
-    return x.clamp(rows.amin(dim=0), rows.amax(dim=0))
 
 
 def ridge_error(problem, folds):
@@ -107,7 +92,7 @@ def fit_direct(problem, error):
     module.direct[: x.shape[1]] = torch.as_tensor(coefficients)
     module.offset.copy_(torch.as_tensor(center + np.reshape(ridge.intercept_, -1) * unit))
     loss = float(((module(problem.x) - problem.y) ** 2).sum() / ((problem.y - problem.y.mean(dim=0)) ** 2).sum())
-    return Fit(module, None, [loss], [loss], error=error, l2=float("inf"), held=has_few_rows(problem))
+    return Fit(module, None, [loss], [loss], error=error, l2=float("inf"), margin=0.0 if has_few_rows(problem) else None)
 
 
 def _alpha(x, y):

@@ -10,7 +10,8 @@ import torch
 
 from skident.optim import best_of
 
-from .few_rows import fit_direct, has_few_rows, held_inputs, is_better, ridge_error
+from .clipping import MARGIN, clipped_inputs
+from .few_rows import fit_direct, has_few_rows, is_better, ridge_error
 from .problem import Attempt, Fit
 from .solvers import WeightedRows, set_trainable, warm_start_readout
 
@@ -54,8 +55,8 @@ def fit_linear(problem, search, l2="auto", cross_validate=False):
     attempts = (_attempt(problem, search, l2) for _ in range(min(2, search.n_init)))
     best, losses = best_of(attempts, attrgetter("loss"))
     error = min(errors) if errors else float("inf")
-    held = validated and has_few_rows(problem)
-    return Fit(best.module, best.initial, losses, best.history, best.converged, error=error, l2=l2, held=held)
+    margin = 0.0 if validated and has_few_rows(problem) else MARGIN
+    return Fit(best.module, best.initial, losses, best.history, best.converged, error=error, l2=l2, margin=margin)
 
 
 def _attempt(problem, search, l2):
@@ -93,7 +94,7 @@ def _cross_validated(problem, search, grid, folds):
             module = _start(part)
             rows = WeightedRows(part.x, part.y)
             search.minimise(module, rows, l2=l2, max_iter=search.steps(40), patience=_PATIENCE)
-            x = held_inputs(problem.x[fold], part.x) if has_few_rows(problem) else problem.x[fold]
+            x = clipped_inputs(problem.x[fold], part.x, 0.0 if has_few_rows(problem) else MARGIN)
             with torch.no_grad():
                 error = float(((module(x) - problem.y[fold]) ** 2).sum())
             total += error if np.isfinite(error) else float("inf")

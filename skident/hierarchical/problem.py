@@ -39,6 +39,9 @@ class Problem:
         Layers that it has begin at its weights.
     fixed : tuple of int
         Layers whose weights stay.
+    whole : bool
+        Whether all layers are fitted at once; if not, weights without a given `l2` are not shrunk, since what lower
+        layers learn alone is to be measured.
     """
 
     x: torch.Tensor
@@ -50,6 +53,7 @@ class Problem:
     x0: torch.Tensor | None = None
     start: QuadraticDenseNet | None = None
     fixed: tuple = ()
+    whole: bool = True
 
     def build(self, readout, units=None, *, batch_norm=False, direct=None):
         """A module with new random weights where `start` has none.
@@ -176,13 +180,15 @@ class Fit:
     history : list of float
         The chosen start's loss after every step or epoch.
     converged : bool
+    loss : float
+        Squared error of all rows at the end, relative to the variance; NaN for other forms than the sum.
     exact : bool
-        Whether the paper's form explains the data to rounding.
+        Whether the paper's form is the target, see `is_exact`.
     error : float
         Estimated relative squared error on new data; NaN where nobody asked.
     l2 : float
-    held : bool
-        Whether inputs are to be clipped at the range of the rows.
+    margin : float or None
+        Inputs are clipped at the range of the rows widened by this share at either end; None is no clipping.
     sharpness : float or None
         v of Theorem 4.
     skorch_net : skorch.NeuralNet or None
@@ -200,10 +206,11 @@ class Fit:
     restart_losses: list
     history: list
     converged: bool = True
+    loss: float = float("nan")
     exact: bool = False
     error: float = float("nan")
     l2: float = 0.0
-    held: bool = False
+    margin: float | None = None
     sharpness: float | None = None
     skorch_net: Any = None
     distillation: Distillation | None = None

@@ -11,6 +11,8 @@ import torch
 
 from skident.optim import best_of
 
+from .clipping import MARGIN
+from .exactness import is_exact
 from .layer_by_layer import regress_layers, regressable_layers
 from .layer_regression import RIDGES
 from .modules import QuadraticDenseNet
@@ -18,9 +20,9 @@ from .problem import Attempt, Fit
 from .solvers import WeightedRows, set_trainable
 from .units import robust_units
 
-__all__ = ["EXACT", "fit_sum", "found_twice"]
+__all__ = ["EXPLAINED", "fit_sum", "found_twice"]
 
-EXACT = 1e-10  # relative loss from which the data are explained
+EXPLAINED = 1e-10  # relative loss from which the data are explained
 _ALL_FOUND = 1e-20  # from which the layers added to a given start are found too, however small their alpha
 _HOPEFUL = 1e-2  # relative loss from which the hidden biases are let free
 _PATIENCE = 30  # steps in which the loss must halve
@@ -53,7 +55,7 @@ def fit_sum(problem, search, l2="auto", hopeless=None):
     units = robust_units(problem.y)
     y = units.standardised(problem.y)
     rows = WeightedRows(problem.x, y, torch.ones_like(y) if l2 else (1.0 + y.abs() / 2.0) ** -1.5)
-    done = EXACT if problem.start is None else _ALL_FOUND
+    done = EXPLAINED if problem.start is None else _ALL_FOUND
 
     def enough(losses):
         given_up = hopeless is not None and len(losses) > 2 and min(losses) > hopeless
@@ -123,28 +125,35 @@ def _descend(problem, search, start, rows, l2):
 
 
 def _finished(problem, search, best, losses, rows, units, l2):
-    """The best start fitted to all rows, with the error that generalised cross-validation expects on new ones."""
-    exact, module = best.loss < EXACT, best.module
+    """The best start fitted to all rows; its loss, whether it is exact and whether it converged are those of the end.
+
+    The error on new rows is the one that generalised cross-validation expects.
+    """
+    explained, module = best.loss < EXPLAINED, best.module
     set_trainable(module, fixed=problem.fixed)
     result = search.minimise(
         module,
-        rows if exact else WeightedRows(rows.x, rows.y),
+        rows if explained else WeightedRows(rows.x, rows.y),
         l2=l2,
-        max_iter=search.steps(20 if exact else 100),
+        max_iter=search.steps(100),
         target=1e-28 * len(rows.y),
         patience=_PATIENCE,
     )
     variance = float(((rows.y - rows.y.mean()) ** 2).mean())
     with torch.no_grad():
         relative = float(((module(rows.x) - rows.y) ** 2).mean()) / variance
+    losses[int(np.argmin(losses))] = relative
     n, P = len(rows.y), problem.architecture.n_weights
+    exact = n > P and relative < EXPLAINED and is_exact(module, rows)
     return Fit(
         units.leave_(module),
         units.leave_(best.initial),
         losses,
         [*best.history, *[cost / (n * variance) for cost in result.history]],
-        best.converged and result.status != "max_iter",
-        exact=exact and n > P,
+        result.status != "max_iter",
+        loss=relative,
+        exact=exact,
+        margin=None if exact else MARGIN,
         error=relative / (1.0 - P / n) ** 2 if n > P else float("inf"),
         l2=l2,
     )
