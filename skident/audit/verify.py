@@ -93,6 +93,8 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     asked = AskedRows(oracle, network, X, tol, most, single=_only_single(black_box, network))
     asked.first(rng)
     effects, excess = asked.compared()
+    if excess > 1.0 and asked.check_cast():
+        effects, excess = asked.compared()
     found = None
     if excess > 1.0:
         found = explain_differences(effects, asked.Y, asked.tolerance, several=False)
@@ -118,14 +120,15 @@ def _validated(black_box, network, X, response_method):
 
 
 def _only_single(black_box, network):
-    """Whether a black box that is asked in double precision has its weights in single, and the network has not."""
+    """Whether the weights of one of them may be rounded to float32 where those of the other are not."""
+    known = _in_single([*network.weights, *network.biases])
     if is_torch_module(black_box):
         arrays = [p.detach().double().cpu().numpy() for p in black_box.parameters()]
     elif isinstance(black_box, FeedforwardNetwork):
         arrays = [*black_box.weights, *black_box.biases]
-    else:
-        return False
-    return _in_single(arrays) and not _in_single([*network.weights, *network.biases])
+    else:  # of whose weights nothing is known
+        return known
+    return known != _in_single(arrays)
 
 
 def _in_single(arrays):
