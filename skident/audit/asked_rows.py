@@ -55,6 +55,8 @@ class AskedRows:
     box : InputBox
     unseen : list of (layer, unit)
         Units that rest at every candidate.
+    shares : ndarray of shape (m_L,)
+        Tolerance that precision or noise explains, over the standard deviation of the network's output; 0 if constant.
     kind : str
         The numbers in which answers come, or ``noise``.
     batch_dependent : bool
@@ -252,10 +254,21 @@ class AskedRows:
             single = rounding_of_answers(network, self.X, single=True)
             tolerance += 0.5 * step + np.minimum(_SIGMAS * single, 0.5 * step)
         deviation = self.Y.std(axis=0)
-        varies = deviation > 0
-        shares = np.median(tolerance, axis=0)[varies] / deviation[varies]
-        self.relative_tolerance = float(shares.min(initial=np.inf)) if varies.any() else 0.0
+        known = self._known(self.X).std(axis=0)
+        self.shares = np.array([_share(t, d) for t, d in zip(tolerance.T, known, strict=True)])
         if self._tol is not None:
             tolerance = np.maximum(tolerance, self._tol * deviation)
-        self.chosen = self._tol is not None and bool(np.all(shares <= self._tol))
         self.tolerance = tolerance
+
+    @property
+    def tolerance_is_chosen(self):
+        """Whether the tolerance is the one that was given, rather than precision or noise."""
+        return self._tol is not None and bool(np.all(self.shares <= self._tol))
+
+
+def _share(tolerance, deviation):
+    """The median tolerance of an output over the deviation of its values; infinite if none can be compared."""
+    counts = np.isfinite(tolerance)
+    if not counts.any():
+        return np.inf
+    return np.median(tolerance[counts]) / deviation if deviation > 0 else 0.0
