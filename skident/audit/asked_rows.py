@@ -111,7 +111,8 @@ class AskedRows:
         rounding = self._rounding(probe.Y, self._numbers(probe.Y, rows)[0])
         repeats = not probe.differs(rounding)
         if not repeats and self._left() >= _BATCH_PROBE:
-            self.batch_dependent = probe.depends_on_batch(oracle, rows, rounding)
+            single = _SIGMAS * rounding_of_answers(self.network, rows, single=True).max(axis=0)
+            self.batch_dependent = probe.depends_on_batch(oracle, rows, np.maximum(rounding, single))
             left = self._left()
             self.X = self.X[: max(left // 2, left - _REPEATED - _NOISY_REPEATS)]
         if self.batch_dependent:
