@@ -90,7 +90,7 @@ def same_quantized_file(seed, folder):
 
 
 def identified(seed, folder):
-    """A network that was identified from a float32 file, against this file, both by the command line."""
+    """A network that ``skident identify`` found in a float32 file, its widths given, against this file."""
     rng = np.random.RandomState(seed)
     sizes = (rng.randint(3, 9), rng.randint(3, 9), rng.randint(1, 3))
     network = make_network(sizes, shift_scale=0.5, output_activation="identity", random_state=seed)
@@ -98,7 +98,9 @@ def identified(seed, folder):
     data, got = folder / "X.csv", folder / "got.onnx"
     np.savetxt(data, _data(network, rng), delimiter=",")
     with contextlib.redirect_stdout(io.StringIO()):
-        code = main(["identify", f"{folder}/source.onnx", "--data", str(data), "--output", str(got), "--quiet"])
+        widths = ",".join(str(m) for m in sizes[1:])
+        options = ["--data", str(data), "--widths", widths, "--output", str(got), "--quiet"]
+        code = main(["identify", f"{folder}/source.onnx", *options])
     return verify_same(got, folder / "source.onnx", _data(network, rng), random_state=seed) if code == 0 else None
 
 
@@ -179,14 +181,13 @@ REPRODUCERS = {  # what must be said; twenty seeds of its own each
     "1 % change behind too few decimals": (too_few_decimals, "undecided or different"),
     "int8 emulated, tol=0.5": (quantized_with_tol, "the same"),
 }
-ROWS = {  # what must be said of the networks of `bench_audit`
-    "as it is": (as_it_is, "the same"),
-    "units in another order": (in_another_order, "the same"),
-    "float32": (single_precision, "the same"),
-    "noise of 0.1 %": (noisy, "the same or undecided"),
-    "one weight changed by 1e-6": (one_weight, "different"),
+ROWS = {  # what must be said of the networks of `bench_audit`, trials
+    "as it is": (as_it_is, "the same", 40),
+    "units in another order": (in_another_order, "the same", 40),
+    "float32": (single_precision, "the same", 40),
+    "noise of 0.1 %": (noisy, "the same or undecided", 40),
+    "one weight changed by 1e-6": (one_weight, "different", 100),
 }
-_ROWS_EACH = 100  # audits of a row
 
 
 def run(trials, quick):
@@ -195,8 +196,8 @@ def run(trials, quick):
     for number, (name, (audit, wanted)) in enumerate(REPRODUCERS.items()):
         seeds = SEEDS[number * _EACH : (number + 1) * _EACH]
         found.append(_case(name, audit, wanted, seeds[: 2 if quick else trials]))
-    for name, (change, wanted) in ROWS.items():
-        found.append(_case(name, _of_bench(change), wanted, SEEDS[: 2 if quick else trials or _ROWS_EACH]))
+    for name, (change, wanted, n) in ROWS.items():
+        found.append(_case(name, _of_bench(change), wanted, SEEDS[: 2 if quick else trials or n]))
     return {"rows": found}
 
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skident.network import FeedforwardNetwork
 
-from ._adapters import is_onnx_file, is_torch_module
+from ._adapters import is_onnx_file, is_torch_module, same_onnx_model
 from ._units import outputs_that_vary
 
 __all__ = [
@@ -184,35 +184,6 @@ def known_network(box):
         "the network must have known weights (MLPRegressor, MLPClassifier, torch Sequential, "
         f"FeedforwardNetwork, fitted NetworkIdentifier), got {type(box).__name__}; NetworkIdentifier finds the weights "
         "of a callable."
-    )
-
-
-def same_onnx_model(first, second):
-    """Whether both are paths of ONNX files with the same content, numbers in other files included.
-
-    Parameters
-    ----------
-    first, second : object
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    FileNotFoundError, IsADirectoryError
-        If there is no such file.
-    ImportError
-        If onnx is not installed.
-    ValueError
-        If one of two paths holds no ONNX model.
-    """
-    if not (is_onnx_file(first) and is_onnx_file(second)):
-        return False
-    from skident.network.onnx_models import read_model
-
-    return read_model(first).SerializeToString(deterministic=True) == read_model(second).SerializeToString(
-        deterministic=True
     )
 
 
