@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from skident.oracle import BlackBoxError
 
+from .batches import PROBE_ROWS, probe_batches, spread_rows
 from .inputs import InputBox, candidate_inputs, chosen_inputs, inputs_on_both_sides
 from .parameters import ParameterEffects
 from .rounding import Arithmetic, numbers_of, rounding_of_answers
@@ -13,7 +16,11 @@ from .rounding import Arithmetic, numbers_of, rounding_of_answers
 __all__ = ["FEWEST_ROWS", "AskedRows"]
 
 _EACH, _EACH_IN_ALL, _OTHERS = (3, 12), 6000, 64  # rows a unit in the first round, of all units together, and besides
-_REPEATED, _NOISY_REPEATS = 4, 16  # rows asked twice to see whether answers come again; as many more if they do not
+_REPEATED, _NOISY_REPEATS = PROBE_ROWS, 16  # rows asked twice to see whether answers come again; as many more if not
+_PROBE = 14  # queries of the probe of batches and of the one of rounded inputs, and of the check for drift
+_BATCH_PROBE = 22  # queries that must be left to tell noise from batch dependence and to use the result
+_CAST_ROWS = 4  # rows at which a black box is queried again with its inputs rounded to float32
+_CAST_MOVES = 4.0  # tolerances by which rounded inputs must move an output of the known network for the probe to count
 FEWEST_ROWS = 4 * _REPEATED
 _SIGMAS = 8.0  # standard deviations of rounding or noise that count as the same
 _ROUNDINGS = 16.0  # of the largest answer, by which answers that come again may differ
@@ -37,7 +44,7 @@ class AskedRows:
     most : int
         Rows asked at most, `FEWEST_ROWS` at least.
     single : bool
-        Whether the black box computes in double precision with weights that are rounded to single.
+        Whether the weights of the black box or of the network, but not of both, may be rounded to float32.
 
     Attributes
     ----------
@@ -48,13 +55,22 @@ class AskedRows:
     box : InputBox
     unseen : list of (layer, unit)
         Units that rest at every candidate.
+    shares : ndarray of shape (m_L,)
+        Tolerance that precision or noise explains, over the standard deviation of the network's output; 0 if constant.
     kind : str
         The numbers in which answers come, or ``noise``.
+    batch_dependent : bool
+        Whether outputs depend on the other rows of a batch; from then on rows are queried one at a time.
+    casts_inputs : bool
+        Whether the black box rounds its inputs to float32.
     """
+
+    batch_dependent = casts_inputs = False
 
     def __init__(self, oracle, network, X, tol, most, single):
         self._oracle, self.network, self._tol, self._most, self._single = oracle, network, tol, most, single
         self._rows, self.box = X, InputBox.of(X)
+        self._centred = oracle.response == "predict_proba" and network.n_outputs > 1
 
     def first(self, rng):
         """The first round, at inputs where units show; how the black box computes; which units rest everywhere.
@@ -70,7 +86,7 @@ class AskedRows:
         BlackBoxError
             If it fails.
         """
-        n_units, left = sum(self.network.layer_widths[:-1]), self._most - 2 * _REPEATED
+        n_units, left = sum(self.network.layer_widths[:-1]), self._most - _PROBE + _REPEATED
         n_each = int(np.clip(_EACH_IN_ALL // max(n_units, 1), *_EACH))
         n = min(n_each * n_units + _OTHERS, left)
         work = self.network.n_parameters * (1 + self.network.n_outputs)
@@ -81,13 +97,36 @@ class AskedRows:
         hidden = range(self.network.n_layers - 1)
         resting = [np.flatnonzero(effects.strength(layer).max(axis=0) == 0) for layer in hidden]
         self.unseen = [(layer, int(unit)) for layer, units in enumerate(resting) for unit in units]
-        self.X = drawn[chosen_inputs(effects, n, n_each, rng)]
-        self.Y, self._error = self._oracle.ask(self.X)
-        wanted, given = self.network.n_outputs, self.Y.shape[1]
+        self.X = spread_rows(drawn[chosen_inputs(effects, n, n_each, rng)])
+        self.arithmetic = self._measured(*self._query_first())
+        self._settle()
+
+    def _query_first(self):
+        """Query the first round, in one batch or row by row; whether outputs repeat, and by how much they do not."""
+        oracle, rows = self._oracle, self.X[:PROBE_ROWS]
+        probe = probe_batches(oracle, rows)
+        wanted, given = self.network.n_outputs, probe.Y.shape[1]
         if wanted != given:
             raise ValueError(f"the black box gives {given} output(s), the network {wanted}.")
-        self.arithmetic = self._measured(self._oracle(self.X[:_REPEATED]))
-        self._settle()
+        rounding = self._rounding(probe.Y, self._numbers(probe.Y, rows)[0])
+        repeats = not probe.differs(rounding)
+        if not repeats and self._left() >= _BATCH_PROBE:
+            single = _SIGMAS * rounding_of_answers(self.network, rows, single=True).max(axis=0)
+            self.batch_dependent = probe.depends_on_batch(oracle, rows, np.maximum(rounding, single))
+            left = self._left()
+            self.X = self.X[: max(left // 2, left - _REPEATED - _NOISY_REPEATS)]
+        if self.batch_dependent:
+            oracle.chunk_rows = 1
+            self.Y, self._error = oracle.ask(self.X)
+            gap = self.Y[:_REPEATED] - oracle(rows)
+            return np.all(np.abs(gap) <= rounding + self._error[:_REPEATED, None]), gap
+        Y, error = oracle.ask(self.X[PROBE_ROWS:])
+        self.Y, self._error = np.vstack([probe.Y, Y]), np.append(probe.error, error)
+        return repeats, probe.gap
+
+    def _left(self):
+        """Queries that are left besides the check for drift."""
+        return self._most - self._oracle.n_queries - _REPEATED
 
     def more(self, rng):
         """As many other rows as may be asked.
@@ -101,7 +140,7 @@ class AskedRows:
         BlackBoxError
             If the black box fails.
         """
-        left = self._most - self._oracle.n_queries - _REPEATED
+        left = self._left()
         if left <= 0:
             return
         X = candidate_inputs(self._rows, self.box, left, rng)[rng.permutation(left)]
@@ -121,8 +160,7 @@ class AskedRows:
         return effects, float(np.max(np.abs(self.Y - effects.answers) / self.tolerance))
 
     def _effects(self, X, tolerance):
-        centred = self._oracle.response == "predict_proba" and self.network.n_outputs > 1
-        return ParameterEffects(self.network, X, tolerance, centred)
+        return ParameterEffects(self.network, X, tolerance, self._centred)
 
     def check_drift(self):
         """Refuse a black box that answers otherwise than before.
@@ -145,22 +183,66 @@ class AskedRows:
         """Rows asked."""
         return self._oracle.n_queries
 
-    def _measured(self, again):
+    def _numbers(self, Y, X):
+        """The numbers in which some outputs come."""
+        if self._oracle.response == "predict_proba":
+            return self._oracle.precision
+        return numbers_of(Y, self.network(X))
+
+    @staticmethod
+    def _rounding(Y, kind):
+        """By how much an output may differ from itself, (m_L,)."""
+        return _ROUNDINGS * np.finfo(np.float32 if kind == "float32" else np.float64).eps * np.abs(Y).max(axis=0)
+
+    def _measured(self, repeats, gap):
         """The numbers in which answers come, and their noise if they do not come again."""
         oracle, Y = self._oracle, self.Y
-        proba = oracle.response == "predict_proba"
-        kind, decimals = oracle.precision if proba else numbers_of(Y, self.network(self.X))
-        gap, largest = Y[: len(again)] - again, np.abs(Y).max(axis=0)
-        unit = np.finfo(np.float32 if kind == "float32" else np.float64).eps
+        kind, decimals = self._numbers(Y, self.X)
         noise = np.zeros(Y.shape[1])
-        if np.any(np.abs(gap) > _ROUNDINGS * unit * largest + self._error[: len(again), None]):
-            room = max(0, min(_NOISY_REPEATS, self._most - oracle.n_queries - _REPEATED, len(self.X)))
-            gap = np.vstack([gap, Y[:room] - oracle(self.X[:room])])
+        if not repeats:
+            n = max(0, min(_NOISY_REPEATS, self._left(), len(self.X)))
+            gap = np.vstack([gap, Y[len(Y) - n :] - oracle(self.X[len(Y) - n :])])
             noise = _TOO_FEW * np.sqrt(np.mean(gap**2, axis=0) / 2.0)
         if kind == "float64" and self._single:
             kind = "float32"
         self.kind = "noise" if noise.any() else kind
         return Arithmetic(kind, decimals, kind == "float32" or self._single, noise)
+
+    def check_cast(self):
+        """Whether the black box rounds its inputs to float32; if so, float32 counts as its precision from then on.
+
+        A box does if its outputs at rounded inputs are the same where the network's own outputs are not.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        BlackBoxError
+            If the black box fails.
+        """
+        if self.kind != "float64" or self._left() < _CAST_ROWS:
+            return False
+        rounded = self.X.astype(np.float32).astype(float)
+        rounded = np.where(rounded == self.box.inside(rounded), rounded, self.X)
+        small = np.maximum(self.tolerance, self._rounding(self.Y, "float64"))
+        moved = np.abs(self._known(self.X) - self._known(rounded)) / small
+        rows = np.argsort(-moved.max(axis=1), kind="stable")[:_CAST_ROWS]
+        told = moved[rows] > _CAST_MOVES
+        if not told.any():
+            return False
+        gap = np.abs(self.Y[rows] - self._oracle(rounded[rows])) / small[rows]
+        self.casts_inputs = bool(gap[told].max() <= 1.0)
+        if self.casts_inputs:
+            self.kind, self.arithmetic = "float32", replace(self.arithmetic, kind="float32", single=True)
+            self._settle()
+        return self.casts_inputs
+
+    def _known(self, X):
+        """Outputs of the network that count."""
+        Y = self.network(X)
+        return Y - Y.mean(axis=1, keepdims=True) if self._centred else Y
 
     def _settle(self):
         """Tolerances of all answers."""
@@ -172,6 +254,22 @@ class AskedRows:
         if step.any():  # what was computed in single precision before may round to the next number
             single = rounding_of_answers(network, self.X, single=True)
             tolerance += 0.5 * step + np.minimum(_SIGMAS * single, 0.5 * step)
+        deviation = self.Y.std(axis=0)
+        known = self._known(self.X).std(axis=0)
+        self.shares = np.array([_share(t, d) for t, d in zip(tolerance.T, known, strict=True)])
         if self._tol is not None:
-            tolerance = np.maximum(tolerance, self._tol * self.Y.std(axis=0))
+            tolerance = np.maximum(tolerance, self._tol * deviation)
         self.tolerance = tolerance
+
+    @property
+    def tolerance_is_chosen(self):
+        """Whether the tolerance is the one that was given, rather than precision or noise."""
+        return self._tol is not None and bool(np.all(self.shares <= self._tol))
+
+
+def _share(tolerance, deviation):
+    """The median tolerance of an output over the deviation of its values; infinite if none can be compared."""
+    counts = np.isfinite(tolerance)
+    if not counts.any():
+        return np.inf
+    return np.median(tolerance[counts]) / deviation if deviation > 0 else 0.0

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from html import escape
+from math import ceil, floor, log10
 
 import numpy as np
 
-__all__ = ["AuditReport", "Difference"]
+__all__ = ["IDENTICAL", "AuditReport", "Difference"]
+
+IDENTICAL = "identical files"  # the kind of an audit that needs no query
 
 _SIZES = (1e-6, 1e-4, 1e-2)  # relative changes of which a report tells how surely they would have shown
 _LISTED = 10
+_ABOVE = 2.0  # of the tolerance, that a recommended `tol` is: noise measured again is less than twice as large
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,10 @@ class AuditReport:
     Attributes
     ----------
     same : bool or None
-        Whether all answers agree within their tolerance; None where no answer could be compared.
+        True if all outputs agree within a tolerance that other networks would exceed, False if an output differs.
+        None if the audit is undecided: outputs agree, but their tolerance is so wide that those of other networks would
+        agree as well, or no output could be compared. ``if report.same`` is safe, since undecided does not pass. Use
+        `verdict`, or ``report.same is False``, to treat different and undecided models in different ways.
     differences : list of Difference
         The fewest changes of the network with which it answers as the black box does. Empty if they are the same, or if
         no few changes explain how they differ.
@@ -71,8 +79,9 @@ class AuditReport:
         The same over its tolerance: 1 or less where the answers are the same.
     input : ndarray of shape (D,)
         Where the difference is largest beside its tolerance.
-    kind : {"float64", "float32", "float16", "bfloat16", "decimals", "noise"}
-        How the black box answers, or has its weights, which sets the tolerance.
+    kind : {"float64", "float32", "float16", "bfloat16", "decimals", "noise", "identical files"}
+        The precision of the outputs, weights or inputs of the less precise of the two, which sets the tolerance.
+        ``identical files``: both are ONNX files with the same content, which need no query.
     n_queries : int
         Rows asked.
     n_inputs : int
@@ -86,6 +95,13 @@ class AuditReport:
         would have shown in an answer; infinite where none would.
     excesses : ndarray of shape (n_inputs, m_L)
         Differences of all answers over their tolerance.
+    relative_tolerance : float
+        Median tolerance over the standard deviation of the outputs, for the least precise output.
+    batch_dependent : bool
+        Whether outputs depend on the other rows of a batch, as with dynamic quantization. If so, rows were queried one
+        at a time, and the report is about single rows.
+    casts_inputs : bool
+        Whether the black box rounds its inputs to float32, although its outputs are in double precision.
     """
 
     same: bool | None
@@ -101,6 +117,14 @@ class AuditReport:
     constant_columns: np.ndarray = field(repr=False)
     visible: list = field(repr=False)
     excesses: np.ndarray = field(repr=False)
+    relative_tolerance: float = 0.0
+    batch_dependent: bool = False
+    casts_inputs: bool = False
+
+    @property
+    def verdict(self):
+        """``the same``, ``different`` or ``undecided``."""
+        return {True: "the same", False: "different", None: "undecided"}[self.same]
 
     def missed(self, size):
         """Probability that the change of one weight, drawn evenly from those that are not 0, would not have shown.
@@ -114,6 +138,8 @@ class AuditReport:
         -------
         float
         """
+        if self.kind == IDENTICAL:
+            return 0.0
         sizes = np.concatenate([v.ravel() for v in self.visible])
         sizes = sizes[~np.isnan(sizes)]
         return float(np.mean(sizes > size)) if len(sizes) else 1.0
@@ -126,6 +152,7 @@ class AuditReport:
         dict
         """
         return {
+            "verdict": self.verdict,
             "same": self.same,
             "differences": [_as_dict(d) for d in self.differences],
             "instead": [_as_dict(d) for d in self.instead],
@@ -133,6 +160,9 @@ class AuditReport:
             "excess": self.excess,
             "input": [float(x) for x in self.input],
             "kind": self.kind,
+            "relative_tolerance": self.relative_tolerance if np.isfinite(self.relative_tolerance) else None,
+            "batch_dependent": self.batch_dependent,
+            "casts_inputs": self.casts_inputs,
             "n_queries": self.n_queries,
             "n_inputs": self.n_inputs,
             "unseen_units": [[int(k) for k in unit] for unit in self.unseen_units],
@@ -143,21 +173,51 @@ class AuditReport:
     def __str__(self):
         return "\n".join([*self._finding(), *self._scope()])
 
+    def _repr_html_(self):
+        return f"<pre>{escape(str(self))}</pre>"
+
     def _finding(self):
+        if self.kind == IDENTICAL:
+            return ["the same: both files hold the same ONNX model, so it was not queried"]
         if self.same is None:
-            return ["undecided: no answer could be compared"]
+            return self._undecided()
         if self.same:
             return [f"the same: {self.n_inputs} answers agree, the worst to {self.excess:.2g} of its tolerance"]
         lines = [f"different: by {self.largest:.3g}, {self.excess:.3g} times the tolerance"]
+        if self.batch_dependent:
+            lines.append("  likely cause: dynamic quantization, since outputs depend on the other rows of a batch")
         lines += [f"  {d}" for d in self.differences[:_LISTED]]
         more = len(self.differences) - _LISTED
         lines += [f"  and {more} more"] if more > 0 else []
         lines += [f"  or else {d}" for d in self.instead[:_LISTED]]
         return lines if self.differences else [*lines, "  no change of one unit or of few weights explains it"]
 
+    def _undecided(self):
+        """What happened, the likely cause, and what to set."""
+        if not np.isfinite(self.relative_tolerance):
+            return ["undecided: no output could be compared"]
+        size = _ABOVE * self.relative_tolerance
+        digit = 10.0 ** floor(log10(size))
+        return [
+            f"undecided: {self.n_inputs} outputs agree, but those of a network with other weights would agree as well",
+            f"  likely cause: the outputs' precision ({self.kind}) is {self.relative_tolerance:.2g} of their deviation",
+            f"  set tol={ceil(size / digit) * digit:.1g} if differences of this share of the deviation do not matter",
+        ]
+
+    def _remarks(self):
+        lines = []
+        if self.batch_dependent:
+            lines.append("outputs depend on the other rows of a batch; rows were queried one at a time")
+        if self.casts_inputs:
+            lines.append("the black box rounds its inputs to float32, which counts as its precision")
+        return lines
+
     def _scope(self):
+        if self.kind == IDENTICAL:
+            return []
         chances = ", ".join(f"{size:g}: {self.missed(size):.3g}" for size in _SIZES)
         lines = [
+            *self._remarks(),
             f"{self.n_queries} queries; answers: {self.kind}",
             f"share of single weights whose relative change would have been missed, by its size: {chances}",
         ]

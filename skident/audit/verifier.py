@@ -42,6 +42,7 @@ class NetworkVerifier(BaseEstimator):
     Attributes
     ----------
     same_ : bool or None
+        As `AuditReport.same`: None if undecided, so that ``if verifier.same_`` is safe.
     differences_ : list of Difference
     report_ : AuditReport
         ``print(report_)`` tells all of it.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from skident.audit import verify_same
+from skident.oracle.black_box import same_onnx_model
 
 from .models import black_box_from, network_from
-from .results import FOUND, NOT_FOUND, Result
+from .results import FOUND, NOT_FOUND, UNDECIDED, Result
 from .tables import read_table
 
 __all__ = ["audit"]
@@ -22,15 +23,18 @@ def audit(options):
     Returns
     -------
     Result
-        Found where they are the same; different ones and undecided ones are not.
+        Found if they are the same, not found if they are different, undecided if agreement proves nothing.
 
     Raises
     ------
     ValueError, OSError, ImportError
         If a file cannot be read, the data do not fit, or the black box cannot be asked.
     """
-    box, network = black_box_from(options.model), network_from(options.reference)
-    X, _ = read_table(options.data, network.n_inputs)
+    box, network, n_inputs = black_box_from(options.model), options.reference, None
+    if not same_onnx_model(options.model, options.reference):
+        network = network_from(options.reference)
+        n_inputs = network.n_inputs
+    X, _ = read_table(options.data, n_inputs)
     report = verify_same(
         box,
         network,
@@ -40,4 +44,5 @@ def audit(options):
         response_method=options.response,
         random_state=options.seed,
     )
-    return Result(FOUND if report.same else NOT_FOUND, str(report), report.to_dict())
+    code = {"the same": FOUND, "different": NOT_FOUND, "undecided": UNDECIDED}[report.verdict]
+    return Result(code, str(report).replace("set tol=", "set --tol "), report.to_dict())

@@ -15,7 +15,8 @@ __all__ = ["main"]
 
 _ENDS = (
     "exit codes: 0 the same (audit), identified (identify) or smaller (compress); 1 not; 2 what was given cannot be "
-    "read or asked. Results go to stdout, progress and remarks to stderr."
+    "read or queried; 3 undecided (audit): the outputs agree, but they are too imprecise to detect another network. "
+    "Results go to stdout, progress and remarks to stderr."
 )
 
 
@@ -30,7 +31,8 @@ def main(arguments=None):
     Returns
     -------
     int
-        The exit code: 0 the same, identified or smaller, 1 not, 2 what was given cannot be read or asked.
+        The exit code: 0 the same, identified or smaller, 1 not, 2 what was given cannot be read or queried, 3 an
+        undecided audit.
 
     Raises
     ------

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["FOUND", "NOT_FOUND", "REFUSED", "Result", "plain"]
+__all__ = ["FOUND", "NOT_FOUND", "REFUSED", "UNDECIDED", "Result", "plain"]
 
-FOUND, NOT_FOUND, REFUSED = 0, 1, 2
+FOUND, NOT_FOUND, REFUSED, UNDECIDED = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Result:
     Attributes
     ----------
     code : int
-        The exit code: 0 the same, or identified, or smaller; 1 not.
+        The exit code: 0 the same, or identified, or smaller; 1 not; 3 an undecided audit.
     text : str
         For people.
     numbers : dict

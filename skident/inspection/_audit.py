@@ -134,9 +134,8 @@ class AuditDisplay:
         ax.plot(share, excess, **{"color": color_of(0), "linewidth": 2, **kwargs})
         ax.axhline(1.0, color="0.5", linewidth=1, linestyle="--", zorder=0)
         ax.set(xlabel="share of the answers", ylabel="difference / tolerance", yscale="log")
-        ax.set_ylim(0.5 * _LEAST, max(10.0, 5.0 * excess[-1]))
-        found = {True: "the same", False: "different", None: "undecided"}[self.report.same]
-        ax.set_title(f"{self.report.n_inputs} inputs: {found}", fontsize="medium")
+        ax.set_ylim(0.5 * _LEAST, max(10.0, 5.0 * excess.max(initial=0.0)))
+        ax.set_title(f"{self.report.n_inputs} inputs: {self.report.verdict}", fontsize="medium")
 
     def _plot_weights(self, ax, kwargs):
         for layer, sizes in enumerate(self.report.visible):
@@ -151,4 +150,5 @@ class AuditDisplay:
             ax.plot(abs(d.found / d.known - 1.0), 0.5, **style, label="found" if k == 0 else None)
         ax.set(xlabel="relative change of one weight", ylabel="share that would show", xscale="log", ylim=(0, 1.05))
         ax.set_title("What would have been seen", fontsize="medium")
-        ax.legend(loc="lower right", frameon=False)
+        if self.report.visible:  # none where files are identical
+            ax.legend(loc="lower right", frameon=False)

@@ -93,6 +93,33 @@ def is_onnx_file(black_box):
     return isinstance(black_box, (str, os.PathLike)) and os.fspath(black_box).lower().endswith(".onnx")
 
 
+def same_onnx_model(first, second):
+    """Whether both are paths of ONNX files with the same content, numbers in other files included.
+
+    Parameters
+    ----------
+    first, second : object
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    FileNotFoundError, IsADirectoryError
+        If there is no such file.
+    ImportError
+        If onnx or onnxruntime is not installed.
+    ValueError
+        If one of two paths holds no ONNX model.
+    """
+    if not (is_onnx_file(first) and is_onnx_file(second)):
+        return False
+    from ._onnx_box import content_of
+
+    return content_of(first) == content_of(second)
+
+
 def _is_session(black_box):
     """Whether it is a session of onnxruntime, which is not imported to find out."""
     onnxruntime = sys.modules.get("onnxruntime")

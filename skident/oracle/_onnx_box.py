@@ -83,6 +83,11 @@ class OnnxBox:
         return answers
 
 
+def content_of(path):
+    """What an ONNX file holds, numbers in other files included, as bytes that are the same for the same model."""
+    return read_model(path).SerializeToString(deterministic=True)
+
+
 def _session_of(path):
     """A session that runs a file, whose other files are in its folder."""
     model = read_model(path)

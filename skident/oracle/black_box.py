@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skident.network import FeedforwardNetwork
 
-from ._adapters import is_onnx_file, is_torch_module
+from ._adapters import is_onnx_file, is_torch_module, same_onnx_model
 from ._errors import BlackBoxError
 from ._units import outputs_that_vary
 
@@ -28,6 +28,7 @@ __all__ = [
     "resolve_activations",
     "resolve_black_box",
     "resolve_response",
+    "same_onnx_model",
     "tells_activations",
 ]
 

@@ -186,17 +186,18 @@ class TestFewOrShortNumbers:
         return with_weights(self.network, change)
 
     @pytest.mark.parametrize(
-        ("kind", "shortened"),
+        ("kind", "shortened", "same"),
         [
-            ("float16", lambda Y: Y.astype(np.float16)),
-            ("bfloat16", lambda Y: torch.from_numpy(Y).bfloat16().double().numpy()),
-            ("decimals", lambda Y: Y.round(0)),
-            ("decimals", lambda Y: Y.round(1)),
+            ("float16", lambda Y: Y.astype(np.float16), True),
+            ("bfloat16", lambda Y: torch.from_numpy(Y).bfloat16().double().numpy(), True),
+            ("decimals", lambda Y: Y.round(0), None),
+            ("decimals", lambda Y: Y.round(1), None),
         ],
     )
-    def test_answers_of_few_digits(self, kind, shortened):
+    def test_answers_of_few_digits(self, kind, shortened, same):
+        """With one decimal no change of a weight by 1 % shows: agreement decides nothing."""
         report = verify_same(lambda X: shortened(self.network(X)), self.network, self.X, random_state=0)
-        assert report.same is True and report.kind == kind
+        assert report.same is same and report.kind == kind
         report = verify_same(lambda X: shortened(self.changed()(X)), self.network, self.X, random_state=0)
         assert report.same is False and report.kind == kind
 
@@ -206,7 +207,7 @@ class TestFewOrShortNumbers:
 
         network = with_weights(self.network, far)
         report = verify_same(lambda X: network(X).astype(np.float32), network, self.X, random_state=0)
-        assert report.same is True and report.kind == "float32" and report.missed(0.01) > 0.9
+        assert report.same is None and report.kind == "float32" and report.missed(0.01) > 0.9
 
     def test_one_unit_in_single_precision(self):
         network, X, _ = random_network(0, "tanh", (1, 1, 1))

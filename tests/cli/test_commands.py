@@ -142,6 +142,41 @@ def test_audit_of_a_changed_one(folder, capsys):
     assert main("audit changed.onnx reference.safetensors --data X.csv --tol 1e-3".split()) == 0
 
 
+def test_audit_of_a_quantized_file(folder, capsys):
+    quantization = pytest.importorskip("onnxruntime.quantization")
+    quantization.quantize_dynamic("single.onnx", "int8.onnx", weight_type=quantization.QuantType.QInt8)
+    assert main("audit int8.onnx single.onnx --data X.csv".split()) == 1
+    assert "likely cause: dynamic quantization" in capsys.readouterr().out
+    (folder / "copy.onnx").write_bytes((folder / "int8.onnx").read_bytes())
+    assert main("audit copy.onnx int8.onnx --data X.csv --json".split()) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "identical files"
+    assert main("audit single.onnx int8.onnx --data X.csv".split()) == 2  # whose weights cannot be read
+    assert "cannot read node" in capsys.readouterr().err
+
+
+def test_audit_of_what_was_identified(folder, capsys):
+    """In double precision, from a file in single precision."""
+    assert main("identify single.onnx --data X.csv --widths 5,2 --output got.onnx --quiet".split()) == 0
+    capsys.readouterr()
+    assert main("audit got.onnx single.onnx --data X.csv".split()) == 0
+    assert "answers: float32" in capsys.readouterr().out
+
+
+def test_an_undecided_audit(folder, capsys):
+    """Outputs rounded to integers; the call that is recommended runs and decides."""
+    model = onnx.load("model.onnx")
+    model.graph.node[-1].output[0] = "values"
+    model.graph.node.append(onnx.helper.make_node("Round", ["values"], ["Y"]))
+    onnx.save(model, "rounded.onnx")
+    audit = "audit rounded.onnx reference.safetensors --data X.csv"
+    assert main([*audit.split(), "--json"]) == 3
+    result = json.loads(capsys.readouterr().out)
+    assert result["same"] is None and result["verdict"] == "undecided"
+    assert main(audit.split()) == 3
+    tolerance = re.search(r"set (--tol \S+) if", capsys.readouterr().out)[1]
+    assert main([*audit.split(), *tolerance.split()]) == 0
+
+
 # -- compress ----------------------------------------------------------------------------------------------------------
 
 
@@ -253,7 +288,8 @@ def test_arguments_that_are_none(arguments, message, capsys):
 
 
 def test_help_names_the_exit_codes(capsys):
-    assert code_of_exit(["--help"]) == 0 and "exit codes: 0 the same" in capsys.readouterr().out
+    assert code_of_exit(["--help"]) == 0 and "exit codes: 0 the same" in (text := capsys.readouterr().out)
+    assert "3 undecided (audit)" in text
 
 
 # -- as a process ------------------------------------------------------------------------------------------------------
