@@ -50,7 +50,7 @@ def missing_evidence(sample, model, rng):
     >>> sample, rng = Sample(X, X[:, 0]), np.random.RandomState(0)
     >>> model = RidgeModel(np.eye(2), np.array([0.5, -2.7]), np.ones(2), np.zeros(2), 0.0, "relu", False)
     >>> print(missing_evidence(sample, model, rng))
-    unit 1 is active on 2 of 500 rows, 4 are needed
+    unit 1 is active on 1 of 500 rows, 4 are needed
     """
     Z, _, w = sample.draw(_CHECKED_ROWS, rng).arrays(np.float64)
     Z = Z[w > 0]
