@@ -58,12 +58,14 @@ def case(seed):
     high, edge, both = _between(network(X), few), _between(X[:, 0], few), rng.integers(2)
     low = -_between(-network(X), max(1, few // 2)) if both else -np.inf
 
+    guard = network(X).max() + 1.0  # a value that the network takes on no row
+
     def function(Z):
         y = network(Z)
         if kind == "clipped":
             y = np.clip(y, low, high)
         if kind == "guarded":
-            y = np.where(Z[:, 0] > edge, 0.0, y)
+            y = np.where(Z[:, 0] > edge, guard, y)
         return y + offset
 
     return kind, function, X, rows

@@ -313,7 +313,7 @@ def _wants_more(sample, fit, search):
 
 def _wider_start(sample, fit, search, stage, rng, say):
     """The fit itself, or one from a wide fit: that is the cheaper start where there are many more units."""
-    if search.max_units <= _TENSOR_UNITS or stage.rank <= _TENSOR_RANK:
+    if search.max_units <= _TENSOR_UNITS or stage.rank <= _TENSOR_RANK or not further_ridge_pays(sample, fit, rng):
         return fit
     candidate = wide_candidate(sample, min(search.max_units, 2 * stage.rank), rng, counted=True)
     other = fit_ridges(sample, candidate.model, rng=rng)
