@@ -128,7 +128,8 @@ class LandscapeCertificate:
     status : {"global", "saddle", "not stationary", "undecided"}
         ``global``: proven, for the exact real numbers that the arrays X, y, W and v hold: no network with output
         weights of these signs, of any width, has a loss lower by more than `gap`, which is at most ``tol`` times the
-        loss of the best constant, plus the square of four roundings of the targets. The other three are what was
+        loss of the best constant (of 0 without intercept), plus the square of four roundings of the targets; with an
+        intercept their offset is subtracted exactly first. The other three are what was
         seen in double precision: ``saddle``: no slope, and `escape_direction` leads down; ``not stationary``: the
         gradient leads down; ``undecided``: no slope, no downward curvature, no proof.
     is_global : bool

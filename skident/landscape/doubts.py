@@ -12,9 +12,10 @@ from skident.base.kernel_reference import kernel_squared_errors
 
 from .ridge import is_clear, linear_alone
 
-__all__ = ["HeldOutScores", "held_out_scores", "linear_score", "warn_of_class"]
+__all__ = ["HeldOutScores", "held_out_scores", "linear_score", "warn_of_class", "warn_of_rounded_targets"]
 
 _KERNEL_ROWS, _FEWEST_ROWS = 500, 30  # that a kernel is asked about
+_CONSTANT = 1e-13  # standard deviation of y relative to its mean: a few hundred roundings (2^-53), mostly noise
 _BEHIND_LINEAR, _BEHIND_KERNEL, _MARGIN = 0.03, 0.02, 2.0  # R^2, R^2 and standard errors
 
 
@@ -113,6 +114,33 @@ def warn_of_class(scores, in_sample, name):
             f"{name}: a function of second degree seems too little for these data: R^2 on rows left out is about "
             f"{scores.quadratic:.3f}, and that of kernel ridge regression {scores.kernel:.3f}. Take a larger class, as "
             "HierarchicalQuadraticNet.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_rounded_targets(y, name):
+    """Warn of targets that are constant except for rounding.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n,)
+    name : str
+        Of the estimator.
+
+    Warns
+    -----
+    UserWarning
+        If the standard deviation of y is below 1e-13 of its mean and not 0.
+    """
+    mean = float(y.mean())
+    spread = float(np.std(y - mean))
+    if np.ptp(y) > 0 and spread <= _CONSTANT * abs(mean):
+        warnings.warn(
+            f"{name}: y is constant up to rounding: its standard deviation is {spread:.3g} at a mean of {mean:.6g}, "
+            f"where float64 values are {np.spacing(abs(mean)):.3g} apart. The fit describes these roundings; the "
+            "certificate holds for y as stored. Subtract the offset where y is computed, before it is rounded, and fit "
+            "the difference.",
             UserWarning,
             stacklevel=3,
         )

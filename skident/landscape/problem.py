@@ -12,6 +12,8 @@ from numbers import Real
 
 import numpy as np
 
+from .offsets import exact_offsets
+
 __all__ = ["NO_TERMS", "LossTerms", "QuadraticProblem"]
 
 # Singular values of the inputs below this many roundings of the largest count as zero.
@@ -83,6 +85,11 @@ class QuadraticProblem:
     n, d : int
     alpha, linear_weight, fit_intercept, fit_linear
         As in `terms`.
+    y : ndarray of shape (n,)
+        Less `y_offset`, exactly: the intercept makes the loss independent of it, so that rounding bounds refer to how
+        much y varies.
+    y_offset : float
+        A large mean of y, 0 without intercept.
 
     Notes
     -----
@@ -103,10 +110,13 @@ class QuadraticProblem:
     """
 
     def __init__(self, X, y, terms=NO_TERMS):
-        self.X, self.y, self.terms = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64), terms
+        self.X, self.terms = np.asarray(X, dtype=np.float64), terms
         self.n, self.d = self.X.shape
         self.alpha, self.linear_weight = float(terms.alpha), float(terms.linear_weight)
         self.fit_intercept, self.fit_linear = bool(terms.fit_intercept), bool(terms.fit_linear)
+        y = np.asarray(y, dtype=np.float64)
+        self.y_offset = float(exact_offsets(y[:, None])[0]) if self.fit_intercept and self.n else 0.0
+        self.y = y - self.y_offset
 
     @property
     def n_unknowns(self):
@@ -159,7 +169,8 @@ class QuadraticProblem:
         b : ndarray of shape (d,)
         c : float
         """
-        return self._side_terms(self.forms(M) - self.y)
+        b, c = self._side_terms(self.forms(M) - self.y)
+        return b, c + self.y_offset
 
     def _side_terms(self, error):
         mean = error.mean() if self.fit_intercept else 0.0
@@ -292,11 +303,11 @@ class QuadraticProblem:
 
     @functools.cached_property
     def gradient_rounding(self):
-        """Gradients below this are zero to rounding of the targets."""
+        """Gradients below this are zero to rounding of the targets, less their offset likewise."""
         size = np.sqrt(np.mean(self.y**2)) * np.mean(np.sum(self.X**2, axis=1))
         return 10.0 * float(np.finfo(float).eps * size)
 
     @functools.cached_property
     def rounding(self):
-        """Losses below this are zero to rounding of the targets."""
+        """Losses below this are zero to rounding of the targets, less their offset where there is an intercept."""
         return (4.0 * np.finfo(float).eps) ** 2 * float(self.y @ self.y) / self.n

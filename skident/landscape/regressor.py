@@ -27,7 +27,7 @@ from .certificate import CertificateOptions
 from .certify import certify_quadratic
 from .convex import ConvexSolution, least_squares_size, solve_convex
 from .descent import descend
-from .doubts import HeldOutScores, held_out_scores, linear_score, warn_of_class
+from .doubts import HeldOutScores, held_out_scores, linear_score, warn_of_class, warn_of_rounded_targets
 from .problem import LossTerms, QuadraticProblem
 from .ridge import LINEAR_WEIGHTS, leave_one_out_ridge
 from .units import factorise, form_of
@@ -207,13 +207,14 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
             If a linear model is better on rows left out than the network on its own.
         UserWarning
             With an automatic alpha, if a function of second degree is too little: kernel ridge regression is better on
-            rows left out, by .02 of the variance and more than chance.
+            rows left out, by .02 of the variance and more than chance. If y is constant up to rounding.
         """
         with forgotten_on_error(self), one_thread(gram_work(X, degree=2)):
             self._validate_params()
             X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
             y = np.asarray(y, dtype=np.float64)
             check_magnitudes(X=X, y=y)
+            warn_of_rounded_targets(y, type(self).__name__)
             v = _output_weights(self.output_signs, self.n_hidden, X.shape[1])
             self.center_, self.scale_ = _units(X, centred=self.fit_intercept and self.fit_linear)
             problem, scores = self._problem(X - self.center_, y)

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from .offsets import exact_offsets
 from .problem import LossTerms, QuadraticProblem
 
 __all__ = [
@@ -184,16 +185,9 @@ def normalised(problem, centred=True):
 
 def _without_means(problem):
     """Inputs less large means, which is exact where these are rounded to few digits; as they are where it is not."""
-    X = problem.X
     if not (problem.fit_intercept and problem.fit_linear and problem.alpha == 0):
-        return X
-    means, spread = X.mean(axis=0), X.std(axis=0)
-    units = np.ldexp(1.0, np.frexp(np.maximum(spread, 1e-300))[1])
-    shifts = np.where((np.abs(means) > 4.0 * spread) & (spread > 1e-290), units * np.round(means / units), 0.0)
-    Z = X - shifts
-    virtual = Z - X
-    error = (X - (Z - virtual)) + (-shifts - virtual)  # exactly what rounding made of the difference (Knuth's two-sum)
-    return np.where((error == 0.0).all(axis=0), Z, X)
+        return problem.X
+    return problem.X - exact_offsets(problem.X)
 
 
 class WideRows:

@@ -27,7 +27,7 @@ def check_sizes(sample, n_units, order, method):
     sample : Sample
     n_units : int or None
         As asked for; None where they are to be counted.
-    order : {1, 2}
+    order : {"auto", 1, 2}
     method : {"refined", "literal"}
 
     Returns
@@ -49,11 +49,12 @@ def check_sizes(sample, n_units, order, method):
     k, n = sample.dim, sample.n_rows
     if sample.y_scale == 0.0:
         raise ValueError(
-            f"y is constant ({sample.y_center:.6g} in all {n} rows): there is no network to learn; targets must vary."
+            f"y is constant up to rounding ({sample.y_center:.6g} in all {n} rows): there is no network to learn; "
+            "targets must vary by more than 1e-13 of their mean. If a large offset was added to y, fit without it."
         )
     if k == 0:
         raise ValueError("all columns of X are constant: nothing can be learned from them.")
-    most = k if order == 1 else k * (k + 1) // 2
+    most = k if order == 1 else k * (k + 1) // 2  # "auto" goes on to order 2
     distinct = distinct_rows(sample)
     determined = distinct // (k + 1) - 1
     rows = f"n_samples={n} rows" if distinct == n else f"n_samples={n} rows, {distinct} of them distinct,"
@@ -71,8 +72,8 @@ def check_sizes(sample, n_units, order, method):
     if n_units > most:
         what = f"{k} linearly independent features"
         pairs = k * (k + 1) // 2
-        hint = f"order=2 takes up to {pairs}" if order == 1 and n_units <= pairs else "take fewer units"
-        raise ValueError(f"n_units={n_units} is more than order={order} can tell apart in {what}, {most}; {hint}.")
+        hint = f"order='auto' takes up to {pairs}" if order == 1 and n_units <= pairs else "take fewer units"
+        raise ValueError(f"n_units={n_units} is more than order={order!r} can tell apart in {what}, {most}; {hint}.")
     if n_units > determined:
         needed = n_units * (k + 1) + k + 1
         raise ValueError(
@@ -116,21 +117,26 @@ def warn_of_other_inputs(sample):
         warnings.warn(" ".join(said), UserWarning, stacklevel=3)
 
 
-def warn_doubts(sample, learned, n_units):
-    """Warn of units that noise hides, of fits that another unit would improve, of candidates that disagree.
+def warn_doubts(sample, learned, n_units, order):
+    """Warn of units that rows do not determine or noise hides, of fits that lack units, of candidates that disagree.
 
     Parameters
     ----------
     sample : Sample
     learned : LearnedReLU
     n_units : int or None
-        As asked for; where units were counted, or the fit is exact, there are no doubts.
+        As asked for.
+    order : {"auto", 1, 2}
 
     Warns
     -----
     ConvergenceWarning
     """
-    if learned.exact or n_units is None or not learned.signed.fit.model.n_units:
+    if learned.missing:
+        _warn_of_interpolation(sample, learned)
+    if n_units is None and not learned.settled:
+        _warn_of_a_bound(sample, learned.signed.fit.model.n_units, order)
+    if learned.exact or learned.missing or n_units is None or not learned.signed.fit.model.n_units:
         return
     unit = sample.y_scale**2
     losses = ", ".join(f"{loss:.3g}" for loss in learned.candidate_losses[:4] * unit)
@@ -152,6 +158,33 @@ def warn_doubts(sample, learned, n_units):
             stacklevel=3,
         )
     _warn_of_hidden_units(sample, learned)
+
+
+def _warn_of_interpolation(sample, learned):
+    m = learned.signed.fit.model.n_units
+    warnings.warn(
+        f"the {m} units meet all rows to rounding, but the rows do not determine them, so exact_ is False: "
+        f"{learned.missing}. The fit interpolates there and can be wrong on new rows. Take more rows than "
+        f"n_samples={sample.n_rows}; if the function can be evaluated anywhere, use "
+        "NetworkIdentifier(function, activation='relu').fit(X) in place of samples.",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
+
+
+def _warn_of_a_bound(sample, n_units, order):
+    if order == 1 and n_units == sample.dim:
+        cause, way = f"order=1 allows {n_units} units, one per linearly independent feature", "Set order='auto'"
+    elif n_units >= sample.dim * (sample.dim + 1) // 2:
+        cause = f"order={order!r} allows {n_units} units"
+        way = "Learn the function with another model, e.g. sklearn.neural_network.MLPRegressor()"
+    else:
+        cause, way = f"n_samples={sample.n_rows} rows allow {n_units} units", "Take more rows"
+    warnings.warn(
+        f"a further unit would lower the residuals by more than chance, but {cause}: the fit lacks units. {way}.",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
 
 
 def _without_room(sample, n_units):

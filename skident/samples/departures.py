@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["departures", "distinct_rows", "values_of_columns"]
+__all__ = ["along_a_line", "departures", "distinct_rows", "values_of_columns"]
 
 _SKEWNESS, _KURTOSIS = 1.0, 1.5  # of a column, beyond which it is not called Gaussian
 _FLATNESS = 1.0  # minus the excess kurtosis, likewise: 1.2 is uniform, 2 the most there is
@@ -48,9 +48,22 @@ def distinct_rows(sample):
     if len(sample.X) > _LOOKED_AT:
         return sample.n_rows
     X = np.asarray(sample.X if sample.weights is None else sample.X[np.flatnonzero(sample.weights)])
-    # A random direction tells different rows apart, and equal ones have equal products in any block.
-    along = np.einsum("nd,d->n", X, np.random.RandomState(0).standard_normal(X.shape[1]), dtype=np.float64)
-    return len(np.unique(along))
+    return len(np.unique(along_a_line(X)))
+
+
+def along_a_line(X):
+    """Products of the rows with a fixed random direction, which are equal where rows are.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    # Not a matrix product: equal rows have equal products in any block.
+    return np.einsum("nd,d->n", X, np.random.RandomState(0).standard_normal(X.shape[1]), dtype=np.float64)
 
 
 def values_of_columns(sample):

@@ -8,14 +8,23 @@ import numpy as np
 
 from skident.optim import best_of
 
-from .ridge_count import cross_validated_size, determined_units, escape, further_ridge_pays, remove_to, select_size
+from .evidence import missing_evidence
+from .ridge_count import (
+    criterion,
+    cross_validated_size,
+    determined_units,
+    escape,
+    further_ridge_pays,
+    remove_to,
+    select_size,
+)
 from .ridge_model import RidgeModel, is_exact, linear_model, squared_errors
 from .ridge_sides import SignedFit, as_relu, resolve_signs, sign_values
 from .ridges import ROUGHLY, Regression, RidgeFit, fit_ridges, regress_on_ridges
 from .tensor_stage import TensorStage, correct, count_by_curvature, tensor_stage
 from .wide_fit import wide_candidate
 
-__all__ = ["LearnedReLU", "Search", "learn_relu_network"]
+__all__ = ["LearnedReLU", "Search", "judged", "learn_relu_network"]
 
 _WORKING_ROWS = 2**17  # up to which candidates are compared; more rows enter where one of them is left
 _RESTARTS = 3  # of the tensor stage while the rank of T_2 grows
@@ -45,6 +54,8 @@ class Search:
         False stops after the regression on the units of the tensor stage.
     noise_variance : float or None
         Of the noise, in variances of y, if known: where a fit reaches it, no more units are tried.
+    most_units : int or None
+        Bound up to which the search continues if the number of units reaches `max_units`; None for no more.
     """
 
     max_units: int
@@ -53,6 +64,7 @@ class Search:
     control_variate: str | None = "network"
     polish: bool = True
     noise_variance: float | None = None
+    most_units: int | None = None
 
     def is_enough(self, sample, rss):
         """Whether residuals are rounding, or no more than the known noise.
@@ -89,7 +101,9 @@ class LearnedReLU:
     settled : bool
         False where a further unit would still pay.
     exact : bool
-        Whether residuals are rounding.
+        Whether residuals are rounding, and the rows determine the units.
+    missing : str
+        Why the rows do not determine the units though residuals are rounding; else empty.
     """
 
     signed: SignedFit
@@ -98,6 +112,29 @@ class LearnedReLU:
     candidate_losses: np.ndarray
     settled: bool
     exact: bool
+    missing: str = ""
+
+
+def judged(sample, signed, tensor_model, stage, losses, settled, rng):
+    """`LearnedReLU` of a finished fit, with what can be said about its exactness.
+
+    Parameters
+    ----------
+    sample : Sample
+    signed : SignedFit
+    tensor_model : RidgeModel
+    stage : TensorStage
+    losses : ndarray
+    settled : bool
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    LearnedReLU
+    """
+    meets = is_exact(sample, signed.fit.rss)
+    missing = missing_evidence(sample, signed.fit.model, rng) if meets else ""
+    return LearnedReLU(signed, tensor_model, stage, losses, settled, meets and not missing, missing)
 
 
 def _silent(message):
@@ -140,13 +177,13 @@ def learn_relu_network(sample, search, *, rng, say=_silent):
     stage = _find_starts(work, search, rng, say)
     tensor = _regress_on_tensors(sample, work, stage, search)
     if not search.polish:
-        return _unpolished(sample, work, tensor.model, stage)
+        return _unpolished(sample, work, tensor.model, stage, rng)
     fit, losses = _polish_candidates(work, stage, tensor, rng, say)
-    fit, settled = _settle_size(work, fit, search, rng, say)
+    fit, settled = _settle_size(work, fit, search, stage, rng, say)
     if work is not sample and fit.model.n_units:
         fit = fit_ridges(sample, fit.model, ftol=1e-8, rng=rng)
     signed = resolve_signs(sample, fit, rng)
-    return LearnedReLU(signed, tensor.model, stage, losses, settled, is_exact(sample, signed.fit.rss))
+    return judged(sample, signed, tensor.model, stage, losses, settled, rng)
 
 
 # -- starts ----------------------------------------------------------------------------------------------------------
@@ -218,13 +255,13 @@ def _regression_of(sample, model):
     return Regression(model, float(rss), np.empty(0))
 
 
-def _unpolished(sample, work, model, stage):
+def _unpolished(sample, work, model, stage, rng):
     """The regression on the units of the tensor stage, with the signs that leave little of its linear part."""
     rss = _regression_of(sample, model).rss
     margins = np.minimum(np.abs(sign_values(model)), 1.0)
     signed = SignedFit(RidgeFit(as_relu(model), rss, 0, "max_iter"), margins)
     losses = np.sort([c.rss for c in stage.candidates]) / work.total
-    return LearnedReLU(signed, model, stage, losses, True, is_exact(sample, rss))
+    return judged(sample, signed, model, stage, losses, True, rng)
 
 
 # -- polish ----------------------------------------------------------------------------------------------------------
@@ -257,11 +294,31 @@ def _polish_candidates(sample, stage, tensor, rng, say):
 # -- number of units -------------------------------------------------------------------------------------------------
 
 
-def _settle_size(sample, fit, search, rng, say):
+def _settle_size(sample, fit, search, stage, rng, say):
     """The fit of the number of units wanted, or of the best one; and whether no further unit would pay."""
-    if search.n_units is None:
-        return _found_size(sample, fit, search, rng, say), True
-    return _fixed_size(sample, fit, search, rng, say)
+    if search.n_units is not None:
+        return _fixed_size(sample, fit, search, rng, say)
+    fit = _found_size(sample, fit, search, rng, say)
+    if search.most_units is not None and _wants_more(sample, fit, search):
+        say(f"all {fit.model.n_units} units that T_2 can count are in use: further ones are tried")
+        search = replace(search, max_units=search.most_units, most_units=None)
+        fit = _found_size(sample, _wider_start(sample, fit, search, stage, rng, say), search, rng, say)
+    return fit, not (_wants_more(sample, fit, search) and further_ridge_pays(sample, fit, rng))
+
+
+def _wants_more(sample, fit, search):
+    """Whether the bound on units is reached and the fit not good enough."""
+    return 0 < search.max_units <= fit.model.n_units and not search.is_enough(sample, fit.rss)
+
+
+def _wider_start(sample, fit, search, stage, rng, say):
+    """The fit itself, or one from a wide fit: that is the cheaper start where there are many more units."""
+    if search.max_units <= _TENSOR_UNITS or stage.rank <= _TENSOR_RANK or not further_ridge_pays(sample, fit, rng):
+        return fit
+    candidate = wide_candidate(sample, min(search.max_units, 2 * stage.rank), rng, counted=True)
+    other = fit_ridges(sample, candidate.model, rng=rng)
+    say(f"wide fit: {other.model.n_units} units, {other.rss / sample.total:.3g} of the variance left")
+    return other if criterion(sample, other) < criterion(sample, fit) else fit
 
 
 def _most_units(sample):

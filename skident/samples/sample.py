@@ -191,6 +191,9 @@ class Sample:
             rows = slice(start, start + self.batch_size)
             yield self.X[rows], self.y[rows], None if self.weights is None else self.weights[rows]
 
+    def _whitened_blocks(self):
+        return self._kept or (_whitened(block, *self._transform) for block in self._blocks())
+
     def _sum(self, function, *args):
         blocks = ((block, *args) for block in self._blocks())
         return _added_up(in_order(function, blocks, self.n_jobs, prefer="threads"))
@@ -213,6 +216,19 @@ class Sample:
         on_block = functools.partial(_on_block, function=function, transform=self._transform, args=args)
         return self._sum(on_block)
 
+    def extent(self):
+        """The smallest and the largest value of every coordinate of z, among rows with positive weight.
+
+        Returns
+        -------
+        low, high : ndarray of shape (k,)
+        """
+        low, high = np.full(self.dim, np.inf), np.full(self.dim, -np.inf)
+        for Z, _, w in self._whitened_blocks():
+            Z = Z[w > 0]
+            low, high = np.minimum(low, Z.min(axis=0, initial=np.inf)), np.maximum(high, Z.max(axis=0, initial=-np.inf))
+        return low, high
+
     def arrays(self, dtype):
         """All whitened rows at once.
 
@@ -225,8 +241,7 @@ class Sample:
         Z : ndarray of shape (n, k)
         y, w : ndarray of shape (n,)
         """
-        blocks = self._kept or (_whitened(block, *self._transform) for block in self._blocks())
-        parts = [tuple(a.astype(dtype) for a in block) for block in blocks]
+        parts = [tuple(a.astype(dtype) for a in block) for block in self._whitened_blocks()]
         return tuple(np.concatenate(arrays) for arrays in zip(*parts))
 
     def draw(self, n_rows, rng):

@@ -251,7 +251,7 @@ def test_warnings_point_at_the_caller(rng):
     ("d", "n", "options", "message"),
     [
         (5, 20, {"n_units": 3}, r"n_samples=20 rows do not determine n_units=3 .* at least 24 rows"),
-        (5, 200, {"n_units": 6}, r"n_units=6 is more than order=1 .* 5; order=2 takes up to 15"),
+        (5, 200, {"n_units": 6, "order": 1}, r"n_units=6 is more than order=1 .* 5; order='auto' takes up to 15"),
         (3, 200, {"n_units": 7, "order": 2}, r"n_units=7 is more than order=2 .* 6; take fewer units"),
         (5, 200, {"method": "literal"}, r"method='literal' needs n_units"),
         (5, 200, {"order": 3}, r"'order' parameter of TensorReLURegressor must be"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from skident.linalg import hermite_features, n_symmetric_entries
-from skident.samples.learning import LearnedReLU
-from skident.samples.ridge_model import RidgeModel, is_exact, without_ridges
+from skident.samples.learning import judged
+from skident.samples.ridge_model import RidgeModel, without_ridges
 from skident.samples.ridge_sides import SignedFit, as_relu, sign_values
 from skident.samples.ridges import Regression, RidgeFit
 from skident.samples.tensor_stage import TensorStage, residual_curvature
@@ -97,4 +97,4 @@ def learn_literally(sample, n_units, *, order, rng):
         margins = np.minimum(np.abs(sign_values(regression.model)), 1.0)
     signed = SignedFit(RidgeFit(as_relu(regression.model), regression.rss, 0, "max_iter"), margins)
     losses = np.array([regression.rss / sample.total])
-    return LearnedReLU(signed, regression.model, stage, losses, True, is_exact(sample, regression.rss))
+    return judged(sample, signed, regression.model, stage, losses, True, rng)
