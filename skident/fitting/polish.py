@@ -47,7 +47,8 @@ def polish_network(network, U, Y, *, max_iter=60, dense_limit=3000, factor_limit
         See `NetworkLeastSquares`: beyond the first, one factorisation for several steps; beyond both, conjugate
         gradients with one preconditioner block a unit.
     callback : callable, default=None
-        ``callback(n_iter)`` after every step, and within long ones; True ends the iteration.
+        ``callback(n_iter)`` after every step; True ends the iteration. Long steps end with the time of a
+        `skident.budget.time_limit`.
     noise : float or ndarray of shape (m_L,), default=None
         Standard deviation of the noise in every output, absolute: the sigma above, which makes the fit the maximum
         likelihood one for Gaussian noise. The iteration then ends at the minimum, where the parameters' steps are small
@@ -85,18 +86,13 @@ def polish_network(network, U, Y, *, max_iter=60, dense_limit=3000, factor_limit
     sigma = above_rounding(None if noise is None else noise / unit, Y)
     noisy = sigma is not None
     weight = 1.0 if sigma is None else sigma.max() / sigma
-    made = [0]
-    limits = {"dense_limit": dense_limit, "factor_limit": factor_limit}
-    problem = weighted_problem(
-        network, U, Y, weight, give_up=None if callback is None else lambda: callback(made[0]), **limits
-    )
+    problem = weighted_problem(network, U, Y, weight, dense_limit=dense_limit, factor_limit=factor_limit)
     total = max(float(np.sum(problem.Y**2)), np.finfo(float).tiny)
     good = _CLOSE**2 * total + (4.0 * Y.size * sigma.max() ** 2 if noisy else 0.0)
     start = problem.flatten(network.weights, network.biases)
     slow, previous = give_up_when_slow(12, good), [np.inf]
 
     def stop(n_iter, cost):
-        made[0] = n_iter
         settled = not noisy and cost < _SETTLED**2 * total and cost > 0.1 * previous[0]
         previous[0] = cost
         ended = callback is not None and callback(n_iter)

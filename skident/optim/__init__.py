@@ -3,7 +3,7 @@
 from .batched_levenberg_marquardt import BatchedNormalEquations, BatchedResult, Ending, batched_levenberg_marquardt
 from .best_of import best_of
 from .conjugate_gradients import LinearSolution, conjugate_gradients
-from .jobs import Moment, in_order, one_blas_thread
+from .jobs import in_order, one_blas_thread
 from .kept_factor import FactoredNormalEquations, KeptFactor
 from .levenberg_marquardt import (
     DenseNormalEquations,
@@ -24,7 +24,6 @@ __all__ = [
     "KrylovNormalEquations",
     "LeastSquaresResult",
     "LinearSolution",
-    "Moment",
     "SphereAscentResult",
     "batched_levenberg_marquardt",
     "best_of",

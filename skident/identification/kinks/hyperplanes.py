@@ -140,8 +140,9 @@ class FirstLayerSearch:
             n = self.loose.normals
             gap = np.abs(points @ n.T - np.sum(n * self.loose.points, axis=1))
             slack = (1e-9 + 30.0 * (self.loose.errors + self.answers.resolution)) * _sizes(points)[:, None]
-            apart = np.linalg.norm(points[:, None] - self.loose.points, axis=2) > 1e-3
-            which = np.flatnonzero(np.any((gap < slack) & apart, axis=0))
+            other, kink = np.nonzero(gap < slack)
+            apart = np.linalg.norm(points[other] - self.loose.points[kink], axis=1) > 1e-3
+            which = np.unique(kink[apart])
             if len(which) == 0:
                 break
             i = which[self.loose.errors[which].argmin()]
