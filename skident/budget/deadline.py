@@ -11,9 +11,7 @@ from .errors import OutOfBudgetError
 
 __all__ = ["Moment", "check_deadline", "time_limit"]
 
-_FLOPS = (
-    4e9  # operations per second of one core that another process shares; LAPACK on an idle core does five times that
-)
+_FLOPS = 4e9  # operations per second of one core that others share too; LAPACK on an idle core does five times that
 
 
 class Moment(float):

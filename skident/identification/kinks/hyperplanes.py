@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget import check_deadline
+
 from .active_set import NOISY, active_set_fit
 from .segments import KinkSet, Segments, kinks_on_segments, normals_at
 from .windows import locate, windows
@@ -320,6 +322,7 @@ def _through(points, errors, resolution):
     A = np.column_stack([points, np.ones(len(points))]) / np.maximum(errors, np.median(errors))[:, None]
     A /= np.linalg.norm(A, axis=1).max()
     for _ in range(5):
+        check_deadline()
         scale = np.linalg.norm(A, axis=0)
         v = np.linalg.svd(A / scale, full_matrices=False)[2][-1] / scale
         v /= np.linalg.norm(v[:D])

@@ -233,5 +233,5 @@ class KnownLayers:
 
 
 def _by_inputs(W, A, n):
-    """Derivatives (n, m, D) of what a layer computes, from those (n, m_before, D) of what it reads; None: the inputs."""
+    """Derivatives (n, m, D) of what a layer computes, from those of what it reads; None: the inputs."""
     return np.broadcast_to(W.T, (n, *W.T.shape)) if A is None else np.matmul(W.T, A)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from skident.budget import check_deadline
+
 from .completion import with_hidden_weights
 from .facets import FacetUnit
 from .known_layers import KnownLayers
@@ -22,6 +24,7 @@ _GOOD, _POOR = 0.85, 0.2  # share of predicted kinks that a unit shows, and that
 _NONE, _SIDES = 0.1, 0.5
 _MOST_WASTED = 8000  # queries in succession on kinks of no unit of the layer, after which the others are left
 _REACH, _POINTS = 6.0, 2000  # of what is always on, in standard deviations, and points that tell how large it gets
+_SVD = 20.0  # operations of a singular value decomposition, beside n m^2 (Golub and Van Loan, section 8.6)
 _CHOICES = 4  # signs at most of which no unit tells anything that are tried both ways
 
 
@@ -99,6 +102,7 @@ class LayerUnits:
         before, wasted, doubtful, deep = len(self.units), 0, [], []
         queue, points = list(np.argsort(kinks.errors)), kinks.points
         while queue:
+            check_deadline()
             i = queue.pop(0)
             if self.explain(points[i][None])[0] or self._adopted(kinks, i):
                 continue
@@ -182,6 +186,7 @@ class LayerUnits:
     def _weights_of(self, unit):
         """Weights and bias (m_l + 1,) of a unit, and which of them are determined."""
         B = self.basis
+        check_deadline(_SVD * B.shape[0] * B.shape[1] ** 2)
         w = np.linalg.lstsq(B, unit.theta, rcond=None)[0]
         return w, np.linalg.norm(np.linalg.lstsq(B, unit.open, rcond=None)[0], axis=1) < unit.tolerance
 
