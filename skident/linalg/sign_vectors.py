@@ -23,8 +23,6 @@ _MORE_BITS = (0, 8, 4, 8, 0, 8)  # beyond the equations' accuracy, a reduction e
 _UNLIKELY = 1e-3  # solutions that may be expected by chance where only one is sought
 _DELTA = 0.99  # of the reduction
 _LLL = 1.2  # operations of a reduction over K^2 b^2, K signs in equations of b bits in all; measured up to 260 signs
-    1.2  # operations of a reduction over K^2 b^2, K signs in equations of b bits in all: from 50 to 260 signs, measured
-)
 _COPIES = 6  # of the combinations in a chunk: indices, bits and signs of both halves
 
 
