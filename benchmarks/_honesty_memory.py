@@ -33,7 +33,7 @@ def fit_one(name, seed, limit):
     activation, widths = CASES[name]
     model = network(activation, widths, seed)
     X = np.random.default_rng(seed).standard_normal((200, widths[0]))
-    identifier = NetworkIdentifier(lambda X: model(X), max_seconds=limit, random_state=0)
+    identifier = NetworkIdentifier(lambda X: model(X), activation=activation, max_seconds=limit, random_state=0)
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

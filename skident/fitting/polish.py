@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget import MemoryLimitError
 from skident.network import change_outputs, output_units
 from skident.optim import give_up_when_slow
 from skident.oracle import OutOfBudgetError, above_rounding
@@ -140,7 +141,7 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None, thorough=False)
     network : FeedforwardNetwork
     misfit : float
         Relative root mean square misfit of the last round. Later rounds are left out where an earlier one failed, or
-        where the oracle's clock says that time or questions are used up; infinite where that is before the first one.
+        where time, questions or memory are used up; infinite where that is before the first one.
 
     Notes
     -----
@@ -168,14 +169,24 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None, thorough=False)
             draw = _thorough_design(network, rng) if thorough else _design(network, spread, near, rng)
             if not asked.more(draw, max(n, 0)):
                 break
-            network, misfit, _ = polish_network(network, asked.U, asked.Y, callback=progress, noise=noise)
-            for _ in range(_AGAIN if thorough else 0):
-                before = misfit
-                network, misfit, _ = polish_network(network, asked.U, asked.Y, callback=progress, noise=noise)
-                if misfit > _GAINED * before:
-                    break
+            try:
+                network, misfit = _polished(network, asked, _AGAIN if thorough else 0, callback=progress, noise=noise)
+            except MemoryLimitError as error:
+                oracle.refusal = str(error)
+                break
             entry["residual"] = misfit
         if misfit > _CLOSE + 4.0 * asked.noise_left(noise, network.output_activation):
+            break
+    return network, misfit
+
+
+def _polished(network, asked, n_more, **options):
+    """A network after one polish and more of them while they pay, and its misfit."""
+    network, misfit, _ = polish_network(network, asked.U, asked.Y, **options)
+    for _ in range(n_more):
+        before = misfit
+        network, misfit, _ = polish_network(network, asked.U, asked.Y, **options)
+        if misfit > _GAINED * before:
             break
     return network, misfit
 
@@ -191,7 +202,8 @@ class _Asked:
         """Ask n rows more, drawn as `Oracle.ask_near` takes them; False where the budget does not allow it."""
         try:
             U, Y = self.oracle.ask_near(draw, n)
-        except OutOfBudgetError:
+        except OutOfBudgetError as error:
+            self.oracle.refusal = str(error)
             return False
         self.U, self.Y = np.concatenate([self.U, U]), Y if self.Y is None else np.concatenate([self.Y, Y])
         return True

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skident.budget import check_deadline
+from skident.budget import check_deadline, require_memory
 
 from .completion import with_hidden_weights
 from .facets import FacetUnit
@@ -119,7 +119,7 @@ class LayerUnits:
             else:
                 wasted = 0
                 if not self._merged(answers, unit, rng):
-                    self.units.append(unit)
+                    self._hold(unit)
                 if self.signs is None and self._tell_signs(answers, rng):
                     wasted, queue, deep = 0, queue + deep, []
                 elif self._of_layer_before():  # without it the others would be followed in vain
@@ -130,12 +130,17 @@ class LayerUnits:
             if unit.share < _POOR or share_of_sides(answers, unit, self.units, rng) < _GOOD:
                 deep.append(i)
             elif not self._merged(answers, unit, rng):
-                self.units.append(unit)
+                self._hold(unit)
         self._drop_copies()
         deep = kinks.take(np.array(deep, dtype=int))
         deep = deep if self.deep is None else self.deep.joined(deep)
         self.deep = deep.take(~self.explain(deep.points))
         return len(self.units) - before
+
+    def _hold(self, unit):
+        self.units.append(unit)
+        n_bytes = sum(u.rows.nbytes + u.open.nbytes + u.scatter.nbytes for u in self.units)
+        require_memory(n_bytes, f"the equations of {len(self.units)} units of one layer")
 
     def _adopted(self, kinks, i):
         """Whether a kink belongs to a unit found, where that was not determined."""
@@ -282,7 +287,7 @@ class LayerUnits:
             if new.share < min(_GOOD, 0.8 * unit.share):
                 lost.append(unit)
             elif not self._merged(answers, new, rng):
-                self.units.append(new)
+                self._hold(new)
         self._drop_copies()
         if lost:
             again = kinks_of(lost, self.known.n_inputs)
