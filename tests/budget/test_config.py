@@ -60,15 +60,20 @@ def test_the_default_is_a_quarter_of_the_memory_and_two_gibibytes_at_most(monkey
     assert 2**20 <= skident.get_config()["max_memory"] <= 2**31
 
 
-def test_blocks_nest_and_end_with_an_error():
-    before = skident.get_config()
-    with pytest.raises(KeyError, match="of the block"), skident.config_context(max_memory="5MB"):
+def fail_within():
+    with skident.config_context(max_memory="5MB"):
         with skident.config_context():
             assert skident.get_config()["max_memory"] == 5 * MB
         skident.set_config(max_memory="6MB")
         skident.set_config()
         assert skident.get_config()["max_memory"] == 6 * MB
         raise KeyError("of the block")
+
+
+def test_blocks_nest_and_end_with_an_error():
+    before = skident.get_config()
+    with pytest.raises(KeyError, match="of the block"):
+        fail_within()
     assert skident.get_config() == before
 
 

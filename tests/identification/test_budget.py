@@ -8,7 +8,7 @@ import pytest
 
 import skident
 from skident import NetworkIdentifier
-from skident.budget import time_limit
+from skident.budget import check_deadline, time_limit
 from skident.datasets import make_network
 from skident.fitting.least_squares import NetworkLeastSquares
 from skident.identification.kinks.answers import Answers
@@ -34,13 +34,11 @@ def test_a_small_network_is_identified_in_little_memory(rng):
 
 
 def test_what_does_not_fit_is_refused_with_the_bytes_it_needs(rng):
-    network, X = make_network((30, 20, 1), activation="tanh", output_activation="identity", random_state=0), None
+    network = make_network((30, 20, 1), activation="tanh", output_activation="identity", random_state=0)
     X = rng.standard_normal((100, 30))
     identifier = NetworkIdentifier(lambda X: network(X), layer_widths=(20, 1), activation="tanh", random_state=0)
-    with (
-        skident.config_context(**SCARCE),
-        pytest.raises(ValueError, match=r"max_memory=1.1MB does not allow .* bytes are needed"),
-    ):
+    refused = pytest.raises(ValueError, match=r"max_memory=1.1MB does not allow .* bytes are needed")
+    with skident.config_context(**SCARCE), refused:
         identifier.fit(X)
     assert not hasattr(identifier, "network_")
 
@@ -130,6 +128,4 @@ def test_an_outer_limit_returns(rng):
     with time_limit(time.perf_counter() + 1e6, "none"):
         identifier = NetworkIdentifier(lambda X: network(X), activation="relu", max_seconds=100.0, random_state=0)
         assert identifier.fit(X).report_.exact
-        from skident.budget import check_deadline
-
         check_deadline(1e14)
