@@ -143,6 +143,14 @@ def rows_at_once(row_bytes, *, at_most=None):
     -------
     int
         At least 1.
+
+    Examples
+    --------
+    >>> import skident
+    >>> from skident.budget import chunk_bytes, rows_at_once
+    >>> with skident.config_context(max_memory="16MiB"):
+    ...     print(chunk_bytes(), rows_at_once(2**18))
+    1048576 4
     """
     rows = max(1, chunk_bytes() // max(1, int(row_bytes)))
     return rows if at_most is None else min(rows, at_most)
@@ -203,6 +211,19 @@ def require_memory(n_bytes, what):
     ------
     MemoryLimitError
         If they do not fit.
+
+    Examples
+    --------
+    >>> import skident
+    >>> from skident.budget import MemoryLimitError, memory_allows, require_memory
+    >>> with skident.config_context(max_memory="16MB"):
+    ...     print(memory_allows(8 * 10**6))
+    ...     try:
+    ...         require_memory(8 * 2000**2, "a matrix")
+    ...     except MemoryLimitError as error:
+    ...         print(error.needed)
+    True
+    64000000
     """
     if not memory_allows(n_bytes):
         limit, needed = get_config()["max_memory"], _HALF * int(n_bytes)
