@@ -18,7 +18,6 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.preprocessing import scale
 
 import skident
-from skident.network import FeedforwardNetwork
 
 REPEATS = 3  # of which the fastest counts
 BARS = {"idle": 1.1, "busy": 1.3}
@@ -28,7 +27,9 @@ _VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 def _tanh(seed):
     X, y = map(scale, load_diabetes(return_X_y=True))
-    mlp = MLPRegressor(hidden_layer_sizes=(8,), activation="tanh", solver="lbfgs", alpha=1.0, max_iter=999, random_state=seed).fit(X, y)
+    mlp = MLPRegressor(
+        hidden_layer_sizes=(8,), activation="tanh", solver="lbfgs", alpha=1.0, max_iter=999, random_state=seed
+    ).fit(X, y)
     return skident.NetworkIdentifier(mlp.predict, random_state=0), (X,)
 
 

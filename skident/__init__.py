@@ -21,6 +21,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     ],
     submod_attrs={
         "audit": ["NetworkVerifier", "verify_same"],
+        "budget": ["config_context", "get_config", "set_config"],
         "compression": ["NetworkCompressor"],
         "hierarchical": ["HierarchicalQuadraticNet", "HierarchicalQuadraticNetClassifier"],
         "identification": ["EntangledWeightExtractor", "NetworkCompletion", "NetworkIdentifier"],

@@ -36,6 +36,9 @@ from . import (
 )
 from .audit import NetworkVerifier as NetworkVerifier
 from .audit import verify_same as verify_same
+from .budget import config_context as config_context
+from .budget import get_config as get_config
+from .budget import set_config as set_config
 from .compression import NetworkCompressor as NetworkCompressor
 from .hierarchical import HierarchicalQuadraticNet as HierarchicalQuadraticNet
 from .hierarchical import HierarchicalQuadraticNetClassifier as HierarchicalQuadraticNetClassifier

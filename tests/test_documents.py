@@ -102,7 +102,7 @@ def test_the_set_up_is_the_readme_s():
 
 
 def test_the_table_of_rooms_is_the_rule():
-    rows = re.findall(r"^\| (\d) \| (.*) \|$", text_of(TOP / "CONTRIBUTING.md"), flags=re.MULTILINE)
+    rows = re.findall(r"^\| (-?\d) \| (.*) \|$", text_of(TOP / "CONTRIBUTING.md"), flags=re.MULTILINE)
     assert {room: int(floor) for floor, rooms in rows for room in re.findall(r"`(\w+)`", rooms)} == FLOORS
 
 

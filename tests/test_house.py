@@ -17,6 +17,7 @@ TOP = Path(__file__).parents[1]
 
 QUESTIONS = {"identification", "samples", "landscape", "saddle", "hierarchical", "compression", "audit"}
 FLOORS = {
+    "budget": -1,
     **dict.fromkeys(["linalg", "optim"], 0),
     **dict.fromkeys(["network", "training"], 1),
     **dict.fromkeys(["oracle", "datasets", "metrics"], 2),
@@ -25,7 +26,7 @@ FLOORS = {
     "inspection": 5,
     "cli": 6,
 }
-ARRAYS_ONLY = {"linalg", "optim"}
+ARRAYS_ONLY = {"budget", "linalg", "optim"}
 SKORCH = "skident.training.net"
 # Packages that people may do without, and the only places that import them: behind a gate.
 OPTIONAL = {

@@ -9,7 +9,8 @@ from pathlib import Path
 TOP = Path(__file__).parents[2]
 ROOMS = {  # every room with an `__all__`, questions first
     "Questions": ["identification", "audit", "compression", "samples", "landscape", "saddle", "hierarchical"],
-    "What they stand on": ["network", "oracle", "metrics", "datasets", "inspection", "linalg", "optim", "cli"],
+    "What they stand on": ["network", "oracle", "metrics", "datasets", "inspection", "linalg", "optim", "budget"]
+    + ["cli"],
 }
 CONSTANTS = {  # what a number or a dict cannot say of itself
     "ACTIVATIONS": "The activations by name: a dict of `Activation`.",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget import chunk_bytes as default_chunk_bytes
 from skident.network import FeedforwardNetwork
 from skident.optim import BatchedNormalEquations
 
@@ -78,7 +79,7 @@ class BatchedNetworkFits:
         Of all of them.
     rows : Rows
         Or anything with its `blocks`, `n_inputs` and `n_outputs`: rows in a file are read block by block.
-    chunk_bytes : int, default=2**26
+    chunk_bytes : int, default=None
         Bound on the temporaries that grow with the number of rows: Jacobians of the rows of one block.
 
     Notes
@@ -102,10 +103,11 @@ class BatchedNetworkFits:
     True
     """
 
-    def __init__(self, architecture, rows, *, chunk_bytes=2**26):
+    def __init__(self, architecture, rows, *, chunk_bytes=None):
         widths = architecture.widths
         self.shapes = list(zip((rows.n_inputs, *widths[:-1]), widths, strict=True))
-        self.activations, self.rows, self.chunk_bytes = architecture.activations, rows, chunk_bytes
+        self.activations, self.rows = architecture.activations, rows
+        self.chunk_bytes = chunk_bytes or default_chunk_bytes() // 2
         self.offsets = np.concatenate([[0], np.cumsum([(a + 1) * c for a, c in self.shapes])])
 
     @property

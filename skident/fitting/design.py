@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget import require_memory
+
 __all__ = ["design_points", "points_for_deep_units"]
 
 _SPREADS = (0.5, 1.0, 2.0, 4.0, 8.0)  # of candidates, in typical pre-activations of the first layer
 _CANDIDATES = 20  # for every point wanted, of every spread
+_COPIES = 4  # arrays of all points that are made at a time
 _MOVING = 2.5  # pre-activation up to which a unit moves
 
 
@@ -33,8 +36,14 @@ def design_points(weights, biases, n_samples, spread, rng, near=0.5):
     -------
     ndarray of shape (n, D)
         ``n >= n_samples``.
+
+    Raises
+    ------
+    MemoryLimitError
+        If so many do not fit (`skident.budget`).
     """
     D, m = weights.shape
+    require_memory(_COPIES * 8 * D * n_samples, f"{n_samples} samples of {D} inputs")
     norms = np.linalg.norm(weights, axis=0)
     sigma = spread / np.median(norms)
     units = np.arange(int(near * n_samples)) % m
@@ -65,8 +74,16 @@ def points_for_deep_units(network, n_samples, rng):
     ndarray of shape (n, D)
         ``n <= n_samples``: of candidates of five spreads as many for every unit, at random among those where its
         pre-activation is at most 2.5, or else those where it is smallest.
+
+    Raises
+    ------
+    MemoryLimitError
+        If the candidates do not fit (`skident.budget`).
     """
-    W, b = network.weights[0], network.biases[0]
+    W, b, n_candidates = network.weights[0], network.biases[0], len(_SPREADS) * _CANDIDATES * n_samples
+    require_memory(
+        2 * 8 * (len(W) + sum(network.layer_widths)) * n_candidates, f"{n_candidates} samples to choose from"
+    )
     U = np.concatenate([design_points(W, b, _CANDIDATES * n_samples, spread, rng) for spread in _SPREADS])
     depths, H = [], U
     for W, b, activation in zip(network.weights[:-1], network.biases[:-1], network.activations[:-1], strict=True):

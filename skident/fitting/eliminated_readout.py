@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from skident.budget import chunk_bytes as default_chunk_bytes
 from skident.network import FeedforwardNetwork, change_outputs, output_units
 from skident.network.calculus import forward_jets, output_sensitivities
 from skident.optim import DenseNormalEquations, levenberg_marquardt, one_blas_thread
@@ -27,7 +28,7 @@ class EliminatedReadout:
     U : ndarray of shape (n, D)
     Y : ndarray of shape (n, m_L)
         Of about mean 0 and standard deviation 1.
-    chunk_bytes : int, default=2**27
+    chunk_bytes : int, default=None
         Bound on temporaries that grow with n.
 
     Notes
@@ -37,11 +38,11 @@ class EliminatedReadout:
     ``O(n P^2 m_L)`` a step. Far fewer steps than all parameters at once take, and fewer of them end in local minima.
     """
 
-    def __init__(self, network, U, Y, *, chunk_bytes=2**27):
+    def __init__(self, network, U, Y, *, chunk_bytes=None):
         self.like, self.U, self.Y = network, U, Y
         self.shapes = [(a + 1, c) for a, c in (W.shape for W in network.weights[:-1])]
         self.n_parameters = sum(a * c for a, c in self.shapes)
-        self.chunk = max(1, chunk_bytes // (8 * self.n_parameters * Y.shape[1]))
+        self.chunk = max(1, (chunk_bytes or default_chunk_bytes()) // (8 * self.n_parameters * Y.shape[1]))
 
     def flatten(self, network):
         """Weights and shifts of the hidden layers as one vector.

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from skident.budget import check_deadline, memory_allows, require_memory
+from skident.budget import chunk_bytes as default_chunk_bytes
 from skident.network.calculus import forward, forward_jets, output_sensitivities
 from skident.optim import (
     DenseNormalEquations,
@@ -22,6 +24,8 @@ from .preconditioners import KroneckerBlock, UnitBlocks
 __all__ = ["NetworkLeastSquares", "minimise", "weighted_problem"]
 
 _WIDE = 200  # numbers that a layer reads from which blocks of single units cost more than they save
+_COPIES = 2  # the matrix and its factor
+_PASSES = 4  # arrays of every layer's size that a tangent and an adjoint pass hold: values, slopes and their changes
 _SMALL = 1500  # parameters up to which BLAS threads can cost more than they bring
 
 
@@ -67,11 +71,8 @@ class NetworkLeastSquares:
         preconditions the conjugate gradients of all steps. For starts near a solution.
     inner_tol : float, default=1e-2
         Relative residual at which conjugate gradients stop.
-    chunk_bytes : int, default=2**27
-        Bound on temporaries that grow with n.
-    give_up : callable, default=None
-        Asked while a matrix to be factored is formed, which takes seconds for thousands of parameters; once it says
-        True, there is no step.
+    chunk_bytes : int, default=None
+        Bound on temporaries that grow with n; by default `skident.budget.chunk_bytes`.
 
     Notes
     -----
@@ -91,12 +92,11 @@ class NetworkLeastSquares:
         dense_limit=3000,
         factor_limit=0,
         inner_tol=1e-2,
-        chunk_bytes=2**27,
-        give_up=None,
+        chunk_bytes=None,
     ):
         self.shapes, self.activations, self.U, self.Y = shapes, activations, U, Y
         self.dense_limit, self.factor_limit = dense_limit, factor_limit
-        self.inner_tol, self.chunk_bytes, self.give_up = inner_tol, chunk_bytes, give_up
+        self.inner_tol, self.chunk_bytes = inner_tol, chunk_bytes or default_chunk_bytes()
         self._kept = KeptFactor()
         sizes = [(a + 1) * c for a, c in shapes]
         self.offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -105,6 +105,10 @@ class NetworkLeastSquares:
     def n_parameters(self):
         """P."""
         return int(self.offsets[-1])
+
+    @property
+    def _matrix_bytes(self):
+        return _COPIES * 8 * self.n_parameters**2
 
     def flatten(self, weights, biases):
         """Weights and shifts as one vector.
@@ -178,27 +182,28 @@ class NetworkLeastSquares:
         Returns
         -------
         DenseNormalEquations, FactoredNormalEquations or KrylovNormalEquations
-            By the number of parameters. Factored ones share the factor that this problem keeps.
+            By the number of parameters, and by what memory allows. Factored ones share the factor that this problem
+            keeps.
+
+        Raises
+        ------
+        OutOfBudgetError
+            If the time or the memory of this computation does not suffice (`skident.budget`).
         """
-        if self.n_parameters <= self.dense_limit:
+        formed = memory_allows(self._matrix_bytes)
+        if formed and self.n_parameters <= self.dense_limit:
             return DenseNormalEquations(*self.normal_equations(theta))
         product, gradient = self._products(theta)
-        if self.n_parameters <= self.factor_limit:
-            return FactoredNormalEquations(product, gradient, lambda: self._to_factor(theta), self._kept)
+        if formed and self.n_parameters <= self.factor_limit:
+            return FactoredNormalEquations(product, gradient, lambda: self.normal_equations(theta)[0], self._kept)
         return self._krylov(theta, product, gradient)
 
-    def _to_factor(self, theta):
-        """The Gauss-Newton matrix, unless it is given up in between: a RuntimeError, which is no step."""
-        return self.normal_equations(theta, self.give_up)[0]
-
-    def normal_equations(self, theta, give_up=None):
+    def normal_equations(self, theta):
         """Gauss-Newton matrix and gradient, accumulated over chunks of rows.
 
         Parameters
         ----------
         theta : ndarray of shape (P,)
-        give_up : callable, default=None
-            Asked before every block.
 
         Returns
         -------
@@ -209,37 +214,40 @@ class NetworkLeastSquares:
 
         Raises
         ------
-        RuntimeError
-            If `give_up` says True.
+        OutOfBudgetError
+            If the time or the memory of this computation does not suffice (`skident.budget`).
         """
         P = self.n_parameters
+        require_memory(self._matrix_bytes, f"the Gauss-Newton matrix of {P} parameters")
         A, g = np.zeros((P, P)), np.zeros(P)
         widest = max(a * c for a in [s[0] + 1 for s in self.shapes] for c in [s[0] + 1 for s in self.shapes])
         widest += max(s[1] for s in self.shapes) ** 2
         rows = max(1, self.chunk_bytes // (8 * widest))
         for first in range(0, len(self.U), rows):
-            self._accumulate(theta, slice(first, first + rows), A, g, give_up)
+            self._accumulate(theta, slice(first, first + rows), A, g)
         # Only blocks on and above the diagonal were filled.
         for k in range(len(self.shapes)):
             s, e = self.offsets[k : k + 2]
             A[e:, s:e] = A[s:e, e:].T
         return A, g
 
-    def _accumulate(self, theta, rows, A, g, give_up):
+    def _accumulate(self, theta, rows, A, g):
         reads, sensitivities, residual = self._passes(theta, rows)
         n = len(residual)
         for k, (yk, Bk) in enumerate(zip(reads, sensitivities, strict=True)):
             sk, ek = self.offsets[k : k + 2]
             g[sk:ek] += (yk.T @ np.einsum("npj,np->nj", Bk, residual)).ravel()
             for q in range(k, len(reads)):
-                if give_up is not None and give_up():
-                    raise RuntimeError("given up while normal equations were formed.")
                 yq, Bq = reads[q], sensitivities[q]
                 sq, eq = self.offsets[q : q + 2]
-                products = (yk[:, :, None] * yq[:, None, :]).reshape(n, -1)
-                overlaps = (np.swapaxes(Bk, 1, 2) @ Bq).reshape(n, -1)
-                block = (products.T @ overlaps).reshape(yk.shape[1], yq.shape[1], Bk.shape[2], Bq.shape[2])
-                A[sk:ek, sq:eq] += block.transpose(0, 2, 1, 3).reshape(ek - sk, eq - sq)
+                width, overlaps = Bk.shape[2], (np.swapaxes(Bk, 1, 2) @ Bq).reshape(n, -1)
+                tile = max(1, self.chunk_bytes // (8 * width * (eq - sq)))
+                for i in range(0, yk.shape[1], tile):
+                    check_deadline(2.0 * n * tile * width * (eq - sq))
+                    products = (yk[:, i : i + tile, None] * yq[:, None, :]).reshape(n, -1)
+                    block = (products.T @ overlaps).reshape(-1, yq.shape[1], width, Bq.shape[2])
+                    rows = slice(sk + i * width, min(sk + (i + tile) * width, ek))
+                    A[rows, sq:eq] += block.transpose(0, 2, 1, 3).reshape(-1, eq - sq)
 
     def _passes(self, theta, rows):
         """What layers read, extended by 1; output sensitivities; residual; for some rows."""
@@ -251,6 +259,10 @@ class NetworkLeastSquares:
 
     def _products(self, theta):
         """``v -> J^T (J v)`` by a tangent and an adjoint pass, and ``J^T r``."""
+        sizes = [2 * self.shapes[0][0], *(_PASSES * c for _, c in self.shapes)]
+        require_memory(
+            8 * len(self.U) * sum(sizes), f"a fit of {self.n_parameters} parameters to {len(self.U)} samples"
+        )
         weights, biases = self.unflatten(theta)
         inputs, jets = forward_jets(weights, biases, self.activations, self.U, order=1)
         residual = jets[-1][0] - self.Y
@@ -302,7 +314,7 @@ class NetworkLeastSquares:
         return layers
 
 
-def weighted_problem(network, U, Y, weight, *, dense_limit=3000, factor_limit=0, give_up=None):
+def weighted_problem(network, U, Y, weight, *, dense_limit=3000, factor_limit=0):
     """Least squares of ``weight * (f(u) - y)``.
 
     Parameters
@@ -312,7 +324,7 @@ def weighted_problem(network, U, Y, weight, *, dense_limit=3000, factor_limit=0,
     U : ndarray of shape (n, D)
     Y : ndarray of shape (n, m_L)
     weight : float or ndarray of shape (m_L,)
-    dense_limit, factor_limit, give_up : default=3000, 0, None
+    dense_limit, factor_limit : int, default=3000, 0
         See `NetworkLeastSquares`.
 
     Returns
@@ -324,4 +336,4 @@ def weighted_problem(network, U, Y, weight, *, dense_limit=3000, factor_limit=0,
     weighted = replace(output, jet=lambda z, order: tuple(weight * d for d in output.jet(z, order)))
     activations = [*network.activations[:-1], weighted]
     limits = {"dense_limit": dense_limit, "factor_limit": factor_limit}
-    return NetworkLeastSquares(shapes, activations, U, weight * Y, give_up=give_up, **limits)
+    return NetworkLeastSquares(shapes, activations, U, weight * Y, **limits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget import MemoryLimitError
 from skident.network import change_outputs, output_units
 from skident.optim import give_up_when_slow
 from skident.oracle import OutOfBudgetError, above_rounding
@@ -47,7 +48,8 @@ def polish_network(network, U, Y, *, max_iter=60, dense_limit=3000, factor_limit
         See `NetworkLeastSquares`: beyond the first, one factorisation for several steps; beyond both, conjugate
         gradients with one preconditioner block a unit.
     callback : callable, default=None
-        ``callback(n_iter)`` after every step, and within long ones; True ends the iteration.
+        ``callback(n_iter)`` after every step; True ends the iteration. Long steps end with the time of a
+        `skident.budget.time_limit`.
     noise : float or ndarray of shape (m_L,), default=None
         Standard deviation of the noise in every output, absolute: the sigma above, which makes the fit the maximum
         likelihood one for Gaussian noise. The iteration then ends at the minimum, where the parameters' steps are small
@@ -85,18 +87,13 @@ def polish_network(network, U, Y, *, max_iter=60, dense_limit=3000, factor_limit
     sigma = above_rounding(None if noise is None else noise / unit, Y)
     noisy = sigma is not None
     weight = 1.0 if sigma is None else sigma.max() / sigma
-    made = [0]
-    limits = {"dense_limit": dense_limit, "factor_limit": factor_limit}
-    problem = weighted_problem(
-        network, U, Y, weight, give_up=None if callback is None else lambda: callback(made[0]), **limits
-    )
+    problem = weighted_problem(network, U, Y, weight, dense_limit=dense_limit, factor_limit=factor_limit)
     total = max(float(np.sum(problem.Y**2)), np.finfo(float).tiny)
     good = _CLOSE**2 * total + (4.0 * Y.size * sigma.max() ** 2 if noisy else 0.0)
     start = problem.flatten(network.weights, network.biases)
     slow, previous = give_up_when_slow(12, good), [np.inf]
 
     def stop(n_iter, cost):
-        made[0] = n_iter
         settled = not noisy and cost < _SETTLED**2 * total and cost > 0.1 * previous[0]
         previous[0] = cost
         ended = callback is not None and callback(n_iter)
@@ -144,7 +141,7 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None, thorough=False)
     network : FeedforwardNetwork
     misfit : float
         Relative root mean square misfit of the last round. Later rounds are left out where an earlier one failed, or
-        where the oracle's clock says that time or questions are used up; infinite where that is before the first one.
+        where time, questions or memory are used up; infinite where that is before the first one.
 
     Notes
     -----
@@ -172,14 +169,24 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None, thorough=False)
             draw = _thorough_design(network, rng) if thorough else _design(network, spread, near, rng)
             if not asked.more(draw, max(n, 0)):
                 break
-            network, misfit, _ = polish_network(network, asked.U, asked.Y, callback=progress, noise=noise)
-            for _ in range(_AGAIN if thorough else 0):
-                before = misfit
-                network, misfit, _ = polish_network(network, asked.U, asked.Y, callback=progress, noise=noise)
-                if misfit > _GAINED * before:
-                    break
+            try:
+                network, misfit = _polished(network, asked, _AGAIN if thorough else 0, callback=progress, noise=noise)
+            except MemoryLimitError as error:
+                oracle.refusal = str(error)
+                break
             entry["residual"] = misfit
         if misfit > _CLOSE + 4.0 * asked.noise_left(noise, network.output_activation):
+            break
+    return network, misfit
+
+
+def _polished(network, asked, n_more, **options):
+    """A network after one polish and more of them while they pay, and its misfit."""
+    network, misfit, _ = polish_network(network, asked.U, asked.Y, **options)
+    for _ in range(n_more):
+        before = misfit
+        network, misfit, _ = polish_network(network, asked.U, asked.Y, **options)
+        if misfit > _GAINED * before:
             break
     return network, misfit
 
@@ -195,7 +202,8 @@ class _Asked:
         """Ask n rows more, drawn as `Oracle.ask_near` takes them; False where the budget does not allow it."""
         try:
             U, Y = self.oracle.ask_near(draw, n)
-        except OutOfBudgetError:
+        except OutOfBudgetError as error:
+            self.oracle.refusal = str(error)
             return False
         self.U, self.Y = np.concatenate([self.U, U]), Y if self.Y is None else np.concatenate([self.Y, Y])
         return True

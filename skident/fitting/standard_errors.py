@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget import check_deadline
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
 from .least_squares import weighted_problem
 
 __all__ = ["standard_errors"]
+
+_EIGH = 9.0  # operations of eigenvectors, in units of P^3 (Golub and Van Loan, section 8.3)
 
 
 def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
@@ -45,6 +48,8 @@ def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
         If there are more than `max_parameters` parameters; if neither `noise` nor Y is given; if the residuals leave
         no degree of freedom; if the answers do not determine all parameters (a unit that is saturated or at rest on all
         of U; too few inputs).
+    OutOfBudgetError
+        If the time or the memory of this computation does not suffice (`skident.budget`).
 
     Examples
     --------
@@ -72,6 +77,7 @@ def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
     scale = np.where(scale > 0, scale, 1.0)
     A /= scale[:, None] * scale[None, :]
     free = _without_rescaling(network, problem, scale)
+    check_deadline(_EIGH * P**3)
     values, vectors = np.linalg.eigh(free.T @ A @ free if free is not None else A)
     if not values[0] > P * np.finfo(float).eps:
         raise NotIdentified(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from skident.budget import MemoryLimitError
 from skident.fitting.design import design_points
 from skident.fitting.polish import polish_from_oracle
 from skident.network import FeedforwardNetwork
@@ -162,12 +163,14 @@ def _nothing_until(error, inquiry):
     """The error that says what was done when the budget ran out, and what to try."""
     done = ", ".join(f"{entry['name']} ({entry['seconds']:.2g} s)" for entry in inquiry.log.stages)
     last = inquiry.log.unfinished
+    named = isinstance(error, MemoryLimitError)  # the error itself says what to do
+    remedy = "" if named else " Raise max_seconds or max_queries, or give layer_widths."
     return NotIdentified(
         last or "search",
         "budget",
         f"{error}, and no network was found until then: {inquiry.oracle.n_queries} rows asked; "
         f"finished: {done or 'nothing'}"
-        f"{'' if last is None else f'; then in: {last}'}. Raise max_seconds or max_queries, or give layer_widths.",
+        f"{'' if last is None else f'; then in: {last}'}.{remedy}",
         final=True,
     )
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from skident.budget import MemoryLimitError
 from skident.oracle import BlackBoxError, NotIdentified, OutOfBudgetError
 from skident.oracle.clipping import find_clipped_answers, find_clipping
 
@@ -49,10 +50,12 @@ def budget_named():
     Raises
     ------
     ValueError
-        Where the block ran out of time or questions.
+        Where the block ran out of time, questions or memory.
     """
     try:
         yield
+    except MemoryLimitError as error:
+        raise ValueError(f"{error}; nothing was found before.") from error
     except OutOfBudgetError as error:
         raise ValueError(f"{error} before anything was found: raise max_seconds or max_queries.") from error
 

@@ -310,10 +310,10 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         with forgotten_on_error(self), one_thread(), budget_named():
             began = time.perf_counter()
             X, y, response = self._validated(X, y)
-            verdict, reason = self._best_reading(*self._begin(X, y, response, began))
-            self._store(verdict, reason)
-            message = warning_of(verdict)
-            if message is not None:
+            with (clock := Clock(self.max_seconds, self.max_queries, began)).limit():
+                verdict, reason = self._best_reading(*self._begin(X, y, response, clock))
+                self._store(verdict, reason)
+            if (message := warning_of(verdict)) is not None:
                 warnings.warn(message, ConvergenceWarning, stacklevel=2)
         return self
 
@@ -331,12 +331,12 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
             raise ValueError("n_features=1: weights of one input are all parallel; at least 2 features are needed.")
         return X, y, response
 
-    def _begin(self, X, y, response, began):
+    def _begin(self, X, y, response, clock):
         """The black box, a first look at it, and the random state."""
         rng = check_random_state(self.random_state)
         box = resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1), classifiers=response == "predict_proba")
         center, scale = center_and_scale(X, None if self.extractor is None else self.extractor.center)
-        clock, limits = Clock(self.max_seconds, self.max_queries, began), self.input_range
+        limits = self.input_range
         oracle = Oracle(box, X.shape[1], center=center, scale=scale, response=response, input_range=limits, clock=clock)
         first = first_look(oracle, box, X, (self.activation, self.output_activation), self.strategy)
         return box, first, rng

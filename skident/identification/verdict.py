@@ -114,6 +114,11 @@ def judge(inquiry, outcome):
     -------
     Verdict
     """
+    with inquiry.oracle.clock.limit(_GRACE):
+        return _judged(inquiry, outcome)
+
+
+def _judged(inquiry, outcome):
     best, oracle = outcome.best, inquiry.oracle
     redundant, finished = _superfluous(inquiry, best)
     hint = ""
@@ -167,7 +172,10 @@ def _superfluous(inquiry, best):
     if inquiry.out_of_time and best.error >= inquiry.accepted_error:  # no matter for a network that is wrong
         return [0] * (len(best.network.weights) - 1), False
     deadline = inquiry.oracle.clock.deadline + _GRACE
-    redundant = redundant_units(best.network, where_units_move(best.network), deadline=deadline)
+    try:
+        redundant = redundant_units(best.network, where_units_move(best.network), deadline=deadline)
+    except OutOfBudgetError:
+        return [0] * (len(best.network.weights) - 1), False
     return redundant, time.perf_counter() <= deadline
 
 
@@ -239,7 +247,7 @@ def stderr_of(verdict):
     Returns
     -------
     tuple of (list of ndarray, list of ndarray), or None
-        None where the answers are exact, or the network does not explain them.
+        None where the answers are exact, the network does not explain them, or the time is over.
     """
     inquiry, network = verdict.inquiry, verdict.network
     oracle = inquiry.oracle
@@ -254,7 +262,7 @@ def stderr_of(verdict):
     U = design_points(inner.weights[0], inner.biases[0], n, 1.0, np.random.RandomState(0))
     try:
         return standard_errors(network, oracle.to_inputs(oracle.confined(U)), _noise_left(verdict) * oracle.unit)
-    except NotIdentified:
+    except (NotIdentified, OutOfBudgetError):
         return None
 
 

@@ -6,6 +6,8 @@ import itertools
 
 import numpy as np
 
+from skident.budget import check_deadline
+
 __all__ = ["joint_diagonaliser"]
 
 _SWEEPS = 30  # of Jacobi rotations
@@ -30,6 +32,7 @@ def joint_diagonaliser(N):
     N, k = N.copy(), N.shape[1]
     Q = np.eye(k)
     for _ in range(_SWEEPS):
+        check_deadline()
         turned = 0.0
         for p, q in itertools.combinations(range(k), 2):
             g = np.stack([N[:, p, p] - N[:, q, q], 2.0 * N[:, p, q]])

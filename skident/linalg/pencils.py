@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skident.budget import check_deadline
+
 __all__ = ["JennrichFactors", "JointPencil", "jennrich", "joint_pencil", "matrix_pencil"]
 
 _RANK_TOLERANCE = 1e-13  # of the largest singular value, below which a direction is rounding
@@ -203,6 +205,7 @@ def _refine(S, X, coefficients, squares, max_iter):
     best = first[0]
     lowest, chosen, X = max(float(squares[best]), rounding), (X[best], coefficients[best]), X[first]
     for _ in range(max_iter):
+        check_deadline()
         X, length = _diagonalise(S, X)
         coefficients, squares = _explained(S, X)
         best = int(np.argmin(squares))

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 
+from skident.budget import check_deadline
+from skident.budget import chunk_bytes as default_chunk_bytes
+
 from .symmetric import _triangle_like, n_free_entries, svec_outer
 
 __all__ = ["RankOneOptions", "RankOneSearch", "find_rank_one", "projection_norms", "subspace_power_iteration"]
@@ -128,6 +131,7 @@ def subspace_power_iteration(basis, starts, *, step_size=math.inf, max_iter=1000
     u, n_iter = final, 0
     while n_iter < max_iter and index.shape[0]:
         n_iter += 1
+        check_deadline()
         new = _gradient_step(basis, u, shift, triangle)
         moved = xp.linalg.vector_norm(new - u, axis=1)
         u = new
@@ -181,8 +185,8 @@ class RankOneOptions:
         See `subspace_power_iteration`.
     max_rounds : int
         The search ends after this many rounds, or two in a row that find nothing new.
-    chunk_bytes : int
-        Bound on the ``n D^2`` temporaries of a batch of starts.
+    chunk_bytes : int or None
+        Bound on the ``n D^2`` temporaries of a batch of starts; by default `skident.budget.chunk_bytes`.
     """
 
     n_init: int | None = None
@@ -191,7 +195,7 @@ class RankOneOptions:
     max_iter: int = 1000
     tol: float = 1e-10
     max_rounds: int = 8
-    chunk_bytes: int = 2**27
+    chunk_bytes: int | None = None
 
     def climb(self, basis, deflated, u):
         """A few steps in the deflated subspace, if any, then in the full one until convergence.
@@ -301,7 +305,7 @@ def _check_sizes(basis, n_features, known):
 
 def _chunk_sizes(n, chunk_bytes, n_features):
     """Batches of n starts whose temporaries, 24 D^2 bytes a start in float64, stay within chunk_bytes."""
-    chunk = max(1, int(chunk_bytes // (24 * n_features**2)))
+    chunk = max(1, int((chunk_bytes or default_chunk_bytes()) // (24 * n_features**2)))
     return [min(chunk, n - first) for first in range(0, n, chunk)]
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import scipy.linalg
 import scipy.spatial
 
+from skident.budget import OutOfBudgetError, check_deadline, chunks, require_memory
+
 __all__ = ["UndecidedSignsError", "nearest_signs", "solve_signs"]
 
 _RANK = 1e-8
@@ -20,6 +22,8 @@ _BITS = 48  # accuracy up to which a lattice is scaled
 _MORE_BITS = (0, 8, 4, 8, 0, 8)  # beyond the equations' accuracy, a reduction each
 _UNLIKELY = 1e-3  # solutions that may be expected by chance where only one is sought
 _DELTA = 0.99  # of the reduction
+_LLL = 1.2  # operations of a reduction over K^2 b^2, K signs in equations of b bits in all; measured up to 260 signs
+_COPIES = 6  # of the combinations in a chunk: indices, bits and signs of both halves
 
 
 class UndecidedSignsError(ValueError):
@@ -47,7 +51,9 @@ def solve_signs(M, r, tol, max_solutions=2):
     Raises
     ------
     UndecidedSignsError
-        (a ValueError) If no solution is found though there may be one.
+        (a ValueError) If no solution is found though there may be one, also since the time is short.
+    OutOfBudgetError
+        If the time is over (`skident.budget`).
 
     Notes
     -----
@@ -108,6 +114,11 @@ def nearest_signs(M, r, n=32):
         The nearest first, n of them or fewer; for every combination of the second half of the signs only the nearest
         of the first half is looked at, so the first row is a minimum, the others need not be all of the next ones.
 
+    Raises
+    ------
+    MemoryLimitError
+        If the combinations do not fit (`skident.budget`).
+
     Notes
     -----
     Both halves are enumerated, and every sum of the one is matched with the nearest of the other in a k-d tree:
@@ -121,6 +132,7 @@ def nearest_signs(M, r, n=32):
     [[-1. -1.  1.  1.]]
     """
     half = M.shape[1] // 2
+    require_memory(_COPIES * 8 * 2 ** (M.shape[1] - half) * len(M), f"the combinations of {M.shape[1]} signs")
     parts = M[:, :half], M[:, half:]
     left, right = (np.stack([_sums(row) for row in part], axis=1) for part in parts)
     distance, nearest = scipy.spatial.cKDTree(left).query(r - right)
@@ -182,8 +194,10 @@ def _matching_halves(target, mix, slack):
             )
         j = np.repeat(np.arange(len(right)), counts)
         i = order[np.arange(len(j)) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(low, counts)]
-        free = np.hstack([_bits(i, half), _bits(j, mix.shape[1] - half)])
-        yield free[_fitting(target - free @ mix.T, slack)]
+        for some in chunks(len(j), _COPIES * 8 * sum(mix.shape)):
+            check_deadline()
+            free = np.hstack([_bits(i[some], half), _bits(j[some], mix.shape[1] - half)])
+            yield free[_fitting(target - free @ mix.T, slack)]
 
 
 def _sums(values):
@@ -216,6 +230,7 @@ def _reduce_lattice(M, r, tol):
     accurate = np.log2(np.median(unit) / max(tol, np.finfo(float).tiny))
     for more in _MORE_BITS:
         bits = int(np.clip(accurate + more, 0, _BITS))
+        _check_time(K, min(len(M), K) * bits)
         order = rng.permutation(K + 1)
         basis = np.hstack([U, np.rint(2.0**bits * equations)])[order]
         reduced = flint.fmpz_mat([[int(entry) for entry in row] for row in basis.tolist()]).lll(delta=_DELTA)
@@ -227,6 +242,14 @@ def _reduce_lattice(M, r, tol):
         if len(signs):
             return _with_neighbours(signs[:1], short, M, r, tol)
     return np.empty((0, K))
+
+
+def _check_time(n_signs, n_bits):
+    """Refuse a reduction that time does not allow: other routes may serve, so this is no end of all."""
+    try:
+        check_deadline(_LLL * n_signs**2 * n_bits**2)
+    except OutOfBudgetError as error:
+        raise UndecidedSignsError(f"{n_signs} signs need a lattice reduction: {error}.") from error
 
 
 def _with_neighbours(signs, U, M, r, tol):

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget import check_deadline
+
 from .packing import insertion, packing_weights
 from .symmetric_tensors import symmetric_power
 
@@ -137,6 +139,7 @@ def _climb(X, basis, order, n_steps):
     """Shifted power steps."""
     place, weights = _raising(X.shape[1], order)
     for _ in range(n_steps):
+        check_deadline()
         lower = symmetric_power(X, order - 1)
         projected = (symmetric_power(X, order) @ basis) @ basis.T
         step = np.stack([np.sum(projected[:, p] * (lower * w), axis=1) for p, w in zip(place.T, weights.T)], axis=1)

@@ -3,7 +3,7 @@
 from .batched_levenberg_marquardt import BatchedNormalEquations, BatchedResult, Ending, batched_levenberg_marquardt
 from .best_of import best_of
 from .conjugate_gradients import LinearSolution, conjugate_gradients
-from .jobs import Moment, in_order
+from .jobs import in_order
 from .kept_factor import FactoredNormalEquations, KeptFactor
 from .levenberg_marquardt import (
     DenseNormalEquations,
@@ -25,7 +25,6 @@ __all__ = [
     "KrylovNormalEquations",
     "LeastSquaresResult",
     "LinearSolution",
-    "Moment",
     "SphereAscentResult",
     "all_threads",
     "batched_levenberg_marquardt",

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget import MemoryLimitError, OutOfBudgetError, check_deadline
+
 from .damping import GROWTH, damping_after
 
 __all__ = ["BatchedNormalEquations", "BatchedResult", "Ending", "batched_levenberg_marquardt"]
@@ -156,10 +158,12 @@ def batched_levenberg_marquardt(problems, x0, ending):
     for _ in range(ending.max_iter):
         if not len(active) or time.perf_counter() > ending.deadline:
             break
-        at = x[active]
-        steps, predicted = left.linearise(at).solve(damping[active])
-        new = left.move(at, steps)
-        trial = left.cost(new)
+        try:
+            new, predicted, trial = _tried(left, x[active], damping[active])
+        except MemoryLimitError:
+            raise
+        except OutOfBudgetError:
+            break
         gain = cost[active] - trial
         better = gain > -ending.rounding if ending.rounding else gain > 0.0
         taken, refused = active[better], active[~better]
@@ -174,3 +178,11 @@ def batched_levenberg_marquardt(problems, x0, ending):
         if not goes_on.all():
             active, left = active[goes_on], left.take(np.flatnonzero(goes_on))
     return BatchedResult(x, cost, n_iter, np.array(history), damping)
+
+
+def _tried(problems, x, damping):
+    """Where steps lead, what they promise, and the costs there."""
+    check_deadline()
+    steps, predicted = problems.linearise(x).solve(damping)
+    new = problems.move(x, steps)
+    return new, predicted, problems.cost(new)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from skident.budget import check_deadline
+
 __all__ = ["LinearSolution", "conjugate_gradients"]
 
 
@@ -47,6 +49,11 @@ def conjugate_gradients(product, right, *, precondition=None, tol=1e-6, own_norm
     -------
     LinearSolution
 
+    Raises
+    ------
+    OutOfBudgetError
+        If the time of a `skident.budget.time_limit` is over.
+
     Notes
     -----
     One product and one call of the preconditioner an iteration, in ``O(P)`` memory; `scipy.sparse.linalg.cg` is the
@@ -65,6 +72,7 @@ def conjugate_gradients(product, right, *, precondition=None, tol=1e-6, own_norm
     p, rz = z, float(r @ z)
     stop = tol**2 * (rz if own_norm else float(r @ r))
     while n_products < max_iter and rz > 0.0:
+        check_deadline()
         Ap = product(p)
         n_products += 1
         curvature = float(p @ Ap)

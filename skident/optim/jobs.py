@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 import functools
-import time
 
 from joblib import Parallel, cpu_count, delayed, effective_n_jobs, wrap_non_picklable_objects
 from joblib.parallel import get_active_backend
 
+from skident.budget import with_budget
+
 from .threads import limited_blas, one_blas_thread
 
-__all__ = ["Moment", "in_order"]
-
-
-class Moment(float):
-    """A time of `time.perf_counter` that stays the same moment where it is sent to another process or machine.
-
-    Examples
-    --------
-    >>> import time
-    >>> from skident.optim import Moment
-    >>> in_a_minute = Moment(time.perf_counter() + 60.0)
-    >>> print(time.perf_counter() > in_a_minute)
-    False
-    """
-
-    def __reduce__(self):
-        # Clocks of two machines begin at different times: what travels is how far away the moment is.
-        return _moment_from_now, (float(self) - time.perf_counter(),)
-
-
-def _moment_from_now(seconds):
-    return Moment(time.perf_counter() + seconds)
+__all__ = ["in_order"]
 
 
 def in_order(function, pieces, n_jobs=None, *, prefer=None):
@@ -61,6 +41,7 @@ def in_order(function, pieces, n_jobs=None, *, prefer=None):
     Every piece is worked on with one BLAS thread, on however many jobs: sums of two threads are rounded otherwise. So
     results are the same to the last bit, on machines of one kind. Where processes were asked for and `function` cannot
     be pickled (by cloudpickle, which takes lambdas), threads do the work. What `function` raises, or Ctrl-C, ends it.
+    The limits of memory and time that hold here hold for every piece.
 
     Examples
     --------
@@ -68,7 +49,7 @@ def in_order(function, pieces, n_jobs=None, *, prefer=None):
     >>> print(list(in_order(pow, [(2, 3), (3, 2)], n_jobs=2, prefer="threads")))
     [8, 9]
     """
-    at_once, work = effective_n_jobs(n_jobs), functools.partial(_on_one_thread, function)
+    at_once, work = effective_n_jobs(n_jobs), functools.partial(_on_one_thread, with_budget(function))
     if at_once == 1:
         yield from (work(*piece) for piece in pieces)
         return

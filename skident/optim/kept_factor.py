@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
+from skident.budget import check_deadline
+
 from .conjugate_gradients import conjugate_gradients
 
 __all__ = ["FactoredNormalEquations", "KeptFactor"]
@@ -43,6 +45,10 @@ class KeptFactor:
         matrix /= self.scale
         self._matrix, self._factor = matrix, None
 
+    def drop(self):
+        """Forget matrix and factor."""
+        self.scale = self._matrix = self._factor = None
+
     def fit_for(self, damping):
         """Factor the kept matrix if there is no factor, or one whose damping is far below this one.
 
@@ -55,6 +61,8 @@ class KeptFactor:
         ------
         numpy.linalg.LinAlgError
             If the matrix is not finite.
+        OutOfBudgetError
+            If the time of a `skident.budget.time_limit` would be over before the factor is there.
         """
         if self._factor is not None and damping <= _FAR * self._damping:
             return
@@ -62,6 +70,7 @@ class KeptFactor:
             raise np.linalg.LinAlgError("the matrix to be factored is not finite")
         self._factor, self._damping = None, max(damping, _LEAST_DAMPING)
         while self._factor is None:
+            check_deadline(len(self._matrix) ** 3 / 3.0)
             damped = self._matrix.copy()
             damped.flat[:: len(damped) + 1] += self._damping
             try:
@@ -141,6 +150,7 @@ class FactoredNormalEquations:
             self.kept.take(self.form())
         solution, squares = self._solution(damping)
         if solution.n_products >= self.few and not fresh:
+            self.kept.drop()  # two matrices of this size at a time, not four
             self.kept.take(self.form())
             solution, squares = self._solution(damping)
         x, r = solution.x, solution.residual

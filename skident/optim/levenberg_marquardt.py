@@ -10,6 +10,8 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import array_namespace, is_numpy_array
 
+from skident.budget import MemoryLimitError, OutOfBudgetError, check_deadline
+
 from .conjugate_gradients import conjugate_gradients
 from .damping import GROWTH, damping_after
 
@@ -38,7 +40,7 @@ class LeastSquaresResult:
     status : {"target", "stationary", "stalled", "max_iter"}
         ``target``: the cost reached `target`; ``stationary``: relative decrease below `ftol`; ``stalled``: no damping
         gave a decrease (rounding, or a singular problem), or the cost is not finite at the start; ``max_iter``: stopped
-        on the way.
+        on the way, also because the time is over (`skident.budget.time_limit`).
     history : list of float
         Cost at the start and after every accepted step.
     """
@@ -93,6 +95,7 @@ class DenseNormalEquations:
         if is_numpy_array(self.matrix):
             A = self.matrix.copy()
             A.flat[:: A.shape[0] + 1] += damping
+            check_deadline(len(A) ** 3 / 3.0)
             factor = scipy.linalg.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
             y = -scipy.linalg.cho_solve(factor, scaled_gradient, check_finite=False)
         else:
@@ -196,7 +199,13 @@ def levenberg_marquardt(cost, linearise, x0, *, max_iter=100, target=0.0, ftol=1
     if value <= target or not math.isfinite(value):
         return LeastSquaresResult(x, value, 0, "target" if value <= target else "stalled", history)
     for n_iter in range(1, max_iter + 1):
-        new, trial, damping = _decrease(cost, linearise(x), x, value, damping)
+        try:
+            check_deadline()
+            new, trial, damping = _decrease(cost, linearise(x), x, value, damping)
+        except MemoryLimitError:
+            raise
+        except OutOfBudgetError:
+            break
         if new is None:
             return LeastSquaresResult(x, value, n_iter, "stalled", history)
         quiet = quiet + 1 if (value - trial) / value < ftol else 0

@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -93,6 +94,7 @@ class Clock:
     @property
     def out_of_time(self) -> bool: ...
     def share(self, fraction: float) -> Clock: ...
+    def limit(self, grace: float = 0.0) -> AbstractContextManager[None]: ...
     def refusal(self, n_queries: int) -> str | None: ...
 
 class Oracle:

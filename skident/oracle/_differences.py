@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-_POINT_BYTES = 2**26  # points made at a time
+from skident.budget import rows_at_once
+
+_COPIES = 2  # of the points made at a time
 
 
 def difference_jacobian(function, U, step):
@@ -91,7 +93,7 @@ def _at_stencil(function, U, stencil, step):
     """Values at every row of U plus every offset, (n, k, m_L), a bounded number of points at a time."""
     i, j, a, b = stencil
     (n, D), k = U.shape, len(i)
-    block = max(1, _POINT_BYTES // (8 * D))
+    block = rows_at_once(_COPIES * 8 * D)
     parts = []
     for first in range(0, n * k, block):
         row, entry = np.divmod(np.arange(first, min(first + block, n * k)), k)

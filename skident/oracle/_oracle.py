@@ -14,6 +14,7 @@ from ._coordinates import Coordinates
 from ._differences import difference_hessian, difference_jacobian
 from ._elsewhere import AskedElsewhere
 from ._errors import BlackBoxError
+from ._pace import Pace
 from ._units import AnswerUnits
 from .clock import Clock, OutOfBudgetError
 
@@ -43,7 +44,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
     step_size : float, default=1e-3
         Step of the Hessian's central differences (epsilon of eq. (19)), in units of `scale`.
     chunk_rows : int, default=65536
-        Rows handed to the black box at once.
+        Rows handed to the black box at once; fewer where memory or time are short.
     response : {"predict", "predict_proba"}, default="predict"
         What the answers are: values, or probabilities of classes, which are turned into logits; see
         `logits_from_probabilities`. Also the method that is asked of an estimator.
@@ -140,6 +141,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         self.step_size, self.chunk_rows = step_size, chunk_rows
         self.n_queries, self.n_derivatives, self.n_outputs, self._n_columns = 0, 0, None, None
         self.one_dimensional, self.clock, self.refusal = False, Clock() if clock is None else clock, None
+        self._pace = Pace(chunk_rows, n_inputs, self.clock.max_seconds)
         self._begin_units()
         self._counting = threading.Lock()
 
@@ -357,8 +359,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         """Answers and uncertainties of n rows; ``inputs(rows)`` gives a slice of them."""
         if n == 0:
             return np.empty((0, self.n_outputs or 0)), np.empty(0)
-        chunks = [slice(i, i + self.chunk_rows) for i in range(0, n, self.chunk_rows)]
-        parts = [self._ask(inputs(rows), rows.start, n) for rows in chunks]
+        parts = [self._ask(inputs(rows), rows.start, n) for rows in self._pace.chunks(n)]
         return parts[0] if len(parts) == 1 else tuple(np.concatenate(p) for p in zip(*parts, strict=True))
 
     def _look_at_clock(self, n_rows):

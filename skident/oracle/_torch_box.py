@@ -10,7 +10,8 @@ import warnings
 import numpy as np
 import torch
 
-_DERIVATIVE_CHUNK_BYTES = 2**27
+from skident.budget import rows_at_once
+
 # torch keeps the level of forward-mode differentiation in one global variable: one thread at a time.
 _FORWARD_MODE = threading.Lock()
 
@@ -54,7 +55,7 @@ class TorchBox:
         return self._module(x[None])[0].reshape(-1)
 
     def _batched(self, function, X, doubles_per_row):
-        chunk = max(1, _DERIVATIVE_CHUNK_BYTES // (8 * doubles_per_row))
+        chunk = rows_at_once(8 * doubles_per_row)
         return torch.func.vmap(function, chunk_size=chunk)(self._tensor(X)).cpu().numpy()
 
     def _row_by_row(self, function, X):

@@ -7,13 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skident.optim import Moment
+from skident.budget import Moment, OutOfBudgetError, time_limit
 
 __all__ = ["Clock", "OutOfBudgetError"]
-
-
-class OutOfBudgetError(Exception):
-    """Time or questions are used up. Not a ValueError: no stage may take it for a failure of its own."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +61,24 @@ class Clock:
         """
         return Moment(np.inf if self.max_seconds is None else self.began + fraction * self.max_seconds)
 
+    def limit(self, grace=0.0):
+        """A block whose kernels end in an `OutOfBudgetError` when `max_seconds` are over.
+
+        Parameters
+        ----------
+        grace : float, default=0
+            Seconds more, for what is left to do with the result.
+
+        Returns
+        -------
+        context manager
+        """
+        return time_limit(self.deadline + grace, self._over)
+
+    @property
+    def _over(self):
+        return "" if self.max_seconds is None else f"max_seconds={self.max_seconds:g} are over"
+
     def refusal(self, n_queries):
         """What is used up, if anything is.
 
@@ -78,7 +92,7 @@ class Clock:
         str or None
         """
         if self.out_of_time:
-            return f"max_seconds={self.max_seconds:g} are over"
+            return self._over
         if self.max_queries is not None and n_queries > self.max_queries:
             return f"max_queries={self.max_queries} rows have been asked, or would have been"
         return None

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from skident.optim import Moment, in_order, one_blas_thread
+from skident.budget import Moment
+from skident.optim import in_order, one_blas_thread
 
 BACKENDS = ["threading", "loky", "multiprocessing"]
 

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from skident.budget import chunk_bytes as default_chunk_bytes
 from skident.network import Architecture
 from skident.network.calculus import forward, forward_jets, output_sensitivities
 from skident.optim import DenseNormalEquations, levenberg_marquardt
@@ -233,7 +234,7 @@ class CompletionProblem:
                 y = g(y @ W + b)
         return y - Y
 
-    def normal_equations(self, omega, Z, Y, chunk_bytes=2**27):
+    def normal_equations(self, omega, Z, Y, chunk_bytes=None):
         """Gram matrix and gradient of the residual r by omega, over chunks of rows.
 
         Parameters
@@ -241,7 +242,7 @@ class CompletionProblem:
         omega : ndarray of shape (P,)
         Z : ndarray of shape (n, m_1)
         Y : ndarray of shape (n, m_L)
-        chunk_bytes : int, default=2**27
+        chunk_bytes : int, default=None
             Memory for a chunk's Jacobian J.
 
         Returns
@@ -252,6 +253,7 @@ class CompletionProblem:
             ``J^T r``.
         """
         A, g = np.zeros((self.n_parameters,) * 2), np.zeros(self.n_parameters)
+        chunk_bytes = chunk_bytes or default_chunk_bytes()
         rows = max(1, chunk_bytes // (8 * (self.n_parameters + max(self.widths)) * self.widths[-1]))
         for first in range(0, len(Z), rows):
             J, r = self._jacobian(omega, Z[first : first + rows], Y[first : first + rows])

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from skident.budget import rows_at_once
 from skident.linalg import DeficientRankError, leading_subspace, n_free_entries, svec, svec_outer
 from skident.network import get_activation
 from skident.optim import one_blas_thread
@@ -24,7 +25,6 @@ __all__ = [
     "subspace_in_units",
 ]
 
-_HESSIAN_CHUNK_BYTES = 2**27
 _CHUNKS, _CHUNK_QUERIES = 16, 1024  # so many to share out, but each of so many queries
 _WORTH_SHARING = 0.2  # seconds of work below which jobs take longer than they spare
 
@@ -140,7 +140,7 @@ def _vectorised_hessians(oracle, points):
 def _chunk_size(n_hessians, n_outputs, D):
     """Points of a chunk, the same for any number of jobs."""
     shared_out = max(-(-n_hessians // _CHUNKS), _CHUNK_QUERIES // (2 * D * D + 1))
-    return max(1, min(shared_out, int(_HESSIAN_CHUNK_BYTES // (8 * n_outputs * D * D))))
+    return max(1, min(shared_out, rows_at_once(8 * n_outputs * D * D)))
 
 
 def entangled_subspace(hessians, dimension, known=None):

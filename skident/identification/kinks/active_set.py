@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skident.budget import check_deadline
+
 __all__ = ["NOISY", "ActiveSetFit", "active_set_fit"]
 
 NOISY = 1e-11  # resolution of answers above which kinks are weighed, and more of them are located
@@ -50,6 +52,7 @@ def active_set_fit(A, y, errors):
     n, q = A.shape
     weight = np.ones(n)
     for _ in range(_ROUNDS):
+        check_deadline()
         x = np.linalg.lstsq(A * weight[:, None], y * weight, rcond=1e-13)[0]
         weight = 1.0 / np.sqrt(np.maximum(np.abs(A @ x - y), 0.3))
     kept = np.zeros(n, dtype=bool)

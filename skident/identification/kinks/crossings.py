@@ -142,7 +142,7 @@ def _first_directions(unit, x, Z, active, rng):
 
 def _rooms(known, Z, active, k):
     """Distances of points from all boundaries but one, in the cells behind it."""
-    lengths = np.linalg.norm(known.boundaries(active), axis=2)
+    lengths = known.boundary_slopes(active)
     with np.errstate(divide="ignore", invalid="ignore"):
         distances = np.where(lengths > 1e-9, np.abs(Z) / lengths, np.inf)
     distances[np.arange(len(k)), k] = np.inf

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget import check_deadline, chunks
+
 __all__ = ["FacetUnit"]
 
 _RANK = 1e-7  # singular values below this, relative to the largest, are none
@@ -17,6 +19,8 @@ _SPREADS, _SPREADS_NEAR = (0.5, 1.0, 2.0, 3.0), (0.1, 0.3, 1.0)  # of lines arou
 _EXACT, _LIGHTEST = 1e-12, 1e-4  # error of equations that weigh most, and the least weight beside them
 _FIRST_LINES = 12  # on which kinks are predicted at a time at first
 _SECANTS, _ZERO = 40, 4e-16  # steps to a zero, and what is one
+_SVD = 20.0  # operations of a singular value decomposition, beside n m^2 (Golub and Van Loan, section 8.6)
+_COPIES = 4  # of arrays of points or features in a chunk
 _SPARE = 1  # equations of a kink beyond its unknowns that tell whose it is
 
 
@@ -251,9 +255,10 @@ class FacetUnit:
         if not self.known.accuracy:
             return np.zeros(len(X)), np.zeros(len(X))
         Z, phi = self.known.evaluate(X)
-        maps = self.known.feature_maps(Z > 0)
-        size = np.maximum(np.linalg.norm(self.known.gradients(Z > 0, self.theta), axis=1), 1e-300)
-        slopes = np.linalg.norm(np.einsum("ntd,tr->ndr", maps, self.scatter), axis=(1, 2))
+        size, slopes = np.linalg.norm(self.known.gradients(Z > 0, self.theta), axis=1).clip(1e-300), np.empty(len(X))
+        for i in chunks(len(X), _COPIES * 8 * self.known.n_features * self.known.n_inputs):
+            maps = np.einsum("ntd,tr->ndr", self.known.feature_maps(Z[i] > 0), self.scatter)
+            slopes[i] = np.linalg.norm(maps, axis=(1, 2))
         return np.linalg.norm(phi @ self.scatter, axis=1) / size, slopes / size
 
     def predicted_kinks(self, n, rng, *, reach=4.0, n_lines=240, n_grid=80):
@@ -279,6 +284,7 @@ class FacetUnit:
         known, D, points = self.known, self.known.n_inputs, np.zeros((0, self.known.n_inputs))
         looked, batch = 0, max(_FIRST_LINES, n // 2)
         while looked < n_lines and len(points) < n:
+            check_deadline()
             batch = min(batch, n_lines - looked)
             rare = looked > n_lines // 4 and len(points) < n // 4
             origins = self._near_starts(batch, rng) if rare else _spread(batch, D, rng)
@@ -288,7 +294,7 @@ class FacetUnit:
         if len(points) == 0:
             return points, points
         Z, phi = known.evaluate(points)
-        normals, lengths = known.gradients(Z > 0, self.theta), np.linalg.norm(known.boundaries(Z > 0), axis=2)
+        normals, lengths = known.gradients(Z > 0, self.theta), known.boundary_slopes(Z > 0)
         size = np.linalg.norm(normals, axis=1)
         good = self.determined(phi) & (size > 1e-6 * np.linalg.norm(self.theta))
         good &= np.all((np.abs(Z) > 1e-5 * lengths) | (lengths < 1e-9), axis=1)
@@ -305,8 +311,9 @@ class FacetUnit:
         t = np.linspace(-reach, reach, n_grid) * np.sqrt(D)
         V = rng.standard_normal((n_lines, D))
         V /= np.linalg.norm(V, axis=1, keepdims=True)
-        z, there = self._values((origins[:, None] + t[:, None] * V[:, None]).reshape(-1, D))
-        z, there = z.reshape(n_lines, -1), there.reshape(n_lines, -1)
+        some = chunks(n_lines, _COPIES * 8 * n_grid * (D + self.known.n_features))
+        parts = [self._values((origins[i, None] + t[:, None] * V[i, None]).reshape(-1, D)) for i in some]
+        z, there = (np.concatenate(part).reshape(n_lines, -1) for part in zip(*parts, strict=True))
         i, j = np.nonzero((z[:, 1:] * z[:, :-1] < 0) & there[:, 1:] & there[:, :-1])
         chosen = rng.permutation(len(i))[: 2 * n_lines]
         i, j = i[chosen], j[chosen]
@@ -344,7 +351,7 @@ class FacetUnit:
         if len(aims) == 0 or len(points) == 0:
             return
         Z = self.known.evaluate(points)[0]
-        lengths = np.linalg.norm(self.known.boundaries(Z > 0), axis=2)
+        lengths = self.known.boundary_slopes(Z > 0)
         gaps = np.where(lengths > 1e-9, np.abs(Z) / np.maximum(lengths, 1e-9), np.inf)[:, aims]
         nearest = np.argsort(gaps, axis=0)[:n]
         self.starts = np.vstack([self.starts, points[np.unique(nearest)]])
@@ -371,6 +378,7 @@ class FacetUnit:
 
 def _least_norm(A, y, least=None, weight=None):
     """Least-squares solution of least norm, and an orthonormal basis of what A leaves open."""
+    check_deadline(_SVD * max(A.shape) * min(A.shape) ** 2)
     U, s, Vt = np.linalg.svd(A, full_matrices=A.shape[0] < A.shape[1])
     k = int(np.sum(s > (_RANK * s[0] if least is None else least)))
     x = Vt[:k].T @ ((U[:, :k].T @ y) / s[:k])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget import rows_at_once
+
 __all__ = ["gradients_at"]
 
 _FORWARD = 0.02  # step of forward differences, as a fraction of the room along the line
 _FEW = 15  # inputs up to which central differences cost little
 _ROWS = 2**24  # numbers handed over at once
+_COPIES = 4  # of these: points, inputs, and both of central differences
 
 
 def gradients_at(probe, centers, rooms, rng, careful=False):
@@ -35,7 +38,7 @@ def gradients_at(probe, centers, rooms, rng, careful=False):
     """
     n, D = centers.shape
     frame = np.linalg.qr(rng.standard_normal((D, D)))[0]
-    size = max(1, _ROWS // D**2)
+    size = rows_at_once(_COPIES * 8 * D**2, at_most=max(1, _ROWS // D**2))
     parts = []
     for i in range(0, n, size):
         some = slice(i, i + size)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget import check_deadline
+
 from .active_set import NOISY, active_set_fit
 from .segments import KinkSet, Segments, kinks_on_segments, normals_at
 from .windows import locate, windows
@@ -140,8 +142,9 @@ class FirstLayerSearch:
             n = self.loose.normals
             gap = np.abs(points @ n.T - np.sum(n * self.loose.points, axis=1))
             slack = (1e-9 + 30.0 * (self.loose.errors + self.answers.resolution)) * _sizes(points)[:, None]
-            apart = np.linalg.norm(points[:, None] - self.loose.points, axis=2) > 1e-3
-            which = np.flatnonzero(np.any((gap < slack) & apart, axis=0))
+            other, kink = np.nonzero(gap < slack)
+            apart = np.linalg.norm(points[other] - self.loose.points[kink], axis=1) > 1e-3
+            which = np.unique(kink[apart])
             if len(which) == 0:
                 break
             i = which[self.loose.errors[which].argmin()]
@@ -319,6 +322,7 @@ def _through(points, errors, resolution):
     A = np.column_stack([points, np.ones(len(points))]) / np.maximum(errors, np.median(errors))[:, None]
     A /= np.linalg.norm(A, axis=1).max()
     for _ in range(5):
+        check_deadline()
         scale = np.linalg.norm(A, axis=0)
         v = np.linalg.svd(A / scale, full_matrices=False)[2][-1] / scale
         v /= np.linalg.norm(v[:D])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget import check_deadline
 from skident.linalg.sign_vectors import UndecidedSignsError
 from skident.network import FeedforwardNetwork
 
@@ -150,6 +151,7 @@ def _robust(design, F, tol):
     scale = np.linalg.norm(design / tol[:, None], axis=0)
     weights = 1.0 / tol
     for _ in range(_ROBUST):
+        check_deadline()
         theta = (
             np.linalg.lstsq(design * (weights[:, None] / scale), F * weights[:, None], rcond=1e-14)[0] / scale[:, None]
         )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget import chunks
+
 __all__ = ["KnownLayers"]
 
+_COPIES = 4  # of the gradients of all units in a chunk of cells
 _ON_KINK = 1e-7  # distance from a known kink, relative to 1 + |x|, up to which a point lies on it
 
 
@@ -163,14 +166,29 @@ class KnownLayers:
         """
         return self._jacobians(active)[0]
 
+    def boundary_slopes(self, active):
+        """Norms of the gradients of all pre-activations in cells, in chunks of cells.
+
+        Parameters
+        ----------
+        active : ndarray of bool, shape (n, M)
+
+        Returns
+        -------
+        ndarray of shape (n, M)
+        """
+        some = chunks(len(active), _COPIES * 8 * active.shape[1] * self.n_inputs)
+        return np.concatenate([np.linalg.norm(self.boundaries(active[i]), axis=2) for i in some])
+
     def _jacobians(self, active):
-        A = np.broadcast_to(np.eye(self.n_inputs), (len(active), self.n_inputs, self.n_inputs))
-        parts = []
+        n, A, parts = len(active), None, []
         for (W, _), on in zip(self.layers, self._sides(active), strict=False):
-            J = np.matmul(W.T, A)
+            J = _by_inputs(W, A, n)
             parts.append(J)
             A = J * on[:, :, None]
-        parts.append(np.matmul(self.weights.T, A))
+        parts.append(_by_inputs(self.weights, A, n))
+        if A is None:
+            A = np.broadcast_to(np.eye(self.n_inputs), (n, self.n_inputs, self.n_inputs))
         return np.concatenate(parts, axis=1), A
 
     def boundary_normals(self, active, which):
@@ -209,6 +227,11 @@ class KnownLayers:
         if len(X) == 0:
             return np.zeros(0, dtype=bool)
         Z = self.evaluate(X)[0]
-        lengths = np.linalg.norm(self.boundaries(Z > 0), axis=2)
+        lengths = self.boundary_slopes(Z > 0)
         reach = max(tol, 100.0 * self.accuracy) * (1.0 + np.linalg.norm(X, axis=1, keepdims=True))
         return np.any(np.abs(Z) < reach * np.maximum(lengths, 1e-9), axis=1)
+
+
+def _by_inputs(W, A, n):
+    """Derivatives (n, m, D) of what a layer computes, from those of what it reads; None: the inputs."""
+    return np.broadcast_to(W.T, (n, *W.T.shape)) if A is None else np.matmul(W.T, A)

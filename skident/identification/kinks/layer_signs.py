@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skident.budget import check_deadline, chunks, require_memory
+
 __all__ = ["LayerSigns", "features_with_signs", "layer_signs", "over_ratio", "signs_beside_linear_part"]
 
 _RANK = 1e-8
@@ -14,6 +16,8 @@ _LOW_RANK = 1e-6
 _SURE = 1e-3  # distance from 1 up to which the size of a sign is taken as 1
 _SURE_NOISY, _TOLD = 0.1, 30.0  # the same where answers are noisy, and what their errors must tell of a sign
 _FREE = 1e6  # size of other unknowns beside signs
+_COPIES = 5  # of the equations: their blocks, as one matrix, scaled, in the decomposition and its result
+_SVD = 20.0  # operations of a singular value decomposition, beside n m^2 (Golub and Van Loan, section 8.6)
 _PER_ERROR = 1e-7  # misfit that stands for an error of a noisy equation
 
 
@@ -102,6 +106,7 @@ def _solve(known, units, slope, hidden):
     scales = [1.0 / max(np.abs(unit.theta[:K]).max(), np.finfo(float).tiny) for unit in units]
     vague = [np.linalg.norm(unit.open[:K], axis=1) > unit.tolerance for unit in units]
     n_unknowns = K + len(hidden) + sum(unit.n_open + int(v.sum()) for unit, v in zip(units, vague, strict=True))
+    _require_solution(m * len(units), n_unknowns)
     blocks, values, start = [], [], K + len(hidden)
     for unit, scale, v in zip(units, scales, vague, strict=True):
         block = np.zeros((m, n_unknowns))
@@ -120,7 +125,7 @@ def _solve(known, units, slope, hidden):
         errors = np.concatenate([_errors_of(known, *pair) for pair in zip(units, scales, strict=True)])
         A, y, sure = A / errors[:, None], y / errors, _SURE_NOISY
         size = np.append(np.ones(K), np.maximum(np.linalg.norm(A[:, K:], axis=0), 1e-12) / _FREE)
-    U, s, Vt = np.linalg.svd(A / size, full_matrices=True)
+    U, s, Vt = np.linalg.svd(A / size, full_matrices=len(A) < A.shape[1])
     k = int(np.sum(s > (_TOLD if known.accuracy else _RANK * s[0])))
     x = Vt[:k].T @ ((U[:, :k].T @ y) / s[:k])
     determined = np.linalg.norm(Vt[k:, :K], axis=0) < 1e-5
@@ -129,6 +134,14 @@ def _solve(known, units, slope, hidden):
     doubt, told = np.abs(np.abs(signs) - 1.0), np.zeros((m, K))
     told[hidden[:, 0], hidden[:, 1]] = np.where(signs >= 0, 1.0, -1.0)[hidden[:, 1]] * (x / size)[K : K + len(hidden)]
     return LayerSigns(signs, doubt, ratio, determined, float(misfits.max()), [], told, sure), misfits
+
+
+def _require_solution(n_equations, n_unknowns):
+    """Refuse a singular value decomposition that memory or time do not allow."""
+    few, many = sorted((n_equations, n_unknowns))
+    what = f"the equations for the signs of a layer: {n_equations} of them with {n_unknowns} unknowns"
+    require_memory(8 * (_COPIES * few * many + n_unknowns**2), what)
+    check_deadline(_SVD * many * few**2)
 
 
 def over_ratio(told, determined, slope):
@@ -189,15 +202,23 @@ def signs_beside_linear_part(known, units):
         return None, nothing
     A, C = theta[:, :K].T, theta[:, K:-1].T
     signs = 1.0 - 2.0 * (np.arange(2**K)[:, None] >> np.arange(K) & 1)
-    rest = C - np.einsum("mk,sk,kj->smj", known.weights, signs, A)
-    sizes = np.linalg.svd(rest, compute_uv=False)
+    sizes = []
+    for some in chunks(len(signs), _COPIES * 8 * C.size):
+        check_deadline()
+        sizes.append(np.linalg.svd(_rest(known, signs[some], A, C), compute_uv=False))
+    sizes = np.concatenate(sizes)
     for r in range(1, min(len(theta), known.n_before)):
         fits = np.flatnonzero(sizes[:, r] < _LOW_RANK)
         if len(fits) == 1:
-            return signs[fits[0]], np.linalg.svd(rest[fits[0]])[0][:, :r]
+            return signs[fits[0]], np.linalg.svd(_rest(known, signs[fits[:1]], A, C)[0])[0][:, :r]
         if len(fits) > 1:
             break
     return None, nothing
+
+
+def _rest(known, signs, A, C):
+    """What signs (s, m_l) leave of the linear parts of units, (s, m_{l-1}, n)."""
+    return C - np.einsum("mk,sk,kj->smj", known.weights, signs, A)
 
 
 def features_with_signs(known, signs, linear=None, slope=0.0):

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from skident.budget import check_deadline, require_memory
+
 from .completion import with_hidden_weights
 from .facets import FacetUnit
 from .known_layers import KnownLayers
@@ -22,6 +24,7 @@ _GOOD, _POOR = 0.85, 0.2  # share of predicted kinks that a unit shows, and that
 _NONE, _SIDES = 0.1, 0.5
 _MOST_WASTED = 8000  # queries in succession on kinks of no unit of the layer, after which the others are left
 _REACH, _POINTS = 6.0, 2000  # of what is always on, in standard deviations, and points that tell how large it gets
+_SVD = 20.0  # operations of a singular value decomposition, beside n m^2 (Golub and Van Loan, section 8.6)
 _CHOICES = 4  # signs at most of which no unit tells anything that are tried both ways
 
 
@@ -99,6 +102,7 @@ class LayerUnits:
         before, wasted, doubtful, deep = len(self.units), 0, [], []
         queue, points = list(np.argsort(kinks.errors)), kinks.points
         while queue:
+            check_deadline()
             i = queue.pop(0)
             if self.explain(points[i][None])[0] or self._adopted(kinks, i):
                 continue
@@ -115,7 +119,7 @@ class LayerUnits:
             else:
                 wasted = 0
                 if not self._merged(answers, unit, rng):
-                    self.units.append(unit)
+                    self._hold(unit)
                 if self.signs is None and self._tell_signs(answers, rng):
                     wasted, queue, deep = 0, queue + deep, []
                 elif self._of_layer_before():  # without it the others would be followed in vain
@@ -126,12 +130,17 @@ class LayerUnits:
             if unit.share < _POOR or share_of_sides(answers, unit, self.units, rng) < _GOOD:
                 deep.append(i)
             elif not self._merged(answers, unit, rng):
-                self.units.append(unit)
+                self._hold(unit)
         self._drop_copies()
         deep = kinks.take(np.array(deep, dtype=int))
         deep = deep if self.deep is None else self.deep.joined(deep)
         self.deep = deep.take(~self.explain(deep.points))
         return len(self.units) - before
+
+    def _hold(self, unit):
+        self.units.append(unit)
+        n_bytes = sum(u.rows.nbytes + u.open.nbytes + u.scatter.nbytes for u in self.units)
+        require_memory(n_bytes, f"the equations of {len(self.units)} units of one layer")
 
     def _adopted(self, kinks, i):
         """Whether a kink belongs to a unit found, where that was not determined."""
@@ -182,6 +191,7 @@ class LayerUnits:
     def _weights_of(self, unit):
         """Weights and bias (m_l + 1,) of a unit, and which of them are determined."""
         B = self.basis
+        check_deadline(_SVD * B.shape[0] * B.shape[1] ** 2)
         w = np.linalg.lstsq(B, unit.theta, rcond=None)[0]
         return w, np.linalg.norm(np.linalg.lstsq(B, unit.open, rcond=None)[0], axis=1) < unit.tolerance
 
@@ -277,7 +287,7 @@ class LayerUnits:
             if new.share < min(_GOOD, 0.8 * unit.share):
                 lost.append(unit)
             elif not self._merged(answers, new, rng):
-                self.units.append(new)
+                self._hold(new)
         self._drop_copies()
         if lost:
             again = kinks_of(lost, self.known.n_inputs)

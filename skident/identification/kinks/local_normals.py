@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget import chunks
+
 from .active_set import active_set_fit
 from .windows import locate
 
@@ -12,6 +14,7 @@ __all__ = ["normals_from_positions"]
 _REACHES = (0.1, 0.3)  # of the room of a kink, in turn
 _SPARE = 8  # positions beyond the unknowns
 _NARROWEST = 0.05  # of a reach, half width of windows
+_COPIES = 12  # of a chunk of points: tangents, points, normals, and five points of a window each, twice
 _UNSURE = 3.0  # errors of the normal that windows allow for
 
 
@@ -46,25 +49,28 @@ def normals_from_positions(answers, points, normals, errors, rooms, rng):
     tol; planes through positions at a distance r to that over r, gradients with a step h only to ``sqrt(D) / h`` of it,
     and h is far smaller.
     """
-    n, D = points.shape
     normals, errors = normals.copy(), errors.copy()
     for reach in _REACHES:
-        if n == 0:
-            break
-        r = reach * rooms
-        tangents = rng.standard_normal((n, D + _SPARE, D))
-        tangents -= np.einsum("nqd,nd->nq", tangents, normals)[:, :, None] * normals[:, None]
-        tangents /= np.linalg.norm(tangents, axis=2, keepdims=True)
-        P = points[:, None] + r[:, None, None] * tangents
-        width = np.repeat(np.clip(_UNSURE * errors, _NARROWEST, 1.0) * r, D + _SPARE)
-        there = locate(answers, P.reshape(-1, D), np.repeat(normals, D + _SPARE, axis=0), width)
-        offset, error, found = (np.reshape(v, (n, -1)) for v in there)
-        for i in np.flatnonzero(found.sum(axis=1) >= D + 3):
-            hit = found[i]
-            normal, e = _through(tangents[i, hit], offset[i, hit] / r[i], error[i, hit] / r[i], normals[i])
-            if e < errors[i]:
-                normals[i], errors[i] = normal, e
+        for some in chunks(len(points), _COPIES * 8 * (points.shape[1] + _SPARE) * points.shape[1]):
+            _tilt(answers, points[some], normals[some], errors[some], reach * rooms[some], rng)
     return normals, errors
+
+
+def _tilt(answers, points, normals, errors, r, rng):
+    """Replace normals and their errors, in place, by those of planes through kinks at distances r where better."""
+    n, D = points.shape
+    tangents = rng.standard_normal((n, D + _SPARE, D))
+    tangents -= np.einsum("nqd,nd->nq", tangents, normals)[:, :, None] * normals[:, None]
+    tangents /= np.linalg.norm(tangents, axis=2, keepdims=True)
+    P = points[:, None] + r[:, None, None] * tangents
+    width = np.repeat(np.clip(_UNSURE * errors, _NARROWEST, 1.0) * r, D + _SPARE)
+    there = locate(answers, P.reshape(-1, D), np.repeat(normals, D + _SPARE, axis=0), width)
+    offset, error, found = (np.reshape(v, (n, -1)) for v in there)
+    for i in np.flatnonzero(found.sum(axis=1) >= D + 3):
+        hit = found[i]
+        normal, e = _through(tangents[i, hit], offset[i, hit] / r[i], error[i, hit] / r[i], normals[i])
+        if e < errors[i]:
+            normals[i], errors[i] = normal, e
 
 
 def _through(tangents, offsets, errors, normal):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.budget import check_deadline
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork, leaky_relu
 
@@ -22,6 +23,7 @@ _NOTHING = 1e-9
 _RARE, _POOL = 0.2, 5_000_000  # of numbers in all points among which rare ones are looked for
 _MOST_OPEN = 30_000  # points that tell on which side units are where their weights are open
 _MOST, _UNUSED = 0.9, 1e-9  # share explained above which units of this relative size are left out
+_SVD = 4.0  # operations of least squares by singular values, beside n m^2 (Golub and Van Loan, section 8.6)
 _SAME = 0.003  # share of noisy answers that is no difference
 
 
@@ -258,6 +260,7 @@ def _robust(A, F, weight, answers):
     enough = max(_EXPLAINED / answers.resolution, _NOISES if answers.resolution > NOISY else _ROUNDINGS)
     w = weight.copy()
     for _ in range(24):
+        check_deadline(_SVD * A.shape[0] * A.shape[1] ** 2)
         solution = np.linalg.lstsq(A * w[:, None], F * w[:, None], rcond=1e-11)[0]
         misfit = np.abs(A @ solution - F).max(axis=1) * weight
         if np.all(misfit < enough) or np.median(misfit) < 1e-4 * enough:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skident.budget import check_deadline
 from skident.fitting.polish import polish_network
 from skident.network import FeedforwardNetwork
 
@@ -144,6 +145,7 @@ def where_untested(answers, network, X, rng):
     pairs, H = _traffic(network, X, slope)[::-1], pool
     for layer, (W, b) in enumerate(zip(network.weights[:-1], network.biases[:-1], strict=True)):
         Z = H @ W + b
+        check_deadline()
         for i, k in np.argwhere(pairs[layer - 1][0].T @ pairs[layer - 1][1] < _SEEN) if layer else ():
             on = np.flatnonzero(H[:, i] > 0)
             chosen.append(on[np.argsort(-Z[on, k] / H[on, i])[:_NEAREST]])

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget import chunks
+
 from .active_set import NOISY
 from .local_normals import normals_from_positions
 from .rows import Rows
@@ -20,6 +22,7 @@ _BLIND = 1e-3  # and partly blind ones than this
 _WIDEST, _STEPS, _SHRINK = 1e-2, 4, 0.1  # steps of gradients: the first at most, how many, and the ratio of two
 _WIDEST_NOISY, _STEPS_NOISY, _SHRINK_NOISY = 0.2, 7, 0.4  # the same where answers are noisy
 _RANK_ONE = 1e-6
+_COPIES = 4  # of a chunk of points: steps, points, and both as one table
 _ACCURATE, _ROUGH = 1e-2, 0.3  # largest error of a normal, and of one from which positions nearby are predicted
 
 
@@ -122,7 +125,7 @@ def kinks_on_segments(answers, segments, rng, *, n_intervals=1, max_queries=200_
     while len(stretches.line) and answers.oracle.n_queries < budget:
         width = stretches.b - stretches.a
         q = 0.25 * width
-        inner, ti = answers.ask_block(segments.at(stretches.line, stretches.a[:, None] + np.arange(1, 4) * q[:, None]))
+        inner, ti = _ask_lines(answers, segments, stretches.line, stretches.a[:, None] + np.arange(1, 4) * q[:, None])
         F = np.concatenate([stretches.fa[:, None], inner, stretches.fb[:, None]], axis=1)
         tols = np.column_stack([stretches.ta, ti, stretches.tb])
         tol, clear = tols.max(axis=1), np.isfinite(tols)
@@ -144,12 +147,19 @@ def kinks_on_segments(answers, segments, rng, *, n_intervals=1, max_queries=200_
 _TRIPLES = ((0, 1, 2), (1, 2, 3), (2, 3, 4), (0, 2, 4))
 
 
+def _ask_lines(answers, segments, line, t):
+    """Answers (k, q, m_L) and accuracies (k, q) at positions t (k, q) of lines, in chunks of lines."""
+    some = chunks(len(line), _COPIES * 8 * t.shape[1] * answers.n_inputs)
+    parts = [answers.ask_block(segments.at(line[i], t[i])) for i in some]
+    return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+
+
 def _first_stretches(answers, segments, n_intervals, rng):
     """Every line in n parts of nearly equal lengths."""
     n, span = len(segments.low), (segments.high - segments.low)[:, None]
     ends = segments.low[:, None] + span * np.arange(n_intervals + 1) / n_intervals
     ends[:, 1:-1] += span / n_intervals * rng.uniform(-0.2, 0.2, (n, n_intervals - 1))
-    F, tol = answers.ask_block(segments.at(np.arange(n), ends))
+    F, tol = _ask_lines(answers, segments, np.arange(n), ends)
     line = np.repeat(np.arange(n), n_intervals)
     m = F.shape[2]
     return _Stretches(
@@ -240,16 +250,9 @@ def normals_at(answers, points, directions, rooms, rng):
     for _ in range(steps):
         if len(todo) == 0:
             break
-        away = (2.2 * np.sqrt(D) * h[todo])[:, None] * directions[todo]
-        after, ok_after, e1 = _gradients(answers, points[todo] + away, h[todo], rng)
-        before, ok_before, e2 = _gradients(answers, points[todo] - away, h[todo], rng)
-        s, Vt = np.linalg.svd(after - before, full_matrices=False)[1:]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            error = (e1 + e2) * np.sqrt(D) / s[:, 0]
-        good = ok_after & ok_before & (error < (_ROUGH if noisy else _ACCURATE))
-        if s.shape[1] > 1:
-            good &= s[:, 1] < (_RANK_ONE + 20.0 * error) * s[:, 0]
-        N[todo[good]], errors[todo[good]] = Vt[good, 0], error[good]
+        normals, error, good = _normals(answers, points[todo], directions[todo], h[todo], rng)
+        good &= error < (_ROUGH if noisy else _ACCURATE)
+        N[todo[good]], errors[todo[good]] = normals[good], error[good]
         todo = todo[~good]
         h[todo] *= shrink
     if noisy:
@@ -259,11 +262,38 @@ def normals_at(answers, points, directions, rooms, rng):
     return KinkSet(points[kept], N[kept], errors[kept]), kept
 
 
-def _gradients(answers, X, h, rng):
-    """Gradients (n, m_L, D) at points (n, D) with steps h (n,), whether the answers are straight, and their errors."""
+def _normals(answers, points, directions, h, rng):
+    """Normals (n, D) of kinks, their errors (n,), and where the jump has rank one; gradients of few kinks at a time."""
+    n, D = points.shape
+    checks = [_unit_rows(rng.standard_normal((n, D))) for _ in range(2)]
+    some = chunks(n, _COPIES * 8 * (D + 2) * D)
+    parts = [_few_normals(answers, points[i], directions[i], h[i], [check[i] for check in checks]) for i in some]
+    return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+
+
+def _few_normals(answers, points, directions, h, checks):
+    away, root = (2.2 * np.sqrt(points.shape[1]) * h)[:, None] * directions, np.sqrt(points.shape[1])
+    after, ok_after, e1 = _gradients(answers, points + away, h, checks[0])
+    before, ok_before, e2 = _gradients(answers, points - away, h, checks[1])
+    s, Vt = np.linalg.svd(after - before, full_matrices=False)[1:]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = (e1 + e2) * root / s[:, 0]
+    good = ok_after & ok_before
+    if s.shape[1] > 1:
+        good &= s[:, 1] < (_RANK_ONE + 20.0 * error) * s[:, 0]
+    return Vt[:, 0], error, good
+
+
+def _unit_rows(V):
+    return V / np.linalg.norm(V, axis=1, keepdims=True)
+
+
+def _gradients(answers, X, h, check):
+    """Gradients (n, m_L, D) at points (n, D) with steps h (n,), whether the answers are straight, and their errors.
+
+    That is tried along unit vectors `check` (n, D).
+    """
     n, D = X.shape
-    check = rng.standard_normal((n, D))
-    check /= np.linalg.norm(check, axis=1, keepdims=True)
     steps = np.concatenate([np.zeros((n, 1, D)), np.broadcast_to(np.eye(D), (n, D, D)), check[:, None]], axis=1)
     F, tol = answers.ask_block(X[:, None] + h[:, None, None] * steps)
     tol = tol.max(axis=1)

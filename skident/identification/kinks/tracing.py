@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget import check_deadline
+
 from .active_set import NOISY
 from .crossings import crossings
 from .segments import Segments, kinks_on_segments
@@ -60,6 +62,7 @@ def trace(answers, unit, rng, *, n_rounds=40, patience=6, hasty=True):
     for _ in range(n_rounds):
         if unit.n_open == 0:
             break
+        check_deadline()
         chosen = _best_crossings(crossings(unit, rng), failed)
         before = unit.n_open
         if len(chosen):

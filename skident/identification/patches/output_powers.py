@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget import check_deadline
 from skident.linalg import symmetric_power
 from skident.linalg.symmetric_rank_one import power_jacobian
 
@@ -136,6 +137,7 @@ def find_output_powers(basis, n_outputs, n_features, order, rng, *, farthest):
     """
     found, idle, size = OutputPowers(np.zeros((0, n_features)), np.zeros((0, n_outputs)), order), 0, (0, 0.0)
     for _ in range(_ROUNDS):
+        check_deadline()
         starts = [_unit(rng.standard_normal((_STARTS * basis.shape[1], n))) for n in (n_features, n_outputs)]
         found = _distinct(found.beside(_nearest(OutputPowers(*starts, order), basis)), basis, farthest)
         before, size = size, (len(found.vectors), float(found.distances(basis).max(initial=0.0)))
@@ -169,6 +171,7 @@ def fitted_powers(found, rows):
     C, left, Q = _eliminated(found, rows)
     cost = np.sum(left**2)
     for _ in range(_STEPS):
+        check_deadline()
         A, b, scales = _normal_equations(found, C, left, Q)
         for _ in range(_TRIES):
             new = found.moved(np.linalg.solve(A + damping * np.diag(scales), b).reshape(len(C.T), -1))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from skident.budget import check_deadline
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
@@ -181,6 +182,7 @@ def walk_to_all_units(behind, patch, callback=None):
     _begin(walk)
     fruitless = 0
     while walk.open:
+        check_deadline()
         n_open, looks = len(walk.open), _looks(walk, fruitless)
         for look in looks:
             _cross(walk, look, _MISFIT * _LAXER**fruitless)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
+from skident.budget import check_deadline
 from skident.network import get_activation
 
 from ..points import ask_block
@@ -104,6 +105,7 @@ def _improve(G, Z, activation, shifts, k, max_iter):
     stretches = np.ones(m)
     best = ShiftsFromGradients(shifts, stretches, 0, np.inf)
     for _ in range(max_iter):
+        check_deadline()
         spectrum = _decompose(_linear_columns(G, Z, activation, shifts, stretches))
         if spectrum is None:
             break

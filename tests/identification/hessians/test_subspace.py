@@ -33,7 +33,7 @@ def test_hessians_at_points_of_the_sphere(network, n, n_jobs):
 
 def test_cut_into_chunks(network, monkeypatch):
     whole = sample_hessians(Oracle(network, 6), 9, 0.5, rng=np.random.RandomState(0))
-    monkeypatch.setattr("skident.identification.hessians.subspace._HESSIAN_CHUNK_BYTES", 8 * 2 * 36 * 4)
+    monkeypatch.setattr("skident.identification.hessians.subspace.rows_at_once", lambda row_bytes: 4)
     done = []
     parts = sample_hessians(Oracle(network, 6), 9, 0.5, rng=np.random.RandomState(0), n_jobs=2, callback=done.append)
     np.testing.assert_array_equal(parts, whole)
