@@ -185,11 +185,11 @@ class KnownLayers:
         for (W, _), on in zip(self.layers, self._sides(active), strict=False):
             J = _by_inputs(W, A, n)
             parts.append(J)
-            A = J * on[:, :, None]
+            A = np.multiply(J, on[:, :, None], order="C")  # sums of the next product are rounded alike
         parts.append(_by_inputs(self.weights, A, n))
         if A is None:
             A = np.broadcast_to(np.eye(self.n_inputs), (n, self.n_inputs, self.n_inputs))
-        return np.concatenate(parts, axis=1), A
+        return np.ascontiguousarray(np.concatenate(parts, axis=1)), A
 
     def boundary_normals(self, active, which):
         """Gradients of one pre-activation a cell.
