@@ -90,8 +90,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         their kinks; one hidden layer of softplus, gelu, silu or elu units by their profiles far out, where the answers
         are exact and `input_range` is None, before the pipeline (which elu has none of).
     extractor : EntangledWeightExtractor, default=None
-        Its own black box, widths, activations, random state, jobs and verbosity are replaced by these. When given,
-        its parameters can be tuned as ``extractor__radius`` and so on.
+        Its model, widths, activations, random state, jobs and verbosity are replaced. Tuned as ``extractor__radius``.
     completion : NetworkCompletion, default=None
         Likewise.
     polish : bool, default=True
@@ -149,7 +148,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         far from 1 the signs of the last hidden layer came out as a linear problem.
     stderr_ : tuple of (list of ndarray, list of ndarray), or None
         Where the answers are noisy or rounded: standard errors of the weights and shifts of `network_`, to first
-        order. None where they are exact, or the network does not explain them.
+        order. None if the outputs are exact, the network does not explain them, or the time is over.
     extractor_, completion_ : fitted stages of the attempt that was kept; None where it went through saturation
     layer_widths_ : tuple of int
     estimator_ : object
