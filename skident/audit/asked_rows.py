@@ -19,9 +19,7 @@ _EACH, _EACH_IN_ALL, _OTHERS = (3, 12), 6000, 64  # rows a unit in the first rou
 _REPEATED, _NOISY_REPEATS = PROBE_ROWS, 16  # rows asked twice to see whether answers come again; as many more if not
 _CAST_ROWS = 4  # rows at which a black box is queried again with its inputs rounded to float32
 _PROBE = PROBE_ROWS + PROBE_ROWS // 2 + _CAST_ROWS + _REPEATED  # queries of both probes and of the check for drift
-_BATCH_PROBE = (
-    22  # queries: 6 that tell noise from batch dependence, 8 single rows, 4 of them again, 4 for noise
-)
+_BATCH_PROBE = 22  # queries: 6 that tell noise from batch dependence, 8 single rows, 4 of them again, 4 for noise
 _CAST_MOVES = 4.0  # tolerances (of 8 deviations of rounding) by which rounded inputs must move an output that counts
 FEWEST_ROWS = 4 * _REPEATED
 _SIGMAS = 8.0  # standard deviations of rounding or noise that count as the same
