@@ -4,6 +4,7 @@
 - `parameters`: what every weight and shift does to the answers.
 - `inputs`: where to ask, so that every unit shows.
 - `asked_rows`: what was asked, and how exact the answers are.
+- `batches`: whether outputs depend on the other rows of a batch.
 - `explanations`: which weights or units are changed, if answers differ.
 - `verify`, `report`: the comparison and what it found; `verifier` is its estimator.
 """

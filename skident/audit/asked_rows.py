@@ -17,10 +17,10 @@ __all__ = ["FEWEST_ROWS", "AskedRows"]
 
 _EACH, _EACH_IN_ALL, _OTHERS = (3, 12), 6000, 64  # rows a unit in the first round, of all units together, and besides
 _REPEATED, _NOISY_REPEATS = PROBE_ROWS, 16  # rows asked twice to see whether answers come again; as many more if not
-_PROBE = 14  # queries of the probe of batches and of the one of rounded inputs, and of the check for drift
-_BATCH_PROBE = 22  # queries that must be left to tell noise from batch dependence and to use the result
 _CAST_ROWS = 4  # rows at which a black box is queried again with its inputs rounded to float32
-_CAST_MOVES = 4.0  # tolerances by which rounded inputs must move an output of the known network for the probe to count
+_PROBE = PROBE_ROWS + PROBE_ROWS // 2 + _CAST_ROWS + _REPEATED  # queries of both probes and of the check for drift
+_BATCH_PROBE = 22  # queries: 6 that tell noise from batch dependence, 8 single rows, 4 of them again, 4 for noise
+_CAST_MOVES = 4.0  # tolerances (of 8 deviations of rounding) by which rounded inputs must move an output that counts
 FEWEST_ROWS = 4 * _REPEATED
 _SIGMAS = 8.0  # standard deviations of rounding or noise that count as the same
 _ROUNDINGS = 16.0  # of the largest answer, by which answers that come again may differ
@@ -229,11 +229,11 @@ class AskedRows:
         small = np.maximum(self.tolerance, self._rounding(self.Y, "float64"))
         moved = np.abs(self._known(self.X) - self._known(rounded)) / small
         rows = np.argsort(-moved.max(axis=1), kind="stable")[:_CAST_ROWS]
-        told = moved[rows] > _CAST_MOVES
-        if not told.any():
+        counted = moved[rows] > _CAST_MOVES
+        if not counted.any():
             return False
         gap = np.abs(self.Y[rows] - self._oracle(rounded[rows])) / small[rows]
-        self.casts_inputs = bool(gap[told].max() <= 1.0)
+        self.casts_inputs = bool(gap[counted].max() <= 1.0)
         if self.casts_inputs:
             self.kind, self.arithmetic = "float32", replace(self.arithmetic, kind="float32", single=True)
             self._settle()

@@ -84,7 +84,24 @@ class OnnxBox:
 
 
 def content_of(path):
-    """What an ONNX file holds, numbers in other files included, as bytes that are the same for the same model."""
+    """The content of an ONNX file, numbers in other files included.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    bytes
+        The same for the same model.
+
+    Raises
+    ------
+    FileNotFoundError, IsADirectoryError
+        If there is no such file.
+    ValueError
+        If it holds no ONNX model.
+    """
     return read_model(path).SerializeToString(deterministic=True)
 
 
