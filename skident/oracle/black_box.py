@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 from sklearn.base import clone, is_classifier
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline
@@ -122,6 +122,11 @@ def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
         If the estimator is a classifier and that is not wanted, or must be fitted and y is missing.
     NotFittedError
         If a frozen estimator is not fitted.
+
+    Warns
+    -----
+    UserWarning
+        If a fitted estimator is cloned and fitted again.
     """
     if isinstance(estimator, FrozenEstimator):
         check_is_fitted(estimator)
@@ -132,13 +137,7 @@ def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
         )
     if not needs_targets(estimator):
         return estimator
-    if y is None:
-        name = "the default MLPRegressor" if estimator is None else type(estimator).__name__
-        raise ValueError(
-            f"{name} is not fitted and y is None: requires y to be passed, but the target y is None. To identify a "
-            f"fitted {'classifier' if is_classifying(estimator) else 'regressor'} as it is, wrap it: FrozenEstimator("
-            f"{'classifier' if is_classifying(estimator) else 'regressor'})."
-        )
+    _refuse_or_warn(estimator, y)
     with warnings.catch_warnings():
         if estimator is None:
             # A small network that always trains in a moment; how well it fits is not the question here.
@@ -147,6 +146,38 @@ def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
                 hidden_layer_sizes=(4,), activation="tanh", solver="lbfgs", max_iter=100, random_state=random_state
             )
         return clone(estimator).fit(X, y)
+
+
+def _refuse_or_warn(estimator, y):
+    """An error if y is missing for a fit, a warning if the fit replaces weights that a user may have meant."""
+    fitted = _is_fitted(estimator)
+    kind = "classifier" if is_classifying(estimator) else "regressor"
+    name = "the default MLPRegressor" if estimator is None else type(estimator).__name__
+    other = "" if kind == "classifier" else " (or regressor.predict, if only outputs are needed)"
+    remedy = f"To query a fitted {kind} as it is, pass FrozenEstimator({kind}){other}."
+    if y is None:
+        state = "is fitted, but would be cloned and fitted again" if fitted else "is not fitted"
+        raise ValueError(
+            f"{name} {state} and y is None: requires y to be passed, but the target y is None. {remedy}"
+        )
+    if fitted:
+        warnings.warn(
+            f"{name} is fitted already, but a clone is fitted again on (X, y): the weights that were given are not "
+            f"used. {remedy}",
+            UserWarning,
+            stacklevel=5,  # `fit` reads its black box in a method of its own
+        )
+
+
+def _is_fitted(estimator):
+    """Whether it is a scikit-learn estimator that `fit` would train a second time."""
+    if not hasattr(estimator, "__sklearn_tags__"):  # without tags, scikit-learn cannot tell
+        return False
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    return True
 
 
 def known_network(box):
