@@ -1,4 +1,4 @@
-"""Hierarchical networks and the compressor: noise, claims after the last fit, false `exact_`, tolerances on new rows."""
+"""Hierarchical networks and the compressor: noise, claims after the last fit, false `exact_`, tolerances."""
 
 from __future__ import annotations
 

@@ -92,7 +92,9 @@ def fit_direct(problem, error):
     module.direct[: x.shape[1]] = torch.as_tensor(coefficients)
     module.offset.copy_(torch.as_tensor(center + np.reshape(ridge.intercept_, -1) * unit))
     loss = float(((module(problem.x) - problem.y) ** 2).sum() / ((problem.y - problem.y.mean(dim=0)) ** 2).sum())
-    return Fit(module, None, [loss], [loss], error=error, l2=float("inf"), margin=0.0 if has_few_rows(problem) else None)
+    return Fit(
+        module, None, [loss], [loss], error=error, l2=float("inf"), margin=0.0 if has_few_rows(problem) else None
+    )
 
 
 def _alpha(x, y):

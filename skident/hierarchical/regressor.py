@@ -54,8 +54,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         Levenberg-Marquardt and L-BFGS from several starts; Adam, SGD with momentum, and the paper's Algorithm 1, by
         skorch. "auto" is "lm" up to 1500 weights, then "lbfgs".
     readout : {"auto", "sum", "linear"}, default="auto"
-        "auto" takes the paper's sum if it explains the data to 1e-10, or has the lower error on held-out samples (3-fold
-        cross-validation); Adam and SGD take "linear", Algorithm 1 has the sum.
+        "auto" takes the paper's sum if it explains the data to 1e-10, or has the lower error on held-out samples
+        (3-fold cross-validation); Adam and SGD take "linear", Algorithm 1 has the sum.
     curvature : float, default=None
         c of the activation ``z + c z^2``; None is ``z^2``. The paper's WideResNets have 0.1.
     batch_norm : bool or "auto", default="auto"

@@ -157,9 +157,7 @@ def _refuse_or_warn(estimator, y):
     remedy = f"To query a fitted {kind} as it is, pass FrozenEstimator({kind}){other}."
     if y is None:
         state = "is fitted, but would be cloned and fitted again" if fitted else "is not fitted"
-        raise ValueError(
-            f"{name} {state} and y is None: requires y to be passed, but the target y is None. {remedy}"
-        )
+        raise ValueError(f"{name} {state} and y is None: requires y to be passed, but the target y is None. {remedy}")
     if fitted:
         warnings.warn(
             f"{name} is fitted already, but a clone is fitted again on (X, y): the weights that were given are not "

@@ -32,7 +32,7 @@ def test_a_second_training_is_warned_of(estimator):
 
 def test_a_fitted_classifier():
     classifier = LogisticRegression().fit(X, LABELS)
-    with pytest.warns(UserWarning, match=r"LogisticRegression is fitted already, .* pass FrozenEstimator\(classifier\)\."):
+    with pytest.warns(UserWarning, match=r"LogisticRegression is fitted .* pass FrozenEstimator\(classifier\)\."):
         resolve_black_box(classifier, X, LABELS, 0, classifiers=True)
 
 
