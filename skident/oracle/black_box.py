@@ -156,8 +156,8 @@ def _refuse_or_warn(estimator, y):
     other = "" if kind == "classifier" else " (or regressor.predict, if only outputs are needed)"
     remedy = f"To query a fitted {kind} as it is, pass FrozenEstimator({kind}){other}."
     if y is None:
-        state = "is fitted, but would be cloned and fitted again" if fitted else "is not fitted"
-        raise ValueError(f"{name} {state} and y is None: requires y to be passed, but the target y is None. {remedy}")
+        state = "is fitted, but would be cloned and fitted again: " if fitted else "is not fitted and y is None: "
+        raise ValueError(f"{name} {state}requires y to be passed, but the target y is None. {remedy}")
     if fitted:
         warnings.warn(
             f"{name} is fitted already, but a clone is fitted again on (X, y): the weights that were given are not "

@@ -26,7 +26,9 @@ def test_a_second_training_is_warned_of(estimator):
     with pytest.warns(UserWarning, match=r"is fitted already, .* pass FrozenEstimator\(regressor\) \(or regressor.pre"):
         box = resolve_black_box(estimator, X, 2 * Y, 0)
     np.testing.assert_allclose(box.predict(X), 2 * Y)  # trained again, as was said
-    with pytest.raises(ValueError, match=r"is fitted, but would be .* y is None: .* pass FrozenEstimator\(regressor\)"):
+    with pytest.raises(
+        ValueError, match=r"is fitted, but would be .* y is None\. .* pass FrozenEstimator\(regressor\)"
+    ):
         resolve_black_box(estimator, X, None, 0)
 
 
