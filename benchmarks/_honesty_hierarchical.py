@@ -70,8 +70,9 @@ def _offset(rng, X, f, n):
 
 
 def _clipped(rng, X, f, n):
-    high = np.quantile(f, 1 - rng.choice([2 / n, 5 / n, 0.02, 0.1]))
-    low = np.quantile(f, 0.05) if rng.rand() < 0.5 else -np.inf
+    # Levels are of the training samples: a clip that none of them meets cannot be refuted by any fit.
+    high = np.quantile(f[:n], 1 - rng.choice([2 / n, 5 / n, 0.02, 0.1]))
+    low = np.quantile(f[:n], 0.05) if rng.rand() < 0.5 else -np.inf
     return X, np.clip(f, low, high)
 
 
