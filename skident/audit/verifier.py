@@ -28,7 +28,8 @@ class NetworkVerifier(BaseEstimator):
     ----------
     estimator : callable, estimator, torch.nn.Module or FeedforwardNetwork, default=None
         The black box. A fitted estimator inside `FrozenEstimator` is asked as it is, another one is cloned and fitted
-        on (X, y) first; None is a small tanh `MLPRegressor`.
+        on (X, y) first: a fitted one with a warning, unless `clone` of this estimator (in `GridSearchCV`) has made it
+        unfitted. None is a small tanh `MLPRegressor`.
     network : FeedforwardNetwork, torch.nn.Module or fitted estimator, default=None
         The known one. None: the one whose weights the estimator itself shows.
     tol : float, default=None

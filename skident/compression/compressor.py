@@ -49,8 +49,9 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         The network, whose weights must be known: an `MLPRegressor` or `MLPClassifier`, also behind affine transformers,
         a `FeedforwardNetwork`, a torch ``Sequential`` of linear layers and one kind of activation, the path of an
         ``.onnx`` file of such a network, or a fitted `NetworkIdentifier` (which makes a network of a black box). An
-        estimator inside `FrozenEstimator` is taken as it is, another one is cloned and fitted on (X, y) first; None is
-        a small tanh `MLPRegressor`.
+        estimator inside `FrozenEstimator` is taken as it is, another one is cloned and fitted on (X, y) first: a fitted
+        one with a warning, unless `clone` of this estimator (in `GridSearchCV`) has made it unfitted. None is a small
+        tanh `MLPRegressor`.
     tol : float, default=1e-2
         Largest error.
     metric : {"auto", "answers", "probabilities", "labels"}, default="auto"

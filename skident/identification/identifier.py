@@ -53,11 +53,11 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     Parameters
     ----------
     estimator : callable, regressor, classifier, torch.nn.Module, FeedforwardNetwork or ONNX model, default=None
-        The black box: maps (n, D) to (n, m_L) or (n,). A regressor or classifier inside `FrozenEstimator` is taken as
-        it is; another one is cloned and fitted on (X, y) first, with a warning if it was fitted already. None is a
-        small tanh `MLPRegressor`. An ONNX model is an `onnxruntime.InferenceSession` or the path of an ``.onnx`` file;
-        rows get the shape of its input. Scalers in front of a network become part of its first layer: the network found
-        is a function of X as it is (`skident.network.unfold_inputs` takes them out again).
+        The black box: maps (n, D) to (n, m_L) or (n,). A regressor or classifier inside `FrozenEstimator` is queried as
+        it is, another one is cloned and fitted on (X, y) first: a fitted one with a warning, unless `clone` of this
+        estimator (in `GridSearchCV`) has made it unfitted. None is a small tanh `MLPRegressor`. An ONNX model is an
+        `onnxruntime.InferenceSession` or the path of an ``.onnx`` file; rows get the shape of its input. Scalers
+        become part of the first layer (`skident.network.unfold_inputs` takes them out again).
     layer_widths : sequence of int or "auto", default=None
         ``(m_1, ..., m_L)``, the last one the number of outputs. None: one hidden layer of a width to be found, linear
         output. ``"auto"``: the smallest network of up to three hidden layers that explains the answers; needs an

@@ -10,7 +10,6 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skident.network import FeedforwardNetwork
@@ -34,7 +33,6 @@ __all__ = [
 
 
 _TOO_NOISY = 0.05  # difference of two answers to one question, relative to their deviation, that is refused
-_FROZEN = "estimator=FrozenEstimator(model)"  # how messages say that a fitted model is taken as it is
 _SKLEARN_ACTIVATIONS = {"logistic": "sigmoid"}
 
 
@@ -141,15 +139,7 @@ def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
         )
     if not needs_targets(estimator):
         return estimator
-    if y is None:
-        raise ValueError(_without_targets(estimator))
-    if _is_fitted(estimator):
-        warnings.warn(
-            f"{type(estimator).__name__} is fitted, but a clone of it is trained again on (X, y), and the network of "
-            f"that clone is recovered. To recover the network that you have, pass {_FROZEN}, and no y.",
-            UserWarning,
-            stacklevel=4,
-        )
+    _refuse_or_warn(estimator, y)
     with warnings.catch_warnings():
         if estimator is None:
             # A small network that always trains in a moment; how well it fits is not the question here.
@@ -160,28 +150,34 @@ def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
         return clone(estimator).fit(X, y)
 
 
+def _refuse_or_warn(estimator, y):
+    """An error if y is missing for a fit, a warning if the fit replaces weights that a user may have meant."""
+    fitted = _is_fitted(estimator)
+    kind = "classifier" if is_classifying(estimator) else "regressor"
+    name = "the default MLPRegressor" if estimator is None else type(estimator).__name__
+    other = "" if kind == "classifier" else " (or regressor.predict, if only outputs are needed)"
+    remedy = f"To query a fitted {kind} as it is, pass FrozenEstimator({kind}){other}."
+    if y is None:
+        state = "is fitted, but would be cloned and fitted again: " if fitted else "is not fitted and y is None: "
+        raise ValueError(f"{name} {state}requires y to be passed, but the target y is None. {remedy}")
+    if fitted:
+        warnings.warn(
+            f"{name} is fitted already, but a clone is fitted again on (X, y): the weights that were given are not "
+            f"used. {remedy}",
+            UserWarning,
+            stacklevel=5,  # `fit` reads its black box in a method of its own
+        )
+
+
 def _is_fitted(estimator):
-    """Whether an estimator has been fitted; None has not, nor has one that needs no fit."""
-    if not hasattr(estimator, "__sklearn_tags__") or not get_tags(estimator).requires_fit:
+    """Whether it is a scikit-learn estimator that `fit` would train a second time."""
+    if not hasattr(estimator, "__sklearn_tags__"):  # without tags, scikit-learn cannot tell
         return False
     try:
         check_is_fitted(estimator)
     except NotFittedError:
         return False
     return True
-
-
-def _without_targets(estimator):
-    """What to say where an estimator would have to be fitted, and there is no y."""
-    missing = "requires y to be passed, but the target y is None."
-    if _is_fitted(estimator):
-        name = type(estimator).__name__
-        return (
-            f"{name} is fitted, but fit trains a clone of it, which {missing} To recover its network, pass {_FROZEN}."
-        )
-    if estimator is None:
-        return f"the default MLPRegressor is not fitted: {missing} Pass y, or a model, {_FROZEN}."
-    return f"{type(estimator).__name__} is not fitted: {missing} Pass y, or fit it and pass {_FROZEN}."
 
 
 def known_network(box):

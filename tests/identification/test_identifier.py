@@ -712,7 +712,7 @@ def test_unfitted_frozen(X):
 
 @pytest.mark.parametrize("estimator", [None, MLPRegressor()])
 def test_y_missing(estimator, X):
-    with pytest.raises(ValueError, match=r"requires y to be passed.*FrozenEstimator\(model\)"):
+    with pytest.raises(ValueError, match=r"requires y to be passed.*FrozenEstimator\(regressor\)"):
         NetworkIdentifier(estimator).fit(X)
 
 
