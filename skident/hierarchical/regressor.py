@@ -106,7 +106,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     exact_ : bool
         Whether the sum is the target: residuals are at most ``1e-7 (u + |y - median|)``, u 1.5 times the median
         distance from the median, and so are those of every sample without itself (to first order). False if samples
-        hardly repeat the information of others: then the sum would fit any target there.
+        hardly repeat the information of others: then the sum would fit any target there. It is a statement about the
+        samples given: what deviates on none of n samples has a share below 7 / n, with probability .999.
     n_iter_ : int
     restart_losses_ : list of float
         Relative squared error (of weighted samples, for the sum) that every start ended with; for the sum, that of the

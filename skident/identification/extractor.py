@@ -50,9 +50,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     estimator : callable, regressor, torch.nn.Module or FeedforwardNetwork, default=None
-        The black box: maps (n, D) to (n, m_L) or (n,). A regressor inside `FrozenEstimator` is queried as it is,
-        another one is cloned and fitted on (X, y) first: a fitted one with a warning, unless `clone` of this estimator
-        (in `GridSearchCV`) has made it unfitted. None is a small tanh `MLPRegressor`.
+        The model: maps (n, D) to (n, m_L) or (n,). A regressor inside `FrozenEstimator` is queried as it is, another
+        one is cloned and fitted on (X, y), a fitted one with a warning. None is a small tanh `MLPRegressor`.
     layer_widths : sequence of int, default=None
         ``(m_1, ..., m_L)``, the last one the number of outputs. None: one hidden layer whose width saturation finds.
         Widths are compared with what saturation finds; Hessians alone show too many units by weights that are

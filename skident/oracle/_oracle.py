@@ -6,9 +6,7 @@ import threading
 
 import numpy as np
 
-from skident.optim import all_threads
-
-from ._adapters import SharedBox, adapt, exact_derivatives
+from ._adapters import SharedBox, adapt, exact_derivatives, values_of
 from ._answers import refuse_infinite, refuse_labels, table_of
 from ._coordinates import Coordinates
 from ._differences import difference_hessian, difference_jacobian
@@ -21,7 +19,6 @@ from .clock import Clock, OutOfBudgetError
 __all__ = ["DERIVATIVES", "Oracle"]
 
 DERIVATIVES = ("auto", "exact", "finite_difference")
-_WORK = 512.0  # operations per entry of a batch that a model is taken to need: a first layer of 256 units
 RESPONSES = ("predict", "predict_proba")
 
 
@@ -55,9 +52,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
 
     Attributes
     ----------
-    n_inputs : int
-    center, scale : ndarray of shape (D,)
-    response, step_size, chunk_rows, clock
+    n_inputs, center, scale, response, step_size, chunk_rows, clock
         As given.
     exact : bool
         Whether derivatives are exact; else they are differences. Never where probabilities are asked.
@@ -374,8 +369,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         with self._counting:
             first, self.n_queries = self.n_queries, self.n_queries + len(X)
         try:
-            with all_threads(_WORK * X.size):
-                answers = self._box.values(X.copy())
+            answers = values_of(self._box, X.copy())
         except (BlackBoxError, OutOfBudgetError):
             raise
         except Exception as error:

@@ -79,6 +79,11 @@ def row_from_tail(known, Z, Y, levels, sign):
     ndarray of shape (m_2,)
         Where a tanh unit has a shift beside these pre-activations, ``exp(-2 sign shift)`` times that.
 
+    Raises
+    ------
+    NotIdentified
+        If the unit's outputs do not differ between these pre-activations.
+
     Notes
     -----
     Where nothing but ``epsilon = h_b - s_b`` changes, f is a power series in epsilon, whose linear term
