@@ -13,6 +13,7 @@ from .levenberg_marquardt import (
     levenberg_marquardt,
 )
 from .sphere_ascent import SphereAscentResult, sphere_ascent, unit_norm
+from .work_budget import WorkBudget
 
 __all__ = [
     "BatchedNormalEquations",
@@ -26,6 +27,7 @@ __all__ = [
     "LinearSolution",
     "Moment",
     "SphereAscentResult",
+    "WorkBudget",
     "batched_levenberg_marquardt",
     "best_of",
     "conjugate_gradients",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from .damping import GROWTH, damping_after
+from .work_budget import WorkBudget
 
 __all__ = ["BatchedNormalEquations", "BatchedResult", "Ending", "batched_levenberg_marquardt"]
 
@@ -33,6 +34,8 @@ class Ending:
         The first damping, and the one beyond which a problem is given up, as the models' `solve` takes them.
     deadline : float
         No step is made after this time, of `time.perf_counter`.
+    budget : WorkBudget
+        Counts the steps, of which none is made once it is spent; without limits by default.
     """
 
     max_iter: int = 100
@@ -42,6 +45,12 @@ class Ending:
     damping: float | np.ndarray = 1e-3
     max_damping: float = 1e8
     deadline: float = np.inf
+    budget: WorkBudget = field(default_factory=WorkBudget)
+
+    @property
+    def over(self):
+        """Whether no further step may be made."""
+        return time.perf_counter() > self.deadline or self.budget.spent
 
 
 @dataclass(frozen=True)
@@ -154,9 +163,10 @@ def batched_levenberg_marquardt(problems, x0, ending):
     active = np.flatnonzero(cost > ending.target)
     left = problems if len(active) == len(x) else problems.take(active)
     for _ in range(ending.max_iter):
-        if not len(active) or time.perf_counter() > ending.deadline:
+        if not len(active) or ending.over:
             break
         at = x[active]
+        ending.budget.spend(len(active), at[0].size)
         steps, predicted = left.linearise(at).solve(damping[active])
         new = left.move(at, steps)
         trial = left.cost(new)

@@ -24,22 +24,25 @@ from skident.base.parameters import (
 )
 from skident.base.predictions import in_shape_of_targets
 from skident.base.progress import StageLog
-from skident.fitting.batched_fits import BatchedNetworkFits, network_of, parameters_of
 from skident.network import Architecture, get_activation
-from skident.optim import Ending, batched_levenberg_marquardt
+from skident.optim import WorkBudget
 
+from .final_fit import final_fit, some_of
 from .noisy_widths import units_above_noise
-from .openness import information, lone_rows, standard_errors_of
-from .residuals import lack_of_fit
+from .openness import information, lone_rows
 from .search import Limits, search_weights, search_widths
+from .spread import spread_of
 from .table import Table
 from .verdict import Evidence, PassiveReport, idle_features, judge
 
 __all__ = ["PassiveNetworkIdentifier"]
 
-_SEARCHED = 2**13  # rows at most that widths are looked for on
 _HELD_OUT, _MOST_HELD_OUT = 0.15, 2000
 _PREDICTED_ROWS = 2**16
+_STOPPED = (
+    "max_seconds={:g} ended the search before its budget of work did: on another machine another network may come out "
+    "for the same random_state; raise max_seconds, or lower max_work"
+)
 _CONSTANT = 1e-13  # spread relative to the largest target that is rounding
 
 
@@ -133,6 +136,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         "tol": [POSITIVE],
         "n_starts": [AT_LEAST_ONE],
         "max_neurons": [AT_LEAST_ONE],
+        "max_work": [Interval(Real, 0, None, closed="neither"), None],
         "max_seconds": [Interval(Real, 0, None, closed="neither"), None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -147,7 +151,8 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         tol=1e-8,
         n_starts=16,
         max_neurons=200,
-        max_seconds=30.0,
+        max_work=1e11,
+        max_seconds=120.0,
         random_state=None,
         verbose=0,
     ):
@@ -157,6 +162,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.n_starts = n_starts
         self.max_neurons = max_neurons
+        self.max_work = max_work
         self.max_seconds = max_seconds
         self.random_state = random_state
         self.verbose = verbose
@@ -198,9 +204,12 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             table, widths = self._read(X, y, sample_weight)
             rng = check_random_state(self.random_state)
             fitted, held_out = table.split(_HELD_OUT, _MOST_HELD_OUT, rng)
-            rows = table.rows(_some_of(fitted, rng))
-            found = self._search(table, rows, widths, started, rng)
-            self._store(table, rows, table.rows(held_out), found, rng)
+            rows = table.rows(some_of(fitted, rng))
+            limits = self._limits(rows, started)
+            found = self._search(table, rows, widths, limits, rng)
+            limits.budget.extend()
+            final = final_fit(table, rows, found, limits, rng)
+            self._store(table, rows, table.rows(held_out), found, final, limits, rng)
             self.report_["seconds"] = time.perf_counter() - started
         return self
 
@@ -235,10 +244,12 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             )
         return widths
 
-    def _search(self, table, rows, widths, started, rng):
-        log = StageLog(self.verbose, type(self).__name__)
+    def _limits(self, rows, started):
         deadline = np.inf if self.max_seconds is None else started + self.max_seconds
-        limits = Limits(self.n_starts, self.max_neurons, deadline, log.say)
+        budget = WorkBudget(np.inf if self.max_work is None else self.max_work, rows.Y.size, deadline)
+        return Limits(self.n_starts, self.max_neurons, budget, StageLog(self.verbose, type(self).__name__).say)
+
+    def _search(self, table, rows, widths, limits, rng):
         architecture = Architecture(
             (rows.n_outputs,) if widths is None else widths,
             get_activation(self.activation).name,
@@ -247,43 +258,50 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         if widths is not None:
             return search_weights(rows, architecture, limits, rng)
         found = search_widths(rows, architecture, limits, rng)
-        return units_above_noise(found, table.rows(_some_of(np.arange(len(table.X)), rng)), limits, rng)
+        return units_above_noise(found, table.rows(some_of(np.arange(len(table.X)), rng)), limits, rng)
 
-    def _store(self, table, rows, held_out, found, rng):
-        """Judge the fit on held-out rows, fit again to all of them, and keep what came of it."""
-        architecture, k = found.fitted.architecture, table.n_inputs
-        x = _refit(architecture, rows, found.fitted.x)
-        error, misfit = (
-            _largest_error(network_of(x, k, architecture), held_out),
-            lack_of_fit(architecture, rows, x, rng),
-        )
-        x = _refit(architecture, table, x)
-        self.network_ = table.in_inputs(network_of(x, k, architecture)).canonical()
+    def _store(self, table, rows, held_out, found, final, limits, rng):
+        """Judge the fit on held-out rows, and keep what came of it."""
+        self.network_ = table.in_inputs(final.network).canonical()
         network = table.in_whitened(self.network_)
-        residuals = network(rows.U) - rows.Y
-        cost = float(BatchedNetworkFits(architecture, table).cost(parameters_of(network)[None])[0])
-        noise = float(np.sqrt(cost / max(table.n_answers - network.n_parameters, 1.0)))
         info = information(network, table)
+        error = _largest_error(final.without_held_out, held_out)
+        spread = spread_of(self.network_, table, info, final, limits.budget, rng)
         evidence = Evidence(
-            error, len(held_out.U), residuals, noise, found.settled, misfit, lone_rows(network, table, info), info
+            held_out_error=error,
+            n_held_out=len(held_out.U),
+            residuals=network(rows.U) - rows.Y,
+            noise=final.noise,
+            settled=found.settled,
+            lack_of_fit=final.lack_of_fit,
+            n_lone=lone_rows(network, table, info),
+            n_undetermined=spread.n_undetermined,
+            info=info,
         )
         exact, opened = judge(network, table, evidence, self.tol)
-        self.stderr_ = standard_errors_of(network, table, info, noise)
+        if limits.budget.late:
+            opened.append(_STOPPED.format(self.max_seconds))
+        self.stderr_ = spread.stderr
         self.layer_widths_, self.n_iter_ = self.network_.layer_widths, max(1, len(found.tried))
         self.report_ = PassiveReport(
             exact=exact,
             open=opened,
             held_out_error=error,
             n_held_out=len(held_out.U),
-            noise=noise,
-            lack_of_fit=misfit,
+            noise=final.noise,
+            lack_of_fit=final.lack_of_fit,
             n_rows=len(table.X),
             n_distinct=table.n_distinct,
             n_parameters=network.n_parameters,
+            n_undetermined=spread.n_undetermined,
+            n_minima=1 if final.minima is None else len(final.minima.x),
+            n_resampled=spread.n_resampled,
             answers_per_parameter=table.n_answers / network.n_parameters,
             spectrum=info.spectrum,
             idle_features=idle_features(self.network_, self.stderr_[0][0]),
             tried=found.tried,
+            work=limits.budget.work,
+            stopped_by=limits.budget.stopped_by,
         )
         if opened:
             warnings.warn(f"{'; '.join(opened)}.", ConvergenceWarning, stacklevel=3)
@@ -305,19 +323,6 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         for start in range(0, len(X), _PREDICTED_ROWS):
             Y[start : start + _PREDICTED_ROWS] = self.network_(X[start : start + _PREDICTED_ROWS])
         return in_shape_of_targets(Y, self._one_dimensional)
-
-
-def _some_of(index, rng):
-    """As many rows as are searched."""
-    return index if len(index) <= _SEARCHED else np.sort(rng.permutation(index)[:_SEARCHED])
-
-
-def _refit(architecture, rows, x):
-    """A few steps more, to rounding or to the minimum."""
-    result = batched_levenberg_marquardt(
-        BatchedNetworkFits(architecture, rows), x[None], Ending(max_iter=30, ftol=1e-8, damping=1e-8)
-    )
-    return result.x[0]
 
 
 def _largest_error(network, rows):

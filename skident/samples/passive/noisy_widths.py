@@ -48,7 +48,7 @@ def units_above_noise(found, rows, limits, rng):
     exact = fitted.cost <= _ROUNDING**2 * rows.total
     if exact or not n_hidden or (n_hidden > 1 and not found.settled) or len(fitted.x) >= rows.n_answers:
         return found
-    fitted, scoring = _with_its_prior(*_with_its_prior(fitted, Scoring(rows, 0.0, deadline=limits.deadline)))
+    fitted, scoring = _with_its_prior(*_with_its_prior(fitted, Scoring(rows, 0.0, budget=limits.budget)))
     settled = False
     for _ in range(_ROUNDS):
         widths, fitted = fitted.widths, prune_by_score(_grown(fitted, scoring, limits, rng), scoring)
@@ -119,5 +119,5 @@ def _afresh(best, scoring, limits, rng):
     ):
         return best
     x = random_parameters(scoring.rows.n_inputs, architecture, limits.n_starts, rng)
-    x, cost = race(scoring.fits(architecture), x, Race(ftol=1e-4, deadline=limits.deadline))
+    x, cost = race(scoring.fits(architecture), x, Race(ftol=1e-4, budget=limits.budget))
     return prune_by_score(scoring.fitted(architecture, x[0], cost[0]), scoring)

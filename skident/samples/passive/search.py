@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -13,6 +12,7 @@ from skident.fitting.linear_units import oddness, sides_chosen, with_linear_unit
 from skident.fitting.races import Race, race
 from skident.fitting.replaced_units import Replacing, replace_units
 from skident.fitting.scored_pruning import Fitted, Scoring, prune_by_score
+from skident.optim import WorkBudget
 
 __all__ = ["Found", "Limits", "search_widths", "search_weights"]
 
@@ -41,21 +41,21 @@ class Limits:
         Of every size.
     max_neurons : int
         Hidden units at most.
-    deadline : float
-        No step is made after this time, of `time.perf_counter`.
+    budget : WorkBudget
+        No step is made once it is spent.
     say : callable
         Takes a line about every size tried.
     """
 
     n_starts: int = 16
     max_neurons: int = 200
-    deadline: float = np.inf
+    budget: WorkBudget = field(default_factory=WorkBudget)
     say: Callable = field(default=lambda text: None)
 
     @property
     def spent(self):
-        """Whether the time is over."""
-        return time.perf_counter() > self.deadline
+        """Whether the budget is."""
+        return self.budget.spent
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class _Sizes:
 
     def __init__(self, rows, architecture, limits, rng):
         self.rows, self.base, self.limits, self.rng = rows, architecture, limits, rng
-        self.scoring = Scoring(rows, _ROUNDING**2 * max(rows.total, np.finfo(float).tiny), deadline=limits.deadline)
+        self.scoring = Scoring(rows, _ROUNDING**2 * max(rows.total, np.finfo(float).tiny), budget=limits.budget)
         self.odd = oddness(architecture.activation) != 0.0
         self.tried, self.wide = [], []
 
@@ -94,7 +94,7 @@ class _Sizes:
         if self.odd and len(widths) == 2:
             architecture, scoring = with_linear_units(architecture), replace(scoring, n_fixed=widths[-1])
         x = random_parameters(self.rows.n_inputs, architecture, n_starts, self.rng)
-        options = Race(good=scoring.good, deadline=self.limits.deadline)
+        options = Race(good=scoring.good, budget=self.limits.budget)
         x, cost = race(BatchedNetworkFits(architecture, self.rows), x, options)
         return scoring.fitted(architecture, x[0], cost[0]), scoring
 
@@ -129,9 +129,9 @@ class _Sizes:
         """One size: the better ends of more starts, as one population whose units are replaced."""
         architecture, scoring, limits = self.base.with_widths(widths), self.scoring, self.limits
         x = random_parameters(self.rows.n_inputs, architecture, _MORE_STARTS * limits.n_starts, self.rng)
-        options = Race(_SOME, scoring.good, deadline=limits.deadline)
+        options = Race(_SOME, scoring.good, budget=limits.budget)
         x = race(BatchedNetworkFits(architecture, self.rows), x, options)[0]
-        options = Replacing(good=scoring.good, deadline=limits.deadline)
+        options = Replacing(good=scoring.good, budget=limits.budget)
         x, cost = replace_units(self.rows, architecture, x, self.rng, options)
         fitted = scoring.fitted(architecture, x[0], cost[0])
         if prune:

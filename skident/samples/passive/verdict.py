@@ -67,6 +67,8 @@ class Evidence:
         See `lack_of_fit`.
     n_lone : int
         See `lone_rows`.
+    n_undetermined : int
+        See `Spread`.
     info : Information
     """
 
@@ -77,6 +79,7 @@ class Evidence:
     settled: bool
     lack_of_fit: float
     n_lone: int
+    n_undetermined: int
     info: Information
 
 
@@ -143,6 +146,11 @@ def _about_the_fit(network, evidence, fits):
         opened.append(f"only {evidence.n_held_out} rows could be held out, too few for a claim: give more rows")
     if evidence.info.n_open:
         opened.append(f"the rows leave {evidence.info.n_open} directions of the parameters open")
+    if evidence.n_undetermined and not evidence.info.n_open:
+        opened.append(
+            f"the rows do not determine {evidence.n_undetermined} of {network.n_parameters} parameters at this noise: "
+            "their standard errors are infinite"
+        )
     surplus = sum(redundant_units(network)) if len(network.weights) > 1 else 0
     if surplus:
         opened.append(f"{surplus} hidden units could be left out without a change: their weights are open")
@@ -151,7 +159,7 @@ def _about_the_fit(network, evidence, fits):
         opened.append(
             f"{n_out} targets lie beyond {_FAR_OUT:.0f} robust deviations: outliers pull least squares; leave them out"
         )
-    if evidence.n_lone and evidence.noise > _ROUNDING:
+    if evidence.n_lone:
         opened.append(
             f"{evidence.n_lone} rows decide parameters alone: outliers that units were spent on, or too few rows"
         )
