@@ -43,7 +43,7 @@ _STOPPED = (
     "max_seconds={:g} ended the search before its budget of work did: on another machine another network may come out "
     "for the same random_state; raise max_seconds, or lower max_work"
 )
-_CONSTANT = 1e-13  # spread relative to the largest target that is rounding
+_CONSTANT = 450.0  # units of rounding of the largest target: 1e-13 in double precision
 
 
 class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
@@ -208,7 +208,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             limits = self._limits(rows, started)
             found = self._search(table, rows, widths, limits, rng)
             limits.budget.extend()
-            final = final_fit(table, rows, found, limits, rng)
+            final = final_fit(table, rows, found, limits, rng, widths_given=widths is not None)
             self._store(table, rows, table.rows(held_out), found, final, limits, rng)
             self.report_["seconds"] = time.perf_counter() - started
         return self
@@ -226,8 +226,12 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             if not np.any(sample_weight > 0):
                 raise ValueError("sample_weight is zero everywhere: no row is left.")
         table = Table(X, Y, sample_weight, get_activation(self.output_activation).name == "identity")
-        if np.all(np.ptp(table.Y, axis=0) <= _CONSTANT * np.abs(table.Y).max(axis=0)):
-            raise ValueError("y is constant: it tells nothing of a network but the shift of its output.")
+        rounding = _CONSTANT * (np.finfo(y.dtype).eps if y.dtype.kind == "f" else np.finfo(np.float64).eps)
+        if np.all(np.ptp(table.Y, axis=0) <= rounding * np.abs(table.Y).max(axis=0)):
+            raise ValueError(
+                "y is constant up to rounding: it determines no parameter of a network but the bias of its output. If "
+                "y has a large offset, subtract it before y is rounded."
+            )
         if not table.n_inputs:
             raise ValueError("all columns of X are constant: nothing can be learned about a network from them.")
         if get_activation(self.activation).symmetry == "linear":
@@ -235,7 +239,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         return table, None if isinstance(self.layer_widths, str) else self._widths(table)
 
     def _widths(self, table):
-        widths = check_layer_widths(self.layer_widths, table.n_outputs)
+        widths = check_layer_widths(self.layer_widths, table.n_outputs, outputs="y has {} target(s)")
         P, n = Architecture(widths).n_parameters(table.n_inputs), int(0.8 * table.n_distinct) * table.n_outputs
         if P > n:
             raise ValueError(
@@ -294,7 +298,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             n_distinct=table.n_distinct,
             n_parameters=network.n_parameters,
             n_undetermined=spread.n_undetermined,
-            n_minima=1 if final.minima is None else len(final.minima.x),
+            n_minima=len(final.minima[0].x) if final.minima else 1,
             n_resampled=spread.n_resampled,
             answers_per_parameter=table.n_answers / network.n_parameters,
             spectrum=info.spectrum,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
 
 from skident.fitting.batched_fits import BatchedNetworkFits, Rows, network_of, parameters_of, random_parameters
 from skident.fitting.penalised_fits import PenalisedNetworkFits, Prior
@@ -21,8 +20,6 @@ _MOST = 8  # minima, a bound on the cost
 _SAME = 1e-2  # relative distance of parameters below which two ends are one minimum
 _ROUNDS = ((25, 12), (60, 8))  # steps and survivors of the race
 _END = Ending(max_iter=200, ftol=1e-9)
-_RESAMPLES = 24  # their deviation is known to 15 %, which Student's distribution allows for
-_FEWEST = 8  # resamples; of fewer no deviation is formed
 _FIRST, _KEPT = 8, 2  # steps from every minimum, and how many go on
 _LAST = 40  # steps, of which fits to fresh noise take 10 to 20
 _FTOL = 1e-4  # a gain of 0.05 in chi squared of 500 answers, against the noise of 1 in every direction
@@ -39,20 +36,26 @@ class Minima:
         The best first, the others aligned to it.
     prior : Prior
         With the variance of the noise, per degree of freedom.
+    cost : float
+        Of the first one, penalised.
     """
 
     architecture: object
     x: np.ndarray
     prior: Prior
+    cost: float = np.inf
 
 
-def minima_within_noise(fitted, rows, limits, rng):
-    """Minima of a fit with a broad prior, from a fit without one and from random starts.
+def minima_within_noise(architecture, x, noise, rows, limits, rng):
+    """Minima of a fit with a broad prior, from given and from random starts.
 
     Parameters
     ----------
-    fitted : Fitted
-        To noisy answers.
+    architecture : Architecture
+    x : ndarray of shape (B, P)
+        Starts, such as a fit without a prior.
+    noise : float
+        Variance of the noise in an answer, roughly.
     rows : Rows
         Whitened.
     limits : Limits
@@ -67,16 +70,15 @@ def minima_within_noise(fitted, rows, limits, rng):
     Without a prior, units of large weights follow the noise at single rows: residuals are then below those of the true
     network, and the standard errors describe another minimum.
     """
-    architecture, D = fitted.architecture, rows.n_inputs
-    left = max(rows.n_answers - len(fitted.x), 1.0)
-    prior = Prior.broad(architecture, D, fitted.cost / left)
+    D = rows.n_inputs
+    prior = Prior.broad(architecture, D, noise)
     starts = random_parameters(D, architecture, 2 * limits.n_starts, rng)
     ending = replace(_END, budget=limits.budget)
-    first = batched_levenberg_marquardt(PenalisedNetworkFits(architecture, rows, prior), fitted.x[None], ending).x
+    first = batched_levenberg_marquardt(PenalisedNetworkFits(architecture, rows, prior), x, ending).x
     for _ in range(2):  # the second time with the noise of the best one
         fits = PenalisedNetworkFits(architecture, rows, prior)
         x = race(fits, np.concatenate([first, starts]), Race(_ROUNDS, ftol=1e-5, budget=limits.budget))[0]
-        first = np.concatenate([x, first])
+        first = np.concatenate([x, first[:1]])
         prior = _with_noise(architecture, rows, x[0], prior)
         starts = starts[:0]
     return refitted_minima(Minima(architecture, first, prior), rows, limits.budget)
@@ -107,7 +109,8 @@ def refitted_minima(minima, rows, budget):
         x = parameters_of(network_of(result.x[k], D, architecture).align_to(best))
         if all(np.linalg.norm(x - one) > _SAME * np.linalg.norm(one) for one in kept):
             kept.append(x)
-    return Minima(architecture, np.array(kept), _with_noise(architecture, rows, kept[0], minima.prior))
+    prior = _with_noise(architecture, rows, kept[0], minima.prior)
+    return Minima(architecture, np.array(kept), prior, float(result.cost[order[0]]))
 
 
 def _with_noise(architecture, rows, x, prior):
@@ -119,42 +122,44 @@ def _with_noise(architecture, rows, x, prior):
     return replace(prior, noise=max(float(fits.cost(x[None])[0]) / left, np.finfo(float).tiny))
 
 
-def resampled(minima, rows, budget, rng):
+def resampled(minima, noise, rows, n_fits, budget, rng):
     """Networks fitted to the targets with fresh noise, each the best that any of the minima leads to.
 
     Parameters
     ----------
     minima : Minima
         At the rows.
+    noise : float
+        Variance of the noise in an answer.
     rows : Rows
+    n_fits : int
     budget : WorkBudget
     rng : numpy.random.RandomState
 
     Returns
     -------
-    ndarray of shape (K, P)
-        Parameters; empty if the budget ends first.
-    float
-        By which deviations are multiplied: that 1.96 of them cover 95 of 100, with K of them known.
+    list of FeedforwardNetwork
+        Fewer where the budget ends first.
 
     Notes
     -----
     Randomized maximum likelihood: noise is added to the targets and to the mean of the prior. Its distribution is the
     posterior one for linear models and close to it for others, minima that the noise may swap among them.
     """
-    architecture, found = minima.architecture, []
-    variances = minima.prior.variances(BatchedNetworkFits(architecture, rows).shapes)
-    width = np.sqrt(np.where(np.isfinite(variances), variances, 0.0))
-    spread = np.sqrt(minima.prior.noise / (np.ones(len(rows.U)) if rows.weight is None else rows.weight))[:, None]
-    for _ in range(_RESAMPLES):
+    found = []
+    spread = np.sqrt(noise / (np.ones(len(rows.U)) if rows.weight is None else rows.weight))[:, None]
+    for _ in range(n_fits):
         noisy = Rows(rows.U, rows.Y + spread * rng.standard_normal(rows.Y.shape), rows.weight)
-        center = width * rng.standard_normal(len(width))
-        fits = PenalisedNetworkFits(architecture, noisy, minima.prior, center)
-        options = Race(((_FIRST, _KEPT), (_LAST, 1)), ftol=_FTOL, budget=budget)
-        x = race(fits, minima.x, options)[0][0]
+        x = _best_fit(minima, noisy, budget, rng)
         if budget.spent:
             break
-        found.append(x)
-    if len(found) < _FEWEST:
-        return np.zeros((0, len(width))), 1.0
-    return np.array(found), float(stats.t.ppf(0.975, len(found)) / stats.norm.ppf(0.975))
+        found.append(network_of(x, rows.n_inputs, minima.architecture))
+    return found
+
+
+def _best_fit(minima, rows, budget, rng):
+    """Of fits from all minima, with the mean of the prior drawn from it."""
+    variances = minima.prior.variances(BatchedNetworkFits(minima.architecture, rows).shapes)
+    center = np.sqrt(np.where(np.isfinite(variances), variances, 0.0)) * rng.standard_normal(len(variances))
+    fits = PenalisedNetworkFits(minima.architecture, rows, minima.prior, center)
+    return race(fits, minima.x, Race(((_FIRST, _KEPT), (_LAST, 1)), ftol=_FTOL, budget=budget))[0][0]

@@ -14,6 +14,8 @@ from skident.fitting.replaced_units import Replacing, replace_units
 from skident.fitting.scored_pruning import Fitted, Scoring, prune_by_score
 from skident.optim import WorkBudget
 
+from .residuals import FEWEST_LEFT, NO_NOISE, lack_of_fit
+
 __all__ = ["Found", "Limits", "search_widths", "search_weights"]
 
 _ONE_LAYER, _TWO_LAYERS = (4, 9, 16, 28, 50, 90, 160), ((6, 4), (11, 8), (20, 13), (36, 24))
@@ -116,6 +118,12 @@ class _Sizes:
     def refined(self, network):
         architecture = self.base.with_widths(network.layer_widths)
         return self.scoring.refit(architecture, parameters_of(network)[None], **_FINISH)
+
+    def leaves_noise(self, fitted):
+        """Whether no function of the inputs explains the residuals."""
+        if self.rows.n_answers - len(fitted.x) < FEWEST_LEFT:
+            return False
+        return lack_of_fit(fitted.architecture, self.rows, fitted.x, self.rng) >= NO_NOISE
 
     def rung(self, widths, n_starts):
         """One size: a race, made smaller."""
@@ -311,7 +319,7 @@ def search_weights(rows, architecture, limits, rng):
     Notes
     -----
     Starts at the widths themselves, then in hidden layers twice or half as wide again, which are pruned to them. It
-    ends at a misfit that is rounding, or where the lowest one was met twice; it is settled where wider ones leave as
+    ends at a misfit that is rounding, where the lowest one was met twice, or where residuals are noise; it is settled where wider ones leave as
     much unexplained.
     """
     sizes, widths = _Sizes(rows, architecture, limits, rng), architecture.widths
@@ -326,7 +334,7 @@ def search_weights(rows, architecture, limits, rng):
             sizes.note(widths, fitted)
             met += best is not None and abs(fitted.cost - best.cost) <= 1e-3 * best.cost
             best, met = (fitted, met) if best is None or fitted.cost < 0.999 * best.cost else (best, met)
-        if sizes.exact(best) or limits.spent or (met and attempt):
+        if sizes.exact(best) or limits.spent or (attempt and (met or sizes.leaves_noise(best))):
             break
     settled = sizes.plateau(best) if sizes.wide else met > 0
     return Found(best, sizes.exact(best) or settled, sizes.tried)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special, stats
 
-from skident.fitting.batched_fits import network_of
-from skident.network import Architecture
+from skident.fitting.removal import remove_unit
 
 from .final_fit import some_of
 from .minima import resampled
@@ -15,8 +15,13 @@ from .openness import information, standard_errors_of
 
 __all__ = ["Spread", "spread_of"]
 
+_RESAMPLES = 24  # fits to fresh noise: their deviation is known to 15 %
+_LEVEL = 0.95  # below this quantile of a right one, a larger deviation is chance and errors of first order stay
+_PRICE = 2.5  # of a parameter, see `Scoring.score`
+_LEAST_WEIGHT = 0.02  # of wider networks: with less, half of the fits are better spent on the widths found
 # Of the prior's standard deviation: beyond, the prior decides more than a quarter of the parameter's information.
 _UNDETERMINED = 0.5
+_ROUGH = 1e-4  # of the largest parameter of a layer: what a claim to exactness may leave open
 
 
 @dataclass(frozen=True)
@@ -64,31 +69,90 @@ def spread_of(network, table, info, final, budget, rng):
     fits end at whichever minimum the noise makes the best, and follow curved
     valleys of the cost, of which the curvature at the minimum tells nothing.
     """
-    inside, noise, minima = table.in_whitened(network), final.noise, final.minima
-    if minima is None:
-        stderr = standard_errors_of(inside, table, info, noise)
-        return Spread(stderr, int(np.sum(~np.isfinite(_flat(stderr)))), 0)
+    inside, noise = table.in_whitened(network), final.noise
+    if not final.minima:
+        noise = max(noise, np.finfo(float).eps)
+        return Spread(*_of_exact(standard_errors_of(inside, table, info, noise), network), 0)
     scale_free = any(g.symmetry == "homogeneous" for g in network.activations[:-1])
-    prior = None if scale_free else minima.prior  # the length of a unit is fixed by the canonical form, not the prior
+    # The length of a unit that may be rescaled is fixed by the canonical form, not by the prior.
+    prior = None if scale_free else final.minima[0].prior
     first = _flat(standard_errors_of(inside, table, information(inside, table, prior), noise))
     rows = table.rows(some_of(np.arange(len(table.X)), rng))
-    x, factor = resampled(minima, rows, budget, rng)
+    on_rows = first
+    if len(rows.U) < len(table.X):
+        on_rows = _flat(standard_errors_of(inside, table, information(inside, rows, prior), noise))
+    groups = _groups(final.minima)
+    n_fits = _RESAMPLES // len(groups)
+    fits = [resampled(minima, noise**2, rows, n_fits, budget, rng) for minima, _ in groups]
+    complete = all(len(some) == n_fits for some in fits)
     errors = first
-    if len(x):
-        on_rows = first
-        if len(rows.U) < len(table.X):
-            on_rows = _flat(standard_errors_of(inside, table, information(inside, rows, prior), noise))
-        errors = first * np.fmax(1.0, factor * _deviations(x, network, inside, table) / on_rows)
+    if complete:
+        squares = [_mean_square(some, inside, table, on_rows) for some in fits]
+        beyond = np.sqrt(sum(weight * square for (_, weight), square in zip(groups, squares, strict=True)))
+        by_chance = np.sqrt(stats.chi2.ppf(_LEVEL, n_fits) / n_fits)
+        # 1.96 of the errors are to cover 95 of 100, with so few fits known.
+        factor = stats.t.ppf(0.975, n_fits) / stats.norm.ppf(0.975)
+        errors = first * np.where(beyond > by_chance * on_rows, factor * beyond / on_rows, 1.0)
     if prior is not None:
         errors = np.where(errors > _UNDETERMINED * _prior_deviations(network, table, prior), np.inf, errors)
-    return Spread(_shaped(errors, network), int(np.sum(~np.isfinite(errors))), len(x))
+    return Spread(_shaped(errors, network), int(np.sum(~np.isfinite(errors))), n_fits * len(groups) * complete)
 
 
-def _deviations(x, network, inside, table):
-    """Root mean squares of what resampled parameters deviate by, in inputs and targets as they are."""
-    found, architecture = _flat((network.weights, network.biases)), Architecture.of(network)
-    aligned = [table.in_inputs(network_of(one, table.n_inputs, architecture).align_to(inside)) for one in x]
-    return np.sqrt(np.mean([(_flat((one.weights, one.biases)) - found) ** 2 for one in aligned], axis=0))
+def _of_exact(stderr, network):
+    """Standard errors that rounding leaves, and how many parameters they leave open to more than a thousandth."""
+    errors = _flat(stderr)
+    scale = np.concatenate([np.full(p.size, np.abs(p).max()) for p in (*network.weights, *network.biases)])
+    errors = np.where(errors > _ROUGH * scale, np.inf, errors)
+    return _shaped(errors, network), int(np.sum(~np.isfinite(errors)))
+
+
+def _groups(minima):
+    """Minima that fits to fresh noise start from, and the weights of these fits.
+
+    By the score that decided on the widths: a wider network at which one more unit is just worth its price has half of
+    the weight.
+    """
+    own, wider = minima[0], minima[1:]
+    if not wider:
+        return [(own, 1.0)]
+    noise = own.prior.noise
+    best = min(wider, key=lambda one: _score(one, noise))
+    weight = float(special.expit(-0.5 * (_score(best, noise) - _score(own, noise))))
+    return [(own, 1.0)] if weight < _LEAST_WEIGHT else [(own, 1.0 - weight), (best, weight)]
+
+
+def _score(minima, noise):
+    return minima.cost / noise + _PRICE * minima.x.shape[1]
+
+
+def _mean_square(fits, inside, table, errors):
+    """Mean squared deviations of fits to fresh noise from a network, in inputs and targets as they are."""
+    wanted = _flat_network(table.in_inputs(inside))
+    return np.mean([(_aligned(one, inside, table, errors) - wanted) ** 2 for one in fits], axis=0)
+
+
+def _aligned(fit, inside, table, errors):
+    """Parameters of a whitened fit aligned to a network, in inputs and targets as they are; a unit too many is left out.
+
+    Of all units of the wider layer it is the one without which the others are closest, relative to their errors.
+    """
+    wanted, found = _flat_network(table.in_inputs(inside)), []
+    for one in _of_widths(fit, inside.layer_widths):
+        found.append(_flat_network(table.in_inputs(one.align_to(inside))))
+    return min(found, key=lambda one: np.sum(((one - wanted) / errors) ** 2))
+
+
+def _of_widths(fit, widths):
+    """The fit itself, or all networks that one of its units less leaves."""
+    surplus = [k for k, (m, wanted) in enumerate(zip(fit.layer_widths, widths, strict=True)) if m > wanted]
+    if not surplus:
+        return [fit]
+    layer, nothing = surplus[0], np.zeros(fit.layer_widths[surplus[0]] + 1)
+    return [remove_unit(fit, layer, j, nothing) for j in range(fit.layer_widths[layer])]
+
+
+def _flat_network(network):
+    return _flat((network.weights, network.biases))
 
 
 def _prior_deviations(network, table, prior):

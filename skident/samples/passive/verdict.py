@@ -11,13 +11,13 @@ from skident.fitting.redundancy import redundant_units
 from skident.network import get_activation
 
 from .openness import Information
+from .residuals import NO_NOISE
 
 __all__ = ["Evidence", "PassiveReport", "idle_features", "judge"]
 
 _ROUNDING = 1e-9  # relative misfit below which answers have no noise that could be seen
 _ENOUGH = 1.5  # different answers a parameter that a claim needs
 _FEW_HELD_OUT = 10
-_NO_NOISE = 1e-3  # chance that residuals of the right network have of being called a misfit
 _FAR_OUT, _MANY_OUT = 8.0, 0.2  # robust deviations of an outlier; the share of rows from which they are no outliers
 _IDLE = 3.0  # standard errors
 
@@ -127,7 +127,7 @@ def _about_the_rows(network, table):
 def _about_the_fit(network, evidence, fits):
     """Of residuals and parameters."""
     opened = []
-    no_noise = evidence.noise > _ROUNDING and evidence.lack_of_fit < _NO_NOISE
+    no_noise = evidence.noise > _ROUNDING and evidence.lack_of_fit < NO_NOISE
     if no_noise and not fits:
         opened.append(
             "not a network of this class, or not found in the time and rows there are: functions of X explain what it "
