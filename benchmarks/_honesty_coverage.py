@@ -1,4 +1,4 @@
-"""How often `stderr_` of `PassiveNetworkIdentifier` covers the true parameter: four activations, widths given or not."""
+"""How often `stderr_` of `PassiveNetworkIdentifier` covers the true parameter, with widths given and not."""
 
 from __future__ import annotations
 
@@ -126,7 +126,8 @@ def _summarised(activation, given, networks):
 
 def tables(result):
     """One table."""
+    bar = f"{LEAST:g} to {MOST:g}"
     header = ["activation", "layer_widths", "networks", "widths right", "parameters determined",
-              "named as undetermined", "coverage of 1.96 stderr_", f"{LEAST:g} to {MOST:g}", "called exact", "s"]  # fmt: skip
+              "named as undetermined", "coverage of 1.96 stderr_", bar, "called exact", "s"]  # fmt: skip
     keys = ("activation", "widths", "networks", "right", "determined", "named", "coverage", "met", "exact", "seconds")
     return format_table(header, [[row[key] for key in keys] for row in result["rows"]])

@@ -18,8 +18,8 @@ class WorkBudget:
     Parameters
     ----------
     max_work : float, default=inf
-        Products of floating-point numbers: a step of a fit with P parameters counts ``n_answers * P^2``, and a batch of steps
-        a million more.
+        Products of floating-point numbers: a step of a fit with P parameters counts ``n_answers * P^2``, and a batch of
+        steps a million more.
     n_answers : float, default=1
         Samples times outputs.
     deadline : float, default=inf

@@ -39,6 +39,10 @@ __all__ = ["PassiveNetworkIdentifier"]
 
 _HELD_OUT, _MOST_HELD_OUT = 0.15, 2000
 _PREDICTED_ROWS = 2**16
+_FIRST_ORDER = (
+    "standard errors are of first order, and too small if the noise leaves other networks: the budget ended before "
+    "fits to fresh noise were made; raise max_work or max_seconds"
+)
 _STOPPED = (
     "max_seconds={:g} ended the search before its budget of work did: on another machine another network may come out "
     "for the same random_state; raise max_seconds, or lower max_work"
@@ -69,8 +73,13 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         Random starts of every size tried; twice as many of the widths found.
     max_neurons : int, default=200
         Hidden units at most.
-    max_seconds : float or None, default=30
-        After which no step is made; what was found until then is returned, with a warning where it explains too little.
+    max_work : float or None, default=1e11
+        Floating-point products that the search may form, and as many again for the last fit and the standard errors: a
+        step of one start counts answers times squared parameters, a batch of steps a million more. One core forms some
+        3e9 per second. What was found until then is kept, with a warning if it explains too little.
+    max_seconds : float or None, default=120
+        A guard: no step is made afterwards. If it ends the fit, which is warned of, another machine may find another
+        network for the same `random_state`; until then the budget of work alone decides.
     random_state : int, RandomState or None, default=None
         Draws held-out rows and starts.
     verbose : int, default=0
@@ -82,16 +91,20 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         In canonical form, a function of X as it is. Where no hidden unit is supported by the rows, a linear function.
     layer_widths_ : tuple of int
     stderr_ : (list of ndarray, list of ndarray)
-        Standard errors of weights and shifts, shaped like the network's, to first order in the noise; infinite where
-        the rows leave a parameter open. Of several targets the noise is taken as alike, relative to their deviations.
+        Standard errors of weights and shifts, shaped like the network's; infinite for parameters that the rows do not
+        determine. Of several targets the noise is taken as alike, relative to their deviations.
     report_ : PassiveReport
         ``exact`` (whether held-out rows are met to `tol`, nothing is open and no unit is too many), ``open`` (list of
         str), ``held_out_error`` (of a fit without these rows; largest error over largest deviation of the targets),
         ``n_held_out``, ``noise`` (of the targets, relative to their deviation, per degree of freedom),
         ``lack_of_fit`` (chance that noise alone is as close to functions of X as the residuals; below 0.001 they are
-        called no noise), ``n_rows``, ``n_distinct``, ``n_parameters``, ``answers_per_parameter``, ``spectrum`` (of the
-        Gauss-Newton matrix scaled to unit diagonal, ascending), ``idle_features`` (columns of X that do not matter),
-        ``tried`` (sizes and what they came to) and ``seconds``.
+        called no noise), ``n_rows``, ``n_distinct``, ``n_parameters``,
+        ``n_undetermined`` (parameters with an infinite standard error), ``n_minima`` (networks of these widths that the
+        noise does not tell apart), ``n_resampled`` (fits to targets with fresh noise that the standard errors come
+        from; 0 if they are of first order), ``answers_per_parameter``, ``spectrum`` (of the Gauss-Newton matrix scaled
+        to unit diagonal, ascending), ``idle_features`` (columns of X that do not matter),
+        ``tried`` (sizes and what they came to), ``work`` (products formed), ``stopped_by`` (``"max_work"``,
+        ``"max_seconds"`` or None) and ``seconds``.
     n_iter_ : int
         Sizes tried, at least 1.
     n_features_in_ : int
@@ -113,9 +126,21 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     faces the wrong way is right but for a linear function: fits of one hidden layer have linear units beside the
     others, and the sides are chosen such that these vanish. A step costs ``O(B N P^2)`` for B starts and N answers.
 
+    Noisy targets are fitted with a broad Gaussian prior on all parameters but the output's shift: pre-activations of
+    variance 4. Without it some units follow the noise at single rows, and the standard errors describe another minimum
+    than the true network's. Standard errors are those of first order, or the deviations of 24 fits to targets with
+    fresh noise (randomized maximum likelihood [1]_) if these are larger than chance allows: each fit is the best from
+    all minima within the noise, of which there are often several. If widths are not given, a part of the fits has one
+    more unit. A parameter whose standard error exceeds half the prior's standard deviation is not determined.
+
     Widths are looked for on up to 8192 rows; the last fit and the standard errors read all of them in blocks, so that
     X and y may be `numpy.memmap`: beyond 131 072 rows nothing is copied, and memory is bounded by 200 MB and
     ``24 P^2`` bytes. Sample weights count as repetitions of rows; ``(sum w)^2 / sum w^2`` is how many there are.
+
+    References
+    ----------
+    .. [1] Y. Chen, D. S. Oliver, "Ensemble randomized maximum likelihood method as an iterative ensemble smoother",
+       Mathematical Geosciences 44, 2012.
 
     Examples
     --------
@@ -269,10 +294,9 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         self.network_ = table.in_inputs(final.network).canonical()
         network = table.in_whitened(self.network_)
         info = information(network, table)
-        error = _largest_error(final.without_held_out, held_out)
         spread = spread_of(self.network_, table, info, final, limits.budget, rng)
         evidence = Evidence(
-            held_out_error=error,
+            held_out_error=_largest_error(final.without_held_out, held_out),
             n_held_out=len(held_out.U),
             residuals=network(rows.U) - rows.Y,
             noise=final.noise,
@@ -283,6 +307,8 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             info=info,
         )
         exact, opened = judge(network, table, evidence, self.tol)
+        if final.minima and not spread.n_resampled:
+            opened.append(_FIRST_ORDER)
         if limits.budget.late:
             opened.append(_STOPPED.format(self.max_seconds))
         self.stderr_ = spread.stderr
@@ -290,18 +316,13 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         self.report_ = PassiveReport(
             exact=exact,
             open=opened,
-            held_out_error=error,
-            n_held_out=len(held_out.U),
-            noise=final.noise,
-            lack_of_fit=final.lack_of_fit,
+            **evidence.entries,
+            **spread.entries,
+            n_minima=len(final.minima[0].x) if final.minima else 1,
             n_rows=len(table.X),
             n_distinct=table.n_distinct,
             n_parameters=network.n_parameters,
-            n_undetermined=spread.n_undetermined,
-            n_minima=len(final.minima[0].x) if final.minima else 1,
-            n_resampled=spread.n_resampled,
             answers_per_parameter=table.n_answers / network.n_parameters,
-            spectrum=info.spectrum,
             idle_features=idle_features(self.network_, self.stderr_[0][0]),
             tried=found.tried,
             work=limits.budget.work,

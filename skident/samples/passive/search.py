@@ -319,8 +319,8 @@ def search_weights(rows, architecture, limits, rng):
     Notes
     -----
     Starts at the widths themselves, then in hidden layers twice or half as wide again, which are pruned to them. It
-    ends at a misfit that is rounding, where the lowest one was met twice, or where residuals are noise; it is settled where wider ones leave as
-    much unexplained.
+    ends at a misfit that is rounding, where the lowest one was met twice, or where residuals are noise; it is settled
+    where wider ones leave as much unexplained.
     """
     sizes, widths = _Sizes(rows, architecture, limits, rng), architecture.widths
     if len(widths) == 1:

@@ -42,6 +42,11 @@ class Spread:
     n_undetermined: int
     n_resampled: int
 
+    @property
+    def entries(self):
+        """Those of the report."""
+        return {"n_undetermined": self.n_undetermined, "n_resampled": self.n_resampled}
+
 
 def spread_of(network, table, info, final, budget, rng):
     """Standard errors of a fit.
@@ -66,8 +71,8 @@ def spread_of(network, table, info, final, budget, rng):
     -----
     Of exact answers, and beside rows that determine no direction of the parameters, those of first order. Of noisy
     ones, with the prior's information, times what deviations of fits to targets with fresh noise exceed them by. Such
-    fits end at whichever minimum the noise makes the best, and follow curved
-    valleys of the cost, of which the curvature at the minimum tells nothing.
+    fits end at whichever minimum the noise makes the best, and follow curved valleys of the cost, of which the
+    curvature at the minimum tells nothing.
     """
     inside, noise = table.in_whitened(network), final.noise
     if not final.minima:
@@ -132,7 +137,7 @@ def _mean_square(fits, inside, table, errors):
 
 
 def _aligned(fit, inside, table, errors):
-    """Parameters of a whitened fit aligned to a network, in inputs and targets as they are; a unit too many is left out.
+    """Parameters of a whitened fit aligned to a network, in inputs and targets as they are, without a unit too many.
 
     Of all units of the wider layer it is the one without which the others are closest, relative to their errors.
     """

@@ -82,6 +82,17 @@ class Evidence:
     n_undetermined: int
     info: Information
 
+    @property
+    def entries(self):
+        """Those of the report."""
+        return {
+            "held_out_error": self.held_out_error,
+            "n_held_out": self.n_held_out,
+            "noise": self.noise,
+            "lack_of_fit": self.lack_of_fit,
+            "spectrum": self.info.spectrum,
+        }
+
 
 def judge(network, table, evidence, tol):
     """Whether the network may be called exact, and what is open.
