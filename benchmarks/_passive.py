@@ -59,7 +59,9 @@ def fitted(X, Y, activation, seed):
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        identifier = PassiveNetworkIdentifier(activation=activation, max_seconds=FIT_SECONDS, random_state=seed)
+        identifier = PassiveNetworkIdentifier(
+            activation=activation, max_work=None, max_seconds=FIT_SECONDS, random_state=seed
+        )
         identifier.fit(X, Y)
     return identifier, time.process_time() - start
 

@@ -34,7 +34,7 @@ AT_LEAST_ONE = Interval(Integral, 1, None, closed="left")
 _LARGEST = 1e100  # entries of X and y; their squares times a few are far from overflow
 
 
-def check_layer_widths(layer_widths, n_outputs=None):
+def check_layer_widths(layer_widths, n_outputs=None, *, outputs="the black box gives {} output(s)"):
     """``(m_1, ..., m_L)`` as a tuple of positive integers.
 
     Parameters
@@ -42,6 +42,8 @@ def check_layer_widths(layer_widths, n_outputs=None):
     layer_widths : int or sequence of int
     n_outputs : int, default=None
         m_L, where it is known.
+    outputs : str
+        Of the message, what has how many of them.
 
     Returns
     -------
@@ -62,7 +64,7 @@ def check_layer_widths(layer_widths, n_outputs=None):
     if n_outputs is not None and widths[-1] != n_outputs:
         shorter = f" (or {(*widths[:-1], n_outputs)}, if {widths[-1]} was meant for the outputs)" if widths[1:] else ""
         raise ValueError(
-            f"layer_widths={layer_widths!r} ends in {widths[-1]} but the black box gives {n_outputs} output(s). "
+            f"layer_widths={layer_widths!r} ends in {widths[-1]} but {outputs.format(n_outputs)}. "
             "layer_widths lists the widths of the hidden layers and, last, the number of outputs: for hidden layers of "
             f"{' and '.join(map(str, widths))} units write layer_widths={(*widths, n_outputs)}{shorter}."
         )

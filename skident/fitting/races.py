@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from skident.optim import Ending, batched_levenberg_marquardt
+from skident.optim import Ending, WorkBudget, batched_levenberg_marquardt
 
 __all__ = ["Race", "race"]
 
@@ -24,14 +23,14 @@ class Race:
         A cost that ends the race.
     ftol : float
         A start whose step lowers its cost by less than this fraction, as predicted and in fact, has ended.
-    deadline : float
-        No step is made after this time, of `time.perf_counter`.
+    budget : WorkBudget
+        No step is made once it is spent; without limits by default.
     """
 
     rounds: tuple = ((25, 8), (35, 4), (100, 3), (300, 3))
     good: float = 0.0
     ftol: float = 1e-5
-    deadline: float = np.inf
+    budget: WorkBudget = field(default_factory=WorkBudget)
 
 
 def race(fits, x, options=None):
@@ -57,12 +56,12 @@ def race(fits, x, options=None):
     get there are among the best third after a few dozen steps.
     """
     options = Race() if options is None else options
-    ending = Ending(ftol=options.ftol, target=options.good, deadline=options.deadline)
+    ending = Ending(ftol=options.ftol, target=options.good, budget=options.budget)
     damping, cost = ending.damping, np.full(len(x), np.inf)
     for steps, n_kept in options.rounds:
         result = batched_levenberg_marquardt(fits, x, replace(ending, max_iter=steps, damping=damping))
         order = np.argsort(result.cost, kind="stable")[:n_kept]
         x, cost, damping = result.x[order], result.cost[order], result.damping[order]
-        if cost[0] <= options.good or time.perf_counter() > options.deadline:
+        if cost[0] <= options.good or options.budget.spent:
             break
     return x, cost

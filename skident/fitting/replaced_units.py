@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy.linalg
 
-from skident.optim import Ending, batched_levenberg_marquardt
+from skident.optim import Ending, WorkBudget, batched_levenberg_marquardt
 
 from .batched_fits import BatchedNetworkFits
 
@@ -38,15 +37,15 @@ class Replacing:
         Of a generation; half of them are fitted to their ends.
     good : float
         A cost that ends it.
-    deadline : float
-        No step is made after this time, of `time.perf_counter`.
+    budget : WorkBudget
+        No step is made once it is spent; without limits by default.
     """
 
     n_generations: int = 80
     patience: int = 12
     n_children: int = 4
     good: float = 0.0
-    deadline: float = np.inf
+    budget: WorkBudget = field(default_factory=WorkBudget)
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ def replace_units(rows, architecture, x, rng, options=None):
     turns = [tuple(range(n_hidden)), *((layer,) for layer in range(n_hidden))][n_hidden == 1 :]
     for generation in range(options.n_generations):
         least = cost.min()
-        if least <= options.good or failures >= options.patience or time.perf_counter() > options.deadline:
+        if least <= options.good or failures >= options.patience or options.budget.spent:
             break
         temperature = float(failures >= _IN_VAIN)
         parents = np.argsort(cost)[np.minimum(rng.exponential(_RANKS, options.n_children).astype(int), len(x) - 1)]
@@ -140,7 +139,7 @@ class _Population:
     def fitted(self, architecture, x, n_steps):
         """All of them after some steps."""
         options = self.options
-        ending = Ending(max_iter=n_steps, ftol=_FTOL, target=options.good, deadline=options.deadline)
+        ending = Ending(max_iter=n_steps, ftol=_FTOL, target=options.good, budget=options.budget)
         result = batched_levenberg_marquardt(BatchedNetworkFits(architecture, self.rows), x, ending)
         return result.x, result.cost
 

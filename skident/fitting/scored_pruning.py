@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from skident.network import Architecture
-from skident.optim import Ending, batched_levenberg_marquardt
+from skident.optim import Ending, WorkBudget, batched_levenberg_marquardt
 
 from .batched_fits import BatchedNetworkFits, network_of, parameters_of
 from .penalised_fits import PenalisedNetworkFits, Prior
@@ -61,8 +60,8 @@ class Scoring:
         A cost that is rounding: lower ones count as this one.
     n_fixed : int
         Units at the end of the first layer that stay, see `with_linear_units`.
-    deadline : float
-        No step is made after this time, of `time.perf_counter`.
+    budget : WorkBudget
+        No step is made once it is spent; without limits by default.
     prior : Prior, default=None
         With one, fits are penalised and a unit that is not there is kept in one of 20 cases.
     """
@@ -70,7 +69,7 @@ class Scoring:
     rows: object
     good: float
     n_fixed: int = 0
-    deadline: float = np.inf
+    budget: WorkBudget = field(default_factory=WorkBudget)
     prior: Prior | None = None
 
     def fits(self, architecture):
@@ -135,7 +134,7 @@ class Scoring:
         Fitted
         """
         fits = self.fits(architecture)
-        ending = Ending(max_iter=max_iter, ftol=ftol, target=self.good, deadline=self.deadline)
+        ending = Ending(max_iter=max_iter, ftol=ftol, target=self.good, budget=self.budget)
         result = batched_levenberg_marquardt(fits, starts, ending)
         best = int(np.argmin(result.cost))
         return self.fitted(architecture, result.x[best], result.cost[best])
@@ -166,7 +165,7 @@ def prune_by_score(fitted, scoring, at_least=None):
             fitted = min(smaller, key=lambda one: one.cost)
         return fitted
     best, wasted = fitted, 0
-    while time.perf_counter() <= scoring.deadline:
+    while not scoring.budget.spent:
         # The last look is at all units: two sines of one frequency are one, though neither is cheap to leave out.
         last = wasted == _PATIENCE
         smaller = _one_less(best, scoring, sum(best.widths)) if last else _one_less(fitted, scoring, _TRIED)

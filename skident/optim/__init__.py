@@ -14,6 +14,7 @@ from .levenberg_marquardt import (
 )
 from .sphere_ascent import SphereAscentResult, sphere_ascent, unit_norm
 from .threads import all_threads, gram_work, one_blas_thread, one_thread
+from .work_budget import WorkBudget
 
 __all__ = [
     "BatchedNormalEquations",
@@ -26,6 +27,7 @@ __all__ = [
     "LeastSquaresResult",
     "LinearSolution",
     "SphereAscentResult",
+    "WorkBudget",
     "all_threads",
     "batched_levenberg_marquardt",
     "best_of",

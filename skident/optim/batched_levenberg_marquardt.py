@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from skident.budget import MemoryLimitError, OutOfBudgetError, check_deadline
 
 from .damping import GROWTH, damping_after
+from .work_budget import WorkBudget
 
 __all__ = ["BatchedNormalEquations", "BatchedResult", "Ending", "batched_levenberg_marquardt"]
 
@@ -35,6 +36,8 @@ class Ending:
         The first damping, and the one beyond which a problem is given up, as the models' `solve` takes them.
     deadline : float
         No step is made after this time, of `time.perf_counter`.
+    budget : WorkBudget
+        Counts the steps, of which none is made once it is spent; without limits by default.
     """
 
     max_iter: int = 100
@@ -44,6 +47,12 @@ class Ending:
     damping: float | np.ndarray = 1e-3
     max_damping: float = 1e8
     deadline: float = np.inf
+    budget: WorkBudget = field(default_factory=WorkBudget)
+
+    @property
+    def over(self):
+        """Whether no further step may be made."""
+        return time.perf_counter() > self.deadline or self.budget.spent
 
 
 @dataclass(frozen=True)
@@ -156,8 +165,9 @@ def batched_levenberg_marquardt(problems, x0, ending):
     active = np.flatnonzero(cost > ending.target)
     left = problems if len(active) == len(x) else problems.take(active)
     for _ in range(ending.max_iter):
-        if not len(active) or time.perf_counter() > ending.deadline:
+        if not len(active) or ending.over:
             break
+        ending.budget.spend(len(active), x[active][0].size)
         try:
             new, predicted, trial = _tried(left, x[active], damping[active])
         except MemoryLimitError:

@@ -37,3 +37,23 @@ def test_a_prior_is_like_a_network_and_draws_fits_to_0():
         fits = PenalisedNetworkFits(architecture, ROWS, Prior(prior.weights, prior.shifts, noise))
         sizes.append(np.linalg.norm(batched_levenberg_marquardt(fits, start, Ending(max_iter=50, ftol=1e-8)).x))
     assert sizes[1] < 0.9 * sizes[0]
+
+
+def test_a_broad_prior_allows_pre_activations_of_variance_four():
+    prior = Prior.broad(Architecture((6, 3, 1), "tanh"), 5, 0.1)
+    rng = np.random.RandomState(0)
+    first = np.sqrt(prior.weights[0]) * rng.standard_normal((5, 20_000))
+    np.testing.assert_allclose(np.var(rng.standard_normal((20_000, 5)) @ first[:, :50]), 4.0, rtol=0.3)
+    units = np.tanh(rng.standard_normal((20_000, 6)))
+    second = np.sqrt(prior.weights[1]) * rng.standard_normal((6, 2000))
+    np.testing.assert_allclose(np.var(units @ second), 4.0, rtol=0.1)
+    assert prior.penalty([(5, 6), (6, 3), (3, 1)])[-1] == 0.0
+
+
+def test_the_mean_of_the_prior_is_where_a_fit_without_rows_that_tell_ends():
+    architecture, center = Architecture((2, 1)), np.arange(1.0, 10.0)
+    rows = Rows(np.zeros((3, 2)), np.zeros((3, 1)), np.zeros(3))
+    fits = PenalisedNetworkFits(architecture, rows, Prior.broad(architecture, 2, 1.0), center)
+    matrix, gradient = fits.normal_equations(center[None])
+    assert fits.cost(center[None])[0] == 0.0 and not gradient.any()
+    np.testing.assert_array_equal(matrix[0], np.diag(fits.penalty))

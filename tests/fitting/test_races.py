@@ -7,6 +7,7 @@ from skident.datasets import make_network
 from skident.fitting.batched_fits import BatchedNetworkFits, Rows, random_parameters
 from skident.fitting.races import Race, race
 from skident.network import Architecture
+from skident.optim import WorkBudget
 
 
 @pytest.fixture
@@ -31,5 +32,5 @@ def test_it_ends_once_one_is_good(fits):
 
 def test_no_step_is_made_after_the_deadline(fits):
     x = random_parameters(3, Architecture((2, 1)), 2, np.random.RandomState(0))
-    ends, cost = race(fits, x, Race(deadline=0.0))
+    ends, cost = race(fits, x, Race(budget=WorkBudget(0.0)))
     np.testing.assert_array_equal(np.sort(cost), np.sort(fits.cost(x)))

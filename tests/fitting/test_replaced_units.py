@@ -6,6 +6,7 @@ import pytest
 from skident.fitting.batched_fits import BatchedNetworkFits, Rows, random_parameters
 from skident.fitting.replaced_units import Replacing, replace_units
 from skident.network import Architecture, FeedforwardNetwork
+from skident.optim import WorkBudget
 
 
 def steep(widths, n, seed, n_inputs=4):
@@ -43,5 +44,5 @@ def test_costs_never_rise_and_weights_count():
 def test_a_time_that_is_over_is_over():
     rows, rng = steep((3, 1), 100, seed=3)
     x = random_parameters(4, Architecture((3, 1)), 2, rng)
-    found, _ = replace_units(rows, Architecture((3, 1)), x, rng, Replacing(deadline=0.0))
+    found, _ = replace_units(rows, Architecture((3, 1)), x, rng, Replacing(budget=WorkBudget(0.0)))
     assert {tuple(one) for one in found} == {tuple(one) for one in x}

@@ -24,23 +24,30 @@ from skident.base.parameters import (
 )
 from skident.base.predictions import in_shape_of_targets
 from skident.base.progress import StageLog
-from skident.fitting.batched_fits import BatchedNetworkFits, network_of, parameters_of
 from skident.network import Architecture, get_activation
-from skident.optim import Ending, batched_levenberg_marquardt, gram_work, one_thread
+from skident.optim import WorkBudget, gram_work, one_thread
 
+from .final_fit import final_fit, some_of
 from .noisy_widths import units_above_noise
-from .openness import information, lone_rows, standard_errors_of
-from .residuals import lack_of_fit
+from .openness import information, lone_rows
 from .search import Limits, search_weights, search_widths
+from .spread import spread_of
 from .table import Table
 from .verdict import Evidence, PassiveReport, idle_features, judge
 
 __all__ = ["PassiveNetworkIdentifier"]
 
-_SEARCHED = 2**13  # rows at most that widths are looked for on
 _HELD_OUT, _MOST_HELD_OUT = 0.15, 2000
 _PREDICTED_ROWS = 2**16
-_CONSTANT = 1e-13  # spread relative to the largest target that is rounding
+_FIRST_ORDER = (
+    "standard errors are of first order, and too small if the noise leaves other networks: the budget ended before "
+    "fits to fresh noise were made; raise max_work or max_seconds"
+)
+_STOPPED = (
+    "max_seconds={:g} ended the search before its budget of work did: on another machine another network may come out "
+    "for the same random_state; raise max_seconds, or lower max_work"
+)
+_CONSTANT = 450.0  # units of rounding of the largest target: 1e-13 in double precision
 
 
 class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
@@ -66,8 +73,13 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         Random starts of every size tried; twice as many of the widths found.
     max_neurons : int, default=200
         Hidden units at most.
-    max_seconds : float or None, default=30
-        After which no step is made; what was found until then is returned, with a warning where it explains too little.
+    max_work : float or None, default=1e11
+        Floating-point products that the search may form, and as many again for the last fit and the standard errors: a
+        step of one start counts answers times squared parameters, a batch of steps a million more. One core forms some
+        3e9 per second. What was found until then is kept, with a warning if it explains too little.
+    max_seconds : float or None, default=120
+        A guard: no step is made afterwards. If it ends the fit, which is warned of, another machine may find another
+        network for the same `random_state`; until then the budget of work alone decides.
     random_state : int, RandomState or None, default=None
         Draws held-out rows and starts.
     verbose : int, default=0
@@ -79,16 +91,20 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         In canonical form, a function of X as it is. Where no hidden unit is supported by the rows, a linear function.
     layer_widths_ : tuple of int
     stderr_ : (list of ndarray, list of ndarray)
-        Standard errors of weights and shifts, shaped like the network's, to first order in the noise; infinite where
-        the rows leave a parameter open. Of several targets the noise is taken as alike, relative to their deviations.
+        Standard errors of weights and shifts, shaped like the network's; infinite for parameters that the rows do not
+        determine. Of several targets the noise is taken as alike, relative to their deviations.
     report_ : PassiveReport
         ``exact`` (whether held-out rows are met to `tol`, nothing is open and no unit is too many), ``open`` (list of
         str), ``held_out_error`` (of a fit without these rows; largest error over largest deviation of the targets),
         ``n_held_out``, ``noise`` (of the targets, relative to their deviation, per degree of freedom),
         ``lack_of_fit`` (chance that noise alone is as close to functions of X as the residuals; below 0.001 they are
-        called no noise), ``n_rows``, ``n_distinct``, ``n_parameters``, ``answers_per_parameter``, ``spectrum`` (of the
-        Gauss-Newton matrix scaled to unit diagonal, ascending), ``idle_features`` (columns of X that do not matter),
-        ``tried`` (sizes and what they came to) and ``seconds``.
+        called no noise), ``n_rows``, ``n_distinct``, ``n_parameters``,
+        ``n_undetermined`` (parameters with an infinite standard error), ``n_minima`` (networks of these widths that the
+        noise does not tell apart), ``n_resampled`` (fits to targets with fresh noise that the standard errors come
+        from; 0 if they are of first order), ``answers_per_parameter``, ``spectrum`` (of the Gauss-Newton matrix scaled
+        to unit diagonal, ascending), ``idle_features`` (columns of X that do not matter),
+        ``tried`` (sizes and what they came to), ``work`` (products formed), ``stopped_by`` (``"max_work"``,
+        ``"max_seconds"`` or None) and ``seconds``.
     n_iter_ : int
         Sizes tried, at least 1.
     n_features_in_ : int
@@ -110,9 +126,21 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     faces the wrong way is right but for a linear function: fits of one hidden layer have linear units beside the
     others, and the sides are chosen such that these vanish. A step costs ``O(B N P^2)`` for B starts and N answers.
 
+    Noisy targets are fitted with a broad Gaussian prior on all parameters but the output's shift: pre-activations of
+    variance 4. Without it some units follow the noise at single rows, and the standard errors describe another minimum
+    than the true network's. Standard errors are those of first order, or the deviations of 24 fits to targets with
+    fresh noise (randomized maximum likelihood [1]_) if these are larger than chance allows: each fit is the best from
+    all minima within the noise, of which there are often several. If widths are not given, a part of the fits has one
+    more unit. A parameter whose standard error exceeds half the prior's standard deviation is not determined.
+
     Widths are looked for on up to 8192 rows; the last fit and the standard errors read all of them in blocks, so that
     X and y may be `numpy.memmap`: beyond 131 072 rows nothing is copied, and memory is bounded by 200 MB and
     ``24 P^2`` bytes. Sample weights count as repetitions of rows; ``(sum w)^2 / sum w^2`` is how many there are.
+
+    References
+    ----------
+    .. [1] Y. Chen, D. S. Oliver, "Ensemble randomized maximum likelihood method as an iterative ensemble smoother",
+       Mathematical Geosciences 44, 2012.
 
     Examples
     --------
@@ -133,6 +161,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         "tol": [POSITIVE],
         "n_starts": [AT_LEAST_ONE],
         "max_neurons": [AT_LEAST_ONE],
+        "max_work": [Interval(Real, 0, None, closed="neither"), None],
         "max_seconds": [Interval(Real, 0, None, closed="neither"), None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -147,7 +176,8 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         tol=1e-8,
         n_starts=16,
         max_neurons=200,
-        max_seconds=30.0,
+        max_work=1e11,
+        max_seconds=120.0,
         random_state=None,
         verbose=0,
     ):
@@ -157,6 +187,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.n_starts = n_starts
         self.max_neurons = max_neurons
+        self.max_work = max_work
         self.max_seconds = max_seconds
         self.random_state = random_state
         self.verbose = verbose
@@ -198,9 +229,12 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             table, widths = self._read(X, y, sample_weight)
             rng = check_random_state(self.random_state)
             fitted, held_out = table.split(_HELD_OUT, _MOST_HELD_OUT, rng)
-            rows = table.rows(_some_of(fitted, rng))
-            found = self._search(table, rows, widths, started, rng)
-            self._store(table, rows, table.rows(held_out), found, rng)
+            rows = table.rows(some_of(fitted, rng))
+            limits = self._limits(rows, started)
+            found = self._search(table, rows, widths, limits, rng)
+            limits.budget.extend()
+            final = final_fit(table, rows, found, limits, rng, widths_given=widths is not None)
+            self._store(table, rows, table.rows(held_out), found, final, limits, rng)
             self.report_["seconds"] = time.perf_counter() - started
         return self
 
@@ -217,8 +251,12 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             if not np.any(sample_weight > 0):
                 raise ValueError("sample_weight is zero everywhere: no row is left.")
         table = Table(X, Y, sample_weight, get_activation(self.output_activation).name == "identity")
-        if np.all(np.ptp(table.Y, axis=0) <= _CONSTANT * np.abs(table.Y).max(axis=0)):
-            raise ValueError("y is constant: it tells nothing of a network but the shift of its output.")
+        rounding = _CONSTANT * (np.finfo(y.dtype).eps if y.dtype.kind == "f" else np.finfo(np.float64).eps)
+        if np.all(np.ptp(table.Y, axis=0) <= rounding * np.abs(table.Y).max(axis=0)):
+            raise ValueError(
+                "y is constant up to rounding: it determines no parameter of a network but the bias of its output. If "
+                "y has a large offset, subtract it before y is rounded."
+            )
         if not table.n_inputs:
             raise ValueError("all columns of X are constant: nothing can be learned about a network from them.")
         if get_activation(self.activation).symmetry == "linear":
@@ -226,7 +264,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         return table, None if isinstance(self.layer_widths, str) else self._widths(table)
 
     def _widths(self, table):
-        widths = check_layer_widths(self.layer_widths, table.n_outputs)
+        widths = check_layer_widths(self.layer_widths, table.n_outputs, outputs="y has {} target(s)")
         P, n = Architecture(widths).n_parameters(table.n_inputs), int(0.8 * table.n_distinct) * table.n_outputs
         if P > n:
             raise ValueError(
@@ -235,10 +273,12 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             )
         return widths
 
-    def _search(self, table, rows, widths, started, rng):
-        log = StageLog(self.verbose, type(self).__name__)
+    def _limits(self, rows, started):
         deadline = np.inf if self.max_seconds is None else started + self.max_seconds
-        limits = Limits(self.n_starts, self.max_neurons, deadline, log.say)
+        budget = WorkBudget(np.inf if self.max_work is None else self.max_work, rows.Y.size, deadline)
+        return Limits(self.n_starts, self.max_neurons, budget, StageLog(self.verbose, type(self).__name__).say)
+
+    def _search(self, table, rows, widths, limits, rng):
         architecture = Architecture(
             (rows.n_outputs,) if widths is None else widths,
             get_activation(self.activation).name,
@@ -247,43 +287,46 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         if widths is not None:
             return search_weights(rows, architecture, limits, rng)
         found = search_widths(rows, architecture, limits, rng)
-        return units_above_noise(found, table.rows(_some_of(np.arange(len(table.X)), rng)), limits, rng)
+        return units_above_noise(found, table.rows(some_of(np.arange(len(table.X)), rng)), limits, rng)
 
-    def _store(self, table, rows, held_out, found, rng):
-        """Judge the fit on held-out rows, fit again to all of them, and keep what came of it."""
-        architecture, k = found.fitted.architecture, table.n_inputs
-        x = _refit(architecture, rows, found.fitted.x)
-        error, misfit = (
-            _largest_error(network_of(x, k, architecture), held_out),
-            lack_of_fit(architecture, rows, x, rng),
-        )
-        x = _refit(architecture, table, x)
-        self.network_ = table.in_inputs(network_of(x, k, architecture)).canonical()
+    def _store(self, table, rows, held_out, found, final, limits, rng):
+        """Judge the fit on held-out rows, and keep what came of it."""
+        self.network_ = table.in_inputs(final.network).canonical()
         network = table.in_whitened(self.network_)
-        residuals = network(rows.U) - rows.Y
-        cost = float(BatchedNetworkFits(architecture, table).cost(parameters_of(network)[None])[0])
-        noise = float(np.sqrt(cost / max(table.n_answers - network.n_parameters, 1.0)))
         info = information(network, table)
+        spread = spread_of(self.network_, table, info, final, limits.budget, rng)
         evidence = Evidence(
-            error, len(held_out.U), residuals, noise, found.settled, misfit, lone_rows(network, table, info), info
+            held_out_error=_largest_error(final.without_held_out, held_out),
+            n_held_out=len(held_out.U),
+            residuals=network(rows.U) - rows.Y,
+            noise=final.noise,
+            settled=found.settled,
+            lack_of_fit=final.lack_of_fit,
+            n_lone=lone_rows(network, table, info),
+            n_undetermined=spread.n_undetermined,
+            info=info,
         )
         exact, opened = judge(network, table, evidence, self.tol)
-        self.stderr_ = standard_errors_of(network, table, info, noise)
+        if final.minima and not spread.n_resampled:
+            opened.append(_FIRST_ORDER)
+        if limits.budget.late:
+            opened.append(_STOPPED.format(self.max_seconds))
+        self.stderr_ = spread.stderr
         self.layer_widths_, self.n_iter_ = self.network_.layer_widths, max(1, len(found.tried))
         self.report_ = PassiveReport(
             exact=exact,
             open=opened,
-            held_out_error=error,
-            n_held_out=len(held_out.U),
-            noise=noise,
-            lack_of_fit=misfit,
+            **evidence.entries,
+            **spread.entries,
+            n_minima=len(final.minima[0].x) if final.minima else 1,
             n_rows=len(table.X),
             n_distinct=table.n_distinct,
             n_parameters=network.n_parameters,
             answers_per_parameter=table.n_answers / network.n_parameters,
-            spectrum=info.spectrum,
             idle_features=idle_features(self.network_, self.stderr_[0][0]),
             tried=found.tried,
+            work=limits.budget.work,
+            stopped_by=limits.budget.stopped_by,
         )
         if opened:
             warnings.warn(f"{'; '.join(opened)}.", ConvergenceWarning, stacklevel=3)
@@ -305,19 +348,6 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         for start in range(0, len(X), _PREDICTED_ROWS):
             Y[start : start + _PREDICTED_ROWS] = self.network_(X[start : start + _PREDICTED_ROWS])
         return in_shape_of_targets(Y, self._one_dimensional)
-
-
-def _some_of(index, rng):
-    """As many rows as are searched."""
-    return index if len(index) <= _SEARCHED else np.sort(rng.permutation(index)[:_SEARCHED])
-
-
-def _refit(architecture, rows, x):
-    """A few steps more, to rounding or to the minimum."""
-    result = batched_levenberg_marquardt(
-        BatchedNetworkFits(architecture, rows), x[None], Ending(max_iter=30, ftol=1e-8, damping=1e-8)
-    )
-    return result.x[0]
 
 
 def _largest_error(network, rows):

@@ -10,8 +10,9 @@ from skident.fitting.batched_fits import network_of, parameters_of, random_param
 from skident.fitting.penalised_fits import Prior
 from skident.fitting.races import Race, race
 from skident.fitting.scored_pruning import Scoring, prune_by_score
+from skident.network import Architecture
 
-__all__ = ["units_above_noise"]
+__all__ = ["one_unit_more", "units_above_noise"]
 
 _SMALL = 0.03  # outgoing weights of a unit that is tried, relative to those of the others
 _ROUNDS = 3  # in which units come and go, before the prior is estimated again
@@ -48,7 +49,7 @@ def units_above_noise(found, rows, limits, rng):
     exact = fitted.cost <= _ROUNDING**2 * rows.total
     if exact or not n_hidden or (n_hidden > 1 and not found.settled) or len(fitted.x) >= rows.n_answers:
         return found
-    fitted, scoring = _with_its_prior(*_with_its_prior(fitted, Scoring(rows, 0.0, deadline=limits.deadline)))
+    fitted, scoring = _with_its_prior(*_with_its_prior(fitted, Scoring(rows, 0.0, budget=limits.budget)))
     settled = False
     for _ in range(_ROUNDS):
         widths, fitted = fitted.widths, prune_by_score(_grown(fitted, scoring, limits, rng), scoring)
@@ -93,11 +94,30 @@ def _may_grow(fitted, scoring, limits):
 
 def _one_more(fitted, layer, scoring, limits, rng):
     """The best of networks with one unit more in a layer, which hardly speaks at first."""
-    D, widths = scoring.rows.n_inputs, fitted.widths
-    network, prior = network_of(fitted.x, D, fitted.architecture), scoring.prior
-    architecture = fitted.architecture.with_widths(m + (k == layer) for k, m in enumerate(widths))
-    starts = []
-    for _ in range(limits.n_starts):
+    network = network_of(fitted.x, scoring.rows.n_inputs, fitted.architecture)
+    return scoring.refit(*one_unit_more(network, layer, scoring.prior, limits.n_starts, rng), **_FINISH)
+
+
+def one_unit_more(network, layer, prior, n_starts, rng):
+    """Starts with one unit more in a layer, which hardly speaks at first.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+    layer : int
+    prior : Prior
+        From which the unit is drawn.
+    n_starts : int
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    Architecture
+    ndarray of shape (n_starts, P)
+    """
+    widths, starts = network.layer_widths, []
+    architecture = Architecture.of(network).with_widths(m + (k == layer) for k, m in enumerate(widths))
+    for _ in range(n_starts):
         weights, biases = list(network.weights), list(network.biases)
         reads = np.sqrt(prior.weights[layer]) * rng.standard_normal((weights[layer].shape[0], 1))
         speaks = _SMALL * np.sqrt(prior.weights[layer + 1]) * rng.standard_normal((1, weights[layer + 1].shape[1]))
@@ -105,7 +125,7 @@ def _one_more(fitted, layer, scoring, limits, rng):
         weights[layer], biases[layer] = np.hstack([weights[layer], reads]), np.append(biases[layer], shift)
         weights[layer + 1] = np.vstack([weights[layer + 1], speaks])
         starts.append(parameters_of(network.with_parameters(weights, biases)))
-    return scoring.refit(architecture, np.array(starts), **_FINISH)
+    return architecture, np.array(starts)
 
 
 def _afresh(best, scoring, limits, rng):
@@ -119,5 +139,5 @@ def _afresh(best, scoring, limits, rng):
     ):
         return best
     x = random_parameters(scoring.rows.n_inputs, architecture, limits.n_starts, rng)
-    x, cost = race(scoring.fits(architecture), x, Race(ftol=1e-4, deadline=limits.deadline))
+    x, cost = race(scoring.fits(architecture), x, Race(ftol=1e-4, budget=limits.budget))
     return prune_by_score(scoring.fitted(architecture, x[0], cost[0]), scoring)

@@ -45,14 +45,16 @@ class Information:
         return max(0, int(np.sum(self.spectrum <= rounding)) - self.n_free)
 
 
-def information(network, table):
+def information(network, table, prior=None):
     """The Gauss-Newton matrix at all rows of a table, added up block by block.
 
     Parameters
     ----------
     network : FeedforwardNetwork
         Of the table's whitened inputs and standardised targets.
-    table : Table
+    table : Table or Rows
+    prior : Prior, default=None
+        Whose information on the parameters is added.
 
     Returns
     -------
@@ -60,6 +62,8 @@ def information(network, table):
     """
     fits = BatchedNetworkFits(Architecture.of(network), table)
     matrix = fits.normal_equations(parameters_of(network)[None])[0][0]
+    if prior is not None:
+        matrix = matrix + np.diag(prior.penalty(fits.shapes))
     scale = np.sqrt(np.diagonal(matrix))
     scale = np.where(scale > 1e-14 * scale.max(), scale, np.inf)  # what does nothing stays undetermined
     spectrum, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))

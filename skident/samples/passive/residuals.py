@@ -7,11 +7,14 @@ from scipy import stats
 
 from skident.fitting.batched_fits import BatchedNetworkFits, Rows, network_of
 
-__all__ = ["lack_of_fit"]
+__all__ = ["FEWEST_LEFT", "NO_NOISE", "lack_of_fit"]
+
+NO_NOISE = 1e-3  # chance that residuals of the right network have of being called a misfit
 
 _SHARES = (0.1, 1 / 3)  # of the degrees of freedom that are left: functions tried
 _MOST = 500
 _LEAST = 5  # functions, below which nothing is told
+FEWEST_LEFT = int(_LEAST / _SHARES[0])  # degrees of freedom
 _SCALES = np.array([0.5, 1.0, 2.0, 4.0])  # of their weights, for what has unit variance
 _NUMBERS = 2**21  # of a matrix
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -13,6 +12,9 @@ from skident.fitting.linear_units import oddness, sides_chosen, with_linear_unit
 from skident.fitting.races import Race, race
 from skident.fitting.replaced_units import Replacing, replace_units
 from skident.fitting.scored_pruning import Fitted, Scoring, prune_by_score
+from skident.optim import WorkBudget
+
+from .residuals import FEWEST_LEFT, NO_NOISE, lack_of_fit
 
 __all__ = ["Found", "Limits", "search_widths", "search_weights"]
 
@@ -41,21 +43,21 @@ class Limits:
         Of every size.
     max_neurons : int
         Hidden units at most.
-    deadline : float
-        No step is made after this time, of `time.perf_counter`.
+    budget : WorkBudget
+        No step is made once it is spent.
     say : callable
         Takes a line about every size tried.
     """
 
     n_starts: int = 16
     max_neurons: int = 200
-    deadline: float = np.inf
+    budget: WorkBudget = field(default_factory=WorkBudget)
     say: Callable = field(default=lambda text: None)
 
     @property
     def spent(self):
-        """Whether the time is over."""
-        return time.perf_counter() > self.deadline
+        """Whether the budget is."""
+        return self.budget.spent
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class _Sizes:
 
     def __init__(self, rows, architecture, limits, rng):
         self.rows, self.base, self.limits, self.rng = rows, architecture, limits, rng
-        self.scoring = Scoring(rows, _ROUNDING**2 * max(rows.total, np.finfo(float).tiny), deadline=limits.deadline)
+        self.scoring = Scoring(rows, _ROUNDING**2 * max(rows.total, np.finfo(float).tiny), budget=limits.budget)
         self.odd = oddness(architecture.activation) != 0.0
         self.tried, self.wide = [], []
 
@@ -94,7 +96,7 @@ class _Sizes:
         if self.odd and len(widths) == 2:
             architecture, scoring = with_linear_units(architecture), replace(scoring, n_fixed=widths[-1])
         x = random_parameters(self.rows.n_inputs, architecture, n_starts, self.rng)
-        options = Race(good=scoring.good, deadline=self.limits.deadline)
+        options = Race(good=scoring.good, budget=self.limits.budget)
         x, cost = race(BatchedNetworkFits(architecture, self.rows), x, options)
         return scoring.fitted(architecture, x[0], cost[0]), scoring
 
@@ -117,6 +119,12 @@ class _Sizes:
         architecture = self.base.with_widths(network.layer_widths)
         return self.scoring.refit(architecture, parameters_of(network)[None], **_FINISH)
 
+    def leaves_noise(self, fitted):
+        """Whether no function of the inputs explains the residuals."""
+        if self.rows.n_answers - len(fitted.x) < FEWEST_LEFT:
+            return False
+        return lack_of_fit(fitted.architecture, self.rows, fitted.x, self.rng) >= NO_NOISE
+
     def rung(self, widths, n_starts):
         """One size: a race, made smaller."""
         wide, scoring = self.start(widths, n_starts)
@@ -129,9 +137,9 @@ class _Sizes:
         """One size: the better ends of more starts, as one population whose units are replaced."""
         architecture, scoring, limits = self.base.with_widths(widths), self.scoring, self.limits
         x = random_parameters(self.rows.n_inputs, architecture, _MORE_STARTS * limits.n_starts, self.rng)
-        options = Race(_SOME, scoring.good, deadline=limits.deadline)
+        options = Race(_SOME, scoring.good, budget=limits.budget)
         x = race(BatchedNetworkFits(architecture, self.rows), x, options)[0]
-        options = Replacing(good=scoring.good, deadline=limits.deadline)
+        options = Replacing(good=scoring.good, budget=limits.budget)
         x, cost = replace_units(self.rows, architecture, x, self.rng, options)
         fitted = scoring.fitted(architecture, x[0], cost[0])
         if prune:
@@ -311,8 +319,8 @@ def search_weights(rows, architecture, limits, rng):
     Notes
     -----
     Starts at the widths themselves, then in hidden layers twice or half as wide again, which are pruned to them. It
-    ends at a misfit that is rounding, or where the lowest one was met twice; it is settled where wider ones leave as
-    much unexplained.
+    ends at a misfit that is rounding, where the lowest one was met twice, or where residuals are noise; it is settled
+    where wider ones leave as much unexplained.
     """
     sizes, widths = _Sizes(rows, architecture, limits, rng), architecture.widths
     if len(widths) == 1:
@@ -326,7 +334,7 @@ def search_weights(rows, architecture, limits, rng):
             sizes.note(widths, fitted)
             met += best is not None and abs(fitted.cost - best.cost) <= 1e-3 * best.cost
             best, met = (fitted, met) if best is None or fitted.cost < 0.999 * best.cost else (best, met)
-        if sizes.exact(best) or limits.spent or (met and attempt):
+        if sizes.exact(best) or limits.spent or (attempt and (met or sizes.leaves_noise(best))):
             break
     settled = sizes.plateau(best) if sizes.wide else met > 0
     return Found(best, sizes.exact(best) or settled, sizes.tried)

@@ -11,13 +11,13 @@ from skident.fitting.redundancy import redundant_units
 from skident.network import get_activation
 
 from .openness import Information
+from .residuals import NO_NOISE
 
 __all__ = ["Evidence", "PassiveReport", "idle_features", "judge"]
 
 _ROUNDING = 1e-9  # relative misfit below which answers have no noise that could be seen
 _ENOUGH = 1.5  # different answers a parameter that a claim needs
 _FEW_HELD_OUT = 10
-_NO_NOISE = 1e-3  # chance that residuals of the right network have of being called a misfit
 _FAR_OUT, _MANY_OUT = 8.0, 0.2  # robust deviations of an outlier; the share of rows from which they are no outliers
 _IDLE = 3.0  # standard errors
 
@@ -67,6 +67,8 @@ class Evidence:
         See `lack_of_fit`.
     n_lone : int
         See `lone_rows`.
+    n_undetermined : int
+        See `Spread`.
     info : Information
     """
 
@@ -77,7 +79,19 @@ class Evidence:
     settled: bool
     lack_of_fit: float
     n_lone: int
+    n_undetermined: int
     info: Information
+
+    @property
+    def entries(self):
+        """Those of the report."""
+        return {
+            "held_out_error": self.held_out_error,
+            "n_held_out": self.n_held_out,
+            "noise": self.noise,
+            "lack_of_fit": self.lack_of_fit,
+            "spectrum": self.info.spectrum,
+        }
 
 
 def judge(network, table, evidence, tol):
@@ -124,7 +138,7 @@ def _about_the_rows(network, table):
 def _about_the_fit(network, evidence, fits):
     """Of residuals and parameters."""
     opened = []
-    no_noise = evidence.noise > _ROUNDING and evidence.lack_of_fit < _NO_NOISE
+    no_noise = evidence.noise > _ROUNDING and evidence.lack_of_fit < NO_NOISE
     if no_noise and not fits:
         opened.append(
             "not a network of this class, or not found in the time and rows there are: functions of X explain what it "
@@ -143,6 +157,11 @@ def _about_the_fit(network, evidence, fits):
         opened.append(f"only {evidence.n_held_out} rows could be held out, too few for a claim: give more rows")
     if evidence.info.n_open:
         opened.append(f"the rows leave {evidence.info.n_open} directions of the parameters open")
+    if evidence.n_undetermined and not evidence.info.n_open:
+        opened.append(
+            f"the rows do not determine {evidence.n_undetermined} of {network.n_parameters} parameters at this noise: "
+            "their standard errors are infinite"
+        )
     surplus = sum(redundant_units(network)) if len(network.weights) > 1 else 0
     if surplus:
         opened.append(f"{surplus} hidden units could be left out without a change: their weights are open")
@@ -151,7 +170,7 @@ def _about_the_fit(network, evidence, fits):
         opened.append(
             f"{n_out} targets lie beyond {_FAR_OUT:.0f} robust deviations: outliers pull least squares; leave them out"
         )
-    if evidence.n_lone and evidence.noise > _ROUNDING:
+    if evidence.n_lone:
         opened.append(
             f"{evidence.n_lone} rows decide parameters alone: outliers that units were spent on, or too few rows"
         )

@@ -7,6 +7,7 @@ from skident.datasets import make_network
 from skident.fitting.batched_fits import Rows, parameters_of
 from skident.fitting.scored_pruning import Scoring
 from skident.network import Architecture, FeedforwardNetwork
+from skident.optim import WorkBudget
 from skident.samples.passive.noisy_widths import units_above_noise
 from skident.samples.passive.search import Found, Limits
 
@@ -62,4 +63,4 @@ def test_it_is_settled_where_no_further_unit_explains_more_and_there_was_time():
     truth, rows, unit = noisy(1, 0.01)
     rough = found(smaller(truth, unit), rows, settled=False)
     assert units_above_noise(rough, rows, Limits(4), np.random.RandomState(0)).settled
-    assert not units_above_noise(rough, rows, Limits(4, deadline=0.0), np.random.RandomState(0)).settled
+    assert not units_above_noise(rough, rows, Limits(4, budget=WorkBudget(0.0)), np.random.RandomState(0)).settled

@@ -1,0 +1,185 @@
+"""Standard errors that hold where the rows leave more than one minimum, or a curved valley, within the noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special, stats
+
+from skident.fitting.removal import remove_unit
+
+from .final_fit import some_of
+from .minima import resampled
+from .openness import information, standard_errors_of
+
+__all__ = ["Spread", "spread_of"]
+
+_RESAMPLES = 24  # fits to fresh noise: their deviation is known to 15 %
+_LEVEL = 0.95  # below this quantile of a right one, a larger deviation is chance and errors of first order stay
+_PRICE = 2.5  # of a parameter, see `Scoring.score`
+_LEAST_WEIGHT = 0.02  # of wider networks: with less, half of the fits are better spent on the widths found
+# Of the prior's standard deviation: beyond, the prior decides more than a quarter of the parameter's information.
+_UNDETERMINED = 0.5
+_ROUGH = 1e-4  # of the largest parameter of a layer: what a claim to exactness may leave open
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Standard errors, and what they come from.
+
+    Attributes
+    ----------
+    stderr : (list of ndarray, list of ndarray)
+        Of weights and shifts; infinite for parameters that the rows do not determine.
+    n_undetermined : int
+        Parameters with an infinite standard error.
+    n_resampled : int
+        Fits to targets with fresh noise; 0 where the budget ended before: the errors are then of first order.
+    """
+
+    stderr: tuple
+    n_undetermined: int
+    n_resampled: int
+
+    @property
+    def entries(self):
+        """Those of the report."""
+        return {"n_undetermined": self.n_undetermined, "n_resampled": self.n_resampled}
+
+
+def spread_of(network, table, info, final, budget, rng):
+    """Standard errors of a fit.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        In canonical form, of the inputs as they are.
+    table : Table
+    info : Information
+        Of the network at the table.
+    final : FinalFit
+        The network as it came from the fit.
+    budget : WorkBudget
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    Spread
+
+    Notes
+    -----
+    Of exact answers, and beside rows that determine no direction of the parameters, those of first order. Of noisy
+    ones, with the prior's information, times what deviations of fits to targets with fresh noise exceed them by. Such
+    fits end at whichever minimum the noise makes the best, and follow curved valleys of the cost, of which the
+    curvature at the minimum tells nothing.
+    """
+    inside, noise = table.in_whitened(network), final.noise
+    if not final.minima:
+        noise = max(noise, np.finfo(float).eps)
+        return Spread(*_of_exact(standard_errors_of(inside, table, info, noise), network), 0)
+    scale_free = any(g.symmetry == "homogeneous" for g in network.activations[:-1])
+    # The length of a unit that may be rescaled is fixed by the canonical form, not by the prior.
+    prior = None if scale_free else final.minima[0].prior
+    first = _flat(standard_errors_of(inside, table, information(inside, table, prior), noise))
+    rows = table.rows(some_of(np.arange(len(table.X)), rng))
+    on_rows = first
+    if len(rows.U) < len(table.X):
+        on_rows = _flat(standard_errors_of(inside, table, information(inside, rows, prior), noise))
+    groups = _groups(final.minima)
+    n_fits = _RESAMPLES // len(groups)
+    fits = [resampled(minima, noise**2, rows, n_fits, budget, rng) for minima, _ in groups]
+    complete = all(len(some) == n_fits for some in fits)
+    errors = first
+    if complete:
+        squares = [_mean_square(some, inside, table, on_rows) for some in fits]
+        beyond = np.sqrt(sum(weight * square for (_, weight), square in zip(groups, squares, strict=True)))
+        by_chance = np.sqrt(stats.chi2.ppf(_LEVEL, n_fits) / n_fits)
+        # 1.96 of the errors are to cover 95 of 100, with so few fits known.
+        factor = stats.t.ppf(0.975, n_fits) / stats.norm.ppf(0.975)
+        errors = first * np.where(beyond > by_chance * on_rows, factor * beyond / on_rows, 1.0)
+    if prior is not None:
+        errors = np.where(errors > _UNDETERMINED * _prior_deviations(network, table, prior), np.inf, errors)
+    return Spread(_shaped(errors, network), int(np.sum(~np.isfinite(errors))), n_fits * len(groups) * complete)
+
+
+def _of_exact(stderr, network):
+    """Standard errors that rounding leaves, and how many parameters they leave open to more than a thousandth."""
+    errors = _flat(stderr)
+    scale = np.concatenate([np.full(p.size, np.abs(p).max()) for p in (*network.weights, *network.biases)])
+    errors = np.where(errors > _ROUGH * scale, np.inf, errors)
+    return _shaped(errors, network), int(np.sum(~np.isfinite(errors)))
+
+
+def _groups(minima):
+    """Minima that fits to fresh noise start from, and the weights of these fits.
+
+    By the score that decided on the widths: a wider network at which one more unit is just worth its price has half of
+    the weight.
+    """
+    own, wider = minima[0], minima[1:]
+    if not wider:
+        return [(own, 1.0)]
+    noise = own.prior.noise
+    best = min(wider, key=lambda one: _score(one, noise))
+    weight = float(special.expit(-0.5 * (_score(best, noise) - _score(own, noise))))
+    return [(own, 1.0)] if weight < _LEAST_WEIGHT else [(own, 1.0 - weight), (best, weight)]
+
+
+def _score(minima, noise):
+    return minima.cost / noise + _PRICE * minima.x.shape[1]
+
+
+def _mean_square(fits, inside, table, errors):
+    """Mean squared deviations of fits to fresh noise from a network, in inputs and targets as they are."""
+    wanted = _flat_network(table.in_inputs(inside))
+    return np.mean([(_aligned(one, inside, table, errors) - wanted) ** 2 for one in fits], axis=0)
+
+
+def _aligned(fit, inside, table, errors):
+    """Parameters of a whitened fit aligned to a network, in inputs and targets as they are, without a unit too many.
+
+    Of all units of the wider layer it is the one without which the others are closest, relative to their errors.
+    """
+    wanted, found = _flat_network(table.in_inputs(inside)), []
+    for one in _of_widths(fit, inside.layer_widths):
+        found.append(_flat_network(table.in_inputs(one.align_to(inside))))
+    return min(found, key=lambda one: np.sum(((one - wanted) / errors) ** 2))
+
+
+def _of_widths(fit, widths):
+    """The fit itself, or all networks that one of its units less leaves."""
+    surplus = [k for k, (m, wanted) in enumerate(zip(fit.layer_widths, widths, strict=True)) if m > wanted]
+    if not surplus:
+        return [fit]
+    layer, nothing = surplus[0], np.zeros(fit.layer_widths[surplus[0]] + 1)
+    return [remove_unit(fit, layer, j, nothing) for j in range(fit.layer_widths[layer])]
+
+
+def _flat_network(network):
+    return _flat((network.weights, network.biases))
+
+
+def _prior_deviations(network, table, prior):
+    """Standard deviations of the prior, in inputs and targets as they are."""
+    weights = [np.full(W.shape, np.sqrt(v)) for W, v in zip(network.weights, prior.weights, strict=True)]
+    shifts = [np.full(b.shape, np.sqrt(v)) for b, v in zip(network.biases, prior.shifts, strict=True)]
+    m = network.layer_widths[0]
+    weights[0] = np.repeat(np.sqrt(prior.weights[0]) * np.linalg.norm(table.whitener, axis=1)[:, None], m, axis=1)
+    along = np.linalg.norm(table.center @ table.whitener)
+    shifts[0] = np.full(m, np.sqrt(prior.shifts[0] + prior.weights[0] * along**2))
+    weights[-1], shifts[-1] = weights[-1] * table.unit, shifts[-1] * table.unit
+    return _flat((weights, shifts))
+
+
+def _flat(parts):
+    return np.concatenate([*(W.ravel() for W in parts[0]), *(b.ravel() for b in parts[1])])
+
+
+def _shaped(values, network):
+    shaped, at = ([], []), 0
+    for kind, parts in enumerate((network.weights, network.biases)):
+        for part in parts:
+            shaped[kind].append(values[at : at + part.size].reshape(part.shape))
+            at += part.size
+    return shaped
