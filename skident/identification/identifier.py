@@ -343,7 +343,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     def _best_reading(self, box, first, rng):
         """The verdict on the first reading of the answers that explains them, or else the best; and why its routes."""
         best, refusal = None, None
-        for reading in first.readings(box, self.output_activation, self.layer_widths):
+        for reading in first.readings(box, (self.activation, self.output_activation), self.layer_widths):
             try:
                 inquiry = self._inquiry(box, reading, rng)
                 with explained(inquiry):
@@ -354,9 +354,9 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
             except (ValueError, OutOfBudgetError) as error:
                 refusal = error if refusal is None else refusal
                 continue
-            if best is None or verdict.error < best[0].error:
+            if best is None or verdict.rank < best[0].rank:
                 best = verdict, plan.reason
-            if verdict.error < inquiry.accepted_error:
+            if verdict.explained:
                 break
         if best is None:
             raise refusal

@@ -31,7 +31,7 @@ from skident.optim import Ending, batched_levenberg_marquardt
 from .noisy_widths import units_above_noise
 from .openness import information, lone_rows, standard_errors_of
 from .residuals import lack_of_fit
-from .search import Limits, search_weights, search_widths
+from skident.fitting.width_search import Limits, search_weights, search_widths
 from .table import Table
 from .verdict import Evidence, PassiveReport, idle_features, judge
 

@@ -9,7 +9,7 @@ from skident.datasets import make_network
 from skident.fitting.batched_fits import random_parameters
 from skident.fitting.scored_pruning import Scoring
 from skident.metrics import parameter_error
-from skident.samples.passive.search import Found
+from skident.fitting.width_search import Found
 
 
 def planted(widths, n, activation="tanh", seed=0):

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from skident.fitting.batched_fits import BatchedNetworkFits, network_of, parameters_of, random_parameters
-from skident.fitting.linear_units import oddness, sides_chosen, with_linear_units
-from skident.fitting.races import Race, race
-from skident.fitting.replaced_units import Replacing, replace_units
-from skident.fitting.scored_pruning import Fitted, Scoring, prune_by_score
+from .batched_fits import BatchedNetworkFits, network_of, parameters_of, random_parameters
+from .linear_units import oddness, sides_chosen, with_linear_units
+from .races import Race, race
+from .replaced_units import Replacing, replace_units
+from .scored_pruning import Fitted, Scoring, prune_by_score
 
 __all__ = ["Found", "Limits", "search_widths", "search_weights"]
 
