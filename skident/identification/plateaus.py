@@ -12,9 +12,10 @@ _RESOLUTION = 1e-6  # standard deviations to which the border of a plateau is bi
 _STEP = 1e-3  # standard deviations before that border at which the outputs are compared
 _VISIBLE = 1e-9  # of the outputs' spread: units that saturate have moved by 1e-15 over one step before they rest
 _TWICE = (1.8, 2.2)  # ratio of the changes over two steps and over one, of outputs that move at full rate
-_SIDEWAYS, _AWAY = 12, 0.5  # points beside a border at which its hyperplane is followed, and how far, in sqrt(D)
+_SIDEWAYS, _AWAY = 16, (0.5, 100.0)  # points beside a border at which its hyperplane is followed; how far, in sqrt(D)
 _SAME_JUMP = 0.1  # relative difference of two kinks that belong to one unit
-_MOST = 0.5  # share of lines, or of points beside a border, that decides
+_ALL = 0.9  # share of these points at which a unit's kink shows: others may lie on a second kink
+_MOST = 0.5  # share of lines that decides
 
 
 def ask_for_extremes(oracle):
@@ -103,7 +104,8 @@ def _is_clipped(oracle, plateau, rows):
     if full.mean() <= _MOST:
         return False
     border = at(still)[full]
-    return np.mean([_continues(gaps, point, -direction) for point, direction in zip(border, directions[full])]) < _MOST
+    continued = [_continues(gaps, *line) for line in zip(border, -directions[full], strict=True)]
+    return np.mean(continued) < _MOST
 
 
 def _gaps(oracle, plateau):
@@ -115,7 +117,7 @@ def _gaps(oracle, plateau):
 
 
 def _continues(gaps, point, inward):
-    """Share of points beside a border at which the same kink lies on the hyperplane of the border."""
+    """Whether the same kink lies all along the hyperplane of a border."""
     D = len(point)
     inside = point + 2.0 * _STEP * inward
     h = 0.1 * _STEP
@@ -127,7 +129,7 @@ def _continues(gaps, point, inward):
     foot = inside - values[0] / max(slope, np.finfo(float).tiny) * normal
     V = np.random.RandomState(0).standard_normal((_SIDEWAYS, D))
     V -= (V @ normal)[:, None] * normal
-    Q = foot + _AWAY * V
+    Q = foot + np.geomspace(*_AWAY, _SIDEWAYS)[:, None] * V
     before, middle, behind = (gaps(Q + t * _STEP * normal) for t in (-1.0, 0.0, 1.0))
     kinks = np.abs(before - 2.0 * middle + behind)
-    return float(np.mean(np.abs(kinks - slope * _STEP) < _SAME_JUMP * slope * _STEP))
+    return np.mean(np.abs(kinks - slope * _STEP) < _SAME_JUMP * slope * _STEP) >= _ALL
