@@ -13,6 +13,7 @@ __all__ = ["by_outputs_between"]
 
 _SPREADS = (1.0, 2.0)  # of the rows, in standard deviations: farther out, more units are steps and fits get stuck
 _FEWEST, _PER_PARAMETER = 1000, 12  # rows: for networks of up to some 30 units, and of more
+_MOST_UNITS = 20  # hidden units: larger networks take minutes and mostly fail, since far outputs are missing
 _SEARCHING = 0.75  # share of the time for the search; the rest is for the polish and the validation
 _TRIES, _CLOSE = 2, 1e-5  # searches, each on other rows, and the misfit from which the polish ends at the network
 
@@ -50,7 +51,7 @@ def by_outputs_between(inquiry, earlier):
         return rng.choice(_SPREADS, (n, 1)) * rng.standard_normal((n, oracle.n_inputs))
 
     with inquiry.log.stage("fit between the plateaus", oracle) as entry:
-        limits = Limits(max_neurons=inquiry.limits.max_neurons, deadline=oracle.clock.share(_SEARCHING))
+        limits = Limits(max_neurons=min(inquiry.limits.max_neurons, _MOST_UNITS), deadline=oracle.clock.share(_SEARCHING))
         search = search_widths if inquiry.widths is None else search_weights
         network, misfit = None, np.inf
         for _ in range(_TRIES):

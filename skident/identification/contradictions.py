@@ -10,6 +10,8 @@ __all__ = ["contradiction", "with_clip_attached"]
 
 _NEXT, _NEXT_ROWS = 3.0, 100  # standard deviations and rows at which a network must still meet the tolerance
 _TIMES_TOL = 3.0  # the tolerance there: errors of the weights count for three times as much
+_CANDIDATES, _EXTREMES = 10_000, 3  # rows there on which only the network is evaluated, and queried ones per extreme
+_MOST_INPUTS = 50  # of which the extreme rows are queried
 _FAR, _FAR_ROWS = (10.0, 1e3), 20  # standard deviations at which other outputs are another function, and rows at each
 _FAR_ERROR = 1e-4  # relative error there: errors of the weights of 1e-8 and their growth with the distance stay below
 _PLATEAU_ERROR = 1e-6  # relative error on a plateau, where units are at rest: those of the weights hardly count
@@ -83,9 +85,9 @@ def _elsewhere(inquiry, network):
     noise = _NOISE_LEFT * inquiry.fresh.noise
     near = max(_TIMES_TOL * inquiry.limits.tol, noise)
     shells = [(_NEXT, _NEXT_ROWS, near)]
-    if oracle.input_range is None:
-        shells += [(far, _FAR_ROWS, max(_FAR_ERROR, noise)) for far in _FAR]
+    shells += [(far, _FAR_ROWS, max(_FAR_ERROR, noise)) for far in _FAR if oracle.reach > far]
     sets = [(spread, spread * rng.standard_normal((n, oracle.n_inputs)), tol) for spread, n, tol in shells]
+    sets.append((_NEXT, _extreme_rows(inquiry, network), near))
     if network.output_range is not None and len(border := _beside_borders(inquiry, network)):
         sets.append((_BORDER_REACH, border, near))
     for spread, U, tol in sets:
@@ -97,6 +99,17 @@ def _elsewhere(inquiry, network):
                 "deviation: its outputs or inputs are clipped there, or it is another kind of network"
             )
     return ""
+
+
+def _extreme_rows(inquiry, network):
+    """Of many standardized rows, those at which an output of the network or an input is extreme: clips start there."""
+    oracle, rng = inquiry.oracle, np.random.RandomState(1)
+    U = _NEXT * rng.standard_normal((_CANDIDATES, oracle.n_inputs))
+    Y = network.without_clip()(oracle.to_inputs(U))
+    which = [order[part] for order in np.argsort(Y, axis=0).T for part in (slice(_EXTREMES), slice(-_EXTREMES, None))]
+    some = np.linspace(0, oracle.n_inputs - 1, min(oracle.n_inputs, _MOST_INPUTS)).astype(int)
+    which += [U[:, some].argmin(axis=0), U[:, some].argmax(axis=0)]
+    return U[np.unique(np.concatenate(which))]
 
 
 def _errors(inquiry, network, X, Y):

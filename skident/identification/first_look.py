@@ -12,7 +12,7 @@ from skident.oracle.black_box import check_answers_vary, resolve_activations, te
 
 from .input_range import rows_inside, spaced
 from .looks import ActivationEvidence, kinks_or_curves, look_at_activation
-from .plateaus import ask_for_extremes, clipped_range
+from .plateaus import clipped_range
 
 __all__ = ["FirstLook", "first_look"]
 
@@ -69,7 +69,7 @@ class FirstLook:
         yield from clipped
         self.oracle.n_queries = max(one.oracle.n_queries for one in (self, *clipped))
         yield self
-        if not clipped and self.activations[1] == "identity" and _may_clip(self.oracle, box, named):
+        if not clipped and _may_clip(self.oracle, box, self.activations, named):
             for late in self._behind_clip(box, named, _clipped(self.oracle, self.X)):
                 yield late
                 self.oracle.n_queries = late.oracle.n_queries
@@ -144,26 +144,16 @@ def first_look(oracle, box, X, named, strategy):
     if seen is not None and named[1] == "auto" and seen.output.gives_probabilities(oracle.n_outputs):
         oracle = _once_more(oracle, box, "predict_proba")
         inside, _, spread = _ask_first(oracle, X)
-    clipped = None
-    if activations[1] == "identity" and _may_clip(oracle, box, named):
-        if seen is None:
-            _ask_far(oracle)
-        clipped = _clipped(oracle, inside)
+    # Without a look at the activation nothing far out was queried yet: `readings` looks once that has happened.
+    clipped = _clipped(oracle, inside) if seen is not None and _may_clip(oracle, box, activations, named) else None
     return FirstLook(oracle, inside, spread, activations, seen, clipped)
 
 
-def _may_clip(oracle, box, named):
+def _may_clip(oracle, box, activations, named):
     """Whether plateaus of the outputs can mean that these are clipped, and may be looked for."""
-    linear = named[1] in ("auto", "identity") and named[0] != "hard_tanh"
+    linear = activations[1] == "identity" and named[0] != "hard_tanh"
     few = oracle.clock.max_queries is not None and oracle.clock.max_queries < _QUERIES_FOR_LOOKS
     return linear and not few and not oracle.restricted and not tells_activations(box)
-
-
-def _ask_far(oracle):
-    try:
-        ask_for_extremes(oracle)
-    except BlackBoxError:
-        return
 
 
 def _clipped(oracle, X):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["ask_for_extremes", "clipped_range"]
+__all__ = ["clipped_range"]
 
-_SPREADS, _ROWS = (3.0, 30.0), 40  # standard deviations at which rows are queried for plateaus, and rows each
 _LINES = 6  # from rows near the center to a plateau
 _RESOLUTION = 1e-6  # standard deviations to which the border of a plateau is bisected
 _STEP = 1e-3  # standard deviations before that border at which the outputs are compared
@@ -16,22 +15,6 @@ _SIDEWAYS, _AWAY = 16, (0.5, 100.0)  # points beside a border at which its hyper
 _SAME_JUMP = 0.1  # relative difference of two kinks that belong to one unit
 _ALL = 0.9  # share of these points at which a unit's kink shows: others may lie on a second kink
 _MOST = 0.5  # share of lines that decides
-
-
-def ask_for_extremes(oracle):
-    """Query rows far from the center, so that plateaus show in `oracle.extremes`.
-
-    Parameters
-    ----------
-    oracle : Oracle
-
-    Raises
-    ------
-    BlackBoxError
-        If the black box cannot be queried there.
-    """
-    E = np.random.RandomState(0).standard_normal((_ROWS, oracle.n_inputs))
-    oracle(np.concatenate([spread * E for spread in _SPREADS]))
 
 
 def clipped_range(oracle, rows):
@@ -65,10 +48,10 @@ def clipped_range(oracle, rows):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.identification.plateaus import ask_for_extremes, clipped_range
+    >>> from skident.identification.plateaus import clipped_range
     >>> from skident.oracle import Oracle
     >>> oracle = Oracle(lambda X: np.minimum(np.sin(X[:, 0]) + X[:, 1], 1.25), 2)
-    >>> ask_for_extremes(oracle)
+    >>> outputs = oracle(3.0 * np.random.default_rng(0).standard_normal((40, 2)))
     >>> print(clipped_range(oracle, np.zeros((1, 2))))
     (array([-inf]), array([1.25]))
     """

@@ -67,10 +67,8 @@ class Extremes:
             if top[side, output] == self._values[side, output]:
                 new = np.concatenate([self._inputs[side, output], new])
             self._values[side, output] = top[side, output]
-            # Inputs that repeat are one input.
-            first = np.sort(np.unique(new, axis=0, return_index=True)[1])
-            self._inputs[side, output] = np.array(new[first[: self._room]])
-            self._full[side, output] = len(first) >= self._room
+            self._inputs[side, output] = kept = _distinct(new, self._room)
+            self._full[side, output] = len(kept) >= self._room
 
     def plateaus(self):
         """The extremes that several distinct inputs share.
@@ -86,3 +84,13 @@ class Extremes:
                 sign = 2 * side - 1
                 found.append(Plateau(output, sign, float(sign * self._values[side, output]), inputs))
         return found
+
+
+def _distinct(X, at_most):
+    """The first different rows: inputs that repeat are one input."""
+    kept = {}
+    for row in X:
+        if len(kept) == at_most:
+            break
+        kept.setdefault(row.tobytes(), row)
+    return np.array(list(kept.values()))
