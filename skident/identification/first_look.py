@@ -94,13 +94,15 @@ class FirstLook:
         """This look at the network before its outputs are clipped, in a list; empty if they are not."""
         if clipped is None:
             return []
-        oracle = _once_more(self.oracle, box, "predict")
-        oracle.settle_units(oracle(spaced(oracle.from_inputs(self.X), 20)))
-        oracle.bounds = clipped
-        hidden = self.activations[0]
-        if named[0] == "auto":
-            near = kinks_or_curves(_Between(oracle), np.random.RandomState(0))
-            hidden = {"kinks": "relu", "curves": "tanh", "lines": None}[near]
+        oracle, hidden = _once_more(self.oracle, box, "predict"), self.activations[0]
+        try:
+            oracle.settle_units(oracle(spaced(oracle.from_inputs(self.X), 20)))
+            oracle.bounds = clipped
+            if named[0] == "auto":
+                near = kinks_or_curves(_Between(oracle), np.random.RandomState(0))
+                hidden = {"kinks": "relu", "curves": "tanh", "lines": None}[near]
+        except (BlackBoxError, OutOfBudgetError):
+            return []
         return [] if hidden is None else [FirstLook(oracle, self.X, self.spread, (hidden, "identity"), None, clipped)]
 
 
@@ -160,7 +162,7 @@ def _clipped(oracle, X):
     """See `clipped_range`; None where the black box cannot be queried as that takes."""
     try:
         return clipped_range(oracle, spaced(oracle.from_inputs(X), 20))
-    except BlackBoxError:
+    except (BlackBoxError, OutOfBudgetError):
         return None
 
 
