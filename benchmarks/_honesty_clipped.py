@@ -77,7 +77,13 @@ def trial(seed, activation):
     errors, network = errors_on(model, box, X, seed), model.network_
     clip_found = network.output_range is not None and np.array_equal(np.ravel(network.output_range), bounds)
     right = max(errors) < 1e-7
-    outcome = "identified" if model.report_.exact and clip_found and right else "exact" if model.report_.exact else "not exact"
+    outcome = (
+        "identified"
+        if model.report_.exact and clip_found and right
+        else "exact"
+        if model.report_.exact
+        else "not exact"
+    )
     return described | {
         "outcome": outcome,
         "widths": list(network.layer_widths),
@@ -109,13 +115,17 @@ def tables(result):
             cases = [r for r in result["cases"] if (r["activation"], r["clip"]) == (activation, kind)]
             if cases:
                 seconds = [r["seconds"] for r in cases]
-                rows.append([
-                    activation,
-                    kind,
-                    f"{sum(r['outcome'] == 'identified' for r in cases)} of {len(cases)}",
-                    sum(r["false_exact"] for r in cases),
-                    f"{np.median(seconds):.1f}",
-                ])
+                rows.append(
+                    [
+                        activation,
+                        kind,
+                        f"{sum(r['outcome'] == 'identified' for r in cases)} of {len(cases)}",
+                        sum(r["false_exact"] for r in cases),
+                        f"{np.median(seconds):.1f}",
+                    ]
+                )
     header = ["activation", "clip", "identified", "false exact", "median processor seconds"]
-    total = f"{result['n_identified']} of {result['n_cases']} identified with the clip as output activation (bar {BAR} of 40)"
-    return format_table(header, rows) + f"\n\n{total}; false exact: {result['n_false_exact']} (bar 0).\n"
+    total = f"{result['n_identified']} of {result['n_cases']} identified with the clip as output activation"
+    return (
+        format_table(header, rows) + f"\n\n{total} (bar {BAR} of 40); false exact: {result['n_false_exact']} (bar 0).\n"
+    )

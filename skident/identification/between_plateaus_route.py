@@ -51,7 +51,9 @@ def by_outputs_between(inquiry, earlier):
         return rng.choice(_SPREADS, (n, 1)) * rng.standard_normal((n, oracle.n_inputs))
 
     with inquiry.log.stage("fit between the plateaus", oracle) as entry:
-        limits = Limits(max_neurons=min(inquiry.limits.max_neurons, _MOST_UNITS), deadline=oracle.clock.share(_SEARCHING))
+        limits = Limits(
+            max_neurons=min(inquiry.limits.max_neurons, _MOST_UNITS), deadline=oracle.clock.share(_SEARCHING)
+        )
         search = search_widths if inquiry.widths is None else search_weights
         network, misfit = None, np.inf
         for _ in range(_TRIES):

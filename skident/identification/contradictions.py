@@ -67,9 +67,9 @@ def contradiction(inquiry, network):
         if _misses(inquiry, network, plateau):
             which = "largest" if plateau.side > 0 else "smallest"
             return (
-                f"output {plateau.output} repeats its {which} value {plateau.value:.6g} exactly at {len(plateau.inputs)} "
-                "or more distinct inputs where the network gives other values: the outputs are probably clipped. Query "
-                "the model before its clip, or set input_range to where no output is clipped"
+                f"output {plateau.output} repeats its {which} value {plateau.value:.6g} exactly at "
+                f"{len(plateau.inputs)} or more distinct inputs where the network gives other values: the outputs are "
+                "probably clipped. Query the model before its clip, or set input_range to where no output is clipped"
             ), True
     try:
         return _elsewhere(inquiry, network), True
@@ -95,8 +95,8 @@ def _elsewhere(inquiry, network):
         error = _errors(inquiry, network, oracle.to_inputs(U), oracle.offset + oracle.unit * oracle(U))
         if error.max() > tol:
             return (
-                f"up to {spread:g} standard deviations away it answers otherwise, by {error.max():.1e} of the outputs' largest "
-                "deviation: its outputs or inputs are clipped there, or it is another kind of network"
+                f"up to {spread:g} standard deviations away it answers otherwise, by {error.max():.1e} of the outputs' "
+                "largest deviation: its outputs or inputs are clipped there, or it is another kind of network"
             )
     return ""
 

@@ -89,7 +89,6 @@ class FirstLook:
             oracle.settle_units(answers, activations[1])
             yield FirstLook(oracle, X, spread, activations, seen)
 
-
     def _behind_clip(self, box, named, clipped):
         """This look at the network before its outputs are clipped, in a list; empty if they are not."""
         if clipped is None:

@@ -132,7 +132,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     report_ : IdentificationReport
         Prints as a table, also in notebooks; `plot` draws it. ``exact``: whether, on the rows that were looked at, the
         network agrees with the black box to `tol`, with no unit too many, and neither noise nor the rounding of the
-        inputs could hide more, and no farther row or plateau contradicts it. ``agrees``: exact, or as close as these tell.
+        inputs could hide more, and no farther row or plateau contradicts it; ``agrees``: or as close as these tell.
         ``relative_max_error`` on these rows (of the worst output, relative to its largest deviation from its mean;
         `network_` as it is, and in standardised inputs, the larger), ``checked`` (how many rows), ``checked_spread``
         (their standard deviation, (D,)) and ``checked_range`` (the smallest box that holds them, low and high, (D,)

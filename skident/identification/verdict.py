@@ -277,7 +277,8 @@ def warning_of(verdict):
     inquiry, widths, redundant = verdict.inquiry, verdict.network.layer_widths, verdict.redundant
     inexact, rounding = verdict.error >= inquiry.limits.tol or verdict.noisy, verdict.input_rounding
     if verdict.contradicted:
-        return f"the network is not exact: it agrees with held-out outputs to {verdict.error:.1e}, but {verdict.outcome.best.caveat}."
+        caveat = verdict.outcome.best.caveat
+        return f"the network is not exact: it agrees with held-out outputs to {verdict.error:.1e}, but {caveat}."
     if max(verdict.error, rounding) >= inquiry.limits.tol and not any(redundant):
         if verdict.error < _ROUNDING_LEFT * rounding and rounding > inquiry.fresh.noise:
             return _rounded(verdict)
@@ -345,7 +346,7 @@ _ADVICE = {
     "max_queries, or rows X where rare units show",
     "range": "answers within input_range tell the function there, and not the weights: give more of max_seconds, or "
     "let the black box be asked further out",
-    "between": "no network fits the outputs between the plateaus: give activation, layer_widths, or more of max_seconds",
+    "between": "no network fits the outputs between the plateaus: give activation, layer_widths, more max_seconds",
     "polish": "the fit ended in a local minimum or is limited by rounding: check layer_widths and the "
     "activations (two parallel first-layer units look like one), raise n_attempts, or loosen tol",
 }

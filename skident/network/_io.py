@@ -125,7 +125,8 @@ def _written(activation):
         return f"leaky_relu({activation.negative_slope!r})"
     if not is_built_in(activation):
         raise ValueError(
-            f"only the activations {sorted(ACTIVATIONS)}, leaky_relu and clip can be saved, got a custom {activation.name!r}."
+            f"only the activations {sorted(ACTIVATIONS)}, leaky_relu and clip can be saved, got a custom "
+            f"{activation.name!r}."
         )
     return activation.name
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from .activations import ACTIVATIONS, Clip, LeakyReLU, clip, is_built_in, leaky_relu
 from . import torch_activations
+from .activations import ACTIVATIONS, Clip, LeakyReLU, clip, is_built_in, leaky_relu
 from .torch_activations import Erf, Quadratic, Sin
 
 

@@ -41,7 +41,9 @@ def test_values_derivatives_and_parts(bounds):
 @pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
 def test_changed_units(bounds):
     network = _network(bounds)[1]
-    changed = change_outputs(change_inputs(network, np.ones(4), np.full(4, 2.0)), np.array([1.0, -2.0]), np.array([3.0, 0.5]))
+    changed = change_outputs(
+        change_inputs(network, np.ones(4), np.full(4, 2.0)), np.array([1.0, -2.0]), np.array([3.0, 0.5])
+    )
     np.testing.assert_allclose(changed(X), [1.0, -2.0] + np.array([3.0, 0.5]) * network(1.0 + 2.0 * X), atol=1e-13)
 
 

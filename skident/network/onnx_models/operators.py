@@ -216,7 +216,9 @@ def _clip(step, rows, low=None, high=None):
         return rows.activated(known_activation(step, "hard_tanh"), step)
     found = bounded(step, rows, -np.inf if low is None else low, np.inf if high is None else high)
     if found is None:
-        raise unreadable(step, "only a Clip from 0 on, a ReLU, one to (-1, 1), a hard tanh, and that of outputs are read")
+        raise unreadable(
+            step, "only a Clip from 0 on, a ReLU, one to (-1, 1), a hard tanh, and that of outputs are read"
+        )
     return found
 
 

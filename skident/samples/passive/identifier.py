@@ -25,13 +25,13 @@ from skident.base.parameters import (
 from skident.base.predictions import in_shape_of_targets
 from skident.base.progress import StageLog
 from skident.fitting.batched_fits import BatchedNetworkFits, network_of, parameters_of
+from skident.fitting.width_search import Limits, search_weights, search_widths
 from skident.network import Architecture, get_activation
 from skident.optim import Ending, batched_levenberg_marquardt
 
 from .noisy_widths import units_above_noise
 from .openness import information, lone_rows, standard_errors_of
 from .residuals import lack_of_fit
-from skident.fitting.width_search import Limits, search_weights, search_widths
 from .table import Table
 from .verdict import Evidence, PassiveReport, idle_features, judge
 
