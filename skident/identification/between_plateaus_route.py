@@ -16,6 +16,8 @@ _FEWEST, _PER_PARAMETER = 1000, 12  # rows: for networks of up to some 30 units,
 _MOST_UNITS = 20  # hidden units: larger networks take minutes and mostly fail, since far outputs are missing
 _SEARCHING = 0.75  # share of the time for the search; the rest is for the polish and the validation
 _TRIES, _CLOSE = 2, 1e-5  # searches, each on other rows, and the misfit from which the polish ends at the network
+_AGAIN = (1e-3, 0.1)  # misfits that a local minimum leaves: more is another kind of network, less a limit of such
+_SIZES, _DEEPER = ((4,), (9,), (16,), (28,)), ((6, 4), (11, 8))  # hidden widths of starts, which are pruned
 
 
 def by_outputs_between(inquiry, earlier):
@@ -52,7 +54,9 @@ def by_outputs_between(inquiry, earlier):
 
     with inquiry.log.stage("fit between the plateaus", oracle) as entry:
         limits = Limits(
-            max_neurons=min(inquiry.limits.max_neurons, _MOST_UNITS), deadline=oracle.clock.share(_SEARCHING)
+            max_neurons=min(inquiry.limits.max_neurons, _MOST_UNITS),
+            deadline=oracle.clock.share(_SEARCHING),
+            sizes=(*_SIZES, *_DEEPER) if inquiry.discover else _SIZES,
         )
         search = search_widths if inquiry.widths is None else search_weights
         network, misfit = None, np.inf
@@ -62,7 +66,7 @@ def by_outputs_between(inquiry, earlier):
             left = float(np.sqrt(fitted.cost / max(rows.total, np.finfo(float).tiny)))
             if network is None or left < misfit:
                 network, misfit = network_of(fitted.x, oracle.n_inputs, fitted.architecture), left
-            if misfit < max(_CLOSE, inquiry.fit_tolerance) or limits.spent:
+            if misfit < max(_CLOSE, inquiry.fit_tolerance) or limits.spent or not _AGAIN[0] < left < _AGAIN[1]:
                 break
         entry["residual"] = misfit
     return polished_attempt(inquiry, network, misfit, "between", "between the plateaus")

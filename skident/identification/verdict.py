@@ -296,12 +296,7 @@ def warning_of(verdict):
         last += _spent(inquiry)
         return _failure(verdict) + verdict.hint + last
     if any(redundant):
-        fewer = tuple(m - r for m, r in zip(widths, (*redundant, 0), strict=True))
-        return (
-            f"the answers do not determine all weights: with layer_widths={widths} the network "
-            f"answers as the black box does (error {verdict.error:.1e}), but {redundant} units of its hidden layers "
-            f"are not needed. Stage 'widths' failed; try layer_widths={fewer}."
-        )
+        return _too_wide(verdict)
     if verdict.outcome.best.caveat:
         return f"the network agrees with the black box to {verdict.error:.1e}, but {verdict.outcome.best.caveat}."
     if not verdict.finished:
@@ -315,6 +310,17 @@ def warning_of(verdict):
             "the other units do nothing, or are parallel to these."
         )
     return None
+
+
+def _too_wide(verdict):
+    """What to say where fewer units would do."""
+    widths, redundant = verdict.network.layer_widths, verdict.redundant
+    fewer = tuple(m - r for m, r in zip(widths, (*redundant, 0), strict=True))
+    return (
+        f"the answers do not determine all weights: with layer_widths={widths} the network "
+        f"answers as the black box does (error {verdict.error:.1e}), but {redundant} units of its hidden layers "
+        f"are not needed. Stage 'widths' failed; try layer_widths={fewer}."
+    )
 
 
 def _spent(inquiry):
