@@ -17,10 +17,10 @@ from skident import PassiveNetworkIdentifier
 from skident.datasets import make_network
 from skident.fitting.batched_fits import parameters_of
 from skident.fitting.scored_pruning import Scoring
+from skident.fitting.width_search import Found, Limits
 from skident.metrics import parameter_error
 from skident.network import Architecture, FeedforwardNetwork
 from skident.samples.passive.noisy_widths import units_above_noise
-from skident.samples.passive.search import Found, Limits
 from skident.samples.passive.table import Table
 
 D, SHIFTS, NETWORKS = 10, 0.3, 10

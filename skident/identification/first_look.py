@@ -11,7 +11,8 @@ from skident.oracle import BlackBoxError, Oracle, OutOfBudgetError, measure_nois
 from skident.oracle.black_box import check_answers_vary, resolve_activations, tells_activations
 
 from .input_range import rows_inside, spaced
-from .looks import ActivationEvidence, look_at_activation
+from .looks import ActivationEvidence, kinks_or_curves, look_at_activation
+from .plateaus import clipped_range
 
 __all__ = ["FirstLook", "first_look"]
 
@@ -33,6 +34,8 @@ class FirstLook:
     activations : tuple of str
         To look for. The output's is ``identity`` where that is in doubt, and before a softmax or the sigmoid of one
         output.
+    clipped : tuple of two ndarrays of shape (m_L,) or None
+        Bounds of the outputs, see `clipped_range`.
     seen : ActivationEvidence or None
         None where they were named or told, or far questions cannot be asked: beyond an `input_range`, of
         probabilities, with fewer than 10 000 queries, or where the black box refuses.
@@ -43,22 +46,34 @@ class FirstLook:
     spread: float
     activations: tuple[str, str]
     seen: ActivationEvidence | None
+    clipped: tuple | None = None
 
-    def readings(self, box, output_activation, layer_widths):
-        """This look, and what the answers may be besides, where that costs little: widths are given.
+    def readings(self, box, named, layer_widths):
+        """This look, and what the answers may be besides: clipped, or, where widths are given, of another activation.
 
         Parameters
         ----------
         box : object
-        output_activation, layer_widths : object
-            As they were given.
+        named : tuple of str
+            Hidden and output activation as they were given.
+        layer_widths : object
+            As it was given.
 
         Yields
         ------
         FirstLook
-            The second one takes the rival of a linear output, with an oracle of its own, whose queries count on.
+            The one of clipped outputs comes first, or second where plateaus show only then; the last one takes the
+            rival of a linear output. Both have an oracle of their own, whose queries count on.
         """
+        clipped = self._behind_clip(box, named, self.clipped)
+        yield from clipped
+        self.oracle.n_queries = max(one.oracle.n_queries for one in (self, *clipped))
         yield self
+        if not clipped and _may_clip(self.oracle, box, self.activations, named):
+            for late in self._behind_clip(box, named, _clipped(self.oracle, self.X)):
+                yield late
+                self.oracle.n_queries = late.oracle.n_queries
+        output_activation = named[1]
         open_widths = layer_widths is None or isinstance(layer_widths, str)
         settled = self.seen is None or output_activation != "auto" or open_widths
         rival = None if settled else self.seen.output.rival
@@ -73,6 +88,33 @@ class FirstLook:
             activations = self.activations[0], "identity" if logits else rival
             oracle.settle_units(answers, activations[1])
             yield FirstLook(oracle, X, spread, activations, seen)
+
+    def _behind_clip(self, box, named, clipped):
+        """This look at the network before its outputs are clipped, in a list; empty if they are not."""
+        if clipped is None:
+            return []
+        oracle, hidden = _once_more(self.oracle, box, "predict"), self.activations[0]
+        try:
+            oracle.settle_units(oracle(spaced(oracle.from_inputs(self.X), 20)))
+            oracle.bounds = clipped
+            if named[0] == "auto":
+                near = kinks_or_curves(_Between(oracle), np.random.RandomState(0))
+                hidden = {"kinks": "relu", "curves": "tanh", "lines": None}[near]
+        except (BlackBoxError, OutOfBudgetError):
+            return []
+        return [] if hidden is None else [FirstLook(oracle, self.X, self.spread, (hidden, "identity"), None, clipped)]
+
+
+class _Between:
+    """An oracle's outputs, those on plateaus as lost, for looks at the network before its outputs are clipped."""
+
+    def __init__(self, oracle):
+        self._oracle, self.n_inputs = oracle, oracle.n_inputs
+
+    def ask(self, U):
+        """Outputs and bounds of their errors, (n, m_L) each."""
+        Y, error = self._oracle.ask(U)
+        return Y, np.broadcast_to(error[:, None], Y.shape)
 
 
 def first_look(oracle, box, X, named, strategy):
@@ -103,7 +145,24 @@ def first_look(oracle, box, X, named, strategy):
     if seen is not None and named[1] == "auto" and seen.output.gives_probabilities(oracle.n_outputs):
         oracle = _once_more(oracle, box, "predict_proba")
         inside, _, spread = _ask_first(oracle, X)
-    return FirstLook(oracle, inside, spread, activations, seen)
+    # Without a look at the activation nothing far out was queried yet: `readings` looks once that has happened.
+    clipped = _clipped(oracle, inside) if seen is not None and _may_clip(oracle, box, activations, named) else None
+    return FirstLook(oracle, inside, spread, activations, seen, clipped)
+
+
+def _may_clip(oracle, box, activations, named):
+    """Whether plateaus of the outputs can mean that these are clipped, and may be looked for."""
+    linear = activations[1] == "identity" and named[0] != "hard_tanh"
+    few = oracle.clock.max_queries is not None and oracle.clock.max_queries < _QUERIES_FOR_LOOKS
+    return linear and not few and not oracle.restricted and not tells_activations(box)
+
+
+def _clipped(oracle, X):
+    """See `clipped_range`; None where the black box cannot be queried as that takes."""
+    try:
+        return clipped_range(oracle, spaced(oracle.from_inputs(X), 20))
+    except (BlackBoxError, OutOfBudgetError):
+        return None
 
 
 def _ask_first(oracle, X):

@@ -70,6 +70,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         with widths given, as its rival if that fails. Where far out nothing may be asked (`input_range`,
         probabilities, ``max_queries`` below 10 000), they are taken as tanh and linear. Of a classifier they are those
         of the network of its logits. ``"leaky_relu"``: of one slope, found. ``"hard_tanh"``: ``max(-1, min(z, 1))``.
+        Clipped linear outputs are detected: `network_` then has the output activation `skident.network.clip`.
     response_method : {"auto", "predict", "predict_proba"}, default="auto"
         ``predict_proba``: the answers are probabilities of K exclusive classes, (n, K), or (n,) of the second of two;
         they are turned into logits, ``log p_k - mean_j log p_j`` (n, K), or the log-odds of the second of two
@@ -126,13 +127,12 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     Attributes
     ----------
     network_ : FeedforwardNetwork
-        In canonical form: the black box's weights and shifts up to its symmetries. Of a classifier the network of its
-        logits: of all networks with these probabilities the one whose output weights and shifts have zero mean over
-        the classes (`skident.network.center_outputs` brings another one to this form).
+        In canonical form. Of a classifier the network of its logits: of all with these probabilities the one whose
+        output weights and shifts have zero mean over the classes, as `skident.network.center_outputs` makes it.
     report_ : IdentificationReport
         Prints as a table, also in notebooks; `plot` draws it. ``exact``: whether, on the rows that were looked at, the
         network agrees with the black box to `tol`, with no unit too many, and neither noise nor the rounding of the
-        inputs could hide more; noise has to repeat itself. ``agrees``: exact, or as close as these let one see.
+        inputs could hide more, and no farther row or plateau contradicts it; ``agrees``: or as close as these tell.
         ``relative_max_error`` on these rows (of the worst output, relative to its largest deviation from its mean;
         `network_` as it is, and in standardised inputs, the larger), ``checked`` (how many rows), ``checked_spread``
         (their standard deviation, (D,)) and ``checked_range`` (the smallest box that holds them, low and high, (D,)
@@ -174,7 +174,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     Queries: for the first layer about ``m_1 (D + 58)``, or ``m_1 (25 + sqrt(D)) + D`` and some where three or more
     outputs let several units be seen at once; ``5 P / m_L`` with P parameters of the widest network tried for the
     layers behind it, and ``4 m_1 (20 + 4.5 m_1 / m_L)`` for exact shifts where these are needed; ``6 (m / m_L) (2 D^2 +
-    1)`` for Hessians; ``1.5 P / m_L`` to ``2.5 P / m_L`` for the polish, ten with noise; some 300 to check. A start of
+    1)`` for Hessians; ``1.5 P / m_L`` to ``2.5 P / m_L`` for the polish, ten with noise; some 450 to check. A start of
     the layers behind the first, and the polish, cost ``O(n P^2)`` a step up to 2000 and 3000 parameters and ``O(n P)``
     a conjugate gradient iteration beyond, in memory ``O(P^2)`` and ``O(n m + sum m_l m_{l-1}^2)``.
 
@@ -343,7 +343,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     def _best_reading(self, box, first, rng):
         """The verdict on the first reading of the answers that explains them, or else the best; and why its routes."""
         best, refusal = None, None
-        for reading in first.readings(box, self.output_activation, self.layer_widths):
+        for reading in first.readings(box, (self.activation, self.output_activation), self.layer_widths):
             try:
                 inquiry = self._inquiry(box, reading, rng)
                 with explained(inquiry):
@@ -354,9 +354,9 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
             except (NotIdentified, OutOfBudgetError) as error:
                 refusal = error if refusal is None else refusal
                 continue
-            if best is None or verdict.error < best[0].error:
+            if best is None or verdict.rank < best[0].rank:
                 best = verdict, plan.reason
-            if verdict.error < inquiry.accepted_error:
+            if verdict.explained:
                 break
         if best is None:
             raise refusal

@@ -10,6 +10,7 @@ from skident.linalg import n_free_entries
 from skident.network import get_activation
 from skident.oracle import NotIdentified, OutOfBudgetError
 
+from .between_plateaus_route import by_outputs_between
 from .discovery_route import by_discovery
 from .hessian_route import by_hessians
 from .hessians.subspace import n_visible
@@ -69,6 +70,8 @@ def plan_routes(inquiry, strategy, n_attempts):
     if hidden in _PIECEWISE_LINEAR:
         _check_relu(inquiry, strategy)
         routes = [by_kinks]
+    elif inquiry.oracle.bounds is not None:
+        routes = [by_outputs_between]
     elif strategy == "saturation" and not get_activation(hidden).saturating:
         raise NotIdentified(
             "plan",
@@ -172,6 +175,8 @@ def _by_either(inquiry, earlier, *, first, then):
 def _reason(inquiry, strategy):
     """Why the routes are those that they are."""
     name = inquiry.activations[0]
+    if inquiry.oracle.bounds is not None:
+        return f"the outputs are clipped: the {name} network is identified strictly between the plateaus"
     if strategy != "auto":
         return f"strategy={strategy!r} was asked for"
     if name in _PIECEWISE_LINEAR:

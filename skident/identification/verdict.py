@@ -13,14 +13,14 @@ from skident.fitting.redundancy import redundant_units
 from skident.fitting.standard_errors import standard_errors
 from skident.linalg import column_units
 from skident.network import FeedforwardNetwork, center_outputs, change_inputs, change_outputs
-from skident.oracle import BlackBoxError, NotIdentified, OutOfBudgetError, probability_error
+from skident.oracle import NotIdentified, OutOfBudgetError, probability_error
 
 from .attempts import Outcome, relative_to_deviation, where_units_move, worst_error
+from .contradictions import contradiction, with_clip_attached
 from .determined import weights_left_open
 from .hints import clipping_hint, probability_hint
 from .input_range import spaced
 from .inquiry import Inquiry
-from .profiles_route import LINEAR_FAR_OUT
 from .report import IdentificationReport
 
 __all__ = ["Verdict", "judge", "report_of", "stderr_of", "warning_of"]
@@ -29,11 +29,6 @@ _GRACE = 1.0  # seconds beyond the limit that the look for superfluous units may
 _COMPARED = 100  # rows of X on which a classifier's probabilities are compared
 _ROUNDED = 200  # rows at which the effect of rounded inputs is looked at
 _ROUNDING_LEFT = 20.0  # largest error, in units of the inputs' rounding, that this explains
-_FAR, _FAR_ROWS, _FAR_ERROR = (10.0, 1e3), 10, 1e-4  # where growing units are looked at again, and how closely
-_OTHERWISE = (
-    "beyond the rows that were looked at, 10 or 1000 standard deviations away, it answers otherwise: its answers are "
-    "clipped there, or it is another kind of network"
-)
 _MOST_PARAMETERS = 3000  # of which standard errors are given
 
 
@@ -60,6 +55,8 @@ class Verdict:
         What the black box seems to do, where the network is not exact.
     finished : bool
         Whether time and questions sufficed for the whole of this look.
+    contradicted : bool
+        Whether outputs far from the data, or plateaus, contradict the network: the attempt's `caveat` says how.
     """
 
     inquiry: Inquiry
@@ -72,6 +69,17 @@ class Verdict:
     lost: float | None
     hint: str
     finished: bool
+    contradicted: bool
+
+    @property
+    def explained(self):
+        """Whether nothing that was asked speaks against the network."""
+        return self.outcome.best.error < self.inquiry.accepted_error and not self.contradicted
+
+    @property
+    def rank(self):
+        """By which the verdicts on several readings are compared, the least first."""
+        return self.contradicted, self.error
 
     @property
     def error(self):
@@ -124,11 +132,17 @@ def _judged(inquiry, outcome):
     hint = ""
     if best.error >= inquiry.accepted_error:
         hint = clipping_hint(oracle) + probability_hint(oracle, oracle.offset + oracle.unit * inquiry.fresh.answers)
-    if best.error < inquiry.limits.tol and not best.caveat:
-        outcome = replace(outcome, best=replace(best, caveat=_doubt(inquiry, best)))
     network = change_inputs(best.network, -oracle.center / oracle.scale, 1.0 / oracle.scale)
     own_error, rounding = _at_inputs(network, inquiry)
     network = change_outputs(network, oracle.offset, oracle.unit)
+    contradicted, complete = "", True
+    if best.error < inquiry.accepted_error:
+        network = with_clip_attached(inquiry, network)
+        contradicted, complete = contradiction(inquiry, network)
+        caveat = contradicted or best.caveat
+        if not caveat and best.error < inquiry.limits.tol and inquiry.fresh.sigma is None:
+            caveat = weights_left_open(best.network, best.error)
+        outcome = replace(outcome, best=replace(best, caveat=caveat))
     if oracle.response == "predict_proba" and inquiry.activations[1] == "identity":
         network = center_outputs(network)
     network = network.canonical()
@@ -139,30 +153,10 @@ def _judged(inquiry, outcome):
     if lost:
         hint += f" Of {lost:.0%} of the rows of X the logits are lost: probabilities 0 or 1 to 1e-7."
     inquiry = inquiry.noise_refuted_by(best.error)
-    return Verdict(inquiry, outcome, network, own_error, rounding, redundant, gap, lost, hint, finished)
-
-
-def _doubt(inquiry, best):
-    """What speaks against calling a network exact that meets its fresh answers; nothing where these carry noise."""
-    if inquiry.fresh.sigma is not None:
-        return ""
-    return _OTHERWISE if _differs_far_out(inquiry, best.network) else weights_left_open(best.network, best.error)
-
-
-def _differs_far_out(inquiry, network):
-    """Whether units that grow answer otherwise far out, as where answers are clipped."""
-    oracle, near = inquiry.oracle, inquiry.fresh.inputs[:_FAR_ROWS]
-    grows = inquiry.activations[0] in LINEAR_FAR_OUT
-    if not grows or oracle.restricted:
-        return False
-    for radius in _FAR:
-        try:
-            Y = oracle(radius * near)
-        except (BlackBoxError, OutOfBudgetError):
-            return False
-        if np.any(np.abs(network(radius * near) - Y) > _FAR_ERROR * np.abs(Y).max(axis=0)):
-            return True
-    return False
+    finished = finished and complete
+    return Verdict(
+        inquiry, outcome, network, own_error, rounding, redundant, gap, lost, hint, finished, bool(contradicted)
+    )
 
 
 def _superfluous(inquiry, best):
@@ -247,12 +241,13 @@ def stderr_of(verdict):
     Returns
     -------
     tuple of (list of ndarray, list of ndarray), or None
-        None where the answers are exact, the network does not explain them, or the time is over.
+        None where the answers are exact or clipped, the network does not explain them, or the time is over.
     """
     inquiry, network = verdict.inquiry, verdict.network
     oracle = inquiry.oracle
     if (
         inquiry.fresh.sigma is None
+        or network.output_range is not None
         or network.n_parameters > _MOST_PARAMETERS
         or verdict.error >= inquiry.accepted_error
     ):
@@ -289,6 +284,9 @@ def warning_of(verdict):
     """
     inquiry, widths, redundant = verdict.inquiry, verdict.network.layer_widths, verdict.redundant
     inexact, rounding = verdict.error >= inquiry.limits.tol or verdict.noisy, verdict.input_rounding
+    if verdict.contradicted:
+        caveat = verdict.outcome.best.caveat
+        return f"the network is not exact: it agrees with held-out outputs to {verdict.error:.1e}, but {caveat}."
     if max(verdict.error, rounding) >= inquiry.limits.tol and not any(redundant):
         if verdict.error < _ROUNDING_LEFT * rounding and rounding > inquiry.fresh.noise:
             return _rounded(verdict)
@@ -306,12 +304,7 @@ def warning_of(verdict):
         last += _spent(inquiry)
         return _failure(verdict) + verdict.hint + last
     if any(redundant) and not verdict.outcome.best.caveat:
-        fewer = tuple(m - r for m, r in zip(widths, (*redundant, 0), strict=True))
-        return (
-            f"the answers do not determine all weights: with layer_widths={widths} the network "
-            f"answers as the black box does (error {verdict.error:.1e}), but {redundant} units of its hidden layers "
-            f"are not needed. Stage 'widths' failed; try layer_widths={fewer}."
-        )
+        return _too_wide(verdict)
     if verdict.outcome.best.caveat:
         return f"the network agrees with the black box to {verdict.error:.1e}, but {verdict.outcome.best.caveat}."
     if not verdict.finished:
@@ -325,6 +318,17 @@ def warning_of(verdict):
             "the other units do nothing, or are parallel to these."
         )
     return None
+
+
+def _too_wide(verdict):
+    """What to say where fewer units would do."""
+    widths, redundant = verdict.network.layer_widths, verdict.redundant
+    fewer = tuple(m - r for m, r in zip(widths, (*redundant, 0), strict=True))
+    return (
+        f"the answers do not determine all weights: with layer_widths={widths} the network "
+        f"answers as the black box does (error {verdict.error:.1e}), but {redundant} units of its hidden layers "
+        f"are not needed. Stage 'widths' failed; try layer_widths={fewer}."
+    )
 
 
 def _spent(inquiry):
@@ -356,6 +360,7 @@ _ADVICE = {
     "max_queries, or give samples X on which rarely active units are active",
     "range": "outputs within input_range determine the function there, but not the weights: raise max_seconds, or "
     "widen input_range",
+    "between": "no network fits the outputs between the plateaus: give activation, layer_widths, or raise max_seconds",
     "polish": "the fit ended in a local minimum or is limited by rounding: check layer_widths and the "
     "activations (two parallel first-layer units look like one), set n_attempts=8, or loosen tol",
 }

@@ -13,7 +13,7 @@ from ._affine import (
 )
 from ._feedforward import FeedforwardNetwork
 from ._maps import named_method
-from .activations import ACTIVATIONS, Activation, LeakyReLU, get_activation, leaky_relu
+from .activations import ACTIVATIONS, Activation, Clip, LeakyReLU, clip, get_activation, leaky_relu
 from .architecture import Architecture
 
 # What needs torch is loaded when it is first used.
@@ -25,6 +25,7 @@ __all__ = [
     "ACTIVATIONS",
     "Activation",
     "Architecture",
+    "Clip",
     "FeedforwardNetwork",
     "LeakyReLU",
     "ModuleAlignment",
@@ -33,6 +34,7 @@ __all__ = [
     "center_outputs",
     "change_inputs",
     "change_outputs",
+    "clip",
     "fold_inputs",
     "get_activation",
     "leaky_relu",

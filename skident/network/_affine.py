@@ -174,12 +174,12 @@ def output_units(Y, output_activation):
 
 
 def change_outputs(network, offset, unit):
-    """The network ``offset + unit * f(x)`` of a network f with linear output.
+    """The network ``offset + unit * f(x)`` of a network f with linear or clipped output.
 
     Parameters
     ----------
     network : FeedforwardNetwork
-        f.
+        f. Bounds of a clipped output are changed too; every entry of `unit` must be positive then.
     offset, unit : ndarray of shape (m_L,)
         As `output_units` gives them; to go back use ``-offset / unit`` and ``1 / unit``.
 
@@ -190,4 +190,7 @@ def change_outputs(network, offset, unit):
     """
     weights = [*network.weights[:-1], network.weights[-1] * unit]
     biases = [*network.biases[:-1], network.biases[-1] * unit + offset]
-    return network.with_parameters(weights, biases)
+    changed = network.without_clip().with_parameters(weights, biases)
+    if network.output_range is None:
+        return changed
+    return changed.with_clip(*(offset + unit * bound for bound in network.output_range))

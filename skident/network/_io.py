@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from .activations import ACTIVATIONS, LeakyReLU, is_built_in, leaky_relu
+from .activations import ACTIVATIONS, Clip, LeakyReLU, clip, is_built_in, leaky_relu
 
 _FORMAT = "skident.FeedforwardNetwork"
 _VERSION = 1
@@ -117,18 +118,23 @@ def load(path):
 
 
 def _written(activation):
-    """An activation as a file names it: by its name, ``leaky_relu(0.01)`` with its slope."""
+    """An activation as a file names it: by its name, ``leaky_relu(0.01)`` with its slope, ``clip[[0.0], [1.0]]``."""
+    if isinstance(activation, Clip):
+        return f"clip{json.dumps([activation.low, activation.high])}"
     if isinstance(activation, LeakyReLU):
         return f"leaky_relu({activation.negative_slope!r})"
     if not is_built_in(activation):
         raise ValueError(
-            f"only the activations {sorted(ACTIVATIONS)} and leaky_relu can be saved, got a custom {activation.name!r}."
+            f"only the activations {sorted(ACTIVATIONS)}, leaky_relu and clip can be saved, got a custom "
+            f"{activation.name!r}."
         )
     return activation.name
 
 
 def _read(name):
     """What `_written` wrote."""
+    if name.startswith("clip["):
+        return clip(*json.loads(name.removeprefix("clip")))
     slope = re.fullmatch(r"leaky_relu\(([-+.\de]+)\)", name)
     return name if slope is None else leaky_relu(slope[1])
 

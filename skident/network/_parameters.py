@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .activations import get_activation, is_built_in
+from .activations import Clip, clip, get_activation, is_built_in
 from .calculus import layer_activations
 
 
@@ -21,6 +21,7 @@ class NetworkParameters:
             "activations": tuple(layer_activations(len(weights), activation, output_activation)),
             "_hidden": get_activation(activation),
         }
+        _check_bounds(fields["_hidden"], fields["activations"][-1], weights[-1].shape[1])
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
@@ -88,6 +89,54 @@ class NetworkParameters:
         return type(self)(weights, biases, self._hidden, self.activations[-1])
 
     @property
+    def output_range(self):
+        """Bounds ``(low, high)`` of a clipped output, (m_L,) each; None where the output activation is no `clip`."""
+        output = self.activations[-1]
+        if not isinstance(output, Clip):
+            return None
+        return tuple(np.array(np.broadcast_to(bound, self.n_outputs)) for bound in (output.low, output.high))
+
+    def with_clip(self, low, high):
+        """The network with its outputs clipped.
+
+        Parameters
+        ----------
+        low, high : float or array-like of shape (m_L,)
+            See `clip`; they replace bounds that the network has.
+
+        Returns
+        -------
+        FeedforwardNetwork
+
+        Raises
+        ------
+        ValueError
+            If the output is neither linear nor clipped, or a lower bound is not below its upper bound.
+
+        Examples
+        --------
+        >>> from skident.network import FeedforwardNetwork
+        >>> network = FeedforwardNetwork([[[1.0]], [[3.0]]], [[0.0], [0.0]]).with_clip(-1.0, 1.0)
+        >>> print(network, network([[0.1], [2.0]]).round(3).ravel())
+        FeedforwardNetwork(1 -> 1 -> 1, tanh, output clip(-1, 1)) [0.299 1.   ]
+        """
+        if self.output_range is None and self.activations[-1].symmetry != "linear":
+            raise ValueError(f"only linear outputs can be clipped, got output_activation={self.output_activation!r}.")
+        return type(self)(self.weights, self.biases, self._hidden, clip(low, high))
+
+    def without_clip(self):
+        """The network before its outputs are clipped.
+
+        Returns
+        -------
+        FeedforwardNetwork
+            With linear output where the output activation is a `clip`; else the network itself.
+        """
+        if self.output_range is None:
+            return self
+        return type(self)(self.weights, self.biases, self._hidden)
+
+    @property
     def activation(self) -> str:
         """Name of the hidden layers' activation."""
         return self._hidden.name
@@ -121,6 +170,14 @@ class NetworkParameters:
     def n_parameters(self) -> int:
         """How many weights and shifts there are."""
         return sum(a.size for a in self.weights + self.biases)
+
+
+def _check_bounds(hidden, output, n_outputs):
+    """Refuse bounds per unit of a hidden layer, and a number of bounds that is not that of the outputs."""
+    if isinstance(hidden, Clip) and len(hidden.low) > 1:
+        raise ValueError(f"activation={hidden.name!r}: a hidden layer has one low and one high for all units.")
+    if isinstance(output, Clip) and len(output.low) not in (1, n_outputs):
+        raise ValueError(f"clip has bounds for {len(output.low)} outputs, but the network has {n_outputs}.")
 
 
 def _checked_arrays(weights, biases):

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from .activations import ACTIVATIONS, LeakyReLU, is_built_in, leaky_relu
+from . import torch_activations
+from .activations import ACTIVATIONS, Clip, LeakyReLU, clip, is_built_in, leaky_relu
 from .torch_activations import Erf, Quadratic, Sin
 
 
@@ -53,6 +54,8 @@ def from_torch(module):
             f"all hidden layers must have the same activation, got {names[0]!r} at {where[0]!r} and "
             f"{names[mixed[0]]!r} at {where[mixed[0]]!r}."
         )
+    if len(names) > 1 and isinstance(names[0], Clip):
+        raise _unreadable(where[0], module.get_submodule(where[0]), "only limits of -1 and 1 are supported there")
     return weights, biases, names[0], names[-1]
 
 
@@ -95,6 +98,8 @@ def _torch_activation(activation):
     makers |= {"silu": nn.SiLU, "elu": nn.ELU}
     if isinstance(activation, LeakyReLU):
         return nn.LeakyReLU(activation.negative_slope)
+    if isinstance(activation, Clip):
+        return torch_activations.Clip(activation.low, activation.high)
     if not is_built_in(activation):
         raise ValueError(f"to_torch knows the activations {sorted(ACTIVATIONS)}, got a custom {activation.name!r}.")
     return makers[activation.name]()
@@ -141,6 +146,10 @@ def _activation_name(path, module):
         if module.num_parameters != 1:
             raise _unreadable(path, module, "only a PReLU with one slope for all units is supported")
         return leaky_relu(module.weight.item())
+    if isinstance(module, torch_activations.Clip):
+        return clip(module.low.tolist(), module.high.tolist())
+    if isinstance(module, nn.Hardtanh) and (module.min_val, module.max_val) != (-1, 1):  # ReLU6 is one of these
+        return clip(module.min_val, module.max_val)
     kinds = {nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.ReLU: "relu", nn.Softplus: "softplus", nn.GELU: "gelu"}
     kinds |= {nn.Hardtanh: "hard_tanh", nn.SiLU: "silu", nn.ELU: "elu", Sin: "sin", Erf: "erf", Quadratic: "quadratic"}
     name = kinds.get(type(module))
@@ -149,8 +158,6 @@ def _activation_name(path, module):
         raise _unreadable(path, module, f"known are Linear, {known}; Identity, Flatten(1), eval-mode Dropout")
     if name == "gelu" and module.approximate != "none":
         raise _unreadable(path, module, "only approximate='none' is the exact GELU")
-    if name == "hard_tanh" and (module.min_val, module.max_val) != (-1, 1):
-        raise _unreadable(path, module, "only limits of -1 and 1 are supported")
     if name == "elu" and module.alpha != 1:
         raise _unreadable(path, module, "only alpha=1 is supported")
     if name == "softplus" and (module.beta != 1 or module.threshold < 20):

@@ -13,7 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erf, expit
 
-__all__ = ["ACTIVATIONS", "Activation", "LeakyReLU", "alike", "get_activation", "is_built_in", "leaky_relu"]
+__all__ = [
+    "ACTIVATIONS",
+    "Activation",
+    "Clip",
+    "LeakyReLU",
+    "alike",
+    "clip",
+    "get_activation",
+    "is_built_in",
+    "leaky_relu",
+]
 
 _SAME_SLOPE = 1e-6  # difference of two slopes that is one of rounding
 _SQRT_2 = np.sqrt(2.0)
@@ -235,6 +245,73 @@ def leaky_relu(negative_slope=0.01):
     if not np.isfinite(slope) or slope == 1.0:
         raise ValueError(f"negative_slope must be finite and not 1, got {negative_slope!r}.")
     return LeakyReLU("leaky_relu", _LeakyJet(slope), None, "homogeneous", smooth=False, negative_slope=slope)
+
+
+@dataclass(frozen=True)
+class _ClipJet:
+    """``min(max(z, low), high)`` and its derivatives, bounds per column or one for all; equal where the bounds are."""
+
+    low: tuple
+    high: tuple
+
+    def __call__(self, z, order):
+        low, high = np.array(self.low), np.array(self.high)
+        slope = ((z > low) & (z < high)).astype(z.dtype)
+        return (np.clip(z, low, high), slope, np.zeros_like(z))[: order + 1]
+
+
+@dataclass(frozen=True)
+class Clip(Activation):
+    """``g(z) = min(max(z, low), high)``, an output activation; `clip` makes one.
+
+    Parameters
+    ----------
+    low, high : tuple of float
+        One bound per output, or one for all; infinite where there is none.
+    """
+
+    low: tuple = (-np.inf,)
+    high: tuple = (np.inf,)
+
+
+def clip(low=-np.inf, high=np.inf):
+    """The output activation ``g(z) = min(max(z, low), high)``.
+
+    Parameters
+    ----------
+    low, high : float or array-like of shape (m_L,), default=-inf and inf
+        Bounds of the outputs; infinite entries are no bounds.
+
+    Returns
+    -------
+    Clip
+
+    Raises
+    ------
+    ValueError
+        If the bounds have different lengths or are not numbers, or a lower bound is not below its upper bound.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.network import clip
+    >>> g = clip(-1.0, 2.5)
+    >>> print(g.name, g(np.array([-2.0, 0.5, 3.0])))
+    clip(-1, 2.5) [-1.   0.5  2.5]
+    """
+    try:
+        low, high = np.broadcast_arrays(*(np.atleast_1d(np.asarray(bound, dtype=float)) for bound in (low, high)))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"low and high must be numbers or one number per output: {error}") from error
+    if low.ndim != 1 or not np.all(low < high):
+        raise ValueError(f"low must be below high for every output, got low={low}, high={high}.")
+    low, high = (tuple(float(v) + 0.0 for v in bound) for bound in (low, high))
+    if len(set(low)) == len(set(high)) == 1:
+        low, high = low[:1], high[:1]
+        name = f"clip({low[0]:.6g}, {high[0]:.6g})"
+    else:
+        name = f"clip(low and high of {len(low)} outputs)"
+    return Clip(name, _ClipJet(low, high), smooth=False, low=low, high=high)
 
 
 def get_activation(name: str | Activation) -> Activation:

@@ -1,11 +1,11 @@
-"""Activations that torch.nn lacks, as parameterless modules acting componentwise on tensors of any shape."""
+"""Activations that torch.nn lacks, as modules without trainable parameters, acting componentwise."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 
-__all__ = ["Erf", "Quadratic", "Sin"]
+__all__ = ["Clip", "Erf", "Quadratic", "Sin"]
 
 
 class Sin(nn.Module):
@@ -81,3 +81,38 @@ class Quadratic(nn.Module):
         torch.Tensor of the same shape
         """
         return z * z
+
+
+class Clip(nn.Module):
+    """``z -> min(max(z, low), high)``, with bounds of its own for every column.
+
+    Parameters
+    ----------
+    low, high : sequence of float
+        One for all columns, or one per column; infinite entries are no bounds.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skident.network.torch_activations import Clip
+    >>> print(Clip([-1.0, 0.0], [1.0, 4.0])(torch.tensor([[-3.0, 3.0]])))
+    tensor([[-1.,  3.]])
+    """
+
+    def __init__(self, low, high):
+        super().__init__()
+        for name, bound in (("low", low), ("high", high)):
+            self.register_buffer(name, torch.as_tensor(bound, dtype=torch.float64))
+
+    def forward(self, z):
+        """Apply it.
+
+        Parameters
+        ----------
+        z : torch.Tensor of shape (..., columns)
+
+        Returns
+        -------
+        torch.Tensor of the same shape
+        """
+        return torch.clamp(z, self.low.to(z.dtype), self.high.to(z.dtype))

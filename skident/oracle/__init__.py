@@ -6,6 +6,7 @@ from ._noise import NoiseLevel, above_rounding, measure_noise
 from ._oracle import DERIVATIVES, Oracle
 from ._responses import logits_from_probabilities, probabilities_from_logits, probability_error
 from .clock import Clock, OutOfBudgetError
+from .extremes import Extremes, Plateau
 
 __all__ = [
     "DERIVATIVES",
@@ -13,10 +14,12 @@ __all__ = [
     "Accuracy",
     "BlackBoxError",
     "Clock",
+    "Extremes",
     "NoiseLevel",
     "NotIdentified",
     "Oracle",
     "OutOfBudgetError",
+    "Plateau",
     "Precision",
     "above_rounding",
     "logits_from_probabilities",

@@ -13,6 +13,7 @@ from skident.optim import in_order
 from ._adapters import SharedBox
 from ._errors import BlackBoxError
 from .clock import OutOfBudgetError
+from .extremes import Extremes
 
 
 class Asked(NamedTuple):
@@ -81,6 +82,7 @@ def _copied(oracle, n_queries=0):
     """A copy that counts for itself, after so many rows more."""
     other = copy.copy(oracle)
     other.n_queries += n_queries
+    other.extremes = Extremes()  # what copies see is lost, in threads as in other processes
     if isinstance(oracle._box, SharedBox):
         other._box = SharedBox(_copied(oracle._box.oracle, n_queries))
     return other

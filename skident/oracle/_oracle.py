@@ -56,23 +56,23 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         As given.
     exact : bool
         Whether derivatives are exact; else they are differences. Never where probabilities are asked.
-    n_queries : int
-        Rows the black box was asked.
-    n_derivatives : int
-        Rows at which an exact Jacobian or Hessian was taken.
+    n_queries, n_derivatives : int
+        Rows the black box was asked, and rows of exact Jacobians or Hessians.
     n_outputs : int or None
         m_L, known after the first answer.
     refusal : str or None
-        What was used up when the clock refused a question.
+        Which budget the clock refused.
     one_dimensional : bool
         Whether the last answer had shape (n,).
     offset, unit, constant : ndarray of shape (m_L,)
         Answers are given as ``(y - offset) / unit``, see `settle_units`; 0 and 1 until then. Which linear outputs are
         constant, as far as first answers tell.
-    precision : Precision
-        The numbers in which the black box answers, as far as first answers tell.
-    accuracy : Accuracy
-        The error of the answers; exact until `measure_accuracy` was called.
+    precision, accuracy : Precision and Accuracy
+        Numbers in which the black box answers, as far as first answers tell; their error, after `measure_accuracy`.
+    extremes : Extremes
+        Of the answers so far, where these are no probabilities.
+    bounds : tuple of two ndarrays of shape (m_L,) or None
+        Settable ``(low, high)`` of clipped outputs: see `ask`.
     input_range : tuple of two ndarrays of shape (D,) or None
     reach : float
         How far from the centre every input can be moved either way, in units of `scale`; negative where the centre
@@ -143,7 +143,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
     @property
     def restricted(self):
         """Whether not all points may be asked, or not all answers are precise."""
-        return self.input_range is not None or self.response == "predict_proba"
+        return self.input_range is not None or self.bounds is not None or self.response == "predict_proba"
 
     def shared(self):
         """The black box as this oracle asks it, for another oracle.
@@ -182,7 +182,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         Y : ndarray of shape (n, m_L)
         error : ndarray of shape (n,)
             Bound of the error that rounding leaves in a row's logits, see `logits_from_probabilities`; infinite where
-            they are lost, 0 for answers that are no probabilities (whose error is in `accuracy`).
+            they are lost or an output reaches `bounds`, 0 for other answers (whose error is in `accuracy`).
         """
         U = self._rows(U, at_least=0)
         return self._in_chunks(len(U), lambda rows: self.to_inputs(U[rows]))
@@ -382,7 +382,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         Y, self.one_dimensional = table_of(answers, len(X), self._n_columns)
         refuse_infinite(Y, X, first_row, n_rows)
         self._n_columns = Y.shape[1]
-        Y, error = self.values_or_logits(Y)
+        Y, error = self.values_or_logits(X, Y)
         self.n_outputs = Y.shape[1]
         return (Y - self.offset) / self.unit, error
 

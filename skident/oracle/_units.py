@@ -9,6 +9,7 @@ from skident.network import output_units
 from ._accuracy import EXACT, Precision, enough_to_tell, measure_accuracy, precision_of
 from ._adapters import SharedBox
 from ._responses import logits_from_probabilities, precise_half
+from .extremes import Extremes
 
 # Central differences balance truncation h^2 (Jacobian) against rounding eps / h at the cube root of eps.
 _JACOBIAN_STEP = float(np.finfo(float).eps ** (1.0 / 3.0))
@@ -38,6 +39,7 @@ class AnswerUnits:
         self.constant = np.zeros(1, dtype=bool)
         self._answers_are_settled = isinstance(self._box, SharedBox)
         self.accuracy = self._box.accuracy if self._answers_are_settled else EXACT
+        self.extremes, self.bounds = Extremes(), None
 
     def n_told(self, n_outputs):
         """How many numbers an answer tells.
@@ -69,20 +71,22 @@ class AnswerUnits:
         """
         return precise_half(error, self.precision)
 
-    def values_or_logits(self, Y):
-        """Answers as they are, or the logits of probabilities, and what rounding leaves uncertain in them.
+    def values_or_logits(self, X, Y):
+        """Answers as they are, or the logits of probabilities, and what rounding or clipping leaves uncertain in them.
 
         The first probabilities that are enough for it tell in which numbers they come.
 
         Parameters
         ----------
+        X : ndarray of shape (n, D)
         Y : ndarray of shape (n, columns)
 
         Returns
         -------
         Y : ndarray of shape (n, m_L)
         error : ndarray of shape (n,)
-            See `logits_from_probabilities`; 0 where answers are no probabilities.
+            See `logits_from_probabilities`; of answers that are no probabilities 0, or infinite where they lie on or
+            beyond `bounds`.
 
         Raises
         ------
@@ -90,7 +94,12 @@ class AnswerUnits:
             If answers are no probabilities where these are expected.
         """
         if self.response == "predict":
-            return Y, np.zeros(len(Y))
+            with self._counting:
+                self.extremes.see(X, Y)
+            if self.bounds is None:
+                return Y, np.zeros(len(Y))
+            low, high = self.bounds
+            return Y, np.where(np.all((low < Y) & (high > Y), axis=1), 0.0, np.inf)
         if not self._digits_are_read and enough_to_tell(Y):
             self.precision, self._digits_are_read = precision_of(Y), True
         return logits_from_probabilities(Y, self.precision)

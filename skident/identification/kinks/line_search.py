@@ -18,6 +18,7 @@ _POOR = 1e-6  # and above which a unit is measured again where another line meet
 _POOR_NOISY = 1e-2
 _SURE = 10.0  # times as large as on other lines where answers are not all as accurate
 _POOL = 512  # points from which lines start where not all answers are precise
+_GAPS = 96  # points of a visible stretch at which plateaus within it are looked for
 _STEPS = 24  # of a line on which its visible stretch is looked for, either way
 
 
@@ -220,5 +221,10 @@ def _visible(probe, origin, direction, reach):
             middle = 0.5 * (inner + outer)
             shows = np.isfinite(probe.ask((origin + side * middle * direction)[None])[1][0])
             inner, outer = (middle, outer) if shows else (inner, middle)
-        ends.append(side * (0.98 * inner if n < len(t) else reach))
+        end = 0.98 * inner if n < len(t) else reach
+        if probe.oracle.bounds is not None:  # clipped outputs may come back between two of these points
+            within = end * np.linspace(0.0, 1.0, _GAPS)
+            seen = np.isfinite(probe.ask(origin + side * within[:, None] * direction)[1])
+            end = end if seen.all() else within[max(int(np.argmin(seen)) - 1, 0)]
+        ends.append(side * end)
     return ends[0], max(ends[1], ends[0] + 1e-6 * probe.unit)

@@ -7,5 +7,6 @@
 """
 
 from .look import ActivationEvidence, look_at_activation
+from .near_kinks import kinks_or_curves
 
-__all__ = ["ActivationEvidence", "look_at_activation"]
+__all__ = ["ActivationEvidence", "kinks_or_curves", "look_at_activation"]

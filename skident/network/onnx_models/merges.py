@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..activations import ACTIVATIONS, get_activation, leaky_relu
+from ..activations import ACTIVATIONS, Clip, clip, get_activation, leaky_relu
 from .values import unreadable
 
-__all__ = ["known_activation", "largest", "pair_of_classes", "product"]
+__all__ = ["NO_BOUND", "bounded", "known_activation", "largest", "pair_of_classes", "product"]
 
+NO_BOUND = 1e30  # magnitude of a bound that stands for infinity
 _SAME = 1e-6  # relative difference of two numbers that float32 may have rounded differently
 
 
@@ -114,6 +115,36 @@ def largest(step, u, v):
         if base is one and (slope < 1.0 if step.kind == "Max" else slope > 1.0):
             return one.activated(leaky_relu(slope), step)
     raise unreadable(step, "of two tensors it is read where it is a leaky ReLU, max(x, s x)")
+
+
+def bounded(step, rows, low, high):
+    """Rows with bounds, which only outputs may have.
+
+    Parameters
+    ----------
+    step : Step
+    rows : Rows
+    low, high : float or ndarray of shape (m,)
+        Infinite, or beyond 1e30, where there is no bound.
+
+    Returns
+    -------
+    Rows or None
+        None if the rows are neither behind a matrix product nor behind other bounds, or `low` is not below `high`.
+    """
+    low, high = (np.where(np.abs(bound) > NO_BOUND, np.copysign(np.inf, bound), bound) for bound in (low, high))
+    if not rows.maps and rows.plain and rows.stretches:
+        last = rows.stretches[-1]
+        before = clip(0.0) if last.activation.name == "relu" else last.activation
+        if not isinstance(before, Clip):
+            return None
+        # The second bound wins where they contradict each other, which a clip cannot say.
+        low, high = np.maximum(before.low, low), np.minimum(before.high, high)
+        rows = replace(rows, stretches=rows.stretches[:-1], maps=last.maps)
+    low, high = np.broadcast_arrays(low, high)
+    if not rows.maps or not np.all(low < high):
+        return None
+    return rows.activated(clip(low, high), step)
 
 
 def pair_of_classes(step, parts):

@@ -9,7 +9,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from ..activations import get_activation, leaky_relu
-from .merges import known_activation, largest, pair_of_classes, product
+from .merges import NO_BOUND, bounded, known_activation, largest, pair_of_classes, product
 from .values import Rows, unreadable
 
 __all__ = ["KNOWN", "apply"]
@@ -22,7 +22,6 @@ _ACTIVATIONS = {
     "Erf": "erf",
     "Sin": "sin",
 }
-_NO_BOUND = 1e30  # of a Clip that stands for infinity
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
 
 
@@ -202,17 +201,25 @@ def _extremum(step, *operands):
     bounds = [operand for operand in operands if not isinstance(operand, Rows)]
     if len(operands) == 2 and step.kind == "Max" and not np.any(bounds[0]):
         return rows[0].activated(get_activation("relu"), step)
-    raise unreadable(step, "it is read as max(x, 0) and max(x, s x), ReLU and leaky ReLU")
+    low, high = (bounds[0], np.inf) if step.kind == "Max" else (-np.inf, bounds[0])
+    if len(operands) == 2 and (found := bounded(step, rows[0], low, high)) is not None:
+        return found
+    raise unreadable(step, "it is read as max(x, 0) and max(x, s x), ReLU and leaky ReLU, or bounds of the outputs")
 
 
 def _clip(step, rows, low=None, high=None):
     given = (step.attributes.get(n) if bound is None else bound for n, bound in (("min", low), ("max", high)))
     low, high = (np.reshape(bound, ()) if bound is not None else None for bound in given)
-    if low is not None and low == 0.0 and (high is None or high > _NO_BOUND):
+    if low is not None and low == 0.0 and (high is None or high > NO_BOUND):
         return rows.activated(get_activation("relu"), step)
     if low is not None and high is not None and (low, high) == (-1.0, 1.0):
         return rows.activated(known_activation(step, "hard_tanh"), step)
-    raise unreadable(step, "only a Clip from 0 on, a ReLU, and one to (-1, 1), a hard tanh, are activations")
+    found = bounded(step, rows, -np.inf if low is None else low, np.inf if high is None else high)
+    if found is None:
+        raise unreadable(
+            step, "only a Clip from 0 on, a ReLU, one to (-1, 1), a hard tanh, and that of outputs are read"
+        )
+    return found
 
 
 def _elu(step, rows):

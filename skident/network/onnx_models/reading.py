@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 from onnx import TensorProto, checker, helper, numpy_helper
 
+from ..activations import Clip
 from .files import read_model
 from .operators import KNOWN, apply
 from .values import Rows, Step, unreadable
@@ -169,6 +170,8 @@ def _assembled(rows):
                 other.step,
                 f"all hidden layers must have the same activation, and it differs from that of {one.step.name!r}",
             )
+    if hidden and isinstance(hidden[0].activation, Clip):
+        raise unreadable(hidden[0].step, "bounds other than those of relu and hard_tanh are read at the outputs only")
     groups = [stretch.maps for stretch in done] + ([rest] if rest else [])
     if not hidden:  # no activation inside: every matrix is a linear layer
         layers = list(groups[0])

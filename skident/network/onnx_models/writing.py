@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, checker, helper, numpy_helper
 
-from ..activations import ACTIVATIONS, LeakyReLU, is_built_in
+from ..activations import ACTIVATIONS, Clip, LeakyReLU, is_built_in
 
 __all__ = ["network_model", "write_model"]
 
@@ -108,6 +108,8 @@ def _tensor(array, dtype, name):
 def _activation_nodes(activation, values, dtype):
     """Nodes of an activation behind a layer, and the constants that they need."""
     name = f"{values}_{activation.name}"
+    if isinstance(activation, Clip):
+        return _clip_nodes(activation, values, dtype)
     if isinstance(activation, LeakyReLU):
         return _leaky_nodes(activation.negative_slope, values, name, dtype)
     if not is_built_in(activation):
@@ -121,6 +123,20 @@ def _activation_nodes(activation, values, dtype):
         bounds = [_tensor(np.array(bound), dtype, f"{name}_{bound:+.0f}") for bound in (-1.0, 1.0)]
         return [helper.make_node("Clip", [values, *(b.name for b in bounds)], [name], name=name)], bounds
     return [helper.make_node(_OPERATORS[activation.name], [values], [name], name=name)], []
+
+
+def _clip_nodes(activation, values, dtype):
+    """A clip: Max with the lower bounds, then Min with the upper ones, where there are any."""
+    nodes, tensors = [], []
+    for kind, bound in (("Max", activation.low), ("Min", activation.high)):
+        if np.isfinite(bound).any():
+            # The operators take infinite entries; the check of magnitudes is for finite ones.
+            limit = np.clip(bound, -np.finfo(dtype).max, np.finfo(dtype).max)
+            name = f"{values}_{kind.lower()}"
+            tensors.append(_tensor(limit, dtype, f"{name}_bound"))
+            nodes.append(helper.make_node(kind, [values, f"{name}_bound"], [name], name=name))
+            values = name
+    return nodes or [helper.make_node("Identity", [values], [f"{values}_clip"], name=f"{values}_clip")], tensors
 
 
 def _leaky_nodes(slope, values, name, dtype):

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.fitting.batched_fits import BatchedNetworkFits, network_of
+from skident.fitting.residuals import lack_of_fit
 from skident.network import FeedforwardNetwork
 from skident.optim import Ending, batched_levenberg_marquardt
 
 from .minima import minima_within_noise, refitted_minima
 from .noisy_widths import one_unit_more
-from .residuals import lack_of_fit
 
 __all__ = ["FinalFit", "final_fit", "some_of"]
 

@@ -24,13 +24,13 @@ from skident.base.parameters import (
 )
 from skident.base.predictions import in_shape_of_targets
 from skident.base.progress import StageLog
+from skident.fitting.width_search import Limits, search_weights, search_widths
 from skident.network import Architecture, get_activation
 from skident.optim import WorkBudget, gram_work, one_thread
 
 from .final_fit import final_fit, some_of
 from .noisy_widths import units_above_noise
 from .openness import information, lone_rows
-from .search import Limits, search_weights, search_widths
 from .spread import spread_of
 from .table import Table
 from .verdict import Evidence, PassiveReport, idle_features, judge

@@ -8,10 +8,10 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from skident.fitting.redundancy import redundant_units
+from skident.fitting.residuals import NO_NOISE
 from skident.network import get_activation
 
 from .openness import Information
-from .residuals import NO_NOISE
 
 __all__ = ["Evidence", "PassiveReport", "idle_features", "judge"]
 

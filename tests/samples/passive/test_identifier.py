@@ -8,8 +8,8 @@ from skident import PassiveNetworkIdentifier
 from skident.datasets import make_network
 from skident.fitting.batched_fits import random_parameters
 from skident.fitting.scored_pruning import Scoring
+from skident.fitting.width_search import Found
 from skident.metrics import parameter_error
-from skident.samples.passive.search import Found
 
 
 def planted(widths, n, activation="tanh", seed=0):

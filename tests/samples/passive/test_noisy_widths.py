@@ -6,10 +6,10 @@ import pytest
 from skident.datasets import make_network
 from skident.fitting.batched_fits import Rows, parameters_of
 from skident.fitting.scored_pruning import Scoring
+from skident.fitting.width_search import Found, Limits
 from skident.network import Architecture, FeedforwardNetwork
 from skident.optim import WorkBudget
 from skident.samples.passive.noisy_widths import units_above_noise
-from skident.samples.passive.search import Found, Limits
 
 
 def noisy(seed, noise=0.1, hidden=(3,)):

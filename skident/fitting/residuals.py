@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from skident.fitting.batched_fits import BatchedNetworkFits, Rows, network_of
+from .batched_fits import BatchedNetworkFits, Rows, network_of
 
 __all__ = ["FEWEST_LEFT", "NO_NOISE", "lack_of_fit"]
 
@@ -53,7 +53,7 @@ def lack_of_fit(architecture, rows, x, rng):
     >>> import numpy as np
     >>> from skident.fitting.batched_fits import Rows
     >>> from skident.network import Architecture
-    >>> from skident.samples.passive.residuals import lack_of_fit
+    >>> from skident.fitting.residuals import lack_of_fit
     >>> rng = np.random.RandomState(0)
     >>> U, noise = rng.standard_normal((200, 2)), rng.standard_normal((200, 1))
     >>> line = np.zeros(3)

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from skident.fitting.batched_fits import BatchedNetworkFits, network_of, parameters_of, random_parameters
-from skident.fitting.linear_units import oddness, sides_chosen, with_linear_units
-from skident.fitting.races import Race, race
-from skident.fitting.replaced_units import Replacing, replace_units
-from skident.fitting.scored_pruning import Fitted, Scoring, prune_by_score
 from skident.optim import WorkBudget
 
+from .batched_fits import BatchedNetworkFits, network_of, parameters_of, random_parameters
+from .linear_units import oddness, sides_chosen, with_linear_units
+from .races import Race, race
+from .replaced_units import Replacing, replace_units
 from .residuals import FEWEST_LEFT, NO_NOISE, lack_of_fit
+from .scored_pruning import Fitted, Scoring, prune_by_score
 
 __all__ = ["Found", "Limits", "search_widths", "search_weights"]
 
@@ -47,12 +47,15 @@ class Limits:
         No step is made once it is spent.
     say : callable
         Takes a line about every size tried.
+    sizes : tuple of tuple of int
+        Hidden widths that starts have, for one pass over these instead of the usual search.
     """
 
     n_starts: int = 16
     max_neurons: int = 200
     budget: WorkBudget = field(default_factory=WorkBudget)
     say: Callable = field(default=lambda text: None)
+    sizes: tuple = ()
 
     @property
     def spent(self):
@@ -202,13 +205,13 @@ def search_widths(rows, architecture, limits, rng):
     if not sizes.exact(best):
         best = _replaced(sizes, _climbed(sizes, small, best))
     while not sizes.exact(best):
-        best = _climbed(sizes, rungs, best)
-        if sizes.exact(best) or sizes.plateau(best) or limits.spent or best.score >= before - _BETTER:
+        best, spent = _climbed(sizes, rungs, best), limits.spent or bool(limits.sizes)
+        if sizes.exact(best) or sizes.plateau(best) or spent or best.score >= before - _BETTER:
             break
         before = best.score
         rungs = [w for w in ladder if architecture.with_widths(w).n_hidden >= best.architecture.n_hidden]
     settled = sizes.exact(best) or sizes.plateau(best)
-    if not settled and len(best.widths) > 1 and not limits.spent:
+    if not settled and len(best.widths) > 1 and not limits.spent and not limits.sizes:
         best = _started_afresh(sizes, best)
         settled = sizes.exact(best) or sizes.plateau(best)
     return Found(best, settled, sizes.tried)
@@ -229,6 +232,7 @@ def _ladder(rows, architecture, limits):
     """Widths to try, in the order of their parameters."""
     p = architecture.n_outputs
     widths = [(m, p) for m in (1, 2, *_ONE_LAYER)] + [(*pair, p) for pair in _TWO_LAYERS]
+    widths = [(*hidden, p) for hidden in limits.sizes] or widths
     candidates = [architecture.with_widths(w) for w in widths]
     most = rows.n_answers / _ANSWERS_PER_PARAMETER
     able = [a for a in candidates if a.n_parameters(rows.n_inputs) <= most and a.n_hidden <= 3 * limits.max_neurons]
@@ -239,6 +243,8 @@ def _ladder(rows, architecture, limits):
 
 def _steep(sizes, best, turn):
     """Widths of two hidden layers for the next population of fits; None where there is none."""
+    if sizes.limits.sizes:
+        return None
     if best.cost > _STEEP_MISFIT**2 * sizes.rows.total:
         pair = _STEEP[min(turn // _TIMES, len(_STEEP) - 1)]
     elif len(best.widths) == 3:

@@ -1,0 +1,96 @@
+"""The largest and smallest outputs that a black box gave, and the inputs at which it gave exactly these."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["Extremes", "Plateau"]
+
+_ROWS = 16  # distinct inputs kept per extreme: enough to tell a plateau from a coincidence
+_FEWEST = 3  # distinct inputs with exactly the same extreme output that make a plateau
+_MOST_NUMBERS = 2**20  # entries of inputs kept in all (8 MB), with many outputs and inputs
+
+
+class Plateau(NamedTuple):
+    """An extreme output that a black box gave at several distinct inputs.
+
+    Attributes
+    ----------
+    output : int
+    side : {-1, 1}
+        1 for the largest output, -1 for the smallest.
+    value : float
+    inputs : ndarray of shape (n, D)
+        Some of the inputs that it was given at, first ones first.
+    """
+
+    output: int
+    side: int
+    value: float
+    inputs: np.ndarray
+
+
+class Extremes:
+    """Extremes of every output so far, in the black box's own units.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.oracle.extremes import Extremes
+    >>> extremes, X = Extremes(), np.arange(8.0)[:, None]
+    >>> extremes.see(X, np.minimum(X, 4.0))
+    >>> [(plateau.side, plateau.value, len(plateau.inputs)) for plateau in extremes.plateaus()]
+    [(1, 4.0, 4)]
+    """
+
+    def __init__(self):
+        self._values, self._inputs, self._room = None, {}, _ROWS
+
+    def see(self, X, Y):
+        """Take outputs into account.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, D)
+        Y : ndarray of shape (n, m_L)
+        """
+        if self._values is None:
+            self._values = np.full((2, Y.shape[1]), -np.inf)
+            self._full = np.zeros(self._values.shape, dtype=bool)
+            self._room = int(np.clip(_MOST_NUMBERS // (2 * Y.shape[1] * X.shape[1]), _FEWEST, _ROWS))
+        top = np.stack([-Y.min(axis=0), Y.max(axis=0)])
+        for which in np.argwhere((top > self._values) | ((top == self._values) & ~self._full)):
+            side, output = (int(i) for i in which)
+            new = X[Y[:, output] == (2 * side - 1) * top[side, output]]
+            if top[side, output] == self._values[side, output]:
+                new = np.concatenate([self._inputs[side, output], new])
+            self._values[side, output] = top[side, output]
+            self._inputs[side, output] = kept = _distinct(new, self._room)
+            self._full[side, output] = len(kept) >= self._room
+
+    def plateaus(self):
+        """The extremes that several distinct inputs share.
+
+        Returns
+        -------
+        list of Plateau
+            By output.
+        """
+        found = []
+        for (side, output), inputs in sorted(self._inputs.items(), key=lambda item: item[0][::-1]):
+            if len(inputs) >= _FEWEST:
+                sign = 2 * side - 1
+                found.append(Plateau(output, sign, float(sign * self._values[side, output]), inputs))
+        return found
+
+
+def _distinct(X, at_most):
+    """The first different rows: inputs that repeat are one input."""
+    kept = {}
+    for row in X:
+        if len(kept) == at_most:
+            break
+        kept.setdefault(row.tobytes(), row)
+    return np.array(list(kept.values()))
