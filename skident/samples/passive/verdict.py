@@ -16,6 +16,9 @@ from .openness import Information
 __all__ = ["Evidence", "PassiveReport", "idle_features", "judge"]
 
 _ROUNDING = 1e-9  # relative misfit below which answers have no noise that could be seen
+# Noise of an exact fit: fits end at 1e-12; beside nearly parallel units other minima come as close as 1e-9.
+_EXACT = 1e-11
+_UNITS = 10.0  # of rounding of targets with an offset
 _ENOUGH = 1.5  # different answers a parameter that a claim needs
 _FEW_HELD_OUT = 10
 _FAR_OUT, _MANY_OUT = 8.0, 0.2  # robust deviations of an outlier; the share of rows from which they are no outliers
@@ -113,6 +116,8 @@ def judge(network, table, evidence, tol):
     """
     fits = evidence.held_out_error <= tol and evidence.noise <= _ROUNDING
     opened = [*_about_the_rows(network, table), *_about_the_fit(network, evidence, fits)]
+    if fits and not opened:
+        opened = _about_a_claim(network, table, evidence)
     return bool(fits and not opened), opened
 
 
@@ -175,6 +180,22 @@ def _about_the_fit(network, evidence, fits):
             f"{evidence.n_lone} rows decide parameters alone: outliers that units were spent on, or too few rows"
         )
     return opened
+
+
+def _about_a_claim(network, table, evidence):
+    """What speaks against exactness where all else is met."""
+    unit = np.finfo(float).eps * float(np.max(np.abs(table.offset / table.unit))) + np.finfo(float).eps
+    if evidence.noise > max(_EXACT, _UNITS * unit):
+        return [
+            f"residuals of {evidence.noise:.1e} of the targets' deviation are more than rounding: rounded targets, or "
+            "another network that is close"
+        ]
+    if any(g.symmetry == "homogeneous" for g in network.activations[:-1]):
+        return [
+            f"the rows cannot tell {network.activation} units that bend between the same rows from one: held-out rows "
+            "are met, which is no claim about the rows between"
+        ]
+    return []
 
 
 def _outliers(residuals):

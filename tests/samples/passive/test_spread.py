@@ -128,3 +128,18 @@ def test_widths_for_another_number_of_targets_speak_of_targets():
     _, X, y = noisy("tanh", 4)
     with pytest.raises(ValueError, match=r"ends in 1 but y has 2 target\(s\)"):
         fitted(X, np.column_stack([y, y]), layer_widths=(2, 1))
+
+
+def test_units_with_a_kink_are_never_exact():
+    truth, X, _ = noisy("relu", 5)
+    with pytest.warns(ConvergenceWarning, match="cannot tell relu units that bend between the same rows from one"):
+        found = PassiveNetworkIdentifier(
+            (2, 1), activation="relu", n_starts=8, max_seconds=None, random_state=0
+        ).fit(X, truth(X)[:, 0])  # fmt: skip
+    assert not found.report_.exact and found.report_.held_out_error < 1e-8
+
+
+def test_rounded_targets_are_never_exact():
+    for seed in SEEDS:
+        truth, X, _ = noisy("tanh", seed)
+        assert not fitted(X, np.round(truth(X)[:, 0], 9)).report_.exact
