@@ -1,10 +1,13 @@
 """An exception that no stage raises on purpose is a programming error: it reaches the user, whatever else was tried."""
 
+import ast
 import importlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import skident
 from skident import EntangledWeightExtractor, NetworkIdentifier
 from skident.datasets import make_network
 from skident.identification import hints
@@ -142,3 +145,46 @@ def test_hints_are_added_to_refusals_only():
     with pytest.raises(ValueError, match=r"^no units\.$"):
         with hints.explained(Problem):
             raise ValueError("no units.")
+
+
+WIDE = {
+    "ValueError",
+    "Exception",
+    "BaseException",
+    "LinAlgError",
+    "IndexError",
+    "TypeError",
+    "RuntimeError",
+    "KeyError",
+}
+STAGES = ("identification", "fitting", "samples", "compression", "hierarchical", "saddle")
+# File: what it converts from the user; a stage itself catches nothing that it has not raised on purpose.
+USER_INPUT = {
+    "identification/completion.py": "start, two arrays as given",
+    "saddle/gradient_at_zero.py": "a loss as given",
+}
+
+
+def handlers(tree):
+    """Line and names of every exception handler."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler):
+            caught = [] if node.type is None else getattr(node.type, "elts", [node.type])
+            yield node.lineno, {getattr(c, "attr", getattr(c, "id", "")) for c in caught} or {"BaseException"}
+
+
+def test_no_stage_catches_what_programming_errors_raise():
+    root = Path(skident.__file__).parent
+    paths = [path for stage in STAGES for path in (root / stage).rglob("*.py")]
+    wide = {
+        path.relative_to(root).as_posix(): line
+        for path in paths
+        for line, names in handlers(ast.parse(path.read_text(encoding="utf-8")))
+        if names & WIDE
+    }
+    assert wide.keys() == USER_INPUT.keys(), wide
+
+
+def test_wide_handlers_are_found():
+    source = "try: f()\nexcept (np.linalg.LinAlgError, OSError): pass\nexcept: pass"
+    assert [names & WIDE for _, names in handlers(ast.parse(source))] == [{"LinAlgError"}, {"BaseException"}]
