@@ -248,7 +248,8 @@ def normals_at(answers, points, directions, rooms, rng):
             error = (e1 + e2) * np.sqrt(D) / s[:, 0]
         good = ok_after & ok_before & (error < (_ROUGH if noisy else _ACCURATE))
         if s.shape[1] > 1:
-            good &= s[:, 1] < (_RANK_ONE + 20.0 * error) * s[:, 0]
+            with np.errstate(invalid="ignore"):  # infinite errors beside lost answers
+        good &= s[:, 1] < (_RANK_ONE + 20.0 * error) * s[:, 0]
         N[todo[good]], errors[todo[good]] = Vt[good, 0], error[good]
         todo = todo[~good]
         h[todo] *= shrink
