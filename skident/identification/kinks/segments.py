@@ -249,7 +249,7 @@ def normals_at(answers, points, directions, rooms, rng):
         good = ok_after & ok_before & (error < (_ROUGH if noisy else _ACCURATE))
         if s.shape[1] > 1:
             with np.errstate(invalid="ignore"):  # infinite errors beside lost answers
-        good &= s[:, 1] < (_RANK_ONE + 20.0 * error) * s[:, 0]
+                good &= s[:, 1] < (_RANK_ONE + 20.0 * error) * s[:, 0]
         N[todo[good]], errors[todo[good]] = Vt[good, 0], error[good]
         todo = todo[~good]
         h[todo] *= shrink
