@@ -48,7 +48,8 @@ class Limits:
     say : callable
         Takes a line about every size tried.
     sizes : tuple of tuple of int
-        Hidden widths that starts have, for one pass over these instead of the usual search.
+        Hidden widths that starts have, for one pass over these instead of the usual search; where widths are given,
+        any make it end after two attempts.
     """
 
     n_starts: int = 16
@@ -340,7 +341,7 @@ def search_weights(rows, architecture, limits, rng):
             sizes.note(widths, fitted)
             met += best is not None and abs(fitted.cost - best.cost) <= 1e-3 * best.cost
             best, met = (fitted, met) if best is None or fitted.cost < 0.999 * best.cost else (best, met)
-        if sizes.exact(best) or limits.spent or (attempt and (met or sizes.leaves_noise(best))):
+        if sizes.exact(best) or limits.spent or (attempt and (met or limits.sizes or sizes.leaves_noise(best))):
             break
     settled = sizes.plateau(best) if sizes.wide else met > 0
     return Found(best, sizes.exact(best) or settled, sizes.tried)

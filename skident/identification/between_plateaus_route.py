@@ -8,7 +8,7 @@ from skident.fitting.batched_fits import Rows, network_of
 from skident.fitting.width_search import Limits, search_weights, search_widths
 from skident.optim import WorkBudget
 
-from .attempts import polished_attempt
+from .attempts import Attempt, polished_attempt, worst_error
 
 __all__ = ["by_outputs_between"]
 
@@ -16,9 +16,11 @@ _SPREADS = (1.0, 2.0)  # of the rows, in standard deviations: farther out, more 
 _FEWEST, _PER_PARAMETER = 1000, 12  # rows: for networks of up to some 30 units, and of more
 _MOST_UNITS = 20  # hidden units: larger networks take minutes and mostly fail, since far outputs are missing
 _SEARCHING = 0.75  # share of the time for the search; the rest is for the polish and the validation
-_TRIES, _CLOSE = 2, 1e-5  # searches, each on other rows, and the misfit from which the polish ends at the network
-_AGAIN = (1e-3, 0.1)  # misfits that a local minimum leaves: more is another kind of network, less a limit of such
-_SIZES, _DEEPER = ((4,), (9,), (16,), (28,)), ((6, 4), (11, 8))  # hidden widths of starts, which are pruned
+_CLOSE = 1e-5  # misfit from which the polish ends at the network
+_LIMIT = 1e-3  # misfit below which a fit that is not close is a limit of networks: more units come no closer
+# Hidden widths of the starts, which are pruned: at first, and on other rows where these ended in local minima.
+_SIZES = (((4,), (9,), (16,)), ((16,), (28,)))
+_DEEPER = (((6, 4), (11, 8)), ((11, 8),))
 
 
 def by_outputs_between(inquiry, earlier):
@@ -54,20 +56,21 @@ def by_outputs_between(inquiry, earlier):
         return rng.choice(_SPREADS, (n, 1)) * rng.standard_normal((n, oracle.n_inputs))
 
     with inquiry.log.stage("fit between the plateaus", oracle) as entry:
-        limits = Limits(
-            max_neurons=min(inquiry.limits.max_neurons, _MOST_UNITS),
-            budget=WorkBudget(deadline=oracle.clock.share(_SEARCHING)),
-            sizes=(*_SIZES, *_DEEPER) if inquiry.discover else _SIZES,
-        )
+        most = min(inquiry.limits.max_neurons, _MOST_UNITS)
+        budget = WorkBudget(deadline=oracle.clock.share(_SEARCHING))
         search = search_widths if inquiry.widths is None else search_weights
         network, misfit = None, np.inf
-        for _ in range(_TRIES):
+        for sizes, deeper in zip(_SIZES, _DEEPER, strict=True):
+            limits = Limits(max_neurons=most, budget=budget, sizes=sizes + deeper if inquiry.discover else sizes)
             rows = Rows(*oracle.ask_near(draw, n))
             fitted = search(rows, architecture, limits, rng).fitted
             left = float(np.sqrt(fitted.cost / max(rows.total, np.finfo(float).tiny)))
             if network is None or left < misfit:
                 network, misfit = network_of(fitted.x, oracle.n_inputs, fitted.architecture), left
-            if misfit < max(_CLOSE, inquiry.fit_tolerance) or limits.spent or not _AGAIN[0] < left < _AGAIN[1]:
+            if misfit < _LIMIT or limits.spent:
                 break
         entry["residual"] = misfit
-    return polished_attempt(inquiry, network, misfit, "between", "between the plateaus")
+    said = "between", misfit, "between the plateaus"
+    if misfit > max(_CLOSE, inquiry.fit_tolerance):
+        return Attempt(network, worst_error(inquiry.fresh.answers, network(inquiry.fresh.inputs)), *said)
+    return polished_attempt(inquiry, network, misfit, said[0], said[2])

@@ -236,10 +236,9 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
                 break
         U, Y = (np.concatenate(p) for p in zip(*parts, strict=True))
         if len(U) < 0.1 * n:
-            raise BlackBoxError(
-                f"of {n} rows only {len(U)} were answered with probabilities far enough from 0 and 1 to tell their "
-                "logits: the classifier is too certain. Give rows X where it is less so."
-            )
+            why = "probabilities far enough from 0 and 1 to tell their logits: the classifier is too certain"
+            why = why if self.bounds is None else "outputs that are not clipped"
+            raise BlackBoxError(f"of {n} rows only {len(U)} were answered with {why}. Give rows X where it is less so.")
         return U, Y
 
     def ask_twice(self, U):

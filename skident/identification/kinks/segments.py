@@ -276,11 +276,11 @@ def _few_normals(answers, points, directions, h, checks):
     after, ok_after, e1 = _gradients(answers, points + away, h, checks[0])
     before, ok_before, e2 = _gradients(answers, points - away, h, checks[1])
     s, Vt = np.linalg.svd(after - before, full_matrices=False)[1:]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error = (e1 + e2) * root / s[:, 0]
     good = ok_after & ok_before
-    if s.shape[1] > 1:
-        good &= s[:, 1] < (_RANK_ONE + 20.0 * error) * s[:, 0]
+    with np.errstate(divide="ignore", invalid="ignore"):  # errors are infinite where outputs are lost
+        error = (e1 + e2) * root / s[:, 0]
+        if s.shape[1] > 1:
+            good &= s[:, 1] < (_RANK_ONE + 20.0 * error) * s[:, 0]
     return Vt[:, 0], error, good
 
 
