@@ -92,7 +92,8 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     layer_widths_ : tuple of int
     stderr_ : (list of ndarray, list of ndarray)
         Standard errors of weights and shifts, shaped like the network's; infinite for parameters that the rows do not
-        determine. Of several targets the noise is taken as alike, relative to their deviations.
+        determine, and for all if the residuals are no noise. Of several targets the
+        noise is taken as alike, relative to their deviations.
     report_ : PassiveReport
         ``exact`` (whether held-out rows are met to `tol`, nothing is open and no unit is too many), ``open`` (list of
         str), ``held_out_error`` (of a fit without these rows; largest error over largest deviation of the targets),
@@ -307,7 +308,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             info=info,
         )
         exact, opened = judge(network, table, evidence, self.tol)
-        if final.minima and not spread.n_resampled:
+        if final.minima and not spread.n_resampled and spread.n_undetermined < network.n_parameters:
             opened.append(_FIRST_ORDER)
         if limits.budget.late:
             opened.append(_STOPPED.format(self.max_seconds))

@@ -12,6 +12,7 @@ from skident.fitting.removal import remove_unit
 from .final_fit import some_of
 from .minima import resampled
 from .openness import information, standard_errors_of
+from .residuals import NO_NOISE
 
 __all__ = ["Spread", "spread_of"]
 
@@ -72,12 +73,15 @@ def spread_of(network, table, info, final, budget, rng):
     Of exact answers, and beside rows that determine no direction of the parameters, those of first order. Of noisy
     ones, with the prior's information, times what deviations of fits to targets with fresh noise exceed them by. Such
     fits end at whichever minimum the noise makes the best, and follow curved valleys of the cost, of which the
-    curvature at the minimum tells nothing.
+    curvature at the minimum tells nothing. Where residuals are no noise, nothing is known of any parameter.
     """
     inside, noise = table.in_whitened(network), final.noise
     if not final.minima:
         noise = max(noise, np.finfo(float).eps)
         return Spread(*_of_exact(standard_errors_of(inside, table, info, noise), network), 0)
+    if final.lack_of_fit < NO_NOISE:
+        unknown = np.full(network.n_parameters, np.inf)
+        return Spread(_shaped(unknown, network), network.n_parameters, 0)
     scale_free = any(g.symmetry == "homogeneous" for g in network.activations[:-1])
     # The length of a unit that may be rescaled is fixed by the canonical form, not by the prior.
     prior = None if scale_free else final.minima[0].prior

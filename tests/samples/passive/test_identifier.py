@@ -72,6 +72,7 @@ def test_a_misfit_is_not_passed_as_noise(monkeypatch):
     with pytest.warns(ConvergenceWarning, match="not a network of this class.* which is no noise"):
         found = identifier(layer_widths=(4, 1)).fit(X, Y)
     assert not found.report_.exact and found.report_.lack_of_fit < 1e-3 < found.report_.noise
+    assert all(np.isinf(errors).all() for part in found.stderr_ for errors in part)
 
 
 def test_weights_are_repetitions():

@@ -63,11 +63,18 @@ def test_what_is_named_is_said():
     assert found.report_.n_undetermined > 0 and not found.report_.exact
 
 
-def test_standard_errors_of_first_order_where_the_budget_ends_first():
+def test_standard_errors_of_first_order_are_named(monkeypatch):
+    _, X, y = noisy("tanh", 1)
+    monkeypatch.setattr("skident.samples.passive.spread.resampled", lambda *_: [])  # as where the budget ends first
+    found = fitted(X, y)
+    assert found.report_.n_resampled == 0 and np.isfinite(flat(*found.stderr_)).any()
+    assert any("standard errors are of first order" in text for text in found.report_.open)
+
+
+def test_no_standard_errors_where_the_budget_ends_before_the_fit():
     _, X, y = noisy("tanh", 1)
     found = fitted(X, y, max_work=1e6)
-    assert found.report_.n_resampled == 0 and found.report_.stopped_by == "max_work"
-    assert any("standard errors are of first order" in text for text in found.report_.open)
+    assert found.report_.stopped_by == "max_work" and np.isinf(flat(*found.stderr_)).all()
 
 
 def test_a_busy_machine_finds_the_same_network(monkeypatch):
