@@ -136,7 +136,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         self.step_size, self.chunk_rows = step_size, chunk_rows
         self.n_queries, self.n_derivatives, self.n_outputs, self._n_columns = 0, 0, None, None
         self.one_dimensional, self.clock, self.refusal = False, Clock() if clock is None else clock, None
-        self._pace = Pace(chunk_rows, n_inputs, self.clock.max_seconds)
+        self._pace = Pace(n_inputs, self.clock.max_seconds)
         self._begin_units()
         self._counting = threading.Lock()
 
@@ -353,7 +353,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         """Answers and uncertainties of n rows; ``inputs(rows)`` gives a slice of them."""
         if n == 0:
             return np.empty((0, self.n_outputs or 0)), np.empty(0)
-        parts = [self._ask(inputs(rows), rows.start, n) for rows in self._pace.chunks(n)]
+        parts = [self._ask(inputs(rows), rows.start, n) for rows in self._pace.chunks(n, self.chunk_rows)]
         return parts[0] if len(parts) == 1 else tuple(np.concatenate(p) for p in zip(*parts, strict=True))
 
     def _look_at_clock(self, n_rows):

@@ -17,24 +17,24 @@ class Pace:
 
     Parameters
     ----------
-    chunk_rows : int
-        At most.
     n_inputs : int
         D.
     max_seconds : float or None
     """
 
-    def __init__(self, chunk_rows, n_inputs, max_seconds):
-        self.chunk_rows, self.row_bytes = chunk_rows, 8 * _COPIES * n_inputs
+    def __init__(self, n_inputs, max_seconds):
+        self.row_bytes = 8 * _COPIES * n_inputs
         self.seconds = math.inf if max_seconds is None else _SHARE * max_seconds
         self.row_seconds = 0.0
 
-    def chunks(self, n):
+    def chunks(self, n, at_most):
         """Slices of n rows; the time between two of them is taken for that of the black box.
 
         Parameters
         ----------
         n : int
+        at_most : int
+            Rows per slice.
 
         Yields
         ------
@@ -42,13 +42,13 @@ class Pace:
         """
         first = 0
         while first < n:
-            rows = slice(first, min(first + self._rows(), n))
+            rows = slice(first, min(first + self._rows(at_most), n))
             began, first = time.perf_counter(), rows.stop
             yield rows
             self._measure(rows.stop - rows.start, time.perf_counter() - began)
 
-    def _rows(self):
-        rows = rows_at_once(self.row_bytes, at_most=self.chunk_rows)
+    def _rows(self, at_most):
+        rows = rows_at_once(self.row_bytes, at_most=at_most)
         return rows if self.row_seconds * rows <= self.seconds else max(1, int(self.seconds / self.row_seconds))
 
     def _measure(self, n, seconds):
