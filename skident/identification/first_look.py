@@ -16,6 +16,7 @@ from .plateaus import clipped_range
 
 __all__ = ["FirstLook", "first_look"]
 
+_NEAR = 100.0  # distance, in sqrt(D) standard deviations, up to which plateaus are looked into before anything else
 _QUERIES_FOR_LOOKS = 10_000  # max_queries from which the activation is looked for
 
 
@@ -146,7 +147,9 @@ def first_look(oracle, box, X, named, strategy):
         oracle = _once_more(oracle, box, "predict_proba")
         inside, _, spread = _ask_first(oracle, X)
     # Without a look at the activation nothing far out was queried yet: `readings` looks once that has happened.
-    clipped = _clipped(oracle, inside) if seen is not None and _may_clip(oracle, box, activations, named) else None
+    clipped = (
+        _clipped(oracle, inside, _NEAR) if seen is not None and _may_clip(oracle, box, activations, named) else None
+    )
     return FirstLook(oracle, inside, spread, activations, seen, clipped)
 
 
@@ -157,10 +160,10 @@ def _may_clip(oracle, box, activations, named):
     return linear and not few and not oracle.restricted and not tells_activations(box)
 
 
-def _clipped(oracle, X):
+def _clipped(oracle, X, within=np.inf):
     """See `clipped_range`; None where the black box cannot be queried as that takes."""
     try:
-        return clipped_range(oracle, spaced(oracle.from_inputs(X), 20))
+        return clipped_range(oracle, spaced(oracle.from_inputs(X), 20), within)
     except (BlackBoxError, OutOfBudgetError):
         return None
 

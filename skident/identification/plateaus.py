@@ -6,7 +6,7 @@ import numpy as np
 
 __all__ = ["clipped_range"]
 
-_LINES = 6  # from rows near the center to a plateau
+_FIRST, _LINES = 2, 6  # lines from rows near the center to a plateau: to screen it, and to decide
 _RESOLUTION = 1e-6  # standard deviations to which the border of a plateau is bisected
 _STEP = 1e-3  # standard deviations before that border at which the outputs are compared
 _VISIBLE = 1e-9  # of the outputs' spread: units that saturate have moved by 1e-15 over one step before they rest
@@ -17,7 +17,7 @@ _ALL = 0.9  # share of these points at which a unit's kink shows: others may lie
 _MOST = 0.5  # share of lines that decides
 
 
-def clipped_range(oracle, rows):
+def clipped_range(oracle, rows, within=np.inf):
     """Bounds to which a black box clips its outputs, as far as its extreme outputs so far show.
 
     Parameters
@@ -26,6 +26,9 @@ def clipped_range(oracle, rows):
         Its `extremes` hold what it has answered.
     rows : ndarray of shape (n, D)
         Standardized, where the outputs are not on plateaus, at least in part.
+    within : float, default=inf
+        Only plateaus are considered that two inputs show up to this distance, in units of ``sqrt(D)`` standard
+        deviations: those farther out are mostly units that saturate.
 
     Returns
     -------
@@ -57,19 +60,23 @@ def clipped_range(oracle, rows):
     """
     low, high = np.full(oracle.n_outputs, -np.inf), np.full(oracle.n_outputs, np.inf)
     for plateau in oracle.extremes.plateaus():
-        if _is_clipped(oracle, plateau, rows):
+        distances = np.linalg.norm(oracle.from_inputs(plateau.inputs), axis=1)
+        if np.sum(distances <= within * np.sqrt(oracle.n_inputs)) < 2:
+            continue
+        # Two lines settle most plateaus that are no clips.
+        if _is_clipped(oracle, plateau, rows, _FIRST) and _is_clipped(oracle, plateau, rows, _LINES):
             (high if plateau.side > 0 else low)[plateau.output] = plateau.value
     return None if np.all(np.isinf(low) & np.isinf(high)) or np.any(low >= high) else (low, high)
 
 
-def _is_clipped(oracle, plateau, rows):
+def _is_clipped(oracle, plateau, rows, n_lines):
     """Whether an output moves at full rate up to a plateau, whose border is no unit's hyperplane."""
     gaps = _gaps(oracle, plateau)
-    start = rows[gaps(rows) > 0.0][:_LINES]
+    start = rows[gaps(rows) > 0.0][:n_lines]
     if not len(start):
         return False
     ends = oracle.from_inputs(plateau.inputs)
-    ends = ends[np.argsort(np.linalg.norm(ends, axis=1), kind="stable")[:_LINES]]
+    ends = ends[np.argsort(np.linalg.norm(ends, axis=1), kind="stable")[:n_lines]]
     n = max(len(start), len(ends))
     start, ends = (np.resize(part, (n, oracle.n_inputs)) for part in (start, ends))
     lengths = np.linalg.norm(ends - start, axis=1)
@@ -84,11 +91,11 @@ def _is_clipped(oracle, plateau, rows):
     ratio = twice / np.maximum(once, np.finfo(float).tiny)
     spread = np.ptp(gaps(rows))
     full = (once > _VISIBLE * spread) & (ratio > _TWICE[0]) & (ratio < _TWICE[1]) & (still > 2.0 * _STEP)
-    if full.mean() <= _MOST:
+    if full.mean() < _MOST:
         return False
     border = at(still)[full]
     continued = [_continues(gaps, *line) for line in zip(border, -directions[full], strict=True)]
-    return np.mean(continued) < _MOST
+    return np.mean(continued) <= _MOST if n_lines == _FIRST else np.mean(continued) < _MOST
 
 
 def _gaps(oracle, plateau):
