@@ -8,11 +8,11 @@ import numpy as np
 from scipy import special, stats
 
 from skident.fitting.removal import remove_unit
+from skident.fitting.residuals import NO_NOISE
 
 from .final_fit import some_of
 from .minima import resampled
 from .openness import information, standard_errors_of
-from .residuals import NO_NOISE
 
 __all__ = ["Spread", "spread_of"]
 
