@@ -295,8 +295,8 @@ LIES = [
     Lie("clips all inputs near", before(lambda X: X.clip(-1, 1)), "noisy|refuse"),
     Lie("clips all inputs at 4", before(lambda X: X.clip(-4, 4)), "noisy|refuse", "clipping its inputs"),
     Lie("clips all inputs at 1000", before(lambda X: X.clip(-1e3, 1e3)), "noisy|refuse"),
-    Lie("clips its answers", after(lambda Y: Y.clip(-0.3, 0.3)), "noisy|refuse"),
-    Lie("clips large answers", after(lambda Y: Y.clip(None, 0.9 * TWO(ROWS).max())), "noisy|refuse"),
+    Lie("clips its answers", after(lambda Y: Y.clip(-0.3, 0.3)), "exact|noisy|refuse"),
+    Lie("clips large answers", after(lambda Y: Y.clip(None, 0.9 * TWO(ROWS).max())), "exact|noisy|refuse"),
     # Memory.
     Lie("writes into its argument", writes_into_its_argument, "exact"),
     Lie("writes into it later", writes_later, "exact"),
@@ -329,7 +329,8 @@ LIES = [
     Lie("quadratic, widths given", of(lambda X: (X[:, :1] + X[:, 1:2]) ** 2), "noisy|refuse", "", GIVEN_ONE),
     Lie("cubic", of(lambda X: (X @ W) ** 3), "refuse"),
     Lie("product", of(lambda X: X.prod(axis=1)), "refuse"),
-    Lie("exponential", of(lambda X: np.exp(np.minimum(X @ W[:, 0], 300.0))), "noisy|refuse"),
+    # Clipped indeed: a network is fitted between the plateaus.
+    Lie("exponential", of(lambda X: np.exp(np.minimum(X @ W[:, 0], 300.0))), "noisy|refuse", seconds=20.0),
     Lie("sine", of(lambda X: np.sin(X @ W)), "refuse"),
     Lie("sine, widths given", of(lambda X: np.sin(X @ W)), "exact", "", {"layer_widths": (3, 3)}),
     Lie("step", of(lambda X: (X @ W > 0).astype(float)), "refuse"),
