@@ -35,16 +35,20 @@ def stated_architecture(layer_widths, names, n_outputs, first_layer):
     Raises
     ------
     ValueError
-        If the widths are impossible, or left to a first layer that will not be seen to saturate.
+        If the widths are impossible.
+    NotIdentified
+        If they are left to a first layer that will not be seen to saturate.
     """
     names = [get_activation(name).name for name in names]
     if layer_widths is not None:
         return Architecture(check_layer_widths(layer_widths, n_outputs), *names)
     if get_activation(names[0]).saturating and first_layer != "hessian":
         return Architecture((), *names)
-    raise ValueError(
+    raise NotIdentified(
+        "first layer",
+        "options",
         "layer_widths=None needs a first layer that saturates (tanh, sigmoid, erf) and first_layer='saturation', got "
-        f"activation={names[0]!r}, first_layer={first_layer!r}; give layer_widths."
+        f"activation={names[0]!r}, first_layer={first_layer!r}; give layer_widths.",
     )
 
 
