@@ -47,7 +47,9 @@ def test_fewer_units_than_asked_for(X, rng):
 
 def test_more_units_than_asked_for(X, rng):
     network = random_network("elu", rng)
-    with pytest.raises(ValueError, match=r"layer_widths=\(9, 2\), but 12 units bend along a line far out"):
+    with pytest.raises(
+        ValueError, match=r"layer_widths=\(9, 2\), but 12 hidden units were found; set layer_widths=\(12, 2\)"
+    ):
         identified(lambda A: network(A), X, "elu", layer_widths=(9, 2))
 
 
