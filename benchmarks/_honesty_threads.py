@@ -19,7 +19,7 @@ from sklearn.preprocessing import scale
 
 import skident
 
-REPEATS = 3  # of which the fastest counts
+REPEATS = 2  # of which the faster counts
 BARS = {"idle": 1.1, "busy": 1.3}
 FIRST_SEED = _seeds.HONESTY_BUDGETS.start
 _VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

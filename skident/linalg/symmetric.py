@@ -21,7 +21,18 @@ _RANK_ROUNDINGS = 50.0
 
 
 class DeficientRankError(ValueError):
-    """Vectors span fewer dimensions than were asked for."""
+    """Vectors span fewer dimensions than were asked for, see `leading_subspace`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.linalg import DeficientRankError, leading_subspace
+    >>> try:
+    ...     leading_subspace([np.diag([3.0, 2.0, 0.0])], 3)
+    ... except DeficientRankError as error:
+    ...     print(str(error)[:31])
+    the 3 vectors span 2 dimensions
+    """
 
 
 def n_free_entries(n_features):

@@ -39,6 +39,15 @@ def one_thread(work=0.0):
     ----------
     work : float, default=0
         Floating-point operations of a typical product of the block; from `LARGE_PRODUCT` on, threads are left alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import threadpoolctl
+    >>> from skident.optim import one_thread
+    >>> with one_thread():
+    ...     print({pool["num_threads"] for pool in threadpoolctl.threadpool_info()})
+    {1}
     """
     in_main = threading.current_thread() is threading.main_thread()
     if work >= LARGE_PRODUCT or _given.get() is not None or not in_main:
@@ -57,6 +66,15 @@ def all_threads(work):
     ----------
     work : float
         Floating-point operations of a typical product of the block; below `LARGE_PRODUCT`, nothing changes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.optim import all_threads, one_thread
+    >>> A = np.ones((20, 10))
+    >>> with one_thread(), all_threads(2.0 * A.size * 10):
+    ...     print((A.T @ A).max())
+    20.0
     """
     before = _given.get()
     if work < LARGE_PRODUCT or before is None:
@@ -93,6 +111,13 @@ def gram_work(X, degree=1):
     Returns
     -------
     float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.optim import gram_work
+    >>> print(gram_work(np.zeros((100, 4)), degree=2))
+    20000.0
     """
     shape = getattr(X, "shape", ())
     if len(shape) != 2:

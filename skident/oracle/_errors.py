@@ -22,6 +22,13 @@ class NotIdentified(ValueError):
         Number of units that the stage counted, if it counted another one than it was given.
     final : bool, default=False
         Whether another try of the same stage would fail as well. Always true with `n_seen`.
+
+    Examples
+    --------
+    >>> from skident.oracle import NotIdentified
+    >>> error = NotIdentified("second layer", "rank", "the coefficients are no sum of 11 powers, but of 10", n_seen=10)
+    >>> print(error.stage, error.reason, error.final)
+    second layer rank True
     """
 
     def __init__(self, stage, reason, message, *, n_seen=None, final=False):

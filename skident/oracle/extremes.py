@@ -24,6 +24,16 @@ class Plateau(NamedTuple):
     value : float
     inputs : ndarray of shape (n, D)
         Some of the inputs that it was given at, first ones first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.oracle import Oracle, Plateau
+    >>> oracle = Oracle(lambda X: np.minimum(X.sum(axis=1), 1.0), 2)
+    >>> _ = oracle(np.arange(-6.0, 12.0).reshape(9, 2))
+    >>> plateau = oracle.extremes.plateaus()[0]
+    >>> print(isinstance(plateau, Plateau), plateau.side, plateau.value)
+    True 1 1.0
     """
 
     output: int
