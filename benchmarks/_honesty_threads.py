@@ -13,7 +13,8 @@ import _seeds
 import numpy as np
 from _common import format_table
 from _honesty_budgets import busy, network
-from sklearn.datasets import load_diabetes, load_digits
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.preprocessing import scale
 
@@ -49,9 +50,10 @@ def _softplus(seed):
 
 
 def _classifier(seed):
-    X, y = load_digits(return_X_y=True)
-    model = MLPClassifier(hidden_layer_sizes=(50,), max_iter=30, random_state=seed).fit(X / 16.0, y)
-    return skident.NetworkIdentifier(model.predict_proba, response_method="predict_proba", random_state=0), (X / 16.0,)
+    X, y = load_breast_cancer(return_X_y=True)
+    X = scale(X)
+    model = MLPClassifier(hidden_layer_sizes=(50,), alpha=1.0, max_iter=200, random_state=seed).fit(X, y)
+    return skident.NetworkIdentifier(FrozenEstimator(model), random_state=0), (X,)
 
 
 def _relu_samples(seed):
@@ -90,7 +92,7 @@ CASES = {
     "NetworkIdentifier, tanh 10-28-28-1": _two_tanh_layers,
     "NetworkIdentifier, relu 20-50-25-1": _relu,
     "NetworkIdentifier, softplus 20-30-1": _softplus,
-    "NetworkIdentifier, classifier 64-50-10": _classifier,
+    "NetworkIdentifier, classifier 30-50-1": _classifier,
     "TensorReLURegressor, 20 000 rows": _relu_samples,
     "PassiveNetworkIdentifier, tanh 5-8-1": _passive,
     "QuadraticNetRegressor, 1000 rows": _quadratic,

@@ -21,8 +21,15 @@ FOREIGN = "BaseEstimator,RegressorMixin,ClassifierMixin,TransformerMixin,ClassNa
 
 
 def names_of(room):
-    """The public names of a room, in its own order."""
-    return list(importlib.import_module(f"skident.{room}").__all__)
+    """The public names of a room, in its own order, without those that another room has as its own."""
+    module = importlib.import_module(f"skident.{room}")
+    return [name for name in module.__all__ if not _is_of_another(room, name, getattr(module, name))]
+
+
+def _is_of_another(room, name, thing):
+    home = getattr(thing, "__module__", "skident").split(".")[1:2]
+    rooms = {other for part in ROOMS.values() for other in part} - {room}
+    return bool(rooms & set(home)) and name in importlib.import_module(f"skident.{home[0]}").__all__
 
 
 def public_objects():
