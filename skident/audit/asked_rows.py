@@ -16,7 +16,8 @@ from .rounding import Arithmetic, numbers_of, rounding_of_answers
 __all__ = ["FEWEST_ROWS", "AskedRows"]
 
 _EACH, _EACH_IN_ALL, _OTHERS = (3, 12), 6000, 64  # rows a unit in the first round, of all units together, and besides
-_REPEATED, _NOISY_REPEATS = PROBE_ROWS, 16  # rows asked twice to see whether answers come again; as many more if not
+_REPEATED = PROBE_ROWS  # rows queried twice, to detect outputs that do not repeat
+_NOISY_REPEATS = 16  # further rows queried twice if they do not: the noise level to 1 / sqrt(32), 18 %
 _CAST_ROWS = 4  # rows at which a black box is queried again with its inputs rounded to float32
 _PROBE = PROBE_ROWS + PROBE_ROWS // 2 + _CAST_ROWS + _REPEATED  # queries of both probes and of the check for drift
 _BATCH_PROBE = 22  # queries: 6 that tell noise from batch dependence, 8 single rows, 4 of them again, 4 for noise

@@ -110,7 +110,9 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     found = None
     if excess > 1.0:
         found = explain_differences(effects, asked.Y, asked.tolerance, several=False)
-        if found.kind == "none" and not asked.batch_dependent:  # quantization changes more weights than are looked for
+        if (
+            found.kind == "none" and not asked.batch_dependent
+        ):  # quantization changes more weights than the search allows
             asked.more(rng)
             effects, excess = asked.compared()
             found = explain_differences(effects, asked.Y, asked.tolerance)

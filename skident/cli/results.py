@@ -9,7 +9,10 @@ import numpy as np
 
 __all__ = ["FOUND", "NOT_FOUND", "REFUSED", "UNDECIDED", "Result", "plain"]
 
-FOUND, NOT_FOUND, REFUSED, UNDECIDED = 0, 1, 2, 3
+FOUND = 0  # exit codes: the same, identified or smaller
+NOT_FOUND = 1  # different, not identified or not smaller
+REFUSED = 2  # bad input
+UNDECIDED = 3  # an audit without the power to decide
 
 
 @dataclass(frozen=True)

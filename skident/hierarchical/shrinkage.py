@@ -21,7 +21,8 @@ __all__ = ["fit_shrunk_sum", "shrunk"]
 # make_hierarchical_target(10, (3, 2)), 600 samples. Of robustly standardised targets.
 _L2_GRID = (0.0, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 _FEWEST_ROWS = 9  # for cross-validation
-_STEPS, _PATIENCE = 40, 10  # per penalty at most; steps in which the objective must halve
+_STEPS = 40  # per penalty at most (budget)
+_PATIENCE = 10  # steps in which the objective must halve (budget)
 
 
 def fit_shrunk_sum(problem, search, l2="auto"):

@@ -13,7 +13,8 @@ from .attempts import Attempt, polished_attempt, worst_error
 __all__ = ["by_outputs_between"]
 
 _SPREADS = (1.0, 2.0)  # of the rows, in standard deviations: farther out, more units are steps and fits get stuck
-_FEWEST, _PER_PARAMETER = 1000, 12  # rows: for networks of up to some 30 units, and of more
+_FEWEST = 1000  # rows, which networks of up to 30 units or so need
+_PER_PARAMETER = 12  # rows for larger networks
 _MOST_UNITS = 20  # hidden units: larger networks take minutes and mostly fail, since far outputs are missing
 _SEARCHING = 0.75  # share of the time for the search; the rest is for the polish and the validation
 _CLOSE = 1e-5  # misfit from which the polish ends at the network

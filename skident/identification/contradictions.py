@@ -8,11 +8,14 @@ from skident.oracle import BlackBoxError, OutOfBudgetError
 
 __all__ = ["contradiction", "with_clip_attached"]
 
-_NEXT, _NEXT_ROWS = 3.0, 100  # standard deviations and rows at which a network must still meet the tolerance
+_NEXT = 3.0  # standard deviations at which a network must still meet the tolerance
+_NEXT_ROWS = 100  # rows there (budget)
 _TIMES_TOL = 3.0  # the tolerance there: errors of the weights count for three times as much
-_CANDIDATES, _EXTREMES = 10_000, 3  # rows there on which only the network is evaluated, and queried ones per extreme
+_CANDIDATES = 10_000  # rows there on which only the network is evaluated
+_EXTREMES = 3  # queried rows per extreme (budget)
 _MOST_INPUTS = 50  # of which the extreme rows are queried
-_FAR, _FAR_ROWS = (10.0, 1e3), 20  # standard deviations at which other outputs are another function, and rows at each
+_FAR = (10.0, 1e3)  # standard deviations at which other outputs are those of another function
+_FAR_ROWS = 20  # rows at each (budget)
 _FAR_ERROR = 1e-4  # relative error there: errors of the weights of 1e-8 and their growth with the distance stay below
 _PLATEAU_ERROR = 1e-6  # relative error on a plateau, where units are at rest: those of the weights hardly count
 _NOISE_LEFT = 20.0  # largest error on noisy answers, in standard deviations of their noise, that noise explains

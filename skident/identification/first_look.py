@@ -154,7 +154,7 @@ def first_look(oracle, box, X, named, strategy):
 
 
 def _may_clip(oracle, box, activations, named):
-    """Whether plateaus of the outputs can mean that these are clipped, and may be looked for."""
+    """Whether plateaus of the outputs can mean that these are clipped, and the budget allows the search."""
     linear = activations[1] == "identity" and named[0] != "hard_tanh"
     few = oracle.clock.max_queries is not None and oracle.clock.max_queries < _QUERIES_FOR_LOOKS
     return linear and not few and not oracle.restricted and not tells_activations(box)

@@ -6,12 +6,14 @@ import numpy as np
 
 __all__ = ["clipped_range"]
 
-_FIRST, _LINES = 2, 6  # lines from rows near the center to a plateau: to screen it, and to decide
+_FIRST = 2  # lines from rows near the center to a plateau that screen it
+_LINES = 6  # lines that decide
 _RESOLUTION = 1e-6  # standard deviations to which the border of a plateau is bisected
 _STEP = 1e-3  # standard deviations before that border at which the outputs are compared
 _VISIBLE = 1e-9  # of the outputs' spread: units that saturate have moved by 1e-15 over one step before they rest
 _TWICE = (1.8, 2.2)  # ratio of the changes over two steps and over one, of outputs that move at full rate
-_SIDEWAYS, _AWAY = 16, (0.5, 100.0)  # points beside a border at which its hyperplane is followed; how far, in sqrt(D)
+_SIDEWAYS = 16  # points beside a border at which its hyperplane is followed
+_AWAY = (0.5, 100.0)  # how far away they are, in sqrt(D) standard deviations
 _SAME_JUMP = 0.1  # relative difference of two kinks that belong to one unit
 _ALL = 0.9  # share of these points at which a unit's kink shows: others may lie on a second kink
 _ONE_INPUT = 1e-6  # second largest entry of a normal along one input: behind the other inputs' bounds, only that counts

@@ -21,7 +21,7 @@ _RANK_ROUNDINGS = 50.0
 
 
 class DeficientRankError(ValueError):
-    """Vectors span fewer dimensions than were asked for, see `leading_subspace`.
+    """Vectors span fewer dimensions than the requested rank, see `leading_subspace`.
 
     Examples
     --------

@@ -159,7 +159,7 @@ def _assemble(search, n_units):
         raise NotIdentified(
             "activation boundaries",
             "units",
-            f"{n_units} hidden units were asked for, but {len(pairs)} pairs of parallel activation boundaries were "
+            f"layer_widths gives {n_units} hidden units, but {len(pairs)} pairs of parallel activation boundaries were "
             f"found; set layer_widths=({len(pairs)}, {search.probe.oracle.n_outputs}).",
         )
     return _network(search, pairs)

@@ -18,7 +18,7 @@ _POOR = 1e-6  # and above which a unit is measured again where another line meet
 _POOR_NOISY = 1e-2
 _SURE = 10.0  # times as large as on other lines where answers are not all as accurate
 _POOL = 512  # points from which lines start where not all answers are precise
-_GAPS = 96  # points of a visible stretch at which plateaus within it are looked for
+_GAPS = 96  # points per visible interval at which plateaus within it are searched
 _STEPS = 24  # of a line on which its visible stretch is looked for, either way
 
 

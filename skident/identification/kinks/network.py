@@ -182,7 +182,7 @@ def _assemble(search, n_units, leaky):
         raise NotIdentified(
             "activation boundaries",
             "units",
-            f"{n_units} hidden units were asked for, but {n_found} activation boundaries were found; set "
+            f"layer_widths gives {n_units} hidden units, but {n_found} activation boundaries were found; set "
             f"layer_widths=({n_found}, {search.probe.oracle.n_outputs}).",
         )
     far = min(_FAR, search.reach / probe.unit)

@@ -20,7 +20,8 @@ _MOST = 8  # minima, a bound on the cost
 _SAME = 1e-2  # relative distance of parameters below which two ends are one minimum
 _ROUNDS = ((25, 12), (60, 8))  # steps and survivors of the race
 _END = Ending(max_iter=200, ftol=1e-9)
-_FIRST, _KEPT = 8, 2  # steps from every minimum, and how many go on
+_FIRST = 8  # steps from every minimum (budget)
+_KEPT = 2  # minima that go on (budget)
 _LAST = 40  # steps, of which fits to fresh noise take 10 to 20
 _FTOL = 1e-4  # a gain of 0.05 in chi squared of 500 answers, against the noise of 1 in every direction
 

@@ -59,7 +59,7 @@ def test_widths_are_found_or_checked(widths):
 def test_wrong_widths(widths):
     truth = planted(8, 6, 2, 0)
     if widths[0] < 6:
-        with pytest.raises(ValueError, match=r"5 hidden units .* 6 pairs of parallel .* set layer_widths=\(6, "):
+        with pytest.raises(ValueError, match=r"5 hidden units, but 6 pairs of parallel .* set layer_widths=\(6, "):
             identify(lambda X: truth(X), 8, layer_widths=widths)
     else:
         with pytest.warns(UserWarning, match="only .6, 2. show and explain all answers"):

@@ -199,7 +199,7 @@ def test_refused(seen, box):
 
 
 def test_more_units_than_said():
-    with pytest.raises(NotIdentified, match=r"3 hidden units .* 5 .* set layer_widths=\(5, 1\)") as info:
+    with pytest.raises(NotIdentified, match=r"3 hidden units, but 5 .* set layer_widths=\(5, 1\)") as info:
         search(BASE, 4, n_units=3)
     assert info.value.reason == "units"
 
