@@ -23,7 +23,7 @@ from _common import BlackBox, format_table, run_parts
 from scipy.special import erf, expit, softmax
 
 from skident import NetworkIdentifier
-from skident.identification.looks import look_at_activation
+from skident.identification.activation import look_at_activation
 from skident.metrics import parameter_error
 from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import Oracle

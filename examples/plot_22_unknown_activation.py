@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import erf, expit
 
 from skident import NetworkIdentifier
-from skident.identification.looks.stretches import find_stretch
+from skident.identification.activation.intervals import find_stretch
 from skident.oracle import Oracle
 
 ACTIVATIONS = {

@@ -13,11 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPRegressor
 
 import skident
-from skident import (
-    EntangledWeightExtractor,
-    NetworkCompletion,
-    NetworkIdentifier,
-)
+from skident import EntangledWeightExtractor, NetworkCompletion, NetworkIdentifier
 from skident.datasets import make_network
 from skident.landscape import TrainingTrials, phase_transition
 from skident.oracle import Oracle

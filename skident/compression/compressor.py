@@ -23,12 +23,7 @@ from skident.base.predictions import NetworkPredictions
 from skident.base.progress import StageLog
 from skident.network import center_outputs, change_inputs
 from skident.optim import one_thread
-from skident.oracle.black_box import (
-    is_classifying,
-    known_network,
-    resolve_black_box,
-    resolve_response,
-)
+from skident.oracle.black_box import is_classifying, known_network, resolve_black_box, resolve_response
 
 from .smaller_network import Compression, compress_network
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ..network import FeedforwardNetwork
+from skident.network import FeedforwardNetwork
+
 from ._checks import check_count, check_real
 
 __all__ = ["make_relu_network"]

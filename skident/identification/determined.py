@@ -6,7 +6,7 @@ import numpy as np
 
 from skident.fitting.answers_jacobian import spectrum_of_answers
 
-from .attempts import where_units_move
+from .solve import where_units_move
 
 __all__ = ["weights_left_open"]
 

@@ -29,8 +29,8 @@ from skident.oracle.black_box import check_answers_vary, needs_targets, resolve_
 from .hessians.layer_assignment import assign_layers, last_layer_from_jacobian, refuse_one_output, weight_names
 from .hessians.rank_one_weights import HessianSearch, find_shown_weights
 from .hessians.subspace import independence, last_layer_shows, spectral_drop, subspace_in_units
-from .points import unit_rows
-from .saturation.stated_widths import first_layer_as_stated, stated_architecture
+from .query_points import unit_rows
+from .saturating.stated_widths import first_layer_as_stated, stated_architecture
 
 __all__ = ["EntangledWeightExtractor"]
 

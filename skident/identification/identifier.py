@@ -29,16 +29,16 @@ from skident.optim import one_thread
 from skident.oracle import Clock, NotIdentified, Oracle, OutOfBudgetError
 from skident.oracle.black_box import resolve_black_box, resolve_response
 
-from .attempts import make_attempts
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
-from .first_look import first_look
 from .hints import budget_named, explained
 from .input_range import keep_near_centre
-from .inquiry import Inquiry, Limits, Pipeline, ask_fresh, sought_widths
+from .observe import first_look
+from .plan import plan_routes
+from .problem import Inquiry, Limits, Pipeline, ask_fresh, sought_widths
 from .report import ReportInNotebooks
-from .routes import plan_routes
-from .verdict import judge, report_of, stderr_of, warning_of
+from .solve import make_attempts
+from .validate import judge, report_of, stderr_of, warning_of
 
 __all__ = ["NetworkIdentifier"]
 
@@ -65,7 +65,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         softplus, gelu, silu and elu ones the width of the one hidden layer that they may have.
     activation, output_activation : str, default="auto"
         ``auto`` reads them off black boxes that tell. Of others they are looked for, some 1200 queries, most of them
-        far out (`skident.identification.looks`): ``report_.activation``. Before a softmax, or the sigmoid of one
+        far out (`skident.identification.activation`): ``report_.activation``. Before a softmax, or the sigmoid of one
         output, the network of the logits is identified. Where the output's is in doubt, it is taken as linear, and,
         with widths given, as its rival if that fails. Where far out nothing may be asked (`input_range`,
         probabilities, ``max_queries`` below 10 000), they are taken as tanh and linear. Of a classifier they are those

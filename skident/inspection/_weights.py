@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..network import FeedforwardNetwork
+from skident.network import FeedforwardNetwork
+
 from ._plotting import EPS, axes_pair, color_of, with_floor
 
 __all__ = ["WeightRecoveryDisplay"]

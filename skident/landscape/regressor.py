@@ -11,14 +11,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from skident.base.parameters import (
-    AT_LEAST_ONE,
-    POSITIVE,
-    Interval,
-    StrOptions,
-    check_magnitudes,
-    forgotten_on_error,
-)
+from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
 from skident.linalg import column_units
 from skident.network import FeedforwardNetwork
 from skident.optim import gram_work, one_thread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..network import FeedforwardNetwork
+from skident.network import FeedforwardNetwork
 
 __all__ = ["parameter_error", "shift_error"]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from ..network import FeedforwardNetwork
+from skident.network import FeedforwardNetwork
 
 __all__ = ["UnitMatchingError", "unit_matching_error"]
 

@@ -12,14 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skident.base.parameters import (
-    AT_LEAST_ONE,
-    POSITIVE,
-    Interval,
-    StrOptions,
-    check_magnitudes,
-    forgotten_on_error,
-)
+from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.optim import gram_work, one_thread
 from skident.training.net import resolve_device

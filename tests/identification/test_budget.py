@@ -11,9 +11,9 @@ from skident import NetworkIdentifier
 from skident.budget import check_deadline, time_limit
 from skident.datasets import make_network
 from skident.fitting.least_squares import NetworkLeastSquares
-from skident.identification.kinks.answers import Answers
-from skident.identification.kinks.known_layers import KnownLayers
-from skident.identification.kinks.segments import normals_at
+from skident.identification.piecewise.deep.known_layers import KnownLayers
+from skident.identification.piecewise.kernel.output_error import Answers
+from skident.identification.piecewise.kernel.segments import normals_at
 from skident.network import get_activation
 from skident.oracle import Oracle
 

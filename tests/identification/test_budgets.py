@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skident import NetworkIdentifier
 from skident.datasets import make_network
-from skident.identification import routes
+from skident.identification import plan as routes
 from skident.oracle import Clock, Oracle, OutOfBudgetError
 
 NETWORK = make_network((8, 6, 4, 1), shift_scale=0.5, output_activation="identity", random_state=0)

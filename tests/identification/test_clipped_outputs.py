@@ -10,7 +10,7 @@ from sklearn.neural_network import MLPRegressor
 
 from skident import NetworkIdentifier
 from skident.datasets import make_network
-from skident.identification.plateaus import clipped_range
+from skident.identification.activation.plateaus import clipped_range
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
 from tests.rates import fewest_successes

@@ -10,7 +10,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import StandardScaler
 
 from skident import NetworkIdentifier
-from skident.identification import patches_route
+from skident.identification.methods import second_layer as patches_route
 from skident.metrics import parameter_error, relative_max_error
 from skident.network import FeedforwardNetwork
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from skident.identification.points import ask_block, random_along, random_sphere, unit_rows
+from skident.identification.query_points import ask_block, random_along, random_sphere, unit_rows
 
 
 def test_unit_rows(rng):

@@ -10,7 +10,7 @@ from scipy.optimize import linear_sum_assignment
 from skident.linalg import leading_subspace, svec_outer
 from skident.oracle import NotIdentified
 
-from ..points import unit_rows
+from ..query_points import unit_rows
 from .subspace import last_layer_shows, n_visible, sample_hessians
 
 __all__ = [

@@ -12,7 +12,7 @@ from skident.network import get_activation
 from skident.optim import one_blas_thread
 from skident.oracle import NotIdentified
 
-from ..points import random_sphere
+from ..query_points import random_sphere
 
 __all__ = [
     "check_visible",

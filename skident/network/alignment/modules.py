@@ -11,7 +11,8 @@ import torch
 from sklearn.utils import check_random_state
 from torch import nn
 
-from ...optim import best_of
+from skident.optim import best_of
+
 from .answers import similarities_on
 from .graph import check_same_graph, symmetry_of, traced
 from .matching import Matching, descents

@@ -10,7 +10,7 @@ from skident.identification.hessians.subspace import (
     sample_hessians,
     subspace_in_units,
 )
-from skident.identification.points import random_sphere
+from skident.identification.query_points import random_sphere
 from skident.linalg import svec, svec_outer
 from skident.metrics import subspace_distance
 from skident.network import Architecture

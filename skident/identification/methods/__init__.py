@@ -1,0 +1,1 @@
+"""The methods of identification: one module with one entry point each."""

@@ -1,0 +1,1 @@
+"""ReLU networks of any depth, layer by layer, from activation boundaries."""

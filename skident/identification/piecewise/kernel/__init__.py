@@ -1,0 +1,1 @@
+"""Kernels of piecewise linear functions along lines: activation boundaries, gradients, normals, output errors."""

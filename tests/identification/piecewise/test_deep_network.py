@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+from skident.identification.piecewise.deep import network as deep_network
+from skident.identification.piecewise.deep.network import find_deep_relu_network
+from skident.identification.piecewise.kernel.rounding import rounding_between_kinks
+from skident.oracle import Clock, NotIdentified, Oracle, OutOfBudgetError
+
+
+def found_of(net, seed=0, **options):
+    rng = np.random.RandomState(seed)
+    noise = rounding_between_kinks(net.oracle, rng)
+    return find_deep_relu_network(net.oracle, noise, net.spread, rng=rng, **options)
+
+
+def error_of(net, found, scale=1.0):
+    X = scale * np.random.RandomState(9).standard_normal((4000, net.network.n_inputs))
+    Y = net.oracle(X)
+    return np.abs(found.network(X) - Y).max() / np.abs(Y - Y.mean(axis=0)).max()
+
+
+@pytest.mark.parametrize(
+    ("widths", "seed"), [((6, 5, 1), 0), ((8, 7, 5, 1), 1), ((8, 7, 5, 3), 2), ((10, 8, 5, 4, 1), 7)], ids=str
+)
+def test_networks_are_found(widths, seed, planted):
+    net, told = planted(widths, seed), []
+    found = found_of(net, callback=told.append)
+    assert found.wrong == 0.0 and error_of(net, found) < 1e-10 and error_of(net, found, 3.0) < 1e-10
+    assert found.network.layer_widths == widths[1:] and found.n_linear == 0
+    assert told and max(told) == sum(widths[1:-1])
+
+
+def test_a_dead_unit_and_one_that_is_always_on(planted):
+    net = planted((8, 7, 6, 1), 4)
+    biases = [b.copy() for b in net.network.biases]
+    biases[1][0], biases[1][1] = -1e3, 1e3
+    net.set(net.network.weights, biases)
+    found = found_of(net)
+    assert found.wrong == 0.0 and error_of(net, found) < 1e-9
+    # The dead one is not there, the other one is a linear part.
+    assert found.network.layer_widths == (7, 6, 1) and found.n_linear == 1
+
+
+def test_two_parallel_units(planted):
+    net = planted((8, 7, 5, 1), 5)
+    weights = [w.copy() for w in net.network.weights]
+    weights[0][:, 1] = 0.5 * weights[0][:, 0]
+    net.set(weights, net.network.biases)
+    found = found_of(net)
+    assert found.wrong == 0.0 and error_of(net, found) < 1e-10 and found.network.layer_widths == (7, 5, 1)
+
+
+def test_inputs_of_a_range(planted):
+    net = planted((5, 6, 4, 1), 6)
+    net.oracle = Oracle(net.network, 5, input_range=(-4.0, 4.0))
+    rng = np.random.RandomState(0)
+    Y = net.oracle(net.oracle.confined(rng.standard_normal((200, 5))))
+    noise = np.full(1, 16 * np.finfo(float).eps * np.abs(Y).max())
+    found = find_deep_relu_network(net.oracle, noise, Y.std(axis=0), rng=rng)
+    U = net.oracle.confined(rng.standard_normal((1000, 5)))
+    assert np.abs(found.network(U) - net.oracle(U)).max() < 1e-9 * np.ptp(Y)
+
+
+def test_max_pooling_is_no_such_network(monkeypatch):
+    monkeypatch.setattr(deep_network, "_MOST_QUERIES", -10_000)
+    rng = np.random.RandomState(0)
+    W = rng.standard_normal((3, 3, 3))
+    oracle = Oracle(lambda X: np.max(X @ W, axis=0).sum(axis=1), 3)
+    spread = oracle(rng.standard_normal((100, 3))).std(axis=0)
+    noise = rounding_between_kinks(oracle, rng)
+    with pytest.raises(NotIdentified, match="units of layer [12]") as caught:
+        find_deep_relu_network(oracle, noise, spread, rng=rng)
+    assert caught.value.reason == "unexplained"
+
+
+def test_a_linear_function_has_no_units():
+    oracle = Oracle(lambda X: X @ np.arange(1.0, 6.0), 5)
+    rng = np.random.RandomState(0)
+    noise = rounding_between_kinks(oracle, rng)
+    with pytest.raises(NotIdentified, match="do not bend anywhere"):
+        find_deep_relu_network(oracle, noise, np.ones(1), rng=rng)
+
+
+def test_a_budget_that_is_too_small(planted):
+    net = planted((8, 7, 5, 1), 1)
+    net.oracle = Oracle(net.network, 8, clock=Clock(max_queries=2000))
+    with pytest.raises(OutOfBudgetError, match="2000|queries|questions"):
+        found_of(net)

@@ -1,0 +1,210 @@
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_diabetes
+from sklearn.neural_network import MLPRegressor
+from sklearn.preprocessing import scale
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils._testing import ignore_warnings
+
+from skident.identification.piecewise.shallow.network import find_relu_network
+from skident.metrics import parameter_error
+from skident.network import FeedforwardNetwork
+from skident.oracle import BlackBoxError, NotIdentified, Oracle
+
+
+def planted(sizes, seed):
+    """Gaussian weights N(0, 1) / sqrt(fan in), biases of standard deviation 0.5."""
+    rng = np.random.RandomState(seed)
+    weights = [rng.standard_normal((a, b)) / np.sqrt(a) for a, b in zip(sizes, sizes[1:])]
+    return FeedforwardNetwork(weights, [0.5 * rng.standard_normal(b) for b in sizes[1:]], "relu")
+
+
+def changed(network, W=None, b=None, c=None):
+    """A network with one hidden layer and other weights, biases or outgoing weights."""
+    weights = [network.weights[0] if W is None else W, network.weights[1] if c is None else c]
+    return FeedforwardNetwork(weights, [network.biases[0] if b is None else b, network.biases[1]], "relu")
+
+
+def search(box, n_inputs, seed=0, **options):
+    oracle = Oracle(box, n_inputs, derivatives="finite_difference")
+    return find_relu_network(oracle, rng=np.random.RandomState(seed), **options).network, oracle
+
+
+def error(oracle, network, seed=0):
+    """Worst error over the largest answer on fresh inputs."""
+    U = np.random.RandomState(seed).standard_normal((500, oracle.n_inputs))
+    Y = oracle(U)
+    return np.abs(network(U) - Y).max() / np.abs(Y).max()
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("sizes", [(20, 10, 1), (10, 15, 1), (5, 8, 3), (2, 12, 1), (1, 4, 1), (4, 1, 2)])
+def test_planted(sizes, seed, known):
+    truth = planted(sizes, seed)
+    network, oracle = search(truth, sizes[0], seed, n_units=sizes[1] if known else None)
+    asked = oracle.n_queries
+    assert network.layer_widths == sizes[1:] and asked < 3000
+    # Answers are exact to rounding; parameters lose the condition of two nearly parallel units.
+    assert error(oracle, network) < 1e-12 and parameter_error(truth, network) < 1e-8
+
+
+def test_more_units_than_can_be_tried():
+    """50 units and 10 equations for their signs."""
+    truth = planted((10, 50, 1), 0)
+    network, oracle = search(truth, 10)
+    assert error(oracle, network) < 1e-12 and parameter_error(truth, network) < 1e-8 and oracle.n_queries < 8000
+
+
+@pytest.mark.parametrize("sizes", [(300, 20, 1), (200, 24, 4)])
+def test_many_inputs_take_few_queries(sizes):
+    """Too large to be polished: about one query a parameter for gradients, and more where these are poor."""
+    truth = planted(sizes, 0)
+    network, oracle = search(truth, sizes[0])
+    assert oracle.n_queries < 4 * truth.n_parameters
+    assert network.layer_widths == sizes[1:] and error(oracle, network) < 1e-9
+
+
+@ignore_warnings
+def test_trained_by_sklearn():
+    X, y = load_diabetes(return_X_y=True)
+    mlp = MLPRegressor(hidden_layer_sizes=(10,), solver="lbfgs", max_iter=200, random_state=0).fit(X, scale(y))
+    oracle = Oracle(mlp, 10, center=X.mean(axis=0), scale=X.std(axis=0))
+    network = find_relu_network(oracle, n_units=10, rng=np.random.RandomState(0)).network
+    assert network.layer_widths == (10, 1) and error(oracle, network) < 1e-12
+
+
+def test_initialised_by_torch():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = torch.nn.Sequential(torch.nn.Linear(20, 10), torch.nn.ReLU(), torch.nn.Linear(10, 2))
+    network, oracle = search(module, 20)
+    assert network.layer_widths == (10, 2) and error(oracle, network) < 1e-12
+    assert oracle.n_derivatives == 0
+
+
+def test_same_seed_same_network_and_a_count():
+    truth, counts = planted((6, 5, 1), 0), []
+    first, _ = search(truth, 6, callback=counts.append)
+    assert counts == [5, 5] and first == search(truth, 6)[0]
+
+
+BASE = planted((4, 5, 1), 0)
+W, B, C = BASE.weights[0], BASE.biases[0], BASE.weights[1]
+
+
+def with_unit(array, index, value):
+    array = array.copy()
+    array[..., index] = value
+    return array
+
+
+FOUND = {
+    "parallel units": (changed(BASE, W=with_unit(W, 1, 2.0 * W[:, 0])), 5),
+    "opposite units": (changed(BASE, W=with_unit(W, 1, -W[:, 0])), 5),
+    "nearly equal units": (changed(BASE, W=with_unit(W, 1, W[:, 0] + 1e-4 * W[:, 1]), b=with_unit(B, 1, B[0])), 5),
+    "equal units": (changed(BASE, W=with_unit(W, 1, W[:, 0]), b=with_unit(B, 1, B[0])), 4),
+    "a unit without weights": (changed(BASE, W=with_unit(W, 1, 0.0)), 4),
+    "a unit without effect": (changed(BASE, c=with_unit(C.T, 1, 0.0).T), 4),
+    "a faint unit": (changed(BASE, c=with_unit(C.T, 1, 1e-7).T), 5),
+    "a unit that is far away and active": (changed(BASE, b=with_unit(B, 1, 1e5)), 5),
+    "a unit that is far away and silent": (changed(BASE, b=with_unit(B, 1, -1e7)), 4),
+    "no biases": (changed(BASE, b=np.zeros(5)), 5),
+    "axes": (FeedforwardNetwork([np.eye(4), np.ones((4, 1))], [np.arange(4.0), [0.0]], "relu"), 4),
+    "tiny weights": (changed(BASE, W=1e-6 * W), 5),
+    "large weights": (changed(BASE, W=1e6 * W), 5),
+    "an offset": (FeedforwardNetwork(BASE.weights, [B, [1e4]], "relu"), 5),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_found_with_as_many_units_as_matter(name):
+    truth, width = FOUND[name]
+    network, oracle = search(truth, 4)
+    # Tiny weights and far hyperplanes show at distances of 1e5 and more, with the rounding of answers there.
+    assert network.layer_widths == (width, 1) and error(oracle, network) < 1e-9
+
+
+def test_outputs_of_different_units():
+    truth, scales = planted((4, 5, 3), 0), [1e-6, 1.0, 1e6]
+    network, oracle = search(lambda X: truth(X) * scales, 4)
+    U = np.random.RandomState(0).standard_normal((100, 4))
+    assert np.all(np.abs(network(U) - oracle(U)).max(axis=0) < 1e-12 * np.ptp(oracle(U), axis=0))
+
+
+def test_fewer_units_than_said():
+    network, _ = search(BASE, 4, n_units=8)
+    assert network.layer_widths == (5, 1)
+
+
+def test_black_box_that_cannot_be_asked_far_away():
+    def box(X):
+        if np.abs(X).max() > 100:
+            raise RuntimeError("too far")
+        return BASE(X)
+
+    with pytest.raises(BlackBoxError, match=r"too far.*pass a smaller reach"):
+        search(box, 4)
+    network, oracle = search(box, 4, reach=10.0)
+    assert error(oracle, network) < 1e-12
+    with pytest.raises(NotIdentified, match="linear skip connection"):
+        search(lambda X: box(X) + X[:, :1], 4, reach=10.0)
+
+
+A = np.random.RandomState(0).standard_normal((6, 4))
+POINTS = np.random.RandomState(1).standard_normal((300, 6))
+REFUSED = {
+    "constant": [lambda X: np.full(len(X), 3.0)],
+    "linear": [lambda X: X @ A],
+    "smooth": [lambda X: np.tanh(X @ A).sum(axis=1)],
+    "noisy": [lambda X: planted((6, 5, 1), 0)(X).round(9)],
+    "steps": [
+        DecisionTreeRegressor(random_state=0).fit(POINTS, POINTS[:, 0] ** 2),
+        lambda X: np.maximum(X @ A, 0.0).sum(axis=1) + (X[:, 0] > 0.3),
+    ],
+    "bent": [
+        planted((6, 8, 6, 1), 0),
+        planted((6, 20, 10, 3), 0),
+        lambda X: (X @ A).max(axis=1),
+        lambda X: planted((6, 5, 1), 0)(np.clip(X, -5, 5)),
+    ],
+    "signs": [
+        lambda X: planted((6, 5, 1), 0)(X)[:, 0] + X[:, 0],
+        lambda X: np.where(X @ A > 0, X @ A, 0.1 * X @ A).sum(axis=1),
+        lambda X: np.abs(X @ A).sum(axis=1),
+    ],
+    "ambiguous": [lambda X: np.clip(X @ A, -1, 1).sum(axis=1)],
+    "crowded": [lambda X: planted((6, 5, 1), 0)(X)[:, 0] + 1e-4 * np.sin(X[:, 0])],
+}
+SAID = {
+    "constant": "a constant function without kinks",
+    "linear": "a linear function without kinks",
+    "smooth": "bend everywhere",
+    "noisy": "noise or rounding .* hides the kinks",
+    "steps": "jump within|do not change at all",
+    "bent": "kinks end, bend or change",
+    "signs": "linear part of the answers remains unexplained",
+    "ambiguous": "does not tell on which side",
+    "crowded": "bend at more than 200 places",
+}
+
+
+@pytest.mark.parametrize(("seen", "box"), [(seen, box) for seen in REFUSED for box in REFUSED[seen]])
+def test_refused(seen, box):
+    oracle = Oracle(box, 6, derivatives="finite_difference")
+    with pytest.raises(NotIdentified, match=SAID[seen]) as info:
+        find_relu_network(oracle, max_units=200, rng=np.random.RandomState(0))
+    assert info.value.reason == seen and oracle.n_queries < 10_000
+
+
+def test_more_units_than_said():
+    with pytest.raises(NotIdentified, match=r"3 hidden units, but 5 .* set layer_widths=\(5, 1\)") as info:
+        search(BASE, 4, n_units=3)
+    assert info.value.reason == "units"
+
+
+def test_too_many_signs_are_left_open():
+    with pytest.raises(NotIdentified, match="80 hyperplanes were found, but not on which side") as info:
+        search(planted((1, 80, 1), 0), 1)
+    assert info.value.reason == "undecided"

@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+
+from skident.identification.second_layer.by_all_free import find_second_layer_freely, plan_freely
+from skident.metrics import relative_max_error
+from skident.oracle import NotIdentified
+
+
+@pytest.mark.parametrize(
+    ("sizes", "scale", "activation"),
+    [
+        ((6, 6, 9, 1), 1.0, "tanh"),
+        ((10, 8, 9, 1), 2.0, "tanh"),
+        ((4, 4, 8, 2), 1.5, "tanh"),
+        ((7, 7, 5, 1), 1.0, "tanh"),
+        ((6, 6, 8, 1), 1.5, "erf"),
+        ((5, 4, 6, 1), 2.0, "erf"),
+    ],
+)
+def test_second_layers_as_wide_as_the_first_or_wider(sizes, scale, activation, make_planted, make_behind, rng):
+    network = make_planted(sizes, seed=2, scale=scale, activation=activation)
+    problem, moved = make_behind(network, known_shifts=activation == "erf")
+    found = find_second_layer_freely(problem, plan_freely(sizes[0], sizes[1:]), sizes[2])
+    X = rng.standard_normal((500, sizes[0]))
+    assert found.misfit < 1e-3 and relative_max_error(network(X), found.network(X)) < 5e-3
+    np.testing.assert_allclose(found.network.biases[0], network.biases[0], atol=1e-4)
+
+
+def test_plans_take_the_lowest_order_that_serves():
+    assert plan_freely(10, (8, 9, 1)).rule.order == 2 and plan_freely(4, (4, 8, 1)).rule.order == 3
+    assert plan_freely(7, (8, 9, 1)) is None and plan_freely(10, (2, 12, 1)) is None
+
+
+def test_too_few_units_are_said(make_planted, make_behind):
+    network = make_planted((6, 6, 9, 1), seed=2)
+    problem, _ = make_behind(network)
+    with pytest.raises(NotIdentified, match="no shifts make|powers were found|misfits the answers"):
+        find_second_layer_freely(problem, plan_freely(6, (6, 7, 1)), 7)
+
+
+def test_dependent_weights_are_said(make_planted, make_behind):
+    network = make_planted((6, 6, 9, 1), seed=2)
+    problem, _ = make_behind(network)
+    weights = problem.weights.copy()
+    weights[:, 1] = weights[:, 0]
+    parallel = type(problem)(problem.ask, weights, problem.biases, "tanh", None, 1, problem.rng)
+    with pytest.raises(NotIdentified, match="nearly dependent"):
+        find_second_layer_freely(parallel, plan_freely(6, (6, 9, 1)), 9)

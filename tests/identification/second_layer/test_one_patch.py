@@ -1,0 +1,166 @@
+"""One patch with D - 1 free units: everything there to rounding error."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from skident.identification.second_layer.downstream import Behind
+from skident.identification.second_layer.kernel.charts import TanhChart
+from skident.identification.second_layer.local_coordinates import coefficients_in_outputs, outputs_to_chart
+from skident.identification.second_layer.one_patch import find_one_patch, plan_one_patch
+from skident.identification.second_layer.opposite_cells import opposite_cells
+from skident.identification.second_layer.patch_fit import PatchFit, Shallow
+from skident.identification.second_layer.rows_at_centres import rows_at_centres
+from skident.oracle import NotIdentified
+
+
+def network(D, m_1, m_2, m_L, seed):
+    """A tanh network, and what is behind its first layer, known up to shifts and to 1e-7 in lengths."""
+    rng = np.random.RandomState(seed)
+    A, W = 1.5 * rng.standard_normal((D, m_1)) / np.sqrt(D), 1.5 * rng.standard_normal((m_1, m_2)) / np.sqrt(m_1)
+    b, c = 0.3 * rng.standard_normal(m_1), 0.3 * rng.standard_normal(m_2)
+    V, v_0 = rng.standard_normal((m_2, m_L)) / np.sqrt(m_2), rng.standard_normal(m_L)
+    shifts, lengths = 0.2 * rng.standard_normal(m_1), 1.0 + 1e-7 * rng.standard_normal(m_1)
+
+    def ask(U):
+        return np.tanh(np.tanh(U @ A + b) @ W + c) @ V + v_0
+
+    return (A, b, W, c, V, v_0), Behind(ask, A / lengths, (b - shifts) / lengths, "tanh", None, m_L, rng)
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_everything_is_found_to_rounding_error(seed):
+    (A, b, W, c, V, v_0), behind = network(5, 12, 10, 2, seed)
+    found = find_one_patch(behind, plan_one_patch(5, (12, 10, 2)), 10)
+    for patch in (found.patch, found.opposite):
+        free = patch.free
+        t = patch.point @ found.behind.weights + found.behind.biases
+        assert np.abs(t[free]).max() < 1e-9 and np.abs(np.delete(t, free)).min() > 20
+        assert np.array_equal(patch.signs, np.where(np.isin(np.arange(12), free), 0.0, np.sign(t)))
+        true = W[free] / np.linalg.norm(W[free], axis=0)
+        cosines = true.T @ (patch.rows / np.linalg.norm(patch.rows, axis=0))
+        order = np.abs(cosines).argmax(axis=1)
+        signs = np.sign(cosines[np.arange(10), order])
+        assert sorted(order) == list(range(10))
+        assert np.abs(patch.rows[:, order] * signs - W[free]).max() < 1e-8
+        assert np.abs(patch.shifts[order] * signs - c - patch.signs @ W).max() < 1e-7
+        assert np.abs(patch.readout[order] * signs[:, None] - V).max() < 1e-7
+        assert np.abs(patch.offset - v_0).max() < 1e-7
+        assert np.abs(np.arctanh(patch.theta) - (patch.point @ A + b)[free]).max() < 1e-8
+    assert np.abs(found.behind.weights[:, found.patch.free] / A[:, found.patch.free] - 1.0).max() < 1e-11
+    assert found.misfit < 1e-13
+
+
+@pytest.mark.parametrize("mix", [[[1.0, -2.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 0.0]]])
+def test_an_output_that_tells_nothing_new_does_no_harm(mix):
+    _, behind = network(5, 12, 10, 2, 2)
+    dependent = dataclasses.replace(behind, ask=lambda U: behind.ask(U) @ mix)
+    plan = plan_one_patch(5, (12, 10, 2))
+    assert plan.rule.order < plan_one_patch(5, (12, 10, 1)).rule.order
+    assert find_one_patch(dependent, plan, 10).misfit < 1e-13
+
+
+def test_too_few_independent_outputs_are_said():
+    _, behind = network(4, 12, 40, 3, 2)
+    plan = plan_one_patch(4, (12, 40, 3))
+    dependent = dataclasses.replace(behind, ask=lambda U: behind.ask(U)[:, [0, 0, 0]])
+    with pytest.raises(NotIdentified, match="with 1 independent outputs, powers do not tell 40 units"):
+        find_one_patch(dependent, plan, 40)
+
+
+def test_more_units_than_powers_of_order_two_without_outputs():
+    (_, _, W, *_), behind = network(5, 14, 13, 3, 5)  # 10 entries of order 2
+    plan = plan_one_patch(5, (14, 13, 3))
+    assert plan.rule.order == 2
+    found = find_one_patch(behind, plan, 13)
+    true = W[found.patch.free]
+    nearest = [np.abs(np.abs(true.T @ row) / (row @ row) - 1.0).min() for row in found.patch.rows.T]
+    assert max(nearest) < 1e-8
+    assert found.misfit < 1e-13
+
+
+def test_time_that_is_over_is_said():
+    behind = dataclasses.replace(network(5, 12, 10, 2, 2)[1], deadline=0.0)
+    with pytest.raises(NotIdentified, match="its share of max_seconds is over"):
+        find_one_patch(behind, plan_one_patch(5, (12, 10, 2)), 10)
+
+
+def test_time_is_looked_at_before_shifts_are_sought():
+    behind = dataclasses.replace(network(5, 12, 10, 2, 2)[1], deadline=0.0)
+    plan = plan_one_patch(5, (12, 10, 2))
+    with pytest.raises(NotIdentified, match="its share of max_seconds is over"):
+        rows_at_centres(behind, opposite_cells(behind), plan.rule, plan.n_centres, 10)
+
+
+def test_a_width_that_is_wrong_is_noticed():
+    _, behind = network(5, 12, 10, 2, 2)
+    with pytest.raises(NotIdentified, match="misfits the answers there by|powers were found"):
+        find_one_patch(behind, plan_one_patch(5, (12, 8, 2)), 8)
+
+
+def test_where_powers_tell_nothing_there_is_no_plan():
+    assert plan_one_patch(2, (16, 16, 1)) is None
+    assert plan_one_patch(8, (8, 4, 1)) is None
+    assert plan_one_patch(3, (64, 64, 1)) is None
+    assert plan_one_patch(8, (64, 64, 1)).rule.order == 3
+    assert plan_one_patch(4, (64, 64, 2)) is None
+
+
+def test_several_outputs_tell_more_units_at_the_same_order():
+    assert plan_one_patch(8, (64, 64, 4)).rule.order == 2
+    assert plan_one_patch(6, (64, 64, 3)).rule.order == 3
+    assert plan_one_patch(6, (64, 64, 1)).rule.order == 4
+
+
+def test_all_other_units_are_saturated_in_both_cells_with_opposite_signs():
+    _, behind = network(6, 20, 4, 1, 4)
+    cells = opposite_cells(behind)
+    T = np.random.RandomState(5).uniform(-1.5, 1.5, (50, 5))
+    for which in (0, 1):
+        Z = cells.at(T, np.full(50, which)) @ behind.weights + behind.biases
+        assert np.allclose(Z[:, cells.free], T, atol=1e-10)
+        assert np.abs(Z[:, cells.others]).min() > 21
+    first, second = np.sign(cells.points @ behind.weights + behind.biases)[:, cells.others]
+    assert np.array_equal(first, -second)
+
+
+def test_cells_out_of_reach_are_an_error():
+    _, behind = network(6, 20, 4, 1, 4)
+    near = Behind(behind.ask, behind.weights, behind.biases, "tanh", None, 1, behind.rng, farthest=1.0)
+    with pytest.raises(NotIdentified, match="no two cells with 5 free units are in reach"):
+        opposite_cells(near)
+
+
+def test_series_between_outputs_and_chart_is_that_of_the_functions():
+    h, stretch, delta, eta = 0.4, 1.1, 0.3, 1e-2
+    t = (np.arctanh(h) - delta) / stretch
+    moved = (np.arctanh(h + eta) - delta) / stretch
+    series = outputs_to_chart(np.array(h), np.array(stretch), 5)
+    assert abs(np.polyval(series[::-1], eta) - np.tanh(moved - t)) < 1e-11
+
+
+def test_coefficients_in_outputs_are_those_of_the_moebius_map():
+    rng = np.random.RandomState(6)
+    tensors = [rng.standard_normal((1, 2, n)) for n in (1, 3, 6, 10)]
+    theta = np.array([0.3, -0.2, 0.5])
+    told = TanhChart().coefficients(tensors, theta, 3)
+    assert np.allclose(coefficients_in_outputs(tensors, theta[None], np.ones(3)), told, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("one_offset", [True, False])
+def test_jacobian_is_that_of_what_is_left(one_offset):
+    rng = np.random.RandomState(7)
+    shallow = Shallow(
+        rng.standard_normal((3, 4)), rng.standard_normal((2, 4)), 0.1 * rng.standard_normal((2, 3)), np.ones(3)
+    )
+    T, cells = rng.standard_normal((60, 3)), np.repeat([0, 1], 30)
+    _, A = PatchFit(T, cells, rng.standard_normal((60, 2))).outputs(shallow)
+    fit = PatchFit(
+        T, cells, A @ rng.standard_normal((4, 2)), one_offset
+    )  # Kaufman's form is exact where nothing is left
+    J, left = fit.jacobian(shallow, 0.0)
+    assert np.abs(left).max() < 1e-13
+    step = 1e-6 * rng.standard_normal(J.shape[1])
+    ends = [fit.eliminated(shallow.like(shallow.vector + s * step), 0.0)[-1].T.ravel() for s in (1, -1)]
+    assert np.allclose(J @ step, 0.5 * (ends[1] - ends[0]), atol=1e-10)
