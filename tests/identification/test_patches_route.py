@@ -164,7 +164,7 @@ def test_patches_out_of_an_input_range_leave_the_other_routes():
 
 
 def test_questions_that_do_not_suffice_leave_the_other_routes(monkeypatch):
-    monkeypatch.setattr(patches_route, "plan_growing", lambda n_inputs, widths: None)  # which asks less
+    monkeypatch.setattr(patches_route, "fit_design", lambda n_inputs, widths: None)  # which asks less
     network = planted((10, 16, 16, 1), seed=3, scale=1.0)
     with pytest.warns(ConvergenceWarning, match="not exact"):
         model = identify(network, max_queries=12_000, max_seconds=10.0, n_attempts=1, n_starts=1)

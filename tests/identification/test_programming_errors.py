@@ -44,7 +44,7 @@ PLACES = {
         "tanh",
     ),
     "second layer": (
-        "methods.second_layer.find_second_layer_freely",
+        "methods.second_layer.recover_with_all_units_free",
         {**TWO_TANH, "layer_widths": (5, 7, 1)},
         (6, 5, 7, 1),
         "tanh",

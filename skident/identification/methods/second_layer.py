@@ -11,15 +11,15 @@ from scipy.special import erf, erfinv, logit
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import BlackBoxError, NotIdentified
 
-from ..second_layer.by_all_free import FreePlan, find_second_layer_freely, plan_freely
-from ..second_layer.by_fit import GrownPlan, find_second_layer_by_growing, plan_growing
-from ..second_layer.downstream import Behind
-from ..second_layer.erf_tails import lengths_and_shifts_of_erf
+from ..second_layer.by_all_free import AllFreeDesign, all_free_design, recover_with_all_units_free
+from ..second_layer.by_fit import FitDesign, fit_design, recover_by_fit
+from ..second_layer.by_patch_and_extension.recover import ExtensionDesign, extension_design, recover_by_extension
+from ..second_layer.by_powers.design import power_designs
+from ..second_layer.by_powers.recover import recover_by_powers
+from ..second_layer.downstream import Downstream
+from ..second_layer.erf_tails import erf_norms_and_biases
 from ..second_layer.exact_directions import exact_directions
-from ..second_layer.length_vote import centred, vote_on_lengths
-from ..second_layer.plan import alternative_plans
-from ..second_layer.second_layer import find_second_layer
-from ..second_layer.walked import WalkedPlan, find_second_layer_by_walking, plan_walking
+from ..second_layer.weight_norms import centred, vote_on_norms
 from ..solve import polished_attempt
 
 __all__ = ["by_patches", "patches_pay", "patches_serve", "second_layer_on_patches"]
@@ -30,7 +30,7 @@ _COSTLIER = 1.5  # times what is planned that may have to be asked
 _FARTHEST = 3e4  # distance of patches: rounding grows with it
 _OF_A_RAY, _OF_TAILS = 10, 84  # rows that the first layer takes, a unit
 _PLANS = 2  # on patches that are tried
-_OF_KNOWN_WIDTH = (FreePlan, GrownPlan, WalkedPlan)
+_OF_KNOWN_WIDTH = (AllFreeDesign, FitDesign, ExtensionDesign)
 _FEWEST = 8  # second-layer units that are planned for where their number is to be found
 _MANY_OUTPUTS, _OF_OUTPUTS = 3, 4  # from so many on, vertices show a second layer of up to so many times their number
 _ROUNDING = 2.0**-53  # distance of saturated outputs from their limits, at least
@@ -136,7 +136,7 @@ def second_layer_on_patches(inquiry, first, layers, n_units=None):
 
     Returns
     -------
-    SecondLayer or None
+    RecoveredNetwork or None
         None where a step fails; the log's entry says which one, as ``failed``.
     """
     if not _answers_serve(inquiry):
@@ -150,7 +150,7 @@ def second_layer_on_patches(inquiry, first, layers, n_units=None):
             return None
     with inquiry.log.stage("second layer (patches)", inquiry.oracle, len(first.biases), "units") as entry:
         try:
-            found = _second_layer(inquiry, _behind(inquiry, first, shifts), n_units, entry["progress"])
+            found = _second_layer(inquiry, _downstream(inquiry, first, shifts), n_units, entry["progress"])
             entry["residual"], entry["seen"] = found.misfit, found.network.layer_widths[1]
         except (NotIdentified, BlackBoxError) as error:
             entry["failed"] = str(error)
@@ -176,21 +176,21 @@ def _exactly(inquiry, first):
     name, oracle = inquiry.activations[0], _WithinShare(inquiry.oracle)
     first = exact_directions(oracle, first, get_activation(name), inquiry.rng)
     if name == "erf":
-        first, shifts, support = lengths_and_shifts_of_erf(oracle, first, inquiry.rng)
+        first, shifts, support = erf_norms_and_biases(oracle, first, inquiry.rng)
     else:
-        vote = vote_on_lengths(oracle, first, name, inquiry.rng)
+        vote = vote_on_norms(oracle, first, name, inquiry.rng)
         first, shifts, support = centred(vote, name), None, vote.support
     return first, shifts, np.flatnonzero(support < 2).tolist()
 
 
-def _second_layer(inquiry, behind, n_units, progress):
-    """What `find_second_layer` finds, in the activations looked for."""
-    failures, (D, m_1) = [], behind.shape
+def _second_layer(inquiry, downstream, n_units, progress):
+    """What `recover_by_powers` finds, in the activations looked for."""
+    failures, (D, m_1) = [], downstream.shape
     for width in _widths(inquiry, m_1, n_units):
-        for plan in _plans(inquiry, D, (m_1, width, behind.n_outputs)):
+        for plan in _plans(inquiry, D, (m_1, width, downstream.n_outputs)):
             if not (isinstance(plan, _OF_KNOWN_WIDTH) and n_units is None):
                 try:
-                    return _as_sought(_by_plan(inquiry, behind, plan, n_units, progress), inquiry.activations)
+                    return _as_sought(_by_plan(inquiry, downstream, plan, n_units, progress), inquiry.activations)
                 except NotIdentified as error:
                     failures.append(error)
     said = "; ".join(dict.fromkeys(map(str, failures)))
@@ -206,31 +206,31 @@ def _plans(inquiry, n_inputs, widths, before=0):
     """
     clock = inquiry.oracle.clock
     left = np.inf if clock.max_queries is None else clock.max_queries - inquiry.oracle.n_queries - before
-    freely = plan_freely(n_inputs, widths)
-    plans = [*([] if freely is None else [freely]), *alternative_plans(n_inputs, widths)[:_PLANS]]
-    plans = [*sorted(plans, key=lambda plan: plan.n_queries), plan_growing(n_inputs, widths)]
-    walking = None if inquiry.activations[0] == "erf" else plan_walking(n_inputs, widths)
+    freely = all_free_design(n_inputs, widths)
+    plans = [*([] if freely is None else [freely]), *power_designs(n_inputs, widths)[:_PLANS]]
+    plans = [*sorted(plans, key=lambda plan: plan.n_queries), fit_design(n_inputs, widths)]
+    walking = None if inquiry.activations[0] == "erf" else extension_design(n_inputs, widths)
     if walking is not None and plans[-1] is None and (plans[0] is None or walking.n_queries < plans[0].n_queries):
         plans.insert(0, walking)
     return [plan for plan in plans if plan is not None and _COSTLIER * plan.n_queries < left]
 
 
-def _by_plan(inquiry, behind, plan, n_units, progress):
+def _by_plan(inquiry, downstream, plan, n_units, progress):
     """The second layer by one plan; with fewer units than looked for, where the others do nothing."""
-    if isinstance(plan, GrownPlan):
+    if isinstance(plan, FitDesign):
         ends = inquiry.oracle.clock.share(_SHARE)
         plan = plan.with_starts(inquiry.limits.n_starts)
-        return find_second_layer_by_growing(behind, plan, n_units, deadline=ends, progress=progress)
-    if isinstance(plan, WalkedPlan):
-        return find_second_layer_by_walking(behind, plan, n_units, callback=progress)
-    if isinstance(plan, FreePlan):
-        return find_second_layer_freely(behind, plan, n_units)
+        return recover_by_fit(downstream, plan, n_units, deadline=ends, progress=progress)
+    if isinstance(plan, ExtensionDesign):
+        return recover_by_extension(downstream, plan, n_units, callback=progress)
+    if isinstance(plan, AllFreeDesign):
+        return recover_with_all_units_free(downstream, plan, n_units)
     try:
-        return find_second_layer(behind, plan, n_units, callback=progress)
+        return recover_by_powers(downstream, plan, n_units, callback=progress)
     except NotIdentified as error:
         if n_units is None or error.n_seen is None or error.n_seen > n_units:
             raise
-        return find_second_layer(behind, plan, error.n_seen, callback=progress)
+        return recover_by_powers(downstream, plan, error.n_seen, callback=progress)
 
 
 def _widths(inquiry, n_first, n_units):
@@ -242,13 +242,13 @@ def _widths(inquiry, n_first, n_units):
     return [w for w in dict.fromkeys(widths) if w > 0]
 
 
-def _behind(inquiry, first, shifts):
-    """The black box behind the first layer, as of tanh or erf units and a linear output."""
+def _downstream(inquiry, first, shifts):
+    """The black box downstream the first layer, as of tanh or erf units and a linear output."""
     oracle, (hidden, output) = inquiry.oracle, inquiry.activations
     unit = 0.5 if hidden == "sigmoid" else 1.0  # sigmoid(z) = (1 + tanh(z / 2)) / 2
     invert, within = _INVERSE.get(output, lambda Y: Y), _WithinShare(oracle)
-    return Behind(
-        ask=lambda U: invert(within(U)),
+    return Downstream(
+        query=lambda U: invert(within(U)),
         weights=unit * first.weights,
         biases=unit * first.biases,
         activation="erf" if hidden == "erf" else "tanh",

@@ -12,14 +12,14 @@ from skident.oracle import NotIdentified
 
 from .kernel.curves import fit_curve, taylor_term
 
-__all__ = ["SecondLayer", "Told", "assembled", "shifts_of"]
+__all__ = ["RecoveredNetwork", "PowerEvidence", "network_from_curves", "preactivations_of"]
 
 _DOUBT = 1e-5  # misfit of the answers beside that with outputs fitted, beyond which these are taken
 _WRONG = 0.05  # misfit of the answers that is none of a network with these units
 
 
 @dataclass(frozen=True)
-class SecondLayer:
+class RecoveredNetwork:
     """A network of two hidden layers as patches tell it.
 
     Attributes
@@ -38,7 +38,7 @@ class SecondLayer:
 
 
 @dataclass(frozen=True)
-class Told:
+class PowerEvidence:
     """What patches tell before second-layer units have their lengths.
 
     Attributes
@@ -65,7 +65,7 @@ class Told:
     order: int
 
 
-def shifts_of(activation, theta):
+def preactivations_of(activation, theta):
     """Shifts of pre-activations whose outputs are theta.
 
     Parameters
@@ -80,26 +80,26 @@ def shifts_of(activation, theta):
     return np.arctanh(theta) if activation == "tanh" else erfinv(theta)
 
 
-def assembled(behind, told, misfits):
+def network_from_curves(downstream, told, misfits):
     """The network, with lengths, shifts and output weights of second-layer units from their curves.
 
     Parameters
     ----------
-    behind : Behind
-    told : Told
+    downstream : Downstream
+    told : PowerEvidence
     misfits : dict
         Of the steps before.
 
     Returns
     -------
-    SecondLayer
+    RecoveredNetwork
 
     Raises
     ------
     NotIdentified
         If the network does not explain the answers at the points.
     """
-    g, term = get_activation(behind.activation), taylor_term(behind.activation, told.order)
+    g, term = get_activation(downstream.activation), taylor_term(downstream.activation, told.order)
     X, C = told.outputs @ told.rows, told.coefficients
     curves = [fit_curve(X[:, k], C[:, :, k], told.order, term) for k in range(X.shape[1])]
     lengths, biases = np.array([c.length for c in curves]), np.array([c.shift for c in curves])
@@ -112,8 +112,10 @@ def assembled(behind, told, misfits):
             "residual",
             f"the second layer found on patches misfits the answers by {misfit:.1e}: {misfits}",
         )
-    weights, shifts = [behind.weights, told.rows * lengths, readout], behind.biases + told.shifts
-    return SecondLayer(FeedforwardNetwork(weights, [shifts, biases, offset], behind.activation), misfit, misfits)
+    weights, shifts = [downstream.weights, told.rows * lengths, readout], downstream.biases + told.shifts
+    return RecoveredNetwork(
+        FeedforwardNetwork(weights, [shifts, biases, offset], downstream.activation), misfit, misfits
+    )
 
 
 def _readout(G, V, Y):

@@ -13,12 +13,12 @@ from skident.network import get_activation
 from skident.optim import DenseNormalEquations, levenberg_marquardt
 from skident.oracle import NotIdentified
 
-from .assembling import Told, assembled
+from .assembling import PowerEvidence, network_from_curves
 from .kernel.charts import ErfChart, TanhChart, exponents
 from .kernel.patch import Patch
 from .kernel.taylor import TaylorRule, choose_reach, taylor_coefficients
 
-__all__ = ["FreePlan", "find_second_layer_freely", "plan_freely"]
+__all__ = ["AllFreeDesign", "recover_with_all_units_free", "all_free_design"]
 
 _RULES = {2: TaylorRule(2, 0.5, 3), 3: TaylorRule(3, 0.6, 6), 4: TaylorRule(4, 0.8, 7), 5: TaylorRule(5, 0.85, 8)}
 _FULLEST = 0.9  # part of the space that m_2 powers may fill
@@ -32,7 +32,7 @@ _TOLD, _GAP = 1e-6, 0.1  # part of a row that is left at the true shifts, and ga
 
 
 @dataclass(frozen=True)
-class FreePlan:
+class AllFreeDesign:
     """Order and centres for a second layer that is looked for with all units free.
 
     Attributes
@@ -48,7 +48,7 @@ class FreePlan:
     n_queries: int
 
 
-def plan_freely(n_inputs, widths):
+def all_free_design(n_inputs, widths):
     """The lowest order whose powers determine the second layer.
 
     Parameters
@@ -60,7 +60,7 @@ def plan_freely(n_inputs, widths):
 
     Returns
     -------
-    FreePlan or None
+    AllFreeDesign or None
         None where ``m_1 > D`` or no order serves.
     """
     m_1, m_2, m_L = widths
@@ -68,23 +68,23 @@ def plan_freely(n_inputs, widths):
         entries = n_symmetric_entries(m_1, order)
         if 1 < m_1 <= n_inputs and entries >= m_2 + m_1 + 1 and m_2 <= _FULLEST * entries:
             n = int(np.ceil((_CENTRES * m_2 + _MORE) / m_L))
-            return FreePlan(rule, n, n * rule.n_queries(m_1))
+            return AllFreeDesign(rule, n, n * rule.n_queries(m_1))
     return None
 
 
-def find_second_layer_freely(behind, plan, n_units):
+def recover_with_all_units_free(downstream, plan, n_units):
     """All that follows a first layer of ``m_1 <= D`` units, if that is one hidden layer and a linear output.
 
     Parameters
     ----------
-    behind : Behind
-    plan : FreePlan
+    downstream : Downstream
+    plan : AllFreeDesign
     n_units : int
         m_2.
 
     Returns
     -------
-    SecondLayer
+    RecoveredNetwork
 
     Raises
     ------
@@ -98,26 +98,26 @@ def find_second_layer_freely(behind, plan, n_units):
     m_2 powers. Shifts are the ones that leave least of them outside m_2 dimensions: Gauss-Newton on the m_1 of them,
     from several guesses, the subspace eliminated. Up to three times the planned rows, each time other centres.
     """
-    if np.linalg.cond(behind.weights) > _CONDITION:
+    if np.linalg.cond(downstream.weights) > _CONDITION:
         raise NotIdentified(
             "second layer", "rank", "the first layer's weights are too nearly dependent to choose all pre-activations"
         )
-    *spreads, last = _SPREADS[behind.activation]
+    *spreads, last = _SPREADS[downstream.activation]
     for spread in spreads:
         try:
-            return _find(behind, plan, n_units, spread)
+            return _find(downstream, plan, n_units, spread)
         except NotIdentified as error:
             if error.final:
                 raise
-    return _find(behind, plan, n_units, last)
+    return _find(downstream, plan, n_units, last)
 
 
-def _find(behind, plan, n_units, spread):
+def _find(downstream, plan, n_units, spread):
     """One try, with centres whose pre-activations have this standard deviation."""
-    centres = spread * behind.rng.standard_normal((plan.n_centres, behind.shape[1]))
-    tensors, order = _tensors(behind, plan.rule, centres), plan.rule.order
-    coordinates = _Coordinates(centres, tensors, order, n_units, behind.theta)
-    shifts = _best_shifts(coordinates, behind.rng) if behind.theta is None else erfinv(behind.theta)
+    centres = spread * downstream.rng.standard_normal((plan.n_centres, downstream.shape[1]))
+    tensors, order = _tensors(downstream, plan.rule, centres), plan.rule.order
+    coordinates = _Coordinates(centres, tensors, order, n_units, downstream.theta)
+    shifts = _best_shifts(coordinates, downstream.rng) if downstream.theta is None else erfinv(downstream.theta)
     C = coordinates.at(shifts)
     flat = C.reshape(-1, C.shape[-1])
     s, Vt = np.linalg.svd(flat / _lengths(flat), full_matrices=False)[1:]
@@ -125,7 +125,7 @@ def _find(behind, plan, n_units, spread):
         raise NotIdentified(
             "second layer", "residual", f"no shifts make the Taylor coefficients sums of {n_units} powers"
         )
-    found = find_symmetric_powers(Vt[:n_units].T, behind.shape[1], order, behind.rng)
+    found = find_symmetric_powers(Vt[:n_units].T, downstream.shape[1], order, downstream.rng)
     if len(found.vectors) < n_units:
         raise NotIdentified(
             "second layer", "incomplete", f"{len(found.vectors)} of {n_units} powers were found with all units free"
@@ -133,20 +133,20 @@ def _find(behind, plan, n_units, spread):
     Phi = symmetric_power(found.vectors, order)
     coefficients = np.linalg.lstsq(Phi.T, flat.T, rcond=None)[0].T
     misfit = float(np.linalg.norm(coefficients @ Phi - flat) / np.linalg.norm(flat))
-    H, values = get_activation(behind.activation)(centres + shifts), tensors[0][..., 0]
-    told = Told(found.vectors.T, shifts, H, coefficients.reshape(*C.shape[:2], -1), values, order)
-    return assembled(behind, told, {"powers": misfit})
+    H, values = get_activation(downstream.activation)(centres + shifts), tensors[0][..., 0]
+    told = PowerEvidence(found.vectors.T, shifts, H, coefficients.reshape(*C.shape[:2], -1), values, order)
+    return network_from_curves(downstream, told, {"powers": misfit})
 
 
-def _tensors(behind, rule, centres):
+def _tensors(downstream, rule, centres):
     """Taylor coefficients at every centre, each in its own coordinates: arrays (n, m_L, d_q), q = 0, ..., p."""
-    units, moves = np.arange(behind.shape[1]), np.linalg.pinv(behind.weights)
-    points = (centres - behind.biases) @ moves
+    units, moves = np.arange(downstream.shape[1]), np.linalg.pinv(downstream.weights)
+    points = (centres - downstream.biases) @ moves
     patches = [Patch(units, units[:0], moves, point[None], np.zeros((1, 0))) for point in points]
-    shifts = None if behind.theta is None else erfinv(behind.theta)
+    shifts = None if downstream.theta is None else erfinv(downstream.theta)
     charts = [TanhChart() if shifts is None else ErfChart(erf(centre + shifts)) for centre in centres]
-    rule, _ = choose_reach(behind.ask, patches[0], charts[0], rule, behind.rng)
-    parts = [taylor_coefficients(behind.ask, *pair, rule) for pair in zip(patches, charts, strict=True)]
+    rule, _ = choose_reach(downstream.query, patches[0], charts[0], rule, downstream.rng)
+    parts = [taylor_coefficients(downstream.query, *pair, rule) for pair in zip(patches, charts, strict=True)]
     return [np.concatenate(blocks) for blocks in zip(*parts, strict=True)]
 
 

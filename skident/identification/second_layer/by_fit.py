@@ -12,9 +12,9 @@ from skident.fitting.grow_and_prune import Growing, grow_and_prune
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
-from .assembling import SecondLayer, shifts_of
+from .assembling import RecoveredNetwork, preactivations_of
 
-__all__ = ["GrownPlan", "ask_where_few_units_move", "find_second_layer_by_growing", "plan_growing"]
+__all__ = ["FitDesign", "query_where_few_units_are_free", "recover_by_fit", "fit_design"]
 
 _ANSWERS, _MORE = 3.5, 30  # a parameter, and how many more
 _MOST_PARAMETERS = 700  # of a fit whose steps take seconds beyond
@@ -25,8 +25,8 @@ _FOUND = 1e-6  # misfit of the answers that the polish can mend
 
 
 @dataclass(frozen=True)
-class GrownPlan:
-    """A fit of the second layer alone, behind a first one that is known up to shifts.
+class FitDesign:
+    """A fit of the second layer alone, downstream a first one that is known up to shifts.
 
     Attributes
     ----------
@@ -49,12 +49,12 @@ class GrownPlan:
 
         Returns
         -------
-        GrownPlan
+        FitDesign
         """
         return self if n_starts is None else replace(self, n_cycles=min(self.n_cycles, _A_START * n_starts))
 
 
-def plan_growing(n_inputs, widths):
+def fit_design(n_inputs, widths):
     """How many rows tell the second layer.
 
     Parameters
@@ -66,7 +66,7 @@ def plan_growing(n_inputs, widths):
 
     Returns
     -------
-    GrownPlan or None
+    FitDesign or None
         None where a fit would be too slow.
     """
     m_1, m_2, m_L = widths
@@ -74,15 +74,15 @@ def plan_growing(n_inputs, widths):
     if n_inputs < 2 or n_parameters > _MOST_PARAMETERS:
         return None
     n_cycles = int(np.clip(_WORK / n_parameters**2, *_CYCLES))
-    return GrownPlan(int(_ANSWERS * n_parameters / m_L) + _MORE, n_cycles)
+    return FitDesign(int(_ANSWERS * n_parameters / m_L) + _MORE, n_cycles)
 
 
-def ask_where_few_units_move(behind, n):
+def query_where_few_units_are_free(downstream, n):
     """Rows at which none, one, two, ... up to D units move, near the centre and far from it, and their answers.
 
     Parameters
     ----------
-    behind : Behind
+    downstream : Downstream
     n : int
 
     Returns
@@ -98,27 +98,27 @@ def ask_where_few_units_move(behind, n):
     and with 2 a face of the cube of first-layer outputs. On such rows alone the parameters are determined a thousand
     times better than near the centre.
     """
-    (D, m), rng = behind.shape, behind.rng
-    unit = 1.0 / np.median(np.linalg.norm(behind.weights, axis=0))
-    middle = -np.linalg.lstsq(behind.weights.T, behind.biases, rcond=1e-2)[0]
+    (D, m), rng = downstream.shape, downstream.rng
+    unit = 1.0 / np.median(np.linalg.norm(downstream.weights, axis=0))
+    middle = -np.linalg.lstsq(downstream.weights.T, downstream.biases, rcond=1e-2)[0]
     U = rng.standard_normal((n, D)) * unit * np.exp(rng.uniform(*np.log(_DISTANCES), (n, 1))) + middle
     for row in range(n):
         free = rng.permutation(m)[: row % (min(D, m) + 1)]
-        wanted = shifts_of(behind.activation, rng.uniform(-_OUTPUTS, _OUTPUTS, len(free)))
-        W = behind.weights[:, free]
-        moved = U[row] + np.linalg.lstsq(W.T, wanted - behind.biases[free] - U[row] @ W, rcond=None)[0]
-        if np.linalg.norm(moved) < behind.farthest:
+        wanted = preactivations_of(downstream.activation, rng.uniform(-_OUTPUTS, _OUTPUTS, len(free)))
+        W = downstream.weights[:, free]
+        moved = U[row] + np.linalg.lstsq(W.T, wanted - downstream.biases[free] - U[row] @ W, rcond=None)[0]
+        if np.linalg.norm(moved) < downstream.farthest:
             U[row] = moved
-    return U @ behind.weights + behind.biases, behind.ask(U)
+    return U @ downstream.weights + downstream.biases, downstream.query(U)
 
 
-def find_second_layer_by_growing(behind, plan, n_units, *, deadline=np.inf, progress=None):
+def recover_by_fit(downstream, plan, n_units, *, deadline=np.inf, progress=None):
     """All that follows a first layer of known directions, if that is one hidden layer and a linear output.
 
     Parameters
     ----------
-    behind : Behind
-    plan : GrownPlan
+    downstream : Downstream
+    plan : FitDesign
     n_units : int
         m_2.
     deadline : float, default=inf
@@ -128,7 +128,7 @@ def find_second_layer_by_growing(behind, plan, n_units, *, deadline=np.inf, prog
 
     Returns
     -------
-    SecondLayer
+    RecoveredNetwork
 
     Raises
     ------
@@ -141,12 +141,16 @@ def find_second_layer_by_growing(behind, plan, n_units, *, deadline=np.inf, prog
     The answers determine the second layer nevertheless, and `grow_and_prune` finds it from random starts, shifts of the
     first layer along with it, and its lengths at the end: these are good to 1e-8 at first.
     """
-    Z, Y = ask_where_few_units_move(behind, plan.n_queries)
-    g = get_activation(behind.activation)
+    Z, Y = query_where_few_units_are_free(downstream, plan.n_queries)
+    g = get_activation(downstream.activation)
     known, freed = (BehindKnownUnits(Z, Y, g, lengths_free=free) for free in (False, True))
-    shifts = np.zeros(behind.shape[1]) if behind.theta is None else shifts_of(behind.activation, behind.theta)
+    shifts = (
+        np.zeros(downstream.shape[1])
+        if downstream.theta is None
+        else preactivations_of(downstream.activation, downstream.theta)
+    )
     growing = Growing(-(-plan.n_cycles // _A_START), plan.n_cycles, deadline=deadline, progress=progress)
-    theta, misfit, n_cycles = grow_and_prune(known, freed, shifts, n_units, behind.rng, growing)
+    theta, misfit, n_cycles = grow_and_prune(known, freed, shifts, n_units, downstream.rng, growing)
     if not misfit < _FOUND:
         late = ", when its share of max_seconds was over" if time.perf_counter() >= deadline else ""
         raise NotIdentified(
@@ -155,7 +159,7 @@ def find_second_layer_by_growing(behind, plan, n_units, *, deadline=np.inf, prog
             f"growing and pruning left {misfit:.1e} of the answers unexplained after {n_cycles} cycles{late}",
         )
     shifts, stretch, W, V = known.parts(theta)
-    weights = [behind.weights * stretch, W[:-1], V[:-1] * known.unit]
-    biases = [behind.biases * stretch + shifts, W[-1], V[-1] * known.unit + known.offset]
-    network = FeedforwardNetwork(weights, biases, behind.activation)
-    return SecondLayer(network, misfit, {"cycles": n_cycles})
+    weights = [downstream.weights * stretch, W[:-1], V[:-1] * known.unit]
+    biases = [downstream.biases * stretch + shifts, W[-1], V[-1] * known.unit + known.offset]
+    network = FeedforwardNetwork(weights, biases, downstream.activation)
+    return RecoveredNetwork(network, misfit, {"cycles": n_cycles})

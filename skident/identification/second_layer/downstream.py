@@ -1,4 +1,4 @@
-"""What the steps of the second layer's identification share: the black box behind an exact first layer."""
+"""What the steps of the second layer's identification share: the black box downstream an exact first layer."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from skident.oracle import NotIdentified
 from .kernel.charts import ErfChart, TanhChart
 from .kernel.patch import SATURATED, reach_patch
 
-__all__ = ["Behind", "PatchSample"]
+__all__ = ["Downstream", "PatchSample"]
 
 _FURTHER = 2.0  # pre-activation beyond saturation: shifts are not known yet
 
 
 @dataclass(frozen=True)
-class Behind:
-    """A black box behind a first layer whose directions and lengths are exact.
+class Downstream:
+    """A black box downstream a first layer whose directions and lengths are exact.
 
     Attributes
     ----------
-    ask : callable
+    query : callable
         Points (n, D) to answers (n, m_L) of a network with linear output.
     weights : ndarray of shape (D, m_1)
     biases : ndarray of shape (m_1,)
@@ -40,7 +40,7 @@ class Behind:
         No step of a fit is made after this time, of `time.perf_counter`.
     """
 
-    ask: Callable
+    query: Callable
     weights: np.ndarray
     biases: np.ndarray
     activation: str

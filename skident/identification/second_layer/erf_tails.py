@@ -12,7 +12,7 @@ from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marq
 from ..query_points import ask_block
 from .kernel.patch import rays_of_one_unit
 
-__all__ = ["lengths_and_shifts_of_erf"]
+__all__ = ["erf_norms_and_biases"]
 
 _PLACES = 2  # along every unit's hyperplane, each with two sides
 _REACH = np.geomspace(0.02, 60.0, 40)  # how far a tail is followed, in units of 1 / |w|
@@ -25,7 +25,7 @@ _LENGTHS, _SHIFTS = np.geomspace(0.4, 2.5, 5), np.linspace(-1.2, 1.2, 5)  # star
 _ALIKE, _STEADY = 1e-2, 1e-3  # relative difference of two votes that are one, and misfit of a tail that counts
 
 
-def lengths_and_shifts_of_erf(oracle, first, rng):
+def erf_norms_and_biases(oracle, first, rng):
     """Units with the lengths and shifts that most of their tails agree on.
 
     Parameters

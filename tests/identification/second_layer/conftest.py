@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skident.identification.second_layer.downstream import Behind
+from skident.identification.second_layer.downstream import Downstream
 from skident.network import FeedforwardNetwork
 
 
@@ -15,13 +15,13 @@ def planted(sizes, seed=0, scale=1.5, shift=0.5, activation="tanh"):
     return FeedforwardNetwork(weights, [shift * rng.standard_normal(b) for _, b in pairs], activation)
 
 
-def behind(network, seed=0, known_shifts=False):
-    """The black box behind its true first layer, whose shifts are known or not."""
+def downstream(network, seed=0, known_shifts=False):
+    """The black box downstream its true first layer, whose shifts are known or not."""
     rng = np.random.RandomState(seed)
     moved = 0.3 * rng.standard_normal(network.layer_widths[0])
     theta = network.activations[0](moved) if known_shifts else None
     first = network.weights[0], network.biases[0] - moved
-    return Behind(network, *first, network.activation, theta, network.n_outputs, rng), moved
+    return Downstream(network, *first, network.activation, theta, network.n_outputs, rng), moved
 
 
 @pytest.fixture
@@ -30,5 +30,5 @@ def make_planted():
 
 
 @pytest.fixture
-def make_behind():
-    return behind
+def make_downstream():
+    return downstream

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from skident.identification.second_layer.by_all_free import find_second_layer_freely, plan_freely
+from skident.identification.second_layer.by_all_free import all_free_design, recover_with_all_units_free
 from skident.metrics import relative_max_error
 from skident.oracle import NotIdentified
 
@@ -17,32 +17,32 @@ from skident.oracle import NotIdentified
         ((5, 4, 6, 1), 2.0, "erf"),
     ],
 )
-def test_second_layers_as_wide_as_the_first_or_wider(sizes, scale, activation, make_planted, make_behind, rng):
+def test_second_layers_as_wide_as_the_first_or_wider(sizes, scale, activation, make_planted, make_downstream, rng):
     network = make_planted(sizes, seed=2, scale=scale, activation=activation)
-    problem, moved = make_behind(network, known_shifts=activation == "erf")
-    found = find_second_layer_freely(problem, plan_freely(sizes[0], sizes[1:]), sizes[2])
+    problem, moved = make_downstream(network, known_shifts=activation == "erf")
+    found = recover_with_all_units_free(problem, all_free_design(sizes[0], sizes[1:]), sizes[2])
     X = rng.standard_normal((500, sizes[0]))
     assert found.misfit < 1e-3 and relative_max_error(network(X), found.network(X)) < 5e-3
     np.testing.assert_allclose(found.network.biases[0], network.biases[0], atol=1e-4)
 
 
 def test_plans_take_the_lowest_order_that_serves():
-    assert plan_freely(10, (8, 9, 1)).rule.order == 2 and plan_freely(4, (4, 8, 1)).rule.order == 3
-    assert plan_freely(7, (8, 9, 1)) is None and plan_freely(10, (2, 12, 1)) is None
+    assert all_free_design(10, (8, 9, 1)).rule.order == 2 and all_free_design(4, (4, 8, 1)).rule.order == 3
+    assert all_free_design(7, (8, 9, 1)) is None and all_free_design(10, (2, 12, 1)) is None
 
 
-def test_too_few_units_are_said(make_planted, make_behind):
+def test_too_few_units_are_said(make_planted, make_downstream):
     network = make_planted((6, 6, 9, 1), seed=2)
-    problem, _ = make_behind(network)
+    problem, _ = make_downstream(network)
     with pytest.raises(NotIdentified, match="no shifts make|powers were found|misfits the answers"):
-        find_second_layer_freely(problem, plan_freely(6, (6, 7, 1)), 7)
+        recover_with_all_units_free(problem, all_free_design(6, (6, 7, 1)), 7)
 
 
-def test_dependent_weights_are_said(make_planted, make_behind):
+def test_dependent_weights_are_said(make_planted, make_downstream):
     network = make_planted((6, 6, 9, 1), seed=2)
-    problem, _ = make_behind(network)
+    problem, _ = make_downstream(network)
     weights = problem.weights.copy()
     weights[:, 1] = weights[:, 0]
-    parallel = type(problem)(problem.ask, weights, problem.biases, "tanh", None, 1, problem.rng)
+    parallel = type(problem)(problem.query, weights, problem.biases, "tanh", None, 1, problem.rng)
     with pytest.raises(NotIdentified, match="nearly dependent"):
-        find_second_layer_freely(parallel, plan_freely(6, (6, 9, 1)), 9)
+        recover_with_all_units_free(parallel, all_free_design(6, (6, 9, 1)), 9)

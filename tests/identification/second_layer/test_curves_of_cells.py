@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from skident.identification.second_layer.curves_of_cells import fit_curves_of_cells
+from skident.identification.second_layer.by_patch_and_extension.powers_at_centers import CenterPowers
 from skident.identification.second_layer.kernel.curves import taylor_term
-from skident.identification.second_layer.rows_at_centres import CentreRows
+from skident.identification.second_layer.kernel.curves_of_regions import fit_curves_of_regions
 
 
 @pytest.mark.parametrize("order", [3, 4])
@@ -16,8 +16,8 @@ def test_short_units_with_small_shifts(order, rng):
     terms = taylor_term("tanh", order)(H @ rows * lengths + np.repeat(shifts, n, axis=0))[0]
     coefficients = terms * lengths**order * readout
     coefficients *= 1.0 + 1e-5 * rng.standard_normal(coefficients.shape)
-    found = CentreRows(rows, np.zeros((2, k)), np.ones(k), H, coefficients, order, 0.0)
-    told, told_shifts, misfits = fit_curves_of_cells(found)
+    found = CenterPowers(rows, np.zeros((2, k)), np.ones(k), H, coefficients, order, 0.0)
+    told, told_shifts, misfits = fit_curves_of_regions(found)
     assert misfits.max() < 1e-4
     np.testing.assert_allclose(np.linalg.norm(told, axis=0), lengths, rtol=1e-2)
     np.testing.assert_allclose(told_shifts, shifts, atol=1e-2)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from skident.identification.second_layer.by_fit import (
-    GrownPlan,
-    ask_where_few_units_move,
-    find_second_layer_by_growing,
-    plan_growing,
+    FitDesign,
+    fit_design,
+    query_where_few_units_are_free,
+    recover_by_fit,
 )
 from skident.metrics import relative_max_error
 from skident.oracle import NotIdentified
@@ -17,38 +17,38 @@ from skident.oracle import NotIdentified
     ("sizes", "activation"),
     [((2, 4, 3, 1), "tanh"), ((3, 6, 5, 1), "tanh"), ((4, 8, 8, 2), "tanh"), ((3, 5, 5, 1), "erf")],
 )
-def test_few_inputs(sizes, activation, make_planted, make_behind, rng):
+def test_few_inputs(sizes, activation, make_planted, make_downstream, rng):
     network = make_planted(sizes, seed=1, scale=1.2, activation=activation)
-    problem, _ = make_behind(network, known_shifts=activation == "erf")
-    found = find_second_layer_by_growing(problem, plan_growing(sizes[0], sizes[1:]), sizes[2])
+    problem, _ = make_downstream(network, known_shifts=activation == "erf")
+    found = recover_by_fit(problem, fit_design(sizes[0], sizes[1:]), sizes[2])
     X = rng.standard_normal((500, sizes[0]))
     assert found.misfit < 1e-9 and relative_max_error(network(X), found.network(X)) < 1e-7
     np.testing.assert_allclose(found.network.biases[0], network.biases[0], atol=1e-5)
 
 
-def test_rows_lie_where_none_to_all_units_move(make_planted, make_behind):
+def test_rows_lie_where_none_to_all_units_move(make_planted, make_downstream):
     network = make_planted((3, 8, 5, 1))
-    problem, _ = make_behind(network)
-    Z, Y = ask_where_few_units_move(problem, 400)
+    problem, _ = make_downstream(network)
+    Z, Y = query_where_few_units_are_free(problem, 400)
     moving = np.sum(np.abs(Z) < 3.0, axis=1)
     assert Z.shape == (400, 8) and Y.shape == (400, 1)
     assert np.all(np.bincount(moving, minlength=5)[:5] > 15)
 
 
 def test_plans_end_where_steps_take_seconds():
-    assert plan_growing(3, (12, 12, 1)).n_queries == 663
-    assert plan_growing(3, (64, 64, 1)) is None and plan_growing(1, (4, 4, 1)) is None
+    assert fit_design(3, (12, 12, 1)).n_queries == 663
+    assert fit_design(3, (64, 64, 1)) is None and fit_design(1, (4, 4, 1)) is None
 
 
 def test_starts_are_bounded():
-    plan = plan_growing(3, (12, 12, 1))
+    plan = fit_design(3, (12, 12, 1))
     assert plan.with_starts(2).n_cycles == 24 and plan.with_starts(None) == plan.with_starts(10**6) == plan
 
 
-def test_time_that_is_over_and_too_few_units_are_said(make_planted, make_behind):
+def test_time_that_is_over_and_too_few_units_are_said(make_planted, make_downstream):
     network = make_planted((3, 6, 6, 1), seed=2)
-    plan = plan_growing(3, (6, 6, 1))
+    plan = fit_design(3, (6, 6, 1))
     with pytest.raises(NotIdentified, match="unexplained after 0 cycles, when its share of max_seconds was over"):
-        find_second_layer_by_growing(make_behind(network)[0], plan, 6, deadline=time.perf_counter())
+        recover_by_fit(make_downstream(network)[0], plan, 6, deadline=time.perf_counter())
     with pytest.raises(NotIdentified, match=r"unexplained after \d+ cycles$"):
-        find_second_layer_by_growing(make_behind(network)[0], GrownPlan(150, 3), 2)
+        recover_by_fit(make_downstream(network)[0], FitDesign(150, 3), 2)

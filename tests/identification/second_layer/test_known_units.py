@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from skident.identification.second_layer.known_units import KnownUnits
+from skident.identification.second_layer.by_patch_and_extension.known_units import KnownUnits
 from skident.network import get_activation
 
 

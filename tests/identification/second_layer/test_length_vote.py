@@ -5,7 +5,7 @@ import pytest
 
 from skident.datasets import make_network
 from skident.identification.saturating.first_layer import find_first_layer
-from skident.identification.second_layer.length_vote import _middles, centred, vote_on_lengths
+from skident.identification.second_layer.weight_norms import _middles, centred, vote_on_norms
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
 
@@ -31,7 +31,7 @@ def test_lengths_whatever_the_profile_says(sizes, activation, steepness):
     first = find_first_layer(oracle, activation=activation, n_units=sizes[1], rng=rng)
     wrong = np.exp(rng.uniform(-1.2, 1.2, sizes[1]))
     first = replace(first, weights=first.weights * wrong, biases=first.biases * wrong)
-    vote = vote_on_lengths(oracle, first, activation, rng)
+    vote = vote_on_norms(oracle, first, activation, rng)
     assert vote.support.min() >= 3
     assert length_errors(vote.first, network).max() < 1e-6
     offsets = [f.biases / f.lengths for f in (first, vote.first)]
@@ -45,7 +45,7 @@ def test_a_unit_without_a_tail_keeps_its_length_and_has_no_support():
     output = network.weights[1].copy()
     output[unit] *= 1e-14
     faint = FeedforwardNetwork([network.weights[0], output], network.biases, "tanh", "identity")
-    vote = vote_on_lengths(Oracle(lambda X: faint(X), 6), first, "tanh", np.random.RandomState(0))
+    vote = vote_on_norms(Oracle(lambda X: faint(X), 6), first, "tanh", np.random.RandomState(0))
     assert vote.support[0] == 1 and vote.support[1:].min() >= 3
     np.testing.assert_allclose(vote.first.weights[:, 0], first.weights[:, 0], rtol=1e-15)
 
@@ -59,7 +59,7 @@ def test_a_hyperplane_far_beside_its_unit_is_moved_to_the_middle_of_the_step(act
     moved = replace(
         first, biases=wrong, points=first.points - (first.directions * (wrong - first.biases) / first.lengths).T
     )
-    vote = vote_on_lengths(oracle, moved, activation, rng)
+    vote = vote_on_norms(oracle, moved, activation, rng)
     found = centred(vote, activation)
     assert vote.support.min() >= 3 and np.abs(vote.middles[:2]).min() > 3.0 * unit
     cosines = (network.weights[0] / np.linalg.norm(network.weights[0], axis=0)).T @ found.directions

@@ -5,18 +5,18 @@ import dataclasses
 import numpy as np
 import pytest
 
-from skident.identification.second_layer.downstream import Behind
+from skident.identification.second_layer.by_patch_and_extension.one_patch import patch_design, recover_patch
+from skident.identification.second_layer.by_patch_and_extension.opposite_regions import opposite_regions
+from skident.identification.second_layer.by_patch_and_extension.patch_fit import PatchFit, Shallow
+from skident.identification.second_layer.by_patch_and_extension.powers_at_centers import powers_at_centers
+from skident.identification.second_layer.downstream import Downstream
 from skident.identification.second_layer.kernel.charts import TanhChart
-from skident.identification.second_layer.local_coordinates import coefficients_in_outputs, outputs_to_chart
-from skident.identification.second_layer.one_patch import find_one_patch, plan_one_patch
-from skident.identification.second_layer.opposite_cells import opposite_cells
-from skident.identification.second_layer.patch_fit import PatchFit, Shallow
-from skident.identification.second_layer.rows_at_centres import rows_at_centres
+from skident.identification.second_layer.kernel.local_coordinates import coefficients_in_outputs, outputs_to_chart
 from skident.oracle import NotIdentified
 
 
 def network(D, m_1, m_2, m_L, seed):
-    """A tanh network, and what is behind its first layer, known up to shifts and to 1e-7 in lengths."""
+    """A tanh network, and what is downstream its first layer, known up to shifts and to 1e-7 in lengths."""
     rng = np.random.RandomState(seed)
     A, W = 1.5 * rng.standard_normal((D, m_1)) / np.sqrt(D), 1.5 * rng.standard_normal((m_1, m_2)) / np.sqrt(m_1)
     b, c = 0.3 * rng.standard_normal(m_1), 0.3 * rng.standard_normal(m_2)
@@ -26,16 +26,16 @@ def network(D, m_1, m_2, m_L, seed):
     def ask(U):
         return np.tanh(np.tanh(U @ A + b) @ W + c) @ V + v_0
 
-    return (A, b, W, c, V, v_0), Behind(ask, A / lengths, (b - shifts) / lengths, "tanh", None, m_L, rng)
+    return (A, b, W, c, V, v_0), Downstream(ask, A / lengths, (b - shifts) / lengths, "tanh", None, m_L, rng)
 
 
 @pytest.mark.parametrize("seed", [2, 3])
 def test_everything_is_found_to_rounding_error(seed):
-    (A, b, W, c, V, v_0), behind = network(5, 12, 10, 2, seed)
-    found = find_one_patch(behind, plan_one_patch(5, (12, 10, 2)), 10)
+    (A, b, W, c, V, v_0), downstream = network(5, 12, 10, 2, seed)
+    found = recover_patch(downstream, patch_design(5, (12, 10, 2)), 10)
     for patch in (found.patch, found.opposite):
         free = patch.free
-        t = patch.point @ found.behind.weights + found.behind.biases
+        t = patch.point @ found.downstream.weights + found.downstream.biases
         assert np.abs(t[free]).max() < 1e-9 and np.abs(np.delete(t, free)).min() > 20
         assert np.array_equal(patch.signs, np.where(np.isin(np.arange(12), free), 0.0, np.sign(t)))
         true = W[free] / np.linalg.norm(W[free], axis=0)
@@ -48,32 +48,32 @@ def test_everything_is_found_to_rounding_error(seed):
         assert np.abs(patch.readout[order] * signs[:, None] - V).max() < 1e-7
         assert np.abs(patch.offset - v_0).max() < 1e-7
         assert np.abs(np.arctanh(patch.theta) - (patch.point @ A + b)[free]).max() < 1e-8
-    assert np.abs(found.behind.weights[:, found.patch.free] / A[:, found.patch.free] - 1.0).max() < 1e-11
+    assert np.abs(found.downstream.weights[:, found.patch.free] / A[:, found.patch.free] - 1.0).max() < 1e-11
     assert found.misfit < 1e-13
 
 
 @pytest.mark.parametrize("mix", [[[1.0, -2.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 0.0]]])
 def test_an_output_that_tells_nothing_new_does_no_harm(mix):
-    _, behind = network(5, 12, 10, 2, 2)
-    dependent = dataclasses.replace(behind, ask=lambda U: behind.ask(U) @ mix)
-    plan = plan_one_patch(5, (12, 10, 2))
-    assert plan.rule.order < plan_one_patch(5, (12, 10, 1)).rule.order
-    assert find_one_patch(dependent, plan, 10).misfit < 1e-13
+    _, downstream = network(5, 12, 10, 2, 2)
+    dependent = dataclasses.replace(downstream, query=lambda U: downstream.query(U) @ mix)
+    plan = patch_design(5, (12, 10, 2))
+    assert plan.rule.order < patch_design(5, (12, 10, 1)).rule.order
+    assert recover_patch(dependent, plan, 10).misfit < 1e-13
 
 
 def test_too_few_independent_outputs_are_said():
-    _, behind = network(4, 12, 40, 3, 2)
-    plan = plan_one_patch(4, (12, 40, 3))
-    dependent = dataclasses.replace(behind, ask=lambda U: behind.ask(U)[:, [0, 0, 0]])
+    _, downstream = network(4, 12, 40, 3, 2)
+    plan = patch_design(4, (12, 40, 3))
+    dependent = dataclasses.replace(downstream, query=lambda U: downstream.query(U)[:, [0, 0, 0]])
     with pytest.raises(NotIdentified, match="with 1 independent outputs, powers do not tell 40 units"):
-        find_one_patch(dependent, plan, 40)
+        recover_patch(dependent, plan, 40)
 
 
 def test_more_units_than_powers_of_order_two_without_outputs():
-    (_, _, W, *_), behind = network(5, 14, 13, 3, 5)  # 10 entries of order 2
-    plan = plan_one_patch(5, (14, 13, 3))
+    (_, _, W, *_), downstream = network(5, 14, 13, 3, 5)  # 10 entries of order 2
+    plan = patch_design(5, (14, 13, 3))
     assert plan.rule.order == 2
-    found = find_one_patch(behind, plan, 13)
+    found = recover_patch(downstream, plan, 13)
     true = W[found.patch.free]
     nearest = [np.abs(np.abs(true.T @ row) / (row @ row) - 1.0).min() for row in found.patch.rows.T]
     assert max(nearest) < 1e-8
@@ -81,55 +81,57 @@ def test_more_units_than_powers_of_order_two_without_outputs():
 
 
 def test_time_that_is_over_is_said():
-    behind = dataclasses.replace(network(5, 12, 10, 2, 2)[1], deadline=0.0)
+    downstream = dataclasses.replace(network(5, 12, 10, 2, 2)[1], deadline=0.0)
     with pytest.raises(NotIdentified, match="its share of max_seconds is over"):
-        find_one_patch(behind, plan_one_patch(5, (12, 10, 2)), 10)
+        recover_patch(downstream, patch_design(5, (12, 10, 2)), 10)
 
 
 def test_time_is_looked_at_before_shifts_are_sought():
-    behind = dataclasses.replace(network(5, 12, 10, 2, 2)[1], deadline=0.0)
-    plan = plan_one_patch(5, (12, 10, 2))
+    downstream = dataclasses.replace(network(5, 12, 10, 2, 2)[1], deadline=0.0)
+    plan = patch_design(5, (12, 10, 2))
     with pytest.raises(NotIdentified, match="its share of max_seconds is over"):
-        rows_at_centres(behind, opposite_cells(behind), plan.rule, plan.n_centres, 10)
+        powers_at_centers(downstream, opposite_regions(downstream), plan.rule, plan.n_centres, 10)
 
 
 def test_a_width_that_is_wrong_is_noticed():
-    _, behind = network(5, 12, 10, 2, 2)
+    _, downstream = network(5, 12, 10, 2, 2)
     with pytest.raises(NotIdentified, match="misfits the answers there by|powers were found"):
-        find_one_patch(behind, plan_one_patch(5, (12, 8, 2)), 8)
+        recover_patch(downstream, patch_design(5, (12, 8, 2)), 8)
 
 
 def test_where_powers_tell_nothing_there_is_no_plan():
-    assert plan_one_patch(2, (16, 16, 1)) is None
-    assert plan_one_patch(8, (8, 4, 1)) is None
-    assert plan_one_patch(3, (64, 64, 1)) is None
-    assert plan_one_patch(8, (64, 64, 1)).rule.order == 3
-    assert plan_one_patch(4, (64, 64, 2)) is None
+    assert patch_design(2, (16, 16, 1)) is None
+    assert patch_design(8, (8, 4, 1)) is None
+    assert patch_design(3, (64, 64, 1)) is None
+    assert patch_design(8, (64, 64, 1)).rule.order == 3
+    assert patch_design(4, (64, 64, 2)) is None
 
 
 def test_several_outputs_tell_more_units_at_the_same_order():
-    assert plan_one_patch(8, (64, 64, 4)).rule.order == 2
-    assert plan_one_patch(6, (64, 64, 3)).rule.order == 3
-    assert plan_one_patch(6, (64, 64, 1)).rule.order == 4
+    assert patch_design(8, (64, 64, 4)).rule.order == 2
+    assert patch_design(6, (64, 64, 3)).rule.order == 3
+    assert patch_design(6, (64, 64, 1)).rule.order == 4
 
 
 def test_all_other_units_are_saturated_in_both_cells_with_opposite_signs():
-    _, behind = network(6, 20, 4, 1, 4)
-    cells = opposite_cells(behind)
+    _, downstream = network(6, 20, 4, 1, 4)
+    cells = opposite_regions(downstream)
     T = np.random.RandomState(5).uniform(-1.5, 1.5, (50, 5))
     for which in (0, 1):
-        Z = cells.at(T, np.full(50, which)) @ behind.weights + behind.biases
+        Z = cells.at(T, np.full(50, which)) @ downstream.weights + downstream.biases
         assert np.allclose(Z[:, cells.free], T, atol=1e-10)
         assert np.abs(Z[:, cells.others]).min() > 21
-    first, second = np.sign(cells.points @ behind.weights + behind.biases)[:, cells.others]
+    first, second = np.sign(cells.points @ downstream.weights + downstream.biases)[:, cells.others]
     assert np.array_equal(first, -second)
 
 
 def test_cells_out_of_reach_are_an_error():
-    _, behind = network(6, 20, 4, 1, 4)
-    near = Behind(behind.ask, behind.weights, behind.biases, "tanh", None, 1, behind.rng, farthest=1.0)
+    _, downstream = network(6, 20, 4, 1, 4)
+    near = Downstream(
+        downstream.query, downstream.weights, downstream.biases, "tanh", None, 1, downstream.rng, farthest=1.0
+    )
     with pytest.raises(NotIdentified, match="no two cells with 5 free units are in reach"):
-        opposite_cells(near)
+        opposite_regions(near)
 
 
 def test_series_between_outputs_and_chart_is_that_of_the_functions():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skident.identification.second_layer.by_powers.output_powers import OutputPowers, find_output_powers, fitted_powers
+from skident.identification.second_layer.kernel.output_powers import OutputPowers, find_output_powers, fitted_powers
 
 
 def planted(m, m_L, k, order, seed):

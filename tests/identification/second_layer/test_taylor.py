@@ -42,37 +42,37 @@ def true_coordinate(g, inverse, moved):
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
-def test_coefficients_against_automatic_differentiation(order, make_planted, make_behind):
+def test_coefficients_against_automatic_differentiation(order, make_planted, make_downstream):
     network = make_planted((5, 9, 6, 1), seed=1)
-    problem, _ = make_behind(network)
+    problem, _ = make_downstream(network)
     free = np.array([1, 4, 6])[: 3 if order < 4 else 2]
     patch = problem.patch(free, 3)
-    tensors = taylor_coefficients(problem.ask, patch, TanhChart(), TaylorRule(4, 0.5, 10))
+    tensors = taylor_coefficients(problem.query, patch, TanhChart(), TaylorRule(4, 0.5, 10))
     for point, told in list(zip(patch.points, tensors[order]))[: 3 if order < 4 else 1]:
         true = tensor_by_autograd(network, point, free, patch.moves, order, torch.arctanh)
         np.testing.assert_allclose(told[0], pack_symmetric(true), rtol=1e-4, atol=1e-7 * np.abs(true).max() + 1e-10)
 
 
-def test_change_to_true_coordinates_against_automatic_differentiation(make_planted, make_behind):
+def test_change_to_true_coordinates_against_automatic_differentiation(make_planted, make_downstream):
     network = make_planted((5, 9, 6, 1), seed=2)
-    problem, moved = make_behind(network)
+    problem, moved = make_downstream(network)
     free = np.array([0, 3])
     patch = problem.patch(free, 2)
     theta, coordinate = np.tanh(moved[free]), true_coordinate(torch.tanh, torch.arctanh, moved[free])
-    tensors = taylor_coefficients(problem.ask, patch, TanhChart(), TaylorRule(3, 0.4, 8))
+    tensors = taylor_coefficients(problem.query, patch, TanhChart(), TaylorRule(3, 0.4, 8))
     for order in (1, 2, 3):
         told = TanhChart().coefficients(tensors, theta, order)
         true = tensor_by_autograd(network, patch.points[0], free, patch.moves, order, coordinate)
         np.testing.assert_allclose(told[0, 0], pack_symmetric(true), rtol=1e-5, atol=1e-6 * np.abs(true).max())
 
 
-def test_coordinates_of_erf_units(make_planted, make_behind):
+def test_coordinates_of_erf_units(make_planted, make_downstream):
     network = make_planted((5, 9, 6, 1), seed=3, activation="erf")
-    problem, moved = make_behind(network, known_shifts=True)
+    problem, moved = make_downstream(network, known_shifts=True)
     free = np.array([2, 5])
     patch, chart = problem.patch(free, 2), problem.chart(free)
     assert isinstance(chart, ErfChart)
-    tensors = taylor_coefficients(problem.ask, patch, chart, TaylorRule(3, 0.4, 8))
+    tensors = taylor_coefficients(problem.query, patch, chart, TaylorRule(3, 0.4, 8))
     coordinate = true_coordinate(torch.erf, torch.erfinv, moved[free])
     for order in (1, 2, 3):
         told = chart.coefficients(tensors, chart.theta, order)
@@ -98,38 +98,38 @@ def test_exponents_are_those_of_packed_powers():
         np.testing.assert_allclose(symmetric_power(x, p), monomials * np.sqrt(counts))
 
 
-def test_queries_are_as_many_as_said(make_planted, make_behind):
-    problem, _ = make_behind(make_planted((5, 9, 6, 2)))
+def test_queries_are_as_many_as_said(make_planted, make_downstream):
+    problem, _ = make_downstream(make_planted((5, 9, 6, 2)))
     rows = []
     patch, rule = problem.patch(np.array([0, 1]), 3), TaylorRule(2, 0.3, 3)
 
     def ask(U):
         rows.append(len(U))
-        return problem.ask(U)
+        return problem.query(U)
 
     taylor_coefficients(ask, patch, TanhChart(), rule)
     assert sum(rows) == 3 * rule.n_queries(2)
 
 
-def test_steep_networks_get_a_shorter_reach(make_planted, make_behind):
+def test_steep_networks_get_a_shorter_reach(make_planted, make_downstream):
     reaches, rule = [], TaylorRule(3, 0.8, 6)
     for scale in (0.5, 8.0):
         network = make_planted((6, 10, 8, 1), seed=4)
         network = network.with_parameters(
             [network.weights[0], scale * network.weights[1], network.weights[2]], network.biases
         )
-        problem, _ = make_behind(network)
-        chosen, error = choose_reach(problem.ask, problem.patch(np.arange(3), 8), TanhChart(), rule, problem.rng)
+        problem, _ = make_downstream(network)
+        chosen, error = choose_reach(problem.query, problem.patch(np.arange(3), 8), TanhChart(), rule, problem.rng)
         reaches.append(chosen.reach)
         assert error < 1e-3
     assert reaches[1] < 0.6 * reaches[0]
 
 
-def test_coefficients_are_the_same_with_the_reach_of_a_cube(make_planted, make_behind):
-    problem, _ = make_behind(make_planted((5, 9, 6, 2), seed=3))
+def test_coefficients_are_the_same_with_the_reach_of_a_cube(make_planted, make_downstream):
+    problem, _ = make_downstream(make_planted((5, 9, 6, 2), seed=3))
     patch = problem.patch(np.array([1, 4, 6]), 3)
     rules = [TaylorRule(3, reach, 10, cubic=cubic) for reach, cubic in ((0.5, False), (0.35, True))]
-    ball, cube = (taylor_coefficients(problem.ask, patch, TanhChart(), rule) for rule in rules)
+    ball, cube = (taylor_coefficients(problem.query, patch, TanhChart(), rule) for rule in rules)
     for one, other in zip(ball, cube):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 * np.abs(one).max())
     reached = rules[1].scaled(probing_directions(3, 3))

@@ -1,8 +1,12 @@
 import numpy as np
 import pytest
 
-from skident.identification.second_layer.known_units import KnownUnits
-from skident.identification.second_layer.unit_across_wall import TAILS, fit_unit_across_wall, row_from_tail
+from skident.identification.second_layer.by_patch_and_extension.known_units import KnownUnits
+from skident.identification.second_layer.by_patch_and_extension.new_units import (
+    TAILS,
+    fit_new_unit,
+    weights_from_tail,
+)
 from skident.network import get_activation
 
 
@@ -27,11 +31,11 @@ def test_a_row_and_a_shift_from_a_tail_and_answers_across(case, rng):
     levels = -TAILS[known.activation.name] - (shift if erf else 1.0)
     Z = np.column_stack([2.0 * rng.standard_normal((12, 3)), np.full(12, levels[0])])
     Y = np.array([answers(known, row, shift, np.column_stack([Z[:, :3], np.full(12, level)])) for level in levels])
-    start = row_from_tail(known, Z, np.swapaxes(Y, 0, 1), levels + shift * erf, -1.0)
+    start = weights_from_tail(known, Z, np.swapaxes(Y, 0, 1), levels + shift * erf, -1.0)
     factor = 1.0 if erf else np.exp(2.0 * shift)
     np.testing.assert_allclose(start, factor * row, rtol=1e-3, atol=1e-3 * np.abs(row).max())
     Z = np.column_stack([2.0 * rng.standard_normal((15, 3)), rng.uniform(-3.5, 3.5, 15)])
-    found = fit_unit_across_wall(known, 3, Z, answers(known, row, shift, Z), start, -1.0, shift if erf else None)
+    found = fit_new_unit(known, 3, Z, answers(known, row, shift, Z), start, -1.0, shift if erf else None)
     assert found.misfit < 1e-7
     np.testing.assert_allclose(found.row, row, atol=1e-6)
     np.testing.assert_allclose(found.shift, shift, atol=1e-6)

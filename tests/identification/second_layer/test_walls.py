@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from skident.identification.second_layer.known_units import KnownUnits
-from skident.identification.second_layer.walls import Cell, Wall, spread_points
+from skident.identification.second_layer.by_patch_and_extension.known_units import KnownUnits
+from skident.identification.second_layer.by_patch_and_extension.saturation_region import Cell, Wall, spread_points
 from skident.network import get_activation
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .kernel.patch import SATURATED
+from ..kernel.patch import SATURATED
 
 __all__ = ["Cell", "Wall", "spread_points"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from .damped_step import damped_step
+from ..damped_step import damped_step
 
 __all__ = ["PatchFit", "Shallow"]
 

@@ -7,9 +7,9 @@ from scipy.ndimage import maximum_filter
 
 from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
-from .kernel.curves import taylor_term
+from .curves import taylor_term
 
-__all__ = ["fit_curves_of_cells"]
+__all__ = ["fit_curves_of_regions"]
 
 _LENGTHS, _SHIFTS = np.geomspace(0.1, 2.5, 20), np.linspace(-4.0, 4.0, 41)  # of starts
 _OF_A_LENGTH = 8  # best pairs of shifts that are starts
@@ -17,12 +17,12 @@ _LONGEST = np.array([0.7, 0.7, 0.7])  # of a step in (log length, shift, shift)
 _LARGEST, _SATURATED = 3.0, 5.0  # log length, and shift beyond which nothing is seen of it
 
 
-def fit_curves_of_cells(found):
+def fit_curves_of_regions(found):
     """Length and shifts of every unit with ``C = v r^p tanh^(p)(r x + c_cell) / p!``, by least squares.
 
     Parameters
     ----------
-    found : CentreRows
+    found : CenterPowers
 
     Returns
     -------

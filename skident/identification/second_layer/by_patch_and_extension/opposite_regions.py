@@ -8,9 +8,9 @@ import numpy as np
 
 from skident.oracle import NotIdentified
 
-from .kernel.patch import SATURATED, Patch
+from ..kernel.patch import SATURATED, Patch
 
-__all__ = ["OppositeCells", "opposite_cells"]
+__all__ = ["OppositeRegions", "opposite_regions"]
 
 _DIRECTIONS, _LOOKED_AT = 2000, 30  # drawn, and the best ones whose distance is computed in full
 _WELL, _ILL = 15.0, 9.0  # condition of free units' weights, and how much farther a worse one may as well be
@@ -18,7 +18,7 @@ _WIDEST = 3.8  # pre-activation of free units, at most
 
 
 @dataclass(frozen=True)
-class OppositeCells:
+class OppositeRegions:
     """Both cells where given units are free and all others saturated, ``k = D - 1``.
 
     Attributes
@@ -67,17 +67,17 @@ class OppositeCells:
         return Patch(self.free, self.others, self.moves, points, np.zeros((len(points), len(self.others))))
 
 
-def opposite_cells(behind):
+def opposite_regions(downstream):
     """The free units whose two cells are near to the centre, ``k = D - 1`` of them.
 
     Parameters
     ----------
-    behind : Behind
+    downstream : Downstream
         With more units than inputs.
 
     Returns
     -------
-    OppositeCells
+    OppositeRegions
 
     Raises
     ------
@@ -91,7 +91,7 @@ def opposite_cells(behind):
     orthogonal to it, so that no other unit is left that nearly is: a few hundred standard deviations instead of
     thousands.
     """
-    W, b, rng = behind.weights, behind.biases, behind.rng
+    W, b, rng = downstream.weights, downstream.biases, downstream.rng
     D, m = W.shape
     drawn = rng.standard_normal((_DIRECTIONS, D))
     drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
@@ -101,17 +101,17 @@ def opposite_cells(behind):
     rates = np.abs(normals @ W)
     np.put_along_axis(rates, sets, np.inf, axis=1)
     worth = rates.min(axis=1) / np.where(conditions < _WELL, 1.0, _ILL)
-    best, nearest = None, behind.farthest
+    best, nearest = None, downstream.farthest
     for i in np.argsort(-worth)[:_LOOKED_AT]:
         free = np.sort(sets[i])
         others, moves = np.setdiff1d(np.arange(m), free), np.linalg.pinv(W[:, free])
         base = -b[free] @ moves
         levels, along = base @ W[:, others] + b[others], np.abs(normals[i] @ W[:, others])
-        sure = SATURATED[behind.activation] + _WIDEST * np.linalg.norm(moves @ W[:, others], axis=0)
+        sure = SATURATED[downstream.activation] + _WIDEST * np.linalg.norm(moves @ W[:, others], axis=0)
         distance = np.max((sure + np.abs(levels)) / along, initial=0.0)
         if distance < nearest:
             points = base + distance * np.array([[1.0], [-1.0]]) * normals[i]
-            best, nearest = OppositeCells(free, others, moves, points), distance
+            best, nearest = OppositeRegions(free, others, moves, points), distance
     if best is None:
         raise NotIdentified("second layer", "unreachable", f"no two cells with {D - 1} free units are in reach")
     return best

@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 from skident.optim import DenseNormalEquations, levenberg_marquardt
 from skident.oracle import NotIdentified
 
-__all__ = ["TAILS", "UnitAcrossWall", "fit_unit_across_wall", "row_from_tail", "sensitivity"]
+__all__ = ["TAILS", "NewUnit", "fit_new_unit", "weights_from_tail", "sensitivity"]
 
 # Pre-activations at which a unit's tail is followed, towards its middle: the last four leave 3e-3 to 4e-2 of it.
 TAILS = {"tanh": np.array([10.0, 3.2, 2.5, 2.15, 2.0]), "erf": np.array([5.5, 2.08, 1.75, 1.57, 1.48])}
@@ -22,7 +22,7 @@ _FURTHEST = 6.0  # shift
 
 
 @dataclass(frozen=True)
-class UnitAcrossWall:
+class NewUnit:
     """One more unit.
 
     Attributes
@@ -59,7 +59,7 @@ def sensitivity(known, Z):
     return slopes[:, None, :] * known.readout.T
 
 
-def row_from_tail(known, Z, Y, levels, sign):
+def weights_from_tail(known, Z, Y, levels, sign):
     """A unit's row by linear least squares, from where it is nearly saturated.
 
     Parameters
@@ -100,7 +100,7 @@ def row_from_tail(known, Z, Y, levels, sign):
     return np.linalg.lstsq(J / lengths, slopes.ravel(), rcond=_LEAST)[0] / lengths
 
 
-def fit_unit_across_wall(known, unit, Z, Y, row, sign, shift=None):
+def fit_new_unit(known, unit, Z, Y, row, sign, shift=None):
     """The row, the shift and the length of a unit.
 
     Parameters
@@ -113,7 +113,7 @@ def fit_unit_across_wall(known, unit, Z, Y, row, sign, shift=None):
     Y : ndarray of shape (n, m_L)
         Answers.
     row : ndarray of shape (m_2,)
-        See `row_from_tail`.
+        See `weights_from_tail`.
     sign : float
         Saturated output of the unit that `known.biases` include.
     shift : float, default=None
@@ -121,7 +121,7 @@ def fit_unit_across_wall(known, unit, Z, Y, row, sign, shift=None):
 
     Returns
     -------
-    UnitAcrossWall
+    NewUnit
 
     Notes
     -----
@@ -137,7 +137,7 @@ def fit_unit_across_wall(known, unit, Z, Y, row, sign, shift=None):
             best = result
         if best.cost < _EXPLAINED**2:
             break
-    return UnitAcrossWall(best.x[:-2], float(best.x[-2]), float(best.x[-1]), float(np.sqrt(best.cost)))
+    return NewUnit(best.x[:-2], float(best.x[-2]), float(best.x[-1]), float(np.sqrt(best.cost)))
 
 
 class _AcrossWall:

@@ -9,11 +9,11 @@ import numpy as np
 from skident.linalg import find_symmetric_powers, symmetric_power
 from skident.oracle import NotIdentified
 
-from .downstream import PatchSample
-from .kernel.taylor import TaylorRule, choose_reach, taylor_coefficients
-from .shifts_from_taylor import shifts_from_taylor
+from ..downstream import PatchSample
+from ..kernel.taylor import TaylorRule, choose_reach, taylor_coefficients
+from .biases_from_taylor import biases_from_taylor
 
-__all__ = ["FirstRows", "find_first_rows"]
+__all__ = ["FirstPatchPowers", "powers_on_first_patch"]
 
 _LARGEST = 0.99  # |theta|
 _CHOICES, _WELL = 60, 20  # sets of free units that are drawn, and the best conditioned ones of them
@@ -22,7 +22,7 @@ _GAP, _CLEAR = 0.1, 1e-3  # of the singular values: the second layer is not as w
 
 
 @dataclass(frozen=True)
-class FirstRows:
+class FirstPatchPowers:
     """Rows of the second layer at some first-layer units.
 
     Attributes
@@ -38,7 +38,7 @@ class FirstRows:
     misfit : float
         Relative, of the powers.
     gap : float
-        See `TaylorShifts`.
+        See `TaylorBiases`.
     """
 
     free: np.ndarray
@@ -50,13 +50,13 @@ class FirstRows:
     gap: float
 
 
-def find_first_rows(behind, plan, n_powers, *, generosity=1.0):
+def powers_on_first_patch(downstream, plan, n_powers, *, generosity=1.0):
     """Rows and shifts on one patch.
 
     Parameters
     ----------
-    behind : Behind
-    plan : PatchPlan
+    downstream : Downstream
+    plan : PowerDesign
     n_powers : int or None
         m_2; None where the gap of the singular values has to tell it.
     generosity : float, default=1
@@ -64,27 +64,27 @@ def find_first_rows(behind, plan, n_powers, *, generosity=1.0):
 
     Returns
     -------
-    FirstRows
+    FirstPatchPowers
 
     Raises
     ------
     NotIdentified
         If the patch has too few points in reach, its coefficients are no sum of m_2 powers, or not all are found.
     """
-    free = _free_units(behind, plan.n_free)
-    patch = behind.patch(free, int(plan.n_first * generosity))
+    free = _free_units(downstream, plan.n_free)
+    patch = downstream.patch(free, int(plan.n_first * generosity))
     if len(patch.points) < 0.9 * plan.n_first:
         raise NotIdentified(
             "second layer",
             "unreachable",
             f"the patch of {plan.n_free} free units has {len(patch.points)} points in reach, {plan.n_first} are needed",
         )
-    chart = behind.chart(free)
-    rule, _ = choose_reach(behind.ask, patch, chart, plan.rule, behind.rng)
-    tensors = taylor_coefficients(behind.ask, patch, chart, rule)
-    theta, n_powers, gap = _shifts(behind, tensors, free, n_powers)
+    chart = downstream.chart(free)
+    rule, _ = choose_reach(downstream.query, patch, chart, plan.rule, downstream.rng)
+    tensors = taylor_coefficients(downstream.query, patch, chart, rule)
+    theta, n_powers, gap = _shifts(downstream, tensors, free, n_powers)
     if not gap < _GAP:
-        told = _shifts(behind, tensors, free, None)
+        told = _shifts(downstream, tensors, free, None)
         seen = told[1] if told[2] < _CLEAR and told[1] != n_powers else None
         says = "" if seen is None else f", but of {seen}"
         raise NotIdentified(
@@ -97,9 +97,9 @@ def find_first_rows(behind, plan, n_powers, *, generosity=1.0):
     flat = C.reshape(-1, C.shape[-1])
     lengths = np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), np.finfo(float).tiny)
     basis = np.linalg.svd(flat / lengths, full_matrices=False)[2][:n_powers].T
-    found = find_symmetric_powers(basis, plan.n_free, rule.order, behind.rng)
+    found = find_symmetric_powers(basis, plan.n_free, rule.order, downstream.rng)
     if len(found.vectors) < n_powers:
-        found = find_symmetric_powers(basis, plan.n_free, rule.order, behind.rng, farthest=_FARTHEST)
+        found = find_symmetric_powers(basis, plan.n_free, rule.order, downstream.rng, farthest=_FARTHEST)
     if len(found.vectors) < n_powers:
         raise NotIdentified(
             "second layer", "incomplete", f"{len(found.vectors)} of {n_powers} powers were found on a patch"
@@ -108,15 +108,15 @@ def find_first_rows(behind, plan, n_powers, *, generosity=1.0):
     coefficients = np.linalg.lstsq(Phi.T, flat.T, rcond=None)[0].T
     misfit = np.linalg.norm(coefficients @ Phi - flat) / np.linalg.norm(flat)
     sample = PatchSample(patch, coefficients.reshape(*C.shape[:2], n_powers), tensors[0][..., 0])
-    return FirstRows(free, theta, found.vectors.T, rule, sample, float(misfit), gap)
+    return FirstPatchPowers(free, theta, found.vectors.T, rule, sample, float(misfit), gap)
 
 
-def _shifts(behind, tensors, free, n_powers):
+def _shifts(downstream, tensors, free, n_powers):
     """theta (k,), m_2, and the gap that tells it."""
-    if behind.theta is not None:
+    if downstream.theta is not None:
         n_powers, gap = _width_of_known(tensors, n_powers)
-        return behind.theta[free], n_powers, gap
-    found = shifts_from_taylor(tensors, n_powers)
+        return downstream.theta[free], n_powers, gap
+    found = biases_from_taylor(tensors, n_powers)
     return np.clip(found.theta, -_LARGEST, _LARGEST), found.n_powers, found.gap
 
 
@@ -132,9 +132,9 @@ def _width_of_known(tensors, n_powers):
     return n_powers, float(ratios[n_powers - 1])
 
 
-def _free_units(behind, k):
+def _free_units(downstream, k):
     """k units whose weights are well conditioned."""
-    m_1, rng = behind.shape[1], behind.rng
+    m_1, rng = downstream.shape[1], downstream.rng
     sets = [np.sort(rng.permutation(m_1)[:k]) for _ in range(_CHOICES)]
-    conditions = [np.linalg.cond(behind.weights[:, units]) for units in sets]
+    conditions = [np.linalg.cond(downstream.weights[:, units]) for units in sets]
     return sets[np.argsort(conditions)[:_WELL][rng.randint(_WELL)]]

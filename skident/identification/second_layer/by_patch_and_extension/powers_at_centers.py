@@ -9,12 +9,12 @@ import numpy as np
 from skident.linalg import find_symmetric_powers
 from skident.oracle import NotIdentified
 
-from .by_powers.output_powers import OutputPowers, find_output_powers, fitted_powers
-from .kernel.charts import TanhChart
-from .kernel.taylor import choose_reach, taylor_coefficients
-from .local_coordinates import coefficients_in_outputs
+from ..kernel.charts import TanhChart
+from ..kernel.local_coordinates import coefficients_in_outputs
+from ..kernel.output_powers import OutputPowers, find_output_powers, fitted_powers
+from ..kernel.taylor import choose_reach, taylor_coefficients
 
-__all__ = ["CentreRows", "rows_at_centres"]
+__all__ = ["CenterPowers", "powers_at_centers"]
 
 _SPREAD = 0.6  # of the centres, in outputs as known
 _NEARER = 0.9  # times the best reach along a few lines: truncation is worse along others
@@ -26,7 +26,7 @@ _FULL = 0.5  # part of the rows that the units not found may be
 
 
 @dataclass(frozen=True)
-class CentreRows:
+class CenterPowers:
     """What Taylor coefficients at many places tell of the second layer.
 
     Attributes
@@ -55,13 +55,13 @@ class CentreRows:
     gap: float
 
 
-def rows_at_centres(behind, cells, rule, n_centres, n_units):
+def powers_at_centers(downstream, cells, rule, n_centres, n_units):
     """Rows, shifts and lengths that make Taylor coefficients at all centres sums of m_2 powers.
 
     Parameters
     ----------
-    behind : Behind
-    cells : OppositeCells
+    downstream : Downstream
+    cells : OppositeRegions
     rule : TaylorRule
         With order p and the largest reach.
     n_centres : int
@@ -71,7 +71,7 @@ def rows_at_centres(behind, cells, rule, n_centres, n_units):
 
     Returns
     -------
-    CentreRows
+    CenterPowers
         Of m_2 units or fewer.
 
     Raises
@@ -88,16 +88,16 @@ def rows_at_centres(behind, cells, rule, n_centres, n_units):
     centres, beginning with deltas that are 0 and the same in both cells: as hyperplanes lie in the middle of their
     units' steps, these are small. Where that leaves no gap, random ones are tried.
     """
-    T = np.arctanh(behind.rng.uniform(-_SPREAD, _SPREAD, (n_centres, len(cells.free))))
+    T = np.arctanh(downstream.rng.uniform(-_SPREAD, _SPREAD, (n_centres, len(cells.free))))
     T[0] = 0.0
     patch = cells.patch(T)
-    rule, _ = choose_reach(behind.ask, patch, TanhChart(), rule, behind.rng)
-    tensors = taylor_coefficients(behind.ask, patch, TanhChart(), replace(rule, reach=_NEARER * rule.reach))
-    coordinates = _Coordinates(T, tensors, n_units, behind.look_at_the_time)
-    x = coordinates.found(behind.rng)
+    rule, _ = choose_reach(downstream.query, patch, TanhChart(), rule, downstream.rng)
+    tensors = taylor_coefficients(downstream.query, patch, TanhChart(), replace(rule, reach=_NEARER * rule.reach))
+    coordinates = _Coordinates(T, tensors, n_units, downstream.look_at_the_time)
+    x = coordinates.found(downstream.rng)
     rows = coordinates.rows(x)
     s, Vt = np.linalg.svd(rows, full_matrices=False)[1:]
-    found = _powers(Vt[:n_units].T, (behind.n_outputs, T.shape[1], rule.order), behind.rng)
+    found = _powers(Vt[:n_units].T, (downstream.n_outputs, T.shape[1], rule.order), downstream.rng)
     if len(found.vectors) < _FULL * n_units:
         raise NotIdentified(
             "second layer", "incomplete", f"{len(found.vectors)} of {n_units} powers were found at {n_centres} centres"
@@ -107,7 +107,7 @@ def rows_at_centres(behind, cells, rule, n_centres, n_units):
     C = np.linalg.lstsq(found.flat.T, rows.T, rcond=None)[0].T / coordinates.weights[:, None]
     deltas, stretch = coordinates.split(x)
     gap = float(s[n_units] / max(s[n_units - 1], np.finfo(float).tiny))
-    return CentreRows(found.vectors.T, deltas, stretch, coordinates.outputs(x), C, rule.order, gap)
+    return CenterPowers(found.vectors.T, deltas, stretch, coordinates.outputs(x), C, rule.order, gap)
 
 
 def _powers(basis, shape, rng):

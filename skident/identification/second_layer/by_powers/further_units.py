@@ -11,11 +11,11 @@ from skident.linalg.packing import packing_weights
 from skident.optim import DenseNormalEquations, levenberg_marquardt
 from skident.oracle import NotIdentified
 
-from .downstream import Behind, PatchSample
-from .kernel.charts import exponents
-from .kernel.taylor import taylor_coefficients
+from ..downstream import Downstream, PatchSample
+from ..kernel.charts import exponents
+from ..kernel.taylor import taylor_coefficients
 
-__all__ = ["Rows", "find_further_rows"]
+__all__ = ["Rows", "recover_further_units"]
 
 _LOOKS, _ENOUGH = 12, 5  # sets of known units looked at for a patch in reach, and after which the best one is taken
 _NEAR = 4000.0  # distance of a patch that is near enough at once
@@ -37,7 +37,7 @@ class Rows:
     samples : list of PatchSample
     misfit : float
         The largest relative one of any unit.
-    behind : Behind
+    downstream : Downstream
         With the biases that theta belongs to.
     """
 
@@ -45,7 +45,7 @@ class Rows:
     theta: np.ndarray
     samples: list
     misfit: float
-    behind: Behind
+    downstream: Downstream
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,15 @@ class _UnitFit:
     misfit: float
 
 
-def find_further_rows(behind, plan, first, callback=None):
+def recover_further_units(downstream, plan, first, callback=None):
     """All rows, from those at the first patch's units.
 
     Parameters
     ----------
-    behind : Behind
-    plan : PatchPlan
+    downstream : Downstream
+    plan : PowerDesign
         Its rule of further units with the reach that serves best.
-    first : FirstRows
+    first : FirstPatchPowers
     callback : callable, default=None
         ``callback(n_known, m_1)`` after every unit.
 
@@ -79,15 +79,15 @@ def find_further_rows(behind, plan, first, callback=None):
     NotIdentified
         If a unit is not seen from any patch in reach, or its terms agree with the known rows nowhere.
     """
-    m_1 = behind.shape[1]
+    m_1 = downstream.shape[1]
     rows, theta = np.zeros((m_1, first.rows.shape[1])), np.zeros(m_1)
     rows[first.free], theta[first.free] = first.rows, first.theta
     known, samples, misfits = list(first.free), [first.sample], [first.misfit]
     queue = [(j, 0) for j in np.setdiff1d(np.arange(m_1), first.free)]
     while queue:
         j, tried = queue.pop(0)
-        beside = _known_beside(behind, plan, first, rows, known, j, tried)
-        fit = None if beside is None else _fit_unit(behind, plan.rule_of_more, rows, theta, beside)
+        beside = _known_beside(downstream, plan, first, rows, known, j, tried)
+        fit = None if beside is None else _fit_unit(downstream, plan.rule_of_more, rows, theta, beside)
         last = tried == (_REPEATS if fit is not None else 1)
         if fit is None or fit.misfit > (_LOOSE if last else _STUCK):
             if last:
@@ -97,7 +97,7 @@ def find_further_rows(behind, plan, first, callback=None):
                     "residual",
                     f"the second layer's weights from first-layer unit {j} were not found: {seen}",
                 )
-            behind = behind if fit is None else _recentred(behind, j, fit.theta)
+            downstream = downstream if fit is None else _recentred(downstream, j, fit.theta)
             queue.append((j, tried + 1))
             continue
         rows[j], theta[j] = fit.row, fit.theta
@@ -106,26 +106,26 @@ def find_further_rows(behind, plan, first, callback=None):
         misfits.append(fit.misfit)
         if callback is not None:
             callback(len(known), m_1)
-    return Rows(rows, theta, samples, float(max(misfits)), behind)
+    return Rows(rows, theta, samples, float(max(misfits)), downstream)
 
 
-def _recentred(behind, unit, theta):
+def _recentred(downstream, unit, theta):
     """The same with a unit's bias moved to its centre, where it was far off and only saturated so far."""
-    if abs(theta) < _OFF_CENTRE or behind.theta is not None or behind.shape[1] <= behind.shape[0]:
-        return behind
-    biases = behind.biases.copy()
+    if abs(theta) < _OFF_CENTRE or downstream.theta is not None or downstream.shape[1] <= downstream.shape[0]:
+        return downstream
+    biases = downstream.biases.copy()
     biases[unit] += np.arctanh(theta)
-    return replace(behind, biases=biases)
+    return replace(downstream, biases=biases)
 
 
-def _known_beside(behind, plan, first, rows, known, j, tried):
+def _known_beside(downstream, plan, first, rows, known, j, tried):
     """A patch of k known units and j, the last of its free ones: near and well conditioned; None if there is none."""
     k, order = plan.n_free, plan.rule.order
-    needed = 1.15 * rows.shape[1] / (behind.n_outputs * len(exponents(k, order - 1)))
+    needed = 1.15 * rows.shape[1] / (downstream.n_outputs * len(exponents(k, order - 1)))
     best, least = None, np.inf
     for look in range(_LOOKS):
-        beside = first.free if look == 0 and not tried else np.array(known)[behind.rng.permutation(len(known))[:k]]
-        patch = behind.patch(np.append(beside, j), plan.n_more * (1 + tried))
+        beside = first.free if look == 0 and not tried else np.array(known)[downstream.rng.permutation(len(known))[:k]]
+        patch = downstream.patch(np.append(beside, j), plan.n_more * (1 + tried))
         if len(patch.points) >= needed:
             V = rows[beside].T
             lengths = np.maximum(np.linalg.norm(V, axis=1, keepdims=True), np.finfo(float).tiny)
@@ -137,15 +137,17 @@ def _known_beside(behind, plan, first, rows, known, j, tried):
     return best
 
 
-def _fit_unit(behind, rule, rows, theta, patch):
+def _fit_unit(downstream, rule, rows, theta, patch):
     """The row and shift of a patch's last free unit, its other units' being known."""
     K, p = patch.free[:-1], rule.order
-    chart, V = behind.chart(patch.free), rows[K].T
-    tensors = taylor_coefficients(behind.ask, patch, chart, rule)
+    chart, V = downstream.chart(patch.free), rows[K].T
+    tensors = taylor_coefficients(downstream.query, patch, chart, rule)
     terms = _Terms(chart, tensors, theta[K], V, p)
     last = patch.free[-1]
     u, shift = terms.start()
-    u, shift, coefficients, misfit = terms.refined(u, shift, None if behind.theta is None else behind.theta[last])
+    u, shift, coefficients, misfit = terms.refined(
+        u, shift, None if downstream.theta is None else downstream.theta[last]
+    )
     shape = tensors[-1].shape
     sample = PatchSample(patch, coefficients.reshape(*shape[:2], -1), tensors[0][..., 0])
     return _UnitFit(u, shift, sample, misfit)

@@ -6,7 +6,7 @@ import numpy as np
 
 from skident.linalg.packing import packing_weights
 
-from .kernel.charts import exponents
+from .charts import exponents
 
 __all__ = ["coefficients_in_outputs", "outputs_to_chart"]
 
@@ -31,7 +31,7 @@ def outputs_to_chart(outputs, stretch, order):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.identification.second_layer.local_coordinates import outputs_to_chart
+    >>> from skident.identification.second_layer.kernel.local_coordinates import outputs_to_chart
     >>> print(outputs_to_chart(np.array(0.5), np.array(1.0), 2).round(6))
     [0.       1.333333 0.888889]
     """

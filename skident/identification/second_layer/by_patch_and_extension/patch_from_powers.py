@@ -10,16 +10,16 @@ from skident.linalg import symmetric_power
 from skident.optim import DenseNormalEquations, levenberg_marquardt
 from skident.oracle import NotIdentified
 
-from .assembling import shifts_of
-from .kernel.charts import ErfChart, TanhChart
-from .kernel.curves import fit_curve, taylor_term
-from .kernel.patch import SATURATED, Patch
-from .kernel.taylor import taylor_coefficients
+from ..assembling import preactivations_of
+from ..kernel.charts import ErfChart, TanhChart
+from ..kernel.curves import fit_curve, taylor_term
+from ..kernel.patch import SATURATED, Patch
+from ..kernel.taylor import taylor_coefficients
 from .known_patch import KnownPatch
 from .known_units import KnownUnits
-from .walls import Cell, spread_points
+from .saturation_region import Cell, spread_points
 
-__all__ = ["known_patch_from_rows", "n_queries_of_patch"]
+__all__ = ["known_patch_from_powers", "n_queries_of_patch"]
 
 _CENTRES, _MORE = 12, 5  # in a cell, for one output, and how many more where there are more unknown
 _OUTPUTS, _NEARER = 0.5, 0.7  # of free units at centres, at most, and times the reach that serves at their middle
@@ -49,19 +49,19 @@ def _n_centres(n_outputs):
     return _MORE + int(np.ceil(_CENTRES / n_outputs))
 
 
-def known_patch_from_rows(behind, first):
+def known_patch_from_powers(downstream, first):
     """Lengths, shifts and output weights of second-layer units on one patch.
 
     Parameters
     ----------
-    behind : Behind
-    first : FirstRows
+    downstream : Downstream
+    first : FirstPatchPowers
         Rows at the units that are free there, up to lengths.
 
     Returns
     -------
     KnownPatch
-        Good to a few digits: `walk_to_all_units` begins with a fit.
+        Good to a few digits: `extend_to_all_units` begins with a fit.
 
     Raises
     ------
@@ -74,30 +74,30 @@ def known_patch_from_rows(behind, first):
     ``v_k r_k^p g^(p)(r_k w_k . h + c_k) / p!``: `fit_curve`. Then (r, c) of all units are fitted to answers of the
     cell, v eliminated. The cell is one where no unit is much nearer to saturation than it is elsewhere.
     """
-    g, k, patch = behind.activation, len(first.free), first.sample.patch
+    g, k, patch = downstream.activation, len(first.free), first.sample.patch
     cell = patch.some([_cell_where_all_move(first, SATURATED[g])])
     moves = cell.moves if cell.moves.ndim == 2 else cell.moves[0]
-    H = behind.rng.uniform(-_OUTPUTS, _OUTPUTS, (_n_centres(behind.n_outputs), k))
-    T = shifts_of(g, H) - shifts_of(g, first.theta)
+    H = downstream.rng.uniform(-_OUTPUTS, _OUTPUTS, (_n_centres(downstream.n_outputs), k))
+    T = preactivations_of(g, H) - preactivations_of(g, first.theta)
     centres = Patch(patch.free, patch.others, moves, cell.points + T @ moves, np.tile(cell.levels, (len(T), 1)))
-    lengths, shifts = _curves(behind, first, centres, H)
-    signs = np.zeros(behind.shape[1])
+    lengths, shifts = _curves(downstream, first, centres, H)
+    signs = np.zeros(downstream.shape[1])
     signs[patch.others] = np.sign(cell.levels[0])
-    nothing = np.zeros((len(lengths), behind.n_outputs)), np.zeros(behind.n_outputs)
+    nothing = np.zeros((len(lengths), downstream.n_outputs)), np.zeros(downstream.n_outputs)
     return _fitted(
-        behind, KnownPatch(first.free, first.theta, cell.points[0], signs, first.rows, shifts, *nothing), lengths
+        downstream, KnownPatch(first.free, first.theta, cell.points[0], signs, first.rows, shifts, *nothing), lengths
     )
 
 
-def _curves(behind, first, centres, H):
+def _curves(downstream, first, centres, H):
     """Lengths and shifts (m_2,) of second-layer units from the powers' coefficients at centres of one cell."""
     order, Phi, C = first.rule.order, symmetric_power(first.rows.T, first.rule.order), []
     rule = replace(first.rule, reach=_NEARER * first.rule.reach)
     for i, h in enumerate(H):
-        chart = TanhChart() if behind.theta is None else ErfChart(h)
-        tensors = taylor_coefficients(behind.ask, centres.some([i]), chart, rule)
+        chart = TanhChart() if downstream.theta is None else ErfChart(h)
+        tensors = taylor_coefficients(downstream.query, centres.some([i]), chart, rule)
         C.append(np.linalg.lstsq(Phi.T, chart.coefficients(tensors, h, order)[0].T, rcond=None)[0].T)
-    X, C, term = H @ first.rows, np.array(C), taylor_term(behind.activation, order)
+    X, C, term = H @ first.rows, np.array(C), taylor_term(downstream.activation, order)
     curves = [fit_curve(X[:, j], C[:, :, j], order, term) for j in range(X.shape[1])]
     return np.array([c.length for c in curves]), np.array([c.shift for c in curves])
 
@@ -112,16 +112,16 @@ def _cell_where_all_move(first, margin):
     return int(np.argmax(np.where(saturated, np.log(lowest + np.finfo(float).tiny).sum(axis=1), -np.inf)))
 
 
-def _fitted(behind, patch, lengths):
+def _fitted(downstream, patch, lengths):
     """The same with lengths, shifts and output weights fitted to answers of the cell."""
-    cell = Cell(behind.weights, behind.biases, patch.signs, behind.activation, behind.farthest)
-    known = KnownUnits.from_patch(patch, behind.activation)
+    cell = Cell(downstream.weights, downstream.biases, patch.signs, downstream.activation, downstream.farthest)
+    known = KnownUnits.from_patch(patch, downstream.activation)
     others = np.flatnonzero(patch.signs)
     m_2, m_L = patch.readout.shape
     n = int(np.ceil(_ANSWERS * (2 * m_2 + (m_2 + 1) * m_L) / m_L))
-    X = spread_points(cell, known, others, patch.point[None], 2 * n, behind.rng)[:n]
-    H = known.activation((X @ behind.weights + behind.biases)[:, known.units] + known.shifts)
-    problem = _Lengths(H @ patch.rows, behind.ask(X), known.activation)
+    X = spread_points(cell, known, others, patch.point[None], 2 * n, downstream.rng)[:n]
+    H = known.activation((X @ downstream.weights + downstream.biases)[:, known.units] + known.shifts)
+    problem = _Lengths(H @ patch.rows, downstream.query(X), known.activation)
     told = np.concatenate([np.log(lengths), patch.shifts])
     x0 = min((np.clip(told, -most, most) for most in _CLIPPED), key=problem.cost)
     result = levenberg_marquardt(problem.cost, problem.linearise, x0, max_iter=_STEPS, damping=1e-3)

@@ -9,7 +9,7 @@ import numpy as np
 from ..saturating.tails import tail_lengths
 from .kernel.patch import rays_of_one_unit
 
-__all__ = ["LengthVote", "centred", "vote_on_lengths"]
+__all__ = ["NormVote", "centred", "vote_on_norms"]
 
 _PLACES = 6  # along every unit's hyperplane, at most: further ones for units without a majority
 # How far a tail is followed, in units of 1 / |w|: known lengths may be too large by a factor of four.
@@ -23,7 +23,7 @@ _STEP = {"tanh": 40.0, "sigmoid": 80.0}  # pre-activation at which a unit beside
 
 
 @dataclass(frozen=True)
-class LengthVote:
+class NormVote:
     """Units with the lengths that most looks agree on.
 
     Attributes
@@ -41,7 +41,7 @@ class LengthVote:
     middles: np.ndarray
 
 
-def vote_on_lengths(oracle, first, activation, rng):
+def vote_on_norms(oracle, first, activation, rng):
     """Lengths of first-layer units on which the profile and tails at several places agree.
 
     Parameters
@@ -56,7 +56,7 @@ def vote_on_lengths(oracle, first, activation, rng):
 
     Returns
     -------
-    LengthVote
+    NormVote
 
     Notes
     -----
@@ -68,12 +68,12 @@ def vote_on_lengths(oracle, first, activation, rng):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.identification.second_layer.length_vote import vote_on_lengths
+    >>> from skident.identification.second_layer.weight_norms import vote_on_norms
     >>> from skident.identification.saturating.first_layer import find_first_layer
     >>> from skident.oracle import Oracle
     >>> W = np.array([[3.0, 0.0], [4.0, -2.0]])
     >>> oracle, rng = Oracle(lambda X: np.tanh(X @ W).sum(axis=1), 2), np.random.RandomState(0)
-    >>> vote = vote_on_lengths(oracle, find_first_layer(oracle, n_units=2, rng=rng), "tanh", rng)
+    >>> vote = vote_on_norms(oracle, find_first_layer(oracle, n_units=2, rng=rng), "tanh", rng)
     >>> print(np.sort(vote.first.lengths).round(6))
     [2. 5.]
     """
@@ -97,7 +97,7 @@ def vote_on_lengths(oracle, first, activation, rng):
         best, support = _count(np.array(votes), np.array(errors))
     stretch = best / lengths
     stretched = replace(first, weights=first.weights * stretch, biases=first.biases * stretch)
-    return LengthVote(stretched, support, best * _middles(seen, _STEP[activation] / best))
+    return NormVote(stretched, support, best * _middles(seen, _STEP[activation] / best))
 
 
 def centred(vote, activation):
@@ -105,7 +105,7 @@ def centred(vote, activation):
 
     Parameters
     ----------
-    vote : LengthVote
+    vote : NormVote
     activation : str
         tanh or sigmoid.
 

@@ -10,8 +10,8 @@ from skident.fitting.behind_known_units import BehindKnownUnits
 from skident.network import Activation, get_activation
 from skident.optim import DenseNormalEquations, levenberg_marquardt
 
-from .assembling import shifts_of
-from .damped_step import damped_step
+from ..assembling import preactivations_of
+from ..damped_step import damped_step
 
 __all__ = ["KnownUnits"]
 
@@ -61,7 +61,7 @@ class KnownUnits:
         -------
         KnownUnits
         """
-        shifts = shifts_of(activation, patch.theta)
+        shifts = preactivations_of(activation, patch.theta)
         return cls(
             get_activation(activation), patch.free, shifts, patch.rows, patch.shifts, patch.readout, patch.offset
         )
@@ -79,7 +79,7 @@ class KnownUnits:
         -------
         ndarray of shape (n, q)
         """
-        return shifts_of(self.activation.name, outputs) - self.shifts[chosen]
+        return preactivations_of(self.activation.name, outputs) - self.shifts[chosen]
 
     def read(self, Z):
         """What second-layer units read.

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from skident.oracle import NotIdentified
 
-from .one_patch import OnePatchPlan, find_one_patch, plan_one_patch
-from .walk import n_queries_of_walk, walk_to_all_units
+from .extension import extend_to_all_units, n_queries_of_extension
+from .one_patch import PatchDesign, patch_design, recover_patch
 
-__all__ = ["WalkedPlan", "find_second_layer_by_walking", "plan_walking"]
+__all__ = ["ExtensionDesign", "recover_by_extension", "extension_design"]
 
 _TRIES = 3  # patches
 _MOST_INPUTS = 10  # beyond, patches with fewer free units tell all of it by linear algebra
@@ -17,21 +17,21 @@ _MOST_RECOVERED = 3  # times the walk, which looks at walls again
 
 
 @dataclass(frozen=True)
-class WalkedPlan:
+class ExtensionDesign:
     """A way to identify the second layer where few units can be free.
 
     Attributes
     ----------
-    patch : OnePatchPlan
+    patch : PatchDesign
     n_queries : float
         Rows to ask, about.
     """
 
-    patch: OnePatchPlan
+    patch: PatchDesign
     n_queries: float
 
 
-def plan_walking(n_inputs, widths):
+def extension_design(n_inputs, widths):
     """How many rows the patch and the walk take.
 
     Parameters
@@ -43,23 +43,23 @@ def plan_walking(n_inputs, widths):
 
     Returns
     -------
-    WalkedPlan or None
+    ExtensionDesign or None
         None for more than ten inputs, and where no patch can be known entirely.
     """
-    plan = plan_one_patch(n_inputs, widths) if n_inputs <= _MOST_INPUTS else None
+    plan = patch_design(n_inputs, widths) if n_inputs <= _MOST_INPUTS else None
     if plan is None:
         return None
-    return WalkedPlan(plan, plan.n_queries + _MOST_RECOVERED * n_queries_of_walk(widths, n_inputs - 1))
+    return ExtensionDesign(plan, plan.n_queries + _MOST_RECOVERED * n_queries_of_extension(widths, n_inputs - 1))
 
 
-def find_second_layer_by_walking(behind, plan, n_units, callback=None):
+def recover_by_extension(downstream, plan, n_units, callback=None):
     """All that follows a first layer of tanh units, if that is one hidden layer and a linear output.
 
     Parameters
     ----------
-    behind : Behind
+    downstream : Downstream
         Its shifts not known.
-    plan : WalkedPlan
+    plan : ExtensionDesign
     n_units : int
         m_2.
     callback : callable, default=None
@@ -67,7 +67,7 @@ def find_second_layer_by_walking(behind, plan, n_units, callback=None):
 
     Returns
     -------
-    SecondLayer
+    RecoveredNetwork
 
     Raises
     ------
@@ -76,14 +76,14 @@ def find_second_layer_by_walking(behind, plan, n_units, callback=None):
 
     Notes
     -----
-    See `find_one_patch` and `walk_to_all_units`. About a third of the rows that patches with fewer free units take for
+    See `recover_patch` and `extend_to_all_units`. About a third of the rows that patches with fewer free units take for
     (64, 64) units and eight inputs, where their Taylor coefficients are of order 4 and hardly serve.
     """
     failures = []
     for _ in range(_TRIES):
         try:
-            found = find_one_patch(behind, plan.patch, n_units)
-            return walk_to_all_units(found.behind, found.patch, callback)
+            found = recover_patch(downstream, plan.patch, n_units)
+            return extend_to_all_units(found.downstream, found.patch, callback)
         except NotIdentified as error:
             if error.final:
                 raise

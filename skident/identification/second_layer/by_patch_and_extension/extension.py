@@ -10,13 +10,13 @@ from skident.budget import check_deadline
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
-from ..query_points import ask_block
-from .assembling import SecondLayer, shifts_of
+from ...query_points import ask_block
+from ..assembling import RecoveredNetwork, preactivations_of
 from .known_units import KnownUnits
-from .unit_across_wall import TAILS, fit_unit_across_wall, row_from_tail, sensitivity
-from .walls import Cell, Wall, spread_points
+from .new_units import TAILS, fit_new_unit, sensitivity, weights_from_tail
+from .saturation_region import Cell, Wall, spread_points
 
-__all__ = ["n_queries_of_walk", "walk_to_all_units"]
+__all__ = ["n_queries_of_extension", "extend_to_all_units"]
 
 _LOOKS = 150  # points that are looked for on every wall
 _FEWEST = 10  # of them that show a wall
@@ -43,7 +43,7 @@ class _Walk:
 
     Attributes
     ----------
-    behind : Behind
+    downstream : Downstream
     cell : Cell
     known : KnownUnits
     open : list of int
@@ -60,7 +60,7 @@ class _Walk:
         Of units.
     """
 
-    behind: object
+    downstream: object
     cell: Cell
     known: KnownUnits
     open: list
@@ -78,16 +78,16 @@ class _Walk:
 
     def preactivations(self, X):
         """As known."""
-        return X @ self.behind.weights + self.behind.biases
+        return X @ self.downstream.weights + self.downstream.biases
 
     def lengthen(self, units, factors):
         """Lengths are known better."""
-        weights, biases = self.behind.weights.copy(), self.behind.biases.copy()
+        weights, biases = self.downstream.weights.copy(), self.downstream.biases.copy()
         weights[:, units] *= factors
         biases[units] *= factors
         for Z in self.Z:
             Z[:, units] *= factors
-        self.behind = replace(self.behind, weights=weights, biases=biases)
+        self.downstream = replace(self.downstream, weights=weights, biases=biases)
         self.cell = replace(self.cell, weights=weights, biases=biases)
 
     def keep(self, X, Z, Y):
@@ -95,11 +95,13 @@ class _Walk:
         self.Z.append(Z)
         self.Y.append(Y)
         bases = np.concatenate([self.bases, X])
-        self.bases = bases[self.behind.rng.permutation(len(bases))[:_BASES]]
+        self.bases = bases[self.downstream.rng.permutation(len(bases))[:_BASES]]
 
     def fit_all(self, **options):
         """Fit all that is known to all answers: see `KnownUnits.refined`."""
-        self.known, factors = self.known.refined(*self.answers(), before_a_step=self.behind.look_at_the_time, **options)
+        self.known, factors = self.known.refined(
+            *self.answers(), before_a_step=self.downstream.look_at_the_time, **options
+        )
         self.lengthen(self.known.units, factors)
 
     def answers(self, since=0):
@@ -118,7 +120,7 @@ class _Look:
     moves: np.ndarray
 
 
-def n_queries_of_walk(widths, n_free):
+def n_queries_of_extension(widths, n_free):
     """Rows that a walk asks, about.
 
     Parameters
@@ -148,19 +150,19 @@ def _n_parameters(k, m_2, m_L):
     return k + (k + 1) * m_2 + (m_2 + 1) * m_L
 
 
-def walk_to_all_units(behind, patch, callback=None):
+def extend_to_all_units(downstream, patch, callback=None):
     """All that follows a first layer, from one patch on which it is known.
 
     Parameters
     ----------
-    behind : Behind
+    downstream : Downstream
     patch : KnownPatch
     callback : callable, default=None
         ``callback(n_known, m_1)`` after every round.
 
     Returns
     -------
-    SecondLayer
+    RecoveredNetwork
 
     Raises
     ------
@@ -175,10 +177,10 @@ def walk_to_all_units(behind, patch, callback=None):
     anywhere, and the cell is larger. Errors grow from unit to unit and are taken back by fits of all known units to all
     answers; walls whose equations are best conditioned come first.
     """
-    known = KnownUnits.from_patch(patch, behind.activation)
-    cell = Cell(behind.weights, behind.biases, patch.signs, behind.activation, behind.farthest)
-    unknown = np.setdiff1d(np.arange(behind.shape[1]), patch.free).tolist()
-    walk = _Walk(behind, cell, known, unknown, patch.point[None])
+    known = KnownUnits.from_patch(patch, downstream.activation)
+    cell = Cell(downstream.weights, downstream.biases, patch.signs, downstream.activation, downstream.farthest)
+    unknown = np.setdiff1d(np.arange(downstream.shape[1]), patch.free).tolist()
+    walk = _Walk(downstream, cell, known, unknown, patch.point[None])
     _begin(walk)
     fruitless = 0
     while walk.open:
@@ -193,16 +195,16 @@ def walk_to_all_units(behind, patch, callback=None):
                 "second layer", "unreachable", f"no way leads from the known patch to first-layer units {walk.open}"
             )
         if callback is not None:
-            callback(behind.shape[1] - len(walk.open), behind.shape[1])
+            callback(downstream.shape[1] - len(walk.open), downstream.shape[1])
     return _second_layer(walk)
 
 
 def _begin(walk):
     """Ask inside the cell, and fit the patch to that."""
-    (k, m_2), m_L = walk.known.rows.shape, walk.behind.n_outputs
+    (k, m_2), m_L = walk.known.rows.shape, walk.downstream.n_outputs
     n = _n_rows(_INSIDE * _n_parameters(k, m_2, m_L), m_L)
-    X = spread_points(walk.cell, walk.known, walk.others(None), walk.bases, 2 * n, walk.behind.rng)
-    Z, Y = walk.preactivations(X[:n]), walk.behind.ask(X[:n])
+    X = spread_points(walk.cell, walk.known, walk.others(None), walk.bases, 2 * n, walk.downstream.rng)
+    Z, Y = walk.preactivations(X[:n]), walk.downstream.query(X[:n])
     walk.keep(X[:n], Z, Y)
     if walk.known.misfit(Z, Y) > _NEAR:
         walk.known = walk.known.fitted(Z, Y, _STEPS)
@@ -224,14 +226,14 @@ def _looks(walk, fruitless):
 
 def _look(walk, unit, fruitless):
     """A wall as it is seen; None where the cell has hardly any points there."""
-    behind, sign = walk.behind, walk.cell.signs[unit]
-    farther = _FARTHER * fruitless if behind.theta is None else 0.0
-    levels = sign * (TAILS[behind.activation] + farther) - (_shift(walk, unit) or 0.0)
+    downstream, sign = walk.downstream, walk.cell.signs[unit]
+    farther = _FARTHER * fruitless if downstream.theta is None else 0.0
+    levels = sign * (TAILS[downstream.activation] + farther) - (_shift(walk, unit) or 0.0)
     wall = Wall(unit, levels[-1], levels[-1], abs(levels[0] - levels[-1]))
     points, moves = _crossings(walk, wall, _LOOKS, walk.bases, 1 + fruitless)
     if len(points) < _FEWEST:
         return None
-    J = sensitivity(walk.known, walk.preactivations(points)).reshape(len(points) * behind.n_outputs, -1)
+    J = sensitivity(walk.known, walk.preactivations(points)).reshape(len(points) * downstream.n_outputs, -1)
     s = np.linalg.svd(J / np.maximum(np.linalg.norm(J, axis=0), np.finfo(float).tiny), compute_uv=False)
     return _Look(wall, levels, s[-1] / s[0] if len(J) >= J.shape[1] else 0.0, points, moves)
 
@@ -240,7 +242,7 @@ def _on_wall(walk, wall, n, bases, tries):
     """Up to n points on a wall, at least."""
     parts, count = [np.zeros((0, bases.shape[1]))], 0
     for _ in range(tries):
-        found = spread_points(walk.cell, walk.known, walk.others(wall.unit), bases, n, walk.behind.rng, wall)
+        found = spread_points(walk.cell, walk.known, walk.others(wall.unit), bases, n, walk.downstream.rng, wall)
         parts.append(found)
         count += len(found)
         bases = np.concatenate([bases, found])
@@ -260,19 +262,19 @@ def _cross(walk, look, largest):
     row = _row_in_tail(walk, look)
     if row is None:
         return
-    behind, unit, sign, shift = (
-        walk.behind,
+    downstream, unit, sign, shift = (
+        walk.downstream,
         look.wall.unit,
         walk.cell.signs[look.wall.unit],
         _shift(walk, look.wall.unit),
     )
     middle = 0.0 if shift is None else -shift
-    n = _n_rows(_ACROSS * (len(row) + 1), behind.n_outputs)
+    n = _n_rows(_ACROSS * (len(row) + 1), downstream.n_outputs)
     wall = Wall(unit, middle - _LEVELS, middle + _LEVELS)
     points = _on_wall(walk, wall, n, np.concatenate([walk.bases, look.points]), _TRIES)
-    points = points[behind.rng.permutation(len(points))[:n]]
-    Z, Y = walk.preactivations(points), behind.ask(points)
-    found = fit_unit_across_wall(walk.known, unit, Z, Y, row, sign, shift)
+    points = points[downstream.rng.permutation(len(points))[:n]]
+    Z, Y = walk.preactivations(points), downstream.query(points)
+    found = fit_new_unit(walk.known, unit, Z, Y, row, sign, shift)
     if found.misfit < largest:
         walk.lengthen(unit, found.stretch)
         Z[:, unit] *= found.stretch
@@ -284,23 +286,27 @@ def _cross(walk, look, largest):
 
 def _row_in_tail(walk, look):
     """The row that a unit's tail tells; None where it is hardly seen."""
-    behind, unit, m_2 = walk.behind, look.wall.unit, walk.known.rows.shape[1]
-    n, points, moves = _n_rows(_TAIL * m_2, behind.n_outputs), look.points, look.moves
+    downstream, unit, m_2 = walk.downstream, look.wall.unit, walk.known.rows.shape[1]
+    n, points, moves = _n_rows(_TAIL * m_2, downstream.n_outputs), look.points, look.moves
     if len(points) < n:
         more = _crossings(walk, look.wall, 2 * n, np.concatenate([walk.bases, points]), _TRIES)
         points, moves = (np.concatenate(part) for part in zip((points, moves), more, strict=True))
     points, moves = points[:n], moves[:n]
-    if len(points) * behind.n_outputs < m_2:
+    if len(points) * downstream.n_outputs < m_2:
         return None
     along = points[:, None] + (look.levels - look.levels[-1])[:, None] * moves[:, None]
     levels = look.levels + (_shift(walk, unit) or 0.0)
     Z = walk.preactivations(along[:, 0])
-    return row_from_tail(walk.known, Z, ask_block(behind.ask, along), levels, walk.cell.signs[unit])
+    return weights_from_tail(walk.known, Z, ask_block(downstream.query, along), levels, walk.cell.signs[unit])
 
 
 def _shift(walk, unit):
     """Of a unit, where it is known beforehand."""
-    return None if walk.behind.theta is None else shifts_of(walk.behind.activation, walk.behind.theta[unit])
+    return (
+        None
+        if walk.downstream.theta is None
+        else preactivations_of(walk.downstream.activation, walk.downstream.theta[unit])
+    )
 
 
 def _refine(walk):
@@ -309,7 +315,7 @@ def _refine(walk):
     doubtful = k >= walk.n_refined + _SOME and walk.misfits[-1] > _DOUBT
     if not (doubtful or k > _GROWN * walk.n_sure) or n_newest == 0:
         return
-    if _n_parameters(k, walk.known.rows.shape[1], walk.behind.n_outputs) < _MOST:
+    if _n_parameters(k, walk.known.rows.shape[1], walk.downstream.n_outputs) < _MOST:
         walk.fit_all()
         walk.n_sure, walk.since = k, len(walk.Z)
     elif k - walk.n_refined >= _NEWEST and walk.misfits[-1] > _LARGER:
@@ -324,16 +330,18 @@ def _refine(walk):
 
 def _second_layer(walk):
     """The network, fitted once more where it is not yet right."""
-    n_parameters = _n_parameters(*walk.known.rows.shape, walk.behind.n_outputs)
+    n_parameters = _n_parameters(*walk.known.rows.shape, walk.downstream.n_outputs)
     if n_parameters < _MOST and walk.known.misfit(*walk.answers()) > _WRONG:
         walk.fit_all()
-    behind, known = walk.behind, walk.known
+    downstream, known = walk.downstream, walk.known
     order = np.argsort(known.units)
-    weights = [behind.weights, known.rows[order], known.readout]
-    biases = [behind.biases + known.shifts[order], known.biases, known.offset]
+    weights = [downstream.weights, known.rows[order], known.readout]
+    biases = [downstream.biases + known.shifts[order], known.biases, known.offset]
     misfit = known.misfit(*walk.answers())
     if not misfit < _WRONG:
         raise NotIdentified(
             "second layer", "residual", f"the network found on the walk misfits its answers by {misfit:.1e}"
         )
-    return SecondLayer(FeedforwardNetwork(weights, biases, behind.activation), misfit, {"units": max(walk.misfits)})
+    return RecoveredNetwork(
+        FeedforwardNetwork(weights, biases, downstream.activation), misfit, {"units": max(walk.misfits)}
+    )

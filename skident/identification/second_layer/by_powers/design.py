@@ -8,10 +8,10 @@ import numpy as np
 
 from skident.linalg import n_symmetric_entries
 
-from .kernel.patch import n_sign_patterns
-from .kernel.taylor import TaylorRule
+from ..kernel.patch import n_sign_patterns
+from ..kernel.taylor import TaylorRule
 
-__all__ = ["PatchPlan", "alternative_plans"]
+__all__ = ["PowerDesign", "power_designs"]
 
 # Largest reach in hidden coordinates and pairs of nodes, by order: beyond 4 rounding leaves too little.
 _RULES = {2: (0.5, 2), 3: (0.6, 4), 4: (0.8, 6), 5: (0.85, 7)}
@@ -28,7 +28,7 @@ _HELD = 1.5  # times the cost where they are: such points lie farther out
 
 
 @dataclass(frozen=True)
-class PatchPlan:
+class PowerDesign:
     """A way to identify the second layer.
 
     Attributes
@@ -53,7 +53,7 @@ class PatchPlan:
     n_queries: float
 
 
-def alternative_plans(n_inputs, widths, orders=(2, 3, 4)):
+def power_designs(n_inputs, widths, orders=(2, 3, 4)):
     """The plan that asks fewest rows, and others with ever fewer free units, for where its patches are out of reach.
 
     Parameters
@@ -67,7 +67,7 @@ def alternative_plans(n_inputs, widths, orders=(2, 3, 4)):
 
     Returns
     -------
-    list of PatchPlan
+    list of PowerDesign
         Empty where powers do not determine the second layer, or points are too few.
     """
     plans = [_plan(n_inputs, widths, p, k) for p in orders for k in range(2, min(n_inputs, widths[0]))]
@@ -101,4 +101,4 @@ def _plan(D, widths, p, k):
     cost = n_first * rule.n_queries(k) + (m_1 - k) * n_more * rule_of_more.n_queries(k + 1)
     crowded = 1.0 + 5.0 * max(0.0, m_2 / entries - _CROWDED)
     few_cells = 4.0 if m_1 > D and D - k - 1 < 2 else 1.0
-    return PatchPlan(rule, rule_of_more, k, n_first, n_more, cost * crowded * few_cells * (_HELD if few else 1.0))
+    return PowerDesign(rule, rule_of_more, k, n_first, n_more, cost * crowded * few_cells * (_HELD if few else 1.0))

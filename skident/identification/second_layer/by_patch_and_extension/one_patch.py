@@ -9,16 +9,16 @@ import numpy as np
 from skident.linalg import n_symmetric_entries
 from skident.oracle import NotIdentified
 
-from .curves_of_cells import fit_curves_of_cells
-from .downstream import Behind
-from .grow_in_cells import completed
-from .kernel.taylor import TaylorRule
+from ..downstream import Downstream
+from ..kernel.curves_of_regions import fit_curves_of_regions
+from ..kernel.taylor import TaylorRule
+from .grow_on_patch import completed
 from .known_patch import KnownPatch
-from .opposite_cells import opposite_cells
+from .opposite_regions import opposite_regions
 from .patch_fit import PatchFit, Shallow
-from .rows_at_centres import rows_at_centres
+from .powers_at_centers import powers_at_centers
 
-__all__ = ["OnePatchPlan", "PatchFound", "find_one_patch", "plan_one_patch"]
+__all__ = ["PatchDesign", "RecoveredPatch", "recover_patch", "patch_design"]
 
 _PAIRS = {2: 4, 3: 6, 4: 7, 5: 8}  # of nodes, by order, with one output
 _PAIRS_OF_SEVERAL = {2: 6, 3: 10, 4: 10, 5: 10}  # and with more: what is left of the smallest units is in the noise
@@ -32,7 +32,7 @@ _CURVED = 0.5  # misfit of a curve that tells nothing
 
 
 @dataclass(frozen=True)
-class OnePatchPlan:
+class PatchDesign:
     """A way to know one patch.
 
     Attributes
@@ -54,12 +54,12 @@ class OnePatchPlan:
 
 
 @dataclass(frozen=True)
-class PatchFound:
+class RecoveredPatch:
     """A patch that is known.
 
     Attributes
     ----------
-    behind : Behind
+    downstream : Downstream
         With the free units' lengths put right.
     patch : KnownPatch
         In the first of the two cells.
@@ -69,13 +69,13 @@ class PatchFound:
         Of the answers held out, relative.
     """
 
-    behind: Behind
+    downstream: Downstream
     patch: KnownPatch
     opposite: KnownPatch
     misfit: float
 
 
-def plan_one_patch(n_inputs, widths):
+def patch_design(n_inputs, widths):
     """Which order of Taylor coefficients and how many centres and points tell one patch.
 
     Parameters
@@ -87,7 +87,7 @@ def plan_one_patch(n_inputs, widths):
 
     Returns
     -------
-    OnePatchPlan or None
+    PatchDesign or None
         None where powers do not determine the rows, or first-layer units are too few.
     """
     m_1, m_2, m_L = widths
@@ -102,24 +102,24 @@ def plan_one_patch(n_inputs, widths):
             n_unknown = m_2 * (k + 2 + m_L) + 3 * k + m_L
             n_points = int(np.ceil(0.5 * _ANSWERS * n_unknown / m_L)) + _HELD_OUT
             n_queries = 2 * (n_centres * rule.n_queries(k) + n_points)
-            return OnePatchPlan(rule, n_centres, n_points, float(n_queries))
+            return PatchDesign(rule, n_centres, n_points, float(n_queries))
     return None
 
 
-def find_one_patch(behind, plan, n_units):
+def recover_patch(downstream, plan, n_units):
     """The shallow network on a patch with D - 1 free units, and these units' shifts and lengths.
 
     Parameters
     ----------
-    behind : Behind
+    downstream : Downstream
         With tanh units, shifts not known, and lengths good to 1e-4.
-    plan : OnePatchPlan
+    plan : PatchDesign
     n_units : int
         m_2.
 
     Returns
     -------
-    PatchFound
+    RecoveredPatch
 
     Raises
     ------
@@ -133,15 +133,15 @@ def find_one_patch(behind, plan, n_units):
     cube of outputs of the free units in both cells. Output weights eliminated, its Jacobian has a condition of about
     1e6 for 64 units and seven inputs, so that answers exact to 1e-15 tell everything to 1e-9.
     """
-    cells = opposite_cells(behind)
-    seen = _with_independent_outputs(behind, cells)
-    if seen.n_outputs < behind.n_outputs:
+    cells = opposite_regions(downstream)
+    seen = _with_independent_outputs(downstream, cells)
+    if seen.n_outputs < downstream.n_outputs:
         plan = _plan_with_fewer(seen, n_units)
-    found = rows_at_centres(seen, cells, plan.rule, plan.n_centres, n_units)
-    rows, shifts, misfits = fit_curves_of_cells(found)
+    found = powers_at_centers(seen, cells, plan.rule, plan.n_centres, n_units)
+    rows, shifts, misfits = fit_curves_of_regions(found)
     start = Shallow(rows, shifts, found.deltas, found.stretch).units(misfits < _CURVED)
-    fit, held_out = (_answers(behind, cells, n) for n in (plan.n_points - _HELD_OUT, _HELD_OUT))
-    shallow = completed(fit, start, n_units, behind.rng)
+    fit, held_out = (_answers(downstream, cells, n) for n in (plan.n_points - _HELD_OUT, _HELD_OUT))
+    shallow = completed(fit, start, n_units, downstream.rng)
     readout, offset = fit.readout(shallow)
     left = held_out.Y * held_out.size + held_out.offset - held_out.outputs(shallow)[1] @ readout - offset
     misfit = float(np.linalg.norm(left)) / held_out.size
@@ -151,25 +151,25 @@ def find_one_patch(behind, plan, n_units):
             "residual",
             f"the network found where {len(cells.free)} units are free misfits the answers there by {misfit:.1e}",
         )
-    return _told(behind, cells, shallow, (readout, offset), misfit)
+    return _told(downstream, cells, shallow, (readout, offset), misfit)
 
 
-def _with_independent_outputs(behind, cells):
+def _with_independent_outputs(downstream, cells):
     """The same, or with combinations of its outputs where some depend on others: they tell no more units."""
-    if behind.n_outputs == 1:
-        return behind
-    Y = _answers(behind, cells, _LOOKS * behind.n_outputs).Y
+    if downstream.n_outputs == 1:
+        return downstream
+    Y = _answers(downstream, cells, _LOOKS * downstream.n_outputs).Y
     _, s, Vt = np.linalg.svd(Y, full_matrices=False)
     n = max(1, int(np.sum(s > _DEPENDENT * s[0])))
-    if n == behind.n_outputs:
-        return behind
-    return replace(behind, ask=lambda U: behind.ask(U) @ Vt[:n].T, n_outputs=n)
+    if n == downstream.n_outputs:
+        return downstream
+    return replace(downstream, query=lambda U: downstream.query(U) @ Vt[:n].T, n_outputs=n)
 
 
-def _plan_with_fewer(behind, n_units):
+def _plan_with_fewer(downstream, n_units):
     """What serves with so many outputs."""
-    (D, m_1), n = behind.shape, behind.n_outputs
-    plan = plan_one_patch(D, (m_1, n_units, n))
+    (D, m_1), n = downstream.shape, downstream.n_outputs
+    plan = patch_design(D, (m_1, n_units, n))
     if plan is None:
         raise NotIdentified(
             "second layer", "residual", f"with {n} independent outputs, powers do not tell {n_units} units"
@@ -177,16 +177,16 @@ def _plan_with_fewer(behind, n_units):
     return plan
 
 
-def _answers(behind, cells, n):
+def _answers(downstream, cells, n):
     """Answers at n points a cell, all over the cube of outputs."""
-    T = np.arctanh(behind.rng.uniform(-_WIDE, _WIDE, (2 * n, len(cells.free))))
+    T = np.arctanh(downstream.rng.uniform(-_WIDE, _WIDE, (2 * n, len(cells.free))))
     which = np.repeat([0, 1], n)
-    return PatchFit(T, which, behind.ask(cells.at(T, which)), before_a_step=behind.look_at_the_time)
+    return PatchFit(T, which, downstream.query(cells.at(T, which)), before_a_step=downstream.look_at_the_time)
 
 
-def _told(behind, cells, shallow, outer, misfit):
+def _told(downstream, cells, shallow, outer, misfit):
     """What is known then."""
-    weights, biases = behind.weights.copy(), behind.biases.copy()
+    weights, biases = downstream.weights.copy(), downstream.biases.copy()
     weights[:, cells.free] *= shallow.stretch
     biases[cells.free] *= shallow.stretch
     patches = []
@@ -194,4 +194,4 @@ def _told(behind, cells, shallow, outer, misfit):
         signs = np.sign(point @ weights + biases)
         signs[cells.free] = 0.0
         patches.append(KnownPatch(cells.free, np.tanh(delta), point, signs, shallow.rows, shifts, *outer))
-    return PatchFound(replace(behind, weights=weights, biases=biases), *patches, misfit)
+    return RecoveredPatch(replace(downstream, weights=weights, biases=biases), *patches, misfit)

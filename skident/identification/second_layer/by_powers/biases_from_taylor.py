@@ -9,15 +9,15 @@ import numpy as np
 from skident.linalg.packing import insertion, packing_weights
 from skident.oracle import NotIdentified
 
-from .kernel.charts import exponents
+from ..kernel.charts import exponents
 
-__all__ = ["TaylorShifts", "shifts_from_taylor"]
+__all__ = ["TaylorBiases", "biases_from_taylor"]
 
 _SPARE = 2  # rows more than the rank that a gap has to be seen by
 
 
 @dataclass(frozen=True)
-class TaylorShifts:
+class TaylorBiases:
     """Shifts of a patch's free units.
 
     Attributes
@@ -38,7 +38,7 @@ class TaylorShifts:
     residual: float
 
 
-def shifts_from_taylor(tensors, n_powers=None):
+def biases_from_taylor(tensors, n_powers=None):
     """Shifts that make the highest Taylor coefficients sums of a few powers.
 
     Parameters
@@ -50,7 +50,7 @@ def shifts_from_taylor(tensors, n_powers=None):
 
     Returns
     -------
-    TaylorShifts
+    TaylorBiases
 
     Raises
     ------
@@ -77,11 +77,11 @@ def shifts_from_taylor(tensors, n_powers=None):
     rank = sum(min(n_powers, d) for d in entries)
     top, low, beside = _null_vectors(Vt[rank:], entries, sizes, n_powers, k)
     theta, residual = _solve(top, low, beside, k, p)
-    return TaylorShifts(theta, n_powers, gap, residual)
+    return TaylorBiases(theta, n_powers, gap, residual)
 
 
 def _width(s, entries, rows, n_powers):
-    """m_2 and the gap of the singular values behind it."""
+    """m_2 and the gap of the singular values downstream it."""
     widths = range(1, entries[-1]) if n_powers is None else [n_powers]
     ranks = {m: sum(min(m, d) for d in entries) for m in widths}
     gaps = {m: s[r] / max(s[r - 1], np.finfo(float).tiny) for m, r in ranks.items() if r + _SPARE <= rows}
