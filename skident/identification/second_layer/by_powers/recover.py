@@ -1,4 +1,4 @@
-"""The second layer downstream a saturating first one, end to end: by linear algebra on patches, from no random network."""
+"""The second layer after a saturating first layer: by linear algebra on patches, with no random initialization."""
 
 from __future__ import annotations
 
