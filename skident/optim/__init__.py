@@ -6,6 +6,7 @@ from .conjugate_gradients import LinearSolution, conjugate_gradients
 from .jobs import in_order
 from .kept_factor import FactoredNormalEquations, KeptFactor
 from .levenberg_marquardt import (
+    DenseJacobian,
     DenseNormalEquations,
     KrylovNormalEquations,
     LeastSquaresResult,
@@ -14,24 +15,30 @@ from .levenberg_marquardt import (
 )
 from .sphere_ascent import SphereAscentResult, sphere_ascent, unit_norm
 from .threads import all_threads, gram_work, one_blas_thread, one_thread
+from .variable_projection import BatchedSeparableProblem, LinearFit, SeparableProblem, fit_coefficients
 from .work_budget import WorkBudget
 
 __all__ = [
     "BatchedNormalEquations",
     "BatchedResult",
+    "BatchedSeparableProblem",
+    "DenseJacobian",
     "DenseNormalEquations",
     "Ending",
     "FactoredNormalEquations",
     "KeptFactor",
     "KrylovNormalEquations",
     "LeastSquaresResult",
+    "LinearFit",
     "LinearSolution",
+    "SeparableProblem",
     "SphereAscentResult",
     "WorkBudget",
     "all_threads",
     "batched_levenberg_marquardt",
     "best_of",
     "conjugate_gradients",
+    "fit_coefficients",
     "give_up_when_slow",
     "gram_work",
     "in_order",

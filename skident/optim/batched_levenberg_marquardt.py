@@ -124,7 +124,7 @@ def batched_levenberg_marquardt(problems, x0, ending):
     Parameters
     ----------
     problems : object
-        With ``cost(x)`` (B,), ``linearise(x)`` (an object whose ``solve(damping)`` gives steps and predicted
+        With ``cost(x)`` (B,), ``linearize(x)`` (an object whose ``solve(damping)`` gives steps and predicted
         decreases), ``move(x, steps)`` (where steps lead) and ``take(index)`` (the same for some of the problems).
         Its caller decides how many problems are held at once.
     x0 : ndarray of shape (B, ...)
@@ -137,7 +137,7 @@ def batched_levenberg_marquardt(problems, x0, ending):
     Notes
     -----
     A problem leaves the batch when it has ended, so a step costs what the problems left cost; memory is what
-    ``linearise`` takes for all of them.
+    ``linearize`` takes for all of them.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def batched_levenberg_marquardt(problems, x0, ending):
     ...         return Roots(self.a[index])
     ...     def cost(self, x):
     ...         return (x[:, 0] ** 2 - self.a) ** 2
-    ...     def linearise(self, x):
+    ...     def linearize(self, x):
     ...         return BatchedNormalEquations(4 * x[:, :, None] ** 2, 2 * x * (x**2 - self.a[:, None]))
     ...     def move(self, x, steps):
     ...         return x + steps
@@ -193,6 +193,7 @@ def batched_levenberg_marquardt(problems, x0, ending):
 def _tried(problems, x, damping):
     """Where steps lead, what they promise, and the costs there."""
     check_deadline()
-    steps, predicted = problems.linearise(x).solve(damping)
+    linearize = getattr(problems, "linearize", None) or problems.linearise  # the method's name before 0.2
+    steps, predicted = linearize(x).solve(damping)
     new = problems.move(x, steps)
     return new, predicted, problems.cost(new)

@@ -1,4 +1,4 @@
-"""Levenberg-Marquardt for least squares whose linearisation is dense, or only known by its products."""
+"""Levenberg-Marquardt for least squares whose linearization is dense, or only known by its products."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .conjugate_gradients import conjugate_gradients
 from .damping import GROWTH, damping_after
 
 __all__ = [
+    "DenseJacobian",
     "DenseNormalEquations",
     "KrylovNormalEquations",
     "LeastSquaresResult",
@@ -36,7 +37,7 @@ class LeastSquaresResult:
     cost : float
         ``sum(r ** 2)`` at `x`.
     n_iter : int
-        Linearisations computed.
+        Linearizations computed.
     status : {"target", "stationary", "stalled", "max_iter"}
         ``target``: the cost reached `target`; ``stationary``: relative decrease below `ftol`; ``stalled``: no damping
         gave a decrease (rounding, or a singular problem), or the cost is not finite at the start; ``max_iter``: stopped
@@ -104,6 +105,69 @@ class DenseNormalEquations:
         return y / self.scale, float(damping * (y @ y) - scaled_gradient @ y)
 
 
+class DenseJacobian:
+    """``(J, r)`` solved by QR, which keeps what normal equations lose: directions known to less than the root of eps.
+
+    Parameters
+    ----------
+    jacobian : ndarray of shape (n, P)
+    residual : ndarray of shape (n,)
+    scale : ndarray of shape (P,), default=None
+        Lengths in which steps are damped, entry by entry; None: the inverse norms of the columns of J.
+
+    Notes
+    -----
+    One factorization of ``(J, r)``, ``O(n P^2)``, and one of ``2 P`` rows for every damping.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.optim import DenseJacobian
+    >>> step, _ = DenseJacobian(np.array([[1.0, 0.0], [0.0, 1e-10]]), np.array([1.0, 1e-10])).solve(0.0)
+    >>> print(step.round(6))
+    [-1. -1.]
+    """
+
+    def __init__(self, jacobian, residual, scale=None):
+        if scale is None:
+            norms = np.linalg.norm(jacobian, axis=0)
+            scale = 1.0 / np.where(norms > 0.0, norms, 1.0)
+        self.scale = scale
+        P = jacobian.shape[1]
+        R = scipy.linalg.qr(np.column_stack([jacobian * scale, residual]), mode="r", check_finite=False)[0][: P + 1]
+        self.triangle, self.right = R[:P, :P], R[:P, P]
+        self.gradient = (self.triangle.T @ self.right) / scale
+
+    def solve(self, damping):
+        """The step and the predicted decrease, as `DenseNormalEquations.solve`; the damping is that of scaled steps.
+
+        Parameters
+        ----------
+        damping : float
+
+        Returns
+        -------
+        step : ndarray of shape (P,)
+        predicted : float
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If the damped matrix is singular.
+        """
+        P = self.triangle.shape[1]
+        check_deadline(4.0 * P**3)
+        both = np.zeros((len(self.triangle) + P, P + 1))
+        both[: len(self.triangle), :P], both[: len(self.triangle), P] = self.triangle, self.right
+        both[len(self.triangle) :, :P].flat[:: P + 1] = np.sqrt(damping)
+        R = scipy.linalg.qr(both, mode="r", overwrite_a=True, check_finite=False)[0]
+        if not np.abs(np.diag(R)[:P]).min() > 0.0:
+            raise np.linalg.LinAlgError("the damped Jacobian is singular")
+        y = -scipy.linalg.solve_triangular(R[:P, :P], R[:P, P], check_finite=False)
+        change = self.triangle @ y
+        return y * self.scale, -float(change @ change + 2.0 * change @ self.right)
+
+
 class KrylovNormalEquations:
     """``J^T J`` known by its products, solved by preconditioned conjugate gradients.
 
@@ -152,18 +216,18 @@ class KrylovNormalEquations:
         return x, -float(self.gradient @ x) + float(r @ x) + share
 
 
-def levenberg_marquardt(cost, linearise, x0, *, max_iter=100, target=0.0, ftol=1e-14, damping=1e-3, callback=None):
+def levenberg_marquardt(cost, linearize, x0, *, max_iter=100, target=0.0, ftol=1e-14, damping=1e-3, callback=None):
     """Minimise ``sum(r(x) ** 2)`` by damped Gauss-Newton steps.
 
     Parameters
     ----------
     cost : callable
         ``x -> sum(r(x) ** 2)``, float; a value that is not finite counts as a rejected step.
-    linearise : callable
+    linearize : callable
         ``x -> DenseNormalEquations | KrylovNormalEquations | FactoredNormalEquations`` at x.
     x0 : array of shape (P,)
     max_iter : int, default=100
-        Linearisations at most.
+        Linearizations at most.
     target : float, default=0
         Stop when the cost is at most this.
     ftol : float, default=1e-14
@@ -201,7 +265,7 @@ def levenberg_marquardt(cost, linearise, x0, *, max_iter=100, target=0.0, ftol=1
     for n_iter in range(1, max_iter + 1):
         try:
             check_deadline()
-            new, trial, damping = _decrease(cost, linearise(x), x, value, damping)
+            new, trial, damping = _decrease(cost, linearize(x), x, value, damping)
         except MemoryLimitError:
             raise
         except OutOfBudgetError:

@@ -19,7 +19,7 @@ class Roots:
     def cost(self, x):
         return (x[:, 0] ** 2 - self.a) ** 2
 
-    def linearise(self, x):
+    def linearize(self, x):
         return BatchedNormalEquations(4 * x[:, :, None] ** 2, 2 * x * (x**2 - self.a[:, None]))
 
     def move(self, x, steps):

@@ -7,6 +7,7 @@ import torch
 from scipy.optimize import least_squares
 
 from skident.optim import (
+    DenseJacobian,
     DenseNormalEquations,
     FactoredNormalEquations,
     KeptFactor,
@@ -369,3 +370,31 @@ def test_singular_torch_matrix_is_a_failed_solve():
     problem = in_torch(redundant())
     result = levenberg_marquardt(problem.cost, problem.dense, problem.start, damping=1e-15, target=1e-20)
     assert result.status == "target"
+
+
+def test_a_jacobian_solved_by_qr_gives_the_damped_step_of_normal_equations(rng):
+    J, r = rng.standard_normal((20, 4)) * [1.0, 1e-2, 3.0, 1e2], rng.standard_normal(20)
+    for damping in (0.0, 1e-3, 1.0):
+        step, predicted = DenseJacobian(J, r).solve(damping)
+        expected, decrease = DenseNormalEquations(J.T @ J, J.T @ r).solve(damping)
+        np.testing.assert_allclose(step, expected, rtol=1e-9)
+        np.testing.assert_allclose(predicted, decrease, rtol=1e-9)
+    scale = np.array([1.0, 2.0, 3.0, 4.0])
+    model = DenseJacobian(J, r, scale)
+    expected = -np.linalg.solve(J.T @ J + np.diag(0.1 / scale**2), J.T @ r)
+    np.testing.assert_allclose(model.solve(0.1)[0], expected, rtol=1e-9)
+    np.testing.assert_allclose(model.gradient, J.T @ r, rtol=1e-12)
+
+
+def test_a_singular_jacobian_has_no_undamped_step():
+    with pytest.raises(np.linalg.LinAlgError, match="singular"):
+        DenseJacobian(np.zeros((3, 2)), np.ones(3)).solve(0.0)
+
+
+def test_directions_below_the_root_of_rounding_are_solved_by_qr(rng):
+    """Normal equations square the condition number, 1e9, and lose the last direction."""
+    Q = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    J = rng.standard_normal((30, 3)) @ (Q * [1.0, 1.0, 1e-9]) @ Q.T
+    truth = rng.standard_normal(3)
+    step, _ = DenseJacobian(J, -J @ truth).solve(0.0)
+    np.testing.assert_allclose(step, truth, rtol=1e-5)

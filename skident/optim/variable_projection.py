@@ -1,0 +1,259 @@
+"""Variable projection: separable least squares ``min_{x, C} ||Phi(x) C - Y||`` with the coefficients C eliminated."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .batched_levenberg_marquardt import BatchedNormalEquations
+from .levenberg_marquardt import DenseNormalEquations
+
+__all__ = ["BatchedSeparableProblem", "LinearFit", "SeparableProblem", "fit_coefficients"]
+
+# Singular values of Phi below this part of the largest are rounding: 50 eps. Columns that agree to fewer digits are
+# still told apart, and share their work where they agree to more.
+_RANK_TOL = 1e-14
+_DIFFERENCE_STEP = 1e-7  # of a parameter of order one: about the root of eps, where truncation and rounding balance
+
+
+class LinearFit(NamedTuple):
+    """Least-squares coefficients of columns Phi (..., n, K), of least norm where Phi is rank deficient.
+
+    Attributes
+    ----------
+    coefficients : ndarray of shape (..., K, m)
+    residual : ndarray of shape (..., n, m)
+        ``Phi C - Y``.
+    basis : ndarray of shape (..., n, K)
+        Orthonormal columns that span those of Phi; columns of zeros stand for the rank that Phi lacks.
+    """
+
+    coefficients: np.ndarray
+    residual: np.ndarray
+    basis: np.ndarray
+
+    def project_out(self, changes):
+        """Subtract from changes (..., n, P) what the columns of Phi can make of them.
+
+        Parameters
+        ----------
+        changes : ndarray of shape (..., n, P)
+
+        Returns
+        -------
+        ndarray of shape (..., n, P)
+        """
+        return changes - self.basis @ (np.swapaxes(self.basis, -1, -2) @ changes)
+
+
+def fit_coefficients(Phi, Y, rank_tol=_RANK_TOL):
+    """Minimize ``||Phi C - Y||`` over C, for one matrix Phi or a batch of them.
+
+    Parameters
+    ----------
+    Phi : ndarray of shape (..., n, K)
+    Y : ndarray of shape (..., n, m)
+    rank_tol : float, default=1e-14
+        Singular values of Phi below this part of the largest one count as zero.
+
+    Returns
+    -------
+    LinearFit
+
+    Notes
+    -----
+    A QR factorization, and singular values of its triangular factor: ``O(n K (K + m))`` for every matrix.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.optim import fit_coefficients
+    >>> t = np.arange(4.0)
+    >>> fit = fit_coefficients(np.column_stack([np.ones(4), t, t]), (1.0 + 3.0 * t)[:, None])
+    >>> print(fit.coefficients.round(6).ravel())
+    [1.  1.5 1.5]
+    """
+    Q, R = np.linalg.qr(Phi)
+    U, s, Vt = np.linalg.svd(R, full_matrices=False)
+    kept = s > rank_tol * s[..., :1]
+    basis = (Q @ U) * kept[..., None, :]
+    inverse = np.where(kept, 1.0 / np.where(kept, s, 1.0), 0.0)
+    coefficients = np.swapaxes(Vt, -1, -2) @ (inverse[..., None] * (np.swapaxes(basis, -1, -2) @ Y))
+    return LinearFit(coefficients, Phi @ coefficients - Y, basis)
+
+
+class SeparableProblem:
+    """``min_C ||Phi(x) C - Y||^2`` as a function of x, each entry of which moves one column of Phi.
+
+    Parameters
+    ----------
+    columns : callable
+        ``x -> (Phi, slopes)``: columns (n, K), and the derivative (n, P) of column ``moved[k]`` by ``x[k]``.
+    Y : ndarray of shape (n, m)
+    moved : ndarray of int, shape (P,)
+    rank_tol : float, default=1e-14
+        See `fit_coefficients`.
+
+    Notes
+    -----
+    The Jacobian is Kaufman's, ``P dPhi C`` with P the projector off the columns of Phi. Its Gram matrix over all
+    outputs is ``(D^T D) o (C C^T)`` with ``D = P slopes``: a step costs ``O(n P (P + K))``, however many outputs there
+    are.
+    Source: Golub and Pereyra (1973), Kaufman (1975).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.optim import SeparableProblem, levenberg_marquardt
+    >>> t = np.linspace(0.0, 1.0, 30)[:, None]
+    >>> def decays(x):
+    ...     return np.exp(-t * x), -t * np.exp(-t * x)
+    >>> problem = SeparableProblem(decays, decays(np.array([1.0, 9.0]))[0] @ [[2.0], [3.0]], np.arange(2))
+    >>> print(levenberg_marquardt(problem.cost, problem.linearize, np.array([0.5, 4.0])).x.round(6))
+    [1. 9.]
+    """
+
+    def __init__(self, columns, Y, moved, rank_tol=_RANK_TOL):
+        self.columns, self.Y, self.moved, self.rank_tol = columns, Y, np.asarray(moved), rank_tol
+
+    def fit(self, x):
+        """The best coefficients at x.
+
+        Parameters
+        ----------
+        x : ndarray of shape (P,)
+
+        Returns
+        -------
+        LinearFit
+        """
+        return fit_coefficients(self.columns(x)[0], self.Y, self.rank_tol)
+
+    def cost(self, x):
+        """Sum of squared residuals with the best coefficients; infinite where columns are not finite.
+
+        Parameters
+        ----------
+        x : ndarray of shape (P,)
+
+        Returns
+        -------
+        float
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            Phi = self.columns(x)[0]
+            if not np.isfinite(Phi).all():
+                return np.inf
+            return float(np.sum(fit_coefficients(Phi, self.Y, self.rank_tol).residual ** 2))
+
+    def linearize(self, x):
+        """The Gauss-Newton model with the coefficients eliminated.
+
+        Parameters
+        ----------
+        x : ndarray of shape (P,)
+
+        Returns
+        -------
+        DenseNormalEquations
+        """
+        Phi, slopes = self.columns(x)
+        fit = fit_coefficients(Phi, self.Y, self.rank_tol)
+        D, C = fit.project_out(slopes), fit.coefficients[self.moved]
+        return DenseNormalEquations((D.T @ D) * (C @ C.T), np.sum((D.T @ fit.residual) * C, axis=1))
+
+
+class BatchedSeparableProblem:
+    """B problems ``min_C ||Phi(x_b) C - Y_b||^2`` in few parameters each, for `batched_levenberg_marquardt`.
+
+    Parameters
+    ----------
+    columns : callable
+        ``x (B, P) -> Phi (B, n, K)``.
+    Y : ndarray of shape (n, m) or (B, n, m)
+        The same for all problems, or one for each.
+    step : float, default=1e-7
+        Of the differences, central ones, by which Phi is derived.
+    longest : ndarray of shape (P,), default=None
+        See `BatchedNormalEquations`.
+    rank_tol : float, default=1e-14
+        See `fit_coefficients`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_marquardt
+    >>> t = np.linspace(0.0, 1.0, 30)
+    >>> problem = BatchedSeparableProblem(lambda x: np.exp(-x * t)[:, :, None], 5.0 * np.exp(-3.0 * t)[:, None])
+    >>> print(batched_levenberg_marquardt(problem, np.array([[1.0], [7.0]]), Ending()).x.round(6).ravel())
+    [3. 3.]
+    """
+
+    def __init__(self, columns, Y, *, step=_DIFFERENCE_STEP, longest=None, rank_tol=_RANK_TOL):
+        self.columns, self.Y, self.step, self.longest, self.rank_tol = columns, Y, step, longest, rank_tol
+
+    def take(self, index):
+        """The problems of some indices.
+
+        Parameters
+        ----------
+        index : ndarray of int
+
+        Returns
+        -------
+        BatchedSeparableProblem
+        """
+        Y = self.Y if self.Y.ndim == 2 else self.Y[index]
+        return BatchedSeparableProblem(self.columns, Y, step=self.step, longest=self.longest, rank_tol=self.rank_tol)
+
+    def move(self, x, steps):
+        """Where steps lead.
+
+        Parameters
+        ----------
+        x, steps : ndarray of shape (B, P)
+
+        Returns
+        -------
+        ndarray of shape (B, P)
+        """
+        return x + steps
+
+    def cost(self, x):
+        """Sums of squared residuals with the best coefficients; infinite where columns are not finite.
+
+        Parameters
+        ----------
+        x : ndarray of shape (B, P)
+
+        Returns
+        -------
+        ndarray of shape (B,)
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            Phi = self.columns(x)
+        finite = np.isfinite(Phi).all(axis=(1, 2))
+        Phi = np.where(finite[:, None, None], Phi, 0.0)
+        cost = np.sum(fit_coefficients(Phi, self.Y, self.rank_tol).residual ** 2, axis=(1, 2))
+        return np.where(finite, cost, np.inf)
+
+    def linearize(self, x):
+        """The Gauss-Newton models with the coefficients eliminated, Kaufman's Jacobian.
+
+        Parameters
+        ----------
+        x : ndarray of shape (B, P)
+
+        Returns
+        -------
+        BatchedNormalEquations
+        """
+        fit = fit_coefficients(self.columns(x), self.Y, self.rank_tol)
+        changes = [
+            (self.columns(x + self.step * e) - self.columns(x - self.step * e)) @ fit.coefficients / (2.0 * self.step)
+            for e in np.eye(x.shape[1])
+        ]
+        J = np.stack([fit.project_out(change).reshape(len(x), -1) for change in changes], axis=1)
+        gradient = (J @ fit.residual.reshape(len(x), -1, 1))[..., 0]
+        return BatchedNormalEquations(J @ np.swapaxes(J, 1, 2), gradient, longest=self.longest)
