@@ -23,7 +23,7 @@ from _common import BlackBox, format_table, run_parts
 from scipy.special import erf, expit, softmax
 
 from skident import NetworkIdentifier
-from skident.identification.activation import look_at_activation
+from skident.identification.activation import detect_activation
 from skident.metrics import parameter_error
 from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import Oracle
@@ -84,7 +84,7 @@ def function_of(weights, biases, hidden, output=OUTPUTS["identity"]):
 def looked_at(box, n_inputs, seed):
     """What is seen of a function, and the rows that it took."""
     counted = BlackBox(box)
-    seen = look_at_activation(Oracle(counted, n_inputs), np.random.RandomState(seed % 10))
+    seen = detect_activation(Oracle(counted, n_inputs), np.random.RandomState(seed % 10))
     return seen, counted.rows
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import erf, expit
 
 from skident import NetworkIdentifier
-from skident.identification.activation.intervals import find_stretch
+from skident.identification.activation.intervals import find_interval
 from skident.oracle import Oracle
 
 ACTIVATIONS = {
@@ -43,15 +43,15 @@ def black_box(activation, seed):
 
 
 def one_unit(box, network):
-    """Answers on a stretch far out where one unit changes, of the black box and of the network found, less a line."""
+    """Answers on an interval far out where one unit changes, of the black box and of the network found, less a line."""
     oracle, rng = Oracle(box, D), np.random.RandomState(0)
-    stretch = next(s for s in (find_stretch(oracle, rng, np.zeros(2)) for _ in range(50)) if s is not None)
-    wide = max(stretch.high - stretch.low, 30.0)  # kinks are far sharper
-    t = 0.5 * (stretch.low + stretch.high) + np.linspace(-0.5, 0.5, 401) * wide
-    bend = np.abs(np.diff(stretch.answers(oracle, t), 2))
+    interval = next(s for s in (find_interval(oracle, rng, np.zeros(2)) for _ in range(50)) if s is not None)
+    wide = max(interval.high - interval.low, 30.0)  # kinks are far sharper
+    t = 0.5 * (interval.low + interval.high) + np.linspace(-0.5, 0.5, 401) * wide
+    bend = np.abs(np.diff(interval.answers(oracle, t), 2))
     t = np.average(t[1:-1], weights=bend**2) + np.linspace(-8.0, 8.0, 401)  # around the unit
-    y = stretch.answers(oracle, t)
-    found = network(stretch.start + t[:, None] * stretch.direction) @ stretch.output
+    y = interval.answers(oracle, t)
+    found = network(interval.start + t[:, None] * interval.direction) @ interval.output
     line = np.polyval(np.polyfit(t[:40] - t[0], y[:40], 1), t - t[0])
     unit = np.abs(y - line).max()
     return t - t.mean(), (y - line) / unit, (found - line) / unit

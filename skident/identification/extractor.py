@@ -27,8 +27,8 @@ from skident.oracle import DERIVATIVES, Oracle
 from skident.oracle.black_box import check_answers_vary, needs_targets, resolve_activations, resolve_black_box
 
 from .hessians.layer_assignment import assign_layers, last_layer_from_jacobian, refuse_one_output, weight_names
-from .hessians.rank_one_weights import HessianSearch, find_shown_weights
-from .hessians.subspace import independence, last_layer_shows, spectral_drop, subspace_in_units
+from .hessians.rank_one_weights import HessianSearch, find_entangled_weights
+from .hessians.subspace import independence, last_layer_visible, spectral_drop, subspace_in_units
 from .query_points import unit_rows
 from .saturating.stated_widths import first_layer_as_stated, stated_architecture
 
@@ -263,7 +263,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         self.estimator_ = resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1))
         oracle, stated = self._start(X)
         first, architecture = self._first_layer(oracle, stated, rng, log)
-        near = first.points_near_centre(rng) if first else ()
+        near = first.points_near_center(rng) if first else ()
         last = last_layer_from_jacobian(oracle, [*near, *oracle.from_inputs(X)])
         shown = self._shown_by_hessians(oracle, architecture, first, last, rng, log)
         V, layers = assign_layers(oracle, architecture, shown, first, last, method=self.last_layer, rng=rng, log=log)
@@ -281,7 +281,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         names = resolve_activations(self.estimator_, self.activation, self.output_activation)
         oracle.measure_accuracy(U, oracle.settle_units(answers, names[1]), np.random.RandomState(0))
         architecture = stated_architecture(self.layer_widths, names, oracle.n_outputs, self.first_layer)
-        if self.last_layer == "hessian" and last_layer_shows(architecture):
+        if self.last_layer == "hessian" and last_layer_visible(architecture):
             refuse_one_output(oracle.n_outputs)
         return oracle, architecture
 
@@ -302,7 +302,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
             needed = len(widths) > 2 or (first is None and len(widths) > 1)
             n = 6 * -(-sum(widths) // widths[-1]) if needed else 0
         known = np.empty((0, oracle.n_inputs)) if first is None else first.directions.T
-        if first is not None and last_layer_shows(architecture) and self.last_layer == "jacobian":
+        if first is not None and last_layer_visible(architecture) and self.last_layer == "jacobian":
             known = np.concatenate([known, unit_rows(last)])
         search = HessianSearch(
             n_hessians=n,
@@ -312,7 +312,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
             max_iter=self.max_iter,
             tol=self.tol,
         )
-        shown = find_shown_weights(oracle, architecture, known, search, rng, log)
+        shown = find_entangled_weights(oracle, architecture, known, search, rng, log)
         if shown.n_missing > 0:
             found = len(shown.vectors)
             _warn(
@@ -328,7 +328,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         self.layer_assignment_, self.layer_widths_ = layers, architecture.widths
         self.phi_, self.subspace_, self.singular_values_ = np.full(len(V), np.nan), None, shown.singular_values
         if shown.basis is not None:
-            visible = (layers != n_layers - 1) | last_layer_shows(architecture)
+            visible = (layers != n_layers - 1) | last_layer_visible(architecture)
             self.phi_[visible] = projection_norms(shown.basis, V[visible])
             sharp = first is None and n_layers == 2 and self.radius <= _NEAR
             drop = sharp * spectral_drop(shown.singular_values, shown.basis.shape[1])

@@ -182,7 +182,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     pruning units that the others can replace leads back from a wide fit to the true network; several hidden layers
     below one or two linear outputs start with small weights (`network_from_small_starts`). With one or two outputs,
     with unknown widths, or after a failure, the first layer's shifts come from gradients: those of the rest lie in the
-    span of the second layer's weights, which is a proper subspace if that layer is narrower (`find_first_shifts`); its
+    span of the second layer's weights, which is a proper subspace if that layer is narrower (`find_first_biases`); its
     dimension is the layer's width. Of two hidden layers with few outputs, the second as wide as the first or wider,
     Taylor coefficients on patches where few first-layer units are free tell the rest, 40 to 110 answers a parameter; a
     stage that fails says why as ``failed``, and the next route is taken.

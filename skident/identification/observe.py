@@ -10,7 +10,7 @@ from skident.network import get_activation
 from skident.oracle import BlackBoxError, Oracle, OutOfBudgetError, measure_noise
 from skident.oracle.black_box import check_answers_vary, resolve_activations, tells_activations
 
-from .activation import ActivationEvidence, kinks_or_curves, look_at_activation
+from .activation import ActivationEvidence, classify_near_center, detect_activation
 from .activation.plateaus import clipped_range
 from .input_range import rows_inside, spaced
 
@@ -99,7 +99,7 @@ class FirstLook:
             oracle.settle_units(oracle(spaced(oracle.from_inputs(self.X), 20)))
             oracle.bounds = clipped
             if named[0] == "auto":
-                near = kinks_or_curves(_Between(oracle), np.random.RandomState(0))
+                near = classify_near_center(_Between(oracle), np.random.RandomState(0))
                 hidden = {"kinks": "relu", "curves": "tanh", "lines": None}[near]
         except (BlackBoxError, OutOfBudgetError):
             return []
@@ -190,7 +190,7 @@ def _sought_activations(oracle, box, answers, named, strategy):
     rng = np.random.RandomState(0)
     try:
         noise = measure_noise(oracle, rng.standard_normal((20, oracle.n_inputs)), rng)
-        seen = look_at_activation(oracle, rng, noise.std)
+        seen = detect_activation(oracle, rng, noise.std)
     except BlackBoxError:
         return activations, None
     hidden = seen.name if seen.usable else activations[0]

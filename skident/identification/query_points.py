@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["ask_block", "random_along", "random_sphere", "unit_rows"]
+__all__ = ["query_block", "random_tangents", "random_sphere", "unit_rows"]
 
 
 def unit_rows(V):
@@ -41,7 +41,7 @@ def random_sphere(n_samples, n_features, radius, rng):
     return radius * X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
-def random_along(normals, lengths, rng):
+def random_tangents(normals, lengths, rng):
     """Random vectors along hyperplanes.
 
     Parameters
@@ -61,7 +61,7 @@ def random_along(normals, lengths, rng):
     return lengths * V / np.linalg.norm(V, axis=-1, keepdims=True)
 
 
-def ask_block(ask, U):
+def query_block(ask, U):
     """Answers at a block of points, asked at once.
 
     Parameters

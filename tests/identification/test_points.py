@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from skident.identification.query_points import ask_block, random_along, random_sphere, unit_rows
+from skident.identification.query_points import query_block, random_tangents, random_sphere, unit_rows
 
 
 def test_unit_rows(rng):
@@ -21,7 +21,7 @@ def test_vectors_along_hyperplanes(rng, shape):
     normals = rng.standard_normal((*shape, 6))
     normals /= np.linalg.norm(normals, axis=-1, keepdims=True)
     lengths = rng.uniform(1.0, 2.0, (*shape, 1))
-    V = random_along(normals, lengths, np.random.RandomState(0))
+    V = random_tangents(normals, lengths, np.random.RandomState(0))
     np.testing.assert_allclose(np.linalg.norm(V, axis=-1, keepdims=True), lengths)
     np.testing.assert_allclose(np.sum(V * normals, axis=-1), 0, atol=1e-12)
 
@@ -34,5 +34,5 @@ def test_blocks_are_asked_at_once(rng, shape):
         calls.append(X.shape)
         return X[:, :2] ** 2
 
-    np.testing.assert_array_equal(ask_block(ask, U), U[..., :2] ** 2)
+    np.testing.assert_array_equal(query_block(ask, U), U[..., :2] ** 2)
     assert calls == [(int(np.prod(shape)), 5)]

@@ -30,7 +30,7 @@ PLACES = {
     "piecewise linear, activation detected": ("methods.relu.find_relu_network", {}, (4, 5, 1), "relu"),
     "signs of shallow units": ("piecewise.shallow.signs.solve_signs", RELU, (2, 5, 1), "relu"),
     "first layer": ("methods.saturating.find_first_layer", TWO_TANH, (6, 6, 4, 1), "tanh"),
-    "behind the first layer": ("methods.saturating.network_behind", TWO_TANH, (6, 6, 4, 1), "tanh"),
+    "behind the first layer": ("methods.saturating.fit_downstream", TWO_TANH, (6, 6, 4, 1), "tanh"),
     "fewer units than given": (
         "methods.saturating.by_saturation",
         {**TWO_TANH, "layer_widths": (8, 4, 1)},
@@ -49,10 +49,10 @@ PLACES = {
         (6, 5, 7, 1),
         "tanh",
     ),
-    "profiles": ("methods.asymptotes.find_profile_network", {"activation": "softplus"}, (4, 5, 1), "softplus"),
+    "profiles": ("methods.asymptotes.find_asymptotic_network", {"activation": "softplus"}, (4, 5, 1), "softplus"),
     "widths unknown": ("methods.discovery.redundant_units", {"layer_widths": "auto"}, (5, 4, 1), "tanh"),
     "hessians": ("methods.hessians.design_points", {**ONE_TANH, "strategy": "hessian"}, (5, 5, 1), "tanh"),
-    "extractor": ("extractor.find_shown_weights", {**TWO_TANH, "strategy": "hessian"}, (9, 6, 4, 1), "tanh"),
+    "extractor": ("extractor.find_entangled_weights", {**TWO_TANH, "strategy": "hessian"}, (9, 6, 4, 1), "tanh"),
     "near the data": (
         "methods.near_data.fit_network",
         {**TWO_TANH, "input_range": (-3.0, 3.0), "layer_widths": (12, 12, 1)},
@@ -60,7 +60,7 @@ PLACES = {
         "tanh",
     ),
     "polish": ("solve.polish_from_oracle", ONE_TANH, (5, 5, 1), "tanh"),
-    "activation detection": ("observe.look_at_activation", {}, (5, 5, 1), "tanh"),
+    "activation detection": ("observe.detect_activation", {}, (5, 5, 1), "tanh"),
     "redundant units": ("validate.redundant_units", ONE_TANH, (5, 5, 1), "tanh"),
 }
 
@@ -123,7 +123,7 @@ def test_not_identified_travels_between_processes():
 
 def test_an_extractor_passes_programming_errors_on(monkeypatch):
     monkeypatch.setattr(
-        importlib.import_module(PACKAGE + "extractor"), "find_shown_weights", Raises(IndexError("index 7"))
+        importlib.import_module(PACKAGE + "extractor"), "find_entangled_weights", Raises(IndexError("index 7"))
     )
     network = make_network((6, 4, 3), random_state=0)
     extractor = EntangledWeightExtractor(network, layer_widths=(4, 3), first_layer="hessian", random_state=0)

@@ -9,14 +9,14 @@ import numpy as np
 from skident.network import ACTIVATIONS
 
 from .growth import growth, polynomial_degree
-from .intervals import find_stretch
-from .near_kinks import kinks_or_curves
-from .outputs import BehindOutput, OutputEvidence, look_at_output
+from .intervals import find_interval
+from .near_kinks import classify_near_center
+from .outputs import PreActivationOracle, OutputEvidence, detect_output_activation
 from .profiles import growing_profile, settling_profile
 
-__all__ = ["ActivationEvidence", "look_at_activation"]
+__all__ = ["ActivationEvidence", "detect_activation"]
 
-_STRETCHES, _LINES = 2, 15  # stretches that are looked at, and lines that are searched for them
+_STRETCHES, _LINES = 2, 15  # intervals that are looked at, and lines that are searched for them
 _FITS, _BETTER = 1e-5, 30.0  # misfit of a profile that is right, and how much worse the next one is
 
 
@@ -35,7 +35,7 @@ class ActivationEvidence:
     growth : str
         What answers do far out.
     seen : list of str
-        Stretch by stretch.
+        Interval by interval.
     n_queries : int
     output : OutputEvidence
         The outputs' activation, with a doubt of its own.
@@ -59,7 +59,7 @@ class ActivationEvidence:
         return f"{self.name or 'unknown'} ({self.growth}; {seen}{sure}), {self.output}"
 
 
-def look_at_activation(oracle, rng, noise=0.0):
+def detect_activation(oracle, rng, noise=0.0):
     """Tell the activations of outputs and of hidden units from answers far out.
 
     Bounded answers that settle come from units that settle (tanh, erf, hard tanh, steps), answers that swing from sin,
@@ -86,20 +86,20 @@ def look_at_activation(oracle, rng, noise=0.0):
     All hidden layers are taken to have the same activation.
     """
     began = oracle.n_queries
-    output = look_at_output(oracle, np.random.RandomState(rng.randint(2**31 - 1)), noise)
+    output = detect_output_activation(oracle, np.random.RandomState(rng.randint(2**31 - 1)), noise)
     if output.name == "identity":
         seen = _hidden(oracle, rng, noise)
         if output.saturates and not seen.doubt:
             seen = replace(seen, doubt="answers reach limits where hidden units should show")
     else:
-        behind = BehindOutput(oracle, output.name, noise)
+        behind = PreActivationOracle(oracle, output.name, noise)
         seen = _growing(behind, rng) if output.saturates else _hidden(behind, rng, behind.noise(rng))
     return replace(seen, n_queries=oracle.n_queries - began, output=output)
 
 
 def _growing(behind, rng):
     """Hidden units that grow, where that brings outputs to their limits."""
-    near = kinks_or_curves(behind, rng)
+    near = classify_near_center(behind, rng)
     if near == "kinks":
         return ActivationEvidence("relu", "", "grows", ["kinks near the centre, and lines between them"])
     if near == "lines":
@@ -121,10 +121,10 @@ def _hidden(oracle, rng, noise):
         return ActivationEvidence(None, "far out answers neither settle, swing nor grow like a line", told)
     votes, seen = [], []
     for _ in range(_LINES):
-        stretch = find_stretch(oracle, rng, np.broadcast_to(noise, (oracle.n_outputs,)))
-        if stretch is None:
+        interval = find_interval(oracle, rng, np.broadcast_to(noise, (oracle.n_outputs,)))
+        if interval is None:
             continue
-        name, text = _told(stretch, oracle, kind)
+        name, text = _told(interval, oracle, kind)
         seen.append(text)
         if name is not None:
             votes.append(name)
@@ -133,23 +133,23 @@ def _hidden(oracle, rng, noise):
     return _judged(votes, seen, told, kind)
 
 
-def _told(stretch, oracle, kind):
-    """What one stretch tells: a name or None, and what was seen."""
-    if stretch.sharp == "jump":
+def _told(interval, oracle, kind):
+    """What one interval tells: a name or None, and what was seen."""
+    if interval.sharp == "jump":
         return ("step" if kind == "settles" else None), "a jump"
-    if stretch.sharp == "kink":
+    if interval.sharp == "kink":
         return ("hard_tanh" if kind == "settles" else "relu"), "a kink"
     if kind == "settles":
-        name, bends = settling_profile(stretch, oracle)
+        name, bends = settling_profile(interval, oracle)
         return name, f"tails bent by {', '.join(f'{b:.2f}' for b in bends) or 'what cannot be seen'}"
-    name, misfits = growing_profile(stretch, oracle)
+    name, misfits = growing_profile(interval, oracle)
     others = min(v for k, v in misfits.items() if k != name)
     sure = misfits[name] < _FITS and others > _BETTER * misfits[name]
     return (name if sure else None), f"{name} to {misfits[name]:.0e}, the next to {others:.0e}"
 
 
 def _judged(votes, seen, told, kind):
-    """The name that stretches agree on."""
+    """The name that intervals agree on."""
     names = sorted(set(votes), key=votes.count, reverse=True)
     if not names:
         guess = "tanh" if kind == "settles" else None
@@ -157,7 +157,7 @@ def _judged(votes, seen, told, kind):
         return ActivationEvidence(guess, doubt, told, seen)
     doubt = ""
     if len(names) > 1:
-        doubt = f"stretches disagree: {', '.join(votes)}"
+        doubt = f"intervals disagree: {', '.join(votes)}"
     elif len(votes) < 2:
         doubt = "only one unit could be seen by itself"
     return ActivationEvidence(names[0], doubt, told, seen)

@@ -1,4 +1,4 @@
-"""A stretch of a far line on which one unit changes, and all else is constant or linear."""
+"""A interval of a far line on which one unit changes, and all else is constant or linear."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Stretch", "find_stretch"]
+__all__ = ["Interval", "find_interval"]
 
 _FAR, _REACH = 1e4, 3.0  # distance of a line from the centre, and how far it goes, in units of that
 _COARSE, _FINE = 121, 41  # points of a line, and of a part of it
 _ROUNDINGS = 64.0  # of the largest answer, by which second differences may be off
-_SHARP = 1e-9  # width of a stretch, beside the distance, from which it is a kink or a jump
+_SHARP = 1e-9  # width of a interval, beside the distance, from which it is a kink or a jump
 _ZOOMS = 60
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Interval:
     """Where one unit changes on a line ``start + t direction``.
 
     Attributes
@@ -54,8 +54,8 @@ class Stretch:
         return oracle(self.start + t[:, None] * self.direction) @ self.output
 
 
-def find_stretch(oracle, rng, noise):
-    """One stretch on a random line.
+def find_interval(oracle, rng, noise):
+    """One interval on a random line.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def find_stretch(oracle, rng, noise):
 
     Returns
     -------
-    Stretch or None
+    Interval or None
         None if no unit changes on that line by itself.
 
     Notes
@@ -83,12 +83,12 @@ def find_stretch(oracle, rng, noise):
         return None
     output = np.where(size > 1e-12 * size.max(), rng.uniform(0.5, 1.5, len(size)) / np.maximum(size, 1e-300), 0.0)
     error = float(np.linalg.norm(output * noise))
-    stretch = Stretch(start, direction, output, t[0], t[-1], "", 0.0)
+    interval = Interval(start, direction, output, t[0], t[-1], "", 0.0)
     parts = [(run, t) for run in _bends(Y @ output, error) if run[1] - run[0] <= 3]
     if not parts:
         return None
     (first, last), t = parts[rng.randint(len(parts))]
-    return _refined(stretch, oracle, t[first], t[last + 2], error)
+    return _refined(interval, oracle, t[first], t[last + 2], error)
 
 
 def _bends(y, error):
@@ -103,35 +103,35 @@ def _bends(y, error):
     return [(a, b) for a, b in runs if a >= 3 and b <= len(y) - 6]
 
 
-def _refined(stretch, oracle, low, high, error):
-    """The stretch between two t within which it lies; None if there is nothing any more."""
+def _refined(interval, oracle, low, high, error):
+    """The interval between two t within which it lies; None if there is nothing any more."""
     for _ in range(_ZOOMS):
         t = np.linspace(low, high, _FINE)
-        y = stretch.answers(oracle, t)
+        y = interval.answers(oracle, t)
         steepest = np.abs(np.diff(y)).max() / (t[1] - t[0])
         level = _ROUNDINGS * np.finfo(float).eps * (np.abs(y).max() + steepest * _FAR) + 16.0 * error
         centred = y - np.linspace(y[0], y[-1], _FINE)
         bent = np.flatnonzero(np.abs(np.diff(centred, 2)) > 4.0 * level)
         if not len(bent):
-            return None if high - low > _SHARP * _FAR else _sharp(stretch, oracle, low, high, error)
+            return None if high - low > _SHARP * _FAR else _sharp(interval, oracle, low, high, error)
         bent = bent[: 1 + np.argmax(np.append(np.diff(bent), 4) > 3)]  # the first bend, where there are several
         step = t[1] - t[0]
         new_low, new_high = t[bent[0]] - step, t[bent[-1] + 2] + step
         if high - low <= _SHARP * _FAR:
-            return _sharp(stretch, oracle, low, high, error)
+            return _sharp(interval, oracle, low, high, error)
         if new_high - new_low > 0.6 * (high - low):
             level = level / _ROUNDINGS
-            return Stretch(stretch.start, stretch.direction, stretch.output, low, high, "", level)
+            return Interval(interval.start, interval.direction, interval.output, low, high, "", level)
         low, high = max(low, new_low), min(high, new_high)
     return None
 
 
-def _sharp(stretch, oracle, low, high, error):
+def _sharp(interval, oracle, low, high, error):
     """Whether answers jump there, or only bend."""
     width = high - low
     t = np.array([low - 400.0 * width, low, high, high + 400.0 * width])
-    y = stretch.answers(oracle, t)
+    y = interval.answers(oracle, t)
     slope = max(abs(y[1] - y[0]), abs(y[3] - y[2])) / (400.0 * width)
     level = _ROUNDINGS * np.finfo(float).eps * np.abs(y).max() + 16.0 * error
     sharp = "jump" if abs(y[2] - y[1]) > 8.0 * slope * width + 8.0 * level else "kink"
-    return Stretch(stretch.start, stretch.direction, stretch.output, low, high, sharp, level)
+    return Interval(interval.start, interval.direction, interval.output, low, high, sharp, level)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["kinks_or_curves"]
+__all__ = ["classify_near_center"]
 
 _LINES, _POINTS, _REACH = 4, 161, 2.0  # on which that is looked at, and how far they go either way
 _STRAIGHT = 0.4  # share of second differences that are 0, of functions with kinks
@@ -12,12 +12,12 @@ _ROUNDINGS, _BENT = 16.0, 100.0  # of values, by which differences of a line may
 _FEWEST = 200  # differences that must be told
 
 
-def kinks_or_curves(behind, rng):
+def classify_near_center(behind, rng):
     """Whether values on lines near the centre are linear, linear but for kinks, or bend everywhere.
 
     Parameters
     ----------
-    behind : BehindOutput
+    behind : PreActivationOracle
     rng : numpy.random.RandomState
 
     Returns

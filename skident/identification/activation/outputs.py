@@ -9,7 +9,7 @@ from scipy.special import erf, erfinv, expit, logit
 
 from skident.oracle import logits_from_probabilities
 
-__all__ = ["BehindOutput", "OutputEvidence", "look_at_output"]
+__all__ = ["PreActivationOracle", "OutputEvidence", "detect_output_activation"]
 
 _SPREADS = (1.0, 3.0, 30.0, 1e4, 1e5)  # distances at which a few dozen answers are looked at
 _ROWS = 40
@@ -73,7 +73,7 @@ class OutputEvidence:
         return f"output {self.name} ({self.seen}{sure})"
 
 
-class BehindOutput:
+class PreActivationOracle:
     """An oracle's answers before their activation, for looks at what comes before it.
 
     Parameters
@@ -127,7 +127,7 @@ class BehindOutput:
         Z, errors : ndarray of shape (n, m_L)
             Where an output has reached a limit, Z is as far out as can be told, and the error infinite.
         """
-        Y, precision = raw_answers(self._oracle, U), self._oracle.precision
+        Y, precision = raw_outputs(self._oracle, U), self._oracle.precision
         if self._name == "softmax":
             Z, error = logits_from_probabilities(np.maximum(Y, 0.0), precision)
             Z = np.hstack([-0.5 * Z, 0.5 * Z]) if Z.shape[1] == 1 else Z
@@ -136,7 +136,7 @@ class BehindOutput:
         return inverse(self._name, Y, error)
 
 
-def raw_answers(oracle, U):
+def raw_outputs(oracle, U):
     """Answers as the black box gives them, not in the oracle's units.
 
     Parameters
@@ -172,7 +172,7 @@ def inverse(name, Y, error):
     return Z, np.where(error < 0.1 * moved, 2.0 * error / moved, np.inf)
 
 
-def look_at_output(oracle, rng, noise=0.0):
+def detect_output_activation(oracle, rng, noise=0.0):
     """Tell the outputs' activation from answers near the centre and far out.
 
     Positive answers that sum to 1 come from a softmax. Answers beyond -1 and 1 come from no tanh, those beyond 0 and 1
@@ -198,7 +198,7 @@ def look_at_output(oracle, rng, noise=0.0):
     200 queries; some 500 more where answers reach limits, 1200 where they stay within them otherwise.
     """
     E = rng.standard_normal((_ROWS, oracle.n_inputs))
-    Y = raw_answers(oracle, np.concatenate([spread * E for spread in _SPREADS]))
+    Y = raw_outputs(oracle, np.concatenate([spread * E for spread in _SPREADS]))
     error = _rounding(oracle.precision) * np.abs(Y).max(axis=0) + _ROUNDINGS * noise * oracle.unit
     if Y.shape[1] > 1 and Y.min() >= -error.max() and np.abs(Y.sum(axis=1) - 1.0).max() <= Y.shape[1] * error.max():
         far = Y[-2 * _ROWS :].max(axis=1)
@@ -248,7 +248,7 @@ def _saturated(oracle, name, E, Y, noise):
     """An activation whose limits are reached on most rays: of growing units if the way there is one of exponentials."""
     low, high = _LIMITS[name]
     seen = f"answers reach {low:g} and {high:g}"
-    behind = BehindOutput(oracle, name, noise)
+    behind = PreActivationOracle(oracle, name, noise)
     if _single_units(behind, name, E, Y):
         return OutputEvidence("identity", "", f"{seen}, and every output is one hidden unit")
     straight = _straight_tails(behind, E[:_RAYS])
@@ -301,7 +301,7 @@ def _by_jumps(oracle, rng, within, noise):
     """Linear or not by the jumps of units that settle, on great circles."""
     angles, circles = np.pi * (np.arange(_CIRCLE) + 0.5) / _CIRCLE, []
     for a, b in _FAR * rng.standard_normal((_CIRCLES, 2, oracle.n_inputs)):
-        circles.append(raw_answers(oracle, np.cos(angles)[:, None] * a + np.sin(angles)[:, None] * b))
+        circles.append(raw_outputs(oracle, np.cos(angles)[:, None] * a + np.sin(angles)[:, None] * b))
     shares = {name: _same_jumps(name, circles, oracle, noise) for name in ("identity", *within)}
     best = max(shares, key=shares.get)
     others = max(share for name, share in shares.items() if name != best)

@@ -13,18 +13,18 @@ _POINTS = 201
 _SHALLOWEST, _DEEPEST = 1e-4, 30.0  # of a tail: share of the step, and multiples of the answers' error
 _FEWEST = 8  # points of a tail
 _STRAIGHT, _BENT = 0.08, 0.2  # bend of a tail's logarithm of exponential and of Gaussian tails
-_STEEP = (12.0, 30.0, 70.0)  # slopes of a unit's argument, beside the width of its stretch, from which fits begin
+_STEEP = (12.0, 30.0, 70.0)  # slopes of a unit's argument, beside the width of its interval, from which fits begin
 # Units that grow linearly, and the starts of their fits: elu alone is another one turned round.
 _GROWING = {"softplus": _STEEP, "silu": _STEEP, "gelu": _STEEP, "elu": (*_STEEP, *(-w for w in _STEEP))}
 _FLAT = 3.0  # decades that a tail must go down to tell
 
 
-def settling_profile(stretch, oracle):
+def settling_profile(interval, oracle):
     """Whether a unit settles like exp(-2 z), as tanh and sigmoid do, or like exp(-z^2), as erf does.
 
     Parameters
     ----------
-    stretch : Stretch
+    interval : Interval
     oracle : Oracle
 
     Returns
@@ -38,14 +38,14 @@ def settling_profile(stretch, oracle):
     -----
     Holds behind any smooth layers too: they are linear in what is left of a tail.
     """
-    width = stretch.high - stretch.low
-    t = np.linspace(stretch.low - 0.5 * width, stretch.high + 0.5 * width, _POINTS)
-    y, bends = stretch.answers(oracle, t), []
+    width = interval.high - interval.low
+    t = np.linspace(interval.low - 0.5 * width, interval.high + 0.5 * width, _POINTS)
+    y, bends = interval.answers(oracle, t), []
     for side in (1, -1):
         end, s = y[::side][-10:].mean(), side * t[::side]
         left = np.abs(y[::side] - end)
         step = np.abs(y[-1] - y[0]) + left.max()
-        rest = max(_DEEPEST * stretch.error, 1e-15 * step)
+        rest = max(_DEEPEST * interval.error, 1e-15 * step)
         low = np.flatnonzero(left < _SHALLOWEST * step)
         begin = low[np.argmax(low > np.flatnonzero(left >= _SHALLOWEST * step)[-1])] if len(low) else len(left)
         below = np.flatnonzero(left[begin:] < rest)
@@ -62,12 +62,12 @@ def settling_profile(stretch, oracle):
     return None, bends
 
 
-def growing_profile(stretch, oracle):
+def growing_profile(interval, oracle):
     """Which unit fits best: ``a + b t + v g(w t + c)`` with g softplus, silu, gelu or elu.
 
     Parameters
     ----------
-    stretch : Stretch
+    interval : Interval
     oracle : Oracle
 
     Returns
@@ -81,9 +81,9 @@ def growing_profile(stretch, oracle):
     -----
     Two nonlinear unknowns from several starts, the linear ones eliminated.
     """
-    width, centre = stretch.high - stretch.low, 0.5 * (stretch.low + stretch.high)
+    width, centre = interval.high - interval.low, 0.5 * (interval.low + interval.high)
     s = np.linspace(-0.6, 0.6, _POINTS)
-    y = stretch.answers(oracle, centre + s * width)
+    y = interval.answers(oracle, centre + s * width)
     y = y - np.linspace(y[0], y[-1], _POINTS)
     y /= max(np.abs(y).max(), np.finfo(float).tiny)
     misfits = {name: min(_misfit(get_activation(name), s, y, w) for w in starts) for name, starts in _GROWING.items()}

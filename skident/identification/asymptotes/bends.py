@@ -8,7 +8,7 @@ from skident.oracle import NotIdentified
 
 from .profile import Bend, fit_profile
 
-__all__ = ["find_bends"]
+__all__ = ["find_corners"]
 
 _INSIDE = np.linspace(0.0, 1.0, 18)[1:-1]  # where an interval is looked at
 _EDGE = 0.03  # share of an interval at either end that must be straight
@@ -18,7 +18,7 @@ _BENT = 6.0  # deviations from a line, in units of the answers' rounding, that a
 _PERHAPS = ": parallel units, another activation, or more than one hidden layer."
 
 
-def find_bends(line, ends, max_bends, activation, shortest):
+def find_corners(line, ends, max_bends, activation, shortest):
     """The units whose hyperplanes a line crosses, one after the other.
 
     Parameters

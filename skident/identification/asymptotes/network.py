@@ -8,10 +8,10 @@ from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
-from .bends import find_bends
+from .bends import find_corners
 from .far_outputs import FarLine, far_gradients, rounding_far_out
 
-__all__ = ["FARTHEST", "find_profile_network"]
+__all__ = ["FARTHEST", "find_asymptotic_network"]
 
 # Of lines, in units of sqrt(D) standard deviations. A line may hardly cross a unit's hyperplane; wide bends are single
 # farther out, faint ones above rounding nearer.
@@ -24,7 +24,7 @@ _RANK_ONE = 1e-4  # second singular value of a unit's jump of gradients, relativ
 _SIGNS = 1e-8  # accuracy of the linear part, relative to its terms
 
 
-def find_profile_network(oracle, activation, *, max_units, rng, callback=None):
+def find_asymptotic_network(oracle, activation, *, max_units, rng, callback=None):
     """A network with one hidden layer from the profiles of its units far out.
 
     Far from the centre an activation that is constant on the left and of slope 1 on the right makes a unit two straight
@@ -79,7 +79,7 @@ def _along_line(oracle, activation, radius, max_units, rng):
     origin, direction = np.linalg.qr(rng.standard_normal((oracle.n_inputs, 2)))[0].T
     line = FarLine(oracle, radius * origin, direction, rounding_far_out(oracle, radius, rng))
     ends = (-_ENDS * radius, _ENDS * radius)
-    found = find_bends(line, ends, max_units, activation, _SHORTEST * radius)
+    found = find_corners(line, ends, max_units, activation, _SHORTEST * radius)
     if not found:
         raise NotIdentified("profiles", "linear", "no unit bends along a line far out.")
     weights, shifts, outgoing, gradients = _units(line, found, ends, rng)

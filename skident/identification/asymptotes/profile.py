@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.optimize
 
-__all__ = ["Bend", "Profile", "fit_profile", "is_mirrored"]
+__all__ = ["Bend", "Profile", "fit_profile", "is_reflection_symmetric"]
 
 _CLOSEST = 1e-10  # of the room on both sides, the first points of a look at a profile
 _LOOKS, _ROWS = 100, 48  # points on either side of that look, and of the fit
@@ -60,7 +60,7 @@ class Profile:
     position, sigma : float
         Where the argument is 0, and its slope; sigma is positive.
     orientation : int
-        1 or -1, whether the argument grows along the line; 0 where its profile does not tell, see `is_mirrored`.
+        1 or -1, whether the argument grows along the line; 0 where its profile does not tell, see `is_reflection_symmetric`.
     """
 
     position: float
@@ -68,7 +68,7 @@ class Profile:
     orientation: int
 
 
-def is_mirrored(activation):
+def is_reflection_symmetric(activation):
     """Whether ``g(z) - g(-z) = z``, as of softplus, gelu and silu: a unit turned round bends alike.
 
     Parameters
@@ -109,7 +109,7 @@ def fit_profile(line, bend, activation):
         return None
     low = float(activation(np.array([-1e3]))[0])
     fits = []
-    for sign in (1,) if is_mirrored(activation) else (1, -1):
+    for sign in (1,) if is_reflection_symmetric(activation) else (1, -1):
 
         def sag(z, sign=sign):
             # The lines meet where z + low is the unit's argument.
@@ -120,7 +120,7 @@ def fit_profile(line, bend, activation):
     misfit, sigma, sign = min(fits)
     if misfit > _ROUNDED * tol + _ALIKE * abs(largest):
         return None
-    return Profile(bend.corner - sign * low / sigma, sigma, 0 if is_mirrored(activation) else sign)
+    return Profile(bend.corner - sign * low / sigma, sigma, 0 if is_reflection_symmetric(activation) else sign)
 
 
 def _length(line, bend, weight, sag, largest):

@@ -11,7 +11,7 @@ from skident.linalg import leading_subspace, svec_outer
 from skident.oracle import NotIdentified
 
 from ..query_points import unit_rows
-from .subspace import last_layer_shows, n_visible, sample_hessians
+from .subspace import last_layer_visible, n_visible, sample_hessians
 
 __all__ = [
     "assign_layers",
@@ -36,7 +36,7 @@ def assign_layers(oracle, architecture, shown, first, last, *, method, rng, log)
     ----------
     oracle : Oracle
     architecture : Architecture
-    shown : ShownWeights
+    shown : EntangledWeights
         What Hessians show beside `first` and, where `method` is "jacobian" and it shows in them, `last`.
     first : FirstLayer or None
         From saturation; None where Algorithm 4 is to pick the first layer.
@@ -63,7 +63,7 @@ def assign_layers(oracle, architecture, shown, first, last, *, method, rng, log)
     L, candidates = len(architecture.widths), shown.vectors
     if L == 1:
         return unit_rows(last), np.zeros(len(last), dtype=int)
-    if last_layer_shows(architecture) and (first is None or method == "hessian"):
+    if last_layer_visible(architecture) and (first is None or method == "hessian"):
         last, candidates = _take_last(architecture, shown, last, method, log)
     if first is None:
         chosen, candidates = _take_first(oracle, architecture, candidates, rng, log)

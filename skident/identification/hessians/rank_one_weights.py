@@ -11,7 +11,7 @@ from skident.linalg import RankOneOptions, find_rank_one
 
 from .subspace import check_visible, entangled_subspace, n_visible, sample_hessians
 
-__all__ = ["HessianSearch", "ShownWeights", "cluster_directions", "find_shown_weights"]
+__all__ = ["HessianSearch", "EntangledWeights", "cluster_directions", "find_entangled_weights"]
 
 # Candidates this close (18 degrees) to each other are taken for unconverged copies of one weight.
 _COPY_COSINE = 0.95
@@ -46,7 +46,7 @@ class HessianSearch:
 
 
 @dataclass(frozen=True)
-class ShownWeights:
+class EntangledWeights:
     """What Hessians show of a network's weights.
 
     Attributes
@@ -73,7 +73,7 @@ class ShownWeights:
     n_iter: int = 1
 
 
-def find_shown_weights(oracle, architecture, known, search, rng, log):
+def find_entangled_weights(oracle, architecture, known, search, rng, log):
     """Unit weights that the Hessians near the centre show, beside those that are known.
 
     Parameters
@@ -90,7 +90,7 @@ def find_shown_weights(oracle, architecture, known, search, rng, log):
 
     Returns
     -------
-    ShownWeights
+    EntangledWeights
 
     Raises
     ------
@@ -102,7 +102,7 @@ def find_shown_weights(oracle, architecture, known, search, rng, log):
     Source: Algorithms 1 to 3 of Fiedler et al. (2021). Queries are those of `sample_hessians`.
     """
     if search.n_hessians == 0:
-        return ShownWeights(known[:0])
+        return EntangledWeights(known[:0])
     check_visible(architecture, oracle.n_inputs)
     m = n_visible(architecture)
     with log.stage("Hessians", oracle, search.n_hessians, "Hessians") as entry:
@@ -125,7 +125,7 @@ def find_shown_weights(oracle, architecture, known, search, rng, log):
         )
         vectors = _one_each(found.vectors, wanted, rng)
         entry["residual"] = float(1.0 - found.phi.min()) if len(found.phi) else None
-    return ShownWeights(vectors, wanted - len(vectors), hessians, basis, values, max(1, found.n_iter))
+    return EntangledWeights(vectors, wanted - len(vectors), hessians, basis, values, max(1, found.n_iter))
 
 
 def _one_each(vectors, wanted, rng):

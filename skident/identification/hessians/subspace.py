@@ -18,7 +18,7 @@ __all__ = [
     "check_visible",
     "entangled_subspace",
     "independence",
-    "last_layer_shows",
+    "last_layer_visible",
     "n_visible",
     "sample_hessians",
     "spectral_drop",
@@ -29,7 +29,7 @@ _CHUNKS, _CHUNK_QUERIES = 16, 1024  # so many to share out, but each of so many 
 _WORTH_SHARING = 0.2  # seconds of work below which jobs take longer than they spare
 
 
-def last_layer_shows(architecture):
+def last_layer_visible(architecture):
     """Whether the last layer's weights show in Hessians: not where the output is linear.
 
     Parameters
@@ -54,7 +54,7 @@ def n_visible(architecture):
     -------
     int
     """
-    return sum(architecture.widths) if last_layer_shows(architecture) else architecture.n_hidden
+    return sum(architecture.widths) if last_layer_visible(architecture) else architecture.n_hidden
 
 
 def check_visible(architecture, n_inputs):

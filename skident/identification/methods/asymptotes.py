@@ -7,7 +7,7 @@ import numpy as np
 from skident.network import get_activation
 from skident.oracle import BlackBoxError, NotIdentified
 
-from ..asymptotes.network import FARTHEST, find_profile_network
+from ..asymptotes.network import FARTHEST, find_asymptotic_network
 from ..solve import polished_attempt
 
 __all__ = ["LINEAR_FAR_OUT", "by_profiles", "has_profiles"]
@@ -58,7 +58,7 @@ def by_profiles(inquiry, earlier, *, alone):
     asked = None if inquiry.widths is None else inquiry.widths[0]
     with inquiry.log.stage("units (profiles far out)", inquiry.oracle, asked, "units") as entry:
         try:
-            network = find_profile_network(
+            network = find_asymptotic_network(
                 inquiry.oracle,
                 get_activation(inquiry.activations[0]),
                 max_units=max(inquiry.limits.max_neurons, asked or 0),

@@ -9,7 +9,7 @@ from skident.fitting.redundancy import redundant_units
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
-from ..saturating.downstream import smallest_behind
+from ..saturating.downstream import fit_smallest_downstream
 from ..solve import polished_attempt, where_units_move
 from .saturating import FEW_UNITS, View, exact_view, fit_behind
 from .second_layer import second_layer_on_patches
@@ -123,7 +123,7 @@ def _more_hidden_layers(inquiry, view, n_behind, m_1, m_L):
     if sum(at_least.widths[:-1]) > inquiry.limits.max_neurons:
         return
     with inquiry.log.stage(f"{n_behind + 1} hidden layers ({view.way})", inquiry.oracle, unit="starts") as entry:
-        network, misfit = smallest_behind(
+        network, misfit = fit_smallest_downstream(
             inquiry.oracle,
             view.first,
             view.way,

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from skident.oracle import NotIdentified, OutOfBudgetError
 
-from ..saturating.biases import find_first_shifts, shift_step
-from ..saturating.downstream import few_outputs_behind, network_behind
+from ..saturating.biases import find_first_biases, gradient_step
+from ..saturating.downstream import prefers_small_starts, fit_downstream
 from ..saturating.first_layer import FirstLayer, find_first_layer
 from ..saturating.stated_widths import refuse_surplus
-from ..saturating.tails import lengths_from_tails
+from ..saturating.tails import norms_from_tails
 from ..solve import polished_attempt
 
 __all__ = ["FEW_UNITS", "FirstLayerSearch", "View", "by_saturation", "by_shown_units", "exact_view", "fit_behind"]
@@ -204,7 +204,7 @@ def fit_behind(inquiry, view, widths, stage, n_parameters):
     with inquiry.log.stage(stage, inquiry.oracle, unit="starts") as entry:
         search = inquiry.search(n_parameters, max(inquiry.fit_tolerance, view.roughness), entry["progress"])
         architecture = inquiry.architecture(widths)
-        network, misfit = network_behind(inquiry.oracle, view.first, view.way, architecture, inquiry.rng, search)
+        network, misfit = fit_downstream(inquiry.oracle, view.first, view.way, architecture, inquiry.rng, search)
         entry["residual"] = misfit
     return network, misfit
 
@@ -229,7 +229,7 @@ def _view_behind(inquiry, first, attempt):
         view = exact_view(inquiry, first, inquiry.widths[1])
     if view is None:
         first = _with_better_lengths(inquiry, first)
-        soon = _many_outputs(inquiry) or (attempt == 0 and few_outputs_behind(inquiry.architecture()))
+        soon = _many_outputs(inquiry) or (attempt == 0 and prefers_small_starts(inquiry.architecture()))
         edges = attempt < 3 and (soon or attempt == 2) and _enough_vertices(inquiry)
         stem = inquiry.widths[0] <= FEW_UNITS or attempt % 2
         view = View("edges" if edges else "stem" if stem else "vertices", first)
@@ -240,7 +240,7 @@ def _with_better_lengths(inquiry, first):
     """Where what follows is steep, lengths read off the shape of a step are wrong; those from tails are not."""
     if inquiry.fresh.sigma is not None:
         return first
-    return lengths_from_tails(inquiry.oracle, first, inquiry.activations[0], inquiry.rng)
+    return norms_from_tails(inquiry.oracle, first, inquiry.activations[0], inquiry.rng)
 
 
 def _vertices_may_do(inquiry):
@@ -274,7 +274,7 @@ def exact_view(inquiry, first, second_width):
     """
     with inquiry.log.stage("first-layer shifts (gradients)", inquiry.oracle) as entry:
         search = functools.partial(
-            find_first_shifts,
+            find_first_biases,
             inquiry.oracle,
             activation=inquiry.activations[0],
             rng=inquiry.rng,
@@ -286,7 +286,7 @@ def exact_view(inquiry, first, second_width):
             # Where what follows is steep, lengths read off the shape of a step are wrong.
             exact, found, residual = search(_with_better_lengths(inquiry, first))
         accuracy = inquiry.fresh.accuracy
-        of_rounding = accuracy.relative / shift_step(accuracy) if accuracy.exact else 0.0
+        of_rounding = accuracy.relative / gradient_step(accuracy) if accuracy.exact else 0.0
         sharp = max(_SHARP, _LOST * of_rounding)
         for _ in range(_REPEATS):
             if found is None or residual < sharp:

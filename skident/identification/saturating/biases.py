@@ -10,9 +10,9 @@ import scipy.linalg
 from skident.budget import check_deadline
 from skident.network import get_activation
 
-from ..query_points import ask_block
+from ..query_points import query_block
 
-__all__ = ["ShiftsFromGradients", "find_first_shifts", "shift_step", "shifts_from_gradients"]
+__all__ = ["BiasesFromGradients", "find_first_biases", "gradient_step", "biases_from_gradients"]
 
 # 1 / g'(z) is a combination of exp(c z), exp(-c z) and 1.
 _EXPONENTS = {"tanh": 2.0, "sigmoid": 1.0}
@@ -25,7 +25,7 @@ _PART = 1e-4  # length of a unit's part in the null vectors below which it has n
 
 
 @dataclass
-class ShiftsFromGradients:
+class BiasesFromGradients:
     """Corrections to a first layer's pre-activations.
 
     Attributes
@@ -44,7 +44,7 @@ class ShiftsFromGradients:
     residual: float
 
 
-def shifts_from_gradients(G, Z, activation, *, n_null=None, max_iter=6):
+def biases_from_gradients(G, Z, activation, *, n_null=None, max_iter=6):
     """Shifts and stretches of pre-activations that put the gradients of the next layers into a proper subspace.
 
     Parameters
@@ -62,7 +62,7 @@ def shifts_from_gradients(G, Z, activation, *, n_null=None, max_iter=6):
 
     Returns
     -------
-    ShiftsFromGradients
+    BiasesFromGradients
 
     Notes
     -----
@@ -76,16 +76,16 @@ def shifts_from_gradients(G, Z, activation, *, n_null=None, max_iter=6):
     --------
     >>> import numpy as np
     >>> from skident.network import get_activation
-    >>> from skident.identification.saturating.biases import shifts_from_gradients
+    >>> from skident.identification.saturating.biases import biases_from_gradients
     >>> rng = np.random.default_rng(0)
     >>> Z, W, shifts = rng.standard_normal((40, 3)), np.array([[1.0], [0.5], [-0.7]]), np.array([0.3, -0.2, 0.1])
     >>> G = rng.standard_normal((40, 1)) @ W.T / np.cosh(Z + shifts) ** 2
-    >>> print(np.round(shifts_from_gradients(G, Z, get_activation("tanh")).shifts, 6))
+    >>> print(np.round(biases_from_gradients(G, Z, get_activation("tanh")).shifts, 6))
     [ 0.3 -0.2  0.1]
     """
     m = G.shape[1]
     dimensions = range(1, m) if n_null is None else [n_null]
-    best = ShiftsFromGradients(np.zeros(m), np.ones(m), 0, np.inf)
+    best = BiasesFromGradients(np.zeros(m), np.ones(m), 0, np.inf)
     if len(G) < 3 * m:
         return best
     start = None
@@ -103,7 +103,7 @@ def _improve(G, Z, activation, shifts, k, max_iter):
     """Gauss-Newton steps in shifts and stretches for a null space of dimension k."""
     m = G.shape[1]
     stretches = np.ones(m)
-    best = ShiftsFromGradients(shifts, stretches, 0, np.inf)
+    best = BiasesFromGradients(shifts, stretches, 0, np.inf)
     for _ in range(max_iter):
         check_deadline()
         spectrum = _decompose(_linear_columns(G, Z, activation, shifts, stretches))
@@ -112,7 +112,7 @@ def _improve(G, Z, activation, shifts, k, max_iter):
         V, residual = _null_space(spectrum, k)
         done = residual > 0.5 * best.residual
         if residual < best.residual:
-            best = ShiftsFromGradients(shifts, stretches, k, residual)
+            best = BiasesFromGradients(shifts, stretches, k, residual)
         move, stretch = _ratios(V[1], V[0]), _ratios(V[2], V[0])
         if done or not (np.isfinite(move).all() and np.isfinite(stretch).all()):
             break
@@ -171,7 +171,7 @@ def _ratios(numerators, denominators):
         return np.sum(numerators * denominators, axis=0) / np.sum(denominators**2, axis=0)
 
 
-def find_first_shifts(oracle, first, activation, rng, *, n_next=None, noise=0.0):
+def find_first_biases(oracle, first, activation, rng, *, n_next=None, noise=0.0):
     """Shifts of the first layer, exactly, whenever the second layer is narrower; and how narrow.
 
     Parameters
@@ -195,7 +195,7 @@ def find_first_shifts(oracle, first, activation, rng, *, n_next=None, noise=0.0)
     n_next : int or None
         ``m_2``; None where the second layer is not narrower than the first, or answers are too coarse to tell.
     residual : float
-        See `ShiftsFromGradients`: rounding level (1e-6 and below) when the shifts can be relied on.
+        See `BiasesFromGradients`: rounding level (1e-6 and below) when the shifts can be relied on.
 
     Notes
     -----
@@ -208,27 +208,27 @@ def find_first_shifts(oracle, first, activation, rng, *, n_next=None, noise=0.0)
     if m > D or np.linalg.cond(W) > 1e6 or m < 2:
         return first, None, np.inf
     n = 20 + int(np.ceil(4.5 * m / (oracle.n_outputs or 1)))
-    step = shift_step(oracle.accuracy, noise)
+    step = gradient_step(oracle.accuracy, noise)
     Z = _precise_points(oracle, W, b, n, rng)
     G = _gradients(oracle, W, b, Z, step)
     rows = np.repeat(Z, G.shape[1], axis=0)
     n_null = None if n_next is None or n_next >= m else m - n_next
-    found = shifts_from_gradients(G.reshape(-1, m), rows, g, n_null=n_null)
+    found = biases_from_gradients(G.reshape(-1, m), rows, g, n_null=n_null)
     if not found.residual < np.clip(300.0 * noise / step, _TELLING, 0.1):
         return first, None, np.inf
     biases = found.stretches * b + found.shifts
     return replace(first, weights=W * found.stretches, biases=biases), m - found.n_null, found.residual
 
 
-def shift_step(accuracy, noise=0.0):
-    """The step of the differences in `find_first_shifts`, in pre-activations.
+def gradient_step(accuracy, noise=0.0):
+    """The step of the differences in `find_first_biases`, in pre-activations.
 
     Parameters
     ----------
     accuracy : Accuracy
         Of the oracle; the rounding of a large offset is more than that of the answers beside it.
     noise : float, default=0
-        See `find_first_shifts`.
+        See `find_first_biases`.
 
     Returns
     -------
@@ -251,5 +251,5 @@ def _gradients(oracle, W, b, Z, step):
     inverse = np.linalg.pinv(W)  # rows: W^T u = z
     U = (Z - b) @ inverse
     moves = np.array([-2.0, -1.0, 1.0, 2.0])[:, None, None] * step * inverse
-    Y = ask_block(oracle, U[:, None, None] + moves)
+    Y = query_block(oracle, U[:, None, None] + moves)
     return np.swapaxes((Y[:, 0] - 8.0 * Y[:, 1] + 8.0 * Y[:, 2] - Y[:, 3]) / (12.0 * step), 1, 2)

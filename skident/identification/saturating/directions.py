@@ -8,10 +8,10 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.stats import chi2
 
-from ..query_points import random_along
-from .step_fraction import Progress, solve_series
+from ..query_points import random_tangents
+from .step_fraction import StepFraction, solve_series
 
-__all__ = ["Sighting", "resolve_steps"]
+__all__ = ["UnitEstimate", "resolve_steps"]
 
 _PROFILE_NODES = 16  # enough for 1e-12 of tanh on |z| <= 0.5: its poles at +-i pi/2 give rho = 6.4
 _EXACT_RANGE, _NOISY_RANGE = 0.5, 1.5  # |z| on the profile
@@ -27,7 +27,7 @@ _RIDGE_TOLERANCE = 1e-6
 
 
 @dataclass
-class Sighting:
+class UnitEstimate:
     """One unit as one step shows it.
 
     Attributes
@@ -74,7 +74,7 @@ class _Middles:
 
 
 class _Profile:
-    """Progress along the circle against the pre-activation z, as a polynomial in tanh z, unit by unit."""
+    """StepFraction along the circle against the pre-activation z, as a polynomial in tanh z, unit by unit."""
 
     def __init__(self, progress, middles, noisy):
         self.range = _NOISY_RANGE if noisy else _EXACT_RANGE
@@ -107,7 +107,7 @@ class _Profile:
         self.coefficients, self.noise = self.coefficients[:, good], self.noise[good]
 
     def height_and_slope(self):
-        """Progress at z = 0 and its slope there."""
+        """StepFraction at z = 0 and its slope there."""
         slope = chebyshev.chebval(0.0, chebyshev.chebder(self.coefficients)) / np.tanh(self.range)
         return chebyshev.chebval(0.0, self.coefficients), slope
 
@@ -161,7 +161,7 @@ def resolve_steps(ask, circle, steps, rng, noisy, count, unrest=()):
 
     Returns
     -------
-    list of Sighting or None
+    list of UnitEstimate or None
         One a step; None where the step is not one unit's.
 
     Notes
@@ -170,7 +170,7 @@ def resolve_steps(ask, circle, steps, rng, noisy, count, unrest=()):
     noise 7) for the check.
     """
     found = [None] * len(steps)
-    progress = Progress(ask, steps)
+    progress = StepFraction(ask, steps)
     with count("profile"):
         middles, profile = _profiles(progress, circle, steps, noisy, unrest)
     if len(middles.index) == 0:
@@ -183,7 +183,7 @@ def resolve_steps(ask, circle, steps, rng, noisy, count, unrest=()):
     unrest = profile.unrest
     for k in np.flatnonzero(seen.good & (ridge < tolerance)):
         unit = seen.weights[k], seen.biases[k], middles.base[k]
-        found[middles.index[k]] = Sighting(*unit, seen.errors[k], ridge[k], unrest[k])
+        found[middles.index[k]] = UnitEstimate(*unit, seen.errors[k], ridge[k], unrest[k])
     return found
 
 
@@ -305,7 +305,7 @@ def _ridge_error(progress, profile, middles, seen, rng, noisy):
     norms = np.linalg.norm(seen.weights, axis=1)[:, None, None]
     normals = np.broadcast_to(seen.weights[:, None] / norms, (len(norms), n_sides, D))
     base = middles.base[:, None]
-    U = np.concatenate([base, base + random_along(normals, way[:, None, None] / norms, rng)], axis=1)
+    U = np.concatenate([base, base + random_tangents(normals, way[:, None, None] / norms, rng)], axis=1)
     from_noise = np.sqrt(2.0 * chi2.isf(1e-4, progress.n_outputs)) * profile.noise
     tolerance = np.minimum(_RIDGE_TOLERANCE + np.hypot(from_noise, 2.5 * way * seen.errors), 0.15)
     return progress.change(middles.index, U).max(axis=1), tolerance

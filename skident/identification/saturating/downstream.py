@@ -17,12 +17,12 @@ from ..query_points import random_sphere
 from .edges import network_on_edges
 
 __all__ = [
-    "ask_interior",
-    "ask_vertices",
-    "few_outputs_behind",
+    "query_interior",
+    "query_vertices",
+    "prefers_small_starts",
     "growing",
-    "network_behind",
-    "smallest_behind",
+    "fit_downstream",
+    "fit_smallest_downstream",
 ]
 
 _SATURATED = 40.0  # |z| beyond which tanh, sigmoid and erf are constant in float64
@@ -32,7 +32,7 @@ _FEW_OUTPUTS = 3  # below, random starts of several hidden layers end in local m
 _SPREAD = 1.0  # standard deviation of first-layer pre-activations where they move
 
 
-def ask_vertices(oracle, first, activation, n_samples, rng):
+def query_vertices(oracle, first, activation, n_samples, rng):
     """Answers with every first-layer unit saturated.
 
     Parameters
@@ -112,14 +112,14 @@ def _different_signs(n, m, rng):
     return rng.choice([-1.0, 1.0], size=(n, m))
 
 
-def ask_interior(oracle, first, activation, n_samples, rng, spread=_SPREAD):
+def query_interior(oracle, first, activation, n_samples, rng, spread=_SPREAD):
     """Answers with first-layer pre-activations from ``N(0, spread^2)``.
 
     Parameters
     ----------
     oracle : Oracle
     first : FirstLayer
-        Weights and shifts exactly, ``m_1 <= D``; see `find_first_shifts`.
+        Weights and shifts exactly, ``m_1 <= D``; see `find_first_biases`.
     activation : Activation
     n_samples : int
     rng : numpy.random.RandomState
@@ -168,15 +168,15 @@ def _answers(oracle, first, way, activation, rng):
     """Answers in one of three places, as `network_through` draws them."""
     g = get_activation(activation)
     if way == "vertices":
-        return growing(lambda n: ask_vertices(oracle, first, g, n, rng), 2.0 ** len(first.biases))
+        return growing(lambda n: query_vertices(oracle, first, g, n, rng), 2.0 ** len(first.biases))
     if way == "edges":
         return growing(lambda n: _every_vertex(oracle, first, g, rng), 1)
     if way == "interior":
-        return growing(lambda n: ask_interior(oracle, first, g, n, rng))
+        return growing(lambda n: query_interior(oracle, first, g, n, rng))
     return growing(lambda n: _near_hyperplanes(oracle, first, n, rng))
 
 
-def few_outputs_behind(architecture):
+def prefers_small_starts(architecture):
     """Whether what follows the first layer is looked for from small starts: hidden layers below one or two outputs.
 
     With three outputs and more, starts of the true widths succeed at once.
@@ -194,7 +194,7 @@ def few_outputs_behind(architecture):
     return architecture.n_outputs < _FEW_OUTPUTS and small_starts_serve(architecture.widths[0], rest)
 
 
-def network_behind(oracle, first, way, architecture, rng, search=None):
+def fit_downstream(oracle, first, way, architecture, rng, search=None):
     """A network of given widths that agrees with the black box, its first layer nearly known.
 
     Parameters
@@ -204,8 +204,8 @@ def network_behind(oracle, first, way, architecture, rng, search=None):
         With all ``m_1 = architecture.widths[0]`` units.
     way : {"vertices", "edges", "interior", "stem"}
         Where to look. ``vertices``: where the first layer is saturated. ``edges``: there first, and then where one unit
-        moves at a time; `first` must have exact lengths (`lengths_from_tails`). ``interior``: where it moves; `first`
-        must be exact (`find_first_shifts`). ``stem``: near the units' hyperplanes, the whole network fitted at once,
+        moves at a time; `first` must have exact lengths (`norms_from_tails`). ``interior``: where it moves; `first`
+        must be exact (`find_first_biases`). ``stem``: near the units' hyperplanes, the whole network fitted at once,
         its first layer starting as it was found and all others at random.
     architecture : Architecture
         Of the whole network.
@@ -230,9 +230,9 @@ def network_behind(oracle, first, way, architecture, rng, search=None):
     On the vertices the answer does not depend on the first layer's lengths and shifts, so the rest of the network can
     be fitted alone, with one layer less. Few vertices exist for a narrow first layer, and with one output they leave a
     fit with many local minima; where the first layer moves there are as many answers as wanted, and smoother ones.
-    Several hidden layers below one or two linear outputs are looked for from small starts (`few_outputs_behind`).
-    Edges tell the first layer's shifts where `find_first_shifts` does not (``m_2 >= m_1``, ``m_1 > D``). The
-    stem is for first layers whose shifts `find_first_shifts` does not determine (``m_2 >= m_1``, ``m_1 > D``) and that
+    Several hidden layers below one or two linear outputs are looked for from small starts (`prefers_small_starts`).
+    Edges tell the first layer's shifts where `find_first_biases` does not (``m_2 >= m_1``, ``m_1 > D``). The
+    stem is for first layers whose shifts `find_first_biases` does not determine (``m_2 >= m_1``, ``m_1 > D``) and that
     have too few vertices. ``5 P / m_L`` queries with P parameters of the widest network tried; a step costs
     ``O(n P^2)``.
     """
@@ -241,7 +241,7 @@ def network_behind(oracle, first, way, architecture, rng, search=None):
         stem = first.weights, first.biases
         return network_through(draw_answers, oracle.n_inputs, architecture, rng, stem=stem, search=search)
     rest = architecture.behind()
-    if few_outputs_behind(architecture):
+    if prefers_small_starts(architecture):
         network, misfit = network_from_small_starts(draw_answers, len(first.biases), rest, rng, search=search)
     elif way == "edges":
         search = replace(Search() if search is None else search, n_starts=sum(n for _, n in _EDGE_ROUNDS))
@@ -268,7 +268,7 @@ def _near_hyperplanes(oracle, first, n, rng):
     return _precise_rows(oracle, U, U)
 
 
-def smallest_behind(oracle, first, way, at_least, rng, *, second_known=False, max_neurons=200, search=None):
+def fit_smallest_downstream(oracle, first, way, at_least, rng, *, second_known=False, max_neurons=200, search=None):
     """The smallest network with a given number of layers behind the first.
 
     Parameters
@@ -276,7 +276,7 @@ def smallest_behind(oracle, first, way, at_least, rng, *, second_known=False, ma
     oracle : Oracle
     first : FirstLayer
     way : {"vertices", "interior", "stem"}
-        Where to look: see `network_behind`.
+        Where to look: see `fit_downstream`.
     at_least : Architecture
         Of the whole network: the widths of the first layer and of the output, lower bounds for the others.
     rng : numpy.random.RandomState

@@ -9,7 +9,7 @@ import numpy as np
 from skident.fitting.one_fit import Stopping, fit_network
 from skident.network import FeedforwardNetwork
 
-from ..query_points import random_along
+from ..query_points import random_tangents
 
 __all__ = ["network_on_edges"]
 
@@ -106,7 +106,7 @@ def _ask_edges(oracle, first, centres, half, rng):
     """Answers at random places of every unit's hyperplane, that unit's pre-activation (of `first`) near its centre."""
     m, D = len(first.biases), oracle.n_inputs
     units = np.repeat(np.arange(m), _PLACES)
-    normals, lengths = first.directions.T[units], first.lengths[units]
+    normals, lengths = first.directions.T[units], first.norms[units]
     places = np.concatenate([_places(first, i, rng) for i in range(m)])
     z = np.sum(places * first.weights.T[units], axis=1) + first.biases[units]
     wanted = centres[units, None] + half * np.linspace(-1.0, 1.0, _NODES)
@@ -127,11 +127,11 @@ def _ask_edges(oracle, first, centres, half, rng):
 def _places(first, unit, rng):
     """Random places along a unit's hyperplane, of many those where all other units are saturated."""
     normal = first.directions[:, unit]
-    reach = min(_REACH / first.lengths.min(), first.radius)
-    tried = random_along(np.tile(normal, (_TRIED * _PLACES, 1)), reach, rng)
-    tried -= first.biases[unit] / first.lengths[unit] * normal
+    reach = min(_REACH / first.norms.min(), first.radius)
+    tried = random_tangents(np.tile(normal, (_TRIED * _PLACES, 1)), reach, rng)
+    tried -= first.biases[unit] / first.norms[unit] * normal
     others = np.delete(np.abs(tried @ first.weights + first.biases), unit, axis=1)
-    alone = others.min(axis=1, initial=np.inf) > _LIMIT + _SHIFTS[-1] + _FAR * first.lengths.max() / first.lengths[unit]
+    alone = others.min(axis=1, initial=np.inf) > _LIMIT + _SHIFTS[-1] + _FAR * first.norms.max() / first.norms[unit]
     return tried[np.argsort(~alone, kind="stable")[:_PLACES]]
 
 

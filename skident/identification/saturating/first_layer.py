@@ -20,7 +20,7 @@ from ..query_points import random_sphere
 from .circles import Circle, grid_without, known_steps, scan
 from .directions import resolve_steps
 from .groups import group_size, resolve_in_groups
-from .norms import refine_lengths
+from .norms import refine_norms
 from .step_fraction import as_of_tanh
 
 __all__ = ["FirstLayer", "find_first_layer"]
@@ -43,7 +43,7 @@ class FirstLayer:
     Attributes
     ----------
     weights : ndarray of shape (D, m_1)
-        Columns: the direction (1e-9) times the length (see `refine_lengths`). The sign is not determined.
+        Columns: the direction (1e-9) times the length (see `refine_norms`). The sign is not determined.
     biases : ndarray of shape (m_1,)
         So that the unit's hyperplane is about ``weights.T u + biases = 0``. A start value: with more than one layer
         a shift of z can be absorbed by the layers above (``tanh(x + z)`` is a Moebius map of ``tanh x``), and the
@@ -73,16 +73,16 @@ class FirstLayer:
     errors: np.ndarray | None = None
 
     @property
-    def lengths(self):
+    def norms(self):
         """Norms of the weights, (m_1,)."""
         return np.linalg.norm(self.weights, axis=0)
 
     @property
     def directions(self):
         """Unit vectors, (D, m_1)."""
-        return self.weights / self.lengths
+        return self.weights / self.norms
 
-    def points_near_centre(self, rng):
+    def points_near_center(self, rng):
         """A point on or near every unit's hyperplane, not far away: where the answers move if they move at all.
 
         Parameters
@@ -197,7 +197,7 @@ def _with_lengths(oracle, first, g, sigma, rough):
     # Rough lengths are those as if g were tanh; another sigmoid has another slope at its centre.
     unit = as_of_tanh(1.0, g)
     part = replace(first, weights=unit * first.weights[:, some], biases=unit * first.biases[some])
-    part = refine_lengths(oracle, replace(part, points=first.points[some]), g, noise=sigma)
+    part = refine_norms(oracle, replace(part, points=first.points[some]), g, noise=sigma)
     weights, biases = first.weights.copy(), first.biases.copy()
     weights[:, some], biases[some] = part.weights, part.biases
     return replace(first, weights=weights, biases=biases)
@@ -210,7 +210,7 @@ def _near_the_centre(first):
     """
     if first.errors is None:
         return first
-    errors = first.errors * first.lengths * np.linalg.norm(first.points, axis=1)
+    errors = first.errors * first.norms * np.linalg.norm(first.points, axis=1)
     return replace(first, biases=first.biases / (1.0 + errors**2))
 
 

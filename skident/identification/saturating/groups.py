@@ -9,10 +9,10 @@ from numpy.polynomial import chebyshev
 
 from skident.network import get_activation
 
-from ..query_points import random_along
-from .directions import Sighting
+from ..query_points import random_tangents
+from .directions import UnitEstimate
 from .norms import fit_shapes, unit_interval
-from .step_fraction import Progress, as_of_tanh, solve_series
+from .step_fraction import StepFraction, as_of_tanh, solve_series
 
 __all__ = ["group_size", "resolve_in_groups"]
 
@@ -86,7 +86,7 @@ def resolve_in_groups(ask, circle, steps, size, activation, rng, count):
 
     Returns
     -------
-    list of Sighting or None
+    list of UnitEstimate or None
         One a step, with lengths; directions are good to about 1e-4. None where steps overlap or the group failed.
 
     Notes
@@ -114,7 +114,7 @@ def resolve_in_groups(ask, circle, steps, size, activation, rng, count):
                     if misfit < _OUT_OF_SPAN and found[i] is None:
                         # Where the step is the offset must hold to much less than 1.
                         bias = shape.shift[i] - w @ shape.base[i]
-                        found[i] = Sighting(w, bias, shape.base[i], _ERROR, misfit, sized=True)
+                        found[i] = UnitEstimate(w, bias, shape.base[i], _ERROR, misfit, sized=True)
             todo = np.array([i for i in todo if found[i] is None], dtype=int)
             if len(todo) == 0:
                 break
@@ -125,7 +125,7 @@ class _Shape:
     """Steps sampled along the circle, their lengths, and how to read pre-activations off answers."""
 
     def __init__(self, ask, circle, steps, g):
-        self._progress, self._radius, self._g = Progress(ask, steps), circle.radius, g
+        self._fraction, self._radius, self._g = StepFraction(ask, steps), circle.radius, g
         self.angles = np.array([s.centre for s in steps])
         rate = np.array([s.rate for s in steps])
         self.good = np.isfinite(rate)
@@ -135,14 +135,14 @@ class _Shape:
         s = as_of_tanh(np.linspace(-_RANGE, _RANGE, _NODES), g)
         moves = np.linspace(-_RANGE, _RANGE, _NODES) / rate[:, None]
         along = moves[:, :, None] * circle.tangents(self.angles)[:, None]
-        F = self._progress.answers(self.base[:, None] + along)
+        F = self._fraction.answers(self.base[:, None] + along)
         stretch, self.shift = fit_shapes(s, F, np.zeros(len(steps)), g, degrees=_SHAPE_DEGREES)
         self.rate = rate * np.exp(stretch) * (s[-1] / _RANGE)
         self._fit_curves(np.exp(stretch)[:, None] * s + self.shift[:, None], F)
 
     def _fit_curves(self, z, F):
         """Answers F (t, k, m_L) and their progress as polynomials in g at pre-activations z (t, k)."""
-        heights = self._progress.heights
+        heights = self._fraction.heights
         powers = chebyshev.chebvander(unit_interval(z, self._g), _PROGRESS_DEGREE)
         Q, R = np.linalg.qr(powers)
         curves = np.linalg.solve(R + 1e-13 * np.eye(R.shape[-1]), np.swapaxes(Q, 1, 2) @ F)
@@ -150,19 +150,19 @@ class _Shape:
         self.good &= (np.abs(self.shift) < 1.5) & (left < 1e-2)
         at_centre = chebyshev.chebvander(unit_interval(self.shift, self._g), _PROGRESS_DEGREE)
         self._centre = np.einsum("td,tdp->tp", at_centre, curves)
-        self._curve = self._progress.of_series(curves)
+        self._curve = self._fraction.of_series(curves)
 
     def lone(self, part, index, rng):
         """Whether the answers stay as they are along a unit's hyperplane, within the subspace, (len(index),)."""
         W = part.weights[index]
         lengths = np.linalg.norm(W, axis=1, keepdims=True)
-        aside = random_along(W / lengths, _ASIDE / lengths, rng)
-        F = self._progress.answers(self.base[index] + aside @ part.basis.T)
-        return np.linalg.norm(F - self._centre[index], axis=1) < _RESTLESS * self._progress.heights[index]
+        aside = random_tangents(W / lengths, _ASIDE / lengths, rng)
+        F = self._fraction.answers(self.base[index] + aside @ part.basis.T)
+        return np.linalg.norm(F - self._centre[index], axis=1) < _RESTLESS * self._fraction.heights[index]
 
     def _read(self, index, U):
         """Pre-activations (t, k) at U (t, k, D), NaN where saturated."""
-        y = solve_series(self._curve[:, index], self._progress(index, U), 1.0)
+        y = solve_series(self._curve[:, index], self._fraction(index, U), 1.0)
         table = np.linspace(-1.5 * _VISIBLE * 2, 1.5 * _VISIBLE * 2, 4001)
         z = np.interp(y, unit_interval(table, self._g), table)
         return np.where(np.abs(z) < _VISIBLE, z, np.nan)
@@ -189,7 +189,7 @@ class _Shape:
             z = self._read(rows, U[:, None])[:, 0]
             weights[rows, 2 + columns] = (z - self.shift[rows]) / step[rows, columns]
             step[rows, columns] *= 0.3
-        return _Partial(basis, weights, biases, self._progress.heights)
+        return _Partial(basis, weights, biases, self._fraction.heights)
 
 
 def _groups(part, todo, sound, known, size, fresh, rng):

@@ -11,7 +11,7 @@ from scipy.stats import chi2
 from skident.network import get_activation
 from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
-__all__ = ["fit_shapes", "refine_lengths", "unit_interval"]
+__all__ = ["fit_shapes", "refine_norms", "unit_interval"]
 
 _NODES = 24
 _RANGE = 3.5
@@ -24,7 +24,7 @@ _ENDING = Ending(max_iter=12, target=1e-29, ftol=1e-13)  # of steps of height on
 _STRAIGHT = 1e-10  # sum of squares, relative to the step's height, below which a profile is linear in the unit
 
 
-def refine_lengths(oracle, first, activation, *, noise=None):
+def refine_norms(oracle, first, activation, *, noise=None):
     """Length and offset of every first-layer unit from its whole profile.
 
     Parameters

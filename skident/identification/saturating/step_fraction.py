@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from ..query_points import ask_block
+from ..query_points import query_block
 
-__all__ = ["Progress", "as_of_tanh", "solve_series"]
+__all__ = ["StepFraction", "as_of_tanh", "solve_series"]
 
 
-class Progress:
+class StepFraction:
     """Where answers stand between the two ends of their steps: 0 before, 1 after.
 
     Parameters
@@ -43,14 +43,14 @@ class Progress:
         -------
         ndarray of shape (..., m_L)
         """
-        return ask_block(self._ask, U)
+        return query_block(self._ask, U)
 
     def __call__(self, index, U):
-        """Progress (t, k) of steps `index` (t,) at U (t, k, D)."""
+        """StepFraction (t, k) of steps `index` (t,) at U (t, k, D)."""
         return np.einsum("tkp,tp->tk", self.answers(U) - self._before[index][:, None], self._jump[index])
 
     def of_series(self, curves):
-        """Progress of answers that are Chebyshev series of one variable, step by step.
+        """StepFraction of answers that are Chebyshev series of one variable, step by step.
 
         Parameters
         ----------

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..query_points import ask_block, random_along
+from ..query_points import query_block, random_tangents
 
-__all__ = ["Tails", "lengths_from_tails", "tail_lengths"]
+__all__ = ["Tails", "norms_from_tails", "tail_norms"]
 
 _RATES = {"tanh": 2.0, "sigmoid": 1.0}  # limits are approached as exp(-rate z)
 _REACH = np.geomspace(0.05, 600.0, 48)  # where to look, in units of 1 / |w| as known
@@ -26,7 +26,7 @@ class Tails:
 
     Attributes
     ----------
-    lengths : ndarray of shape (m,)
+    norms : ndarray of shape (m,)
         As they were where there is no tail to see.
     errors : ndarray of shape (m,)
         Relative misfits of the tails; infinite where there is none.
@@ -35,13 +35,13 @@ class Tails:
     answers : ndarray of shape (m, q, m_L)
     """
 
-    lengths: np.ndarray
+    norms: np.ndarray
     errors: np.ndarray
     distances: np.ndarray
     answers: np.ndarray
 
 
-def lengths_from_tails(oracle, first, activation, rng):
+def norms_from_tails(oracle, first, activation, rng):
     """First-layer units with lengths from their tails.
 
     Parameters
@@ -69,23 +69,23 @@ def lengths_from_tails(oracle, first, activation, rng):
     """
     if activation not in _RATES:
         return first
-    lengths = first.lengths
+    lengths = first.norms
     best, misfit = lengths.copy(), np.full(len(lengths), _STEADY)
     for line in range(_MORE_LINES):
-        base = first.points + random_along(first.directions.T, first.radius, rng) if line else first.points
+        base = first.points + random_tangents(first.directions.T, first.radius, rng) if line else first.points
         some = np.arange(len(lengths)) if line < _LINES else np.flatnonzero(misfit == _STEADY)
         if len(some) == 0:
             break
         for side in (1.0, -1.0):
             normals = side * first.directions[:, some]
-            tails = tail_lengths(oracle, base[some], normals, lengths[some], activation)
+            tails = tail_norms(oracle, base[some], normals, lengths[some], activation)
             better = tails.errors < misfit[some]
-            best[some[better]], misfit[some[better]] = tails.lengths[better], tails.errors[better]
+            best[some[better]], misfit[some[better]] = tails.norms[better], tails.errors[better]
     weights = first.weights * (best / lengths)
     return replace(first, weights=weights, biases=first.biases * (best / lengths))
 
 
-def tail_lengths(oracle, base, normals, lengths, activation, reach=_REACH):
+def tail_norms(oracle, base, normals, lengths, activation, reach=_REACH):
     """Lengths of units from their tails on one side.
 
     Parameters
@@ -95,7 +95,7 @@ def tail_lengths(oracle, base, normals, lengths, activation, reach=_REACH):
         A point on every unit's hyperplane where all others are saturated.
     normals : ndarray of shape (D, m)
         Unit vectors, away from the hyperplane.
-    lengths : ndarray of shape (m,)
+    norms : ndarray of shape (m,)
         As known.
     activation : {"tanh", "sigmoid"}
     reach : ndarray of shape (q,), default=geomspace(0.05, 600, 48)
@@ -133,7 +133,7 @@ def _last(seen):
 
 def _along(oracle, base, normals, s):
     """Answers at distances s (m, k) from the base points, (m, k, m_L)."""
-    return ask_block(oracle, base[:, None] + s[:, :, None] * normals.T[:, None])
+    return query_block(oracle, base[:, None] + s[:, :, None] * normals.T[:, None])
 
 
 def _rate_of(s, D, rate):

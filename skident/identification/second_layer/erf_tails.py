@@ -9,7 +9,7 @@ from scipy.special import erfcx
 
 from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
-from ..query_points import ask_block
+from ..query_points import query_block
 from .kernel.patch import rays_of_one_unit
 
 __all__ = ["erf_norms_and_biases"]
@@ -52,7 +52,7 @@ def erf_norms_and_biases(oracle, first, rng):
     ``exp(-z^2)``, length and shift both show. Levenberg-Marquardt on the two, the c eliminated, deviations relative at
     every node. 240 queries a unit.
     """
-    m, lengths = len(first.biases), first.lengths
+    m, lengths = len(first.biases), first.norms
     votes = np.full((2 * _PLACES, m, 3), np.nan)  # length, shift, misfit
     for unit in range(m):
         base, rays, starts = rays_of_one_unit(
@@ -70,7 +70,7 @@ def erf_norms_and_biases(oracle, first, rng):
 def _tail(oracle, base, normal, length):
     """Length, shift and misfit of one tail; the misfit is infinite where there is none to see."""
     s = _REACH / length
-    F = ask_block(oracle, base + s[:, None] * normal)
+    F = query_block(oracle, base + s[:, None] * normal)
     D = np.linalg.norm(F - F[-1], axis=1)
     height = max(D.max(), np.finfo(float).tiny)
     least = max(_SMALL, _PRECISE * oracle.accuracy.unit * np.abs(F).max() / height)
@@ -78,7 +78,7 @@ def _tail(oracle, base, normal, length):
     if min(len(above), len(seen)) == 0 or seen[-1] <= above[-1] + 1 or seen[-1] >= len(s) - 2:
         return length, 0.0, np.inf
     nodes = np.linspace(s[above[-1]], s[seen[-1]], _NODES)
-    problem = _Tails(nodes, ask_block(oracle, base + nodes[:, None] * normal) - F[-1])
+    problem = _Tails(nodes, query_block(oracle, base + nodes[:, None] * normal) - F[-1])
     starts = np.array([(np.log(length * a), b) for a in _LENGTHS for b in _SHIFTS])
     with np.errstate(over="ignore"):
         result = batched_levenberg_marquardt(problem, starts, Ending(max_iter=25, ftol=1e-6, rounding=1e-26))

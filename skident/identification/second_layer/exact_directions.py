@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..query_points import ask_block
+from ..query_points import query_block
 from .kernel.patch import SATURATED, rays_of_one_unit
 
 __all__ = ["exact_directions"]
@@ -155,5 +155,5 @@ def _look(first, unit, activation, oracle, rng):
 
 def _ask_parts(oracle, blocks):
     """Answers at blocks of points (n_i, q, D), all asked at once."""
-    asked = ask_block(oracle, np.concatenate(blocks))
+    asked = query_block(oracle, np.concatenate(blocks))
     return np.split(asked, np.cumsum([len(block) for block in blocks])[:-1])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..saturating.tails import tail_lengths
+from ..saturating.tails import tail_norms
 from .kernel.patch import rays_of_one_unit
 
 __all__ = ["NormVote", "centred", "vote_on_norms"]
@@ -63,7 +63,7 @@ def vote_on_norms(oracle, first, activation, rng):
     Where what follows is steep, the shape near a hyperplane misleads, and a single tail may be that of another slope of
     the answers; each gets a few units in a hundred wrong by a factor of two to ten. The votes of the profile and of the
     two tails at one place are counted, and of further places, six at most, as long as fewer than three agree; the best
-    of the largest group is taken. 84 queries a unit and place, see `tail_lengths`.
+    of the largest group is taken. 84 queries a unit and place, see `tail_norms`.
 
     Examples
     --------
@@ -74,10 +74,10 @@ def vote_on_norms(oracle, first, activation, rng):
     >>> W = np.array([[3.0, 0.0], [4.0, -2.0]])
     >>> oracle, rng = Oracle(lambda X: np.tanh(X @ W).sum(axis=1), 2), np.random.RandomState(0)
     >>> vote = vote_on_norms(oracle, find_first_layer(oracle, n_units=2, rng=rng), "tanh", rng)
-    >>> print(np.sort(vote.first.lengths).round(6))
+    >>> print(np.sort(vote.first.norms).round(6))
     [2. 5.]
     """
-    lengths, m = first.lengths, len(first.biases)
+    lengths, m = first.norms, len(first.biases)
     votes, errors = [lengths], [np.full(m, _OF_PROFILE)]
     best, support, seen = lengths, np.ones(m, dtype=int), []
     for _ in range(_PLACES):
@@ -87,9 +87,9 @@ def vote_on_norms(oracle, first, activation, rng):
         sides, base = [], _places(first, open_, rng)
         for side in (1.0, -1.0):
             normals = side * first.directions[:, open_]
-            tails = tail_lengths(oracle, base, normals, lengths[open_], activation, _REACH[activation])
+            tails = tail_norms(oracle, base, normals, lengths[open_], activation, _REACH[activation])
             found, error = np.full(m, np.nan), np.full(m, np.inf)
-            found[open_], error[open_] = tails.lengths, tails.errors
+            found[open_], error[open_] = tails.norms, tails.errors
             votes.append(np.where(error < _OF_PROFILE, found, np.nan))
             errors.append(error)
             sides.append(tails)
@@ -120,7 +120,7 @@ def centred(vote, activation):
     """
     first = vote.first
     moves = np.where(np.abs(vote.middles) > _OFF_CENTRE[activation], vote.middles, 0.0)
-    points = first.points + (first.directions * (moves / first.lengths)).T
+    points = first.points + (first.directions * (moves / first.norms)).T
     return replace(first, biases=first.biases - moves, points=points)
 
 

@@ -5,9 +5,9 @@ import pytest
 from scipy.special import erf, expit
 
 from skident import NetworkIdentifier
-from skident.identification.activation import look_at_activation
+from skident.identification.activation import detect_activation
 from skident.identification.activation.growth import growth, polynomial_degree
-from skident.identification.activation.intervals import find_stretch
+from skident.identification.activation.intervals import find_interval
 from skident.identification.activation.profiles import growing_profile, settling_profile
 from skident.oracle import Oracle
 
@@ -50,7 +50,7 @@ def test_the_activation_is_told(name, g, depth):
     right = 0
     for seed in range(4):
         box, D = black_box(g, depth, seed)
-        seen = look_at_activation(Oracle(box, D), np.random.RandomState(seed))
+        seen = detect_activation(Oracle(box, D), np.random.RandomState(seed))
         assert seen.name == name or seen.doubt, str(seen)
         right += seen.name == name and not seen.doubt
         assert seen.n_queries < 8000
@@ -89,36 +89,36 @@ def one_unit(g, w=1.0, slope=0.0):
 def test_a_stretch_holds_the_unit_and_little_else():
     oracle, found = one_unit(np.tanh), []
     for seed in range(10):
-        stretch = find_stretch(oracle, np.random.RandomState(seed), np.zeros(1))
-        if stretch is None:  # the unit's hyperplane misses the line
+        interval = find_interval(oracle, np.random.RandomState(seed), np.zeros(1))
+        if interval is None:  # the unit's hyperplane misses the line
             continue
-        z = (stretch.start + np.array([[stretch.low], [stretch.high]]) * stretch.direction) @ [0.6, -0.8] + 0.3
+        z = (interval.start + np.array([[interval.low], [interval.high]]) * interval.direction) @ [0.6, -0.8] + 0.3
         assert z[0] * z[1] < 0 and 5 < np.abs(z).min() and np.abs(z).max() < 120
-        assert stretch.sharp == ""
-        found.append(stretch)
+        assert interval.sharp == ""
+        found.append(interval)
     assert len(found) >= 5
 
 
 @pytest.mark.parametrize(("g", "sharp"), [(lambda z: np.maximum(z, 0), "kink"), (lambda z: 1.0 * (z > 0), "jump")])
 def test_sharp_bends_are_kinks_or_jumps(g, sharp):
-    found = [find_stretch(one_unit(g), np.random.RandomState(seed), np.zeros(1)) for seed in range(10)]
+    found = [find_interval(one_unit(g), np.random.RandomState(seed), np.zeros(1)) for seed in range(10)]
     assert [s.sharp for s in found if s is not None] == [sharp] * sum(s is not None for s in found)
     assert sum(s is not None for s in found) >= 5
 
 
 @pytest.mark.parametrize("w", [0.05, 1.0, 20.0])
 def test_profiles(w):
-    def stretches(oracle):
-        found = (find_stretch(oracle, np.random.RandomState(seed), np.zeros(1)) for seed in range(4))
+    def intervals(oracle):
+        found = (find_interval(oracle, np.random.RandomState(seed), np.zeros(1)) for seed in range(4))
         return [s for s in found if s is not None]
 
     for name, g in (("tanh", np.tanh), ("erf", erf)):
         oracle = one_unit(g, w)
-        assert {settling_profile(s, oracle)[0] for s in stretches(oracle)} == {name}
+        assert {settling_profile(s, oracle)[0] for s in intervals(oracle)} == {name}
     for name in ("softplus", "gelu", "silu", "elu"):
         oracle = one_unit(ACTIVATIONS[name][0], w, slope=0.7)
-        for stretch in stretches(oracle):
-            best, misfits = growing_profile(stretch, oracle)
+        for interval in intervals(oracle):
+            best, misfits = growing_profile(interval, oracle)
             assert best == name and misfits[name] < 1e-6
             assert min(v for k, v in misfits.items() if k != name) > 1e-4
 
@@ -126,7 +126,7 @@ def test_profiles(w):
 def test_an_unknown_activation_is_doubted():
     for g in (np.arctan, lambda z: z / (1 + np.abs(z)), lambda z: np.log1p(z * z)):
         box, D = black_box(g, 1, 0)
-        assert look_at_activation(Oracle(box, D), np.random.RandomState(0)).doubt
+        assert detect_activation(Oracle(box, D), np.random.RandomState(0)).doubt
 
 
 def test_noise_and_single_precision():
@@ -134,7 +134,7 @@ def test_noise_and_single_precision():
     rng = np.random.RandomState(0)
     noisy = Oracle(lambda X: box(X) + 1e-6 * rng.standard_normal((len(X), 1)), D)
     for oracle, noise in ((noisy, 1e-6), (Oracle(lambda X: np.float32(box(X)), D), 1e-7)):
-        seen = look_at_activation(oracle, np.random.RandomState(0), noise)
+        seen = detect_activation(oracle, np.random.RandomState(0), noise)
         assert seen.name == "tanh" or seen.doubt
 
 

@@ -7,9 +7,9 @@ import pytest
 from scipy.special import erf, expit, softmax
 
 from skident import NetworkIdentifier
-from skident.identification.activation import look_at_activation
-from skident.identification.activation.near_kinks import kinks_or_curves
-from skident.identification.activation.outputs import BehindOutput, inverse, look_at_output
+from skident.identification.activation import detect_activation
+from skident.identification.activation.near_kinks import classify_near_center
+from skident.identification.activation.outputs import PreActivationOracle, inverse, detect_output_activation
 from skident.oracle import Oracle
 
 OUTPUTS = {
@@ -37,7 +37,7 @@ def black_box(hidden, output, depth=1, seed=0, n_outputs=2):
 
 
 def seen_of(box, D):
-    return look_at_activation(Oracle(box, D), np.random.RandomState(0))
+    return detect_activation(Oracle(box, D), np.random.RandomState(0))
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
@@ -99,7 +99,7 @@ def test_noise_leaves_a_doubt_or_the_right_name():
     box, sizes = black_box(np.tanh, np.tanh)
     rng = np.random.RandomState(0)
     noisy = Oracle(lambda X: box(X) + 1e-5 * rng.standard_normal((len(X), 2)), sizes[0])
-    output = look_at_output(noisy, np.random.RandomState(0), 1e-5)
+    output = detect_output_activation(noisy, np.random.RandomState(0), 1e-5)
     assert output.name == "tanh" or output.doubt
 
 
@@ -117,7 +117,7 @@ def test_inverses_and_their_errors(name, g):
 )
 def test_kinks_near_the_centre(g, told):
     box, sizes = black_box(g, np.tanh)
-    assert kinks_or_curves(BehindOutput(Oracle(box, sizes[0]), "tanh"), np.random.RandomState(0)) == told
+    assert classify_near_center(PreActivationOracle(Oracle(box, sizes[0]), "tanh"), np.random.RandomState(0)) == told
 
 
 class TestIdentifier:

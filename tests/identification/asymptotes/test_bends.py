@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from skident.identification.asymptotes.bends import find_bends
+from skident.identification.asymptotes.bends import find_corners
 from skident.identification.asymptotes.far_outputs import FarLine
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified, Oracle
@@ -23,7 +23,7 @@ def network_of(weights, biases, activation, rng):
 def test_every_unit_bends_once_where_its_hyperplane_is(activation, rng):
     weights, biases = rng.standard_normal((D, 12)), rng.standard_normal(12)
     line = line_through(network_of(weights, biases, activation, rng), rng)
-    found = find_bends(line, ENDS, 20, get_activation(activation), 1e2)
+    found = find_corners(line, ENDS, 20, get_activation(activation), 1e2)
     across = line.direction @ weights
     crossings = -(biases + line.origin @ weights) / across
     order = np.argsort(crossings)
@@ -33,13 +33,13 @@ def test_every_unit_bends_once_where_its_hyperplane_is(activation, rng):
 
 def test_no_bend_on_a_line_without_units(rng):
     line = FarLine(Oracle(lambda X: X @ np.ones((D, 2)), D), np.ones(D), np.eye(D)[0], np.full(2, 1e-14))
-    assert find_bends(line, ENDS, 20, get_activation("silu"), 1e2) == []
+    assert find_corners(line, ENDS, 20, get_activation("silu"), 1e2) == []
 
 
 def test_too_many_units(rng):
     line = line_through(network_of(rng.standard_normal((D, 6)), np.zeros(6), "gelu", rng), rng)
     with pytest.raises(NotIdentified, match="more than 4 units bend along a line"):
-        find_bends(line, ENDS, 4, get_activation("gelu"), 1e2)
+        find_corners(line, ENDS, 4, get_activation("gelu"), 1e2)
 
 
 @pytest.mark.parametrize("activation", ["silu", "elu"])
@@ -47,4 +47,4 @@ def test_parallel_units_are_refused(activation, rng):
     weights = np.repeat(rng.standard_normal((D, 3)), 2, axis=1)
     line = line_through(network_of(weights, np.arange(6.0), activation, rng), rng)
     with pytest.raises(NotIdentified, match="is no single unit.*: parallel units, another activation"):
-        find_bends(line, ENDS, 20, get_activation(activation), 1e2)
+        find_corners(line, ENDS, 20, get_activation(activation), 1e2)

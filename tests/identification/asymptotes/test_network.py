@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from skident.identification.asymptotes.network import find_profile_network
+from skident.identification.asymptotes.network import find_asymptotic_network
 from skident.metrics import parameter_error
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified, Oracle
@@ -15,7 +15,7 @@ def random_network(D, m, n_outputs, activation, rng):
 
 
 def found_in(box, D, activation, rng, max_units=40):
-    return find_profile_network(Oracle(box, D), get_activation(activation), max_units=max_units, rng=rng)
+    return find_asymptotic_network(Oracle(box, D), get_activation(activation), max_units=max_units, rng=rng)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from skident.identification.asymptotes.far_outputs import FarLine
-from skident.identification.asymptotes.profile import Bend, fit_profile, is_mirrored
+from skident.identification.asymptotes.profile import Bend, fit_profile, is_reflection_symmetric
 from skident.network import get_activation
 from skident.oracle import Oracle
 
@@ -35,7 +35,7 @@ def test_length_position_and_side(name, slope):
     found = fit_profile(line, bend, g)
     assert found.sigma == pytest.approx(abs(slope), rel=1e-9)
     assert found.position == pytest.approx(POSITION, abs=1e-8)
-    assert found.orientation == (0 if is_mirrored(g) else np.sign(slope))
+    assert found.orientation == (0 if is_reflection_symmetric(g) else np.sign(slope))
 
 
 @pytest.mark.parametrize("other", NAMES)

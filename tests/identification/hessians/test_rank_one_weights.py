@@ -4,7 +4,7 @@ import pytest
 from skident.base.progress import StageLog
 from skident.datasets import make_network
 from skident.identification.hessians.layer_assignment import assign_layers, last_layer_from_jacobian, match_directions
-from skident.identification.hessians.rank_one_weights import HessianSearch, cluster_directions, find_shown_weights
+from skident.identification.hessians.rank_one_weights import HessianSearch, cluster_directions, find_entangled_weights
 from skident.network import Architecture
 from skident.oracle import Oracle
 
@@ -21,7 +21,7 @@ def network():
 def test_weights_beside_the_known_ones(network):
     truth = unit(np.hstack(network.entangled_weights(np.zeros(10))).T)
     architecture, log = Architecture((8, 5, 3), "tanh", "tanh"), StageLog()
-    shown = find_shown_weights(
+    shown = find_entangled_weights(
         Oracle(network, 10), architecture, truth[:8], HessianSearch(40), np.random.RandomState(0), log
     )
     assert shown.vectors.shape == (8, 10) and shown.n_missing == 0
@@ -34,7 +34,7 @@ def test_weights_beside_the_known_ones(network):
 def test_no_search_without_hessians(network):
     oracle = Oracle(network, 10)
     known = np.eye(10)[:4]
-    shown = find_shown_weights(
+    shown = find_entangled_weights(
         oracle, Architecture((8, 5, 3)), known, HessianSearch(0), np.random.RandomState(0), StageLog()
     )
     assert shown.vectors.shape == (0, 10) and shown.hessians is None and shown.basis is None
@@ -44,7 +44,7 @@ def test_no_search_without_hessians(network):
 @pytest.mark.parametrize("method", ["jacobian", "hessian"])
 def test_shown_weights_by_layer(network, method):
     oracle, architecture, rng = Oracle(network, 10), Architecture((8, 5, 3), "tanh", "tanh"), np.random.RandomState(0)
-    shown = find_shown_weights(oracle, architecture, np.empty((0, 10)), HessianSearch(60), rng, StageLog())
+    shown = find_entangled_weights(oracle, architecture, np.empty((0, 10)), HessianSearch(60), rng, StageLog())
     last = last_layer_from_jacobian(oracle)
     V, layers = assign_layers(oracle, architecture, shown, None, last, method=method, rng=rng, log=StageLog())
     np.testing.assert_array_equal(layers, np.repeat([0, 1, 2], [8, 5, 3]))

@@ -10,6 +10,6 @@ def test_answers_come_in_units_of_their_rounding():
     F, tol = answers.ask(X)
     np.testing.assert_allclose(F[:, 0], [3e15, 0.0])
     assert tol[0] < tol[1] < 40.0
-    block, tols = answers.ask_block(X[None])
+    block, tols = answers.query_block(X[None])
     np.testing.assert_array_equal(block[0], F)
     np.testing.assert_array_equal(tols[0], tol)

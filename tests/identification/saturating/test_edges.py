@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.identification.saturating.downstream import network_behind
+from skident.identification.saturating.downstream import fit_downstream
 from skident.identification.saturating.edges import network_on_edges
 from skident.identification.saturating.first_layer import find_first_layer
-from skident.identification.saturating.tails import lengths_from_tails
+from skident.identification.saturating.tails import norms_from_tails
 from skident.metrics import relative_max_error
 from skident.network import Architecture, FeedforwardNetwork
 from skident.oracle import Oracle, probabilities_from_logits
@@ -67,7 +67,7 @@ def test_a_steep_classifier_with_more_units_than_inputs(seed):
     truth = FeedforwardNetwork([3.0 * W for W in network.weights], network.biases, "tanh", "identity")
     box = lambda X: probabilities_from_logits(truth(X))  # noqa: E731
     oracle, rng = Oracle(box, 3, response="predict_proba"), np.random.RandomState(seed)
-    first = lengths_from_tails(oracle, find_first_layer(oracle, n_units=5, rng=rng), "tanh", rng)
-    found, misfit = network_behind(oracle, first, "edges", Architecture((5, 3, 3), "tanh", "identity"), rng)
+    first = norms_from_tails(oracle, find_first_layer(oracle, n_units=5, rng=rng), "tanh", rng)
+    found, misfit = fit_downstream(oracle, first, "edges", Architecture((5, 3, 3), "tanh", "identity"), rng)
     U = rng.standard_normal((300, 3))
     assert misfit < 1e-6 and np.abs(probabilities_from_logits(found(U)) - box(U)).max() < 1e-5

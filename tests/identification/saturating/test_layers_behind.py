@@ -4,13 +4,13 @@ import pytest
 from skident.datasets import make_network
 from skident.fitting.starts import Search
 from skident.identification.saturating import downstream as layers_behind
-from skident.identification.saturating.biases import find_first_shifts
+from skident.identification.saturating.biases import find_first_biases
 from skident.identification.saturating.downstream import (
-    ask_interior,
-    ask_vertices,
+    query_interior,
+    query_vertices,
     growing,
-    network_behind,
-    smallest_behind,
+    fit_downstream,
+    fit_smallest_downstream,
 )
 from skident.identification.saturating.first_layer import FirstLayer, find_first_layer
 from skident.network import Architecture, get_activation
@@ -30,7 +30,7 @@ def test_answers_at_vertices(sizes, activation):
     network = make_network(sizes, activation=activation, output_activation="identity", random_state=0)
     g = get_activation(activation)
     oracle = Oracle(network, sizes[0])
-    H, Y = ask_vertices(oracle, known_first_layer(network), g, 40, np.random.RandomState(0))
+    H, Y = query_vertices(oracle, known_first_layer(network), g, 40, np.random.RandomState(0))
     assert H.shape[1] == sizes[1] and set(np.unique(H)) == set(g.limits)
     np.testing.assert_allclose(Y, H @ network.weights[1] + network.biases[1], atol=1e-12)
     assert oracle.n_queries == len(H) <= 40
@@ -38,7 +38,7 @@ def test_answers_at_vertices(sizes, activation):
 
 def test_all_vertices_of_a_small_cube():
     network = make_network((5, 3, 2), random_state=0)
-    H, _ = ask_vertices(
+    H, _ = query_vertices(
         Oracle(network, 5), known_first_layer(network), get_activation("tanh"), 500, np.random.RandomState(0)
     )
     assert H.shape == (8, 3) and len(np.unique(H, axis=0)) == 8
@@ -47,7 +47,7 @@ def test_all_vertices_of_a_small_cube():
 def test_answers_where_the_first_layer_moves():
     network = make_network((7, 5, 2), output_activation="identity", shift_scale=0.5, random_state=0)
     oracle = Oracle(network, 7)
-    H, Y = ask_interior(oracle, known_first_layer(network), get_activation("tanh"), 40, np.random.RandomState(0))
+    H, Y = query_interior(oracle, known_first_layer(network), get_activation("tanh"), 40, np.random.RandomState(0))
     np.testing.assert_allclose(Y, H @ network.weights[1] + network.biases[1], atol=1e-12)
     assert oracle.n_queries == 40 and 0.3 < np.std(np.arctanh(H)) < 3.0
 
@@ -71,7 +71,7 @@ def test_the_rest_of_a_network(sizes, output, rng):
     oracle = Oracle(network, sizes[0])
     first = find_first_layer(oracle, n_units=sizes[1], rng=np.random.RandomState(0))
     architecture = Architecture(sizes[1:], "tanh", output)
-    found, misfit = network_behind(oracle, first, "vertices", architecture, np.random.RandomState(0))
+    found, misfit = fit_downstream(oracle, first, "vertices", architecture, np.random.RandomState(0))
     assert misfit < 1e-9
     far = 1e6 * rng.standard_normal((200, sizes[0]))
     far = far[np.abs(far @ network.weights[0] + network.biases[0]).min(axis=1) > 1e3]
@@ -80,7 +80,7 @@ def test_the_rest_of_a_network(sizes, output, rng):
 
 def searched(network, oracle, rng):
     first = find_first_layer(oracle, n_units=network.layer_widths[0], rng=rng)
-    exact, n_next, _ = find_first_shifts(oracle, first, "tanh", rng)
+    exact, n_next, _ = find_first_biases(oracle, first, "tanh", rng)
     return first, exact, n_next
 
 
@@ -90,7 +90,7 @@ def test_one_output_from_the_interior(rng):
     oracle, state = Oracle(lambda X: network(X), 8), np.random.RandomState(0)
     _, exact, n_next = searched(network, oracle, state)
     assert n_next == 4
-    found, misfit = network_behind(oracle, exact, "interior", Architecture((6, 4, 1)), state, Search(tol=1e-6))
+    found, misfit = fit_downstream(oracle, exact, "interior", Architecture((6, 4, 1)), state, Search(tol=1e-6))
     assert misfit < 1e-6
     U = rng.standard_normal((200, 8))
     np.testing.assert_allclose(found(U), network(U), atol=1e-4 * np.abs(network(U)).max())
@@ -100,7 +100,7 @@ def test_a_poor_network_where_time_is_over_before_a_start_comes_near():
     network = make_network((8, 6, 6, 1), shift_scale=0.5, output_activation="identity", random_state=0)
     oracle, state = Oracle(lambda X: network(X), 8), np.random.RandomState(0)
     first = find_first_layer(oracle, n_units=6, rng=state)
-    found, misfit = network_behind(oracle, first, "edges", Architecture((6, 6, 1)), state, Search(deadline=0.0))
+    found, misfit = fit_downstream(oracle, first, "edges", Architecture((6, 6, 1)), state, Search(deadline=0.0))
     assert found is None or misfit > 1e-2
 
 
@@ -110,7 +110,7 @@ def test_everything_at_once_from_a_stem(rng):
     oracle, state = Oracle(lambda X: network(X), 6), np.random.RandomState(0)
     first, _, n_next = searched(network, oracle, state)
     assert n_next is None
-    found, misfit = network_behind(oracle, first, "stem", Architecture((4, 4, 2)), state)
+    found, misfit = fit_downstream(oracle, first, "stem", Architecture((4, 4, 2)), state)
     U = rng.standard_normal((200, 6))
     assert misfit < 1e-9
     np.testing.assert_allclose(found(U), network(U), atol=1e-6)
@@ -124,7 +124,7 @@ def test_smallest_network_behind(way):
     first, n_next = (exact, n_next) if way == "interior" else (first, None)
     at_least = Architecture((6, n_next or 1, 3), "tanh", "tanh")
     search = Search(8, tol=1e-6)
-    found, misfit = smallest_behind(oracle, first, way, at_least, state, second_known=n_next is not None, search=search)
+    found, misfit = fit_smallest_downstream(oracle, first, way, at_least, state, second_known=n_next is not None, search=search)
     assert misfit < 1e-6 and found.layer_widths == (6, 4, 3)
 
 
@@ -132,7 +132,7 @@ def test_where_every_start_is_given_up_there_is_no_network(monkeypatch):
     network = make_network((6, 5, 4, 3), output_activation="identity", random_state=0)
     monkeypatch.setattr(layers_behind, "network_through", lambda *args, **options: (None, np.inf))
     architecture = Architecture((5, 4, 3), "tanh", "identity")
-    found, misfit = network_behind(
+    found, misfit = fit_downstream(
         Oracle(network, 6), known_first_layer(network), "edges", architecture, np.random.RandomState(0)
     )
     assert found is None and misfit == np.inf

@@ -3,7 +3,7 @@ import pytest
 
 from skident.datasets import make_network
 from skident.identification.saturating.first_layer import find_first_layer
-from skident.identification.saturating.tails import lengths_from_tails
+from skident.identification.saturating.tails import norms_from_tails
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
 
@@ -25,7 +25,7 @@ def test_lengths_whatever_follows(sizes, activation, steepness):
     # As if the shape near the hyperplanes had misled.
     wrong = np.exp(rng.uniform(-1, 1, sizes[1]))
     first.weights, first.biases = first.weights * wrong, first.biases * wrong
-    found = lengths_from_tails(oracle, first, activation, rng)
+    found = norms_from_tails(oracle, first, activation, rng)
     unit = network.weights[0] / np.linalg.norm(network.weights[0], axis=0)
     match = np.argmax(np.abs(unit.T @ found.directions), axis=0)
     lengths = np.linalg.norm(network.weights[0], axis=0)[match]
@@ -41,7 +41,7 @@ def test_activations_without_exponential_tails_are_left_alone():
     oracle = Oracle(network, 5)
     first = find_first_layer(oracle, activation="erf", n_units=4, rng=np.random.RandomState(0))
     n_queries = oracle.n_queries
-    assert lengths_from_tails(oracle, first, "erf", np.random.RandomState(0)) is first and oracle.n_queries == n_queries
+    assert norms_from_tails(oracle, first, "erf", np.random.RandomState(0)) is first and oracle.n_queries == n_queries
 
 
 @pytest.mark.parametrize("activation", ["tanh", "sigmoid"])
@@ -54,5 +54,5 @@ def test_a_step_lost_in_rounding_leaves_its_unit_alone(activation):
     output = network.weights[1].copy()
     output[unit] *= 1e-14  # as behind steep units that saturate the next layer
     faint = FeedforwardNetwork([network.weights[0], output], network.biases, activation, "identity")
-    found = lengths_from_tails(Oracle(faint, 6), first, activation, np.random.RandomState(0))
+    found = norms_from_tails(Oracle(faint, 6), first, activation, np.random.RandomState(0))
     np.testing.assert_array_equal(found.weights[:, 0], first.weights[:, 0])

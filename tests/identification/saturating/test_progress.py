@@ -3,7 +3,7 @@ import pytest
 from numpy.polynomial import chebyshev
 
 from skident.identification.saturating.circles import Step
-from skident.identification.saturating.step_fraction import Progress, as_of_tanh, solve_series
+from skident.identification.saturating.step_fraction import StepFraction, as_of_tanh, solve_series
 from skident.network import get_activation
 
 
@@ -19,7 +19,7 @@ def test_progress_goes_from_0_to_1(rng):
         beside = np.column_stack([np.cross(before[:, :3], (after - before)[:, :3]), np.zeros(len(U))])
         return before + U[:, 1:2] * (after - before) + U[:, 2:] * beside
 
-    progress = Progress(ask, steps)
+    progress = StepFraction(ask, steps)
     np.testing.assert_allclose(progress.heights, np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1))
     U = np.stack([np.broadcast_to(index[:, None], share.shape), share, rng.standard_normal(share.shape)], axis=2)
     np.testing.assert_allclose(progress(index, U), share, atol=1e-12)
@@ -32,8 +32,8 @@ def test_progress_of_series(rng):
     curves, x = rng.standard_normal((2, 5, 3)), np.linspace(-1, 1, 7)
     answers = np.einsum("kd,tdp->tkp", chebyshev.chebvander(x, 4), curves)
     values = iter(answers.reshape(1, -1, 3))
-    direct = Progress(lambda U: next(values), steps)(np.arange(2), np.zeros((2, 7, 1)))
-    series = Progress(None, steps).of_series(curves)
+    direct = StepFraction(lambda U: next(values), steps)(np.arange(2), np.zeros((2, 7, 1)))
+    series = StepFraction(None, steps).of_series(curves)
     np.testing.assert_allclose(chebyshev.chebval(x, series), direct, atol=1e-12)
 
 

@@ -3,7 +3,7 @@ import pytest
 from scipy.special import expit
 
 from skident.datasets import make_network
-from skident.identification.saturating.biases import find_first_shifts, shifts_from_gradients
+from skident.identification.saturating.biases import find_first_biases, biases_from_gradients
 from skident.identification.saturating.first_layer import FirstLayer
 from skident.network import get_activation
 from skident.oracle import Oracle
@@ -24,7 +24,7 @@ def test_first_layer_is_made_exact(sizes, activation, shift_error, known, rng):
     network = make_network(sizes, shift_scale=0.5, activation=activation, output_activation="tanh", random_state=0)
     first = rough_first_layer(network, shift_error, 1e-3, rng)
     oracle = Oracle(lambda X: network(X), sizes[0])
-    exact, n_next, residual = find_first_shifts(
+    exact, n_next, residual = find_first_biases(
         oracle, first, activation, np.random.RandomState(0), n_next=sizes[2] if known else None
     )
     assert n_next == sizes[2] and residual < 1e-4
@@ -39,7 +39,7 @@ def test_gradients_of_a_classifier_are_taken_where_logits_are_precise(rng):
     network = network.with_parameters([*network.weights[:2], 20.0 * network.weights[2]], network.biases)
     first = rough_first_layer(network, 0.5, 1e-4, rng)
     oracle = Oracle(lambda X: expit(network(X)[:, 0]), 9, response="predict_proba")
-    exact, n_next, residual = find_first_shifts(oracle, first, "tanh", np.random.RandomState(0), n_next=4)
+    exact, n_next, residual = find_first_biases(oracle, first, "tanh", np.random.RandomState(0), n_next=4)
     assert n_next == 4 and residual < 1e-4
     np.testing.assert_allclose(exact.biases, network.biases[0], atol=1e-5)
 
@@ -49,7 +49,7 @@ def test_no_narrower_layer_or_too_many_units(sizes, rng):
     """Nothing is claimed where the gradients fill the space, or cannot be taken."""
     network = make_network(sizes, shift_scale=0.5, random_state=0)
     first = rough_first_layer(network, 0.3, 0.0, rng)
-    same, n_next, residual = find_first_shifts(Oracle(network, sizes[0]), first, "tanh", np.random.RandomState(0))
+    same, n_next, residual = find_first_biases(Oracle(network, sizes[0]), first, "tanh", np.random.RandomState(0))
     assert same is first and n_next is None and residual == np.inf
 
 
@@ -59,12 +59,12 @@ def test_noise_costs_accuracy_in_proportion(rng):
     errors = []
     for noise in (0.0, 1e-9, 1e-6):
         box = Oracle(lambda X, noise=noise: network(X) + noise * rng.standard_normal((len(X), 3)), 8)
-        exact, n_next, _ = find_first_shifts(box, first, "tanh", np.random.RandomState(0), noise=noise)
+        exact, n_next, _ = find_first_biases(box, first, "tanh", np.random.RandomState(0), noise=noise)
         assert n_next == 3
         errors.append(np.abs(exact.biases - network.biases[0]).max())
     assert errors[0] < 1e-6 and errors[1] < 1e-3 and errors[2] < 0.1
 
 
 def test_too_few_gradients_claim_nothing():
-    found = shifts_from_gradients(np.ones((5, 4)), np.zeros((5, 4)), get_activation("tanh"))
+    found = biases_from_gradients(np.ones((5, 4)), np.zeros((5, 4)), get_activation("tanh"))
     assert found.n_null == 0 and found.residual == np.inf

@@ -25,9 +25,9 @@ def test_lengths_and_shifts_whatever_follows(sizes, scale, make_planted):
     cosines = (network.weights[0] / lengths).T @ found.directions
     match = np.argmax(np.abs(cosines), axis=0)
     signs = np.sign(cosines[match, np.arange(sizes[1])])
-    np.testing.assert_allclose(found.lengths, lengths[match], rtol=1e-5)
+    np.testing.assert_allclose(found.norms, lengths[match], rtol=1e-5)
     np.testing.assert_allclose(found.biases + shifts, signs * network.biases[0][match], atol=1e-4)
-    offsets = [f.biases / f.lengths for f in (first, found)]
+    offsets = [f.biases / f.norms for f in (first, found)]
     np.testing.assert_allclose(offsets[1], offsets[0], rtol=1e-12)
 
 

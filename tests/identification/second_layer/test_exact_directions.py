@@ -31,14 +31,14 @@ def found(sizes, activation, seed):
 def test_rounding_is_all_that_is_left(sizes, activation):
     network, oracle, first, rng = found(sizes, activation, 3)
     # As rough as the worst of many.
-    noise = 3e-8 * rng.standard_normal(first.weights.shape) * first.lengths
+    noise = 3e-8 * rng.standard_normal(first.weights.shape) * first.norms
     first = replace(first, weights=first.weights + noise)
     n_queries = oracle.n_queries
     exact = exact_directions(oracle, first, get_activation(activation), rng)
     assert errors(first, network).max() > 1e-8
     assert errors(exact, network).max() < (2e-12 if sizes[0] == 2 else 2e-14)
     assert oracle.n_queries - n_queries <= 28 * (sizes[0] + 2) * sizes[1]
-    np.testing.assert_allclose(exact.lengths, first.lengths, rtol=1e-6)
+    np.testing.assert_allclose(exact.norms, first.norms, rtol=1e-6)
 
 
 def test_lengths_wrong_by_a_factor_of_five_do_not_matter():

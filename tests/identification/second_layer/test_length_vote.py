@@ -20,7 +20,7 @@ def target(sizes, steepness, activation, seed=0):
 def length_errors(first, network):
     lengths = np.linalg.norm(network.weights[0], axis=0)
     match = np.argmax(np.abs((network.weights[0] / lengths).T @ first.directions), axis=0)
-    return np.abs(first.lengths / lengths[match] - 1.0)
+    return np.abs(first.norms / lengths[match] - 1.0)
 
 
 @pytest.mark.parametrize(("activation", "steepness"), [("tanh", 1.0), ("tanh", 6.0), ("sigmoid", 12.0)])
@@ -34,7 +34,7 @@ def test_lengths_whatever_the_profile_says(sizes, activation, steepness):
     vote = vote_on_norms(oracle, first, activation, rng)
     assert vote.support.min() >= 3
     assert length_errors(vote.first, network).max() < 1e-6
-    offsets = [f.biases / f.lengths for f in (first, vote.first)]
+    offsets = [f.biases / f.norms for f in (first, vote.first)]
     np.testing.assert_allclose(offsets[1], offsets[0], rtol=1e-12)
 
 
@@ -57,7 +57,7 @@ def test_a_hyperplane_far_beside_its_unit_is_moved_to_the_middle_of_the_step(act
     first = find_first_layer(oracle, activation=activation, n_units=9, rng=rng)
     wrong = first.biases + np.where(np.arange(9) < 2, [5.0 * unit], 0.0)
     moved = replace(
-        first, biases=wrong, points=first.points - (first.directions * (wrong - first.biases) / first.lengths).T
+        first, biases=wrong, points=first.points - (first.directions * (wrong - first.biases) / first.norms).T
     )
     vote = vote_on_norms(oracle, moved, activation, rng)
     found = centred(vote, activation)

@@ -60,7 +60,7 @@ def locate(answers, points, directions, width):
         return Located(np.zeros(0), np.zeros(0), np.zeros(0, dtype=bool))
     w = np.broadcast_to(np.asarray(width, dtype=float), n)
     offsets = np.array([-1.0, -0.6, 0.0, 0.6, 1.0])
-    F, tol = answers.ask_block(points[:, None] + (offsets * w[:, None])[:, :, None] * directions[:, None])
+    F, tol = answers.query_block(points[:, None] + (offsets * w[:, None])[:, :, None] * directions[:, None])
     tol = tol.max(axis=1)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         left, right = (F[:, 1] - F[:, 0]) / (0.4 * w)[:, None], (F[:, 4] - F[:, 3]) / (0.4 * w)[:, None]

@@ -158,7 +158,7 @@ class Answers(Probe):
         Y, error = self._ask_inside(U)
         return Y / self.noise, self.tol(U)[:, 0] + error / self.noise.min()
 
-    def ask_block(self, U):
+    def query_block(self, U):
         """Answers (..., m_L) and their accuracies (...) at a block of points (..., D); see `ask`.
 
         Parameters

@@ -6,7 +6,7 @@ import numpy as np
 
 from skident.oracle import NotIdentified
 
-from ...query_points import ask_block
+from ...query_points import query_block
 from .output_error import Probe
 
 __all__ = ["probe_of", "rounding_between_kinks"]
@@ -67,7 +67,7 @@ def _refuse_bent_everywhere(oracle, noise, rng, n_windows=48):
     X, E = rng.standard_normal((2, n_windows, D))
     E *= step / np.linalg.norm(E, axis=1, keepdims=True)
     U = oracle.confined(X, min(step, 0.5 * max(oracle.reach, 0.0)))
-    F = ask_block(oracle, U[:, None] + np.array([-1.0, 0.0, 1.0])[:, None] * E[:, None])
+    F = query_block(oracle, U[:, None] + np.array([-1.0, 0.0, 1.0])[:, None] * E[:, None])
     sag = np.max(np.abs(F[:, 0] - 2.0 * F[:, 1] + F[:, 2]) / noise, axis=1)
     if np.mean(sag > 4.0) > 0.75:
         raise NotIdentified(
@@ -113,7 +113,7 @@ def rounding_between_kinks(oracle, rng, *, n_windows=24, far=30.0):
     wide, narrow = 3e-4, 3e-6
     X, E = _windows(oracle, rng, n_windows)
     offsets = np.array([0.0, -wide, wide, -narrow, narrow])
-    F = ask_block(oracle, X[:, None] + offsets[:, None] * E[:, None])
+    F = query_block(oracle, X[:, None] + offsets[:, None] * E[:, None])
     flat = np.all(F[:, 3:] == F[:, :1], axis=(1, 2))
     if flat.mean() > 0.5 and len(np.unique(F[flat, 0], axis=0)) > 2:
         raise NotIdentified(

@@ -150,7 +150,7 @@ _TRIPLES = ((0, 1, 2), (1, 2, 3), (2, 3, 4), (0, 2, 4))
 def _ask_lines(answers, segments, line, t):
     """Answers (k, q, m_L) and accuracies (k, q) at positions t (k, q) of lines, in chunks of lines."""
     some = chunks(len(line), _COPIES * 8 * t.shape[1] * answers.n_inputs)
-    parts = [answers.ask_block(segments.at(line[i], t[i])) for i in some]
+    parts = [answers.query_block(segments.at(line[i], t[i])) for i in some]
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
 
@@ -190,7 +190,7 @@ def _single_kinks(answers, segments, stretches, F, tol, q):
     # Right beside the vertex: between there and the ends that tell the slopes, nothing can bend and come back.
     beside = np.maximum(1e-3 * np.minimum(ti - a, b - ti), 20.0 * tol[i] / np.sqrt(size[i]))
     T = np.column_stack([ti - beside, ti + beside])
-    G, tg = answers.ask_block(segments.at(stretches.line[i], T))
+    G, tg = answers.query_block(segments.at(stretches.line[i], T))
     T = np.column_stack([T, 0.5 * (a + b)])
     G = np.concatenate([G, F[i][:, 2:3]], axis=1)
     vertex = F[i, 0] + left[i] * (ti - a)[:, None]
@@ -295,7 +295,7 @@ def _gradients(answers, X, h, check):
     """
     n, D = X.shape
     steps = np.concatenate([np.zeros((n, 1, D)), np.broadcast_to(np.eye(D), (n, D, D)), check[:, None]], axis=1)
-    F, tol = answers.ask_block(X[:, None] + h[:, None, None] * steps)
+    F, tol = answers.query_block(X[:, None] + h[:, None, None] * steps)
     tol = tol.max(axis=1)
     rise = F[:, 1 : D + 1] - F[:, :1]
     bend = np.abs(F[:, D + 1] - F[:, 0] - np.einsum("nd,ndm->nm", check, rise)).max(axis=1)

@@ -10,7 +10,7 @@ from skident.budget import check_deadline
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
-from ...query_points import ask_block
+from ...query_points import query_block
 from ..assembling import RecoveredNetwork, preactivations_of
 from .known_units import KnownUnits
 from .new_units import TAILS, fit_new_unit, sensitivity, weights_from_tail
@@ -297,7 +297,7 @@ def _row_in_tail(walk, look):
     along = points[:, None] + (look.levels - look.levels[-1])[:, None] * moves[:, None]
     levels = look.levels + (_shift(walk, unit) or 0.0)
     Z = walk.preactivations(along[:, 0])
-    return weights_from_tail(walk.known, Z, ask_block(downstream.query, along), levels, walk.cell.signs[unit])
+    return weights_from_tail(walk.known, Z, query_block(downstream.query, along), levels, walk.cell.signs[unit])
 
 
 def _shift(walk, unit):

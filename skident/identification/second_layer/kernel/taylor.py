@@ -11,7 +11,7 @@ import scipy.linalg
 
 from skident.linalg import n_symmetric_entries, symmetric_power
 
-from ...query_points import ask_block
+from ...query_points import query_block
 
 __all__ = ["TaylorRule", "choose_reach", "probing_directions", "taylor_coefficients"]
 
@@ -139,7 +139,7 @@ def _along(ask, patch, chart, rule, directions):
     """Answers at the points (n, m_L, 1) and coefficients along directions (n, m_L, v) of orders 1, ..., p."""
     x = rule.nodes
     H = np.concatenate([[np.zeros(len(directions[0]))], *(s * rule.reach * t * directions for t in x for s in (1, -1))])
-    Y = np.swapaxes(ask_block(ask, patch.at(chart.preactivations(H))), 1, 2)
+    Y = np.swapaxes(query_block(ask, patch.at(chart.preactivations(H))), 1, 2)
     middle = Y[..., :1]
     moved = (Y[..., 1:] - middle).reshape(*Y.shape[:2], rule.n_pairs, 2, len(directions))
     even, odd = 0.5 * (moved[..., 0, :] + moved[..., 1, :]), 0.5 * (moved[..., 0, :] - moved[..., 1, :])
