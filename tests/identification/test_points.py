@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from skident.identification.query_points import query_block, random_tangents, random_sphere, unit_rows
+from skident.identification.query_points import query_block, random_sphere, random_tangents, unit_rows
 
 
 def test_unit_rows(rng):

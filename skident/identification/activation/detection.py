@@ -11,7 +11,7 @@ from skident.network import ACTIVATIONS
 from .growth import growth, polynomial_degree
 from .intervals import find_interval
 from .near_kinks import classify_near_center
-from .outputs import PreActivationOracle, OutputEvidence, detect_output_activation
+from .outputs import OutputEvidence, PreActivationOracle, detect_output_activation
 from .profiles import growing_profile, settling_profile
 
 __all__ = ["ActivationEvidence", "detect_activation"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from skident.oracle import NotIdentified, OutOfBudgetError
 
 from ..saturating.biases import find_first_biases, gradient_step
-from ..saturating.downstream import prefers_small_starts, fit_downstream
+from ..saturating.downstream import fit_downstream, prefers_small_starts
 from ..saturating.first_layer import FirstLayer, find_first_layer
 from ..saturating.stated_widths import refuse_surplus
 from ..saturating.tails import norms_from_tails

@@ -9,7 +9,7 @@ from scipy.special import erf, expit, softmax
 from skident import NetworkIdentifier
 from skident.identification.activation import detect_activation
 from skident.identification.activation.near_kinks import classify_near_center
-from skident.identification.activation.outputs import PreActivationOracle, inverse, detect_output_activation
+from skident.identification.activation.outputs import PreActivationOracle, detect_output_activation, inverse
 from skident.oracle import Oracle
 
 OUTPUTS = {

@@ -6,11 +6,11 @@ from skident.fitting.starts import Search
 from skident.identification.saturating import downstream as layers_behind
 from skident.identification.saturating.biases import find_first_biases
 from skident.identification.saturating.downstream import (
-    query_interior,
-    query_vertices,
-    growing,
     fit_downstream,
     fit_smallest_downstream,
+    growing,
+    query_interior,
+    query_vertices,
 )
 from skident.identification.saturating.first_layer import FirstLayer, find_first_layer
 from skident.network import Architecture, get_activation
@@ -124,7 +124,9 @@ def test_smallest_network_behind(way):
     first, n_next = (exact, n_next) if way == "interior" else (first, None)
     at_least = Architecture((6, n_next or 1, 3), "tanh", "tanh")
     search = Search(8, tol=1e-6)
-    found, misfit = fit_smallest_downstream(oracle, first, way, at_least, state, second_known=n_next is not None, search=search)
+    found, misfit = fit_smallest_downstream(
+        oracle, first, way, at_least, state, second_known=n_next is not None, search=search
+    )
     assert misfit < 1e-6 and found.layer_widths == (6, 4, 3)
 
 

@@ -3,7 +3,7 @@ import pytest
 from scipy.special import expit
 
 from skident.datasets import make_network
-from skident.identification.saturating.biases import find_first_biases, biases_from_gradients
+from skident.identification.saturating.biases import biases_from_gradients, find_first_biases
 from skident.identification.saturating.first_layer import FirstLayer
 from skident.network import get_activation
 from skident.oracle import Oracle
