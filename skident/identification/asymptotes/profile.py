@@ -60,7 +60,7 @@ class Profile:
     position, sigma : float
         Where the argument is 0, and its slope; sigma is positive.
     orientation : int
-        1 or -1, whether the argument grows along the line; 0 where its profile does not tell, see `is_reflection_symmetric`.
+        1 or -1, whether the argument grows along the line; 0 if undetermined, see `is_reflection_symmetric`.
     """
 
     position: float
