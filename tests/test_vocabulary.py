@@ -1,0 +1,165 @@
+"""One term per idea, as in the glossary: replaced words stay out of pages, docstrings, comments, messages and names.
+
+``python tests/test_vocabulary.py [path]`` lists the places where one of them is left.
+"""
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[1]
+
+# Replaced words, and what to write. Words in backticks and in code blocks of pages are code, and are not read.
+WORDS = {
+    r"(?:is|are|be|been|was|were) asked": "is queried",
+    r"asked (?:for|at|in|far|twice|again|about)": "queried",
+    r"questions?": "query",
+    r"answers?|answered|answering": "output, response",
+    r"kinks?": "activation boundary, critical point",
+    r"misfits?": "residual",
+    r"superfluous": "redundant",
+    r"fresh (?:rows|answers|inputs|samples|outputs)": "held-out samples",
+    r"first look|last look|looks? at": "probe, detection, validation",
+    r"(?:is|are|be|been|was|were|not) told": "given, determined",
+    r"stretch(?:es)?": "interval, length factor",
+    r"(?:the|a|every|each|of the) house": "package, architecture",
+    r"rooms?": "package",
+    r"vague": "undetermined",
+    r"inquir(?:y|ies)": "problem",
+    r"centred?|centres|centring": "center",
+    r"neighbours?|neighbouring|behaviours?|colours?|favours?": "American spelling",
+    r"(?:standard|initial|regular|normal|linear|optim|factor|diagonal|penal|general|recogn|minim|maxim|summar|parametr"
+    r"|vector|local|factor|real|equal|character|discret|orthogonal|symmetr)is(?:e|ed|es|ing|ations?|ers?)": "-ize",
+}
+# Of names of code, by their parts between underscores.
+NAMES = {
+    "answers",
+    "answer",
+    "asked",
+    "ask",
+    "misfit",
+    "misfits",
+    "kink",
+    "kinks",
+    "inquiry",
+    "verdicts",
+    "superfluous",
+}
+# "file": words that it may have, since it defines them or quotes others.
+ALLOWED = {"docs/glossary.md": {"kink", "kinks"}, "tests/test_vocabulary.py": None}
+PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md", "docs/*.md", "docs/guide/*.md"]
+# What is left to rewrite, places per package or folder; a number may only fall.
+LEFT = {
+    "pages": 139,
+    "examples": 71,
+    "benchmarks": 133,
+    "docs": 28,
+    "skident/audit": 103,
+    "skident/base": 16,
+    "skident/budget": 1,
+    "skident/cli": 15,
+    "skident/compression": 31,
+    "skident/datasets": 4,
+    "skident/fitting": 177,
+    "skident/hierarchical": 40,
+    "skident/identification": 1897,
+    "skident/inspection": 24,
+    "skident/landscape": 52,
+    "skident/linalg": 12,
+    "skident/metrics": 2,
+    "skident/network": 33,
+    "skident/optim": 9,
+    "skident/oracle": 238,
+    "skident/saddle": 39,
+    "skident/samples": 68,
+    "skident/training": 1,
+}
+
+WORD = re.compile(rf"(?<![\w-])(?:{'|'.join(WORDS)})(?![\w-])", flags=re.IGNORECASE)
+
+
+def text_of_page(source):
+    """Prose of a page by line, without code."""
+    source = re.sub(r"^```.*?^```", lambda m: "\n" * m[0].count("\n"), source, flags=re.DOTALL | re.MULTILINE)
+    return enumerate((re.sub(r"`[^`]*`|\]\([^)]*\)|\$[^$]*\$", " ", line) for line in source.split("\n")), 1)
+
+
+def text_of_code(source):
+    """Docstrings, messages and comments of a module by line, without what stands in backticks or examples."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], re.sub(r"`[^`]*`", " ", token.string)
+        elif token.type in (tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", -1)):
+            text = re.sub(r"``[^`]*``|`[^`]*`", lambda m: "\n" * m[0].count("\n"), token.string)
+            for i, line in enumerate(text.split("\n")):
+                if " " in line.strip() and not line.strip().startswith((">>>", "...")):
+                    yield token.start[0] + i, line
+
+
+def names_of_code(source):
+    """Names that a module defines, by line."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+
+
+def places(path):
+    """Line and word of everything replaced in a file."""
+    name, source = path.relative_to(TOP).as_posix(), path.read_text(encoding="utf-8")
+    allowed = ALLOWED.get(name, set())
+    if allowed is None:
+        return []
+    lines = text_of_code(source) if path.suffix == ".py" else text_of_page(source)
+    found = [(line, match) for line, text in lines for match in WORD.findall(text) if match.lower() not in allowed]
+    if path.suffix == ".py":
+        parts = ((line, name) for line, name in names_of_code(source))
+        found += [(line, name) for line, name in parts if NAMES & set(re.split(r"_|(?=[A-Z])", name.lower()))]
+    return sorted(set(found))
+
+
+def files_of(part):
+    """Files of a package, of a folder beside it, or the pages."""
+    if part == "pages":
+        return sorted(path for pattern in PAGES for path in TOP.glob(pattern))
+    return sorted(path for path in (TOP / part).rglob("*.py") if "gallery" not in path.parts)
+
+
+PACKAGES = sorted(path.parent.relative_to(TOP).as_posix() for path in TOP.glob("skident/*/__init__.py"))
+
+
+@pytest.mark.parametrize("part", ["pages", "examples", "benchmarks", "docs", *PACKAGES])
+def test_replaced_words_stay_out(part):
+    found = [f"{path.relative_to(TOP)}:{line} {word}" for path in files_of(part) for line, word in places(path)]
+    assert len(found) <= LEFT.get(part, 0), found
+
+
+def test_replaced_words_are_seen(tmp_path):
+    assert [text.strip() for _, text in text_of_page("The `kink` here\n```\nkinks\n```\nanswers") if text.strip()] == [
+        "The   here",
+        "answers",
+    ]
+    source = 'def answers_of(x):\n    """Ask twice at the centre."""\n    return x  # fresh rows\n'
+    words = [word for _, text in text_of_code(source) for word in WORD.findall(text)]
+    assert words == ["centre", "fresh rows"] and list(names_of_code(source)) == [(1, "answers_of"), (1, "x")]
+
+
+def test_terms_are_in_the_glossary():
+    glossary = (TOP / "docs" / "glossary.md").read_text(encoding="utf-8").lower()
+    terms = ["activation boundary", "query", "bias", "redundant unit", "residual", "held-out samples", "undetermined"]
+    assert [term for term in terms if f"\n{term}\n:" not in glossary] == []
+
+
+if __name__ == "__main__":
+    for root in sys.argv[1:] or ["skident"]:
+        for path in [Path(root).resolve()] if Path(root).is_file() else sorted(Path(root).resolve().rglob("*.py")):
+            for line, word in places(path):
+                print(f"{path.relative_to(TOP)}:{line} {word}")
