@@ -15,7 +15,7 @@ ROOMS = {  # every room with an `__all__`, questions first
 CONSTANTS = {  # what a number or a dict cannot say of itself
     "ACTIVATIONS": "The activations by name: a dict of `Activation`.",
     "DERIVATIVES": "The ways to derivatives of a black box that `Oracle` accepts, as a tuple of names.",
-    "MOST_NOISE": "Noise, relative to the standard deviation of the answers, above which a black box is refused.",
+    "MAX_NOISE": "Noise, relative to the standard deviation of the answers, above which a black box is refused.",
 }
 FOREIGN = "BaseEstimator,RegressorMixin,ClassifierMixin,TransformerMixin,ClassNamePrefixFeaturesOutMixin,NeuralNet"
 

@@ -118,10 +118,10 @@ class AskedRows:
             self.X = self.X[: max(left // 2, left - _REPEATED - _NOISY_REPEATS)]
         if self.batch_dependent:
             oracle.chunk_rows = 1
-            self.Y, self._error = oracle.ask(self.X)
+            self.Y, self._error = oracle.query(self.X)
             gap = self.Y[:_REPEATED] - oracle(rows)
             return np.all(np.abs(gap) <= rounding + self._error[:_REPEATED, None]), gap
-        Y, error = oracle.ask(self.X[PROBE_ROWS:])
+        Y, error = oracle.query(self.X[PROBE_ROWS:])
         self.Y, self._error = np.vstack([probe.Y, Y]), np.append(probe.error, error)
         return repeats, probe.gap
 
@@ -145,7 +145,7 @@ class AskedRows:
         if left <= 0:
             return
         X = candidate_inputs(self._rows, self.box, left, rng)[rng.permutation(left)]
-        Y, error = self._oracle.ask(X)
+        Y, error = self._oracle.query(X)
         self.X, self.Y, self._error = np.vstack([self.X, X]), np.vstack([self.Y, Y]), np.append(self._error, error)
         self._settle()
 

@@ -24,7 +24,7 @@ class BatchProbe:
     Y : ndarray of shape (4, m_L)
         In one batch.
     error : ndarray of shape (4,)
-        Their uncertainty, see `Oracle.ask`.
+        Their uncertainty, see `Oracle.query`.
     half : ndarray of shape (2, m_L)
         Outputs of the first two rows in a batch of their own.
     """
@@ -86,7 +86,7 @@ def probe_batches(oracle, rows):
     BlackBoxError
         If the black box fails.
     """
-    Y, error = oracle.ask(rows)
+    Y, error = oracle.query(rows)
     return BatchProbe(Y, error, oracle(rows[:_HALF]))
 
 

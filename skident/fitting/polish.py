@@ -155,7 +155,7 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None, thorough=False)
                 return network, misfit
             entry["residual"] = start = asked.misfit(network)
         rounds = _STRAIGHT_ROUNDS if start < _STRAIGHT else rounds
-    told_a_row = oracle.n_told(network.n_outputs)
+    told_a_row = oracle.n_independent_outputs(network.n_outputs)
     for answers, spread, near in rounds:
         n = int(answers * network.n_parameters / told_a_row) + oracle.n_inputs - len(asked.U)
         if answers == NOISY_ANSWERS and asked.Y is not None and above_rounding(noise, asked.Y) is None:
@@ -199,9 +199,9 @@ class _Asked:
         self.U, self.Y = np.empty((0, oracle.n_inputs)), None
 
     def more(self, draw, n):
-        """Ask n rows more, drawn as `Oracle.ask_near` takes them; False where the budget does not allow it."""
+        """Ask n rows more, drawn as `Oracle.query_precise` takes them; False where the budget does not allow it."""
         try:
-            U, Y = self.oracle.ask_near(draw, n)
+            U, Y = self.oracle.query_precise(draw, n)
         except OutOfBudgetError as error:
             self.oracle.refusal = str(error)
             return False
@@ -223,7 +223,7 @@ class _Asked:
 
 
 def _design(network, spread, near, rng):
-    """`design_points` of the network's first layer, as `Oracle.ask_near` draws them."""
+    """`design_points` of the network's first layer, as `Oracle.query_precise` draws them."""
     W, b = network.weights[0], network.biases[0]
     return lambda n, factor: design_points(W, b, n, factor * spread, rng, near)
 

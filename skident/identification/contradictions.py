@@ -37,9 +37,9 @@ def with_clip_attached(inquiry, network):
     -------
     FeedforwardNetwork
     """
-    if inquiry.oracle.bounds is None:
+    if inquiry.oracle.output_bounds is None:
         return network
-    low, high = (np.array(bound) for bound in inquiry.oracle.bounds)
+    low, high = (np.array(bound) for bound in inquiry.oracle.output_bounds)
     for plateau in inquiry.oracle.extremes.plateaus():
         bound = high if plateau.side > 0 else low
         if bound[plateau.output] == plateau.value and not _misses(inquiry, network, plateau):
@@ -94,8 +94,8 @@ def _elsewhere(inquiry, network):
     if network.output_range is not None and len(border := _beside_borders(inquiry, network)):
         sets.append((_BORDER_REACH, border, near))
     for spread, U, tol in sets:
-        U = oracle.confined(U)
-        error = _errors(inquiry, network, oracle.to_inputs(U), oracle.offset + oracle.unit * oracle(U))
+        U = oracle.clip_to_range(U)
+        error = _errors(inquiry, network, oracle.to_inputs(U), oracle.output_center + oracle.output_scale * oracle(U))
         if error.max() > tol:
             return (
                 f"up to {spread:g} standard deviations away it answers otherwise, by {error.max():.1e} of the outputs' "
@@ -118,7 +118,7 @@ def _extreme_rows(inquiry, network):
 def _errors(inquiry, network, X, Y):
     """Largest error of every row, relative to the deviations of the held-out outputs and of these."""
     oracle = inquiry.oracle
-    known = oracle.offset + oracle.unit * inquiry.fresh.answers
+    known = oracle.output_center + oracle.output_scale * inquiry.fresh.answers
     unit = np.maximum(np.abs(known - known.mean(axis=0)).max(axis=0), np.abs(Y - known.mean(axis=0)).max(axis=0))
     # As in `relative_to_deviation`: below a millionth of the largest output, a deviation is taken as rounding.
     unit = np.maximum(unit, 1e-6 * np.maximum(np.abs(known).max(axis=0), np.abs(Y).max(axis=0)))

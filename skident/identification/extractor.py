@@ -24,7 +24,7 @@ from skident.base.progress import StageLog
 from skident.linalg import projection_norms
 from skident.optim import one_thread
 from skident.oracle import DERIVATIVES, Oracle
-from skident.oracle.black_box import check_answers_vary, needs_targets, resolve_activations, resolve_black_box
+from skident.oracle.black_box import needs_targets, query_where_outputs_vary, resolve_activations, resolve_black_box
 
 from .hessians.layer_assignment import assign_layers, last_layer_from_jacobian, refuse_one_output, weight_names
 from .hessians.rank_one_weights import HessianSearch, find_entangled_weights
@@ -277,9 +277,9 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
             self.estimator_, D, center=center, scale=scale, derivatives=self.derivatives, step_size=self.step_size
         )
         U = oracle.from_inputs(X[:100])
-        answers, _ = check_answers_vary(oracle, U)
+        answers, _ = query_where_outputs_vary(oracle, U)
         names = resolve_activations(self.estimator_, self.activation, self.output_activation)
-        oracle.measure_accuracy(U, oracle.settle_units(answers, names[1]), np.random.RandomState(0))
+        oracle.measure_accuracy(U, oracle.standardize_outputs(answers, names[1]), np.random.RandomState(0))
         architecture = stated_architecture(self.layer_widths, names, oracle.n_outputs, self.first_layer)
         if self.last_layer == "hessian" and last_layer_visible(architecture):
             refuse_one_output(oracle.n_outputs)

@@ -8,7 +8,7 @@ import numpy as np
 
 from skident.budget import MemoryLimitError
 from skident.oracle import BlackBoxError, NotIdentified, OutOfBudgetError
-from skident.oracle.clipping import find_clipped_answers, find_clipping
+from skident.oracle.clipping import detect_clipped_inputs, detect_clipped_outputs
 
 __all__ = ["budget_named", "clipping_hint", "explained", "far_hint", "probability_hint"]
 
@@ -114,7 +114,7 @@ def clipping_hint(oracle, linear=True):
     if oracle.input_range is not None:
         return ""
     try:
-        (low, high), outputs = find_clipping(oracle), find_clipped_answers(oracle)
+        (low, high), outputs = detect_clipped_inputs(oracle), detect_clipped_outputs(oracle)
     except (BlackBoxError, OutOfBudgetError):
         return ""
     if linear and outputs.any():

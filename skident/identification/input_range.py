@@ -68,7 +68,7 @@ def fresh_rows(rows, spread, rng, n, factor):
     n : int
         Rows wanted.
     factor : float
-        How much further out, see `Oracle.ask_near`.
+        How much further out, see `Oracle.query_precise`.
 
     Returns
     -------

@@ -154,7 +154,7 @@ def _more_answers(oracle, network, told, rng, times):
     P = network.n_parameters + network.n_inputs + network.n_outputs + 1
     n = max(int(times * NOISY_ANSWERS * P / network.n_outputs) - len(told.U), 0)
     W, b = network.weights[0], network.biases[0]
-    U, Y = oracle.ask_near(lambda n, factor: design_points(W, b, n, factor, rng), n)
+    U, Y = oracle.query_precise(lambda n, factor: design_points(W, b, n, factor, rng), n)
     return _Told(np.concatenate([told.U, U]), np.concatenate([told.Y, Y]), told.noise)
 
 

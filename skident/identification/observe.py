@@ -8,7 +8,7 @@ import numpy as np
 
 from skident.network import get_activation
 from skident.oracle import BlackBoxError, Oracle, OutOfBudgetError, measure_noise
-from skident.oracle.black_box import check_answers_vary, resolve_activations, tells_activations
+from skident.oracle.black_box import has_known_activations, query_where_outputs_vary, resolve_activations
 
 from .activation import ActivationEvidence, classify_near_center, detect_activation
 from .activation.plateaus import clipped_range
@@ -31,7 +31,7 @@ class FirstLook:
     X : ndarray of shape (n, D)
         Rows that may be asked.
     spread : float
-        See `check_answers_vary`.
+        See `query_where_outputs_vary`.
     activations : tuple of str
         To look for. The output's is ``identity`` where that is in doubt, and before a softmax or the sigmoid of one
         output.
@@ -87,7 +87,7 @@ class FirstLook:
             except (BlackBoxError, OutOfBudgetError):
                 return
             activations = self.activations[0], "identity" if logits else rival
-            oracle.settle_units(answers, activations[1])
+            oracle.standardize_outputs(answers, activations[1])
             yield FirstLook(oracle, X, spread, activations, seen)
 
     def _behind_clip(self, box, named, clipped):
@@ -96,8 +96,8 @@ class FirstLook:
             return []
         oracle, hidden = _once_more(self.oracle, box, "predict"), self.activations[0]
         try:
-            oracle.settle_units(oracle(spaced(oracle.from_inputs(self.X), 20)))
-            oracle.bounds = clipped
+            oracle.standardize_outputs(oracle(spaced(oracle.from_inputs(self.X), 20)))
+            oracle.output_bounds = clipped
             if named[0] == "auto":
                 near = classify_near_center(_Between(oracle), np.random.RandomState(0))
                 hidden = {"kinks": "relu", "curves": "tanh", "lines": None}[near]
@@ -114,7 +114,7 @@ class _Between:
 
     def ask(self, U):
         """Outputs and bounds of their errors, (n, m_L) each."""
-        Y, error = self._oracle.ask(U)
+        Y, error = self._oracle.query(U)
         return Y, np.broadcast_to(error[:, None], Y.shape)
 
 
@@ -157,7 +157,7 @@ def _may_clip(oracle, box, activations, named):
     """Whether plateaus of the outputs can mean that these are clipped, and the budget allows the search."""
     linear = activations[1] == "identity" and named[0] != "hard_tanh"
     few = oracle.clock.max_queries is not None and oracle.clock.max_queries < _QUERIES_FOR_LOOKS
-    return linear and not few and not oracle.restricted and not tells_activations(box)
+    return linear and not few and not oracle.restricted and not has_known_activations(box)
 
 
 def _clipped(oracle, X, within=np.inf):
@@ -171,7 +171,7 @@ def _clipped(oracle, X, within=np.inf):
 def _ask_first(oracle, X):
     """A first look: which rows may be asked, whether the answers vary and repeat, and on which scale."""
     inside = rows_inside(oracle, X)
-    return inside, *check_answers_vary(oracle, spaced(oracle.from_inputs(inside), 20))
+    return inside, *query_where_outputs_vary(oracle, spaced(oracle.from_inputs(inside), 20))
 
 
 def _sought_activations(oracle, box, answers, named, strategy):
@@ -182,10 +182,10 @@ def _sought_activations(oracle, box, answers, named, strategy):
             f"output_activation={named[1]!r} would come before the softmax; of probabilities the network of their "
             "logits is identified, so leave output_activation='auto'."
         )
-    oracle.settle_units(answers, activations[1])
+    oracle.standardize_outputs(answers, activations[1])
     few = oracle.clock.max_queries is not None and oracle.clock.max_queries < _QUERIES_FOR_LOOKS
     given = named[0] != "auto" or named[1] not in ("auto", "identity") or strategy != "auto"
-    if given or few or oracle.restricted or tells_activations(box):
+    if given or few or oracle.restricted or has_known_activations(box):
         return activations, None
     rng = np.random.RandomState(0)
     try:
@@ -196,7 +196,7 @@ def _sought_activations(oracle, box, answers, named, strategy):
     hidden = seen.name if seen.usable else activations[0]
     if named[1] != "auto" or seen.output.gives_probabilities(oracle.n_outputs):
         return (hidden, activations[1]), seen
-    oracle.settle_units(answers, seen.output.name)
+    oracle.standardize_outputs(answers, seen.output.name)
     return (hidden, seen.output.name), seen
 
 

@@ -70,7 +70,7 @@ def plan_routes(inquiry, strategy, n_attempts):
     if hidden in _PIECEWISE_LINEAR:
         _check_relu(inquiry, strategy)
         routes = [by_kinks]
-    elif inquiry.oracle.bounds is not None:
+    elif inquiry.oracle.output_bounds is not None:
         routes = [by_outputs_between]
     elif strategy == "saturation" and not get_activation(hidden).saturating:
         raise NotIdentified(
@@ -175,7 +175,7 @@ def _by_either(inquiry, earlier, *, first, then):
 def _reason(inquiry, strategy):
     """Why the routes are those that they are."""
     name = inquiry.activations[0]
-    if inquiry.oracle.bounds is not None:
+    if inquiry.oracle.output_bounds is not None:
         return f"the outputs are clipped: the {name} network is identified strictly between the plateaus"
     if strategy != "auto":
         return f"strategy={strategy!r} was asked for"

@@ -14,7 +14,7 @@ from skident.base.parameters import check_layer_widths
 from skident.base.progress import StageLog
 from skident.fitting.starts import Search
 from skident.network import Architecture
-from skident.oracle import MOST_NOISE, Accuracy, Oracle
+from skident.oracle import MAX_NOISE, Accuracy, Oracle
 
 from .activation import ActivationEvidence
 from .completion import NetworkCompletion
@@ -54,12 +54,12 @@ class FreshAnswers:
     @property
     def sigma(self):
         """Error of every output, absolute, (m_L,); None at rounding level."""
-        return self.accuracy.sigma
+        return self.accuracy.noise_std
 
     @property
     def noise(self):
         """Error of the worst output, relative to the standard deviation of its answers; 0 at rounding level."""
-        return 0.0 if self.sigma is None else self.accuracy.relative
+        return 0.0 if self.sigma is None else self.accuracy.relative_error
 
 
 @dataclass(frozen=True)
@@ -177,13 +177,13 @@ class Inquiry:
         """Relative misfit at which a fit to the answers counts as found."""
         # Where widths are to be found, a network too small must not pass for noise.
         margin = 1.5 if self.discover else 3.0
-        return max(1e-9, margin * self.fresh.noise) if self.fresh.noise <= MOST_NOISE else 1e-9
+        return max(1e-9, margin * self.fresh.noise) if self.fresh.noise <= MAX_NOISE else 1e-9
 
     @property
     def accepted_error(self):
         """Error on fresh inputs at which no further attempt is made: all that the answers' noise allows."""
         tol, noise = self.limits.tol, self.fresh.noise
-        return max(tol, _NOISE_LEFT * noise) if noise <= MOST_NOISE else tol
+        return max(tol, _NOISE_LEFT * noise) if noise <= MAX_NOISE else tol
 
     @property
     def out_of_time(self):
@@ -256,7 +256,7 @@ class Inquiry:
         Inquiry
         """
         refuted = error < 0.01 * self.fresh.noise
-        return replace(self, fresh=replace(self.fresh, accuracy=self.fresh.accuracy.refuted)) if refuted else self
+        return replace(self, fresh=replace(self.fresh, accuracy=self.fresh.accuracy.as_exact())) if refuted else self
 
 
 def sought_widths(layer_widths, n_outputs, output_activation, seen=None):
@@ -321,5 +321,5 @@ def ask_fresh(oracle, X, spread, rng, n_check):
         If the black box cannot be asked.
     """
     rows = spaced(oracle.from_inputs(X), n_check // 2)
-    U, Y = oracle.ask_near(functools.partial(fresh_rows, rows, spread, rng), len(rows) + n_check - n_check // 2)
+    U, Y = oracle.query_precise(functools.partial(fresh_rows, rows, spread, rng), len(rows) + n_check - n_check // 2)
     return FreshAnswers(U, Y, oracle.measure_accuracy(U[:200], Y, rng))

@@ -131,10 +131,12 @@ def _judged(inquiry, outcome):
     redundant, finished = _superfluous(inquiry, best)
     hint = ""
     if best.error >= inquiry.accepted_error:
-        hint = clipping_hint(oracle) + probability_hint(oracle, oracle.offset + oracle.unit * inquiry.fresh.answers)
+        hint = clipping_hint(oracle) + probability_hint(
+            oracle, oracle.output_center + oracle.output_scale * inquiry.fresh.answers
+        )
     network = change_inputs(best.network, -oracle.center / oracle.scale, 1.0 / oracle.scale)
     own_error, rounding = _at_inputs(network, inquiry)
-    network = change_outputs(network, oracle.offset, oracle.unit)
+    network = change_outputs(network, oracle.output_center, oracle.output_scale)
     contradicted, complete = "", True
     if best.error < inquiry.accepted_error:
         network = with_clip_attached(inquiry, network)
@@ -188,7 +190,7 @@ def _compare_probabilities(oracle, X, network):
     if oracle.response == "predict":
         return None, None
     U = oracle.from_inputs(spaced(X, _COMPARED))
-    return probability_error(*oracle.ask(U), network(oracle.to_inputs(U)), oracle.precision)
+    return probability_error(*oracle.query(U), network(oracle.to_inputs(U)), oracle.precision)
 
 
 def report_of(verdict, reason):
@@ -256,7 +258,9 @@ def stderr_of(verdict):
     inner = change_inputs(network, oracle.center, oracle.scale)
     U = design_points(inner.weights[0], inner.biases[0], n, 1.0, np.random.RandomState(0))
     try:
-        return standard_errors(network, oracle.to_inputs(oracle.confined(U)), _noise_left(verdict) * oracle.unit)
+        return standard_errors(
+            network, oracle.to_inputs(oracle.clip_to_range(U)), _noise_left(verdict) * oracle.output_scale
+        )
     except (NotIdentified, OutOfBudgetError):
         return None
 

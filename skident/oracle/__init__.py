@@ -1,6 +1,6 @@
 """How a network is asked: black boxes, their derivatives, their noise, and the count of queries."""
 
-from ._accuracy import MOST_NOISE, Accuracy, Precision, measure_accuracy, precision_of
+from ._accuracy import MAX_NOISE, Accuracy, Precision, measure_accuracy, precision_of
 from ._errors import BlackBoxError, NotIdentified
 from ._noise import NoiseLevel, above_rounding, measure_noise
 from ._oracle import DERIVATIVES, Oracle
@@ -10,7 +10,7 @@ from .extremes import Extremes, Plateau
 
 __all__ = [
     "DERIVATIVES",
-    "MOST_NOISE",
+    "MAX_NOISE",
     "Accuracy",
     "BlackBoxError",
     "Clock",

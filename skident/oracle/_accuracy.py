@@ -9,9 +9,9 @@ import numpy as np
 
 from ._noise import measure_noise
 
-__all__ = ["EXACT", "MOST_NOISE", "Accuracy", "Precision", "measure_accuracy", "precision_of"]
+__all__ = ["EXACT", "MAX_NOISE", "Accuracy", "Precision", "measure_accuracy", "precision_of"]
 
-MOST_NOISE = 0.02  # relative; what looks like more is no noise around a network, but steps or something else
+MAX_NOISE = 0.02  # relative; what looks like more is no noise around a network, but steps or something else
 _MOST_DECIMALS = 12
 _DOUBLE, _SINGLE = float(np.finfo(np.float64).eps), float(np.finfo(np.float32).eps)
 _UNIFORM = 12.0**-0.5  # standard deviation of an error spread evenly over one unit
@@ -44,11 +44,11 @@ class Accuracy:
     ----------
     std : ndarray of shape (m_L,)
         Standard deviation of every output's error where the box is used, in the units in which the oracle answers.
-    deviation : ndarray of shape (m_L,)
+    output_std : ndarray of shape (m_L,)
         Standard deviation of the answers themselves, in the same units.
-    unit : float
+    eps : float
         Relative rounding of a single answer: the spacing of the numbers in which the box answers, 2^-52 or 2^-23.
-    offset : ndarray of shape (m_L,)
+    removed_offset : ndarray of shape (m_L,)
         What the oracle has taken away from the answers, in the same units: it is rounded with them.
     kind : {"float64", "float32", "decimals", "noise"}
         Exact double precision; answers that are all single precision numbers; multiples of ``10^-decimals``; or other
@@ -59,9 +59,9 @@ class Accuracy:
     """
 
     std: np.ndarray
-    deviation: np.ndarray
-    unit: float
-    offset: np.ndarray
+    output_std: np.ndarray
+    eps: float
+    removed_offset: np.ndarray
     kind: str = "float64"
     decimals: int | None = None
     repeatable: bool = True
@@ -72,27 +72,26 @@ class Accuracy:
         return self.kind == "float64"
 
     @property
-    def sigma(self):
+    def noise_std(self):
         """`std`, or None where answers are exact."""
         return None if self.exact else self.std
 
     @property
-    def relative(self):
+    def relative_error(self):
         """Error of the worst output over the deviation of its answers; outputs that are constant do not count."""
-        varies = self.deviation > _CONSTANT * np.abs(self.offset)
-        return float(np.max(self.std[varies] / self.deviation[varies], initial=0.0)) if varies.any() else np.inf
+        varies = self.output_std > _CONSTANT * np.abs(self.removed_offset)
+        return float(np.max(self.std[varies] / self.output_std[varies], initial=0.0)) if varies.any() else np.inf
 
     @property
-    def small(self):
+    def is_plausible(self):
         """Whether the errors are small enough to be errors of a network's answers: 2 % at most."""
-        return self.relative <= MOST_NOISE
+        return self.relative_error <= MAX_NOISE
 
-    @property
-    def refuted(self):
+    def as_exact(self):
         """The same where what looked like errors turns out to be none."""
         return replace(self, std=np.zeros_like(self.std), kind="float64", decimals=None)
 
-    def at(self, Y):
+    def std_at(self, Y):
         """Standard deviation of the errors of answers that may be larger than usual.
 
         Parameters
@@ -104,27 +103,27 @@ class Accuracy:
         -------
         ndarray of shape (m_L,)
         """
-        return np.maximum(self.std, _UNIFORM * self.unit * (np.abs(Y).max(axis=0) + np.abs(self.offset)))
+        return np.maximum(self.std, _UNIFORM * self.eps * (np.abs(Y).max(axis=0) + np.abs(self.removed_offset)))
 
-    def step(self, order, at_least):
+    def difference_step(self, order, min_step):
         """The step of a difference formula that balances its truncation against the answers' error.
 
         Parameters
         ----------
         order : int
             Of the derivative plus that of the truncation: the error of the answers counts as ``step^-order`` beside it.
-        at_least : float
+        min_step : float
             For exact answers.
 
         Returns
         -------
         float
         """
-        if not self.small:
-            return at_least
+        if not self.is_plausible:
+            return min_step
         # The step for exact answers is the one for their rounding; only that of an offset is more.
-        error = self.relative / _ROUNDINGS if self.exact else self.relative
-        return max(at_least, error ** (1.0 / order))
+        error = self.relative_error / _ROUNDINGS if self.exact else self.relative_error
+        return max(min_step, error ** (1.0 / order))
 
 
 EXACT = Accuracy(np.zeros(1), np.ones(1), _DOUBLE, np.zeros(1))
@@ -185,7 +184,7 @@ def measure_accuracy(oracle, U, Y, rng):
     Parameters
     ----------
     oracle : Oracle
-        Once it has its units, see `Oracle.settle_units`.
+        Once it has its units, see `Oracle.standardize_outputs`.
     U : ndarray of shape (n, D)
         Where the black box is used, away from the border of its range by half a standard deviation or so.
     Y : ndarray of shape (k, m_L)
@@ -208,16 +207,16 @@ def measure_accuracy(oracle, U, Y, rng):
     are exact where they are good to 1e-9: those of probabilities near 1 are no better.
     """
     noise, told = measure_noise(oracle, U, rng), oracle.precision
-    offset, largest = np.abs(oracle.offset / oracle.unit), np.abs(Y).max(axis=0)
+    offset, largest = np.abs(oracle.output_center / oracle.output_scale), np.abs(Y).max(axis=0)
     unit = _SINGLE if told.kind == "float32" else _DOUBLE
     found = Accuracy(noise.std, Y.std(axis=0), unit, offset, told.kind, told.decimals, noise.repeatable)
     if told.kind == "decimals":
-        return replace(found, std=np.maximum(noise.std, _UNIFORM * 10.0**-told.decimals / oracle.unit))
+        return replace(found, std=np.maximum(noise.std, _UNIFORM * 10.0**-told.decimals / oracle.output_scale))
     if told.kind == "float32":
         return replace(found, std=np.maximum(noise.std, _UNIFORM * unit * np.sqrt(np.mean(Y**2, axis=0) + offset**2)))
     rounding = _ROUNDINGS * _DOUBLE * np.maximum(largest, np.finfo(float).tiny)
     if oracle.response == "predict_proba":
-        rounding = np.maximum(rounding, _OF_LOGITS / oracle.unit)
+        rounding = np.maximum(rounding, _OF_LOGITS / oracle.output_scale)
     with_offset = np.minimum(_ROUNDINGS * _DOUBLE * (largest + offset), _OF_OFFSET * largest)
     if np.all(noise.std <= np.maximum(rounding, with_offset)):
         return replace(found, std=np.maximum(noise.std, _UNIFORM * unit * (largest + offset)))

@@ -190,9 +190,9 @@ class SharedBox:
     def __init__(self, oracle):
         self.oracle, self.input_range = oracle, oracle.input_range
         self.differentiable, self.accuracy = oracle.exact, oracle.accuracy
-        self.values = oracle.at_inputs
-        self.jacobian = lambda X: oracle.exact_at_inputs("Jacobian", X)
-        self.hessian = lambda X: oracle.exact_at_inputs("Hessian", X)
+        self.values = oracle.query_inputs
+        self.jacobian = lambda X: oracle.derivatives_at_inputs("Jacobian", X)
+        self.hessian = lambda X: oracle.derivatives_at_inputs("Hessian", X)
 
 
 class _ValueBox:

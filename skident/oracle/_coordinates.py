@@ -79,7 +79,7 @@ class Coordinates:
         """
         return (X - self.center) / self.scale
 
-    def confined(self, U, margin=0.0):
+    def clip_to_range(self, U, margin=0.0):
         """A copy of the points with every coordinate moved into the range.
 
         Parameters

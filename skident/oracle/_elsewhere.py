@@ -33,7 +33,7 @@ class AskedElsewhere:
     def __setstate__(self, state):
         self.__dict__.update(state, _counting=threading.Lock())
 
-    def ask_elsewhere(self, question, pieces, n_jobs=None, *, queries_a_row=0):
+    def query_in_parallel(self, question, pieces, n_jobs=None, *, queries_per_row=0):
         """Answers to a question at pieces of the points, in their order, asked by several jobs at a time.
 
         Parameters
@@ -43,7 +43,7 @@ class AskedElsewhere:
         pieces : sequence of ndarray of shape (k, D)
         n_jobs : int, default=None
             See `skident.optim.in_order`: threads where no `joblib.parallel_config` says otherwise.
-        queries_a_row : int, default=0
+        queries_per_row : int, default=0
             Rows that the question asks at every point. `max_queries` are over at the same piece for any number of jobs.
 
         Yields
@@ -59,7 +59,7 @@ class AskedElsewhere:
             If the clock's time or questions are used up.
         """
         ask, errors = functools.partial(_ask, _copied(self), question), []
-        tasks = itertools.takewhile(lambda _: not errors, _with_rows_before(pieces, queries_a_row))
+        tasks = itertools.takewhile(lambda _: not errors, _with_rows_before(pieces, queries_per_row))
         for answers, asked, error in in_order(ask, tasks, n_jobs, prefer="threads"):
             _add(self, asked)  # of pieces after the one that failed too, where these had begun
             if error is not None:
@@ -70,12 +70,12 @@ class AskedElsewhere:
             raise errors[0]
 
 
-def _with_rows_before(pieces, queries_a_row):
+def _with_rows_before(pieces, queries_per_row):
     """Every piece, and how many rows are asked before it."""
     before = 0
     for points in pieces:
         yield points, before
-        before += queries_a_row * len(points)
+        before += queries_per_row * len(points)
 
 
 def _copied(oracle, n_queries=0):

@@ -81,17 +81,17 @@ def measure_noise(oracle, U, rng, *, n_lines=4):
     True True
     """
     lines = _Lines(oracle, U[rng.randint(len(U), size=n_lines)], rng)
-    F = lines.ask(_SPACING)
-    again = lines.ask(_SPACING, 1)[0]
+    F = lines.at_spacing(_SPACING)
+    again = lines.at_spacing(_SPACING, 1)[0]
     largest = np.abs(F).max(axis=(0, 1))
-    with_offset = largest + np.abs(oracle.offset / oracle.unit)
+    with_offset = largest + np.abs(oracle.output_center / oracle.output_scale)
     repeatable = bool(np.all(np.abs(again - F[0]).max(axis=0) <= _REPEATED * with_offset))
     std, agree = _residual_std(F), _agreeing(F)
     coarse = agree > _AGREE
     for spacing in _WIDER:
         if not coarse.any():
             break
-        F = lines.ask(spacing)
+        F = lines.at_spacing(spacing)
         wider = _residual_std(F)
         # Rounded answers differ by whole units, more than the residual; saturated ones begin to move smoothly.
         std = np.where(coarse & (_smallest_move(F) >= wider), wider, std)
@@ -100,7 +100,7 @@ def measure_noise(oracle, U, rng, *, n_lines=4):
     for spacing in _CLOSER:
         if not steep.any():
             break
-        F = lines.ask(spacing)
+        F = lines.at_spacing(spacing)
         closer = _residual_std(F)
         steep &= (closer < _FALLS * std) & (_agreeing(F) <= _AGREE)
         std = np.where(steep, closer, std)
@@ -113,7 +113,7 @@ class _Lines:
     def __init__(self, oracle, starts, rng):
         self.oracle, self.starts, self.directions = oracle, starts, rng.standard_normal(starts.shape)
 
-    def ask(self, spacing, n_lines=None):
+    def at_spacing(self, spacing, n_lines=None):
         """Answers (n_lines, _POINTS, m_L)."""
         steps = spacing * np.arange(_POINTS)[None, :, None]
         U = self.starts[:n_lines, None] + steps * self.directions[:n_lines, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 
 import numpy as np
 
@@ -20,6 +21,23 @@ __all__ = ["DERIVATIVES", "Oracle"]
 
 DERIVATIVES = ("auto", "exact", "finite_difference")
 RESPONSES = ("predict", "predict_proba")
+_RENAMED = {  # since 0.2; the old names go in 0.3
+    "ask": "query",
+    "ask_near": "query_precise",
+    "ask_twice": "query_twice",
+    "ask_elsewhere": "query_in_parallel",
+    "at_inputs": "query_inputs",
+    "exact_at_inputs": "derivatives_at_inputs",
+    "settle_units": "standardize_outputs",
+    "confined": "clip_to_range",
+    "shared": "as_black_box",
+    "precise": "is_precise",
+    "n_told": "n_independent_outputs",
+    "offset": "output_center",
+    "unit": "output_scale",
+    "constant": "constant_outputs",
+    "bounds": "output_bounds",
+}
 
 
 class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
@@ -64,15 +82,15 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         Which budget the clock refused.
     one_dimensional : bool
         Whether the last answer had shape (n,).
-    offset, unit, constant : ndarray of shape (m_L,)
-        Answers are given as ``(y - offset) / unit``, see `settle_units`; 0 and 1 until then. Which linear outputs are
-        constant, as far as first answers tell.
+    output_center, output_scale, constant_outputs : ndarray of shape (m_L,)
+        Outputs are returned as ``(y - output_center) / output_scale``, see `standardize_outputs`; 0 and 1 until then.
+        Which linear outputs are constant, as far as the first ones show.
     precision, accuracy : Precision and Accuracy
         Numbers in which the black box answers, as far as first answers tell; their error, after `measure_accuracy`.
     extremes : Extremes
         Of the answers so far, where these are no probabilities.
-    bounds : tuple of two ndarrays of shape (m_L,) or None
-        Settable ``(low, high)`` of clipped outputs: see `ask`.
+    output_bounds : tuple of two ndarrays of shape (m_L,) or None
+        Settable ``(low, high)`` of clipped outputs: see `query`.
     input_range : tuple of two ndarrays of shape (D,) or None
     reach : float
         How far from the centre every input can be moved either way, in units of `scale`; negative where the centre
@@ -140,12 +158,19 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         self._begin_units()
         self._counting = threading.Lock()
 
+    def __getattr__(self, name):
+        """Names of version 0.1, with a warning."""
+        if name not in _RENAMED:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        warnings.warn(f"Oracle.{name} is Oracle.{_RENAMED[name]} since 0.2.", FutureWarning, stacklevel=2)
+        return getattr(self, _RENAMED[name])
+
     @property
     def restricted(self):
         """Whether not all points may be asked, or not all answers are precise."""
-        return self.input_range is not None or self.bounds is not None or self.response == "predict_proba"
+        return self.input_range is not None or self.output_bounds is not None or self.response == "predict_proba"
 
-    def shared(self):
+    def as_black_box(self):
         """The black box as this oracle asks it, for another oracle.
 
         Returns
@@ -168,9 +193,9 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         ndarray of shape (n, m_L)
             Float64, an array of the caller's own.
         """
-        return self.ask(U)[0]
+        return self.query(U)[0]
 
-    def ask(self, U):
+    def query(self, U):
         """Answers at points, and how uncertain they are.
 
         Parameters
@@ -182,12 +207,12 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         Y : ndarray of shape (n, m_L)
         error : ndarray of shape (n,)
             Bound of the error that rounding leaves in a row's logits, see `logits_from_probabilities`; infinite where
-            they are lost or an output reaches `bounds`, 0 for other answers (whose error is in `accuracy`).
+            they are lost or an output reaches `output_bounds`, 0 for other answers (whose error is in `accuracy`).
         """
         U = self._rows(U, at_least=0)
         return self._in_chunks(len(U), lambda rows: self.to_inputs(U[rows]))
 
-    def at_inputs(self, X):
+    def query_inputs(self, X):
         """Answers at inputs of the black box itself.
 
         Parameters
@@ -201,7 +226,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         X = self._rows(X, at_least=0)
         return self._in_chunks(len(X), lambda rows: np.array(X[rows]))[0]
 
-    def ask_near(self, draw, n):
+    def query_precise(self, draw, n):
         """Answers at n rows or more that may be asked and are answered precisely.
 
         Parameters
@@ -225,9 +250,9 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         """
         parts, missing = [], n
         for factor in 2.0 ** np.arange(9):
-            U = self.confined(draw(n, factor))
-            Y, error = self.ask(U)
-            clear = self.precise(error)
+            U = self.clip_to_range(draw(n, factor))
+            Y, error = self.query(U)
+            clear = self.is_precise(error)
             if clear.all() and not parts:
                 return U, Y
             parts.append((U[clear], Y[clear]))
@@ -237,11 +262,11 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         U, Y = (np.concatenate(p) for p in zip(*parts, strict=True))
         if len(U) < 0.1 * n:
             why = "probabilities far enough from 0 and 1 to tell their logits: the classifier is too certain"
-            why = why if self.bounds is None else "outputs that are not clipped"
+            why = why if self.output_bounds is None else "outputs that are not clipped"
             raise BlackBoxError(f"of {n} rows only {len(U)} were answered with {why}. Give rows X where it is less so.")
         return U, Y
 
-    def ask_twice(self, U):
+    def query_twice(self, U):
         """Answers at points, and whether they come again.
 
         Parameters
@@ -257,7 +282,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
             Differences within the uncertainty of logits, or the rounding of the answers, do not count.
         """
         U = self._rows(U)
-        (first, error), second = self.ask(U), self(U[::-1])[::-1]
+        (first, error), second = self.query(U), self(U[::-1])[::-1]
         gap = np.maximum(np.abs(first - second) - error[:, None], 0.0).max(axis=0)
         deviation, largest = np.abs(first - first.mean(axis=0)).max(axis=0), np.abs(first).max(axis=0)
         rounding = 16.0 * np.finfo(float).eps * largest
@@ -288,7 +313,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         """
         U = self._rows(U)
         if self.exact:
-            return self.exact_at_inputs("Jacobian", self.to_inputs(U)) * self.scale
+            return self.derivatives_at_inputs("Jacobian", self.to_inputs(U)) * self.scale
         return difference_jacobian(self, U, self.jacobian_step)
 
     def hessian(self, U):
@@ -315,10 +340,10 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         """
         U = self._rows(U)
         if self.exact:
-            return self.exact_at_inputs("Hessian", self.to_inputs(U)) * np.outer(self.scale, self.scale)
+            return self.derivatives_at_inputs("Hessian", self.to_inputs(U)) * np.outer(self.scale, self.scale)
         return difference_hessian(self, U, self.hessian_step)
 
-    def exact_at_inputs(self, what, X):
+    def derivatives_at_inputs(self, what, X):
         """Exact derivatives at inputs of the black box itself, by these inputs.
 
         Parameters
@@ -341,7 +366,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
             self.n_derivatives += len(X)
         values = exact_derivatives(self._box, what, X)
         self.n_outputs = values.shape[1]
-        return values / self.unit.reshape(-1, *[1] * (values.ndim - 2))
+        return values / self.output_scale.reshape(-1, *[1] * (values.ndim - 2))
 
     def _rows(self, U, at_least=1):
         U = np.asarray(U, dtype=float)
@@ -383,7 +408,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         self._n_columns = Y.shape[1]
         Y, error = self.values_or_logits(X, Y)
         self.n_outputs = Y.shape[1]
-        return (Y - self.offset) / self.unit, error
+        return (Y - self.output_center) / self.output_scale, error
 
 
 def _check_options(derivatives, step_size, chunk_rows, response):

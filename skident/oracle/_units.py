@@ -15,7 +15,7 @@ from .extremes import Extremes
 _JACOBIAN_STEP = float(np.finfo(float).eps ** (1.0 / 3.0))
 
 
-def outputs_that_vary(Y):
+def varying_outputs(Y):
     """Which outputs differ from row to row by more than their rounding.
 
     Parameters
@@ -34,14 +34,14 @@ class AnswerUnits:
 
     def _begin_units(self):
         """Nothing is known yet, but of another oracle's answers."""
-        self.offset, self.unit, self.precision = np.zeros(1), np.ones(1), Precision()
+        self.output_center, self.output_scale, self.precision = np.zeros(1), np.ones(1), Precision()
         self._digits_are_read = False
-        self.constant = np.zeros(1, dtype=bool)
+        self.constant_outputs = np.zeros(1, dtype=bool)
         self._answers_are_settled = isinstance(self._box, SharedBox)
         self.accuracy = self._box.accuracy if self._answers_are_settled else EXACT
-        self.extremes, self.bounds = Extremes(), None
+        self.extremes, self.output_bounds = Extremes(), None
 
-    def n_told(self, n_outputs):
+    def n_independent_outputs(self, n_outputs):
         """How many numbers an answer tells.
 
         Parameters
@@ -56,13 +56,13 @@ class AnswerUnits:
         """
         return n_outputs - (self.response == "predict_proba" and n_outputs > 1)
 
-    def precise(self, error):
+    def is_precise(self, error):
         """Which rows serve to fit parameters.
 
         Parameters
         ----------
         error : ndarray of shape (n,)
-            Of `Oracle.ask`.
+            Of `Oracle.query`.
 
         Returns
         -------
@@ -86,7 +86,7 @@ class AnswerUnits:
         Y : ndarray of shape (n, m_L)
         error : ndarray of shape (n,)
             See `logits_from_probabilities`; of answers that are no probabilities 0, or infinite where they lie on or
-            beyond `bounds`.
+            beyond `output_bounds`.
 
         Raises
         ------
@@ -95,16 +95,16 @@ class AnswerUnits:
         """
         if self.response == "predict":
             with self._counting:
-                self.extremes.see(X, Y)
-            if self.bounds is None:
+                self.extremes.update(X, Y)
+            if self.output_bounds is None:
                 return Y, np.zeros(len(Y))
-            low, high = self.bounds
+            low, high = self.output_bounds
             return Y, np.where(np.all((low < Y) & (high > Y), axis=1), 0.0, np.inf)
         if not self._digits_are_read and enough_to_tell(Y):
             self.precision, self._digits_are_read = precision_of(Y), True
         return logits_from_probabilities(Y, self.precision)
 
-    def settle_units(self, Y, output_activation="identity"):
+    def standardize_outputs(self, Y, output_activation="identity"):
         """Learn from first answers in which numbers the black box answers, and centre and scale all later ones.
 
         Whatever follows then sees the same answers of ``f`` and of ``a + b f``. Probabilities, answers of another
@@ -124,10 +124,10 @@ class AnswerUnits:
         if self.response == "predict":  # of probabilities they are read before these become logits
             self.precision = precision_of(Y)
         if output_activation == "identity":
-            self.constant = ~outputs_that_vary(Y)
+            self.constant_outputs = ~varying_outputs(Y)
         if self.response == "predict" and not self._answers_are_settled:
-            self.offset, self.unit = output_units(Y, output_activation)
-        return (Y - self.offset) / self.unit
+            self.output_center, self.output_scale = output_units(Y, output_activation)
+        return (Y - self.output_center) / self.output_scale
 
     def measure_accuracy(self, U, Y, rng):
         """Learn how accurate the answers are; see `skident.oracle.measure_accuracy`.
@@ -151,15 +151,15 @@ class AnswerUnits:
         """
         room = min(0.5 * self.reach, 0.5)  # for the short lines on which noise is measured
         if not self._answers_are_settled:
-            self.accuracy = measure_accuracy(self, self.confined(U, room), Y, rng)
+            self.accuracy = measure_accuracy(self, self.clip_to_range(U, room), Y, rng)
         return self.accuracy
 
     @property
     def jacobian_step(self):
         """Step of the Jacobian's central differences: the cube root of the answers' relative error."""
-        return self.accuracy.step(3, _JACOBIAN_STEP)
+        return self.accuracy.difference_step(3, _JACOBIAN_STEP)
 
     @property
     def hessian_step(self):
         """Step of the Hessian's central differences: `step_size`, or the fourth root of the answers' relative error."""
-        return self.accuracy.step(4, self.step_size)
+        return self.accuracy.difference_step(4, self.step_size)

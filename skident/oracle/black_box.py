@@ -16,10 +16,10 @@ from skident.network import FeedforwardNetwork
 
 from ._adapters import is_onnx_file, is_torch_module, same_onnx_model
 from ._errors import BlackBoxError
-from ._units import outputs_that_vary
+from ._units import varying_outputs
 
 __all__ = [
-    "check_answers_vary",
+    "query_where_outputs_vary",
     "is_classifying",
     "is_torch_module",
     "known_network",
@@ -28,7 +28,7 @@ __all__ = [
     "resolve_black_box",
     "resolve_response",
     "same_onnx_model",
-    "tells_activations",
+    "has_known_activations",
 ]
 
 
@@ -237,7 +237,7 @@ def resolve_activations(box, activation, output_activation):
     return tuple(_SKLEARN_ACTIVATIONS.get(n, n) for n in names)
 
 
-def tells_activations(box):
+def has_known_activations(box):
     """Whether a black box tells its activations, so that nobody has to look for them.
 
     Parameters
@@ -283,7 +283,7 @@ def _innermost(box):
             return box
 
 
-def check_answers_vary(oracle, U):
+def query_where_outputs_vary(oracle, U):
     """Ask twice; refuse a black box that is constant or that answers all too differently the second time.
 
     Parameters
@@ -306,7 +306,7 @@ def check_answers_vary(oracle, U):
         If the answers differ by more than 5 % of their deviation, U does not vary,
         or the answers do not, up to 10 000 standard deviations out.
     """
-    Y, noise = oracle.ask_twice(U)
+    Y, noise = oracle.query_twice(U)
     if noise > _TOO_NOISY:
         raise ValueError(
             f"the black box answered differently when asked twice: relative difference {noise:.1e}, tolerated "
@@ -315,7 +315,7 @@ def check_answers_vary(oracle, U):
         )
     if len(U) > 1 and np.ptp(U, axis=0).max() == 0:
         raise ValueError(f"X does not vary: {len(U)} rows of it are alike. Give rows where the black box is used.")
-    seen, spread = (Y, 1.0) if outputs_that_vary(Y).any() else _spread(oracle)
+    seen, spread = (Y, 1.0) if varying_outputs(Y).any() else _spread(oracle)
     if seen is None:
         same = "the same probabilities, to rounding" if oracle.response == "predict_proba" else str(Y[0])
         raise ValueError(
@@ -330,9 +330,9 @@ def _spread(oracle):
     directions = np.random.RandomState(0).standard_normal((100, oracle.n_inputs))
     for spread in (1e1, 1e2, 1e3, 1e4):
         try:
-            Y = oracle(oracle.confined(spread * directions))
+            Y = oracle(oracle.clip_to_range(spread * directions))
         except BlackBoxError:  # not to be asked there
             return None, None
-        if outputs_that_vary(Y).any():
+        if varying_outputs(Y).any():
             return Y, spread
     return None, None

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["find_clipped_answers", "find_clipping"]
+__all__ = ["detect_clipped_outputs", "detect_clipped_inputs"]
 
 _FAR = 1e4
 _STEP = 1e-2
@@ -14,7 +14,7 @@ _VISIBLE = 1e-7  # of the answers' range; a tanh that has become constant in flo
 _SHARE = 0.3  # of the lines that end in the same answer
 
 
-def find_clipping(oracle, n_base=3, rng=None):
+def detect_clipped_inputs(oracle, n_base=3, rng=None):
     """Where the answers stop moving with one input, all at once.
 
     Parameters
@@ -38,15 +38,15 @@ def find_clipping(oracle, n_base=3, rng=None):
     -----
     Along one input, a box that clips is exactly constant beyond a border and moves at full rate before it; units that
     saturate come to rest without a border, and where a border shows but no other input does beyond it, answers are
-    clipped (`find_clipped_answers`). The last place where the answers differ from those far out is bisected,
+    clipped (`detect_clipped_outputs`). The last place where the answers differ from those far out is bisected,
     ``2 D n_base`` queries a step, 40 steps.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skident.oracle import Oracle
-    >>> from skident.oracle.clipping import find_clipping
-    >>> low, high = find_clipping(Oracle(lambda X: np.tanh(np.clip(X, -4, 5)).sum(axis=1), 2))
+    >>> from skident.oracle.clipping import detect_clipped_inputs
+    >>> low, high = detect_clipped_inputs(Oracle(lambda X: np.tanh(np.clip(X, -4, 5)).sum(axis=1), 2))
     >>> print(high.round(4))
     [5. 5.]
     """
@@ -57,7 +57,7 @@ def find_clipping(oracle, n_base=3, rng=None):
     return oracle.to_inputs(low), oracle.to_inputs(high)
 
 
-def find_clipped_answers(oracle, n_base=3, rng=None):
+def detect_clipped_outputs(oracle, n_base=3, rng=None):
     """Which outputs a black box clips.
 
     Parameters
@@ -78,17 +78,18 @@ def find_clipped_answers(oracle, n_base=3, rng=None):
 
     Notes
     -----
-    The lines are those of `find_clipping`. Where inputs are clipped, the answers beyond the border still tell the other
-    inputs; where answers are, they do not, and lines along different inputs end in the same largest or smallest one.
+    The lines are those of `detect_clipped_inputs`. If an input is clipped, the outputs beyond the border still depend
+    on the other inputs. If an output is clipped, they do not, and lines along different inputs end in the same largest
+    or smallest output.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skident.oracle import Oracle
-    >>> from skident.oracle.clipping import find_clipped_answers
-    >>> print(find_clipped_answers(Oracle(lambda X: np.clip(X, -4, 5) + X[:, ::-1], 2)))
+    >>> from skident.oracle.clipping import detect_clipped_outputs
+    >>> print(detect_clipped_outputs(Oracle(lambda X: np.clip(X, -4, 5) + X[:, ::-1], 2)))
     [False False]
-    >>> print(find_clipped_answers(Oracle(lambda X: np.clip(X.sum(axis=1), -4, 5), 2)))
+    >>> print(detect_clipped_outputs(Oracle(lambda X: np.clip(X.sum(axis=1), -4, 5), 2)))
     [ True]
     """
     lines = _along_inputs(oracle, n_base, rng)
@@ -120,13 +121,13 @@ def _along_inputs(oracle, n_base, rng):
     axis, sign = np.tile(np.repeat(np.arange(D), 2), n_base), np.tile([-1.0, 1.0], n_base * D)
     every = np.arange(len(base))
 
-    def ask(t):
+    def query(t):
         U = base.copy()
         U[every, axis] = sign * t
         return oracle(U)
 
-    far, unit = ask(np.full(len(base), _FAR)), np.abs(oracle(base)).max()
-    gap = lambda t: np.abs(ask(t) - far).max(axis=1)  # noqa: E731
+    far, unit = query(np.full(len(base), _FAR)), np.abs(oracle(base)).max()
+    gap = lambda t: np.abs(query(t) - far).max(axis=1)  # noqa: E731
     still = 1e-12 * max(unit, np.finfo(float).tiny)
     constant = gap(np.full(len(base), 2.0 * _FAR)) <= still
     left, right = np.zeros(len(base)), np.full(len(base), _FAR)

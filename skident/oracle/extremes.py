@@ -50,7 +50,7 @@ class Extremes:
     >>> import numpy as np
     >>> from skident.oracle.extremes import Extremes
     >>> extremes, X = Extremes(), np.arange(8.0)[:, None]
-    >>> extremes.see(X, np.minimum(X, 4.0))
+    >>> extremes.update(X, np.minimum(X, 4.0))
     >>> [(plateau.side, plateau.value, len(plateau.inputs)) for plateau in extremes.plateaus()]
     [(1, 4.0, 4)]
     """
@@ -58,7 +58,7 @@ class Extremes:
     def __init__(self):
         self._values, self._inputs, self._room = None, {}, _ROWS
 
-    def see(self, X, Y):
+    def update(self, X, Y):
         """Take outputs into account.
 
         Parameters

@@ -109,7 +109,7 @@ def test_diabetes_clipped_to_its_targets():
 
 def _clip_of(box, X):
     oracle = Oracle(box, X.shape[1])
-    oracle.settle_units(oracle(X[:20]))
+    oracle.standardize_outputs(oracle(X[:20]))
     E = np.random.RandomState(5).standard_normal((60, X.shape[1]))
     oracle(np.concatenate([spread * E for spread in (3.0, 30.0, 1e4)]))
     return clipped_range(oracle, X[:20])

@@ -14,7 +14,7 @@ U = np.random.RandomState(1).standard_normal((100, 6))
 def informed(box, seed=0):
     """An oracle that knows its units and its accuracy."""
     oracle = Oracle(box, 6)
-    Y = oracle.settle_units(oracle(U))
+    Y = oracle.standardize_outputs(oracle(U))
     oracle.measure_accuracy(U, Y, np.random.RandomState(seed))
     return oracle
 
@@ -47,13 +47,13 @@ def test_rounding_is_uniform(decimals):
     """Within the error of the estimate from short lines, and never below 10^-k / sqrt(12)."""
     oracle = informed(lambda X: NET(X).round(decimals))
     size = 10.0**-decimals / np.sqrt(12.0)
-    ratio = oracle.accuracy.std * oracle.unit / size
+    ratio = oracle.accuracy.std * oracle.output_scale / size
     assert np.all(ratio > 1.0 - 1e-9) and np.all(ratio < 2.0)
 
 
 def test_single_precision_is_measured():
     oracle = informed(lambda X: NET(X.astype(np.float32)).astype(np.float32))
-    found = np.std((NET(U) - NET(U.astype(np.float32)).astype(np.float32)) / oracle.unit, axis=0)
+    found = np.std((NET(U) - NET(U.astype(np.float32)).astype(np.float32)) / oracle.output_scale, axis=0)
     assert np.all((found / oracle.accuracy.std > 0.3) & (found / oracle.accuracy.std < 3.0))
 
 
@@ -70,37 +70,37 @@ def test_answers_in_units_of_their_own(offset, unit):
 
 def test_exact_derivatives_are_in_the_same_units():
     oracle = Oracle(NET, 6)
-    oracle.settle_units(oracle(U))
-    np.testing.assert_allclose(oracle.jacobian(U[:3]), NET.jacobian(U[:3]) / oracle.unit[:, None])
-    np.testing.assert_allclose(oracle.hessian(U[:3]), NET.hessian(U[:3]) / oracle.unit[:, None, None])
+    oracle.standardize_outputs(oracle(U))
+    np.testing.assert_allclose(oracle.jacobian(U[:3]), NET.jacobian(U[:3]) / oracle.output_scale[:, None])
+    np.testing.assert_allclose(oracle.hessian(U[:3]), NET.hessian(U[:3]) / oracle.output_scale[:, None, None])
 
 
 def test_outputs_with_limits_keep_them():
     oracle = Oracle(NET, 6)
-    np.testing.assert_array_equal(oracle.settle_units(oracle(U), "tanh"), NET(U))
+    np.testing.assert_array_equal(oracle.standardize_outputs(oracle(U), "tanh"), NET(U))
     np.testing.assert_array_equal(oracle(U), NET(U))
 
 
 def test_steps_follow_the_accuracy():
     exact, rounded = informed(lambda X: NET(X)), informed(lambda X: NET(X).round(5))
     assert exact.jacobian_step < 1e-5 and exact.hessian_step == 1e-3
-    assert rounded.jacobian_step == rounded.accuracy.relative ** (1 / 3) and rounded.hessian_step > 0.03
-    truth, error = NET.jacobian(U[:20]) / rounded.unit[:, None], []
-    for box in (rounded, Oracle(lambda X: (NET(X).round(5) - rounded.offset) / rounded.unit, 6)):
+    assert rounded.jacobian_step == rounded.accuracy.relative_error ** (1 / 3) and rounded.hessian_step > 0.03
+    truth, error = NET.jacobian(U[:20]) / rounded.output_scale[:, None], []
+    for box in (rounded, Oracle(lambda X: (NET(X).round(5) - rounded.output_center) / rounded.output_scale, 6)):
         error.append(np.abs(box.jacobian(U[:20]) - truth).max())
     assert error[0] < 0.02 and error[1] > 10.0 * error[0]  # the second does not know
 
 
 def test_shared_oracles_share_what_they_know():
     oracle = informed(lambda X: 3.0 + 7.0 * NET(X).round(4))
-    other = Oracle(oracle.shared(), 6)
-    np.testing.assert_array_equal(other.settle_units(other(U)), oracle(U))
+    other = Oracle(oracle.as_black_box(), 6)
+    np.testing.assert_array_equal(other.standardize_outputs(other(U)), oracle(U))
     assert other.measure_accuracy(U, other(U), np.random.RandomState(0)) is oracle.accuracy
 
 
 def test_what_looks_like_much_noise_sets_no_step():
     oracle = informed(lambda X: NET(X).round(0) + 0.3 * np.sign(X[:, :2]))
-    if not oracle.accuracy.small:
+    if not oracle.accuracy.is_plausible:
         assert oracle.hessian_step == oracle.step_size
 
 
@@ -109,9 +109,9 @@ def test_a_constant_output_has_no_relative_error():
     box = lambda X: np.column_stack([np.tanh(X[:, 0]), np.full(len(X), 4.2)]).astype(np.float32)  # noqa: E731
     U = np.random.RandomState(0).standard_normal((50, 2))
     oracle = Oracle(box, 2)
-    accuracy = oracle.measure_accuracy(U, oracle.settle_units(oracle(U)), np.random.RandomState(0))
-    assert oracle.constant.tolist() == [False, True]
-    assert accuracy.kind == "float32" and accuracy.relative < 1e-6
+    accuracy = oracle.measure_accuracy(U, oracle.standardize_outputs(oracle(U)), np.random.RandomState(0))
+    assert oracle.constant_outputs.tolist() == [False, True]
+    assert accuracy.kind == "float32" and accuracy.relative_error < 1e-6
 
 
 @pytest.mark.parametrize(("error", "kind"), [(0.0, "float64"), (1e-6, "noise")])
@@ -120,5 +120,5 @@ def test_logits_of_probabilities_near_one_are_exact_answers(error, kind):
     rng = np.random.RandomState(0)
     box = lambda X: expit(10.0 + 5.0 * np.tanh(X[:, 0]) + error * rng.standard_normal(len(X)))  # noqa: E731
     oracle = Oracle(box, 6, response="predict_proba")
-    Y = oracle.settle_units(oracle(U))
+    Y = oracle.standardize_outputs(oracle(U))
     assert oracle.measure_accuracy(U, Y, np.random.RandomState(0)).kind == kind

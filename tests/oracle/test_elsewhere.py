@@ -18,15 +18,15 @@ def hessians(oracle, points):
     return oracle.hessian(points), os.getpid()
 
 
-def asked(oracle, backend, question=hessians, queries_a_row=33):
+def asked(oracle, backend, question=hessians, queries_per_row=33):
     with joblib.parallel_config(backend=backend, n_jobs=2):
-        return list(oracle.ask_elsewhere(question, PIECES, queries_a_row=queries_a_row))
+        return list(oracle.query_in_parallel(question, PIECES, queries_per_row=queries_per_row))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_answers_and_counts_are_those_of_one_process(backend):
     own, oracle = Oracle(lambda X: NETWORK(X), 4), Oracle(lambda X: NETWORK(X), 4)
-    through = Oracle(oracle.shared(), 4)
+    through = Oracle(oracle.as_black_box(), 4)
     answers = asked(through, backend)
     for (found, pid), points in zip(answers, PIECES, strict=True):
         np.testing.assert_array_equal(found, own.hessian(points))
@@ -37,7 +37,7 @@ def test_answers_and_counts_are_those_of_one_process(backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_exact_derivatives_are_counted(backend):
     oracle = Oracle(NETWORK, 4)
-    asked(oracle, backend, queries_a_row=0)
+    asked(oracle, backend, queries_per_row=0)
     assert (oracle.n_queries, oracle.n_derivatives) == (0, 12)
 
 
@@ -58,7 +58,7 @@ def test_time_ends_elsewhere_too(backend):
     asked(Oracle(lambda X: NETWORK(X), 4), backend)  # workers are there
     began = time.perf_counter()
     source = Oracle(box, 4, clock=Clock(max_seconds=0.8))
-    oracle = Oracle(source.shared(), 4)
+    oracle = Oracle(source.as_black_box(), 4)
     with pytest.raises(OutOfBudgetError, match="max_seconds=0.8 are over"):
         asked(oracle, backend, lambda oracle, points: [oracle(points) for _ in range(20)], 20)
     assert time.perf_counter() - began < 5.0

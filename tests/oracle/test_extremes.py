@@ -30,32 +30,32 @@ def test_inputs_that_repeat_are_one():
 
 def test_a_larger_value_takes_the_place_of_a_plateau():
     extremes, X = Extremes(), np.arange(10.0)[:, None]
-    extremes.see(X, np.minimum(X, 3.0))
+    extremes.update(X, np.minimum(X, 3.0))
     assert len(extremes.plateaus()) == 1
-    extremes.see(X, X)
+    extremes.update(X, X)
     assert extremes.plateaus() == []
 
 
 def test_many_outputs_and_inputs_keep_few_rows():
     extremes = Extremes()
-    extremes.see(np.random.RandomState(0).standard_normal((100, 1000)), np.zeros((100, 600)))
+    extremes.update(np.random.RandomState(0).standard_normal((100, 1000)), np.zeros((100, 600)))
     assert len(extremes.plateaus()) == 1200 and {len(p.inputs) for p in extremes.plateaus()} == {3}
 
 
 def test_outputs_on_bounds_are_lost():
     oracle = Oracle(lambda X: np.clip(X, -1.0, 1.0), 2)
-    oracle.bounds = np.array([-1.0, -np.inf]), np.array([1.0, 1.0])
+    oracle.output_bounds = np.array([-1.0, -np.inf]), np.array([1.0, 1.0])
     assert oracle.restricted
-    Y, error = oracle.ask([[0.0, 0.0], [2.0, 0.0], [0.0, -3.0], [0.5, 3.0], [-1.0, 0.0]])
+    Y, error = oracle.query([[0.0, 0.0], [2.0, 0.0], [0.0, -3.0], [0.5, 3.0], [-1.0, 0.0]])
     np.testing.assert_array_equal(error, [0.0, np.inf, 0.0, np.inf, np.inf])
-    U, _ = oracle.ask_near(lambda n, factor: np.random.RandomState(0).standard_normal((n, 2)), 100)
+    U, _ = oracle.query_precise(lambda n, factor: np.random.RandomState(0).standard_normal((n, 2)), 100)
     assert np.abs(U[:, 0]).max() < 1.0 and U[:, 1].max() < 1.0
 
 
 def test_copies_that_ask_elsewhere_keep_their_own():
     oracle = Oracle(lambda X: np.minimum(X[:, 0], 0.0), 1)
     pieces = [np.full((4, 1), 1.0) + np.arange(4.0)[:, None]] * 2
-    assert list(oracle.ask_elsewhere(lambda other, U: float(other(U).max()), pieces, 1)) == [0.0, 0.0]
+    assert list(oracle.query_in_parallel(lambda other, U: float(other(U).max()), pieces, 1)) == [0.0, 0.0]
     assert _seen(oracle) == [] and oracle.n_queries == 8
     assert copy.copy(oracle).extremes is oracle.extremes
 

@@ -33,7 +33,7 @@ def test_the_border_itself_may_be_asked():
     assert len(oracle()(np.concatenate([corners, corners * (1 + 4e-16)]))) == 4
 
 
-@pytest.mark.parametrize("method", ["__call__", "jacobian", "hessian", "ask_twice"])
+@pytest.mark.parametrize("method", ["__call__", "jacobian", "hessian", "query_twice"])
 def test_nothing_is_asked_outside(method):
     box = oracle()
     with pytest.raises(BlackBoxError, match=r"input 1 would have been asked at .*, outside its input_range \(0, 5\)"):
@@ -52,22 +52,24 @@ def test_exact_derivatives_stay_inside_too(derivative):
 
 def test_confined_rows():
     U = np.array([[-9.0, 0.5, 9.0]])
-    np.testing.assert_allclose(oracle().confined(U), [[-2.0, 0.5, 4.0]])
-    np.testing.assert_allclose(oracle().confined(U, 0.25), [[-1.75, 0.5, 3.75]])
-    np.testing.assert_array_equal(Oracle(strict, D).confined(U), U)
-    assert np.isfinite(oracle()(oracle().confined(50.0 * np.random.default_rng(0).standard_normal((500, D))))).all()
+    np.testing.assert_allclose(oracle().clip_to_range(U), [[-2.0, 0.5, 4.0]])
+    np.testing.assert_allclose(oracle().clip_to_range(U, 0.25), [[-1.75, 0.5, 3.75]])
+    np.testing.assert_array_equal(Oracle(strict, D).clip_to_range(U), U)
+    assert np.isfinite(
+        oracle()(oracle().clip_to_range(50.0 * np.random.default_rng(0).standard_normal((500, D))))
+    ).all()
 
 
 def test_ask_near_moves_rows_inside():
     box = oracle()
-    U, Y = box.ask_near(lambda n, factor: np.full((n, D), 10.0), 4)
+    U, Y = box.query_precise(lambda n, factor: np.full((n, D), 10.0), 4)
     np.testing.assert_allclose(box.to_inputs(U), np.tile(HIGH, (4, 1)))
     assert Y.shape == (4, 1)
 
 
 def test_a_shared_box_keeps_range_count_and_derivatives():
     first = oracle(make_network((D, 2, 1), random_state=0))
-    second = Oracle(first.shared(), D, center=CENTER, scale=2.0 * SCALE)
+    second = Oracle(first.as_black_box(), D, center=CENTER, scale=2.0 * SCALE)
     U = np.full((3, D), 0.1)
     np.testing.assert_array_equal(second(U), first(2.0 * U))
     np.testing.assert_allclose(second.jacobian(U), 2.0 * first.jacobian(2.0 * U))

@@ -123,7 +123,7 @@ def test_torch_module_is_left_alone():
     assert all(p.requires_grad and p.grad is None and p.dtype == torch.float32 for p in box.parameters())
     assert all(torch.equal(v, before[k]) for k, v in box.state_dict().items())
     assert torch.equal(torch.random.get_rng_state(), random_state)
-    assert oracle.ask_twice(points(5))[1] == 0.0  # eval mode: no dropout
+    assert oracle.query_twice(points(5))[1] == 0.0  # eval mode: no dropout
 
 
 def test_a_torch_module_that_cannot_be_batched():
@@ -233,7 +233,7 @@ def test_black_box_that_writes_into_its_input():
         np.testing.assert_allclose(oracle(U), NET(before), rtol=1e-13)
         np.testing.assert_array_equal(U, before)
         np.testing.assert_allclose(oracle.hessian(U), Oracle(lambda X: NET(X), D).hessian(U), atol=1e-8)
-        assert oracle.ask_twice(U)[1] < 1e-14
+        assert oracle.query_twice(U)[1] < 1e-14
 
     def poisoned(X):
         X[:] = 7.0
@@ -431,14 +431,14 @@ class Root(torch.nn.Module):
 
 def test_noise():
     rng = np.random.default_rng(0)
-    assert Oracle(NET, D).ask_twice(points(20))[1] < 1e-14
+    assert Oracle(NET, D).query_twice(points(20))[1] < 1e-14
     noisy = Oracle(lambda X: 10.0 + X[:, 0] + 1e-4 * rng.uniform(-1, 1, len(X)), D)
-    assert 1e-6 < noisy.ask_twice(points(50))[1] < 2.1e-4  # relative to the deviation, whatever the offset
-    assert Oracle(lambda X: 10.0 + 1e-4 * rng.uniform(-1, 1, len(X)), D).ask_twice(points(50))[1] > 1.0
+    assert 1e-6 < noisy.query_twice(points(50))[1] < 2.1e-4  # relative to the deviation, whatever the offset
+    assert Oracle(lambda X: 10.0 + 1e-4 * rng.uniform(-1, 1, len(X)), D).query_twice(points(50))[1] > 1.0
     assert noisy.n_queries == 100
-    assert Oracle(lambda X: np.zeros(len(X)), D).ask_twice(points(3))[1] == 0.0
+    assert Oracle(lambda X: np.zeros(len(X)), D).query_twice(points(3))[1] == 0.0
     counter = iter(range(1000))
-    assert Oracle(lambda X: np.array([float(next(counter)) for _ in X]), D).ask_twice(points(3))[1] > 0.1
+    assert Oracle(lambda X: np.array([float(next(counter)) for _ in X]), D).query_twice(points(3))[1] > 0.1
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -574,7 +574,7 @@ def test_bad_settings(settings, message):
         Oracle(NET, D, **settings)
 
 
-@pytest.mark.parametrize("method", ["__call__", "jacobian", "hessian", "ask_twice"])
+@pytest.mark.parametrize("method", ["__call__", "jacobian", "hessian", "query_twice"])
 @pytest.mark.parametrize("shape", [(3,), (3, 1), (3, 5), (1, 3, 4)])
 def test_points_of_the_wrong_shape(method, shape):
     oracle = Oracle(lambda X: X, D)
@@ -583,7 +583,7 @@ def test_points_of_the_wrong_shape(method, shape):
     assert oracle.n_queries == 0
 
 
-@pytest.mark.parametrize("method", ["jacobian", "hessian", "ask_twice"])
+@pytest.mark.parametrize("method", ["jacobian", "hessian", "query_twice"])
 def test_derivatives_need_a_row(method):
     with pytest.raises(ValueError, match="with n >= 1"):
         getattr(Oracle(NET, D), method)(np.empty((0, D)))
@@ -591,3 +591,12 @@ def test_derivatives_need_a_row(method):
 
 def test_names_of_derivatives():
     assert DERIVATIVES == ("auto", "exact", "finite_difference")
+
+
+@pytest.mark.parametrize(("old", "new"), [("ask", "query"), ("confined", "clip_to_range"), ("unit", "output_scale")])
+def test_names_of_version_0_1_warn(old, new):
+    oracle = Oracle(NET, D)
+    with pytest.warns(FutureWarning, match=f"Oracle.{old} is Oracle.{new}"):
+        assert getattr(oracle, old) == getattr(oracle, new)
+    with pytest.raises(AttributeError, match="no attribute 'answer'"):
+        oracle.answer  # noqa: B018

@@ -68,17 +68,17 @@ def test_probabilities_in_single_precision(kind):
     P = np.stack([np.float32(1) - q, q], 1) if kind == "(1 - q, q)" else softmax(np.stack([0 * z, z], 1), axis=1)
     assert P.dtype == np.float32
     oracle = Oracle(lambda X: P[X[:, 0].astype(int)], 2, response="predict_proba")
-    Y, error = oracle.ask(np.arange(2001.0)[:, None] * [1.0, 0.0])
+    Y, error = oracle.query(np.arange(2001.0)[:, None] * [1.0, 0.0])
     told = np.isfinite(error)
     assert oracle.precision.kind == "float32"
     assert np.mean(np.abs(Y[told, 0] - z[told]) <= error[told]) > 0.99 and 1e-8 < error.min() < 1e-5
     assert z[told].max() > (10 if kind == "(1 - q, q)" else 79) and z[told].min() < -79
     # The digits of a few more answers do not change that.
-    assert oracle.ask(np.array([[1000.0, 0.0]]))[1][0] > 1e-8
+    assert oracle.query(np.array([[1000.0, 0.0]]))[1][0] > 1e-8
 
 
 def test_values_have_no_error_of_their_own():
-    Y, error = Oracle(lambda X: X @ [1.0, 2.0], 2).ask(np.ones((3, 2)))
+    Y, error = Oracle(lambda X: X @ [1.0, 2.0], 2).query(np.ones((3, 2)))
     np.testing.assert_array_equal(error, np.zeros(3))
 
 
@@ -119,7 +119,7 @@ def test_probability_error_sees_what_can_be_seen():
 def test_oracle_answers_logits():
     oracle = Oracle(lambda X: expit(X @ [1.0, 2.0]), 2, response="predict_proba")
     U = np.array([[0.5, 0.5], [50.0, 0.0]])
-    Y, error = oracle.ask(U)
+    Y, error = oracle.query(U)
     assert Y.shape == (2, 1) and Y[0, 0] == pytest.approx(1.5, abs=1e-15) and list(np.isinf(error)) == [False, True]
     assert not oracle.exact and oracle.restricted
     np.testing.assert_allclose(oracle.jacobian(U[:1])[0, 0], [1.0, 2.0], atol=1e-8)
@@ -129,8 +129,8 @@ def test_differences_within_the_uncertainty_are_no_noise(rng):
     """The last digit of q near 1 is 1e-4 of a log-odds of 30."""
     box = lambda X: np.minimum(expit(X[:, 0]) + EPS * rng.integers(-1, 1, len(X)), 1.0)  # noqa: E731
     U = np.linspace(-5, 15, 200)[:, None] * [1.0, 0.0]
-    assert Oracle(box, 2, response="predict_proba").ask_twice(U)[1] < 1e-14
-    assert Oracle(lambda X: np.log(box(X)) - np.log1p(-box(X)), 2).ask_twice(U)[1] > 1e-12
+    assert Oracle(box, 2, response="predict_proba").query_twice(U)[1] < 1e-14
+    assert Oracle(lambda X: np.log(box(X)) - np.log1p(-box(X)), 2).query_twice(U)[1] > 1e-12
 
 
 def test_rows_are_drawn_further_out_until_they_are_precise():
@@ -142,7 +142,7 @@ def test_rows_are_drawn_further_out_until_they_are_precise():
         return factor * np.random.RandomState(0).standard_normal((n, 2))
 
     oracle = Oracle(lambda X: expit(10.0 + 10.0 * np.tanh(0.3 * X[:, 0] + 3.0)), 2, response="predict_proba")
-    U, Y = oracle.ask_near(draw, 50)
+    U, Y = oracle.query_precise(draw, 50)
     assert len(U) >= 50 and asked[:3] == [1.0, 2.0, 4.0] and len(asked) < 9
     assert Y.max() < np.log(1e-10 / 2.0**-54) + 0.1
 
@@ -151,17 +151,19 @@ def test_rows_that_serve_to_fit_and_how_much_they_tell():
     """Half of the log-odds of a certain classifier are lost; values are all precise."""
     z = np.linspace(-20.0, 20.0, 41)[:, None]
     oracle = Oracle(lambda X: expit(X[:, 0]), 1, response="predict_proba")
-    clear = oracle.precise(oracle.ask(z)[1])
+    clear = oracle.is_precise(oracle.query(z)[1])
     assert clear[z[:, 0] < 0].all() and not clear[z[:, 0] > 10].any()
     values = Oracle(lambda X: X[:, 0], 1)
-    assert values.precise(values.ask(z)[1]).all()
-    assert [oracle.n_told(k) for k in (1, 3)] == [1, 2] and [values.n_told(k) for k in (1, 3)] == [1, 3]
+    assert values.is_precise(values.query(z)[1]).all()
+    assert [oracle.n_independent_outputs(k) for k in (1, 3)] == [1, 2] and [
+        values.n_independent_outputs(k) for k in (1, 3)
+    ] == [1, 3]
 
 
 def test_certain_rows_are_refused():
     oracle = Oracle(lambda X: expit(40.0 + np.tanh(X[:, 0])), 2, response="predict_proba")
     with pytest.raises(BlackBoxError, match="of 50 rows only 0 were answered .* the classifier is too certain"):
-        oracle.ask_near(lambda n, factor: np.zeros((n, 2)), 50)
+        oracle.query_precise(lambda n, factor: np.zeros((n, 2)), 50)
 
 
 WRONG = [

@@ -104,7 +104,7 @@ def _is_clipped(oracle, plateau, rows, n_lines):
 def _gaps(oracle, plateau):
     """Distances of an output from a plateau, in the oracle's units, as a function of standardized points (n, D)."""
     k = plateau.output
-    offset, unit = (np.broadcast_to(part, oracle.n_outputs)[k] for part in (oracle.offset, oracle.unit))
+    offset, unit = (np.broadcast_to(part, oracle.n_outputs)[k] for part in (oracle.output_center, oracle.output_scale))
     value = (plateau.value - offset) / unit  # rounded as the oracle rounds: 0 exactly on the plateau
     return lambda U: plateau.side * (value - oracle(U)[:, k])
 

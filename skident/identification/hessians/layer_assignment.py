@@ -269,17 +269,17 @@ def last_layer_from_jacobian(oracle, others=()):
     tried lies on a step of a steep unit, between the centre and one of the others.
     """
     # What looks like more noise than there is around a network are steps of steep units.
-    accuracy = oracle.accuracy if oracle.accuracy.small else oracle.accuracy.refuted
+    accuracy = oracle.accuracy if oracle.accuracy.is_plausible else oracle.accuracy.as_exact()
     points = np.array([np.zeros(oracle.n_inputs), *others[:_MOST_POINTS]])
     for u in itertools.chain(points, _on_largest_step(oracle, points)):
         J, values = oracle.jacobian(u[None])[0], oracle(u[None])[0]
         norms = np.linalg.norm(J, axis=1)
         # Differences of a constant are the error of its answers, over the step.
-        error = accuracy.at(values[None]) / oracle.jacobian_step
+        error = accuracy.std_at(values[None]) / oracle.jacobian_step
         still = norms <= _STILL * np.sqrt(oracle.n_inputs) * error
-        still &= ~oracle.constant
+        still &= ~oracle.constant_outputs
         if not still.any():
-            return np.where(oracle.constant[:, None], 0.0, J)
+            return np.where(oracle.constant_outputs[:, None], 0.0, J)
     p = int(np.argmax(still))
     raise NotIdentified(
         "last layer",

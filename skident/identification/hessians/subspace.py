@@ -102,7 +102,7 @@ def sample_hessians(oracle, n_hessians, radius, *, rng, n_jobs=None, callback=No
         R of Table 1, in the oracle's units.
     rng : numpy.random.RandomState
     n_jobs : int, default=None
-        Chunks of points asked at the same time, see `Oracle.ask_elsewhere`; the result does not depend on it.
+        Chunks of points asked at the same time, see `Oracle.query_in_parallel`; the result does not depend on it.
     callback : callable, default=None
         ``callback(n_done)``.
 
@@ -118,7 +118,7 @@ def sample_hessians(oracle, n_hessians, radius, *, rng, n_jobs=None, callback=No
     """
     D = oracle.n_inputs
     # Where the black box may not be asked so far away, the nearest points at which differences can be taken.
-    points = oracle.confined(random_sphere(n_hessians, D, radius, rng), 2.0 * oracle.step_size)
+    points = oracle.clip_to_range(random_sphere(n_hessians, D, radius, rng), 2.0 * oracle.step_size)
     asked, began = oracle.n_queries, time.perf_counter()
     with one_blas_thread():
         rows = [_vectorised_hessians(oracle, points[:1])]
@@ -126,7 +126,7 @@ def sample_hessians(oracle, n_hessians, radius, *, rng, n_jobs=None, callback=No
     n_jobs = n_jobs if seconds * n_hessians > _WORTH_SHARING else 1
     chunk = _chunk_size(n_hessians, rows[0].shape[1], D)
     chunks = [points[i : i + chunk] for i in range(1, n_hessians, chunk)]
-    for part in oracle.ask_elsewhere(_vectorised_hessians, chunks, n_jobs, queries_a_row=per_point):
+    for part in oracle.query_in_parallel(_vectorised_hessians, chunks, n_jobs, queries_per_row=per_point):
         rows.append(part)
         if callback is not None:
             callback(sum(len(r) for r in rows))

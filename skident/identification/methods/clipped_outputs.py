@@ -63,7 +63,7 @@ def by_outputs_between(inquiry, earlier):
         network, misfit = None, np.inf
         for sizes, deeper in zip(_SIZES, _DEEPER, strict=True):
             limits = Limits(max_neurons=most, budget=budget, sizes=sizes + deeper if inquiry.discover else sizes)
-            rows = Rows(*oracle.ask_near(draw, n))
+            rows = Rows(*oracle.query_precise(draw, n))
             fitted = search(rows, architecture, limits, rng).fitted
             left = float(np.sqrt(fitted.cost / max(rows.total, np.finfo(float).tiny)))
             if network is None or left < misfit:

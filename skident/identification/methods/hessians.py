@@ -69,7 +69,13 @@ def _complemented(inquiry, found):
     at_most = inquiry.limits.max_neurons if inquiry.widths is None else inquiry.widths[0]
     # Logits lose accuracy where probabilities are near 0 and 1: no noise that a single number describes.
     complete = network.layer_widths[0] >= at_most or inquiry.oracle.response == "predict_proba"
-    if sigma is None or not one_layer or complete or not inquiry.limits.polish or not inquiry.fresh.accuracy.small:
+    if (
+        sigma is None
+        or not one_layer
+        or complete
+        or not inquiry.limits.polish
+        or not inquiry.fresh.accuracy.is_plausible
+    ):
         return found
     with inquiry.log.stage("missing units", inquiry.oracle, unit="units") as entry:
         network, misfit = with_missing_units(
@@ -98,7 +104,7 @@ def _center(inquiry, attempt, earlier):
     # Room for derivatives: the same as at the centre, if that has little.
     template = inquiry.pipeline.extractor
     margin = min(inquiry.oracle.reach, 10.0 * (template.radius + 2.0 * template.step_size))
-    return inquiry.oracle.to_inputs(inquiry.oracle.confined(u, margin))[0]
+    return inquiry.oracle.to_inputs(inquiry.oracle.clip_to_range(u, margin))[0]
 
 
 def _extract(inquiry, center):
@@ -106,7 +112,7 @@ def _extract(inquiry, center):
     box, oracle = inquiry.box, inquiry.oracle
     frozen = FrozenEstimator(box) if hasattr(box, "predict") and hasattr(box, "fit") else box
     extractor = clone(inquiry.pipeline.extractor).set_params(
-        estimator=oracle.shared(),  # same range, count and clock
+        estimator=oracle.as_black_box(),  # same range, count and clock
         layer_widths=inquiry.widths,
         activation=inquiry.activations[0],
         output_activation=inquiry.activations[1],
@@ -130,7 +136,7 @@ def _complete(inquiry, extractor, restart):
     V = V[: widths[0]] if ridge else V
     with inquiry.log.stage("completion", inquiry.oracle) as entry:
         n = 10 * 3 * sum(widths) // widths[-1] + 4 * inquiry.oracle.n_inputs + 4 * widths[0]
-        U, Y = inquiry.oracle.ask_near(functools.partial(_completion_inputs, inquiry, extractor, widths), n)
+        U, Y = inquiry.oracle.query_precise(functools.partial(_completion_inputs, inquiry, extractor, widths), n)
         Z = inquiry.oracle.to_inputs(U) @ V.T
         completion = clone(inquiry.pipeline.completion).set_params(
             layer_widths=widths,

@@ -101,7 +101,7 @@ def foresee(inquiry):
         return None
     try:
         with inquiry.log.stage("provisional fit", oracle) as entry:
-            U, Y = oracle.ask_near(_draw(inquiry, rng), _QUICK)
+            U, Y = oracle.query_precise(_draw(inquiry, rng), _QUICK)
             stopping = Stopping(max_iter=_QUICK_STEPS, deadline=oracle.clock.share(_SHARE))
             network, entry["residual"] = fit_network(_flat_start(inquiry, rng), U, Y, stopping, dense_limit=_DENSE)
     except (BlackBoxError, OutOfBudgetError):
@@ -144,7 +144,7 @@ def by_function(inquiry, earlier, *, foreseen):
             break
         with inquiry.log.stage("function near the data", oracle) as entry:
             try:
-                asked.append(oracle.ask_near(_draw(inquiry, inquiry.rng), n_rows))
+                asked.append(oracle.query_precise(_draw(inquiry, inquiry.rng), n_rows))
             except OutOfBudgetError:
                 break
             found, error = _fitted(network, asked, inquiry)
@@ -187,7 +187,7 @@ def _fitted(network, asked, inquiry):
 
 
 def _draw(inquiry, rng):
-    """Rows of the data's domain, as `Oracle.ask_near` draws them."""
+    """Rows of the data's domain, as `Oracle.query_precise` draws them."""
     rows = inquiry.oracle.from_inputs(inquiry.X)
     return lambda n, factor: fresh_rows(rows[rng.permutation(len(rows))[: n // 2]], _SPREAD, rng, n, factor)
 
@@ -204,4 +204,4 @@ def _spectrum(inquiry, network, rng):
     oracle = inquiry.oracle
     n = min(_SPECTRUM, int(1.5 * network.n_parameters)) // oracle.n_outputs + 1
     distances = np.exp(rng.uniform(*np.log([min(_NEAREST, oracle.reach), oracle.reach]), (n, 1)))
-    return spectrum_of_answers(network, oracle.confined(distances * rng.uniform(-1.0, 1.0, (n, oracle.n_inputs))))
+    return spectrum_of_answers(network, oracle.clip_to_range(distances * rng.uniform(-1.0, 1.0, (n, oracle.n_inputs))))

@@ -159,7 +159,7 @@ def _units_at_rest(inquiry, network):
     Hard tanh units are active between their bends.
     """
     rng, D = np.random.RandomState(0), inquiry.oracle.n_inputs
-    H = inquiry.oracle.confined(rng.choice(_RADII, (_POINTS, 1)) * rng.standard_normal((_POINTS, D)))
+    H = inquiry.oracle.clip_to_range(rng.choice(_RADII, (_POINTS, 1)) * rng.standard_normal((_POINTS, D)))
     never, always = [], []
     for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
         Z = H @ W + b

@@ -234,7 +234,7 @@ def gradient_step(accuracy, noise=0.0):
     -------
     float
     """
-    return max(_STEP, noise**0.2, _OF_ROUNDING * accuracy.relative**0.2 if accuracy.exact else 0.0)
+    return max(_STEP, noise**0.2, _OF_ROUNDING * accuracy.relative_error**0.2 if accuracy.exact else 0.0)
 
 
 def _precise_points(oracle, W, b, n, rng):
@@ -242,7 +242,7 @@ def _precise_points(oracle, W, b, n, rng):
     if oracle.response == "predict":
         return _SPREAD * rng.standard_normal((n, W.shape[1]))
     Z = _SPREAD * rng.standard_normal((_CANDIDATES * n, W.shape[1]))
-    error = oracle.ask((Z - b) @ np.linalg.pinv(W))[1]
+    error = oracle.query((Z - b) @ np.linalg.pinv(W))[1]
     return Z[np.argsort(error, kind="stable")[:n]]
 
 

@@ -69,8 +69,8 @@ def query_vertices(oracle, first, activation, n_samples, rng):
 
 def _precise_rows(oracle, H, U):
     """What stands beside the inputs U, (n, k), and the answers there, without those of a classifier that are lost."""
-    Y, error = oracle.ask(U)
-    clear = oracle.precise(error)
+    Y, error = oracle.query(U)
+    clear = oracle.is_precise(error)
     return H[clear], Y[clear]
 
 

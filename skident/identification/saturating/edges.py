@@ -119,8 +119,8 @@ def _ask_edges(oracle, first, centres, half, rng):
     alone = others.min(axis=1) > _LIMIT + _SHIFTS[-1]
     U, units, wanted, Z = U[alone], units[alone], wanted[alone], Z[alone]
     Z[np.arange(len(Z)), units] = wanted  # far out they are rounded
-    Y, error = oracle.ask(U)
-    clear = oracle.precise(error)
+    Y, error = oracle.query(U)
+    clear = oracle.is_precise(error)
     return _Edges(units[clear], Z[clear], Y[clear])
 
 

@@ -223,7 +223,7 @@ def _noise_and_radius(oracle, exact, is_default, noise, n_units, rng):
     sigma = above_rounding(noise, Y)
     if sigma is None or not is_default:
         return sigma, exact, 30.0
-    sigma = np.maximum(sigma, oracle.accuracy.at(Y))
+    sigma = np.maximum(sigma, oracle.accuracy.std_at(Y))
     # A step ends where its tail is lost in the noise. On the circle units have slopes of about radius sqrt(2 / D).
     tail = 1.0 + 0.5 * np.log(max(np.max(np.ptp(Y, axis=0) / sigma), 10.0))
     m = 2 * D if n_units is None else max(n_units, 5)

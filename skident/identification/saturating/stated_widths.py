@@ -112,7 +112,7 @@ def first_layer_as_stated(oracle, stated, first_layer, rng, log):
 
 def _worth_minding(accuracy):
     """Errors that the search has to reckon with, (m_L,); None where they are too small, or too large to be errors."""
-    return accuracy.sigma if accuracy.small and accuracy.relative > _FINE else None
+    return accuracy.noise_std if accuracy.is_plausible and accuracy.relative_error > _FINE else None
 
 
 def refuse_surplus(first, widths, advice):

@@ -112,7 +112,7 @@ def tail_norms(oracle, base, normals, lengths, activation, reach=_REACH):
     height = np.abs(F - F[:, -1:]).max(axis=(1, 2))
     deviation = np.linalg.norm(F - F[:, -1:], axis=2) / np.maximum(height, np.finfo(float).tiny)[:, None]
     # A step that is small beside the answers is lost in their rounding sooner.
-    lost = _PRECISE * oracle.accuracy.unit
+    lost = _PRECISE * oracle.accuracy.eps
     least = np.maximum(_SMALL, lost * np.abs(F).max(axis=(1, 2)) / np.maximum(height, np.finfo(float).tiny))
     above, seen = _last(deviation > _LARGE), _last(deviation > least[:, None])
     some = np.flatnonzero((above >= 0) & (seen > above + 1) & (seen < len(reach) - 2))

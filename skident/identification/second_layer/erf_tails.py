@@ -73,7 +73,7 @@ def _tail(oracle, base, normal, length):
     F = query_block(oracle, base + s[:, None] * normal)
     D = np.linalg.norm(F - F[-1], axis=1)
     height = max(D.max(), np.finfo(float).tiny)
-    least = max(_SMALL, _PRECISE * oracle.accuracy.unit * np.abs(F).max() / height)
+    least = max(_SMALL, _PRECISE * oracle.accuracy.eps * np.abs(F).max() / height)
     above, seen = (np.flatnonzero(D > limit * height) for limit in (_LARGE, least))
     if min(len(above), len(seen)) == 0 or seen[-1] <= above[-1] + 1 or seen[-1] >= len(s) - 2:
         return length, 0.0, np.inf

@@ -117,7 +117,7 @@ def test_output_that_never_moves():
 def test_output_that_is_known_to_be_constant():
     box = lambda X: np.column_stack([X[:, 0], np.ones(len(X))])  # noqa: E731
     oracle = Oracle(box, 2)
-    oracle.settle_units(oracle(np.eye(2)))
+    oracle.standardize_outputs(oracle(np.eye(2)))
     np.testing.assert_allclose(last_layer_from_jacobian(oracle), [[2.0, 0.0], [0.0, 0.0]], atol=1e-9)
 
 

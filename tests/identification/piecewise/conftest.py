@@ -25,8 +25,8 @@ class Planted:
         self.network = FeedforwardNetwork(weights, biases, "relu")
         self.oracle = Oracle(self.network, self.network.n_inputs)
         answers = self.oracle(self.rng.standard_normal((200, self.network.n_inputs)))
-        self.oracle.settle_units(answers)
-        self.spread = answers.std(axis=0) / self.oracle.unit
+        self.oracle.standardize_outputs(answers)
+        self.spread = answers.std(axis=0) / self.oracle.output_scale
         return self
 
     def answers(self):

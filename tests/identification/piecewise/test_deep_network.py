@@ -54,10 +54,10 @@ def test_inputs_of_a_range(planted):
     net = planted((5, 6, 4, 1), 6)
     net.oracle = Oracle(net.network, 5, input_range=(-4.0, 4.0))
     rng = np.random.RandomState(0)
-    Y = net.oracle(net.oracle.confined(rng.standard_normal((200, 5))))
+    Y = net.oracle(net.oracle.clip_to_range(rng.standard_normal((200, 5))))
     noise = np.full(1, 16 * np.finfo(float).eps * np.abs(Y).max())
     found = find_deep_relu_network(net.oracle, noise, Y.std(axis=0), rng=rng)
-    U = net.oracle.confined(rng.standard_normal((1000, 5)))
+    U = net.oracle.clip_to_range(rng.standard_normal((1000, 5)))
     assert np.abs(found.network(U) - net.oracle(U)).max() < 1e-9 * np.ptp(Y)
 
 

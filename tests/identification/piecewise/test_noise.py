@@ -85,7 +85,7 @@ def test_smooth_answers_with_noise_are_refused(rounded):
     oracle = Oracle(lambda X: rounded(np.tanh(X @ W).sum(axis=1, keepdims=True)), 6)
     U = rng.standard_normal((100, 6))
     Y = oracle(U)
-    oracle.settle_units(Y)
+    oracle.standardize_outputs(Y)
     oracle.measure_accuracy(U, oracle(U), rng)
     with pytest.raises(NotIdentified, match="bend everywhere") as info:
         probe_of(oracle, rng)

@@ -13,7 +13,7 @@ from skident.network import FeedforwardNetwork
 def test_errors_lead_to_the_kinks_of_a_missing_unit(planted):
     net = planted((6, 7, 5, 1), 0)
     answers = net.answers()
-    unit, shift = answers.noise * net.oracle.unit, net.network(np.zeros((1, 6)))[0] / net.oracle.unit
+    unit, shift = answers.noise * net.oracle.output_scale, net.network(np.zeros((1, 6)))[0] / net.oracle.output_scale
     shift = answers.ask(np.zeros((1, 6)))[0][0] - shift / answers.noise
     weights = [w.copy() for w in net.network.weights]
     weights[2] = weights[2] / unit
@@ -36,7 +36,7 @@ def test_errors_lead_to_the_kinks_of_a_missing_unit(planted):
 def test_polish_restores_a_network(planted):
     net = planted((6, 7, 5, 1), 1)
     answers = net.answers()
-    unit, shift = answers.noise * net.oracle.unit, net.network(np.zeros((1, 6)))[0] / net.oracle.unit
+    unit, shift = answers.noise * net.oracle.output_scale, net.network(np.zeros((1, 6)))[0] / net.oracle.output_scale
     shift = answers.ask(np.zeros((1, 6)))[0][0] - shift / answers.noise
     weights = [w * (1.0 + 1e-8 * net.rng.standard_normal(w.shape)) for w in net.network.weights]
     weights[2] = weights[2] / unit
@@ -69,7 +69,7 @@ def test_weights_that_do_not_matter_are_looked_at_where_they_are_next_to(planted
 def test_what_is_exact_is_not_polished(planted):
     net = planted((6, 7, 5, 1), 0)
     answers = net.answers()
-    unit, shift = answers.noise * net.oracle.unit, net.network(np.zeros((1, 6)))[0] / net.oracle.unit
+    unit, shift = answers.noise * net.oracle.output_scale, net.network(np.zeros((1, 6)))[0] / net.oracle.output_scale
     shift = answers.ask(np.zeros((1, 6)))[0][0] - shift / answers.noise
     weights = [*net.network.weights[:2], net.network.weights[2] / unit]
     right = FeedforwardNetwork(weights, [*net.network.biases[:2], net.network.biases[2] / unit + shift], "relu")

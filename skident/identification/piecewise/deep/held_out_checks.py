@@ -47,5 +47,5 @@ def answers_where_units_show(answers, network, rows, n, rng):
     if len(rows):
         one, other = (rows[rng.randint(len(rows), size=n - some - len(rare))] for _ in range(2))
         parts.append(one + rng.uniform(*_BEYOND, (len(one), 1)) * (other - one))
-    X = answers.oracle.confined(np.concatenate(parts))
+    X = answers.oracle.clip_to_range(np.concatenate(parts))
     return Asked(X, *answers.ask(X))

@@ -43,7 +43,7 @@ def random_segments(answers, n, rng, *, reach, radii=(1.0,)):
     low = -high
     oracle = answers.oracle
     if oracle.input_range is not None:
-        origins = oracle.confined(origins)
+        origins = oracle.clip_to_range(origins)
         bounds = np.stack([oracle.from_inputs(bound) for bound in oracle.input_range])
         with np.errstate(divide="ignore", invalid="ignore"):
             t = (bounds[:, None] - origins) / V

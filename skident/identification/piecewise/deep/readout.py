@@ -93,7 +93,7 @@ def spread_points(answers, layers, n, rng, *, radii=_RADII):
 
     def draw(k):
         X = rng.choice(radii, (k, 1)) * rng.standard_normal((k, answers.n_inputs))
-        return answers.oracle.confined(X)
+        return answers.oracle.clip_to_range(X)
 
     X, pool = draw(n), draw(min(100_000, _POOL // answers.n_inputs) if layers else 0)
     H, rare = pool, []

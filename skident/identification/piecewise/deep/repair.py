@@ -113,7 +113,9 @@ def polished(answers, network, rng, told=None):
 def _where_weights_matter(answers, network, X, rng):
     """Points at which weights move the answers that do so at few of those given."""
     D, slope = answers.n_inputs, getattr(network.activations[0], "negative_slope", 0.0)
-    pool = answers.oracle.confined(rng.choice(_POOL_SPREADS, (_POOL // D, 1)) * rng.standard_normal((_POOL // D, D)))
+    pool = answers.oracle.clip_to_range(
+        rng.choice(_POOL_SPREADS, (_POOL // D, 1)) * rng.standard_normal((_POOL // D, D))
+    )
     seen, available = (_traffic(network, points, slope) for points in (X, pool))
     chosen = []
     for (inner, outer), (inner_pool, outer_pool) in zip(seen, available, strict=True):
@@ -141,7 +143,7 @@ def where_untested(answers, network, X, rng):
         For every such weight, up to 40 points where its input is on; as many as those given at most.
     """
     D, slope, chosen = answers.n_inputs, getattr(network.activations[0], "negative_slope", 0.0), []
-    pool = answers.oracle.confined(rng.choice(_FAR, (_POOL // D, 1)) * rng.standard_normal((_POOL // D, D)))
+    pool = answers.oracle.clip_to_range(rng.choice(_FAR, (_POOL // D, 1)) * rng.standard_normal((_POOL // D, D)))
     pairs, H = _traffic(network, X, slope)[::-1], pool
     for layer, (W, b) in enumerate(zip(network.weights[:-1], network.biases[:-1], strict=True)):
         Z = H @ W + b

@@ -78,9 +78,9 @@ class Probe:
         """Answers and uncertainties, infinite ones outside the range."""
         inside = self.inside(U)
         if inside.all():
-            return self.oracle.ask(U)
+            return self.oracle.query(U)
         Y, error = np.zeros((len(U), len(self.noise))), np.full(len(U), np.inf)
-        Y[inside], error[inside] = self.oracle.ask(U[inside])
+        Y[inside], error[inside] = self.oracle.query(U[inside])
         return Y, error
 
     def inside(self, U):
@@ -96,7 +96,7 @@ class Probe:
         """
         if self.oracle.input_range is None:
             return np.ones(len(U), dtype=bool)
-        return np.all(np.abs(self.oracle.confined(U) - U) < _ON_BORDER, axis=1)
+        return np.all(np.abs(self.oracle.clip_to_range(U) - U) < _ON_BORDER, axis=1)
 
     def tol(self, U):
         """Accuracy that answers have where they are not uncertain in themselves.

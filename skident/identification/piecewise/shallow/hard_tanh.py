@@ -235,6 +235,6 @@ def _polished(probe, network, rng):
     """The network fitted to answers near its hyperplanes and around the centre."""
     oracle, W, b = probe.oracle, network.weights[0], network.biases[0]
     n = int((_ANSWERS if probe.exact else NOISY_ANSWERS) * network.n_parameters / network.n_outputs)
-    U, Y = oracle.ask_near(lambda n, factor: design_points(W, b, n, factor, rng), n)
+    U, Y = oracle.query_precise(lambda n, factor: design_points(W, b, n, factor, rng), n)
     noise = None if probe.exact else oracle.accuracy.std
     return polish_network(network, U, Y, noise=noise, callback=lambda _: oracle.clock.out_of_time)[0]

@@ -95,7 +95,7 @@ def view_of(search):
     m = len(units)
     n = 6 * (m + D + 1) + 1000
     U = np.concatenate([points_on_both_sides(units, n, rng), search.pool[rng.randint(len(search.pool), size=n)]])
-    U = probe.oracle.confined(U)
+    U = probe.oracle.clip_to_range(U)
     F, tol = probe.ask(U)
     seen = np.isfinite(tol)
     U, F, tol = U[seen], F[seen], tol[seen]

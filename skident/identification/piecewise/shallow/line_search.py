@@ -156,7 +156,7 @@ class LineSearch:
         units = self.units.take(which)
         across = units.weights.T @ line.direction
         t = -(units.biases + units.weights.T @ line.origin) / across
-        tol = self.probe.ask(self.probe.oracle.confined(line.at(t)))[1]
+        tol = self.probe.ask(self.probe.oracle.clip_to_range(line.at(t)))[1]
         sizes = np.abs(units.outgoing).max(axis=1) * np.abs(across) * self.probe.unit
         shows[which] = sizes > _SURE * self.probe.strong * tol
         return shows
@@ -197,8 +197,8 @@ def _pool(probe, rng):
     """Points with precise answers, as far as there are any."""
     U = rng.standard_normal((4 * _POOL, probe.oracle.n_inputs)) * np.repeat([0.5, 1.0, 2.0, 4.0], _POOL)[:, None]
     # Coordinates outside the range: anywhere in it.
-    low, high = (probe.oracle.confined(np.full_like(U, end)) for end in (-4.0, 4.0))
-    U = np.where(probe.oracle.confined(U) == U, U, rng.uniform(low, high))
+    low, high = (probe.oracle.clip_to_range(np.full_like(U, end)) for end in (-4.0, 4.0))
+    U = np.where(probe.oracle.clip_to_range(U) == U, U, rng.uniform(low, high))
     tol = probe.ask(U)[1]
     seen = np.flatnonzero(np.isfinite(tol))
     if len(seen) < 8:
@@ -222,7 +222,7 @@ def _visible(probe, origin, direction, reach):
             shows = np.isfinite(probe.ask((origin + side * middle * direction)[None])[1][0])
             inner, outer = (middle, outer) if shows else (inner, middle)
         end = 0.98 * inner if n < len(t) else reach
-        if probe.oracle.bounds is not None:  # clipped outputs may come back between two of these points
+        if probe.oracle.output_bounds is not None:  # clipped outputs may come back between two of these points
             within = end * np.linspace(0.0, 1.0, _GAPS)
             seen = np.isfinite(probe.ask(origin + side * within[:, None] * direction)[1])
             end = end if seen.all() else within[max(int(np.argmin(seen)) - 1, 0)]
