@@ -101,15 +101,12 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
     Raises
     ------
     ValueError
-        When it is built: if an option is none of those above, `center` or `scale` does not hold D finite numbers, a
-        scale is not positive, `input_range` is empty, derivatives must be exact and cannot be, or the black box is
-        none of these kinds. From every method: if points have another shape than (n, D).
+        If an option is invalid, or points do not have shape (n, D).
     BlackBoxError
-        (a ValueError) From every method that asks: if the black box raises, answers with another shape than (n,) or
-        (n, m_L), or with a value that is not finite (the message names the first bad row); if points lie outside
-        `input_range`; if answers are no probabilities where these are expected.
+        (a ValueError) If the model raises, its outputs are not finite or have another shape than (n,) or (n, m_L), or
+        points lie outside `input_range`.
     OutOfBudgetError
-        From every method that asks, where the clock's time or questions are used up.
+        If the clock's time or queries are used up.
 
     Notes
     -----
@@ -301,11 +298,6 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         -------
         ndarray of shape (n, m_L, D)
 
-        Raises
-        ------
-        ValueError
-            If exact derivatives fail or are not finite.
-
         Notes
         -----
         Without exact derivatives central differences of step ``eps^(1/3)``, eps the answers' relative error: ``2 D n``
@@ -328,11 +320,6 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         -------
         ndarray of shape (n, m_L, D, D)
 
-        Raises
-        ------
-        ValueError
-            If exact derivatives fail or are not finite.
-
         Notes
         -----
         Without exact derivatives the differences of eq. (19) of Fiedler et al. (2021): ``(2 D^2 + 1) n`` queries. The
@@ -354,11 +341,6 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         Returns
         -------
         ndarray of shape (n, m_L, D) or (n, m_L, D, D)
-
-        Raises
-        ------
-        ValueError
-            If the black box cannot be differentiated there, or its derivatives are not finite.
         """
         X = self._inside(X)
         self._look_at_clock(0)
