@@ -88,7 +88,12 @@ class Accuracy:
         return self.relative_error <= MAX_NOISE
 
     def as_exact(self):
-        """The same where what looked like errors turns out to be none."""
+        """The same errors reduced to rounding: what looked like noise turned out to be none.
+
+        Returns
+        -------
+        Accuracy
+        """
         return replace(self, std=np.zeros_like(self.std), kind="float64", decimals=None)
 
     def std_at(self, Y):

@@ -97,7 +97,7 @@ class Coordinates:
         low, high = (self.from_inputs(bound) for bound in self.input_range)
         return np.clip(U, low + margin, high - margin)
 
-    def _inside(self, X):
+    def _allowed(self, X):
         """The inputs with rounding at the border undone; points outside the range are refused."""
         if self.input_range is None:
             return X

@@ -1,4 +1,4 @@
-"""The one object that asks a black box: it counts, chunks, checks, and differentiates."""
+"""`Oracle`: query a black box in standardized coordinates, count the queries, check the outputs, differentiate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ __all__ = ["DERIVATIVES", "Oracle"]
 
 DERIVATIVES = ("auto", "exact", "finite_difference")
 RESPONSES = ("predict", "predict_proba")
-_RENAMED = {  # since 0.2; the old names go in 0.3
+_REPEAT_ULPS = 16.0  # ulps of the largest output by which two runs may differ: order of summation in a batch
+_MIN_PRECISE = 0.1  # share of the rows wanted below which `query_precise` gives up
+_DRAW_FACTORS = 2.0 ** np.arange(9)  # spreads that `query_precise` tries, in units of the one wanted
+_RENAMED = {  # since 0.2; the old names are removed in 0.3
     "ask": "query",
     "ask_near": "query_precise",
     "ask_twice": "query_twice",
@@ -41,7 +44,7 @@ _RENAMED = {  # since 0.2; the old names go in 0.3
 
 
 class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
-    """Asks a black box in standardised coordinates ``u``, where ``x = center + scale * u``.
+    """A black box that is queried in standardized coordinates ``u``, where ``x = center + scale * u``.
 
     Parameters
     ----------
@@ -52,73 +55,72 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
     center : array-like of shape (D,), default=None
         Zero by default.
     scale : array-like of shape (D,) or float, default=1.0
-        Positive units of the inputs; all steps and radii below are in these units.
+        Positive length scale of every input; all steps and radii are in these units.
     derivatives : {"auto", "exact", "finite_difference"}, default="auto"
-        ``exact`` insists on closed form (FeedforwardNetwork) or automatic differentiation (torch); ``auto`` uses them
-        where the black box allows.
+        ``exact`` requires a closed form (FeedforwardNetwork) or automatic differentiation (torch). ``auto`` uses it if
+        the black box has it.
     step_size : float, default=1e-3
         Step of the Hessian's central differences (epsilon of eq. (19)), in units of `scale`.
     chunk_rows : int, default=65536
-        Rows handed to the black box at once; fewer where memory or time are short.
+        Rows per call of the black box; fewer if memory or time are short.
     response : {"predict", "predict_proba"}, default="predict"
-        What the answers are: values, or probabilities of classes, which are turned into logits; see
-        `logits_from_probabilities`. Also the method that is asked of an estimator.
+        Method of an estimator that is queried. Probabilities become logits, see `logits_from_probabilities`.
     input_range : tuple of two array-likes of shape (D,) or float, default=None
-        ``(low, high)`` in the black box's inputs: it is never asked outside. Infinite entries are no bounds.
+        ``(low, high)`` in the black box's inputs: it is never queried outside. Infinite entries are no bounds.
     clock : Clock, default=None
-        Looked at before every chunk; without one there is no limit.
+        Budget, checked before every chunk. Unlimited by default.
 
     Attributes
     ----------
     n_inputs, center, scale, response, step_size, chunk_rows, clock
         As given.
     exact : bool
-        Whether derivatives are exact; else they are differences. Never where probabilities are asked.
+        Whether derivatives are exact; otherwise they are differences. Always False for probabilities.
     n_queries, n_derivatives : int
-        Rows the black box was asked, and rows of exact Jacobians or Hessians.
+        Rows queried, and rows of exact Jacobians or Hessians.
     n_outputs : int or None
-        m_L, known after the first answer.
+        m_L, known after the first query.
     refusal : str or None
-        Which budget the clock refused.
+        The budget that is exhausted.
     one_dimensional : bool
-        Whether the last answer had shape (n,).
-    output_center, output_scale, constant_outputs : ndarray of shape (m_L,)
-        Outputs are returned as ``(y - output_center) / output_scale``, see `standardize_outputs`; 0 and 1 until then.
-        Which linear outputs are constant, as far as the first ones show.
+        Whether the black box's last output had shape (n,).
+    output_center, output_scale : ndarray of shape (m_L,)
+        Outputs are returned as ``(y - output_center) / output_scale``, see `standardize_outputs`; 0 and 1 before.
+    constant_outputs : ndarray of bool, shape (m_L,)
+        Linear outputs that were constant over the first queries.
     precision, accuracy : Precision and Accuracy
-        Numbers in which the black box answers, as far as first answers tell; their error, after `measure_accuracy`.
+        Number format of the outputs, from the first ones; their error, after `measure_accuracy`.
     extremes : Extremes
-        Of the answers so far, where these are no probabilities.
+        Largest and smallest outputs so far, unless they are probabilities.
     output_bounds : tuple of two ndarrays of shape (m_L,) or None
         Settable ``(low, high)`` of clipped outputs: see `query`.
     input_range : tuple of two ndarrays of shape (D,) or None
     reach : float
-        How far from the centre every input can be moved either way, in units of `scale`; negative where the centre
-        lies outside `input_range`, infinite without one.
+        How far every input can move from the center in both directions, in units of `scale`; infinite without a range,
+        negative if the center lies outside it.
     restricted : bool
-        Whether not all points may be asked, or not all answers are precise.
+        Whether some inputs are not allowed, or some outputs not precise.
 
     Raises
     ------
     ValueError
         If an option is invalid, or points do not have shape (n, D).
     BlackBoxError
-        (a ValueError) If the model raises, its outputs are not finite or have another shape than (n,) or (n, m_L), or
-        points lie outside `input_range`.
+        (a ValueError) If the black box raises, its outputs are not finite or have another shape than (n,) or (n, m_L),
+        or points lie outside `input_range`.
     OutOfBudgetError
-        If the clock's time or queries are used up.
+        If the clock's time or queries are exhausted.
 
     Notes
     -----
-    Threads may ask at the same time: counts are right, and answers do not depend on it where the black box's do not.
+    Several threads may query at the same time: the counts stay correct.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skident.oracle import Oracle
     >>> oracle = Oracle(lambda X: np.tanh(X @ [1.0, 2.0]), n_inputs=2)
-    >>> gradient = oracle.jacobian(np.zeros((1, 2)))
-    >>> print(gradient.shape, oracle.n_queries)
+    >>> print(oracle.jacobian(np.zeros((1, 2))).shape, oracle.n_queries)
     (1, 1, 2) 4
     """
 
@@ -164,36 +166,25 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
 
     @property
     def restricted(self):
-        """Whether not all points may be asked, or not all answers are precise."""
+        """Whether some inputs are not allowed, or some outputs not precise."""
         return self.input_range is not None or self.output_bounds is not None or self.response == "predict_proba"
 
     def as_black_box(self):
-        """The black box as this oracle asks it, for another oracle.
+        """This oracle as the black box of another oracle.
 
         Returns
         -------
         SharedBox
-            A black box in the same range, answering with logits where this oracle does. What it is asked counts here
-            too.
+            Same input range, logits for a classifier; its queries count here too.
         """
         return SharedBox(self)
 
     def __call__(self, U):
-        """Answers at points.
-
-        Parameters
-        ----------
-        U : array-like of shape (n, D)
-
-        Returns
-        -------
-        ndarray of shape (n, m_L)
-            Float64, an array of the caller's own.
-        """
+        """Outputs (n, m_L) at points U (n, D), as a float64 array of the caller's own."""
         return self.query(U)[0]
 
     def query(self, U):
-        """Answers at points, and how uncertain they are.
+        """Outputs at points, and how uncertain they are.
 
         Parameters
         ----------
@@ -203,14 +194,14 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         -------
         Y : ndarray of shape (n, m_L)
         error : ndarray of shape (n,)
-            Bound of the error that rounding leaves in a row's logits, see `logits_from_probabilities`; infinite where
-            they are lost or an output reaches `output_bounds`, 0 for other answers (whose error is in `accuracy`).
+            Bound of the rounding error of a row's logits, see `logits_from_probabilities`; infinite if they are lost or
+            an output reaches `output_bounds`. 0 for other outputs, whose error is in `accuracy`.
         """
-        U = self._rows(U, at_least=0)
+        U = self._points(U, min_rows=0)
         return self._in_chunks(len(U), lambda rows: self.to_inputs(U[rows]))
 
     def query_inputs(self, X):
-        """Answers at inputs of the black box itself.
+        """Outputs at inputs of the black box itself.
 
         Parameters
         ----------
@@ -220,69 +211,74 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         -------
         ndarray of shape (n, m_L)
         """
-        X = self._rows(X, at_least=0)
+        X = self._points(X, min_rows=0)
         return self._in_chunks(len(X), lambda rows: np.array(X[rows]))[0]
 
     def query_precise(self, draw, n):
-        """Answers at n rows or more that may be asked and are answered precisely.
+        """Outputs at n or more points that are allowed and have precise outputs.
 
         Parameters
         ----------
         draw : callable
-            ``draw(n, factor)`` gives n rows or more, (k, D), spread `factor` times as far as wanted. Asked with factor
-            1 first; where logits are too uncertain (see `precise_half`), again with 2, 4, ..., 256 until there are n:
-            further out, other units are on other sides, which moves the logits.
+            ``draw(n, factor)`` returns at least n points (k, D), spread `factor` times as far as wanted.
         n : int
 
         Returns
         -------
         U : ndarray of shape (k, D)
-            Rows outside the range are moved to its border. At least one row in ten of n.
+            Points outside the range are moved to its border. At least 0.1 n rows.
         Y : ndarray of shape (k, m_L)
 
         Raises
         ------
         BlackBoxError
-            If hardly any row is answered precisely.
+            If fewer than 0.1 n rows have precise outputs.
+
+        Notes
+        -----
+        The factor is 1 at first and then 2, 4, ..., 256, until n rows are precise (see `is_precise`): farther out the
+        pre-activations have other signs, which moves the logits away from the saturated ones.
         """
         parts, missing = [], n
-        for factor in 2.0 ** np.arange(9):
+        for factor in _DRAW_FACTORS:
             U = self.clip_to_range(draw(n, factor))
             Y, error = self.query(U)
-            clear = self.is_precise(error)
-            if clear.all() and not parts:
+            precise = self.is_precise(error)
+            if precise.all() and not parts:
                 return U, Y
-            parts.append((U[clear], Y[clear]))
-            missing -= int(clear.sum())
+            parts.append((U[precise], Y[precise]))
+            missing -= int(precise.sum())
             if missing <= 0:
                 break
         U, Y = (np.concatenate(p) for p in zip(*parts, strict=True))
-        if len(U) < 0.1 * n:
-            why = "probabilities far enough from 0 and 1 to tell their logits: the classifier is too certain"
-            why = why if self.output_bounds is None else "outputs that are not clipped"
-            raise BlackBoxError(f"of {n} rows only {len(U)} were answered with {why}. Give rows X where it is less so.")
+        if len(U) < _MIN_PRECISE * n:
+            cause = "the classifier is too certain" if self.output_bounds is None else "the outputs are clipped"
+            raise BlackBoxError(
+                f"only {len(U)} of {n} queries returned outputs that are precise enough: {cause}. "
+                "Give rows X where this is less so."
+            )
         return U, Y
 
     def query_twice(self, U):
-        """Answers at points, and whether they come again.
+        """Outputs at points, and the difference to a second query of the same points in reverse order.
 
         Parameters
         ----------
         U : array-like of shape (n, D)
-            At least one row; asked again in reverse order.
+            At least one row.
 
         Returns
         -------
         Y : ndarray of shape (n, m_L)
         noise : float
-            The largest difference of an output to its second answers, over its largest deviation from its mean.
-            Differences within the uncertainty of logits, or the rounding of the answers, do not count.
+            Largest difference over the outputs' largest deviation from their mean. Differences within the uncertainty
+            of logits, or within rounding, count as 0.
         """
-        U = self._rows(U)
+        U = self._points(U)
         (first, error), second = self.query(U), self(U[::-1])[::-1]
         gap = np.maximum(np.abs(first - second) - error[:, None], 0.0).max(axis=0)
         deviation, largest = np.abs(first - first.mean(axis=0)).max(axis=0), np.abs(first).max(axis=0)
-        rounding = 16.0 * np.finfo(float).eps * largest
+        rounding = _REPEAT_ULPS * np.finfo(float).eps * largest
         noise = np.where(gap > rounding, gap, 0.0) / np.maximum(deviation, np.maximum(rounding, np.finfo(float).tiny))
         return first, float(np.max(noise))
 
@@ -300,10 +296,10 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
 
         Notes
         -----
-        Without exact derivatives central differences of step ``eps^(1/3)``, eps the answers' relative error: ``2 D n``
-        queries, an error of 1e-10 or so of exact answers.
+        Without exact derivatives: central differences of step ``eps^(1/3)``, eps the relative error of the outputs,
+        with ``2 D n`` queries. The error is about 1e-10 for exact outputs.
         """
-        U = self._rows(U)
+        U = self._points(U)
         if self.exact:
             return self.derivatives_at_inputs("Jacobian", self.to_inputs(U)) * self.scale
         return difference_jacobian(self, U, self.jacobian_step)
@@ -322,16 +318,16 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
 
         Notes
         -----
-        Without exact derivatives the differences of eq. (19) of Fiedler et al. (2021): ``(2 D^2 + 1) n`` queries. The
-        step is `step_size`, or more where answers are not exact.
+        Without exact derivatives: the differences of eq. (19) of Fiedler et al. (2021) with ``(2 D^2 + 1) n`` queries.
+        The step is `step_size`, or larger if the outputs are not exact.
         """
-        U = self._rows(U)
+        U = self._points(U)
         if self.exact:
             return self.derivatives_at_inputs("Hessian", self.to_inputs(U)) * np.outer(self.scale, self.scale)
         return difference_hessian(self, U, self.hessian_step)
 
     def derivatives_at_inputs(self, what, X):
-        """Exact derivatives at inputs of the black box itself, by these inputs.
+        """Exact derivatives by the inputs of the black box itself.
 
         Parameters
         ----------
@@ -342,50 +338,50 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         -------
         ndarray of shape (n, m_L, D) or (n, m_L, D, D)
         """
-        X = self._inside(X)
-        self._look_at_clock(0)
+        X = self._allowed(X)
+        self._check_budget(0)
         with self._counting:
             self.n_derivatives += len(X)
         values = exact_derivatives(self._box, what, X)
         self.n_outputs = values.shape[1]
         return values / self.output_scale.reshape(-1, *[1] * (values.ndim - 2))
 
-    def _rows(self, U, at_least=1):
+    def _points(self, U, min_rows=1):
         U = np.asarray(U, dtype=float)
-        if U.ndim != 2 or U.shape[1] != self.n_inputs or len(U) < at_least:
-            raise ValueError(f"points must have shape (n, {self.n_inputs}) with n >= {at_least}, got {U.shape}.")
+        if U.ndim != 2 or U.shape[1] != self.n_inputs or len(U) < min_rows:
+            raise ValueError(f"points must have shape (n, {self.n_inputs}) with n >= {min_rows}, got {U.shape}.")
         return U
 
     def _in_chunks(self, n, inputs):
-        """Answers and uncertainties of n rows; ``inputs(rows)`` gives a slice of them."""
+        """Outputs and uncertainties of n rows; ``inputs(rows)`` returns a slice of them."""
         if n == 0:
             return np.empty((0, self.n_outputs or 0)), np.empty(0)
-        parts = [self._ask(inputs(rows), rows.start, n) for rows in self._pace.chunks(n, self.chunk_rows)]
+        parts = [self._query_chunk(inputs(rows), rows.start, n) for rows in self._pace.chunks(n, self.chunk_rows)]
         return parts[0] if len(parts) == 1 else tuple(np.concatenate(p) for p in zip(*parts, strict=True))
 
-    def _look_at_clock(self, n_rows):
+    def _check_budget(self, n_rows):
         self.refusal = self.clock.refusal(self.n_queries + n_rows)
         if self.refusal is not None:
             raise OutOfBudgetError(self.refusal)
 
-    def _ask(self, X, first_row, n_rows):
-        """Answers to a chunk; the black box gets an array of its own, so it may keep or change it."""
-        X = self._inside(X)
-        self._look_at_clock(len(X))
+    def _query_chunk(self, X, first_row, n_rows):
+        """Outputs and uncertainties of one chunk of the n_rows inputs, which begins at first_row."""
+        X = self._allowed(X)
+        self._check_budget(len(X))
         with self._counting:
-            first, self.n_queries = self.n_queries, self.n_queries + len(X)
+            n_before, self.n_queries = self.n_queries, self.n_queries + len(X)
         try:
-            answers = values_of(self._box, X.copy())
+            raw = values_of(self._box, X.copy())  # a copy: the black box may keep or change what it is given
         except (BlackBoxError, OutOfBudgetError):
             raise
         except Exception as error:
             raise BlackBoxError(
-                f"the black box raised {type(error).__name__} on a batch of {len(X)} rows, after {first} rows answered "
-                f"well: {error}"
+                f"the black box raised {type(error).__name__} on a batch of {len(X)} rows, after {n_before} rows "
+                f"without an error: {error}"
             ) from error
         if self.response == "predict_proba":
-            refuse_labels(answers)
-        Y, self.one_dimensional = table_of(answers, len(X), self._n_columns)
+            refuse_labels(raw)
+        Y, self.one_dimensional = table_of(raw, len(X), self._n_columns)
         refuse_infinite(Y, X, first_row, n_rows)
         self._n_columns = Y.shape[1]
         Y, error = self.values_or_logits(X, Y)

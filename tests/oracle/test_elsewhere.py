@@ -74,7 +74,7 @@ def test_the_first_failure_is_raised(backend):
 
     oracle = Oracle(box, 4)
     with pytest.raises(
-        BlackBoxError, match="raised RuntimeError on a batch of 2 rows, after 6 rows answered well: no 3"
+        BlackBoxError, match="raised RuntimeError on a batch of 2 rows, after 6 rows without an error: no 3"
     ):
         asked(oracle, backend, lambda oracle, points: oracle(points), 1)
     assert oracle.n_queries == 8 if backend == "sequential" else 8 <= oracle.n_queries <= 12  # others had begun

@@ -453,7 +453,7 @@ def test_black_box_that_raises_in_the_middle():
 
     calls = []
     oracle = Oracle(box, D, chunk_rows=2)
-    message = "raised MemoryError on a batch of 2 rows, after 6 rows answered well: out of patience"
+    message = "raised MemoryError on a batch of 2 rows, after 6 rows without an error: out of patience"
     with pytest.raises(ValueError, match=message) as error:
         oracle(points(11))
     assert isinstance(error.value.__cause__, MemoryError)
