@@ -198,7 +198,7 @@ BREACHES = [
     ("skident.oracle.clipping", "from ..base.parameters import check"),
     ("skident.oracle.clipping", "from ..datasets import make_network"),
     ("skident.oracle.clipping", "import skident"),
-    ("skident.oracle.clipping", "from skident.network._maps import named_method"),
+    ("skident.oracle.clipping", "from skident.network._transformers import named_method"),
     ("skident.fitting.polish", "from skident import NetworkIdentifier"),
     ("skident.fitting.polish", "from ..base.progress import StageLog"),
     ("skident.fitting.polish", "from skident.training.net import train\nimport skorch"),
@@ -222,7 +222,7 @@ BREACHES = [
     ("skident.oracle._adapters", "def f():\n    import onnxruntime"),
     ("skident.oracle._onnx_box", "from onnx import helper"),
     ("skident.oracle.black_box", "def f():\n    from ._onnx_box import OnnxBox"),
-    ("benchmarks.bench_saddle", "from skident.network._maps import affine_map"),
+    ("benchmarks.bench_saddle", "from skident.network._transformers import affine_map"),
     ("examples.plot_03_deep_mlp", "import skident.oracle._oracle"),
     ("tests.test_house", "from skident.metrics import _weights"),
 ]

@@ -4,7 +4,7 @@ import lazy_loader
 
 from ._affine import affine_map, center_outputs, change_inputs, change_outputs, fold_inputs, output_units, unfold_inputs
 from ._feedforward import FeedforwardNetwork
-from ._maps import named_method
+from ._transformers import named_method
 from .activations import ACTIVATIONS, Activation, Clip, LeakyReLU, clip, get_activation, leaky_relu
 from .architecture import Architecture
 

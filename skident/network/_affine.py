@@ -6,7 +6,7 @@ import numpy as np
 
 from skident.linalg import column_units
 
-from ._maps import affine_map, solve_first_layer
+from ._transformers import affine_map, solve_first_layer
 
 __all__ = [
     "affine_map",

@@ -8,7 +8,7 @@ from . import _symmetry
 from . import calculus as _calculus
 from ._conversions import Conversions
 from ._parameters import NetworkParameters
-from ._tables import Tables
+from ._summary import Tables
 from .activations import alike
 
 __all__ = ["FeedforwardNetwork"]

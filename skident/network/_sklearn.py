@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._maps import affine_function, affine_map
+from ._transformers import affine_function, affine_map
 from .activations import ACTIVATIONS, is_built_in
 
 _SKLEARN_NAMES = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu", "identity": "identity"}

@@ -2,9 +2,9 @@
 
 from ._accuracy import MAX_NOISE, Accuracy, Precision, measure_accuracy, precision_of
 from ._errors import BlackBoxError, NotIdentified
+from ._logits import logits_from_probabilities, probabilities_from_logits, probability_error
 from ._noise import NoiseLevel, above_rounding, measure_noise
 from ._oracle import DERIVATIVES, Oracle
-from ._responses import logits_from_probabilities, probabilities_from_logits, probability_error
 from .clock import Clock, OutOfBudgetError
 from .extremes import Extremes, Plateau
 

@@ -8,13 +8,13 @@ import warnings
 import numpy as np
 
 from ._adapters import SharedBox, adapt, exact_derivatives, values_of
-from ._answers import refuse_infinite, refuse_labels, table_of
+from ._chunks import Pace
 from ._coordinates import Coordinates
 from ._differences import difference_hessian, difference_jacobian
-from ._elsewhere import AskedElsewhere
 from ._errors import BlackBoxError
-from ._pace import Pace
-from ._units import AnswerUnits
+from ._output_scaling import AnswerUnits
+from ._outputs import refuse_infinite, refuse_labels, table_of
+from ._parallel import AskedElsewhere
 from .clock import Clock, OutOfBudgetError
 
 __all__ = ["DERIVATIVES", "Oracle"]

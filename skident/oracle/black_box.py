@@ -16,7 +16,7 @@ from skident.network import FeedforwardNetwork
 
 from ._adapters import is_onnx_file, is_torch_module, same_onnx_model
 from ._errors import BlackBoxError
-from ._units import varying_outputs
+from ._output_scaling import varying_outputs
 
 __all__ = [
     "query_where_outputs_vary",

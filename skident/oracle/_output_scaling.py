@@ -8,7 +8,7 @@ from skident.network import output_units
 
 from ._accuracy import EXACT, Precision, enough_to_tell, measure_accuracy, precision_of
 from ._adapters import SharedBox
-from ._responses import logits_from_probabilities, precise_half
+from ._logits import logits_from_probabilities, precise_half
 from .extremes import Extremes
 
 # Central differences balance truncation h^2 (Jacobian) against rounding eps / h at the cube root of eps.
