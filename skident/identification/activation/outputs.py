@@ -85,7 +85,7 @@ class PreActivationOracle:
     """
 
     def __init__(self, oracle, name, noise=0.0):
-        self._oracle, self._name, self._noise = oracle, name, noise * oracle.unit
+        self._oracle, self._name, self._noise = oracle, name, noise * oracle.output_scale
         self.n_inputs = oracle.n_inputs
 
     @property
@@ -148,7 +148,7 @@ def raw_outputs(oracle, U):
     -------
     ndarray of shape (n, m_L)
     """
-    return oracle.offset + oracle.unit * oracle(U)
+    return oracle.output_center + oracle.output_scale * oracle(U)
 
 
 def inverse(name, Y, error):
@@ -199,7 +199,7 @@ def detect_output_activation(oracle, rng, noise=0.0):
     """
     E = rng.standard_normal((_ROWS, oracle.n_inputs))
     Y = raw_outputs(oracle, np.concatenate([spread * E for spread in _SPREADS]))
-    error = _rounding(oracle.precision) * np.abs(Y).max(axis=0) + _ROUNDINGS * noise * oracle.unit
+    error = _rounding(oracle.precision) * np.abs(Y).max(axis=0) + _ROUNDINGS * noise * oracle.output_scale
     if Y.shape[1] > 1 and Y.min() >= -error.max() and np.abs(Y.sum(axis=1) - 1.0).max() <= Y.shape[1] * error.max():
         far = Y[-2 * _ROWS :].max(axis=1)
         return OutputEvidence("softmax", "", "answers sum to 1", bool(np.mean(far > 1.0 - _AT_LIMIT) > 0.25 * _OFTEN))
@@ -317,7 +317,7 @@ def _same_jumps(name, circles, oracle, noise, factor=1.0):
     """Which share of the jumps on one circle, times a factor, comes again on others."""
     jumps = []
     for Y in circles:
-        Z, error = inverse(name, Y, _rounding(oracle.precision) * np.abs(Y) + 4.0 * noise * oracle.unit)
+        Z, error = inverse(name, Y, _rounding(oracle.precision) * np.abs(Y) + 4.0 * noise * oracle.output_scale)
         D, tol = np.diff(Z, axis=0), error[1:] + error[:-1]
         clear = np.any(np.abs(D) > _STEP * tol, axis=1)
         jumps.append((D[clear], tol[clear]))

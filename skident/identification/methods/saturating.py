@@ -255,7 +255,11 @@ def _vertices_may_do(inquiry):
 def _enough_vertices(inquiry):
     """Whether there are so many vertices that they may determine the rest of the network."""
     m, D = inquiry.widths[0], inquiry.oracle.n_inputs
-    n_answers = 2.0 * sum(math.comb(m - 1, k) for k in range(min(m, D))) * inquiry.oracle.n_told(inquiry.widths[-1])
+    n_answers = (
+        2.0
+        * sum(math.comb(m - 1, k) for k in range(min(m, D)))
+        * inquiry.oracle.n_independent_outputs(inquiry.widths[-1])
+    )
     return n_answers >= _DETERMINED * inquiry.architecture(inquiry.widths[1:]).n_parameters(m)
 
 
@@ -286,7 +290,7 @@ def exact_view(inquiry, first, second_width):
             # Where what follows is steep, lengths read off the shape of a step are wrong.
             exact, found, residual = search(_with_better_lengths(inquiry, first))
         accuracy = inquiry.fresh.accuracy
-        of_rounding = accuracy.relative / gradient_step(accuracy) if accuracy.exact else 0.0
+        of_rounding = accuracy.relative_error / gradient_step(accuracy) if accuracy.exact else 0.0
         sharp = max(_SHARP, _LOST * of_rounding)
         for _ in range(_REPEATS):
             if found is None or residual < sharp:

@@ -63,10 +63,10 @@ def probe_of(oracle, rng, *, far=30.0):
 def _refuse_bent_everywhere(oracle, noise, rng, n_windows=48):
     """An error if the answers bend by more than their noise in most windows that are as short as it allows."""
     D = oracle.n_inputs
-    step = min(np.sqrt(100.0 * np.max(noise / oracle.accuracy.deviation)), 0.2)
+    step = min(np.sqrt(100.0 * np.max(noise / oracle.accuracy.output_std)), 0.2)
     X, E = rng.standard_normal((2, n_windows, D))
     E *= step / np.linalg.norm(E, axis=1, keepdims=True)
-    U = oracle.confined(X, min(step, 0.5 * max(oracle.reach, 0.0)))
+    U = oracle.clip_to_range(X, min(step, 0.5 * max(oracle.reach, 0.0)))
     F = query_block(oracle, U[:, None] + np.array([-1.0, 0.0, 1.0])[:, None] * E[:, None])
     sag = np.max(np.abs(F[:, 0] - 2.0 * F[:, 1] + F[:, 2]) / noise, axis=1)
     if np.mean(sag > 4.0) > 0.75:
@@ -141,8 +141,10 @@ def _windows(oracle, rng, n_windows):
     """Middles and directions of windows, (n, D) each: where answers are most precise, if they are not everywhere."""
     if not oracle.restricted:
         return rng.standard_normal((2, n_windows, oracle.n_inputs))
-    X = oracle.confined(rng.standard_normal((8 * n_windows, oracle.n_inputs)), 1e-2)
-    return X[np.argsort(oracle.ask(X)[1], kind="stable")[:n_windows]], rng.standard_normal((n_windows, oracle.n_inputs))
+    X = oracle.clip_to_range(rng.standard_normal((8 * n_windows, oracle.n_inputs)), 1e-2)
+    return X[np.argsort(oracle.query(X)[1], kind="stable")[:n_windows]], rng.standard_normal(
+        (n_windows, oracle.n_inputs)
+    )
 
 
 def _refuse_curved(coarse, fine, wide, narrow):
