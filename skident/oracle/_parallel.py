@@ -33,7 +33,7 @@ class AskedElsewhere:
     def __setstate__(self, state):
         self.__dict__.update(state, _counting=threading.Lock())
 
-    def query_in_parallel(self, question, pieces, n_jobs=None, *, queries_per_row=0):
+    def query_in_parallel(self, function, pieces, n_jobs=None, *, queries_per_row=0):
         """Answers to a question at pieces of the points, in their order, asked by several jobs at a time.
 
         Parameters
@@ -58,7 +58,7 @@ class AskedElsewhere:
         OutOfBudgetError
             If the clock's time or questions are used up.
         """
-        ask, errors = functools.partial(_ask, _copied(self), question), []
+        ask, errors = functools.partial(_ask, _copied(self), function), []
         tasks = itertools.takewhile(lambda _: not errors, _with_rows_before(pieces, queries_per_row))
         for answers, asked, error in in_order(ask, tasks, n_jobs, prefer="threads"):
             _add(self, asked)  # of pieces after the one that failed too, where these had begun
