@@ -18,7 +18,6 @@ LEFT = {
     "compression": 3,
     "datasets": 1,
     "fitting": 35,
-    "hierarchical": 11,
     "identification": 344,
     "landscape": 28,
     "linalg": 10,

@@ -1,4 +1,4 @@
-"""What a quadratic DenseNet consists of: layers, connections, the factors of its layers; and the checks of these."""
+"""Layers, connections and layer weights alpha_l of a quadratic DenseNet, with the checks of these parameters."""
 
 from __future__ import annotations
 
@@ -15,35 +15,14 @@ __all__ = ["DenseNetArchitecture", "check_alphas", "check_connections", "check_w
 
 @dataclass(frozen=True)
 class DenseNetArchitecture:
-    """Inputs, hidden layers and outputs of a quadratic DenseNet.
+    """Inputs, hidden layers and outputs of a quadratic DenseNet."""
 
-    Attributes
-    ----------
-    n_features : int
-        d.
-    widths : tuple of int
-        ``(k_2, ..., k_L)``.
-    connections : tuple of tuple of int
-        ``(J_2, ..., J_L)``.
-    alphas : tuple of float
-        ``(alpha_2, ..., alpha_L)``.
-    n_outputs : int
-    curvature : float or None
-        c of the activation ``z + c z^2``; None is ``z^2``.
-
-    Examples
-    --------
-    >>> from skident.hierarchical.architecture import DenseNetArchitecture
-    >>> print(DenseNetArchitecture(16, (3, 2), ((0, 1), (0, 2)), (1.0, 0.3)).n_weights)
-    134
-    """
-
-    n_features: int
-    widths: tuple
-    connections: tuple
-    alphas: tuple
+    n_features: int  # d
+    widths: tuple  # (k_2, ..., k_L)
+    connections: tuple  # (J_2, ..., J_L), tuples of int
+    alphas: tuple  # (alpha_2, ..., alpha_L)
     n_outputs: int = 1
-    curvature: float | None = None
+    curvature: float | None = None  # c of the activation z + c z^2; None is z^2
 
     @property
     def depth(self):
@@ -56,92 +35,34 @@ class DenseNetArchitecture:
         return sum(k * self.n_inputs(layer) for layer, k in enumerate(self.widths, start=2))
 
     def width(self, layer):
-        """Entries of ``G_l``.
-
-        Parameters
-        ----------
-        layer : int
-            In 0, ..., L.
-
-        Returns
-        -------
-        int
-        """
+        """Number of entries of ``G_l``, l in 0, ..., L."""
         return self.n_features if layer < 2 else self.widths[layer - 2]
 
     def n_inputs(self, layer):
-        """Entries of all ``G_j``, j in ``J_l``, that a layer sees.
-
-        Parameters
-        ----------
-        layer : int
-            In 2, ..., L.
-
-        Returns
-        -------
-        int
-        """
+        """Number of inputs of layer l: entries of all ``G_j``, j in ``J_l``."""
         return sum(self.width(j) for j in self.connections[layer - 2])
 
     def up_to(self, depth):
-        """The same without the layers above one.
-
-        Parameters
-        ----------
-        depth : int
-            The last layer kept, in 2, ..., L.
-
-        Returns
-        -------
-        DenseNetArchitecture
-        """
+        """The same architecture without the layers above `depth`."""
         kept = {name: getattr(self, name)[: depth - 1] for name in ("widths", "connections", "alphas")}
         return dataclasses.replace(self, **kept)
 
 
 def check_widths(widths):
-    """``(k_2, ..., k_L)`` as a tuple of positive integers.
-
-    Parameters
-    ----------
-    widths : int or sequence of int
-
-    Returns
-    -------
-    tuple of int
-
-    Raises
-    ------
-    ValueError
-        If there is none, or one is no positive integer.
-    """
-    found = tuple(np.atleast_1d(np.asarray(widths, dtype=object)).ravel())
-    if not found or not all(isinstance(k, Integral) and not isinstance(k, bool) and k > 0 for k in found):
+    """``(k_2, ..., k_L)`` as a tuple of positive integers."""
+    values = tuple(np.atleast_1d(np.asarray(widths, dtype=object)).ravel())
+    if not values or not all(isinstance(k, Integral) and not isinstance(k, bool) and k > 0 for k in values):
         raise ValueError(
             f"widths must be positive integers (k_2, ..., k_L), the units of layers 2 to L, for example (4, 2); got "
             f"{widths!r}."
         )
-    return tuple(int(k) for k in found)
+    return tuple(int(k) for k in values)
 
 
 def check_connections(connections, n_hidden):
-    """``(J_2, ..., J_L)`` as a tuple of sorted tuples.
+    """``(J_2, ..., J_L)`` as a tuple of sorted tuples, one per hidden layer, each with the previous layer.
 
-    Parameters
-    ----------
-    connections : {"paper", "full", "chain"} or sequence of collections of int, or dict of these by layer
-    n_hidden : int
-        L - 1, the number of widths.
-
-    Returns
-    -------
-    tuple of tuple of int
-
-    Raises
-    ------
-    ValueError
-        If there are not `n_hidden` of them, a layer lacks the one before it, or refers to itself, to a later layer or
-        to none.
+    `connections` is "paper", "full", "chain", a sequence of collections of int, or a dict of these by layer.
     """
     layers = range(2, n_hidden + 2)
     if isinstance(connections, str):
@@ -181,46 +102,18 @@ def _check_one(J, layer):
 
 
 def check_alphas(alphas, n_hidden):
-    """``(alpha_2, ..., alpha_L)`` as a tuple of positive numbers.
-
-    Parameters
-    ----------
-    alphas : sequence of float or None
-        None is ``0.3 ** (l - 2)``.
-    n_hidden : int
-        L - 1, the number of widths.
-
-    Returns
-    -------
-    tuple of float
-
-    Raises
-    ------
-    ValueError
-        If there are not `n_hidden` of them, or one is not positive and finite.
-    """
+    """``(alpha_2, ..., alpha_L)`` as a tuple of positive numbers; None is ``0.3 ** (l - 2)``."""
     if alphas is None:
         return tuple(0.3**i for i in range(n_hidden))
-    found = tuple(np.ravel(np.asarray(alphas, dtype=object)))
-    good = all(isinstance(a, Real) and not isinstance(a, bool) and 0 < a < np.inf for a in found)
-    if not good or len(found) != n_hidden:
+    values = tuple(np.ravel(np.asarray(alphas, dtype=object)))
+    valid = all(isinstance(a, Real) and not isinstance(a, bool) and 0 < a < np.inf for a in values)
+    if not valid or len(values) != n_hidden:
         raise ValueError(f"alphas must be {n_hidden} positive finite numbers, one a width; got {alphas!r}.")
-    return tuple(float(a) for a in found)
+    return tuple(float(a) for a in values)
 
 
 def warn_if_too_few(n_equations, n_weights, name):
-    """Warn where the weights outnumber the equations.
-
-    Parameters
-    ----------
-    n_equations, n_weights : int
-    name : str
-        Of the estimator, whose `fit` is three calls above.
-
-    Warns
-    -----
-    ConvergenceWarning
-    """
+    """Warn if the weights outnumber the equations."""
     if n_equations < n_weights:
         warnings.warn(
             f"{name}: N = {n_equations} targets for P = {n_weights} weights. Recovery needs about N >= 3 P; take fewer "

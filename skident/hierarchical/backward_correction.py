@@ -1,4 +1,4 @@
-"""The protocol that measures backward feature correction: layers trained alone, held fixed, and all together."""
+"""The protocol that measures backward feature correction: layers trained alone, held fixed, and trained jointly."""
 
 from __future__ import annotations
 
@@ -16,19 +16,24 @@ __all__ = ["BackwardCorrection", "backward_feature_correction"]
 
 @dataclass
 class BackwardCorrection:
-    """What `backward_feature_correction` measured.
+    """Test errors of networks whose layers were trained alone, held fixed, or trained jointly.
 
     Attributes
     ----------
     rows : list of dict
-        One a trained network, with ``protocol`` ("only", "fixed", "layerwise" or "all"), ``layer`` (l), ``fixed`` (the
-        highest fixed layer, 1 for none), ``error`` (relative squared error or error rate on the test rows), ``score``,
-        ``feature_errors`` (by layer, where the truth is known), ``correlation_start`` and ``correlation_after`` (mean
-        cosine of the neurons of layers <= l with their start, and of "only" with "all"; else None). Starts are random
-        but for sums of squares with rows enough, where a regression gives them.
+        One per trained network, with ``protocol`` ("only", "fixed", "layerwise" or "all"), ``layer`` (l), ``fixed``
+        (the highest fixed layer, 1 for none), ``error`` (relative squared error or error rate on the test samples),
+        ``score``, ``feature_errors`` (by layer, if the target is given), ``correlation_start`` and
+        ``correlation_after``.
     n_layers : int
         L.
     classifies : bool
+
+    Notes
+    -----
+    Correlations are mean cosines of the neurons of layers <= l in "only": with their initial values, and with those in
+    "all"; None for other protocols. Starts are random, except for sums of squares with enough samples for
+    layer-by-layer regression.
 
     Examples
     --------
@@ -52,12 +57,12 @@ class BackwardCorrection:
         layer : int
             l.
         fixed : int, default=None
-            The highest fixed layer; None is whichever comes first.
+            The highest fixed layer; None returns the first match.
 
         Returns
         -------
         dict or None
-            None where there is none.
+            None if there is no such row.
         """
         wanted = {"protocol": protocol, "layer": layer} | ({} if fixed is None else {"fixed": fixed})
         return next((row for row in self.rows if wanted.items() <= row.items()), None)
@@ -68,7 +73,7 @@ class BackwardCorrection:
         Parameters
         ----------
         protocol, layer, fixed
-            As for `find`; there is such a row.
+            As for `find`; the row must exist.
 
         Returns
         -------
@@ -78,33 +83,33 @@ class BackwardCorrection:
         return self.find(protocol, layer, fixed)["error"]
 
     def __str__(self):
-        """The table of Figure 9: a row a protocol, a column a layer l."""
+        """The table of Figure 9: one row per protocol, one column per layer l."""
         columns = sorted({row["layer"] for row in self.rows})
         lines = ["train only <= l", *[f"fix <= l - {j}, train the rest" for j in range(self.n_layers - 2)]]
         keys = [("only", None), *[("fixed", j) for j in range(self.n_layers - 2)], ("layerwise", None), ("all", None)]
         lines += ["layer by layer up to L", "train all"]
         cells = []
         for protocol, j in keys:
-            found = [self.find(protocol, layer, None if j is None else layer - j) for layer in columns]
-            cells.append([f"{row['error']:.1e}" if row else "-" for row in found])
+            entries = [self.find(protocol, layer, None if j is None else layer - j) for layer in columns]
+            cells.append([f"{row['error']:.1e}" if row else "-" for row in entries])
         for name, label in (("correlation_start", "correlation with start"), ("correlation_after", "... with all")):
-            found = [(self.find("only", layer) or {}).get(name) for layer in columns]
-            if any(value is not None for value in found):
+            entries = [(self.find("only", layer) or {}).get(name) for layer in columns]
+            if any(value is not None for value in entries):
                 lines.append(label)
-                cells.append(["-" if value is None else f"{value:.3f}" for value in found])
+                cells.append(["-" if value is None else f"{value:.3f}" for value in entries])
         width = max(map(len, lines))
         head = " " * width + "".join(f"{f'l = {layer}':>10}" for layer in columns)
         return "\n".join([head, *[f"{a:<{width}}" + "".join(f"{c:>10}" for c in b) for a, b in zip(lines, cells)]])
 
 
 def backward_feature_correction(estimator, X, y, *, X_test=None, y_test=None, target=None):
-    """The protocol of Figure 9: what lower layers lose where they are not trained together with higher ones.
+    """Measure backward feature correction: the error of lower layers that are not trained jointly with higher ones.
 
-    For every layer ``l < L`` networks are trained that
+    For each layer ``l < L`` networks are trained that
 
     - have only the layers up to l ("only");
-    - keep the layers up to l - j of that one, ``j = 0, ..., l - 2``, and train the rest ("fixed"), layers l - j + 1 to
-      l from where they were, higher ones from a new start;
+    - keep the layers up to l - j of that network, ``j = 0, ..., l - 2``, and train the rest ("fixed"): layers l - j + 1
+      to l from their current weights, higher ones from new weights;
     - train all layers from there ("all").
 
     "layerwise" trains the layers one after the other, each with all lower ones fixed.
@@ -112,13 +117,13 @@ def backward_feature_correction(estimator, X, y, *, X_test=None, y_test=None, ta
     Parameters
     ----------
     estimator : HierarchicalQuadraticNet or HierarchicalQuadraticNetClassifier
-        Its parameters are used; it is not fitted. At least two widths.
+        Cloned for every fit; at least two widths.
     X : array-like of shape (n_samples, n_features)
     y : array-like of shape (n_samples,)
     X_test, y_test : array-like, default=None
-        None holds a quarter of the rows back.
+        Test samples; None holds out a quarter of X and y.
     target : object with ``features(X, layer)``, default=None
-        The truth, as `make_hierarchical_target` gives it; feature errors are measured where it is given.
+        The true features, as `make_hierarchical_target` gives them; feature errors are measured if it is given.
 
     Returns
     -------
@@ -129,13 +134,13 @@ def backward_feature_correction(estimator, X, y, *, X_test=None, y_test=None, ta
     TypeError
         If the estimator cannot train single layers.
     ValueError
-        If there is one layer only.
+        If it has one layer only.
 
     Notes
     -----
     Cost: ``1 + (L - 2) (L + 5) / 2`` fits. Source: Allen-Zhu, Li (2020), Figure 9 and Appendix A.5. There, "all" starts
-    again at random weights that are regularised towards those of "only"; here it starts at those. In the sum form,
-    layer l of "only" is known up to a rotation, which the higher layers settle: correlations with "all" count that too.
+    again at random weights that are regularized towards those of "only"; here it starts at those. In the sum form,
+    layer l of "only" is determined up to a rotation, which the higher layers fix; correlations with "all" include it.
 
     Examples
     --------
@@ -163,19 +168,19 @@ def backward_feature_correction(estimator, X, y, *, X_test=None, y_test=None, ta
         X, X_test, y, y_test = train_test_split(X, y, random_state=0, stratify=stratify)
     if getattr(estimator, "readout", None) == "auto":  # one form for all networks
         estimator = clone(estimator).set_params(readout=clone(estimator).fit(X, y).readout_)
-    lab = _Laboratory(estimator, X, y, np.asarray(X_test), np.asarray(y_test), target)
+    protocol = _Protocol(estimator, X, y, np.asarray(X_test), np.asarray(y_test), target)
     rows = []
     for layer in range(2, L):
-        rows += lab.protocols(layer, L)
+        rows += protocol.rows_of_layer(layer, L)
     net = None
     for layer in range(2, L + 1):
-        net = lab.train(layer, range(2, layer), net)
-    rows.append(lab.row("layerwise", L, L - 1, net))
+        net = protocol.train(layer, range(2, layer), net)
+    rows.append(protocol.row("layerwise", L, L - 1, net))
     return BackwardCorrection(rows, L, is_classifier(estimator))
 
 
 @dataclass(frozen=True)
-class _Laboratory:
+class _Protocol:
     """An estimator and the data on which it is trained and tested."""
 
     estimator: BaseEstimator
@@ -186,11 +191,11 @@ class _Laboratory:
     target: Any
 
     def train(self, depth, fixed, start):
-        """A clone with the layers up to `depth`."""
+        """A fitted clone with the layers up to `depth`."""
         return clone(self.estimator).fit_layers(self.X, self.y, depth=depth, fixed=tuple(fixed), start=start)
 
-    def protocols(self, layer, L):
-        """All rows of one l."""
+    def rows_of_layer(self, layer, L):
+        """All table rows of one layer l."""
         only = self.train(layer, (), None)
         rows = [self.row("only", layer, 1, only)]
         for j in range(layer - 1):
@@ -203,7 +208,7 @@ class _Laboratory:
         return rows
 
     def row(self, protocol, layer, fixed, net):
-        """What a trained network shows on the test rows."""
+        """Errors of a trained network on the test samples."""
         predicted = net.predict(self.X_test)
         if is_classifier(net):
             error = float(np.mean(predicted != self.y_test))
@@ -211,7 +216,7 @@ class _Laboratory:
             error = float(np.mean((predicted - self.y_test) ** 2) / np.mean((self.y_test - self.y_test.mean(0)) ** 2))
         features = {}
         if self.target is not None:
-            column = getattr(net, "offset_column", None)  # is none of the target's inputs
+            column = getattr(net, "offset_column", None)  # x_0 is not an input of the target
             inputs = self.X_test if column is None else np.delete(self.X_test, column, axis=1)
             for known in range(2, len(net.widths_) + 2):
                 truth = self.target.features(inputs, known)
@@ -229,6 +234,6 @@ class _Laboratory:
 
 
 def _correlation(before, after):
-    """Mean cosine of the neurons of the layers that both have."""
+    """Mean cosine between the neurons of the layers that both networks have."""
     stacked = [[np.hstack(list(W[layer].values())) for W in (before, after)] for layer in before]
     return float(np.mean([neuron_correlation(*pair) for pair in stacked]))

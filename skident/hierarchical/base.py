@@ -1,4 +1,4 @@
-"""What the regressor and the classifier of hierarchical learning share."""
+"""What the regressor and the classifier of hierarchical learning share: parameters, features, standardized data."""
 
 from __future__ import annotations
 
@@ -23,25 +23,27 @@ from skident.training.net import Training, resolve_device
 
 from .algorithm1 import run_algorithm1
 from .architecture import DenseNetArchitecture, check_alphas, check_connections, check_widths
-from .clipping import input_range
 from .distillation import check_options
-from .divergence import require_finite
-from .epoch_fits import fit_by_epochs
-from .input_noise import InputNoise
-from .options import LayerPlan, Search
-from .problem import Problem
+from .options import LayerPlan, SolverOptions
+from .problem import Problem, require_finite
+from .scaling import input_range, input_scaling
+from .stochastic_fits import InputNoise, fit_stochastic
 from .sum_fits import EXPLAINED
-from .units import input_units
 
 __all__ = ["QuadraticDenseNetBase"]
 
-_CHUNK = 20_000  # rows a forward pass
-_NOISY_DECAY = 2e-3  # where inputs have noise
-_RATES = {"sgd": 0.05, "adam": 0.01}
+_CHUNK = 20_000  # samples per forward pass (memory)
+# Defaults of the solvers that skorch runs.
+_RATES = {"sgd": 0.05, "adam": 0.01, "algorithm1": 0.01}  # largest learning rates
+_EPOCHS_OF_ALGORITHM1 = 1500  # in all stages (budget)
+_BATCH_SIZE = 64  # samples; usual, not tuned
+_GRADIENT_CLIP = 5.0  # norm; gradients of degree 2^L overflow on outliers
+_WEIGHT_DECAY = 5e-3  # not tuned; of the order that is usual for SGD on some hundred samples
+_WEIGHT_DECAY_WITH_NOISE = 2e-3  # less, since noise on the inputs is itself a penalty
 
 
-def _outside_containers_by_layer(cls):
-    """Class decorator: `transform` of a named layer goes round scikit-learn's `set_output`, which names all columns."""
+def _single_layers_as_arrays(cls):
+    """Exempt `transform` of a single layer from `set_output`, which names the columns of all layers."""
     in_container = cls.transform  # wrapped when the class was made
 
     @functools.wraps(in_container)
@@ -52,12 +54,12 @@ def _outside_containers_by_layer(cls):
     return cls
 
 
-@_outside_containers_by_layer
+@_single_layers_as_arrays
 class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
-    """Constraints, hidden features, fits of single layers, and how parameters become a problem and a way to fit it.
+    """Parameter constraints, hidden features, fits of single layers, and the path from parameters to a `Fit`.
 
-    What is to be learnt is the subclass's: `_validated` checks X and y, `_standardised` gives a `Method` and a
-    `Problem`, `_strategy` the fit that the method asks for.
+    A subclass checks X and y in `_validated`, gives a `Method` and a `Problem` in `_method_and_problem`, and the
+    function that fits the problem in `_strategy`.
     """
 
     _parameter_constraints = {
@@ -90,10 +92,10 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         return tags
 
     def fit_layers(self, X, y, *, depth, fixed=(), start=None):
-        """Fit with only the layers ``2, ..., depth``, some of them at the weights of another fit.
+        """Fit only the layers ``2, ..., depth``, optionally initialized by another fit or held fixed.
 
-        What backward feature correction is measured by: "train only <= l" is ``depth=l``; "fix <= l, train the rest"
-        is ``depth=L, fixed=range(2, l + 1), start=fitted``; "train all" from there is the same without `fixed`.
+        The protocols of `backward_feature_correction`: "train only <= l" is ``depth=l``; "fix <= l, train the rest" is
+        ``depth=L, fixed=range(2, l + 1), start=fitted``; "train all" from there is the same without `fixed`.
 
         Parameters
         ----------
@@ -104,7 +106,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         fixed : collection of int, default=()
             Layers whose weights stay as they are in `start`.
         start : estimator, default=None
-            Fitted, of the same kind. Layers that it has begin at its weights, the others at random ones.
+            Fitted, of the same kind: initial weights of the layers that it has. Other layers start at random weights.
 
         Returns
         -------
@@ -113,7 +115,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a layer is not there, or as `fit` does.
+            If a layer does not exist, or as `fit` does.
         """
         self._validate_params()
         layers = range(2, len(check_widths(self.widths)) + 2)
@@ -127,10 +129,10 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         return self._fit(X, y, LayerPlan(depth, tuple(sorted(fixed)), start))
 
     def _fit(self, X, y, plan):
-        """`fit` of the layers that a plan has."""
+        """`fit` restricted to the layers of a `LayerPlan`."""
         with forgotten_on_error(self), one_thread(gram_work(X, degree=2)):
             X, y = self._validated(X, y)
-            method, problem = self._standardised(X, y, plan)
+            method, problem = self._method_and_problem(X, y, plan)
             fit = self._strategy(method)(problem)
             self._store(require_finite(fit, problem.x), problem)
         return self
@@ -142,13 +144,13 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
         layer : int, default=None
-            In 2, ..., L; None is all of them side by side.
+            In 2, ..., L; None concatenates all layers.
 
         Returns
         -------
         ndarray of shape (n_samples, k_l)
-            In units in which ``sum_l alpha_l ||S_l(x)||^2`` plus a constant predicts y, for ``readout_="sum"``. Always
-            an array where a layer is named; as `set_output` asks where not.
+            For ``readout_="sum"`` scaled such that ``sum_l alpha_l ||S_l(x)||^2`` plus a constant predicts y.
+            `set_output` applies only if all layers are returned.
 
         Raises
         ------
@@ -156,7 +158,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
             If there is no such layer.
         """
         X = self._checked_inputs(X, layer)
-        S = self._over_rows(X, lambda module, x: module.hidden(x)[0])
+        S = self._in_chunks(X, lambda module, x: module.hidden(x)[0])
         return np.hstack(list(S.values())) if layer is None else S[layer]
 
     def get_feature_names_out(self, input_features=None):
@@ -165,7 +167,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         input_features : None or array-like of str
-            Checked against those seen in `fit`.
+            Must be the names given to `fit`.
 
         Returns
         -------
@@ -174,7 +176,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If `input_features` are not those seen in `fit`.
+            If `input_features` are not the names given to `fit`.
         """
         check_is_fitted(self)
         if input_features is not None:
@@ -188,7 +190,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         return np.array([f"layer{layer}_{i}" for layer, k in layers for i in range(k)], dtype=object)
 
     def feature_gradients(self, X, layer):
-        """Gradients of the hidden features by the standardised inputs.
+        """Gradients of the hidden features with respect to the standardized inputs.
 
         Parameters
         ----------
@@ -199,7 +201,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, k_l, n_inputs)
-            Where inputs are clipped, at the clipped ones; without the offset column.
+            At the clipped inputs if inputs are clipped; without the offset column.
 
         Raises
         ------
@@ -208,13 +210,13 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         """
         X = self._checked_inputs(X)
         self._check_layer(layer)
-        u = torch.as_tensor(self._input_units.inputs(X), dtype=next(self._module.parameters()).dtype).requires_grad_()
+        u = torch.as_tensor(self._input_scaling.inputs(X), dtype=next(self._module.parameters()).dtype).requires_grad_()
         S = self._module.hidden(u)[0][layer]
         columns = [torch.autograd.grad(S[:, i].sum(), u, retain_graph=True)[0] for i in range(S.shape[1])]
         return _array(torch.stack(columns, dim=1))
 
     def _checked_inputs(self, X, layer=None):
-        """X as `predict` and `transform` take it, once fitted."""
+        """X validated against the fitted estimator, in float64."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         if layer is not None:
@@ -222,15 +224,15 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         return X
 
     def _check_layer(self, layer):
-        """Whether there is such a hidden layer."""
+        """Raise ValueError unless `layer` is a hidden layer."""
         layers = list(range(2, len(self.widths_) + 2))
         if layer not in layers:
             raise ValueError(f"layer must be one of {layers}, got {layer!r}.")
 
-    def _over_rows(self, X, function):
-        """``function(module, x)`` in chunks of rows, as arrays; a dict of them where it gives a dict."""
+    def _in_chunks(self, X, function):
+        """``function(module, x)`` in chunks of samples, as an array or a dict of arrays."""
         dtype = next(self._module.parameters()).dtype
-        u, parts = self._input_units.inputs(X), []
+        u, parts = self._input_scaling.inputs(X), []
         with torch.no_grad():
             for start in range(0, len(u), _CHUNK):
                 parts.append(function(self._module, torch.as_tensor(u[start : start + _CHUNK], dtype=dtype)))
@@ -239,14 +241,14 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         return np.concatenate([_array(part) for part in parts])
 
     def _architecture(self, n_features, n_outputs, depth):
-        """Layers 2, ..., depth, checked."""
+        """Checked architecture of the layers 2, ..., depth."""
         widths = check_widths(self.widths)
         connections, alphas = check_connections(self.connections, len(widths)), check_alphas(self.alphas, len(widths))
         whole = DenseNetArchitecture(n_features, widths, connections, alphas, n_outputs, self.curvature)
         return whole if depth is None else whole.up_to(depth)
 
     def _with_batch_norm(self, method):
-        """The method with batch norm where that is asked for; "auto" asks where there can be one."""
+        """The method with `batch_norm` resolved: "auto" uses it whenever the method supports it."""
         if self.batch_norm == "auto":
             return dataclasses.replace(method, batch_norm=method.clips)
         if self.batch_norm and not method.clips:
@@ -256,10 +258,10 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
             )
         return dataclasses.replace(method, batch_norm=bool(self.batch_norm))
 
-    def _problem(self, X, targets, target_units, architecture, method, plan, offset_column=None):
-        """Standardised rows in random order, as tensors on the device."""
+    def _problem(self, X, targets, target_scaling, architecture, method, plan, offset_column=None):
+        """Standardized samples in random order, as tensors on the device."""
         start = plan.start
-        units = self._units_of(X, targets, offset_column, method) if start is None else start._input_units
+        scaling = self._scaling_of(X, targets, offset_column, method) if start is None else start._input_scaling
         rng = check_random_state(self.random_state)
         order = rng.permutation(len(X))
         device = resolve_device(self.device)
@@ -270,52 +272,52 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
             return torch.as_tensor(A[order], dtype=None if kept else dtype, device=device)
 
         return Problem(
-            tensor(units.inputs(X)),
+            tensor(scaling.inputs(X)),
             tensor(targets),
             architecture,
-            units,
-            target_units,
+            scaling,
+            target_scaling,
             rng,
-            x0=None if offset_column is None else tensor(units.offsets(X)),
-            start=None if start is None else start._standardised_module(),
+            x0=None if offset_column is None else tensor(scaling.offsets(X)),
+            start=None if start is None else start._standardized_module(),
             fixed=plan.fixed,
             whole=plan.depth is None,
         )
 
-    def _units_of(self, X, targets, offset_column, method):
-        """Mean and standard deviation of every input."""
-        return input_units(X, offset_column, method.clips)
+    def _scaling_of(self, X, targets, offset_column, method):
+        """Mean and standard deviation of each input."""
+        return input_scaling(X, offset_column, method.clips)
 
-    def _standardised_module(self):
-        """A copy of the fitted module, for standardised targets."""
-        return self._target_units.enter_(copy.deepcopy(self._module))
+    def _standardized_module(self):
+        """A copy of the fitted module, for standardized targets."""
+        return self._target_scaling.to_standardized_(copy.deepcopy(self._module))
 
-    def _search(self, solver):
-        """Typed options of Levenberg-Marquardt and L-BFGS."""
-        return Search(solver, self.n_init, self.max_iter, StageLog(self.verbose, type(self).__name__))
+    def _solver_options(self, solver):
+        """Options of Levenberg-Marquardt and L-BFGS."""
+        return SolverOptions(solver, self.n_init, self.max_iter, StageLog(self.verbose, type(self).__name__))
 
-    def _by_epochs(self, method, criterion, noise=0.0, max_epochs=40):
-        """Adam or SGD as a function of the problem."""
+    def _stochastic_fit(self, method, criterion, noise=0.0, max_epochs=40):
+        """Training by Adam or SGD, as a function of the problem."""
         training = Training(
             optimizer=method.solver,
             lr=self.lr or _RATES[method.solver],
             max_epochs=self.max_epochs or max_epochs,
-            batch_size=-1 if self.batch_size == "all" else self.batch_size or 64,
-            weight_decay=5e-3 if self.l2 == "auto" else float(self.l2),
-            clip=5.0,
+            batch_size=-1 if self.batch_size == "all" else self.batch_size or _BATCH_SIZE,
+            weight_decay=_WEIGHT_DECAY if self.l2 == "auto" else float(self.l2),
+            clip=_GRADIENT_CLIP,
             one_cycle=True,
             device=self.device,
             verbose=self.verbose,
         )
-        noise = InputNoise(noise, _NOISY_DECAY if self.l2 == "auto" else float(self.l2))
+        noise = InputNoise(noise, _WEIGHT_DECAY_WITH_NOISE if self.l2 == "auto" else float(self.l2))
         plan = {"method": method, "criterion": criterion, "training": training, "noise": noise}
-        return partial(fit_by_epochs, callbacks=self.callbacks, **plan)
+        return partial(fit_stochastic, callbacks=self.callbacks, **plan)
 
-    def _by_algorithm1(self):
-        """Algorithm 1 as a function of the problem."""
+    def _algorithm1_fit(self):
+        """Algorithm 1, as a function of the problem."""
         training = Training(
-            lr=self.lr or 0.01,
-            max_epochs=self.max_epochs or 1500,
+            lr=self.lr or _RATES["algorithm1"],
+            max_epochs=self.max_epochs or _EPOCHS_OF_ALGORITHM1,
             batch_size=-1 if self.batch_size in ("all", None) else self.batch_size,
             device=self.device,
             verbose=self.verbose,
@@ -324,19 +326,19 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         return partial(run_algorithm1, options=options, training=training, callbacks=self.callbacks)
 
     def _store(self, fit, problem):
-        """The network in y's units, the fitted attributes, and a warning where the solver did not come to its end."""
-        self._input_units, self._target_units = problem.input_units, problem.target_units
+        """Set the fitted attributes, in y's units; warn if the solver did not converge."""
+        self._input_scaling, self._target_scaling = problem.input_scaling, problem.target_scaling
         if fit.margin is not None:
             span = _array(input_range(problem.x, fit.margin))
-            self._input_units = dataclasses.replace(problem.input_units, span=span)
-        net = self._module = self._target_units.leave_(fit.module).cpu().eval()
+            self._input_scaling = dataclasses.replace(problem.input_scaling, span=span)
+        net = self._module = self._target_scaling.to_original_(fit.module).cpu().eval()
         architecture, n_found = problem.architecture, len(net.widths)
         self._sharpness = fit.sharpness
         self.widths_, self.alphas_ = tuple(net.widths), architecture.alphas[:n_found]
         self.connections_ = architecture.connections[:n_found]
         self.layer_weights_, self.initial_layer_weights_ = net.layer_weights(), {}
         if fit.initial is not None:
-            self.initial_layer_weights_ = self._target_units.leave_(fit.initial).layer_weights()
+            self.initial_layer_weights_ = self._target_scaling.to_original_(fit.initial).layer_weights()
         self.readout_, self.l2_, self.exact_ = net.readout, fit.l2, fit.exact
         self.restart_losses_ = [float(loss) for loss in fit.restart_losses]
         self.history_ = [float(loss) for loss in fit.history]
@@ -349,7 +351,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         self._warn_if_unfinished(fit, n_found, len(architecture.widths))
 
     def _warn_if_unfinished(self, fit, n_found, n_layers):
-        """Say how far the solver came, and what would take it further."""
+        """Warn if the solver stopped early, with the parameter to raise."""
         if (fit.converged or fit.loss < EXPLAINED) and n_found == n_layers:
             return
         if fit.distillation is None:
@@ -362,5 +364,5 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
 
 
 def _array(tensor):
-    """In double precision, whatever it was."""
+    """A float64 array from a tensor of any dtype and device."""
     return tensor.detach().cpu().numpy().astype(np.float64)

@@ -1,4 +1,4 @@
-"""Quadratic DenseNets as a scikit-learn classifier."""
+"""HierarchicalQuadraticNetClassifier: quadratic DenseNets for classification."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from skident.base.parameters import Interval, StrOptions
 
 from .architecture import warn_if_too_few
 from .base import QuadraticDenseNetBase
-from .class_fits import fit_cross_entropy, fit_theorem4
-from .input_noise import Rehearsed, warn_of_linear
+from .classification_fits import fit_cross_entropy, fit_theorem4
 from .options import LayerPlan, Method
-from .units import TargetUnits
+from .scaling import TargetScaling
+from .stochastic_fits import NoiseSelection, warn_of_linear
 
 __all__ = ["HierarchicalQuadraticNetClassifier"]
 
 
 class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase):
-    """Quadratic DenseNet for classes: `HierarchicalQuadraticNet` on cross-entropy, or on the loss of Theorem 4.
+    """Quadratic DenseNet for classification: `HierarchicalQuadraticNet` on cross-entropy, or on the loss of Theorem 4.
 
-    ``loss="cross_entropy"`` minimises ``mean -log softmax(F(x))_y + l2 Reg`` with linear readouts, by SGD with batch
-    norm after the activations (Appendix A.3). ``loss="theorem4"`` is for two classes decided by the sign of
-    ``x_0 + F(x)``, F the paper's sum: it minimises ``mean log(1 + exp(-y v (x_0 + F(x)))) + v l2 Reg`` for
+    ``loss="cross_entropy"`` minimizes ``mean -log softmax(F(x))_y + l2 Reg`` with linear readouts, by SGD with batch
+    norm after the activations (Appendix A.3). ``loss="theorem4"`` is for two classes given by the sign of
+    ``x_0 + F(x)``, F the paper's sum: it minimizes ``mean log(1 + exp(-y v (x_0 + F(x)))) + v l2 Reg`` for
     v = 1, 4, 16 in turn, y in {-1, 1}.
 
     Parameters
@@ -40,21 +40,20 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         ``(k_2, ..., k_L)``.
     loss : {"cross_entropy", "theorem4"}, default="cross_entropy"
     offset_column : int, default=None
-        With ``loss="theorem4"``: the column of X that is x_0, taken as it is. None learns a direct part
-        ``D [x, x^2]`` instead of x_0.
+        For ``loss="theorem4"``: the column of X that is x_0, used unscaled. None learns a direct part ``D [x, x^2]``
+        instead of x_0.
     solver : {"auto", "sgd", "adam", "lbfgs", "algorithm1"}, default="auto"
-        "auto" is SGD for cross-entropy and L-BFGS for Theorem 4; Algorithm 1 is for Theorem 4 with `offset_column`.
+        "auto" is SGD for cross-entropy and L-BFGS for Theorem 4. Algorithm 1 requires Theorem 4 with `offset_column`.
     connections, alphas, curvature, batch_norm, n_init, max_iter, lr, max_epochs, batch_size, algorithm1_options,
     callbacks, device, dtype, random_state, verbose
-        As for `HierarchicalQuadraticNet`.
+        As for `HierarchicalQuadraticNet`; `max_epochs` is 80 by default.
     readout : {"auto", "sum", "linear"}, default="auto"
-        Linear for cross-entropy, the sum for Theorem 4; others are refused.
+        Linear for cross-entropy, the sum for Theorem 4; other combinations raise ValueError.
     l2 : float or "auto", default="auto"
-        5e-3 for SGD and Adam, 2e-3 with noise on the inputs, 1e-3 for L-BFGS, 1e-5 for Theorem 4.
+        Weight of Reg. "auto" is 5e-3 for SGD and Adam (2e-3 with input noise), 1e-3 for L-BFGS, 1e-5 for Theorem 4.
     input_noise : float or "auto", default="auto"
-        For SGD and Adam: standard deviation of Gaussian noise on the standardised inputs, drawn anew every step. "auto"
-        is 0.5 or 0, whichever has the lower log loss on held-out rows, of shorter trainings on the others: a third of
-        the rows, and of less than 300 each third in turn. `fit_layers` with `start` takes 0 for "auto".
+        For SGD and Adam: standard deviation of Gaussian noise on the standardized inputs. "auto" selects 0.5 or 0 by
+        the log loss on held-out samples. Set 0 to save the additional trainings.
 
     Attributes
     ----------
@@ -63,19 +62,23 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
     spectrum_, stage_history_, net_
         As for `HierarchicalQuadraticNet`.
     restart_losses_ : list of float
-        Objective that every start ended with.
+        Final objective of each start.
     input_noise_ : float
-        As used.
+        Standard deviation used in training.
     held_out_score_, linear_score_ : float
-        Accuracy on the held-out rows, and that of logistic regression; NaN where they did not choose the noise.
+        Accuracy on the held-out samples that selected the noise, and that of logistic regression; else NaN.
     n_features_in_ : int
 
     Notes
     -----
-    Inputs are standardised, and for SGD and Adam clipped at three standard deviations. As that lifts columns that
-    hardly vary, the deviations have a floor where a kernel tells classes better with it (`skident.base.column_scales`).
-    On the digits in the order of the file, with other writers in every fold, it reaches .961 where SVC on columns as
-    they are has .968 (standardised: .952). Wine sorted by its classes is lost to boosting and logistic regression.
+    Input noise is selected by trainings of three quarters of the epochs on two thirds of the samples; with less than
+    300 samples each third is held out in turn. `fit_layers` with `start` uses 0 for "auto".
+
+    Inputs are standardized, and for SGD and Adam clipped at three standard deviations. Standardization amplifies
+    columns that hardly vary; the deviations therefore have a lower bound if a kernel classifier is better with it
+    (`skident.base.column_scales`). On the digits in file order, with different writers in each fold, accuracy is 0.961;
+    SVC on unscaled columns has 0.968 (standardized: 0.952). On wine sorted by class, boosting and logistic regression
+    are better.
 
     References
     ----------
@@ -165,40 +168,40 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         Raises
         ------
         ValueError
-            If an argument is out of range, connections and widths do not fit, there is one class (or, for Theorem 4,
-            more than two), or the loss explodes.
+            If an argument is out of range, connections and widths do not match, there is one class (or, for Theorem 4,
+            more than two), or the loss overflows.
 
         Warns
         -----
         ConvergenceWarning
-            For Theorem 4, if there are fewer rows than weights; if L-BFGS ended at `max_iter`; if held-out rows chose
-            the noise and logistic regression is better on them, by more than .03 and than chance.
+            If L-BFGS reached `max_iter`; for Theorem 4, if there are fewer samples than weights; if logistic regression
+            is better on the held-out samples that selected the noise, by more than 0.03 and two standard errors.
         """
         return self._fit(X, y, LayerPlan())
 
     def _validated(self, X, y):
-        """X in double precision, and y if it has labels."""
+        """X in float64, and y if it has labels."""
         self._validate_params()
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, ensure_min_features=2)
         check_classification_targets(y)
         return X, y
 
-    def _standardised(self, X, y, plan):
-        """How to fit, and what: inputs in their own units, classes as the loss takes them."""
+    def _method_and_problem(self, X, y, plan):
+        """The method and the problem: standardized inputs, classes encoded for the loss."""
         self.classes_, targets = self._encoded(y)
         method, column = self._method(), self._checked_offset_column(X)
         n_outputs = 1 if self.loss == "theorem4" else len(self.classes_)
         architecture = self._architecture(X.shape[1] - (column is not None), n_outputs, plan.depth)
         if self.loss == "theorem4":
             warn_if_too_few(len(X), architecture.n_weights, type(self).__name__)
-        return method, self._problem(X, targets, TargetUnits(), architecture, method, plan, column)
+        return method, self._problem(X, targets, TargetScaling(), architecture, method, plan, column)
 
     def _encoded(self, y):
-        """The classes, and what the loss is measured on: class numbers, or -1 and 1 in a column."""
+        """Classes and targets: class numbers (n,), or -1 and 1 in a column (n, 1) for Theorem 4."""
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
-                f"y has one class, {classes[0]!r}, in all {len(y)} rows; a classifier needs two classes or more."
+                f"y has one class, {classes[0]!r}, in all {len(y)} samples; a classifier needs two classes or more."
             )
         if self.loss == "cross_entropy":
             return classes, labels
@@ -207,7 +210,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         return classes, np.where(labels == 1, 1.0, -1.0)[:, None]
 
     def _method(self):
-        """Solver and readout, if the loss has them."""
+        """Solver and readout, checked against the loss."""
         squares = self.loss == "theorem4"
         solver = self.solver if self.solver != "auto" else "lbfgs" if squares else "sgd"
         wanted = ("lbfgs", "algorithm1") if squares else ("sgd", "adam", "lbfgs")
@@ -220,7 +223,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         return self._with_batch_norm(Method(solver, form))
 
     def _checked_offset_column(self, X):
-        """The column x_0 of X; None where the loss has none."""
+        """The column x_0 of X, or None if the loss has none."""
         column = self.offset_column
         if self.loss == "cross_entropy":
             return None
@@ -235,29 +238,29 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         return column
 
     def _strategy(self, method):
-        """The fit that loss and method ask for, as a function of the problem."""
+        """The fit that loss and method require, as a function of the problem."""
         if method.solver == "algorithm1":
-            return self._by_algorithm1()
-        if method.by_epochs:
-            return self._by_epochs(method, torch.nn.CrossEntropyLoss, self.input_noise, max_epochs=80)
+            return self._algorithm1_fit()
+        if method.stochastic:
+            return self._stochastic_fit(method, torch.nn.CrossEntropyLoss, self.input_noise, max_epochs=80)
         fit = fit_theorem4 if self.loss == "theorem4" else fit_cross_entropy
-        return partial(fit, search=self._search(method.solver), l2=self.l2)
+        return partial(fit, options=self._solver_options(method.solver), l2=self.l2)
 
-    def _units_of(self, X, targets, offset_column, method):
-        """As the base's; for SGD and Adam the scales have a floor where that tells classes better."""
-        units = super()._units_of(X, targets, offset_column, method)
+    def _scaling_of(self, X, targets, offset_column, method):
+        """Input scaling; for SGD and Adam with lower bounds on the scales if these help a kernel classifier."""
+        units = super()._scaling_of(X, targets, offset_column, method)
         return dataclasses.replace(units, scale=scales_for_classes(X, targets)) if method.clips else units
 
     def _store(self, fit, problem):
-        """As the base does, and what held-out rows said."""
+        """Fitted attributes, and the scores on held-out samples."""
         super()._store(fit, problem)
-        rehearsed = fit.rehearsed or Rehearsed()
+        noise_selection = fit.noise_selection or NoiseSelection()
         self.input_noise_ = fit.input_noise
-        self.held_out_score_, self.linear_score_ = rehearsed.score, rehearsed.linear
-        warn_of_linear(rehearsed, type(self).__name__)
+        self.held_out_score_, self.linear_score_ = noise_selection.score, noise_selection.linear
+        warn_of_linear(noise_selection, type(self).__name__)
 
     def decision_function(self, X):
-        """Logits: ``F(x)``, of the second class where there are two (minus those of the first).
+        """Logits ``F(x)``; with two classes, the logit of the second class minus that of the first.
 
         Parameters
         ----------
@@ -269,14 +272,14 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
             For Theorem 4 ``v (x_0 + F(x))``.
         """
         X = self._checked_inputs(X)
-        F = self._over_rows(X, lambda module, x: module.predict(x))
+        F = self._in_chunks(X, lambda module, x: module.predict(x))
         if self.loss == "theorem4":
-            x0 = self._input_units.offsets(X)
+            x0 = self._input_scaling.offsets(X)
             return self._sharpness * (F[:, 0] if x0 is None else x0[:, 0] + F[:, 0])
         return F[:, 1] - F[:, 0] if len(self.classes_) == 2 else F
 
     def predict_proba(self, X):
-        """Probabilities of the classes.
+        """Class probabilities.
 
         Parameters
         ----------

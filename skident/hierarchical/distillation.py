@@ -1,4 +1,4 @@
-"""The numbers of Algorithm 1: its options, the thresholds of eq. (4.1), INITIAL-DISTILL."""
+"""Options, stage thresholds (eq. 4.1) and INITIAL-DISTILL of Algorithm 1 of Allen-Zhu and Li (2020)."""
 
 from __future__ import annotations
 
@@ -14,79 +14,32 @@ __all__ = ["Algorithm1Options", "LayerRule", "check_options", "initial_distill",
 
 @dataclass(frozen=True)
 class Algorithm1Options:
-    """What Algorithm 1 leaves to its user.
+    """Parameters that Algorithm 1 leaves to its user; defaults tuned on small `make_hierarchical_target` cases."""
 
-    Attributes
-    ----------
-    n_units : int
-        m, the units of W_l.
-    epsilon : float
-        Target error: the objective, relative to y's variance, is to fall below ``epsilon^2 / 4``.
-    kappa : float
-        Condition number of the target: singular values of ``W_{l,<}^T W_{l,l-1}`` above ``1 / (10 kappa^2)`` of the
-        largest count for k_l, and lambda_6 depends on it.
-    gap : float
-        Factor of the thresholds of eq. (4.1), which are meant for dimensions so large that ``d^(1 / C^l)`` is large.
-    exponent : float
-        C of eq. (4.1).
-    distillation : float
-        Factor of lambda_3, lambda_4, lambda_5 of eq. (4.1).
-    truncation : float
-        B' of the truncated square.
-    noise : float
-        Standard deviation of the noise on W_l after a batch, relative to the rate.
-    optimizer : {"adam", "sgd"}
-    polish : int
-        Epochs of 20 full-batch L-BFGS steps at most, on the same objective and without noise, once the last stage
-        stalls; 0 is the paper's algorithm to its end.
-    """
-
-    n_units: int = 30
-    epsilon: float = 1e-3
+    n_units: int = 30  # m, the width of W_l
+    epsilon: float = 1e-3  # target error: stop at an objective, relative to y's variance, of epsilon^2 / 4
+    # condition number of the target; singular values above 1 / (10 kappa^2) of the largest count for k_l
     kappa: float = 1.0
-    gap: float = 0.01
-    exponent: float = 2.0
-    distillation: float = 1.0
-    truncation: float = 16.0
-    noise: float = 1e-3
-    optimizer: str = "adam"
-    polish: int = 60
+    gap: float = 0.01  # factor of the thresholds of eq. (4.1), which assume that d^(1 / C^l) is large
+    exponent: float = 2.0  # C of eq. (4.1)
+    distillation: float = 1.0  # factor of lambda_3, lambda_4, lambda_5 of eq. (4.1)
+    truncation: float = 16.0  # B' of the truncated square
+    noise: float = 1e-3  # standard deviation of the noise added to W_l after a batch, relative to the rate
+    optimizer: str = "adam"  # "adam" or "sgd"
+    polish: int = 60  # epochs of at most 20 L-BFGS steps after the last stage; 0 is the paper's algorithm to its end
 
 
 @dataclass(frozen=True)
 class LayerRule:
-    """What eq. (4.1) says of a layer.
+    """Thresholds and penalties of one layer, eq. (4.1)."""
 
-    Attributes
-    ----------
-    opens, distils : float
-        ``Thres_{l,open}`` and ``Thres_{l,distil}``: objectives below which W_l becomes trainable and K_l joins.
-    penalties : tuple of float
-        ``(lambda_3, lambda_4, lambda_5)`` from then on.
-    """
-
-    opens: float
-    distils: float
-    penalties: tuple
+    opens: float  # Thres_{l,open}: objective below which W_l becomes trainable
+    distills: float  # Thres_{l,distill}: objective below which K_l joins
+    penalties: tuple  # (lambda_3, lambda_4, lambda_5) from then on
 
 
 def check_options(options):
-    """Algorithm 1's options from a dict of some of them.
-
-    Parameters
-    ----------
-    options : dict or None
-        By the names of `Algorithm1Options`; what is not there has its default.
-
-    Returns
-    -------
-    Algorithm1Options
-
-    Raises
-    ------
-    ValueError
-        If a name is unknown or a value out of range.
-    """
+    """`Algorithm1Options` from a dict of some of its fields; ValueError for unknown names and values out of range."""
     known = [f.name for f in dataclasses.fields(Algorithm1Options)]
     unknown = sorted(set(options or {}) - set(known))
     if unknown:
@@ -94,32 +47,20 @@ def check_options(options):
     checked = Algorithm1Options(**(options or {}))
     for name, value in dataclasses.asdict(checked).items():
         if name == "optimizer":
-            good = value in ("adam", "sgd")
+            valid = value in ("adam", "sgd")
         else:
             zero = name in ("noise", "distillation", "polish")
-            good = isinstance(value, (int, float)) and (value >= 0 if zero else value > 0)
-        if not good:
+            valid = isinstance(value, (int, float)) and (value >= 0 if zero else value > 0)
+        if not valid:
             raise ValueError(f"algorithm1_options: {name}={value!r} is out of range; see Algorithm1Options.")
     return checked
 
 
 def layer_rules(alphas, d, options):
-    """Thresholds and penalties by layer, eq. (4.1).
+    """`LayerRule` by layer, eq. (4.1), for d inputs.
 
-    In units of the variance: the alphas are divided by their Euclidean norm, so that they are those of a target of
-    variance about one. W_2 is open from the beginning.
-
-    Parameters
-    ----------
-    alphas : sequence of float
-        ``(alpha_2, ..., alpha_L)``.
-    d : int
-        Number of inputs.
-    options : Algorithm1Options
-
-    Returns
-    -------
-    dict of int to LayerRule
+    The alphas are divided by their Euclidean norm, so that the thresholds are relative to a target of variance about
+    one.
     """
     size = math.sqrt(sum(a * a for a in alphas))
     C, g = options.exponent, options.gap
@@ -127,32 +68,19 @@ def layer_rules(alphas, d, options):
     for layer, alpha in enumerate(alphas, start=2):
         a2 = (alpha / size) ** 2
         before = (alphas[layer - 3] / size) ** 2 if layer > 2 else math.inf
-        opens, distils = g * before / d ** (1 / (3 * C ** (layer - 1))), g * a2 / d ** (1 / (6 * C**layer))
+        opens, distills = g * before / d ** (1 / (3 * C ** (layer - 1))), g * a2 / d ** (1 / (6 * C**layer))
         penalties = tuple(options.distillation * a2 / d ** (1 / (q * C**layer)) for q in (6, 3, 2))
-        result[layer] = LayerRule(opens, distils, penalties)
+        result[layer] = LayerRule(opens, distills, penalties)
     return result
 
 
 def initial_distill(W, previous, kappa):
-    """INITIAL-DISTILL, lines 21 to 23: k_l and K_l from the singular values of ``W_{l,<}^T W_{l,l-1}``.
+    """INITIAL-DISTILL, lines 21 to 23: K_l (k, q) from the singular vectors of ``W_{l,<}^T W_{l,l-1}``, W (m, q).
 
-    Line 21 counts singular values above ``1 / (10 kappa^2)``. That they are well above it or well below holds where
-    alpha_{l+1} is tiny; for those of practice the layers above leave a tail near it, so that among the values counted,
-    the cut is where the ratio to the next one is largest.
-
-    Parameters
-    ----------
-    W : Tensor (m, q)
-    previous : Tensor of bool (q,)
-        The inputs that come from layer l - 1; where there are no others, the spectrum is of ``W^T W`` itself.
-    kappa : float
-        Singular values above ``1 / (10 kappa^2)`` of the largest count.
-
-    Returns
-    -------
-    K : Tensor (k, q)
-    singular_values : ndarray
-        Descending, not more than m.
+    Also returns the singular values, descending. `previous` (q,) marks the inputs from layer l - 1; if there are no
+    others, the spectrum is that of ``W^T W``. Line 21 counts singular values above ``1 / (10 kappa^2)``, which assumes
+    a tiny alpha_{l+1}. For practical alphas the layers above leave a tail near this threshold; k is therefore the
+    largest spectral gap among the values counted.
     """
     rest = ~previous
     cross = W[:, rest].T @ W[:, previous] if bool(rest.any()) else W.T @ W

@@ -1,4 +1,4 @@
-"""The distilled quadratic DenseNet of Algorithm 1, and what its training minimises."""
+"""The distilled quadratic DenseNet of Algorithm 1 as a torch module, and its training objectives."""
 
 from __future__ import annotations
 
@@ -7,54 +7,20 @@ import math
 import torch
 from torch import nn
 
-from .modules import LayerInputs
-from .squares import TruncatedSquare
+from .modules import LayerInputs, TruncatedSquare
 
-__all__ = ["DistilledQuadraticNet", "PenalisedLogistic", "PenalisedSquares", "SharpenedNet"]
+__all__ = ["DistilledQuadraticNet", "PenalizedLogistic", "PenalizedSquares", "SharpenedNet"]
 
 
 class DistilledQuadraticNet(LayerInputs):
-    """The re-parameterised learner of eqs. (2.1) and (2.2): wide W_l for training, small K_l that distil them.
+    """The re-parameterized learner of eqs. (2.1) and (2.2): wide W_l for training, small K_l that distill them.
 
-    ``S_l = sum_{j >= 2} K_{l,j} s(R_j S_j) + sum_{j < 2} K_{l,j} S_j`` with k_l units and
-    ``F(x) = c + sum_l alpha_l Sum(sigma(W_l [s(R_j S_j), S_0, S_1]))`` with m units a layer; s is the truncated square,
-    the R_l of shape ``(k_l (k_l + 1) / 2, k_l)`` stay as drawn. Layers are added one by one (`open_layer`) and get
-    their K_l later (`distill`), since k_l is not known before.
-
-    Parameters
-    ----------
-    n_features, connections, alphas, moments, dtype, generator
-        As for `QuadraticDenseNet`; `connections` of all L - 1 layers, whether open or not.
-    n_units : int, default=30
-        m.
-    truncation : float, default=inf
-        B'.
-
-    Attributes
-    ----------
-    readout : str
-        "sum".
-    widths : list of int
-        k_l of the layers distilled so far.
-    W, K : nn.ParameterList
-        Of the open and of the distilled layers.
-    weights3, weights4, weights5, weights6 : list of float
-        lambda_3, ..., lambda_6 a layer, all zero at the start.
-
-    Notes
-    -----
-    Source: Section 2.1, 2.2 and Algorithm 1. Cost of a pass over n rows: ``O(n m sum_l q_l)`` with q_l the inputs of a
-    layer, those of the regularisers ``O(m q_l^2)``.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skident.hierarchical.distilled_net import DistilledQuadraticNet
-    >>> net = DistilledQuadraticNet(4, ((0, 1), (0, 2)), alphas=(1.0, 0.3), n_units=10)
-    >>> net.open_layer()
-    2
-    >>> print(net.W[0].numel())
-    80
+    ``S_l = sum_{j >= 2} K_{l,j} s(R_j S_j) + sum_{j < 2} K_{l,j} S_j`` with k_l units and ``F(x) = c + sum_l alpha_l
+    Sum(sigma(W_l [s(R_j S_j), S_0, S_1]))`` with m = `n_units` units per layer; s is the truncated square with bound B'
+    = `truncation`, the R_l of shape ``(k_l (k_l + 1) / 2, k_l)`` stay as drawn. Layers are added one by one
+    (`open_layer`) and get their K_l later (`distill`), since k_l is not known before. Other parameters as for
+    `QuadraticDenseNet`; `connections` of all L - 1 layers, whether open or not. Cost of a pass over n samples: ``O(n m
+    sum_l q_l)`` with q_l inputs of layer l; of the regularizers ``O(m q_l^2)``.
     """
 
     readout = "sum"
@@ -81,40 +47,14 @@ class DistilledQuadraticNet(LayerInputs):
         self.weights3, self.weights4, self.weights5, self.weights6 = ([0.0] * L for _ in range(4))
 
     def sizes(self, layer):
-        """Entries of what each connection of a layer leads to.
-
-        Parameters
-        ----------
-        layer : int
-            l; the layers below are distilled.
-
-        Returns
-        -------
-        list of int
-            d for j < 2, else ``k_j (k_j + 1) / 2``, j in ``J_l``.
-        """
+        """Entries of each connection of layer l: d for j < 2, else ``k_j (k_j + 1) / 2``, j in ``J_l``."""
         return [
             self.n_features if j < 2 else self.widths[j - 2] * (self.widths[j - 2] + 1) // 2
             for j in self.connections[layer - 2]
         ]
 
     def open_layer(self, scale=1e-3):
-        """Add ``W_l`` of the next layer, drawn from ``N(0, scale^2)``.
-
-        Parameters
-        ----------
-        scale : float, default=1e-3
-
-        Returns
-        -------
-        int
-            l.
-
-        Raises
-        ------
-        ValueError
-            If the layer below is not distilled yet.
-        """
+        """Add ``W_l`` of the next layer, drawn from ``N(0, scale^2)``; return l."""
         layer = len(self.W) + 2
         if layer > len(self.widths) + 2:
             raise ValueError(f"layer {layer} needs the features of layer {layer - 1}, which is not distilled yet.")
@@ -124,21 +64,9 @@ class DistilledQuadraticNet(LayerInputs):
         return layer
 
     def distill(self, layer, K):
-        """Set ``K_l``, and draw R_l, Gaussian with rows of norm one.
-
-        Parameters
-        ----------
-        layer : int
-            l.
-        K : Tensor (k_l, q_l)
-
-        Raises
-        ------
-        ValueError
-            If another layer is the next to distil.
-        """
+        """Set ``K_l`` (k_l, q_l) of the next layer, and draw R_l with rows of norm one."""
         if layer != len(self.K) + 2 or layer > len(self.W) + 1:
-            raise ValueError(f"the next layer to distil is {len(self.K) + 2}, got {layer}.")
+            raise ValueError(f"the next layer to distill is {len(self.K) + 2}, got {layer}.")
         k = K.shape[0]
         R = _well_conditioned_rows(k, self.dtype, self.generator)
         self.register_buffer(f"R_{layer}", R.to(self.offset.device))
@@ -146,19 +74,7 @@ class DistilledQuadraticNet(LayerInputs):
         self.K.append(nn.Parameter(K.detach().clone()))
 
     def hidden(self, x):
-        """The open layers one after the other.
-
-        Parameters
-        ----------
-        x : Tensor (n, d)
-
-        Returns
-        -------
-        S : dict of int to Tensor (n, k_l)
-            ``S_l`` where distilled.
-        inputs : dict of int to Tensor (n, q_l)
-            What layer l sees.
-        """
+        """``S_l`` (n, k_l) of the distilled layers, and the inputs (n, q_l) of the open layers, both by l."""
         S, outputs, inputs = {}, self.start(x), {}
         for i in range(len(self.W)):
             layer = i + 2
@@ -169,16 +85,7 @@ class DistilledQuadraticNet(LayerInputs):
         return S, inputs
 
     def predict(self, x):
-        """F(x).
-
-        Parameters
-        ----------
-        x : Tensor (n, d)
-
-        Returns
-        -------
-        Tensor (n, 1)
-        """
+        """F(x), (n, 1)."""
         _, inputs = self.hidden(x)
         total = self.offset.expand(len(x), 1)
         for alpha, W, A in zip(self.alphas, self.W, inputs.values()):
@@ -186,38 +93,17 @@ class DistilledQuadraticNet(LayerInputs):
         return total
 
     def squared(self, x):
-        """What every open layer squares.
-
-        Parameters
-        ----------
-        x : Tensor (n, d)
-
-        Returns
-        -------
-        dict of int to Tensor
-            ``W_l`` times what layer l sees, (n, m); with ``S_l`` beside it where distilled, (n, m + k_l).
-        """
+        """What open layer l squares, by l: ``W_l`` times its inputs and, if distilled, ``S_l``; (n, m + k_l)."""
         S, inputs = self.hidden(x)
         wide = {layer: A @ W.T for W, (layer, A) in zip(self.W, inputs.items())}
         return {layer: torch.cat([Z, S[layer]], dim=1) if layer in S else Z for layer, Z in wide.items()}
 
     def layer_weights(self):
-        """The distilled weights by layer and connection.
-
-        Returns
-        -------
-        dict of int to dict of int to ndarray
-            ``{l: {j: K_{l,j}}}``, of shapes (k_l, d) for j < 2 and (k_l, k_j (k_j + 1) / 2).
-        """
+        """``{l: {j: K_{l,j}}}`` of the distilled layers; (k_l, d) for j < 2, else (k_l, k_j (k_j + 1) / 2)."""
         return self.by_connection(self.K)
 
     def penalty(self):
-        """``Reg(W, K)`` of Section 2.2; layers without K_l have the last term only.
-
-        Returns
-        -------
-        Tensor ()
-        """
+        """``Reg(W, K)`` of Section 2.2; layers without K_l have the last term only."""
         total = 0.0 * self.offset.sum()
         for i, W in enumerate(self.W):
             total = total + self.weights6[i] * (W**2).sum()
@@ -231,47 +117,18 @@ class DistilledQuadraticNet(LayerInputs):
         return total
 
     def previous(self, layer):
-        """Which inputs of a layer come from the layer before it.
-
-        Parameters
-        ----------
-        layer : int
-            l.
-
-        Returns
-        -------
-        Tensor of bool (q_l,)
-        """
+        """Which inputs (q_l,) of layer l come from the layer before it."""
         flags = [j == layer - 1 for j in self.connections[layer - 2]]
         sizes = torch.tensor(self.sizes(layer), device=self.offset.device)
         return torch.repeat_interleave(torch.tensor(flags, device=self.offset.device), sizes)
 
     def forward(self, x):
-        """What the training objective needs.
-
-        Parameters
-        ----------
-        x : Tensor (n, d)
-
-        Returns
-        -------
-        F : Tensor (n, 1)
-        penalty : Tensor ()
-        """
+        """F(x), (n, 1), and the penalty."""
         return self.predict(x), self.penalty()
 
     @torch.no_grad()
     def scale_output_(self, factor):
-        """Multiply F by a positive factor, and all S_l by its square root, in place.
-
-        Parameters
-        ----------
-        factor : float
-
-        Returns
-        -------
-        self
-        """
+        """Multiply F by a positive factor, and all S_l by its square root, in place."""
         root = math.sqrt(factor)
         self.offset *= factor
         for layer, J in enumerate(self.connections[: len(self.W)], start=2):
@@ -284,82 +141,40 @@ class DistilledQuadraticNet(LayerInputs):
 
 
 class SharpenedNet(nn.Module):
-    """``(v (x_0 + F(x)), v Reg)`` for inputs ``(x_0, x)``: what the cross-entropy of Theorem 4 needs.
-
-    Parameters
-    ----------
-    net : DistilledQuadraticNet
-
-    Attributes
-    ----------
-    sharpness : float
-        v, one at the start.
-    """
+    """``(v (x_0 + F(x)), v Reg)`` for inputs ``(x_0, x)`` (n, 1 + d): logits of Theorem 4; v = `sharpness`."""
 
     def __init__(self, net):
         super().__init__()
         self.net, self.sharpness = net, 1.0
 
     def forward(self, x):
-        """Sharpened logits and penalty.
-
-        Parameters
-        ----------
-        x : Tensor (n, 1 + d)
-
-        Returns
-        -------
-        logits : Tensor (n, 1)
-        penalty : Tensor ()
-        """
+        """Logits (n, 1) and penalty."""
         F, penalty = self.net(x[:, 1:])
         return self.sharpness * (x[:, :1] + F), self.sharpness * penalty
 
 
-class PenalisedSquares(nn.Module):
+class PenalizedSquares(nn.Module):
     """``mean (F - y)^2 + Reg``."""
 
     def forward(self, output, y):
-        """The objective.
-
-        Parameters
-        ----------
-        output : tuple of Tensor (n, 1) and Tensor ()
-            F and Reg.
-        y : Tensor (n, 1)
-
-        Returns
-        -------
-        Tensor ()
-        """
+        """The objective for an output ``(F, Reg)`` and y (n, 1)."""
         F, penalty = output
         return ((F - y) ** 2).mean() + penalty
 
 
-class PenalisedLogistic(nn.Module):
+class PenalizedLogistic(nn.Module):
     """``mean log(1 + exp(-y z)) + Reg`` for y in {-1, 1}."""
 
     def forward(self, output, y):
-        """The objective.
-
-        Parameters
-        ----------
-        output : tuple of Tensor (n, 1) and Tensor ()
-            z and Reg.
-        y : Tensor (n, 1)
-
-        Returns
-        -------
-        Tensor ()
-        """
+        """The objective for an output ``(z, Reg)`` and y (n, 1)."""
         z, penalty = output
         return nn.functional.softplus(-y * z).mean() + penalty
 
 
 def _well_conditioned_rows(k, dtype, generator, n_draws=100):
-    """R (k (k + 1) / 2, k): of some Gaussian draws the one whose squares ``(R z)^2`` span the quadratic forms best.
+    """R (k (k + 1) / 2, k): the Gaussian draw whose squares ``(R z)^2`` span the quadratic forms best.
 
-    The squares of a single draw can be nearly dependent, and then no descent gets anywhere.
+    The squares of a single draw can be nearly dependent, and then gradient descent makes no progress.
     """
     i, j = torch.triu_indices(k, k)
     R = torch.randn(n_draws, k * (k + 1) // 2, k, dtype=dtype, generator=generator)

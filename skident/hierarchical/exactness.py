@@ -1,4 +1,4 @@
-"""Whether a fitted sum of squares is the target: every sample is predicted by the other samples, to rounding."""
+"""Whether a fitted sum of squares is exactly the target: leave-one-out residuals at rounding level."""
 
 from __future__ import annotations
 
@@ -9,64 +9,38 @@ from .solvers import jacobian
 
 __all__ = ["is_exact", "leverages"]
 
-_TOL = 1e-7  # largest residual, in robust units of the target: a tenth of the error that `exact_` promises
-_UNTESTED = 0.999  # leverage above which a sample is fitted by parameters that no other sample determines
-_SAME = 1e-3  # standard deviations of the inputs within which samples count as repeated
-_NULL = 1e-12  # relative eigenvalue of the Gram matrix up to which rounding decides
-_LARGEST = 3000  # parameters; the eigenvalues of more take longer than the fit
-_CHUNK_ENTRIES = 4_000_000  # of the Jacobian that are held at once
+_RESIDUAL_TOL = 1e-7  # largest residual relative to the robust scale: a tenth of the error that `exact_` promises
+_MAX_LEVERAGE = 0.999  # above, a sample is fitted by parameters that no other sample determines
+_SAME_SAMPLE = 1e-3  # standard deviations of the inputs within which samples count as repeated
+_NULL_EIGENVALUE = 1e-12  # of the Gram matrix, relative to the largest: rounding of P = 3000 products, about 4000 eps
+_MAX_PARAMETERS = 3000  # the eigenvalues of more take longer than the fit (budget)
+_CHUNK_ENTRIES = 4_000_000  # entries of the Jacobian in memory at once: 32 MB in float64
 
 
 @torch.no_grad()
-def is_exact(module, rows):
-    """Whether every sample is predicted to rounding, also by the parameters that the other samples determine.
+def is_exact(module, samples):
+    """Whether every sample is predicted to rounding, also with the parameters that the other samples determine.
 
-    A polynomial with enough weights explains any few samples. So a sample with residual r and leverage h counts with
-    ``r / (1 - h)``, its residual without itself (to first order), and with a leverage near one not at all: it is no
-    evidence. Samples that repeat others count as one.
-
-    Parameters
-    ----------
-    module : QuadraticDenseNet
-        Sum form, fitted.
-    rows : WeightedRows
-        One output, in robust units; weights are not used.
-
-    Returns
-    -------
-    bool
-        False above 3000 parameters, where nothing is tested.
+    A polynomial with enough weights fits any few samples. A sample with residual r and leverage h therefore counts with
+    its leave-one-out residual ``r / (1 - h)`` (to first order); a sample with leverage near one is no evidence, and
+    repeated samples count as one. `samples` are in robust units, one output. False above 3000 parameters, which are not
+    tested.
     """
-    size = 1.0 + rows.y.abs()[:, 0]
-    residuals = (module(rows.x) - rows.y).abs()[:, 0] / size
-    if not float(residuals.max()) <= _TOL or sum(p.numel() for _, p in module.blocks()) > _LARGEST:
+    size = 1.0 + samples.y.abs()[:, 0]
+    residuals = (module(samples.x) - samples.y).abs()[:, 0] / size
+    if not float(residuals.max()) <= _RESIDUAL_TOL or sum(p.numel() for _, p in module.blocks()) > _MAX_PARAMETERS:
         return False
-    groups = np.unique(np.round(rows.x.cpu().numpy() / _SAME), axis=0, return_inverse=True)[1].reshape(-1)
-    leverage = np.bincount(groups, leverages(module, rows.x).cpu().numpy())[groups]
-    left = np.maximum(1.0 - leverage, 0.0)
-    return bool((leverage <= _UNTESTED).all() and (residuals.cpu().numpy() <= _TOL * left).all())
+    groups = np.unique(np.round(samples.x.cpu().numpy() / _SAME_SAMPLE), axis=0, return_inverse=True)[1].reshape(-1)
+    leverage = np.bincount(groups, leverages(module, samples.x).cpu().numpy())[groups]
+    slack = np.maximum(1.0 - leverage, 0.0)
+    return bool((leverage <= _MAX_LEVERAGE).all() and (residuals.cpu().numpy() <= _RESIDUAL_TOL * slack).all())
 
 
 def leverages(module, x):
-    """Leverages of samples in the linearised least squares problem of all parameters.
+    """Leverages (n,) in the linearized least squares problem of all parameters; O(n P^2 + P^3) for P parameters.
 
-    Every sample has a gradient of norm one: large targets of high degree would leave nothing to the others.
-
-    Parameters
-    ----------
-    module : QuadraticDenseNet
-        One output.
-    x : Tensor (n, d)
-
-    Returns
-    -------
-    Tensor (n,)
-        In [0, 1].
-
-    Notes
-    -----
-    Cost: ``O(n P^2 + P^3)`` for P parameters. Directions in which nothing changes, as rotations of the last layer,
-    have no part.
+    Every sample's gradient is scaled to norm one, or a few large targets of high degree would take all leverage.
+    Directions in which the outputs are constant, such as rotations of the last layer, do not contribute.
     """
     blocks = module.blocks()
     chunk = max(1, _CHUNK_ENTRIES // sum(p.numel() for _, p in blocks))
@@ -79,6 +53,6 @@ def leverages(module, x):
     gram = sum(J.T @ J for J in gradients())
     scale = gram.diagonal().clamp(min=torch.finfo(x.dtype).tiny).sqrt()
     values, vectors = torch.linalg.eigh(gram / torch.outer(scale, scale))
-    kept = values > _NULL * values[-1]
+    kept = values > _NULL_EIGENVALUE * values[-1]
     root = vectors[:, kept] / (scale[:, None] * values[kept].sqrt())
     return torch.cat([((J @ root) ** 2).sum(dim=1) for J in gradients()])

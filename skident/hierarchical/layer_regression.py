@@ -1,36 +1,33 @@
-"""Weights of a new last layer of the paper's sum form by linear regression, without a search."""
+"""Initial weights of the sum form by linear regression, layer by layer, instead of random starts."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import torch
 
 from skident.linalg.joint_diagonal import joint_diagonaliser
 
+from .problem import copy_layers
 from .solvers import jacobian, set_trainable
 
-__all__ = ["RIDGES", "can_regress", "n_columns", "regress_top_layer"]
+__all__ = ["RIDGES", "can_regress", "n_columns", "regress_layers", "regress_top_layer", "regressable_layers"]
 
-# Of columns of norm one, a start each: products of inputs that the layers below can nearly imitate are damped.
+# Relative to columns of norm one, one start each: damps products of inputs that the layers below nearly span.
 RIDGES = (1e-7, 1e-5)
-_LARGEST = 1500  # columns; more cost longer than random starts take
-_FLOOR = 1e-3  # of eigenvalues: units of weight zero would stay there
+_MAX_COLUMNS = 1500  # more take longer than random starts (budget)
+_LEAST_EIGENVALUE = 1e-3  # relative to the largest: units with zero weights would have zero gradient and stay there
+# Fits of the lower layers, before a layer above is added.
+_STEPS = 30  # of Levenberg-Marquardt (budget)
+_PATIENCE = 8  # steps in which the loss must halve (budget)
+# Samples per unknown, so that the equations determine it well.
+_SAMPLES_PER_WEIGHT = 8  # of the fit
+_SAMPLES_PER_COLUMN = 4  # of the regression
 
 
 def n_columns(architecture, layer):
-    """Number of columns of the larger regression of `regress_top_layer`, at most.
-
-    Parameters
-    ----------
-    architecture : DenseNetArchitecture
-    layer : int
-        The new one.
-
-    Returns
-    -------
-    int
-    """
+    """Upper bound on the number of columns of the larger regression of `regress_top_layer`."""
     q = architecture.n_inputs(layer)
     if layer > 2:
         before = architecture.width(layer - 1)
@@ -38,64 +35,32 @@ def n_columns(architecture, layer):
     return q * (q + 1) // 2 + architecture.n_weights
 
 
-def can_regress(architecture, layers, n_rows):
-    """Whether `regress_top_layer` has rows enough, not too many products of inputs, and skip links.
-
-    Parameters
-    ----------
-    architecture : DenseNetArchitecture
-    layers : collection of int
-        The new ones.
-    n_rows : int
-
-    Returns
-    -------
-    bool
-        At all of the layers.
-    """
+def can_regress(architecture, layers, n_samples):
+    """Whether `regress_top_layer` has enough samples, few enough products of inputs, and skip links in all layers."""
     most = max(n_columns(architecture, layer) for layer in layers)
     linked = all(layer == 2 or len(architecture.connections[layer - 2]) > 1 for layer in layers)
-    return linked and most <= _LARGEST and 2 * most <= n_rows
+    return linked and most <= _MAX_COLUMNS and 2 * most <= n_samples
 
 
 @torch.no_grad()
-def regress_top_layer(module, lower, rows, fixed=(), ridge=RIDGES[0]):
-    """Set the weights of the last layer so that the network explains best what the layers below leave.
+def regress_top_layer(module, lower, samples, fixed=(), ridge=RIDGES[0]):
+    """Set the last layer of a sum-form module by regression on the residual of the layers below; eigenvalues of M.
 
-    With inputs h, the last layer adds ``alpha ||W h||^2 = alpha <M, h h^T>``, linear in ``M = W^T W``. So M comes from
-    linear least squares, together with a first-order change of the layers below: these are wrong by as much as the new
-    layer adds, since they were fitted without it. W is the root of M's largest eigenpairs.
+    With inputs h, the last layer adds ``alpha ||W h||^2 = alpha <M, h h^T>``, linear in ``M = W^T W``. M comes from
+    linear least squares, together with a first-order change of the layers below (`lower`, fitted): their error is as
+    large as the new layer's contribution, since they were fitted without it. W is the root of M's largest eigenpairs.
 
-    Fitted as the last one, the layer before is known up to a rotation only, ``||S||^2 = ||Q S||^2``, but the new one
-    sees the squares of ``Q S``. So a first regression has all products ``S_i S_j`` for inputs; the coefficients of
-    ``h_m S_i S_j``, a symmetric matrix for every other input ``h_m``, are ``Q^T D_m Q`` with diagonal D_m, and Q
-    diagonalises them all.
+    Fitted as the last one, the layer before is known up to a rotation only, ``||S||^2 = ||Q S||^2``, but the new layer
+    squares the entries of ``Q S``. A first regression therefore takes all products ``S_i S_j`` as inputs. The
+    coefficients of ``h_m S_i S_j``, a symmetric matrix for each other input ``h_m``, are ``Q^T D_m Q`` with diagonal
+    D_m, and Q diagonalizes them jointly. `module` and `lower` are both rotated.
 
-    Parameters
-    ----------
-    module : QuadraticDenseNet
-        Sum form; its last layer is changed, and the one before is rotated.
-    lower : QuadraticDenseNet or None
-        Its other layers, fitted, rotated as well; None where there are none.
-    rows : WeightedRows
-        One output.
-    fixed : collection of int, default=()
-        Layers of `lower` that stay.
-    ridge : float, default=1e-7
-        Of columns of norm one.
-
-    Returns
-    -------
-    Tensor (m,)
-        Eigenvalues of M, from the largest down: those of the block of all inputs but the layer before, which the
-        layers below imitate best; M is continued from there as a matrix of rank k. Where k is larger, of all of M.
-
-    Notes
-    -----
-    Cost: ``O(n c^2 + c^3)``, c of `n_columns`. Biases are left at zero. Where the layers below are wrong by
-    ``O(alpha)``, M is wrong by as much, relatively.
+    The eigenvalues (descending) are those of the block of all inputs but the layer before, which the layers below
+    imitate best; M is continued from there as a matrix of rank k. If k is larger than that block, they are those of M.
+    Biases are left at zero. Cost: ``O(n c^2 + c^3)`` for c = `n_columns`. If the layers below are wrong by
+    ``O(alpha)``, M has a relative error of that size.
     """
-    x, y, w, top = rows.x, rows.y, rows.factors, len(module.widths) + 1
+    x, y, w, top = samples.x, samples.y, samples.factors, len(module.widths) + 1
     residual, tangent = y, torch.ones_like(y)
     if lower is not None:
         set_trainable(lower, fixed=fixed)
@@ -119,7 +84,7 @@ def regress_top_layer(module, lower, rows, fixed=(), ridge=RIDGES[0]):
 
 
 def _regress(columns, others, target, w, ridge):
-    """Coefficients of `columns` in the weighted least squares on both; zeros where that overflows."""
+    """Coefficients of `columns` in the weighted ridge regression on `columns` and `others`; zeros if not finite."""
     A = w * torch.cat([columns, others], dim=1)
     norms = torch.linalg.vector_norm(A, dim=0).clamp(min=torch.finfo(A.dtype).tiny)
     A /= norms
@@ -132,7 +97,7 @@ def _regress(columns, others, target, w, ridge):
 
 
 def _root(M, k, n_last):
-    """W (<= k, q) with ``W^T W`` near M, from the block without the last inputs; None where nothing is positive."""
+    """W (<= k, q) with ``W^T W`` near M, from the block without the last inputs; None if no eigenvalue is positive."""
     q = len(M)
     known = q - n_last if q - n_last >= k else q
     values, vectors = torch.linalg.eigh(M[:known, :known])
@@ -140,7 +105,7 @@ def _root(M, k, n_last):
     if not float(values[0]) > 0.0:
         return None, values
     kept = min(k, known)
-    sizes, V = values[:kept].clamp(min=_FLOOR * float(values[0])).sqrt(), vectors[:, :kept]
+    sizes, V = values[:kept].clamp(min=_LEAST_EIGENVALUE * float(values[0])).sqrt(), vectors[:, :kept]
     return torch.cat([V * sizes, M[:known, known:].T @ (V / sizes)]).T, values
 
 
@@ -151,10 +116,46 @@ def _rotation(module, top, x, residual, tangent, w, ridge):
     h = torch.cat([outputs[j] for j in module.connections[top - 2] if j != top - 1], dim=1)
     q, (i, j) = h.shape[1], torch.triu_indices(k, k, device=x.device)
     m, n = torch.triu_indices(q, q, device=x.device)
-    fourth = list(itertools.combinations_with_replacement(range(k), 4))  # each once, unlike products of products
+    # Each product once: repeated columns would make the regression singular.
+    fourth = list(itertools.combinations_with_replacement(range(k), 4))
     mixed = (h[:, :, None] * (S[:, i] * S[:, j])[:, None, :]).reshape(len(x), -1)
     rest = [h[:, m] * h[:, n], S[:, fourth].prod(dim=2), tangent]
     N = torch.zeros(q, k, k, dtype=x.dtype, device=x.device)
     N[:, i, j] = _regress(mixed, torch.cat(rest, dim=1), residual, w, ridge).reshape(q, -1)
     Q = joint_diagonaliser((N + N.transpose(1, 2)).cpu().numpy())
     return torch.as_tensor(Q, dtype=x.dtype, device=x.device)
+
+
+def regressable_layers(problem, options):
+    """The new layers if `regress_top_layer` can initialize each of them, else an empty list."""
+    known = 0 if problem.start is None else len(problem.start.widths)
+    new = list(range(known + 2, problem.architecture.depth + 1))
+    plain = options.solver == "lm" and problem.architecture.curvature is None
+    return new if plain and new and can_regress(problem.architecture, new, len(problem.x)) else []
+
+
+def regress_layers(problem, options, module, samples, ridge):
+    """Initialize the new layers of a sum-form module in turn, fitting all trained layers jointly after each."""
+    kind, layers, lower = problem.architecture, regressable_layers(problem, options), None
+    if layers[0] > 2:  # fitted with other weights of the samples
+        lower = _lower_layers(problem, module, layers[0] - 1)
+        options.minimize(lower, samples, max_iter=options.n_steps(_STEPS), patience=_PATIENCE)
+        copy_layers(lower, module)
+    for layer in layers:
+        subset = samples.first(max(_SAMPLES_PER_WEIGHT * kind.n_weights, _SAMPLES_PER_COLUMN * n_columns(kind, layer)))
+        net = _lower_layers(problem, module, layer)
+        regress_top_layer(net, lower, subset, problem.fixed, ridge)
+        if layer < layers[-1]:
+            options.minimize(net, subset, max_iter=options.n_steps(_STEPS), patience=_PATIENCE)
+        copy_layers(net, module)
+        lower = net
+    return module
+
+
+def _lower_layers(problem, module, layer):
+    """The layers 2, ..., `layer` of a module in the sum form; all but the fixed ones trainable."""
+    lower = dataclasses.replace(problem, architecture=problem.architecture.up_to(layer), start=None)
+    net = lower.build("sum")
+    copy_layers(module, net)
+    set_trainable(net, fixed=problem.fixed)
+    return net

@@ -1,4 +1,4 @@
-"""The quadratic DenseNet of Allen-Zhu and Li (2020) as a torch module."""
+"""The quadratic DenseNet of Allen-Zhu and Li (2020) as a torch module, and its activations."""
 
 from __future__ import annotations
 
@@ -8,23 +8,46 @@ import numpy as np
 import torch
 from torch import nn
 
-from .squares import TiltedSquare, TruncatedSquare
+__all__ = ["LayerInputs", "QuadraticDenseNet", "ScaledLogits", "TiltedSquare", "TruncatedSquare"]
 
-__all__ = ["LayerInputs", "QuadraticDenseNet", "ScaledLogits"]
+
+class TruncatedSquare(nn.Module):
+    """``z^2`` up to ``|z| = bound``, constant ``2.2 bound^2`` from ``|z| = 2 bound`` on, smooth and monotone between.
+
+    B' = `bound` of Section 2.1; infinity is the plain square. Between, the derivative is ``2 bound (1 - t)^3 (1 + 4 t +
+    9 t^2)`` with ``t = |z| / bound - 1``, so that three derivatives are continuous, all ``O(bound)``.
+    """
+
+    def __init__(self, bound=math.inf):
+        super().__init__()
+        self.bound = float(bound)
+
+    def forward(self, z):
+        """The truncated square, elementwise."""
+        if math.isinf(self.bound):
+            return z * z
+        size = z.abs()
+        t = (size / self.bound - 1.0).clamp(0.0, 1.0)
+        grown = t + t**2 / 2 - 4 * t**4 + 4.6 * t**5 - 1.5 * t**6
+        return size.clamp(max=self.bound) ** 2 + 2 * self.bound**2 * grown
+
+
+class TiltedSquare(nn.Module):
+    """``z + c z^2``, the activation of the paper's quadratic WideResNets (Appendix A.3, c = 0.1)."""
+
+    def __init__(self, curvature):
+        super().__init__()
+        self.curvature = float(curvature)
+
+    def forward(self, z):
+        """The activation, elementwise."""
+        return z + self.curvature * z * z
 
 
 class LayerInputs(nn.Module):
-    """What the layers of both forms see: ``G_0 = x``, ``G_1 = x^2 - E x^2``, and what their connections lead to.
+    """Inputs of the layers in both forms: ``G_0 = x``, ``G_1 = x^2 - E x^2``, concatenated along connections.
 
-    Parameters
-    ----------
-    n_features : int
-        d.
-    connections : sequence of collections of int
-        ``(J_2, ..., J_L)``.
-    moments : array-like of shape (d,) or None
-        ``E x^2``; None is one.
-    dtype : torch.dtype
+    `connections` are ``(J_2, ..., J_L)``; `moments` (d,) are ``E x^2``, None is one.
     """
 
     def __init__(self, n_features, connections, moments, dtype):
@@ -35,47 +58,15 @@ class LayerInputs(nn.Module):
         self.register_buffer("moments", moments)
 
     def start(self, x):
-        """What layer 2 can see.
-
-        Parameters
-        ----------
-        x : Tensor (n, d)
-
-        Returns
-        -------
-        dict of int to Tensor (n, d)
-            ``{0: G_0, 1: G_1}``.
-        """
+        """``{0: G_0, 1: G_1}``, each (n, d)."""
         return {0: x, 1: x * x - self.moments}
 
     def gather(self, outputs, layer):
-        """The inputs of a layer side by side, in the order of its connections.
-
-        Parameters
-        ----------
-        outputs : dict of int to Tensor (n, k_j)
-            Of the layers below, by number.
-        layer : int
-
-        Returns
-        -------
-        Tensor (n, q_l)
-        """
+        """The inputs of a layer (n, q_l), concatenated in the order of its connections."""
         return torch.cat([outputs[j] for j in self.connections[layer - 2]], dim=1)
 
     def by_connection(self, matrices):
-        """The layers' matrices, cut at their connections.
-
-        Parameters
-        ----------
-        matrices : sequence of Tensor (k_l, q_l)
-            Of layers 2, 3, ...
-
-        Returns
-        -------
-        dict of int to dict of int to ndarray of shape (k_l, k_j)
-            ``{l: {j: W_{l,j}}}``.
-        """
+        """``{l: {j: W_{l,j}}}``: the matrices (k_l, q_l) of layers 2, 3, ... as arrays split by connection."""
         result = {}
         for layer, W in enumerate(matrices, start=2):
             blocks = np.split(W.detach().cpu().numpy().astype(np.float64), np.cumsum(self.sizes(layer))[:-1], axis=1)
@@ -87,7 +78,7 @@ class QuadraticDenseNet(LayerInputs):
     """``F(x) = c + D [G_0, G_1] + sum_l alpha_l U_l G_l``, ``G_l = a(S_l)``, ``S_l = sum_{j in J_l} W_lj G_j + b_l``.
 
     ``G_0 = x``, ``G_1 = x^2 - E x^2``. With ``readout="sum"`` all entries of U_l are one and D is zero: the paper's
-    eq. (1.1). With ``readout="linear"`` U_l and D are trained, and ``batch_norm=True`` puts a batch norm after every
+    eq. (1.1). With ``readout="linear"`` U_l and D are trained, and ``batch_norm=True`` puts a batch norm after each
     activation, as in Appendix A.3.
 
     Parameters
@@ -119,20 +110,7 @@ class QuadraticDenseNet(LayerInputs):
     Attributes
     ----------
     input_noise : float
-        Standard deviation of Gaussian noise on x in training mode, 0 at the start.
-
-    Notes
-    -----
-    Source: Section 2 and Appendix A.3. Cost of a pass over n rows: ``O(n sum_l k_l sum_{j in J_l} k_j)``. Biases b_l
-    start at zero.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skident.hierarchical.modules import QuadraticDenseNet
-    >>> module = QuadraticDenseNet(5, (3, 2), ((0, 1), (0, 2)))
-    >>> print(sum(p.numel() for p in module.weights))
-    46
+        Standard deviation of Gaussian noise on x in training mode, initially 0.
     """
 
     def __init__(
@@ -169,7 +147,7 @@ class QuadraticDenseNet(LayerInputs):
         self.norms = nn.ModuleList(norms)
 
     def _draw_weights(self, n_outputs, dtype, generator):
-        """Weights and, where they are linear, readouts from ``N(0, 1 / fan in)``; biases and offset zero."""
+        """Draw weights and linear readouts from ``N(0, 1 / fan in)``; biases and offset are zero."""
 
         def random(*shape):
             return torch.randn(*shape, dtype=dtype, generator=generator)
@@ -182,46 +160,15 @@ class QuadraticDenseNet(LayerInputs):
             self.readouts = nn.ParameterList(nn.Parameter(random(k, n_outputs) / math.sqrt(k)) for k in self.widths)
 
     def sizes(self, layer):
-        """Entries of what each connection of a layer leads to.
-
-        Parameters
-        ----------
-        layer : int
-            l.
-
-        Returns
-        -------
-        list of int
-            ``k_j``, j in ``J_l``.
-        """
+        """Entries ``k_j`` of each connection j in ``J_l`` of layer l."""
         return [self.n_features if j < 2 else self.widths[j - 2] for j in self.connections[layer - 2]]
 
     def layer_weights(self):
-        """The weights by layer and connection.
-
-        Returns
-        -------
-        dict of int to dict of int to ndarray of shape (k_l, k_j)
-            ``{l: {j: W_{l,j}}}``.
-        """
+        """The weights ``{l: {j: W_{l,j}}}``, arrays (k_l, k_j)."""
         return self.by_connection(self.weights)
 
     def hidden(self, x):
-        """The layers one after the other.
-
-        Parameters
-        ----------
-        x : Tensor (n, d)
-
-        Returns
-        -------
-        S : dict of int to Tensor (n, k_l)
-            ``S_l``, l = 2, ..., L.
-        outputs : dict of int to Tensor (n, k_l)
-            What the next layers see, l = 0, ..., L.
-        seen : dict of int to Tensor (n, k_l)
-            What the readout sees, l = 2, ..., L.
-        """
+        """``S_l``, the outputs to the next layers (from l = 0), and the outputs to the readout; (n, k_l) by l."""
         S, outputs, seen = {}, self.start(x), {}
         for layer, (W, b, norm) in enumerate(zip(self.weights, self.biases, self.norms), start=2):
             S[layer] = torch.addmm(b, self.gather(outputs, layer), W.T)
@@ -230,16 +177,7 @@ class QuadraticDenseNet(LayerInputs):
         return S, outputs, seen
 
     def combine(self, outputs, seen):
-        """F from what `hidden` gives.
-
-        Parameters
-        ----------
-        outputs, seen : dict of int to Tensor (n, k_l)
-
-        Returns
-        -------
-        Tensor (n, n_outputs)
-        """
+        """F (n, n_outputs) from the outputs of `hidden`."""
         total = self.offset
         if self.direct is not None:
             total = torch.addmm(total, torch.cat([outputs[0], outputs[1]], dim=1), self.direct)
@@ -248,55 +186,24 @@ class QuadraticDenseNet(LayerInputs):
         return total
 
     def forward(self, x):
-        """F(x).
-
-        Parameters
-        ----------
-        x : Tensor (n, d)
-
-        Returns
-        -------
-        Tensor (n, n_outputs)
-        """
+        """F(x), (n, n_outputs)."""
         if self.training and self.input_noise > 0:
             x = x + self.input_noise * torch.randn_like(x)
         _, outputs, seen = self.hidden(x)
         return self.combine(outputs, seen)
 
     def predict(self, x):
-        """F(x), as every form of the network gives it.
-
-        Parameters
-        ----------
-        x : Tensor (n, d)
-
-        Returns
-        -------
-        Tensor (n, n_outputs)
-        """
+        """F(x), the method that both forms of the network share."""
         return self(x)
 
     def squared(self, x):
-        """What every layer squares.
-
-        Parameters
-        ----------
-        x : Tensor (n, d)
-
-        Returns
-        -------
-        dict of int to Tensor (n, k_l)
-            ``S_l``, l = 2, ..., L.
-        """
+        """What each layer squares: ``S_l`` (n, k_l) by l."""
         return self.hidden(x)[0]
 
     def blocks(self):
-        """The parameters in the order in which the solvers flatten them.
+        """Pairs ((kind, layer), parameter) in the order in which the solvers flatten them.
 
-        Returns
-        -------
-        list of ((kind, layer), parameter)
-            Kinds are weights, biases, readouts, direct and offset; the last two have layer 0.
+        Kinds are weights, biases, readouts, direct and offset; the last two have layer 0.
         """
         groups = {"weights": self.weights, "biases": self.biases}
         if self.readout == "linear":
@@ -308,16 +215,7 @@ class QuadraticDenseNet(LayerInputs):
 
     @torch.no_grad()
     def scale_output_(self, factor):
-        """Multiply F by a positive factor, in place; with ``readout="sum"`` that scales all S_l by its square root.
-
-        Parameters
-        ----------
-        factor : float
-
-        Returns
-        -------
-        self
-        """
+        """Multiply F by a positive factor, in place; with readout="sum" all S_l scale by its square root."""
         for parameter in (self.offset, *([] if self.direct is None else [self.direct])):
             parameter *= factor
         if self.readout == "linear":
@@ -335,19 +233,9 @@ class QuadraticDenseNet(LayerInputs):
 
 
 class ScaledLogits(nn.Module):
-    """``v (x_0 + F(x))`` with x_0 the first column: the argument of the cross-entropy of Theorem 4.
+    """``v (x_0 + F(x))`` with x_0 the first column: the argument of the cross-entropy of Theorem 4; v = `sharpness`.
 
-    Parameters
-    ----------
-    net : nn.Module
-        F, (n, d) to (n, 1).
-    offset_column : bool, default=True
-        Whether the inputs begin with x_0; else the module is ``v F(x)``.
-
-    Attributes
-    ----------
-    sharpness : float
-        v, one at the start.
+    Without `offset_column` it is ``v F(x)``.
     """
 
     def __init__(self, net, offset_column=True):
@@ -355,16 +243,7 @@ class ScaledLogits(nn.Module):
         self.net, self.offset_column, self.sharpness = net, offset_column, 1.0
 
     def forward(self, x):
-        """The argument of the cross-entropy.
-
-        Parameters
-        ----------
-        x : Tensor (n, 1 + d), or (n, d) without offset column
-
-        Returns
-        -------
-        Tensor (n, 1)
-        """
+        """Logits (n, 1) for inputs (n, 1 + d), or (n, d) without offset column."""
         if not self.offset_column:
             return self.sharpness * self.net(x)
         return self.sharpness * (x[:, :1] + self.net(x[:, 1:]))

@@ -1,4 +1,4 @@
-"""How a fit is made, as the estimators' parameters say it."""
+"""Options of a fit: which layers, which form and solver, how many starts and steps."""
 
 from __future__ import annotations
 
@@ -9,95 +9,58 @@ from skident.base.progress import StageLog
 
 from .solvers import LEAST_SQUARES
 
-__all__ = ["BY_EPOCHS", "LayerPlan", "Method", "Search"]
+__all__ = ["STOCHASTIC", "LayerPlan", "Method", "SolverOptions"]
 
-BY_EPOCHS = ("adam", "sgd")  # solvers
+STOCHASTIC = ("adam", "sgd")  # solvers
 
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """Which layers a fit has, and where they begin.
+    """Which layers a fit has, and where they begin."""
 
-    Attributes
-    ----------
-    depth : int or None
-        The last layer; None is L.
-    fixed : tuple of int
-        Layers whose weights stay as they are in `start`.
-    start : estimator or None
-        Fitted. Layers that it has begin at its weights.
-    """
-
-    depth: int | None = None
-    fixed: tuple = ()
-    start: Any = None
+    depth: int | None = None  # the last layer; None is L
+    fixed: tuple = ()  # layers whose weights stay as they are in `start`
+    start: Any = None  # a fitted estimator, whose layers are the initial values; or None
 
 
 @dataclass(frozen=True)
 class Method:
-    """What is fitted, and by what.
+    """Form of the network and solver."""
 
-    Attributes
-    ----------
-    solver : {"lm", "lbfgs", "adam", "sgd", "algorithm1"}
-    readout : {"auto", "sum", "linear"}
-    batch_norm : bool
-    """
-
-    solver: str
-    readout: str
+    solver: str  # "lm", "lbfgs", "adam", "sgd" or "algorithm1"
+    readout: str  # "auto", "sum" or "linear"
     batch_norm: bool = False
 
     @property
-    def by_epochs(self):
+    def stochastic(self):
         """Whether skorch trains all layers together, in batches."""
-        return self.solver in BY_EPOCHS
+        return self.solver in STOCHASTIC
 
     @property
     def by_skorch(self):
-        """Whether skorch trains, so that float32 will do."""
-        return self.by_epochs or self.solver == "algorithm1"
+        """Whether skorch trains, so that float32 suffices."""
+        return self.stochastic or self.solver == "algorithm1"
 
     @property
     def clips(self):
-        """Whether the network sees its inputs clipped, and may have batch norm."""
-        return self.by_epochs and self.readout == "linear"
+        """Whether the network's inputs are clipped, which also allows batch norm."""
+        return self.stochastic and self.readout == "linear"
 
 
 @dataclass(frozen=True)
-class Search:
-    """How Levenberg-Marquardt and L-BFGS search for weights.
+class SolverOptions:
+    """How often, how long and by what least squares problems are solved."""
 
-    Attributes
-    ----------
-    solver : {"lm", "lbfgs"}
-    n_init : int
-        Starts at most.
-    max_iter : int or None
-        Steps of a start at most, where a fit would take more.
-    log : StageLog
-        Told what every start ended with.
-    """
-
-    solver: str = "lm"
-    n_init: int = 6
-    max_iter: int | None = None
-    log: StageLog = field(default_factory=StageLog)
+    solver: str = "lm"  # "lm" or "lbfgs"
+    n_init: int = 6  # maximum number of starts
+    max_iter: int | None = None  # maximum number of steps per start; None uses each fit's own
+    log: StageLog = field(default_factory=StageLog)  # receives one line per start
 
     @property
-    def minimise(self):
+    def minimize(self):
         """`fit_least_squares` or `fit_least_squares_by_lbfgs`."""
         return LEAST_SQUARES[self.solver]
 
-    def steps(self, usual):
-        """Steps of a stage that usually takes so many.
-
-        Parameters
-        ----------
-        usual : int
-
-        Returns
-        -------
-        int
-        """
+    def n_steps(self, usual):
+        """`usual`, or `max_iter` if that is less."""
         return min(self.max_iter or usual, usual)

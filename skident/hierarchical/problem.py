@@ -1,4 +1,4 @@
-"""What is fitted, where a start of it led, and what a fit gives."""
+"""The problem that is fitted, one attempt from one start, and the resulting fit."""
 
 from __future__ import annotations
 
@@ -13,63 +13,31 @@ import torch
 
 from .architecture import DenseNetArchitecture
 from .modules import QuadraticDenseNet
-from .units import InputUnits, TargetUnits
+from .scaling import InputScaling, TargetScaling
 
-__all__ = ["Attempt", "Distillation", "Fit", "Problem", "copy_layers"]
+__all__ = ["Attempt", "Distillation", "Fit", "Problem", "copy_layers", "exploding_layer", "require_finite"]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Standardised data and the architecture to fit to them.
+    """Standardized data and the architecture to fit to them."""
 
-    Attributes
-    ----------
-    x : Tensor (n, d)
-    y : Tensor (n, o), or (n,) of integers for classes
-    architecture : DenseNetArchitecture
-    input_units : InputUnits
-        Of x.
-    target_units : TargetUnits
-        Of y.
-    rng : RandomState
-        Of starts and batches.
-    x0 : Tensor (n, 1) or None
-        The offset column of Theorem 4, as it is.
-    start : QuadraticDenseNet or None
-        Layers that it has begin at its weights.
-    fixed : tuple of int
-        Layers whose weights stay.
-    whole : bool
-        Whether all layers are fitted at once; if not, weights without a given `l2` are not shrunk, since what lower
-        layers learn alone is to be measured.
-    """
-
-    x: torch.Tensor
-    y: torch.Tensor
+    x: torch.Tensor  # (n, d)
+    y: torch.Tensor  # (n, o), or (n,) of integers for classes
     architecture: DenseNetArchitecture
-    input_units: InputUnits
-    target_units: TargetUnits
-    rng: np.random.RandomState
-    x0: torch.Tensor | None = None
-    start: QuadraticDenseNet | None = None
-    fixed: tuple = ()
+    input_scaling: InputScaling
+    target_scaling: TargetScaling
+    rng: np.random.RandomState  # of starts and batches
+    x0: torch.Tensor | None = None  # the offset column (n, 1) of Theorem 4, unscaled
+    start: QuadraticDenseNet | None = None  # layers that it has begin at its weights
+    fixed: tuple = ()  # layers whose weights stay
+    # all layers are fitted at once; if not, l2="auto" is 0 for the sum, to compare what lower layers learn alone
     whole: bool = True
 
-    def build(self, readout, units=None, *, batch_norm=False, direct=None):
-        """A module with new random weights where `start` has none.
+    def build(self, readout, scaling=None, *, batch_norm=False, direct=None):
+        """A module on x's device: the weights of `start` where it has them, else random.
 
-        Parameters
-        ----------
-        readout : {"sum", "linear"}
-        units : TargetUnits, default=None
-            In which the module is to be fitted to y; None is y's own.
-        batch_norm, direct : bool
-            As for `QuadraticDenseNet`.
-
-        Returns
-        -------
-        QuadraticDenseNet
-            Beside x.
+        `scaling` are those in which the module is to be fitted to y; None is y's own.
         """
         kind = self.architecture
         module = QuadraticDenseNet(
@@ -88,7 +56,7 @@ class Problem:
         )
         if self.start is not None:
             old = copy.deepcopy(self.start).to("cpu", self.x.dtype)
-            copy_layers((units or TargetUnits()).enter_(old), module)
+            copy_layers((scaling or TargetScaling()).to_standardized_(old), module)
         return module.to(self.x.device)
 
     @property
@@ -97,54 +65,25 @@ class Problem:
         return (self.x**2).mean(dim=0).cpu()
 
     def generator(self):
-        """A new stream of torch's, drawn from `rng`.
-
-        Returns
-        -------
-        torch.Generator
-        """
+        """A new torch generator, seeded from `rng`."""
         return torch.Generator().manual_seed(self.seed())
 
     def seed(self):
-        """The next seed of `rng`.
-
-        Returns
-        -------
-        int
-        """
+        """The next seed from `rng`."""
         return int(self.rng.randint(2**31 - 1))
 
-    def part(self, rows):
-        """The same problem on some rows.
-
-        Parameters
-        ----------
-        rows : ndarray of int
-
-        Returns
-        -------
-        Problem
-        """
-        x0 = None if self.x0 is None else self.x0[rows]
-        return dataclasses.replace(self, x=self.x[rows], y=self.y[rows], x0=x0)
+    def part(self, indices):
+        """The same problem on the samples with these indices."""
+        x0 = None if self.x0 is None else self.x0[indices]
+        return dataclasses.replace(self, x=self.x[indices], y=self.y[indices], x0=x0)
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One start, and where it led.
-
-    Attributes
-    ----------
-    module : QuadraticDenseNet
-    initial : QuadraticDenseNet
-        What it was at the start.
-    loss : float
-    history : list of float
-    converged : bool
-    """
+    """The module that one start led to."""
 
     module: QuadraticDenseNet
-    initial: QuadraticDenseNet
+    initial: QuadraticDenseNet  # the module at the start
     loss: float
     history: list
     converged: bool = True
@@ -152,87 +91,43 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Distillation:
-    """What Algorithm 1 saw on its way.
+    """Record of a run of Algorithm 1."""
 
-    Attributes
-    ----------
-    spectrum : dict of int to ndarray
-        Singular values when layer l was distilled.
-    stages : list of dict
-        ``epoch``, ``objective`` and ``event`` of everything that happened, plus what the event adds.
-    """
-
-    spectrum: dict
-    stages: list
+    spectrum: dict  # singular values when layer l was distilled, by l
+    stages: list  # `epoch`, `objective` and `event` of each change, with details of the event
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted module, in the problem's units, and how it came about.
+    """A fitted module in the problem's scaling, and how it was obtained."""
 
-    Attributes
-    ----------
-    module : QuadraticDenseNet or DistilledQuadraticNet
-    initial : QuadraticDenseNet or None
-        What it started from.
-    restart_losses : list of float
-        Of every start: squared error relative to the variance, or cross-entropy.
-    history : list of float
-        The chosen start's loss after every step or epoch.
-    converged : bool
-    loss : float
-        Squared error of all rows at the end, relative to the variance; NaN for other forms than the sum.
-    exact : bool
-        Whether the paper's form is the target, see `is_exact`.
-    error : float
-        Estimated relative squared error on new data; NaN where nobody asked.
-    l2 : float
-    margin : float or None
-        Inputs are clipped at the range of the rows widened by this share at either end; None is no clipping.
-    sharpness : float or None
-        v of Theorem 4.
-    skorch_net : skorch.NeuralNet or None
-        Where skorch trained.
-    distillation : Distillation or None
-        Of Algorithm 1.
-    input_noise : float
-        Standard deviation of the noise that inputs had in training.
-    rehearsed : Rehearsed or None
-        Where held-out rows chose it.
-    """
-
-    module: Any
-    initial: QuadraticDenseNet | None
-    restart_losses: list
-    history: list
+    module: Any  # QuadraticDenseNet or DistilledQuadraticNet
+    initial: QuadraticDenseNet | None  # the module at the start
+    restart_losses: list  # of each start: squared error relative to the variance, or cross-entropy
+    history: list  # the chosen start's loss after each step or epoch
     converged: bool = True
+    # final squared error of all samples, relative to the variance; NaN for other forms than the sum
     loss: float = float("nan")
-    exact: bool = False
-    error: float = float("nan")
+    exact: bool = False  # whether the sum is the target, see `is_exact`
+    error: float = float("nan")  # estimated relative squared error on new data; NaN if not estimated
     l2: float = 0.0
+    # inputs are clipped to the samples' range widened by this fraction at either end; None is no clipping
     margin: float | None = None
-    sharpness: float | None = None
-    skorch_net: Any = None
-    distillation: Distillation | None = None
-    input_noise: float = 0.0
-    rehearsed: Any = None
+    sharpness: float | None = None  # v of Theorem 4
+    skorch_net: Any = None  # skorch.NeuralNet, if skorch trained
+    distillation: Distillation | None = None  # of Algorithm 1
+    input_noise: float = 0.0  # standard deviation of the noise on inputs in training
+    noise_selection: Any = None  # how held-out samples selected it
 
     @property
     def finite(self):
-        """Whether any start ended with a finite loss; if not, `module` is where the first one exploded."""
+        """Whether any start ended with a finite loss; if not, `module` is the first that overflowed."""
         return any(math.isfinite(loss) for loss in self.restart_losses)
 
 
 @torch.no_grad()
 def copy_layers(old, new):
-    """Give a network the weights of the layers that another one has, and its offset.
-
-    Parameters
-    ----------
-    old : QuadraticDenseNet
-    new : QuadraticDenseNet
-        Changed. Readouts and the direct part are taken over where both have them.
-    """
+    """Copy offset and the weights of common layers, readouts and direct part from one network to another."""
     for name in ("weights", "biases", *(("readouts",) if old.readout == new.readout == "linear" else ())):
         for source, target in zip(getattr(old, name), getattr(new, name)):
             target.copy_(source)
@@ -242,3 +137,23 @@ def copy_layers(old, new):
     new.moments.copy_(old.moments)
     if old.direct is not None and new.direct is not None:
         new.direct.copy_(old.direct)
+
+
+@torch.no_grad()
+def exploding_layer(module, x):
+    """The first layer whose squared features are not finite; if all are, the layer with the largest."""
+    squared = module.squared(x)
+    for layer, features in squared.items():
+        if not bool(torch.isfinite(features**2).all()):
+            return layer
+    return max(squared, key=lambda layer: float(squared[layer].abs().max()))
+
+
+def require_finite(fit, x):
+    """The fit, if its loss is finite; else ValueError with the layer at which it overflowed on x (n, d)."""
+    if fit.finite:
+        return fit
+    raise ValueError(
+        f"the loss exploded (it is not finite), first at layer {exploding_layer(fit.module, x)} of layers 2, ..., "
+        f"{len(fit.module.connections) + 1}. Lower lr, take fewer layers, or remove outliers from X."
+    )

@@ -1,4 +1,4 @@
-"""Levenberg-Marquardt and L-BFGS on a quadratic DenseNet: both share the module and its flattened parameters."""
+"""Levenberg-Marquardt and L-BFGS on the flattened parameters of a quadratic DenseNet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from skident.optim import DenseNormalEquations, LeastSquaresResult, give_up_when
 
 __all__ = [
     "LEAST_SQUARES",
-    "WeightedRows",
+    "WeightedSamples",
     "fit_lbfgs",
     "fit_least_squares",
     "fit_least_squares_by_lbfgs",
@@ -22,27 +22,22 @@ __all__ = [
     "warm_start_readout",
 ]
 
-_CHUNK_ENTRIES = 4_000_000  # of the Jacobian that are held at once
-# What l2 is multiplied by. The direct part hardly: it is the linear model's share, and must not shrink.
-_PENALISED = {"weights": 1.0, "readouts": 1.0, "direct": 0.01}
-_LBFGS_STEPS = 8  # for one of Levenberg-Marquardt
+_CHUNK_ENTRIES = 4_000_000  # entries of the Jacobian in memory at once: 32 MB in float64
+# Factors of l2 per kind of block. Almost none for the direct part: it is the linear model, and should not shrink.
+_PENALTY_FACTORS = {"weights": 1.0, "readouts": 1.0, "direct": 0.01}
+_LBFGS_STEPS = 8  # steps of L-BFGS per step of Levenberg-Marquardt (budget)
+_OVERFLOW = 1e300  # objective value where the loss overflows: the line search turns back
+_LBFGS_MEMORY = 20  # pairs of L-BFGS; twice scipy's default, since loss surfaces of degree 2^L are ill-conditioned
+_STILL_FALLING = 0.99  # relative fall over the last tenth of the steps that counts as unconverged
 
 
 @dataclass(frozen=True)
-class WeightedRows:
-    """Samples to fit, and what their errors count.
+class WeightedSamples:
+    """Samples to fit, and the factors of their residuals."""
 
-    Attributes
-    ----------
-    x : Tensor (n, d)
-    y : Tensor (n, o)
-    w : Tensor (n, 1) or None
-        Factors of the errors; None is one.
-    """
-
-    x: torch.Tensor
-    y: torch.Tensor
-    w: torch.Tensor | None = None
+    x: torch.Tensor  # (n, d)
+    y: torch.Tensor  # (n, o)
+    w: torch.Tensor | None = None  # factors of the residuals, (n, 1); None is one
 
     @property
     def factors(self):
@@ -50,93 +45,54 @@ class WeightedRows:
         return torch.ones_like(self.x[:, :1]) if self.w is None else self.w
 
     def first(self, n):
-        """The first rows.
-
-        Parameters
-        ----------
-        n : int
-
-        Returns
-        -------
-        WeightedRows
-        """
-        return WeightedRows(self.x[:n], self.y[:n], None if self.w is None else self.w[:n])
+        """The first n samples."""
+        return WeightedSamples(self.x[:n], self.y[:n], None if self.w is None else self.w[:n])
 
     def squared_errors(self, module):
-        """What a module leaves to explain.
-
-        Parameters
-        ----------
-        module : nn.Module
-
-        Returns
-        -------
-        Tensor (n, o)
-            ``(w (F(x) - y))^2``, entry by entry.
-        """
+        """``(w (F(x) - y))^2``, (n, o)."""
         errors = module(self.x) - self.y
         return (errors if self.w is None else self.w * errors) ** 2
 
 
 def set_trainable(module, *, kinds=None, fixed=()):
-    """Let only some blocks of a `QuadraticDenseNet` be trained.
-
-    Parameters
-    ----------
-    module : QuadraticDenseNet
-    kinds : collection of str, default=None
-        Among weights, biases, readouts, direct, offset; None is all.
-    fixed : collection of int
-        Layers whose weights and biases stay; readouts are the output's.
-    """
+    """Train only blocks of these kinds (None: all), without the weights and biases of `fixed` layers."""
     for (kind, layer), parameter in module.blocks():
         stays = layer in fixed and kind in ("weights", "biases")
         parameter.requires_grad_((kinds is None or kind in kinds) and not stays)
 
 
 def _trained(module):
-    """``((kind, layer), parameter)`` of those that require a gradient."""
+    """``((kind, layer), parameter)`` of the parameters that require a gradient."""
     return [(name, p) for name, p in module.blocks() if p.requires_grad]
 
 
-def _get(blocks):
+def _flatten(blocks):
     """The parameters of all blocks in one vector, (P,)."""
     return torch.cat([p.detach().reshape(-1) for _, p in blocks])
 
 
 @torch.no_grad()
-def _set(blocks, theta):
-    """Give the blocks the entries of one vector, (P,)."""
+def _unflatten(blocks, params):
+    """Assign one vector (P,) to the parameters of all blocks."""
     start = 0
     for _, p in blocks:
-        p.copy_(theta[start : start + p.numel()].reshape(p.shape))
+        p.copy_(params[start : start + p.numel()].reshape(p.shape))
         start += p.numel()
 
 
 def _penalties(blocks, l2, like):
-    """The factor of every parameter's square, (P,)."""
+    """The factor of each parameter's square, (P,)."""
     options = {"dtype": like.dtype, "device": like.device}
-    return torch.cat([torch.full((p.numel(),), l2 * _PENALISED.get(kind, 0.0), **options) for (kind, _), p in blocks])
+    return torch.cat(
+        [torch.full((p.numel(),), l2 * _PENALTY_FACTORS.get(kind, 0.0), **options) for (kind, _), p in blocks]
+    )
 
 
 def jacobian(module, blocks, x):
-    """Derivatives of the outputs by the trained parameters.
+    """Outputs (n, o) and their derivatives (o, n, P) by the parameters of `blocks`, without batch norm.
 
-    One backward pass an output gives ``dF/dS_l`` of every row; a layer's derivatives are its outer products with what
-    the layer sees.
-
-    Parameters
-    ----------
-    module : QuadraticDenseNet
-        Without batch norm.
-    blocks : list of ((kind, layer), parameter)
-        The trained ones.
-    x : Tensor (n, d)
-
-    Returns
-    -------
-    outputs : Tensor (n, o)
-    J : Tensor (o, n, P)
+    One backward pass per output gives ``dF/dS_l`` of each sample; a layer's derivatives are its outer products with the
+    layer's inputs.
     """
     layers = sorted({layer for (kind, layer), _ in blocks if kind in ("weights", "biases")})
     with torch.enable_grad():
@@ -165,7 +121,7 @@ def jacobian(module, blocks, x):
 
 
 def _readout_columns(part, kind, layer, o, module, outputs, seen):
-    """Derivatives of output o by readouts (k, o), direct (2 d, o) or offset (o)."""
+    """Derivatives of output o by readouts (k, o), direct (2 d, o) or offset (o,)."""
     part.zero_()
     if kind == "offset":
         part[:, o] = 1.0
@@ -176,39 +132,39 @@ def _readout_columns(part, kind, layer, o, module, outputs, seen):
 
 
 class _NormalEquations:
-    """``sum w^2 ||F(x) - y||^2 + n l2 Reg`` and its linearisation, at any values of the trained parameters.
+    """``sum w^2 ||F(x) - y||^2 + n l2 Reg`` and its linearization, as a function of the trained parameters.
 
     On the CPU values are numpy arrays, since the solver's small systems are faster there; elsewhere tensors.
     """
 
-    def __init__(self, module, rows, l2):
-        self.module, self.rows, self.blocks = module, rows, _trained(module)
-        self.start = _get(self.blocks)
+    def __init__(self, module, samples, l2):
+        self.module, self.samples, self.blocks = module, samples, _trained(module)
+        self.start = _flatten(self.blocks)
         self.on_cpu = self.start.device.type == "cpu"
-        self.penalties = len(rows.x) * _penalties(self.blocks, l2, self.start)
-        self.w = rows.factors
-        self.chunk = max(1, _CHUNK_ENTRIES // max(1, len(self.start) * rows.y.shape[1]))
+        self.penalties = len(samples.x) * _penalties(self.blocks, l2, self.start)
+        self.w = samples.factors
+        self.chunk = max(1, _CHUNK_ENTRIES // max(1, len(self.start) * samples.y.shape[1]))
 
-    def outside(self, values):
-        """A tensor as the solver wants it."""
+    def native(self, values):
+        """A tensor in the solver's array type."""
         return values.numpy() if self.on_cpu else values
 
     @torch.no_grad()
-    def set(self, values):
-        """Give the module these values; they as a tensor."""
+    def assign(self, values):
+        """Assign values to the module; return them as a tensor."""
         values = torch.as_tensor(values, device=self.start.device)
-        _set(self.blocks, values)
+        _unflatten(self.blocks, values)
         return values
 
     @torch.no_grad()
     def cost(self, values):
-        """The sum of squares and its penalties."""
-        values = self.set(values)
-        return float(self.rows.squared_errors(self.module).sum() + (self.penalties * values**2).sum())
+        """The penalized sum of squares."""
+        values = self.assign(values)
+        return float(self.samples.squared_errors(self.module).sum() + (self.penalties * values**2).sum())
 
-    def linearise(self, values):
-        """``J^T J`` and ``J^T r``, in chunks of rows."""
-        values, (x, y) = self.set(values), (self.rows.x, self.rows.y)
+    def linearize(self, values):
+        """``J^T J`` and ``J^T r``, in chunks of samples."""
+        values, (x, y) = self.assign(values), (self.samples.x, self.samples.y)
         matrix, gradient = torch.diag(self.penalties), self.penalties * values
         for start in range(0, len(x), self.chunk):
             part = slice(start, start + self.chunk)
@@ -216,68 +172,34 @@ class _NormalEquations:
             J = (J * self.w[part]).reshape(-1, J.shape[-1])
             matrix += J.T @ J
             gradient = gradient + J.T @ (self.w[part] * (F - y[part])).T.reshape(-1)
-        return DenseNormalEquations(self.outside(matrix), self.outside(gradient))
+        return DenseNormalEquations(self.native(matrix), self.native(gradient))
 
 
-def fit_least_squares(module, rows, *, l2=0.0, max_iter=200, target=0.0, patience=None):
-    """Minimise ``sum w^2 ||F(x) - y||^2 + n l2 Reg`` by Levenberg-Marquardt.
+def fit_least_squares(module, samples, *, l2=0.0, max_iter=200, target=0.0, patience=None):
+    """Minimize ``sum w^2 ||F(x) - y||^2 + n l2 Reg`` by Levenberg-Marquardt over the trainable parameters.
 
-    Parameters
-    ----------
-    module : QuadraticDenseNet
-        Without batch norm. Those of its parameters that require a gradient are changed.
-    rows : WeightedRows
-    l2 : float, default=0
-        ``Reg = ||W||^2 + ||U||^2 + ||D||^2 / 100`` with weights, readouts and the direct part.
-    max_iter : int, default=200
-        Steps at most.
-    target : float, default=0
-        Of the whole cost, at which to stop.
-    patience : int, default=None
-        Steps within which the cost must halve; None is as long as it takes.
-
-    Returns
-    -------
-    LeastSquaresResult
-        A cost that did not halve in time ends as ``stationary``.
-
-    Notes
-    -----
-    Cost of a step: ``O(n o P^2 + P^3)`` for P parameters.
+    ``Reg = ||W||^2 + ||U||^2 + ||D||^2 / 100`` with weights, readouts and direct part. Stops at a cost of `target`; a
+    cost that does not halve within `patience` steps ends as ``stationary``. A step costs ``O(n o P^2 + P^3)``.
     """
-    equations = _NormalEquations(module, rows, l2)
+    equations = _NormalEquations(module, samples, l2)
     result = levenberg_marquardt(
         equations.cost,
-        equations.linearise,
-        equations.outside(equations.start),
+        equations.linearize,
+        equations.native(equations.start),
         max_iter=max_iter,
         target=target,
         callback=None if patience is None else give_up_when_slow(patience, 0.0),
     )
-    equations.set(result.x)
+    equations.assign(result.x)
     slow = result.status == "max_iter" and result.n_iter < max_iter
     return dataclasses.replace(result, status="stationary") if slow else result
 
 
-def fit_least_squares_by_lbfgs(module, rows, *, l2=0.0, max_iter=200, target=0.0, patience=None):
-    """The same as `fit_least_squares`, with less memory and more steps.
-
-    Parameters
-    ----------
-    module, rows, l2
-        As for `fit_least_squares`.
-    max_iter : int, default=200
-        Eight steps of L-BFGS stand for one of Levenberg-Marquardt.
-    target, patience
-        Not used: L-BFGS stops by its gradient.
-
-    Returns
-    -------
-    LeastSquaresResult
-    """
-    n_entries, n_outputs = rows.y.numel(), rows.y.shape[1]
+def fit_least_squares_by_lbfgs(module, samples, *, l2=0.0, max_iter=200, target=0.0, patience=None):
+    """`fit_least_squares` by L-BFGS, with less memory; `target` and `patience` are ignored."""
+    n_entries, n_outputs = samples.y.numel(), samples.y.shape[1]
     result = fit_lbfgs(
-        module, lambda: rows.squared_errors(module).mean(), l2=l2 / n_outputs, max_iter=_LBFGS_STEPS * max_iter
+        module, lambda: samples.squared_errors(module).mean(), l2=l2 / n_outputs, max_iter=_LBFGS_STEPS * max_iter
     )
     history = [n_entries * value for value in result.history]
     return dataclasses.replace(result, cost=n_entries * result.cost, history=history)
@@ -287,74 +209,49 @@ LEAST_SQUARES = {"lm": fit_least_squares, "lbfgs": fit_least_squares_by_lbfgs}
 
 
 def fit_lbfgs(module, loss, *, l2=0.0, max_iter=800, tol=1e-10):
-    """Minimise ``loss() + l2 Reg`` by L-BFGS.
+    """Minimize ``loss() + l2 Reg`` by L-BFGS; `tol` bounds the largest entry of the gradient (scipy's ``gtol``).
 
-    Parameters
-    ----------
-    module : QuadraticDenseNet
-        Those of its parameters that require a gradient are changed.
-    loss : callable
-        ``() -> scalar tensor``, at the module's present parameters.
-    l2 : float, default=0
-        Reg as in `fit_least_squares`.
-    max_iter : int, default=800
-    tol : float, default=1e-10
-        scipy's ``gtol``: the largest entry of the gradient at which to stop.
-
-    Returns
-    -------
-    LeastSquaresResult
-        ``cost`` is the objective; a start that is not finite ends as ``stalled``.
+    `loss` returns a scalar tensor at the module's current parameters. A start that is not finite ends as ``stalled``.
     """
     blocks = _trained(module)
-    theta = _get(blocks)
-    penalties = _penalties(blocks, l2, theta)
+    params = _flatten(blocks)
+    penalties = _penalties(blocks, l2, params)
     history = []
 
     def objective(values):
-        values = torch.as_tensor(values, dtype=theta.dtype, device=theta.device)
-        _set(blocks, values)
+        values = torch.as_tensor(values, dtype=params.dtype, device=params.device)
+        _unflatten(blocks, values)
         for _, p in blocks:
             p.grad = None
         value = loss()
         value.backward()
         gradient = torch.cat([p.grad.reshape(-1) for _, p in blocks]) + 2 * penalties * values
         total = float(value.detach() + (penalties * values**2).sum())
-        # A line search that steps where the polynomial overflows has to turn back, not to stop.
+        # A line search that steps to where the polynomial overflows must turn back, not stop.
         if not np.isfinite(total) or not bool(torch.isfinite(gradient).all()):
-            return 1e300, np.zeros(len(values))
+            return _OVERFLOW, np.zeros(len(values))
         history.append(total)
         return total, gradient.cpu().numpy().astype(np.float64)
 
-    found = scipy.optimize.minimize(
+    result = scipy.optimize.minimize(
         objective,
-        theta.cpu().numpy().astype(np.float64),
+        params.cpu().numpy().astype(np.float64),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol, "ftol": 1e-16, "maxcor": 20},
+        options={"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol, "ftol": 1e-16, "maxcor": _LBFGS_MEMORY},
     )
-    values = torch.as_tensor(found.x, dtype=theta.dtype, device=theta.device)
-    _set(blocks, values)
-    finite = bool(history) and found.fun < 1e299
+    values = torch.as_tensor(result.x, dtype=params.dtype, device=params.device)
+    _unflatten(blocks, values)
+    finite = bool(history) and result.fun < _OVERFLOW
     tenth = history[max(0, len(history) - 1 - max(1, len(history) // 10))] if history else np.inf
-    moving = found.status == 1 and not found.fun > 0.99 * tenth
+    moving = result.status == 1 and not result.fun > _STILL_FALLING * tenth
     status = "stalled" if not finite else "max_iter" if moving else "stationary"
-    return LeastSquaresResult(found.x, float(found.fun) if finite else np.inf, int(found.nit), status, history)
+    return LeastSquaresResult(result.x, float(result.fun) if finite else np.inf, int(result.nit), status, history)
 
 
 @torch.no_grad()
 def warm_start_readout(module, x, y, l2=1e-3):
-    """Set readouts, direct part and offset to the ridge regression on what they see at the present weights.
-
-    Parameters
-    ----------
-    module : QuadraticDenseNet
-        With linear readouts; they, D and c are changed.
-    x : Tensor (n, d)
-    y : Tensor (n, o)
-    l2 : float, default=1e-3
-        Of all but the offset, a row.
-    """
+    """Set readouts, direct part and offset by ridge regression of y on the current features; `l2` per sample."""
     _, outputs, seen = module.hidden(x)
     parts = [outputs[0], outputs[1], *[a * G for a, G in zip(module.alphas, seen.values())]]
     A = torch.cat([*parts, torch.ones_like(x[:, :1])], dim=1)

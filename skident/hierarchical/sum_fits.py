@@ -1,4 +1,4 @@
-"""Fits of the paper's form, eq. (1.1): sums of squares."""
+"""Fits of the paper's sum form, eq. (1.1), by least squares from several starts."""
 
 from __future__ import annotations
 
@@ -11,143 +11,130 @@ import torch
 
 from skident.optim import best_of
 
-from .clipping import MARGIN
 from .exactness import is_exact
-from .layer_by_layer import regress_layers, regressable_layers
-from .layer_regression import RIDGES
+from .layer_regression import RIDGES, regress_layers, regressable_layers
 from .modules import QuadraticDenseNet
 from .problem import Attempt, Fit
-from .solvers import WeightedRows, set_trainable
-from .units import robust_units
+from .scaling import MARGIN, robust_scaling
+from .solvers import WeightedSamples, set_trainable
 
-__all__ = ["EXPLAINED", "fit_sum", "found_twice"]
+__all__ = ["EXPLAINED", "fit_sum", "repeated_minimum"]
 
-EXPLAINED = 1e-10  # relative loss from which the data are explained
-_ALL_FOUND = 1e-20  # from which the layers added to a given start are found too, however small their alpha
-_HOPEFUL = 1e-2  # relative loss from which the hidden biases are let free
+# Relative losses, of weighted samples.
+EXPLAINED = 1e-10  # below: the sum explains the data; far above rounding (1e-30), far below what noise leaves
+_ALL_RECOVERED = 1e-20  # below: the layers added to a given start are recovered too, however small their alpha
+_PROMISING = 1e-2  # below: hidden biases are trained as well; before, they slow the search down
+_TARGET = 1e-26  # an attempt stops here: rounding of squares, 1e-32, times a few thousand for sums of degree 2^L
+_REFIT_TARGET = 1e-28  # squared error per sample, in robust units, at which the last fit stops: rounding
+_SAME_MINIMUM = 1e-3  # relative difference of two losses that count as the same minimum
+_LOCAL_MINIMUM = 1e-5  # losses below it are still falling, and no evidence of a common minimum
+# Samples per weight in the two phases of an attempt, and their least number: enough equations to determine the weights.
+_SAMPLES_PER_WEIGHT = (6, 8)
+_FEWEST_SAMPLES = 400  # per phase: steps on fewer samples cost no less time
+# Budgets in steps of Levenberg-Marquardt.
+_STEPS = (100, 150)  # of the two phases
+_REFIT_STEPS = 100  # of the last fit
 _PATIENCE = 30  # steps in which the loss must halve
 
 
-def fit_sum(problem, search, l2="auto", hopeless=None):
-    """The paper's form, eq. (1.1), from random starts until one explains the data.
+def fit_sum(problem, options, l2="auto", hopeless=None):
+    """Fit the sum form, eq. (1.1), by least squares until one start explains the data.
 
-    Degree-2^L targets have heavy tails: a few rows carry most of the squared error, and a fit that follows them stalls.
-    Where the target is in the class, weights change the way and not the end; so rows get the weight
-    ``(1 + |y - median| / (2 unit))^-1.5`` until the data are explained, and one where they cannot be. Every start
-    trains the weights on a part of the rows, then hidden biases too, and the rows in full at the end.
-
-    Parameters
-    ----------
-    problem : Problem
-        One output.
-    search : Search
-    l2 : float or "auto", default="auto"
-        "auto" is zero. With a penalty there is nothing to explain exactly: rows have weight one.
-    hopeless : float, default=None
-        Three starts above this relative loss end the search.
-
-    Returns
-    -------
-    Fit
-        Not finite if no start has finite outputs.
+    Targets of degree 2^L have heavy tails: a few samples carry most of the squared error, and a fit that follows them
+    stalls. If the target is in the class, weights change the path and not the solution. Samples therefore have the
+    weight ``(1 + |y - median| / (2 scale))^-1.5`` until the data are explained, and one if they cannot be. Each start
+    trains the weights on a part of the samples, then hidden biases too; the best start is fitted to all samples.
+    l2="auto" is zero; with a penalty all weights are one. Three starts above the relative loss `hopeless` end the
+    search.
     """
     l2 = 0.0 if l2 == "auto" else float(l2)
-    units = robust_units(problem.y)
-    y = units.standardised(problem.y)
-    rows = WeightedRows(problem.x, y, torch.ones_like(y) if l2 else (1.0 + y.abs() / 2.0) ** -1.5)
-    done = EXPLAINED if problem.start is None else _ALL_FOUND
+    scaling = robust_scaling(problem.y)
+    y = scaling.standardized(problem.y)
+    samples = WeightedSamples(problem.x, y, torch.ones_like(y) if l2 else (1.0 + y.abs() / 2.0) ** -1.5)
+    done = EXPLAINED if problem.start is None else _ALL_RECOVERED
 
     def enough(losses):
         given_up = hopeless is not None and len(losses) > 2 and min(losses) > hopeless
-        return losses[-1] < done or found_twice(losses) or given_up
+        return losses[-1] < done or repeated_minimum(losses) or given_up
 
-    starts = _starts(problem, search, rows, units, l2)
-    attempts = (_descend(problem, search, start, rows, l2) for start in starts)
+    starts = _starts(problem, options, samples, scaling, l2)
+    attempts = (_attempt(problem, options, start, samples, l2) for start in starts)
     best, losses = best_of(attempts, attrgetter("loss"), enough)
     if not np.isfinite(best.loss):
         return Fit(best.module, best.initial, losses, best.history, l2=l2)
-    return _finished(problem, search, best, losses, rows, units, l2)
+    return _refit(problem, options, best, losses, samples, scaling, l2)
 
 
-def found_twice(losses):
-    """Whether the lowest loss was reached by two starts: another one would hardly find a lower one.
-
-    Parameters
-    ----------
-    losses : list of float
-
-    Returns
-    -------
-    bool
-    """
+def repeated_minimum(losses):
+    """Whether two starts reached the lowest loss, so that another one is unlikely to find a lower one."""
     low = sorted(losses)[:2]
-    return len(low) == 2 and low[0] > 1e-5 and low[1] < (1 + 1e-3) * low[0]
+    return len(low) == 2 and low[0] > _LOCAL_MINIMUM and low[1] < (1 + _SAME_MINIMUM) * low[0]
 
 
 @dataclass(frozen=True)
 class _Start:
-    """Where a search begins, and whether nothing is known of its weights."""
+    """An initial module, and whether all its weights are random."""
 
     number: int
     module: QuadraticDenseNet
     random: bool
 
 
-def _starts(problem, search, rows, units, l2):
-    """From regressions where these can be, then random ones."""
-    regressable = not l2 and bool(regressable_layers(problem, search))
-    for k in range(search.n_init):
-        module = problem.build("sum", units)
+def _starts(problem, options, samples, scaling, l2):
+    """Starts from layer-by-layer regression if possible, then random ones."""
+    regressable = not l2 and bool(regressable_layers(problem, options))
+    for k in range(options.n_init):
+        module = problem.build("sum", scaling)
         regressed = regressable and k < len(RIDGES)
         if regressed:
-            regress_layers(problem, search, module, rows, RIDGES[k])
+            regress_layers(problem, options, module, samples, RIDGES[k])
         yield _Start(k + 1, module, problem.start is None and not regressed)
 
 
-def _descend(problem, search, start, rows, l2):
-    """The weights on a part of the rows, and where that is hopeful the hidden biases too."""
+def _attempt(problem, options, start, samples, l2):
+    """Train the weights on a part of the samples and, if the loss is promising, the hidden biases too."""
     initial, history, loss, converged = copy.deepcopy(start.module), [], float("inf"), True
-    phases = [({"weights", "offset"}, 6, 100), ({"weights", "biases", "offset"}, 8, 150)]
-    # A given start has its biases: without them, a new layer would learn what they stand for.
+    phases = list(zip(({"weights", "offset"}, {"weights", "biases", "offset"}), _SAMPLES_PER_WEIGHT, _STEPS))
+    # A given start includes its biases: without training them, a new layer would compensate for them.
     for kinds, n_per_weight, usual in phases if start.random else phases[1:]:
-        some = rows.first(max(n_per_weight * problem.architecture.n_weights, 400))
+        subset = samples.first(max(n_per_weight * problem.architecture.n_weights, _FEWEST_SAMPLES))
         set_trainable(start.module, kinds=kinds, fixed=problem.fixed)
-        scale = float((some.w * (some.y - some.y.mean())).square().sum())
-        result = search.minimise(
-            start.module, some, l2=l2, max_iter=search.steps(usual), target=1e-26 * scale, patience=_PATIENCE
+        scale = float((subset.w * (subset.y - subset.y.mean())).square().sum())
+        result = options.minimize(
+            start.module, subset, l2=l2, max_iter=options.n_steps(usual), target=_TARGET * scale, patience=_PATIENCE
         )
         loss, converged = result.cost / scale, result.status != "max_iter"
         history += [cost / scale for cost in result.history]
-        if not loss < _HOPEFUL or l2:
+        if not loss < _PROMISING or l2:
             break
-    search.log.say(f"start {start.number}: relative loss {loss:.2e}")
+    options.log.say(f"start {start.number}: relative loss {loss:.2e}")
     return Attempt(start.module, initial, loss, history, converged)
 
 
-def _finished(problem, search, best, losses, rows, units, l2):
-    """The best start fitted to all rows; its loss, whether it is exact and whether it converged are those of the end.
+def _refit(problem, options, best, losses, samples, scaling, l2):
+    """The best start fitted to all samples; loss, exactness and convergence are those of this last fit.
 
-    The error on new rows is the one that generalised cross-validation expects.
+    The error on new samples is that of generalized cross-validation.
     """
     explained, module = best.loss < EXPLAINED, best.module
     set_trainable(module, fixed=problem.fixed)
-    result = search.minimise(
+    result = options.minimize(
         module,
-        rows if explained else WeightedRows(rows.x, rows.y),
+        samples if explained else WeightedSamples(samples.x, samples.y),
         l2=l2,
-        max_iter=search.steps(100),
-        target=1e-28 * len(rows.y),
+        max_iter=options.n_steps(_REFIT_STEPS),
+        target=_REFIT_TARGET * len(samples.y),
         patience=_PATIENCE,
     )
-    variance = float(((rows.y - rows.y.mean()) ** 2).mean())
+    variance = float(((samples.y - samples.y.mean()) ** 2).mean())
     with torch.no_grad():
-        relative = float(((module(rows.x) - rows.y) ** 2).mean()) / variance
+        relative = float(((module(samples.x) - samples.y) ** 2).mean()) / variance
     losses[int(np.argmin(losses))] = relative
-    n, P = len(rows.y), problem.architecture.n_weights
-    exact = n > P and relative < EXPLAINED and is_exact(module, rows)
+    n, P = len(samples.y), problem.architecture.n_weights
+    exact = n > P and relative < EXPLAINED and is_exact(module, samples)
     return Fit(
-        units.leave_(module),
-        units.leave_(best.initial),
+        scaling.to_original_(module),
+        scaling.to_original_(best.initial),
         losses,
         [*best.history, *[cost / (n * variance) for cost in result.history]],
         result.status != "max_iter",

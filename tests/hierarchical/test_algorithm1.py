@@ -61,7 +61,7 @@ def test_distillation_finds_the_rank():
 def test_thresholds_are_those_of_equation_4_1():
     options = Algorithm1Options(gap=1.0, exponent=2.0, distillation=1.0)
     rule = layer_rules((0.8, 0.6), 64, options)[3]  # of norm one
-    assert rule.opens == pytest.approx(0.64 / 64 ** (1 / 12)) and rule.distils == pytest.approx(0.36 / 64 ** (1 / 48))
+    assert rule.opens == pytest.approx(0.64 / 64 ** (1 / 12)) and rule.distills == pytest.approx(0.36 / 64 ** (1 / 48))
     assert rule.penalties == pytest.approx([0.36 / 64 ** (1 / (q * 8)) for q in (6, 3, 2)])
 
 

@@ -8,9 +8,8 @@ from sklearn.exceptions import NotFittedError
 
 from skident import HierarchicalQuadraticNet, HierarchicalQuadraticNetClassifier
 from skident.hierarchical.distilled_net import DistilledQuadraticNet
-from skident.hierarchical.divergence import exploding_layer, require_finite
 from skident.hierarchical.modules import QuadraticDenseNet
-from skident.hierarchical.problem import Fit
+from skident.hierarchical.problem import Fit, exploding_layer, require_finite
 from tests.hierarchical.planted import ignored_convergence
 
 X0 = np.random.RandomState(0).standard_normal((60, 4))
@@ -58,7 +57,7 @@ def test_the_layer_named_is_that_of_the_network_that_exploded(net, monkeypatch):
         clone(net).set_params(n_init=2, random_state=0).fit(X0, Y0 > 1 if is_classifier(net) else Y0)
     ((module, x),) = seen
     finite = {layer: bool((S**2).isfinite().all()) for layer, S in module.hidden(x)[0].items()}
-    first = min(layer for layer, good in finite.items() if not good)
+    first = min(layer for layer, valid in finite.items() if not valid)
     assert 2 < first <= 13
     assert f"first at layer {first} of layers 2, ..., 13." in str(error.value)
 

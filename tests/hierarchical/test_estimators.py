@@ -81,15 +81,15 @@ def test_gradients_of_features_are_those_of_differences(small):
     x, step = fresh[:3], 1e-5
     gradients = net.feature_gradients(x, 3)
     shifted = x.copy()
-    shifted[:, 4] += step * net._input_units.scale[4]
+    shifted[:, 4] += step * net._input_scaling.scale[4]
     differences = (net.transform(shifted, layer=3) - net.transform(x, layer=3)) / step
     np.testing.assert_allclose(gradients[:, :, 4], differences, atol=1e-3 * np.abs(gradients).max())
 
 
 def test_layer_weights_reproduce_the_prediction(small):
-    """The attributes are the network: computed by hand, on standardised inputs."""
+    """The attributes are the network: computed by hand, on standardized inputs."""
     *_, fresh, _, net = small
-    u = (fresh - net._input_units.center) / net._input_units.scale
+    u = (fresh - net._input_scaling.center) / net._input_scaling.scale
     G = {0: u, 1: u**2 - net._module.moments.numpy()}
     total = net._module.offset.item()
     for layer, (alpha, b) in enumerate(zip(net.alphas_, net._module.biases), start=2):
@@ -218,16 +218,16 @@ def test_grid_search_is_the_same_in_two_processes():
     net = HierarchicalQuadraticNet(n_init=1, readout="linear", max_iter=5, random_state=0)
     scores = []
     for n_jobs in (1, 2):
-        search = GridSearchCV(net, grid, cv=2, n_jobs=n_jobs)
+        options = GridSearchCV(net, grid, cv=2, n_jobs=n_jobs)
         with ignored_convergence():
-            search.fit(X, y)
-        scores.append(search.cv_results_["mean_test_score"])
+            options.fit(X, y)
+        scores.append(options.cv_results_["mean_test_score"])
     assert len(scores[0]) == 8 and np.isfinite(scores[0]).all() and len(set(scores[0])) == 8
     np.testing.assert_array_equal(*scores)
 
 
 def test_the_connections_are_found_by_search():
-    """Without the skip link the target is out of reach; the search tells."""
+    """Without the skip link the target is out of reach; the options tells."""
     _, X, y, _, _ = planted(8, (3, 2), 1000, 112)
     with ignored_convergence():
         scores = {
@@ -278,7 +278,7 @@ Y0 = X0[:, 0] ** 2 + X0[:, 1]
         ({"widths": (2.5, 1)}, X0, Y0, "widths must be positive integers"),
         ({"alphas": (1.0,)}, X0, Y0, "alphas must be 2 positive finite numbers"),
         ({"alphas": (1.0, -1.0)}, X0, Y0, "alphas must be 2 positive finite numbers"),
-        ({}, X0, np.full(60, 3.0), r"y is constant \(3 in all 60 rows\)"),
+        ({}, X0, np.full(60, 3.0), r"y is constant \(3 in all 60 samples\)"),
         ({}, X0[:, :1], Y0, r"1 feature\(s\)"),
         ({}, np.where(X0 > 2, np.nan, X0), Y0, "NaN"),
         ({}, X0, np.where(Y0 > 2, np.inf, Y0), "infinity"),
@@ -306,7 +306,7 @@ LABELS = (Y0 > 1).astype(int)
 @pytest.mark.parametrize(
     ("params", "y", "match"),
     [
-        ({}, np.zeros(60, dtype=int), "y has one class, .*0.*, in all 60 rows"),
+        ({}, np.zeros(60, dtype=int), "y has one class, .*0.*, in all 60 samples"),
         ({"loss": "theorem4"}, np.arange(60) % 3, "for two classes, y has 3"),
         ({"loss": "theorem4", "offset_column": 7}, LABELS, "offset_column=7, but X has columns 0, ..., 3"),
         ({"loss": "theorem4", "solver": "sgd"}, LABELS, "has the solvers"),
@@ -364,7 +364,7 @@ def test_bad_layers():
 @pytest.mark.parametrize("unit", [1e-300, 1e-160, 1e160, 1e300])
 @pytest.mark.parametrize("solver", ["lm", "adam"])
 def test_inputs_whose_squares_float64_does_not_hold(solver, unit):
-    """They are standardised without squaring them: the same network as of inputs of order one."""
+    """They are standardized without squaring them: the same network as of inputs of order one."""
     options = {"solver": solver, "n_init": 1, "max_iter": 30, "max_epochs": 3, "random_state": 0}
     plain = HierarchicalQuadraticNet((2,), **options).fit(X0, Y0)
     scaled = HierarchicalQuadraticNet((2,), **options).fit(unit * X0, Y0)
@@ -375,7 +375,7 @@ def test_a_better_linear_model_is_named():
     rng = np.random.RandomState(0)
     X = rng.standard_normal((60, 6))
     y = X @ np.ones(6) + 0.5 * rng.standard_normal(60)
-    with pytest.warns(ConvergenceWarning, match=r"a linear model is better .* R\^2 on held-out rows is about 0\.9"):
+    with pytest.warns(ConvergenceWarning, match=r"a linear model is better .* R\^2 on held-out samples is about 0\.9"):
         HierarchicalQuadraticNet((3, 2), readout="sum", random_state=0).fit(X, y)
 
 

@@ -36,7 +36,7 @@ def test_rows_that_support_no_hidden_layer():
     net = HierarchicalQuadraticNet(random_state=0)
     with (
         ignored_convergence(),
-        pytest.warns(ConvergenceWarning, match=r"rows do not support the P = \d+ weights of hidden layers\. R\^2"),
+        pytest.warns(ConvergenceWarning, match=r"samples do not support the P = \d+ weights of hidden layers\. R\^2"),
     ):
         net.fit(X, y)
     assert net.l2_ == np.inf and net.readout_ == "linear" and not net.exact_

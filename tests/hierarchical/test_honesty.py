@@ -45,7 +45,7 @@ def test_inputs_are_clipped_beyond_a_margin_unless_the_fit_is_exact():
 
 
 def test_what_is_claimed_holds_after_the_last_fit():
-    """The search ends above 1e-2 in half of these cases, and the last fit reaches the target in some."""
+    """The options ends above 1e-2 in half of these cases, and the last fit reaches the target in subset."""
     reached = 0
     for seed in range(10):
         target, X, _, fresh, _ = planted(6, (2, 1), 120, seed)

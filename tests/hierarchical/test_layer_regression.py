@@ -10,7 +10,7 @@ from skident import HierarchicalQuadraticNet
 from skident.datasets import make_hierarchical_target
 from skident.hierarchical.layer_regression import regress_top_layer
 from skident.hierarchical.modules import QuadraticDenseNet
-from skident.hierarchical.solvers import WeightedRows
+from skident.hierarchical.solvers import WeightedSamples
 from skident.linalg.joint_diagonal import joint_diagonaliser
 from skident.metrics import feature_recovery_error
 from tests.hierarchical.planted import ignored_convergence, planted
@@ -47,7 +47,7 @@ def test_a_regression_gives_the_last_layer():
         lower.weights[0].copy_(Q @ true.weights[0])
         found.weights[0].copy_(lower.weights[0])
         found.weights[1].zero_()
-    values = regress_top_layer(found, lower, WeightedRows(x, y), ridge=1e-11)
+    values = regress_top_layer(found, lower, WeightedSamples(x, y), ridge=1e-11)
     assert values[2] < 1e-3 * values[1]
     assert float(((found(x) - y) ** 2).mean().detach()) < 1e-6 * float(y.var())
 

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from skident.hierarchical.distilled_net import DistilledQuadraticNet
-from skident.hierarchical.modules import QuadraticDenseNet, ScaledLogits
-from skident.hierarchical.solvers import WeightedRows, fit_lbfgs, fit_least_squares, jacobian, set_trainable
-from skident.hierarchical.squares import TruncatedSquare
+from skident.hierarchical.modules import QuadraticDenseNet, ScaledLogits, TruncatedSquare
+from skident.hierarchical.solvers import WeightedSamples, fit_lbfgs, fit_least_squares, jacobian, set_trainable
 
 GRAPHS = {"paper": ((0, 1), (0, 2), (0, 1, 3)), "full": ((0, 1), (0, 1, 2), (0, 1, 2, 3)), "chain": ((1,), (2,), (3,))}
 
@@ -86,7 +85,7 @@ def test_fixed_layers_stay_and_both_solvers_agree():
         kept = module.weights[0].detach().clone()
         set_trainable(module, fixed=(2, 3))
         if solve == "lm":
-            fit_least_squares(module, WeightedRows(X, y), max_iter=200)
+            fit_least_squares(module, WeightedSamples(X, y), max_iter=200)
         else:
             fit_lbfgs(module, lambda m=module: ((m(X) - y) ** 2).mean(), max_iter=2000)
         assert torch.equal(module.weights[0], kept)
@@ -99,7 +98,7 @@ def test_ridge_penalty_is_the_documented_one(solver):
     """The cost that is reported is ``sum r^2 + n l2 Reg``, computed here again."""
     module, y = net("linear"), torch.sin(X[:, :1])
     if solver == "lm":
-        result, n = fit_least_squares(module, WeightedRows(X, y), l2=0.1, max_iter=50), len(X)
+        result, n = fit_least_squares(module, WeightedSamples(X, y), l2=0.1, max_iter=50), len(X)
     else:
         result, n = fit_lbfgs(module, lambda: ((module(X) - y) ** 2).sum(), l2=0.1 * len(X), max_iter=200), len(X)
     assert result.cost < 0.2 * result.history[0]
@@ -176,7 +175,7 @@ def test_layers_open_in_order():
     module.open_layer()
     with pytest.raises(ValueError, match="layer 3 needs the features of layer 2"):
         module.open_layer()
-    with pytest.raises(ValueError, match="the next layer to distil is 2, got 3"):
+    with pytest.raises(ValueError, match="the next layer to distill is 2, got 3"):
         module.distill(3, torch.zeros(1, 6, dtype=torch.float64))
 
 

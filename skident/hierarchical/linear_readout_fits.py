@@ -1,0 +1,101 @@
+"""Least squares fits with linear readouts and a direct part; l2 by cross-validation."""
+
+from __future__ import annotations
+
+import copy
+from operator import attrgetter
+
+import numpy as np
+import torch
+
+from skident.optim import best_of
+
+from .problem import Attempt, Fit
+from .ridge_fallback import fit_ridge_only, has_few_samples, prefers_ridge, ridge_error
+from .scaling import MARGIN, clipped_inputs
+from .solvers import WeightedSamples, set_trainable, warm_start_readout
+
+__all__ = ["fit_linear"]
+
+_L2_GRID = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)  # relative to targets of variance one; decades, from the safest down
+_L2_OF_FEW_SAMPLES = 1e-2  # the middle of the grid, without cross-validation
+_FEWEST_SAMPLES = 9  # for 3-fold cross-validation: three per fold
+_INITIAL_SIZE = 0.5  # factor of N(0, 1 / fan in): squares of squares of larger weights overflow on outliers
+_INITIAL_RIDGE = 1e-2  # per sample, of the readouts at the start
+_STEPS = 100  # of Levenberg-Marquardt per start (budget)
+_VALIDATION_STEPS = 40  # per fold and l2 (budget)
+_PATIENCE = 10  # steps in which the loss must halve (budget)
+_MAX_STARTS = 2  # the direct part makes starts alike: a third one hardly ever improves (budget)
+
+
+def fit_linear(problem, options, l2="auto", cross_validate=False):
+    """Fit linear readouts and a direct part by least squares, initialized by ridge regression.
+
+    l2="auto" is selected by 3-fold cross-validation (0.01 for less than nine samples). The error of the `Fit` is the
+    cross-validated relative squared error; for a given l2 it is estimated only if `cross_validate`. Best of two starts.
+    """
+    automatic = l2 == "auto"
+    grid = _L2_GRID if automatic else (float(l2),)
+    validated = (automatic or cross_validate) and len(problem.x) >= _FEWEST_SAMPLES
+    folds = np.array_split(np.arange(len(problem.x)), 3)  # samples come in random order
+    errors = _cross_validated(problem, options, grid, folds) if validated else []
+    if automatic and problem.start is None:
+        ridge = ridge_error(problem, folds) if validated else 1.0
+        if prefers_ridge(ridge, min(errors, default=np.inf), problem):
+            return fit_ridge_only(problem, ridge)
+    l2 = grid[int(np.argmin(errors))] if errors else _L2_OF_FEW_SAMPLES if automatic else grid[0]
+    attempts = (_attempt(problem, options, l2) for _ in range(min(_MAX_STARTS, options.n_init)))
+    best, losses = best_of(attempts, attrgetter("loss"))
+    error = min(errors) if errors else float("inf")
+    margin = 0.0 if validated and has_few_samples(problem) else MARGIN
+    return Fit(best.module, best.initial, losses, best.history, best.converged, error=error, l2=l2, margin=margin)
+
+
+def _attempt(problem, options, l2):
+    """One start; its loss is relative to the variance."""
+    module = _start(problem)
+    initial, samples = copy.deepcopy(module), WeightedSamples(problem.x, problem.y)
+    result = options.minimize(module, samples, l2=l2, max_iter=options.n_steps(_STEPS), patience=_PATIENCE)
+    scale = _sum_of_squares(problem.y)
+    history = [cost / scale for cost in result.history]
+    return Attempt(module, initial, result.cost / scale, history, result.status != "max_iter")
+
+
+def _start(problem):
+    """Small random weights with readouts by ridge regression, or the given start; all but fixed layers trainable."""
+    module = problem.build("linear")
+    if problem.start is None:
+        with torch.no_grad():
+            for W in module.weights:
+                W *= _INITIAL_SIZE
+        warm_start_readout(module, problem.x, problem.y, _INITIAL_RIDGE)
+    set_trainable(module, fixed=problem.fixed)
+    return module
+
+
+def _cross_validated(problem, options, grid, folds):
+    """Relative squared error of each l2, each from new starts; stops once it rose twice in a row.
+
+    From the largest l2 down: polynomials with almost no penalty may overflow on the held-out samples.
+    """
+    n, errors = len(problem.x), []
+    parts = [problem.part(np.setdiff1d(np.arange(n), fold)) for fold in folds]
+    for l2 in grid:
+        total = 0.0
+        for part, fold in zip(parts, folds):
+            module = _start(part)
+            samples = WeightedSamples(part.x, part.y)
+            options.minimize(module, samples, l2=l2, max_iter=options.n_steps(_VALIDATION_STEPS), patience=_PATIENCE)
+            x = clipped_inputs(problem.x[fold], part.x, 0.0 if has_few_samples(problem) else MARGIN)
+            with torch.no_grad():
+                error = float(((module(x) - problem.y[fold]) ** 2).sum())
+            total += error if np.isfinite(error) else float("inf")
+        errors.append(total / _sum_of_squares(problem.y))
+        if len(errors) > 2 and errors[-1] > errors[-2] > errors[-3]:
+            break
+    return errors
+
+
+def _sum_of_squares(y):
+    """Sum of squares about the mean."""
+    return float(((y - y.mean(dim=0)) ** 2).sum())

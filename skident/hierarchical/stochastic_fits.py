@@ -1,0 +1,133 @@
+"""Training by Adam or SGD in mini-batches, with input noise selected by the log loss on held-out samples."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch.nn import functional
+
+from skident.base.linear_reference import linear_accuracy
+from skident.training.net import fit_module
+
+from .problem import Fit
+from .solvers import set_trainable
+
+__all__ = ["InputNoise", "NoiseSelection", "fit_stochastic", "select_noise", "warn_of_linear"]
+
+_NOISE = 0.5  # level tried, in standard deviations of the inputs; the saddle classifier tries the same
+_N_FOLDS = 3  # each trained without one third of the samples
+_ENOUGH_SAMPLES = 300  # from here on a single third is held out (budget): the error of an accuracy is below .05
+_FEWEST_SAMPLES = 10  # below, no samples are held out and there is no noise
+_WORSE_THAN_LINEAR = 0.03  # accuracy below that of logistic regression from which a warning is due
+_SHORTER = 0.75  # fraction of the epochs for the trainings that select the noise (budget)
+
+
+@dataclass(frozen=True)
+class InputNoise:
+    """Gaussian noise on the inputs during training."""
+
+    level: float | str = 0.0  # standard deviation; "auto" selects it on held-out samples
+    weight_decay: float = 0.0  # replaces the usual one when noise, itself a penalty, is on
+
+
+@dataclass(frozen=True)
+class NoiseSelection:
+    """Selected noise level, and scores on held-out samples."""
+
+    noise: float = 0.0  # standard deviation with the lower held-out log loss
+    score: float = np.nan  # held-out accuracy with it; NaN if not measured
+    linear: float = np.nan  # held-out accuracy of logistic regression; NaN if not measured
+    n_held: int = 0  # number of held-out samples
+
+
+def select_noise(problem, train):
+    """Select the noise level by training with and without noise on parts of the samples.
+
+    Noise on inputs is a penalty on the slope of the network (Bishop 1995, "Training with noise is equivalent to
+    Tikhonov regularization"). It helps if many inputs separate the classes, and harms if classes differ little in few
+    inputs. The callable ``train(part, noise)`` returns a module in evaluation mode; `problem` has labels and samples in
+    random order.
+    """
+    n = len(problem.x)
+    if n < _FEWEST_SAMPLES:
+        return NoiseSelection()
+    folds = np.array_split(np.arange(n), _N_FOLDS)[: 1 if n >= _ENOUGH_SAMPLES else None]
+    n_held, losses = sum(map(len, folds)), {}
+    for noise in (0.0, _NOISE):
+        measured = [_held_out(problem, fold, train, noise) for fold in folds]
+        losses[noise] = np.sum(measured, axis=0) / n_held
+    # False for NaN, the loss if training with noise diverged.
+    noise = _NOISE if losses[_NOISE][0] < losses[0.0][0] else 0.0
+    linear = linear_accuracy(problem.x.cpu().numpy(), problem.y.cpu().numpy(), folds)
+    return NoiseSelection(noise, float(losses[noise][1]), linear, n_held)
+
+
+def _held_out(problem, fold, train, noise):
+    """Sum of log losses and number of correct predictions on the samples of a fold."""
+    rest = np.setdiff1d(np.arange(len(problem.x)), fold)
+    module = train(problem.part(rest), noise)
+    with torch.no_grad():
+        logits, labels = module(problem.x[fold]), problem.y[fold]
+        return np.array(
+            [float(functional.cross_entropy(logits, labels, reduction="sum")), int((logits.argmax(1) == labels).sum())]
+        )
+
+
+def warn_of_linear(noise_selection, name):
+    """Warn if logistic regression has a higher held-out accuracy by more than .03 and two standard errors."""
+    score, linear, n_held = noise_selection.score, noise_selection.linear, noise_selection.n_held
+    if not n_held:
+        return
+    mean = (score + linear) / 2
+    two_standard_errors = 2.0 * np.sqrt(2.0 * mean * (1.0 - mean) / n_held)
+    if score < linear - max(_WORSE_THAN_LINEAR, two_standard_errors):
+        warnings.warn(
+            f"{name}: a linear model is better for these data: it scores {linear:.3f} on held-out samples, the network "
+            f"{score:.3f}. There may be too few samples for a network, or max_epochs too few epochs.",
+            ConvergenceWarning,
+            stacklevel=6,
+        )
+
+
+def fit_stochastic(problem, method, criterion, training, callbacks=None, noise=InputNoise()):
+    """Adam or SGD on all layers that are not fixed, with Gaussian input noise drawn anew at each step.
+
+    A noise level of "auto" is selected on held-out samples if all layers start at random weights and none is fixed.
+    """
+    quiet, noisy = training, dataclasses.replace(training, weight_decay=noise.weight_decay)
+
+    def short_training(part, level):
+        kind = noisy if level > 0 else quiet
+        short = dataclasses.replace(kind, max_epochs=math.ceil(_SHORTER * kind.max_epochs))
+        return _trained(part, method, criterion, short, level, None)[0]
+
+    level, noise_selection = noise.level, None
+    if level == "auto":
+        drawn = problem.start is None and not problem.fixed
+        noise_selection = select_noise(problem, short_training) if drawn else NoiseSelection()
+        level = noise_selection.noise
+    training = noisy if level > 0 else quiet
+    module, initial, net = _trained(problem, method, criterion, training, level, callbacks)
+    history = [float(loss) for loss in net.history[:, "train_loss"]]
+    fit = Fit(module, initial, history[-1:], history, l2=training.weight_decay, skorch_net=net)
+    return dataclasses.replace(fit, input_noise=level, noise_selection=noise_selection)
+
+
+def _trained(problem, method, criterion, training, level, callbacks):
+    """A trained network in evaluation mode, its initial state, and the skorch net."""
+    module = problem.build(method.readout, batch_norm=method.batch_norm)
+    initial = copy.deepcopy(module)
+    set_trainable(module, fixed=problem.fixed)
+    training = dataclasses.replace(training, seed=problem.seed())
+    x, y = problem.x.cpu().numpy(), problem.y.cpu().numpy()
+    module.input_noise = level
+    net = fit_module(module, x, y, criterion, training, callbacks=callbacks)
+    module.input_noise = 0.0
+    return module.eval(), initial, net
