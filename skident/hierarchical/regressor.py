@@ -292,7 +292,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
             warnings.warn(
                 f"{type(self).__name__}: N = {len(x)} samples do not support the P = {n_weights} weights of hidden "
                 f"layers. R^2 of ridge regression on held-out samples is about {1.0 - fit.error:.3f}, and hidden "
-                "layers do not improve on it: they are zero (l2_ = inf). Take more samples, or fewer or narrower layers.",
+                "layers do not improve on it: they are zero (l2_ = inf). Take more samples, or fewer layers.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
