@@ -2,8 +2,12 @@ from .analyzer import SaddleEscapeAnalyzer as SaddleEscapeAnalyzer
 from .module import BiasFreeMLP as BiasFreeMLP
 from .planar import fastest_planar_escape as fastest_planar_escape
 from .plateaus import detect_escapes as detect_escapes
-from .training import SaddleToSaddleClassifier as SaddleToSaddleClassifier
-from .training import SaddleToSaddleRegressor as SaddleToSaddleRegressor
+from .training import (
+    SaddleToSaddleClassifier as SaddleToSaddleClassifier,
+)
+from .training import (
+    SaddleToSaddleRegressor as SaddleToSaddleRegressor,
+)
 
 __all__ = [
     "BiasFreeMLP",
