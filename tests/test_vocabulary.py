@@ -51,7 +51,12 @@ NAMES = {
     "superfluous",
 }
 # "file": words that it may have, since it defines them or quotes others.
-ALLOWED = {"docs/glossary.md": {"kink", "kinks"}, "tests/test_vocabulary.py": None}
+ALLOWED = {
+    "docs/glossary.md": {"kink", "kinks"},
+    "docs/guide/index.md": {"question"},
+    "CONTRIBUTING.md": {"question", "questions"},
+    "tests/test_vocabulary.py": None,
+}
 PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md", "docs/*.md", "docs/guide/*.md"]
 # What is left to rewrite, places per package or folder; a number may only fall.
 LEFT = {
