@@ -1,12 +1,12 @@
 """
-Can the weights of a trained scikit-learn regressor be read off its `predict`?
-==============================================================================
+Recovering the weights of a scikit-learn regressor
+==================================================
 
-A tanh `MLPRegressor` with eight hidden units is trained on the diabetes data. `NetworkIdentifier` is then handed its
-`predict` and the name of the activation, and nothing else: not the weights, not the gradients, not the number of hidden
-units. It asks for the answers at inputs of its own choice and gives a network back. Hidden units have no order of their
-own, and flipping the signs of a tanh unit's weights on both sides changes nothing, so the two networks are aligned
-before they are compared.
+scikit-learn trains a tanh `MLPRegressor` with eight hidden units on the diabetes data. `NetworkIdentifier`
+receives its `predict` and the name of the activation: no weights, no gradients, no number of hidden units. It
+queries `predict` at inputs of its own choice and returns a network. Hidden units have no order, and the signs
+of a tanh unit's weights can be flipped on both sides without changing the outputs. The example aligns the two
+networks before it compares them.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from skident.network import FeedforwardNetwork
 
 
 def main(output="recovered_mlp.png"):
-    # The owner's side: data, training, and `predict` made public.
+    # Train the model; only `predict` is public.
     X, y = load_diabetes(return_X_y=True)
     X, y = scale(X), scale(y)
     mlp = MLPRegressor(
@@ -32,21 +32,21 @@ def main(output="recovered_mlp.png"):
     ).fit(X, y)
     print(f"trained: {mlp.n_iter_} iterations, R^2 = {mlp.score(X, y):.3f} on the training data")
 
-    # The other side: ask, and identify. X only says around where, and in which units, the inputs live.
+    # Recover the network. X sets the location and scale of each input.
     start = time.perf_counter()
     identifier = NetworkIdentifier(mlp.predict, activation="tanh", random_state=0).fit(X)
     seconds = time.perf_counter() - start
     found = identifier.network_
-    print(f"found: {found.n_inputs} inputs, layers of {found.layer_widths} units, {found.n_parameters} parameters")
-    print(f"asked: {identifier.n_queries_} rows in {seconds:.2f} s")
-    print(f"relative maximum error on fresh inputs: {identifier.report_.relative_max_error:.1e}")
+    print(f"recovered: {found.n_inputs} inputs, layers of {found.layer_widths} units, {found.n_parameters} parameters")
+    print(f"{identifier.n_queries_:,} queries in {seconds:.2f} s")
+    print(f"relative maximum error on held-out inputs: {identifier.report_.relative_max_error:.1e}")
 
-    # Both sides together: every weight and shift against the truth.
+    # Compare every weight and bias with the true one.
     truth = FeedforwardNetwork.from_sklearn(mlp)
     aligned = found.align_to(truth)
     for i in range(truth.n_layers):
-        print(f"coefs_[{i}]: worst absolute error {np.abs(aligned.weights[i] - mlp.coefs_[i]).max():.1e}")
-        print(f"intercepts_[{i}]: worst absolute error {np.abs(aligned.biases[i] - mlp.intercepts_[i]).max():.1e}")
+        print(f"coefs_[{i}]: maximum absolute error {np.abs(aligned.weights[i] - mlp.coefs_[i]).max():.1e}")
+        print(f"intercepts_[{i}]: maximum absolute error {np.abs(aligned.biases[i] - mlp.intercepts_[i]).max():.1e}")
 
     display = WeightRecoveryDisplay.from_networks(truth, found)
     display.ax_.set_title("Weights of an MLPRegressor, recovered from predict")

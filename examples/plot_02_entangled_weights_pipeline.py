@@ -1,12 +1,13 @@
 """
-Over how large a neighbourhood should a network be asked for the Hessians that show its weights?
-================================================================================================
+Tuning the radius of entangled weight extraction
+================================================
 
-Near a point, the Hessians of a network are combinations of rank-one matrices, one a hidden or output unit: the
-entangled weights. `EntangledWeightExtractor` finds them, `NetworkCompletion` fits the scales and shifts that are then
-missing, and as scikit-learn estimators the two form a `Pipeline`. So the radius of the neighbourhood can be tuned like
-any other parameter: too wide, and the entangled weights change within it; too narrow, and the Hessians hardly differ.
-The black box is a random network of three layers, of which only function values are seen.
+Near a point, the Hessians of a network are combinations of rank-one matrices, one per hidden or output unit:
+the outer products of its entangled weights. `EntangledWeightExtractor` recovers these weights, and
+`NetworkCompletion` fits the missing scales and biases. Both form a `Pipeline`, so that `GridSearchCV` can tune
+the radius within which Hessians are sampled. If it is too large, the entangled weights vary within it; if it is
+too small, the Hessians hardly differ. The black box is a random network with three layers, of which only
+function values are available.
 """
 
 import argparse
@@ -25,7 +26,7 @@ RADII = [0.01, 0.1, 0.3, 0.5, 0.7]  # in standard deviations of the inputs
 
 
 def search_radius(black_box, layer_widths, X):
-    """The pipeline, fitted with the radius that predicts left-out answers best."""
+    """The pipeline, fitted with the radius that best predicts held-out outputs."""
     pipeline = make_pipeline(
         EntangledWeightExtractor(
             black_box,
@@ -33,7 +34,7 @@ def search_radius(black_box, layer_widths, X):
             activation="tanh",
             output_activation="tanh",
             center=np.zeros(X.shape[1]),  # one point for all folds; the default is the mean of X
-            first_layer="hessian",  # the paper's way; the default would read this layer where tanh saturates
+            first_layer="hessian",  # the paper's method; the default recovers this layer where tanh saturates
             random_state=0,
         ),
         NetworkCompletion(layer_widths, activation="tanh", output_activation="tanh", random_state=0),
@@ -43,11 +44,11 @@ def search_radius(black_box, layer_widths, X):
 
 
 def print_weight_errors(network, extractor):
-    """How far the found entangled weights are from the true ones at the same point."""
+    """Print the errors of the recovered entangled weights, against the true ones at the same point."""
     truth = [V.T for V in network.entangled_weights(extractor.center_)]
     found = extractor.components_
     print(
-        f"weights: {len(found)} found, recovery rate {recovery_rate(np.vstack(truth), found):.3f}, "
+        f"weights: {len(found)} recovered, recovery rate {recovery_rate(np.vstack(truth), found):.3f}, "
         f"false positives {false_positive_rate(np.vstack(truth), found):.3f}"
     )
     first, last = (found[extractor.layer_assignment_ == layer] for layer in (0, len(truth) - 1))
@@ -58,20 +59,20 @@ def print_weight_errors(network, extractor):
 
 
 def draw(search, Y, predicted, output):
-    """The Hessians' spectrum and the weights in it; the scores by radius and the answers."""
+    """The Hessians' spectrum and the weights in it; the scores by radius; the outputs."""
     figure, axes = plt.subplots(2, 2, figsize=(9, 7), layout="constrained")
     SpectrumDisplay.from_estimator(search.best_estimator_[0], ax=axes[0])
     errors, chosen = 1 - search.cv_results_["mean_test_score"], search.best_params_["entangledweightextractor__radius"]
     axes[1, 0].plot(RADII, errors, "o-", color="#0072B2", markersize=5)
     axes[1, 0].axvline(chosen, color="0.5", linestyle="--", linewidth=1)
-    axes[1, 0].set(xlabel="radius of the neighbourhood", ylabel="1 - $R^2$, cross-validated", yscale="log")
+    axes[1, 0].set(xlabel="radius of the neighborhood", ylabel="1 - $R^2$, cross-validated", yscale="log")
     axes[1, 0].set_ylim(10 ** np.floor(np.log10(errors.min())), 10 ** np.ceil(np.log10(errors.max())))
     axes[1, 0].set_title("Error by radius (dashed: chosen)", fontsize="medium")
     axes[1, 1].axline((0, 0), slope=1, color="0.7", linewidth=1, zorder=0)
     axes[1, 1].plot(Y.ravel(), predicted.ravel(), "o", color="#0072B2", markersize=3, alpha=0.4, markeredgewidth=0)
-    axes[1, 1].set(xlabel="black box's answer", ylabel="pipeline's answer")
+    axes[1, 1].set(xlabel="output of the black box", ylabel="output of the pipeline")
     axes[1, 1].locator_params(nbins=5)
-    axes[1, 1].set_title("Answers on fresh inputs", fontsize="medium")
+    axes[1, 1].set_title("Outputs on held-out inputs", fontsize="medium")
     figure.savefig(output, dpi=100)
     plt.close(figure)
     print(f"picture: {output}")
@@ -91,17 +92,17 @@ def main(output="entangled_weights.png", seed=5008):
     for radius, score in zip(RADII, search.cv_results_["mean_test_score"]):
         print(f"radius {radius:<4g}: 1 - R^2 = {1 - score:.2e}")
     extractor = search.best_estimator_[0]
-    print(f"chosen: {extractor.radius:g}; {extractor.n_queries_} queries a fit")
+    print(f"chosen: {extractor.radius:g}; {extractor.n_queries_} queries per fit")
     print_weight_errors(network, extractor)
     predicted = search.predict(X_fresh)
-    print(f"pipeline: relative maximum error {relative_max_error(Y_fresh, predicted):.1e} on fresh inputs")
+    print(f"pipeline: relative maximum error {relative_max_error(Y_fresh, predicted):.1e} on held-out inputs")
 
     # NetworkIdentifier runs the same two stages and then polishes all weights at once.
     identifier = NetworkIdentifier(
         black_box, layer_widths=network.layer_widths, output_activation="tanh", strategy="hessian", random_state=0
     ).fit(X)
     error = relative_max_error(Y_fresh, identifier.predict(X_fresh))
-    print(f"with the polish: relative maximum error {error:.1e} on fresh inputs")
+    print(f"with the polish: relative maximum error {error:.1e} on held-out inputs")
 
     draw(search, Y_fresh, predicted, output)
 

@@ -1,11 +1,12 @@
 """
-Can two hidden layers be read off `predict` when nobody tells how many units they have?
-=======================================================================================
+Recovering two hidden layers with unknown widths
+================================================
 
-Two scikit-learn regressors with two hidden tanh layers are trained, one on the diabetes data (one output), one on the
-digits (one output a digit, pixels that vary). `NetworkIdentifier` gets their `predict` and ``layer_widths="auto"``: it
-is told neither how many layers there are nor how wide these are. It finds the first layer far outside the data, where
-tanh is constant except near each unit's own hyperplane, then the smallest network that explains what lies behind.
+scikit-learn trains two regressors with two hidden tanh layers, one on the diabetes data (one output), one on
+the digits (one output per digit, pixels that vary). `NetworkIdentifier` receives their `predict` and
+``layer_widths="auto"``: neither depth nor widths are given. It recovers the first layer at large inputs, where
+tanh is constant except near each unit's hyperplane, and then the smallest network that explains the remaining
+outputs.
 """
 
 import argparse
@@ -36,23 +37,23 @@ def digits():
 def main(output="deep_mlp.png"):
     figure, axes = plt.subplots(2, 2, figsize=(10, 6.5), height_ratios=(3, 2), sharex="col", layout="constrained")
     for column, (data, hidden) in enumerate(((diabetes, (8, 5)), (digits, (16, 8)))):
-        # The owner's side: data, training, and `predict` made public.
+        # Train the model; only `predict` is public.
         X, Y = data()
         mlp = MLPRegressor(hidden_layer_sizes=hidden, activation="tanh", max_iter=1000, random_state=0).fit(X, Y)
         print(f"{data.__name__}: trained, R^2 = {mlp.score(X, Y):.2f} on the training data")
 
-        # The other side: ask, and identify.
+        # Recover the network.
         start = time.perf_counter()
         identifier = NetworkIdentifier(mlp.predict, layer_widths="auto", activation="tanh", random_state=0).fit(X)
         seconds = time.perf_counter() - start
         found, report = identifier.network_, identifier.report_
-        print(f"  found: layers of {found.layer_widths} units, {found.n_parameters} parameters")
-        print(f"  asked: {identifier.n_queries_} rows in {seconds:.1f} s, route: {report.route}")
-        print(f"  relative maximum error on fresh inputs: {report.relative_max_error:.1e}, exact: {report.exact}")
+        print(f"  recovered: layers of {found.layer_widths} units, {found.n_parameters} parameters")
+        print(f"  {identifier.n_queries_:,} queries in {seconds:.1f} s, route: {report.route}")
+        print(f"  relative maximum error on held-out inputs: {report.relative_max_error:.1e}, exact: {report.exact}")
 
-        # Both sides together: every weight and shift against the truth.
+        # Compare every weight and bias with the true one.
         truth = FeedforwardNetwork.from_sklearn(mlp)
-        print(f"  worst relative error of a weight or shift: {parameter_error(truth, found):.1e}")
+        print(f"  maximum relative error of a weight or bias: {parameter_error(truth, found):.1e}")
         display = WeightRecoveryDisplay.from_networks(truth, found, ax=axes[:, column])
         display.ax_.set_title(f"{data.__name__}: {X.shape[1]} inputs, layers of {found.layer_widths}")
     figure.savefig(output, dpi=100)

@@ -1,11 +1,12 @@
 """
-Can a classifier's weights be read off its `predict_proba`?
-===========================================================
+Recovering a classifier from its probabilities
+==============================================
 
-A tanh `MLPClassifier` with ten hidden units is trained on the digits. `NetworkIdentifier` asks it for probabilities,
-turns them into logits and identifies the network of these; nobody tells how many units there are. A softmax does not
-change when the same number is added to all its inputs, so the output weights can only be known up to a vector common to
-all classes: the true ones are brought to mean zero (`center_outputs`) before both are compared.
+scikit-learn trains a tanh `MLPClassifier` with ten hidden units on the digits. `NetworkIdentifier` queries its
+probabilities, converts them into logits and recovers the network of the logits; the number of units is not
+given. A softmax does not change if one number is added to all its inputs, so the output weights are
+identifiable only up to a vector common to all classes. `center_outputs` removes that vector from the true
+weights before the comparison.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from skident.network import FeedforwardNetwork, center_outputs
 
 
 def draw(truth, aligned, output):
-    """The hidden units' weights as images, true above recovered; below, the errors of all weights and shifts."""
+    """The hidden units' weights as images, true above recovered; below, the errors of all weights and biases."""
     n_units = truth.layer_widths[0]
     figure = plt.figure(figsize=(9, 4.6), layout="constrained")
     images, errors = figure.subfigures(2, 1, height_ratios=(3, 2))
@@ -47,32 +48,32 @@ def draw(truth, aligned, output):
 
 
 def main(output="classifier.png"):
-    # The owner's side: data, training, and `predict_proba` made public.
+    # Train the model; only `predict_proba` is public.
     X, digit = load_digits(return_X_y=True)
     X = scale(X)
     classifier = MLPClassifier((10,), activation="tanh", max_iter=1000, random_state=0).fit(X, digit)
     print(f"trained: {classifier.n_iter_} iterations, accuracy {classifier.score(X, digit):.3f} on the training data")
 
-    # The other side: ask for probabilities, and identify the network of their logits.
+    # Recover the network of the logits.
     start = time.perf_counter()
     identifier = NetworkIdentifier(
         classifier.predict_proba, response_method="predict_proba", activation="tanh", random_state=0
     ).fit(X)
     seconds = time.perf_counter() - start
     found = identifier.network_
-    print(f"found: {found.n_inputs} inputs, layers of {found.layer_widths} units")
-    print(f"asked: {identifier.n_queries_} rows in {seconds:.2f} s")
+    print(f"recovered: {found.n_inputs} inputs, layers of {found.layer_widths} units")
+    print(f"{identifier.n_queries_:,} queries in {seconds:.2f} s")
 
-    # Both sides together, on inputs that neither has seen, and weight by weight.
+    # Compare both on held-out inputs, and weight by weight.
     fresh = np.random.default_rng(1).standard_normal((5000, X.shape[1]))
     gap = np.abs(identifier.predict_proba(fresh) - classifier.predict_proba(fresh)).max()
     same = np.mean(identifier.predict(X) == classifier.predict(X))
-    print(f"worst error of a probability on fresh inputs: {gap:.1e}; same digit on {same:.1%} of the data")
+    print(f"maximum error of a probability on held-out inputs: {gap:.1e}; same digit on {same:.1%} of the data")
     truth = center_outputs(FeedforwardNetwork.from_sklearn(classifier))
     aligned = found.align_to(truth)
     for name in ("weights", "biases"):
         for i, (recovered, true) in enumerate(zip(getattr(aligned, name), getattr(truth, name), strict=True)):
-            print(f"{name} of layer {i + 1}: worst absolute error {np.abs(recovered - true).max():.1e}")
+            print(f"{name} of layer {i + 1}: maximum absolute error {np.abs(recovered - true).max():.1e}")
     draw(truth, aligned, output)
     print(f"picture: {output}")
 

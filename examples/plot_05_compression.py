@@ -1,12 +1,12 @@
 """
-How many hidden units does a trained network really need?
-=========================================================
+Compressing a trained network
+=============================
 
-A tanh `MLPRegressor` with 64 hidden units learns a smooth function of ten inputs. `NetworkCompressor` then leaves out
-one unit after the other, hands what it did to the others, and fits all parameters to the answers of the trained
-network, for as long as these answers stay the same to a tolerance. The picture shows error against size for three
-tolerances, beside two other ways to a network of the same size: keeping the units with the largest weights, and
-training a smaller network on the answers of the large one.
+A tanh `MLPRegressor` with 64 hidden units learns a smooth function of ten inputs. `NetworkCompressor` removes
+one unit after another, distributes its contribution to the others, and fits all parameters to the outputs of
+the trained network, as long as these outputs stay within a tolerance. The picture shows error against size for
+three tolerances, beside two other methods for the same size: keeping the units with the largest weights, and
+training a smaller network on the outputs of the large one.
 """
 
 import argparse
@@ -24,9 +24,9 @@ from skident.network import FeedforwardNetwork
 
 
 def relative_error(network, truth, X):
-    """Root mean square, relative to the standard deviation of the true answers."""
-    answers = truth(X)[:, 0]
-    return np.sqrt(np.mean((network(X)[:, 0] - answers) ** 2)) / answers.std()
+    """Root mean square, relative to the standard deviation of the true outputs."""
+    outputs = truth(X)[:, 0]
+    return np.sqrt(np.mean((network(X)[:, 0] - outputs) ** 2)) / outputs.std()
 
 
 def largest_units(network, n_units):
@@ -37,7 +37,7 @@ def largest_units(network, n_units):
 
 
 def distilled(network, n_units, X):
-    """A network of that size, trained on the answers of the large one."""
+    """A network of that size, trained on the outputs of the large one."""
     mlp = MLPRegressor(
         hidden_layer_sizes=(n_units,),
         activation="tanh",
@@ -57,9 +57,9 @@ def main(output="compression.png"):
     X, fresh, y, fresh_y = X[:900], X[900:], y[:900], y[900:]
     mlp = MLPRegressor(hidden_layer_sizes=(64,), activation="tanh", max_iter=500, tol=1e-4, random_state=0).fit(X, y)
     network = FeedforwardNetwork.from_sklearn(mlp)
-    print(f"trained: {network.n_parameters} parameters, R^2 = {mlp.score(fresh, fresh_y):.3f} on fresh rows")
+    print(f"trained: {network.n_parameters} parameters, R^2 = {mlp.score(fresh, fresh_y):.3f} on held-out samples")
 
-    curves = {"compressed": [], "trained on its answers": [], "largest units kept": []}
+    curves = {"compressed": [], "trained on its outputs": [], "largest units kept": []}
     for tol in (0.03, 0.1, 0.3):
         start = time.perf_counter()
         compressor = NetworkCompressor(FrozenEstimator(mlp), tol=tol, random_state=0).fit(X)
@@ -70,12 +70,12 @@ def main(output="compression.png"):
         )
         others = {
             "compressed": compressor.network_,
-            "trained on its answers": distilled(network, n_units, X),
+            "trained on its outputs": distilled(network, n_units, X),
             "largest units kept": largest_units(network, n_units),
         }
         for name, other in others.items():
             curves[name].append((n_units, relative_error(other, network, fresh)))
-            print(f"    {name}: relative error {curves[name][-1][1]:.1e} on fresh rows")
+            print(f"    {name}: relative error {curves[name][-1][1]:.1e} on held-out samples")
 
     figure, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
     for (name, points), marker in zip(curves.items(), "osv"):
@@ -84,7 +84,7 @@ def main(output="compression.png"):
     units = sorted({n for points in curves.values() for n, _ in points})
     ax.set_xticks(units, map(str, units))
     ax.minorticks_off()
-    ax.set_title("A trained MLPRegressor, made smaller")
+    ax.set_title("Compressing a trained MLPRegressor")
     ax.legend()
     figure.savefig(output, dpi=100)
     plt.close(figure)

@@ -1,12 +1,12 @@
 """
-Can all weights of a five-layer network be recovered from function values, and what does each stage cost?
-=========================================================================================================
+Recovering a five-layer network from function values
+====================================================
 
-A random network with tanh in every layer and ten inputs is asked as a function, nothing else. Its first layer is found
-far out, where all of its units are saturated. There the network takes one value for every pattern of signs of the first
-layer: what follows that layer is a four-layer network on the corners of a cube, and is fitted to answers at some of
-them. At the end all weights and shifts are fitted at once, and the result is compared with the black box on fresh
-inputs. The picture shows what the stages took, and every recovered parameter against the true one.
+The black box is a random network with ten inputs and tanh in every layer. The first layer is recovered at large
+inputs, where all of its units are saturated. There the network takes one value per sign pattern of the first
+layer: the remaining layers are a four-layer network on the corners of a cube, which is fitted to outputs at
+some of them. A final fit of all weights and biases follows, and the result is validated on held-out inputs. The
+picture shows the cost of each stage, and every recovered parameter against the true one.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from skident.metrics import parameter_error
 
 
 def draw(stages, truth, found, output):
-    """Seconds and queries a stage; parameters and their errors."""
+    """Seconds and queries per stage; parameters and their errors."""
     figure = plt.figure(figsize=(11, 6), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=(2, 3))
     for ax, (key, title) in zip(left.subplots(2, 1), (("seconds", "seconds"), ("queries", "queries")), strict=True):
@@ -40,7 +40,7 @@ def draw(stages, truth, found, output):
 
 
 def by_stage(stages):
-    """Seconds and queries of every kind of stage; the polish asks and fits more than once."""
+    """Seconds and queries of every kind of stage; the polish queries and fits more than once."""
     totals = {}
     for stage in stages:
         name = stage["name"].replace(" (", "\n(")
@@ -66,12 +66,12 @@ def main(output="five_layers.png"):
     for name, stage in stages.items():
         print(f"{' '.join(name.split()):40s} {stage['seconds']:6.2f} s {stage['queries']:6d} queries")
     looks = identifier.n_queries_ - sum(stage["queries"] for stage in stages.values())
-    print(f"{'first and last look at the black box':40s} {'':8s} {looks:6d} queries")
-    # As many numbers as parameters are the least that can determine them.
+    print(f"{'activation detection and validation':40s} {'':8s} {looks:6d} queries")
+    # Recovering the parameters takes at least as many numbers as there are parameters.
     equations = truth.n_parameters / truth.n_outputs
-    print(f"in all {identifier.n_queries_ / equations:.1f} times the {equations:.0f} answers with as many numbers")
-    print(f"relative maximum error on fresh inputs: {report.relative_max_error:.1e}, exact: {report.exact}")
-    print(f"worst relative error of a weight or shift: {parameter_error(truth, found):.1e}")
+    print(f"{identifier.n_queries_ / equations:.1f} times the {equations:.0f} queries that so many parameters require")
+    print(f"relative maximum error on held-out inputs: {report.relative_max_error:.1e}, exact: {report.exact}")
+    print(f"maximum relative error of a weight or bias: {parameter_error(truth, found):.1e}")
     draw(stages, truth, found, output)
     print(f"picture: {output}")
 

@@ -1,12 +1,11 @@
 """
-Has this network been trained to the end?
-=========================================
+Proving that training has reached a global optimum
+==================================================
 
-A shallow network with quadratic units is trained by torch's Adam, half of its hidden units starting at zero. The loss
-comes to rest, the gradient vanishes, and nothing in the curve tells that this is no optimum: units at zero get no
-gradient. `landscape_certificate` tells: it is a saddle, and the certificate has a direction that leads out. One step
-along all such directions at once, Adam again, and the next certificate is a proof: no network of this kind has a lower
-loss.
+torch's Adam trains a shallow network with quadratic units, half of its hidden units starting at zero. The loss
+converges and the gradient vanishes, but the point is not an optimum: units at zero get no gradient.
+`landscape_certificate` identifies it as a saddle and returns a descent direction. One step along all such
+directions, Adam again, and the next certificate is a proof: no network of this kind has a lower loss.
 """
 
 import argparse
@@ -55,26 +54,26 @@ def main(output="certificate.png", n_steps=2000):
 
     plateau, losses = adam(start, v, X, y, n_steps)
     saddle = landscape_certificate(plateau, v, X, y)
-    show("Adam at rest", saddle)
+    show("Adam converged", saddle)
 
-    # The certificate has the steepest way out; there is one for every useful eigenvector, and one step takes them all.
+    # The certificate has the steepest descent direction; take one step along those of all useful eigenvectors.
     W = plateau.detach().numpy()
     problem = QuadraticProblem(X, y)
     direction = block_escape(W, v, problem.value_and_gradient(W.T @ (v[:, None] * W))[1], limit=1e-6)
     steps = np.linspace(0.0, 2.0, 201)
     losses_there = np.polyval(lines_loss(problem, W, v, direction)[::-1], steps)
     escaped = W + steps[np.argmin(losses_there)] * direction
-    print(f"one step out of the saddle: loss {losses_there.min():.6f}")
+    print(f"after one step out of the saddle: loss {losses_there.min():.6f}")
     trained, more = adam(escaped, v, X, y, n_steps)
     optimum = landscape_certificate(trained, v, X, y)
     show("Adam from there", optimum)
 
     figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.8), layout="constrained")
     LandscapeDisplay.from_certificate(saddle, plateau, X, y, history=losses + more, ax=axes)
-    axes[0].set_title("Where Adam came to rest", fontsize="medium")
+    axes[0].set_title("Where Adam converged", fontsize="medium")
     axes[1].axvline(n_steps, color="0.5", linewidth=1, linestyle="--")
     axes[1].set_xlabel("step of Adam")
-    axes[1].set_title("One step out of the saddle, and on", fontsize="medium")
+    axes[1].set_title("After one step out of the saddle", fontsize="medium")
     figure.savefig(output, dpi=100)
     plt.close(figure)
     print(f"picture: {output}")

@@ -1,12 +1,12 @@
 """
-How wide must a shallow network be for training never to fail?
-==============================================================
+The width at which training of shallow networks always succeeds
+===============================================================
 
-Networks learn labels that a random network of the same size gave to 100 points. With few hidden units many random
-starts end in local minima; once there are about as many parameters as points, all of them reach zero loss. The four
-sweeps are those of Soltanolkotabi, Javanmard and Lee (2017), Figures 2 and 3, at fewer trials and with another
-optimiser (Levenberg-Marquardt, 120 steps, loss 1e-8), on which the place of the transition depends. Dotted lines are
-theirs.
+Networks learn labels of 100 points that a random network of the same size generated. With few hidden units,
+many random starts end in local minima; with about as many parameters as points, all of them reach zero loss.
+The four sweeps are those of Soltanolkotabi, Javanmard and Lee (2017), Figures 2 and 3, with fewer trials and
+another optimizer (Levenberg-Marquardt, 120 steps, loss 1e-8), on which the place of the transition depends.
+Dotted lines show the paper's half-points.
 """
 
 import argparse

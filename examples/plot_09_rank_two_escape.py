@@ -1,12 +1,13 @@
 """
-Is the fastest way out of the saddle at the origin always of rank one?
-======================================================================
+A saddle whose fastest escape has rank two
+==========================================
 
-No. Eight points on a circle, with gradients of the loss that alternate in sign, are the counterexample of Bantzis,
-Simon and Jacot (2025), Example 1. Every network whose layers have rank one escapes with at most the speed sqrt(2) - 1.
-`SaddleEscapeAnalyzer` finds directions of rank two, with speed 1/2, in most restarts of a wide network of depth three,
-and linear programmes prove that no such network with one top unit is faster. The picture shows the data with the
-first-layer units of the direction found, and the speeds that the restarts came to, for three widths.
+Eight points on a circle, with gradients of the loss that alternate in sign, are the counterexample of Bantzis,
+Simon and Jacot (2025), Example 1: the fastest escape from the saddle at the origin need not have rank one.
+Every network whose layers have rank one escapes with a speed of at most sqrt(2) - 1. `SaddleEscapeAnalyzer`
+finds directions of rank two, with speed 1/2, in most restarts of a wide network of depth three. Linear programs
+prove that no such network with one top unit is faster. The picture shows the data with the first-layer units of
+that direction, and the speeds of the restarts for three widths.
 """
 
 import argparse

@@ -1,11 +1,11 @@
 """
-Does training from small weights go through networks of low rank?
-=================================================================
+Training from small weights goes through low-rank networks
+==========================================================
 
-A bias-free ReLU network with four layers of weights is trained on the digits from small weights. Its loss stands still,
-falls, and stands still again: from saddle to saddle. After the first escape every layer has one large singular value,
-as theory says, and the more so the deeper it lies; after the second there are two. `SaddleEscapeAnalyzer` told speed
-and rank of the first escape before any training. The picture shows the loss with the saddles that were detected, and
+A bias-free ReLU network with four layers of weights is trained on the digits from small weights. Its loss has
+plateaus, each near a saddle. After the first escape every layer has one large singular value, as theory
+predicts, more clearly in deeper layers; after the second escape there are two. `SaddleEscapeAnalyzer` predicts
+speed and rank of the first escape before training. The picture shows the loss with the detected saddles, and
 the singular values of every layer.
 """
 

@@ -1,11 +1,11 @@
 """
-Are the directions in which training leaves the origin useful features?
-=======================================================================
+Escape directions as features
+=============================
 
-`SaddleEscapeAnalyzer` needs no training of a network, yet its escape networks know what the loss asks for first. As a
-transformer it hands their hidden activations to a `LogisticRegression`: one feature a component, where every further
-component is the fastest escape for what the earlier ones leave of the gradient. `GridSearchCV` chooses the depth, and
-the picture compares the pipeline with principal components, as many, and with all 64 pixels.
+`SaddleEscapeAnalyzer` trains no network, yet its escape networks contain what the loss asks for first. As a
+transformer it passes their hidden activations to a `LogisticRegression`, one feature per component; every
+further component is the fastest escape for the gradient that the earlier ones leave. `GridSearchCV` chooses the
+depth. The picture compares the pipeline with as many principal components, and with all 64 pixels.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def main(output="escape_features.png"):
     for depth, score in zip(depths, scores):
         print(f"depth {depth}: accuracy {score:.3f} in cross-validation")
     chosen = search.best_params_["escapes__depth"]
-    print(f"chosen: depth {chosen}, accuracy {search.score(fresh_X, fresh_y):.3f} on fresh digits")
+    print(f"chosen: depth {chosen}, accuracy {search.score(fresh_X, fresh_y):.3f} on held-out digits")
 
     rivals = {
         "12 principal components": make_pipeline(PCA(12), StandardScaler(), LogisticRegression(max_iter=1000)),

@@ -1,11 +1,11 @@
 """
-Where do kernels fail, and what learns a hierarchical target?
-=============================================================
+Learning a hierarchical target on which kernels fail
+====================================================
 
-The target is a quadratic DenseNet of two hidden layers, a polynomial of degree 8 in 16 variables (Allen-Zhu and Li,
-2020). `HierarchicalQuadraticNet` learns its 134 weights layer upon layer and finds the target to rounding from a few
-hundred samples. Kernel ridge regression, a perceptron of ReLU units and boosted trees are
-given the same samples; the kernel's parameters are even chosen on the test rows.
+The target is a quadratic DenseNet with two hidden layers, a polynomial of degree 8 in 16 variables (Allen-Zhu
+and Li, 2020). `HierarchicalQuadraticNet` learns its 134 weights layer by layer and recovers the target to
+rounding error from a few hundred samples. Kernel ridge regression, a perceptron of ReLU units and boosted trees
+get the same samples; the kernel's parameters are chosen on the test samples.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from skident.datasets import make_hierarchical_target
 
 
 def best_kernel(X, y, fresh, fresh_y):
-    """The kernel ridge regression with the lowest error on the test rows."""
+    """The kernel ridge regression with the lowest error on the test samples."""
     found = []
     for gamma in (0.003, 0.01, 0.03, 0.1):
         for kernel in ({"kernel": "rbf"}, {"kernel": "poly", "degree": 4}, {"kernel": "poly", "degree": 8}):
@@ -53,8 +53,8 @@ def main(output="hierarchical_target.png"):
             mlp.fit(X, y / y.std())
             net.fit(X, y)
         for name, model in models.items():
-            answers = model.predict(fresh) * (y.std() if model is mlp else 1.0)
-            error = np.mean((answers - fresh_y) ** 2) / fresh_y.var()
+            outputs = model.predict(fresh) * (y.std() if model is mlp else 1.0)
+            error = np.mean((outputs - fresh_y) ** 2) / fresh_y.var()
             curves.setdefault(name, []).append(error)
             print(f"N = {n_samples}: {name}: relative error {error:.1e}")
 

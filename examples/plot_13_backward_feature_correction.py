@@ -1,12 +1,12 @@
 """
-Backward feature correction: do higher layers improve lower ones?
-=================================================================
+Measuring backward feature correction
+=====================================
 
-The target has three hidden layers that contribute less and less, alpha_l = 1, a, a^2. Trained alone, the first layer of
-the learner takes on some of what the layers above it should explain: its features are wrong by about a^2 (squared,
-relative, up to rotation). With one more layer the error falls to a^4, and with all layers to rounding, although nobody
-tells the first layer what is right. The second panel is the protocol of Figure 9 of Allen-Zhu and Li (2020): what is
-lost where lower layers are kept fixed.
+The target has three hidden layers with decreasing contributions, alpha_l = 1, a, a^2. If the first layer of the
+learner is trained alone, it also fits part of what higher layers should explain: its features have an error of
+about a^2 (squared, relative, up to rotation). With one more layer the error decreases to a^4, and with all
+layers to rounding. The second panel is the protocol of Figure 9 of Allen-Zhu and Li (2020): the loss that
+remains if lower layers are kept fixed.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def main(output="backward_feature_correction.png"):
     errors = np.array([feature_errors(a) for a in sizes])
     for name, column in zip(("layer 2 alone", "with layer 3"), errors.T):
         print(f"{name}: slope {np.polyfit(np.log(sizes), np.log(column), 1)[0]:.2f}")
-    print(f"all layers: worst error {errors[:, 2].max():.1e}")
+    print(f"all layers: maximum error {errors[:, 2].max():.1e}")
 
     target = make_hierarchical_target(12, WIDTHS, alphas=(1.0, 0.3, 0.1), kappa=1.0, random_state=0)
     X, fresh = target.sample(5000, random_state=0), target.sample(10_000, random_state=1)
@@ -60,7 +60,7 @@ def main(output="backward_feature_correction.png"):
     ax.set_xticks(sizes, map(str, sizes))
     ax.minorticks_off()
     ax.legend(frameon=False, fontsize="small")
-    ax.set_title("Layers above correct the first layer", fontsize="medium")
+    ax.set_title("Higher layers correct the first layer", fontsize="medium")
     BackwardCorrectionDisplay(result).plot(right.subplots(2, 1, sharex=True, height_ratios=(2, 1)))
     figure.savefig(output, dpi=100)
     plt.close(figure)

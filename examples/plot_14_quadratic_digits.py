@@ -1,11 +1,11 @@
 """
-How well does a quadratic network read handwritten digits?
-==========================================================
+Classifying digits with a quadratic network
+===========================================
 
-`HierarchicalQuadraticNetClassifier` has no other nonlinearity than the square, with batch norm after it. On
-scikit-learn's digits it is compared to a support vector machine and a perceptron of ReLU units, by 3-fold
-cross-validation. The picture shows for some units of its first hidden layer the digit on which they answer most, and
-how each pixel would change the answer.
+The only nonlinearity of `HierarchicalQuadraticNetClassifier` is the square, followed by batch norm. On
+scikit-learn's digits it is compared with a support vector machine and a perceptron of ReLU units by 3-fold
+cross-validation. The picture shows, for some units of its first hidden layer, the digit with the largest
+output, and the derivative of the output with respect to each pixel.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def main(output="quadratic_digits.png"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             scores = cross_val_score(model, X, y, cv=folds)
-        print(f"{name}: accuracy {scores.mean():.3f}, {(time.perf_counter() - start) / 3:.1f} s a fold")
+        print(f"{name}: accuracy {scores.mean():.3f}, {(time.perf_counter() - start) / 3:.1f} s per fold")
     net = HierarchicalQuadraticNetClassifier(random_state=0).fit(X, y)
     display = LayerFeatureDisplay.from_estimator(net, X, layer=2, n_units=8)
     display.figure_.savefig(output, dpi=100)

@@ -1,12 +1,12 @@
 """
-Which network did these samples come from?
-==========================================
+Recovering a ReLU network from samples
+======================================
 
-Samples of a ReLU network with ten hidden units and twenty inputs, with noise of a tenth of their standard deviation,
-are all that `TensorReLURegressor` gets; not even the number of units is told. The left picture puts the true weights,
-biases and output weights against those recovered from 10 000 rows. The right one shows how the error falls with the
-number of rows: the tensors alone, the polished network, the paper's own algorithm, and the error that least squares
-would have if it were started at the true network.
+`TensorReLURegressor` receives samples of a ReLU network with ten hidden units and twenty inputs, with noise of
+a tenth of their standard deviation; the number of units is not given. The left picture compares the true
+weights, biases and output weights with those recovered from 10,000 samples. The right picture shows the error
+against the number of samples: the tensors alone, the polished network, the published algorithm, and least
+squares initialized at the true network.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def draw_units(ax, reg, network):
     for (name, (x, y)), marker in zip(pairs.items(), "o^s"):
         ax.plot(np.ravel(x), np.ravel(y), marker, markersize=4, alpha=0.7, label=name)
     ax.axline((0, 0), slope=1, color="0.6", linewidth=0.8, zorder=0)
-    ax.set(xlabel="true", ylabel="recovered", title=f"{reg.n_units_} units from {D} inputs, width not told")
+    ax.set(xlabel="true", ylabel="recovered", title=f"{reg.n_units_} units from {D} inputs, width unknown")
     ax.legend()
     return match
 
@@ -62,9 +62,15 @@ def draw_errors(ax, sizes):
             curves[name].append(relative_error(reg, network, fresh))
     for (name, errors), marker in zip(curves.items(), "vso"):
         ax.loglog(sizes, errors, marker=marker, label=name)
-    ax.loglog(sizes, [NOISE**2 * M * (D + 1) / n for n in sizes], "--", color="0.5", label="parameters x noise / rows")
-    ax.set(xlabel="rows", ylabel="mean squared error / variance", title=f"noise {NOISE:.0%}")
-    ax.set_xticks(sizes, [f"{n:,}".replace(",", " ") for n in sizes])
+    ax.loglog(
+        sizes,
+        [NOISE**2 * M * (D + 1) / n for n in sizes],
+        "--",
+        color="0.5",
+        label="parameters x noise variance / samples",
+    )
+    ax.set(xlabel="samples", ylabel="mean squared error / variance", title=f"noise {NOISE:.0%}")
+    ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
     ax.tick_params(axis="x", which="minor", labelbottom=False)
     ax.legend()
     return curves
@@ -75,7 +81,7 @@ def main(output="relu_from_samples.png", sizes=(3000, 10_000, 30_000)):
     reg = TensorReLURegressor(random_state=0).fit(X, y)
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
     match = draw_units(left, reg, network)
-    print(f"units found: {reg.n_units_}, R^2 on the rows {reg.score(X, y):.4f}")
+    print(f"recovered units: {reg.n_units_}, R^2 on the samples {reg.score(X, y):.4f}")
     print(f"largest errors: weights {match.weights:.3f}, biases {match.biases:.3f}, output {match.output_weights:.3f}")
     for name, errors in draw_errors(right, sizes).items():
         print(f"{name}: " + ", ".join(f"{e:.1e}" for e in errors))

@@ -1,12 +1,12 @@
 """
-Can scikit-learn's default classifier be read off its `predict_proba`?
-======================================================================
+Recovering scikit-learn's default classifier
+============================================
 
-`MLPClassifier()` as it comes, 100 relu units, is trained on the breast cancer data. `NetworkIdentifier` sees its
-probabilities only. The answers bend along the units' hyperplanes; across one of these the gradient of the log-odds
-jumps by that unit's weights. Log-odds are exact only where the second probability is small, so every answer counts to
-its own accuracy. The picture shows a slice through the inputs: what can be seen from the outside, and along which lines
-the units found and the true ones begin to be active.
+scikit-learn trains `MLPClassifier()` with default parameters, 100 ReLU units, on the breast cancer data.
+`NetworkIdentifier` queries its probabilities. The log-odds are linear between the units' hyperplanes; across a
+hyperplane their gradient jumps by a multiple of that unit's weights. Log-odds are exact only if the second
+probability is small, so every output is used with its own accuracy. The picture shows a slice through the
+inputs: the probabilities, and the lines along which the recovered and the true units become active.
 """
 
 import argparse
@@ -32,21 +32,23 @@ def slice_through(X, rng):
 
 
 def draw(classifier, truth, found, X, output):
-    """Left the probability on a slice; right the lines where units begin to be active, true ones below found ones."""
+    """Left the probability on a slice; right the lines activation boundaries, true ones below found ones."""
     points, t = slice_through(X, np.random.default_rng(0))
     flat = points.reshape(-1, X.shape[1])
-    corners = points[[0, 0, -1, -1], [0, -1, 0, -1]]  # units are linear on the plane: their lines are straight
+    corners = points[
+        [0, 0, -1, -1], [0, -1, 0, -1]
+    ]  # units are linear on the plane, so that their boundaries are straight lines
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained", sharex=True, sharey=True)
     seen = classifier.predict_proba(flat)[:, 1].reshape(N_GRID, N_GRID)
     image = left.imshow(seen, origin="lower", extent=(-REACH, REACH, -REACH, REACH), cmap="RdBu", vmin=0, vmax=1)
     figure.colorbar(image, ax=left, label="predict_proba")
-    left.set_title("what is asked: probabilities", fontsize=11)
+    left.set_title("queried: probabilities", fontsize=11)
     for network, style in ((truth, {"colors": "#999999", "linewidths": 2.5}), (found, {"colors": "#0072B2"})):
         Z = corners @ network.weights[0] + network.biases[0]
         for z in Z.T.reshape(-1, 2, 2):
             if z.min() < 0 < z.max():
                 right.contour(t[[0, -1]], t[[0, -1]], z, levels=[0.0], **{"linewidths": 0.7, **style})
-    right.set_title("lines where units become active: true grey, found blue", fontsize=11)
+    right.set_title("activation boundaries: true gray, recovered blue", fontsize=11)
     for ax in (left, right):
         ax.set(aspect="equal", xlabel="along a random direction")
     left.set_ylabel("along another one")
@@ -55,7 +57,7 @@ def draw(classifier, truth, found, X, output):
 
 
 def main(output="relu_classifier.png"):
-    # The owner's side.
+    # Train the model.
     X, malignant = load_breast_cancer(return_X_y=True)
     X = scale(X)
     classifier = MLPClassifier(random_state=0).fit(X, malignant)
@@ -63,24 +65,26 @@ def main(output="relu_classifier.png"):
         f"trained: {classifier.n_iter_} iterations, accuracy {classifier.score(X, malignant):.3f} on the training data"
     )
 
-    # The other side: probabilities only; nobody tells how many units there are.
+    # Recover the network from its probabilities, with an unknown number of units.
     start = time.perf_counter()
     identifier = NetworkIdentifier(
         classifier.predict_proba, response_method="predict_proba", activation="relu", random_state=0
     ).fit(X)
     seconds = time.perf_counter() - start
     found = identifier.network_
-    print(f"found: {found.n_inputs} inputs, layers of {found.layer_widths} units, exact: {identifier.report_.exact}")
-    print(f"asked: {identifier.n_queries_} rows in {seconds:.2f} s")
+    print(
+        f"recovered: {found.n_inputs} inputs, layers of {found.layer_widths} units, exact: {identifier.report_.exact}"
+    )
+    print(f"{identifier.n_queries_:,} queries in {seconds:.2f} s")
 
-    # Both sides together.
+    # Compare both.
     fresh = np.concatenate([X, 3.0 * np.random.default_rng(1).standard_normal((5000, X.shape[1]))])
     gap = np.abs(identifier.predict_proba(fresh) - classifier.predict_proba(fresh)).max()
-    print(f"worst error of a probability on {len(fresh)} inputs: {gap:.1e}")
+    print(f"maximum error of a probability on {len(fresh)} inputs: {gap:.1e}")
     truth = FeedforwardNetwork.from_sklearn(classifier).canonical()
     aligned = found.align_to(truth)
     for i, (recovered, true) in enumerate(zip(aligned.weights, truth.weights, strict=True)):
-        print(f"weights of layer {i + 1}: worst absolute error {np.abs(recovered - true).max():.1e}")
+        print(f"weights of layer {i + 1}: maximum absolute error {np.abs(recovered - true).max():.1e}")
     draw(classifier, truth, aligned, X, output)
     print(f"picture: {output}")
 

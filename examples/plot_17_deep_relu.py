@@ -1,13 +1,13 @@
 """
-Is a ReLU network of unknown depth known from its answers?
-==========================================================
+Recovering a ReLU network of unknown depth
+==========================================
 
-An `MLPRegressor` with three hidden layers of relu units is trained on the diabetes data; `NetworkIdentifier` sees
-`predict` and is told neither depth nor widths. The hyperplanes of the first layer bend the answers wherever they are
-crossed. A unit of the second layer bends them along a facet in every cell of the first; these are followed from cell to
-cell until the unit's weights are known, and so on, layer after layer. On which side units are active is a linear
-problem. The picture shows a slice through the inputs with the lines along which the units of every layer begin to be
-active, true and found.
+scikit-learn trains an `MLPRegressor` with three hidden layers of ReLU units on the diabetes data.
+`NetworkIdentifier` queries `predict`; depth and widths are not given. Activation boundaries of the first layer
+are hyperplanes. A unit of the second layer has one facet in every linear region of the first layer; skident
+follows these facets from region to region until the unit's weights are determined, and continues layer by
+layer. The signs of the units solve a linear system. The picture shows a slice through the inputs with the
+activation boundaries of every layer, true and recovered.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from skident import NetworkIdentifier
 from skident.network import FeedforwardNetwork
 
 REACH, N_GRID = 4.0, 200
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 
 
 def pre_activations(network, X):
-    """What every hidden unit gets, layer by layer."""
+    """Pre-activations of every hidden unit, layer by layer."""
     Zs = []
     for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
         Zs.append(X @ W + b)
@@ -36,21 +36,21 @@ def pre_activations(network, X):
 
 
 def draw(regressor, networks, X, output):
-    """The answers on a slice, and for every network the lines where its units begin to be active."""
+    """Draw the outputs on a slice, and the activation boundaries of every network."""
     plane = np.linalg.qr(np.random.default_rng(1).standard_normal((X.shape[1], 2)))[0]
     t = np.linspace(-REACH, REACH, N_GRID)
     flat = (X.mean(axis=0) + t[:, None, None] * plane[:, 1] + t[None, :, None] * plane[:, 0]).reshape(-1, X.shape[1])
     figure, panels = plt.subplots(1, 3, figsize=(12, 4.4), layout="constrained", sharex=True, sharey=True)
-    answers = regressor.predict(flat).reshape(N_GRID, N_GRID)
-    panels[0].imshow(answers, origin="lower", extent=(-REACH, REACH, -REACH, REACH), cmap="viridis")
-    panels[0].set_title("what is asked: predict")
+    outputs = regressor.predict(flat).reshape(N_GRID, N_GRID)
+    panels[0].imshow(outputs, origin="lower", extent=(-REACH, REACH, -REACH, REACH), cmap="viridis")
+    panels[0].set_title("queried: predict")
     for ax, (name, network) in zip(panels[1:], networks.items(), strict=True):
         for layer, Z in enumerate(pre_activations(network, flat)):
             for z in Z.T.reshape(-1, N_GRID, N_GRID):
                 if z.min() < 0 < z.max():
-                    ax.contour(t, t, z, levels=[0.0], colors=COLOURS[layer], linewidths=1.0)
-            ax.plot([], [], color=COLOURS[layer], label=f"layer {layer + 1}, {Z.shape[1]} units")
-        ax.set_title(f"where units begin to be active: {name}")
+                    ax.contour(t, t, z, levels=[0.0], colors=COLORS[layer], linewidths=1.0)
+            ax.plot([], [], color=COLORS[layer], label=f"layer {layer + 1}, {Z.shape[1]} units")
+        ax.set_title(f"activation boundaries: {name}")
         ax.legend(loc="lower right", fontsize=8)
     for ax in panels:
         ax.set(aspect="equal", xlabel="along a random direction")
@@ -60,30 +60,30 @@ def draw(regressor, networks, X, output):
 
 
 def main(output="deep_relu.png"):
-    # The owner's side.
+    # Train the model.
     X, y = load_diabetes(return_X_y=True)
     X, y = scale(X), scale(y)
     regressor = MLPRegressor(hidden_layer_sizes=(16, 8, 4), max_iter=1000, random_state=1).fit(X, y)
     print(f"trained: {regressor.n_iter_} iterations, R^2 = {regressor.score(X, y):.3f} on the training data")
 
-    # The other side.
+    # Recover the network.
     start = time.perf_counter()
     identifier = NetworkIdentifier(regressor.predict, activation="relu", random_state=0).fit(X)
     seconds = time.perf_counter() - start
     report, found = identifier.report_, identifier.network_
-    print(f"found: {found.n_inputs} inputs, layers of {found.layer_widths} units, exact: {report.exact}")
-    print(f"asked: {identifier.n_queries_} rows in {seconds:.1f} s")
-    print(f"explained: {report.explained:.2%} of {report.explained_of} further answers")
+    print(f"recovered: {found.n_inputs} inputs, layers of {found.layer_widths} units, exact: {report.exact}")
+    print(f"{identifier.n_queries_:,} queries in {seconds:.1f} s")
+    print(f"explained: {report.explained:.2%} of {report.explained_of} further outputs")
 
-    # Both sides together. A unit of the network that never changes its side cannot be seen.
+    # Compare both. A unit that is always active or always inactive is not identifiable.
     fresh = 3.0 * np.random.default_rng(1).standard_normal((20_000, X.shape[1]))
     truth = FeedforwardNetwork.from_sklearn(regressor)
     moving = [int(np.sum((Z.min(axis=0) < 0) & (Z.max(axis=0) > 0))) for Z in pre_activations(truth, fresh)]
-    print(f"true units that ever change their side: {moving}")
-    answers = regressor.predict(fresh)
-    gap = np.abs(identifier.predict(fresh) - answers).max() / np.abs(answers - answers.mean()).max()
+    print(f"true units that change their activity: {moving}")
+    outputs = regressor.predict(fresh)
+    gap = np.abs(identifier.predict(fresh) - outputs).max() / np.abs(outputs - outputs.mean()).max()
     print(f"relative maximum error on {len(fresh)} inputs from N(0, 9 I): {gap:.1e}")
-    draw(regressor, {"true": truth, "found": found}, X, output)
+    draw(regressor, {"true": truth, "recovered": found}, X, output)
     print(f"picture: {output}")
 
 

@@ -1,13 +1,13 @@
 """
-Can a robot's control policy be copied, weight by weight, by someone who only sees which actions it takes?
-==========================================================================================================
+Recovering a robot's control policy from its actions
+====================================================
 
-A policy that stable-baselines3 trained with PPO to make MuJoCo's HalfCheetah run: 17 observations, two hidden layers of
-64 tanh units, the means of 6 actions, 5 702 parameters. Its weights lie beside this file, as torch has them
-(`benchmarks/train_policies.py` trains such policies). `NetworkIdentifier` gets a function from observations to actions.
-Far out, first-layer units are saturated unless an observation lies close to their own hyperplane. On patches where some
-of them are free, Taylor coefficients of the actions tell the second layer by linear algebra. The picture shows true
-against found weights, and the actions along a path through the observations.
+stable-baselines3 trained a policy with PPO for MuJoCo's HalfCheetah: 17 observations, two hidden layers of 64
+tanh units, the means of 6 actions, 5,702 parameters. Its weights lie beside this file
+(`benchmarks/train_policies.py` trains such policies). `NetworkIdentifier` receives a function from observations
+to actions. At large inputs, first-layer units are saturated unless an observation lies close to their
+hyperplane. On patches where few of them vary, Taylor coefficients of the actions determine the second layer by
+linear algebra. The picture shows true against recovered weights, and the actions along a path of observations.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from skident.network import FeedforwardNetwork
 
 FOLDER = Path(__file__).parent if "__file__" in globals() else Path()  # a notebook runs where its files are
 WEIGHTS = FOLDER / "half_cheetah_policy.safetensors"
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 def read_policy():
@@ -44,47 +44,47 @@ def gait(n_steps):
 
 
 def draw(policy, truth, found, output):
-    """Weights, true against found, and the actions of both along the same path."""
+    """Draw true against recovered weights, and the actions of both along the same path."""
     figure, axes = plt.subplot_mosaic(
         [["weights", "actions"], ["errors", "actions"]], figsize=(11, 6), layout="constrained"
     )
     display = WeightRecoveryDisplay.from_networks(truth, found, ax=np.array([axes["weights"], axes["errors"]]))
-    display.ax_.set_title("5 702 weights and shifts")
+    display.ax_.set_title("5,702 weights and biases")
     t, observations = gait(400)
     for joint, (acts, copied) in enumerate(zip(policy(observations).T, found(observations).T, strict=True)):
-        axes["actions"].plot(t, acts + 2.5 * joint, color=COLOURS[joint], linewidth=1.2)
-        axes["actions"].plot(t[::12], copied[::12] + 2.5 * joint, "o", color=COLOURS[joint], markersize=4)
+        axes["actions"].plot(t, acts + 2.5 * joint, color=COLORS[joint], linewidth=1.2)
+        axes["actions"].plot(t[::12], copied[::12] + 2.5 * joint, "o", color=COLORS[joint], markersize=4)
     axes["actions"].set(
         xlabel="time", yticks=2.5 * np.arange(6), yticklabels=[f"joint {joint + 1}" for joint in range(6)]
     )
-    axes["actions"].set_title("actions: policy (lines), network found (dots)")
+    axes["actions"].set_title("actions: policy (lines), recovered network (dots)")
     figure.savefig(output, dpi=100)
     plt.close(figure)
 
 
 def main(output="control_policy.png"):
-    # The owner's side: a policy, and what it does in a situation.
+    # The policy: a function from observations to actions.
     network = read_policy()
 
     def policy(observations):
         with torch.no_grad():
             return network(torch.from_numpy(observations)).numpy()
 
-    # The other side.
+    # Recover the network.
     start = time.perf_counter()
     identifier = NetworkIdentifier(policy, layer_widths=(64, 64, 6), activation="tanh", random_state=0)
     identifier.fit(np.random.default_rng(0).standard_normal((500, 17)))
     seconds = time.perf_counter() - start
     found, report = identifier.network_, identifier.report_
     print(f"found: layers of {found.layer_widths} units, {found.n_parameters} parameters, exact: {report.exact}")
-    print(f"asked: {identifier.n_queries_} rows in {seconds:.1f} s, route: {report.route}")
+    print(f"{identifier.n_queries_:,} queries in {seconds:.1f} s, route: {report.route}")
 
-    # Both sides together.
+    # Compare both.
     truth = FeedforwardNetwork.from_torch(network)
     fresh = np.random.default_rng(1).standard_normal((2000, 17))
     error = relative_max_error(truth(fresh), found(fresh))
-    print(f"relative maximum error of an action on fresh observations: {error:.1e}")
-    print(f"worst relative error of a weight or shift: {parameter_error(truth, found):.1e}")
+    print(f"relative maximum error of an action on held-out observations: {error:.1e}")
+    print(f"maximum relative error of a weight or bias: {parameter_error(truth, found):.1e}")
     draw(policy, truth, found, output)
     print(f"picture: {output}")
 

@@ -1,12 +1,12 @@
 """
-Are two trained residual networks the same up to the order of their units?
-==========================================================================
+Aligning two trained residual networks
+======================================
 
-Two networks with a residual stream are trained on the digits from different seeds. Halfway along the straight line
-between their weights the loss is high: units that do the same work stand in different places, at different scales.
-`align_modules` permutes and rescales the units of one of them, its function unchanged, by the weights alone or by what
-the units answer on the digits, and most of the hill between the two networks is gone. The picture shows loss and
-accuracy on digits held out, along the line before and after.
+Two networks with residual connections are trained on the digits from different seeds. On the straight line
+between their weights the loss is high: corresponding units have different positions and scales. `align_modules`
+permutes and rescales the units of one network without changing its function, by the weights alone or by the
+outputs of the units on the digits, and removes most of the barrier. The picture shows loss and accuracy on
+held-out digits along the line, before and after.
 """
 
 import argparse
@@ -59,9 +59,9 @@ def along_the_line(a, b, X, digit):
     for t in PLACES:
         for p, start, end in zip(between.parameters(), a.parameters(), b.parameters()):
             p.copy_(torch.lerp(start, end, float(t)))
-        answers = between(X)
-        hits = (answers.argmax(dim=1) == digit).double().mean()
-        result.append((nn.functional.cross_entropy(answers, digit).item(), hits.item()))
+        outputs = between(X)
+        hits = (outputs.argmax(dim=1) == digit).double().mean()
+        result.append((nn.functional.cross_entropy(outputs, digit).item(), hits.item()))
     return np.transpose(result)
 
 
@@ -74,18 +74,18 @@ def main(output="aligned_networks.png", n_epochs=30):
     start = time.perf_counter()
     by_weights = align_modules(a, b, random_state=0)
     print(f"matched by weights in {time.perf_counter() - start:.1f} s")
-    by_answers = align_modules(a, b, X)
-    distances = (by_weights.distance_before, by_weights.distance, by_answers.distance)
-    print("distance before {:.2f}, by weights {:.2f}, by answers {:.2f}".format(*distances))
+    by_outputs = align_modules(a, b, X)
+    distances = (by_weights.distance_before, by_weights.distance, by_outputs.distance)
+    print("distance before {:.2f}, by weights {:.2f}, by outputs {:.2f}".format(*distances))
     X_test, digit_test = torch.from_numpy(X_test), torch.from_numpy(digit_test)
     with torch.no_grad():
         change = (by_weights.module(X_test) - b(X_test)).abs().max().item()
-    print(f"largest change of an answer: {change:.1e}")
+    print(f"largest change of an output: {change:.1e}")
 
     lines = {
-        "as they were trained": b,
+        "as trained": b,
         "matched by weights": by_weights.module,
-        "matched by answers": by_answers.module,
+        "matched by outputs": by_outputs.module,
     }
     figure, axes = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
     for name, module in lines.items():
@@ -93,11 +93,11 @@ def main(output="aligned_networks.png", n_epochs=30):
         print(f"{name}: highest loss {loss.max():.3f}, lowest accuracy {accuracy.min():.3f}")
         axes[0].plot(PLACES, loss, label=name)
         axes[1].plot(PLACES, accuracy, label=name)
-    for ax, title in zip(axes, ("loss on digits held out", "accuracy")):
+    for ax, title in zip(axes, ("loss on held-out digits", "accuracy")):
         ax.set_title(title)
         ax.set_xticks([0.0, 0.5, 1.0], ["network a", "halfway", "network b"])
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    figure.suptitle("Between two residual networks, before and after their units were matched")
+    figure.suptitle("Between two residual networks, before and after alignment")
     figure.savefig(output, dpi=100)
     plt.close(figure)
     print(f"picture: {output}")

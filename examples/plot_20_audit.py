@@ -1,12 +1,13 @@
 """
-Is the deployed network the one that is on file, and if not, which weight is another?
-=====================================================================================
+Auditing a deployed network
+===========================
 
-A classifier of digits with 25 216 parameters is kept in a file. Two copies of it are deployed: one in single precision,
-and one in which somebody changed one weight by a thousandth, too little for any digit to be read otherwise.
-`NetworkVerifier` asks both at inputs chosen so that every unit shows, and compares the answers with those of the file
-to within rounding. The first copy is the same; of the second it names the weight. The picture shows the differences
-beside their tolerance, and how well a change of every weight alone would go with them.
+A classifier of digits with 25,216 parameters is saved in a file. Two copies are deployed: one in float32, and
+one in which a single weight was changed by a thousandth, too little to change any predicted digit.
+`NetworkVerifier` queries both at inputs chosen for every unit, and compares the outputs with those of the file
+to within rounding. The first copy is the same; for the second it names the weight. The picture shows the
+differences relative to their tolerance, and the share of the differences that a change of every single weight
+would explain.
 """
 
 import argparse
@@ -24,11 +25,11 @@ from skident import NetworkVerifier
 from skident.audit.parameters import ParameterEffects
 from skident.network import FeedforwardNetwork
 
-LAYER, ROW, UNIT = 1, 42, 17  # of the weight that is changed
+LAYER, ROW, UNIT = 1, 42, 17  # the weight that is changed
 
 
 def explained(network, box, X):
-    """Of the squared differences on X the share that a change of a weight alone explains, layer by layer."""
+    """Share of the squared differences on X that a change of a single weight explains, layer by layer."""
     effects = ParameterEffects(network, X, np.ones((len(X), network.n_outputs)))
     differences = box(X) - effects.answers
     pairs = zip(effects.correlations(differences), effects.norms(), strict=True)
@@ -36,14 +37,14 @@ def explained(network, box, X):
 
 
 def draw(verifiers, shares, output):
-    """Left the differences, right every weight of every layer; a ring where one was found to be changed."""
+    """Draw the differences (left) and every weight of every layer (right), with a ring around a changed weight."""
     widths = [90, *(share.shape[1] for share in shares)]
     figure, (left, *maps) = plt.subplots(1, 4, figsize=(13, 4.8), layout="constrained", width_ratios=widths)
     for name, verifier in verifiers.items():
         excesses = np.sort(verifier.report_.excesses.ravel())
         left.plot(np.linspace(0, 100, len(excesses)), np.maximum(excesses, 1e-4), linewidth=2, label=name)
     left.axhline(1.0, color="0.4", linestyle="--")
-    left.set(yscale="log", xlabel="answers in ascending order, %", title="difference / tolerance")
+    left.set(yscale="log", xlabel="outputs in ascending order, %", title="difference / tolerance")
     left.legend(loc="center", fontsize=9)
     for layer, (ax, share) in enumerate(zip(maps, shares, strict=True)):
         image = ax.imshow(share, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
@@ -62,7 +63,7 @@ def draw(verifiers, shares, output):
 
 @torch.no_grad()
 def main(output="audit.png"):
-    # What is on file.
+    # The reference.
     X, digit = load_digits(return_X_y=True)
     X = X / 16.0
     classifier = MLPClassifier((150, 96), activation="tanh", max_iter=40, tol=1e-2, random_state=0).fit(X, digit)
@@ -72,16 +73,16 @@ def main(output="audit.png"):
         network = FeedforwardNetwork.load(path)
     print(f"on file: {network}, {network.n_parameters} parameters")
 
-    # What is deployed.
+    # The deployed models.
     single, double = network.to_torch(torch.float32), network.to_torch(torch.float64)
     double[2 * LAYER].weight[UNIT, ROW] *= 1.001
     boxes = {
-        "single precision": lambda X: single(torch.from_numpy(X).float()).numpy(),
+        "float32": lambda X: single(torch.from_numpy(X).float()).numpy(),
         "one weight changed": lambda X: double(torch.from_numpy(X)).numpy(),
     }
     changed = boxes["one weight changed"]
     read = np.sum(changed(X).argmax(axis=1) != network(X).argmax(axis=1))
-    print(f"digits read otherwise after the change: {read} of {len(X)}")
+    print(f"predictions changed by the change: {read} of {len(X)}")
 
     # The audit.
     verifiers = {}

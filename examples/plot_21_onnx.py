@@ -1,12 +1,12 @@
 """
-Does an ONNX model in single precision give its network away, and does the network go back into a file?
-=======================================================================================================
+Recovering an ONNX model in float32
+===================================
 
-A pipeline of a scaler and a tanh `MLPRegressor` is trained on the diabetes data and converted by skl2onnx, as models
-are deployed: in float32. onnxruntime answers, `NetworkIdentifier` sees the answers only and finds the weights to within
-what single precision lets one see, with standard errors. `to_onnx` writes the network found to a file again, and an
-audit compares that file with the pipeline's own weights. Needs the extra `onnx`. The picture shows every weight found
-beside the true one, and by how much the files' answers err beside single precision.
+A pipeline of a scaler and a tanh `MLPRegressor` is trained on the diabetes data and converted by skl2onnx to
+float32, as models are deployed. `NetworkIdentifier` queries onnxruntime and recovers the weights as accurately
+as float32 outputs allow, with standard errors. `to_onnx` writes the recovered network to a file, and an audit
+compares that file with the pipeline's own weights. The example needs the extra `onnx`. The picture shows
+recovered against true weights, and the errors of both files relative to float32 rounding.
 """
 
 import argparse
@@ -34,17 +34,17 @@ ROUNDING = 2.0**-24  # of float32, relative
 
 
 def flat(arrays):
-    """All parameters in a row."""
+    """All parameters as one vector."""
     return np.concatenate([np.ravel(a) for part in arrays for a in part])
 
 
 def draw(truth, found, stderr, errors, output):
-    """Left true against found weights; middle their errors beside standard errors; right errors of the answers."""
+    """Draw true against recovered weights, their errors beside standard errors, and errors of the outputs."""
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
     ends = np.array([truth.min(), truth.max()])
     left.plot(ends, ends, color="0.7", zorder=0)
     left.plot(truth, found, "o", markersize=4)
-    left.set(xlabel="weight or shift of the pipeline", ylabel="found in the answers", title="What was found")
+    left.set(xlabel="weight or bias of the pipeline", ylabel="recovered from the outputs", title="Recovered weights")
     sizes = np.sort(np.abs(truth))
     middle.plot(np.abs(truth), np.abs(found - truth), "o", markersize=4, label="error")
     middle.plot(np.abs(truth), stderr, "_", color="#D55E00", label="standard error")
@@ -54,14 +54,14 @@ def draw(truth, found, stderr, errors, output):
     for name, error in errors.items():
         right.plot(np.linspace(0, 100, len(error)), np.sort(error), linewidth=2, label=name)
     right.axhline(ROUNDING, color="0.5", linewidth=1, label="float32 rounding of the number 1")
-    right.set(yscale="log", xlabel="inputs in ascending order, %", title="Errors of the answers")
+    right.set(yscale="log", xlabel="inputs in ascending order, %", title="Errors of the outputs")
     right.legend(fontsize=9)
     figure.savefig(output, dpi=100)
     plt.close(figure)
 
 
 def main(output="onnx.png"):
-    # The owner's side: a pipeline, and a file for deployment.
+    # Train a pipeline and convert it for deployment.
     X, y = load_diabetes(return_X_y=True)
     mlp = MLPRegressor(
         hidden_layer_sizes=(8,), activation="tanh", solver="lbfgs", alpha=0.1, max_iter=5000, random_state=0
@@ -70,13 +70,13 @@ def main(output="onnx.png"):
     exported = to_onnx(model, X[:1].astype(np.float32)).SerializeToString()
     print(f"trained: R^2 = {model.score(X, scale(y)):.3f}; converted to {len(exported)} bytes of ONNX in float32")
 
-    # The other side: answers of onnxruntime.
+    # Recover the network from the outputs of onnxruntime.
     session = onnxruntime.InferenceSession(exported, providers=["CPUExecutionProvider"])
     start = time.perf_counter()
     identifier = NetworkIdentifier(session, layer_widths=(8, 1), random_state=0).fit(X)
-    print(f"asked: {identifier.n_queries_} rows in {time.perf_counter() - start:.1f} s\n{identifier.report_}")
+    print(f"{identifier.n_queries_:,} queries in {time.perf_counter() - start:.1f} s\n{identifier.report_}")
 
-    # What was found goes into a file, which is audited against what was trained.
+    # Write the recovered network to a file, and audit it against the trained pipeline.
     found, truth = identifier.network_, FeedforwardNetwork.from_sklearn(model)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "found.onnx"
@@ -85,20 +85,20 @@ def main(output="onnx.png"):
         report = verify_same(str(path), truth, X, random_state=0)
     print(f"written: {written}\n{report}")
 
-    # Both sides together.
+    # Compare both.
     truth = truth.align_to(found)
     true, values = (flat((network.weights, network.biases)) for network in (truth, found))
     stderr = flat(identifier.stderr_)
     errors = np.abs(values - true) / stderr
     print(f"errors of the weights: rms {np.sqrt(np.mean(errors**2)):.2f}, at most {errors.max():.1f} standard errors")
     fresh = np.random.default_rng(1).permuted(X, axis=0)
-    answers = model.predict(fresh)
+    outputs = model.predict(fresh)
     gaps = {
-        "the file deployed": np.abs(session.run(None, {"X": fresh.astype(np.float32)})[0][:, 0] - answers),
-        "the network found": np.abs(found(fresh)[:, 0] - answers),
+        "deployed file": np.abs(session.run(None, {"X": fresh.astype(np.float32)})[0][:, 0] - outputs),
+        "recovered network": np.abs(found(fresh)[:, 0] - outputs),
     }
     for name, gap in gaps.items():
-        print(f"{name}: error of an answer {np.sqrt(np.mean(gap**2)):.1e} (rms)")
+        print(f"{name}: error of an output {np.sqrt(np.mean(gap**2)):.1e} (rms)")
     draw(true, values, stderr, gaps, output)
     print(f"picture: {output}")
 

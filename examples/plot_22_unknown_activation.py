@@ -1,13 +1,13 @@
 """
-Which activation does a network have of which nothing is known but its answers?
-===============================================================================
+Detecting an unknown activation
+===============================
 
-Eight networks with one hidden layer are handed over as functions: tanh, erf, hard tanh, leaky ReLU, softplus, GELU,
-SiLU and ELU units. Nothing else is told, neither widths nor activation. `NetworkIdentifier` looks for the activation
-first, on lines far out, where one unit changes at a time and all others are constant or linear, and identifies the
-network then, with its slope where units are leaky. A ninth function has units that the library does not know: that is
-said. The picture shows what one unit does to the answers on such a line, what the network found does there, and what
-was told.
+Eight networks with one hidden layer are passed as functions: tanh, erf, hard tanh, leaky ReLU, softplus, GELU,
+SiLU and ELU units, with unknown widths and activations. `NetworkIdentifier` detects the activation on lines at
+large inputs, where one unit varies at a time and all others are constant or linear. It then recovers the
+network, with its slope for leaky ReLU. A ninth function has units that the library does not know; the error
+says so. The picture shows the effect of one unit on the outputs along such a line, the same for the recovered
+network, and the detected activation.
 """
 
 import argparse
@@ -35,7 +35,7 @@ D, UNITS = 6, 12
 
 
 def black_box(activation, seed):
-    """A function and nothing but a function."""
+    """The network as a plain function."""
     rng = np.random.default_rng(seed)
     W, V = rng.standard_normal((D, UNITS)) / np.sqrt(D), rng.standard_normal((UNITS, 2)) / np.sqrt(UNITS)
     b, c = 0.5 * rng.standard_normal(UNITS), rng.standard_normal(2)
@@ -43,10 +43,10 @@ def black_box(activation, seed):
 
 
 def one_unit(box, network):
-    """Answers on an interval far out where one unit changes, of the black box and of the network found, less a line."""
+    """Outputs of both networks where one unit varies, minus a linear function."""
     oracle, rng = Oracle(box, D), np.random.RandomState(0)
     interval = next(s for s in (find_interval(oracle, rng, np.zeros(2)) for _ in range(50)) if s is not None)
-    wide = max(interval.high - interval.low, 30.0)  # kinks are far sharper
+    wide = max(interval.high - interval.low, 30.0)  # activation boundaries are far sharper
     t = 0.5 * (interval.low + interval.high) + np.linspace(-0.5, 0.5, 401) * wide
     bend = np.abs(np.diff(interval.answers(oracle, t), 2))
     t = np.average(t[1:-1], weights=bend**2) + np.linspace(-8.0, 8.0, 401)  # around the unit
@@ -58,19 +58,19 @@ def one_unit(box, network):
 
 
 def draw(panels, output):
-    """One panel a network: what one unit does to its answers, and what was told."""
+    """Draw one panel per network: the effect of one unit on the outputs, and the detected activation."""
     figure, axes = plt.subplots(2, 4, figsize=(13, 5.6), layout="constrained")
     for ax, (name, (t, y, found, told)) in zip(axes.flat, panels.items(), strict=True):
         ax.plot(t, y, linewidth=5, color="#9ecae1", label="black box")
-        ax.plot(t, found, "--", linewidth=1.5, color="#D55E00", label="network found")
-        ax.set_title(f"told: {name}")
+        ax.plot(t, found, "--", linewidth=1.5, color="#D55E00", label="recovered network")
+        ax.set_title(f"model: {name}")
         ax.text(0.5, 0.03, told, transform=ax.transAxes, fontsize=8, ha="center", va="bottom", wrap=True)
         ax.set_ylim(min(y.min(), 0.0) - 0.45 * np.ptp(y), max(y.max(), 0.0) + 0.1 * np.ptp(y))
         ax.set_yticks([])
     for ax in axes[1]:
-        ax.set_xlabel("along a line 10 000 deviations away")
+        ax.set_xlabel("along a line 10,000 standard deviations away")
     for ax in axes[:, 0]:
-        ax.set_ylabel("answers, less a line")
+        ax.set_ylabel("outputs minus a linear function")
     axes[0, 0].legend(loc="center left", fontsize=8)
     figure.savefig(output, dpi=100)
     plt.close(figure)
@@ -87,8 +87,8 @@ def main(output="unknown_activation.png", max_seconds=5.0):
         slope = getattr(network.activations[0], "negative_slope", None)
         more = "" if slope is None else f", slope {slope:.12f}"
         print(
-            f"{name}: told {network.activation}{more}, {network.layer_widths[0]} units, error {error:.1e}, "
-            f"{identifier.n_queries_} rows, {time.perf_counter() - start:.1f} s\n  seen: {seen}"
+            f"{name}: detected {network.activation}{more}, {network.layer_widths[0]} units, error {error:.1e}, "
+            f"{identifier.n_queries_:,} queries, {time.perf_counter() - start:.1f} s\n  evidence: {seen}"
         )
         told = f"{seen.seen[0]}\n{network.layer_widths[0]} units, error {error:.0e}"
         panels[network.activation] = *one_unit(box, network), told + (f"\nslope {slope:.10f}" if more else "")
