@@ -12,8 +12,8 @@ from skident.budget import check_deadline, time_limit
 from skident.datasets import make_network
 from skident.fitting.least_squares import NetworkLeastSquares
 from skident.identification.piecewise.deep.known_layers import KnownLayers
-from skident.identification.piecewise.kernel.output_error import Answers
-from skident.identification.piecewise.kernel.segments import normals_at
+from skident.identification.piecewise.kernel.gradient import normals_at
+from skident.identification.piecewise.kernel.output_error import DeepProbe
 from skident.network import get_activation
 from skident.oracle import Oracle
 
@@ -54,7 +54,7 @@ def test_normals_in_chunks_are_those_at_once(rng):
     points -= ((np.sum(points * W.T[units], axis=1) + b[units]) / np.linalg.norm(W, axis=0)[units])[:, None] * normals
     found = []
     for limit in ("1.1MB", "1GB"):
-        answers = Answers(Oracle(lambda X: network(X), D), np.full(3, 1e-15), np.ones(3))
+        answers = DeepProbe(Oracle(lambda X: network(X), D), np.full(3, 1e-15), np.ones(3))
         with skident.config_context(max_memory=limit):
             tracemalloc.start()
             kinks, kept = normals_at(answers, points, normals, np.full(n, 1e-2), np.random.RandomState(0))

@@ -10,7 +10,7 @@ from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
 from ..piecewise.deep.network import find_deep_relu_network
-from ..piecewise.kernel.rounding import probe_of
+from ..piecewise.kernel.output_error import probe_of
 from ..piecewise.shallow.hard_tanh import find_hard_tanh_network
 from ..piecewise.shallow.network import find_relu_network
 from ..solve import Attempt, worst_error
@@ -121,7 +121,7 @@ def _deep(inquiry, leaky):
         probe = probe_of(oracle, inquiry.rng)
         found = find_deep_relu_network(
             oracle,
-            probe.noise,
+            probe.output_error,
             inquiry.fresh.answers.std(axis=0),
             rng=inquiry.rng,
             leaky=leaky,

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from skident.identification.piecewise.deep.known_layers import KnownLayers
-from skident.identification.piecewise.kernel.output_error import Answers
-from skident.identification.piecewise.kernel.rounding import rounding_between_kinks
+from skident.identification.piecewise.kernel.output_error import DeepProbe, measure_rounding
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
 
@@ -30,7 +29,7 @@ class Planted:
         return self
 
     def answers(self):
-        return Answers(self.oracle, rounding_between_kinks(self.oracle, self.rng), self.spread)
+        return DeepProbe(self.oracle, measure_rounding(self.oracle, self.rng), self.spread)
 
     def layers(self, n):
         """The first n layers."""

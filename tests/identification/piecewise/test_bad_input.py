@@ -60,11 +60,11 @@ def normalising_every_batch(X):
 
 PROBABILITIES = {"response_method": "predict_proba"}
 REFUSED = {
-    "clipped inputs": (lambda X: NETWORK(np.clip(X, -3.0, 3.0)), {}, "inputs that are clipped"),
+    "clipped inputs": (lambda X: NETWORK(np.clip(X, -3.0, 3.0)), {}, "clipped inputs"),
     "clipped inputs in a range": (
         lambda X: NETWORK(np.clip(X, -3.0, 3.0)),
         {"input_range": (-5.0, 5.0), "max_seconds": 1.5},
-        "inputs that are clipped",
+        "clipped inputs",
     ),
     "max pooling": (lambda X: (X @ A).max(axis=1), {}, "pooling"),
     "batch norm in train mode": (normalising_every_batch, {}, "bend at more than 1000 places"),

@@ -3,13 +3,13 @@ import pytest
 
 from skident.identification.piecewise.deep import network as deep_network
 from skident.identification.piecewise.deep.network import find_deep_relu_network
-from skident.identification.piecewise.kernel.rounding import rounding_between_kinks
+from skident.identification.piecewise.kernel.output_error import measure_rounding
 from skident.oracle import Clock, NotIdentified, Oracle, OutOfBudgetError
 
 
 def found_of(net, seed=0, **options):
     rng = np.random.RandomState(seed)
-    noise = rounding_between_kinks(net.oracle, rng)
+    noise = measure_rounding(net.oracle, rng)
     return find_deep_relu_network(net.oracle, noise, net.spread, rng=rng, **options)
 
 
@@ -67,7 +67,7 @@ def test_max_pooling_is_no_such_network(monkeypatch):
     W = rng.standard_normal((3, 3, 3))
     oracle = Oracle(lambda X: np.max(X @ W, axis=0).sum(axis=1), 3)
     spread = oracle(rng.standard_normal((100, 3))).std(axis=0)
-    noise = rounding_between_kinks(oracle, rng)
+    noise = measure_rounding(oracle, rng)
     with pytest.raises(NotIdentified, match="units of layer [12]") as caught:
         find_deep_relu_network(oracle, noise, spread, rng=rng)
     assert caught.value.reason == "unexplained"
@@ -76,7 +76,7 @@ def test_max_pooling_is_no_such_network(monkeypatch):
 def test_a_linear_function_has_no_units():
     oracle = Oracle(lambda X: X @ np.arange(1.0, 6.0), 5)
     rng = np.random.RandomState(0)
-    noise = rounding_between_kinks(oracle, rng)
+    noise = measure_rounding(oracle, rng)
     with pytest.raises(NotIdentified, match="do not bend anywhere"):
         find_deep_relu_network(oracle, noise, np.ones(1), rng=rng)
 

@@ -111,16 +111,16 @@ def test_rounded_answers():
 RELU, TANH, HARD = (planted(6, 5, 1, 4, name) for name in ("relu", "tanh", "hard_tanh"))
 DEEP = FeedforwardNetwork([*HARD.weights, [[2.0]]], [*HARD.biases, [0.0]], "hard_tanh")
 NO_HARD_TANH = {
-    "relu": (lambda X: RELU(X), "5 have no partner.*try activation='relu'"),
+    "relu": (lambda X: RELU(X), "5 of 5 activation boundaries have no partner.*try activation='relu'"),
     "tanh": (lambda X: TANH(X), "bend everywhere.*try activation='tanh'"),
-    "a linear skip": (lambda X: HARD(X)[:, 0] + X[:, 1], "misses fresh answers.*something linear"),
+    "a linear skip": (lambda X: HARD(X)[:, 0] + X[:, 1], "misses held-out outputs.*something linear"),
     "one relu unit more": (
         lambda X: HARD(X)[:, 0] + np.maximum(X[:, 0], 0.0),
-        "of 11 hyperplanes .* 1 have no partner",
+        "1 of 11 activation boundaries have no partner",
     ),
     "two layers": (lambda X: DEEP(X), "more than one hidden layer"),
-    "steps": (lambda X: np.sign(X[:, 0] + X[:, 1]) + np.sign(X[:, 2]), "the answers jump within"),
-    "linear": (lambda X: X[:, 0] - 2.0 * X[:, 1], "no kinks"),
+    "steps": (lambda X: np.sign(X[:, 0] + X[:, 1]) + np.sign(X[:, 2]), "the outputs jump within"),
+    "linear": (lambda X: X[:, 0] - 2.0 * X[:, 1], "no activation boundaries"),
 }
 
 

@@ -9,10 +9,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils._testing import ignore_warnings
 
 from skident import NetworkIdentifier
-from skident.identification.piecewise.kernel.rounding import probe_of
-from skident.identification.piecewise.shallow.in_view import network_of_view, view_of
+from skident.identification.piecewise.kernel.output_error import probe_of
 from skident.identification.piecewise.shallow.line_search import LineSearch
 from skident.identification.piecewise.shallow.network import find_relu_network
+from skident.identification.piecewise.shallow.restricted import fit_unsigned, network_of_fit
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
 
@@ -62,11 +62,11 @@ def test_a_view_tells_where_it_is_wrong():
     oracle = Oracle(network, 5, derivatives="finite_difference", input_range=(-4.0, 4.0))
     search = LineSearch(probe_of(oracle, np.random.RandomState(0)), 1e3, 100, np.random.RandomState(0))
     for _ in range(6):
-        search.follow_line()
-    view = view_of(search)
-    assert len(view.units) == 6 and len(view.wrong) == 0 and view.misfit == 0.0
-    found = network_of_view(view, search.probe.noise, search.probe.unit)
+        search.scan_next_line()
+    view = fit_unsigned(search)
+    assert len(view.units) == 6 and len(view.wrong) == 0 and view.residual == 0.0
+    found = network_of_fit(view, search.probe.output_error, search.probe.length_scale)
     assert found.n_skips == 0 and found.network.layer_widths == (6, 1)
     search.units = view.units.take(np.arange(1, 6))
-    view = view_of(search)
-    assert len(view.wrong) > 10 and view.misfit > 1e-3
+    view = fit_unsigned(search)
+    assert len(view.wrong) > 10 and view.residual > 1e-3

@@ -10,8 +10,8 @@ from skident.network import FeedforwardNetwork
 def right(planted):
     net = planted((6, 7, 5, 1), 1)
     answers, shift = net.answers(), net.network(np.zeros((1, 6)))[0] / net.oracle.output_scale
-    unit = answers.noise * net.oracle.output_scale
-    shift = answers.ask(np.zeros((1, 6)))[0][0] - shift / answers.noise
+    unit = answers.output_error * net.oracle.output_scale
+    shift = answers.query(np.zeros((1, 6)))[0][0] - shift / answers.output_error
     W, b = net.network.weights, net.network.biases
     return net, answers, FeedforwardNetwork([*W[:2], W[2] / unit], [*b[:2], b[2] / unit + shift], "relu")
 

@@ -6,8 +6,8 @@ from skident.network import FeedforwardNetwork
 
 
 def in_units_of_answers(net, answers):
-    unit = answers.noise * net.oracle.output_scale
-    shift = answers.ask(np.zeros((1, net.network.n_inputs)))[0][0]
+    unit = answers.output_error * net.oracle.output_scale
+    shift = answers.query(np.zeros((1, net.network.n_inputs)))[0][0]
     network, zero = net.network, net.network(np.zeros((1, net.network.n_inputs)))[0]
     weights, biases = list(network.weights), list(network.biases)
     return [*weights[:-1], weights[-1] / unit], [*biases[:-1], (biases[-1] - zero) / unit + shift]

@@ -9,7 +9,7 @@ from skident.identification.piecewise.deep.known_layers import KnownLayers
 from skident.identification.piecewise.deep.layer_units import LayerUnits
 from skident.identification.piecewise.deep.refinement import intersection, refine
 from skident.identification.piecewise.deep.repair import unexplained_kinks
-from skident.identification.piecewise.kernel.segments import KinkSet
+from skident.identification.piecewise.kernel.lines import CriticalPoints
 
 
 def owners(net, unit, rng):
@@ -94,6 +94,8 @@ def test_a_bias_completes_what_was_a_linear_part(planted):
     layer = LayerUnits(known, signs=np.sign(factors))
     (x, g), (y, h) = net.kink_of(2, 3), net.kink_of(2, 4)
     linear = net.network.weights[1][:, [3]] / np.abs(factors)[:, None]
-    kinks = KinkSet(np.array([y, x]), np.array([h / np.linalg.norm(h), g / np.linalg.norm(g)]), np.array([1e-9, 1e-9]))
+    kinks = CriticalPoints(
+        np.array([y, x]), np.array([h / np.linalg.norm(h), g / np.linalg.norm(g)]), np.array([1e-9, 1e-9])
+    )
     assert complete(layer, linear, kinks) == 1
     assert owners(net, layer.units[0], np.random.RandomState(0)) == ((2, 3), 1.0)

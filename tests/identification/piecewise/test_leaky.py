@@ -47,7 +47,7 @@ def test_far_more_units_than_equations():
 def test_slopes_that_differ_from_unit_to_unit():
     network = planted(8, 5, 0.1, 0)
     box = lambda X: network(X)[:, 0] + 0.3 * np.maximum(X[:, 0] - 0.5, 0.0)  # noqa: E731
-    with pytest.raises(NotIdentified, match="linear part of the answers remains unexplained"):
+    with pytest.raises(NotIdentified, match="linear part of the outputs remains unexplained"):
         find_relu_network(Oracle(box, 8), leaky=True, rng=np.random.RandomState(0))
 
 

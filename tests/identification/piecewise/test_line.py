@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from skident.identification.piecewise.kernel.scan import find_kinks
+from skident.identification.piecewise.kernel.scan import scan_line
 from skident.oracle import NotIdentified
 
 RNG = np.random.RandomState
@@ -25,12 +25,12 @@ def test_all_kinks(K, m, seed):
     rng = RNG(seed)
     f = Counted(rng.standard_normal(K) / rng.uniform(0.1, 1, K), rng.standard_normal((K, m)))
     # Rounding of a sum of K terms of size 1.
-    found = find_kinks(f, 1e4, noise=1e-14 * K, rng=rng)
+    found = scan_line(f, 1e4, output_error=1e-14 * K, rng=rng)
     order = np.argsort(f.t)
     assert len(found.positions) == K and len(found.unresolved) == 0
     # The intersection of two lines exact to the noise is exact to noise / jump; 0.01 is about the smallest jump.
     np.testing.assert_allclose(found.positions, f.t[order], atol=1e-10)
-    assert np.all(np.abs(found.jumps - f.c[order]) <= found.errors[:, None])
+    assert np.all(np.abs(found.jumps - f.c[order]) <= found.jump_errors[:, None])
     assert f.n <= 30 * K + 40
 
 
@@ -38,14 +38,14 @@ def test_all_kinks(K, m, seed):
 @pytest.mark.parametrize("gap", [1e-1, 1e-3, 1e-5])
 def test_two_close_kinks(gap, ratio):
     f = Counted([1.0, 1.0 + gap, -2.0], [1.0, ratio, 0.5])
-    found = find_kinks(f, 1e4, rng=RNG(1))
+    found = scan_line(f, 1e4, rng=RNG(1))
     np.testing.assert_allclose(found.positions, [-2.0, 1.0, 1.0 + gap], atol=1e-11)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_kinks_too_close_are_reported(seed):
     """Both, or one of the two and a piece beside it that holds the other."""
-    found = find_kinks(Counted([1.0, 1.0 + 1e-9, -2.0], [1.0, 0.7, 0.5]), 1e4, rng=RNG(seed))
+    found = scan_line(Counted([1.0, 1.0 + 1e-9, -2.0], [1.0, 0.7, 0.5]), 1e4, rng=RNG(seed))
     np.testing.assert_allclose(found.positions[0], -2.0, atol=1e-11)
     np.testing.assert_allclose(found.positions[1:], 1.0, atol=2e-9)
     [[a, b]] = found.unresolved
@@ -63,33 +63,33 @@ def test_kinks_too_close_are_reported(seed):
 )
 @pytest.mark.parametrize("seed", range(5))
 def test_kinks_that_hide_from_the_ends(t, c, seed):
-    found = find_kinks(Counted(t, c), 1e4, rng=RNG(seed))
+    found = scan_line(Counted(t, c), 1e4, rng=RNG(seed))
     np.testing.assert_allclose(found.positions, t, atol=1e-11)
 
 
 def test_no_kinks_and_kinks_out_of_reach():
     for f in (Counted([200.0, -101.0], [1.0, -2.0]), Counted([], [])):
-        found = find_kinks(f, 100.0, rng=RNG(0))
+        found = scan_line(f, 100.0, rng=RNG(0))
         assert len(found.positions) == 0 and found.jumps.shape[0] == 0 and f.n < 40
 
 
 def test_rank_one_is_checked_in_every_output():
     """A kink of output 0 and one of output 1 close by are two kinks, though each output has one."""
     f = Counted([1.0, 1.001], [[1.0, 0.0], [0.0, 1.0]])
-    found = find_kinks(f, 100.0, rng=RNG(0))
+    found = scan_line(f, 100.0, rng=RNG(0))
     np.testing.assert_allclose(found.positions, [1.0, 1.001], atol=1e-11)
     np.testing.assert_allclose(found.jumps, f.c, atol=1e-9)
 
 
 def test_jumps_are_refused():
-    with pytest.raises(NotIdentified, match="the answers jump within") as info:
-        find_kinks(lambda t: (np.abs(t) + (t > 0.3))[:, None], 100.0, rng=RNG(0))
+    with pytest.raises(NotIdentified, match="the outputs jump within") as info:
+        scan_line(lambda t: (np.abs(t) + (t > 0.3))[:, None], 100.0, rng=RNG(0))
     assert info.value.reason == "steps"
 
 
 def test_curves_are_refused():
     with pytest.raises(NotIdentified, match="at more than 50 places") as info:
-        find_kinks(lambda t: np.sin(t)[:, None], 10.0, max_kinks=50, rng=RNG(0))
+        scan_line(lambda t: np.sin(t)[:, None], 10.0, max_boundaries=50, rng=RNG(0))
     assert info.value.reason == "crowded"
 
 
@@ -102,7 +102,7 @@ def test_answers_with_accuracies_and_a_blind_stretch():
             np.abs(t - 1.3) < 0.1, np.inf, 1e-13
         )
 
-    found = find_kinks(ask, (-10.0, 20.0), rng=RNG(0))
+    found = scan_line(ask, (-10.0, 20.0), rng=RNG(0))
     np.testing.assert_allclose(found.positions, [-2.0, 0.5, 4.0], atol=1e-10)
     [[a, b]] = found.unresolved
     assert a < 1.2 and b > 1.4
@@ -112,6 +112,6 @@ def test_answers_with_accuracies_and_a_blind_stretch():
 def test_noisy_answers(seed):
     rng, f = RNG(seed), Counted([-2.0, 0.5, 1.3, 4.0], [1.0, -2.0, 1.0, 1.0])
     noisy = lambda t: f(t) + 1e-6 * rng.standard_normal((len(t), 1))  # noqa: E731
-    found = find_kinks(lambda t: (noisy(t), np.full(len(t), 3e-6)), 100.0, faint=12.0, rng=RNG(seed))
+    found = scan_line(lambda t: (noisy(t), np.full(len(t), 3e-6)), 100.0, detection_tol=12.0, rng=RNG(seed))
     np.testing.assert_allclose(found.positions, f.t, atol=5e-5)
-    assert np.all(np.abs(found.positions - f.t) <= found.blurs)
+    assert np.all(np.abs(found.positions - f.t) <= found.position_errors)

@@ -46,7 +46,7 @@ def test_planted(sizes, seed, known):
     network, oracle = search(truth, sizes[0], seed, n_units=sizes[1] if known else None)
     asked = oracle.n_queries
     assert network.layer_widths == sizes[1:] and asked < 3000
-    # Answers are exact to rounding; parameters lose the condition of two nearly parallel units.
+    # DeepProbe are exact to rounding; parameters lose the condition of two nearly parallel units.
     assert error(oracle, network) < 1e-12 and parameter_error(truth, network) < 1e-8
 
 
@@ -178,14 +178,14 @@ REFUSED = {
     "crowded": [lambda X: planted((6, 5, 1), 0)(X)[:, 0] + 1e-4 * np.sin(X[:, 0])],
 }
 SAID = {
-    "constant": "a constant function without kinks",
-    "linear": "a linear function without kinks",
+    "constant": "a constant function without activation boundaries",
+    "linear": "a linear function without activation boundaries",
     "smooth": "bend everywhere",
-    "noisy": "noise or rounding .* hides the kinks",
+    "noisy": "noise or rounding .* hides the activation boundaries",
     "steps": "jump within|do not change at all",
-    "bent": "kinks end, bend or change",
-    "signs": "linear part of the answers remains unexplained",
-    "ambiguous": "does not tell on which side",
+    "bent": "boundaries end, bend or change",
+    "signs": "linear part of the outputs remains unexplained",
+    "ambiguous": "does not determine on which side",
     "crowded": "bend at more than 200 places",
 }
 

@@ -1,4 +1,4 @@
-"""Answers that are not exact: single precision, rounded to decimals, noisy."""
+"""DeepProbe that are not exact: single precision, rounded to decimals, noisy."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from sklearn.preprocessing import scale
 from sklearn.utils._testing import ignore_warnings
 
 from skident import NetworkIdentifier
-from skident.identification.piecewise.kernel.rounding import probe_of
+from skident.identification.piecewise.kernel.output_error import probe_of
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, Oracle
 

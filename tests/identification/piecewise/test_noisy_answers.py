@@ -63,7 +63,7 @@ def test_equations_of_something_else_are_left_out():
     fit = active_set_fit(A, y, errors)
     assert not fit.kept[:6].any() and fit.kept[6:].all()
     assert np.abs(fit.solution - x).max() < 1e-6
-    assert np.sqrt(np.diag(fit.scatter)).max() < 1e-6
+    assert np.sqrt(np.diag(fit.covariance)).max() < 1e-6
 
 
 def test_no_fit_where_hardly_any_equations_agree():

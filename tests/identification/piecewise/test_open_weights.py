@@ -43,7 +43,7 @@ def test_weights_that_no_kink_tells_are_read_from_the_answers(setting):
     readout = read_out(answers, net.layers(1), W, b, net.rng, open_entries=open_entries)
     assert readout.share > 0.99 and readout.signed > 0.99 and readout.linear.shape[1] == 0
     X = 2.0 * net.rng.standard_normal((500, 4))
-    F = answers.ask(X)[0]
+    F = answers.query(X)[0]
     assert np.abs(readout.network(X) - F).max() < 1e-9 * np.abs(F).max()
     if side > 0:
         found = readout.network.weights[1][0, 0]

@@ -1,9 +1,7 @@
 import numpy as np
 
 from skident.identification.piecewise.kernel.output_error import Probe
-from skident.identification.piecewise.shallow.positions import locate_units
-from skident.identification.piecewise.shallow.residual_probe import Rest
-from skident.identification.piecewise.shallow.units import ReLUUnits
+from skident.identification.piecewise.shallow.units import ReLUUnits, ResidualProbe, locate_units
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
 
@@ -40,7 +38,7 @@ def test_a_unit_that_is_none_does_not_show():
 def test_rest_shows_a_faint_unit_alone():
     network, truth = planted(5, 6, 1, 2)
     probe = Probe(Oracle(network, 5), np.full(1, 1e-14))
-    rest = Rest(probe, truth.take(np.arange(1, 6)))
+    rest = ResidualProbe(probe, truth.take(np.arange(1, 6)))
     U = np.random.RandomState(0).standard_normal((40, 5))
     one = 0.5 * np.abs(U @ truth.weights[:, :1] + truth.biases[:1]) @ truth.outgoing[:1]
     design = np.column_stack([U, np.ones(40)])  # up to a linear part

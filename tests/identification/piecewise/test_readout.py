@@ -15,7 +15,7 @@ def test_the_output_is_read(widths, planted):
     if widths[-1] * widths[-3] >= widths[-2]:
         assert found.doubt.max() < 1e-6
     X = net.rng.standard_normal((100, 5))
-    np.testing.assert_allclose(found.network(X), answers.ask(X)[0], atol=1e-9 * np.abs(answers.ask(X)[0]).max())
+    np.testing.assert_allclose(found.network(X), answers.query(X)[0], atol=1e-9 * np.abs(answers.query(X)[0]).max())
 
 
 def test_a_unit_that_is_always_on_is_read_as_a_pair(planted):
@@ -29,7 +29,7 @@ def test_a_unit_that_is_always_on_is_read_as_a_pair(planted):
     found = read_out(answers, net.layers(1), known.weights[:, others], known.biases[others], net.rng)
     assert found.signed == 1.0 and found.linear.shape == (6, 1) and found.network.layer_widths == (6, 7, 1)
     X = net.rng.standard_normal((100, 5))
-    F = answers.ask(X)[0]
+    F = answers.query(X)[0]
     np.testing.assert_allclose(found.network(X), F, atol=1e-8 * np.abs(F).max())
 
 

@@ -13,8 +13,11 @@ from skident.network import FeedforwardNetwork
 def test_errors_lead_to_the_kinks_of_a_missing_unit(planted):
     net = planted((6, 7, 5, 1), 0)
     answers = net.answers()
-    unit, shift = answers.noise * net.oracle.output_scale, net.network(np.zeros((1, 6)))[0] / net.oracle.output_scale
-    shift = answers.ask(np.zeros((1, 6)))[0][0] - shift / answers.noise
+    unit, shift = (
+        answers.output_error * net.oracle.output_scale,
+        net.network(np.zeros((1, 6)))[0] / net.oracle.output_scale,
+    )
+    shift = answers.query(np.zeros((1, 6)))[0][0] - shift / answers.output_error
     weights = [w.copy() for w in net.network.weights]
     weights[2] = weights[2] / unit
     biases = [*net.network.biases[:2], net.network.biases[2] / unit + shift]
@@ -36,13 +39,16 @@ def test_errors_lead_to_the_kinks_of_a_missing_unit(planted):
 def test_polish_restores_a_network(planted):
     net = planted((6, 7, 5, 1), 1)
     answers = net.answers()
-    unit, shift = answers.noise * net.oracle.output_scale, net.network(np.zeros((1, 6)))[0] / net.oracle.output_scale
-    shift = answers.ask(np.zeros((1, 6)))[0][0] - shift / answers.noise
+    unit, shift = (
+        answers.output_error * net.oracle.output_scale,
+        net.network(np.zeros((1, 6)))[0] / net.oracle.output_scale,
+    )
+    shift = answers.query(np.zeros((1, 6)))[0][0] - shift / answers.output_error
     weights = [w * (1.0 + 1e-8 * net.rng.standard_normal(w.shape)) for w in net.network.weights]
     weights[2] = weights[2] / unit
     rough = FeedforwardNetwork(weights, [*net.network.biases[:2], net.network.biases[2] / unit + shift], "relu")
     X = net.rng.standard_normal((300, 6))
-    F = answers.ask(X)[0]
+    F = answers.query(X)[0]
     before, after = (np.abs(f(X) - F).max() for f in (rough, polished(answers, rough, net.rng)))
     assert after < 1e-4 * before
 
@@ -69,8 +75,11 @@ def test_weights_that_do_not_matter_are_looked_at_where_they_are_next_to(planted
 def test_what_is_exact_is_not_polished(planted):
     net = planted((6, 7, 5, 1), 0)
     answers = net.answers()
-    unit, shift = answers.noise * net.oracle.output_scale, net.network(np.zeros((1, 6)))[0] / net.oracle.output_scale
-    shift = answers.ask(np.zeros((1, 6)))[0][0] - shift / answers.noise
+    unit, shift = (
+        answers.output_error * net.oracle.output_scale,
+        net.network(np.zeros((1, 6)))[0] / net.oracle.output_scale,
+    )
+    shift = answers.query(np.zeros((1, 6)))[0][0] - shift / answers.output_error
     weights = [*net.network.weights[:2], net.network.weights[2] / unit]
     right = FeedforwardNetwork(weights, [*net.network.biases[:2], net.network.biases[2] / unit + shift], "relu")
     assert polished(answers, right, net.rng) is right

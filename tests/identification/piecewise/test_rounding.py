@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.identification.piecewise.kernel.rounding import rounding_between_kinks
+from skident.identification.piecewise.kernel.output_error import measure_rounding
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, Oracle
 
@@ -18,14 +18,18 @@ SEEN = {
 }
 
 
-SAID = {"smooth": "bend everywhere", "noisy": "noise or rounding .* hides the kinks", "steps": "do not change at all"}
+SAID = {
+    "smooth": "bend everywhere",
+    "noisy": "noise or rounding .* hides the activation boundaries",
+    "steps": "do not change at all",
+}
 
 
 @pytest.mark.parametrize(("seen", "box"), [(seen, box) for seen in SEEN for box in SEEN[seen]])
 def test_what_is_not_piecewise_linear(seen, box):
     oracle = Oracle(box, 5, derivatives="finite_difference")
     with pytest.raises(NotIdentified, match=SAID[seen]) as info:
-        rounding_between_kinks(oracle, np.random.RandomState(0))
+        measure_rounding(oracle, np.random.RandomState(0))
     assert info.value.reason == seen and oracle.n_queries == 120
 
 
@@ -34,6 +38,6 @@ def test_noise_of_piecewise_linear_answers():
     scales = np.array([1e-6, 1.0, 1e6])
     network = make_network((5, 6, 3), activation="relu", output_activation="identity", random_state=0)
     box = lambda X: network(X) * scales  # noqa: E731
-    noise = rounding_between_kinks(Oracle(box, 5), np.random.RandomState(0)) / scales
+    noise = measure_rounding(Oracle(box, 5), np.random.RandomState(0)) / scales
     assert np.all((noise > 16 * 2e-16) & (noise < 16 * 2e-15))
-    assert rounding_between_kinks(Oracle(lambda X: 0.0 * X[:, 0], 5), np.random.RandomState(0)) > 0
+    assert measure_rounding(Oracle(lambda X: 0.0 * X[:, 0], 5), np.random.RandomState(0)) > 0

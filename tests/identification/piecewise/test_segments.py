@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 
-from skident.identification.piecewise.deep.hyperplanes import random_segments, rooms_on_lines
-from skident.identification.piecewise.kernel.output_error import Answers
-from skident.identification.piecewise.kernel.segments import kinks_on_segments, normals_at
+from skident.identification.piecewise.deep.hyperplanes import random_segments
+from skident.identification.piecewise.kernel.gradient import normals_at
+from skident.identification.piecewise.kernel.lines import gaps_on_segments
+from skident.identification.piecewise.kernel.locate import scan_segments
+from skident.identification.piecewise.kernel.output_error import DeepProbe
 from skident.oracle import Oracle
 
 
@@ -22,7 +24,7 @@ def test_kinks_are_those_of_dense_sampling(widths, planted):
     net = planted(widths, 1)
     answers = net.answers()
     lines = random_segments(answers, 6, net.rng, reach=4.0)
-    line, t = kinks_on_segments(answers, lines, net.rng, n_intervals=48)
+    line, t = scan_segments(answers, lines, net.rng, n_intervals=48)
     missed = 0
     for i in range(6):
         expected, step = by_dense_sampling(net, lines, i)
@@ -38,9 +40,9 @@ def test_normals_are_gradients_of_units(planted):
     net = planted((6, 7, 5, 1), 2)
     answers = net.answers()
     lines = random_segments(answers, 4, net.rng, reach=3.0)
-    line, t = kinks_on_segments(answers, lines, net.rng, n_intervals=24)
+    line, t = scan_segments(answers, lines, net.rng, n_intervals=24)
     kinks, kept = normals_at(
-        answers, lines.at(line, t), lines.directions[line], rooms_on_lines(lines, line, t), net.rng
+        answers, lines.at(line, t), lines.directions[line], gaps_on_segments(lines, line, t), net.rng
     )
     assert len(kept) > 0.8 * len(t)
     np.testing.assert_array_equal(kinks.points, lines.at(line, t)[kept])
@@ -56,7 +58,7 @@ def test_normals_are_gradients_of_units(planted):
 
 def test_lines_end_where_the_range_does():
     oracle = Oracle(lambda X: X[:, 0], 3, input_range=(-1.0, 2.0))
-    answers = Answers(oracle, np.array([1e-15]), np.array([1.0]))
+    answers = DeepProbe(oracle, np.array([1e-15]), np.array([1.0]))
     lines = random_segments(answers, 5, np.random.RandomState(0), reach=50.0)
     ends = np.concatenate([lines.at(np.arange(5), lines.low), lines.at(np.arange(5), lines.high)])
     X = oracle.to_inputs(ends)

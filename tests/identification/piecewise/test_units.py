@@ -1,15 +1,17 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from skident.identification.piecewise.kernel.lines import Line
 from skident.identification.piecewise.kernel.output_error import Probe
-from skident.identification.piecewise.kernel.scan import find_kinks
+from skident.identification.piecewise.kernel.scan import scan_line
 from skident.identification.piecewise.shallow.units import (
-    Line,
     ReLUUnits,
     linear_part,
-    match_kinks,
+    match_units,
     refine_units,
-    units_at_kinks,
+    units_on_line,
 )
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, Oracle
@@ -22,11 +24,11 @@ def planted(D, K, m, seed):
 
 
 def true_units(network, probe, line):
-    """The planted units as `units_at_kinks` describes them: oriented along the line."""
+    """The planted units as `units_on_line` describes them: oriented along the line."""
     lengths = np.linalg.norm(network.weights[0], axis=0)
     w = network.weights[0] / lengths
     signs = np.sign(w.T @ line.direction)
-    outgoing = network.weights[1] * lengths[:, None] / probe.noise
+    outgoing = network.weights[1] * lengths[:, None] / probe.output_error
     return ReLUUnits(w * signs, network.biases[0] / lengths * signs, outgoing, np.full(len(signs), 1e-12)), signs
 
 
@@ -37,7 +39,9 @@ def setting(request):
     rng = np.random.RandomState(1)
     direction = rng.standard_normal(network.n_inputs)
     line = Line(rng.standard_normal(network.n_inputs), direction / np.linalg.norm(direction), 1e4)
-    kinks = find_kinks(lambda t: probe(line.at(t)), line.reach, noise=2.0, unit=probe.unit, rng=rng)
+    kinks = scan_line(
+        lambda t: probe(line.at(t)), line.reach, output_error=2.0, length_scale=probe.length_scale, rng=rng
+    )
     return network, probe, line, kinks, rng
 
 
@@ -48,7 +52,7 @@ def order_on(line, units):
 def test_units_from_gradient_jumps(setting):
     network, probe, line, kinks, rng = setting
     asked = probe.oracle.n_queries
-    found, (point, gradient, accuracy) = units_at_kinks(probe, line, kinks, np.arange(len(kinks.positions)), rng)
+    found, (point, gradient, accuracy) = units_on_line(probe, line, kinks, np.arange(len(kinks.positions)), rng)
     # Two queries an input and piece, and some more where another hyperplane came in between.
     assert probe.oracle.n_queries - asked < 6 * (network.n_inputs + 1) * (len(kinks.positions) + 1)
     truth, signs = true_units(network, probe, line)
@@ -58,8 +62,8 @@ def test_units_from_gradient_jumps(setting):
     size = np.linalg.norm(truth.outgoing, axis=1, keepdims=True)
     assert np.all(np.abs(found.outgoing - truth.outgoing) <= (found.errors[:, None] + 1e-13) * size)
     far = 1.0 + np.abs(kinks.positions)
-    assert np.all(np.abs(found.biases - truth.biases) <= (2.0 * found.errors + 1e-12) * far * probe.unit)
-    np.testing.assert_allclose(gradient, network.jacobian(point[None])[0] / probe.noise[:, None], atol=accuracy)
+    assert np.all(np.abs(found.biases - truth.biases) <= (2.0 * found.errors + 1e-12) * far * probe.length_scale)
+    np.testing.assert_allclose(gradient, network.jacobian(point[None])[0] / probe.output_error[:, None], atol=accuracy)
     # 2 g = sum_i sigma_i c_i w_i, each entry as exact as the gradient and the units it is made of.
     linear = (truth.outgoing.T * signs) @ truth.weights.T
     tol = 2.0 * accuracy + np.sum(size[:, 0] * found.errors)
@@ -69,12 +73,12 @@ def test_units_from_gradient_jumps(setting):
 def test_a_line_confirms_its_units_and_no_others(setting):
     network, probe, line, kinks, _ = setting
     truth, _ = true_units(network, probe, line)
-    lost, met = match_kinks(truth, line, kinks)
+    lost, met = match_units(truth, line, kinks)
     assert not lost.any() and np.array_equal(np.argsort(met), order_on(line, truth))
     for change in ("biases", "outgoing"):
         units = truth.take(np.arange(len(truth)))
         getattr(units, change)[1] *= 1.01
-        lost, met = match_kinks(units, line, kinks)
+        lost, met = match_units(units, line, kinks)
         assert np.array_equal(np.flatnonzero(lost), [1]) and np.array_equal(np.flatnonzero(met < 0), [1])
 
 
@@ -84,16 +88,16 @@ def test_units_that_a_line_cannot_confirm(setting):
     truth, _ = true_units(network, probe, line)
     first = order_on(line, truth)[0]
     rest = kinks.positions > kinks.positions[0]
-    for name in ("positions", "jumps", "errors", "blurs"):
-        setattr(kinks, name, getattr(kinks, name)[rest])
+    columns = ("positions", "jumps", "jump_errors", "position_errors")
+    kinks = replace(kinks, **{name: getattr(kinks, name)[rest] for name in columns})
     position = -(truth.biases + truth.weights.T @ line.origin)[first] / (truth.weights.T @ line.direction)[first]
-    assert match_kinks(truth, line, kinks)[0][first]
-    kinks.unresolved = np.array([[position - 1e-7, position + 1e-7]])
-    assert not match_kinks(truth, line, kinks)[0].any()
-    kinks.unresolved = np.empty((0, 2))
-    assert not match_kinks(truth, Line(line.origin, line.direction, 0.9 * abs(position)), kinks)[0][first]
+    assert match_units(truth, line, kinks)[0][first]
+    kinks = replace(kinks, unresolved=np.array([[position - 1e-7, position + 1e-7]]))
+    assert not match_units(truth, line, kinks)[0].any()
+    kinks = replace(kinks, unresolved=np.empty((0, 2)))
+    assert not match_units(truth, Line(line.origin, line.direction, 0.9 * abs(position)), kinks)[0][first]
     truth.outgoing[first] *= 1e4 / np.abs(truth.outgoing[first]).max()
-    assert not match_kinks(truth, line, kinks)[0].any()
+    assert not match_units(truth, line, kinks)[0].any()
 
 
 def test_two_units_at_one_kink_are_not_of_rank_one():
@@ -102,8 +106,8 @@ def test_two_units_at_one_kink_are_not_of_rank_one():
     W, line = network.weights[0], Line(np.zeros(5), np.eye(5)[0], 1e3)
     biases[1] = W[0, 1] * biases[0] / W[0, 0]  # both hyperplanes cross the line at one point
     probe = Probe(Oracle(FeedforwardNetwork(network.weights, [biases, np.zeros(3)], "relu"), 5), np.full(3, 1e-14))
-    kinks = find_kinks(lambda t: probe(line.at(t)), 1e3, noise=2.0, unit=probe.unit)
-    units, _ = units_at_kinks(probe, line, kinks, np.arange(3), np.random.RandomState(0))
+    kinks = scan_line(lambda t: probe(line.at(t)), 1e3, output_error=2.0, length_scale=probe.length_scale)
+    units, _ = units_on_line(probe, line, kinks, np.arange(3), np.random.RandomState(0))
     assert len(kinks.positions) == 3 and np.isinf(units.errors).sum() == 1
 
 
@@ -124,5 +128,5 @@ def test_refinement(D, K, m):
 def test_refinement_needs_points_between_hyperplanes():
     probe = Probe(Oracle(lambda X: np.abs(X[:, 0]) + np.abs(X[:, 0] - 1e-9), 2), np.ones(1))
     units = ReLUUnits(np.array([[1.0, 1.0], [0.0, 0.0]]), np.array([0.0, -1e-9]), np.ones((2, 1)), np.zeros(2))
-    with pytest.raises(NotIdentified, match="do not tell the units apart"):
+    with pytest.raises(NotIdentified, match="do not separate the units"):
         refine_units(probe, units, np.random.RandomState(0).standard_normal((40, 2)))

@@ -1,12 +1,12 @@
 import numpy as np
 
 from skident.identification.piecewise.kernel.locate import locate
-from skident.identification.piecewise.kernel.output_error import Answers
+from skident.identification.piecewise.kernel.output_error import DeepProbe
 from skident.oracle import Oracle
 
 
 def answers_of(f, D, input_range=None):
-    return Answers(Oracle(f, D, input_range=input_range), np.array([1e-15]), np.array([1.0]))
+    return DeepProbe(Oracle(f, D, input_range=input_range), np.array([1e-15]), np.array([1.0]))
 
 
 def test_a_kink_is_located_where_it_is_alone():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..kernel.tables import Rows
+from ..kernel.lines import Table
 
 __all__ = ["Crossings", "crossings"]
 
@@ -14,7 +14,7 @@ _NO_SLOPE = 1e-8
 
 
 @dataclass(frozen=True)
-class Crossings(Rows):
+class Crossings(Table):
     """Where walks along the known part of a unit's kink came to a boundary that they cannot cross unseen.
 
     Attributes
@@ -90,7 +90,7 @@ def crossings(unit, rng, *, n_walks=60, n_steps=12, reach=8.0):
 
 
 @dataclass
-class _Walks(Rows):
+class _Walks(Table):
     """Points x, pre-activations Z there, cells, directions u, and the boundaries last met."""
 
     x: np.ndarray

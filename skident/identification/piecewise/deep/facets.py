@@ -46,15 +46,15 @@ class FacetUnit:
     open : ndarray of shape (T, k)
         Orthonormal directions in which theta is not determined.
     scatter : ndarray of shape (T, r)
-        A root of theta's covariance where it is determined; of exact answers 0.
+        A root of theta's covariance where it is determined; of exact probe 0.
     misfit : float
         Largest relative violation of an equation; of noisy equations 1e-7 for every error of it.
     starts : ndarray of shape (s, D)
         Points of the unit's kink.
     located : ndarray of shape (s, D)
-        Those of them that the answers showed.
+        Those of them that the probe showed.
     share : float
-        Of the predicted kinks, those that the answers show.
+        Of the predicted kinks, those that the probe show.
     vouched : bool
         Whether it was told from facets of deeper units.
     """
@@ -94,7 +94,7 @@ class FacetUnit:
         rows : ndarray of shape (k, T)
         values : ndarray of shape (k,)
         starts : ndarray of shape (s, D)
-            More points of the unit's kink, as the answers show them.
+            More points of the unit's kink, as the probe show them.
         errors : ndarray of shape (k,), default=None
             Of the values; 0 by default.
         """
@@ -232,7 +232,7 @@ class FacetUnit:
 
     @property
     def faintness(self):
-        """How uncertain positions of its kinks mostly are on noisy answers; 0 on exact ones."""
+        """How uncertain positions of its kinks mostly are on noisy probe; 0 on exact ones."""
         if not self.known.accuracy:
             return 0.0
         seen = self.errors[len(self.normal) + 1 :]

@@ -53,7 +53,7 @@ def complete(layer, linear, kinks):
         Takes up the units.
     linear : ndarray of shape (m_l, r)
         What the weights are combinations of.
-    kinks : KinkSet
+    kinks : CriticalPoints
 
     Returns
     -------

@@ -8,12 +8,12 @@ import numpy as np
 
 from skident.budget import check_deadline
 
-from ..kernel.locate import FAINT, locate, windows
+from ..kernel.lines import Segments
+from ..kernel.locate import WINDOW_ERRORS, locate, scan_segments, window_widths
 from ..kernel.robust_fit import NOISY
-from ..kernel.segments import Segments, kinks_on_segments
 from .crossings import crossings
 
-__all__ = ["KinksSeen", "kinks_seen", "learn_positions", "share_of_kinks", "share_of_sides", "trace", "windows"]
+__all__ = ["KinksSeen", "kinks_seen", "learn_positions", "share_of_kinks", "share_of_sides", "trace"]
 
 _MOST_AT_ONCE = 8  # boundaries looked behind at a time
 _MISFIT = 1e-5  # relative violation of an equation that no unit of this layer shows
@@ -25,7 +25,7 @@ _ON_A_SIDE, _POOL = 6, 6  # kinks on a side of a unit that tell anything; predic
 _WINDOW, _NEAR = 0.005, 2e-3  # of the room behind a boundary; of a window, how near a predicted kink must be
 
 
-def trace(answers, unit, rng, *, n_rounds=40, patience=6, hasty=True):
+def trace(probe, unit, rng, *, n_rounds=40, patience=6, hasty=True):
     """Follow a unit's kink across boundaries of the known layers until theta is determined, or nothing more is found.
 
     Behind a boundary with unit normal o the gradient is ``g + gamma o``: one unknown, which the kink on one short line
@@ -34,7 +34,7 @@ def trace(answers, unit, rng, *, n_rounds=40, patience=6, hasty=True):
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     unit : FacetUnit
         Takes up what is learnt.
     rng : numpy.random.RandomState
@@ -66,14 +66,14 @@ def trace(answers, unit, rng, *, n_rounds=40, patience=6, hasty=True):
         chosen = _best_crossings(crossings(unit, rng), failed)
         before = unit.n_open
         if len(chosen):
-            _look_behind(answers, unit, chosen, failed, rng)
+            _look_behind(probe, unit, chosen, failed, rng)
         progress = before - unit.n_open
         learnt += progress
         idle = 0 if progress else idle + 1
         if unit.misfit > _MISFIT:
             return False
         if progress and seen < _TESTED:
-            share, n = share_of_kinks(answers, unit, rng, 8, near=_ROUGHLY * windows(answers)[0])
+            share, n = share_of_kinks(probe, unit, rng, 8, near=_ROUGHLY * window_widths(probe)[0])
             seen, hits = seen + n, hits + n * share
             if seen >= 8 and hits < _LEAST * seen:
                 return False
@@ -95,12 +95,12 @@ def _best_crossings(found, failed):
     return found.take(order[np.sort(first)][:_MOST_AT_ONCE])
 
 
-def _look_behind(answers, unit, c, failed, rng):
+def _look_behind(probe, unit, c, failed, rng):
     """Ask behind boundaries; kinks that are confirmed are taken up by the unit, and counts of failures are kept."""
     for k in c.boundary:
         failed[k] = failed.get(k, 0) + 1
     room = c.room.clip(max=1.0)
-    ahead = room * (0.04 if answers.resolution < 1e-11 else 0.2)
+    ahead = room * (0.04 if probe.resolution < 1e-11 else 0.2)
     along = c.slopes - np.sum(c.slopes * c.outwards, axis=1)[:, None] * c.outwards
     size = np.linalg.norm(along, axis=1)
     i = np.flatnonzero(size > 1e-6 * np.linalg.norm(c.slopes, axis=1))
@@ -108,7 +108,7 @@ def _look_behind(answers, unit, c, failed, rng):
         return
     c, room, ahead = c.take(i), room[i], ahead[i]
     lines = Segments(c.points + ahead[:, None] * c.outwards, along[i] / size[i, None], -0.9 * room, 0.9 * room)
-    line, t = kinks_on_segments(answers, lines, rng)
+    line, t = scan_segments(probe, lines, rng)
     Y = lines.at(line, t)
     fresh = ~unit.known.on_known_kinks(Y)
     line, Y = line[fresh], Y[fresh]
@@ -122,8 +122,8 @@ def _look_behind(answers, unit, c, failed, rng):
     if len(line) == 0:
         return
     blur = unit.errors_at(c.points - 1e-3 * room[:, None] * c.outwards)[1]
-    behind = (c.take(line), Y, gamma, room[line], blur[line], FAINT * unit.faintness)
-    good, gamma, P, errors = _followed(answers, *behind, rng)
+    behind = (c.take(line), Y, gamma, room[line], blur[line], WINDOW_ERRORS * unit.faintness)
+    good, gamma, P, errors = _followed(probe, *behind, rng)
     good = good[np.unique(line[good], return_index=True)[1]]
     if len(good) == 0:
         return
@@ -149,7 +149,7 @@ def learn_positions(unit, points, errors):
     unit.learn(phi, np.zeros(len(phi)), points, errors * np.maximum(slopes, 1.0))
 
 
-def _followed(answers, c, points, gamma, room, blur, least, rng):
+def _followed(probe, c, points, gamma, room, blur, least, rng):
     """Which facets behind boundaries show at two of three points far from these, what gamma is by those, and these.
 
     The farther from the boundary, the more exactly the facet's slope is told.
@@ -166,13 +166,13 @@ def _followed(answers, c, points, gamma, room, blur, least, rng):
     start = c.points[:, None] + np.zeros_like(away)
     P = start + 0.6 * room[:, None, None] * away
     blur = 2.0 * blur * room
-    width = np.maximum(_WINDOW * room, np.minimum(0.1 * room, 300.0 * answers.resolution + 3.0 * blur))
+    width = np.maximum(_WINDOW * room, np.minimum(0.1 * room, 300.0 * probe.resolution + 3.0 * blur))
     width = np.maximum(width, np.minimum(least, 0.2 * room))
     width, blur = np.repeat(width, 3), np.repeat(blur, 3)
-    there = locate(answers, P.reshape(-1, D), np.repeat(unit, 3, axis=0), width)
+    there = locate(probe, P.reshape(-1, D), np.repeat(unit, 3, axis=0), width)
     near = (
         np.abs(np.nan_to_num(there.offset))
-        < _NEAR * width + (16.0 if answers.resolution > NOISY else 4.0) * there.error + blur
+        < _NEAR * width + (16.0 if probe.resolution > NOISY else 4.0) * there.error + blur
     )
     hit = (there.found & near & (there.error < 0.05 * width)).reshape(n, 3)
     offset = 0.6 * room[:, None, None] * away + np.nan_to_num(there.offset).reshape(n, 3, 1) * unit[:, None]
@@ -185,12 +185,12 @@ def _followed(answers, c, points, gamma, room, blur, least, rng):
     return good, np.where(hit.sum(axis=1) >= 2, told, gamma), P, np.where(hit, there.error.reshape(n, 3), np.inf)
 
 
-def share_of_kinks(answers, unit, rng, n=12, *, near=1e-6):
-    """Share of a unit's predicted kinks that the answers show.
+def share_of_kinks(probe, unit, rng, n=12, *, near=1e-6):
+    """Share of a unit's predicted kinks that the probe show.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     unit : FacetUnit
     rng : numpy.random.RandomState
     n : int, default=12
@@ -212,30 +212,30 @@ def share_of_kinks(answers, unit, rng, n=12, *, near=1e-6):
     points, normals = unit.predicted_kinks(n, rng)
     if len(points) == 0:
         return 0.0, 0
-    hit, clear = _are_there(answers, points, normals, near + 3.0 * unit.errors_at(points)[0], unit.faintness)
+    hit, clear = _are_there(probe, points, normals, near + 3.0 * unit.errors_at(points)[0], unit.faintness)
     return (float(hit[clear].mean()), int(clear.sum())) if clear.sum() > 3 else (0.0, 0)
 
 
-def _are_there(answers, points, normals, near=1e-6, faintness=0.0):
+def _are_there(probe, points, normals, near=1e-6, faintness=0.0):
     """Which predicted kinks are there, and which could be seen: in a wide window, or else in a narrow one."""
-    near = np.maximum(near, 300.0 * answers.resolution) * np.ones(len(points))
-    wide, narrow = windows(answers, faintness)
-    there = locate(answers, points, normals, wide)
+    near = np.maximum(near, 300.0 * probe.resolution) * np.ones(len(points))
+    wide, narrow = window_widths(probe, faintness)
+    there = locate(probe, points, normals, wide)
     hit = there.found & (np.abs(np.nan_to_num(there.offset)) < near + 30.0 * there.error)
     again = np.flatnonzero(~hit & np.isfinite(there.error))
-    closer = locate(answers, points[again], normals[again], narrow)
+    closer = locate(probe, points[again], normals[again], narrow)
     hit[again] |= closer.found & (np.abs(np.nan_to_num(closer.offset)) < near[again] + 30.0 * closer.error)
     return hit, np.isfinite(there.error)
 
 
-def share_of_sides(answers, unit, others, rng, n=60):
+def share_of_sides(probe, unit, others, rng, n=60):
     """Of a layer's other units that the kink of one crosses: the share on both sides of which it shows.
 
-    Kinks of the layer go on across each other, though some of their points may not show in the answers.
+    Kinks of the layer go on across each other, though some of their points may not show in the probe.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     unit : FacetUnit
     others : list of FacetUnit
     rng : numpy.random.RandomState
@@ -251,7 +251,7 @@ def share_of_sides(answers, unit, others, rng, n=60):
     BlackBoxError
         If the black box fails.
     """
-    seen = kinks_seen(answers, unit, others, rng, n)
+    seen = kinks_seen(probe, unit, others, rng, n)
     return 0.0 if seen is None else seen.share_of_sides([k for k, other in enumerate(others) if other is not unit])
 
 
@@ -291,12 +291,12 @@ class KinksSeen:
         return float(np.mean(shares)) if shares else 1.0
 
 
-def kinks_seen(answers, unit, others, rng, n=60):
+def kinks_seen(probe, unit, others, rng, n=60):
     """Look at predicted kinks of a unit, as many as there are on the rarer sides of other units.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     unit : FacetUnit
     others : list of FacetUnit
     rng : numpy.random.RandomState
@@ -324,5 +324,5 @@ def kinks_seen(answers, unit, others, rng, n=60):
     chosen = [np.flatnonzero(sides[:, k] == s)[: n // 5] for k in range(len(others)) for s in (1.0, -1.0)]
     rare = [i for i in chosen if len(i) >= _ON_A_SIDE]
     i = np.unique(np.concatenate([np.arange(min(len(points), n // 3)), *rare]))
-    hit = _are_there(answers, points[i], normals[i], 1e-6 + 3.0 * unit.errors_at(points[i])[0], unit.faintness)[0]
+    hit = _are_there(probe, points[i], normals[i], 1e-6 + 3.0 * unit.errors_at(points[i])[0], unit.faintness)[0]
     return KinksSeen(points[i], hit, sides[i])

@@ -1,4 +1,4 @@
-"""Answers where units that were missed would show: none of them may be wrong before a network is called exact."""
+"""DeepProbe where units that were missed would show: none of them may be wrong before a network is called exact."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _FAR = (1.0, 3.0, 6.0)  # distances along directions in which the units move mos
 _BEYOND = (-1.0, 2.0)  # parts of the lines between two rows, on which there are points
 
 
-def answers_where_units_show(answers, network, rows, n, rng):
-    """Answers along directions in which the units move, on the rarer sides of them, and along lines between rows.
+def answers_where_units_show(probe, network, rows, n, rng):
+    """DeepProbe along directions in which the units move, on the rarer sides of them, and along lines between rows.
 
     Trained networks move little in most directions, so that random points hardly reach the places where a rare unit
     changes its side.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     network : FeedforwardNetwork
     rows : ndarray of shape (k, D)
         Inputs as they come; the points go on beyond them as far as they are apart.
@@ -38,14 +38,14 @@ def answers_where_units_show(answers, network, rows, n, rng):
     BlackBoxError
         If the black box fails.
     """
-    D, some = answers.n_inputs, n // 3
+    D, some = probe.n_inputs, n // 3
     along = rng.standard_normal((some, network.weights[0].shape[1])) @ network.weights[0].T
     along *= np.sqrt(D) * rng.choice(_FAR, (some, 1)) / np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-300)
     layers = list(zip(network.weights[:-1], network.biases[:-1], strict=True))
-    rare = rng.permutation(spread_points(answers, layers, 0, rng))[:some]
+    rare = rng.permutation(spread_points(probe, layers, 0, rng))[:some]
     parts = [along, rare]
     if len(rows):
         one, other = (rows[rng.randint(len(rows), size=n - some - len(rare))] for _ in range(2))
         parts.append(one + rng.uniform(*_BEYOND, (len(one), 1)) * (other - one))
-    X = answers.oracle.clip_to_range(np.concatenate(parts))
-    return Asked(X, *answers.ask(X))
+    X = probe.oracle.clip_to_range(np.concatenate(parts))
+    return Asked(X, *probe.query(X))

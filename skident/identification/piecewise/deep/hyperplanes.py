@@ -1,4 +1,4 @@
-"""The first layer: hyperplanes along which the answers bend wherever they are crossed."""
+"""The first layer: hyperplanes along which the probe bend wherever they are crossed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import numpy as np
 
 from skident.budget import check_deadline
 
-from ..kernel.locate import locate, windows
+from ..kernel.gradient import normals_at
+from ..kernel.lines import CriticalPoints, Segments, gaps_on_segments
+from ..kernel.locate import locate, scan_segments, window_widths
 from ..kernel.robust_fit import NOISY, active_set_fit
-from ..kernel.segments import KinkSet, Segments, kinks_on_segments, normals_at
 
 __all__ = ["FirstLayerSearch", "random_segments", "refined_hyperplane"]
 
@@ -18,12 +19,12 @@ _ON_MOST = 0.4  # share of points at which a kink shows above which the hyperpla
 _SIDES = 0.5  # least share of the other hyperplanes on both sides of which it shows
 
 
-def random_segments(answers, n, rng, *, reach, radii=(1.0,)):
+def random_segments(probe, n, rng, *, reach, radii=(1.0,)):
     """Lines in random directions through random points near the centre, as long as may be asked.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     n : int
     rng : numpy.random.RandomState
     reach : float
@@ -35,13 +36,13 @@ def random_segments(answers, n, rng, *, reach, radii=(1.0,)):
     -------
     Segments
     """
-    D = answers.n_inputs
+    D = probe.n_inputs
     origins = rng.choice(radii, (n, 1)) * rng.standard_normal((n, D))
     V = rng.standard_normal((n, D))
     V /= np.linalg.norm(V, axis=1, keepdims=True)
     high = np.full(n, reach * np.sqrt(D))
     low = -high
-    oracle = answers.oracle
+    oracle = probe.oracle
     if oracle.input_range is not None:
         origins = oracle.clip_to_range(origins)
         bounds = np.stack([oracle.from_inputs(bound) for bound in oracle.input_range])
@@ -59,22 +60,22 @@ class FirstLayerSearch:
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     rng : numpy.random.RandomState
 
     Attributes
     ----------
     planes : ndarray of shape (K, D + 1)
         Unit normals and offsets: ``x . n + o = 0``.
-    loose : KinkSet
+    loose : CriticalPoints
         Other kinks: of hyperplanes met only once, and of deeper units.
     """
 
-    def __init__(self, answers, rng):
-        self.answers, self.rng = answers, rng
-        D = answers.n_inputs
+    def __init__(self, probe, rng):
+        self.probe, self.rng = probe, rng
+        D = probe.n_inputs
         self.planes = np.zeros((0, D + 1))
-        self.loose = KinkSet(np.zeros((0, D)), np.zeros((0, D)), np.zeros(0))
+        self.loose = CriticalPoints(np.zeros((0, D)), np.zeros((0, D)), np.zeros(0))
 
     def follow_lines(self, n_lines, *, reach=6.0, radii=(1.0,), n_intervals=24, with_normals=True):
         """Look at random lines for kinks that no hyperplane explains yet.
@@ -101,10 +102,10 @@ class FirstLayerSearch:
         BlackBoxError
             If the black box fails.
         """
-        lines = random_segments(self.answers, n_lines, self.rng, reach=reach, radii=radii)
-        line, t = kinks_on_segments(self.answers, lines, self.rng, n_intervals=n_intervals)
+        lines = random_segments(self.probe, n_lines, self.rng, reach=reach, radii=radii)
+        line, t = scan_segments(self.probe, lines, self.rng, n_intervals=n_intervals)
         points = lines.at(line, t)
-        rooms = rooms_on_lines(lines, line, t)
+        rooms = gaps_on_segments(lines, line, t)
         new = ~self.on_planes(points)
         line, points, rooms = line[new], points[new], rooms[new]
         found = self._promote(points)
@@ -112,7 +113,7 @@ class FirstLayerSearch:
             return found
         fresh = ~self.on_planes(points)
         V = lines.directions[line]
-        kinks = normals_at(self.answers, points[fresh], V[fresh], rooms[fresh], self.rng)[0]
+        kinks = normals_at(self.probe, points[fresh], V[fresh], rooms[fresh], self.rng)[0]
         return found + self.absorb(kinks)
 
     def absorb(self, kinks):
@@ -120,7 +121,7 @@ class FirstLayerSearch:
 
         Parameters
         ----------
-        kinks : KinkSet
+        kinks : CriticalPoints
 
         Returns
         -------
@@ -141,7 +142,7 @@ class FirstLayerSearch:
         while len(self.loose) and len(points):
             n = self.loose.normals
             gap = np.abs(points @ n.T - np.sum(n * self.loose.points, axis=1))
-            slack = (1e-9 + 30.0 * (self.loose.errors + self.answers.resolution)) * _sizes(points)[:, None]
+            slack = (1e-9 + 30.0 * (self.loose.errors + self.probe.resolution)) * _sizes(points)[:, None]
             other, kink = np.nonzero(gap < slack)
             apart = np.linalg.norm(points[other] - self.loose.points[kink], axis=1) > 1e-3
             which = np.unique(kink[apart])
@@ -151,7 +152,7 @@ class FirstLayerSearch:
             kink = self.loose.take(np.array([i]))
             self.loose = self.loose.take(np.arange(len(self.loose)) != i)
             found += self.try_kink(kink)
-            if self.answers.oracle.clock.out_of_time:
+            if self.probe.oracle.clock.out_of_time:
                 break
         return found
 
@@ -160,7 +161,7 @@ class FirstLayerSearch:
 
         Parameters
         ----------
-        kink : KinkSet
+        kink : CriticalPoints
             Of one.
 
         Returns
@@ -172,11 +173,11 @@ class FirstLayerSearch:
         BlackBoxError
             If the black box fails.
         """
-        plane, share = refined_hyperplane(self.answers, kink.points[0], kink.normals[0], kink.errors[0], self.rng)
+        plane, share = refined_hyperplane(self.probe, kink.points[0], kink.normals[0], kink.errors[0], self.rng)
         if plane is None or self.has(plane):
             return False
         others = np.vstack([self.planes, plane])
-        if share < _ON_MOST and _share_of_sides(self.answers, others, len(self.planes), self.rng) < _SIDES:
+        if share < _ON_MOST and _share_of_sides(self.probe, others, len(self.planes), self.rng) < _SIDES:
             return False
         return self.take_up(plane)
 
@@ -210,7 +211,7 @@ class FirstLayerSearch:
         """
         if len(self.planes) == 0:
             return False
-        near = max(1e-5, 100.0 * self.answers.resolution)
+        near = max(1e-5, 100.0 * self.probe.resolution)
         gaps = [np.abs(self.planes - s * plane).max(axis=1).min() for s in (1.0, -1.0)]
         return min(gaps) < near
 
@@ -227,49 +228,27 @@ class FirstLayerSearch:
         """
         if len(self.planes) == 0 or len(points) == 0:
             return np.zeros(len(points), dtype=bool)
-        near = max(1e-7, 100.0 * self.answers.resolution)
+        near = max(1e-7, 100.0 * self.probe.resolution)
         return np.abs(points @ self.planes[:, :-1].T + self.planes[:, -1]).min(axis=1) < near * _sizes(points)
-
-
-def rooms_on_lines(lines, line, t):
-    """Distances of kinks from their neighbours on the same line, and from its ends.
-
-    Parameters
-    ----------
-    lines : Segments
-    line : ndarray of int, shape (k,)
-    t : ndarray of shape (k,)
-        In order.
-
-    Returns
-    -------
-    ndarray of shape (k,)
-    """
-    if len(t) == 0:
-        return t
-    gap = np.where(line[1:] == line[:-1], t[1:] - t[:-1], np.inf)
-    before, after = np.append(np.inf, gap), np.append(gap, np.inf)
-    ends = np.minimum(t - lines.low[line], lines.high[line] - t)
-    return np.minimum(np.minimum(before, after), np.maximum(ends, 1e-9))
 
 
 def _sizes(points):
     return 1.0 + np.linalg.norm(points, axis=1)
 
 
-def _on_plane(answers, n, o, count, rng):
+def _on_plane(probe, n, o, count, rng):
     """Random points of a hyperplane that may be asked."""
     P = rng.choice(_RADII, (count, 1)) * rng.standard_normal((count, len(n)))
     P = P - (P @ n + o)[:, None] * n
-    return P[answers.inside(P)]
+    return P[probe.inside(P)]
 
 
-def refined_hyperplane(answers, point, normal, error, rng):
+def refined_hyperplane(probe, point, normal, error, rng):
     """The hyperplane of a kink from the positions of many kinks on it.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     point, normal : ndarray of shape (D,)
     error : float
         Accuracy of the normal.
@@ -287,15 +266,15 @@ def refined_hyperplane(answers, point, normal, error, rng):
     BlackBoxError
         If the black box fails.
     """
-    D, (wide, narrow), noisy = len(normal), windows(answers), answers.resolution > NOISY
+    D, (wide, narrow), noisy = len(normal), window_widths(probe), probe.resolution > NOISY
     n, o, need = normal, -normal @ point, 3 * D + 12 if noisy else D + 4
     width = max(narrow, min(wide, 300.0 * error))
     for _ in range(2):
         points, errors, asked = np.zeros((0, D)), np.zeros(0), 0
         while len(points) < need and asked < 6 * need + 24:
-            P = _on_plane(answers, n, o, _TRIED if asked == 0 else need, rng)
+            P = _on_plane(probe, n, o, _TRIED if asked == 0 else need, rng)
             asked += max(len(P), 1)
-            there = locate(answers, P, np.tile(n, (len(P), 1)), width)
+            there = locate(probe, P, np.tile(n, (len(P), 1)), width)
             points = np.vstack([points, P[there.found] + there.offset[there.found, None] * n])
             errors = np.concatenate([errors, there.error[there.found]])
             if len(points) == 0 and asked >= 2 * _TRIED:
@@ -305,7 +284,7 @@ def refined_hyperplane(answers, point, normal, error, rng):
         if noisy:
             plane, n_found = _weighted_through(points, errors, n, o)
         else:
-            plane, n_found = _through(points, errors, answers.resolution), len(points)
+            plane, n_found = _through(points, errors, probe.resolution), len(points)
         if plane is None:
             return None, 0.0
         plane = plane * np.sign(plane[:D] @ n)
@@ -347,16 +326,16 @@ def _weighted_through(points, errors, n, o):
     return plane / np.linalg.norm(plane[:-1]), int(fit.kept.sum())
 
 
-def _share_of_sides(answers, planes, k, rng, n=40):
+def _share_of_sides(probe, planes, k, rng, n=40):
     """Of the other hyperplanes that one crosses: the share on both sides of which it shows."""
     normal, offset = planes[k, :-1], planes[k, -1]
-    P = _on_plane(answers, normal, offset, n, rng)
+    P = _on_plane(probe, normal, offset, n, rng)
     if len(P) < n // 4:
         return 1.0
-    there = locate(answers, P, np.tile(normal, (len(P), 1)), windows(answers)[1])
+    there = locate(probe, P, np.tile(normal, (len(P), 1)), window_widths(probe)[1])
     hit = there.found
-    if answers.resolution > NOISY:
-        hit &= np.abs(np.nan_to_num(there.offset)) < 10.0 * there.error + 10.0 * answers.resolution * _sizes(P)
+    if probe.resolution > NOISY:
+        hit &= np.abs(np.nan_to_num(there.offset)) < 10.0 * there.error + 10.0 * probe.resolution * _sizes(P)
     side = np.delete(P @ planes[:, :-1].T + planes[:, -1], k, axis=1) > 0
     enough = (side.sum(axis=0) > n // 5) & ((~side).sum(axis=0) > n // 5)
     both = np.any(side & hit[:, None], axis=0) & np.any(~side & hit[:, None], axis=0)

@@ -36,7 +36,7 @@ class KnownLayers:
     first : int
         Index of the first unit of layer l among all known ones.
     accuracy : float
-        Relative error of the known layers where the answers are noisy; else 0.
+        Relative error of the known layers where the probe are noisy; else 0.
     """
 
     def __init__(self, layers, weights, biases, slope=0.0, accuracy=0.0):

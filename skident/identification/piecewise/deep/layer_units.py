@@ -8,7 +8,7 @@ import numpy as np
 
 from skident.budget import check_deadline, require_memory
 
-from ..kernel.segments import KinkSet
+from ..kernel.lines import CriticalPoints
 from .facets import FacetUnit
 from .fill_missing import with_hidden_weights
 from .follow_facets import kinks_seen, share_of_kinks, share_of_sides, trace
@@ -44,7 +44,7 @@ class LayerUnits:
         None until the units determine them.
     choices : list of ndarray of shape (m_l,)
         Other signs, where no unit tells some of them.
-    deep : KinkSet
+    deep : CriticalPoints
         Kinks of no unit of this layer.
     linear : ndarray of shape (m_{l-1}, r) or None
         What units of layer l that are always on, and were not found, are combinations of.
@@ -54,7 +54,7 @@ class LayerUnits:
     units: list = field(default_factory=list)
     signs: np.ndarray | None = None
     choices: list = field(default_factory=list)
-    deep: KinkSet | None = None
+    deep: CriticalPoints | None = None
     linear: np.ndarray | None = None
     slope: float | None = 0.0
     vague: np.ndarray | None = None
@@ -80,13 +80,13 @@ class LayerUnits:
             explained |= unit.passes(points)
         return explained
 
-    def take_up(self, answers, kinks, rng):
+    def take_up(self, probe, kinks, rng):
         """Units that kinks belong to; the other kinks are kept as deep ones.
 
         Parameters
         ----------
-        answers : Answers
-        kinks : KinkSet
+        probe : DeepProbe
+        kinks : CriticalPoints
         rng : numpy.random.RandomState
 
         Returns
@@ -109,27 +109,27 @@ class LayerUnits:
             if wasted > _MOST_WASTED:
                 deep.append(i)
                 continue
-            asked = answers.oracle.n_queries
-            unit = self._traced(answers, kinks, i, rng)
+            asked = probe.oracle.n_queries
+            unit = self._traced(probe, kinks, i, rng)
             if unit is None or unit.share < _NONE:
                 deep.append(i)
-                wasted += answers.oracle.n_queries - asked
+                wasted += probe.oracle.n_queries - asked
             elif unit.share < _GOOD:
                 doubtful.append((unit, i))
             else:
                 wasted = 0
-                if not self._merged(answers, unit, rng):
+                if not self._merged(probe, unit, rng):
                     self._hold(unit)
-                if self.signs is None and self._tell_signs(answers, rng):
+                if self.signs is None and self._tell_signs(probe, rng):
                     wasted, queue, deep = 0, queue + deep, []
                 elif self._of_layer_before():  # without it the others would be followed in vain
                     queue, doubtful, deep = [], [], [*deep, *queue, *(j for _, j in doubtful)]
         for unit, i in sorted(doubtful, key=lambda pair: -pair[0].share):
             if self.explain(points[i][None])[0]:
                 continue
-            if unit.share < _POOR or share_of_sides(answers, unit, self.units, rng) < _GOOD:
+            if unit.share < _POOR or share_of_sides(probe, unit, self.units, rng) < _GOOD:
                 deep.append(i)
-            elif not self._merged(answers, unit, rng):
+            elif not self._merged(probe, unit, rng):
                 self._hold(unit)
         self._drop_copies()
         deep = kinks.take(np.array(deep, dtype=int))
@@ -147,28 +147,28 @@ class LayerUnits:
         kink = kinks.points[i], kinks.normals[i], kinks.errors[i]
         return kink[2] < 1e-4 and any(unit.adopt(*kink) for unit in self.units if unit.n_open)
 
-    def _traced(self, answers, kinks, i, rng):
+    def _traced(self, probe, kinks, i, rng):
         """The unit of a kink, or None."""
         unit = FacetUnit(self.known, kinks.points[i], kinks.normals[i], self.basis, kinks.errors[i])
         allowed = 1e-5 if self.known.accuracy else max(1e-6, 1e3 * kinks.errors[i])
         if self.signs is not None and unit.misfit > allowed:
             return None
-        if not self.known.accuracy and bends_at(answers, unit, self.units, rng):
+        if not self.known.accuracy and bends_at(probe, unit, self.units, rng):
             return None
-        if not trace(answers, unit, rng):
+        if not trace(probe, unit, rng):
             return None
-        refine(answers, unit, rng)
-        unit.share = share_of_kinks(answers, unit, rng, 8)[0]
+        refine(probe, unit, rng)
+        unit.share = share_of_kinks(probe, unit, rng, 8)[0]
         return unit
 
-    def _merged(self, answers, unit, rng):
+    def _merged(self, probe, unit, rng):
         """Whether the unit is one of those known, seen elsewhere; then that one takes up what it knows."""
         for k, other in enumerate(self.units):
             joint = intersection(other, unit)
             if joint is not None:
-                trace(answers, joint, rng, n_rounds=10)
-                refine(answers, joint, rng)
-                joint.share = share_of_kinks(answers, joint, rng)[0]
+                trace(probe, joint, rng, n_rounds=10)
+                refine(probe, joint, rng)
+                joint.share = share_of_kinks(probe, joint, rng)[0]
                 if joint.share >= 0.8 * other.share:
                     self.units[k] = joint
                     return True
@@ -195,7 +195,7 @@ class LayerUnits:
         w = np.linalg.lstsq(B, unit.theta, rcond=None)[0]
         return w, np.linalg.norm(np.linalg.lstsq(B, unit.open, rcond=None)[0], axis=1) < unit.tolerance
 
-    def _tell_signs(self, answers, rng):
+    def _tell_signs(self, probe, rng):
         """Whether the units determine the signs of layer l; then all units are taken up again with these."""
         known = self.known
         if len(self.units) * known.n_before < known.n_units + 2:
@@ -206,15 +206,15 @@ class LayerUnits:
             return False
         self.slope = told.slope
         self._fill(told)
-        self._rebase(answers, np.sign(told.signs), rng)
+        self._rebase(probe, np.sign(told.signs), rng)
         return True
 
-    def settle_signs(self, answers, rng):
+    def settle_signs(self, probe, rng):
         """The signs of layer l as far as the units tell them; what they do not tell is 1, the rest kept as choices.
 
         Parameters
         ----------
-        answers : Answers
+        probe : DeepProbe
         rng : numpy.random.RandomState
 
         Returns
@@ -235,7 +235,7 @@ class LayerUnits:
                 return False
             signs, self.linear = signs_beside_linear_part(self.known, self.units)
             if signs is not None:
-                self._rebase(answers, signs, rng)
+                self._rebase(probe, signs, rng)
             return signs is not None
         self.slope = told.slope
         self._fill(told)
@@ -248,7 +248,7 @@ class LayerUnits:
         fits = [sum(unit.with_basis(basis).misfit <= 1e-5 for unit in self.units) for basis in bases]
         best = np.flatnonzero(np.array(fits) == max(fits))
         self.choices = list(choices[best[1:]])
-        self._rebase(answers, choices[best[0]], rng)
+        self._rebase(probe, choices[best[0]], rng)
         return True
 
     def _fill(self, told):
@@ -256,12 +256,12 @@ class LayerUnits:
         self.known, self.units = with_hidden_weights(self.known, self.units, told)
         self.vague = None
 
-    def try_other_signs(self, answers, rng):
+    def try_other_signs(self, probe, rng):
         """Take the next choice of signs.
 
         Parameters
         ----------
-        answers : Answers
+        probe : DeepProbe
         rng : numpy.random.RandomState
 
         Raises
@@ -269,9 +269,9 @@ class LayerUnits:
         BlackBoxError
             If the black box fails.
         """
-        self._rebase(answers, self.choices.pop(0), rng)
+        self._rebase(probe, self.choices.pop(0), rng)
 
-    def _rebase(self, answers, signs, rng):
+    def _rebase(self, probe, signs, rng):
         """The same units with the signs of layer l; those that contradict them become deep kinks."""
         self.signs, old, self.units, lost = signs, self.units, [], []
         basis = self.basis
@@ -281,12 +281,12 @@ class LayerUnits:
                 lost.append(unit)
                 continue
             if new.n_open:
-                trace(answers, new, rng, n_rounds=15)
-            refine(answers, new, rng)
-            new.share = share_of_kinks(answers, new, rng)[0]
+                trace(probe, new, rng, n_rounds=15)
+            refine(probe, new, rng)
+            new.share = share_of_kinks(probe, new, rng)[0]
             if new.share < min(_GOOD, 0.8 * unit.share):
                 lost.append(unit)
-            elif not self._merged(answers, new, rng):
+            elif not self._merged(probe, new, rng):
                 self._hold(new)
         self._drop_copies()
         if lost:
@@ -298,7 +298,7 @@ class LayerUnits:
 
         Returns
         -------
-        KinkSet
+        CriticalPoints
         """
         return kinks_of(self._of_layer_before(), self.known.n_inputs)
 
@@ -318,12 +318,12 @@ class LayerUnits:
         told = [u for u in self.units if np.abs(u.open[:K]).max(initial=0.0) < u.tolerance]
         return [u for u in told if np.abs(u.theta[:K]).max() < u.tolerance * np.linalg.norm(u.theta)]
 
-    def drop_strangers(self, answers, rng):
+    def drop_strangers(self, probe, rng):
         """Drop facets of deeper units, which end where they meet other units of the layer; one after the other.
 
         Parameters
         ----------
-        answers : Answers
+        probe : DeepProbe
         rng : numpy.random.RandomState
 
         Returns
@@ -337,7 +337,7 @@ class LayerUnits:
             If the black box fails.
         """
         new = [unit for unit in self.units if not unit.vouched]
-        seen = {id(unit): kinks_seen(answers, unit, self.units, rng) for unit in new}
+        seen = {id(unit): kinks_seen(probe, unit, self.units, rng) for unit in new}
         copies = [k for k, unit in enumerate(self.units) if not unit.vouched and self._is_copy(seen[id(unit)], unit)]
         kept, dropped = [k for k in range(len(self.units)) if k not in copies], len(copies)
         while new and len(kept) > 2:

@@ -1,4 +1,4 @@
-"""A ReLU network of any depth, layer by layer, from the kinks of its answers."""
+"""A ReLU network of any depth, layer by layer, from the kinks of its probe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
-from ..kernel.output_error import Answers
+from ..kernel.output_error import DeepProbe
 from ..kernel.robust_fit import NOISY
 from .fill_missing import complete
 from .held_out_checks import answers_where_units_show
@@ -25,13 +25,13 @@ __all__ = ["DeepNetwork", "find_deep_relu_network"]
 
 _MOST_LAYERS = 6
 _REPAIRS = 12
-_LAST = 0.6  # share of the answers explained above which a layer was the last hidden one
+_LAST = 0.6  # share of the probe explained above which a layer was the last hidden one
 _WHOLE = 0.97
 _PATIENCE, _MOST_LINES = 2, 12
-_CHECKS = 12  # fresh answers a parameter that are looked at, where that is more
+_CHECKS = 12  # fresh probe a parameter that are looked at, where that is more
 _AT_RANDOM, _SHOWN, _LEAST_SHOWN = 0.8, 0.25, 300  # part of them, and how many beside them where units would show
 _MOST_QUERIES, _MOST_QUERIES_AN_INPUT = 400_000, 10_000  # at which a search that explains nothing ends
-_MORE_ONCE_EXPLAINED = 3  # times as many where most answers are explained
+_MORE_ONCE_EXPLAINED = 3  # times as many where most probe are explained
 _DEEPER = 5  # times as many of networks of three hidden layers and more, whose units are rarer
 _MOST_SEARCHES = 15  # times that more lines are followed where nothing else helps
 
@@ -45,9 +45,9 @@ class DeepNetwork:
     network : FeedforwardNetwork
         Of u, in the oracle's units.
     wrong : float
-        Share of fresh answers that it does not explain.
+        Share of fresh probe that it does not explain.
     n_checked : int
-        Fresh answers that were looked at.
+        Fresh probe that were looked at.
     doubt : float
         Largest ``| |s| - 1 |`` of the signs that were solved for in the last hidden layer.
     n_linear : int
@@ -64,10 +64,10 @@ class DeepNetwork:
 
 
 def find_deep_relu_network(oracle, noise, spread, *, rng, leaky=False, callback=None, n_check=5000, rows=None):
-    """A ReLU network of any depth from its answers, widths not told.
+    """A ReLU network of any depth from its probe, widths not told.
 
     Layer by layer: the units of the next layer are linear in features of the layers known, the signs of a layer are a
-    linear problem over the units of the next one. Fresh answers tell what is still missing, and the kinks beside wrong
+    linear problem over the units of the next one. Fresh probe tell what is still missing, and the kinks beside wrong
     ones where.
 
     Parameters
@@ -76,17 +76,17 @@ def find_deep_relu_network(oracle, noise, spread, *, rng, leaky=False, callback=
     noise : ndarray of shape (m_L,)
         Rounding of every output near the centre; see `rounding_between_kinks`.
     spread : ndarray of shape (m_L,)
-        Deviation of every output's answers.
+        Deviation of every output's probe.
     rng : numpy.random.RandomState
     leaky : bool, default=False
         Whether units have a slope, one for all of them and to be found, where they are not active.
     callback : callable, default=None
         Called with the number of units found so far.
     n_check : int, default=5000
-        Fresh answers looked at in the end, a fifth of them where missing units would show; five times as many for three
+        Fresh probe looked at in the end, a fifth of them where missing units would show; five times as many for three
         hidden layers and more.
     rows : ndarray of shape (n, D), default=None
-        Inputs as they come, between and beyond which answers are looked at too.
+        Inputs as they come, between and beyond which probe are looked at too.
 
     Returns
     -------
@@ -96,10 +96,10 @@ def find_deep_relu_network(oracle, noise, spread, *, rng, leaky=False, callback=
     Raises
     ------
     NotIdentified
-        (a ValueError) If no network explains most of the answers: `reason` is "linear" where there are no kinks, else
+        (a ValueError) If no network explains most of the probe: `reason` is "linear" where there are no kinks, else
         "unexplained".
     OutOfBudgetError
-        If time or questions are used up before any network explains most of the answers.
+        If time or questions are used up before any network explains most of the probe.
     BlackBoxError
         If the black box fails.
 
@@ -107,7 +107,7 @@ def find_deep_relu_network(oracle, noise, spread, *, rng, leaky=False, callback=
     -----
     A search that explains nothing ends after ``400_000 + 10_000 D`` queries.
     """
-    search = _Search(Answers(oracle, noise, spread), rng, leaky, callback, n_check, rows)
+    search = _Search(DeepProbe(oracle, noise, spread), rng, leaky, callback, n_check, rows)
     try:
         search.run()
     except OutOfBudgetError:
@@ -119,18 +119,18 @@ def find_deep_relu_network(oracle, noise, spread, *, rng, leaky=False, callback=
 class _Search:
     """What is known so far: hyperplanes of the first layer, and units of the layers behind it."""
 
-    def __init__(self, answers, rng, leaky, callback, n_check, rows):
-        self.answers, self.rng, self.n_check, self.callback = answers, rng, int(_AT_RANDOM * n_check), callback
-        self.rows = np.zeros((0, answers.n_inputs)) if rows is None else rows
+    def __init__(self, probe, rng, leaky, callback, n_check, rows):
+        self.probe, self.rng, self.n_check, self.callback = probe, rng, int(_AT_RANDOM * n_check), callback
+        self.rows = np.zeros((0, probe.n_inputs)) if rows is None else rows
         self.slope = None if leaky else 0.0
-        self.first, self.asked = FirstLayerSearch(answers, rng), None
+        self.first, self.asked = FirstLayerSearch(probe, rng), None
         self.layers = {}  # complete LayerUnits by the number of known layers before them
         self.incomplete, self.handed_back, self.idle = None, False, 0
         self.best, self.share = None, 0.0
-        self.most_queries = answers.oracle.n_queries + _MOST_QUERIES + _MOST_QUERIES_AN_INPUT * answers.n_inputs
+        self.most_queries = probe.oracle.n_queries + _MOST_QUERIES + _MOST_QUERIES_AN_INPUT * probe.n_inputs
 
     def run(self):
-        """Rounds of reading and repair, until fresh answers show nothing wrong or nothing helps."""
+        """Rounds of reading and repair, until fresh probe show nothing wrong or nothing helps."""
         self._first_layer()
         for n_repairs in range(_REPAIRS + 1):
             readout = self._read_layers()
@@ -154,7 +154,7 @@ class _Search:
     @property
     def _exhausted(self):
         """Whether so much was asked in vain that the black box is no such network."""
-        return self.answers.oracle.n_queries > self.most_queries * (1 if self.best is None else _MORE_ONCE_EXPLAINED)
+        return self.probe.oracle.n_queries > self.most_queries * (1 if self.best is None else _MORE_ONCE_EXPLAINED)
 
     def _tell_progress(self, layer=None):
         """The number of units found so far."""
@@ -178,15 +178,15 @@ class _Search:
             raise NotIdentified("activation boundaries", *_no_hyperplane(len(self.first.loose)))
 
     def _read_layers(self):
-        """The readout of the first layers that explain the answers, or of as many as can be found."""
+        """The readout of the first layers that explain the probe, or of as many as can be found."""
         layers, W, b, open_entries = [], self.first.planes[:, :-1].T, self.first.planes[:, -1], None
         self.incomplete, self.handed_back, slope = None, False, self.slope
         for depth in range(1, _MOST_LAYERS + 1):
-            readout = read_out(self.answers, layers, W, b, self.rng, open_entries=open_entries, slope=slope)
+            readout = read_out(self.probe, layers, W, b, self.rng, open_entries=open_entries, slope=slope)
             if max(readout.share, readout.signed) > (_WHOLE if self.idle or depth in self.layers else _LAST):
                 break
             if depth not in self.layers:
-                accuracy = self.answers.resolution if self.answers.resolution > NOISY else 0.0
+                accuracy = self.probe.resolution if self.probe.resolution > NOISY else 0.0
                 known = KnownLayers(layers, W, b, slope=slope or 0.0, accuracy=accuracy)
                 vague = None if slope != 0.0 or open_entries is None else open_entries < 0
                 layer = LayerUnits(known, slope=slope, vague=vague)
@@ -209,13 +209,13 @@ class _Search:
         self.handed_back = self._completed(self.first.loose)
         if self.handed_back:
             return False
-        layer.take_up(self.answers, self.first.loose, self.rng)
+        layer.take_up(self.probe, self.first.loose, self.rng)
         for _ in range(_MOST_LINES):
             self._tell_progress(layer)
             if self._hand_back(layer, depth):
                 return False
             if idle and layer.signs is None:
-                layer.settle_signs(self.answers, self.rng)
+                layer.settle_signs(self.probe, self.rng)
             if layer.signs is not None and self._is_last(layer):
                 return True
             if idle == _PATIENCE or self._exhausted:
@@ -228,9 +228,9 @@ class _Search:
             if self._completed(kinks):
                 self.handed_back = True
                 return False
-            idle = 0 if layer.take_up(self.answers, kinks, self.rng) else idle + 1
-        if layer.settle_signs(self.answers, self.rng):
-            layer.drop_strangers(self.answers, self.rng)
+            idle = 0 if layer.take_up(self.probe, kinks, self.rng) else idle + 1
+        if layer.settle_signs(self.probe, self.rng):
+            layer.drop_strangers(self.probe, self.rng)
         return layer.signs is not None and bool(layer.units)
 
     def _hand_back(self, layer, depth):
@@ -241,23 +241,23 @@ class _Search:
         if depth == 1:
             new = sum(self.first.take_up(plane) for plane in layer.planes_before())
         else:
-            new = self.layers[depth - 1].take_up(self.answers, missed, self.rng)
+            new = self.layers[depth - 1].take_up(self.probe, missed, self.rng)
         if new:
             self.layers = {d: v for d, v in self.layers.items() if d < depth}
             self.handed_back = True
         return new > 0
 
     def _is_last(self, layer):
-        """Whether the answers are linear in the outputs of these units."""
+        """Whether the probe are linear in the outputs of these units."""
         if not layer.units:
             return False
         before, (W, b, _) = [*layer.known.layers, layer.signed()], layer.weights()
-        return read_out(self.answers, before, W, b, self.rng, slope=layer.slope).share > _WHOLE
+        return read_out(self.probe, before, W, b, self.rng, slope=layer.slope).share > _WHOLE
 
     def _fresh_kinks(self, n_lines, explain):
         """Kinks on random lines that nothing explains."""
-        lines = random_segments(self.answers, n_lines, self.rng, reach=4.0, radii=(1.0, 2.0, 3.0))
-        return unexplained_kinks(self.answers, lines, explain, 24, self.rng)
+        lines = random_segments(self.probe, n_lines, self.rng, reach=4.0, radii=(1.0, 2.0, 3.0))
+        return unexplained_kinks(self.probe, lines, explain, 24, self.rng)
 
     def _look_below(self):
         """Where no next layer is found: look for more units of those before it; whether there were any."""
@@ -294,8 +294,8 @@ class _Search:
         for depth in sorted(self.layers):
             layer, behind = self.layers[depth], depth < max(self.layers) or self.incomplete is not None
             before = sum(unit.n_open for unit in layer.units)
-            new = layer.take_up(self.answers, kinks, self.rng)
-            new -= layer.drop_strangers(self.answers, self.rng) if new and behind else 0
+            new = layer.take_up(self.probe, kinks, self.rng)
+            new -= layer.drop_strangers(self.probe, self.rng) if new and behind else 0
             if new > 0 or sum(u.n_open for u in layer.units) < before:
                 self.layers = {d: v for d, v in self.layers.items() if d <= depth}
                 return True
@@ -307,44 +307,44 @@ class _Search:
         return NotIdentified(
             "activation boundaries",
             "unexplained",
-            f"after {self.answers.oracle.n_queries} queries, units of {len(found)} layers were found ({found}), and "
-            f"they explain {100.0 * self.share:.0f} % of the answers; units of layer {len(found) + 1} that would "
+            f"after {self.probe.oracle.n_queries} queries, units of {len(found)} layers were found ({found}), and "
+            f"they explain {100.0 * self.share:.0f} % of the probe; units of layer {len(found) + 1} that would "
             f"explain the others were not{missing}. The black box may not be a ReLU network of dense layers (max "
             "pooling, skip connections, a forest, clipped in- or outputs), or have units that hardly ever change "
             "their side; another random_state or a larger input_range shows others.",
         )
 
     def _checked(self, readout, n_repairs):
-        """The polished network and how much of fresh answers it explains; and these."""
+        """The polished network and how much of fresh probe it explains; and these."""
         self._tell_progress()
         # Those of networks of three hidden layers and more are rarer.
         n_check = max(self.n_check, _CHECKS * readout.network.n_parameters // readout.network.n_outputs)
         n_check *= 1 if len(readout.network.weights) < 4 else _DEEPER
-        judged = judge(self.answers, readout, self.asked, n_check, self.rng)
+        judged = judge(self.probe, readout, self.asked, n_check, self.rng)
         self.asked = judged.asked
-        network = _in_oracle_units(judged.network, self.answers.noise)
+        network = _in_oracle_units(judged.network, self.probe.output_error)
         doubt, n_linear = float(readout.doubt.max(initial=0.0)), judged.linear.shape[1]
         return DeepNetwork(network, judged.wrong, len(judged.X), doubt, n_linear, n_repairs), judged
 
     def _looked_again(self, found, judged):
         """The same where missing units would show."""
         n = max(_LEAST_SHOWN, int(_SHOWN * found.n_checked))
-        shown = answers_where_units_show(self.answers, judged.network, self.rows, n, self.rng)
-        judged = judged.beside(self.answers, shown)
+        shown = answers_where_units_show(self.probe, judged.network, self.rows, n, self.rng)
+        judged = judged.beside(self.probe, shown)
         self.asked = judged.asked
         return replace(found, wrong=judged.wrong, n_checked=len(judged.X)), judged
 
     def _explain_more(self, judged):
-        """Take up kinks next to wrong answers at the lowest layer that they fit; whether that changed anything."""
-        kinks = kinks_beside_errors(self.answers, judged.network, judged.X, judged.error, self.rng)
+        """Take up kinks next to wrong probe at the lowest layer that they fit; whether that changed anything."""
+        kinks = kinks_beside_errors(self.probe, judged.network, judged.X, judged.error, self.rng)
         if self._completed(kinks, judged.linear) or self._more_hyperplanes(kinks) or self._take_up(kinks):
             return True
         for depth in sorted(self.layers):
-            if trace_on(self.answers, self.layers[depth].units, self.rng):
+            if trace_on(self.probe, self.layers[depth].units, self.rng):
                 self.layers = {d: v for d, v in self.layers.items() if d <= depth}
                 return True
             if self.layers[depth].choices:
-                self.layers[depth].try_other_signs(self.answers, self.rng)
+                self.layers[depth].try_other_signs(self.probe, self.rng)
                 self.layers = {d: v for d, v in self.layers.items() if d <= depth}
                 return True
         return False
@@ -365,14 +365,14 @@ class _Search:
 def _no_hyperplane(n_loose):
     """What was seen, and an error, where there is no first layer."""
     if n_loose == 0:
-        return "linear", "the answers do not bend anywhere near the centre: there is no unit to be found."
+        return "linear", "the probe do not bend anywhere near the centre: there is no unit to be found."
     return "unexplained", (
-        f"the answers bend at {n_loose} places, but no kink goes on along a hyperplane: units of layer 1 were not "
+        f"the probe bend at {n_loose} places, but no kink goes on along a hyperplane: units of layer 1 were not "
         "found. A black box that bends along curved or bounded surfaces only is no ReLU network of dense layers."
     )
 
 
 def _in_oracle_units(network, noise):
-    """A network of answers in units of their rounding as one of the oracle's."""
+    """A network of probe in units of their rounding as one of the oracle's."""
     weights, biases = network.weights, network.biases
     return network.with_parameters([*weights[:-1], weights[-1] * noise], [*biases[:-1], biases[-1] * noise])

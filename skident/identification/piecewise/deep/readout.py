@@ -24,7 +24,7 @@ _RARE, _POOL = 0.2, 5_000_000  # of numbers in all points among which rare ones 
 _MOST_OPEN = 30_000  # points that tell on which side units are where their weights are open
 _MOST, _UNUSED = 0.9, 1e-9  # share explained above which units of this relative size are left out
 _SVD = 4.0  # operations of least squares by singular values, beside n m^2 (Golub and Van Loan, section 8.6)
-_SAME = 0.003  # share of noisy answers that is no difference
+_SAME = 0.003  # share of noisy probe that is no difference
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Readout:
     Attributes
     ----------
     network : FeedforwardNetwork
-        In the units of `Answers`; what no signs explain stays as pairs of units that add up to a linear function.
+        In the units of `DeepProbe`; what no signs explain stays as pairs of units that add up to a linear function.
     share : float
-        Of the answers, those that the features explain.
+        Of the probe, those that the features explain.
     signed : float
-        Of the answers, those that the network explains.
+        Of the probe, those that the network explains.
     doubt : ndarray of shape (m_L,)
         ``| |s| - 1 |`` of the last hidden layer.
     linear : ndarray of shape (m_{L-1}, r)
@@ -73,12 +73,12 @@ def hidden_outputs(layers, X, slope=0.0):
     return X
 
 
-def spread_points(answers, layers, n, rng, *, radii=_RADII):
+def spread_points(probe, layers, n, rng, *, radii=_RADII):
     """Random points at several distances, and for every unit some of its rarer side.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     layers : list of (ndarray, ndarray)
     n : int
     rng : numpy.random.RandomState
@@ -92,10 +92,10 @@ def spread_points(answers, layers, n, rng, *, radii=_RADII):
     """
 
     def draw(k):
-        X = rng.choice(radii, (k, 1)) * rng.standard_normal((k, answers.n_inputs))
-        return answers.oracle.clip_to_range(X)
+        X = rng.choice(radii, (k, 1)) * rng.standard_normal((k, probe.n_inputs))
+        return probe.oracle.clip_to_range(X)
 
-    X, pool = draw(n), draw(min(100_000, _POOL // answers.n_inputs) if layers else 0)
+    X, pool = draw(n), draw(min(100_000, _POOL // probe.n_inputs) if layers else 0)
     H, rare = pool, []
     for W, b in layers:
         Z = H @ W + b
@@ -107,15 +107,15 @@ def spread_points(answers, layers, n, rng, *, radii=_RADII):
     return np.vstack([X, pool[np.concatenate(rare)]]) if rare else X
 
 
-def read_out(answers, layers, weights, biases, rng, *, open_entries=None, slope=0.0):
-    """Output weights, and the signs of the last hidden layer, from answers.
+def read_out(probe, layers, weights, biases, rng, *, open_entries=None, slope=0.0):
+    """Output weights, and the signs of the last hidden layer, from probe.
 
-    On ``(|z_L|, h_{L-1}, 1)`` the answers are linear, and the part that is linear in h_{L-1} is
+    On ``(|z_L|, h_{L-1}, 1)`` the probe are linear, and the part that is linear in h_{L-1} is
     ``sum_k s_k a_k w_k`` if ``a_k`` belongs to ``|z_k|``.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     layers : list of (ndarray, ndarray)
         Those before the last hidden one.
     weights, biases : ndarray of shape (m_{L-1}, m_L) and (m_L,)
@@ -141,13 +141,13 @@ def read_out(answers, layers, weights, biases, rng, *, open_entries=None, slope=
     ``3 (m_L + m_{L-1}) + 60`` queries, and half as many again as its weights for every unit that is rarely on
     one of its sides.
     """
-    parts = _Parts.asked(answers, layers, weights, biases, open_entries, slope, rng)
-    solution, share = parts.fit(answers)
+    parts = _Parts.asked(probe, layers, weights, biases, open_entries, slope, rng)
+    solution, share = parts.fit(probe)
     if share > _MOST:
-        used = parts.used_units(answers, solution, share)
+        used = parts.used_units(probe, solution, share)
         if not used.all():
             parts = parts.of_units(used)
-            solution, share = parts.fit(answers)
+            solution, share = parts.fit(probe)
     K, before, H = len(parts.biases), len(weights), parts.H
     told = ~np.any(parts.open_entries != 0, axis=1)
     told = told if told.any() else ~told
@@ -156,12 +156,12 @@ def read_out(answers, layers, weights, biases, rng, *, open_entries=None, slope=
     W, b = weights * signs, parts.biases * signs
     on = H @ W + b
     on = np.maximum(on, slope * on)
-    solution, signed = _robust(np.hstack([on, np.ones((len(H), 1))]), parts.F, parts.accuracy, answers)
+    solution, signed = _robust(np.hstack([on, np.ones((len(H), 1))]), parts.F, parts.accuracy, probe)
     if signed >= share - 0.05:
         network = _network(layers, W, b, solution[:K], solution[-1], slope)
         return Readout(network, share, signed, doubt, np.zeros((before, 0)))
     plain = _network(layers, W, b, solution[:K], solution[-1], slope)
-    solution, signed = _robust(np.hstack([on, H, np.ones((len(H), 1))]), parts.F, parts.accuracy, answers)
+    solution, signed = _robust(np.hstack([on, H, np.ones((len(H), 1))]), parts.F, parts.accuracy, probe)
     linear, n_linear = _as_pairs(solution[K:-1] / (1.0 + slope))
     W, b = np.hstack([W, linear[0], -linear[0]]), np.concatenate([b, np.zeros(2 * n_linear)])
     out = np.vstack([solution[:K], linear[1], -linear[1]])
@@ -170,7 +170,7 @@ def read_out(answers, layers, weights, biases, rng, *, open_entries=None, slope=
 
 @dataclass(frozen=True)
 class _Parts:
-    """Answers F and their weights, outputs H of layer L - 1, sizes of pre-activations, and the units they are of.
+    """DeepProbe F and their weights, outputs H of layer L - 1, sizes of pre-activations, and the units they are of.
 
     The sides of units whose weights are open, and outputs of layer L - 1 at more points, where there are such units.
     """
@@ -186,15 +186,15 @@ class _Parts:
     pool: np.ndarray | None
 
     @classmethod
-    def asked(cls, answers, layers, weights, biases, open_entries, slope, rng):
+    def asked(cls, probe, layers, weights, biases, open_entries, slope, rng):
         """From questions at random points."""
-        X = spread_points(answers, [*layers, (weights, biases)], 3 * sum(weights.shape) + 60, rng)
-        X, F, accuracy = _precise(answers, X)
+        X = spread_points(probe, [*layers, (weights, biases)], 3 * sum(weights.shape) + 60, rng)
+        X, F, accuracy = _precise(probe, X)
         H = hidden_outputs(layers, X, slope)
         Z = H @ weights + biases
         if open_entries is None or not np.any(open_entries):
             return cls(weights, biases, np.zeros(weights.shape), F, accuracy, H, np.abs(Z), None, None)
-        points = spread_points(answers, [], min(_MOST_OPEN, _POOL // answers.n_inputs), rng)
+        points = spread_points(probe, [], min(_MOST_OPEN, _POOL // probe.n_inputs), rng)
         heights = hidden_outputs(layers[:-1], points, slope) @ layers[-1][0] + layers[-1][1]
         pool = np.maximum(heights, slope * heights)
         sides = open_sides(pool @ weights + biases, pool, heights, open_entries)
@@ -208,19 +208,19 @@ class _Parts:
         sides = None if self.sides is None else self.sides.take(units)
         return replace(self, biases=self.biases[units], sides=sides, **columns)
 
-    def fit(self, answers):
-        """Weights of the sizes, of the linear part and constants, and the share of the answers that they explain."""
-        return _robust(np.hstack([self.sizes, self.H, np.ones((len(self.H), 1))]), self.F, self.accuracy, answers)
+    def fit(self, probe):
+        """Weights of the sizes, of the linear part and constants, and the share of the probe that they explain."""
+        return _robust(np.hstack([self.sizes, self.H, np.ones((len(self.H), 1))]), self.F, self.accuracy, probe)
 
-    def used_units(self, answers, solution, share):
-        """Which units the answers need; of noisy ones, those without which fewer are explained."""
+    def used_units(self, probe, solution, share):
+        """Which units the probe need; of noisy ones, those without which fewer are explained."""
         K = len(self.biases)
         sizes = np.abs(solution[:K]).max(axis=1) * self.sizes.std(axis=0)
         used = sizes > _UNUSED * sizes.max()
-        if answers.resolution > NOISY:
+        if probe.resolution > NOISY:
             for k in np.argsort(sizes)[: max(K - self.H.shape[1], 0) + 1]:
                 without = used & (np.arange(K) != k)
-                if without.any() and self.of_units(without).fit(answers)[1] >= share - _SAME:
+                if without.any() and self.of_units(without).fit(probe)[1] >= share - _SAME:
                     used = without
         return used
 
@@ -244,20 +244,20 @@ def _as_pairs(linear):
     return (U[:, :k], s[:k, None] * Vt[:k]), k
 
 
-def _precise(answers, X):
-    """The points with accurate answers, the answers, and weights."""
-    F, tol = answers.ask(X)
+def _precise(probe, X):
+    """The points with accurate probe, the probe, and weights."""
+    F, tol = probe.query(X)
     good = np.isfinite(tol) & (
         tol <= 1e4 * max(np.median(tol[np.isfinite(tol)], axis=0) if np.isfinite(tol).any() else 1.0, 1.0)
     )
     return X[good], F[good], 1.0 / tol[good]
 
 
-def _robust(A, F, weight, answers):
-    """Weighted least squares that leaves out what does not fit, and the share of the answers that do."""
+def _robust(A, F, weight, probe):
+    """Weighted least squares that leaves out what does not fit, and the share of the probe that do."""
     size = np.maximum(np.linalg.norm(A, axis=0), 1e-300)
     A = A / size
-    enough = max(_EXPLAINED / answers.resolution, _NOISES if answers.resolution > NOISY else _ROUNDINGS)
+    enough = max(_EXPLAINED / probe.resolution, _NOISES if probe.resolution > NOISY else _ROUNDINGS)
     w = weight.copy()
     for _ in range(24):
         check_deadline(_SVD * A.shape[0] * A.shape[1] ** 2)

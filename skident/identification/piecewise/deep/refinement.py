@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from ..kernel.locate import locate, windows
+from ..kernel.lines import CriticalPoints
+from ..kernel.locate import locate, window_widths
 from ..kernel.robust_fit import active_set_fit
-from ..kernel.segments import KinkSet
 from .facets import FacetUnit
 from .follow_facets import learn_positions, trace
 
@@ -55,12 +55,12 @@ def _noisy_intersection(one, other):
     return joint if joint.misfit < 1e-5 and joint.n_open + 1 > by_chance else None
 
 
-def refine(answers, unit, rng, *, spare=8):
+def refine(probe, unit, rng, *, spare=8):
     """Theta by least squares on located kinks, where it is determined; left as it was where that does not fit.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     unit : FacetUnit
         Changed in place.
     rng : numpy.random.RandomState
@@ -74,11 +74,11 @@ def refine(answers, unit, rng, *, spare=8):
     """
     free = _free_directions(unit)
     if unit.known.accuracy:
-        _refine_noisy(answers, unit, free, rng)
+        _refine_noisy(probe, unit, free, rng)
         return
-    allowed = 1e-6 + 30.0 * answers.resolution
+    allowed = 1e-6 + 30.0 * probe.resolution
     for _ in range(_ROUNDS):
-        phi = unit.known.evaluate(_located_near(answers, unit, free, spare, rng))[1]
+        phi = unit.known.evaluate(_located_near(probe, unit, free, spare, rng))[1]
         phi /= np.linalg.norm(phi, axis=1, keepdims=True)
         step, misfit = _step(phi @ free, phi @ unit.theta)
         if step is None or misfit > allowed or np.linalg.norm(step) > 0.1 * np.linalg.norm(unit.theta):
@@ -88,12 +88,12 @@ def refine(answers, unit, rng, *, spare=8):
             break
 
 
-def trace_on(answers, units, rng):
+def trace_on(probe, units, rng):
     """Follow units again across boundaries behind which they are not known, with more patience; see `trace`.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     units : list of FacetUnit
         Changed in place.
     rng : numpy.random.RandomState
@@ -112,15 +112,15 @@ def trace_on(answers, units, rng):
     for unit in units:
         before = unit.n_open
         if before:
-            trace(answers, unit, rng, n_rounds=_ROUNDS_AGAIN, hasty=False)
+            trace(probe, unit, rng, n_rounds=_ROUNDS_AGAIN, hasty=False)
         if unit.n_open < before:
-            refine(answers, unit, rng)
+            refine(probe, unit, rng)
         learnt += before - unit.n_open
     return learnt
 
 
-def _located_near(answers, unit, free, spare, rng):
-    """Kinks of a unit as the answers show them: those it was traced along, and predicted ones that tell most of it."""
+def _located_near(probe, unit, free, spare, rng):
+    """Kinks of a unit as the probe show them: those it was traced along, and predicted ones that tell most of it."""
     points, normals = unit.predicted_kinks(_POOL * (free.shape[1] + spare), rng)
     if len(points) == 0:
         return unit.located
@@ -130,7 +130,7 @@ def _located_near(answers, unit, free, spare, rng):
     chosen = order[: free.shape[1]]
     chosen = np.concatenate([chosen, rng.permutation(np.setdiff1d(np.arange(len(points)), chosen))[:spare]])
     points, normals = points[chosen], normals[chosen]
-    offset, found, _ = _near_predicted(answers, points, normals)
+    offset, found, _ = _near_predicted(probe, points, normals)
     return np.vstack([unit.located, points[found] + offset[found, None] * normals[found]])
 
 
@@ -150,12 +150,12 @@ def _step(A, y):
     return step, misfit
 
 
-def _refine_noisy(answers, unit, free, rng):
+def _refine_noisy(probe, unit, free, rng):
     """The same by weighted least squares, on more kinks; these become the unit's equations."""
     points, normals = unit.predicted_kinks(2 * free.shape[1] + 24, rng, n_lines=_LINES_NOISY)
     if len(points) < free.shape[1] + 6:
         return
-    offset, found, errors = _near_predicted(answers, points, normals, unit.faintness)
+    offset, found, errors = _near_predicted(probe, points, normals, unit.faintness)
     if found.sum() < free.shape[1] + 4:
         return
     P, errors = points[found] + offset[found, None] * normals[found], errors[found]
@@ -168,13 +168,13 @@ def _refine_noisy(answers, unit, free, rng):
         learn_positions(unit, P[fit.kept], errors[fit.kept])
 
 
-def _near_predicted(answers, points, normals, faintness=0.0):
+def _near_predicted(probe, points, normals, faintness=0.0):
     """Offsets of kinks from where they were predicted, in ever narrower windows, where there are any, and errors."""
-    wide, narrow = windows(answers, faintness)
+    wide, narrow = window_widths(probe, faintness)
     offset, found, todo = np.full(len(points), np.nan), np.zeros(len(points), dtype=bool), np.arange(len(points))
     errors = np.full(len(points), np.inf)
     for width in (wide, np.sqrt(wide * narrow), narrow):
-        there = locate(answers, points[todo], normals[todo], width)
+        there = locate(probe, points[todo], normals[todo], width)
         offset[todo], found[todo], errors[todo] = there.offset, there.found, there.error
         todo = todo[~there.found & np.isfinite(there.error)]
     return offset, found, errors
@@ -214,7 +214,7 @@ def kinks_of(units, n_inputs):
 
     Returns
     -------
-    KinkSet
+    CriticalPoints
     """
     points, normals = (np.array([getattr(u, name) for u in units]) for name in ("point", "normal"))
-    return KinkSet(points.reshape(-1, n_inputs), normals.reshape(-1, n_inputs), np.full(len(units), 1e-9))
+    return CriticalPoints(points.reshape(-1, n_inputs), normals.reshape(-1, n_inputs), np.full(len(units), 1e-9))

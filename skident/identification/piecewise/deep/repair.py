@@ -1,4 +1,4 @@
-"""A network that was found: its polish, its errors on fresh answers, and the kinks beside them."""
+"""A network that was found: its polish, its errors on fresh probe, and the kinks beside them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from skident.budget import check_deadline
 from skident.fitting.polish import polish_network
 from skident.network import FeedforwardNetwork
 
+from ..kernel.gradient import normals_at
+from ..kernel.lines import CriticalPoints, Segments, gaps_on_segments
+from ..kernel.locate import scan_segments
 from ..kernel.robust_fit import NOISY
-from ..kernel.segments import KinkSet, Segments, kinks_on_segments, normals_at
-from .hyperplanes import rooms_on_lines
 from .readout import hidden_outputs, spread_points
 
 __all__ = [
@@ -28,26 +29,26 @@ __all__ = [
 ]
 
 _FAR = (1.0, 3.0, 4.0, 6.0)  # spreads of the points that are looked at in the end
-_PATHS = 6  # lines from right to wrong answers
+_PATHS = 6  # lines from right to wrong probe
 _WRONG = 1e-9  # relative error that no rounding of a right network makes
 _ROUNDINGS = 1e3
 _EXACT = 30.0  # roundings by which an answer of an exact network is off at most
-_UNSHARP, _MOSTLY = 30.0, 0.9  # over the accuracy of the better ones, and the share of answers that must not be so
-_NOISES = 12.0  # and of noisy answers, in units of their noise
-_ANSWERS, _ANSWERS_NOISY = 2.0, 10.0  # answers a parameter at which a network is polished
+_UNSHARP, _MOSTLY = 30.0, 0.9  # over the accuracy of the better ones, and the share of probe that must not be so
+_NOISES = 12.0  # and of noisy probe, in units of their noise
+_ANSWERS, _ANSWERS_NOISY = 2.0, 10.0  # probe a parameter at which a network is polished
 _DEVIATION = 0.5  # of noise, in its own units
 _PRUNED = 2  # units at most without which a fit is tried at a time
 _POOL, _POOL_SPREADS, _SEEN = 1_000_000, (1.0, 2.0, 3.0), 4  # numbers in points where weights matter; points a weight
 _NEAREST = 40  # points that tell of a weight which was not tested
-_MOST = 0.6  # share of answers that fit from which on a network is polished on these alone
+_MOST = 0.6  # share of probe that fit from which on a network is polished on these alone
 
 
-def unexplained_kinks(answers, lines, explain, n_intervals, rng):
+def unexplained_kinks(probe, lines, explain, n_intervals, rng):
     """Kinks on lines that nothing explains, with their normals.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     lines : Segments
     explain : callable
         Of points (n, D): which of them lie on kinks that are known.
@@ -57,30 +58,30 @@ def unexplained_kinks(answers, lines, explain, n_intervals, rng):
 
     Returns
     -------
-    KinkSet
+    CriticalPoints
 
     Raises
     ------
     BlackBoxError
         If the black box fails.
     """
-    line, t = kinks_on_segments(answers, lines, rng, n_intervals=n_intervals)
-    points, rooms = lines.at(line, t), rooms_on_lines(lines, line, t)
+    line, t = scan_segments(probe, lines, rng, n_intervals=n_intervals)
+    points, rooms = lines.at(line, t), gaps_on_segments(lines, line, t)
     new = ~explain(points)
-    return normals_at(answers, points[new], lines.directions[line[new]], rooms[new], rng)[0]
+    return normals_at(probe, points[new], lines.directions[line[new]], rooms[new], rng)[0]
 
 
-def polished(answers, network, rng, told=None):
-    """A network fitted to answers at points where all its weights matter, or as it was where that does not help.
+def polished(probe, network, rng, told=None):
+    """A network fitted to probe at points where all its weights matter, or as it was where that does not help.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     network : FeedforwardNetwork
-        In the units of `answers`.
+        In the units of `probe`.
     rng : numpy.random.RandomState
     told : Asked, default=None
-        Further answers to fit.
+        Further probe to fit.
 
     Returns
     -------
@@ -91,12 +92,12 @@ def polished(answers, network, rng, told=None):
     BlackBoxError
         If the black box fails.
     """
-    noisy = answers.resolution > NOISY
+    noisy = probe.resolution > NOISY
     n = int((_ANSWERS_NOISY if noisy else _ANSWERS) * network.n_parameters / network.n_outputs) + 50
-    asked = _sharp_answers(answers, network, n, rng)
+    asked = _sharp_answers(probe, network, n, rng)
     X, F, tol = asked if told is None else asked.joined(told)
     error = np.abs(network(X) - F).max(axis=1)
-    good = np.isfinite(tol) & (error < max(1e-4 / answers.resolution, 1e3))
+    good = np.isfinite(tol) & (error < max(1e-4 / probe.resolution, 1e3))
     if not noisy and np.all(error[good] < _EXACT * tol[good]):  # what is wrong is so for want of units
         return network
     if good.sum() * network.n_outputs < 1.2 * network.n_parameters:
@@ -110,12 +111,10 @@ def polished(answers, network, rng, told=None):
     return better if np.median(after) <= np.median(error) else network
 
 
-def _where_weights_matter(answers, network, X, rng):
-    """Points at which weights move the answers that do so at few of those given."""
-    D, slope = answers.n_inputs, getattr(network.activations[0], "negative_slope", 0.0)
-    pool = answers.oracle.clip_to_range(
-        rng.choice(_POOL_SPREADS, (_POOL // D, 1)) * rng.standard_normal((_POOL // D, D))
-    )
+def _where_weights_matter(probe, network, X, rng):
+    """Points at which weights move the probe that do so at few of those given."""
+    D, slope = probe.n_inputs, getattr(network.activations[0], "negative_slope", 0.0)
+    pool = probe.oracle.clip_to_range(rng.choice(_POOL_SPREADS, (_POOL // D, 1)) * rng.standard_normal((_POOL // D, D)))
     seen, available = (_traffic(network, points, slope) for points in (X, pool))
     chosen = []
     for (inner, outer), (inner_pool, outer_pool) in zip(seen, available, strict=True):
@@ -125,14 +124,14 @@ def _where_weights_matter(answers, network, X, rng):
     return pool[rng.permutation(chosen)[: len(X)]]
 
 
-def where_untested(answers, network, X, rng):
+def where_untested(probe, network, X, rng):
     """Points that tell of weights which do not matter at those given, as the network is: its unit nearly on there.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     network : FeedforwardNetwork
-        In the units of `answers`.
+        In the units of `probe`.
     X : ndarray of shape (n, D)
         At which it was right.
     rng : numpy.random.RandomState
@@ -142,8 +141,8 @@ def where_untested(answers, network, X, rng):
     ndarray of shape (k, D)
         For every such weight, up to 40 points where its input is on; as many as those given at most.
     """
-    D, slope, chosen = answers.n_inputs, getattr(network.activations[0], "negative_slope", 0.0), []
-    pool = answers.oracle.clip_to_range(rng.choice(_FAR, (_POOL // D, 1)) * rng.standard_normal((_POOL // D, D)))
+    D, slope, chosen = probe.n_inputs, getattr(network.activations[0], "negative_slope", 0.0), []
+    pool = probe.oracle.clip_to_range(rng.choice(_FAR, (_POOL // D, 1)) * rng.standard_normal((_POOL // D, D)))
     pairs, H = _traffic(network, X, slope)[::-1], pool
     for layer, (W, b) in enumerate(zip(network.weights[:-1], network.biases[:-1], strict=True)):
         Z = H @ W + b
@@ -173,8 +172,8 @@ def _traffic(network, X, slope):
     return pairs
 
 
-def _sharp_answers(answers, network, n, rng):
-    """About n answers at random points and where weights matter, without those far less accurate than others.
+def _sharp_answers(probe, network, n, rng):
+    """About n probe at random points and where weights matter, without those far less accurate than others.
 
     Log-odds are uncertain where a probability is near 1, all over one side of the decision boundary.
     """
@@ -182,28 +181,28 @@ def _sharp_answers(answers, network, n, rng):
     asked, sharp = None, np.zeros(1, dtype=bool)
     for _ in range(2):
         if sharp.mean() < _MOSTLY:
-            X = spread_points(answers, layers, n, rng)
-            fresh = Asked(X, *answers.ask(X))
+            X = spread_points(probe, layers, n, rng)
+            fresh = Asked(X, *probe.query(X))
             asked = fresh if asked is None else asked.joined(fresh)
             limit = _UNSHARP * np.sort(asked.tol)[len(asked.tol) // 4]
             sharp = asked.tol <= limit
-    X = _where_weights_matter(answers, network, asked.X[sharp], rng)
-    asked = asked.joined(Asked(X, *answers.ask(X)))
+    X = _where_weights_matter(probe, network, asked.X[sharp], rng)
+    asked = asked.joined(Asked(X, *probe.query(X)))
     return Asked(*(part[asked.tol <= limit] for part in asked))
 
 
-def pruned(answers, network, asked, rng):
-    """A network without units of its last hidden layer that noisy answers do not show.
+def pruned(probe, network, asked, rng):
+    """A network without units of its last hidden layer that noisy probe do not show.
 
-    Where the answers are noisy, a unit may be found twice, or a linear part be taken for what units are off by.
+    Where the probe are noisy, a unit may be found twice, or a linear part be taken for what units are off by.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     network : FeedforwardNetwork
-        In the units of `answers`; one that explains them.
+        In the units of `probe`; one that explains them.
     asked : Asked
-        Answers by which a smaller network is judged.
+        DeepProbe by which a smaller network is judged.
     rng : numpy.random.RandomState
 
     Returns
@@ -216,9 +215,9 @@ def pruned(answers, network, asked, rng):
         If the black box fails.
     """
     while network.layer_widths[-2] > 2:
-        for candidate in smaller_networks(answers, network, rng):
-            candidate = polished(answers, candidate, rng)
-            if not np.any(errors_of(answers, candidate, asked)[1] > 1.0):
+        for candidate in smaller_networks(probe, network, rng):
+            candidate = polished(probe, candidate, rng)
+            if not np.any(errors_of(probe, candidate, asked)[1] > 1.0):
                 network = candidate
                 break
         else:
@@ -226,14 +225,14 @@ def pruned(answers, network, asked, rng):
     return network
 
 
-def smaller_networks(answers, network, rng):
-    """The networks that explain answers best without some units of the last hidden layer, output weights fitted anew.
+def smaller_networks(probe, network, rng):
+    """The networks that explain probe best without some units of the last hidden layer, output weights fitted anew.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     network : FeedforwardNetwork
-        In the units of `answers`.
+        In the units of `probe`.
     rng : numpy.random.RandomState
 
     Returns
@@ -247,8 +246,8 @@ def smaller_networks(answers, network, rng):
         If the black box fails.
     """
     layers = list(zip(network.weights[:-1], network.biases[:-1], strict=True))
-    X = spread_points(answers, layers, 10 * network.layer_widths[-2] + 50, rng)
-    F, tol = answers.ask(X)
+    X = spread_points(probe, layers, 10 * network.layer_widths[-2] + 50, rng)
+    F, tol = probe.query(X)
     X, F, tol = (v[np.isfinite(tol)] for v in (X, F, tol))
     smaller = [_without(network, units, X, F, tol) for units in _sets_of_units(network)]
     return [candidate for _, candidate in sorted(smaller, key=lambda pair: pair[0])[:_PRUNED]]
@@ -274,7 +273,7 @@ def _without(network, units, X, F, tol):
 
 
 class Asked(NamedTuple):
-    """Answers by which networks are judged.
+    """DeepProbe by which networks are judged.
 
     Attributes
     ----------
@@ -289,7 +288,7 @@ class Asked(NamedTuple):
     tol: np.ndarray
 
     def joined(self, other):
-        """These answers and others.
+        """These probe and others.
 
         Parameters
         ----------
@@ -302,12 +301,12 @@ class Asked(NamedTuple):
         return Asked(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
 
 
-def more_answers(answers, asked, n, rng):
-    """Answers at n random points, those there are among them: what found a network wrong once tells of later ones too.
+def more_answers(probe, asked, n, rng):
+    """Outputs at n random points, with those there are already: they tell of later networks too.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     asked : Asked or None
     n : int
     rng : numpy.random.RandomState
@@ -321,19 +320,19 @@ def more_answers(answers, asked, n, rng):
     BlackBoxError
         If the black box fails.
     """
-    X = spread_points(answers, [], n if asked is None else max(n - len(asked.X), 0), rng, radii=_FAR)
-    fresh = Asked(X, *answers.ask(X))
+    X = spread_points(probe, [], n if asked is None else max(n - len(asked.X), 0), rng, radii=_FAR)
+    fresh = Asked(X, *probe.query(X))
     return fresh if asked is None else asked.joined(fresh)
 
 
-def errors_of(answers, network, asked):
+def errors_of(probe, network, asked):
     """Errors of a network, over what rounding and the last digits of a right one explain.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     network : FeedforwardNetwork
-        In the units of `answers`.
+        In the units of `probe`.
     asked : Asked
 
     Returns
@@ -346,17 +345,17 @@ def errors_of(answers, network, asked):
     clear = np.isfinite(asked.tol)
     X, F, tol = (part[clear] for part in asked)
     error = np.abs(network(X) - F).max(axis=1)
-    if answers.resolution > NOISY:
+    if probe.resolution > NOISY:
         return X, error / (_NOISES * tol)
-    return X, error / np.maximum(_WRONG / answers.resolution, _ROUNDINGS * tol)
+    return X, error / np.maximum(_WRONG / probe.resolution, _ROUNDINGS * tol)
 
 
-def kinks_beside_errors(answers, network, X, error, rng):
+def kinks_beside_errors(probe, network, X, error, rng):
     """Kinks that are none of a network's, between points where it is wrong and the nearest where it is right.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     network : FeedforwardNetwork
     X : ndarray of shape (n, D)
     error : ndarray of shape (n,)
@@ -365,7 +364,7 @@ def kinks_beside_errors(answers, network, X, error, rng):
 
     Returns
     -------
-    KinkSet
+    CriticalPoints
 
     Raises
     ------
@@ -374,7 +373,7 @@ def kinks_beside_errors(answers, network, X, error, rng):
     """
     right, wrong = np.flatnonzero(error < 0.1), np.flatnonzero(error > 1.0)
     if len(right) == 0 or len(wrong) == 0:
-        return KinkSet(X[:0], X[:0], error[:0])
+        return CriticalPoints(X[:0], X[:0], error[:0])
     wrong = rng.permutation(np.resize(wrong, max(_PATHS, len(wrong))))[:_PATHS]
     apart = np.linalg.norm(X[right][:, None] - X[wrong], axis=2)
     # The nearest right point, or the next ones where a wrong point comes again.
@@ -384,7 +383,7 @@ def kinks_beside_errors(answers, network, X, error, rng):
     length = np.linalg.norm(V, axis=1)
     lines = Segments(X[start], V / length[:, None], np.zeros(len(V)), 1.3 * length)
 
-    near = max(1e-6, 300.0 * answers.resolution)
+    near = max(1e-6, 300.0 * probe.resolution)
 
     def explain(points):
         known, H = np.zeros(len(points), dtype=bool), points
@@ -395,4 +394,4 @@ def kinks_beside_errors(answers, network, X, error, rng):
                 known |= np.abs(Z).min(axis=1) < near * np.median(np.abs(Z))
         return known
 
-    return unexplained_kinks(answers, lines, explain, 8, rng)
+    return unexplained_kinks(probe, lines, explain, 8, rng)

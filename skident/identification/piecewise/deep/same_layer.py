@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..kernel.locate import locate, windows
+from ..kernel.locate import locate, window_widths
 
 __all__ = ["bends_at"]
 
@@ -13,14 +13,14 @@ _REACH, _ROOM = 2.0, 0.02  # of the rays and behind a crossing, in units of sqrt
 _NEAR = 1e-6
 
 
-def bends_at(answers, unit, others, rng):
+def bends_at(probe, unit, others, rng):
     """Whether a kink ends where it crosses others of its layer, as only those of deeper layers do.
 
     A unit's kink is flat within a cell of the known layers, whatever other units of its layer do there.
 
     Parameters
     ----------
-    answers : Answers
+    probe : DeepProbe
     unit : FacetUnit
         As its first kink tells it.
     others : list of FacetUnit
@@ -45,8 +45,8 @@ def bends_at(answers, unit, others, rng):
     if len(points) < _FEWEST:
         return False
     normals, clear = np.tile(unit.normal, (len(points), 1)), np.zeros(len(points), dtype=bool)
-    for width in windows(answers):
-        there = locate(answers, points, normals, width)
+    for width in window_widths(probe):
+        there = locate(probe, points, normals, width)
         near = np.abs(np.nan_to_num(there.offset)) < _NEAR + 30.0 * (there.error + unit.error)
         if np.any(there.found & near):
             return False

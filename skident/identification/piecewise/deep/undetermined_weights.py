@@ -136,9 +136,9 @@ def open_sides(Z, H, heights, open_entries):
 
 
 def fill_open_weights(weights, biases, open_entries, sides, signs, outer, linear, points):
-    """Weights for which the units are on these sides and the linear part of the answers is right.
+    """Weights for which the units are on these sides and the linear part of the probe is right.
 
-    With ``sum_j a_j |z_j| + l . h`` on the answers, unit j adds ``2 s_j a_j w_kj`` to ``l_k`` where it is on with
+    With ``sum_j a_j |z_j| + l . h`` on the probe, unit j adds ``2 s_j a_j w_kj`` to ``l_k`` where it is on with
     input k. Where it is off with it, any weight does that keeps it so.
 
     Parameters

@@ -1,1 +1,1 @@
-"""Kernels of piecewise linear functions along lines: activation boundaries, gradients, normals, output errors."""
+"""Kernels of piecewise linear functions: output errors, activation boundaries, gradients, robust fits, signs."""

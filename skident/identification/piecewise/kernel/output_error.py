@@ -1,179 +1,224 @@
-"""What a piecewise linear black box answers, in units of its rounding, and how accurate every answer is."""
+"""Outputs of a piecewise linear black box in units of their error: how large that error is, and where."""
 
 from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["Answers", "Probe"]
+from skident.oracle import NotIdentified
+
+from ...query_points import query_block
+
+__all__ = ["DeepProbe", "Probe", "measure_rounding", "probe_of"]
 
 _EPS = float(np.finfo(float).eps)
-_ON_BORDER = 1e-12
+_TINY = float(np.finfo(float).tiny)
+_RANGE_TOL = 1e-12  # distance from the input range at which a point still counts as inside: rounding of the clipping
+_OUTPUT_ROUNDINGS = 16.0  # eps times the largest output: rounding of a layer's sums, with a margin
+
+# Measuring the error, by second differences in small windows.
+_MARGIN = 16.0  # over the upper quartile of second differences: the largest of a few thousand outputs
+_NOISE_DEVIATIONS = 3.0  # standard deviations of noise that bound an output's error: false alarm rate 0.3 %
+_ROUNDING_DEVIATIONS = 1.75  # the same for rounding to decimals, whose largest error is sqrt(3) deviations
+_WIDE_STEP = 3e-4  # in standard deviations of the inputs; few windows of this size contain an activation boundary
+_NARROW_STEP = 3e-6  # curvature decreases by the squared ratio of the two steps, noise does not
+_CURVED = 1e-11  # second difference over spread: outputs of float64 networks of usual size are exact to 1e-14
+_NARROW_SHARE = 0.03  # share of the expected curvature that the narrow step must show
+_NARROW_FACTOR = 30.0  # largest multiple of the expected curvature that still is curvature
+_FLOAT_SAG = 1e-14  # second difference over spread that is rounding
+_CONSTANT_SHARE = 0.5  # windows without any change: more are a step function
+_BENT_SAG = 4.0  # errors by which a second difference shows curvature of noisy outputs
+_BENT_SHARE = 0.75  # of the windows: a ReLU network has boundaries in fewer
+_LONGEST_STEP = 0.2  # standard deviations of the inputs; step in which curvature is measured beside noise
 
 
 class Probe:
-    """The oracle's answers, every output in units of its error near the centre, and how accurate each answer is.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    noise : ndarray of shape (m_L,)
-        As `rounding_between_kinks` gives it: error of the answers near the centre, with a margin.
-    exact : bool, default=True
-        Whether that is the rounding of double precision.
-
-    Attributes
-    ----------
-    oracle, noise, exact
-        As given.
-    unit : float
-        ``sqrt(D)``, the usual distance of inputs from the centre.
-    faint : float
-        Size, in units of `noise`, below which no kink is seen.
-    strong : float
-        And above which it is seen on every line.
+    """The oracle's outputs, each in units of its error near the center, and the accuracy of every output.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skident.oracle import Oracle
     >>> from skident.identification.piecewise.kernel.output_error import Probe
-    >>> F, tol = Probe(Oracle(lambda X: X[:, 0] - X[:, 1], 2), np.array([1e-3])).ask(np.array([[3.0, 1.0]]))
+    >>> F, tol = Probe(Oracle(lambda X: X[:, 0] - X[:, 1], 2), np.array([1e-3])).query(np.array([[3.0, 1.0]]))
     >>> print(F.round(6)[0, 0], tol.round(3)[0])
     2000.0 3.236
     """
 
-    def __init__(self, oracle, noise, exact=True):
-        self.oracle, self.noise, self.exact, self.unit = oracle, noise, exact, np.sqrt(oracle.n_inputs)
-        self.faint, self.strong = (100.0, 1e5) if exact else (12.0, 1e3)
-        # Rounding to decimals, and noise, are the same everywhere; that of binary digits grows with the answers.
-        self._grows = exact or oracle.accuracy.kind == "float32"
+    def __init__(self, oracle, output_error, exact=True):
+        """`output_error` (m_L,): see `measure_rounding`; `exact`: whether that is the rounding of float64."""
+        self.oracle, self.output_error, self.exact = oracle, output_error, exact
+        self.length_scale = np.sqrt(oracle.n_inputs)  # usual distance of standardized inputs from the center
+        # Change of the outputs, in units of their error, below which no boundary is detected, and above which every
+        # line detects it: noise is bounded by 3 deviations, rounding far out loses digits.
+        self.detection_tol, self.reliable_tol = (100.0, 1e5) if exact else (12.0, 1e3)
+        # Rounding to decimals, and noise, are the same everywhere; that of binary digits grows with the outputs.
+        self._error_grows = exact or oracle.accuracy.kind == "float32"
 
     def __call__(self, U):
-        """Answers (n, m_L) at points (n, D)."""
-        return self.oracle(U) / self.noise
+        """Outputs (n, m_L) at points (n, D), in units of their error."""
+        return self.oracle(U) / self.output_error
 
-    def ask(self, U):
-        """Answers and how accurate each is.
+    def query(self, U):
+        """Outputs (n, m_L) at points (n, D) and their accuracy (n,), both in units of the error near the center.
 
-        Parameters
-        ----------
-        U : ndarray of shape (n, D)
-
-        Returns
-        -------
-        F : ndarray of shape (n, m_L)
-            In units of `noise`.
-        tol : ndarray of shape (n,)
-            Accuracy of the answers in the same units: 1 near the centre and growing with the distance and the answers,
-            larger where logits are uncertain, infinite where they are lost and outside the oracle's range.
+        The accuracy is 1 near the center, grows with the distance and the outputs, is larger where logits are
+        uncertain, and infinite where they are lost and outside the input range.
         """
-        Y, error = self._ask_inside(U)
-        F = Y / self.noise
+        Y, error = self._query_inside(U)
+        F = Y / self.output_error
         tol = self.tol(U)[:, 0]
-        if self._grows:
-            tol = np.maximum(tol, 16.0 * _EPS * np.abs(F).max(axis=1, initial=0.0))
-        return F, tol + error / self.noise.min()
+        if self._error_grows:
+            tol = np.maximum(tol, _OUTPUT_ROUNDINGS * _EPS * np.abs(F).max(axis=1, initial=0.0))
+        return F, tol + error / self.output_error.min()
 
-    def _ask_inside(self, U):
-        """Answers and uncertainties, infinite ones outside the range."""
+    def query_block(self, U):
+        """Outputs (..., m_L) and accuracies (...) at a block of points (..., D); see `query`."""
+        F, tol = self.query(U.reshape(-1, U.shape[-1]))
+        return F.reshape(*U.shape[:-1], -1), tol.reshape(U.shape[:-1])
+
+    def _query_inside(self, U):
+        """Outputs and their uncertainties; 0 and infinite outside the input range."""
         inside = self.inside(U)
         if inside.all():
             return self.oracle.query(U)
-        Y, error = np.zeros((len(U), len(self.noise))), np.full(len(U), np.inf)
+        Y, error = np.zeros((len(U), len(self.output_error))), np.full(len(U), np.inf)
         Y[inside], error[inside] = self.oracle.query(U[inside])
         return Y, error
 
     def inside(self, U):
-        """Which points may be asked.
-
-        Parameters
-        ----------
-        U : ndarray of shape (n, D)
-
-        Returns
-        -------
-        ndarray of bool, shape (n,)
-        """
+        """Which points (n, D) may be queried: a mask (n,)."""
         if self.oracle.input_range is None:
             return np.ones(len(U), dtype=bool)
-        return np.all(np.abs(self.oracle.clip_to_range(U) - U) < _ON_BORDER, axis=1)
+        return np.all(np.abs(self.oracle.clip_to_range(U) - U) < _RANGE_TOL, axis=1)
 
     def tol(self, U):
-        """Accuracy that answers have where they are not uncertain in themselves.
-
-        Parameters
-        ----------
-        U : ndarray of shape (n, D)
-
-        Returns
-        -------
-        ndarray of shape (n, 1)
-        """
-        return (1.0 + np.linalg.norm(U, axis=1) / self.unit * self._grows)[:, None]
+        """Accuracy (n, 1) of the outputs at points (n, D), logits' own uncertainty apart."""
+        return (1.0 + np.linalg.norm(U, axis=1) / self.length_scale * self._error_grows)[:, None]
 
 
-class Answers(Probe):
-    """A probe of boxes with several hidden layers: all answers are taken to lose accuracy with the distance.
+class DeepProbe(Probe):
+    """A probe of a network with several hidden layers: every output loses accuracy with the distance.
 
-    Parameters
-    ----------
-    oracle : Oracle
-    noise : ndarray of shape (m_L,)
-        Rounding of every output near the centre, in the oracle's units.
-    spread : ndarray of shape (m_L,)
-        Deviation of every output's answers, in the same units.
-
-    Attributes
-    ----------
-    n_inputs, n_outputs : int
-    resolution : float
-        Rounding over deviation, of the output where that is best.
+    `spread` (m_L,) is the standard deviation of the outputs. The resolution is the error over that, of the best output.
     """
 
-    def __init__(self, oracle, noise, spread):
-        super().__init__(oracle, noise)
-        self.n_inputs, self.n_outputs = oracle.n_inputs, len(noise)
-        self.resolution = float(np.min(noise / np.maximum(spread, np.finfo(float).tiny)))
+    def __init__(self, oracle, output_error, spread):
+        super().__init__(oracle, output_error)
+        self.n_inputs, self.n_outputs = oracle.n_inputs, len(output_error)
+        self.resolution = float(np.min(output_error / np.maximum(spread, _TINY)))
 
-    def ask(self, U):
-        """Answers and their accuracy.
+    def query(self, U):
+        """Outputs (n, m_L) and accuracies (n,); see `Probe.query`. The outputs' size does not count."""
+        Y, error = self._query_inside(U)
+        return Y / self.output_error, self.tol(U)[:, 0] + error / self.output_error.min()
 
-        Parameters
-        ----------
-        U : ndarray of shape (n, D)
 
-        Returns
-        -------
-        F : ndarray of shape (n, m_L)
-            In units of the rounding near the centre; 0 where it may not be asked.
-        tol : ndarray of shape (n,)
-            Accuracy of a row in the same units: 1 near the centre, growing with the distance and with the uncertainty
-            of logits; infinite where these are lost and outside the range.
+def probe_of(oracle, rng, *, far=30.0):
+    """The oracle as a probe for activation boundaries, with the error of its outputs measured where it is not known.
 
-        Raises
-        ------
-        BlackBoxError
-            If the black box fails.
-        """
-        Y, error = self._ask_inside(U)
-        return Y / self.noise, self.tol(U)[:, 0] + error / self.noise.min()
+    Raises `NotIdentified` if the outputs are not piecewise linear up to their error.
 
-    def query_block(self, U):
-        """Answers (..., m_L) and their accuracies (...) at a block of points (..., D); see `ask`.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.oracle import Oracle
+    >>> from skident.identification.piecewise.kernel.output_error import probe_of
+    >>> probe = probe_of(Oracle(lambda X: np.maximum(X[:, 0], X[:, 1]), 2), np.random.RandomState(0))
+    >>> print(probe.output_error.max() < 1e-13)
+    True
+    """
+    accuracy = oracle.accuracy
+    if accuracy.exact or oracle.response == "predict_proba":
+        return Probe(oracle, measure_rounding(oracle, rng, far=far))
+    if accuracy.kind == "noise":
+        try:  # dense activation boundaries look like noise
+            return Probe(oracle, measure_rounding(oracle, rng, far=far))
+        except NotIdentified:
+            pass
+    margin = _ROUNDING_DEVIATIONS if accuracy.kind == "decimals" else _NOISE_DEVIATIONS
+    output_error = np.maximum(margin * accuracy.std, _TINY)
+    _refuse_smooth_noisy(oracle, output_error, rng)
+    return Probe(oracle, output_error, exact=False)
 
-        Parameters
-        ----------
-        U : ndarray of shape (..., D)
 
-        Returns
-        -------
-        F : ndarray of shape (..., m_L)
-        tol : ndarray of shape (...)
+def _refuse_smooth_noisy(oracle, output_error, rng, n_windows=48):
+    """Raise if the outputs bend by more than their error in most windows that are as short as it allows."""
+    D = oracle.n_inputs
+    step = min(np.sqrt(100.0 * np.max(output_error / oracle.accuracy.output_std)), _LONGEST_STEP)
+    X, E = rng.standard_normal((2, n_windows, D))
+    E *= step / np.linalg.norm(E, axis=1, keepdims=True)
+    U = oracle.clip_to_range(X, min(step, 0.5 * max(oracle.reach, 0.0)))
+    F = query_block(oracle, U[:, None] + np.array([-1.0, 0.0, 1.0])[:, None] * E[:, None])
+    sag = np.max(np.abs(F[:, 0] - 2.0 * F[:, 1] + F[:, 2]) / output_error, axis=1)
+    if np.mean(sag > _BENT_SAG) > _BENT_SHARE:
+        raise NotIdentified(
+            "activation boundaries",
+            "smooth",
+            f"the outputs bend everywhere: in {np.mean(sag > _BENT_SAG):.0%} of all places by more than their noise "
+            f"over a step of {step:.1e}. The black box is smooth, or has very many units; try activation='tanh', "
+            "'softplus' or 'gelu'.",
+        )
 
-        Raises
-        ------
-        BlackBoxError
-            If the black box fails.
-        """
-        F, tol = self.ask(U.reshape(-1, U.shape[-1]))
-        return F.reshape(*U.shape[:-1], -1), tol.reshape(U.shape[:-1])
+
+def measure_rounding(oracle, rng, *, n_windows=24, far=30.0):
+    """Rounding errors (m_L,) of piecewise linear outputs, from second differences in small windows near the center.
+
+    `skident.oracle.measure_noise` needs smooth outputs. This one tolerates activation boundaries, and raises
+    `NotIdentified` ("smooth", "noisy", "steps") if the outputs are not linear between them up to a relative 1e-11.
+    ``6 n_windows`` queries; rounding that shows away from the center only is measured `far` standard deviations out.
+    """
+    X, E = _windows(oracle, rng, n_windows)
+    offsets = np.array([0.0, -_WIDE_STEP, _WIDE_STEP, -_NARROW_STEP, _NARROW_STEP])
+    F = query_block(oracle, X[:, None] + offsets[:, None] * E[:, None])
+    flat = np.all(F[:, 3:] == F[:, :1], axis=(1, 2))
+    if flat.mean() > _CONSTANT_SHARE and len(np.unique(F[flat, 0], axis=0)) > 2:
+        raise NotIdentified(
+            "activation boundaries",
+            "steps",
+            f"{flat.sum()} of {n_windows} outputs do not change at all over a distance of {_NARROW_STEP:g} (in units "
+            "of the inputs' scale), yet they differ from each other: they are rounded or saturated, or piecewise "
+            "constant (a tree, nearest neighbors).",
+        )
+    # Boundaries are in few windows, hence a quantile; half of the second differences of rounded outputs may be 0.
+    coarse = np.quantile(np.abs(F[:, 1] - 2.0 * F[:, 0] + F[:, 2]), 0.75, axis=0)
+    fine = np.quantile(np.abs(F[:, 3] - 2.0 * F[:, 0] + F[:, 4]), 0.75, axis=0)
+    largest, spread = np.abs(F).max(axis=(0, 1)), np.ptp(F, axis=(0, 1))
+    worst = int(np.argmax(coarse / np.maximum(spread, _TINY)))
+    if coarse[worst] > _CURVED * spread[worst] + 4.0 * _EPS * largest[worst]:
+        _refuse_curved(coarse[worst] / spread[worst], fine[worst] / spread[worst])
+    # Outputs that are flat near the center show their rounding farther out; it grows with the distance.
+    if not oracle.restricted:
+        largest = np.maximum(largest, np.abs(oracle(far * X)).max(axis=0) / far)
+    output_error = _MARGIN * np.maximum(coarse, _EPS * largest)
+    return np.where(output_error > 0, output_error, 1.0)
+
+
+def _windows(oracle, rng, n_windows):
+    """Centers and directions of windows, (n, D) each; of a restricted oracle where its outputs are most precise."""
+    if not oracle.restricted:
+        return rng.standard_normal((2, n_windows, oracle.n_inputs))
+    X = oracle.clip_to_range(rng.standard_normal((8 * n_windows, oracle.n_inputs)), 1e-2)
+    return X[np.argsort(oracle.query(X)[1], kind="stable")[:n_windows]], rng.standard_normal(
+        (n_windows, oracle.n_inputs)
+    )
+
+
+def _refuse_curved(coarse, fine):
+    """Raise an error that distinguishes curvature, which falls with the squared step, from noise and rounding."""
+    expected = coarse * (_NARROW_STEP / _WIDE_STEP) ** 2
+    large_enough = fine > _NARROW_SHARE * expected or expected < 0.1 * _FLOAT_SAG
+    if fine < max(_NARROW_FACTOR * expected, _FLOAT_SAG) and large_enough:
+        raise NotIdentified(
+            "activation boundaries",
+            "smooth",
+            f"the outputs bend everywhere: second differences are mostly {coarse:.1e} of their spread over a "
+            f"step of {_WIDE_STEP:g}, {fine:.1e} over {_NARROW_STEP:g}. The black box is smooth, no ReLU network; try "
+            "activation='tanh', 'softplus' or 'gelu'.",
+        )
+    raise NotIdentified(
+        "activation boundaries",
+        "noisy",
+        f"second differences of the outputs are {coarse:.1e} of their spread over a step of {_WIDE_STEP:g} and "
+        f"{fine:.1e} over {_NARROW_STEP:g}: noise or rounding of that size hides the activation boundaries, which "
+        f"takes outputs exact to {_CURVED:g}. Query the black box in float64, without rounding.",
+    )

@@ -1,4 +1,4 @@
-"""Least squares on located kinks of which some belong to something else."""
+"""Least squares on measurements of which some belong to something else: equations, hyperplanes, outputs."""
 
 from __future__ import annotations
 
@@ -8,63 +8,94 @@ import numpy as np
 
 from skident.budget import check_deadline
 
-__all__ = ["NOISY", "ActiveSetFit", "active_set_fit"]
+__all__ = ["NOISY", "ActiveSetFit", "PlaneFit", "active_set_fit", "fit_outputs", "fit_plane_near"]
 
-NOISY = 1e-11  # resolution of answers above which kinks are weighed, and more of them are located
-_WITHIN = 6.0  # errors that a kink may be off by
-_ROUNDS = 30
+NOISY = 1e-11  # resolution of the outputs above which equations are weighted by their errors, and more are measured
+_WITHIN = 6.0  # errors that an equation may be off by: none of a thousand normal ones is
+_ROUNDS = 30  # reweightings at most, and changes of the active set
+_SETTLED = 1e-2  # relative change of the weights that ends the reweighting: the active set no longer depends on it
+_LEAST_RESIDUAL = 0.3  # errors below which a residual weighs no more
+_RANK = 1e-13  # singular value over the largest that is rounding
+_RANK_OUTPUTS = 1e-12  # the same for fits of outputs, whose features may be nearly dependent
+_SVD = 4.0  # operations of least squares by singular values, over n m^2 (Golub and Van Loan, section 8.6)
 
 
 class ActiveSetFit(NamedTuple):
-    """A solution of equations that are told with known errors.
+    """A solution of equations with known errors."""
 
-    Attributes
-    ----------
-    solution : ndarray of shape (q,)
-    kept : ndarray of bool, shape (n,)
-        The equations that it fulfils.
-    scatter : ndarray of shape (q, q)
-        Its covariance, for independent errors of the equations kept.
-    """
-
-    solution: np.ndarray
-    kept: np.ndarray
-    scatter: np.ndarray
+    solution: np.ndarray  # (q,)
+    kept: np.ndarray  # (n,), mask of the equations that it satisfies
+    covariance: np.ndarray  # (q, q), for independent errors of the equations kept
+    residual: float  # median of those kept, in errors
 
 
 def active_set_fit(A, y, errors):
-    """Solve ``A x = y`` by weighted least squares on the equations that can be fulfilled together.
+    """Solve ``A x = y`` by weighted least squares on the equations that can be satisfied together; None if too few can.
 
-    First the sum of ``|A x - y| / errors`` is minimised by reweighting, then that of the squares over equations that
-    are off by six errors at most, until these stay the same.
-
-    Parameters
-    ----------
-    A : ndarray of shape (n, q)
-    y, errors : ndarray of shape (n,)
-
-    Returns
-    -------
-    ActiveSetFit or None
-        None where hardly more equations than unknowns agree.
+    First the sum of ``|A x - y| / errors`` is minimized by reweighting, then that of the squares over the equations
+    within six errors, until these stay the same. At least half of the equations must agree, and two more than unknowns.
     """
     A, y = A / errors[:, None], y / errors
     n, q = A.shape
     weight = np.ones(n)
     for _ in range(_ROUNDS):
         check_deadline()
-        x = np.linalg.lstsq(A * weight[:, None], y * weight, rcond=1e-13)[0]
-        weight = 1.0 / np.sqrt(np.maximum(np.abs(A @ x - y), 0.3))
+        x = np.linalg.lstsq(A * weight[:, None], y * weight, rcond=_RANK)[0]
+        weight, before = 1.0 / np.sqrt(np.maximum(np.abs(A @ x - y), _LEAST_RESIDUAL)), weight
+        if np.all(np.abs(weight - before) <= _SETTLED * before):
+            break
     kept = np.zeros(n, dtype=bool)
     for _ in range(_ROUNDS):
-        misfit = np.abs(A @ x - y)
-        within = misfit <= _WITHIN * max(1.0, np.median(misfit))
+        residual = np.abs(A @ x - y)
+        within = residual <= _WITHIN * max(1.0, np.median(residual))
         if within.sum() < q + 2 or np.array_equal(within, kept):
             break
         kept = within
-        x = np.linalg.lstsq(A[kept], y[kept], rcond=1e-13)[0]
+        x = np.linalg.lstsq(A[kept], y[kept], rcond=_RANK)[0]
     if kept.sum() < max(q + 2, 0.5 * n):
         return None
     s, Vt = np.linalg.svd(A[kept], full_matrices=False)[1:]
-    s = np.maximum(s, 1e-13 * s[0])
-    return ActiveSetFit(x, kept, (Vt.T / s**2) @ Vt)
+    s = np.maximum(s, _RANK * s[0])
+    return ActiveSetFit(x, kept, (Vt.T / s**2) @ Vt, float(np.median(np.abs(A[kept] @ x - y[kept]))))
+
+
+class PlaneFit(NamedTuple):
+    """A hyperplane ``normal . x + offset = 0`` through points."""
+
+    normal: np.ndarray  # (D,), norm 1
+    offset: float
+    normal_error: float
+    kept: np.ndarray  # (n,), mask of the points on it
+    residual: float  # median distance of these, in their errors
+
+
+def fit_plane_near(points, errors, normal, offset):
+    """The hyperplane near a given one through points (n, D) with errors (n,) across it; None if too few agree."""
+    tangents = np.linalg.svd(normal[None])[2][1:].T
+    # (normal + tangents t) . x + offset + c = 0
+    A = np.column_stack([points @ tangents, np.ones(len(points))])
+    fit = active_set_fit(A, -(points @ normal) - offset, errors)
+    if fit is None:
+        return None
+    normal = normal + tangents @ fit.solution[:-1]
+    norm = np.linalg.norm(normal)
+    normal_error = float(np.sqrt(np.trace(fit.covariance[:-1, :-1])))
+    return PlaneFit(normal / norm, (offset + fit.solution[-1]) / norm, normal_error, fit.kept, fit.residual)
+
+
+def fit_outputs(A, F, tol, *, explained, n_rounds, settled=0.0, floor=1.0):
+    """Coefficients (q, m_L) of ``A x = F`` by least absolute deviations, and the residuals (n,) over `tol` (n,).
+
+    Reweighted least squares, until all residuals are below `explained`, or their median below `settled`. Residuals
+    below `floor` (a number, or a function of all residuals) weigh no more.
+    """
+    size = np.maximum(np.linalg.norm(A, axis=0), np.finfo(float).tiny)
+    A, w = A / size, 1.0 / tol
+    for _ in range(n_rounds):
+        check_deadline(_SVD * A.shape[0] * A.shape[1] ** 2)
+        solution = np.linalg.lstsq(A * w[:, None], F * w[:, None], rcond=_RANK_OUTPUTS)[0]
+        residual = np.abs(A @ solution - F).max(axis=1) / tol
+        if np.all(residual < explained) or np.median(residual) < settled:
+            break
+        w = 1.0 / (tol * np.sqrt(np.maximum(residual, floor(residual) if callable(floor) else floor)))
+    return solution / size[:, None], residual

@@ -1,8 +1,8 @@
-"""Kinks of a function along a line: where it goes from one straight piece to the next.
+"""All activation boundaries along one line: where a piecewise linear function changes its slope.
 
-A continuous piecewise linear function of one variable is known between two straight ends once these meet on it: then it
-has one kink, where they meet. Where they do not, the stretch is cut in two. The number of questions grows with the
-number of kinks and only as the logarithm of their distances.
+A continuous piecewise linear function of one variable is known between two linear ends if these meet on it: it has one
+boundary, where they meet. Otherwise the interval is split. Queries grow with the number of boundaries, and only
+as the logarithm of their distances.
 """
 
 from __future__ import annotations
@@ -13,303 +13,288 @@ import numpy as np
 
 from skident.oracle import NotIdentified
 
-from .tables import Rows
+from .lines import Table, meeting_point
 
-__all__ = ["LineKinks", "find_kinks"]
+__all__ = ["LineScan", "scan_line"]
 
-_WINDOW = 0.1  # half width of the first window in which a slope is measured, as a fraction of the room around it
-_SHRINK = 0.15
-_SHRINKS = 9
-_RETRIES = 4
-_NARROW = 1e-7  # stretches narrower than this, relative to 1 + |t|, are left unresolved
-_FAINT = 100.0  # tolerances that a kink must move the answers by on its stretch to count as one
+_WINDOW = 0.1  # half width of the first window in which a slope is measured, over the free length around it
+_WINDOW_SHRINK = 0.15  # ratio of successive window widths
+_WINDOW_STEPS = 9  # 0.15^9 = 4e-8 of the free length: then rounding hides the slope
+_SPLIT_RETRIES = 4  # other places tried if a boundary lies where an interval is split
+_NARROWEST = 1e-7  # interval, over 1 + |t|, that is left unresolved: slopes measured on it lose their digits
+_DETECTION_TOL = 100.0  # errors of the outputs by which a boundary must move them on its interval
+_STRAIGHT_TOL = 4.0  # errors: a second difference of exact pieces has at most 4 of them
+_VERIFIED_TOL = 8.0  # errors up to which outputs beside a boundary follow both pieces: two extrapolations of 4
+_STEP_TOL = 1e3  # rise of a narrow interval over its slopes' and its error's that only a jump explains
+_FAR_RATIO = 2.0  # over 1 + |t|: ends farther from a boundary than this are moved closer first
+_CHECK_SPACING = 0.7  # of checks along a straight interval, on the asinh scale: three per decade
 
 
-@dataclass
-class LineKinks:
-    """What was found on a line, in order of position.
+@dataclass(frozen=True)
+class LineScan:
+    """Activation boundaries on a line, in order of position."""
 
-    Attributes
-    ----------
-    positions : ndarray of shape (k,)
-    jumps : ndarray of shape (k, m_L)
-        Change of the slope at every kink.
-    errors : ndarray of shape (k,)
-        Accuracy of the jumps in every output, from the lengths of the straight pieces on both sides.
-    blurs : ndarray of shape (k,)
-        Accuracy of the positions.
-    unresolved : ndarray of shape (q, 2)
-        Ends of narrow stretches with more than one kink, and of stretches without answers.
-    """
-
-    positions: np.ndarray
-    jumps: np.ndarray
-    errors: np.ndarray
-    blurs: np.ndarray
-    unresolved: np.ndarray
+    positions: np.ndarray  # (k,)
+    jumps: np.ndarray  # (k, m_L), change of the slope
+    jump_errors: np.ndarray  # (k,), from the lengths of the linear pieces on both sides
+    position_errors: np.ndarray  # (k,)
+    unresolved: np.ndarray  # (q, 2), narrow intervals with several boundaries, and intervals without outputs
 
 
 @dataclass
-class _Nodes(Rows):
-    """Middles of straight windows: positions t, half widths h, accuracies (n,), answers f and slopes s (n, m_L)."""
+class _Nodes(Table):
+    """Centers of straight windows."""
 
-    t: np.ndarray
-    f: np.ndarray
-    s: np.ndarray
-    h: np.ndarray
-    tol: np.ndarray
+    t: np.ndarray  # (n,), positions
+    f: np.ndarray  # (n, m_L), outputs
+    s: np.ndarray  # (n, m_L), slopes
+    h: np.ndarray  # (n,), half widths of the windows
+    tol: np.ndarray  # (n,), accuracies of the outputs
 
     def replace(self, index, other):
-        """Put other nodes in the place of some of these."""
+        """Overwrite some nodes by others."""
         for name in vars(self):
             getattr(self, name)[index] = getattr(other, name)
 
 
-class _Line:
-    """A function of one variable with the errors of its values; asks, and counts nothing."""
+@dataclass(frozen=True)
+class _Boundaries(Table):
+    """The columns of a `LineScan`, in any order."""
 
-    def __init__(self, ask, noise, unit, rng):
-        self.ask, self.noise, self.unit, self.rng = ask, noise, unit, rng
+    positions: np.ndarray
+    jumps: np.ndarray
+    jump_errors: np.ndarray
+    position_errors: np.ndarray
 
-    def ask_many(self, *positions):
-        """Answers at several arrays of positions of one length, in one batch, and their accuracies as columns."""
+
+class _Function:
+    """A function of one variable with the errors of its values."""
+
+    def __init__(self, query, output_error, length_scale, rng):
+        self.query, self.output_error, self.length_scale, self.rng = query, output_error, length_scale, rng
+
+    def at(self, *positions):
+        """Values at several arrays of positions of equal lengths, in one batch, and their accuracies as columns."""
         t = np.concatenate(positions)
-        answers = self.ask(t)
-        answers, tol = answers if isinstance(answers, tuple) else (answers, self.noise * (1.0 + np.abs(t) / self.unit))
-        self.n_outputs = answers.shape[1]
-        return np.split(answers, len(positions)), np.split(tol[:, None], len(positions))
+        values = self.query(t)
+        if not isinstance(values, tuple):
+            values = values, self.output_error * (1.0 + np.abs(t) / self.length_scale)
+        self.n_outputs = values[0].shape[1]
+        return np.split(values[0], len(positions)), np.split(values[1][:, None], len(positions))
 
-    def measure(self, t, room):
-        """Nodes at t (n,), and whether a straight window was found there, no wider than a part of `room` (n,)."""
+    def nodes(self, t, room):
+        """Nodes at t (n,), and whether a straight window was found there, at most a part of `room` (n,) wide."""
         h = _WINDOW * room
-        (f, before, after), tols = self.ask_many(t, t - h, t + h)
+        (f, before, after), tols = self.at(t, t - h, t + h)
         at, tol = tols[0][:, 0], np.max(tols, axis=0)[:, 0]
         todo = np.arange(len(t))
-        for _ in range(_SHRINKS):
+        for _ in range(_WINDOW_STEPS):
             sag = np.abs(after[todo] - 2.0 * f[todo] + before[todo]).max(axis=1)
             blind = np.isinf(tol[todo])
-            todo = todo[(blind & np.isfinite(at[todo])) | (~blind & (sag > 4.0 * tol[todo]))]
+            todo = todo[(blind & np.isfinite(at[todo])) | (~blind & (sag > _STRAIGHT_TOL * tol[todo]))]
             if len(todo) == 0:
                 break
-            h[todo] *= _SHRINK
-            (before[todo], after[todo]), tols = self.ask_many(t[todo] - h[todo], t[todo] + h[todo])
+            h[todo] *= _WINDOW_SHRINK
+            (before[todo], after[todo]), tols = self.at(t[todo] - h[todo], t[todo] + h[todo])
             tol[todo] = np.maximum(at[todo], np.max(tols, axis=0)[:, 0])
         good = np.isfinite(tol)
         good[todo] = False
         return _Nodes(t, f, (after - before) / (2.0 * h[:, None]), h, tol), good
 
 
-def find_kinks(ask, reach, *, noise=1e-14, unit=1.0, faint=_FAINT, max_kinks=1000, rng=None):
-    """All kinks of a continuous piecewise linear function on ``|t| <= reach``.
+def scan_line(
+    query, reach, *, output_error=1e-14, length_scale=1.0, detection_tol=_DETECTION_TOL, max_boundaries=1000, rng=None
+):
+    """All activation boundaries of a continuous piecewise linear function on ``|t| <= reach``, or ``(low, high)``.
 
-    Parameters
-    ----------
-    ask : callable
-        Answers (n, m_L) at positions (n,); or these and their accuracies (n,), infinite where nothing can be seen.
-    reach : float or tuple of two float
-        The latter are the ends of a stretch that is not ``|t| <= reach``.
-    noise : float, default=1e-14
-        Accuracy of the answers near 0, where these do not tell; it is taken to grow as ``1 + |t| / unit``.
-    unit : float, default=1.0
-        Length on which the function changes near 0.
-    faint : float, default=100.0
-        Accuracies that a kink must move the answers by on its stretch to count as one.
-    max_kinks : int, default=1000
-    rng : numpy.random.RandomState, default=None
-
-    Returns
-    -------
-    LineKinks
-
-    Raises
-    ------
-    NotIdentified
-        (a ValueError) If the answers jump, or bend at more than `max_kinks` places.
-
-    Notes
-    -----
-    About 20 questions a kink. A kink is taken as one when the straight pieces on both sides, each checked by a point
-    inside, meet on the function, and are followed right beside the place where they meet. Kinks closer than 1e-7,
-    relative to ``unit + |t|``, or too close for the noise, are reported as unresolved, as are stretches without
-    answers; a kink that moves the answers by less than a hundred times the noise is not seen.
+    `query` returns outputs (n, m_L) at positions (n,), or a pair of these and their accuracies (n,), infinite where
+    outputs are lost; without accuracies, `output_error` grows as ``1 + |t| / length_scale``. About 20 queries per
+    boundary. Raises `NotIdentified` if the outputs jump ("steps"), or bend at more than `max_boundaries` places
+    ("crowded"). Boundaries that are too close together are reported as unresolved; one that moves the outputs by less
+    than `detection_tol` errors is not detected.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.identification.piecewise.kernel.scan import find_kinks
-    >>> found = find_kinks(lambda t: np.abs(t - 0.25)[:, None] + np.maximum(t, 3.0)[:, None], 100.0)
-    >>> print(found.positions.round(6))
+    >>> from skident.identification.piecewise.kernel.scan import scan_line
+    >>> scan = scan_line(lambda t: np.abs(t - 0.25)[:, None] + np.maximum(t, 3.0)[:, None], 100.0)
+    >>> print(scan.positions.round(6))
     [0.25 3.  ]
     """
-    line = _Line(ask, noise, unit, np.random.RandomState(0) if rng is None else rng)
-    kinks, unresolved, level = [], [], 0
-    low, high = reach if isinstance(reach, tuple) else (-reach, reach)
-    left, right = _start(line, low, high)
+    line = _Function(query, output_error, length_scale, np.random.RandomState(0) if rng is None else rng)
+    found, unresolved, level = [], [], 0
+    left, right = _first_intervals(line, *(reach if isinstance(reach, tuple) else (-reach, reach)))
     while len(left.t):
         steepest = max(np.abs(left.s).max(), np.abs(right.s).max())
-        narrow = right.t - left.t <= _NARROW * (unit + np.minimum(np.abs(left.t), np.abs(right.t)))
+        narrow = right.t - left.t <= _NARROWEST * (length_scale + np.minimum(np.abs(left.t), np.abs(right.t)))
         for i in np.flatnonzero(narrow):
-            _refuse_steps(line, left.take([i]), right.take([i]), steepest)
-            unresolved.append((left.t[i], right.t[i]))
+            _refuse_steps(left.take([i]), right.take([i]), steepest)
+        unresolved.append(_intervals(left, right, narrow))
         left, right = left.take(~narrow), right.take(~narrow)
-        found, cut, at, lost = _examine(line, left, right, level, faint)
-        kinks += found
-        unresolved += lost
-        left, right = left.take(cut), right.take(cut)
-        if len(kinks) + len(left.t) > max_kinks:
+        boundaries, split, at, given_up = _examine(line, left, right, level, detection_tol)
+        found.append(boundaries)
+        unresolved.append(_intervals(left, right, given_up))
+        left, right = left.take(split), right.take(split)
+        if sum(map(len, found)) + len(left.t) > max_boundaries:
             raise NotIdentified(
                 "activation boundaries",
                 "crowded",
-                f"the answers bend at more than {max_kinks} places of a line, as far as they were followed.",
+                f"the outputs bend at more than {max_boundaries} places of a line, as far as they were followed.",
             )
-        left, right, stuck = _cut(line, left, right, at)
-        unresolved += stuck
+        left, right, stuck = _split(line, left, right, at)
+        unresolved.append(stuck)
         level += 1
-    return _collect(kinks, unresolved, line.n_outputs)
+    return _collect(found, unresolved, line.n_outputs)
 
 
-def _start(line, low, high):
-    """Stretches between nodes at both ends and two near 0: where all happens near 0, the ends alone could miss it."""
-    room = 0.5 * (high - low)
-    near = np.minimum(line.unit * line.rng.uniform(0.5, 2.0, 2), 0.5 * room) * [-1.0, 1.0]
-    near = near[(near > low + 1e-2 * room) & (near < high - 1e-2 * room)]
-    rooms = np.concatenate([[room], np.minimum(np.abs(near), np.minimum(near - low, high - near)), [room]])
-    nodes, good = line.measure(np.concatenate([[low], near, [high]]), rooms)
+def _intervals(a, b, mask):
+    """The intervals (k, 2) between some pairs of nodes."""
+    return np.column_stack([a.t[mask], b.t[mask]])
+
+
+def _first_intervals(line, low, high):
+    """Intervals between nodes at both ends and two near 0: if all boundaries are near 0, the ends could miss them."""
+    half = 0.5 * (high - low)
+    near = np.minimum(line.length_scale * line.rng.uniform(0.5, 2.0, 2), 0.5 * half) * [-1.0, 1.0]
+    near = near[(near > low + 1e-2 * half) & (near < high - 1e-2 * half)]
+    rooms = np.concatenate([[half], np.minimum(np.abs(near), np.minimum(near - low, high - near)), [half]])
+    nodes, good = line.nodes(np.concatenate([[low], near, [high]]), rooms)
     if not good[[0, -1]].all():
         raise NotIdentified(
-            "activation boundaries", "crowded", f"no straight piece was found at a distance of {high:.3g}."
+            "activation boundaries", "crowded", f"no linear piece was found at a distance of {high:.3g}."
         )
     nodes = nodes.take(good)
     return nodes.take(slice(None, -1)), nodes.take(slice(1, None))
 
 
-def _refuse_steps(line, a, b, steepest):
-    """An error if the function jumps between two nodes, by far more than its slopes and its noise allow."""
+def _refuse_steps(a, b, steepest):
+    """Raise if the function jumps between two nodes, by far more than its slopes and its error allow."""
     rise = np.abs(b.f - a.f - a.s * (b.t - a.t)[:, None])
-    if np.any(rise > 1e3 * (steepest * (b.t - a.t)[:, None] + np.maximum(a.tol, b.tol)[:, None])):
+    if np.any(rise > _STEP_TOL * (steepest * (b.t - a.t)[:, None] + np.maximum(a.tol, b.tol)[:, None])):
         raise NotIdentified(
             "activation boundaries",
             "steps",
-            f"the answers jump within {b.t[0] - a.t[0]:.1e} (in units of the inputs' scale): they are rounded, or the "
-            "black box is not continuous (a tree, nearest neighbours).",
+            f"the outputs jump within {b.t[0] - a.t[0]:.1e} (in units of the inputs' scale): they are rounded, or the "
+            "black box is not continuous (a tree, nearest neighbors).",
         )
 
 
-def _examine(line, a, b, level, faint_tols):
-    """What lies between nodes a and b: single kinks, which stretches to cut and where, and stretches given up."""
+def _examine(line, a, b, level, detection_tol):
+    """Intervals between nodes a and b: verified single boundaries, which to split and where, and which to give up."""
     width = (b.t - a.t)[:, None]
-    rise, jump = b.f - a.f - a.s * width, b.s - a.s
+    rise, (meet, jump) = b.f - a.f - a.s * width, meeting_point(a.t, a.f, a.s, b.t, b.f, b.s)
     tol = np.maximum(a.tol, b.tol)[:, None]
     slack = (a.tol / a.h + b.tol / b.h)[:, None]
-    straight = np.all((np.abs(jump) <= 4.0 * slack) & (np.abs(rise) <= 4.0 * (tol + slack * width)), axis=1)
-    faint = np.all((np.abs(jump) * width <= faint_tols * tol) & (np.abs(rise) <= faint_tols * tol), axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        meet = b.t - np.sum(rise * jump, axis=1) / np.sum(jump**2, axis=1)
+    straight = np.abs(jump) <= _STRAIGHT_TOL * slack
+    straight = np.all(straight & (np.abs(rise) <= _STRAIGHT_TOL * (tol + slack * width)), axis=1)
+    hidden = np.all((np.abs(jump) * width <= detection_tol * tol) & (np.abs(rise) <= detection_tol * tol), axis=1)
     inside = (meet > a.t + 0.5 * a.h) & (meet < b.t - 0.5 * b.h)
-    # Far ends are known less exactly: first cut nearer to the kink, which also looks at what lies in between.
-    near = 2.0 * (line.unit + np.abs(meet))
-    far = np.maximum(meet - a.t, b.t - meet) > 2.0 * near
-    single = inside & ~straight & ~faint & ~far
-    cut = ~single & ~faint
-    cut[straight] = ~_is_straight(line, a.take(straight), b.take(straight))
+    # Far ends are known less exactly: first split closer to the boundary, which also examines what lies in between.
+    near = _FAR_RATIO * (line.length_scale + np.abs(meet))
+    far = np.maximum(meet - a.t, b.t - meet) > _FAR_RATIO * near
+    single = inside & ~straight & ~hidden & ~far
+    split = ~single & ~hidden
+    split[straight] = ~_is_straight(line, a.take(straight), b.take(straight))
     index = np.flatnonzero(single)
     found, failed = _verify(line, a.take(index), b.take(index), meet[index])
-    cut[index[failed]] = True
-    # Two kinks that bend the same way lie on the two sides of the point where their outer pieces meet; cut beside it,
-    # as the answers may be odd about it.
+    split[index[failed]] = True
+    # Two boundaries that bend the same way lie on the two sides of the point where their outer pieces meet; split
+    # beside it, as the outputs may be odd about it.
     room = np.minimum(meet - a.t, b.t - meet)
     beside = meet + 0.1 * line.rng.uniform(-1.0, 1.0, len(meet)) * room
-    beside = np.where(far, np.where(meet - a.t > 2.0 * near, meet - near, meet + near), beside)
+    beside = np.where(far, np.where(meet - a.t > _FAR_RATIO * near, meet - near, meet + near), beside)
+    # Every third level bisects, in case that the meeting point misleads.
     useful = inside & ~straight & (level % 3 < 2) & (room > 1e-3 * width[:, 0])
     at = np.where(useful | (far & inside & ~straight), beside, _middle(line, a.t, b.t))
-    lost = [(a.t[i], b.t[i]) for i in np.flatnonzero(faint & ~straight & ~cut)]
-    return found, cut, at[cut], lost
+    return found, split, at[split], hidden & ~straight & ~split
 
 
 def _middle(line, a, b):
-    """Somewhere in the middle, on a scale that is linear near 0 and logarithmic far away."""
-    x, y = np.arcsinh(a / line.unit), np.arcsinh(b / line.unit)
+    """A random point near the middle, on a scale that is linear near 0 and logarithmic far away."""
+    x, y = np.arcsinh(a / line.length_scale), np.arcsinh(b / line.length_scale)
     share = line.rng.uniform(0.4, 0.6, len(a))
-    return np.clip(line.unit * np.sinh(x + share * (y - x)), a + 1e-3 * (b - a), b - 1e-3 * (b - a))
+    return np.clip(line.length_scale * np.sinh(x + share * (y - x)), a + 1e-3 * (b - a), b - 1e-3 * (b - a))
 
 
 def _is_straight(line, a, b):
-    """Whether points between nodes lie on the chord: several on a wide stretch, whose ends do not feel bumps near 0."""
+    """Whether points between nodes lie on the chord: several on wide intervals, whose ends miss bumps near 0."""
     if len(a.t) == 0:
         return np.zeros(0, dtype=bool)
-    low, high = np.arcsinh(a.t / line.unit), np.arcsinh(b.t / line.unit)
-    counts = 1 + ((high - low) / 0.7).astype(int)
+    low, high = np.arcsinh(a.t / line.length_scale), np.arcsinh(b.t / line.length_scale)
+    counts = 1 + ((high - low) / _CHECK_SPACING).astype(int)
     of = np.repeat(np.arange(len(counts)), counts)
     share = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts) + line.rng.uniform(0.3, 0.7, len(of))
-    t = line.unit * np.sinh(low[of] + share / counts[of] * (high - low)[of])
+    t = line.length_scale * np.sinh(low[of] + share / counts[of] * (high - low)[of])
     part = ((t - a.t[of]) / (b.t - a.t)[of])[:, None]
-    (answers,), (tol,) = line.ask_many(t)
-    sag = np.abs(answers - (1.0 - part) * a.f[of] - part * b.f[of])
-    bent = np.any(sag > 4.0 * np.maximum(tol, np.maximum(a.tol, b.tol)[of, None]), axis=1) | np.isinf(tol[:, 0])
-    return np.bincount(of, bent, len(counts)) == 0
+    (values,), (tol,) = line.at(t)
+    sag = np.abs(values - (1.0 - part) * a.f[of] - part * b.f[of])
+    bent = np.any(sag > _STRAIGHT_TOL * np.maximum(tol, np.maximum(a.tol, b.tol)[of, None]), axis=1)
+    return np.bincount(of, bent | np.isinf(tol[:, 0]), len(counts)) == 0
 
 
 def _verify(line, a, b, meet):
-    """Single kinks between nodes whose straight lines meet at `meet`, and a mask (n,) of those that are not."""
+    """Single boundaries between nodes whose linear pieces meet near `meet` (n,), and a mask (n,) of the failures."""
     if len(meet) == 0:
-        return [], np.zeros(0, dtype=bool)
-    x1, x2 = a.t + 0.5 * (meet - a.t), a.t + 0.95 * (meet - a.t)
-    y1, y2 = b.t - 0.5 * (b.t - meet), b.t - 0.95 * (b.t - meet)
-    (fx1, fx2, fy1, fy2), tols = line.ask_many(x1, x2, y1, y2)
-    tol_x, tol_y = (
-        np.max([a.tol, *(t[:, 0] for t in tols[:2])], axis=0),
-        np.max([b.tol, *(t[:, 0] for t in tols[2:])], axis=0),
-    )
-    good = np.isfinite(tol_x + tol_y)
-    tol_x, tol_y = (np.where(good, tol, 1.0)[:, None] for tol in (tol_x, tol_y))
-    tol = np.maximum(tol_x, tol_y)
-    before, after = (fx2 - a.f) / (x2 - a.t)[:, None], (b.f - fy2) / (b.t - y2)[:, None]
-    good &= np.all(np.abs(fx1 - a.f - before * (x1 - a.t)[:, None]) <= 4.0 * tol_x, axis=1)
-    good &= np.all(np.abs(fy1 - b.f + after * (b.t - y1)[:, None]) <= 4.0 * tol_y, axis=1)
-    jump = after - before
-    gap = fy2 - fx2 - before * (y2 - x2)[:, None]
+        none = np.zeros(0)
+        return _Boundaries(none, np.zeros((0, line.n_outputs)), none, none), np.zeros(0, dtype=bool)
+    x, f_x, before, tol_x, good_x = _piece_toward(line, a, meet)
+    y, f_y, after, tol_y, good_y = _piece_toward(line, b, meet)
+    t, jump = meeting_point(x, f_x, before, y, f_y, after)
+    good = good_x & good_y & (t > x) & (t < y)
+    t, tol = np.where(good, t, meet), np.maximum(tol_x, tol_y)
+    # The pieces may also meet on the function outside of several boundaries, if one of them is followed on both sides:
+    # so check right beside the meeting point.
     with np.errstate(divide="ignore", invalid="ignore"):
-        t = y2 - np.sum(gap * jump, axis=1) / np.sum(jump**2, axis=1)
-    good &= (t > x2) & (t < y2)
-    t = np.where(good, t, meet)
-    # Lines may meet on the function outside of several kinks too, where one of them is followed on both sides; so look
-    # right beside the kink.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        beside = np.minimum(64.0 * np.max(tol, axis=1) / np.abs(jump).max(axis=1), 0.5 * np.minimum(t - x2, y2 - t))
+        beside = np.minimum(64.0 * tol / np.abs(jump).max(axis=1), 0.5 * np.minimum(t - x, y - t))
     beside = np.where(good, beside, 0.0)
-    answers, tols = line.ask_many(t, t - beside, t + beside)
-    tol = np.maximum(tol, np.max(tols, axis=0))
-    good &= np.isfinite(tol[:, 0])
-    for f, where, side, slope in zip(answers, (t, t - beside, t + beside), (a, a, b), (before, before, after)):
-        good &= np.all(np.abs(f - side.f - slope * (where - side.t)[:, None]) <= 8.0 * tol, axis=1)
-    good &= np.all(np.abs(answers[0] - b.f - after * (t - b.t)[:, None]) <= 8.0 * tol, axis=1)
-    errors = 2.0 * (tol_x[:, 0] / (t - a.t) + tol_y[:, 0] / (b.t - t))
-    blurs = 4.0 * tol[:, 0] / np.maximum(np.abs(jump).max(axis=1), np.finfo(float).tiny)
-    return [(t[i], jump[i], errors[i], blurs[i]) for i in np.flatnonzero(good)], ~good
+    values, tols = line.at(t, t - beside, t + beside)
+    tol = np.maximum(tol, np.max(tols, axis=0)[:, 0])
+    good &= np.isfinite(tol)
+    follows = ((0, t, a, before), (0, t, b, after), (1, t - beside, a, before), (2, t + beside, b, after))
+    for i, where, end, slope in follows:
+        gap = np.abs(values[i] - end.f - slope * (where - end.t)[:, None])
+        good &= np.all(gap <= _VERIFIED_TOL * tol[:, None], axis=1)
+    jump_errors = 2.0 * (tol_x / (t - a.t) + tol_y / (b.t - t))
+    position_errors = 4.0 * tol / np.maximum(np.abs(jump).max(axis=1), np.finfo(float).tiny)
+    return _Boundaries(t, jump, jump_errors, position_errors).take(good), ~good
 
 
-def _cut(line, a, b, at):
-    """The halves of stretches cut at `at`, or elsewhere where a kink lies there; stretches where nothing helped."""
+def _piece_toward(line, node, meet):
+    """Linear pieces from nodes toward `meet` (n,): last points, outputs and slopes there, accuracies, a mask."""
+    middle, last = node.t + 0.5 * (meet - node.t), node.t + 0.95 * (meet - node.t)
+    (f_middle, f_last), tols = line.at(middle, last)
+    tol = np.max([node.tol, *(t[:, 0] for t in tols)], axis=0)
+    good = np.isfinite(tol)
+    tol = np.where(good, tol, 1.0)
+    slope = (f_last - node.f) / (last - node.t)[:, None]
+    sag = np.abs(f_middle - node.f - slope * (middle - node.t)[:, None])
+    return last, f_last, slope, tol, good & np.all(sag <= _STRAIGHT_TOL * tol[:, None], axis=1)
+
+
+def _split(line, a, b, at):
+    """The halves of intervals split at `at`, or elsewhere if a boundary lies there; intervals where nothing helped."""
     if len(at) == 0:
-        return a, b, []
-    middle, good = line.measure(at, np.minimum(at - a.t, b.t - at))
-    for _ in range(_RETRIES):
+        return a, b, np.zeros((0, 2))
+    middle, good = line.nodes(at, np.minimum(at - a.t, b.t - at))
+    for _ in range(_SPLIT_RETRIES):
         bad = np.flatnonzero(~good)
         if len(bad) == 0:
             break
         t = a.t[bad] + line.rng.uniform(0.1, 0.9, len(bad)) * (b.t - a.t)[bad]
-        again, good[bad] = line.measure(t, np.minimum(t - a.t[bad], b.t[bad] - t))
+        again, good[bad] = line.nodes(t, np.minimum(t - a.t[bad], b.t[bad] - t))
         middle.replace(bad, again)
-    stuck = [(a.t[i], b.t[i]) for i in np.flatnonzero(~good)]
+    stuck = _intervals(a, b, ~good)
     a, b, middle = a.take(good), b.take(good), middle.take(good)
     return a.joined(middle), middle.joined(b), stuck
 
 
-def _collect(kinks, unresolved, n_outputs):
-    kinks = sorted(kinks, key=lambda kink: kink[0])
-    positions, errors, blurs = (np.array([kink[i] for kink in kinks]) for i in (0, 2, 3))
-    jumps = np.array([kink[1] for kink in kinks]).reshape(-1, n_outputs)
-    stretches = np.array(sorted(unresolved)).reshape(-1, 2)
-    joined = np.flatnonzero(stretches[1:, 0] <= stretches[:-1, 1])  # two halves of one
-    ends = np.column_stack([np.delete(stretches[:, 0], joined + 1), np.delete(stretches[:, 1], joined)])
-    return LineKinks(positions, jumps, errors, blurs, ends)
+def _collect(found, unresolved, n_outputs):
+    """The scan of a line, in order; adjacent unresolved intervals are joined."""
+    none = np.zeros(0)
+    found = _Boundaries.stacked([_Boundaries(none, np.zeros((0, n_outputs)), none, none), *found])
+    found = found.take(np.argsort(found.positions, kind="stable"))
+    intervals = np.concatenate([np.zeros((0, 2)), *unresolved])
+    intervals = intervals[np.lexsort(intervals.T[::-1])]
+    joined = np.flatnonzero(intervals[1:, 0] <= intervals[:-1, 1])
+    ends = np.column_stack([np.delete(intervals[:, 0], joined + 1), np.delete(intervals[:, 1], joined)])
+    return LineScan(found.positions, found.jumps, found.jump_errors, found.position_errors, ends)

@@ -1,4 +1,4 @@
-"""Units gathered line by line: what a line shows is compared with what is known, and measured where it is new."""
+"""Units collected line by line: the boundaries of a line confirm known units or give new ones."""
 
 from __future__ import annotations
 
@@ -6,115 +6,81 @@ import numpy as np
 
 from skident.oracle import BlackBoxError, NotIdentified
 
-from ..kernel.scan import find_kinks
-from .residual_probe import Rest
-from .units import Line, ReLUUnits, match_kinks, units_at_kinks
+from ..kernel.lines import Line
+from ..kernel.scan import scan_line
+from .units import ReLUUnits, ResidualProbe, match_units, units_on_line
 
 __all__ = ["LineSearch"]
 
-_ROUGH = 3e-3  # accuracy of a direction above which a kink is left to another line
-_ROUGH_NOISY = 0.1
-_POOR = 1e-6  # and above which a unit is measured again where another line meets it
-_POOR_NOISY = 1e-2
-_SURE = 10.0  # times as large as on other lines where answers are not all as accurate
-_POOL = 512  # points from which lines start where not all answers are precise
-_GAPS = 96  # points per visible interval at which plateaus within it are searched
-_STEPS = 24  # of a line on which its visible stretch is looked for, either way
+_DIRECTION_TOL = 3e-3  # error of a direction above which a boundary is left to another line
+_DIRECTION_TOL_NOISY = 0.1  # the same for noisy outputs
+_REMEASURE_TOL = 1e-6  # error of a unit above which it is measured again if another line crosses it
+_REMEASURE_TOL_NOISY = 1e-2  # the same for noisy outputs
+_CERTAIN = 10.0  # multiple of the detection tolerances where not all outputs are equally accurate
+_WIDENING = 100.0  # factor of the reach if the units found do not explain the outputs
+_POOL = 512  # start points of lines per distance, if not all outputs are precise
+_FEWEST_STARTS = 8  # of these with outputs, fewer than which are an error
+_GRID = 24  # points of a line, either way, at which its visible interval is searched
+_BISECTIONS = 8  # that narrow the end of the visible interval to 0.4 % of a grid interval
+_CLIPPED_GRID = 96  # points per visible interval at which clipped outputs within it are searched
+_MISSED = 2  # units missed without an error, and per known unit:
+_MISSED_SHARE = 0.3
+_MISSED_NOISY = 6  # the same for noisy outputs, where two boundaries merge here and there
+_MISSED_SHARE_NOISY = 1.0
 
 
 class LineSearch:
-    """Units seen on the lines so far.
+    """Units of one hidden layer detected on the lines so far.
 
-    Parameters
-    ----------
-    probe : Probe
-    reach : float
-        Of lines, in units of the inputs.
-    max_units : int
-        Bound on the kinks of one line.
-    rng : numpy.random.RandomState
-
-    Attributes
-    ----------
-    units : ReLUUnits
-        Those found.
-    anchor : tuple of ndarray, ndarray and float, or None
-        A point, the gradient of the answers there, and its accuracy: where that is best.
-    poor : float
-        Accuracy above which a known unit is measured again where a line meets it.
-    n_idle : int
-        Lines in a row that confirmed what is known and showed nothing else.
-    faint : float
-        Size of the largest kink of the last line that was not taken up.
-    pool : ndarray of shape (n, D)
-        Points with answers, from which lines start; empty where all points have answers.
-    n_known : int
-        Units, the first ones, that have been located on the answers.
+    Attributes: `units` (`ReLUUnits`); `anchor`, see `units_on_line`, the most accurate one so far, or None;
+    `n_idle`, lines in a row that confirmed what is known and gave nothing else; `faint`, jump of the largest boundary
+    of the last line that was not added; `pool` (n, D), start points with outputs, empty if all points have outputs;
+    `n_located`, how many units, the first ones, have been located by their positions.
     """
 
     def __init__(self, probe, reach, max_units, rng):
         self.probe, self.reach, self.max_units, self.rng = probe, reach, max_units, rng
-        self.rough, self.poor = (_ROUGH, _POOR) if probe.exact else (_ROUGH_NOISY, _POOR_NOISY)
+        self.direction_tol = _DIRECTION_TOL if probe.exact else _DIRECTION_TOL_NOISY
+        self.remeasure_tol = _REMEASURE_TOL if probe.exact else _REMEASURE_TOL_NOISY
         D = probe.oracle.n_inputs
-        self.pool = _pool(probe, rng) if probe.oracle.restricted else np.empty((0, D))
-        self.aims, self.n_known = [], 0
-        self.units = ReLUUnits(np.empty((D, 0)), np.empty(0), np.empty((0, len(probe.noise))), np.empty(0))
-        self.anchor, self.n_idle, self.n_lost, self.faint, self.failure = None, 0, 0, 0.0, None
+        self.pool = _start_points(probe, rng) if probe.oracle.restricted else np.empty((0, D))
+        self.aims, self.n_located = [], 0
+        self.units = ReLUUnits(np.empty((D, 0)), np.empty(0), np.empty((0, len(probe.output_error))), np.empty(0))
+        self.anchor, self.n_idle, self.n_missed, self.faint, self.failure = None, 0, 0, 0.0, None
 
     def widen(self, failure):
-        """Look farther away, as what was found ended in a failure.
+        """Scan farther out after a `failure` (`NotIdentified`), which is raised if the black box fails there."""
+        self.failure, self.n_idle, self.reach = failure, 0, _WIDENING * self.reach
 
-        Parameters
-        ----------
-        failure : NotIdentified
-            Raised where the black box cannot be asked there.
-        """
-        self.failure, self.n_idle, self.reach = failure, 0, 100.0 * self.reach
+    def scan_next_line(self):
+        """Scan a line, drop units that it does not confirm and add new ones.
 
-    def follow_line(self):
-        """Find the kinks of a line, drop units that it does not confirm and add those that are new.
-
-        Raises
-        ------
-        NotIdentified
-            If too many units are not confirmed, or the line is not piecewise linear.
-        BlackBoxError
-            If the black box cannot be asked there.
+        Raises `NotIdentified` if too many units are not confirmed or the line is not piecewise linear, and
+        `BlackBoxError` if the black box cannot be queried there.
         """
         line = self._next_line()
-        kinks = self._kinks(line, self.probe)
-        lost, met = match_kinks(self.units, line, kinks, self.probe.strong)
-        lost &= self._shows(line, lost)
-        fresh = np.setdiff1d(np.arange(len(kinks.positions)), met)
-        self._refuse_bent(int(lost.sum()), len(fresh))
-        sizes = np.abs(kinks.jumps[fresh]).max(axis=1, initial=0.0) * self.probe.unit
-        self.n_idle = 0 if lost.any() or np.any(sizes > self.probe.strong) else self.n_idle + 1
-        added = self._measure(line, kinks, fresh, lost, met)
+        scan = self._scan(line, self.probe)
+        missed, matched = match_units(self.units, line, scan, self.probe.reliable_tol)
+        missed &= self._visible_on(line, missed)
+        new = np.setdiff1d(np.arange(len(scan.positions)), matched)
+        self._refuse_deeper(int(missed.sum()), len(new))
+        sizes = np.abs(scan.jumps[new]).max(axis=1, initial=0.0) * self.probe.length_scale
+        self.n_idle = 0 if missed.any() or np.any(sizes > self.probe.reliable_tol) else self.n_idle + 1
+        added = self._measure(line, scan, new, missed, matched)
         self.faint = sizes[~added].max(initial=0.0)
 
-    def follow_rest(self):
-        """Add what the units known leave over on a line; they must be accurate to rounding.
-
-        Raises
-        ------
-        NotIdentified
-            If the rest is not piecewise linear.
-        """
-        rest, line = Rest(self.probe, self.units), self._next_line()
-        kinks = self._kinks(line, rest)
-        sizes = np.abs(kinks.jumps).max(axis=1, initial=0.0) * self.probe.unit
-        self.n_idle = 0 if np.any(sizes > _SURE * self.probe.faint) else self.n_idle + 1
+    def scan_residual(self):
+        """Add units that the known ones, which must be accurate to rounding, leave over on a line."""
+        residual, line = ResidualProbe(self.probe, self.units), self._next_line()
+        scan = self._scan(line, residual)
+        sizes = np.abs(scan.jumps).max(axis=1, initial=0.0) * self.probe.length_scale
+        self.n_idle = 0 if np.any(sizes > _CERTAIN * self.probe.detection_tol) else self.n_idle + 1
         if len(sizes):
-            new, _ = units_at_kinks(rest, line, kinks, np.arange(len(sizes)), self.rng)
-            self.units = self.units.joined(new.take(new.errors < self.rough))
+            new, _ = units_on_line(residual, line, scan, np.arange(len(sizes)), self.rng)
+            self.units = self.units.joined(new.take(new.errors < self.direction_tol))
 
     def aim(self, wrong, right):
-        """Follow next the lines through points that are not explained and the nearest ones that are.
-
-        Parameters
-        ----------
-        wrong, right : ndarray of shape (n, D) and (k, D)
-        """
+        """Scan next the lines through unexplained points (n, D) and the nearest of the explained points (k, D)."""
         self.n_idle = 0
         nearest = np.argmin(
             np.sum(wrong**2, axis=1)[:, None] - 2.0 * wrong @ right.T + np.sum(right**2, axis=1), axis=1
@@ -122,7 +88,7 @@ class LineSearch:
         self.aims = [(u, right[i] - u) for u, i in zip(wrong, nearest, strict=True)]
 
     def _next_line(self):
-        """A random line, or one that was aimed at; where not all answers are precise, a stretch of it that shows."""
+        """A random line, or one that was aimed at; its visible interval if not all outputs are precise."""
         direction = self.rng.standard_normal(self.probe.oracle.n_inputs)
         if len(self.pool) == 0:
             origin = self.rng.standard_normal(len(direction))
@@ -131,100 +97,110 @@ class LineSearch:
         if self.aims:
             origin, direction = self.aims.pop()
         direction = direction / np.linalg.norm(direction)
-        return Line(origin, direction, _visible(self.probe, origin, direction, self.reach))
+        return Line(origin, direction, _visible_interval(self.probe, origin, direction, self.reach))
 
-    def _measure(self, line, kinks, fresh, lost, met):
-        """Take up fresh kinks, and known ones that were poorly measured, where that is accurate; mask of `fresh`."""
-        keep = ~lost
-        poor = np.flatnonzero((met >= 0) & (self.units.errors > self.poor))
-        which = np.concatenate([fresh, met[poor]])
+    def _measure(self, line, scan, new, missed, matched):
+        """Add new units, and known ones measured again, if accurate, and drop missed ones; a mask of `new`."""
+        keep = ~missed
+        again = np.flatnonzero((matched >= 0) & (self.units.errors > self.remeasure_tol))
+        which = np.concatenate([new, matched[again]])
         if len(which) == 0:
             self.units = self.units.take(keep)
             return np.zeros(0, dtype=bool)
-        new, anchor = units_at_kinks(self.probe, line, kinks, which, self.rng, careful=len(fresh) == 0)
-        better = new.errors < np.concatenate([np.full(len(fresh), self.rough), self.units.errors[poor]])
-        keep[poor] = ~better[len(fresh) :]
-        self.units = self.units.take(keep).joined(new.take(better))
+        measured, anchor = units_on_line(self.probe, line, scan, which, self.rng, accurate=len(new) == 0)
+        limits = np.concatenate([np.full(len(new), self.direction_tol), self.units.errors[again]])
+        better = measured.errors < limits
+        keep[again] = ~better[len(new) :]
+        self.units = self.units.take(keep).joined(measured.take(better))
         self.anchor = anchor if self.anchor is None or anchor[2] < self.anchor[2] else self.anchor
-        return better[: len(fresh)]
+        return better[: len(new)]
 
-    def _shows(self, line, which):
-        """Units (m_1,) among `which` whose kink on a line is where answers are accurate enough to show it."""
-        shows = np.array(which)
+    def _visible_on(self, line, which):
+        """A mask (m_1,) of the units among `which` that cross a line where outputs are accurate enough to detect it."""
+        visible = np.array(which)
         if len(self.pool) == 0 or not which.any():
-            return shows
+            return visible
         units = self.units.take(which)
         across = units.weights.T @ line.direction
         t = -(units.biases + units.weights.T @ line.origin) / across
-        tol = self.probe.ask(self.probe.oracle.clip_to_range(line.at(t)))[1]
-        sizes = np.abs(units.outgoing).max(axis=1) * np.abs(across) * self.probe.unit
-        shows[which] = sizes > _SURE * self.probe.strong * tol
-        return shows
+        tol = self.probe.query(self.probe.oracle.clip_to_range(line.at(t)))[1]
+        sizes = np.abs(units.outgoing).max(axis=1) * np.abs(across) * self.probe.length_scale
+        visible[which] = sizes > _CERTAIN * self.probe.reliable_tol * tol
+        return visible
 
-    def _kinks(self, line, probe):
+    def _scan(self, line, probe):
         try:
-            return find_kinks(
-                lambda t: probe.ask(line.at(t)),
+            return scan_line(
+                lambda t: probe.query(line.at(t)),
                 line.reach,
-                unit=probe.unit,
-                faint=probe.faint,
-                max_kinks=self.max_units,
+                length_scale=probe.length_scale,
+                detection_tol=probe.detection_tol,
+                max_boundaries=self.max_units,
                 rng=self.rng,
             )
         except BlackBoxError as error:
-            if self.failure is not None:  # it was asked farther away than it should have been
+            if self.failure is not None:  # it was queried farther out than it should have been
                 raise self.failure from None
             raise BlackBoxError(
-                f"{error} The search for kinks asks up to {self.reach:.1e} standard deviations from the centre; where "
-                "the black box cannot be asked there, pass a smaller reach."
+                f"{error} The search for activation boundaries queries up to {self.reach:.1e} standard deviations from "
+                "the center; if the black box cannot be queried there, pass a smaller reach."
             ) from error
 
-    def _refuse_bent(self, n_lost, n_fresh):
+    def _refuse_deeper(self, n_missed, n_new):
+        """Raise if so many units were missed that there must be more than one hidden layer."""
         known = len(self.units)
-        self.n_lost += n_lost
-        # Noise makes one kink of two, here and there.
-        if n_lost and self.n_lost > (2 + 0.3 * known if self.probe.exact else 6 + known):
+        self.n_missed += n_missed
+        exact = self.probe.exact
+        allowed = _MISSED + _MISSED_SHARE * known if exact else _MISSED_NOISY + _MISSED_SHARE_NOISY * known
+        if n_missed and self.n_missed > allowed:
             raise NotIdentified(
                 "activation boundaries",
                 "bent",
-                f"{n_lost} of the {known} kinks known were not met, of the same size, where their hyperplanes cross "
-                f"another line, which showed {n_fresh} new ones: the answers are piecewise linear, but their kinks "
-                "end, bend or change, as with more than one hidden layer, pooling, or inputs that are clipped.",
+                f"{n_missed} of the {known} known boundaries were not met, of the same size, where their hyperplanes "
+                f"cross another line, which had {n_new} new ones: the outputs are piecewise linear, but their "
+                "boundaries end, bend or change, as with more than one hidden layer, pooling, or clipped inputs.",
             )
 
 
-def _pool(probe, rng):
-    """Points with precise answers, as far as there are any."""
+def _start_points(probe, rng):
+    """Points (n, D) with precise outputs, at up to four standard deviations."""
     U = rng.standard_normal((4 * _POOL, probe.oracle.n_inputs)) * np.repeat([0.5, 1.0, 2.0, 4.0], _POOL)[:, None]
-    # Coordinates outside the range: anywhere in it.
+    # Coordinates outside the input range: anywhere in it.
     low, high = (probe.oracle.clip_to_range(np.full_like(U, end)) for end in (-4.0, 4.0))
     U = np.where(probe.oracle.clip_to_range(U) == U, U, rng.uniform(low, high))
-    tol = probe.ask(U)[1]
-    seen = np.flatnonzero(np.isfinite(tol))
-    if len(seen) < 8:
+    visible = np.flatnonzero(np.isfinite(probe.query(U)[1]))
+    if len(visible) < _FEWEST_STARTS:
         raise BlackBoxError(
-            f"of {len(U)} points near the centre only {len(seen)} have answers that tell anything: the classifier is "
-            "too certain. Give rows X where it is less so."
+            f"only {len(visible)} of {len(U)} points near the center have informative outputs: the classifier is too "
+            "certain. Give samples X where it is less so."
         )
-    return U[seen]
+    return U[visible]
 
 
-def _visible(probe, origin, direction, reach):
-    """The ends (low, high) of the stretch of a line around its origin on which there are answers."""
-    t = np.geomspace(1e-3 * probe.unit, reach, _STEPS)
-    ends = []
-    for side in (-1.0, 1.0):
-        seen = np.isfinite(probe.ask(origin + side * t[:, None] * direction)[1])
-        n = len(t) if seen.all() else int(np.argmin(seen))
-        inner, outer = (0.0 if n == 0 else t[n - 1]), t[min(n, len(t) - 1)]
-        for _ in range(8 if n < len(t) else 0):
+def _visible_interval(probe, origin, direction, reach):
+    """The ends (low, high) of the interval of a line around its origin on which there are outputs."""
+    t = np.geomspace(1e-3 * probe.length_scale, reach, _GRID)
+    ends = [side * _visible_length(probe, origin, side * direction, t) for side in (-1.0, 1.0)]
+    return ends[0], max(ends[1], ends[0] + 1e-6 * probe.length_scale)
+
+
+def _visible_length(probe, origin, direction, t):
+    """How far from the origin there are outputs along a ray: a grid t (n,), then bisection."""
+
+    def visible(s):
+        return np.isfinite(probe.query(origin + s[:, None] * direction)[1])
+
+    seen = visible(t)
+    end = t[-1]
+    if not seen.all():
+        n = int(np.argmin(seen))
+        inner, outer = (0.0 if n == 0 else t[n - 1]), t[n]
+        for _ in range(_BISECTIONS):
             middle = 0.5 * (inner + outer)
-            shows = np.isfinite(probe.ask((origin + side * middle * direction)[None])[1][0])
-            inner, outer = (middle, outer) if shows else (inner, middle)
-        end = 0.98 * inner if n < len(t) else reach
-        if probe.oracle.output_bounds is not None:  # clipped outputs may come back between two of these points
-            within = end * np.linspace(0.0, 1.0, _GAPS)
-            seen = np.isfinite(probe.ask(origin + side * within[:, None] * direction)[1])
-            end = end if seen.all() else within[max(int(np.argmin(seen)) - 1, 0)]
-        ends.append(side * end)
-    return ends[0], max(ends[1], ends[0] + 1e-6 * probe.unit)
+            inner, outer = (middle, outer) if visible(np.array([middle]))[0] else (inner, middle)
+        end = 0.98 * inner
+    if probe.oracle.output_bounds is not None:  # clipped outputs may return between two points of the grid
+        within = end * np.linspace(0.0, 1.0, _CLIPPED_GRID)
+        seen = visible(within)
+        end = end if seen.all() else within[max(int(np.argmin(seen)) - 1, 0)]
+    return end

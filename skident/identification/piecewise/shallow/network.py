@@ -1,4 +1,4 @@
-"""A ReLU network with one hidden layer and linear output, read off the kinks of its answers."""
+"""A ReLU network with one hidden layer and linear output, from its activation boundaries."""
 
 from __future__ import annotations
 
@@ -10,82 +10,60 @@ from skident.fitting.polish import NOISY_ANSWERS, polish_network
 from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import NotIdentified
 
-from ..kernel.rounding import probe_of
-from .in_view import Found, network_of_view, view_of
+from ..kernel.output_error import probe_of
 from .line_search import LineSearch
-from .signs import leaky_units, oriented_units, points_on_both_sides
+from .restricted import fit_unsigned, network_of_fit
+from .signs import leaky_units, points_on_both_sides, signed_units
+from .units import ShallowNetwork
 
-__all__ = ["find_relu_network"]
+__all__ = ["ValidationShells", "find_relu_network"]
 
-_MAX_LINES = 16
-_MAX_LINES_IN_VIEW = 100
-_PATIENCE = 24  # lines after which
-_FAINT_IN_VIEW = 1e-6  # errors of this size, relative to the spread of the answers, are no reason to look on
-_IDLE_IN_VIEW = 2  # lines in a row that must show nothing new
-_AIMS = 4  # lines drawn at once through answers that are not explained
-_WIDENINGS = 2  # times that lines are followed farther where what they show explains nothing
-_FAR = 30.0  # standard deviations up to which answers are compared
-_EXPLAINED = 1e-9  # relative error on fresh answers below which a network is taken as the black box
-_EXACT = 1e-13  # and below which the polish has nothing to gain
-_POLISHED = 3000  # parameters up to which it is quick; larger networks are polished where they explain too little
-_ACCURATE = 3e-8  # accuracy of a unit that need not be measured again where nothing is polished
-_MORE_LINES = 4  # on which that is tried
-_START = 1e-3  # error above which a polish is no use
-_NOISY_START = 0.3  # where answers are noisy
-_NOISY_TRIES = 8
-_NOISE_LEFT = 4.0  # errors of the answers by which a network may miss them
-_CLEARLY = 100.0  # how much worse all other signs must be
-_NOTHING = 1e-8  # relative size of units of which the sign does not matter
+_MAX_LINES = 16  # budget; almost every line crosses every hyperplane
+_MAX_LINES_RESTRICTED = 100  # budget where the informative part of a line crosses only some of them
+_N_IDLE_RESTRICTED = 2  # lines in a row that must give nothing new there
+_FIT_EVERY = 8  # lines after which the units are fitted there in any case
+_PATIENCE = 24  # lines after which faint residuals are accepted there
+_FAINT_RESIDUAL = 1e-6  # these, relative to the spread of the outputs: units too faint for the others' rounding
+_N_AIMS = 4  # lines drawn at once through unexplained points
+_WIDENINGS = 2  # times that lines are scanned farther out if the units found explain nothing
+_FAR = 30.0  # standard deviations up to which outputs are compared
+_EXPLAINED_TOL = 1e-9  # relative error of held-out outputs below which a network is taken as the black box
+_EXACT_TOL = 1e-13  # the same below which polishing gains nothing: rounding
+_POLISHED = 3000  # parameters up to which polishing is quick; larger networks only if they explain too little
+_ACCURATE = 3e-8  # error of a unit that need not be measured again if nothing is polished
+_N_REMEASURING = 4  # first lines on which that is tried
+_START_TOL = 1e-3  # relative error above which polishing does not converge to the black box
+_START_TOL_NOISY = 0.3  # the same for noisy outputs
+_NOISY_TRIES = 8  # searches; noise hides boundaries here and there, other lines find others
+_NOISE_LEFT = 4.0  # errors of the outputs by which a network may be off
+_CLEARLY = 100.0  # ratio of errors above which other signs are excluded
+_NO_WEIGHT = 1e-8  # outgoing weight over the largest of units whose sign does not matter
+_OUTPUTS = 1.75  # per parameter, for the polish
+_SHELL = 32  # points of a shell of validation
 
 
 def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, leaky=False, rng=None, callback=None):
-    """A ReLU network with one hidden layer and linear output, exactly, from function values.
+    """The `ShallowNetwork` of a black box with one hidden layer of ReLU units and linear output, from its outputs.
 
-    Parameters
-    ----------
-    oracle : Oracle
-        Asked for answers in its standardised coordinates u, never for derivatives.
-    n_units : int, default=None
-        m_1 if known: then no line is spent on making sure that it is complete, and it is an error to see more.
-        Otherwise a line must show what is known and nothing else; 16 lines are followed at most.
-    max_units : int, default=1000
-        Bound on the kinks of one line.
-    reach : float, default=1e3
-        Lines are followed up to this distance in units of ``sqrt(D)``, and up to 1e4 times as far where there are no
-        kinks, or none that explain the answers.
-    leaky : bool, default=False
-        Whether units may have a slope on their other side, one for all, which is found; the network's activation is
-        then `leaky_relu`.
-    rng : numpy.random.RandomState, default=None
-    callback : callable, default=None
-        ``callback(n_found)`` after every line.
+    It is of the oracle's standardized inputs, and misses held-out outputs by less than 1e-9 of their spread, mostly
+    1e-13, or by some of their errors if they are noisy. Otherwise raises `NotIdentified`; and `BlackBoxError` if the
+    black box cannot be queried far from the center: then a smaller `reach` may help.
 
-    Returns
-    -------
-    Found
-        Its network is of u, activation "relu", output "identity"; it misses fresh answers by less than 1e-9 of their
-        spread, mostly by less than 1e-13, or by some of their errors where they are noisy or rounded.
-
-    Raises
-    ------
-    NotIdentified
-        (a ValueError) If the black box is something else; the message and the attribute `reason` say what was seen.
-    BlackBoxError
-        (a ValueError) If the black box cannot be asked far from the centre; a smaller `reach` may help.
+    With `n_units` known, no line is spent on confirming that it is complete, and more boundaries are an error. Lines
+    have at most `max_units` boundaries. They reach `reach` units of ``sqrt(D)``, and up to 1e4 times as far if no
+    boundaries explain the outputs. With `leaky`, units have a slope on their other side, one for all, which is found.
+    `callback(n_found)` is called after every line.
 
     Notes
     -----
-    Almost every line crosses every hyperplane once, so a line shows all units: about 20 queries a unit. Another
-    2 D a unit give the jumps of the gradient, and ``1.75 P / m_L`` the polish of P parameters. A further line
-    confirms that every hyperplane goes on there with the same jump, which holds for one hidden layer only.
+    Almost every line crosses every hyperplane once, so a line meets all units: about 20 queries per unit. Another
+    2 D per unit give the jumps of the gradient, and ``1.75 P / m_L`` the polish of P parameters. A further line
+    confirms that every hyperplane continues there with the same jump, which holds for one hidden layer only.
 
-    Units that are constant, or whose outgoing weights are below 1e-10 of the others, leave no trace and are left out:
-    the network found has fewer units than the one asked, and is the same function. Units with parallel weights and
-    different biases are told apart. Two units on one hyperplane show as one, whose jump is their sum, and are refused
-    unless it explains the linear part too. A unit whose hyperplane is farther away than `reach` on all lines is left
-    out if it is silent on this side of it; if it is active, that shows, and the search goes farther. On which side of
-    its hyperplane a unit is active follows from m_L D equations, see `solve_signs`: 100 units with 10 inputs and one
-    output take some 10 seconds. Where the slope is unknown, it takes one of these equations.
+    Units that are constant, or whose outgoing weights are below 1e-10 of the others, have no effect and are left out.
+    Parallel units with different biases are separated. Two units on one hyperplane appear as one, whose jump is their
+    sum, and are refused unless it explains the linear part too. The signs of the units follow from m_L D equations, see
+    `solve_signs`: 100 units with 10 inputs and one output take some 10 seconds. An unknown slope takes one of these.
 
     Examples
     --------
@@ -100,160 +78,134 @@ def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, leaky=
     rng = np.random.RandomState(0) if rng is None else rng
     probe = probe_of(oracle, rng, far=min(_FAR, reach))
     for n_left in reversed(range(1 if probe.exact else _NOISY_TRIES)):
-        search = LineSearch(probe, reach * probe.unit, max_units, rng)
+        search = LineSearch(probe, reach * probe.length_scale, max_units, rng)
         try:
-            return (
-                _in_view(search, callback)
-                if oracle.restricted and not leaky
-                else _line_by_line(search, n_units, leaky, callback)
-            )
+            if oracle.restricted and not leaky:
+                return _find_restricted(search, callback)
+            return _find_everywhere(search, n_units, leaky, callback)
         except NotIdentified:
-            # Noise hides kinks here and there; other lines show others.
             if n_left == 0:
                 raise
 
 
-def _line_by_line(search, n_units, leaky, callback):
-    """The network where every line shows nearly all units: until one confirms what is known and shows nothing else."""
+def _find_everywhere(search, n_units, leaky, callback):
+    """The network if every line meets nearly all units: until one confirms what is known and adds nothing."""
     n_widened = 0
     for n_lines in range(_MAX_LINES):
-        search.follow_line()
+        search.scan_next_line()
         if callback is not None:
             callback(len(search.units))
         complete = search.n_idle > 0
         if search.probe.exact and len(search.units) * search.probe.oracle.n_inputs > _POLISHED:
             # Too large to be polished: every unit is measured until it is accurate.
-            search.poor = _ACCURATE
-            if complete and n_lines < _MORE_LINES and search.units.errors.max() > _ACCURATE:
+            search.remeasure_tol = _ACCURATE
+            if complete and n_lines < _N_REMEASURING and search.units.errors.max() > _ACCURATE:
                 continue
-        if not complete and (len(search.units) != n_units or search.units.errors.max() > search.poor):
+        if not complete and (len(search.units) != n_units or search.units.errors.max() > search.remeasure_tol):
             continue
         network, failure = _assemble(search, n_units, leaky)
         if network is not None:
-            return Found(network)
+            return ShallowNetwork(network)
         if complete:
             if n_widened == _WIDENINGS:
                 raise failure
             n_widened += 1
             search.widen(failure)
-    raise NotIdentified(
-        "activation boundaries",
+    raise _failure(
         "unresolved",
-        f"after {_MAX_LINES} lines the kinks found ({len(search.units)} units) still change from line to line: units "
-        "that are too close together, or no network with one hidden layer of ReLU units.",
+        f"after {_MAX_LINES} lines the activation boundaries found ({len(search.units)} units) still change from line "
+        "to line: units that are too close together, or no network with one hidden layer of ReLU units.",
     )
 
 
-def _in_view(search, callback):
-    """The network where not all answers tell: lines until nothing in view is new, and all of it is explained."""
-    view = None
-    for n_lines in range(_MAX_LINES_IN_VIEW):
-        search.follow_line() if view is None else search.follow_rest()
+def _find_restricted(search, callback):
+    """The network if not all outputs are informative: lines until nothing visible is new and all is explained."""
+    fit = None
+    for n_lines in range(_MAX_LINES_RESTRICTED):
+        search.scan_next_line() if fit is None else search.scan_residual()
         if callback is not None:
             callback(len(search.units))
-        if len(search.units) == 0 or (search.n_idle < _IDLE_IN_VIEW and (n_lines + 1) % 8):
+        if len(search.units) == 0 or (search.n_idle < _N_IDLE_RESTRICTED and (n_lines + 1) % _FIT_EVERY):
             continue
-        view = view_of(search)
-        search.units, search.n_known = view.units, len(view.units)
-        # Units too faint to be told from the rounding of the others are given up at last.
-        if len(view.wrong) == 0 or (n_lines >= _PATIENCE and view.misfit < _FAINT_IN_VIEW):
-            return network_of_view(view, search.probe.noise, search.probe.unit)
-        some = search.rng.permutation(len(view.wrong))[:_AIMS]
-        if len(view.right):
-            search.aim(view.wrong[some], view.right)
-    raise NotIdentified(
-        "activation boundaries",
+        fit = fit_unsigned(search)
+        search.units, search.n_located = fit.units, len(fit.units)
+        if len(fit.wrong) == 0 or (n_lines >= _PATIENCE and fit.residual < _FAINT_RESIDUAL):
+            return network_of_fit(fit, search.probe.output_error, search.probe.length_scale)
+        some = search.rng.permutation(len(fit.wrong))[:_N_AIMS]
+        if len(fit.right):
+            search.aim(fit.wrong[some], fit.right)
+    raise _failure(
         "unexplained",
-        f"after {_MAX_LINES_IN_VIEW} lines {len(search.units)} units were found, and answers remain that they do not "
-        "explain: other units are too faint, or the black box is no network with one hidden layer of ReLU units.",
+        f"after {_MAX_LINES_RESTRICTED} lines {len(search.units)} units were found, and outputs remain that they do "
+        "not explain: other units are too faint, or the black box is no network with one hidden layer of ReLU units.",
     )
+
+
+class ValidationShells:
+    """Held-out outputs on shells at three distances, and the errors of networks on them.
+
+    The errors are relative to the spread of a shell's outputs, the worst of all shells and outputs.
+    """
+
+    def __init__(self, search, far=_FAR):
+        probe, far = search.probe, min(far, search.reach / search.probe.length_scale)
+        radii = np.repeat([1.0, np.sqrt(far), far], _SHELL)[:, None]
+        self.U = search.rng.standard_normal((3 * _SHELL, probe.oracle.n_inputs)) * radii
+        F, tol = probe.query(self.U)
+        self.Y = F * probe.output_error
+        # Outputs that are constant on a shell have at least their error as spread.
+        spread = np.maximum(np.ptp(F.reshape(3, _SHELL, -1), axis=1), 1.0)
+        self.output_error = float(np.max(tol.reshape(3, -1, 1) / spread[:, None]))
+        self.spread = spread * probe.output_error
+
+    def error(self, network):
+        """Largest relative error of a network."""
+        errors = np.abs(network(self.U) - self.Y).reshape(3, _SHELL, -1).max(axis=1)
+        return float(np.max(errors / self.spread))
+
+    def with_constant(self, network):
+        """The network with the biases of its outputs from those near the center."""
+        constant = np.median((self.Y - network(self.U))[:_SHELL], axis=0)
+        return network.with_parameters(network.weights, [network.biases[0], network.biases[1] + constant])
+
+    def explains(self, error):
+        """Whether an error is that of the black box itself."""
+        return error <= max(_EXPLAINED_TOL, _NOISE_LEFT * self.output_error)
 
 
 def _assemble(search, n_units, leaky):
     """The network of the units, with signs, constant and polish, or else None and why it is not the black box.
 
-    What it lacks then may lie farther away. That there are too many units, or that their signs cannot be told, is
-    raised at once.
+    What it lacks then may be farther out. Too many units, or signs that cannot be determined, are raised at once.
     """
-    probe, rng, n_found = search.probe, search.rng, len(search.units)
+    n_found = len(search.units)
     if n_found == 0:
-        return None, _nothing_seen(search)
+        return None, _no_boundaries(search)
     if n_units is not None and n_found > n_units:
-        raise NotIdentified(
-            "activation boundaries",
+        raise _failure(
             "units",
             f"layer_widths gives {n_units} hidden units, but {n_found} activation boundaries were found; set "
             f"layer_widths=({n_found}, {search.probe.oracle.n_outputs}).",
         )
-    far = min(_FAR, search.reach / probe.unit)
-    U = rng.standard_normal((96, probe.oracle.n_inputs)) * np.repeat([1.0, np.sqrt(far), far], 32)[:, None]
-    Y, tol = _answers(probe, U)
-    search.units, choices, activation = _leaky(search) if leaky else (*oriented_units(search), "relu")
+    shells = ValidationShells(search)
+    search.units, choices, activation = _leaky(search) if leaky else (*signed_units(search), "relu")
     if len(choices) == 0:
         return None, _no_signs(search)
-    networks = [_network(search.units, signs, probe.noise, activation, U, Y) for signs in choices]
-    errors = np.array([_error(network, U, Y) for network in networks])
-    enough = _EXACT if networks[0].n_parameters <= _POLISHED or not probe.exact else _EXPLAINED
-    if enough < errors.min() < (_START if probe.exact else _NOISY_START):
-        networks, errors = _polish(search, networks, errors, U, Y)
+    networks = [_network(search, signs, activation, shells) for signs in choices]
+    errors = np.array([shells.error(network) for network in networks])
+    exact = search.probe.exact
+    enough = _EXACT_TOL if networks[0].n_parameters <= _POLISHED or not exact else _EXPLAINED_TOL
+    if enough < errors.min() < (_START_TOL if exact else _START_TOL_NOISY):
+        networks, errors = _polish(search, networks, errors, shells)
     best = int(np.argsort(errors)[0])
-    if errors[best] > max(_EXPLAINED, _NOISE_LEFT * tol):
-        return None, NotIdentified(
-            "activation boundaries",
+    if not shells.explains(errors[best]):
+        return None, _failure(
             "unexplained",
-            f"the network of the {n_found} units found misses fresh answers by {errors[best]:.1e} of their spread.",
+            f"the network of the {n_found} units found misses held-out outputs by {errors[best]:.1e} of their spread.",
         )
     if _is_ambiguous(search.units, choices, errors):
-        return None, _undetermined(n_found)
+        return None, _ambiguous(n_found)
     return networks[best], None
-
-
-def _answers(probe, U):
-    """Answers (96, m_L) on three shells, and the largest error they may have, relative to the spread of a shell."""
-    F, tol = probe.ask(U)
-    shells = F.reshape(3, -1, F.shape[1])
-    return F * probe.noise, float(
-        np.max(tol.reshape(3, -1, 1) / np.maximum(np.ptp(shells, axis=1, keepdims=True), 1.0))
-    )
-
-
-def _is_ambiguous(units, choices, errors):
-    """Whether other signs of units that matter explain the answers about as well as the best ones."""
-    order = np.argsort(errors)
-    rivals = order[1:][errors[order[1:]] < _CLEARLY * max(errors[order[0]], _EXACT)]
-    moved = np.any(choices[rivals] != choices[order[0]], axis=0)
-    sizes = np.linalg.norm(units.outgoing, axis=1)
-    return bool(np.any(sizes[moved] > _NOTHING * sizes.max()))
-
-
-def _nothing_seen(search):
-    X = search.rng.standard_normal((16, search.probe.oracle.n_inputs))
-    what = "constant" if np.ptp(search.probe(X), axis=0).max() <= 4.0 else "linear"
-    return NotIdentified(
-        "activation boundaries",
-        what,
-        f"the answers are a {what} function without kinks, up to {search.reach:.1e} from the centre.",
-    )
-
-
-def _no_signs(search):
-    return NotIdentified(
-        "activation boundaries",
-        "signs",
-        f"{len(search.units)} hyperplanes explain all kinks up to {search.reach:.1e} from the centre, but wherever the "
-        "units are active, the linear part of the answers remains unexplained: there is a linear skip connection, "
-        "a leaky activation, or there are two units on one hyperplane.",
-    )
-
-
-def _undetermined(n_units):
-    return NotIdentified(
-        "activation boundaries",
-        "ambiguous",
-        f"{n_units} hyperplanes explain all kinks, but the linear part of the answers does not tell on which side the "
-        "units are active: different networks give the same answers (as for hidden units that clip on both sides: try "
-        "activation='hard_tanh'), or there are too few equations for so many units.",
-    )
 
 
 def _leaky(search):
@@ -264,37 +216,63 @@ def _leaky(search):
     return replace(units, outgoing=units.outgoing / (1.0 - slope)), choices, leaky_relu(slope)
 
 
-def _network(units, signs, scale, activation, U, Y):
-    """The network of units with given signs; the constant from the answers Y near the centre, outgoing times scale."""
-    weights, none = [units.weights * signs, units.outgoing * scale], np.zeros(len(scale))
-    network = FeedforwardNetwork(weights, [units.biases * signs, none], activation)
-    constant = np.median((Y - network(U))[:32], axis=0)
-    return FeedforwardNetwork(weights, [units.biases * signs, constant], activation)
+def _network(search, signs, activation, shells):
+    """The network of the units with given signs."""
+    units, scale = search.units, search.probe.output_error
+    weights, biases = [units.weights * signs, units.outgoing * scale], [units.biases * signs, np.zeros(len(scale))]
+    return shells.with_constant(FeedforwardNetwork(weights, biases, activation))
 
 
-def _polish(search, networks, errors, U, Y):
-    """Every network, or its polished form if that is better, and the errors on (U, Y)."""
+def _polish(search, networks, errors, shells):
+    """Every network, or its polished form if that is better, and their errors."""
     oracle, exact = search.probe.oracle, search.probe.exact
-    n = int((1.75 if exact else NOISY_ANSWERS) * networks[0].n_parameters / networks[0].n_outputs)
+    n = int((_OUTPUTS if exact else NOISY_ANSWERS) * networks[0].n_parameters / networks[0].n_outputs)
     points = points_on_both_sides(search.units, n, search.rng)
-    answers = oracle(points)
+    outputs, noise = oracle(points), None if exact else oracle.accuracy.std
     networks, errors = list(networks), errors.copy()
     for i, network in enumerate(networks):
-        polished = polish_network(
-            network,
-            points,
-            answers,
-            noise=None if exact else oracle.accuracy.std,
-            callback=lambda _: oracle.clock.out_of_time,
-        )[0]
-        error = _error(polished, U, Y)
+        polished = polish_network(network, points, outputs, noise=noise, callback=lambda _: oracle.clock.out_of_time)[0]
+        error = shells.error(polished)
         if error < errors[i]:
             networks[i], errors[i] = polished, error
     return networks, errors
 
 
-def _error(network, U, Y):
-    """Largest error over the spread of the answers, the worst of three shells and all outputs."""
-    errors = np.abs(network(U) - Y).reshape(3, -1, Y.shape[1]).max(axis=1)
-    spread = np.ptp(Y.reshape(3, -1, Y.shape[1]), axis=1)
-    return float(np.max(errors / np.where(spread > 0, spread, 1.0)))
+def _is_ambiguous(units, choices, errors):
+    """Whether other signs of units that matter explain the outputs about as well as the best ones."""
+    order = np.argsort(errors)
+    rivals = order[1:][errors[order[1:]] < _CLEARLY * max(errors[order[0]], _EXACT_TOL)]
+    changed = np.any(choices[rivals] != choices[order[0]], axis=0)
+    sizes = np.linalg.norm(units.outgoing, axis=1)
+    return bool(np.any(sizes[changed] > _NO_WEIGHT * sizes.max()))
+
+
+def _failure(reason, message):
+    return NotIdentified("activation boundaries", reason, message)
+
+
+def _no_boundaries(search):
+    X = search.rng.standard_normal((16, search.probe.oracle.n_inputs))
+    what = "constant" if np.ptp(search.probe(X), axis=0).max() <= 4.0 else "linear"
+    return _failure(
+        what,
+        f"the outputs are a {what} function without activation boundaries, up to {search.reach:.1e} from the center.",
+    )
+
+
+def _no_signs(search):
+    return _failure(
+        "signs",
+        f"{len(search.units)} hyperplanes explain all activation boundaries up to {search.reach:.1e} from the center, "
+        "but wherever the units are active, the linear part of the outputs remains unexplained: there is a linear skip "
+        "connection, a leaky activation, or there are two units on one hyperplane.",
+    )
+
+
+def _ambiguous(n_units):
+    return _failure(
+        "ambiguous",
+        f"{n_units} hyperplanes explain all activation boundaries, but the linear part of the outputs does not "
+        "determine on which side the units are active: different networks give the same outputs (as for hidden units "
+        "that clip on both sides: try activation='hard_tanh'), or there are too few equations for so many units.",
+    )

@@ -1,4 +1,4 @@
-"""On which side of their hyperplanes units are active: the signs that explain the linear part of the answers."""
+"""Signs of the units of one hidden layer: those that explain the linear part of the outputs."""
 
 from __future__ import annotations
 
@@ -8,150 +8,115 @@ from scipy.linalg import null_space
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.oracle import NotIdentified
 
+from ..kernel.signs import linear_part_matrix, slope_of_ratio
 from .units import linear_part, refine_units
 
-__all__ = ["leaky_units", "oriented_units", "points_on_both_sides", "signs_for"]
+__all__ = ["leaky_units", "points_on_both_sides", "signed_units", "signs_of_linear_part"]
 
-_CLEARLY = 100.0  # how much worse all other signs must be
-_CHOICES = 4  # signs compared by their polished networks
-_LEAKY = 1e-4  # relative difference of slopes that is none
-_DENSE = 4000  # unknowns up to which units are refined by linear least squares
+_BOUND = 32.0  # errors of the linear part that right signs may leave: a bound on sums over units
+_FAINT_BOUND = 4.0  # the same for the largest boundary of the last line that was not added
+_CLEARLY = 100.0  # ratio of residuals above which other signs are excluded
+_N_CHOICES = 4  # signs compared by their polished networks
+_LEAKY_TOL = 1e-4  # relative difference of the units' slopes that is none: about the root of the refinement's error
+_DENSE_UNKNOWNS = 4000  # unknowns up to which units are refined by linear least squares, in seconds
+_EQUATIONS = 1.75  # outputs per unknown of that
+_MAX_SOLUTIONS = 256  # sign vectors listed; more are undecided in any case
+_RARE = 0.05  # share of random points on one side of a hyperplane below which more points are drawn near it
 
 
-def oriented_units(search):
-    """The units, more exactly where that was needed, and the signs that explain the linear part.
+def signed_units(search):
+    """The units of a `LineSearch`, refined if needed, and the signs (k, m_1) that explain the linear part.
 
-    Parameters
-    ----------
-    search : LineSearch
-
-    Returns
-    -------
-    units : ReLUUnits
-    signs : ndarray of shape (k, m_1)
-        One row, or the best few where the accuracy leaves a choice; none if nothing explains the linear part.
-
-    Raises
-    ------
-    NotIdentified
-        If there may be signs that were not found.
+    One row, or the best few if the accuracy leaves a choice; none if nothing explains it. Raises `NotIdentified` if
+    there may be signs that were not found.
     """
-    units, (point, gradient, accuracy) = search.units, search.anchor
-    sizes = np.linalg.norm(units.outgoing, axis=1) * units.errors
-    tol = 32.0 * (accuracy + np.linalg.norm(sizes)) + 4.0 * search.faint
+    units, (point, gradient, error) = search.units, search.anchor
+    tol = _BOUND * (error + np.linalg.norm(units.output_errors)) + _FAINT_BOUND * search.faint
     target = linear_part(units, point, gradient)
     try:
-        found, misfit = signs_for(units, target, tol)
-    except UndecidedSignsError as error:
-        unknowns = (len(units) + 1) * (len(point) + 1)
-        if unknowns > _DENSE:
-            raise _undecided(units, error) from None
-        points = points_on_both_sides(units, int(1.75 * unknowns), search.rng)
+        signs, residual = signs_of_linear_part(units, target, tol)
+    except UndecidedSignsError as undecided:
         try:
-            units, target = refine_units(search.probe, units, points)
-            found, misfit = signs_for(units, target, tol)
+            units, target = _refined(search)
+            signs, residual = signs_of_linear_part(units, target, tol)
         except (UndecidedSignsError, NotIdentified):
-            raise _undecided(units, error) from None
-    if len(found) == 0:
-        return units, found
+            raise _undecided(units, undecided) from None
+    if len(signs) == 0:
+        return units, signs
     # The tolerance is a bound; the right signs are usually exact to far less.
-    order = np.argsort(misfit)
-    likely = misfit[order] <= _CLEARLY * max(misfit[order[0]], accuracy)
-    return units, found[order[likely][:_CHOICES]]
+    order = np.argsort(residual)
+    likely = residual[order] <= _CLEARLY * max(residual[order[0]], error)
+    return units, signs[order[likely][:_N_CHOICES]]
+
+
+def _refined(search):
+    """The units refined by least squares, and their linear part; `NotIdentified` if they are too many."""
+    unknowns = (len(search.units) + 1) * (search.probe.oracle.n_inputs + 1)
+    if unknowns > _DENSE_UNKNOWNS:
+        raise NotIdentified("activation boundaries", "undecided", "too many units to be refined by least squares")
+    points = points_on_both_sides(search.units, int(_EQUATIONS * unknowns), search.rng)
+    return refine_units(search.probe, search.units, points)
 
 
 def leaky_units(search):
-    """The units, more exactly, their signs, and the slope of their other side.
+    """The units, refined, their signs (1, m_1) or (0, m_1), and the slope of their other side.
 
-    As ``leaky(z) = (1 + s) z / 2 + (1 - s) |z| / 2``, the linear part is ``rho sum_i sigma_i c_i w_i`` with the jumps
-    ``c_i`` and ``rho = (1 + s) / (1 - s)``: its coefficients are all ``rho`` or ``-rho``.
-
-    Parameters
-    ----------
-    search : LineSearch
-
-    Returns
-    -------
-    units : ReLUUnits
-    signs : ndarray of shape (k, m_1)
-        One row, or none if nothing explains the linear part.
-    slope : float
-
-    Raises
-    ------
-    NotIdentified
-        If there may be signs that were not found, or several explain the linear part.
+    As ``leaky(z) = (1 + a) z / 2 + (1 - a) |z| / 2``, the linear part is ``rho sum_i s_i c_i w_i`` with the jumps
+    ``c_i`` and ``rho = (1 + a) / (1 - a)``: its coefficients are all ``rho`` or ``-rho``. Raises `NotIdentified` if
+    there may be signs that were not found, or several explain the linear part.
     """
-    units, (point, gradient, accuracy) = search.units, search.anchor
-    unknowns = (len(units) + 1) * (len(point) + 1)
-    if unknowns <= _DENSE:
+    units, (point, gradient, error) = search.units, search.anchor
+    if (len(units) + 1) * (len(point) + 1) <= _DENSE_UNKNOWNS:
         try:
-            points = points_on_both_sides(units, int(1.75 * unknowns), search.rng)
-            units, target = refine_units(search.probe, units, points)
-        except NotIdentified as error:
-            raise _undecided(units, error) from None
+            units, target = _refined(search)
+        except NotIdentified as undecided:
+            raise _undecided(units, undecided) from None
     else:
         target = linear_part(units, point, gradient)
-    M = (units.outgoing.T[:, None] * units.weights).reshape(-1, len(units))
-    sizes = np.linalg.norm(M, axis=0)
-    scaled, _, rank, _ = np.linalg.lstsq(M / sizes, target.ravel(), rcond=1e-9)
+    M = linear_part_matrix(units.weights, units.outgoing)
+    norms = np.linalg.norm(M, axis=0)
+    # Columns of norm one: then their coefficients are about equally accurate.
+    scaled, _, rank, _ = np.linalg.lstsq(M / norms, target.ravel(), rcond=1e-9)
     if rank < len(units):
-        tol = 32.0 * (accuracy + np.linalg.norm(units.errors * np.linalg.norm(units.outgoing, axis=1)))
+        tol = _BOUND * (error + np.linalg.norm(units.output_errors))
         signs, rho = _signs_and_ratio(units, M, target.ravel(), tol)
-        return units, signs, (rho - 1.0) / (rho + 1.0)
-    # Columns of size one: their coefficients are about as accurate.
-    signs, rho = np.sign(scaled), np.abs(scaled).sum() / sizes.sum()
-    explained = np.all(np.abs(np.abs(scaled) - rho * sizes) <= _LEAKY * rho * sizes.max())
-    return units, signs[None][: int(explained)], (rho - 1.0) / (rho + 1.0)
+        return units, signs, slope_of_ratio(rho)
+    signs, rho = np.sign(scaled), np.abs(scaled).sum() / norms.sum()
+    explained = np.all(np.abs(np.abs(scaled) - rho * norms) <= _LEAKY_TOL * rho * norms.max())
+    return units, signs[None][: int(explained)], slope_of_ratio(rho)
 
 
 def _signs_and_ratio(units, M, target, tol):
-    """Signs (1, m_1), or none, and rho of ``rho M signs = target``, where there are more units than equations.
+    """Signs (1, m_1), or none, and rho of ``rho M signs = target``, with more units than equations.
 
-    Across `target` the sum of the units is 0 whatever rho is, and all signs may be turned round.
+    Orthogonal to `target` the sum of the units is 0 for every rho, and all signs may be reversed.
     """
-    size = np.linalg.norm(target)
-    if size <= tol or len(target) < 2:
-        raise _undecided(units, "there is no linear part that would tell it, or one number of it")
-    across = null_space(target[None] / size).T @ M
+    norm = np.linalg.norm(target)
+    if norm <= tol or len(target) < 2:
+        raise _undecided(units, "there is no linear part that determines them, or one number of it")
+    orthogonal = null_space(target[None] / norm).T @ M
     try:
-        rest = solve_signs(across[:, 1:], -across[:, 0], tol, max_solutions=256)
+        others = solve_signs(orthogonal[:, 1:], -orthogonal[:, 0], tol, max_solutions=_MAX_SOLUTIONS)
     except UndecidedSignsError as error:
         raise _undecided(units, error) from None
-    signs = np.column_stack([np.ones(len(rest)), rest])  # of the first unit and the others
-    along = signs @ (target @ M) / size**2
-    misfit = np.abs(signs @ across.T).max(axis=1, initial=0.0)
-    order = np.argsort(misfit)
-    if len(signs) > 1 and misfit[order[1]] <= _CLEARLY * misfit[order[0]]:
+    signs = np.column_stack([np.ones(len(others)), others])  # of the first unit and the others
+    along = signs @ (target @ M) / norm**2
+    residual = np.abs(signs @ orthogonal.T).max(axis=1, initial=0.0)
+    order = np.argsort(residual)
+    if len(signs) > 1 and residual[order[1]] <= _CLEARLY * residual[order[0]]:
         raise _undecided(units, f"with an unknown slope, {len(signs)} choices explain the linear part")
     signs = signs[order[:1]] * np.sign(along[order[:1]])[:, None]
     return signs, 1.0 / np.abs(along[order[0]]) if len(signs) else 1.0
 
 
-def signs_for(units, target, tol):
-    """Sign vectors for which the units add up to the linear part.
+def signs_of_linear_part(units, target, tol):
+    """Sign vectors (k, m_1) for which the units add up to the linear part (m_L, D), up to `tol`; residuals (k,).
 
-    Parameters
-    ----------
-    units : ReLUUnits
-    target : ndarray of shape (m_L, D)
-        As `linear_part` gives it.
-    tol : float
-        Its accuracy.
-
-    Returns
-    -------
-    signs : ndarray of shape (k, m_1)
-    misfit : ndarray of shape (k,)
-
-    Raises
-    ------
-    UndecidedSignsError
-        If there may be some that were not found.
+    Raises `UndecidedSignsError` if there may be some that were not found.
     """
-    M = (units.outgoing.T[:, None] * units.weights).reshape(-1, len(units))
-    found = solve_signs(M, target.ravel(), tol, max_solutions=256)
-    return found, np.abs(found @ M.T - target.ravel()).max(axis=1)
+    M = linear_part_matrix(units.weights, units.outgoing)
+    signs = solve_signs(M, target.ravel(), tol, max_solutions=_MAX_SOLUTIONS)
+    return signs, np.abs(signs @ M.T - target.ravel()).max(axis=1)
 
 
 def _undecided(units, error):
@@ -163,25 +128,13 @@ def _undecided(units, error):
 
 
 def points_on_both_sides(units, n, rng):
-    """Inputs of which half are near the centre, half near the hyperplanes, and more near far ones.
-
-    Parameters
-    ----------
-    units : ReLUUnits
-    n : int
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    ndarray of shape (k, D)
-        ``k >= n + 4 D``.
-    """
+    """At least ``n + 4 D`` inputs (k, D): half near the center, half near the hyperplanes, and more near far ones."""
     W, b = units.weights, units.biases
     D, m = W.shape
     n += 4 * D
     U = rng.standard_normal((n, D))
     active = np.mean(U @ W + b > 0, axis=0)
-    rare = np.flatnonzero(np.minimum(active, 1.0 - active) < 0.05)
+    rare = np.flatnonzero(np.minimum(active, 1.0 - active) < _RARE)
     which = np.concatenate([np.arange(n // 2) % m, np.repeat(rare, int(1.5 * (D + 2)))])
     near = rng.standard_normal((len(which), D))
     move = rng.uniform(-2.5, 2.5, len(which)) - np.sum(near * W.T[which], axis=1) - b[which]
