@@ -1,1 +1,1 @@
-"""Far out, where first-layer units saturate: their directions, lengths and shifts, and the layers behind."""
+"""Saturating first layers: their units from steps of the outputs far away, and the network downstream of them."""

@@ -1,4 +1,4 @@
-"""First-layer shifts, and how many units follow, from where the gradients of the rest of the network lie."""
+"""First-layer biases, and the width of the second layer, from gradients of the downstream network."""
 
 from __future__ import annotations
 
@@ -11,234 +11,170 @@ from skident.budget import check_deadline
 from skident.network import get_activation
 
 from ..query_points import query_block
+from .tails import EXPONENTIAL_RATES
 
-__all__ = ["BiasesFromGradients", "find_first_biases", "gradient_step", "biases_from_gradients"]
+__all__ = ["BiasesFromGradients", "biases_from_gradients", "find_first_biases", "gradient_step"]
 
-# 1 / g'(z) is a combination of exp(c z), exp(-c z) and 1.
-_EXPONENTS = {"tanh": 2.0, "sigmoid": 1.0}
-_SPREAD = 0.7  # standard deviation of the pre-activations at which gradients are taken
-_STEP = 2e-4  # of fourth-order differences: rounding 1e-12, truncation below it also where the rest is steep
-_OF_ROUNDING = 0.2  # steps for exact answers beside the fifth root of their rounding: that step for 1e-15
-_TELLING = 1e-4  # residual below which a null space is real
-_CANDIDATES = 10  # points of a classifier for every one that is used
-_PART = 1e-4  # length of a unit's part in the null vectors below which it has none
+_SPREAD = 0.7  # standard deviation of the pre-activations at which gradients are taken: units bend, none saturates
+_STEP = 2e-4  # of fourth-order differences, in z: rounding 1e-12, truncation below it even for steep downstream layers
+_ROUNDING_STEPS = 0.2  # steps of exact outputs, times the fifth root of their rounding: 2e-4 for 1e-15
+_NULL_TOL = 1e-4  # residual below which a null space is real: geometric mean, roughly, of the 1e-8 of exact ones and 1; not tuned
+_NULL_TOL_OF_NOISE = 300.0  # the same in units of the noise of the gradients
+_MAX_NULL_TOL = 0.1  # the same, however large the noise
+_CANDIDATES = 10  # points of a classifier for every one that is used: others have no gradient to speak of
+_MIN_SHARE = 1e-4  # norm of a unit's entries in the null vectors below which its bias is undetermined
+_MAX_ITER = 6  # Gauss-Newton steps: quadratic convergence from the closed form
+_NOT_BETTER = 0.5  # part of the residual before a step that ends the iteration if it is exceeded
+_MAX_BIAS_STEP = 0.5  # per Gauss-Newton step, in z
+_MAX_SCALE_STEP = 0.2  # per Gauss-Newton step, relative
+_MAX_CONDITION = 1e6  # of the first-layer weights: inputs with given pre-activations lose six digits
+_MIN_POINTS = 20  # at which gradients are taken
+_POINTS_PER_UNIT = 4.5  # equations per unit, which has three unknowns
 
 
 @dataclass
 class BiasesFromGradients:
-    """Corrections to a first layer's pre-activations.
+    """Corrections of pre-activations Z: the true ones are ``scales * Z + biases``, both (m_1,).
 
-    Attributes
-    ----------
-    shifts, stretches : ndarray of shape (m_1,)
-        The true pre-activations are ``stretches * Z + shifts``.
-    n_null : int
-        Dimension of the null space found: ``m_1 - m_2``. 0 if there is none.
-    residual : float
-        Largest of the null space's singular values over the smallest of the others; infinite if there is none.
+    `n_null` is the dimension ``m_1 - m_2`` of the null space, 0 if there is none; `residual` the largest of its
+    singular values over the smallest of the others.
     """
 
-    shifts: np.ndarray
-    stretches: np.ndarray
+    biases: np.ndarray
+    scales: np.ndarray
     n_null: int
     residual: float
 
 
-def biases_from_gradients(G, Z, activation, *, n_null=None, max_iter=6):
-    """Shifts and stretches of pre-activations that put the gradients of the next layers into a proper subspace.
+def biases_from_gradients(G, Z, activation, *, n_null=None):
+    """Biases and scales of pre-activations Z (n, m_1) with which gradients G (n, m_1) lie in a proper subspace.
 
-    Parameters
-    ----------
-    G : ndarray of shape (n, m_1)
-        Gradients by the pre-activations: ``d f / d z_i`` at points with pre-activations Z, of any outputs.
-    Z : ndarray of shape (n, m_1)
-        Pre-activations up to unknown shifts, and lengths that are nearly right.
-    activation : Activation
-        Smooth and strictly monotone.
-    n_null : int, default=None
-        ``m_1 - m_2`` if known; otherwise the one with the smallest residual.
-    max_iter : int, default=6
-        Gauss-Newton steps at most.
-
-    Returns
-    -------
-    BiasesFromGradients
-
-    Notes
-    -----
-    ``d f / d z_i = g'(z_i) (W_2 s)_i`` with some vector s that depends on the point. Where the second layer is narrower
+    ``d f / d z_i = g'(z_i) (W_2 s)_i`` with some vector s that depends on the point. If the second layer is narrower
     than the first, a vector v with ``W_2^T v = 0`` exists, so ``sum_i v_i G_ni / g'(z_ni) = 0`` at every point,
-    however many layers follow. For tanh and sigmoid ``1 / g'(z + b)`` is a combination of three functions of z whose
-    coefficients give b: one null space of an (n, 3 m_1) matrix. From there (for other activations from b = 0) the
-    same equation is linearised in shifts and stretches. ``O(n m_1^2)``; n should be above 4 m_1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.network import get_activation
-    >>> from skident.identification.saturating.biases import biases_from_gradients
-    >>> rng = np.random.default_rng(0)
-    >>> Z, W, shifts = rng.standard_normal((40, 3)), np.array([[1.0], [0.5], [-0.7]]), np.array([0.3, -0.2, 0.1])
-    >>> G = rng.standard_normal((40, 1)) @ W.T / np.cosh(Z + shifts) ** 2
-    >>> print(np.round(biases_from_gradients(G, Z, get_activation("tanh")).shifts, 6))
-    [ 0.3 -0.2  0.1]
+    however many layers follow. For tanh and sigmoid ``1 / g'(z + b)`` is a combination of ``exp(cz), exp(-cz), 1``
+    whose coefficients determine b: one null space of an (n, 3 m_1) matrix. From there (for other activations from
+    b = 0) the same equation is linearized in biases and scales. `n_null` is ``m_1 - m_2`` if known, else the one with
+    the smallest residual is taken. ``O(n m_1^2)``; n should be above 4 m_1.
     """
     m = G.shape[1]
     dimensions = range(1, m) if n_null is None else [n_null]
     best = BiasesFromGradients(np.zeros(m), np.ones(m), 0, np.inf)
     if len(G) < 3 * m:
         return best
-    start = None
-    if activation.name in _EXPONENTS:
-        start = _decompose(_closed_form_columns(G, Z, _EXPONENTS[activation.name]))
+    rate, start = EXPONENTIAL_RATES.get(activation.name), None
+    if rate is not None:
+        start = _decompose(np.stack([G * np.exp(rate * Z), G * np.exp(-rate * Z), 2.0 * G], axis=1))
     for k in dimensions:
-        shifts = np.zeros(m) if start is None else _closed_form_shifts(start, k, _EXPONENTS[activation.name])
-        if np.isfinite(shifts).all():
-            found = _improve(G, Z, activation, shifts, k, max_iter)
-            best = min(best, found, key=lambda f: f.residual)
+        biases = np.zeros(m) if start is None else _closed_form(start, k, rate)
+        if np.isfinite(biases).all():
+            best = min(best, _gauss_newton(G, Z, activation, biases, k), key=lambda result: result.residual)
     return best
 
 
-def _improve(G, Z, activation, shifts, k, max_iter):
-    """Gauss-Newton steps in shifts and stretches for a null space of dimension k."""
+def _gauss_newton(G, Z, activation, biases, k):
+    """Refine biases and scales for a null space of dimension k."""
     m = G.shape[1]
-    stretches = np.ones(m)
-    best = BiasesFromGradients(shifts, stretches, 0, np.inf)
-    for _ in range(max_iter):
+    scales = np.ones(m)
+    best = BiasesFromGradients(biases, scales, 0, np.inf)
+    for _ in range(_MAX_ITER):
         check_deadline()
-        spectrum = _decompose(_linear_columns(G, Z, activation, shifts, stretches))
+        spectrum = _decompose(_linear_columns(G, Z, activation, biases, scales))
         if spectrum is None:
             break
         V, residual = _null_space(spectrum, k)
-        done = residual > 0.5 * best.residual
+        done = residual > _NOT_BETTER * best.residual
         if residual < best.residual:
-            best = BiasesFromGradients(shifts, stretches, k, residual)
-        move, stretch = _ratios(V[1], V[0]), _ratios(V[2], V[0])
-        if done or not (np.isfinite(move).all() and np.isfinite(stretch).all()):
+            best = BiasesFromGradients(biases, scales, k, residual)
+        bias_step, scale_step = _ratios(V[1], V[0]), _ratios(V[2], V[0])
+        if done or not (np.isfinite(bias_step).all() and np.isfinite(scale_step).all()):
             break
-        shifts = shifts + np.clip(move, -0.5, 0.5)
-        stretches = stretches + np.clip(stretch, -0.2, 0.2)
+        biases = biases + np.clip(bias_step, -_MAX_BIAS_STEP, _MAX_BIAS_STEP)
+        scales = scales + np.clip(scale_step, -_MAX_SCALE_STEP, _MAX_SCALE_STEP)
     return best
 
 
-def _closed_form_shifts(spectrum, k, exponent):
-    """``b`` from ``v (e^{cb}, e^{-cb}, 1)``, the null vectors of the three columns of every unit."""
+def _closed_form(spectrum, k, rate):
+    """Biases b from ``v (e^{rate b}, e^{-rate b}, 1)``, the null vectors of every unit's three columns."""
     V, _ = _null_space(spectrum, k)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.log(_ratios(V[0], V[2]) / _ratios(V[1], V[2])) / (2.0 * exponent)
+        return np.log(_ratios(V[0], V[2]) / _ratios(V[1], V[2])) / (2.0 * rate)
 
 
-def _closed_form_columns(G, Z, c):
-    return np.stack([G * np.exp(c * Z), G * np.exp(-c * Z), 2.0 * G], axis=1)
-
-
-def _linear_columns(G, Z, activation, shifts, stretches):
-    """``r``, ``dr / d shift`` and ``dr / d stretch`` for ``r = G / g'(stretches Z + shifts)``."""
-    _, slope, bend = activation.jet(stretches * Z + shifts, 2)
+def _linear_columns(G, Z, activation, biases, scales):
+    """``r = G / g'(scales Z + biases)`` and its derivatives by bias and scale, (n, 3, m_1)."""
+    _, slope, curvature = activation.jet(scales * Z + biases, 2)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         r = G / slope
-        change = -r * bend / slope
+        change = -r * curvature / slope
     return np.stack([r, change, change * Z], axis=1)
 
 
 def _decompose(columns):
-    """Singular values and right singular vectors of the (n, 3 m) matrix with rows of length 1, columns unscaled."""
+    """Singular values, and right singular vectors of unscaled and scaled columns, of the (n, 3 m) matrix; None if not finite."""
     A = columns.reshape(len(columns), -1)
     if not np.isfinite(A).all():
         return None
     A = A / np.maximum(np.linalg.norm(A, axis=1, keepdims=True), np.finfo(float).tiny)
-    length = np.maximum(np.linalg.norm(A, axis=0), np.finfo(float).tiny)
-    s, Vt = scipy.linalg.svd(A / length, full_matrices=False)[1:]
-    return s, Vt / length, Vt
+    norms = np.maximum(np.linalg.norm(A, axis=0), np.finfo(float).tiny)
+    s, Vt = scipy.linalg.svd(A / norms, full_matrices=False)[1:]
+    return s, Vt / norms, Vt
 
 
 def _null_space(spectrum, k):
-    """The last k right singular vectors as three blocks (k, m), and how null they are beside the next one.
+    """The last k right singular vectors as three blocks (k, m), and the ratio of singular values at the gap.
 
-    Infinite where a unit takes no part in them: its shift is not determined.
+    The ratio is infinite if some unit has no share in them: its bias is undetermined.
     """
-    s, scaled, Vt = spectrum
+    s, unscaled, Vt = spectrum
     m = Vt.shape[1] // 3
-    V = scaled[-k:].reshape(k, 3, m)
-    part = np.sum(Vt[-k:].reshape(k, 3, m) ** 2, axis=(0, 1))
+    V = unscaled[-k:].reshape(k, 3, m)
+    share = np.sum(Vt[-k:].reshape(k, 3, m) ** 2, axis=(0, 1))
     residual = s[-k] / max(s[-k - 1], np.finfo(float).tiny)
-    return (V[:, 0], V[:, 1], V[:, 2]), float(residual) if part.min() > _PART**2 else np.inf
+    return (V[:, 0], V[:, 1], V[:, 2]), float(residual) if share.min() > _MIN_SHARE**2 else np.inf
 
 
 def _ratios(numerators, denominators):
-    """Least squares ratio of two families of null vectors, unit by unit."""
+    """Least-squares ratio of two families of null vectors (k, m), unit by unit."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.sum(numerators * denominators, axis=0) / np.sum(denominators**2, axis=0)
 
 
 def find_first_biases(oracle, first, activation, rng, *, n_next=None, noise=0.0):
-    """Shifts of the first layer, exactly, whenever the second layer is narrower; and how narrow.
+    """Exact first-layer biases and scales if the second layer is narrower: first layer, m_2 and residual.
 
-    Parameters
-    ----------
-    oracle : Oracle
-    first : FirstLayer
-        With all units, ``m_1 <= D``.
-    activation : str
-        Of the first layer.
-    rng : numpy.random.RandomState
-    n_next : int, default=None
-        ``m_2`` if known.
-    noise : float, default=0
-        Of the answers, relative to their standard deviation: the steps of the differences grow with its fifth root,
-        and the accuracy of the shifts is lost with its 4/5th power.
-
-    Returns
-    -------
-    first : FirstLayer
-        Weights stretched and shifts as found; unchanged if no null space shows.
-    n_next : int or None
-        ``m_2``; None where the second layer is not narrower than the first, or answers are too coarse to tell.
-    residual : float
-        See `BiasesFromGradients`: rounding level (1e-6 and below) when the shifts can be relied on.
-
-    Notes
-    -----
-    ``4 m_1 n`` queries with ``n = 20 + 4.5 m_1 / m_L`` points, ``m_1`` components of a gradient each. A classifier's
-    points are those of ten times as many whose logits are most precise: others have no gradient to speak of.
+    The first layer must have all its units, ``m_1 <= D``. It is returned unchanged, with m_2 = None, if the second layer
+    is not narrower or the outputs are too coarse to decide; `n_next` is m_2 if known. The biases are reliable for a
+    residual at rounding level, 1e-6 and below (see `BiasesFromGradients`). With `noise` (relative to the outputs'
+    standard deviation) the differences' steps grow with its fifth root, and the biases lose its 4/5th power.
+    ``4 m_1 n`` queries with ``n = 20 + 4.5 m_1 / m_L`` points.
     """
     g = get_activation(activation)
     W, b = first.weights, first.biases
     D, m = W.shape
-    if m > D or np.linalg.cond(W) > 1e6 or m < 2:
+    if m > D or np.linalg.cond(W) > _MAX_CONDITION or m < 2:
         return first, None, np.inf
-    n = 20 + int(np.ceil(4.5 * m / (oracle.n_outputs or 1)))
+    n = _MIN_POINTS + int(np.ceil(_POINTS_PER_UNIT * m / (oracle.n_outputs or 1)))
     step = gradient_step(oracle.accuracy, noise)
     Z = _precise_points(oracle, W, b, n, rng)
     G = _gradients(oracle, W, b, Z, step)
-    rows = np.repeat(Z, G.shape[1], axis=0)
     n_null = None if n_next is None or n_next >= m else m - n_next
-    found = biases_from_gradients(G.reshape(-1, m), rows, g, n_null=n_null)
-    if not found.residual < np.clip(300.0 * noise / step, _TELLING, 0.1):
+    result = biases_from_gradients(G.reshape(-1, m), np.repeat(Z, G.shape[1], axis=0), g, n_null=n_null)
+    if not result.residual < np.clip(_NULL_TOL_OF_NOISE * noise / step, _NULL_TOL, _MAX_NULL_TOL):
         return first, None, np.inf
-    biases = found.stretches * b + found.shifts
-    return replace(first, weights=W * found.stretches, biases=biases), m - found.n_null, found.residual
+    biases = result.scales * b + result.biases
+    return replace(first, weights=W * result.scales, biases=biases), m - result.n_null, result.residual
 
 
 def gradient_step(accuracy, noise=0.0):
-    """The step of the differences in `find_first_biases`, in pre-activations.
+    """Step of the differences in `find_first_biases`, in pre-activations, for outputs of an `Accuracy` and noise.
 
-    Parameters
-    ----------
-    accuracy : Accuracy
-        Of the oracle; the rounding of a large offset is more than that of the answers beside it.
-    noise : float, default=0
-        See `find_first_biases`.
-
-    Returns
-    -------
-    float
+    A large offset of exact outputs is rounded by more than what the outputs vary.
     """
-    return max(_STEP, noise**0.2, _OF_ROUNDING * accuracy.relative_error**0.2 if accuracy.exact else 0.0)
+    return max(_STEP, noise**0.2, _ROUNDING_STEPS * accuracy.relative_error**0.2 if accuracy.exact else 0.0)
 
 
 def _precise_points(oracle, W, b, n, rng):
-    """Pre-activations (n, m_1) of points where a gradient can be told."""
+    """Pre-activations (n, m_1) of points with precise gradients; of a classifier, those with the most precise logits."""
     if oracle.response == "predict":
         return _SPREAD * rng.standard_normal((n, W.shape[1]))
     Z = _SPREAD * rng.standard_normal((_CANDIDATES * n, W.shape[1]))
@@ -247,8 +183,8 @@ def _precise_points(oracle, W, b, n, rng):
 
 
 def _gradients(oracle, W, b, Z, step):
-    """Derivatives of every output by every pre-activation, (n, m_L, m_1), by fourth-order differences."""
-    inverse = np.linalg.pinv(W)  # rows: W^T u = z
+    """Derivatives (n, m_L, m_1) of every output by every pre-activation, by fourth-order differences."""
+    inverse = np.linalg.pinv(W)  # rows u with W^T u = z
     U = (Z - b) @ inverse
     moves = np.array([-2.0, -1.0, 1.0, 2.0])[:, None, None] * step * inverse
     Y = query_block(oracle, U[:, None, None] + moves)

@@ -1,8 +1,8 @@
-"""The first layer from far away: hyperplanes where a saturated network moves.
+"""The first layer from far away: hyperplanes of its units, as steps of the outputs on large half circles.
 
-Far from the origin every sigmoidal first-layer unit is saturated except near its own hyperplane, so on a large circle
-the answer is a step function, and near a step it depends on one unit only: ``f(x) = phi(w_i . x + b_i)``. Moving along
-that profile and comparing with steps in other directions gives ``w_i`` without derivatives.
+Far from the origin every sigmoidal first-layer unit is saturated except near its own hyperplane. So on a large circle
+the outputs are a step function, and near a step they depend on one unit only: ``f(x) = phi(w_i . x + b_i)``. Moving
+along that profile and matching it with steps in other directions gives ``w_i`` without derivatives.
 """
 
 from __future__ import annotations
@@ -25,40 +25,46 @@ from .step_fraction import as_of_tanh
 
 __all__ = ["FirstLayer", "find_first_layer"]
 
-_RADIUS = 3e4  # in units of sqrt(D), for exact answers
+_RADIUS = 3e4  # of circles, in units of sqrt(D), for exact outputs: steps are 1e-4 of a half circle wide
 _ATTEMPTS = 4  # circles of growing radius
-_MAX_CIRCLES = 24  # half circles of one radius
-_PATIENCE, _PATIENCE_NOISY = 3, 6  # half circles without a new unit after which an unknown m_1 is taken as complete
-_SAME, _SAME_GROUPED = 1e-8, 1e-6  # 1 - cosine below which two directions are one unit
-_SIGMAS = 6.0
-_POOR = 30.0  # times the usual error of a direction
-_ZOOM = 30.0
-_N_ZOOMS = 2
+_GROWTH = 30.0  # of the radius per attempt
+_GROWTH_NOISY = 5.0  # the same with noise, where the errors of rounded inputs grow with the radius
+_MAX_CIRCLES = 24  # half circles of one radius; budget
+_CONSTANT_CIRCLES = 3  # half circles without a step after which the outputs count as constant
+_PATIENCE = 3  # half circles without a new unit after which an unknown m_1 is complete
+_PATIENCE_NOISY = 6  # the same with noise, where one circle misses low steps that another one shows
+_SAME = 1e-8  # 1 - cosine below which two directions are one unit: angle 1e-4, their errors are 1e-9
+_SAME_GROUPED = 1e-6  # the same for directions from groups, whose errors are 1e-4
+_MAX_SAME = 0.1  # the same with noise, however large the errors
+_SIGMAS = 6.0  # standard errors of a direction within which it may be another one
+_REMEASURE = 30.0  # times the median error, beyond which a direction is measured again on another circle
+_ZOOM = 30.0  # growth of the radius on which overlapping steps are resolved
+_MAX_ZOOMS = 2  # such circles: 900 times the distance between two steps
+_ZOOM_EDGES = 13  # of the initial cells about a step on a larger circle
+_RANGE_SAMPLES = 8  # queries that measure the outputs' range far out
+_UNITS_PER_INPUT = 2  # m_1 / D that the radius allows for if m_1 is unknown
+_STEP_DISTANCE = 4.5  # radius per unit and tail, so that nine steps in ten do not overlap
 
 
 @dataclass
 class FirstLayer:
-    """First-layer units found from saturation, in the oracle's coordinates.
+    """First-layer units from saturation, in the oracle's coordinates; the signs of units are undetermined.
 
     Attributes
     ----------
     weights : ndarray of shape (D, m_1)
-        Columns: the direction (1e-9) times the length (see `refine_norms`). The sign is not determined.
+        Columns; the directions are good to 1e-9, the norms as `refine_norms` gives them.
     biases : ndarray of shape (m_1,)
-        So that the unit's hyperplane is about ``weights.T u + biases = 0``. A start value: with more than one layer
-        a shift of z can be absorbed by the layers above (``tanh(x + z)`` is a Moebius map of ``tanh x``), and the
-        profile leaves an uncertainty of some tenths.
+        A start value: with more than one layer a shift of z can be absorbed by the layers above (``tanh(x + z)`` is a
+        Moebius map of ``tanh x``), and the profile leaves an uncertainty of some tenths.
     points : ndarray of shape (m_1, D)
         A far point on every unit's hyperplane, where all other units are saturated.
     radius : float
-        Radius of the circles.
-    n_circles : int
-        Half circles searched.
-    n_unexplained : int
-        Steps on those circles that were neither resolved nor on a known hyperplane (overlapping units, mostly).
+        Of the circles.
+    n_circles, n_unexplained : int
+        Half circles searched, and steps on them that are neither resolved nor known: overlapping units, mostly.
     queries : dict
-        Rows asked for ``scan`` (steps on circles), ``profile``, ``matching``, ``check`` (of single units) and
-        ``lengths``.
+        Per stage: ``scan`` (steps on circles), ``profile``, ``matching``, ``check`` (of single units), ``norms``.
     errors : ndarray of shape (m_1,) or None
         With noise: standard error of the entries of every unit's direction, roughly.
     """
@@ -83,16 +89,7 @@ class FirstLayer:
         return self.weights / self.norms
 
     def points_near_center(self, rng):
-        """A point on or near every unit's hyperplane, not far away: where the answers move if they move at all.
-
-        Parameters
-        ----------
-        rng : numpy.random.RandomState
-
-        Returns
-        -------
-        ndarray of shape (m_1, D)
-        """
+        """Points (m_1, D) on or near the units' hyperplanes and near the center."""
         m = len(self.biases)
         return design_points(self.weights, self.biases, 2 * m, 1.0, rng)[:m]
 
@@ -100,62 +97,22 @@ class FirstLayer:
 def find_first_layer(
     oracle, *, activation="tanh", n_units=None, radius=None, rng=None, callback=None, noise=None, precise=True
 ):
-    """Weights (up to sign and, roughly, length) and hyperplanes of a saturating first layer, from function values.
+    """The `FirstLayer` of a network with a saturating activation, from outputs alone: any depth, any m_1.
 
-    Parameters
-    ----------
-    oracle : Oracle
-        Asked in its standardised coordinates.
-    activation : str, default="tanh"
-        A saturating activation; it only sets the unit in which lengths are estimated.
-    n_units : int, default=None
-        m_1 if known: the search ends when as many are found. Otherwise after three half circles without news. There
-        are 24 half circles at most; every hyperplane crosses each of them once.
-    radius : float, default=None
-        Radius of the circles in units of ``sqrt(D)``; grows thirtyfold, up to three times, while the answers still
-        move on large parts of the circle. None: 3e4; with noise, which hides the far ends of steps, as small as keeps
-        nine steps in ten apart, since black boxes that round their inputs err in proportion to it.
-    rng : numpy.random.RandomState, default=None
-    callback : callable, default=None
-        ``callback(n_found, n_seen)`` after every half circle: units, and most steps on a half circle so far.
-    noise : float or ndarray of shape (m_L,), default=None
-        Standard deviation of the noise in every output, absolute, as `measure_noise` gives it. All thresholds follow
-        from it.
-    precise : bool, default=True
-        False: where exact answers have more than two outputs, several units at a time, in half the queries or less;
-        directions are good to about 1e-4 then, which is enough to start a fit of all parameters.
+    `n_units` is m_1 if known: the search ends when all are found, otherwise after three half circles without a new one.
+    `radius` is in units of ``sqrt(D)``; it grows up to three times while the outputs change on large parts of the
+    circle. Default 3e4; with noise, which hides the far ends of steps, the smallest that keeps nine steps in ten apart,
+    since the errors of black boxes that round their inputs grow with it. `noise` (m_L,) is the standard deviation of
+    the outputs' noise, as `measure_noise` gives it. Without `precise`, units are resolved in groups if exact outputs
+    are more than two, with half the queries or less and directions good to 1e-4: enough to start a fit.
+    ``callback(n_found, n_steps)`` is called after every half circle.
 
-    Returns
-    -------
-    FirstLayer
-
-    Raises
-    ------
-    NotIdentified
-        (a ValueError) If the answers move everywhere at the largest radius, or nowhere at all; if no step is one of a
-        sigmoidal unit; or if the activation does not saturate.
-    ValueError
-        If there is one input only.
-    BlackBoxError
-        (a ValueError) If the black box cannot be asked that far away.
-
-    Notes
-    -----
-    About 32 queries a half circle and, for every new step on it, 15 to find it, 16 for its profile, D - 1 to compare
-    it with steps in other directions, 3 to check and 24 for its length. Works at any depth and for any m_1, also above
-    D; two parallel units are found as one. With noise of a fraction q of a step's height the directions' entries are
-    good to about q; above 1e-4, twice the queries are spent on them. Without `precise` a new step takes 15 queries, 10,
-    2 to check and about the root of D plus ``D / k``, see `resolve_in_groups`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.oracle import Oracle
-    >>> from skident.identification.saturating.first_layer import find_first_layer
-    >>> W = np.array([[3.0, 0.0], [4.0, -2.0]])
-    >>> first = find_first_layer(Oracle(lambda X: np.tanh(X @ W).sum(axis=1), 2), rng=np.random.RandomState(0))
-    >>> print(round(float(np.abs(first.directions).max()), 6))
-    1.0
+    About 32 queries per half circle, and per new step 15 to find it, 16 for its profile, D - 1 for its direction, 3 to
+    check and 24 for its norm. With noise of a part q of a step's height the entries of directions are good to about q;
+    above 1e-4, twice the queries are spent. In groups (`resolve_in_groups`), a step takes 28 plus about ``sqrt(D)``
+    plus ``D / k``. Two parallel units are found as one.
+    Raises NotIdentified if the outputs change everywhere at the largest radius, or nowhere; if no step is that of a
+    sigmoidal unit; or if the activation does not saturate.
     """
     rng = np.random.RandomState(0) if rng is None else rng
     if oracle.n_inputs < 2:
@@ -176,37 +133,36 @@ def find_first_layer(
             few = n_units is not None and len(first.biases) < n_units and first.n_unexplained > n_units
             if few and not last:
                 continue
-            with search.count("lengths"):
-                first = _with_lengths(oracle, first, g, sigma, [not s.sized for s in search.sightings])
-                return _near_the_centre(first)
+            with search.count("norms"):
+                rough = np.flatnonzero([not unit.has_norm for unit in search.units])
+                return _shrunk_biases(_with_norms(oracle, first, g, sigma, rough))
         except NotIdentified:
             if last:
                 raise
         except BlackBoxError as error:
             raise BlackBoxError(
-                f"{error} The search for saturation asks up to {reach:.1e} standard deviations from the centre; where "
-                "the black box cannot be asked there, EntangledWeightExtractor(first_layer='hessian') stays near it."
+                f"{error} The search for saturation queries up to {reach:.1e} standard deviations from the center. If "
+                "the black box cannot be queried there, use EntangledWeightExtractor(first_layer='hessian')."
             ) from error
 
 
-def _with_lengths(oracle, first, g, sigma, rough):
-    """The same units, with the lengths of the rough ones measured."""
-    some = np.flatnonzero(rough)
-    if len(some) == 0:
+def _with_norms(oracle, first, g, sigma, rough):
+    """The same units, with the norms of the `rough` ones measured."""
+    if len(rough) == 0:
         return first
-    # Rough lengths are those as if g were tanh; another sigmoid has another slope at its centre.
-    unit = as_of_tanh(1.0, g)
-    part = replace(first, weights=unit * first.weights[:, some], biases=unit * first.biases[some])
-    part = refine_norms(oracle, replace(part, points=first.points[some]), g, noise=sigma)
+    # Rough norms are those as if g were tanh; another sigmoid has another slope at its center.
+    scale = as_of_tanh(1.0, g)
+    part = replace(first, weights=scale * first.weights[:, rough], biases=scale * first.biases[rough])
+    part = refine_norms(oracle, replace(part, points=first.points[rough]), g, noise=sigma)
     weights, biases = first.weights.copy(), first.biases.copy()
-    weights[:, some], biases[some] = part.weights, part.biases
+    weights[:, rough], biases[rough] = part.weights, part.biases
     return replace(first, weights=weights, biases=biases)
 
 
-def _near_the_centre(first):
-    """Biases drawn towards 0 as far as noise leaves them open, since that far out a direction's error is a large one.
+def _shrunk_biases(first):
+    """Biases shrunk towards 0 in proportion to their errors: far out a direction's error is a large one of the bias.
 
-    The mean after seeing a bias with this error, if before it was from N(0, 1) in standardised coordinates.
+    The posterior mean for a prior N(0, 1) in standardized coordinates.
     """
     if first.errors is None:
         return first
@@ -215,28 +171,28 @@ def _near_the_centre(first):
 
 
 def _noise_and_radius(oracle, exact, is_default, noise, n_units, rng):
-    """Noise (m_L,) or None, radius of the circles, and its growth from attempt to attempt."""
+    """Noise (m_L,) or None, radius of the circles, and its growth per attempt."""
     if noise is None:
-        return None, exact, 30.0
+        return None, exact, _GROWTH
     D = oracle.n_inputs
-    Y = oracle(random_sphere(8, D, exact, rng))
+    Y = oracle(random_sphere(_RANGE_SAMPLES, D, exact, rng))
     sigma = above_rounding(noise, Y)
     if sigma is None or not is_default:
-        return sigma, exact, 30.0
+        return sigma, exact, _GROWTH
     sigma = np.maximum(sigma, oracle.accuracy.std_at(Y))
     # A step ends where its tail is lost in the noise. On the circle units have slopes of about radius sqrt(2 / D).
     tail = 1.0 + 0.5 * np.log(max(np.max(np.ptp(Y, axis=0) / sigma), 10.0))
-    m = 2 * D if n_units is None else max(n_units, 5)
-    return sigma, np.sqrt(D) * min(4.5 * tail * m, _RADIUS), 5.0
+    m = _UNITS_PER_INPUT * D if n_units is None else max(n_units, 5)
+    return sigma, np.sqrt(D) * min(_STEP_DISTANCE * tail * m, _RADIUS), _GROWTH_NOISY
 
 
 class _Search:
-    """Half circles one after another, and the units seen on them."""
+    """Half circles one after another, and the units estimated on them."""
 
     def __init__(self, oracle, n_units, rng, callback, grouped=None):
         self.oracle, self.n_units, self.rng, self.callback = oracle, n_units, rng, callback
-        self.grouped = grouped  # the activation, where units may be treated in groups
-        self.queries = dict.fromkeys(("scan", "profile", "matching", "check", "lengths"), 0)
+        self.grouped = grouped  # the activation, if units may be resolved in groups
+        self.queries = dict.fromkeys(("scan", "profile", "matching", "check", "norms"), 0)
 
     @contextmanager
     def count(self, name):
@@ -246,110 +202,113 @@ class _Search:
         self.queries[name] += self.oracle.n_queries - before
 
     def run(self, radius, sigma):
-        """The first layer, with lengths only roughly."""
+        """The first layer on circles of one radius, with rough norms."""
         self.noisy = sigma is not None
-        self.unit = sigma if self.noisy else 1.0
-        self.sightings, self.n_seen, idle, unexplained, moved, circle = [], 0, 0, 0, False, 0
+        self.output_scale = sigma if self.noisy else 1.0
+        self.units, self.n_steps, idle, unexplained, moved, circle = [], 0, 0, 0, False, 0
         while circle < _MAX_CIRCLES:
             circle += 1
-            before = len(self.sightings)
+            before = len(self.units)
             n_steps, failed = self._circle(radius)
             moved, unexplained = moved or n_steps > 0, unexplained + failed
-            idle = idle + 1 if len(self.sightings) == before else 0
+            idle = idle + 1 if len(self.units) == before else 0
             if self.callback is not None:
-                self.callback(len(self.sightings), max(self.n_seen, len(self.sightings)))
-            if self._is_done(idle >= (_PATIENCE_NOISY if self.noisy else _PATIENCE)) or (circle == 3 and not moved):
+                self.callback(len(self.units), max(self.n_steps, len(self.units)))
+            done = self._is_done(idle >= (_PATIENCE_NOISY if self.noisy else _PATIENCE))
+            if done or (circle == _CONSTANT_CIRCLES and not moved):
                 break
         if not moved:
-            raise NotIdentified("saturation", "constant", "the answers do not change at all on large circles.")
-        if not self.sightings:
+            raise NotIdentified("saturation", "constant", "the outputs do not change at all on large circles.")
+        if not self.units:
             raise NotIdentified(
                 "saturation",
                 "steps",
-                f"the answers step on large circles ({unexplained} steps), but no step is a smooth sigmoid of one "
+                f"the outputs step on large circles ({unexplained} steps), but no step is a smooth sigmoid of one "
                 "linear function: the black box is no network with a saturating first layer (a tree, a sign?).",
             )
         weights, biases, errors = self._known()
-        points = np.array([s.point for s in self.sightings])
+        points = np.array([unit.point for unit in self.units])
         errors = errors if self.noisy else None
         return FirstLayer(weights, biases, points, radius, circle, unexplained, self.queries, errors)
 
     def _is_done(self, idle):
-        """Whether all units are seen, and none of them so badly that it is worth another look."""
+        """Whether all units are found, and none is worth another measurement."""
         if self.n_units is None:
             return idle
-        return len(self.sightings) >= self.n_units and (idle or not self._poor().any())
+        return len(self.units) >= self.n_units and (idle or not self._inaccurate().any())
 
-    def _poor(self):
-        """Which units were seen so badly, by the tail of a step or so, that another look is worth its queries."""
-        errors = np.array([s.error for s in self.sightings])
-        return (errors > _POOR * np.median(errors)) if self.noisy and len(errors) else np.zeros(len(errors), dtype=bool)
+    def _inaccurate(self):
+        """Which units have errors so large, as from the tail of a step, that they are measured again, (m,)."""
+        errors = np.array([unit.error for unit in self.units])
+        if not self.noisy or not len(errors):
+            return np.zeros(len(errors), dtype=bool)
+        return errors > _REMEASURE * np.median(errors)
 
-    def _ask(self, U):
-        return self.oracle(U) / self.unit
+    def _query(self, U):
+        return self.oracle(U) / self.output_scale
 
     def _known(self):
-        """Weights (D, m), biases (m,) and errors (m,) of the units seen so far."""
-        weights = np.array([s.weights for s in self.sightings]).reshape(-1, self.oracle.n_inputs).T
-        return weights, np.array([s.bias for s in self.sightings]), np.array([s.error for s in self.sightings])
+        """Weights (D, m), biases (m,) and errors (m,) of the units found so far."""
+        weights = np.array([unit.weights for unit in self.units]).reshape(-1, self.oracle.n_inputs).T
+        return weights, np.array([unit.bias for unit in self.units]), np.array([unit.error for unit in self.units])
 
     def _circle(self, radius):
-        """Number of steps on a new half circle, of which the number that stays unexplained."""
+        """Search a new half circle: number of its steps, and how many of them stay unexplained."""
         circle = Circle(np.linalg.qr(self.rng.standard_normal((self.oracle.n_inputs, 2)))[0], radius)
-        sharp = ~self._poor()
-        weights, biases, errors = (known[..., sharp] for known in self._known())
+        accurate = ~self._inaccurate()
+        weights, biases, errors = (known[..., accurate] for known in self._known())
         angles, slopes = circle.crossings(weights, biases)
         errors = errors * np.linalg.norm(weights, axis=0) * radius
         rough = self.noisy or self.grouped is not None
         margins = _SIGMAS * errors / np.maximum(slopes, np.finfo(float).tiny) if rough else 0.0 * angles
         steps = self._scan(circle, *grid_without(angles, slopes, margins))
-        fresh = [s for s, known in zip(steps, known_steps(steps, angles, margins)) if not known]
-        self.n_seen = max(self.n_seen, len(fresh) + len(angles))
-        failed = self._resolve(circle, fresh)
+        new = [s for s, known in zip(steps, known_steps(steps, angles, margins)) if not known]
+        self.n_steps = max(self.n_steps, len(new) + len(angles))
+        failed = self._resolve(circle, new)
         # Steps that overlap come apart on a larger circle, as far as noise and rounded inputs let them.
-        for _ in range(0 if self.noisy else _N_ZOOMS):
+        for _ in range(0 if self.noisy else _MAX_ZOOMS):
             if not failed:
                 break
             circle = circle.larger(_ZOOM)
-            failed = self._resolve(circle, [s for f in failed for s in self._closer(circle, f)])
+            failed = self._resolve(circle, [s for f in failed for s in self._zoom(circle, f)])
         return len(steps) + len(angles), len(failed)
 
     def _scan(self, circle, edges, skipped):
         with self.count("scan"):
-            return scan(lambda angles: self._ask(circle.at(angles)), edges, skipped, self.noisy)
+            return scan(lambda angles: self._query(circle.at(angles)), edges, skipped, self.noisy)
 
-    def _closer(self, circle, step):
-        """The steps near one that could not be resolved, on a larger circle; a jump stays one."""
+    def _zoom(self, circle, step):
+        """The steps near an unresolved one on a larger circle; a jump stays one."""
         if not np.isfinite(step.rate):
             return [step]
         width = step.right - step.left
-        edges = np.linspace(step.left - width, step.right + width, 13)
-        return self._scan(circle, edges, np.zeros(12, dtype=bool))
+        edges = np.linspace(step.left - width, step.right + width, _ZOOM_EDGES)
+        return self._scan(circle, edges, np.zeros(_ZOOM_EDGES - 1, dtype=bool))
 
     def _resolve(self, circle, steps):
-        """Add the units that steps show; returns the steps that show none."""
+        """Add the units of steps; returns the steps that are not a single unit's."""
         if not steps:
             return []
         size = group_size(self.oracle.n_inputs, len(steps[0].before), len(steps))
-        # Only where all units are there: where a group moves, all others have to be known to be saturated.
-        if self.grouped is not None and not self.noisy and not self.sightings and size and len(steps) > 2:
-            found = resolve_in_groups(self._ask, circle, steps, size, self.grouped, self.rng, self.count)
+        # Only with the steps of all units: where a group moves, all others have to be known to be saturated.
+        if self.grouped is not None and not self.noisy and not self.units and size and len(steps) > 2:
+            estimates = resolve_in_groups(self._query, circle, steps, size, self.grouped, self.rng, self.count)
         else:
-            unrest = [s.unrest for s in self.sightings]
-            found = resolve_steps(self._ask, circle, steps, self.rng, self.noisy, self.count, unrest)
-        for sighting in found:
-            if sighting is not None:
-                self._merge(sighting)
-        return [s for s, sighting in zip(steps, found) if sighting is None]
+            z_noises = [unit.z_noise for unit in self.units]
+            estimates = resolve_steps(self._query, circle, steps, self.rng, self.noisy, self.count, z_noises)
+        for estimate in estimates:
+            if estimate is not None:
+                self._merge(estimate)
+        return [s for s, estimate in zip(steps, estimates) if estimate is None]
 
     def _merge(self, new):
-        """Add a unit whose direction is new; of two sightings keep the better one."""
-        for k, old in enumerate(self.sightings):
+        """Add a unit if its direction is new; of two estimates of one unit keep the better one."""
+        for k, old in enumerate(self.units):
             cosine = abs(new.weights @ old.weights) / (np.linalg.norm(new.weights) * np.linalg.norm(old.weights))
             angle = _SIGMAS * np.hypot(new.error, old.error) * np.sqrt(len(new.weights)) if self.noisy else 0.0
             same = _SAME if self.grouped is None else _SAME_GROUPED
-            if cosine > 1.0 - max(same, min(0.5 * angle**2, 0.1)):
-                if (new.error, new.ridge) < (old.error, old.ridge):
-                    self.sightings[k] = new
+            if cosine > 1.0 - max(same, min(0.5 * angle**2, _MAX_SAME)):
+                if (new.error, new.tangential_change) < (old.error, old.tangential_change):
+                    self.units[k] = new
                 return
-        self.sightings.append(new)
+        self.units.append(new)

@@ -1,4 +1,4 @@
-"""Directions of several first-layer units at once, from the derivatives where just these units move."""
+"""Directions of several first-layer units at once, from derivatives at points where only these units move."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 
 from skident.network import get_activation
+from skident.optim import fit_coefficients
 
 from ..query_points import random_tangents
 from .directions import UnitEstimate
@@ -16,35 +17,38 @@ from .step_fraction import StepFraction, as_of_tanh, solve_series
 
 __all__ = ["group_size", "resolve_in_groups"]
 
-_NODES, _RANGE = 10, 3.0  # positions along a step and how far in z they reach
-_SHAPE_DEGREES = (1, 5)
-_PROGRESS_DEGREE = 6
-_VISIBLE = 2.0  # |z| up to which z can be read off the progress
+_NODES = 10  # positions along a step; budget: queries per unit
+_RANGE = 3.0  # |z| up to which they reach: a step has done 99 % of its height
+_SHAPE_DEGREES = (1, 5)  # of the downstream network in one unit's output, for the shape of a step: linear, or any
+_FRACTION_DEGREE = 6  # of the fraction as a polynomial in the unit's output: 10 nodes leave 3 for the residual
+_READABLE = 2.0  # |z| up to which z is read off the fraction: beyond, its slope is below a tenth of the largest
+_TABLE_SIZE = 4001  # entries of the table that inverts the activation on three times that range: error 1e-6 of z
+_MAX_Z_MIDDLE = 1.5  # |z| at the middle of a sound step
+_MAX_FIT_ERROR = 1e-2  # of a step's height: residual of the polynomial of a sound step
 _STEP = 1e-5  # of the forward differences, in z: their error, relative to the derivatives
 _SATURATED = 12.0  # |z| that other units have at least: 1e-10 of them is left
-_CANDIDATES = 100
-_FRESH = (1.0, 0.5, 0.25)  # part of a group that is new, round after round; the others are known to be sound
-_FAINT = 0.02  # of a step's height: a smaller derivative by z shows that the unit is not where it was thought to be
-_WORST_CONDITION = 300.0
-_OUT_OF_SPAN = 2e-5  # part of the derivatives that the group's units do not explain, beyond which others move too
-_ERROR = 2e-5  # usual error of a direction's entries
-_ALONG = 1e-2  # the same for the direction in which none of them should move
-_ASIDE, _RESTLESS = 30.0, 3e-3  # way along a hyperplane, in z, and change of the answers that tells of another unit
+_CANDIDATES = 100  # random groups from which the best conditioned is taken
+# Part of a group that is new, round after round; the others have been recovered before. A bad unit spoils its group,
+# so that later rounds have fewer new ones in each.
+_NEW_SHARES = (1.0, 0.5, 0.25)
+_MIN_DERIVATIVE = 0.02  # of a step's height: a smaller derivative by z means that the unit is not where it should be
+_MAX_CONDITION = 300.0  # of the units' effects on the outputs: directions lose as many times their accuracy
+_OUT_OF_SPAN = 2e-5  # part of the derivatives outside the span of the group's units, beyond which others move too
+_DIRECTION_ERROR = 2e-5  # standard error of a direction's entries: the forward differences, times their conditioning
+_ALONG_NULL = 1e-2  # tolerance, relative to a usual derivative, in the direction in which no unit of the group moves
+_CONDITION_WEIGHT = 0.1  # of a group's condition number against its distance, when the best group is chosen
+_CHECK_DISTANCE = 30.0  # along a hyperplane, in units of one over the weight's norm: disturbs any other unit nearby
+_MAX_TANGENTIAL = 3e-3  # change of the outputs over that distance, of a step's height, that means another unit
+_RADIAL_FACTORS = (0.25, 0.6, 0.9)  # of the radius, at which z is read: until one is in the readable range
+_TANGENT_SHIFT = 0.5  # change of z aimed at in the other directions of the subspace
+_MATCH_ATTEMPTS = 6  # distances tried per direction
+_SHORTER = 0.3  # factor of the distance after an attempt that left the readable range
 
 
 def group_size(n_inputs, n_outputs, n_units):
-    """Units to treat together, so that fewest queries are needed.
+    """Units per group that minimize the queries ``k n + ceil(n / k) (D + 1)``; 0 if single units need fewer.
 
-    Parameters
-    ----------
-    n_inputs, n_outputs, n_units : int
-        D, m_L and n.
-
-    Returns
-    -------
-    int
-        The k that minimises ``k n + ceil(n / k) (D + 1)``, at most 0.8 m_L since the units' effects on the answers have
-        to be told apart; 0 where units are better treated one by one.
+    At most 0.8 m_L, since the units' effects on the outputs must be linearly independent with a margin.
     """
     sizes = np.arange(2, min(int(0.8 * n_outputs), n_inputs - 2, n_units) + 1)
     if len(sizes) == 0:
@@ -53,8 +57,8 @@ def group_size(n_inputs, n_outputs, n_units):
 
 
 @dataclass
-class _Partial:
-    """Units as known in a subspace: ``z_i(x) = weights[i] . (basis^T x) + biases[i]``."""
+class _Projected:
+    """Units in a subspace: ``z_i(x) = weights[i] . (basis^T x) + biases[i]``, and the heights of their steps (n,)."""
 
     basis: np.ndarray
     weights: np.ndarray
@@ -62,178 +66,158 @@ class _Partial:
     heights: np.ndarray
 
 
-def resolve_in_groups(ask, circle, steps, size, activation, rng, count):
-    """One unit a step, their directions by groups.
+def resolve_in_groups(query, circle, steps, size, activation, rng, count):
+    """One `UnitEstimate` per step, directions good to about 1e-4; None if steps overlap or the group failed.
 
-    In a subspace of ``size + 1`` dimensions that holds the circle, every unit's weights are found by comparing steps,
-    one query a direction. There the hyperplanes of `size` units meet in a line, far out on which all other units are
-    saturated; at a point of it the derivatives by all other directions are combinations of those by the units'
-    pre-activations, which are known from steps within the subspace.
-
-    Parameters
-    ----------
-    ask : callable
-        Points (n, D) to answers (n, m_L), exact ones.
-    circle : Circle
-        On which the steps were seen.
-    steps : list of Step
-    size : int
-        As `group_size` gives it: below m_L.
-    activation : str or Activation
-    rng : numpy.random.RandomState
-    count : callable
-        ``count(name)`` is a context in which queries are counted under that name.
-
-    Returns
-    -------
-    list of UnitEstimate or None
-        One a step, with lengths; directions are good to about 1e-4. None where steps overlap or the group failed.
-
-    Notes
-    -----
-    ``11 + size`` queries a step and ``D + 1`` a group, so ``n (11 + k + D / k)`` for n steps. Needs answers with more
-    than `size` outputs, of which the units' effects are linearly independent, and steps of nearly all units.
+    In a subspace of ``size + 1`` dimensions that contains the circle, every unit's weights are found by matching
+    steps, one query per direction. There the hyperplanes of `size` units meet in a line, far out on which all other
+    units are saturated. At a point of it the derivatives in all other directions are combinations of those by the
+    units' pre-activations, which are known from steps within the subspace.
+    ``11 + size`` queries per step and ``D + 1`` per group. Needs exact outputs, more than `size` of them, and the steps
+    of nearly all units. `size` is from `group_size`; ``count(name)`` is a context that counts queries.
     """
-    D, found = len(circle.frame), [None] * len(steps)
+    D, estimates = len(circle.frame), [None] * len(steps)
     basis = np.linalg.qr(np.column_stack([circle.frame, rng.standard_normal((D, D - 2))]))[0]
     basis[:, :2] = circle.frame
     with count("profile"):
-        shape = _Shape(ask, circle, steps, get_activation(activation))
+        shapes = _StepShapes(query, circle, steps, get_activation(activation))
     with count("matching"):
-        part = shape.within(basis[:, : size + 1])
-    known = np.flatnonzero(shape.good & np.isfinite(part.weights).all(axis=1))
+        part = shapes.within(basis[:, : size + 1])
+    known = np.flatnonzero(shapes.good & np.isfinite(part.weights).all(axis=1))
     with count("check"):
-        known = known[shape.lone(part, known, rng)]
+        known = known[shapes.are_single(part, known, rng)]
     with count("matching"):
         todo = known
-        for fresh in _FRESH:
-            sound = [i for i in known if found[i] is not None]
-            for members, point, null in _groups(part, todo, sound, known, size, fresh, rng):
-                weights, misfit = _derivatives(ask, part, members, point, null, basis)
+        for share in _NEW_SHARES:
+            done = [i for i in known if estimates[i] is not None]
+            for members, point, null in _groups(part, todo, done, known, size, share, rng):
+                weights, residual = _derivatives(query, part, members, point, null, basis)
                 for i, w in zip(members, weights):
-                    if misfit < _OUT_OF_SPAN and found[i] is None:
-                        # Where the step is the offset must hold to much less than 1.
-                        bias = shape.shift[i] - w @ shape.base[i]
-                        found[i] = UnitEstimate(w, bias, shape.base[i], _ERROR, misfit, sized=True)
-            todo = np.array([i for i in todo if found[i] is None], dtype=int)
+                    if residual < _OUT_OF_SPAN and estimates[i] is None:
+                        # At the step the pre-activation must hold to much less than 1.
+                        bias = shapes.z_middle[i] - w @ shapes.base[i]
+                        estimates[i] = UnitEstimate(
+                            w, bias, shapes.base[i], _DIRECTION_ERROR, residual, has_norm=True
+                        )
+            todo = np.array([i for i in todo if estimates[i] is None], dtype=int)
             if len(todo) == 0:
                 break
-    return found
+    return estimates
 
 
-class _Shape:
-    """Steps sampled along the circle, their lengths, and how to read pre-activations off answers."""
+class _StepShapes:
+    """Steps sampled along the circle, with the norms of their units, and a map from outputs to pre-activations."""
 
-    def __init__(self, ask, circle, steps, g):
-        self._fraction, self._radius, self._g = StepFraction(ask, steps), circle.radius, g
-        self.angles = np.array([s.centre for s in steps])
+    def __init__(self, query, circle, steps, g):
+        self._fraction, self._radius, self._g = StepFraction(query, steps), circle.radius, g
+        self.angles = np.array([s.center for s in steps])
         rate = np.array([s.rate for s in steps])
         self.good = np.isfinite(rate)
         rate = np.where(self.good, rate, 1.0) / circle.radius
         self.base = circle.at(self.angles)
-        # Rates are those of (1 + tanh z) / 2; another sigmoid has another slope at its centre.
+        # Rates are those of (1 + tanh z) / 2; another sigmoid has another slope at its center.
         s = as_of_tanh(np.linspace(-_RANGE, _RANGE, _NODES), g)
         moves = np.linspace(-_RANGE, _RANGE, _NODES) / rate[:, None]
         along = moves[:, :, None] * circle.tangents(self.angles)[:, None]
-        F = self._fraction.answers(self.base[:, None] + along)
-        stretch, self.shift = fit_shapes(s, F, np.zeros(len(steps)), g, degrees=_SHAPE_DEGREES)
-        self.rate = rate * np.exp(stretch) * (s[-1] / _RANGE)
-        self._fit_curves(np.exp(stretch)[:, None] * s + self.shift[:, None], F)
+        F = self._fraction.outputs(self.base[:, None] + along)
+        log_scale, self.z_middle = fit_shapes(s, F, np.zeros(len(steps)), g, degrees=_SHAPE_DEGREES)
+        self.rate = rate * np.exp(log_scale) * (s[-1] / _RANGE)
+        self._fit_curves(np.exp(log_scale)[:, None] * s + self.z_middle[:, None], F)
 
     def _fit_curves(self, z, F):
-        """Answers F (t, k, m_L) and their progress as polynomials in g at pre-activations z (t, k)."""
-        heights = self._fraction.heights
-        powers = chebyshev.chebvander(unit_interval(z, self._g), _PROGRESS_DEGREE)
-        Q, R = np.linalg.qr(powers)
-        curves = np.linalg.solve(R + 1e-13 * np.eye(R.shape[-1]), np.swapaxes(Q, 1, 2) @ F)
-        left = np.linalg.norm(F - powers @ curves, axis=2).max(axis=1) / heights
-        self.good &= (np.abs(self.shift) < 1.5) & (left < 1e-2)
-        at_centre = chebyshev.chebvander(unit_interval(self.shift, self._g), _PROGRESS_DEGREE)
-        self._centre = np.einsum("td,tdp->tp", at_centre, curves)
-        self._curve = self._fraction.of_series(curves)
+        """Fit outputs F (t, k, m_L) and their fractions by polynomials in g at pre-activations z (t, k)."""
+        powers = chebyshev.chebvander(unit_interval(z, self._g), _FRACTION_DEGREE)
+        fit = fit_coefficients(powers, F)
+        left = np.linalg.norm(fit.residual, axis=2).max(axis=1) / self._fraction.heights
+        self.good &= (np.abs(self.z_middle) < _MAX_Z_MIDDLE) & (left < _MAX_FIT_ERROR)
+        at_center = chebyshev.chebvander(unit_interval(self.z_middle, self._g), _FRACTION_DEGREE)
+        self._center = np.einsum("td,tdp->tp", at_center, fit.coefficients)
+        self._curve = self._fraction.of_series(fit.coefficients)
 
-    def lone(self, part, index, rng):
-        """Whether the answers stay as they are along a unit's hyperplane, within the subspace, (len(index),)."""
+    def are_single(self, part, index, rng):
+        """Whether the outputs are constant along each unit's hyperplane within the subspace, (len(index),)."""
         W = part.weights[index]
-        lengths = np.linalg.norm(W, axis=1, keepdims=True)
-        aside = random_tangents(W / lengths, _ASIDE / lengths, rng)
-        F = self._fraction.answers(self.base[index] + aside @ part.basis.T)
-        return np.linalg.norm(F - self._centre[index], axis=1) < _RESTLESS * self._fraction.heights[index]
+        norms = np.linalg.norm(W, axis=1, keepdims=True)
+        along = random_tangents(W / norms, _CHECK_DISTANCE / norms, rng)
+        F = self._fraction.outputs(self.base[index] + along @ part.basis.T)
+        change = np.linalg.norm(F - self._center[index], axis=1)
+        return change < _MAX_TANGENTIAL * self._fraction.heights[index]
 
     def _read(self, index, U):
         """Pre-activations (t, k) at U (t, k, D), NaN where saturated."""
         y = solve_series(self._curve[:, index], self._fraction(index, U), 1.0)
-        table = np.linspace(-1.5 * _VISIBLE * 2, 1.5 * _VISIBLE * 2, 4001)
+        table = np.linspace(-3.0 * _READABLE, 3.0 * _READABLE, _TABLE_SIZE)
         z = np.interp(y, unit_interval(table, self._g), table)
-        return np.where(np.abs(z) < _VISIBLE, z, np.nan)
+        return np.where(np.abs(z) < _READABLE, z, np.nan)
 
     def within(self, basis):
-        """Weights in the subspace of `basis` (D, s), whose first two columns span the circle's plane, and biases."""
+        """The units in the subspace of `basis` (D, s), whose first two columns span the circle's plane."""
         t, s = len(self.angles), basis.shape[1]
         biases, weights = np.full(t, np.nan), np.full((t, s), np.nan)
         radial = np.stack([np.cos(self.angles), np.sin(self.angles)], axis=1)
-        for fraction in (0.25, 0.6, 0.9):
+        for factor in _RADIAL_FACTORS:
             todo = np.flatnonzero(np.isnan(biases) & self.good)
             if len(todo):
-                # Nearer by along the radius: z goes from `shift` to fraction * shift + (1 - fraction) * bias.
-                z = self._read(todo, fraction * self.base[todo][:, None])[:, 0]
-                biases[todo] = (z - fraction * self.shift[todo]) / (1.0 - fraction)
+                # Along the radius, z goes from `z_middle` to factor * shift + (1 - factor) * bias.
+                z = self._read(todo, factor * self.base[todo][:, None])[:, 0]
+                biases[todo] = (z - factor * self.z_middle[todo]) / (1.0 - factor)
         tangent = np.stack([-radial[:, 1], radial[:, 0]], axis=1)
-        weights[:, :2] = self.rate[:, None] * tangent + ((self.shift - biases) / self._radius)[:, None] * radial
-        step = np.repeat(0.5 / self.rate[:, None], s - 2, axis=1)
-        for _ in range(6):
-            rows, columns = np.nonzero(np.isnan(weights[:, 2:]) & self.good[:, None])
-            if len(rows) == 0:
+        weights[:, :2] = self.rate[:, None] * tangent + ((self.z_middle - biases) / self._radius)[:, None] * radial
+        step = np.repeat(_TANGENT_SHIFT / self.rate[:, None], s - 2, axis=1)
+        for _ in range(_MATCH_ATTEMPTS):
+            unit, column = np.nonzero(np.isnan(weights[:, 2:]) & self.good[:, None])
+            if len(unit) == 0:
                 break
-            U = self.base[rows] + step[rows, columns][:, None] * basis[:, 2 + columns].T
-            z = self._read(rows, U[:, None])[:, 0]
-            weights[rows, 2 + columns] = (z - self.shift[rows]) / step[rows, columns]
-            step[rows, columns] *= 0.3
-        return _Partial(basis, weights, biases, self._fraction.heights)
+            U = self.base[unit] + step[unit, column][:, None] * basis[:, 2 + column].T
+            z = self._read(unit, U[:, None])[:, 0]
+            weights[unit, 2 + column] = (z - self.z_middle[unit]) / step[unit, column]
+            step[unit, column] *= _SHORTER
+        return _Projected(basis, weights, biases, self._fraction.heights)
 
 
-def _groups(part, todo, sound, known, size, fresh, rng):
-    """Groups that hold all units of `todo`, a point where each group moves alone, a direction in which it rests.
+def _groups(part, todo, done, known, size, share, rng):
+    """Groups that together contain all units of `todo`: members, a point where they move alone, a null direction.
 
-    Of a group the part `fresh` comes from `todo`, the rest from `sound` units as far as there are some.
+    The `share` of a group comes from `todo`, the rest from units that are `done`, as far as there are any.
     """
     left = list(todo)
     while left:
-        n_fresh = max(min(len(left), int(np.ceil(fresh * size))), size - len(sound))
-        if n_fresh > len(left):
+        n_new = max(min(len(left), int(np.ceil(share * size))), size - len(done))
+        if n_new > len(left):
             return
         draw = lambda n, k: [rng.permutation(n)[:k] for _ in range(_CANDIDATES)]  # noqa: E731
-        old = np.array(sound, dtype=int)[draw(len(sound), size - n_fresh)]
-        candidates = np.concatenate([np.array(left)[draw(len(left), n_fresh)], old], axis=1)
+        old = np.array(done, dtype=int)[draw(len(done), size - n_new)]
+        candidates = np.concatenate([np.array(left)[draw(len(left), n_new)], old], axis=1)
         M, beta = part.weights[candidates], part.biases[candidates]
         _, singular, vh = np.linalg.svd(M)
         null, foot = vh[:, -1], -np.einsum("cij,cj->ci", np.linalg.pinv(M), beta)
         slope = np.abs(null @ part.weights[known].T)
         offset = np.abs(foot @ part.weights[known].T + part.biases[known])
         inside = np.any(known[None, :, None] == candidates[:, None, :], axis=2)
-        way = np.where(inside, 0.0, (_SATURATED + offset) / np.maximum(slope, 1e-300)).max(axis=1)
-        best = np.argmin(way * (1.0 + 0.1 * singular[:, 0] / singular[:, -1]))
-        yield candidates[best], part.basis @ (foot[best] + way[best] * null[best]), part.basis @ null[best]
+        # Along the null direction, all units outside the group are saturated from this distance on.
+        distance = np.where(inside, 0.0, (_SATURATED + offset) / np.maximum(slope, 1e-300)).max(axis=1)
+        best = np.argmin(distance * (1.0 + _CONDITION_WEIGHT * singular[:, 0] / singular[:, -1]))
+        yield candidates[best], part.basis @ (foot[best] + distance[best] * null[best]), part.basis @ null[best]
         left = [i for i in left if i not in candidates[best]]
 
 
-def _derivatives(ask, part, members, point, null, basis):
-    """Weights (k, D) of a group from forward differences, and the part of these that it does not explain.
+def _derivatives(query, part, members, point, null, basis):
+    """Weights (k, D) of a group from forward differences at a point, and the part of these that it does not explain.
 
-    If a unit's weights in the subspace are wrong, the answers change along `null`, too.
+    If a unit's weights in the subspace are wrong, the outputs change along `null`, too.
     """
     W, s = part.weights[members], part.basis.shape[1]
     inner, outer = part.basis @ np.linalg.pinv(W), basis[:, s:]
-    length = _STEP * np.sqrt(s) / np.linalg.norm(W, axis=1).mean()
-    F = ask(np.concatenate([point[None], [point + length * null], point + _STEP * inner.T, point + length * outer.T]))
+    step = _STEP * np.sqrt(s) / np.linalg.norm(W, axis=1).mean()
+    F = query(np.concatenate([point[None], [point + step * null], point + _STEP * inner.T, point + step * outer.T]))
     k = len(members)
-    A, B = (F[2 : k + 2] - F[0]).T / _STEP, (F[k + 2 :] - F[0]).T / length
+    A, B = (F[2 : k + 2] - F[0]).T / _STEP, (F[k + 2 :] - F[0]).T / step
     sizes = np.linalg.norm(A, axis=0)
     full = np.zeros((k, len(point)))
-    if np.any(sizes < _FAINT * part.heights[members]) or np.linalg.cond(A / sizes) > _WORST_CONDITION:
+    if np.any(sizes < _MIN_DERIVATIVE * part.heights[members]) or np.linalg.cond(A / sizes) > _MAX_CONDITION:
         return full, np.inf
     rest = np.linalg.lstsq(A / sizes, B, rcond=None)[0] / sizes[:, None]
     usual = max(np.linalg.norm(B), np.finfo(float).tiny)
-    along = np.linalg.norm(F[1] - F[0]) / length * np.sqrt(B.shape[1]) / usual
-    misfit = max(np.linalg.norm(A @ rest - B) / usual, along * _OUT_OF_SPAN / _ALONG)
-    return W @ part.basis.T + rest @ outer.T, misfit
+    along_null = np.linalg.norm(F[1] - F[0]) / step * np.sqrt(B.shape[1]) / usual
+    residual = max(np.linalg.norm(A @ rest - B) / usual, along_null * _OUT_OF_SPAN / _ALONG_NULL)
+    return W @ part.basis.T + rest @ outer.T, residual

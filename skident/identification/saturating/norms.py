@@ -1,4 +1,4 @@
-"""Length and offset of first-layer units from the shape of their steps."""
+"""Weight norms and biases of first-layer units from the shape of their steps near the hyperplane."""
 
 from __future__ import annotations
 
@@ -9,94 +9,52 @@ from numpy.polynomial import chebyshev
 from scipy.stats import chi2
 
 from skident.network import get_activation
-from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
+from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_marquardt
+
+from ..query_points import query_block
 
 __all__ = ["fit_shapes", "refine_norms", "unit_interval"]
 
-_NODES = 24
-_RANGE = 3.5
-_DEGREES = (1, 2, 3, 5, 9)  # of the rest of the network as a polynomial in one unit's output
-_STRETCHES = (0.0, -0.5, 0.5)  # of the starts
-_BATCH = 100
-_STEP = 1e-6  # of the differences
-_LONGEST = np.full(2, 0.5)  # step in a and b
-_ENDING = Ending(max_iter=12, target=1e-29, ftol=1e-13)  # of steps of height one
-_STRAIGHT = 1e-10  # sum of squares, relative to the step's height, below which a profile is linear in the unit
+_NODES = 24  # queries per unit: 10 coefficients of the highest degree and 2 unknowns leave 12 for the residual
+_RANGE = 3.5  # |z| up to which they reach, by the norm known so far: a step has done 99.8 % of its height
+_DEGREES = (1, 2, 3, 5, 9)  # of the downstream network as a polynomial in one unit's output
+_LOG_SCALES = (0.0, -0.5, 0.5)  # of the starts: norms known so far are mostly within a factor exp(0.5)
+_BATCH = 100  # problems per batch: 100 x 24 x 10 numbers fit into the processor's second cache
+_LONGEST = np.full(2, 0.5)  # step in log scale and offset: the profile is linear in neither beyond that
+_ENDING = Ending(max_iter=12, target=1e-29, ftol=1e-13)  # of steps of height one: target at rounding, eps^2 per node
+_LINEAR = 1e-10  # sum of squares, of a step of height one, below which a profile is linear in the unit's output
+_LACK_OF_FIT = 1e-2  # probability that noise alone refutes a degree that is sufficient
+_AS_GOOD_AS_HIGHEST = 1.2  # times the variance left by the highest degree that a lower one may leave
 
 
 def refine_norms(oracle, first, activation, *, noise=None):
-    """Length and offset of every first-layer unit from its whole profile.
+    """Estimate norm and bias of every first-layer unit from 24 outputs along its normal, in the same direction.
 
-    Parameters
-    ----------
-    oracle : Oracle
-    first : FirstLayer
-    activation : str or Activation
-        The true first-layer activation g.
-    noise : float or ndarray of shape (m_L,), default=None
-        Standard deviation of the noise in every output, absolute.
-
-    Returns
-    -------
-    FirstLayer
-        The same directions; lengths and biases such that the answers along the unit's normal are a polynomial in
-        ``g(a s + z)`` of lowest misfit. 24 queries a unit.
-
-    Notes
-    -----
-    With all other units saturated the rest of the network is a smooth function of this unit's output alone, so a
-    polynomial of degree 9 in it leaves two unknowns, found by variable projection (Gauss-Newton from six starts, all
-    units at once). Exact to rounding where the layers above are gentle, to some per cent where they are steep. With
-    noise the lowest degree is taken that leaves no more than noise.
+    With all other units saturated the outputs are a smooth function of this unit's output alone, so a polynomial of
+    degree 9 in it leaves two unknowns. Exact to rounding if the downstream layers are gentle, to some per cent if they
+    are steep: see `norms_from_tails`. `noise` (m_L,) is the standard deviation of the outputs' noise.
     """
-    lengths = np.linalg.norm(first.weights, axis=0)
-    normals = first.weights / lengths
+    norms = first.norms
     s = np.linspace(-_RANGE, _RANGE, _NODES)
-    U = first.points[:, None] + (s[None, :] / lengths[:, None])[:, :, None] * normals.T[:, None]
-    F = oracle(U.reshape(-1, oracle.n_inputs)).reshape(len(lengths), _NODES, -1)
+    U = first.points[:, None] + (s[None, :] / norms[:, None])[:, :, None] * first.directions.T[:, None]
     z0 = np.sum(first.weights * first.points.T, axis=0) + first.biases
-    stretch, shift = fit_shapes(s, F, z0, activation, noise=noise)
-    weights = first.weights * np.exp(stretch)
-    return replace(first, weights=weights, biases=shift - np.sum(weights * first.points.T, axis=0))
+    log_scale, offset = fit_shapes(s, query_block(oracle, U), z0, activation, noise=noise)
+    weights = first.weights * np.exp(log_scale)
+    return replace(first, weights=weights, biases=offset - np.sum(weights * first.points.T, axis=0))
 
 
 def unit_interval(z, g):
-    """Output of an activation on [-1, 1], whatever its limits.
-
-    Parameters
-    ----------
-    z : ndarray
-    g : Activation
-        With limits.
-
-    Returns
-    -------
-    ndarray
-    """
+    """Output of an activation with limits, mapped to [-1, 1]."""
     low, high = g.limits
     return (g(z) - low) * (2.0 / (high - low)) - 1.0
 
 
 def fit_shapes(s, F, z0, activation, *, noise=None, degrees=_DEGREES):
-    """``a`` and ``b`` such that answers are a polynomial in ``g(exp(a) s + b)``, of the lowest misfit.
+    """Log scales a (t,) and offsets b (t,) with which outputs are polynomials in ``g(exp(a) s + b)``, by least squares.
 
-    Parameters
-    ----------
-    s : ndarray of shape (n,)
-        Positions, about in units of the pre-activation.
-    F : ndarray of shape (t, n, m_L)
-        Answers there, for t units.
-    z0 : ndarray of shape (t,)
-        A guess of b.
-    activation : str or Activation
-    noise : float or ndarray of shape (m_L,), default=None
-    degrees : sequence of int
-        Without noise the first one, where it leaves nothing, or else the last one; with noise, the first that leaves
-        noise only.
-
-    Returns
-    -------
-    a, b : ndarray of shape (t,)
+    Outputs F (t, n, m_L) of t units at positions s (n,); starts at offsets z0 (t,) and 0, with three scales each, by
+    batched variable projection. Without noise the lowest degree is taken if it is exact, else the highest one; with
+    noise, the lowest one whose residual is no more than noise.
     """
     g = get_activation(activation)
     F = F if noise is None else F / noise
@@ -104,66 +62,36 @@ def fit_shapes(s, F, z0, activation, *, noise=None, degrees=_DEGREES):
     height = np.maximum(np.abs(F).max(axis=(1, 2)), np.finfo(float).tiny)
     F = F / height[:, None, None]
 
-    # A start of every unit after the other; as many at a time as fit into the processor's cache.
-    unit_of = np.tile(np.arange(len(z0)), 2 * len(_STRETCHES))
-    starts = np.stack(
-        [np.repeat(_STRETCHES, 2 * len(z0)), np.tile([z0, 0.0 * z0], (len(_STRETCHES), 1)).ravel()], axis=1
-    )
+    scales = np.repeat(_LOG_SCALES, 2 * len(z0))
+    offsets = np.tile(np.concatenate([z0, 0.0 * z0]), len(_LOG_SCALES))
+    starts = np.stack([scales, offsets], axis=1)
+    unit_of = np.tile(np.arange(len(z0)), 2 * len(_LOG_SCALES))
     batches = np.array_split(np.arange(len(starts)), 1 + len(starts) // _BATCH)
 
     def fit(degree):
-        fits = [batched_levenberg_marquardt(_Shapes(s, F[unit_of[k]], g, degree), starts[k], _ENDING) for k in batches]
-        x, cost = (np.concatenate([getattr(end, name) for end in fits]) for name in ("x", "cost"))
-        return _best_of(*(column.reshape(-1, len(z0)) for column in (x[:, 0], x[:, 1], cost)))
+        def columns(x):
+            return chebyshev.chebvander(unit_interval(np.exp(x[:, :1]) * s + x[:, 1:], g), degree)
+
+        problems = [BatchedSeparableProblem(columns, F[unit_of[k]], longest=_LONGEST) for k in batches]
+        fits = [batched_levenberg_marquardt(p, starts[k], _ENDING) for p, k in zip(problems, batches)]
+        x, cost = (np.concatenate([getattr(f, name) for f in fits]) for name in ("x", "cost"))
+        x, cost = x.reshape(-1, len(z0), 2), cost.reshape(-1, len(z0))
+        best = np.argmin(cost, axis=0), np.arange(len(z0))
+        return *x[best].T, cost[best]
 
     if noise is None:
-        # Where a straight line does, one linear layer lies above, and then the offset is determined too.
-        line, bent = fit(degrees[0]), fit(degrees[-1])
-        return np.where(line[2] < _STRAIGHT, line, bent)[:2]
-    return _lowest_degree(fit, degrees, F.shape[1:], 1.0 / height)
+        # If a straight line fits, there is one linear layer above, and then the offset is determined too.
+        line, curve = fit(degrees[0]), fit(degrees[-1])
+        return np.where(line[2] < _LINEAR, line, curve)[:2]
+    return _lowest_degree([fit(degree) for degree in degrees], degrees, F.shape[1:], 1.0 / height)
 
 
-def _lowest_degree(fit, degrees, shape, noise):
-    """Stretch and shift of the lowest degree whose misfit is noise, or no more than that of the highest degree."""
-    fits = [fit(degree) for degree in degrees]
+def _lowest_degree(fits, degrees, shape, noise):
+    """Log scale and offset of the lowest degree that leaves noise (t,), or no more than the highest degree leaves."""
     freedom = [max(1, (shape[0] - d - 1) * shape[1] - 2) for d in degrees]
     variances = np.array([cost / f for (*_, cost), f in zip(fits, freedom)])
-    usual = np.array([chi2.isf(1e-2, f) / f for f in freedom])[:, None]
-    good = variances <= usual * np.maximum(noise**2, 1.2 * variances[-1])
+    usual = np.array([chi2.isf(_LACK_OF_FIT, f) / f for f in freedom])[:, None]
+    good = variances <= usual * np.maximum(noise**2, _AS_GOOD_AS_HIGHEST * variances[-1])
     good[-1] = True
     chosen = np.argmax(good, axis=0), np.arange(len(noise))
     return np.array([f[0] for f in fits])[chosen], np.array([f[1] for f in fits])[chosen]
-
-
-class _Shapes:
-    """A batch of problems in ``(a, b)``: what a polynomial in ``g(exp(a) s + b)`` leaves of answers F (B, n, m_L)."""
-
-    def __init__(self, s, F, g, degree):
-        self.s, self.F, self.g, self.degree = s, F, g, degree
-
-    def take(self, index):
-        return _Shapes(self.s, self.F[index], self.g, self.degree)
-
-    def _misfit(self, a, b):
-        y = unit_interval(np.exp(a)[:, None] * self.s + b[:, None], self.g)
-        Q, _ = np.linalg.qr(chebyshev.chebvander(y, self.degree))
-        return (self.F - Q @ (np.swapaxes(Q, 1, 2) @ self.F)).reshape(len(y), -1)
-
-    def cost(self, x):
-        return np.sum(self._misfit(*x.T) ** 2, axis=1)
-
-    def linearise(self, x):
-        """By differences of the projected misfit."""
-        a, b = x.T
-        r = self._misfit(a, b)
-        J = np.stack([self._misfit(a + _STEP, b) - r, self._misfit(a, b + _STEP) - r], axis=1) / _STEP
-        return BatchedNormalEquations(J @ np.swapaxes(J, 1, 2), (J @ r[..., None])[..., 0], longest=_LONGEST)
-
-    def move(self, x, steps):
-        return x + steps
-
-
-def _best_of(a, b, cost):
-    """Of every column the a, b and cost of the row of lowest cost."""
-    best = np.argmin(cost, axis=0), np.arange(a.shape[1])
-    return a[best], b[best], cost[best]

@@ -1,4 +1,4 @@
-"""What is stated of a network's widths, and the first layer from far away held against it."""
+"""Layer widths as the caller states them, and the first layer from saturation checked against them."""
 
 from __future__ import annotations
 
@@ -10,34 +10,15 @@ from .first_layer import find_first_layer
 
 __all__ = ["first_layer_as_stated", "refuse_surplus", "stated_architecture"]
 
-_FINE = 1e-10  # relative error of answers below the billionth of their range that is taken as the tail of a step
+# Relative error of the outputs below which the search takes them as exact: a tenth of the part of their range below
+# which a change is the tail of a step (`circles`).
+_EXACT = 1e-10
 
 
 def stated_architecture(layer_widths, names, n_outputs, first_layer):
-    """Widths and activations as stated.
+    """The `Architecture` of `layer_widths` and the hidden and output activation `names`; no widths if they are None.
 
-    Parameters
-    ----------
-    layer_widths : sequence of int or None
-        ``(m_1, ..., m_L)``.
-    names : tuple of str
-        Hidden and output activation.
-    n_outputs : int
-        m_L.
-    first_layer : {"auto", "saturation", "hessian"}
-        See `first_layer_as_stated`.
-
-    Returns
-    -------
-    Architecture
-        Without any widths where they are left to saturation.
-
-    Raises
-    ------
-    ValueError
-        If the widths are impossible.
-    NotIdentified
-        If they are left to a first layer that will not be seen to saturate.
+    Raises NotIdentified if they are None and saturation cannot find them, ValueError if they are impossible.
     """
     names = [get_activation(name).name for name in names]
     if layer_widths is not None:
@@ -53,33 +34,11 @@ def stated_architecture(layer_widths, names, n_outputs, first_layer):
 
 
 def first_layer_as_stated(oracle, stated, first_layer, rng, log):
-    """The first layer from far away, if it is to be found there, and the network's widths.
+    """The first layer from saturation, or None if Hessians are to recover it; and the architecture with widths.
 
-    Parameters
-    ----------
-    oracle : Oracle
-    stated : Architecture
-        From `stated_architecture`. Without widths a single hidden layer is taken for granted.
-    first_layer : {"auto", "saturation", "hessian"}
-        Whether to look far away; ``auto`` where the activation has limits, and what is found there counts only if it
-        is enough, or if Hessians could do no better.
-    rng : numpy.random.RandomState
-    log : StageLog
-        Gets the stage "first layer (saturation)".
-
-    Returns
-    -------
-    first : FirstLayer or None
-        None where Hessians are to show the first layer. It may have fewer units than stated.
-    architecture : Architecture
-        With widths.
-
-    Raises
-    ------
-    NotIdentified
-        (a ValueError) If nothing saturates and `first_layer` or missing widths leave no other way.
-    ValueError
-        If there are more units than stated.
+    `first_layer` is "saturation", "hessian", or "auto": saturation if the activation has limits, and then the result
+    counts only if it is complete or Hessians could do no better. Without stated widths, one hidden layer is assumed.
+    Raises NotIdentified if nothing saturates and there is no other way, or if there are more units than stated.
     """
     hidden, widths = get_activation(stated.activation), stated.widths
     if len(widths) == 1 or first_layer == "hessian" or (first_layer == "auto" and not hidden.saturating):
@@ -93,7 +52,7 @@ def first_layer_as_stated(oracle, stated, first_layer, rng, log):
                 n_units=wanted,
                 rng=rng,
                 callback=entry["progress"],
-                noise=_worth_minding(oracle.accuracy),
+                noise=_relevant_noise(oracle.accuracy),
             )
         except NotIdentified as error:
             if wanted is None:
@@ -106,37 +65,23 @@ def first_layer_as_stated(oracle, stated, first_layer, rng, log):
     if wanted is None:
         return first, stated.with_widths((len(first.biases), oracle.n_outputs))
     refuse_surplus(first, widths, "use first_layer='hessian'.")
-    hessians_may_show_more = first_layer == "auto" and hidden.smooth and len(widths) > 2
-    return (None if len(first.biases) < wanted and hessians_may_show_more else first), stated
+    hessians_may_find_more = first_layer == "auto" and hidden.smooth and len(widths) > 2
+    return (None if len(first.biases) < wanted and hessians_may_find_more else first), stated
 
 
-def _worth_minding(accuracy):
-    """Errors that the search has to reckon with, (m_L,); None where they are too small, or too large to be errors."""
-    return accuracy.noise_std if accuracy.is_plausible and accuracy.relative_error > _FINE else None
+def _relevant_noise(accuracy):
+    """Noise (m_L,) that the search must allow for; None if it is too small, or too large to be noise."""
+    return accuracy.noise_std if accuracy.is_plausible and accuracy.relative_error > _EXACT else None
 
 
 def refuse_surplus(first, widths, advice):
-    """Raise where more first-layer units were found than there should be.
-
-    Parameters
-    ----------
-    first : FirstLayer
-    widths : sequence of int
-        ``(m_1, ..., m_L)`` as stated.
-    advice : str
-        What to do where clipping of the inputs passes for units.
-
-    Raises
-    ------
-    ValueError
-        If there are more than m_1.
-    """
-    found = len(first.biases)
-    if found > widths[0]:
+    """Raise NotIdentified if there are more first-layer units than stated; `advice` is for clipped inputs."""
+    n_units = len(first.biases)
+    if n_units > widths[0]:
         raise NotIdentified(
             "first layer",
             "units",
-            f"layer_widths says {widths[0]} first-layer units, but {found} different ones were found where the black "
-            f"box saturates; try layer_widths={(found, *widths[1:])}. If it clips its inputs, the clipping shows as "
+            f"layer_widths says {widths[0]} first-layer units, but {n_units} different ones were found where the black "
+            f"box saturates; try layer_widths={(n_units, *widths[1:])}. If it clips its inputs, the clipping shows as "
             f"units: {advice}",
         )

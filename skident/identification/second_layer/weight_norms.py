@@ -127,7 +127,7 @@ def centred(vote, activation):
 def _changes(right, left, units, m):
     """Signed distances (m, n) from the hyperplanes, and how much the answers change there: nothing of other units."""
     s = np.concatenate([-left.distances[:, ::-1], right.distances], axis=1)
-    Y = np.concatenate([left.answers[:, ::-1], right.answers], axis=1)
+    Y = np.concatenate([left.outputs[:, ::-1], right.outputs], axis=1)
     places, changes = np.zeros((2, m, s.shape[1] - 1))
     places[units], changes[units] = 0.5 * (s[:, 1:] + s[:, :-1]), np.linalg.norm(np.diff(Y, axis=1), axis=2)
     return places, changes

@@ -44,6 +44,6 @@ def test_steps_are_found_and_known_ones_left_out(circle, rng, known):
     if known:
         assert steps == []
     else:
-        np.testing.assert_allclose([s.centre for s in steps], np.sort(angles[inside]), atol=1e-4)
+        np.testing.assert_allclose([s.center for s in steps], np.sort(angles[inside]), atol=1e-4)
         assert known_steps(steps, angles, 1e-4 + 0.0 * angles).all()
         assert not known_steps(steps, angles + 0.05, 0.0 * angles).any()

@@ -142,7 +142,7 @@ NOT_SATURATING = {
 @pytest.mark.parametrize("box", NOT_SATURATING)
 def test_boxes_that_do_not_saturate(box):
     oracle = Oracle(NOT_SATURATING[box], 5)
-    with pytest.raises(NotIdentified, match="the answers move on .* does not saturate there"):
+    with pytest.raises(NotIdentified, match="the outputs change on .* does not saturate there"):
         find_first_layer(oracle, rng=np.random.RandomState(0))
     assert oracle.n_queries < 50_000
 
@@ -268,8 +268,8 @@ def test_queries_are_counted_by_stage():
     net = make_network((20, 15, 3), shift_scale=0.5, random_state=0)
     first, oracle = search(net, n_units=15)
     assert sum(first.queries.values()) == oracle.n_queries
-    assert set(first.queries) == {"scan", "profile", "matching", "check", "lengths"}
-    assert first.queries["lengths"] == 15 * 24 and first.queries["matching"] >= 15 * 19
+    assert set(first.queries) == {"scan", "profile", "matching", "check", "norms"}
+    assert first.queries["norms"] == 15 * 24 and first.queries["matching"] >= 15 * 19
     # 32 cells, then one query for every halving from pi / 32 to a width of 4 / (radius sqrt(2 / D)), and some more.
     assert first.queries["scan"] < 32 + 15 * 17
 

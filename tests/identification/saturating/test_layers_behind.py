@@ -8,7 +8,7 @@ from skident.identification.saturating.biases import find_first_biases
 from skident.identification.saturating.downstream import (
     fit_downstream,
     fit_smallest_downstream,
-    growing,
+    cached_sampler,
     query_interior,
     query_vertices,
 )
@@ -52,14 +52,14 @@ def test_answers_where_the_first_layer_moves():
     assert oracle.n_queries == 40 and 0.3 < np.std(np.arctanh(H)) < 3.0
 
 
-def test_a_growing_sample_asks_for_new_rows_only():
+def test_a_cached_sampler_sample_asks_for_new_rows_only():
     asked = []
 
     def ask(n):
         asked.append(n)
         return np.full((n, 2), len(asked)), np.zeros((n, 1))
 
-    sample = growing(ask)
+    sample = cached_sampler(ask)
     assert [len(sample(n)[0]) for n in (10, 4, 25)] == [10, 4, 25]
     assert asked == [10, 15] and sample(12)[0][9:, 0].tolist() == [1, 2, 2]
 

@@ -66,5 +66,5 @@ def test_noise_costs_accuracy_in_proportion(rng):
 
 
 def test_too_few_gradients_claim_nothing():
-    found = biases_from_gradients(np.ones((5, 4)), np.zeros((5, 4)), get_activation("tanh"))
-    assert found.n_null == 0 and found.residual == np.inf
+    result = biases_from_gradients(np.ones((5, 4)), np.zeros((5, 4)), get_activation("tanh"))
+    assert result.n_null == 0 and result.residual == np.inf
