@@ -18,7 +18,8 @@ __all__ = ["BiasesFromGradients", "biases_from_gradients", "find_first_biases", 
 _SPREAD = 0.7  # standard deviation of the pre-activations at which gradients are taken: units bend, none saturates
 _STEP = 2e-4  # of fourth-order differences, in z: rounding 1e-12, truncation below it even for steep downstream layers
 _ROUNDING_STEPS = 0.2  # steps of exact outputs, times the fifth root of their rounding: 2e-4 for 1e-15
-_NULL_TOL = 1e-4  # residual below which a null space is real: geometric mean, roughly, of the 1e-8 of exact ones and 1; not tuned
+# Residual below which a null space is real. Not tuned: between the 1e-8 of exact gradients and 1.
+_NULL_TOL = 1e-4
 _NULL_TOL_OF_NOISE = 300.0  # the same in units of the noise of the gradients
 _MAX_NULL_TOL = 0.1  # the same, however large the noise
 _CANDIDATES = 10  # points of a classifier for every one that is used: others have no gradient to speak of
@@ -110,7 +111,7 @@ def _linear_columns(G, Z, activation, biases, scales):
 
 
 def _decompose(columns):
-    """Singular values, and right singular vectors of unscaled and scaled columns, of the (n, 3 m) matrix; None if not finite."""
+    """Singular values and right singular vectors, of unscaled and scaled columns, of the (n, 3 m) matrix; or None."""
     A = columns.reshape(len(columns), -1)
     if not np.isfinite(A).all():
         return None
@@ -142,9 +143,9 @@ def _ratios(numerators, denominators):
 def find_first_biases(oracle, first, activation, rng, *, n_next=None, noise=0.0):
     """Exact first-layer biases and scales if the second layer is narrower: first layer, m_2 and residual.
 
-    The first layer must have all its units, ``m_1 <= D``. It is returned unchanged, with m_2 = None, if the second layer
-    is not narrower or the outputs are too coarse to decide; `n_next` is m_2 if known. The biases are reliable for a
-    residual at rounding level, 1e-6 and below (see `BiasesFromGradients`). With `noise` (relative to the outputs'
+    The first layer must have all its units, ``m_1 <= D``. It is returned unchanged, with m_2 = None, if the second
+    layer is not narrower or the outputs are too coarse to decide; `n_next` is m_2 if known. The biases are reliable for
+    a residual at rounding level, 1e-6 and below (see `BiasesFromGradients`). With `noise` (relative to the outputs'
     standard deviation) the differences' steps grow with its fifth root, and the biases lose its 4/5th power.
     ``4 m_1 n`` queries with ``n = 20 + 4.5 m_1 / m_L`` points.
     """
@@ -174,7 +175,7 @@ def gradient_step(accuracy, noise=0.0):
 
 
 def _precise_points(oracle, W, b, n, rng):
-    """Pre-activations (n, m_1) of points with precise gradients; of a classifier, those with the most precise logits."""
+    """Pre-activations (n, m_1) of points with precise gradients: of a classifier, with the most precise logits."""
     if oracle.response == "predict":
         return _SPREAD * rng.standard_normal((n, W.shape[1]))
     Z = _SPREAD * rng.standard_normal((_CANDIDATES * n, W.shape[1]))

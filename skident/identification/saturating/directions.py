@@ -37,7 +37,8 @@ _EXACT_CHECKS = 2  # random directions along the hyperplane in which the outputs
 _NOISY_CHECKS = 6  # with noise, as above
 _CHECK_DISTANCE = 30.0  # of these checks in units of one over the weight's norm: disturbs any other unit nearby
 _CHECK_SHIFT = 0.03  # change of z over that distance that the error of the direction may cause
-_TANGENTIAL_TOL = 1e-6  # of a step's height, change along the hyperplane of exact outputs: an error of 1e-9 of the direction causes 3e-8
+# Change of exact outputs along the hyperplane, of a step's height: an error of 1e-9 of the direction causes 3e-8.
+_TANGENTIAL_TOL = 1e-6
 _CHECK_FALSE_ALARMS = 1e-4  # probability that noise alone exceeds the tolerance of a check
 _DIRECTION_SIGMAS = 2.5  # standard errors of the direction allowed for in the tolerance of a check
 _MAX_TANGENTIAL = 0.15  # largest tolerance of a check, whatever the noise: another unit changes the outputs by more

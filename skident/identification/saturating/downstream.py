@@ -187,7 +187,7 @@ def _query_near_hyperplanes(oracle, first, n, rng):
 
 
 def fit_smallest_downstream(oracle, first, region, at_least, rng, *, second_known=False, max_neurons=200, search=None):
-    """As `fit_downstream`, with the smallest hidden widths that are at least those of `at_least`; None if there are none.
+    """As `fit_downstream`, with the smallest hidden widths, at least those of `at_least`; None if there are none.
 
     `second_known` says that `at_least` gives the second layer's width exactly; `max_neurons` bounds the hidden units
     downstream of the first layer. Not for the region "edges".

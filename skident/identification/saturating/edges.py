@@ -28,7 +28,7 @@ _STOPPING = Stopping(max_iter=100, good=_TARGET, patience=30, gain=0.9)
 
 @dataclass(frozen=True)
 class _Edges:
-    """Outputs Y (n, m_L) where only unit `unit` (n,) moves, at the pre-activations Z (n, m_1) of the first layer found."""
+    """Outputs Y (n, m_L) where only unit `unit` (n,) moves, at pre-activations Z (n, m_1) of the first layer found."""
 
     unit: np.ndarray
     Z: np.ndarray

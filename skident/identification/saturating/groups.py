@@ -96,9 +96,7 @@ def resolve_in_groups(query, circle, steps, size, activation, rng, count):
                     if residual < _OUT_OF_SPAN and estimates[i] is None:
                         # At the step the pre-activation must hold to much less than 1.
                         bias = shapes.z_middle[i] - w @ shapes.base[i]
-                        estimates[i] = UnitEstimate(
-                            w, bias, shapes.base[i], _DIRECTION_ERROR, residual, has_norm=True
-                        )
+                        estimates[i] = UnitEstimate(w, bias, shapes.base[i], _DIRECTION_ERROR, residual, has_norm=True)
             todo = np.array([i for i in todo if estimates[i] is None], dtype=int)
             if len(todo) == 0:
                 break

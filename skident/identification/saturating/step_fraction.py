@@ -49,7 +49,7 @@ class StepFraction:
 
 
 def solve_series(coefficients, values, bound):
-    """Points (t, k) in ``[-bound, bound]`` where t Chebyshev series (d, t) take given values (t, k), by Newton's method.
+    """Points (t, k) in ``[-bound, bound]`` where t Chebyshev series (d, t) take values (t, k), by Newton's method.
 
     NaN or ``+-bound`` if there is no solution.
     """

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.optim import fit_coefficients
-
 from ..query_points import query_block, random_tangents
 
 __all__ = ["EXPONENTIAL_RATES", "Tails", "norms_from_tails", "tail_norms"]
 
 EXPONENTIAL_RATES = {"tanh": 2.0, "sigmoid": 1.0}  # limits are approached as exp(-rate z)
 _REACH = np.geomspace(0.05, 600.0, 48)  # distances where the end of a tail is searched, in units of 1 / |w| as known
-_TAIL_START = 1e-3  # deviation from the limit, of the step's height, where a tail starts: the fifth power is 1e-15 of it
+_TAIL_START = (
+    1e-3  # deviation from the limit, of the step's height, where a tail starts: the fifth power is 1e-15 of it
+)
 _TAIL_END = 3e-10  # the same where it ends: six digits above rounding
 _END_ROUNDINGS = 2e-11 / 2.0**-52  # the same in units of the outputs' rounding, if a step is low beside the outputs
 _NODES = 14  # queries per tail: 4 coefficients and the rate leave 9 for the residual
@@ -30,7 +30,7 @@ _LAST_WIDTH = 1e-10  # relative: the last grid has spacing 2e-11, below the accu
 
 @dataclass(frozen=True)
 class Tails:
-    """Weight norms (m,) and relative residuals (m,), infinite without a tail; outputs (m, q, m_L) at distances (m, q)."""
+    """Weight norms (m,), relative residuals (m,), infinite without a tail; outputs (m, q, m_L) at distances (m, q)."""
 
     norms: np.ndarray
     errors: np.ndarray
@@ -110,8 +110,8 @@ def _fit_rate(s, D, rate):
 
     def residuals(a):
         V = np.exp(-rate * a[:, None] * (s - s[0]))[..., None] ** np.arange(1, _POWERS + 1) / size[:, None]
-        V = V / np.linalg.norm(V, axis=1, keepdims=True)
-        return np.linalg.norm(fit_coefficients(V, weighted).residual, axis=(1, 2)) / np.sqrt(len(s))
+        Q, _ = np.linalg.qr(V / np.linalg.norm(V, axis=1, keepdims=True))
+        return np.linalg.norm(weighted - Q @ (np.swapaxes(Q, 1, 2) @ weighted), axis=(1, 2)) / np.sqrt(len(s))
 
     # The far half of the tail is nearly one exponential: its slope is a start good to some per cent.
     half = len(s) // 2

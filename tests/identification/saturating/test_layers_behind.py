@@ -6,9 +6,9 @@ from skident.fitting.starts import Search
 from skident.identification.saturating import downstream as layers_behind
 from skident.identification.saturating.biases import find_first_biases
 from skident.identification.saturating.downstream import (
+    cached_sampler,
     fit_downstream,
     fit_smallest_downstream,
-    cached_sampler,
     query_interior,
     query_vertices,
 )
