@@ -36,7 +36,7 @@ from skident.datasets import make_alternating_circle
 from skident.saddle import fastest_planar_escape
 from skident.saddle.escape_time import aligned_escape_time
 from skident.saddle.gradient_at_zero import gradient_at_zero, resolve_loss
-from skident.saddle.localised_loss import loss_gradient
+from skident.saddle.localized_loss import loss_gradient
 
 FIRST_SEED = _seeds.SADDLE.start
 RANK_ONE = np.sqrt(2) - 1
@@ -96,7 +96,7 @@ def tables_width(result):
         row = [width, mean["success"], f"{best:.5f}", mean["cpu"], mean["loop_cpu"]]
         rows.append([*row, mean["loop_cpu"] / mean["cpu"], mean["loop_success"]])
     second = [[p["n"], f"{p['speed']:.9f}", f"{p['upper_bound']:.9f}"] for p in result["programmes"]]
-    lines = [format_table(header, rows), "", "Linear programmes, exact for one top unit:", ""]
+    lines = [format_table(header, rows), "", "Linear programs, exact for one top unit:", ""]
     return "\n".join([*lines, format_table(["points on the circle", "fastest speed", "upper bound"], second)])
 
 

@@ -24,7 +24,6 @@ LEFT = {
     "network": 18,
     "optim": 1,
     "oracle": 7,
-    "saddle": 17,
     "samples": 40,
 }
 

@@ -246,7 +246,7 @@ PERMITTED = [
     ("skident.inspection._weights", "from skident.landscape import phase_transition\nfrom ..metrics import m"),
     ("skident.inspection._weights", "def f():\n    import matplotlib.pyplot"),
     ("skident.datasets._relu", "from ..network import FeedforwardNetwork\nimport sklearn"),
-    ("benchmarks.bench_saddle", "from skident.saddle.localised_loss import prolonged\nimport torch, matplotlib"),
+    ("benchmarks.bench_saddle", "from skident.saddle.localized_loss import prolonged\nimport torch, matplotlib"),
     ("tests.test_house", "from skident.linalg.power import find_rank_one\nimport pickle"),
 ]
 

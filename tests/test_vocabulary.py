@@ -71,7 +71,6 @@ LEFT = {
     "skident/compression": 31,
     "skident/datasets": 4,
     "skident/fitting": 177,
-    "skident/hierarchical": 40,
     "skident/identification": 1897,
     "skident/inspection": 24,
     "skident/landscape": 52,
@@ -80,7 +79,6 @@ LEFT = {
     "skident/network": 33,
     "skident/optim": 9,
     "skident/oracle": 238,
-    "skident/saddle": 39,
     "skident/samples": 68,
     "skident/training": 1,
 }

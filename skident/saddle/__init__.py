@@ -1,4 +1,4 @@
-"""How does training leave the saddle at the origin? Escape directions, their speed and rank, and the way on."""
+"""How does training leave the saddle at the origin? Escape directions, their speed and rank, and training beyond."""
 
 import lazy_loader
 
@@ -6,9 +6,9 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "analyzer": ["SaddleEscapeAnalyzer"],
+        "estimators": ["SaddleToSaddleClassifier", "SaddleToSaddleRegressor"],
         "module": ["BiasFreeMLP"],
-        "planar": ["fastest_planar_escape"],
+        "planar_escape": ["fastest_planar_escape"],
         "plateaus": ["detect_escapes"],
-        "training": ["SaddleToSaddleClassifier", "SaddleToSaddleRegressor"],
     },
 )

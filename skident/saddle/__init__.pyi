@@ -1,13 +1,13 @@
 from .analyzer import SaddleEscapeAnalyzer as SaddleEscapeAnalyzer
-from .module import BiasFreeMLP as BiasFreeMLP
-from .planar import fastest_planar_escape as fastest_planar_escape
-from .plateaus import detect_escapes as detect_escapes
-from .training import (
+from .estimators import (
     SaddleToSaddleClassifier as SaddleToSaddleClassifier,
 )
-from .training import (
+from .estimators import (
     SaddleToSaddleRegressor as SaddleToSaddleRegressor,
 )
+from .module import BiasFreeMLP as BiasFreeMLP
+from .planar_escape import fastest_planar_escape as fastest_planar_escape
+from .plateaus import detect_escapes as detect_escapes
 
 __all__ = [
     "BiasFreeMLP",

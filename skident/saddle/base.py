@@ -18,54 +18,49 @@ from skident.base.column_scales import scales_for_classes
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions
 from skident.training.net import Training, resolve_device
 
-from .callbacks import NormAdaptedStep, WeightRecorder
-from .descent import Descent, saddles_of
-from .doubts import doubt_of
-from .inputs import standard_inputs
-from .localised_loss import activations, as_matrices
-from .module import BiasFreeMLP
-from .rehearsal import RehearsalPlan
-from .stopping import forecast_training
+from .diagnosis import diagnose
+from .early_stopping import StoppingOptions, choose_epochs
+from .localized_loss import activations, as_matrices
+from .module import BiasFreeMLP, input_scaling
+from .training_phases import NormAdaptedStep, TrainingRun, WeightRecorder, saddles_of
 
 __all__ = ["ATTRIBUTES", "PARAMETERS", "SaddleToSaddleBase"]
 
-_FOLDS = 3  # networks that tell how long to train
-_NOISE = 0.5  # standard deviations of the inputs, on which a classifier is tried
+_N_FOLDS = 3  # networks that determine the number of epochs, each without a third of the samples (budget)
+_NOISE = 0.5  # level tried for classifiers, in standard deviations of the inputs; the hierarchical classifier's
 
 PARAMETERS = """depth : int, default=3
         L, at least 2: the number of weight matrices.
     width : int, default=100
-        Units of every hidden layer.
+        Units of each hidden layer.
     init_scale : float, default=0.03
         Weights are drawn with standard deviation ``init_scale / sqrt(width)``. The smaller, the longer and flatter the
         plateaus, and the lower the rank in between.
     n_escapes : int, "all" or None, default=None
-        None trains to the end: by gradient descent out of the saddle at the origin, from there by Adam for as many
-        epochs as networks trained on two thirds of the rows needed to be best on the third that each was not shown.
-        A number is the paper's training, gradient descent throughout, which ends on the plateau behind so many escapes;
-        "all" goes on until `max_iter`.
+        None trains to the end: gradient descent out of the saddle at the origin, then Adam with early stopping. A
+        number is the paper's training: gradient descent only, which ends on the plateau after so many escapes; "all"
+        continues until `max_iter`.
     standardize : bool, default=True
-        Whether the network sees the columns of X less their means, over their standard deviations, clipped at three,
-        and a column of ones behind them in place of biases. A classifier's standard deviations have a floor where a
-        kernel tells classes better with it (`skident.base.column_scales`). False: X as it is.
+        Whether inputs are standardized, clipped at three standard deviations, and extended by a column of ones in
+        place of biases. Set it to False to train on X unchanged.
     initial_weights : list of L array-like of shape (m_{l-1}, m_l), default=None
-        Start there instead, as `SaddleEscapeAnalyzer.initial_weights` gives them (with ``noise`` to get past the first
-        saddle). Standardised inputs have ``m_0 = D + 1``.
+        Initial weights, as `SaddleEscapeAnalyzer.initial_weights` gives them (with ``noise`` to get past the first
+        saddle); None draws them. For standardized inputs ``m_0 = D + 1``.
     relative_step : float, default=0.05
-        Until the first escape a step is this share of the norm of all weights, and later at most that.
+        Until the first escape, the size of a step relative to the norm of all weights; later its upper bound.
     learning_rate : float, default=0.3
-        c: with `n_escapes` the learning rate is afterwards ``c a^(2-L)`` with ``a = ||theta|| / sqrt(L)``. Six layers
-        want 8: with 1 they may stay behind the first saddle.
+        c: with `n_escapes` the learning rate is ``c a^(2-L)`` after the first escape, ``a = ||theta|| / sqrt(L)``. Six
+        layers need 8: with 1 they may stay at the first saddle.
     finish_rate : float, default=0.002
-        Rate of Adam after the first escape, where `n_escapes` is None.
+        Learning rate of Adam after the first escape, if `n_escapes` is None.
     max_iter : int, default=1000
-        Epochs at most.
+        Maximum number of epochs.
     batch_size : int, default=None
-        Rows a step; None is all of them, so an epoch is a step.
+        Samples per step; None is all of them, so that an epoch is a step.
     record_every : int, default=10
         Steps between two records of loss and singular values.
     n_singular_values : int, default=10
-        Recorded of every layer.
+        Recorded per layer.
     device : str, default="cpu"
         ``cpu``, ``cuda``, ..., ``auto``. The data stay there during training.
     dtype : {"float64", "float32"}, default="float64"
@@ -77,26 +72,25 @@ PARAMETERS = """depth : int, default=3
         1 prints skorch's table."""
 
 ATTRIBUTES = """saddles_ : list of Saddle
-        Plateaus and escapes as `skident.saddle.detect_escapes` finds them in the record, the start first: step, loss,
-        step of the escape, numerical rank of every layer. Empty if there are fewer than five records. The saddles of
-        gradient descent only with `n_escapes`: Adam hardly stops at any.
+        Plateaus and escapes as `skident.saddle.detect_escapes` detects them in the record, the start first. Empty for
+        fewer than five records. Only with `n_escapes` they are saddles of gradient descent: Adam rarely stops at one.
     history_ : dict
         ``steps`` (T,), ``losses`` (T,), ``norms`` (T,) of ``||theta|| / sqrt(L)``, ``learning_rates`` (T,), and
         ``singular_values``, a list of L arrays (T, k).
     escape_step_ : int or None
-        Step at which the loss had fallen by 2 %, where the learning rate changed its rule; None if it never did.
+        Step at which the loss had fallen by 2 %, where the learning rate changes its rule; None if it did not.
     held_out_score_ : float
-        Without `n_escapes`: R^2 or accuracy on held-out rows of the networks that told how long to train. NaN where
-        none of them left the origin.
+        Without `n_escapes`: R^2 or accuracy on held-out samples, of the networks that determined the number of epochs.
+        NaN if none of them left the origin.
     linear_score_ : float
-        What ridge or logistic regression reaches on the same rows; NaN for fewer than ten rows, and with `n_escapes`.
+        The same for ridge or logistic regression; NaN for fewer than ten samples, and with `n_escapes`.
     input_noise_ : float
-        Standard deviation of the noise that standardised inputs had in the training by Adam: 0.5 for classifiers whose
-        networks on parts of the rows had a lower held-out loss with it, else 0.
+        Standard deviation of the noise on standardized inputs during Adam: 0.5 for classifiers with a lower held-out
+        loss with it, else 0.
     weights_ : list of L ndarrays of shape (m_{l-1}, m_l)
-        On standardised inputs ``m_0 = D + 1``.
+        For standardized inputs ``m_0 = D + 1``.
     loss_ : float
-        On the training data, at the end.
+        Final loss on the training data.
     net_ : skorch.NeuralNet
     n_iter_ : int
         Epochs.
@@ -172,33 +166,33 @@ class SaddleToSaddleBase(BaseEstimator):
         return hasattr(self, "weights_")
 
     def _train(self, X, Y, criterion):
-        """Train on targets as the criterion takes them, numbers (n, k) or class numbers (n,), and store everything."""
+        """Train on targets as the criterion takes them, (n, k) or class numbers (n,); set the attributes."""
         rng = check_random_state(self.random_state)
-        self._input_units = self._units(X, Y) if self.standardize else None
-        seen = self._seen(X)
-        sizes = (seen.shape[1], *[self.width] * (self.depth - 1), Y.shape[1] if Y.ndim == 2 else int(Y.max()) + 1)
+        self._input_scaling = self._scaling(X, Y) if self.standardize else None
+        inputs = self._network_inputs(X)
+        sizes = (inputs.shape[1], *[self.width] * (self.depth - 1), Y.shape[1] if Y.ndim == 2 else int(Y.max()) + 1)
         module = self._module(sizes, rng)
-        inputs, targets = self._tensors(seen, Y)
-        run = Descent(module, inputs, targets, criterion, self._training(rng))
+        tensors = self._tensors(inputs, Y)
+        run = TrainingRun(module, *tensors, criterion, self._training(rng))
         if self.n_escapes is None:
-            forecast = self._forecast(X, seen, Y, sizes, rng)
+            stopping = self._choose_epochs(X, inputs, Y, sizes, rng)
             callbacks = self._all_callbacks(len(X))
-            self._keep(run.to_the_end(callbacks, forecast.n_epochs, self.finish_rate, forecast.noise))
+            self._store_training(run.to_the_end(callbacks, stopping.n_epochs, self.finish_rate, stopping.noise))
         else:
-            forecast = None
-            self._keep(run.from_saddle_to_saddle(self._all_callbacks(len(X)), self.n_escapes))
-        self.held_out_score_, self.linear_score_ = (np.nan, np.nan) if forecast is None else forecast.scores
-        self.input_noise_ = 0.0 if forecast is None or forecast.noise is None else _NOISE
-        doubt = doubt_of(self, forecast, run.zero_loss())
-        if doubt is not None:
-            warnings.warn(doubt, ConvergenceWarning, stacklevel=3)
+            stopping = None
+            self._store_training(run.from_saddle_to_saddle(self._all_callbacks(len(X)), self.n_escapes))
+        self.held_out_score_, self.linear_score_ = (np.nan, np.nan) if stopping is None else stopping.scores
+        self.input_noise_ = 0.0 if stopping is None or stopping.noise is None else _NOISE
+        problem = diagnose(self, stopping, run.zero_loss())
+        if problem is not None:
+            warnings.warn(problem, ConvergenceWarning, stacklevel=3)
 
-    def _forecast(self, X, seen, Y, sizes, rng):
-        """How long to train, from networks on parts of the rows."""
-        inputs, targets = self._tensors(seen, Y, "float32" if self.standardize else self.dtype)
-        plan = RehearsalPlan(
+    def _choose_epochs(self, X, inputs, Y, sizes, rng):
+        """Number of epochs and input noise, from networks record on parts of the samples."""
+        tensors = self._tensors(inputs, Y, "float32" if self.standardize else self.dtype)
+        options = StoppingOptions(
             sizes=sizes,
-            folds=np.array_split(rng.permutation(len(X)), min(_FOLDS, len(X))),
+            folds=np.array_split(rng.permutation(len(X)), min(_N_FOLDS, len(X))),
             init_scale=self.init_scale,
             relative_step=self.relative_step,
             finish_rate=self.finish_rate,
@@ -208,28 +202,28 @@ class SaddleToSaddleBase(BaseEstimator):
             seed=int(rng.randint(2**31 - 1)),
             noise=(*[_NOISE] * X.shape[1], 0.0) if self.standardize else None,
         )
-        return forecast_training(X, Y, (inputs, targets), is_classifier(self), plan)
+        return choose_epochs(X, Y, tensors, is_classifier(self), options)
 
-    def _keep(self, trained):
-        """The trained network and its record."""
-        self.net_, self.history_, self.escape_step_ = trained.net, trained.history, trained.escape_step
-        self.n_iter_, self.loss_ = trained.n_epochs, trained.loss
+    def _store_training(self, record):
+        """Store the record network and its record."""
+        self.net_, self.history_, self.escape_step_ = record.net, record.history, record.escape_step
+        self.n_iter_, self.loss_ = record.n_epochs, record.loss
         self.weights_ = self._trained_weights()
         self.saddles_ = saddles_of(self.history_)
 
-    def _units(self, X, Y):
-        """Means and standard deviations of the columns; for classes with a floor where that tells them better."""
-        units = standard_inputs(X)
+    def _scaling(self, X, Y):
+        """Means and standard deviations; for classes with lower bounds if a kernel classifier is better with them."""
+        scaling = input_scaling(X)
         if not is_classifier(self):
-            return units
-        return dataclasses.replace(units, scale=scales_for_classes(X, Y.reshape(len(Y), -1)[:, 0].astype(int)))
+            return scaling
+        return dataclasses.replace(scaling, scale=scales_for_classes(X, Y.reshape(len(Y), -1)[:, 0].astype(int)))
 
-    def _seen(self, X):
-        """What the network sees of X."""
-        return X if self._input_units is None else self._input_units(X)
+    def _network_inputs(self, X):
+        """The network's inputs."""
+        return X if self._input_scaling is None else self._input_scaling(X)
 
     def _module(self, sizes, rng):
-        """The network at its start: drawn, or `initial_weights`."""
+        """The network with random weights, or with `initial_weights`."""
         start = self._start(sizes)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rng.randint(2**31 - 1))
@@ -244,21 +238,21 @@ class SaddleToSaddleBase(BaseEstimator):
         if [W.shape for W in weights] != wanted or not all(np.isfinite(W).all() for W in weights):
             raise ValueError(
                 f"initial_weights must be finite arrays of shapes {wanted} (depth={self.depth}, width={self.width}, "
-                f"and one output for two classes, else one a class or target); got {[W.shape for W in weights]}."
+                f"and one output for two classes, else one per class or target); got {[W.shape for W in weights]}."
             )
         if not any(W.any() for W in weights):
             raise ValueError("initial_weights are all zero, where the gradient vanishes; give small ones.")
         return weights
 
     def _tensors(self, X, Y, dtype=None):
-        """Inputs and targets where the training is."""
+        """Inputs and targets on the training device."""
         device, dtype = resolve_device(self.device), getattr(torch, dtype or self.dtype)
         # A copy: torch warns of tensors on read-only arrays.
         inputs = torch.as_tensor(X.copy(), dtype=dtype, device=device)
         return inputs, torch.as_tensor(Y, dtype=dtype if Y.dtype.kind == "f" else torch.int64, device=device)
 
     def _training(self, rng):
-        """Plain gradient descent; `NormAdaptedStep` sets its rates."""
+        """Plain gradient descent; `NormAdaptedStep` sets its learning rates."""
         return Training(
             optimizer="sgd",
             momentum=0.0,
@@ -270,7 +264,7 @@ class SaddleToSaddleBase(BaseEstimator):
         )
 
     def _all_callbacks(self, n_samples):
-        """The steps and the record, then the user's."""
+        """Learning rates and record, then the user's callbacks."""
         n_batches = 1 if self.batch_size is None else math.ceil(n_samples / self.batch_size)
         return [
             ("step", NormAdaptedStep(self.relative_step, self.learning_rate, window=n_batches)),
@@ -279,7 +273,7 @@ class SaddleToSaddleBase(BaseEstimator):
         ]
 
     def _trained_weights(self):
-        """The net's weights as arrays, where training stayed finite."""
+        """The net's weights as arrays; ValueError if training diverged."""
         weights = as_matrices(self.net_.module_.weights)
         if not all(np.isfinite(W).all() for W in weights):
             raise ValueError(
@@ -289,7 +283,7 @@ class SaddleToSaddleBase(BaseEstimator):
         return weights
 
     def _outputs(self, X):
-        """What the network answers, (n, k)."""
+        """The network's outputs (n, k)."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return activations(self.weights_[:-1], self._seen(X))[-1] @ self.weights_[-1]
+        return activations(self.weights_[:-1], self._network_inputs(X))[-1] @ self.weights_[-1]

@@ -1,4 +1,4 @@
-"""How long gradient flow takes to leave the origin: the formula for a start along an escape direction, and the flow."""
+"""Time of gradient flow to leave the origin: closed form along an escape direction, and numerical integration."""
 
 from __future__ import annotations
 
@@ -6,45 +6,30 @@ import math
 
 from array_api_compat import array_namespace
 
-from .localised_loss import loss_gradient
+from .localized_loss import loss_gradient
 
 __all__ = ["aligned_escape_time", "flow_escape_time"]
 
-# Growth of the norm and turn of the direction in a step of the flow, at most and where it is not shortened any more.
-_LONGEST, _SHORTEST = 0.04, 1e-6
-_MAX_STEPS = 20_000
+# Relative growth of the norm plus rotation of the direction per step of the flow.
+_LARGEST_STEP = 0.04  # for accuracy of a few digits also where the error estimate is blind to the direction
+_SMALLEST_STEP = 1e-6  # not shortened further: the flow slides along an activation boundary
+_MAX_STEPS = 20_000  # (budget) minutes
+# Step size control of embedded Runge-Kutta pairs, usual values.
+_SAFETY = 0.8  # factor of the estimated step
+_SHRINK = 0.2  # least ratio of two steps
+_GROW = 3.0  # largest ratio of two steps
+_SMALL_ERROR = 1e-6  # relative error estimates below it no longer lengthen the step
+_REACHED = 1e-9  # distance of log a to its target: rounding of a sum of 20,000 steps
+_MAX_EXPONENT = 709.0  # largest exponent of a float64
 
 
 def aligned_escape_time(escape_speed, depth, init_scale, radius):
-    """Time until the layers' norm has grown from `init_scale` to `radius`, along an escape direction.
+    """Time in which the norm ``||theta|| / sqrt(L)`` grows from `init_scale` to `radius` along an escape direction.
 
-    With ``a = ||theta|| / sqrt(L)`` the localised flow is ``a' = s a^(L-1)``, so ``t = (a_0^(2-L) - r^(2-L)) / ((L-2)
-    s)``, and ``log(r / a_0) / s`` for L = 2.
-
-    Parameters
-    ----------
-    escape_speed : float
-        s.
-    depth : int
-        L.
-    init_scale, radius : float
-        ``a_0`` and r, of ``||theta|| / sqrt(L)``.
-
-    Returns
-    -------
-    float
-        inf where it is beyond the largest float.
-
-    Notes
-    -----
-    Proposition 2.2 of Bantzis, Simon, Jacot (2025) as printed is wrong by powers of L: its speed is of the sphere of
-    radius sqrt(L), its proof uses the unit sphere, and the two terms are added.
-
-    Examples
-    --------
-    >>> from skident.saddle.escape_time import aligned_escape_time
-    >>> print(round(aligned_escape_time(0.5, 4, 0.1, 1.0), 6))
-    99.0
+    With ``a = ||theta|| / sqrt(L)`` the localized flow is ``a' = s a^(L-1)``, so ``t = (a_0^(2-L) - r^(2-L)) / ((L-2)
+    s)``, and ``log(r / a_0) / s`` for L = 2; inf if it overflows. Proposition 2.2 of Bantzis, Simon, Jacot (2025) as
+    printed is wrong by powers of L: its speed is for the sphere of radius sqrt(L), its proof uses the unit sphere, and
+    the two terms are added.
     """
     if depth == 2:
         return math.log(radius / init_scale) / escape_speed
@@ -54,35 +39,18 @@ def aligned_escape_time(escape_speed, depth, init_scale, radius):
 
 
 def _exp(exponent):
-    """The exponential, inf where it is beyond the largest float: times of very deep networks are."""
-    return math.exp(exponent) if exponent < 709.0 else math.inf
+    """The exponential, inf on overflow: times of very deep networks do."""
+    return math.exp(exponent) if exponent < _MAX_EXPONENT else math.inf
 
 
 def flow_escape_time(weights, X, G, radius, *, rtol=5e-4):
-    """Time that gradient flow on the localised loss takes from given weights to a norm: integrated.
+    """Time of gradient flow on the localized loss from given weights to ``||theta|| / sqrt(L) = radius``, integrated.
 
     The direction ``rho`` on the sphere of radius sqrt(L) and the norm ``a`` separate in the time ``ds = a^(L-2) dt``:
-    ``d rho = -P grad L_0(rho) ds``, ``d log a = -L_0(rho) ds``, ``dt = a^(2-L) ds``. Bogacki and Shampine's third-order
-    steps are so short that the second-order solution agrees on the norm's growth, to `rtol` of what changes in a step.
-
-    Parameters
-    ----------
-    weights : list of L arrays (m_{l-1}, m_l)
-    X, G : array (n, D), (n, k)
-    radius : float
-        Of ``a = ||theta|| / sqrt(L)``.
-    rtol : float, default=5e-4
-        Smaller is slower where the flow slides along a kink: there steps shrink in proportion.
-
-    Returns
-    -------
-    float
-        inf where the flow ends at a point from which the loss does not fall; 0 if `radius` is reached already.
-
-    Raises
-    ------
-    RuntimeError
-        If 20 000 steps do not lead there.
+    ``d rho = -P grad L_0(rho) ds``, ``d log a = -L_0(rho) ds``, ``dt = a^(2-L) ds``. Third-order Bogacki-Shampine
+    steps, with a relative error of the norm's growth of `rtol` per step. inf if the flow ends at a point from which the
+    loss does not fall; RuntimeError after 20,000 steps. A smaller `rtol` is slower where the flow slides along an
+    activation boundary: steps shrink in proportion.
     """
     L, xp = len(weights), array_namespace(X)
     start = _norm(weights) / math.sqrt(L)
@@ -99,7 +67,7 @@ def flow_escape_time(weights, X, G, radius, *, rtol=5e-4):
         return turn, -value, _exp((2 - L) * log_a)
 
     state = _on_sphere([W / start for W in weights]), 0.0, 0.0
-    first, relative = rates(*state[:2]), _LONGEST
+    first, relative = rates(*state[:2]), _LARGEST_STEP
     for _ in range(_MAX_STEPS):
         rate = _norm(first[0]) / math.sqrt(L) + abs(first[1])
         if rate <= floor:
@@ -109,33 +77,36 @@ def flow_escape_time(weights, X, G, radius, *, rtol=5e-4):
             step = min(step, (target - state[1]) / first[1])
         new, error = _bogacki_shampine(rates, state, first, step)
         ratio = error / (rtol * step * rate)
-        # The estimate is of third order in the step, of second order where the flow slides along a kink.
-        relative = min(_LONGEST, step * rate * min(3.0, max(0.2, 0.8 / math.sqrt(max(ratio, 1e-6)))))
-        if ratio > 1.0 and step * rate > _SHORTEST:
+        # The estimate is of third order in the step, but of second order along an activation boundary.
+        relative = min(
+            _LARGEST_STEP, step * rate * min(_GROW, max(_SHRINK, _SAFETY / math.sqrt(max(ratio, _SMALL_ERROR))))
+        )
+        if ratio > 1.0 and step * rate > _SMALLEST_STEP:
             continue
         state = new
-        if target - state[1] < 1e-9:
+        if target - state[1] < _REACHED:
             return state[2] * _exp((2 - L) * math.log(start))
         first = rates(*state[:2])
     raise RuntimeError(
         f"the flow has not left the origin after {_MAX_STEPS} steps: its norm has grown by a factor of "
-        f"{math.exp(state[1]):.3g} of {math.exp(target):.3g}. Ask for a smaller radius."
+        f"{math.exp(state[1]):.3g} of {math.exp(target):.3g}. Try a smaller radius."
     )
 
 
 def _norm(arrays):
+    """Euclidean norm of all arrays together."""
     xp = array_namespace(*arrays)
     return math.sqrt(sum(float(xp.sum(W * W)) for W in arrays))
 
 
 def _on_sphere(arrays):
-    """All of them scaled to the norm sqrt(L) together."""
+    """All arrays scaled jointly to the norm sqrt(L)."""
     length = _norm(arrays) / math.sqrt(len(arrays))
     return [W / length for W in arrays]
 
 
 def _bogacki_shampine(rates, state, first, step):
-    """The state after a step, and what the embedded second-order solution differs by in ``log a``."""
+    """The state after a step, and the difference to the embedded second-order solution in ``log a``."""
     rho, log_a, time = state
 
     def moved(slopes, parts):

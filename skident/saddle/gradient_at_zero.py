@@ -1,4 +1,4 @@
-"""Gradients of losses with respect to a network's outputs, where the outputs are zero."""
+"""Gradients of losses with respect to a network's outputs, at zero outputs."""
 
 from __future__ import annotations
 
@@ -9,32 +9,16 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 __all__ = ["gradient_at_zero", "resolve_loss"]
 
 _LABELS = ("binary", "multiclass")
+_ZERO_GRADIENT = 1e-14  # relative to the targets: about 50 eps of centering them
 
 
 def _are_labels(y):
-    """Whether y holds one label a row: strings, booleans or integers. Floating-point numbers are targets."""
+    """Whether y holds one label per sample: strings, booleans or integers. Floating-point numbers are targets."""
     return np.asarray(y).dtype.kind != "f" and type_of_target(y) in _LABELS
 
 
 def resolve_loss(loss, y):
-    """The loss that a name stands for on given targets.
-
-    Parameters
-    ----------
-    loss : {"auto", "squared_error", "squared", "log_loss", "gradient"} or callable
-    y : array-like of shape (n,) or (n, k)
-
-    Returns
-    -------
-    {"squared_error", "log_loss", "gradient"} or callable
-        ``auto`` is the log loss of labels (strings, booleans, integers) and the squared error of floating-point
-        numbers; a callable is itself.
-
-    Raises
-    ------
-    ValueError
-        If the log loss is asked of targets that are no labels.
-    """
+    """The loss ("squared_error", "log_loss", "gradient" or a callable) for a name and given targets."""
     if loss == "auto":
         return "log_loss" if _are_labels(y) else "squared_error"
     if isinstance(loss, str) and loss == "squared":
@@ -43,41 +27,23 @@ def resolve_loss(loss, y):
         check_classification_targets(y)
         if type_of_target(y) not in _LABELS:
             raise ValueError(
-                f"log_loss needs one label a row, got {type_of_target(y)} targets; use loss='squared_error', or a "
+                f"log_loss needs one label per sample, got {type_of_target(y)} targets; use loss='squared_error', or a "
                 "callable."
             )
     return loss
 
 
 def gradient_at_zero(loss, y, *, fit_intercept=True):
-    """The gradient G (n, k) of a loss with respect to the outputs (n, k), at zero, and the classes.
+    """The gradient G (n, k) of a loss with respect to the outputs at zero, and the classes of labels or None.
 
-    Parameters
-    ----------
-    loss : {"squared_error", "log_loss", "gradient"} or callable
-        ``squared_error``: half the mean over rows of ``||f(x) - y||^2``, so ``G = -y / n``, with y centred where
-        `fit_intercept`. ``log_loss``: mean cross-entropy of a softmax, ``G = (1/k - onehot) / n``; for two classes of a
-        sigmoid of one output, ``G = (1/2 - [y is the second]) / n``. ``gradient``: y is G itself. A callable
-        ``loss(outputs, targets)`` of torch tensors returns a number; outputs are (n, k), targets (n,) class numbers
-        with k classes if y holds labels, else (n, k) numbers.
-    y : ndarray (n,) or (n, k)
-    fit_intercept : bool
-
-    Returns
-    -------
-    G : ndarray (n, k)
-    classes : ndarray or None
-        Of labels.
-
-    Raises
-    ------
-    ValueError
-        If there is a single class, labels are given where numbers are needed, a callable does not return one tensor
-        that depends on the outputs, or the gradient is not finite or zero.
+    ``squared_error``: half the mean over samples of ``||f(x) - y||^2``, so ``G = -y / n``, y centered if
+    `fit_intercept`. ``log_loss``: mean cross-entropy of a softmax, ``G = (1/k - onehot) / n``; for two classes of a
+    sigmoid of one output, ``G = (1/2 - [y is the second]) / n``. ``gradient``: y is G itself. A callable is
+    differentiated by torch.
     """
     n, classes = len(y), None
     if np.ndim(y) == 2 and np.shape(y)[1] == 1:
-        y = np.ravel(y)  # a column holds one label a row too
+        y = np.ravel(y)  # one label per sample, in a column
     if callable(loss):
         G, classes = _differentiated(loss, y)
     elif loss == "log_loss":
@@ -95,7 +61,8 @@ def gradient_at_zero(loss, y, *, fit_intercept=True):
 
 
 def _refuse_zero(G, scale, loss):
-    if np.abs(G).max() <= 1e-14 * scale or not np.any(G):
+    """Raise ValueError if G is zero to rounding of `scale`."""
+    if np.abs(G).max() <= _ZERO_GRADIENT * scale or not np.any(G):
         reason = "the targets are constant" if isinstance(loss, str) and loss == "squared_error" else "G is zero"
         raise ValueError(
             f"the gradient of {loss!r} at zero output vanishes ({reason}): the origin is not a saddle for this loss, "
@@ -104,6 +71,7 @@ def _refuse_zero(G, scale, loss):
 
 
 def _classes(y):
+    """The classes (at least two) and their codes."""
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
@@ -114,6 +82,7 @@ def _classes(y):
 
 
 def _numbers(y, loss):
+    """y as float64 (n, k); ValueError for labels."""
     try:
         return np.array(y, dtype=np.float64).reshape(len(y), -1)
     except (TypeError, ValueError) as error:
@@ -122,6 +91,7 @@ def _numbers(y, loss):
 
 
 def _differentiated(loss, y):
+    """Gradient of a callable loss at zero outputs, and the classes of labels or None."""
     if _are_labels(y):
         classes, codes = _classes(y)
         k, targets = len(classes), torch.as_tensor(codes.astype(np.int64))

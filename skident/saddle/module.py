@@ -1,12 +1,18 @@
-"""The bias-free ReLU network of saddle-to-saddle training, and its squared error."""
+"""The bias-free ReLU network of saddle-to-saddle training, its input standardization and its squared error."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import nn
 
-__all__ = ["BiasFreeMLP", "HalfSquaredError"]
+from skident.linalg import column_units
+
+__all__ = ["BiasFreeMLP", "HalfSquaredError", "InputScaling", "input_scaling"]
+
+_LARGEST = 3.0  # standard deviations at which inputs are clipped: columns that hardly ever vary have far outliers
 
 
 class BiasFreeMLP(nn.Module):
@@ -20,15 +26,15 @@ class BiasFreeMLP(nn.Module):
         Weights are Gaussian with standard deviation ``init_scale / sqrt(m)`` for the largest hidden width m, so that
         the largest singular value of a hidden layer is about twice this.
     start : list of L array-like of shape (m_{l-1}, m_l), default=None
-        Weights to start from instead, as `SaddleEscapeAnalyzer.initial_weights` gives them.
+        Initial weights, as `SaddleEscapeAnalyzer.initial_weights` gives them; None draws them.
     dtype : torch.dtype, default=torch.float64
 
     Attributes
     ----------
     layers : torch.nn.Sequential
-        What it is made of, as `FeedforwardNetwork.from_torch` reads it.
+        As `FeedforwardNetwork.from_torch` reads it.
     input_noise : torch.Tensor of shape (D,) or None
-        Standard deviations of Gaussian noise on the inputs in training mode, None at the start.
+        Standard deviations of Gaussian noise on the inputs in training mode, initially None.
 
     Raises
     ------
@@ -37,7 +43,7 @@ class BiasFreeMLP(nn.Module):
 
     Notes
     -----
-    Cost of a pass over n rows: ``O(n sum_l m_{l-1} m_l)``. Weights are drawn from torch's global stream.
+    Cost of a pass over n samples: ``O(n sum_l m_{l-1} m_l)``. Weights are drawn from torch's global stream.
 
     Examples
     --------
@@ -92,25 +98,26 @@ def _tensor(W, dtype):
 
 
 class HalfSquaredError(nn.Module):
-    """Half the mean over rows of ``||f(x) - y||^2``: its gradient at zero outputs is ``-y / n``.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skident.saddle.module import HalfSquaredError
-    >>> print(HalfSquaredError()(torch.zeros(2, 2), torch.ones(2, 2)).item())
-    1.0
-    """
+    """Half the mean over samples of ``||f(x) - y||^2``: its gradient at zero outputs is ``-y / n``."""
 
     def forward(self, outputs, targets):
-        """The loss.
-
-        Parameters
-        ----------
-        outputs, targets : torch.Tensor of shape (n, k)
-
-        Returns
-        -------
-        torch.Tensor of shape ()
-        """
+        """The loss of outputs and targets (n, k)."""
         return 0.5 * ((outputs - targets) ** 2).sum(dim=1).mean()
+
+
+@dataclass(frozen=True)
+class InputScaling:
+    """Standardization of columns; a column of ones replaces biases."""
+
+    mean: np.ndarray  # (D,)
+    scale: np.ndarray  # (D,)
+
+    def __call__(self, X):
+        """Standardized and clipped inputs (n, D + 1); the last column is ones."""
+        Z = np.clip((X - self.mean) / self.scale, -_LARGEST, _LARGEST)
+        return np.column_stack([Z, np.ones(len(X))])
+
+
+def input_scaling(X):
+    """Means and standard deviations of the columns of X (n, D)."""
+    return InputScaling(*column_units(X))

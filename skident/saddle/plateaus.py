@@ -1,4 +1,4 @@
-"""Where training left a saddle: plateaus and escapes in a curve of losses and singular values."""
+"""Plateaus and escapes in a curve of losses and singular values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from scipy.signal import find_peaks
 
 __all__ = ["Saddle", "detect_escapes"]
 
-_NOISE_DROP = 5.0  # falls of the smoothed loss below this many median deviations from it may be noise
+_NOISE_DROP = 5.0  # median deviations from the smoothed loss below which a decrease may be noise
+_LEAST_RATE = 1e-4  # of the mean rate of decrease: below it, plateaus are as flat as rounding makes them
+_EQUAL_RATES = 1e-12  # difference of log rates that count as equal: rounding
 
 
 @dataclass(frozen=True)
@@ -20,16 +22,16 @@ class Saddle:
     Attributes
     ----------
     step : float
-        Where the loss falls most slowly on it.
+        Where the loss falls most slowly.
     loss : float
-        There.
+        At this step.
     escape_step : float or None
-        Where the loss falls fastest on the way out of it; None for the last, which training did not leave.
+        Where the loss falls fastest on the way out; None for the last plateau, which training did not leave.
     ranks : tuple of int
-        Numerical rank of every layer's weights: singular values above `rank_tol` of the largest. Zero as long
-        as the loss is still that of the start. Empty where no singular values were given.
+        Numerical rank of each layer's weights: singular values above `rank_tol` of the largest. Zero while the loss is
+        the initial one. Empty without singular values.
     singular_value_ratios : tuple of float
-        Second over first singular value of every layer.
+        Second over first singular value of each layer.
     """
 
     step: float
@@ -42,12 +44,11 @@ class Saddle:
 def detect_escapes(
     steps, losses, singular_values=None, *, smoothing=2.5, prominence=1.0986, min_drop=0.1, rank_tol=0.3
 ):
-    """Plateaus and escapes of a training curve.
+    """Detect plateaus and escapes of a training curve.
 
-    An escape is a peak of ``log(-d loss / d step)``, of the smoothed loss, that stands out by `prominence`, over which
-    the loss falls by `min_drop` of all that it falls and by more than its noise, and after which the numerical rank of
-    some layer is higher than on any plateau before. Between two escapes lies one saddle: the point where the loss
-    falls most slowly.
+    An escape is a peak of ``log(-d loss / d step)`` of the smoothed loss with this `prominence`, over which the loss
+    falls by at least `min_drop` and more than its noise, and after which the numerical rank of some layer is higher
+    than on any earlier plateau. Between two escapes lies one saddle: the point where the loss falls most slowly.
 
     Parameters
     ----------
@@ -55,18 +56,20 @@ def detect_escapes(
         Increasing, evenly spaced or nearly so.
     losses : array-like of shape (T,)
     singular_values : list of array-like of shape (T, k_l), default=None
-        Of every layer, descending. Without them escapes are judged by the loss alone.
+        Of each layer, descending. None detects escapes from the loss alone.
     smoothing : float, default=2.5
-        Standard deviation of the Gaussian window, in samples. Raise it for losses of small batches.
+        Standard deviation of the Gaussian window, in records. Raise it for losses of small batches.
     prominence : float, default=log(3)
         Of the natural logarithm: a peak is three times as steep as what separates it from a steeper one.
     min_drop : float, default=0.1
+        Fraction of the total decrease of the loss.
     rank_tol : float, default=0.3
+        Singular values above this fraction of the largest count as rank.
 
     Returns
     -------
     list of Saddle
-        The first is the start. A curve without an escape gives that one alone.
+        The first is the start. A curve without an escape gives this one only.
 
     Raises
     ------
@@ -86,16 +89,16 @@ def detect_escapes(
     smooth = gaussian_filter1d(loss, smoothing, mode="nearest")
     total = float(smooth[0] - smooth.min())
     fall = -np.gradient(smooth, t)
-    # Nothing below a ten-thousandth of the mean rate counts as motion: plateaus are as flat as rounding lets them.
-    rate = np.log(np.maximum(fall, 1e-4 * max(total, np.finfo(float).tiny) / (t[-1] - t[0])))
+    rate = np.log(np.maximum(fall, _LEAST_RATE * max(total, np.finfo(float).tiny) / (t[-1] - t[0])))
     peaks, _ = find_peaks(rate, prominence=prominence)
-    # What smoothing takes away is noise where it is the rule (the median) and not the exception, at an escape.
+    # The median deviation: at an escape, smoothing also removes what is not noise.
     drop = max(min_drop * total, _NOISE_DROP * float(np.median(np.abs(loss - smooth))))
-    kept = _real_escapes([int(p) for p in peaks], rate, smooth, spectra, drop, rank_tol)
+    kept = _significant_escapes([int(p) for p in peaks], rate, smooth, spectra, drop, rank_tol)
     return _saddles(kept, t, rate, loss, spectra, lambda i: _ranks(spectra, i, rank_tol, smooth, drop))
 
 
 def _checked(steps, losses, singular_values):
+    """Steps, losses and spectra as float64 arrays; ValueError if they do not match or are not finite."""
     t, loss = np.asarray(steps, dtype=np.float64), np.asarray(losses, dtype=np.float64)
     spectra = [np.asarray(s, dtype=np.float64) for s in singular_values or []]
     if t.ndim != 1 or t.shape != loss.shape or len(t) < 5 or any(s.ndim != 2 or len(s) != len(t) for s in spectra):
@@ -109,20 +112,20 @@ def _checked(steps, losses, singular_values):
 
 
 def _ranks(spectra, i, rank_tol, smooth, drop):
-    """Numerical ranks at a record; zero as long as the loss is that of the start, where the weights are still small."""
+    """Numerical ranks at a record; zero while the loss is the initial one, where the weights are still small."""
     if smooth[i] > smooth[0] - drop:
         return (0,) * len(spectra)
     return tuple(int(np.sum(s[i] > rank_tol * s[i, 0])) for s in spectra)
 
 
 def _flattest(rate, first, last):
-    """Index of the slowest point of ``first .. last``; of several the middle one."""
+    """Index of the slowest decrease in ``first .. last``; of several the middle one."""
     part = rate[first : last + 1]
-    lowest = np.flatnonzero(part <= part.min() + 1e-12)
+    lowest = np.flatnonzero(part <= part.min() + _EQUAL_RATES)
     return first + int(lowest[len(lowest) // 2])
 
 
-def _real_escapes(peaks, rate, smooth, spectra, drop, rank_tol):
+def _significant_escapes(peaks, rate, smooth, spectra, drop, rank_tol):
     """The peaks over which the loss falls enough and after which some layer's rank is new."""
     changed = True
     while changed:
@@ -141,6 +144,7 @@ def _real_escapes(peaks, rate, smooth, spectra, drop, rank_tol):
 
 
 def _saddles(peaks, t, rate, loss, spectra, ranks_at):
+    """One `Saddle` before each escape, and one after the last."""
     ends, saddles = [0, *peaks, len(t) - 1], []
     for k, (first, last) in enumerate(zip(ends[:-1], ends[1:])):
         i = _flattest(rate, first, last)

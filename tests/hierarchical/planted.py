@@ -18,10 +18,10 @@ def ignored_convergence():
 
 
 def planted(n_features, widths, n_samples, seed, **kwargs):
-    """Target, training and fresh data."""
+    """Target, training and test samples."""
     target = make_hierarchical_target(n_features, widths, random_state=seed, **kwargs)
-    X, fresh = target.sample(n_samples, seed), target.sample(5000, seed + 1)
-    return target, X, target(X), fresh, target(fresh)
+    X, X_test = target.sample(n_samples, seed), target.sample(5000, seed + 1)
+    return target, X, target(X), X_test, target(X_test)
 
 
 def relative_mse(net, X, y):

@@ -11,14 +11,14 @@ from tests.hierarchical.planted import ignored_convergence, planted, relative_ms
 
 
 def test_algorithm_1():
-    target, X, y, fresh, fresh_y = planted(8, (3, 2), 1000, 106, kappa=1.0)
+    target, X, y, X_test, y_test = planted(8, (3, 2), 1000, 106, kappa=1.0)
     options = {"n_units": 15, "polish": 20}
     net = HierarchicalQuadraticNet((3, 2), solver="algorithm1", random_state=0, algorithm1_options=options)
     net.fit(X, y)
     # Of ten targets six had these widths, nine an error below 1e-3, and eight one of the features.
     assert net.widths_ == (3, 2)
-    assert relative_mse(net, fresh, fresh_y) < 1e-3
-    assert feature_recovery_error(target.features(fresh, 2), net.transform(fresh, layer=2)) < 1e-3
+    assert relative_mse(net, X_test, y_test) < 1e-3
+    assert feature_recovery_error(target.features(X_test, 2), net.transform(X_test, layer=2)) < 1e-3
     events = [entry["event"] for entry in net.stage_history_]
     order = ["layer 2 opened", "layer 2 distilled", "layer 3 opened", "layer 3 distilled", "end"]
     assert [event for event in events if event in order] == order and "target error halved" in events
@@ -28,7 +28,7 @@ def test_algorithm_1():
 
 def test_algorithm_1_on_signs():
     target = make_hierarchical_target(6, (2,), kappa=1.0, random_state=107)
-    (X, y), (fresh, fresh_y) = target.sample_signs(1000, 0), target.sample_signs(3000, 1)
+    (X, y), (X_test, y_test) = target.sample_signs(1000, 0), target.sample_signs(3000, 1)
     clf = HierarchicalQuadraticNetClassifier(
         (2,),
         loss="theorem4",
@@ -41,7 +41,7 @@ def test_algorithm_1_on_signs():
     )
     with ignored_convergence():
         clf.fit(X, y)
-    assert clf.score(fresh, fresh_y) > 0.95
+    assert clf.score(X_test, y_test) > 0.95
     assert "sharpened" in [entry["event"] for entry in clf.stage_history_]
 
 

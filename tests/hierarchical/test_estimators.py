@@ -24,8 +24,8 @@ from tests.hierarchical.planted import ignored_convergence, planted, relative_ms
 @pytest.fixture(scope="module")
 def small():
     """A fitted net with its target and data."""
-    target, X, y, fresh, fresh_y = planted(8, (3, 2), 1500, 100)
-    return target, X, y, fresh, fresh_y, HierarchicalQuadraticNet((3, 2), random_state=0).fit(X, y)
+    target, X, y, X_test, y_test = planted(8, (3, 2), 1500, 100)
+    return target, X, y, X_test, y_test, HierarchicalQuadraticNet((3, 2), random_state=0).fit(X, y)
 
 
 @pytest.mark.parametrize(
@@ -38,47 +38,47 @@ def small():
     ],
 )
 def test_recovers_the_target_to_rounding(n_features, widths, n_samples, kwargs):
-    target, X, y, fresh, fresh_y = planted(n_features, widths, n_samples, 101, **kwargs)
+    target, X, y, X_test, y_test = planted(n_features, widths, n_samples, 101, **kwargs)
     net = HierarchicalQuadraticNet(widths, connections=target.connections, random_state=0).fit(X, y)
     assert net.exact_ and net.readout_ == "sum"
-    assert relative_mse(net, fresh, fresh_y) < 1e-16
+    assert relative_mse(net, X_test, y_test) < 1e-16
     # With one layer the sum of squares is all that the data tell: S_2 up to rotation, which the error allows for.
-    assert feature_recovery_error(target.features(fresh, 2), net.transform(fresh, layer=2)) < 1e-12
+    assert feature_recovery_error(target.features(X_test, 2), net.transform(X_test, layer=2)) < 1e-12
 
 
 def test_deeper_target_with_one_unit_more_a_layer():
-    _, X, y, fresh, fresh_y = planted(10, (2, 2, 1), 3000, 102)
+    _, X, y, X_test, y_test = planted(10, (2, 2, 1), 3000, 102)
     net = HierarchicalQuadraticNet((3, 3, 2), random_state=0).fit(X, y)
-    assert relative_mse(net, fresh, fresh_y) < 1e-6
+    assert relative_mse(net, X_test, y_test) < 1e-6
 
 
 def test_where_kernels_fail():
-    _, X, y, fresh, fresh_y = planted(16, (3, 2), 1500, 103)
+    _, X, y, X_test, y_test = planted(16, (3, 2), 1500, 103)
     net = HierarchicalQuadraticNet((3, 2), random_state=0).fit(X, y)
     kernels = [KernelRidge(kernel="poly", degree=q, gamma=g, alpha=1e-3) for q in (2, 4) for g in (0.02, 0.1)]
-    best = min(relative_mse(kernel.fit(X, y), fresh, fresh_y) for kernel in kernels)
-    assert relative_mse(net, fresh, fresh_y) < 1e-8 and best > 0.05
+    best = min(relative_mse(kernel.fit(X, y), X_test, y_test) for kernel in kernels)
+    assert relative_mse(net, X_test, y_test) < 1e-8 and best > 0.05
 
 
 def test_fitted_attributes_are_consistent(small):
-    _, X, _, fresh, _, net = small
+    _, X, _, X_test, _, net = small
     assert net.widths_ == (3, 2) and net.connections_ == ((0, 1), (0, 2)) and net.alphas_ == (1.0, 0.3)
     assert {layer: {j: W.shape for j, W in blocks.items()} for layer, blocks in net.layer_weights_.items()} == {
         2: {0: (3, 8), 1: (3, 8)},
         3: {0: (2, 8), 2: (2, 3)},
     }
     assert len(net.restart_losses_) >= 1 and net.n_iter_ >= 1 and len(net.history_) > 1
-    both = net.transform(fresh)
-    np.testing.assert_array_equal(both[:, :3], net.transform(fresh, layer=2))
+    both = net.transform(X_test)
+    np.testing.assert_array_equal(both[:, :3], net.transform(X_test, layer=2))
     assert list(net.get_feature_names_out()) == ["layer2_0", "layer2_1", "layer2_2", "layer3_0", "layer3_1"]
     # The documented units: a constant is all that the squares leave.
-    rest = net.predict(fresh) - np.sum(both[:, :3] ** 2, axis=1) - 0.3 * np.sum(both[:, 3:] ** 2, axis=1)
-    assert np.ptp(rest) < 1e-10 * np.ptp(net.predict(fresh))
+    rest = net.predict(X_test) - np.sum(both[:, :3] ** 2, axis=1) - 0.3 * np.sum(both[:, 3:] ** 2, axis=1)
+    assert np.ptp(rest) < 1e-10 * np.ptp(net.predict(X_test))
 
 
 def test_gradients_of_features_are_those_of_differences(small):
-    *_, fresh, _, net = small
-    x, step = fresh[:3], 1e-5
+    *_, X_test, _, net = small
+    x, step = X_test[:3], 1e-5
     gradients = net.feature_gradients(x, 3)
     shifted = x.copy()
     shifted[:, 4] += step * net._input_scaling.scale[4]
@@ -88,15 +88,15 @@ def test_gradients_of_features_are_those_of_differences(small):
 
 def test_layer_weights_reproduce_the_prediction(small):
     """The attributes are the network: computed by hand, on standardized inputs."""
-    *_, fresh, _, net = small
-    u = (fresh - net._input_scaling.center) / net._input_scaling.scale
+    *_, X_test, _, net = small
+    u = (X_test - net._input_scaling.center) / net._input_scaling.scale
     G = {0: u, 1: u**2 - net._module.moments.numpy()}
     total = net._module.offset.item()
     for layer, (alpha, b) in enumerate(zip(net.alphas_, net._module.biases), start=2):
         S = sum(G[j] @ W.T for j, W in net.layer_weights_[layer].items()) + b.detach().numpy()
         G[layer] = S**2
         total = total + alpha * G[layer].sum(axis=1)
-    np.testing.assert_allclose(total, net.predict(fresh), rtol=1e-10)
+    np.testing.assert_allclose(total, net.predict(X_test), rtol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -111,26 +111,26 @@ def test_layer_weights_reproduce_the_prediction(small):
 )
 def test_real_and_noisy_tables(data, bar):
     """One split each; the benchmark has five folds."""
-    X, fresh, y, fresh_y = train_test_split(*data(), test_size=0.25, random_state=1)
+    X, X_test, y, y_test = train_test_split(*data(), test_size=0.25, random_state=1)
     net = HierarchicalQuadraticNet(random_state=0).fit(X, y)
-    assert net.score(fresh, fresh_y) > bar and not net.exact_
+    assert net.score(X_test, y_test) > bar and not net.exact_
 
 
 def test_breast_cancer():
     X, y = load_breast_cancer(return_X_y=True)
-    X, fresh, y, fresh_y = train_test_split(X, np.array(["b", "m"])[y], test_size=0.3, random_state=1)
+    X, X_test, y, y_test = train_test_split(X, np.array(["b", "m"])[y], test_size=0.3, random_state=1)
     clf = HierarchicalQuadraticNetClassifier(max_epochs=15, random_state=0).fit(X, y)
-    assert clf.score(fresh, fresh_y) > 0.94 and set(clf.predict(fresh)) == {"b", "m"}
+    assert clf.score(X_test, y_test) > 0.94 and set(clf.predict(X_test)) == {"b", "m"}
 
 
 def test_signs_of_a_target():
     target = make_hierarchical_target(8, (3, 2), random_state=104)
-    (X, y), (fresh, fresh_y) = target.sample_signs(2000, 0), target.sample_signs(4000, 1)
+    (X, y), (X_test, y_test) = target.sample_signs(2000, 0), target.sample_signs(4000, 1)
     clf = HierarchicalQuadraticNetClassifier((3, 2), loss="theorem4", offset_column=0, random_state=0)
     clf.set_params(n_init=1, max_iter=200)
-    error = 1 - clf.fit(X, y).score(fresh, fresh_y)
-    assert error < 0.025 and error < 0.5 * (1 - SVC(C=10.0).fit(X, y).score(fresh, fresh_y))
-    np.testing.assert_allclose(clf.predict_proba(fresh).sum(axis=1), 1.0)
+    error = 1 - clf.fit(X, y).score(X_test, y_test)
+    assert error < 0.025 and error < 0.5 * (1 - SVC(C=10.0).fit(X, y).score(X_test, y_test))
+    np.testing.assert_allclose(clf.predict_proba(X_test).sum(axis=1), 1.0)
     moved = np.column_stack([X[:, 1:4], X[:, 0], X[:, 4:]])  # the offset may be any column
     short = clone(clf).set_params(max_iter=5)
     with ignored_convergence():
@@ -140,16 +140,16 @@ def test_signs_of_a_target():
 
 def test_noise_is_not_fitted():
     """Agnostic labels: the error on the truth is well below the noise."""
-    target, X, y, fresh, fresh_y = planted(8, (3, 2), 2000, 105)
+    target, X, y, X_test, y_test = planted(8, (3, 2), 2000, 105)
     noisy = y + 0.3 * y.std() * np.random.RandomState(0).standard_normal(len(y))
     net = HierarchicalQuadraticNet((3, 2), random_state=0).fit(X, noisy)
-    assert not net.exact_ and relative_mse(net, fresh, fresh_y) < 0.02
+    assert not net.exact_ and relative_mse(net, X_test, y_test) < 0.02
 
 
 def test_single_layers_and_the_protocol():
-    target, X, y, fresh, fresh_y = planted(8, (2, 2), 2000, 108, kappa=1.0)
+    target, X, y, X_test, y_test = planted(8, (2, 2), 2000, 108, kappa=1.0)
     net = HierarchicalQuadraticNet((2, 2), readout="sum", random_state=0)
-    result = backward_feature_correction(net, X, y, X_test=fresh, y_test=fresh_y, target=target)
+    result = backward_feature_correction(net, X, y, X_test=X_test, y_test=y_test, target=target)
     # The issue of the paper: without correction the lower layer stays wrong, with it everything is found.
     assert result.error("layerwise", 3) > 5e-3 and result.error("fixed", 2) > 5e-3
     assert result.error("all", 2) < 1e-4 * result.error("layerwise", 3)
@@ -165,18 +165,18 @@ def test_single_layers_and_the_protocol():
 
 def test_the_protocol_of_classifiers():
     target = make_hierarchical_target(6, (2, 1), random_state=114)
-    (X, y), (fresh, fresh_y) = target.sample_signs(800, 0), target.sample_signs(2000, 1)
+    (X, y), (X_test, y_test) = target.sample_signs(800, 0), target.sample_signs(2000, 1)
     signs = HierarchicalQuadraticNetClassifier((2, 1), loss="theorem4", offset_column=0, n_init=1, max_iter=60)
     plain = HierarchicalQuadraticNetClassifier((2, 2), max_epochs=3)
     for clf, truth in ((signs, target), (plain, None)):
         clf.set_params(random_state=0)
         with ignored_convergence():
-            result = backward_feature_correction(clf, X, y, X_test=fresh, y_test=fresh_y, target=truth)
+            result = backward_feature_correction(clf, X, y, X_test=X_test, y_test=y_test, target=truth)
             only = clone(clf).fit_layers(X, y, depth=2)
             together = clone(clf).fit_layers(X, y, depth=3, start=only)
         assert result.classifies and len(result.rows) == 4
         assert all(row["error"] == pytest.approx(1 - row["score"]) and row["error"] < 0.5 for row in result.rows)
-        assert result.error("only", 2) == pytest.approx(np.mean(only.predict(fresh) != fresh_y))
+        assert result.error("only", 2) == pytest.approx(np.mean(only.predict(X_test) != y_test))
         assert set(result.find("all", 2)["feature_errors"]) == (set() if truth is None else {2, 3})
         for j, W in only.layer_weights_[2].items():  # "all" starts where "only" ended
             np.testing.assert_allclose(together.initial_layer_weights_[2][j], W, rtol=1e-12)
@@ -184,12 +184,12 @@ def test_the_protocol_of_classifiers():
 
 @pytest.mark.parametrize("solver", ["lbfgs", "adam", "sgd"])
 def test_other_solvers_learn(solver):
-    _, X, y, fresh, fresh_y = planted(6, (2, 1), 1000, 109)
+    _, X, y, X_test, y_test = planted(6, (2, 1), 1000, 109)
     net = HierarchicalQuadraticNet(
         (2, 1), solver=solver, readout="sum", n_init=3, max_epochs=40, l2=0.0, random_state=0
     )
     net.set_params(lr={"sgd": 0.01, "adam": 0.03}.get(solver)).fit(X, y)
-    assert relative_mse(net, fresh, fresh_y) < (1e-6 if solver == "lbfgs" else 0.35)
+    assert relative_mse(net, X_test, y_test) < (1e-6 if solver == "lbfgs" else 0.35)
     assert hasattr(net, "net_") == (solver != "lbfgs")
 
 
@@ -206,10 +206,10 @@ def test_curvature_and_classes_by_lbfgs():
 
 
 def test_several_outputs():
-    target, X, y, fresh, fresh_y = planted(6, (2,), 600, 110)
-    Y, fresh_Y = np.column_stack([y, -2 * y]), np.column_stack([fresh_y, -2 * fresh_y])
+    target, X, y, X_test, y_test = planted(6, (2,), 600, 110)
+    Y, fresh_Y = np.column_stack([y, -2 * y]), np.column_stack([y_test, -2 * y_test])
     net = HierarchicalQuadraticNet((2,), random_state=0).fit(X, Y)
-    assert net.predict(fresh).shape == (5000, 2) and net.score(fresh, fresh_Y) > 0.99
+    assert net.predict(X_test).shape == (5000, 2) and net.score(X_test, fresh_Y) > 0.99
 
 
 def test_grid_search_is_the_same_in_two_processes():
@@ -240,25 +240,25 @@ def test_the_connections_are_found_by_search():
 
 
 def test_random_state_decides_and_the_global_stream_stays(small):
-    _, X, y, fresh, _, net = small
+    _, X, y, X_test, _, net = small
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
     again = clone(net).fit(X, y)
     HierarchicalQuadraticNet((2,), solver="adam", max_epochs=1, random_state=0).fit(X, y)
     assert torch.equal(before, torch.random.get_rng_state())
-    np.testing.assert_array_equal(again.predict(fresh), net.predict(fresh))
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(net)).predict(fresh), net.predict(fresh))
-    np.testing.assert_array_equal(copy.deepcopy(net).predict(fresh), net.predict(fresh))
+    np.testing.assert_array_equal(again.predict(X_test), net.predict(X_test))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(net)).predict(X_test), net.predict(X_test))
+    np.testing.assert_array_equal(copy.deepcopy(net).predict(X_test), net.predict(X_test))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("solver", ["lm", "lbfgs", "adam", "algorithm1"])
 def test_on_a_gpu(solver):
-    _, X, y, fresh, fresh_y = planted(6, (2, 1), 800, 113)
+    _, X, y, X_test, y_test = planted(6, (2, 1), 800, 113)
     net = HierarchicalQuadraticNet((2, 1), solver=solver, device="cuda", max_epochs=30, random_state=0)
     with ignored_convergence():
         net.fit(X, y)
-    assert relative_mse(net, fresh, fresh_y) < (1e-10 if solver == "lm" else 0.5)
+    assert relative_mse(net, X_test, y_test) < (1e-10 if solver == "lm" else 0.5)
 
 
 X0 = np.random.RandomState(0).standard_normal((60, 4))

@@ -9,7 +9,7 @@ from tests.hierarchical.planted import ignored_convergence
 
 
 def few_rows(seed, n_targets):
-    """Six to twenty rows of a linear model, of a quadratic one, or of noise, and 500 fresh ones."""
+    """Six to twenty rows of a linear model, of a quadratic one, or of noise, and 500 test samples."""
     rng = np.random.RandomState(seed)
     n, d = rng.choice([6, 10, 13, 20]), rng.randint(2, 8)
     X = rng.standard_normal((n + 500, d))
@@ -25,14 +25,14 @@ def test_fresh_rows_are_never_far_off():
     """Of 120 tables like these, R^2 was below -1 for three; of these ten, for none."""
     scores = []
     for seed in range(400, 410):
-        X, y, fresh, fresh_y = few_rows(seed, n_targets=3 if seed % 4 == 0 else 1)
+        X, y, X_test, y_test = few_rows(seed, n_targets=3 if seed % 4 == 0 else 1)
         with ignored_convergence():
-            scores.append(HierarchicalQuadraticNet(random_state=0).fit(X, y).score(fresh, fresh_y))
+            scores.append(HierarchicalQuadraticNet(random_state=0).fit(X, y).score(X_test, y_test))
     assert min(scores) > -1.0
 
 
 def test_rows_that_support_no_hidden_layer():
-    X, y, fresh, _ = few_rows(421, 3)
+    X, y, X_test, _ = few_rows(421, 3)
     net = HierarchicalQuadraticNet(random_state=0)
     with (
         ignored_convergence(),
@@ -42,7 +42,7 @@ def test_rows_that_support_no_hidden_layer():
     assert net.l2_ == np.inf and net.readout_ == "linear" and not net.exact_
     assert not any(W.any() for blocks in net.layer_weights_.values() for W in blocks.values())
     # Inputs are held in the range of the rows: nothing is extrapolated.
-    np.testing.assert_array_equal(net.predict(1e3 * np.abs(fresh[:1])), net.predict(1e6 * np.abs(fresh[:1])))
+    np.testing.assert_array_equal(net.predict(1e3 * np.abs(X_test[:1])), net.predict(1e6 * np.abs(X_test[:1])))
 
 
 def test_hidden_layers_that_convince():

@@ -21,11 +21,11 @@ def test_noise_is_amplified_by_no_seed():
     """Of 40 seeds, R^2 is above 0.5 for 39 and 0.91 in the median; without penalty and clipping for 33, 0.78."""
     scores = []
     for seed in range(10):
-        _, X, y, fresh, fresh_y = planted(5, (2, 1), 200, seed)
+        _, X, y, X_test, y_test = planted(5, (2, 1), 200, seed)
         y = y + 0.3 * y.std() * np.random.RandomState(seed).standard_normal(len(y))
         net = fitted(X, y, widths=(2, 1), readout="sum", n_init=1, max_iter=20)
         assert not net.exact_ and net.l2_ >= 0
-        scores.append(1.0 - relative_mse(net, fresh, fresh_y))
+        scores.append(1.0 - relative_mse(net, X_test, y_test))
     assert np.sum(np.array(scores) > 0.5) >= fewest_successes(10, 39, 40) and np.median(scores) > 0.8
 
 
@@ -48,9 +48,9 @@ def test_what_is_claimed_holds_after_the_last_fit():
     """The options ends above 1e-2 in half of these cases, and the last fit reaches the target in subset."""
     reached = 0
     for seed in range(10):
-        target, X, _, fresh, _ = planted(6, (2, 1), 120, seed)
+        target, X, _, X_test, _ = planted(6, (2, 1), 120, seed)
         net = fitted(X + 0.5, target(X + 0.5), widths=(2, 1), readout="sum", n_init=1, l2=0.0, random_state=seed)
-        error = relative_mse(net, fresh + 0.5, target(fresh + 0.5))
+        error = relative_mse(net, X_test + 0.5, target(X_test + 0.5))
         reached += error < 1e-20
         assert net.exact_ == (error < 1e-12)
         loss = relative_mse(net, X + 0.5, target(X + 0.5))

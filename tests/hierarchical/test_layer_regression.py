@@ -20,13 +20,13 @@ from tests.hierarchical.planted import ignored_convergence, planted
 def test_new_layers_are_found_however_small(a):
     """Without random starts; S_2 after <= 2 is wrong by O(a), squared O(a^2), and is corrected to rounding."""
     alphas = (1.0, a, a * a)
-    target, X, y, fresh, _ = planted(8, (2, 2, 1), 2500, 115, kappa=1.0, alphas=alphas)
+    target, X, y, X_test, _ = planted(8, (2, 2, 1), 2500, 115, kappa=1.0, alphas=alphas)
     net, errors = None, []
     for depth in (2, 3, 4):
         new = HierarchicalQuadraticNet((2, 2, 1), alphas=alphas, readout="sum", n_init=2, random_state=0)
         with ignored_convergence():
             net = new.fit_layers(X, y, depth=depth, start=net)
-        errors.append(feature_recovery_error(target.features(fresh, 2), net.transform(fresh, layer=2)))
+        errors.append(feature_recovery_error(target.features(X_test, 2), net.transform(X_test, layer=2)))
     assert errors[0] > 1e-2 * a**2 and errors[2] < 1e-16
 
 

@@ -116,7 +116,7 @@ def test_truncated_square():
     torch.testing.assert_close(values[outside], torch.full_like(z[outside], 2.2 * 4))
     positive = values[z >= 0]
     assert bool((torch.diff(positive) >= -1e-12).all())
-    # Three continuous derivatives: third differences have no jump of the size that a kink would have.
+    # Three continuous derivatives: third differences have no jump of the size that a discontinuity would have.
     third = torch.diff(positive, n=3) / (z[1] - z[0]) ** 3
     assert float(torch.diff(third).abs().max()) < 2.0
     torch.testing.assert_close(TruncatedSquare()(z), z**2)
@@ -136,7 +136,7 @@ def test_sum_has_one_output():
 
 
 def test_distilled_net_equals_the_sum_where_K_is_W():
-    """``F = sum alpha_l ||S_l||^2`` with ``W^T W = K^T K``: what the regularisers ask for."""
+    """``F = sum alpha_l ||S_l||^2`` with ``W^T W = K^T K``: what the regularizers ask for."""
     module = DistilledQuadraticNet(4, ((0, 1), (0, 2)), alphas=(1.0, 0.3), n_units=8, generator=generator())
     for layer, k in ((2, 3), (3, 2)):
         assert module.open_layer() == layer

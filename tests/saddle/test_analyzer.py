@@ -16,24 +16,24 @@ from skident import SaddleEscapeAnalyzer
 from skident.datasets import make_alternating_circle
 from skident.optim import unit_norm
 from skident.saddle import BiasFreeMLP
+from skident.saddle.escape_search import AscentOptions, search_escape
 from skident.saddle.escape_time import aligned_escape_time, flow_escape_time
 from skident.saddle.gradient_at_zero import gradient_at_zero
-from skident.saddle.localised_loss import (
+from skident.saddle.localized_loss import (
     best_units,
     collapse,
+    deepened,
     last_layer,
     loss_gradient,
-    prolonged,
     speed,
     speed_and_gradient,
 )
 from skident.saddle.low_rank import rank_theorem_bound
-from skident.saddle.search import Ascent, search_escape
 
 RANK_ONE = np.sqrt(2) - 1
 
 
-def localised_loss(weights, X, G):
+def localized_loss(weights, X, G):
     """``<G, f(X)>``, layer by layer."""
     A = X
     for W in weights[:-1]:
@@ -54,7 +54,7 @@ def circle():
 
 @pytest.fixture(scope="module")
 def smooth():
-    """Data, gradient and a fitted analyzer whose optimum lies on no kink that matters."""
+    """Data, gradient and a fitted analyzer whose optimum lies on no activation boundary that matters."""
     rng = np.random.RandomState(1)
     X, G = rng.standard_normal((300, 4)), rng.standard_normal((300, 2)) / 300
     return X, G, SaddleEscapeAnalyzer("gradient", depth=3, width=8, n_restarts=10, random_state=0).fit(X, G)
@@ -66,7 +66,7 @@ def smooth():
 def test_the_circle():
     X, y = make_alternating_circle(8)
     np.testing.assert_allclose(np.linalg.norm(X, axis=1), 1.0, rtol=1e-15)
-    np.testing.assert_array_equal(X[1], [1.0, 0.0])  # exactly: a quarter turn must lie on its kink
+    np.testing.assert_array_equal(X[1], [1.0, 0.0])  # exactly: a quarter turn must lie on its activation boundary
     np.testing.assert_array_equal(y, [-1, 1] * 4)
     with pytest.raises(ValueError, match="must be even"):
         make_alternating_circle(7)
@@ -77,11 +77,11 @@ def test_example_one():
     X, y = make_alternating_circle(8)
     G = y[:, None]
     rank_one = [np.array([[0.0], [1.0]]), np.ones((1, 1)), np.ones((1, 1))]
-    assert -localised_loss(rank_one, X, G) == pytest.approx(RANK_ONE, abs=1e-12)
+    assert -localized_loss(rank_one, X, G) == pytest.approx(RANK_ONE, abs=1e-12)
     W1 = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]]).T / 2
     rank_two = [W1, np.array([[1, -1, 1, -1]]).T / 2, -np.ones((1, 1))]
-    assert -localised_loss(rank_two, X, G) == pytest.approx(0.5, abs=1e-12)
-    assert localised_loss([*rank_two[:2], np.ones((1, 1))], X, G) == pytest.approx(0.5, abs=1e-12)  # as printed
+    assert -localized_loss(rank_two, X, G) == pytest.approx(0.5, abs=1e-12)
+    assert localized_loss([*rank_two[:2], np.ones((1, 1))], X, G) == pytest.approx(0.5, abs=1e-12)  # as printed
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -108,10 +108,10 @@ def test_gradient_of_all_layers():
     module = BiasFreeMLP((3, 4, 5, 2), start=weights)
     torch.sum(module(torch.as_tensor(X)) * torch.as_tensor(G)).backward()
     value, gradients = loss_gradient(weights, X, G)
-    assert value == pytest.approx(localised_loss(weights, X, G), rel=1e-13)
+    assert value == pytest.approx(localized_loss(weights, X, G), rel=1e-13)
     for gradient, layer in zip(gradients, module.layers[::2]):
         np.testing.assert_allclose(gradient, layer.weight.grad.numpy().T, rtol=1e-12, atol=1e-14)
-    # Euler: the localised loss is homogeneous of degree L.
+    # Euler: the localized loss is homogeneous of degree L.
     assert sum(np.sum(g * W) for g, W in zip(gradients, weights)) == pytest.approx(len(tensors) * value, rel=1e-12)
 
 
@@ -124,17 +124,21 @@ def test_collapse_never_loses_speed_and_prolonging_keeps_it():
         assert np.all(best_units(hidden, X, G)[0][:, -1] >= speed(hidden, X, G) * (1 - 1e-12))
         for network, value in zip(networks, values):
             readout = last_layer([W[None] for W in network], X, G)[0]
-            deep = prolonged(network, readout, 5, 6)
-            assert -localised_loss(deep, X, G) == pytest.approx(value, rel=1e-12)
+            deep = deepened(network, readout, 5, 6)
+            assert -localized_loss(deep, X, G) == pytest.approx(value, rel=1e-12)
             assert [np.linalg.norm(W) for W in deep] == pytest.approx([1.0] * 6, abs=1e-12)
             assert all(np.linalg.matrix_rank(W) == 1 for W in deep[len(network) :])
 
 
 @pytest.mark.parametrize("depth", [2, 3, 4])
 def test_escape_time_is_that_of_the_simulated_flow(depth):
-    """Small explicit steps on the true localised loss, in the plain parameters, against the corrected formula."""
+    """Small explicit steps on the true localized loss, in the plain parameters, against the corrected formula."""
     X, y = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[-0.7], [0.0]])
-    weights = [np.eye(2)[:, :1], *[np.ones((1, 1))] * (depth - 2), np.ones((1, 1))]  # rank one, no row on a kink
+    weights = [
+        np.eye(2)[:, :1],
+        *[np.ones((1, 1))] * (depth - 2),
+        np.ones((1, 1)),
+    ]  # rank one, no row on a activation boundary
     theta, t, a, h = [0.05 * W for W in weights], 0.0, 0.05, 0.01
     expected = aligned_escape_time(0.7, depth, 0.05, 0.5)
     while a < 0.5:
@@ -195,7 +199,7 @@ def test_rank_two_beats_rank_one(circle):
     assert circle.rank_ratio_[0] == pytest.approx(0.5, abs=0.05)  # two equal singular values
     assert np.all(circle.rank_ratio_[1:] < 1e-12) and circle.bottleneck_rank_ == 1
     X, y = make_alternating_circle(8)
-    assert -localised_loss(circle.escape_direction_, X, y[:, None]) == pytest.approx(circle.escape_speed_, rel=1e-12)
+    assert -localized_loss(circle.escape_direction_, X, y[:, None]) == pytest.approx(circle.escape_speed_, rel=1e-12)
 
 
 def test_restarts_in_many_small_batches():
@@ -203,7 +207,7 @@ def test_restarts_in_many_small_batches():
     X, y = make_alternating_circle(8)
     found = [
         search_escape(X, y[:, None], depth=3, width=8, ascent=ascent, rng=np.random.RandomState(0))
-        for ascent in (Ascent(20, 300), Ascent(20, 300, chunk_bytes=1))
+        for ascent in (AscentOptions(20, 300), AscentOptions(20, 300, chunk_bytes=1))
     ]
     assert [len(f.restart_speeds) for f in found] == [20, 20]
     assert found[0].speed == pytest.approx(0.5, abs=1e-3) and found[1].speed == pytest.approx(0.5, abs=1e-3)
@@ -222,7 +226,7 @@ def test_extend(circle):
     X, y = make_alternating_circle(8)
     weights = circle.extend(3)
     assert len(weights) == 6 and all(np.linalg.matrix_rank(W) == 1 for W in weights[2:])
-    assert -localised_loss(weights, X, y[:, None]) >= circle.escape_speed_ * (1 - 1e-12)
+    assert -localized_loss(weights, X, y[:, None]) >= circle.escape_speed_ * (1 - 1e-12)
     assert sum(np.sum(W**2) for W in weights) == pytest.approx(6, abs=1e-12)
     with pytest.raises(ValueError, match="n_layers must be an integer >= 0"):
         circle.extend(-1)
@@ -242,7 +246,7 @@ def test_digits():
     assert list(analyzer.classes_) == list(range(10))
 
 
-def test_the_direction_is_a_critical_point_where_nothing_is_on_a_kink(smooth):
+def test_the_direction_is_a_critical_point_away_from_activation_boundaries(smooth):
     X, G, analyzer = smooth
     s, weights = analyzer.escape_speed_, analyzer.escape_direction_
     assert analyzer.residual_ < 0.05
@@ -251,7 +255,7 @@ def test_the_direction_is_a_critical_point_where_nothing_is_on_a_kink(smooth):
     rng = np.random.RandomState(3)  # no random direction is as fast
     for _ in range(200):
         other = [W / np.linalg.norm(W) for W in (rng.standard_normal(W.shape) for W in weights)]
-        assert -localised_loss(other, X, G) < s
+        assert -localized_loss(other, X, G) < s
 
 
 def test_speeds_are_linear_in_inputs_and_gradient(smooth):
@@ -312,7 +316,7 @@ def test_training_grows_as_predicted(smooth):
             for p in module.parameters():
                 p -= step * p.grad
         t += step
-    # Explicit Euler is late by half the growth of a step, about 0.3 %, and the loss is not the localised one.
+    # Explicit Euler is late by half the growth of a step, about 0.3 %, and the loss is not the localized one.
     assert t == pytest.approx(analyzer.predict_escape_time(0.02, 0.1), rel=0.02)
 
 

@@ -1,4 +1,4 @@
-"""SaddleToSaddleClassifier and -Regressor, the norm-adapted step, the record, and the detection of escapes."""
+"""Saddle-to-saddle estimators: network, norm-adapted step, record, detected and expected escapes."""
 
 import pickle
 
@@ -13,7 +13,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
 
 from skident import SaddleEscapeAnalyzer, SaddleToSaddleClassifier, SaddleToSaddleRegressor
-from skident.saddle import detect_escapes
+from skident.saddle import BiasFreeMLP, detect_escapes
+from skident.saddle.diagnosis import describe_plateau, expected_escape
+from skident.saddle.module import HalfSquaredError
 
 
 def staircase(t, *, at, width=8.0, noise=0.0, seed=0):
@@ -216,7 +218,7 @@ def test_by_default_as_good_as_a_linear_model(kind, load):
     assert estimator.history_["steps"][-1] <= estimator.n_iter_ and np.all(np.diff(estimator.history_["steps"]) > 0)
 
 
-def test_training_ends_behind_the_escapes_asked_for(digits):
+def test_training_ends_after_n_escapes(digits):
     """The same training as one that goes on, cut off on the plateau."""
     options = {"dtype": "float32", "random_state": 9200, "standardize": False, "record_every": 5}
     classifier = SaddleToSaddleClassifier(4, 60, n_escapes=1, relative_step=0.02, max_iter=400, **options).fit(*digits)
@@ -240,7 +242,7 @@ def test_a_plateau_is_warned_of_with_the_step_of_its_escape():
 def test_what_training_to_the_end_warns_of():
     rng = np.random.RandomState(0)
     X = rng.standard_normal((60, 8))
-    with pytest.warns(ConvergenceWarning, match="held-out rows SaddleToSaddleRegressor is hardly better than"):
+    with pytest.warns(ConvergenceWarning, match="held-out samples SaddleToSaddleRegressor is hardly better than"):
         SaddleToSaddleRegressor(3, 10, random_state=0).fit(X, rng.standard_normal(60))
     with pytest.warns(ConvergenceWarning, match="still falling after max_iter=100"):
         SaddleToSaddleRegressor(3, 10, max_iter=100, random_state=0).fit(X, X[:, 0] - X[:, 1])
@@ -344,3 +346,57 @@ def test_a_classifier_of_many_weak_inputs_is_trained_with_noise():
     assert classifier.input_noise_ == 0.5 and classifier.held_out_score_ > 0.75
     np.testing.assert_array_equal(classifier.predict(X), classifier.predict(X))  # none once it is trained
     assert SaddleToSaddleClassifier(width=20, n_escapes=1, random_state=0).fit(X, y).input_noise_ == 0.0
+
+
+# -- the network -------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_the_function_of_its_weights():
+    rng = np.random.RandomState(0)
+    weights = [rng.standard_normal((3, 4)), rng.standard_normal((4, 5)), rng.standard_normal((5, 2))]
+    module, X = BiasFreeMLP((3, 4, 5, 2), start=weights), rng.standard_normal((7, 3))
+    expected = np.maximum(np.maximum(X @ weights[0], 0) @ weights[1], 0) @ weights[2]
+    np.testing.assert_allclose(module(torch.as_tensor(X)).detach().numpy(), expected, rtol=1e-13)
+    assert [tuple(W.shape) for W in module.weights] == [(3, 4), (4, 5), (5, 2)]
+    assert not any(name.endswith("bias") for name, _ in module.named_parameters())
+
+
+def test_the_largest_singular_value_of_a_hidden_layer_is_twice_the_scale():
+    torch.manual_seed(0)
+    module = BiasFreeMLP((10, 300, 300, 10), init_scale=0.03)
+    # Marchenko and Pastur: sigma (sqrt(m) + sqrt(m)), and fluctuations of order m^(-2/3).
+    assert torch.linalg.matrix_norm(module.weights[1], 2).item() == pytest.approx(0.06, rel=0.05)
+
+
+def test_starts_of_other_sizes_are_refused():
+    with pytest.raises(ValueError, match="layers need"):
+        BiasFreeMLP((3, 4, 2), start=[np.ones((4, 3)), np.ones((4, 2))])
+
+
+def test_gradient_of_the_squared_error_at_zero():
+    Y = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    outputs = torch.zeros_like(Y, requires_grad=True)
+    HalfSquaredError()(outputs, Y).backward()
+    assert torch.equal(outputs.grad, -Y / 2)
+
+
+# -- expected escapes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", [1e-8, 1e-5])
+def test_exponential_departures_are_foreseen(start):
+    t = np.arange(0.0, 60.0, 4.0)
+    left = 12.0 * np.log(0.02 / start)
+    assert expected_escape(t, 2.0 * (1.0 - start * np.exp(t / 12.0))) == pytest.approx(left, abs=2.0)
+
+
+def test_a_steady_fall_is_continued():
+    t = np.arange(0.0, 50.0, 10.0)
+    assert expected_escape(t, 1.0 - 1e-4 * t) == pytest.approx(40 + 200, rel=0.01)
+
+
+@pytest.mark.parametrize("losses", [np.ones(6), np.arange(6.0), [1.0, 0.9], [1, 1, np.nan, 1]])
+def test_no_escape_in_sight(losses):
+    history = {"steps": np.arange(len(losses)), "losses": losses}
+    assert expected_escape(**history) == np.inf
+    assert describe_plateau(history).endswith("no escape in sight")

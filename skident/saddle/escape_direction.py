@@ -1,4 +1,4 @@
-"""What an escape direction tells: when training leaves the origin, how a deeper network does, and where to start."""
+"""Methods of a fitted analyzer: escape times, deeper escape directions, and initial weights along the direction."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .escape_time import aligned_escape_time, flow_escape_time
-from .localised_loss import check_layers, prolonged
+from .localized_loss import check_layers, deepened
 
 __all__ = ["EscapeDirectionMixin"]
 
 
 class EscapeDirectionMixin:
-    """Methods of a fitted analyzer: it has `escape_direction_` and `escape_speed_`, and keeps no rows."""
+    """Methods that need only `escape_direction_` and `escape_speed_` of a fitted analyzer, not the samples."""
 
     def predict_escape_time(self, init_scale=1e-3, radius=1.0):
-        """Time of gradient flow on the localised loss from `init_scale` to `radius` along the escape direction.
+        """Time of gradient flow on the localized loss from `init_scale` to `radius` along the escape direction.
 
         Parameters
         ----------
         init_scale : float, default=1e-3
-            ``||theta|| / sqrt(L)`` at the start, so the norm of every layer of ``initial_weights(init_scale)``.
+            ``||theta|| / sqrt(L)`` at the start: the norm of each layer of ``initial_weights(init_scale)``.
         radius : float, default=1.0
-            The same at the end. The loss is the localised one only as long as outputs are small.
+            The same at the end. The loss is close to the localized one only while outputs are small.
 
         Returns
         -------
         float
-            ``(init_scale^(2-L) - radius^(2-L)) / ((L-2) s)``, and ``log(radius / init_scale) / s`` for L = 2. Of a
-            start in another direction it is a lower bound if the direction is the fastest there is.
+            ``(init_scale^(2-L) - radius^(2-L)) / ((L-2) s)``, and ``log(radius / init_scale) / s`` for L = 2. A lower
+            bound for starts in other directions, if the direction is the fastest there is.
 
         Raises
         ------
@@ -45,38 +45,38 @@ class EscapeDirectionMixin:
         return aligned_escape_time(self.escape_speed_, len(self.escape_direction_), init_scale, radius)
 
     def escape_time_from(self, weights, X, y, radius=1.0):
-        """Time of gradient flow on the localised loss from given weights to `radius`, integrated.
+        """Time of gradient flow on the localized loss from given weights to `radius`, by numerical integration.
 
         Parameters
         ----------
         weights : list of at least 2 array-like of shape (m_{l-1}, m_l)
-            From the inputs of `fit` to as many outputs as the loss has; any depth and widths. Of a torch ``Linear`` the
-            transpose of its weight.
+            From the inputs of `fit` to as many outputs as the loss has; any depth and widths. For a torch ``Linear``
+            use the transpose of its weight.
         X : array-like of shape (n_samples, D)
         y : array-like of shape (n_samples,) or (n_samples, k)
-            The data that the flow is on: those of `fit`, which are not kept.
+            The data of the loss: those of `fit`, which are not stored.
         radius : float, default=1.0
-            Of ``||theta|| / sqrt(L)``.
+            Final value of ``||theta|| / sqrt(L)``.
 
         Returns
         -------
         float
-            inf where the flow does not leave the origin.
+            inf if the flow does not leave the origin.
 
         Raises
         ------
         NotFittedError
             Before `fit`.
         ValueError
-            If the weights do not fit together or to the data, these are none that `fit` takes, or `radius` is not
+            If the weights do not match each other or the data, the data are not valid for `fit`, or `radius` is not
             positive.
         RuntimeError
-            If the flow takes more than 20 000 steps.
+            If the flow takes more than 20,000 steps.
 
         Notes
         -----
-        About 400 gradients where the loss is smooth along the way. Where few rows make it slide along kinks, thousands,
-        and an error of 1 %.
+        About 400 gradients if the loss is smooth along the path. With few samples the flow slides along activation
+        boundaries: then thousands of gradients, and an error of 1 %.
         """
         check_is_fitted(self)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, ensure_min_samples=2, reset=False)
@@ -91,56 +91,56 @@ class EscapeDirectionMixin:
         Parameters
         ----------
         n_layers : int
-            How many to add, at least 0.
+            Number of layers to add, at least 0.
 
         Returns
         -------
         list of L + n_layers ndarrays of shape (m_{l-1}, m_l)
-            The added ones, before the last, are of rank one and norm 1.
+            The added layers, before the last, have rank one and norm 1.
 
         Raises
         ------
         NotFittedError
             Before `fit`.
         ValueError
-            If `n_layers` is no integer or negative.
+            If `n_layers` is not an integer, or negative.
 
         Notes
         -----
-        Proposition 3.2 of [1]: ReLU passes a nonnegative activation on unchanged.
+        Proposition 3.2 of [1]: ReLU leaves a nonnegative activation unchanged.
         """
         check_is_fitted(self)
         if isinstance(n_layers, bool) or not isinstance(n_layers, Integral) or n_layers < 0:
             raise ValueError(f"n_layers must be an integer >= 0, the number of layers to add; got {n_layers!r}.")
         *hidden, last = self.escape_direction_
         hidden = [*hidden[:-1], hidden[-1][:, :1]]
-        return prolonged(hidden, last[:1], len(hidden) + int(n_layers), last.shape[0])
+        return deepened(hidden, last[:1], len(hidden) + int(n_layers), last.shape[0])
 
     def initial_weights(self, scale=1e-3, *, noise=0.0, random_state=None):
-        """Small weights aligned with the fastest escape, to start training from.
+        """Small weights aligned with the fastest escape, to initialize training.
 
         Parameters
         ----------
         scale : float, default=1e-3
-            Norm of every layer.
+            Norm of each layer.
         noise : float, default=0
-            Gaussian weights of this norm, relative to `scale`, are added to every layer. Without them most units have
-            weights zero on both sides and stay so: training cannot get past the first saddle.
+            Norm of added Gaussian weights, relative to `scale`. At 0 unused units stay at zero, and training cannot get
+            past the first saddle.
         random_state : int, RandomState or None, default=None
             Draws the noise.
 
         Returns
         -------
         list of L ndarrays of shape (m_{l-1}, m_l)
-            ``SaddleToSaddleClassifier(initial_weights=...)`` and ``skident.saddle.BiasFreeMLP(start=...)`` take them;
-            of a torch ``Linear`` the weight is the transpose.
+            For ``SaddleToSaddleClassifier(initial_weights=...)`` and ``skident.saddle.BiasFreeMLP(start=...)``; the
+            weight of a torch ``Linear`` is the transpose.
 
         Raises
         ------
         NotFittedError
             Before `fit`.
         ValueError
-            If `scale` is not positive or `noise` negative.
+            If `scale` is not positive or `noise` is negative.
         """
         check_is_fitted(self)
         _check_scales(scale, scale)

@@ -1,0 +1,255 @@
+"""Number of epochs by early stopping: networks trained in parallel, each without some of the samples."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from skident.base.linear_reference import linear_accuracy, linear_r2
+
+__all__ = ["StoppingChoice", "HeldOutCurve", "StoppingOptions", "choose_epochs", "train_on_folds"]
+
+_ESCAPE_DROP = 0.02  # fraction of the loss at the origin, as for `NormAdaptedStep`
+# When the held-out loss counts as past its minimum, in epochs after the escape.
+_FEWEST_EPOCHS = 100
+_PATIENCE = 60  # epochs after 1.5 times the best epoch
+_PATIENCE_FACTOR = 1.5  # times the best epoch: later minima are rare, and lower by little
+_CHECK_EVERY = 20  # epochs between two checks (budget)
+_SMOOTHING = 5  # epochs over which held-out losses are averaged: the noise of single epochs would select
+# When it counts as low enough. Losses are relative to that at the origin.
+_SMALL_LOSS = 0.01  # with a score of at least:
+_PERFECT_SCORE = 0.9999  # R^2 or accuracy; nothing is left to gain
+_LOW_LOSS = 0.1  # and stationary
+_STATIONARY = 0.002  # decrease over `_SPAN` epochs below which the loss is stationary
+_SPAN = 100  # epochs
+# Adam's usual constants, as in torch.
+_BETA1 = 0.9  # decay of the mean gradient
+_BETA2 = 0.999  # decay of the mean squared gradient
+_EPSILON = 1e-8  # added to the root mean square
+_FEWEST_SAMPLES = 10  # below, no comparison with a linear model
+# Epochs with noise: at most these, plus a multiple of those without; longer trainings are not worthwhile.
+_EPOCHS_IN_SADDLE = 150  # to leave the saddle
+_MAX_SLOWDOWN = 4  # factor of the epochs without noise
+_DEFAULT_EPOCHS = 100  # if no network left the origin, since the one on all samples may
+
+
+@dataclass(frozen=True)
+class StoppingOptions:
+    """Initialization and training of the networks whose held-out loss determines the number of epochs."""
+
+    sizes: tuple  # (D, m_1, ..., m_L)
+    folds: list  # indices of the samples held out from each network
+    init_scale: float
+    relative_step: float
+    finish_rate: float
+    max_iter: int
+    batch_size: int | None  # None is all samples
+    start: list | None  # initial weights of all networks; None draws them
+    seed: int
+    noise: tuple | None = None  # standard deviations of Gaussian input noise after the escape, one per column
+
+
+@dataclass(frozen=True)
+class HeldOutCurve:
+    """Held-out loss by epoch, and the epoch at which it is lowest."""
+
+    n_epochs: int  # epochs after the escape at which the held-out loss is lowest
+    score: float  # R^2, or accuracy, on the held-out samples at this epoch
+    still_falling: bool  # whether epochs ran out while the held-out loss was still falling
+    losses: np.ndarray  # (T,): mean held-out loss of the networks for each epoch after the escape
+
+    @property
+    def lowest(self):
+        """The lowest held-out loss, averaged over a few epochs."""
+        return float(_smooth(self.losses).min())
+
+
+class _Networks:
+    """K networks of the same sizes with separate optimizers: gradient descent until the escape, then Adam."""
+
+    def __init__(self, options, dtype, device):
+        self.options, K = options, len(options.folds)
+        self.generator = torch.Generator().manual_seed(options.seed)
+        std = options.init_scale / math.sqrt(max(options.sizes[1:-1]))
+        self.weights = []
+        for k, shape in enumerate(zip(options.sizes[:-1], options.sizes[1:])):
+            if options.start is None:
+                W = std * torch.randn(K, *shape, generator=self.generator, dtype=dtype)
+            else:
+                W = torch.as_tensor(np.array(options.start[k]), dtype=dtype).repeat(K, 1, 1)
+            self.weights.append(W.to(device).requires_grad_())
+        self.moments = [(torch.zeros_like(W), torch.zeros_like(W)) for W in self.weights]
+        self.escaped = torch.zeros(K, dtype=torch.bool, device=device)
+        self.n_steps = torch.zeros(K, dtype=dtype, device=device)  # of Adam
+
+    def with_noise(self, X, training):
+        """X (n, D) with noise on the training samples (K, n) of networks that have escaped; (K, n, D)."""
+        if self.options.noise is None:
+            return X
+        noise = torch.randn(*X.shape, generator=self.generator, dtype=X.dtype) * X.new_tensor(self.options.noise).cpu()
+        return X + (training * self.escaped[:, None])[..., None] * noise.to(X.device)
+
+    def outputs(self, X):
+        """Outputs (K, n, k)."""
+        for W in self.weights[:-1]:
+            X = torch.relu(X @ W)
+        return X @ self.weights[-1]
+
+    @torch.no_grad()
+    def step(self, gradients):
+        """One step of each network, from its own gradients."""
+        tiny = torch.finfo(gradients[0].dtype).tiny
+        norm, slope = (sum((A * A).sum((1, 2)) for A in some).sqrt() for some in (self.weights, gradients))
+        descent = (self.options.relative_step * norm / slope.clamp(min=tiny))[:, None, None]
+        self.n_steps += self.escaped
+        late, n = self.escaped[:, None, None], self.n_steps.clamp(min=1)[:, None, None]
+        for W, g, (first, second) in zip(self.weights, gradients, self.moments):
+            first.lerp_(g, 1 - _BETA1).mul_(late)
+            second.lerp_(g * g, 1 - _BETA2).mul_(late)
+            scale = (second / (1 - _BETA2**n)).sqrt() + _EPSILON
+            W -= torch.where(late, self.options.finish_rate / (1 - _BETA1**n) * first / scale, descent * g)
+
+
+def train_on_folds(X, Y, losses_of, scores_of, options):
+    """Train networks on parts of the samples until the held-out loss has passed its minimum; None if none escapes.
+
+    `losses_of` and `scores_of` map outputs (K, n, k) and targets to losses (K, n) and scores, whose mean is reported.
+    """
+    nets, training = _Networks(options, X.dtype, X.device), torch.ones(len(options.folds), len(X), dtype=X.dtype)
+    for k, fold in enumerate(options.folds):
+        training[k, torch.as_tensor(fold)] = 0.0
+    training = training.to(X.device)
+    n_outputs = options.sizes[-1]
+    with torch.no_grad():
+        zero = losses_of(torch.zeros(len(training), len(X), n_outputs, dtype=X.dtype, device=X.device), Y)
+        zero_losses = _means(zero, training)
+    curves = [[] for _ in options.folds]
+    zero_loss = float(zero_losses.max())
+    alive = [k for k in range(len(training)) if float(zero_losses[k]) > 0]
+    for _ in range(options.max_iter):
+        losses, held = _epoch(nets, X, Y, training, (losses_of, scores_of))
+        # Measured before the steps of this epoch, except those of its own earlier batches.
+        for k in alive:
+            if nets.escaped[k]:
+                curves[k].append(held[k].tolist())
+        nets.escaped |= losses < (1 - _ESCAPE_DROP) * zero_losses
+        length = min((len(curves[k]) for k in alive), default=0)
+        if length and length % _CHECK_EVERY == 0:
+            curve = _best_epoch([curves[k] for k in alive], zero_loss)
+            if _is_finished(curve, length, zero_loss):
+                return dataclasses.replace(curve, still_falling=False)
+    escaped = [curve for curve in curves if curve]
+    return _best_epoch(escaped, zero_loss) if escaped else None
+
+
+def _epoch(nets, X, Y, training, measures):
+    """One epoch of all networks: training losses (K,), and held-out losses and scores (K, 2)."""
+    n, size = len(X), nets.options.batch_size or len(X)
+    order = torch.randperm(n, generator=nets.generator).to(X.device) if size < n else torch.arange(n, device=X.device)
+    losses, scores = torch.empty_like(training), torch.empty_like(training)
+    for batch in order.split(size):
+        # All samples at once need no copy.
+        x, y, part = (X, Y, training) if size >= n else (X[batch], Y[batch], training[:, batch])
+        outputs = nets.outputs(nets.with_noise(x, part))
+        some = measures[0](outputs, y)
+        gradients = torch.autograd.grad(_means(some, part).sum(), nets.weights)
+        with torch.no_grad():
+            losses[:, batch], scores[:, batch] = some.detach(), measures[1](outputs, y)
+        nets.step(gradients)
+    return _means(losses, training), torch.stack([_means(losses, 1 - training), _means(scores, 1 - training)], dim=1)
+
+
+def _means(values, weights):
+    """Weighted means over samples, (K,)."""
+    return (values * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1.0)
+
+
+def _is_finished(curve, length, zero_loss):
+    """Whether the held-out loss has passed its minimum, or is close to zero."""
+    if length > max(_FEWEST_EPOCHS - 1, _PATIENCE_FACTOR * curve.n_epochs + _PATIENCE):
+        return True
+    lowest = curve.losses.min()
+    if curve.score >= _PERFECT_SCORE and lowest < _SMALL_LOSS * zero_loss:
+        return True
+    return length > _SPAN and lowest < _LOW_LOSS * zero_loss and not curve.still_falling
+
+
+def _best_epoch(curves, zero_loss):
+    """The epoch of the lowest smoothed held-out loss, with the score there."""
+    length = min(map(len, curves))
+    losses, scores = np.nan_to_num(np.mean([curve[:length] for curve in curves], axis=0), nan=np.inf).T
+    smooth = _smooth(losses)
+    best = int(np.argmin(smooth)) + min(_SMOOTHING, length) // 2
+    falling = smooth[-1] < smooth[max(len(smooth) - 1 - _SPAN, 0)] - _STATIONARY * zero_loss
+    return HeldOutCurve(max(best, 1), float(scores[best]), bool(falling), losses)
+
+
+def _smooth(losses):
+    """Moving averages over a few epochs."""
+    width = min(_SMOOTHING, len(losses))
+    return np.convolve(losses, np.full(width, 1.0 / width), mode="valid")
+
+
+@dataclass(frozen=True)
+class StoppingChoice:
+    """Number of epochs and input noise, with the held-out scores that determined them."""
+
+    n_epochs: int  # of Adam
+    scores: tuple  # R^2 or accuracy on held-out samples, of the networks and of a linear model; NaN if unknown
+    still_falling: bool  # whether the held-out loss was still falling when epochs ran out
+    noise: tuple | None = None  # standard deviations of the input noise in training, one per column; or None
+
+
+def choose_epochs(X, Y, tensors, classes, options):
+    """Epochs and held-out scores, from networks and a linear model on parts of the samples X, Y.
+
+    `tensors` are the network's inputs and targets; Y has mean zero and variance one, or `classes` is True. For labels
+    it is done without noise and with the noise of the options, and the lower held-out loss is taken: once the inputs
+    separate the classes, the held-out log loss rises; inputs with noise are not separable.
+    """
+    losses_of, scores_of = (_class_losses, _correct) if classes else (_half_squares, _variance_explained)
+    curve, noise = train_on_folds(*tensors, losses_of, scores_of, dataclasses.replace(options, noise=None)), None
+    if classes and options.noise is not None and curve is not None and curve.score < 1.0:
+        # Noise makes training longer; if it takes much longer, it is not worthwhile.
+        most = min(options.max_iter, _EPOCHS_IN_SADDLE + _MAX_SLOWDOWN * curve.n_epochs)
+        with_noise = train_on_folds(*tensors, losses_of, scores_of, dataclasses.replace(options, max_iter=most))
+        if with_noise is not None and with_noise.lowest < curve.lowest:
+            falling = with_noise.still_falling and most == options.max_iter
+            curve, noise = dataclasses.replace(with_noise, still_falling=falling), options.noise
+    linear = np.nan
+    if len(X) >= _FEWEST_SAMPLES:
+        labels = np.asarray(Y).reshape(len(X), -1)[:, 0].astype(int) if classes else None
+        linear = linear_accuracy(X, labels, options.folds) if classes else linear_r2(X, Y, options.folds)
+    if curve is None:
+        return StoppingChoice(_DEFAULT_EPOCHS, (np.nan, linear), False)
+    return StoppingChoice(curve.n_epochs, (curve.score, linear), curve.still_falling, noise)
+
+
+def _half_squares(outputs, Y):
+    """``||f(x) - y||^2 / 2``, (K, n)."""
+    return 0.5 * ((outputs - Y) ** 2).sum(dim=-1)
+
+
+def _variance_explained(outputs, Y):
+    """One minus the mean squared error of a sample, (K, n): its mean is R^2 if Y has variance one."""
+    return 1.0 - ((outputs - Y) ** 2).mean(dim=-1)
+
+
+def _class_losses(outputs, Y):
+    """Cross-entropy, (K, n)."""
+    if Y.ndim == 2:
+        return functional.softplus(outputs[..., 0]) - Y[:, 0] * outputs[..., 0]
+    chosen = outputs.gather(-1, Y.expand(len(outputs), -1)[..., None])[..., 0]
+    return torch.logsumexp(outputs, dim=-1) - chosen
+
+
+def _correct(outputs, Y):
+    """One for a correct class, else zero, (K, n)."""
+    if Y.ndim == 2:
+        return ((outputs[..., 0] > 0) == (Y[:, 0] > 0.5)).to(outputs.dtype)
+    return (outputs.argmax(dim=-1) == Y).to(outputs.dtype)
