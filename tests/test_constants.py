@@ -23,7 +23,6 @@ LEFT = {
     "linalg": 10,
     "network": 18,
     "optim": 1,
-    "oracle": 7,
     "samples": 40,
 }
 

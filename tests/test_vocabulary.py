@@ -78,7 +78,7 @@ LEFT = {
     "skident/metrics": 2,
     "skident/network": 33,
     "skident/optim": 9,
-    "skident/oracle": 238,
+    "skident/oracle": 6,
     "skident/samples": 68,
     "skident/training": 1,
 }

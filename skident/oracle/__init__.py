@@ -1,4 +1,6 @@
-"""How a network is asked: black boxes, their derivatives, their noise, and the count of queries."""
+"""Query a black box: adapters, derivatives, accuracy of the outputs, and the count of queries."""
+
+import warnings
 
 from ._accuracy import MAX_NOISE, Accuracy, Precision, measure_accuracy, precision_of
 from ._errors import BlackBoxError, NotIdentified
@@ -29,3 +31,11 @@ __all__ = [
     "probabilities_from_logits",
     "probability_error",
 ]
+
+
+def __getattr__(name):
+    """The name of version 0.1, with a warning."""
+    if name != "MOST_NOISE":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn("skident.oracle.MOST_NOISE is MAX_NOISE since 0.2.", FutureWarning, stacklevel=2)
+    return MAX_NOISE

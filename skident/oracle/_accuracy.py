@@ -1,4 +1,4 @@
-"""How accurate a black box's answers are: exact arithmetic, single precision, rounded to decimals, or noisy."""
+"""`Accuracy`: the standard deviation of each output's error, from its number format and its measured noise."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._noise import measure_noise
+from ._noise import ROUNDING_ULPS, measure_noise
 
 __all__ = ["EXACT", "MAX_NOISE", "Accuracy", "Precision", "measure_accuracy", "precision_of"]
 
-MAX_NOISE = 0.02  # relative; what looks like more is no noise around a network, but steps or something else
-_MOST_DECIMALS = 12
-_DOUBLE, _SINGLE = float(np.finfo(np.float64).eps), float(np.finfo(np.float32).eps)
-_UNIFORM = 12.0**-0.5  # standard deviation of an error spread evenly over one unit
-_ROUNDINGS = 64  # units in the last place of the largest answer that a network's own arithmetic may lose
-_OF_OFFSET = 1e-12  # relative error up to which the rounding of an offset is taken as that of exact answers
-_OF_LOGITS = 1e-9  # error of logits up to which it is the rounding of probabilities near 1, and they serve to fit
-_CONSTANT = 1e-14  # deviation beside the offset that is rounding
-_FEWEST = 12  # numbers that a precision is read off; one in 2^29 doubles is a single by chance
+MAX_NOISE = 0.02  # relative to the outputs' standard deviation; more is no noise, but steps or an unsuitable model
+_MAX_DECIMALS = 12  # more decimals of an output of order 1 are the rounding of double precision
+_EPS64 = float(np.finfo(np.float64).eps)  # spacing of double precision numbers at 1
+_EPS32 = float(np.finfo(np.float32).eps)  # spacing of single precision numbers at 1
+_UNIFORM = 12.0**-0.5  # standard deviation of an error uniform over one spacing
+_MAX_OFFSET_ERROR = 1e-12  # relative error up to which the rounding of a large offset counts as exact
+_LOGIT_ERROR = 1e-9  # error of a logit up to which it is the rounding of probabilities near 1
+_CONSTANT = 1e-14  # standard deviation over offset below which an output is constant: 45 eps
+_MIN_NUMBERS = 12  # numbers that determine a format: a double is also a single with probability 2^-29 each
+_MAX_ULP_SHARE = 1e-2  # ulps per decimal place above which every number would pass as rounded to that place
 
 
 class Precision(NamedTuple):
-    """The numbers in which a black box answers.
+    """Number format of a black box's outputs.
 
     Attributes
     ----------
     kind : {"float64", "float32", "decimals"}
     decimals : int or None
-        The fewest that show all answers, where they are rounded.
+        Decimal places to which all outputs are rounded, for kind "decimals".
     """
 
     kind: str = "float64"
@@ -38,24 +39,24 @@ class Precision(NamedTuple):
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The error in the answers of a black box.
+    """Error of a black box's outputs, in the oracle's standardized units.
 
     Attributes
     ----------
     std : ndarray of shape (m_L,)
-        Standard deviation of every output's error where the box is used, in the units in which the oracle answers.
+        Standard deviation of every output's error at typical inputs.
     output_std : ndarray of shape (m_L,)
-        Standard deviation of the answers themselves, in the same units.
+        Standard deviation of the outputs themselves.
     eps : float
-        Relative rounding of a single answer: the spacing of the numbers in which the box answers, 2^-52 or 2^-23.
+        Spacing of the number format at 1: 2^-52 (float64) or 2^-23 (float32).
     removed_offset : ndarray of shape (m_L,)
-        What the oracle has taken away from the answers, in the same units: it is rounded with them.
+        Magnitude of the center that the oracle subtracts: the black box rounds it together with the output.
     kind : {"float64", "float32", "decimals", "noise"}
-        Exact double precision; answers that are all single precision numbers; multiples of ``10^-decimals``; or other
-        errors.
+        Source of the error: rounding of double precision, of single precision, to `decimals`, or anything larger.
     decimals : int or None
+        Decimal places, for kind "decimals".
     repeatable : bool
-        Whether the same question gets the same answer.
+        Whether the same input gives the same output again.
     """
 
     std: np.ndarray
@@ -68,27 +69,27 @@ class Accuracy:
 
     @property
     def exact(self):
-        """Whether there is no more than the rounding of double precision."""
+        """Whether the only error is the rounding of double precision."""
         return self.kind == "float64"
 
     @property
     def noise_std(self):
-        """`std`, or None where answers are exact."""
+        """`std`, or None for exact outputs."""
         return None if self.exact else self.std
 
     @property
     def relative_error(self):
-        """Error of the worst output over the deviation of its answers; outputs that are constant do not count."""
+        """Largest `std` over `output_std`, of the outputs that vary; infinite if none does."""
         varies = self.output_std > _CONSTANT * np.abs(self.removed_offset)
         return float(np.max(self.std[varies] / self.output_std[varies], initial=0.0)) if varies.any() else np.inf
 
     @property
     def is_plausible(self):
-        """Whether the errors are small enough to be errors of a network's answers: 2 % at most."""
+        """Whether `relative_error` is at most `MAX_NOISE`, so that it can be noise on a network's outputs."""
         return self.relative_error <= MAX_NOISE
 
     def as_exact(self):
-        """The same errors reduced to rounding: what looked like noise turned out to be none.
+        """The same outputs without noise: what looked like noise turned out to be the function itself.
 
         Returns
         -------
@@ -97,12 +98,12 @@ class Accuracy:
         return replace(self, std=np.zeros_like(self.std), kind="float64", decimals=None)
 
     def std_at(self, Y):
-        """Standard deviation of the errors of answers that may be larger than usual.
+        """Standard deviation of the error of outputs that may be larger than at typical inputs.
 
         Parameters
         ----------
         Y : ndarray of shape (n, m_L)
-            Answers of the oracle.
+            Outputs of the oracle.
 
         Returns
         -------
@@ -111,14 +112,15 @@ class Accuracy:
         return np.maximum(self.std, _UNIFORM * self.eps * (np.abs(Y).max(axis=0) + np.abs(self.removed_offset)))
 
     def difference_step(self, order, min_step):
-        """The step of a difference formula that balances its truncation against the answers' error.
+        """Step h of a difference formula at which truncation and the outputs' error balance.
 
         Parameters
         ----------
         order : int
-            Of the derivative plus that of the truncation: the error of the answers counts as ``step^-order`` beside it.
+            Order of the derivative plus that of the truncation: the formula's error is ``h^order + relative_error``
+            up to constants.
         min_step : float
-            For exact answers.
+            Step for exact outputs.
 
         Returns
         -------
@@ -126,39 +128,31 @@ class Accuracy:
         """
         if not self.is_plausible:
             return min_step
-        # The step for exact answers is the one for their rounding; only that of an offset is more.
-        error = self.relative_error / _ROUNDINGS if self.exact else self.relative_error
+        # min_step already accounts for the rounding of exact outputs: only the rounding of a large offset adds to it.
+        error = self.relative_error / ROUNDING_ULPS if self.exact else self.relative_error
         return max(min_step, error ** (1.0 / order))
 
 
-EXACT = Accuracy(np.zeros(1), np.ones(1), _DOUBLE, np.zeros(1))
+EXACT = Accuracy(np.zeros(1), np.ones(1), _EPS64, np.zeros(1))
 
 
-def enough_to_tell(Y):
-    """Whether answers are many enough to read off in which numbers they come.
-
-    Parameters
-    ----------
-    Y : ndarray of shape (n, m_L)
-
-    Returns
-    -------
-    bool
-    """
-    return len(np.unique(Y[(Y != 0) & np.isfinite(Y)])) >= _FEWEST
+def determines_precision(Y):
+    """Whether the outputs Y (n, m_L) hold enough different numbers to determine their format."""
+    return len(np.unique(Y[(Y != 0) & np.isfinite(Y)])) >= _MIN_NUMBERS
 
 
 def precision_of(Y):
-    """The numbers in which answers come.
+    """Number format of outputs: double or single precision, or rounded to decimals.
 
     Parameters
     ----------
     Y : ndarray of shape (n, m_L)
-        Answers as the black box gave them.
+        Outputs as the black box returned them.
 
     Returns
     -------
     Precision
+        Double precision if there are fewer than 12 different numbers.
 
     Examples
     --------
@@ -168,61 +162,60 @@ def precision_of(Y):
     >>> print(precision_of(Y).kind, precision_of(Y.astype(np.float32).astype(float)).kind, precision_of(Y.round(3)))
     float64 float32 Precision(kind='decimals', decimals=3)
     """
-    if not enough_to_tell(Y):
+    if not determines_precision(Y):
         return Precision()
     values = Y[(Y != 0) & np.isfinite(Y)]
     with np.errstate(over="ignore"):
         single = bool(np.all(values.astype(np.float32) == values))
-    lost = 2.0 * (_SINGLE if single else _DOUBLE) * np.abs(values)
-    for decimals in range(_MOST_DECIMALS + 1):
-        shown, blurred = values * 10.0**decimals, lost * 10.0**decimals
-        if blurred.max() > 1e-2:  # any number would do
+    ulps = 2.0 * (_EPS32 if single else _EPS64) * np.abs(values)
+    for decimals in range(_MAX_DECIMALS + 1):
+        scaled, tol = values * 10.0**decimals, ulps * 10.0**decimals
+        if tol.max() > _MAX_ULP_SHARE:
             break
-        if np.all(np.abs(shown - np.rint(shown)) <= blurred):
+        if np.all(np.abs(scaled - np.rint(scaled)) <= tol):
             return Precision("decimals", decimals)
     return Precision("float32" if single else "float64")
 
 
 def measure_accuracy(oracle, U, Y, rng):
-    """The accuracy of an oracle's answers, by `measure_noise` and what the answers' digits tell.
+    """Error of an oracle's outputs, from `measure_noise` and their number format.
 
     Parameters
     ----------
     oracle : Oracle
-        Once it has its units, see `Oracle.standardize_outputs`.
+        After `Oracle.standardize_outputs`.
     U : ndarray of shape (n, D)
-        Where the black box is used, away from the border of its range by half a standard deviation or so.
+        Typical inputs, half a standard deviation or more inside of the range.
     Y : ndarray of shape (k, m_L)
-        Answers of the oracle where the black box is used.
+        Outputs of the oracle at typical inputs.
     rng : numpy.random.RandomState
 
     Returns
     -------
     Accuracy
 
-    Raises
-    ------
-    BlackBoxError
-        If the black box fails.
-
     Notes
     -----
-    55 queries, or up to 44 more at a time where answers are coarse or steep. Answers rounded to decimals have an error
-    of ``10^-k / sqrt(12)`` at least, single precision one of ``2^-23 / sqrt(12)`` of the answer. Logits of a classifier
-    are exact where they are good to 1e-9: those of probabilities near 1 are no better.
+    55 queries, and 44 more per change of spacing if outputs are coarse or steep. Outputs rounded to k decimals have an
+    error of ``10^-k / sqrt(12)`` or more, in single precision of ``2^-23 / sqrt(12)`` of the output. Logits of a
+    classifier count as exact up to an error of 1e-9, since those of probabilities near 1 are no better.
     """
-    noise, told = measure_noise(oracle, U, rng), oracle.precision
+    noise, precision = measure_noise(oracle, U, rng), oracle.precision
     offset, largest = np.abs(oracle.output_center / oracle.output_scale), np.abs(Y).max(axis=0)
-    unit = _SINGLE if told.kind == "float32" else _DOUBLE
-    found = Accuracy(noise.std, Y.std(axis=0), unit, offset, told.kind, told.decimals, noise.repeatable)
-    if told.kind == "decimals":
-        return replace(found, std=np.maximum(noise.std, _UNIFORM * 10.0**-told.decimals / oracle.output_scale))
-    if told.kind == "float32":
-        return replace(found, std=np.maximum(noise.std, _UNIFORM * unit * np.sqrt(np.mean(Y**2, axis=0) + offset**2)))
-    rounding = _ROUNDINGS * _DOUBLE * np.maximum(largest, np.finfo(float).tiny)
+    eps = _EPS32 if precision.kind == "float32" else _EPS64
+    measured = Accuracy(noise.std, Y.std(axis=0), eps, offset, precision.kind, precision.decimals, noise.repeatable)
+    if precision.kind == "decimals":
+        return _at_least(measured, _UNIFORM * 10.0**-precision.decimals / oracle.output_scale)
+    if precision.kind == "float32":
+        return _at_least(measured, _UNIFORM * eps * np.sqrt(np.mean(Y**2, axis=0) + offset**2))
+    rounding = ROUNDING_ULPS * _EPS64 * np.maximum(largest, np.finfo(float).tiny)
     if oracle.response == "predict_proba":
-        rounding = np.maximum(rounding, _OF_LOGITS / oracle.output_scale)
-    with_offset = np.minimum(_ROUNDINGS * _DOUBLE * (largest + offset), _OF_OFFSET * largest)
+        rounding = np.maximum(rounding, _LOGIT_ERROR / oracle.output_scale)
+    with_offset = np.minimum(ROUNDING_ULPS * _EPS64 * (largest + offset), _MAX_OFFSET_ERROR * largest)
     if np.all(noise.std <= np.maximum(rounding, with_offset)):
-        return replace(found, std=np.maximum(noise.std, _UNIFORM * unit * (largest + offset)))
-    return replace(found, std=np.maximum(noise.std, rounding), kind="noise")
+        return _at_least(measured, _UNIFORM * eps * (largest + offset))
+    return replace(_at_least(measured, rounding), kind="noise")
+
+
+def _at_least(accuracy, std):
+    return replace(accuracy, std=np.maximum(accuracy.std, std))

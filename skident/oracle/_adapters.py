@@ -1,4 +1,4 @@
-"""Black boxes of different kinds behind one face: values, and exact derivatives where they exist."""
+"""Adapt a model of any kind to one interface: values, and exact derivatives if they exist."""
 
 from __future__ import annotations
 
@@ -13,33 +13,14 @@ from skident.optim import all_threads
 from ._errors import BlackBoxError
 from .clock import OutOfBudgetError
 
-_WORK = 512.0  # operations per entry of a batch that a model is taken to need: a first layer of 256 units
+_FLOPS_PER_ENTRY = 512.0  # assumed cost of a model per entry of a batch: a first layer of 256 units
 
 
 def adapt(black_box, method="predict"):
-    """Wrap a black box by its kind.
+    """Wrap a model by its kind: an object with ``values``, ``differentiable``, and if True ``jacobian``, ``hessian``.
 
-    Parameters
-    ----------
-    black_box : callable, estimator, torch.nn.Module, FeedforwardNetwork, SharedBox, InferenceSession or path
-        An ONNX model, as a session of onnxruntime or as the path of its file ``*.onnx``, is run by onnxruntime.
-    method : {"predict", "predict_proba"}, default="predict"
-        What is asked of an estimator.
-
-    Returns
-    -------
-    object
-        With ``values``, which maps (n, D) to answers, and ``differentiable``; where that is True, with ``jacobian`` and
-        ``hessian`` too.
-
-    Raises
-    ------
-    ValueError
-        If it is neither callable nor an estimator with that method, or an ONNX model that cannot be asked.
-    FileNotFoundError, IsADirectoryError
-        If a path leads to no file.
-    ImportError
-        If an ONNX model is given and onnx or onnxruntime is not installed.
+    `method` is the method of an estimator that is queried. An ONNX model is a path ``*.onnx`` or a session of
+    onnxruntime.
     """
     if isinstance(black_box, SharedBox):
         return black_box
@@ -68,54 +49,18 @@ def adapt(black_box, method="predict"):
 
 
 def is_torch_module(black_box):
-    """Whether it is a torch module; torch is not imported to find out.
-
-    Parameters
-    ----------
-    black_box : object
-
-    Returns
-    -------
-    bool
-    """
+    """Whether it is a torch module; torch is not imported to find out."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(black_box, torch.nn.Module)
 
 
 def is_onnx_file(black_box):
-    """Whether it is a path that ends in ``.onnx``.
-
-    Parameters
-    ----------
-    black_box : object
-
-    Returns
-    -------
-    bool
-    """
+    """Whether it is a path that ends in ``.onnx``."""
     return isinstance(black_box, (str, os.PathLike)) and os.fspath(black_box).lower().endswith(".onnx")
 
 
 def same_onnx_model(first, second):
-    """Whether both are paths of ONNX files with the same content, numbers in other files included.
-
-    Parameters
-    ----------
-    first, second : object
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    FileNotFoundError, IsADirectoryError
-        If there is no such file.
-    ImportError
-        If onnx or onnxruntime is not installed.
-    ValueError
-        If one of two paths holds no ONNX model.
-    """
+    """Whether both are paths of ONNX files with the same content, external data included."""
     if not (is_onnx_file(first) and is_onnx_file(second)):
         return False
     from ._onnx_box import content_of
@@ -124,48 +69,19 @@ def same_onnx_model(first, second):
 
 
 def _is_session(black_box):
-    """Whether it is a session of onnxruntime, which is not imported to find out."""
+    """Whether it is an onnxruntime session; onnxruntime is not imported to find out."""
     onnxruntime = sys.modules.get("onnxruntime")
     return onnxruntime is not None and isinstance(black_box, onnxruntime.InferenceSession)
 
 
 def values_of(box, X):
-    """What an adapted model answers; a large batch gets the threads that a fit has taken away, see `one_thread`.
-
-    Parameters
-    ----------
-    box : object
-        From `adapt`.
-    X : ndarray of shape (n, D)
-
-    Returns
-    -------
-    object
-        As it comes.
-    """
-    with all_threads(_WORK * X.size):
+    """Raw outputs of an adapted model at X (n, D); large batches use all threads again, see `one_thread`."""
+    with all_threads(_FLOPS_PER_ENTRY * X.size):
         return box.values(X)
 
 
 def exact_derivatives(box, what, X):
-    """The derivatives of a differentiable box, checked.
-
-    Parameters
-    ----------
-    box : object
-        From `adapt`.
-    what : {"Jacobian", "Hessian"}
-    X : ndarray of shape (n, D)
-
-    Returns
-    -------
-    ndarray of shape (n, m_L, D) or (n, m_L, D, D)
-
-    Raises
-    ------
-    ValueError
-        If they cannot be had, or are not finite.
-    """
+    """Jacobian (n, m_L, D) or Hessian (n, m_L, D, D) of an adapted model, checked to be finite."""
     try:
         values = {"Jacobian": box.jacobian, "Hessian": box.hessian}[what](X)
     except (BlackBoxError, OutOfBudgetError):
@@ -173,7 +89,7 @@ def exact_derivatives(box, what, X):
     except Exception as error:
         raise BlackBoxError(
             f"the black box's exact {what} failed with {type(error).__name__}: {error} Give a callable that evaluates "
-            "it, which is differentiated by differences, or an extractor with derivatives='finite_difference'."
+            "it, which finite differences can differentiate, or an extractor with derivatives='finite_difference'."
         ) from error
     bad = ~np.isfinite(values.reshape(len(X), -1)).all(axis=1)
     if bad.any():
@@ -182,10 +98,7 @@ def exact_derivatives(box, what, X):
 
 
 class SharedBox:
-    """The black box of an `Oracle`, for another oracle that asks through it: same answers, range and count.
-
-    Derivatives are exact where the first oracle's are. Answers are in the first oracle's units, and as accurate.
-    """
+    """An `Oracle` as the black box of another oracle: same outputs, range, accuracy and query count."""
 
     def __init__(self, oracle):
         self.oracle, self.input_range = oracle, oracle.input_range
@@ -205,7 +118,7 @@ class _ValueBox:
 
 
 class _NetworkBox:
-    """A known network: derivatives by Proposition 2's closed form."""
+    """A known network, with the closed-form derivatives of Proposition 2."""
 
     differentiable = True
 

@@ -1,4 +1,4 @@
-"""How many rows a black box is given at once."""
+"""`ChunkSize`: rows per call of a black box, limited by memory and by the time budget."""
 
 from __future__ import annotations
 
@@ -7,50 +7,34 @@ import time
 
 from skident.budget import rows_at_once
 
-_COPIES = 4  # of a chunk's inputs: standardised, as inputs, the black box's own, and what it makes of them
-_SHARE = 0.05  # of max_seconds that a chunk may take, as the clock is looked at before it only
-_MEASURED = 0.01  # seconds from which a chunk's duration is that of its rows, and not of the call
+_COPIES = 4  # arrays as large as a chunk: points, inputs, the black box's copy, and its intermediate results
+_MAX_SHARE = 0.05  # of max_seconds per chunk, since the clock is only read between chunks
+_MIN_SECONDS = 0.01  # duration from which a chunk measures the time per row, not the overhead of a call
 
 
-class Pace:
-    """Chunks of rows that keep to the memory, and with a slow black box to the time.
-
-    Parameters
-    ----------
-    n_inputs : int
-        D.
-    max_seconds : float or None
-    """
+class ChunkSize:
+    """Split rows into chunks that fit into memory and, for a slow black box, into a share of max_seconds."""
 
     def __init__(self, n_inputs, max_seconds):
         self.row_bytes = 8 * _COPIES * n_inputs
-        self.seconds = math.inf if max_seconds is None else _SHARE * max_seconds
-        self.row_seconds = 0.0
+        self.max_seconds = math.inf if max_seconds is None else _MAX_SHARE * max_seconds
+        self.seconds_per_row = 0.0
 
-    def chunks(self, n, at_most):
-        """Slices of n rows; the time between two of them is taken for that of the black box.
-
-        Parameters
-        ----------
-        n : int
-        at_most : int
-            Rows per slice.
-
-        Yields
-        ------
-        slice
-        """
+    def chunks(self, n, max_rows):
+        """Yield slices of n rows; the time until the next one is requested is taken as the black box's."""
         first = 0
         while first < n:
-            rows = slice(first, min(first + self._rows(at_most), n))
+            rows = slice(first, min(first + self._n_rows(max_rows), n))
             began, first = time.perf_counter(), rows.stop
             yield rows
-            self._measure(rows.stop - rows.start, time.perf_counter() - began)
+            self._record(rows.stop - rows.start, time.perf_counter() - began)
 
-    def _rows(self, at_most):
-        rows = rows_at_once(self.row_bytes, at_most=at_most)
-        return rows if self.row_seconds * rows <= self.seconds else max(1, int(self.seconds / self.row_seconds))
+    def _n_rows(self, max_rows):
+        n = rows_at_once(self.row_bytes, at_most=max_rows)
+        return (
+            n if self.seconds_per_row * n <= self.max_seconds else max(1, int(self.max_seconds / self.seconds_per_row))
+        )
 
-    def _measure(self, n, seconds):
-        if seconds > _MEASURED or self.row_seconds:
-            self.row_seconds = min(self.row_seconds or math.inf, seconds / n)
+    def _record(self, n, seconds):
+        if seconds > _MIN_SECONDS or self.seconds_per_row:
+            self.seconds_per_row = min(self.seconds_per_row or math.inf, seconds / n)

@@ -1,4 +1,4 @@
-"""Central differences of a batched function, no point asked twice."""
+"""Central differences of a batched function for Jacobians and Hessians, each point evaluated once."""
 
 from __future__ import annotations
 
@@ -6,74 +6,39 @@ import numpy as np
 
 from skident.budget import rows_at_once
 
-_COPIES = 2  # of the points made at a time
+_COPIES = 2  # arrays as large as a block of points: the points, and the standardized ones
 
 
 def difference_jacobian(function, U, step):
-    """``(f(u + h e_i) - f(u - h e_i)) / 2h`` at the rows of U.
-
-    Parameters
-    ----------
-    function : callable
-        (n, D) to (n, m_L).
-    U : ndarray of shape (n, D)
-    step : float
-
-    Returns
-    -------
-    ndarray of shape (n, m_L, D)
-    """
+    """Jacobians ``(f(u + h e_i) - f(u - h e_i)) / 2h``, (n, m_L, D), at the rows of U (n, D)."""
     D = U.shape[1]
-    every, ones = np.arange(D), np.ones(D)
-    i, a = np.tile(every, 2), np.concatenate([ones, -ones])
+    axes, ones = np.arange(D), np.ones(D)
+    i, a = np.tile(axes, 2), np.concatenate([ones, -ones])
     F = _at_stencil(function, U, (i, i, a, 0.0 * a), step)
     return np.moveaxis((F[:, :D] - F[:, D:]) / (2.0 * step), 1, 2)
 
 
 def hessian_stencil(n_features):
-    """The ``2 D^2 + 1`` different points of eq. (19) around one centre, in units of the step.
+    """The ``2 D^2 + 1`` different points of eq. (19) around one center, in units of the step.
 
-    Parameters
-    ----------
-    n_features : int
-        D.
-
-    Returns
-    -------
-    i, j : ndarray of int, shape (2 D^2 + 1,)
-    a, b : ndarray of shape (2 D^2 + 1,)
-        Offset k is ``a[k] e_{i[k]} + b[k] e_{j[k]}``: first the centre, then ``+-2 e_i``, then for i < j the four
-        corners ``+-e_i +- e_j``.
+    Arrays i, j, a, b: offset k is ``a[k] e_{i[k]} + b[k] e_{j[k]}``. First the center, then ``+-2 e_i``, then for i < j
+    the four corners ``+-e_i +- e_j``.
     """
-    every, twos = np.arange(n_features), np.full(n_features, 2.0)
+    axes, twos = np.arange(n_features), np.full(n_features, 2.0)
     rows, cols = np.triu_indices(n_features, 1)
     ones = np.ones(len(rows))
-    i = np.concatenate([[0], every, every, *[rows] * 4])
-    j = np.concatenate([[0], every, every, *[cols] * 4])
+    i = np.concatenate([[0], axes, axes, *[rows] * 4])
+    j = np.concatenate([[0], axes, axes, *[cols] * 4])
     a = np.concatenate([[0.0], twos, -twos, ones, ones, -ones, -ones])
     b = np.concatenate([[0.0], 0.0 * twos, 0.0 * twos, ones, -ones, ones, -ones])
     return i, j, a, b
 
 
 def difference_hessian(function, U, step):
-    """Hessians by the paper's central differences.
+    """Hessians (n, m_L, D, D) by the central differences of eq. (19) of Fiedler et al. (2021).
 
-    Parameters
-    ----------
-    function : callable
-        (n, D) to (n, m_L).
-    U : ndarray of shape (n, D)
-    step : float
-
-    Returns
-    -------
-    ndarray of shape (n, m_L, D, D)
-        Symmetric. ``2 D^2 + 1`` queries a row: the corners of (i, j) serve (j, i), and the diagonal's two middle points
-        are the centre.
-
-    Notes
-    -----
-    Source: eq. (19) of Fiedler et al. (2021).
+    ``2 D^2 + 1`` queries per row of U (n, D): the corners of (i, j) also serve (j, i), and the two middle points of a
+    diagonal entry are the center.
     """
     n, D = U.shape
     F = _at_stencil(function, U, hessian_stencil(D), step)
@@ -90,15 +55,15 @@ def difference_hessian(function, U, step):
 
 
 def _at_stencil(function, U, stencil, step):
-    """Values at every row of U plus every offset, (n, k, m_L), a bounded number of points at a time."""
+    """Values (n, k, m_L) at every row of U plus every offset, a bounded number of points at a time."""
     i, j, a, b = stencil
     (n, D), k = U.shape, len(i)
     block = rows_at_once(_COPIES * 8 * D)
     parts = []
     for first in range(0, n * k, block):
         row, entry = np.divmod(np.arange(first, min(first + block, n * k)), k)
-        points, every = U[row], np.arange(len(row))
-        points[every, i[entry]] += step * a[entry]
-        points[every, j[entry]] += step * b[entry]
+        points, every_row = U[row], np.arange(len(row))
+        points[every_row, i[entry]] += step * a[entry]
+        points[every_row, j[entry]] += step * b[entry]
         parts.append(function(points))
     return np.concatenate(parts).reshape(n, k, -1)

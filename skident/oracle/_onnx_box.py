@@ -1,4 +1,4 @@
-"""An ONNX model as a black box, run by onnxruntime; loaded when one is asked."""
+"""An ONNX model as a black box, run by onnxruntime; imported when one is queried."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ try:
     import onnxruntime
 except ImportError as error:
     raise ImportError(
-        "to ask an ONNX model, onnxruntime is needed, which is not installed; try pip install 'skident[onnx]'."
+        "querying an ONNX model needs onnxruntime, which is not installed; try pip install 'skident[onnx]'."
     ) from error
 
 from skident.network.onnx_models import read_model
@@ -20,23 +20,10 @@ _DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(fl
 
 
 class OnnxBox:
-    """An ONNX model: values in its own precision, rows in the shape of its input.
+    """An ONNX model, run by one CPU thread in its own precision.
 
-    Parameters
-    ----------
-    source : str, path-like or onnxruntime.InferenceSession
-        A file is read as `FeedforwardNetwork.from_onnx` does, with nothing outside of its folder, and run by one
-        thread on the CPU.
-    method : {"predict", "predict_proba"}
-        Values, or probabilities of classes.
-
-    Raises
-    ------
-    FileNotFoundError, IsADirectoryError
-        If there is no such file.
-    ValueError
-        If the file is no ONNX model or onnxruntime cannot run it; if it has no one input with a batch axis, no one
-        output of real numbers, or labels where values are asked.
+    A file is read as `FeedforwardNetwork.from_onnx` does, with nothing outside of its folder. ValueError if it does not
+    have one input with a batch axis and one output of real numbers, or if a classifier is queried for values.
     """
 
     differentiable = False
@@ -47,24 +34,10 @@ class OnnxBox:
         self._output = _output_of(self._session, method)
 
     def values(self, X):
-        """What the model answers.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n, D)
-
-        Returns
-        -------
-        ndarray of shape (n, m_L) or (n,)
-
-        Raises
-        ------
-        ValueError
-            If the model takes another number of inputs.
-        """
+        """Outputs (n, m_L) or (n,) at X (n, D), reshaped to the model's input."""
         wanted = None if None in self._dims else math.prod(self._dims)
         if wanted not in (None, X.shape[1]):
-            raise ValueError(f"the ONNX model takes {wanted} inputs a row, got rows of {X.shape[1]}.")
+            raise ValueError(f"the ONNX model takes {wanted} inputs per row, got {X.shape[1]}.")
         rows = np.asarray(X, dtype=self._dtype).reshape(len(X), *(self._dims if wanted else X.shape[1:]))
         if self._batch is None:
             return self._run(rows)
@@ -72,41 +45,24 @@ class OnnxBox:
         return np.concatenate(parts) if parts else np.empty((0, 1))
 
     def _run_batch(self, rows):
-        """A batch of the model's own size, filled up with its last row."""
+        """A batch of the model's fixed size, padded with its last row."""
         missing = self._batch - len(rows)
         return self._run(np.concatenate([rows, np.repeat(rows[-1:], missing, axis=0)]))[: len(rows)]
 
     def _run(self, rows):
-        (answers,) = self._session.run([self._output], {self._name: rows})
-        if isinstance(answers, list):  # one dict a row, from class to probability
-            answers = np.array([list(answer.values()) for answer in answers])
-        return answers
+        (outputs,) = self._session.run([self._output], {self._name: rows})
+        if isinstance(outputs, list):  # one dict per row, from class to probability
+            outputs = np.array([list(row.values()) for row in outputs])
+        return outputs
 
 
 def content_of(path):
-    """The content of an ONNX file, numbers in other files included.
-
-    Parameters
-    ----------
-    path : str or path-like
-
-    Returns
-    -------
-    bytes
-        The same for the same model.
-
-    Raises
-    ------
-    FileNotFoundError, IsADirectoryError
-        If there is no such file.
-    ValueError
-        If it holds no ONNX model.
-    """
+    """Bytes that identify the model in an ONNX file, external data included."""
     return read_model(path).SerializeToString(deterministic=True)
 
 
 def _session_of(path):
-    """A session that runs a file, whose other files are in its folder."""
+    """A session that runs a file, with external data from its folder only."""
     model = read_model(path)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -118,7 +74,7 @@ def _session_of(path):
 
 
 def _input_of(session):
-    """Name, dtype, batch size (None if free) and the other axes (None where free) of the one input."""
+    """Name, dtype, batch size (None if free) and the other axes (None if free) of the only input."""
     inputs = session.get_inputs()
     if len(inputs) != 1 or inputs[0].type not in _DTYPES:
         found = [f"{value.name}: {value.type}" for value in inputs]
@@ -126,14 +82,14 @@ def _input_of(session):
     shape = [axis if isinstance(axis, int) else None for axis in inputs[0].shape or ()]
     if len(shape) < 2 or (len(shape) > 2 and None in shape[1:]):
         raise ValueError(
-            f"the ONNX model's input {inputs[0].name!r} must have a batch axis and behind it axes of fixed length, "
+            f"the ONNX model's input {inputs[0].name!r} must have a batch axis followed by axes of fixed length, "
             f"such as (n, D); its shape is {inputs[0].shape}."
         )
     return inputs[0].name, _DTYPES[inputs[0].type], shape[0], tuple(shape[1:])
 
 
 def _output_of(session, method):
-    """The name of the output to ask for."""
+    """Name of the output to compute."""
     outputs = session.get_outputs()
     real = [value.name for value in outputs if value.type in _DTYPES or value.type.startswith("seq(map(")]
     if len(real) != 1:

@@ -8,13 +8,13 @@ import warnings
 import numpy as np
 
 from ._adapters import SharedBox, adapt, exact_derivatives, values_of
-from ._chunks import Pace
+from ._chunks import ChunkSize
 from ._coordinates import Coordinates
 from ._differences import difference_hessian, difference_jacobian
 from ._errors import BlackBoxError
-from ._output_scaling import AnswerUnits
+from ._output_scaling import OutputScaling
 from ._outputs import refuse_infinite, refuse_labels, table_of
-from ._parallel import AskedElsewhere
+from ._parallel import ParallelQueries
 from .clock import Clock, OutOfBudgetError
 
 __all__ = ["DERIVATIVES", "Oracle"]
@@ -43,7 +43,7 @@ _RENAMED = {  # since 0.2; the old names are removed in 0.3
 }
 
 
-class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
+class Oracle(OutputScaling, Coordinates, ParallelQueries):
     """A black box that is queried in standardized coordinates ``u``, where ``x = center + scale * u``.
 
     Parameters
@@ -153,8 +153,8 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         self.step_size, self.chunk_rows = step_size, chunk_rows
         self.n_queries, self.n_derivatives, self.n_outputs, self._n_columns = 0, 0, None, None
         self.one_dimensional, self.clock, self.refusal = False, Clock() if clock is None else clock, None
-        self._pace = Pace(n_inputs, self.clock.max_seconds)
-        self._begin_units()
+        self._chunk_size = ChunkSize(n_inputs, self.clock.max_seconds)
+        self._begin_scaling()
         self._counting = threading.Lock()
 
     def __getattr__(self, name):
@@ -356,7 +356,7 @@ class Oracle(AnswerUnits, Coordinates, AskedElsewhere):
         """Outputs and uncertainties of n rows; ``inputs(rows)`` returns a slice of them."""
         if n == 0:
             return np.empty((0, self.n_outputs or 0)), np.empty(0)
-        parts = [self._query_chunk(inputs(rows), rows.start, n) for rows in self._pace.chunks(n, self.chunk_rows)]
+        parts = [self._query_chunk(inputs(rows), rows.start, n) for rows in self._chunk_size.chunks(n, self.chunk_rows)]
         return parts[0] if len(parts) == 1 else tuple(np.concatenate(p) for p in zip(*parts, strict=True))
 
     def _check_budget(self, n_rows):

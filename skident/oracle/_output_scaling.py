@@ -1,4 +1,4 @@
-"""The units in which an oracle answers, and how accurate its answers are."""
+"""`OutputScaling`: standardize a black box's outputs, turn probabilities into logits, and keep their accuracy."""
 
 from __future__ import annotations
 
@@ -6,93 +6,44 @@ import numpy as np
 
 from skident.network import output_units
 
-from ._accuracy import EXACT, Precision, enough_to_tell, measure_accuracy, precision_of
+from ._accuracy import EXACT, Precision, determines_precision, measure_accuracy, precision_of
 from ._adapters import SharedBox
 from ._logits import logits_from_probabilities, precise_half
 from .extremes import Extremes
 
 # Central differences balance truncation h^2 (Jacobian) against rounding eps / h at the cube root of eps.
 _JACOBIAN_STEP = float(np.finfo(float).eps ** (1.0 / 3.0))
+_MIN_VARIATION = 1e-13  # relative range below which an output is constant: 450 eps, the rounding of a wide sum
+_LINE_ROOM = 0.5  # distance that the lines of `measure_noise` keep from the border, in standard deviations of an input
 
 
 def varying_outputs(Y):
-    """Which outputs differ from row to row by more than their rounding.
-
-    Parameters
-    ----------
-    Y : ndarray of shape (n, m_L)
-
-    Returns
-    -------
-    ndarray of bool, shape (m_L,)
-    """
-    return np.ptp(Y, axis=0) > 1e-13 * np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)
+    """Which outputs (m_L,) differ between the rows of Y (n, m_L) by more than rounding."""
+    return np.ptp(Y, axis=0) > _MIN_VARIATION * np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)
 
 
-class AnswerUnits:
-    """What an `Oracle` knows of its answers: offset, unit and constancy of outputs, precision and accuracy."""
+class OutputScaling:
+    """Part of `Oracle`: center and scale of its outputs, which are constant, their number format and accuracy."""
 
-    def _begin_units(self):
-        """Nothing is known yet, but of another oracle's answers."""
+    def _begin_scaling(self):
+        """Start unscaled, with the accuracy of the other oracle if the black box is one."""
         self.output_center, self.output_scale, self.precision = np.zeros(1), np.ones(1), Precision()
-        self._digits_are_read = False
+        self._precision_is_known = False
         self.constant_outputs = np.zeros(1, dtype=bool)
-        self._answers_are_settled = isinstance(self._box, SharedBox)
-        self.accuracy = self._box.accuracy if self._answers_are_settled else EXACT
+        self._is_standardized = isinstance(self._box, SharedBox)
+        self.accuracy = self._box.accuracy if self._is_standardized else EXACT
         self.extremes, self.output_bounds = Extremes(), None
 
     def n_independent_outputs(self, n_outputs):
-        """How many numbers an answer tells.
-
-        Parameters
-        ----------
-        n_outputs : int
-            m_L.
-
-        Returns
-        -------
-        int
-            One less than m_L where these are logits of more than two classes, which sum to zero.
-        """
+        """Numbers per query: n_outputs, less one for the logits of three or more classes, which sum to zero."""
         return n_outputs - (self.response == "predict_proba" and n_outputs > 1)
 
     def is_precise(self, error):
-        """Which rows serve to fit parameters.
-
-        Parameters
-        ----------
-        error : ndarray of shape (n,)
-            Of `Oracle.query`.
-
-        Returns
-        -------
-        ndarray of bool, shape (n,)
-            All of them, unless they are a classifier's: see `precise_half`.
-        """
+        """Which rows (n,) are precise enough for a fit, by the errors of `Oracle.query`; see `precise_half`."""
         return precise_half(error, self.precision)
 
     def values_or_logits(self, X, Y):
-        """Answers as they are, or the logits of probabilities, and what rounding or clipping leaves uncertain in them.
-
-        The first probabilities that are enough for it tell in which numbers they come.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n, D)
-        Y : ndarray of shape (n, columns)
-
-        Returns
-        -------
-        Y : ndarray of shape (n, m_L)
-        error : ndarray of shape (n,)
-            See `logits_from_probabilities`; of answers that are no probabilities 0, or infinite where they lie on or
-            beyond `output_bounds`.
-
-        Raises
-        ------
-        BlackBoxError
-            If answers are no probabilities where these are expected.
-        """
+        """Outputs (n, m_L), probabilities as logits, and their uncertainty (n,); inputs X, raw outputs Y."""
         if self.response == "predict":
             with self._counting:
                 self.extremes.update(X, Y)
@@ -100,66 +51,37 @@ class AnswerUnits:
                 return Y, np.zeros(len(Y))
             low, high = self.output_bounds
             return Y, np.where(np.all((low < Y) & (high > Y), axis=1), 0.0, np.inf)
-        if not self._digits_are_read and enough_to_tell(Y):
-            self.precision, self._digits_are_read = precision_of(Y), True
+        if not self._precision_is_known and determines_precision(Y):
+            self.precision, self._precision_is_known = precision_of(Y), True
         return logits_from_probabilities(Y, self.precision)
 
     def standardize_outputs(self, Y, output_activation="identity"):
-        """Learn from first answers in which numbers the black box answers, and centre and scale all later ones.
+        """Center and scale all later outputs by the first ones, Y (n, m_L), which are returned standardized.
 
-        Whatever follows then sees the same answers of ``f`` and of ``a + b f``. Probabilities, answers of another
-        oracle and those of outputs with limits of their own are left as they are.
-
-        Parameters
-        ----------
-        Y : ndarray of shape (n, m_L)
-            First answers, where the black box is used.
-        output_activation : str, default="identity"
-
-        Returns
-        -------
-        ndarray of shape (n, m_L)
-            These answers as they would be given from now on.
+        Identification then runs identically for ``f`` and for ``a + b f``. Probabilities, outputs of another oracle and
+        outputs with limits of their own are not changed.
         """
-        if self.response == "predict":  # of probabilities they are read before these become logits
+        if self.response == "predict":  # probabilities: read before they became logits
             self.precision = precision_of(Y)
         if output_activation == "identity":
             self.constant_outputs = ~varying_outputs(Y)
-        if self.response == "predict" and not self._answers_are_settled:
+        if self.response == "predict" and not self._is_standardized:
             self.output_center, self.output_scale = output_units(Y, output_activation)
         return (Y - self.output_center) / self.output_scale
 
     def measure_accuracy(self, U, Y, rng):
-        """Learn how accurate the answers are; see `skident.oracle.measure_accuracy`.
-
-        Parameters
-        ----------
-        U : ndarray of shape (n, D)
-            Where the black box is used.
-        Y : ndarray of shape (k, m_L)
-            Answers where it is used.
-        rng : numpy.random.RandomState
-
-        Returns
-        -------
-        Accuracy
-
-        Raises
-        ------
-        BlackBoxError
-            If the black box fails.
-        """
-        room = min(0.5 * self.reach, 0.5)  # for the short lines on which noise is measured
-        if not self._answers_are_settled:
+        """Set and return `accuracy`, by `skident.oracle.measure_accuracy`; typical points U (n, D), outputs Y."""
+        room = min(_LINE_ROOM * self.reach, _LINE_ROOM)
+        if not self._is_standardized:
             self.accuracy = measure_accuracy(self, self.clip_to_range(U, room), Y, rng)
         return self.accuracy
 
     @property
     def jacobian_step(self):
-        """Step of the Jacobian's central differences: the cube root of the answers' relative error."""
+        """Step of the Jacobian's central differences: the cube root of the outputs' relative error."""
         return self.accuracy.difference_step(3, _JACOBIAN_STEP)
 
     @property
     def hessian_step(self):
-        """Step of the Hessian's central differences: `step_size`, or the fourth root of the answers' relative error."""
+        """Step of the Hessian's central differences: `step_size`, or the fourth root of the outputs' relative error."""
         return self.accuracy.difference_step(4, self.step_size)

@@ -1,4 +1,4 @@
-"""Questions asked in other threads, processes or machines, by copies of an oracle, and counted where they came from."""
+"""`ParallelQueries`: query copies of an oracle in other threads, processes or machines, and add up their counts."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .clock import OutOfBudgetError
 from .extremes import Extremes
 
 
-class Asked(NamedTuple):
-    """What a copy of an oracle was asked, and what was used up when its clock refused a question."""
+class _Usage(NamedTuple):
+    """What a copy of an oracle used, and the budget that it exhausted."""
 
     n_queries: int
     n_derivatives: int
     refusal: str | None
 
 
-class AskedElsewhere:
-    """What makes an `Oracle` fit to travel."""
+class ParallelQueries:
+    """Part of `Oracle`: it can be pickled, and several copies can be queried at a time."""
 
     def __getstate__(self):
         return {name: value for name, value in self.__dict__.items() if name != "_counting"}
@@ -34,44 +34,27 @@ class AskedElsewhere:
         self.__dict__.update(state, _counting=threading.Lock())
 
     def query_in_parallel(self, function, pieces, n_jobs=None, *, queries_per_row=0):
-        """Answers to a question at pieces of the points, in their order, asked by several jobs at a time.
+        """Yield ``function(oracle, points)`` for all pieces (k, D) of the points, in order, with several jobs.
 
-        Parameters
-        ----------
-        question : callable
-            ``question(oracle, points)`` of a copy of this oracle, which may be in another process.
-        pieces : sequence of ndarray of shape (k, D)
-        n_jobs : int, default=None
-            See `skident.optim.in_order`: threads where no `joblib.parallel_config` says otherwise.
-        queries_per_row : int, default=0
-            Rows that the question asks at every point. `max_queries` are over at the same piece for any number of jobs.
-
-        Yields
-        ------
-        object
-            What the question gave. All that was asked for it counts here then.
-
-        Raises
-        ------
-        ValueError
-            Where the question raised one.
-        OutOfBudgetError
-            If the clock's time or questions are used up.
+        `function` gets a copy of this oracle, possibly in another process; its queries are added here. Jobs are threads
+        unless a `joblib.parallel_config` says otherwise, see `skident.optim.in_order`. `queries_per_row` states how
+        many queries `function` needs per point, so that `max_queries` ends at the same piece for any number of jobs.
+        The first BlackBoxError or OutOfBudgetError is raised again.
         """
-        ask, errors = functools.partial(_ask, _copied(self), function), []
-        tasks = itertools.takewhile(lambda _: not errors, _with_rows_before(pieces, queries_per_row))
-        for answers, asked, error in in_order(ask, tasks, n_jobs, prefer="threads"):
-            _add(self, asked)  # of pieces after the one that failed too, where these had begun
+        run, errors = functools.partial(_run, _copied(self), function), []
+        tasks = itertools.takewhile(lambda _: not errors, _with_queries_before(pieces, queries_per_row))
+        for result, usage, error in in_order(run, tasks, n_jobs, prefer="threads"):
+            _add(self, usage)  # also of pieces that had begun when one failed
             if error is not None:
                 errors.append(error)
             if not errors:
-                yield answers
+                yield result
         if errors:
             raise errors[0]
 
 
-def _with_rows_before(pieces, queries_per_row):
-    """Every piece, and how many rows are asked before it."""
+def _with_queries_before(pieces, queries_per_row):
+    """Every piece, and the number of queries before it."""
     before = 0
     for points in pieces:
         yield points, before
@@ -79,38 +62,38 @@ def _with_rows_before(pieces, queries_per_row):
 
 
 def _copied(oracle, n_queries=0):
-    """A copy that counts for itself, after so many rows more."""
+    """A copy with counts of its own, which start n_queries higher."""
     other = copy.copy(oracle)
     other.n_queries += n_queries
-    other.extremes = Extremes()  # what copies see is lost, in threads as in other processes
+    other.extremes = Extremes()  # extremes of copies are dropped, in threads as in other processes
     if isinstance(oracle._box, SharedBox):
         other._box = SharedBox(_copied(oracle._box.oracle, n_queries))
     return other
 
 
-def _ask(oracle, question, points, n_queries):
-    """What a question gives, what was asked for it, and the error that ended it."""
-    other, answers, error = _copied(oracle, n_queries), None, None
+def _run(oracle, function, points, n_queries):
+    """Result of the function for a copy of the oracle, what it used, and the error that ended it."""
+    other, result, error = _copied(oracle, n_queries), None, None
     try:
-        answers = question(other, points)
+        result = function(other, points)
     except (BlackBoxError, OutOfBudgetError) as raised:
         error = raised
-    asked = other.n_queries - oracle.n_queries - n_queries
-    return answers, Asked(asked, other.n_derivatives - oracle.n_derivatives, _refusal(other)), error
+    used = other.n_queries - oracle.n_queries - n_queries
+    return result, _Usage(used, other.n_derivatives - oracle.n_derivatives, _refusal(other)), error
 
 
 def _refusal(oracle):
-    """Of this oracle or of one that it asks through."""
-    through = isinstance(oracle._box, SharedBox)
-    return oracle.refusal or (_refusal(oracle._box.oracle) if through else None)
+    """The exhausted budget of this oracle, or of one that it queries."""
+    shared = isinstance(oracle._box, SharedBox)
+    return oracle.refusal or (_refusal(oracle._box.oracle) if shared else None)
 
 
-def _add(oracle, asked):
-    """Count for an oracle, and for those it asks through, what a copy was asked."""
+def _add(oracle, usage):
+    """Add the counts of a copy to an oracle and to those that it queries."""
     with oracle._counting:
-        oracle.n_queries += asked.n_queries
-        oracle.n_derivatives += asked.n_derivatives
-    if asked.refusal is not None:
-        oracle.refusal = asked.refusal
+        oracle.n_queries += usage.n_queries
+        oracle.n_derivatives += usage.n_derivatives
+    if usage.refusal is not None:
+        oracle.refusal = usage.refusal
     if isinstance(oracle._box, SharedBox):
-        _add(oracle._box.oracle, asked)
+        _add(oracle._box.oracle, usage)

@@ -1,4 +1,4 @@
-"""A torch module as a black box; loaded when one is asked."""
+"""A torch module as a black box; imported when one is queried."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FORWARD_MODE = threading.Lock()
 
 @functools.cache
 def _load_forward_mode():
-    """Forward-mode differentiation scripts torch's own decompositions when first used, and torch warns of that."""
+    """Use forward mode once without torch's warning: it scripts its own decompositions at first use."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="`torch.jit.script` is", category=DeprecationWarning)
         torch.func.jacfwd(torch.func.jacrev(torch.tanh))(torch.zeros(1))
@@ -38,16 +38,7 @@ class TorchBox:
         return torch.as_tensor(np.ascontiguousarray(X), dtype=torch.float64, device=self._device)
 
     def values(self, X):
-        """What the module answers, in double precision.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n, D)
-
-        Returns
-        -------
-        ndarray of shape (n, m_L) or (n,)
-        """
+        """Outputs (n, m_L) or (n,) in double precision."""
         with torch.no_grad():
             return self._module(self._tensor(X)).cpu().numpy()
 
@@ -71,33 +62,16 @@ class TorchBox:
         return jacobian(lambda x: jacobian(self._row, x, create_graph=True), x)
 
     def jacobian(self, X):
-        """First derivatives, by reverse mode; row by row where the module cannot be batched, as an RNNCell.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n, D)
-
-        Returns
-        -------
-        ndarray of shape (n, m_L, D)
-        """
+        """Jacobians (n, m_L, D) by reverse mode; row by row if the module cannot be batched, as an RNNCell."""
         try:
             return self._batched(torch.func.jacrev(self._row), X, 16 * X.shape[1])
         except RuntimeError:
             return self._row_by_row(self._jacobian_of_row, X)
 
     def hessian(self, X):
-        """Second derivatives, forward over reverse: D forward passes of the m_L gradients, batched over rows.
+        """Hessians (n, m_L, D, D), forward over reverse, batched over rows.
 
-        Row by row, reverse over reverse, where the module cannot be batched.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n, D)
-
-        Returns
-        -------
-        ndarray of shape (n, m_L, D, D)
+        Row by row, reverse over reverse, if the module cannot be batched.
         """
         function = torch.func.jacfwd(torch.func.jacrev(self._row))
         try:

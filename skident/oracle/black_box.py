@@ -1,4 +1,4 @@
-"""What kind of black box was given: whether it must be fitted, what it is asked for, whether its answers tell."""
+"""Resolve a user's estimator into a black box: fit it if needed, choose the queried method, read known activations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ __all__ = [
 ]
 
 
-_TOO_NOISY = 0.05  # difference of two answers to one question, relative to their deviation, that is refused
+_MAX_REPEAT_ERROR = 0.05  # difference of two queries over the outputs' deviation, above which a model is refused
+_SPREADS = (1e1, 1e2, 1e3, 1e4)  # standard deviations; a unit that is saturated beyond has no measurable weights
+_N_SPREAD_POINTS = 100  # a step of a unit that splits them by 0.1 : 0.9 is missed with probability 1e-5
 _SKLEARN_ACTIVATIONS = {"logistic": "sigmoid"}
 
 
@@ -42,107 +44,46 @@ def _is_fittable(box):
 
 
 def needs_targets(estimator):
-    """Whether `fit` needs y, because the black box has to be trained first.
-
-    Parameters
-    ----------
-    estimator : object
-        What was given as black box; None stands for the default MLPRegressor.
-
-    Returns
-    -------
-    bool
-    """
+    """Whether `fit` needs y because the black box must be trained first; None is the default MLPRegressor."""
     return estimator is None or (not is_torch_module(estimator) and _is_fittable(estimator))
 
 
 def is_classifying(estimator):
-    """Whether it is a scikit-learn classifier, also inside a `FrozenEstimator` or a pipeline.
-
-    Parameters
-    ----------
-    estimator : object
-
-    Returns
-    -------
-    bool
-    """
+    """Whether it is a scikit-learn classifier, also inside a `FrozenEstimator` or a pipeline."""
     return estimator is not None and hasattr(estimator, "get_params") and is_classifier(estimator)
 
 
 def resolve_response(estimator, response_method):
-    """The method that is asked of a black box.
-
-    Parameters
-    ----------
-    estimator : object
-    response_method : {"auto", "predict", "predict_proba"}
-        ``auto`` asks classifiers for probabilities and everything else for values.
-
-    Returns
-    -------
-    {"predict", "predict_proba"}
-
-    Raises
-    ------
-    ValueError
-        If labels would be asked of a classifier.
-    """
+    """The method to query: for "auto" ``predict_proba`` of classifiers, else ``predict``."""
     if response_method == "auto":
         return "predict_proba" if is_classifying(estimator) else "predict"
     if response_method == "predict" and is_classifying(estimator):
         raise ValueError(
-            f"response_method='predict' asks {type(estimator).__name__} for labels, which are constant almost "
+            f"response_method='predict' queries {type(estimator).__name__} for labels, which are constant almost "
             "everywhere; use response_method='predict_proba' (or 'auto')."
         )
     return response_method
 
 
 def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
-    """The black box to ask: given as it is, or an estimator fitted on (X, y).
+    """The black box to query: fitted on (X, y) if it is an unfrozen estimator or None, else as given.
 
-    Parameters
-    ----------
-    estimator : object
-        Regressors and classifiers are cloned and fitted unless they are frozen; None is a small MLPRegressor; all else
-        comes back as it is.
-    X : ndarray of shape (n, D)
-    y : ndarray of shape (n,) or (n, m_L), or None
-    random_state : int
-        Of the default MLPRegressor.
-    classifiers : bool, default=False
-        Whether they are wanted.
-
-    Returns
-    -------
-    box : object
-        What `Oracle` takes. Regressors, and with ``classifiers=True`` classifiers too, come back fitted.
-
-    Raises
-    ------
-    ValueError
-        If the estimator is a classifier and that is not wanted, or must be fitted and y is missing.
-    NotFittedError
-        If a frozen estimator is not fitted.
-
-    Warns
-    -----
-    UserWarning
-        If the estimator is fitted, and a clone of it is trained again.
+    None is a small MLPRegressor with that `random_state`. ValueError if it is a classifier and `classifiers` is False,
+    or if y is missing. Warns if a fitted estimator is cloned and fitted again.
     """
     if isinstance(estimator, FrozenEstimator):
         check_is_fitted(estimator)
     if is_classifying(estimator) and not classifiers:
         raise ValueError(
-            f"{type(estimator).__name__} is a classifier; only regressors and callables with real outputs can be asked "
-            "here. NetworkIdentifier identifies classifiers by their probabilities."
+            f"{type(estimator).__name__} is a classifier; only regressors and callables with real outputs can be "
+            "queried here. NetworkIdentifier identifies classifiers from their probabilities."
         )
     if not needs_targets(estimator):
         return estimator
     _refuse_or_warn(estimator, y)
     with warnings.catch_warnings():
         if estimator is None:
-            # A small network that always trains in a moment; how well it fits is not the question here.
+            # A small network that always trains in a moment; its fit does not matter here.
             warnings.simplefilter("ignore", ConvergenceWarning)
             estimator = MLPRegressor(
                 hidden_layer_sizes=(4,), activation="tanh", solver="lbfgs", max_iter=100, random_state=random_state
@@ -151,7 +92,7 @@ def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
 
 
 def _refuse_or_warn(estimator, y):
-    """An error if y is missing for a fit, a warning if the fit replaces weights that a user may have meant."""
+    """Raise if y is missing for a fit; warn if the fit replaces weights that a user may have meant."""
     fitted = _is_fitted(estimator)
     kind = "classifier" if is_classifying(estimator) else "regressor"
     name = "the default MLPRegressor" if estimator is None else type(estimator).__name__
@@ -165,13 +106,13 @@ def _refuse_or_warn(estimator, y):
             f"{name} is fitted already, but a clone is fitted again on (X, y): the weights that were given are not "
             f"used. {remedy}",
             UserWarning,
-            stacklevel=5,  # `fit` reads its black box in a method of its own
+            stacklevel=5,  # the caller of `fit`, which resolves its black box in a method
         )
 
 
 def _is_fitted(estimator):
-    """Whether it is a scikit-learn estimator that `fit` would train a second time."""
-    if not hasattr(estimator, "__sklearn_tags__"):  # without tags, scikit-learn cannot tell
+    """Whether it is a fitted scikit-learn estimator, which `fit` would train again."""
+    if not hasattr(estimator, "__sklearn_tags__"):  # scikit-learn cannot check it without tags
         return False
     try:
         check_is_fitted(estimator)
@@ -181,25 +122,7 @@ def _is_fitted(estimator):
 
 
 def known_network(box):
-    """The network behind an object whose weights are known.
-
-    Parameters
-    ----------
-    box : FeedforwardNetwork, torch.nn.Module, fitted estimator, path of an ``.onnx`` file
-        An estimator either has ``network_``, as a fitted `NetworkIdentifier`, or is what
-        `FeedforwardNetwork.from_sklearn` reads.
-
-    Returns
-    -------
-    FeedforwardNetwork
-
-    Raises
-    ------
-    TypeError
-        If it is something else.
-    ValueError
-        If it is a module or an estimator of the right kind that is no such network.
-    """
+    """The network of an object with known weights: network, module, ``.onnx`` path, fitted MLP or identifier."""
     if isinstance(box, FeedforwardNetwork):
         return box
     if is_torch_module(box):
@@ -212,46 +135,25 @@ def known_network(box):
         return FeedforwardNetwork.from_sklearn(box)
     raise TypeError(
         "the network must have known weights (MLPRegressor, MLPClassifier, torch Sequential, "
-        f"FeedforwardNetwork, fitted NetworkIdentifier), got {type(box).__name__}; NetworkIdentifier finds the weights "
-        "of a callable."
+        f"FeedforwardNetwork, fitted NetworkIdentifier), got {type(box).__name__}; NetworkIdentifier recovers the "
+        "weights of a callable."
     )
 
 
 def resolve_activations(box, activation, output_activation):
-    """Names of the hidden and the output activation.
-
-    Parameters
-    ----------
-    box : object
-        The black box, fitted where it is an estimator.
-    activation, output_activation : str
-        ``auto`` reads it off the black box: a network, a torch module, an MLP, also behind other steps, an ONNX file
-        that `FeedforwardNetwork.from_onnx` reads. Anything that does not tell is taken as tanh with linear output.
-
-    Returns
-    -------
-    tuple of two str
-    """
-    told = _told_activations(box) or ("tanh", "identity")
-    names = [t if a == "auto" else a for a, t in zip((activation, output_activation), told, strict=True)]
+    """Names of the hidden and output activation; "auto" reads them off the black box, or is tanh and identity."""
+    known = _known_activations(box) or ("tanh", "identity")
+    names = [k if a == "auto" else a for a, k in zip((activation, output_activation), known, strict=True)]
     return tuple(_SKLEARN_ACTIVATIONS.get(n, n) for n in names)
 
 
 def has_known_activations(box):
-    """Whether a black box tells its activations, so that nobody has to look for them.
-
-    Parameters
-    ----------
-    box : object
-
-    Returns
-    -------
-    bool
-    """
-    return _told_activations(box) is not None
+    """Whether the black box's activations can be read, so that they need not be detected."""
+    return _known_activations(box) is not None
 
 
-def _told_activations(box):
+def _known_activations(box):
+    """Hidden and output activation of a network, module, MLP or ONNX file, also inside a pipeline; else None."""
     inner = _innermost(box)
     if is_torch_module(inner) or is_onnx_file(inner):
         read = FeedforwardNetwork.from_torch if is_torch_module(inner) else FeedforwardNetwork.from_onnx
@@ -269,7 +171,7 @@ def _told_activations(box):
 
 
 def _innermost(box):
-    """What answers in the end: a pipeline's last step, the regressor of transformed targets, the best of a search."""
+    """The estimator inside: last step of a pipeline, regressor of transformed targets, best of a search."""
     while True:
         if isinstance(box, Pipeline) and len(box.steps):
             box = box.steps[-1][1]
@@ -284,54 +186,38 @@ def _innermost(box):
 
 
 def query_where_outputs_vary(oracle, U):
-    """Ask twice; refuse a black box that is constant or that answers all too differently the second time.
+    """Query U (n, D) twice; return outputs (k, m_L) that vary, and the spread of the points that gave them.
 
-    Parameters
-    ----------
-    oracle : Oracle
-    U : ndarray of shape (n, D)
-        Where it is asked.
-
-    Returns
-    -------
-    Y : ndarray of shape (n, m_L)
-        Answers where they vary.
-    spread : float
-        1, or where the answers are constant on U the first power of ten standard deviations on which they vary: raw
-        inputs often leave every unit of a trained network saturated wherever there are data.
-
-    Raises
-    ------
-    ValueError
-        If the answers differ by more than 5 % of their deviation, U does not vary,
-        or the answers do not, up to 10 000 standard deviations out.
+    The spread is 1 for U itself. If the outputs are constant on U, it is the first power of ten standard deviations at
+    which they vary: raw inputs often saturate every unit of a trained network. ValueError if the outputs differ by more
+    than 5 % of their deviation between the queries, or are constant up to 10,000 standard deviations.
     """
     Y, noise = oracle.query_twice(U)
-    if noise > _TOO_NOISY:
+    if noise > _MAX_REPEAT_ERROR:
         raise ValueError(
-            f"the black box answered differently when asked twice: relative difference {noise:.1e}, tolerated "
-            f"{_TOO_NOISY:.0e}. Identification needs repeatable answers: switch dropout and sampling off, or "
+            f"the black box returned different outputs when queried twice: relative difference {noise:.1e}, tolerated "
+            f"{_MAX_REPEAT_ERROR:.0e}. Identification needs repeatable outputs: switch dropout and sampling off, or "
             "average."
         )
     if len(U) > 1 and np.ptp(U, axis=0).max() == 0:
-        raise ValueError(f"X does not vary: {len(U)} rows of it are alike. Give rows where the black box is used.")
-    seen, spread = (Y, 1.0) if varying_outputs(Y).any() else _spread(oracle)
-    if seen is None:
+        raise ValueError(f"X does not vary: its {len(U)} rows are equal. Give typical inputs.")
+    outputs, spread = (Y, 1.0) if varying_outputs(Y).any() else _at_larger_spread(oracle)
+    if outputs is None:
         same = "the same probabilities, to rounding" if oracle.response == "predict_proba" else str(Y[0])
         raise ValueError(
-            f"the black box is constant: {len(U)} rows around the centre all gave {same}. There is nothing to "
+            f"the black box is constant: {len(U)} rows around the center all gave {same}. There is nothing to "
             "identify; check that it reads its input, and that X has the right scale."
         )
-    return seen, spread
+    return outputs, spread
 
 
-def _spread(oracle):
-    """Answers on the first power of ten standard deviations on which they vary, and this; None, None up to 1e4."""
-    directions = np.random.RandomState(0).standard_normal((100, oracle.n_inputs))
-    for spread in (1e1, 1e2, 1e3, 1e4):
+def _at_larger_spread(oracle):
+    """Outputs at the first spread of `_SPREADS` at which they vary, and this spread; None, None if there is none."""
+    directions = np.random.RandomState(0).standard_normal((_N_SPREAD_POINTS, oracle.n_inputs))
+    for spread in _SPREADS:
         try:
             Y = oracle(oracle.clip_to_range(spread * directions))
-        except BlackBoxError:  # not to be asked there
+        except BlackBoxError:  # it cannot be queried there
             return None, None
         if varying_outputs(Y).any():
             return Y, spread

@@ -1,4 +1,4 @@
-"""The largest and smallest outputs that a black box gave, and the inputs at which it gave exactly these."""
+"""`Extremes`: the largest and smallest outputs of a model so far, and the inputs that gave exactly these."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 
 __all__ = ["Extremes", "Plateau"]
 
-_ROWS = 16  # distinct inputs kept per extreme: enough to tell a plateau from a coincidence
-_FEWEST = 3  # distinct inputs with exactly the same extreme output that make a plateau
-_MOST_NUMBERS = 2**20  # entries of inputs kept in all (8 MB), with many outputs and inputs
+_MAX_INPUTS = 16  # distinct inputs kept per extreme: enough to distinguish a plateau from a coincidence
+_MIN_INPUTS = 3  # distinct inputs with exactly the same extreme output that form a plateau
+_MAX_ENTRIES = 2**20  # entries of inputs kept in all (8 MB), with many outputs and inputs
 
 
 class Plateau(NamedTuple):
-    """An extreme output that a black box gave at several distinct inputs.
+    """An extreme output that a model gave at several distinct inputs.
 
     Attributes
     ----------
@@ -23,7 +23,7 @@ class Plateau(NamedTuple):
         1 for the largest output, -1 for the smallest.
     value : float
     inputs : ndarray of shape (n, D)
-        Some of the inputs that it was given at, first ones first.
+        Some of the inputs that gave it, in the order of the queries.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class Plateau(NamedTuple):
 
 
 class Extremes:
-    """Extremes of every output so far, in the black box's own units.
+    """Extremes of every output so far, in the model's own units.
 
     Examples
     --------
@@ -56,10 +56,10 @@ class Extremes:
     """
 
     def __init__(self):
-        self._values, self._inputs, self._room = None, {}, _ROWS
+        self._values, self._inputs, self._max_inputs = None, {}, _MAX_INPUTS
 
     def update(self, X, Y):
-        """Take outputs into account.
+        """Include more outputs.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class Extremes:
         if self._values is None:
             self._values = np.full((2, Y.shape[1]), -np.inf)
             self._full = np.zeros(self._values.shape, dtype=bool)
-            self._room = int(np.clip(_MOST_NUMBERS // (2 * Y.shape[1] * X.shape[1]), _FEWEST, _ROWS))
+            self._max_inputs = int(np.clip(_MAX_ENTRIES // (2 * Y.shape[1] * X.shape[1]), _MIN_INPUTS, _MAX_INPUTS))
         top = np.stack([-Y.min(axis=0), Y.max(axis=0)])
         for which in np.argwhere((top > self._values) | ((top == self._values) & ~self._full)):
             side, output = (int(i) for i in which)
@@ -77,27 +77,27 @@ class Extremes:
             if top[side, output] == self._values[side, output]:
                 new = np.concatenate([self._inputs[side, output], new])
             self._values[side, output] = top[side, output]
-            self._inputs[side, output] = kept = _distinct(new, self._room)
-            self._full[side, output] = len(kept) >= self._room
+            self._inputs[side, output] = kept = _distinct(new, self._max_inputs)
+            self._full[side, output] = len(kept) >= self._max_inputs
 
     def plateaus(self):
-        """The extremes that several distinct inputs share.
+        """Extremes that at least three distinct inputs share.
 
         Returns
         -------
         list of Plateau
-            By output.
+            Sorted by output.
         """
-        found = []
+        plateaus = []
         for (side, output), inputs in sorted(self._inputs.items(), key=lambda item: item[0][::-1]):
-            if len(inputs) >= _FEWEST:
+            if len(inputs) >= _MIN_INPUTS:
                 sign = 2 * side - 1
-                found.append(Plateau(output, sign, float(sign * self._values[side, output]), inputs))
-        return found
+                plateaus.append(Plateau(output, sign, float(sign * self._values[side, output]), inputs))
+        return plateaus
 
 
 def _distinct(X, at_most):
-    """The first different rows: inputs that repeat are one input."""
+    """The first distinct rows of X, at most so many."""
     kept = {}
     for row in X:
         if len(kept) == at_most:

@@ -213,8 +213,8 @@ def probabilities(X, dtype=float):
 
 
 NOT_NUMBERS = "cannot be read as real numbers"
-SHAPE = "answered with shape"
-TWICE = "answered differently when asked twice"
+SHAPE = "returned shape"
+TWICE = "returned different outputs when queried twice"
 FINITE = "not finite"
 NOISE = "noise or rounding of"
 GIVEN_ONE = {"layer_widths": (3, 1)}

@@ -196,7 +196,7 @@ def test_classifiers_in_scikit_learn_s_tools(blobs, three):
 
 
 WRONG_CLASSIFIERS = {
-    "labels": (lambda X, y: trained(classifier(), X, y), {"response_method": "predict"}, "asks .* for labels"),
+    "labels": (lambda X, y: trained(classifier(), X, y), {"response_method": "predict"}, "queries .* for labels"),
     "no probabilities": (lambda X, y: LinearRegression().fit(X, X[:, 0]), {}, "has no predict_proba; use .*'predict'"),
     "margins": (lambda X, y: SVC().fit(X, y), {}, "has no predict_proba"),
     "multilabel": (
@@ -232,7 +232,7 @@ def test_continuous_targets(blobs):
 
 @pytest.mark.parametrize("box", [lambda X: X, lambda X: 2 + np.tanh(X)], ids=["negative", "above 1"])
 def test_answers_that_are_no_probabilities(box, blobs):
-    with pytest.raises(ValueError, match="expects probabilities, but answers range from"):
+    with pytest.raises(ValueError, match="expects probabilities, but outputs range from"):
         NetworkIdentifier(box, response_method="predict_proba").fit(blobs[0])
 
 

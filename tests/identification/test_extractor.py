@@ -339,8 +339,8 @@ def with_nan(answers):
 BREAKS = {
     "raises": (raising, "raised OSError on a batch of .* disk full"),
     "nan": (with_nan, r"answered \[nan.*\] \(not finite\) at row 3"),
-    "fewer rows": (lambda Y: Y[:-1], "answered with shape"),
-    "fewer columns": (lambda Y: Y[:, :2], r"answered with shape .* expected \(\d+, 4\)"),
+    "fewer rows": (lambda Y: Y[:-1], "returned shape"),
+    "fewer columns": (lambda Y: Y[:, :2], r"returned shape .* expected \(\d+, 4\)"),
     "complex": (lambda Y: Y + 0j, "cannot be read as real numbers"),
 }
 # The first answer's columns are taken as they are.
@@ -449,7 +449,7 @@ def test_hessians_of_relu(X):
 
 def test_noisy(X, rng):
     box = lambda X: NETWORKS["tanh"](X) + 0.2 * rng.standard_normal((len(X), 3))  # noqa: E731
-    with pytest.raises(ValueError, match="answered differently when asked twice: relative difference"):
+    with pytest.raises(ValueError, match="returned different outputs when queried twice: relative difference"):
         extract(NETWORKS["tanh"], X, box)
 
 

@@ -480,8 +480,8 @@ class Flaky:
 BREAKS = {
     "raises": (raising, "raised OSError on a batch of .* disk full"),
     "nan": (with_nan, r"answered \[nan.*\] \(not finite\) at row 3"),
-    "fewer rows": (lambda Y: Y[:-1], "answered with shape"),
-    "one more axis": (lambda Y: Y[:, :, None], "answered with shape"),
+    "fewer rows": (lambda Y: Y[:-1], "returned shape"),
+    "one more axis": (lambda Y: Y[:, :, None], "returned shape"),
     "text": (lambda Y: Y.astype(str).tolist()[0][0] + "x", "cannot be read as real numbers"),
 }
 
@@ -669,7 +669,7 @@ def test_width_to_be_found_needs_linear_output(X):
 
 def test_too_noisy(X, rng):
     box = lambda X: NETWORKS["tanh"](X) + 0.2 * rng.standard_normal((len(X), 2))  # noqa: E731
-    with pytest.raises(ValueError, match="answered differently when asked twice: relative difference"):
+    with pytest.raises(ValueError, match="returned different outputs when queried twice: relative difference"):
         identifier(NETWORKS["tanh"], box).fit(X)
 
 

@@ -72,8 +72,8 @@ def test_shapes_of_inputs(shape):
 @pytest.mark.parametrize(
     ("shape", "names", "message"),
     [
-        (("D",), ["x"], r"'x' must have a batch axis and behind it axes of fixed length, such as \(n, D\); its shape"),
-        (("n", "h", 4), ["x"], "'x' must have a batch axis and behind it axes of fixed length"),
+        (("D",), ["x"], r"'x' must have a batch axis followed by axes of fixed length, such as \(n, D\); its shape"),
+        (("n", "h", 4), ["x"], "'x' must have a batch axis followed by axes of fixed length"),
         (("n", 4), ["x", "x1"], r"must have one input of real numbers, got \['x: tensor\(float\)', 'x1: tensor"),
     ],
 )
@@ -83,7 +83,7 @@ def test_refused_shapes(shape, names, message):
 
 
 def test_rows_of_another_width():
-    with pytest.raises(ValueError, match="takes 4 inputs a row, got rows of 5"):
+    with pytest.raises(ValueError, match="takes 4 inputs per row, got 5"):
         Oracle(session_of(NETWORK.to_onnx()), 5)(np.ones((2, 5)))
 
 
@@ -140,5 +140,5 @@ def test_without_onnxruntime_the_extra_is_named(monkeypatch, tmp_path):
     NETWORK.to_onnx(tmp_path / "net.onnx")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     monkeypatch.delitem(sys.modules, "skident.oracle._onnx_box", raising=False)
-    with pytest.raises(ImportError, match=r"onnxruntime is needed.*pip install 'skident\[onnx\]'"):
+    with pytest.raises(ImportError, match=r"needs onnxruntime.*pip install 'skident\[onnx\]'"):
         Oracle(tmp_path / "net.onnx", 4)

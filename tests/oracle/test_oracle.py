@@ -486,7 +486,7 @@ WRONG_SHAPES = [
 
 @pytest.mark.parametrize(("box", "shape"), WRONG_SHAPES)
 def test_wrong_shape(box, shape):
-    message = rf"asked 3 rows and answered with shape {shape}; expected \(n,\) or \(n, n_outputs\)"
+    message = rf"queried at 3 rows and returned shape {shape}; expected \(n,\) or \(n, n_outputs\)"
     with pytest.raises(ValueError, match=message):
         Oracle(box, D)(points(3))
 
@@ -494,7 +494,7 @@ def test_wrong_shape(box, shape):
 def test_changing_number_of_outputs():
     oracle = Oracle(lambda X: X[:, : 1 + len(X)], D)
     oracle(points(1))
-    with pytest.raises(ValueError, match=r"answered with shape \(2, 3\); expected \(2, 2\)"):
+    with pytest.raises(ValueError, match=r"returned shape \(2, 3\); expected \(2, 2\)"):
         oracle(points(2))
     assert oracle.n_outputs == 2
 
@@ -509,7 +509,7 @@ def test_first_bad_row_is_named(bad, chunk_rows):
         Y[np.isin(X[:, 0], U[[7, 8], 0]), 1] = bad
         return Y
 
-    with pytest.raises(ValueError, match=r"\(not finite\) at row 7 of the 10 asked") as error:
+    with pytest.raises(ValueError, match=r"\(not finite\) at row 7 of 10") as error:
         Oracle(box, D, chunk_rows=chunk_rows)(U)
     text = str(error.value)
     assert str(bad) in text
@@ -528,7 +528,7 @@ NOT_NUMERIC = [
 
 @pytest.mark.parametrize("box", NOT_NUMERIC)
 def test_answers_that_are_not_numbers(box):
-    with pytest.raises(ValueError, match=r"answers \(\w+\) cannot be read as real numbers"):
+    with pytest.raises(ValueError, match=r"outputs \(\w+\) cannot be read as real numbers"):
         Oracle(box, D)(points(3))
 
 

@@ -150,7 +150,7 @@ def _input(graph):
     if len(dims) < 2 or (len(dims) > 2 and None in later):
         shape = dims if kind.HasField("shape") else "unknown"
         raise ValueError(
-            f"the model's input {name!r} must have a batch axis and behind it axes of fixed length, such as (n, D); "
+            f"the model's input {name!r} must have a batch axis followed by axes of fixed length, such as (n, D); "
             f"its shape is {shape}."
         )
     return name, Rows(later, dims[0] if isinstance(dims[0], int) else None)

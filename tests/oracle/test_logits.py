@@ -167,9 +167,9 @@ def test_certain_rows_are_refused():
 
 
 WRONG = [
-    (lambda X: X, "expects probabilities, but answers range from -1 to 1"),
+    (lambda X: X, "expects probabilities, but outputs range from -1 to 1"),
     (lambda X: 0.25 + 0.0 * X, "probabilities of the 2 classes sum to 0.5 instead of 1.*multilabel"),
-    (lambda X: [np.full((len(X), 2), 0.5)] * 3, "list of 3 tables of probabilities, one a label"),
+    (lambda X: [np.full((len(X), 2), 0.5)] * 3, "list of 3 tables of probabilities, one per label"),
     (lambda X: np.where(X > 0, np.nan, 0.5), "not finite"),
 ]
 
