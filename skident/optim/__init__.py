@@ -2,6 +2,7 @@
 
 from .batched_levenberg_marquardt import BatchedNormalEquations, BatchedResult, Ending, batched_levenberg_marquardt
 from .best_of import best_of
+from .bisection import bisect
 from .conjugate_gradients import LinearSolution, conjugate_gradients
 from .jobs import in_order
 from .kept_factor import FactoredNormalEquations, KeptFactor
@@ -37,6 +38,7 @@ __all__ = [
     "all_threads",
     "batched_levenberg_marquardt",
     "best_of",
+    "bisect",
     "conjugate_gradients",
     "fit_coefficients",
     "give_up_when_slow",

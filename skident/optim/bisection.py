@@ -1,0 +1,39 @@
+"""Bisection of many intervals at once for the place where a condition begins to hold."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["bisect"]
+
+
+def bisect(holds, low, high, n_steps):
+    """Halve intervals to where a condition begins to hold: it does not at `low`, and does at `high`.
+
+    Parameters
+    ----------
+    holds : callable
+        ``t -> ndarray of bool, shape (k,)`` at places t, an array like `low`.
+    low, high : ndarray of shape (k,) or (k, D)
+        Ends of intervals, or of segments between points.
+    n_steps : int
+        Halvings, each with one call of `holds`: the ends come closer by ``2^-n_steps``.
+
+    Returns
+    -------
+    low, high : ndarray of shape (k,) or (k, D)
+        The last place where the condition was seen not to hold, and the first where it did.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.optim import bisect
+    >>> low, high = bisect(lambda t: t**2 > 2.0, np.zeros(1), np.full(1, 4.0), 50)
+    >>> print(high.round(12))
+    [1.414213562373]
+    """
+    for _ in range(n_steps):
+        middle = 0.5 * (low + high)
+        beyond = np.asarray(holds(middle)).reshape((-1,) + (1,) * (middle.ndim - 1))
+        low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
+    return low, high
