@@ -38,7 +38,7 @@ def _cluster(environment=None):
     with settings:
         cluster = LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None)
     client = Client(cluster)
-    client.run(__import__, "skident.fitting.starts")
+    client.run(__import__, "skident.fitting.random_starts")
     return cluster, client
 
 

@@ -91,7 +91,7 @@ def grow_and_prune(problem, closer, shifts, n_units, rng, growing=None):
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.fitting.behind_known_units import BehindKnownUnits
+    >>> from skident.fitting.downstream_of_known_units import BehindKnownUnits
     >>> from skident.fitting.grow_and_prune import grow_and_prune
     >>> from skident.network import get_activation
     >>> rng, g = np.random.RandomState(0), get_activation("tanh")

@@ -1,4 +1,4 @@
-"""What is close to a layer's diagonal block of a network's Gauss-Newton matrix, and quickly inverted."""
+"""Preconditioners: approximations of a layer's diagonal block of a network's Gauss-Newton matrix."""
 
 from __future__ import annotations
 
@@ -7,66 +7,32 @@ import scipy.linalg
 
 __all__ = ["KroneckerBlock", "UnitBlocks"]
 
-_FLOOR = 1e-10  # damping that is always there, relative to the diagonal
+_MIN_DAMPING = 1e-10  # relative to the diagonal: keeps the blocks of redundant units positive definite
+_MIN_SCALE = 1e-7  # of the largest root of a diagonal entry: about the root of eps, for columns that are 0
 
 
 class UnitBlocks:
-    """The blocks ``sum_n y~ y~^T sum_p B[p, j]^2``, one a unit j, of what a layer reads and its output sensitivities.
+    """The blocks ``sum_n y~ y~^T sum_p B[p, j]^2``, one per unit j of a layer with inputs y~ and sensitivities B.
 
-    Memory is ``8 m_l (m_{l-1} + 1)^2`` bytes, and as many again for the inverses.
-
-    Parameters
-    ----------
-    n_reads, n_units : int
-        ``m_{l-1} + 1`` and m_l.
+    ``n_reads = m_{l-1} + 1`` and ``n_units = m_l``; ``8 n_units n_reads^2`` bytes, and as many for the inverses.
     """
 
     def __init__(self, n_reads, n_units):
         self.blocks = np.zeros((n_units, n_reads, n_reads))
 
     def add(self, reads, sensitivities):
-        """Take some more rows in.
-
-        Parameters
-        ----------
-        reads : ndarray of shape (n, n_reads)
-            ``y~ = (y, 1)``.
-        sensitivities : ndarray of shape (n, m_L, n_units)
-            ``B = d f / d z``.
-        """
+        """Add samples: inputs y~ = (y, 1) (n, n_reads) and sensitivities d f / d z (n, m_L, n_units)."""
         for block, weight in zip(self.blocks, np.einsum("npj,npj->jn", sensitivities, sensitivities), strict=True):
             block += (reads * weight[:, None]).T @ reads
 
     def diagonal(self):
-        """The diagonal of ``J^T J``.
-
-        Returns
-        -------
-        ndarray of shape (n_reads, n_units)
-        """
+        """The diagonal of ``J^T J``, (n_reads, n_units)."""
         return np.einsum("jii->ij", self.blocks)
 
     def solver(self, damping, diagonal):
-        """What inverts the blocks, damped.
-
-        Parameters
-        ----------
-        damping : float
-        diagonal : ndarray of shape (n_reads, n_units)
-            Of which `damping` is a fraction; positive.
-
-        Returns
-        -------
-        callable
-            ``V -> M^-1 V`` for arrays (n_reads, n_units).
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If a block is not finite.
-        """
+        """The map ``V -> M^-1 V`` of arrays (n_reads, n_units), with ``damping * diagonal`` added to the blocks."""
         damped, index = self.blocks.copy(), np.arange(self.blocks.shape[1])
-        damped[:, index, index] += (damping + _FLOOR) * diagonal.T
+        damped[:, index, index] += (damping + _MIN_DAMPING) * diagonal.T
         inverses = np.stack([_inverse(M) for M in damped])
         return lambda V: np.einsum("jik,kj->ij", inverses, V)
 
@@ -77,21 +43,12 @@ def _inverse(M):
 
 
 class KroneckerBlock:
-    """``sum_n y~ y~^T`` times ``sum_np B_p B_p^T``, over n: what the block would be if both were independent over n.
+    """``sum_n y~ y~^T`` times ``sum_np B_p B_p^T``, over n: the block if inputs and sensitivities were independent.
 
-    For layers that read much: blocks of single units cost m_l times as much, and units do not know of each other there.
-    The methods are those of `UnitBlocks`.
-
-    Parameters
-    ----------
-    n_reads, n_units : int
-        ``m_{l-1} + 1`` and m_l.
-
-    Notes
-    -----
-    With both factors scaled to unit diagonal, their eigenvalues a and c give those of the damped product,
-    ``a c + damping``, so that every damping costs the same two decompositions.
-    Source: J. Martens, R. Grosse (2015), Optimizing Neural Networks with Kronecker-factored Approximate Curvature.
+    The methods are those of `UnitBlocks`, which cost m_l times as much for a layer of large fan-in, and neglect the
+    coupling of units. With both factors scaled to unit diagonal, their eigenvalues a and c give those of the damped
+    product, ``a c + damping``, so every damping costs the same two decompositions.
+    Source: Martens and Grosse (2015), Optimizing Neural Networks with Kronecker-factored Approximate Curvature.
     """
 
     def __init__(self, n_reads, n_units):
@@ -99,53 +56,25 @@ class KroneckerBlock:
         self.squares = np.zeros((n_reads, n_units))
 
     def add(self, reads, sensitivities):
-        """Take some more rows in, as `UnitBlocks.add` does.
-
-        Parameters
-        ----------
-        reads : ndarray of shape (n, n_reads)
-        sensitivities : ndarray of shape (n, m_L, n_units)
-        """
+        """Add samples, as `UnitBlocks.add`."""
         self.reads += reads.T @ reads
         self.units += np.tensordot(sensitivities, sensitivities, axes=((0, 1), (0, 1)))
         self.squares += (reads**2).T @ np.sum(sensitivities**2, axis=1)
 
     def diagonal(self):
-        """The diagonal of ``J^T J``.
-
-        Returns
-        -------
-        ndarray of shape (n_reads, n_units)
-        """
+        """The diagonal of ``J^T J``, (n_reads, n_units)."""
         return self.squares
 
     def solver(self, damping, diagonal):
-        """What inverts the damped product.
-
-        Parameters
-        ----------
-        damping : float
-        diagonal : ndarray of shape (n_reads, n_units)
-            Of which `damping` is a fraction; positive.
-
-        Returns
-        -------
-        callable
-            ``V -> M^-1 V`` for arrays (n_reads, n_units).
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If a factor is not finite.
-        """
+        """The map ``V -> M^-1 V`` of arrays (n_reads, n_units), as `UnitBlocks.solver`."""
         (a, Qa), (c, Qc) = _scaled_eigenvalues(self.reads), _scaled_eigenvalues(self.units)
-        values, scale = np.outer(a, c) + damping + _FLOOR, np.sqrt(diagonal)
+        values, scale = np.outer(a, c) + damping + _MIN_DAMPING, np.sqrt(diagonal)
         return lambda V: (Qa @ ((Qa.T @ (V / scale) @ Qc) / values) @ Qc.T) / scale
 
 
 def _scaled_eigenvalues(M):
     """Eigenvalues, at least 0, and eigenvectors of a matrix scaled to unit diagonal."""
     scale = np.sqrt(np.diag(M))
-    scale = np.maximum(scale, 1e-7 * scale.max() + np.finfo(float).tiny)
+    scale = np.maximum(scale, _MIN_SCALE * scale.max() + np.finfo(float).tiny)
     values, vectors = np.linalg.eigh(M / scale[:, None] / scale)
     return np.maximum(values, 0.0), vectors

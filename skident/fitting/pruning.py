@@ -1,41 +1,137 @@
-"""Networks made smaller unit by unit, while a fit mends what each removal did."""
+"""Pruning of hidden units: what removing one costs, networks pruned while a fit mends them, redundant units."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import numpy as np
 
-from .one_fit import Stopping, fit_network
-from .removal import cheapest_removal, remove_cheap
+from skident.network import FeedforwardNetwork
+from skident.network.calculus import forward_jets, output_sensitivities
 
-__all__ = ["PROMISING", "prune_to", "prune_to_smallest", "shrink"]
+from .least_squares import Stopping, fit_network
 
-PROMISING = 4e-3  # misfit of a wide fit from which pruning starts
-_LOST = 3e-2  # misfit after a removal from which no further removal helps
-_MENDING = 8  # steps of the fit after a removal
+__all__ = [
+    "PROMISING",
+    "Removal",
+    "cheapest_removal",
+    "prune_to",
+    "prune_to_smallest",
+    "prune_units",
+    "redundant_units",
+    "removal_costs",
+    "remove_cheap",
+    "remove_unit",
+]
+
+PROMISING = 4e-3  # residual of a wide fit from which pruning starts: most of those near a solution are below 2e-3
+_HOPELESS = 3e-2  # residual after a removal from which further ones do not lead back to an exact fit
+_MENDING_STEPS = 8  # of the fit after a removal: it need not end, the next removal follows (budget)
+_FINAL_STEPS = 200  # of the fit at the widths wanted
+_TRIAL_STEPS = 60  # of the fit that decides whether a removal can be mended
+_PATIENCE = 25  # steps without progress after which such a fit ends
+_CHEAP_SHARE = 0.3  # of the residual's mean square: further removals that cost less go at the same time
+_ACCEPTED_GROWTH = 5.0  # of the residual of a network that is not exact yet, by one removal
+_SINGULAR_TOL = 1e-13  # of the largest singular value: 500 eps; keeps the inverse finite for copies of a unit
+_MIN_NORM = 1e-8  # of the largest column norm, root of eps: columns of units that are constant 0
+_NO_LOSS = 1e-8  # residual, relative to the standard deviation of the outputs, of a removal that changes nothing
+_MENDABLE = 1e-3  # relative residual up to which a fit of the other units may still replace a unit
+_MAX_REFIT_PARAMETERS = 3000  # above which no such fit is tried: a step would cost P^3 operations
+_DEAD_SHARE = 0.01  # of `tol`: weight norms, relative to the layer's largest, of units without effect
 
 
-def shrink(network, take, attempt):
-    """Remove hidden units as long as the rest can mend what they did.
+def removal_costs(network, U):
+    """What removing each hidden unit costs if the other units of its layer replace it as well as they can.
 
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-    take : callable
-        ``take(network, closed)`` gives the next `Removal` to try, or None to end; `closed` is the set of hidden layers
-        of which a single unit was tried in vain.
-    attempt : callable
-        ``attempt(removal)`` gives the mended network, or None where it cannot be mended.
+    Returns per hidden layer the predicted increases (m_l,) of the mean squared error on U (n, D), summed over outputs,
+    and replacements (m_l + 1, m_l): column j is the combination of the other units, and of 1 (last row), closest to
+    unit j. With ``a = (y_l, 1)`` and ``G = E[a a^T]``, that is ``-sum_i (G^-1)_ij / (G^-1)_jj a_i``, with mean squared
+    error ``1 / (G^-1)_jj``; outgoing weights and the mean of ``B^T B``, ``B = d f / d z``, carry it to the outputs.
+    Copies, constant units and units without outgoing weights cost nothing. ``O(n m^2 + m^3)`` per layer.
+    Source: the optimal brain surgeon (Hassibi and Stork, 1993) for whole units.
+    """
+    inputs, jets = forward_jets(network.weights, network.biases, network.activations, U, order=1)
+    sensitivities, _ = output_sensitivities(network.weights, jets)
+    costs, replacements = [], []
+    for y, W, B in zip(inputs[1:], network.weights[1:], sensitivities[1:], strict=True):
+        inverse = _inverse_gram(np.hstack([y, np.ones((len(y), 1))]))
+        own = np.diag(inverse)[:-1]
+        metric = np.tensordot(B, B, axes=((0, 1), (0, 1))) / len(U)
+        costs.append(np.einsum("jp,pq,jq->j", W, metric, W) / own)
+        replacement = -inverse[:, :-1] / own
+        np.fill_diagonal(replacement, 0.0)
+        replacements.append(replacement)
+    return costs, replacements
 
-    Returns
-    -------
-    FeedforwardNetwork
-        The last one that could be mended.
+
+def _inverse_gram(a):
+    """Inverse of ``E[a a^T]``, from singular values of the columns scaled to norm 1: copies differ by rounding only."""
+    norms = np.sqrt(np.mean(a**2, axis=0))
+    norms = np.maximum(norms, _MIN_NORM * norms.max())
+    short = len(a) < a.shape[1]
+    s, Vt = np.linalg.svd(a / norms, full_matrices=short)[1:]
+    if short:  # null vectors too
+        s = np.append(s, np.zeros(a.shape[1] - len(s)))
+    s = np.maximum(s, _SINGULAR_TOL * s[0])
+    return (Vt.T * (len(a) / s**2)) @ Vt / (norms[:, None] * norms)
+
+
+def remove_unit(network, layer, unit, replacement):
+    """The network without one unit of a hidden layer (from 0), its outgoing weights given to others (m_l + 1,)."""
+    weights, biases = list(network.weights), list(network.biases)
+    outgoing = weights[layer + 1][unit]
+    weights[layer + 1] = np.delete(weights[layer + 1] + np.outer(replacement[:-1], outgoing), unit, axis=0)
+    biases[layer + 1] = biases[layer + 1] + replacement[-1] * outgoing
+    weights[layer] = np.delete(weights[layer], unit, axis=1)
+    biases[layer] = np.delete(biases[layer], unit)
+    return network.with_parameters(weights, biases)
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A network after hidden units were removed: the layer of the last one, their number and summed cost."""
+
+    network: FeedforwardNetwork
+    layer: int
+    n_units: int
+    cost: float
+
+
+def cheapest_removal(network, U, layers):
+    """The removal of the unit that costs least on U (n, D), of hidden layers (from 0) with two units or more."""
+    costs, replacements = removal_costs(network, U)
+    layer = min(layers, key=lambda k: costs[k].min())
+    unit = int(np.argmin(costs[layer]))
+    smaller = remove_unit(network, layer, unit, replacements[layer][:, unit])
+    return Removal(smaller, layer, 1, float(costs[layer][unit]))
+
+
+def remove_cheap(network, U, layers, cheap, limit=np.inf):
+    """Remove the cheapest unit, then up to `limit` in all while ``cheap(next removal, cost so far)`` holds.
+
+    ``layers(network)`` gives the hidden layers that may lose a unit; None if there are none at the start.
+    """
+    total = None
+    while layers(network) and (total is None or total.n_units < limit):
+        one = cheapest_removal(network, U, layers(network))
+        if total is not None and not cheap(one, total.cost):
+            break
+        spent, n_units = (0.0, 0) if total is None else (total.cost, total.n_units)
+        total = Removal(one.network, one.layer, n_units + 1, spent + one.cost)
+        network = one.network
+    return total
+
+
+def prune_units(network, propose, mend):
+    """Remove hidden units as long as the others can replace them.
+
+    ``propose(network, closed)`` gives the next `Removal` to try, or None to end; `closed` are the hidden layers of which
+    a single unit was tried in vain. ``mend(removal)`` gives the mended network, or None if the removal cannot be mended.
     """
     closed = set()
-    while (removal := take(network, closed)) is not None:
-        mended = attempt(removal)
+    while (removal := propose(network, closed)) is not None:
+        mended = mend(removal)
         if mended is not None:
             network = mended
         elif removal.n_units == 1:
@@ -44,99 +140,126 @@ def shrink(network, take, attempt):
 
 
 def prune_to(network, U, Y, widths, *, tol=1e-9, callback=None, deadline=np.inf):
-    """Remove hidden units until given widths are reached, mending the rest after each.
+    """Remove hidden units until given widths are reached, refitting to U (n, D) and Y (n, m_L) after each.
 
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-        Fits (U, Y) well.
-    U : ndarray of shape (n, D)
-    Y : ndarray of shape (n, m_L)
-    widths : sequence of int
-        None of them above the network's.
-    tol : float, default=1e-9
-        Misfit that counts as found; the last fit goes on to a tenth of it.
-    callback : callable, default=None
-        ``callback(widths, misfit)`` after every removal.
-    deadline : float, default=inf
-        No step is made after this time, of `time.perf_counter`.
-
-    Returns
-    -------
-    network : FeedforwardNetwork
-    misfit : float
-        Infinite when a removal did so much harm that the rest was not tried.
+    Returns the network and its residual, which is infinite if a removal did so much harm that pruning was given up. The
+    last fit goes on to a tenth of the residual `tol`. ``callback(widths, residual)`` is called after every removal.
     """
     widths = tuple(widths)
     while True:
         network = _without_cheapest(network, U, Y, widths)
-        n_steps = 200 if network.layer_widths == widths else _MENDING
-        stopping = Stopping(max_iter=n_steps, good=0.1 * tol, patience=25, deadline=deadline)
-        network, misfit = fit_network(network, U, Y, stopping)
+        n_steps = _FINAL_STEPS if network.layer_widths == widths else _MENDING_STEPS
+        stopping = Stopping(max_iter=n_steps, target=0.1 * tol, patience=_PATIENCE, deadline=deadline)
+        network, residual = fit_network(network, U, Y, stopping)
         if callback is not None:
-            callback(network.layer_widths, misfit)
-        if misfit > _LOST or time.perf_counter() > deadline:
+            callback(network.layer_widths, residual)
+        if residual > _HOPELESS or time.perf_counter() > deadline:
             return network, np.inf
         if network.layer_widths == widths:
-            return network, misfit
+            return network, residual
 
 
 def _without_cheapest(network, U, Y, widths):
-    """One unit less, and as many more as cost little beside what is unexplained already; none where none is over."""
+    """One unit less, and more if they cost little beside what is unexplained already; the network itself if narrow."""
     unexplained = np.mean(np.sum((network(U) - Y) ** 2, axis=1))
 
     def too_wide(net):
         return [layer for layer, m in enumerate(widths[:-1]) if net.layer_widths[layer] > m]
 
-    removal = remove_cheap(network, U, too_wide, lambda one, spent: one.cost <= 0.3 * (unexplained + spent))
+    removal = remove_cheap(network, U, too_wide, lambda one, spent: one.cost <= _CHEAP_SHARE * (unexplained + spent))
     return network if removal is None else removal.network
 
 
-def prune_to_smallest(network, U, Y, *, at_least=None, tol=1e-9, callback=None, deadline=np.inf):
-    """Remove hidden units as long as the rest can mend what they did.
+def prune_to_smallest(network, U, Y, *, min_widths=None, tol=1e-9, callback=None, deadline=np.inf):
+    """Remove hidden units, down to `min_widths`, as long as a refit to U (n, D) and Y (n, m_L) replaces them.
 
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-        Fits (U, Y) well, to some thousandths at least.
-    U : ndarray of shape (n, D)
-    Y : ndarray of shape (n, m_L)
-    at_least : sequence of int, default=None
-        Widths below which layers are not pruned.
-    tol : float, default=1e-9
-        Misfit of a network that explains the answers.
-    callback : callable, default=None
-        ``callback(widths, misfit)`` after every removal tried.
-    deadline : float, default=inf
-        No removal is tried after this time, of `time.perf_counter`.
-
-    Returns
-    -------
-    network : FeedforwardNetwork
-        The smallest found; every layer's cheapest unit has been tried in vain.
-    misfit : float
-        At most `tol`, or more if no network on the way explains the answers.
+    Returns the smallest network, of which every layer's cheapest unit was tried in vain, and its residual: at most
+    `tol`, unless no network on the way explains the outputs. ``callback(widths, residual)`` follows every trial.
     """
-    at_least = [1] * len(network.weights) if at_least is None else list(at_least)
-    network, misfit = fit_network(network, U, Y, Stopping(good=0.1 * tol, max_iter=_MENDING, deadline=deadline))
+    min_widths = [1] * len(network.weights) if min_widths is None else list(min_widths)
+    target = 0.1 * tol
+    first = Stopping(target=target, max_iter=_MENDING_STEPS, deadline=deadline)
+    network, residual = fit_network(network, U, Y, first)
 
-    def take(net, closed):
-        over = [k for k, m in enumerate(net.layer_widths[:-1]) if m > at_least[k] and k not in closed]
-        return cheapest_removal(net, U, over) if over and time.perf_counter() <= deadline else None
+    def propose(net, closed):
+        wide = [k for k, m in enumerate(net.layer_widths[:-1]) if m > min_widths[k] and k not in closed]
+        return cheapest_removal(net, U, wide) if wide and time.perf_counter() <= deadline else None
 
-    def attempt(removal):
-        nonlocal misfit
-        stopping = Stopping(good=0.1 * tol, max_iter=60, patience=25, deadline=deadline)
+    def mend(removal):
+        nonlocal residual
+        stopping = Stopping(target=target, max_iter=_TRIAL_STEPS, patience=_PATIENCE, deadline=deadline)
         mended, trial = fit_network(removal.network, U, Y, stopping)
         if callback is not None:
             callback(mended.layer_widths, trial)
-        if not (trial <= tol or (misfit > tol and trial <= max(5.0 * misfit, 0.1 * PROMISING))):
+        if not (trial <= tol or (residual > tol and trial <= max(_ACCEPTED_GROWTH * residual, 0.1 * PROMISING))):
             return None
-        misfit = trial
+        residual = trial
         return mended
 
-    network = shrink(network, take, attempt)
-    if misfit > tol:
-        stopping = Stopping(good=0.1 * tol, max_iter=200, patience=25, deadline=deadline)
-        network, misfit = fit_network(network, U, Y, stopping)
-    return network, misfit
+    network = prune_units(network, propose, mend)
+    if residual > tol:
+        stopping = Stopping(target=target, max_iter=_FINAL_STEPS, patience=_PATIENCE, deadline=deadline)
+        network, residual = fit_network(network, U, Y, stopping)
+    return network, residual
+
+
+def redundant_units(network, U=None, tol=1e-5, *, deadline=np.inf):
+    """Count hidden units per layer that could be removed without changing the function.
+
+    Two units are one if their incoming weights and biases, scaled to norm 1, differ by less than `tol` up to sign. A
+    unit is dead if its incoming or outgoing weights are below a hundredth of `tol`, relative to its layer. With inputs
+    U (n, D), two outputs per parameter or more, a unit also counts if a fit without it reproduces the network's outputs
+    there to 1e-8 of their standard deviation.
+
+    For tanh these are the only ways in which one hidden layer can be reducible (Sussmann, 1992). A fit with redundant
+    units reaches zero residual on a set of such networks, in which the other weights are arbitrary. The residual is
+    quadratic in the distance from that set, so at rounding level the distance is far below `tol`.
+    """
+    counts = []
+    for W, b, after in zip(network.weights[:-1], network.biases[:-1], network.weights[1:], strict=True):
+        incoming, outgoing = np.linalg.norm(W, axis=0), np.linalg.norm(after, axis=1)
+        least = _DEAD_SHARE * tol
+        dead = (incoming <= least * incoming.max()) | (outgoing <= least * outgoing.max())
+        units = np.vstack([W, b])[:, ~dead]
+        units = units / np.linalg.norm(units, axis=0)
+        # The sine, not the cosine: 1 - cos cannot resolve angles below 1e-8.
+        gaps = [_distances(units[:, i], units[:, :i]) for i in range(units.shape[1])]
+        doubles = sum(len(g) > 0 and g.min() < tol for g in gaps)
+        counts.append(int(dead.sum() + doubles))
+    return counts if U is None else [max(pair) for pair in zip(counts, _replaceable(network, U, deadline), strict=True)]
+
+
+def _replaceable(network, U, deadline):
+    """Hidden units per layer without which the network can be fitted to its own outputs on U (n, D)."""
+    Y = network(U)
+    variance = max(float(np.sum(np.var(Y, axis=0))), np.finfo(float).tiny)
+
+    def mend(removal):
+        if removal.cost > _MENDABLE**2 * variance:
+            return None
+        if removal.cost <= _NO_LOSS**2 * variance:
+            return removal.network
+        # Units that are merging: a fit that converges slowly leaves them some way apart.
+        if removal.network.n_parameters > _MAX_REFIT_PARAMETERS:
+            return None
+        stopping = Stopping(target=0.1 * _NO_LOSS, max_iter=_TRIAL_STEPS, deadline=deadline)
+        fitted, residual = fit_network(removal.network, U, Y, stopping)
+        return fitted if residual <= _NO_LOSS else None
+
+    counts = []
+    for layer in range(len(network.weights) - 1):
+
+        def propose(net, closed, layer=layer):
+            able = net.layer_widths[layer] > 1 and layer not in closed and time.perf_counter() <= deadline
+            return cheapest_removal(net, U, [layer]) if able else None
+
+        smaller = prune_units(network, propose, mend)
+        counts.append(network.layer_widths[layer] - smaller.layer_widths[layer])
+        network = smaller
+    return counts
+
+
+def _distances(direction, others):
+    """Distances of a unit vector (d,) from unit vectors (d, k) up to sign."""
+    signs = np.where(direction @ others < 0, -1.0, 1.0)
+    return np.linalg.norm(direction[:, None] - signs * others, axis=0)

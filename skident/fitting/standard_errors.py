@@ -1,4 +1,4 @@
-"""Standard errors of weights and shifts fitted to noisy answers."""
+"""What samples determine of a network's parameters: the spectrum of the Jacobian, and standard errors."""
 
 from __future__ import annotations
 
@@ -6,61 +6,51 @@ import numpy as np
 
 from skident.budget import check_deadline
 from skident.network import FeedforwardNetwork
+from skident.network.calculus import forward_jets, output_sensitivities
+from skident.optim import one_blas_thread
 from skident.oracle import NotIdentified
 
 from .least_squares import weighted_problem
 
-__all__ = ["standard_errors"]
+__all__ = ["jacobian_spectrum", "parameter_jacobian", "standard_errors"]
 
-_EIGH = 9.0  # operations of eigenvectors, in units of P^3 (Golub and Van Loan, section 8.3)
+_EIGH_FLOPS = 9.0  # operations of an eigendecomposition, in units of P^3 (Golub and Van Loan, section 8.3)
+_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
+
+
+def parameter_jacobian(network, U):
+    """Derivatives of all outputs at U (n, D) by all P parameters, (n m_L, P), ordered as in `NetworkLeastSquares`."""
+    inputs, jets = forward_jets(network.weights, network.biases, network.activations, U, order=1)
+    sensitivities, _ = output_sensitivities(network.weights, jets)
+    n, blocks = len(U), []
+    for y, B in zip(inputs, sensitivities, strict=True):
+        reads = np.column_stack([y, np.ones(n)])
+        blocks.append((reads[:, None, :, None] * B[:, :, None, :]).reshape(n * B.shape[1], -1))
+    return np.concatenate(blocks, axis=1)
+
+
+def jacobian_spectrum(network, U):
+    """Singular values of the parameter Jacobian at U (n, D), columns scaled to norm 1, relative to the largest.
+
+    A combination of parameters with singular value s is known 1/s times worse than the best known one; if s is below
+    the relative error of the outputs, it is undetermined. The values descend from 1. Below 1e-7 they are rounding,
+    because they are roots of the eigenvalues of ``J J^T`` or ``J^T J``.
+    """
+    J = parameter_jacobian(network, U)
+    J /= np.maximum(np.linalg.norm(J, axis=0), _TINY)
+    with one_blas_thread():
+        squares = np.linalg.eigvalsh(J @ J.T if len(J) < J.shape[1] else J.T @ J)[::-1]
+    return np.sqrt(np.maximum(squares, 0.0) / max(squares[0], _TINY))
 
 
 def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
-    """Standard errors of weights and shifts fitted to noisy answers, to first order in the noise.
+    """Standard errors of the weights and biases of a network fitted on U (n, D), to first order in the noise.
 
-    Square roots of the diagonal of ``(J^T S^-2 J)^-1``, where J holds the derivatives of all answers by all
-    parameters and S the noise of every answer: the covariance of the least-squares fit of `polish_network` with
-    the same `noise`, and the Cramer-Rao bound.
-
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-        The fitted network. Where hidden units may be rescaled (relu), the errors are those of the network whose units
-        keep the norms of their incoming weights, such as `FeedforwardNetwork.canonical` gives it.
-    U : ndarray of shape (n, D)
-        The inputs it was fitted on.
-    noise : float or ndarray of shape (m_L,), default=None
-        Standard deviation of the noise in every output. None: from the residuals at Y, ``n - P / m_L`` degrees of
-        freedom an output.
-    Y : ndarray of shape (n, m_L), default=None
-        The answers it was fitted to; needed where `noise` is None.
-    max_parameters : int, default=3000
-        The matrix is formed and inverted: ``O(P^3)`` operations, ``24 P^2`` bytes.
-
-    Returns
-    -------
-    weights, biases : list of ndarray
-        Shaped like the network's.
-
-    Raises
-    ------
-    ValueError
-        If there are more than `max_parameters` parameters; if neither `noise` nor Y is given; if the residuals leave
-        no degree of freedom; if the answers do not determine all parameters (a unit that is saturated or at rest on all
-        of U; too few inputs).
-    OutOfBudgetError
-        If the time or the memory of this computation does not suffice (`skident.budget`).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.datasets import make_network
-    >>> from skident.fitting.standard_errors import standard_errors
-    >>> network = make_network((4, 3, 2), random_state=0)
-    >>> U = np.random.default_rng(0).standard_normal((200, 4))
-    >>> weights, biases = standard_errors(network, U, 1e-3)
-    >>> print(weights[0].shape, bool(weights[0].max() < 0.01))
-    (4, 3) True
+    They are the roots of the diagonal of ``(J^T S^-2 J)^-1``, with J the parameter Jacobian and S the noise of every
+    output: the covariance of the fit of `polish_network`, and the Cramer-Rao bound. `noise` is the standard deviation
+    of each output (scalar or (m_L,)); None estimates it from the residuals at the outputs Y (n, m_L), with
+    ``n - P / m_L`` degrees of freedom each. Units that can be rescaled (ReLU) keep the norms of their incoming
+    weights, as in `FeedforwardNetwork.canonical`. ``O(P^3)`` operations and ``24 P^2`` bytes.
     """
     P, n = network.n_parameters, len(U)
     if P > max_parameters:
@@ -76,16 +66,16 @@ def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
     scale = np.sqrt(np.diagonal(A))
     scale = np.where(scale > 0, scale, 1.0)
     A /= scale[:, None] * scale[None, :]
-    free = _without_rescaling(network, problem, scale)
-    check_deadline(_EIGH * P**3)
+    free = _norm_preserving_basis(network, problem, scale)
+    check_deadline(_EIGH_FLOPS * P**3)
     values, vectors = np.linalg.eigh(free.T @ A @ free if free is not None else A)
     if not values[0] > P * np.finfo(float).eps:
         raise NotIdentified(
             "standard errors",
             "rank",
-            f"the answers at these {n} inputs do not determine all {P} parameters: the smallest eigenvalue of their "
-            f"information matrix, scaled to unit diagonal, is {values[0]:.1e}. Units that never move on these inputs "
-            "do that; so do too few inputs.",
+            f"the outputs at these {n} inputs do not determine all {P} parameters: the smallest eigenvalue of their "
+            f"information matrix, scaled to unit diagonal, is {values[0]:.1e}. Units that are saturated on these "
+            "inputs cause this; so do too few inputs.",
         )
     vectors = vectors if free is None else free @ vectors
     errors = np.sqrt(np.sum(vectors**2 / values, axis=1)) / scale
@@ -96,9 +86,9 @@ def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
 
 
 def _in_powers_of_two(network, U, noise):
-    """The same problem with inputs, and noise of linear outputs, of order one; the exponents of both units.
+    """The same problem with inputs, and noise of linear outputs, of order one; the exponents of both scales.
 
-    Squares of the derivatives would overflow or vanish else; powers of two leave all digits.
+    Otherwise squares of the derivatives could overflow or underflow. Powers of two change no digit.
     """
     inner = np.frexp(np.abs(U).max(axis=0))[1]
     noise = np.broadcast_to(np.asarray(noise, dtype=float), network.n_outputs)
@@ -111,32 +101,33 @@ def _in_powers_of_two(network, U, noise):
     return scaled, np.ldexp(U, -inner), np.ldexp(noise, -outer), inner, outer
 
 
-def _without_rescaling(network, problem, scale):
-    """Orthonormal basis (P, q) of the moves of scaled parameters that keep norms of incoming weights, or None for all.
+def _norm_preserving_basis(network, problem, scale):
+    """Orthonormal basis (P, q) of changes of the scaled parameters that keep norms of incoming weights; None for all.
 
-    Only those of units that may be rescaled; a unit without incoming weights has none to keep.
+    Only units of homogeneous activations can be rescaled; a unit without incoming weights has no norm to keep.
     """
-    rows = []
+    gradients = []
     for layer, (W, activation) in enumerate(zip(network.weights[:-1], network.activations[:-1], strict=True)):
         for k in range(W.shape[1] if activation.symmetry == "homogeneous" else 0):
             kept = [np.zeros_like(V) for V in network.weights]
             kept[layer][:, k] = W[:, k]
-            rows.append(problem.flatten(kept, [np.zeros_like(b) for b in network.biases]) / scale)
-    if not rows:
+            gradients.append(problem.flatten(kept, [np.zeros_like(b) for b in network.biases]) / scale)
+    if not gradients:
         return None
-    return np.linalg.qr(np.array(rows).T, mode="complete")[0][:, len(rows) :]
+    return np.linalg.qr(np.array(gradients).T, mode="complete")[0][:, len(gradients) :]
 
 
 def _residual_noise(network, U, Y):
-    """Noise of every output from the residuals of a fit, (m_L,)."""
+    """Standard deviation of the noise of every output, from the residuals of a fit, (m_L,)."""
     if Y is None:
-        raise ValueError("noise=None: the noise is then read off the residuals, which needs the answers Y.")
+        raise ValueError("noise=None: the noise is estimated from the residuals, which needs the outputs Y.")
     freedom = len(U) - network.n_parameters / network.n_outputs
     if freedom <= 0:
         raise ValueError(
-            f"{len(U)} inputs with {network.n_outputs} answers each leave no degree of freedom beside "
-            f"{network.n_parameters} parameters, so the residuals do not tell the noise; give noise or more inputs."
+            f"{len(U)} inputs with {network.n_outputs} outputs each leave no degree of freedom beside "
+            f"{network.n_parameters} parameters, so the residuals do not determine the noise; give noise or more "
+            "inputs."
         )
     variance = np.sum((network(U) - Y) ** 2, axis=0) / freedom
-    # Exact answers have no residual at all; they still have rounding.
-    return np.sqrt(np.maximum(variance, (np.finfo(float).eps * np.abs(Y).max(axis=0)) ** 2 + np.finfo(float).tiny))
+    # Exact outputs leave no residual at all; they still have rounding.
+    return np.sqrt(np.maximum(variance, (np.finfo(float).eps * np.abs(Y).max(axis=0)) ** 2 + _TINY))

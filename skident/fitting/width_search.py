@@ -10,11 +10,11 @@ import numpy as np
 from skident.optim import WorkBudget
 
 from .batched_fits import BatchedNetworkFits, network_of, parameters_of, random_parameters
+from .lack_of_fit import FEWEST_LEFT, NO_NOISE, lack_of_fit
 from .linear_units import oddness, sides_chosen, with_linear_units
 from .races import Race, race
-from .replaced_units import Replacing, replace_units
-from .residuals import FEWEST_LEFT, NO_NOISE, lack_of_fit
 from .scored_pruning import Fitted, Scoring, prune_by_score
+from .unit_replacement import Replacing, replace_units
 
 __all__ = ["Found", "Limits", "search_widths", "search_weights"]
 

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from skident.base.parameters import check_layer_widths
 from skident.base.progress import StageLog
-from skident.fitting.starts import Search
+from skident.fitting.random_starts import Search
 from skident.network import Architecture
 from skident.oracle import MAX_NOISE, Accuracy, Oracle
 

@@ -4,8 +4,8 @@ from .batched_levenberg_marquardt import BatchedNormalEquations, BatchedResult, 
 from .best_of import best_of
 from .bisection import bisect
 from .conjugate_gradients import LinearSolution, conjugate_gradients
+from .factored_normal_equations import FactoredNormalEquations, KeptFactor
 from .jobs import in_order
-from .kept_factor import FactoredNormalEquations, KeptFactor
 from .levenberg_marquardt import (
     DenseJacobian,
     DenseNormalEquations,

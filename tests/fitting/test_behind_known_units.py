@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from skident.fitting.behind_known_units import BehindKnownUnits
+from skident.fitting.downstream_of_known_units import BehindKnownUnits
 from skident.network import FeedforwardNetwork, get_activation
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skident.fitting import grow_and_prune as module
-from skident.fitting.behind_known_units import BehindKnownUnits
+from skident.fitting.downstream_of_known_units import BehindKnownUnits
 from skident.fitting.grow_and_prune import Growing, grow_and_prune
 from skident.network import get_activation
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skident.fitting.batched_fits import BatchedNetworkFits, Rows, random_parameters
-from skident.fitting.replaced_units import Replacing, replace_units
+from skident.fitting.unit_replacement import Replacing, replace_units
 from skident.network import Architecture, FeedforwardNetwork
 from skident.optim import WorkBudget
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.fitting import residuals
+from skident.fitting import lack_of_fit as residuals
 from skident.fitting.batched_fits import BatchedNetworkFits, Rows, parameters_of, random_parameters
-from skident.fitting.residuals import lack_of_fit
+from skident.fitting.lack_of_fit import lack_of_fit
 from skident.network import Architecture
 from skident.optim import Ending, batched_levenberg_marquardt
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from skident.fitting.random_starts import Search
 from skident.fitting.small_starts import network_from_small_starts, small_starts_serve
-from skident.fitting.starts import Search
 from skident.metrics import parameter_error
 from skident.network import Architecture, FeedforwardNetwork
 

@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skident.datasets import make_network
 from skident.fitting.one_fit import Stopping, fit_network
 from skident.fitting.pruning import prune_to, prune_to_smallest
-from skident.fitting.starts import Search, network_through, random_network, smallest_network_through
+from skident.fitting.random_starts import Search, network_through, random_network, smallest_network_through
 from skident.metrics import parameter_error
 from skident.network import Architecture, FeedforwardNetwork
 
@@ -156,7 +156,7 @@ def test_no_smallest_network_within_bounds(rng):
 
 
 def test_wide_layers_without_a_deadline_are_warned_of(rng, monkeypatch):
-    monkeypatch.setattr("skident.fitting.starts._SLOW", 8)
+    monkeypatch.setattr("skident.fitting.random_starts._SLOW", 8)
     options = {"at_least": Architecture((1, 2), "tanh", "tanh"), "max_neurons": 8}
     sample = sampler(make_network((4, 2, 2), shift_scale=0.3, random_state=0), rng)
     with pytest.warns(ConvergenceWarning, match="minutes to hours: max_seconds bounds the search"):

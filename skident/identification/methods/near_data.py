@@ -8,7 +8,7 @@ import numpy as np
 
 from skident.fitting.answers_jacobian import spectrum_of_answers
 from skident.fitting.one_fit import Stopping, fit_network
-from skident.fitting.starts import Search, network_through, random_network
+from skident.fitting.random_starts import Search, network_through, random_network
 from skident.linalg import n_free_entries
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import BlackBoxError, OutOfBudgetError

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from skident.fitting.design import design_points
+from skident.fitting.random_starts import Search, network_through, smallest_network_through
 from skident.fitting.small_starts import network_from_small_starts, small_starts_serve
-from skident.fitting.starts import Search, network_through, smallest_network_through
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 

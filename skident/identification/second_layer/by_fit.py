@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.fitting.behind_known_units import BehindKnownUnits
+from skident.fitting.downstream_of_known_units import BehindKnownUnits
 from skident.fitting.grow_and_prune import Growing, grow_and_prune
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.fitting.batched_fits import BatchedNetworkFits, network_of
-from skident.fitting.residuals import lack_of_fit
+from skident.fitting.lack_of_fit import lack_of_fit
 from skident.network import FeedforwardNetwork
 from skident.optim import Ending, batched_levenberg_marquardt
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special, stats
 
+from skident.fitting.lack_of_fit import NO_NOISE
 from skident.fitting.removal import remove_unit
-from skident.fitting.residuals import NO_NOISE
 
 from .final_fit import some_of
 from .minima import resampled

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.fitting.starts import Search
+from skident.fitting.random_starts import Search
 from skident.identification.saturating import downstream as layers_behind
 from skident.identification.saturating.biases import find_first_biases
 from skident.identification.saturating.downstream import (

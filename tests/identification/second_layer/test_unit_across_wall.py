@@ -2,11 +2,7 @@ import numpy as np
 import pytest
 
 from skident.identification.second_layer.by_patch_and_extension.known_units import KnownUnits
-from skident.identification.second_layer.by_patch_and_extension.new_units import (
-    TAILS,
-    fit_new_unit,
-    weights_from_tail,
-)
+from skident.identification.second_layer.by_patch_and_extension.new_units import TAILS, fit_new_unit, weights_from_tail
 from skident.network import get_activation
 
 

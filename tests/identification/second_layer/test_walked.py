@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 
-from skident.identification.second_layer.by_patch_and_extension.recover import (
-    extension_design,
-    recover_by_extension,
-)
+from skident.identification.second_layer.by_patch_and_extension.recover import extension_design, recover_by_extension
 from skident.identification.second_layer.by_powers.design import power_designs
 from skident.oracle import NotIdentified
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.fitting.behind_known_units import BehindKnownUnits
+from skident.fitting.downstream_of_known_units import BehindKnownUnits
 from skident.network import Activation, get_activation
 from skident.optim import DenseNormalEquations, levenberg_marquardt
 

@@ -101,7 +101,7 @@ def replace_units(rows, architecture, x, rng, options=None):
     --------
     >>> import numpy as np
     >>> from skident.fitting.batched_fits import Rows, random_parameters
-    >>> from skident.fitting.replaced_units import replace_units
+    >>> from skident.fitting.unit_replacement import replace_units
     >>> from skident.network import Architecture, FeedforwardNetwork
     >>> rng, architecture = np.random.RandomState(0), Architecture((4, 1))
     >>> steep = FeedforwardNetwork([5.0 * rng.randn(3, 4), rng.randn(4, 1)], [rng.randn(4), np.zeros(1)], "tanh")
