@@ -11,7 +11,7 @@ from _identification import FIRST_SEED, TANH, identify, planted
 from _identification_targets import regression_data, trained_regressor
 
 from skident.datasets import make_network
-from skident.fitting.one_fit import Stopping, fit_network
+from skident.fitting.least_squares import Stopping, fit_network
 from skident.fitting.random_starts import random_network
 from skident.metrics import relative_max_error, relative_mse
 from skident.network import Architecture, FeedforwardNetwork

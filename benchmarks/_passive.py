@@ -17,7 +17,7 @@ from skident import PassiveNetworkIdentifier
 from skident.datasets import make_network
 from skident.fitting.batched_fits import parameters_of
 from skident.fitting.scored_pruning import Scoring
-from skident.fitting.width_search import Found, Limits
+from skident.fitting.width_search import SearchLimits, WidthSearchResult
 from skident.metrics import parameter_error
 from skident.network import Architecture, FeedforwardNetwork
 from skident.samples.passive.noisy_widths import units_above_noise
@@ -192,7 +192,9 @@ def _from_truth(truth, X, noisy):
     table = Table(X, noisy, None, True)
     rows = table.rows(slice(None))
     start = Scoring(rows, 0.0).refit(Architecture.of(truth), parameters_of(table.in_whitened(truth))[None])
-    return units_above_noise(Found(start, True, []), rows, Limits(), np.random.RandomState(0)).fitted.widths
+    return units_above_noise(
+        WidthSearchResult(start, True, []), rows, SearchLimits(), np.random.RandomState(0)
+    ).fitted.widths
 
 
 class Trained:

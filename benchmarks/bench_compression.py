@@ -24,7 +24,7 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from skident.compression import compress_network
 from skident.compression.smaller_network import answer_units, compression_error, rows_around
 from skident.datasets import make_network
-from skident.fitting.one_fit import Stopping, fit_network
+from skident.fitting.least_squares import Stopping, fit_network
 from skident.fitting.random_starts import random_network
 from skident.network import Architecture, FeedforwardNetwork, center_outputs
 

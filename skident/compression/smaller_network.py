@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.fitting.one_fit import Stopping, fit_network
-from skident.fitting.pruning import shrink
-from skident.fitting.removal import removal_costs, remove_cheap, remove_unit
+from skident.fitting.least_squares import Stopping, fit_network
+from skident.fitting.pruning import prune_units, removal_costs, remove_cheap, remove_unit
 from skident.linalg import column_units
 from skident.network import FeedforwardNetwork
 from skident.oracle import probabilities_from_logits
@@ -115,7 +114,7 @@ def compress_network(network, X, *, tol=1e-2, rng, metric="answers", start=None,
     task = _Task(network, X, tol, metric, Compression() if options is None else options, rng)
     shrinking = _Shrinking(task, callback)
     shrinking.record(start)
-    best = shrink(start, shrinking.take, shrinking.attempt)
+    best = prune_units(start, shrinking.take, shrinking.attempt)
     if len(shrinking.path) > 1:
         best = task.polish(best)
         shrinking.record(best)
@@ -267,7 +266,7 @@ class _Task:
         return polished if better else network
 
     def _fit(self, network, max_iter):
-        stopping = Stopping(good=1e-14, max_iter=max_iter)
+        stopping = Stopping(target=1e-14, max_iter=max_iter)
         return fit_network(network, *self.rows(network), stopping, dense_limit=_DENSE_LIMIT, inner_tol=0.1)[0]
 
 

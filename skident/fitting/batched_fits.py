@@ -170,7 +170,8 @@ def random_parameters(n_inputs, architecture, n_starts, rng):
     """Parameters (n_starts, P) of random networks, for inputs of unit variance.
 
     Gaussian weights of variance ``1 / m_{l-1}`` and biases of standard deviation 0.3. The first layer's parameters are
-    scaled by factors from 0.1 to 1, start by start: units that begin nearly linear do not get stuck at high frequencies.
+    scaled by factors from 0.1 to 1, start by start: units that begin nearly linear do not get stuck at high
+    frequencies.
     """
     widths, layers = architecture.widths, []
     factors = _SMALLEST_START ** (np.arange(n_starts) % 4 / 3.0)

@@ -21,8 +21,8 @@ _TIE_BREAK = 1e-3  # largest random term in the order of candidates, in pre-acti
 def design_points(weights, biases, n_samples, spread, rng, near=0.5):
     """At least `n_samples` inputs (n, D) at which first-layer units, weights (D, m) and biases (m,), are active.
 
-    The Gaussian part is centered where the pre-activations are smallest; `spread` is the standard deviation of a typical
-    pre-activation. A fraction `near` of the samples is moved along the normal of one unit, units in turn, to a
+    The Gaussian part is centered where the pre-activations are smallest; `spread` is the standard deviation of a
+    typical pre-activation. A fraction `near` of the samples is moved along the normal of one unit, units in turn, to a
     pre-activation uniform in [-2.5, 2.5]: this reaches units whose hyperplane is far from the center. Unless `near` is
     0, a unit that is saturated on nearly all of the Gaussian part gets ``1.5 (D + 2)`` samples more, because each
     determines no more than one of its D + 1 parameters. MemoryLimitError if the samples do not fit.

@@ -1,4 +1,4 @@
-"""A hidden layer found by growing and pruning in turn: units that the residual asks for replace those that do least."""
+"""Grow and prune: a hidden layer whose units are exchanged for better ones until its fit is exact."""
 
 from __future__ import annotations
 
@@ -11,44 +11,37 @@ import scipy.linalg
 
 from skident.optim import levenberg_marquardt, one_blas_thread
 
-__all__ = ["Growing", "grow_and_prune"]
+__all__ = ["GrowPruneLimits", "damp", "grow_and_prune", "removal_losses"]
 
-_CANDIDATES = 400
-_SIZES = (0.3, 3.0)  # of candidates' weights, beside those of a unit pre-activation
-_LARGEST = 2.0  # times the largest output weight: that of a new unit at most
-_PART = 5.0  # one unit in so many is replaced in a cycle
-_STEPS = (20, 8, 60)  # of a fit after growth, between removals, and at the width wanted
-_PATIENCE, _GAIN = 8, 0.5  # a fit ends where so many steps do not lower the cost to this part
-_BETTER = 0.999  # part of the cost that a cycle has to leave at most
-_IN_TURN = 3  # failures after which it is no more the cheapest unit that goes
-_GIVEN_UP = 12  # failures after which another start is made
-_LEAST = 1e-10  # of the largest diagonal entry of Gauss-Newton matrices
-_CLOSE = 1e-4  # misfit from which lengths of known units are fitted too
+_N_CANDIDATES = 400  # random units of which the best is added (budget)
+_SIZES = (0.3, 3.0)  # of candidates' weights, relative to those of a pre-activation of variance 1
+_MAX_OUTPUT_WEIGHT = 2.0  # of a new unit, relative to the largest one there is
+_EXCHANGED_SHARE = 5.0  # one unit in so many is exchanged in a cycle
+_GROWTH_STEPS = 20  # of the fit after growth
+_REMOVAL_STEPS = 8  # of the fit between removals
+_FINAL_STEPS = 60  # of the fit at the width wanted
+_PATIENCE = 8  # steps
+_GAIN = 0.5  # a fit ends when `_PATIENCE` steps do not lower the cost to this part
+_FTOL = 1e-2  # relative gain of its last steps
+_IMPROVED = 0.999  # part of the cost that a cycle has to leave at most
+_RANDOM_REMOVALS = 3  # failures after which the unit to remove is drawn, no longer the cheapest
+_MAX_FAILURES = 12  # failures in a row after which another start is made
+_DIAGONAL_FLOOR = 1e-10  # of the largest diagonal entry of Gauss-Newton matrices: damps parameters without effect
+_GROWTH_DAMPING = 1e-6  # of the Gauss-Newton matrix where the gains of candidates are predicted
+_REMOVAL_DAMPING = 1e-7  # where the losses of removals are: roots of eps keep the inverse accurate
+_FREE_NORMS_RESIDUAL = 1e-4  # relative residual below which the norms of known units are fitted too
+_MIN_SQUARE = 1e-20  # mean square of a candidate's part outside the tangent space: rounding
 
 
 @dataclass(frozen=True)
-class Growing:
-    """How long to go on, and what is looked for.
+class GrowPruneLimits:
+    """How long to go on, and the residual that ends it."""
 
-    Attributes
-    ----------
-    n_starts : int
-        Random starts at most.
-    n_cycles : int
-        Cycles at most, those of all starts.
-    deadline : float
-        No step is made after this time, of `time.perf_counter`.
-    tol : float
-        Relative root mean square misfit that counts as found.
-    progress : callable or None
-        ``progress(n)`` with the number of cycles done.
-    """
-
-    n_starts: int = 6
-    n_cycles: int = 150
-    deadline: float = np.inf
-    tol: float = 1e-9
-    progress: Callable | None = None
+    n_starts: int = 6  # random starts at most
+    n_cycles: int = 150  # cycles at most, those of all starts
+    deadline: float = np.inf  # of `time.perf_counter`, after which no step is made
+    tol: float = 1e-9  # relative root mean square residual that ends it
+    progress: Callable | None = None  # ``progress(n)`` with the number of cycles done
 
     @property
     def late(self):
@@ -56,167 +49,142 @@ class Growing:
         return time.perf_counter() >= self.deadline
 
 
-def grow_and_prune(problem, closer, shifts, n_units, rng, growing=None):
-    """Parameters of one hidden layer of given width through given answers, from random starts.
+def grow_and_prune(problem, free_problem, biases, n_units, rng, limits=None):
+    """Fit one hidden layer of `n_units` to outputs from random starts: parameters (P,), residual, number of cycles.
 
-    Parameters
-    ----------
-    problem : BehindKnownUnits
-    closer : BehindKnownUnits
-        With more parameters free, for when the answers are nearly explained.
-    shifts : ndarray of shape (m_1,)
-        Of the known units, as first guessed.
-    n_units : int
-    rng : numpy.random.RandomState
-    growing : Growing, default=None
+    `problem` is a `DownstreamOfKnownUnits`; `free_problem` has the norms of the known units free too, for when the
+    outputs are nearly explained. `biases` (m_1,) are initial biases of the known units.
 
-    Returns
-    -------
-    theta : ndarray of shape (P,)
-        See `BehindKnownUnits`.
-    misfit : float
-        Relative root mean square, of `closer`.
-    n_cycles : int
-
-    Notes
-    -----
     Least squares at the true width ends in local minima where two units share one true unit, and one stands for two. A
-    cycle adds units, fits, removes as many, and fits again; it is taken back where that did not help. The units added
-    are, of 400 random ones, those that lower the cost most when all other parameters follow to first order: with the
-    residual r, the Jacobian J and a unit's outputs u, the largest ``(r.u')^2 / |u'|^2`` with ``u' = u - J J^+ u``. The
-    units removed are those whose loss costs least in the same sense, which is a least squares problem with their
-    parameters held. After failures both are drawn rather than best. A start of (12, 12, 1) takes some ten cycles, about
-    a second; a step costs ``O(n m_L P^2)``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.fitting.downstream_of_known_units import BehindKnownUnits
-    >>> from skident.fitting.grow_and_prune import grow_and_prune
-    >>> from skident.network import get_activation
-    >>> rng, g = np.random.RandomState(0), get_activation("tanh")
-    >>> Z, W = 2.0 * rng.standard_normal((200, 4)), rng.standard_normal((4, 3))
-    >>> Y = np.tanh(np.tanh(Z) @ W) @ np.ones((3, 1))
-    >>> fixed, free = (BehindKnownUnits(Z, Y, g, lengths_free=free) for free in (False, True))
-    >>> _, misfit, _ = grow_and_prune(fixed, free, np.zeros(4), 3, rng)
-    >>> print(misfit < 1e-9)
-    True
+    cycle adds units, fits, removes as many, and fits again; it is undone if that did not help. The units added are, of
+    400 random ones, those that lower the cost most when all other parameters follow to first order: with residual r,
+    Jacobian J and a unit's outputs u, the largest ``(r.u')^2 / |u'|^2`` with ``u' = u - J J^+ u``. The units removed
+    are those whose loss costs least in the same sense. After failures both are drawn rather than best. A start of
+    (12, 12, 1) takes about ten cycles, one second; a step costs ``O(n m_L P^2)``.
     """
-    growing = Growing() if growing is None else growing
+    limits = GrowPruneLimits() if limits is None else limits
     best, least, done = None, np.inf, 0
     with one_blas_thread():
-        for _ in range(growing.n_starts):
-            theta = problem.start(shifts, n_units, rng)
-            theta, misfit, done = _from_start(problem, closer, theta, n_units, rng, growing, done)
-            if best is None or misfit < least:
-                best, least = theta, misfit
-            if least < growing.tol or done >= growing.n_cycles or growing.late:
+        for _ in range(limits.n_starts):
+            params = problem.start(biases, n_units, rng)
+            params, residual, done = _from_start(problem, free_problem, params, n_units, rng, limits, done)
+            if best is None or residual < least:
+                best, least = params, residual
+            if least < limits.tol or done >= limits.n_cycles or limits.late:
                 break
     return best, least, done
 
 
-def _from_start(problem, closer, theta, n_units, rng, growing, done):
-    """Cycles from one start until found, or in vain: parameters, misfit, and the number of all cycles."""
-    theta, cost = _fit(problem, theta, _STEPS[-1], growing)
-    theta, misfit = _finished(closer, theta, cost, growing)
+def _from_start(problem, free_problem, params, n_units, rng, limits, done):
+    """Cycles from one start until the fit is exact or given up: parameters, residual, and the number of all cycles."""
+    params, cost = _fit(problem, params, _FINAL_STEPS, limits)
+    params, residual = _with_free_norms(free_problem, params, cost, limits)
     failures = 0
-    while misfit > growing.tol and failures <= _GIVEN_UP and done < growing.n_cycles and not growing.late:
+    while residual > limits.tol and failures <= _MAX_FAILURES and done < limits.n_cycles and not limits.late:
         done += 1
-        new, new_cost = _cycle(problem, theta, n_units, rng, growing, failures)
+        new, new_cost = _cycle(problem, params, n_units, rng, limits, failures)
         failures += 1
-        if new_cost < _BETTER * cost:
+        if new_cost < _IMPROVED * cost:
             failures, cost = 0, new_cost
-            theta, misfit = _finished(closer, new, cost, growing)
-        if growing.progress is not None:
-            growing.progress(done)
-    return theta, misfit, done
+            params, residual = _with_free_norms(free_problem, new, cost, limits)
+        if limits.progress is not None:
+            limits.progress(done)
+    return params, residual, done
 
 
-def _finished(closer, theta, cost, growing):
-    """Parameters and misfit, with what more may be free where the answers are nearly explained."""
-    if cost < _CLOSE**2 * closer.total:
-        freed, less = _fit(closer, theta, _STEPS[-1], growing)
-        if less < growing.tol**2 * closer.total:
-            theta, cost = freed, less
-    return theta, float(np.sqrt(cost / closer.total))
+def _with_free_norms(free_problem, params, cost, limits):
+    """Parameters and residual, after a fit of the norms too if the outputs are nearly explained."""
+    if cost < _FREE_NORMS_RESIDUAL**2 * free_problem.total:
+        freed, less = _fit(free_problem, params, _FINAL_STEPS, limits)
+        if less < limits.tol**2 * free_problem.total:
+            params, cost = freed, less
+    return params, float(np.sqrt(cost / free_problem.total))
 
 
-def _cycle(problem, theta, n_units, rng, growing, failures):
-    """Units more and as many less, with fits in between: parameters and cost."""
-    n_more = max(1, round(n_units / _PART))
-    theta, cost = _fit(problem, _grown(problem, theta, n_more, rng, failures), _STEPS[0], growing)
+def _cycle(problem, params, n_units, rng, limits, failures):
+    """Some units more and as many less, with fits in between: parameters and cost."""
+    n_more = max(1, round(n_units / _EXCHANGED_SHARE))
+    params, cost = _fit(problem, _grown(problem, params, n_more, rng, failures), _GROWTH_STEPS, limits)
     for left in range(n_more - 1, -1, -1):
-        costs = _removal_costs(problem, theta)
-        rank = int(rng.exponential(0.4)) if failures >= _IN_TURN else 0
-        theta = _without(problem, theta, np.argsort(costs)[min(rank, len(costs) - 1)])
-        theta, cost = _fit(problem, theta, _STEPS[1 if left else 2], growing)
-    return theta, cost
+        losses = _losses(problem, params)
+        rank = int(rng.exponential(0.4)) if failures >= _RANDOM_REMOVALS else 0
+        params = _without(problem, params, np.argsort(losses)[min(rank, len(losses) - 1)])
+        params, cost = _fit(problem, params, _REMOVAL_STEPS if left else _FINAL_STEPS, limits)
+    return params, cost
 
 
-def _fit(problem, theta, n_steps, growing):
+def _fit(problem, params, n_steps, limits):
     """A few steps of Levenberg-Marquardt: parameters and cost."""
     costs = []
 
     def stop(_, cost):
         costs.append(cost)
         slow = len(costs) > _PATIENCE and cost > _GAIN * costs[-1 - _PATIENCE]
-        return slow or growing.late
+        return slow or limits.late
 
-    options = {"target": (1e-3 * growing.tol) ** 2 * problem.total, "ftol": 1e-2, "callback": stop}
-    result = levenberg_marquardt(problem.cost, problem.linearise, theta, max_iter=n_steps, **options)
+    options = {"target": (1e-3 * limits.tol) ** 2 * problem.total, "ftol": _FTOL, "callback": stop}
+    result = levenberg_marquardt(problem.cost, problem.linearize, params, max_iter=n_steps, **options)
     return result.x, result.cost
 
 
-def _regular(A, part):
-    """A Gauss-Newton matrix with a part of its diagonal added."""
-    diagonal = np.maximum(np.diag(A), _LEAST * np.diag(A).max())
-    A.flat[:: len(A) + 1] += part * diagonal
+def damp(A, damping):
+    """Add a part of its own diagonal to a Gauss-Newton matrix A (P, P), in place."""
+    diagonal = np.diag(A)
+    A.flat[:: len(A) + 1] += damping * np.maximum(diagonal, _DIAGONAL_FLOOR * max(diagonal.max(), 1e-300))
     return A
 
 
-def _grown(problem, theta, n_more, rng, temperature):
-    """More units, the best of random ones or, where that was in vain, nearly the best."""
-    J, A, _ = problem.normal_equations(theta)
-    factor = scipy.linalg.cho_factor(_regular(A, 1e-6), lower=True, overwrite_a=True, check_finite=False)
-    shifts, stretch, W, V = problem.parts(theta)
-    r, (n, m_L) = problem.residual(theta).ravel(), problem.Y.shape
-    sizes = np.exp(rng.uniform(*np.log(_SIZES), _CANDIDATES)) / np.sqrt(len(W))
-    C = rng.standard_normal((len(W), _CANDIDATES)) * sizes
-    U = problem.activation(problem.features(theta) @ C)
+def removal_losses(J, A, residuals, indices):
+    """Predicted costs without each unit, all other parameters following to first order, (m,).
+
+    J (N, P) is the Jacobian and A (P, P) its damped Gram matrix. `residuals` (N,) are those without each unit, whose
+    parameters have the `indices` and stay fixed: a least-squares problem with constraints, by block elimination.
+    """
+    inverse, losses = np.linalg.inv(A), []
+    for left, fixed in zip(residuals, indices, strict=True):
+        g = J.T @ left
+        step = -inverse @ g
+        step -= inverse[:, fixed] @ np.linalg.solve(inverse[np.ix_(fixed, fixed)], step[fixed])
+        losses.append(left @ left + 2.0 * g @ step + step @ A @ step)
+    return np.array(losses)
+
+
+def _losses(problem, params):
+    """`removal_losses` of every hidden unit."""
+    J, A, _ = problem.normal_equations(params)
+    r, (_, _, W, V) = problem.residual(params), problem.split(params)
+    G = problem.activation(problem.features(params) @ W)
+    residuals = [(r - G[:, k, None] * V[k]).ravel() for k in range(W.shape[1])]
+    return removal_losses(J, damp(A, _REMOVAL_DAMPING), residuals, problem.unit_indices(params))
+
+
+def _grown(problem, params, n_more, rng, temperature):
+    """More units: the best of random ones or, after failures, drawn among the better ones."""
+    J, A, _ = problem.normal_equations(params)
+    factor = scipy.linalg.cho_factor(damp(A, _GROWTH_DAMPING), lower=True, overwrite_a=True, check_finite=False)
+    biases, norms, W, V = problem.split(params)
+    r, (n, m_L) = problem.residual(params).ravel(), problem.Y.shape
+    sizes = np.exp(rng.uniform(*np.log(_SIZES), _N_CANDIDATES)) / np.sqrt(len(W))
+    C = rng.standard_normal((len(W), _N_CANDIDATES)) * sizes
+    U = problem.activation(problem.features(params) @ C)
     columns = np.einsum("nk,pq->npqk", U, np.eye(m_L)).reshape(n * m_L, -1)
     columns -= J @ scipy.linalg.cho_solve(factor, J.T @ columns, check_finite=False)
-    columns = columns.reshape(n * m_L, m_L, _CANDIDATES)
-    largest = _LARGEST * np.abs(V[:-1]).max()
+    columns = columns.reshape(n * m_L, m_L, _N_CANDIDATES)
+    largest = _MAX_OUTPUT_WEIGHT * np.abs(V[:-1]).max()
     for _ in range(n_more):
-        squares = np.maximum(np.sum(columns**2, axis=0), 1e-20 * n)
+        squares = np.maximum(np.sum(columns**2, axis=0), _MIN_SQUARE * n)
         overlaps = np.einsum("n,npk->pk", r, columns)
         order = np.argsort(-np.sum(overlaps**2 / squares, axis=0))
-        k = order[min(int(rng.exponential(temperature)) if temperature else 0, _CANDIDATES - 1)]
+        k = order[min(int(rng.exponential(temperature)) if temperature else 0, _N_CANDIDATES - 1)]
         W = np.column_stack([W, C[:, k]])
         V = np.vstack([V[:-1], np.clip(-overlaps[:, k] / squares[:, k], -largest, largest), V[-1:]])
         Q = np.linalg.qr(columns[:, :, k])[0]
         r = r - Q @ (Q.T @ r)
         columns = columns - np.einsum("nq,qpk->npk", Q, np.einsum("nq,npk->qpk", Q, columns))
-    return problem.joined(shifts, stretch, W, V)
+    return problem.join(biases, norms, W, V)
 
 
-def _removal_costs(problem, theta):
-    """The cost without each hidden unit, all other parameters following to first order, (m,)."""
-    J, A, _ = problem.normal_equations(theta)
-    A = _regular(A, 1e-7)
-    inverse, r = np.linalg.inv(A), problem.residual(theta)
-    _, _, W, V = problem.parts(theta)
-    G, costs = problem.activation(problem.features(theta) @ W), []
-    for k, held in enumerate(problem.unit_places(theta)):
-        left = (r - G[:, k, None] * V[k]).ravel()
-        g = J.T @ left
-        step = -inverse @ g
-        step -= inverse[:, held] @ np.linalg.solve(inverse[np.ix_(held, held)], step[held])
-        costs.append(left @ left + 2.0 * g @ step + step @ A @ step)
-    return np.array(costs)
-
-
-def _without(problem, theta, k):
+def _without(problem, params, k):
     """One hidden unit less."""
-    shifts, stretch, W, V = problem.parts(theta)
-    return problem.joined(shifts, stretch, np.delete(W, k, axis=1), np.delete(V, k, axis=0))
+    biases, norms, W, V = problem.split(params)
+    return problem.join(biases, norms, np.delete(W, k, axis=1), np.delete(V, k, axis=0))

@@ -21,21 +21,21 @@ _MIN_LEVERAGE_GAP = 1e-8  # of 1 - leverage: residuals of samples that the fit i
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
-def lack_of_fit(architecture, samples, x, rng):
+def lack_of_fit(architecture, samples, x, rng, max_entries=_MAX_ENTRIES):
     """P-value that noise alone would follow random functions of the inputs as closely as the residuals do.
 
     `samples` are whitened `WeightedSamples`, x (P,) the parameters fitted to them. 1 if there are too few samples.
 
     The functions are random ``tanh(w^T h + b) c^T`` of the inputs, and of the pre-activations and outputs of every
     hidden layer, each of unit variance: a tenth and a third as many as degrees of freedom, 500 at most. The smallest
-    p-value is multiplied by the number of tests (Bonferroni). Let V be an orthonormal basis of the functions, orthogonal
-    to the derivatives of the network. For noise that is independent from sample to sample, whatever its distribution and
-    variance, ``|V^T r|^2`` less the contributions of single samples has mean 0 and variance
-    ``2 sum_{i != j} (v_i^T v_j)^2`` with ``v_i = V_i^T r_i``, unless few samples hold most of it. Residuals are divided
-    by the root of 1 - leverage (HC2, MacKinnon and White, 1985). The statistic is compared with a chi-squared variable
-    with as many degrees of freedom as there are functions.
+    p-value is multiplied by the number of tests (Bonferroni). Let V be an orthonormal basis of the functions,
+    orthogonal to the derivatives of the network. For noise that is independent from sample to sample, whatever its
+    distribution and variance, ``|V^T r|^2`` less the contributions of single samples has mean 0 and variance ``2 sum_{i
+    != j} (v_i^T v_j)^2`` with ``v_i = V_i^T r_i``, unless few samples hold most of it. Residuals are divided by the
+    root of 1 - leverage (HC2, MacKinnon and White, 1985). The statistic is compared with a chi-squared variable with as
+    many degrees of freedom as there are functions.
     """
-    samples = _subsample(samples, len(x), rng)
+    samples = _subsample(samples, len(x), rng, max_entries)
     Q, residuals = _orthogonal_residuals(architecture, samples, x)
     freedom = len(residuals) - Q.shape[1]
     if int(_FUNCTION_SHARES[0] * freedom) < _MIN_FUNCTIONS:
@@ -66,9 +66,9 @@ def _orthogonal_residuals(architecture, samples, x):
     return Q, residuals - Q @ (Q.T @ residuals)
 
 
-def _subsample(samples, n_parameters, rng):
-    """As many random samples as `_MAX_ENTRIES` allows."""
-    n = _MAX_ENTRIES // ((n_parameters + _MAX_FUNCTIONS) * samples.n_outputs)
+def _subsample(samples, n_parameters, rng, max_entries):
+    """As many random samples as fit into matrices of `max_entries`."""
+    n = max_entries // ((n_parameters + _MAX_FUNCTIONS) * samples.n_outputs)
     if n >= len(samples.U):
         return samples
     index = rng.permutation(len(samples.U))[:n]

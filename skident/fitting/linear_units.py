@@ -54,8 +54,8 @@ def with_linear_units(architecture):
 def choose_signs(weights, biases, activation, output_activation="identity"):
     """Two networks without linear units that approximate one with them (`with_linear_units`).
 
-    The first has the same units, some of them reflected so that the remaining linear part is small: the solution of
-    ``U = -k sum_j t_j w_j a_j^T`` rounded to ``t_j`` in {0, 1}. The second has two units more per output, which together
+    The first has the same units, some of them reflected so that the remaining linear part is small: the solution of ``U
+    = -k sum_j t_j w_j a_j^T`` rounded to ``t_j`` in {0, 1}. The second has two units more per output, which together
     make the linear part, and is the same function.
     """
     (W, A), (b, c) = weights, biases

@@ -126,8 +126,9 @@ def remove_cheap(network, U, layers, cheap, limit=np.inf):
 def prune_units(network, propose, mend):
     """Remove hidden units as long as the others can replace them.
 
-    ``propose(network, closed)`` gives the next `Removal` to try, or None to end; `closed` are the hidden layers of which
-    a single unit was tried in vain. ``mend(removal)`` gives the mended network, or None if the removal cannot be mended.
+    ``propose(network, closed)`` gives the next `Removal` to try, or None to end; `closed` are the hidden layers of
+    which a single unit was tried in vain. ``mend(removal)`` gives the mended network, or None if the removal cannot be
+    mended.
     """
     closed = set()
     while (removal := propose(network, closed)) is not None:

@@ -59,7 +59,7 @@ class Scoring:
         return PenalizedNetworkFits(architecture, self.samples, self.prior)
 
     def score(self, architecture, cost):
-        """``N log(cost / N) + P log N`` for N scalar outputs and P parameters; ``cost / noise + 2.5 P`` with a prior."""
+        """``N log(cost / N) + P log N`` for N outputs and P parameters; with a prior ``cost / noise + 2.5 P``."""
         N, P = self.samples.n_values, architecture.n_parameters(self.samples.n_inputs)
         if self.prior is not None:
             return cost / self.prior.noise + _PARAMETER_PRICE * P

@@ -74,7 +74,7 @@ def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
             "standard errors",
             "rank",
             f"the outputs at these {n} inputs do not determine all {P} parameters: the smallest eigenvalue of their "
-            f"information matrix, scaled to unit diagonal, is {values[0]:.1e}. Units that are saturated on these "
+            f"information matrix, scaled to unit diagonal, is {values[0]:.1e}. Units that never move on these "
             "inputs cause this; so do too few inputs.",
         )
     vectors = vectors if free is None else free @ vectors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.fitting.answers_jacobian import spectrum_of_answers
+from skident.fitting.standard_errors import jacobian_spectrum
 
 from .solve import where_units_move
 
@@ -41,6 +41,6 @@ def weights_left_open(network, error):
     """
     if error < _ROUNDING or network.activation not in _SATURATING or network.n_parameters > _MOST_PARAMETERS:
         return ""
-    least = spectrum_of_answers(network, where_units_move(network))[-1]
+    least = jacobian_spectrum(network, where_units_move(network))[-1]
     off = error / max(least, np.finfo(float).eps)
     return _OPEN.format(least=least, off=off) if off > _KNOWN else ""

@@ -80,7 +80,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         ``(low, high)``: the black box is never asked outside; infinite entries are no bounds. Where the range is too
         small to see the first layer saturated, it is looked for by Hessians near the centre; where it leaves most of
         the parameters open, that is warned of first and the function is fitted: ``report_.determined`` (share of the
-        parameters) and ``report_.spectrum`` (`skident.fitting.answers_jacobian`) say what is known.
+        parameters) and ``report_.spectrum`` (`skident.fitting.standard_errors`) say what is known.
     strategy : {"auto", "saturation", "hessian"}, default="auto"
         ``saturation``: first layer from far away, then the rest of the network where the first layer is saturated (any
         depth, any shift). ``hessian``: `EntangledWeightExtractor` and `NetworkCompletion`, the paper's pipeline, up to

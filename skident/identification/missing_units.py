@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.fitting.design import design_points
-from skident.fitting.polish import NOISY_ANSWERS, polish_network
-from skident.fitting.removal import removal_costs, remove_unit
+from skident.fitting.polish import NOISY_OUTPUTS, polish_network
+from skident.fitting.pruning import removal_costs, remove_unit
 from skident.network import FeedforwardNetwork, get_activation
 
 __all__ = ["with_missing_units"]
@@ -152,7 +152,7 @@ def _smaller(network, told, n_tried, too_wide):
 def _more_answers(oracle, network, told, rng, times):
     """As many answers as the network with one more unit takes, those there are among them."""
     P = network.n_parameters + network.n_inputs + network.n_outputs + 1
-    n = max(int(times * NOISY_ANSWERS * P / network.n_outputs) - len(told.U), 0)
+    n = max(int(times * NOISY_OUTPUTS * P / network.n_outputs) - len(told.U), 0)
     W, b = network.weights[0], network.biases[0]
     U, Y = oracle.query_precise(lambda n, factor: design_points(W, b, n, factor, rng), n)
     return _Told(np.concatenate([told.U, U]), np.concatenate([told.Y, Y]), told.noise)
@@ -161,7 +161,7 @@ def _more_answers(oracle, network, told, rng, times):
 def _with_unit(network, told, rng):
     """The network and the unit that explains most of what it leaves."""
     W, b, (n, n_fitted, n_steps) = network.weights[0], network.biases[0], _FEW if told.clear else _MANY
-    U, Y = (rows[: int(NOISY_ANSWERS * network.n_parameters / network.n_outputs)] for rows in (told.U, told.Y))
+    U, Y = (rows[: int(NOISY_OUTPUTS * network.n_parameters / network.n_outputs)] for rows in (told.U, told.Y))
     left = _Told(U, Y - network(U), told.noise)
     g = get_activation(network.activation)
     lengths = rng.choice(np.linalg.norm(W, axis=0), n) * np.exp(_LENGTHS * rng.standard_normal(n))

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from skident.base.parameters import check_layer_widths
 from skident.base.progress import StageLog
-from skident.fitting.random_starts import Search
+from skident.fitting.random_starts import StartLimits
 from skident.network import Architecture
 from skident.oracle import MAX_NOISE, Accuracy, Oracle
 
@@ -239,7 +239,7 @@ class Inquiry:
         """
         limits = self.limits
         n_starts = int(np.clip(3e6 / n_parameters**2, 24, 40)) if limits.n_starts is None else limits.n_starts
-        return Search(n_starts, self.oracle.clock.share(_SEARCHING), limits.n_jobs, tol, progress)
+        return StartLimits(n_starts, self.oracle.clock.share(_SEARCHING), limits.n_jobs, tol, progress)
 
     def noise_refuted_by(self, error):
         """The same inquiry without noise, where a network agrees with the answers far better than noise would let it.

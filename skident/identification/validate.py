@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skident.fitting.design import design_points
-from skident.fitting.polish import NOISY_ANSWERS
-from skident.fitting.redundancy import redundant_units
+from skident.fitting.polish import NOISY_OUTPUTS
+from skident.fitting.pruning import redundant_units
 from skident.fitting.standard_errors import standard_errors
 from skident.linalg import column_units
 from skident.network import FeedforwardNetwork, center_outputs, change_inputs, change_outputs
@@ -254,7 +254,7 @@ def stderr_of(verdict):
         or verdict.error >= inquiry.accepted_error
     ):
         return None
-    n = int(NOISY_ANSWERS) * network.n_parameters // network.n_outputs + 4 * network.n_inputs
+    n = int(NOISY_OUTPUTS) * network.n_parameters // network.n_outputs + 4 * network.n_inputs
     inner = change_inputs(network, oracle.center, oracle.scale)
     U = design_points(inner.weights[0], inner.biases[0], n, 1.0, np.random.RandomState(0))
     try:
@@ -271,7 +271,7 @@ def _noise_left(verdict):
     Short lines tell noise to some 15 % only; and rounding grows with the numbers inside the black box.
     """
     fresh, network = verdict.inquiry.fresh, verdict.outcome.best.network
-    left = np.sqrt(np.mean((network(fresh.inputs) - fresh.answers) ** 2, axis=0) / (1.0 + 1.0 / NOISY_ANSWERS))
+    left = np.sqrt(np.mean((network(fresh.inputs) - fresh.answers) ** 2, axis=0) / (1.0 + 1.0 / NOISY_OUTPUTS))
     return np.maximum(left, 0.5 * fresh.sigma)
 
 

@@ -73,7 +73,7 @@ def test_from_an_oracle(name, rng):
 @pytest.mark.parametrize(("size", "n_stages"), [(1e-5, 2), (1e-1, 3)])
 def test_a_close_start_of_many_parameters_has_one_round(size, n_stages, monkeypatch, rng):
     """40 rows tell how close it is; then it has about 1.5 answers a parameter."""
-    monkeypatch.setattr("skident.fitting.polish._FRUGAL", range(10, 100))
+    monkeypatch.setattr("skident.fitting.polish._FRUGAL_PARAMETERS", range(10, 100))
     network = make_network((8, 10, 8, 3), output_activation="identity", shift_scale=0.3, random_state=0)
     oracle, log = Oracle(network, 8), StageLog()
     found, misfit = polish_from_oracle(oracle, bent(network, size, rng), np.random.RandomState(0), log)
@@ -93,7 +93,7 @@ def test_many_parameters_from_an_oracle(rng):
 @pytest.mark.parametrize("few", [range(10), range(600, 3001)])
 def test_answers_that_are_all_the_same(few, monkeypatch, rng):
     """With few parameters, and as if they were many."""
-    monkeypatch.setattr("skident.fitting.polish._FRUGAL", few)
+    monkeypatch.setattr("skident.fitting.polish._FRUGAL_PARAMETERS", few)
     network = make_network((4, 5, 1), output_activation="identity", random_state=0)
     oracle = Oracle(lambda X: np.zeros((len(X), 1)), 4)
     found, misfit = polish_from_oracle(oracle, network, np.random.RandomState(0), StageLog())
@@ -248,7 +248,7 @@ def test_standard_errors_of_what_is_not_determined(name, rng):
 
 def test_standard_errors_need_noise_or_answers(rng):
     network, U = CASES["two layers"], rng.standard_normal((20, 5))
-    with pytest.raises(ValueError, match="needs the answers Y"):
+    with pytest.raises(ValueError, match="needs the outputs Y"):
         standard_errors(network, U)
     with pytest.raises(ValueError, match="no degree of freedom"):
         standard_errors(network, U, Y=network(U))

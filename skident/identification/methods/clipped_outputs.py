@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.fitting.batched_fits import Rows, network_of
-from skident.fitting.width_search import Limits, search_weights, search_widths
+from skident.fitting.batched_fits import WeightedSamples, network_of
+from skident.fitting.width_search import SearchLimits, search_weights, search_widths
 from skident.optim import WorkBudget
 
 from ..solve import Attempt, polished_attempt, worst_error
@@ -62,8 +62,8 @@ def by_outputs_between(inquiry, earlier):
         search = search_widths if inquiry.widths is None else search_weights
         network, misfit = None, np.inf
         for sizes, deeper in zip(_SIZES, _DEEPER, strict=True):
-            limits = Limits(max_neurons=most, budget=budget, sizes=sizes + deeper if inquiry.discover else sizes)
-            rows = Rows(*oracle.query_precise(draw, n))
+            limits = SearchLimits(max_neurons=most, budget=budget, sizes=sizes + deeper if inquiry.discover else sizes)
+            rows = WeightedSamples(*oracle.query_precise(draw, n))
             fitted = search(rows, architecture, limits, rng).fitted
             left = float(np.sqrt(fitted.cost / max(rows.total, np.finfo(float).tiny)))
             if network is None or left < misfit:

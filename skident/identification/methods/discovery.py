@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from skident.fitting.pruning import prune_to
-from skident.fitting.redundancy import redundant_units
+from skident.fitting.pruning import prune_to, redundant_units
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.fitting.answers_jacobian import spectrum_of_answers
-from skident.fitting.one_fit import Stopping, fit_network
-from skident.fitting.random_starts import Search, network_through, random_network
+from skident.fitting.least_squares import Stopping, fit_network
+from skident.fitting.random_starts import StartLimits, fit_from_random_starts, random_network
+from skident.fitting.standard_errors import jacobian_spectrum
 from skident.linalg import n_free_entries
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import BlackBoxError, OutOfBudgetError
@@ -44,7 +44,7 @@ class Foreseen:
     network : FeedforwardNetwork
         A provisional fit.
     spectrum : ndarray
-        Of its Jacobian at rows in the range, see `spectrum_of_answers`.
+        Of its Jacobian at rows in the range, see `jacobian_spectrum`.
     """
 
     network: FeedforwardNetwork
@@ -172,7 +172,7 @@ def _fitted(network, asked, inquiry):
     deadline = inquiry.oracle.clock.share(_SHARE)
     U, Y = (np.concatenate(parts) for parts in zip(*asked, strict=True))
     held = np.arange(len(U)) % round(1.0 / _HELD_OUT) == 0
-    stopping = Stopping(max_iter=_STEPS, good=0.01 * inquiry.accepted_error, patience=20, gain=0.9, deadline=deadline)
+    stopping = Stopping(max_iter=_STEPS, target=0.01 * inquiry.accepted_error, patience=20, gain=0.9, deadline=deadline)
     if network.n_parameters > _DENSE:
         found, _ = fit_network(network, U[~held], Y[~held], stopping, dense_limit=_DENSE, inner_tol=0.1)
     else:  # few units end in local minima: others from random starts
@@ -180,8 +180,10 @@ def _fitted(network, asked, inquiry):
         def answers(n):
             return U[~held][:n], Y[~held][:n]
 
-        search = Search(_STARTS, deadline, inquiry.limits.n_jobs, tol=inquiry.fit_tolerance)
-        found, _ = network_through(answers, inquiry.oracle.n_inputs, inquiry.architecture(), inquiry.rng, search=search)
+        limits = StartLimits(_STARTS, deadline, inquiry.limits.n_jobs, tol=inquiry.fit_tolerance)
+        found, _ = fit_from_random_starts(
+            answers, inquiry.oracle.n_inputs, inquiry.architecture(), inquiry.rng, limits=limits
+        )
         found, _ = fit_network(found, U[~held], Y[~held], stopping, dense_limit=_DENSE)
     return found, worst_error(Y[held], found(U[held]))
 
@@ -204,4 +206,4 @@ def _spectrum(inquiry, network, rng):
     oracle = inquiry.oracle
     n = min(_SPECTRUM, int(1.5 * network.n_parameters)) // oracle.n_outputs + 1
     distances = np.exp(rng.uniform(*np.log([min(_NEAREST, oracle.reach), oracle.reach]), (n, 1)))
-    return spectrum_of_answers(network, oracle.clip_to_range(distances * rng.uniform(-1.0, 1.0, (n, oracle.n_inputs))))
+    return jacobian_spectrum(network, oracle.clip_to_range(distances * rng.uniform(-1.0, 1.0, (n, oracle.n_inputs))))

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from skident.fitting.design import design_points
-from skident.fitting.random_starts import Search, network_through, smallest_network_through
-from skident.fitting.small_starts import network_from_small_starts, small_starts_serve
+from skident.fitting.random_starts import StartLimits, fit_from_random_starts, fit_smallest_network
+from skident.fitting.small_starts import fit_from_small_starts, small_starts_apply
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
@@ -138,7 +138,7 @@ def prefers_small_starts(architecture):
     With three outputs and more, starts of the true widths succeed at once. `architecture` is that of the whole network.
     """
     downstream = architecture.behind()
-    return architecture.n_outputs < _FEW_OUTPUTS and small_starts_serve(architecture.widths[0], downstream)
+    return architecture.n_outputs < _FEW_OUTPUTS and small_starts_apply(architecture.widths[0], downstream)
 
 
 def fit_downstream(oracle, first, region, architecture, rng, search=None):
@@ -159,15 +159,15 @@ def fit_downstream(oracle, first, region, architecture, rng, search=None):
     draw = _sampler(oracle, first, region, architecture.activation, rng)
     if region == "stem":
         stem = first.weights, first.biases
-        return network_through(draw, oracle.n_inputs, architecture, rng, stem=stem, search=search)
+        return fit_from_random_starts(draw, oracle.n_inputs, architecture, rng, stem=stem, limits=search)
     m, downstream = len(first.biases), architecture.behind()
     if prefers_small_starts(architecture):
-        network, residual = network_from_small_starts(draw, m, downstream, rng, search=search)
+        network, residual = fit_from_small_starts(draw, m, downstream, rng, limits=search)
     elif region == "edges":
-        search = replace(Search() if search is None else search, n_starts=sum(n for _, n in _EDGE_ROUNDS))
-        network, residual = network_through(draw, m, downstream, rng, search=search, rounds=_EDGE_ROUNDS)
+        search = replace(StartLimits() if search is None else search, n_starts=sum(n for _, n in _EDGE_ROUNDS))
+        network, residual = fit_from_random_starts(draw, m, downstream, rng, limits=search, rounds=_EDGE_ROUNDS)
     else:
-        network, residual = network_through(draw, m, downstream, rng, search=search)
+        network, residual = fit_from_random_starts(draw, m, downstream, rng, limits=search)
     if network is None:
         return None, np.inf
     network = _joined(first, network)
@@ -193,7 +193,7 @@ def fit_smallest_downstream(oracle, first, region, at_least, rng, *, second_know
     downstream of the first layer. Not for the region "edges".
     """
     draw = _sampler(oracle, first, region, at_least.activation, rng)
-    find = functools.partial(smallest_network_through, max_neurons=max_neurons, search=search)
+    find = functools.partial(fit_smallest_network, max_neurons=max_neurons, limits=search)
     if region == "stem":
         stem, exact = (first.weights, first.biases), (1,) if second_known else ()
         return find(draw, oracle.n_inputs, at_least, rng, stem=stem, exact=exact)

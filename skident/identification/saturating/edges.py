@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.fitting.one_fit import Stopping, fit_network
+from skident.fitting.least_squares import Stopping, fit_network
 from skident.network import FeedforwardNetwork
 
 from ..query_points import random_tangents
@@ -23,7 +23,7 @@ _REACH = 600.0  # distance of the places, in units of one over the smallest norm
 _BIASES = np.linspace(-10.0, 10.0, 401)  # corrections that are tried: the profile's bias is good to a few units of z
 _REFINEMENTS = 3  # times that the neighborhood of the best one is searched, ten times finer each time
 _TARGET = 1e-13  # relative residual at which the joint fit ends; rounding
-_STOPPING = Stopping(max_iter=100, good=_TARGET, patience=30, gain=0.9)
+_STOPPING = Stopping(max_iter=100, target=_TARGET, patience=30, gain=0.9)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.fitting.downstream_of_known_units import BehindKnownUnits
-from skident.fitting.grow_and_prune import Growing, grow_and_prune
+from skident.fitting.downstream_of_known_units import DownstreamOfKnownUnits
+from skident.fitting.grow_and_prune import GrowPruneLimits, grow_and_prune
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
@@ -143,13 +143,13 @@ def recover_by_fit(downstream, plan, n_units, *, deadline=np.inf, progress=None)
     """
     Z, Y = query_where_few_units_are_free(downstream, plan.n_queries)
     g = get_activation(downstream.activation)
-    known, freed = (BehindKnownUnits(Z, Y, g, lengths_free=free) for free in (False, True))
+    known, freed = (DownstreamOfKnownUnits(Z, Y, g, norms_free=free) for free in (False, True))
     shifts = (
         np.zeros(downstream.shape[1])
         if downstream.theta is None
         else preactivations_of(downstream.activation, downstream.theta)
     )
-    growing = Growing(-(-plan.n_cycles // _A_START), plan.n_cycles, deadline=deadline, progress=progress)
+    growing = GrowPruneLimits(-(-plan.n_cycles // _A_START), plan.n_cycles, deadline=deadline, progress=progress)
     theta, misfit, n_cycles = grow_and_prune(known, freed, shifts, n_units, downstream.rng, growing)
     if not misfit < _FOUND:
         late = ", when its share of max_seconds was over" if time.perf_counter() >= deadline else ""
@@ -158,8 +158,8 @@ def recover_by_fit(downstream, plan, n_units, *, deadline=np.inf, progress=None)
             "residual",
             f"growing and pruning left {misfit:.1e} of the answers unexplained after {n_cycles} cycles{late}",
         )
-    shifts, stretch, W, V = known.parts(theta)
-    weights = [downstream.weights * stretch, W[:-1], V[:-1] * known.unit]
-    biases = [downstream.biases * stretch + shifts, W[-1], V[-1] * known.unit + known.offset]
+    shifts, stretch, W, V = known.split(theta)
+    weights = [downstream.weights * stretch, W[:-1], V[:-1] * known.scale]
+    biases = [downstream.biases * stretch + shifts, W[-1], V[-1] * known.scale + known.offset]
     network = FeedforwardNetwork(weights, biases, downstream.activation)
     return RecoveredNetwork(network, misfit, {"cycles": n_cycles})

@@ -66,7 +66,7 @@ def final_fit(table, rows, found, limits, rng, *, widths_given):
     architecture, x, k = found.fitted.architecture, found.fitted.x, table.n_inputs
     noisy = len(architecture.widths) > 1 and found.fitted.cost > _ROUNDING**2 * rows.total
     if noisy:
-        noise = found.fitted.cost / max(rows.n_answers - len(x), 1.0)
+        noise = found.fitted.cost / max(rows.n_values - len(x), 1.0)
         minima = minima_within_noise(architecture, x[None], noise, rows, limits, rng)
     x = minima.x[0] if noisy else _refit(architecture, rows, x)
     without, misfit = network_of(x, k, architecture), lack_of_fit(architecture, rows, x, rng)
@@ -77,7 +77,7 @@ def final_fit(table, rows, found, limits, rng, *, widths_given):
         return FinalFit(network, without, float(np.sqrt(minima[0].prior.noise)), misfit, minima)
     x = _refit(architecture, table, x)
     cost = float(BatchedNetworkFits(architecture, table).cost(x[None])[0])
-    noise = float(np.sqrt(cost / max(table.n_answers - len(x), 1.0)))
+    noise = float(np.sqrt(cost / max(table.n_values - len(x), 1.0)))
     return FinalFit(network_of(x, k, architecture), without, noise, misfit, [])
 
 
@@ -87,7 +87,7 @@ def _wider(minima, rows, limits, rng):
     network = network_of(minima.x[0], rows.n_inputs, minima.architecture)
     for layer in range(len(minima.architecture.widths) - 1):
         architecture, starts = one_unit_more(network, layer, prior, limits.n_starts, rng)
-        if _ANSWERS_PER_PARAMETER * starts.shape[1] <= rows.n_answers and not limits.spent:
+        if _ANSWERS_PER_PARAMETER * starts.shape[1] <= rows.n_values and not limits.spent:
             found.append(minima_within_noise(architecture, starts, prior.noise, rows, limits, rng))
     return found
 

@@ -24,7 +24,7 @@ from skident.base.parameters import (
 )
 from skident.base.predictions import in_shape_of_targets
 from skident.base.progress import StageLog
-from skident.fitting.width_search import Limits, search_weights, search_widths
+from skident.fitting.width_search import SearchLimits, search_weights, search_widths
 from skident.network import Architecture, get_activation
 from skident.optim import WorkBudget, gram_work, one_thread
 
@@ -277,7 +277,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     def _limits(self, rows, started):
         deadline = np.inf if self.max_seconds is None else started + self.max_seconds
         budget = WorkBudget(np.inf if self.max_work is None else self.max_work, rows.Y.size, deadline)
-        return Limits(self.n_starts, self.max_neurons, budget, StageLog(self.verbose, type(self).__name__).say)
+        return SearchLimits(self.n_starts, self.max_neurons, budget, StageLog(self.verbose, type(self).__name__).say)
 
     def _search(self, table, rows, widths, limits, rng):
         architecture = Architecture(
@@ -323,7 +323,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             n_rows=len(table.X),
             n_distinct=table.n_distinct,
             n_parameters=network.n_parameters,
-            answers_per_parameter=table.n_answers / network.n_parameters,
+            answers_per_parameter=table.n_values / network.n_parameters,
             idle_features=idle_features(self.network_, self.stderr_[0][0]),
             tried=found.tried,
             work=limits.budget.work,

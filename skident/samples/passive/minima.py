@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.fitting.batched_fits import BatchedNetworkFits, Rows, network_of, parameters_of, random_parameters
-from skident.fitting.penalised_fits import PenalisedNetworkFits, Prior
-from skident.fitting.races import Race, race
+from skident.fitting.batched_fits import BatchedNetworkFits, Halving, PenalizedNetworkFits, Prior, WeightedSamples, network_of, parameters_of, random_parameters, successive_halving
 from skident.optim import Ending, batched_levenberg_marquardt
 
 __all__ = ["Minima", "minima_within_noise", "refitted_minima", "resampled"]
@@ -75,10 +73,12 @@ def minima_within_noise(architecture, x, noise, rows, limits, rng):
     prior = Prior.broad(architecture, D, noise)
     starts = random_parameters(D, architecture, 2 * limits.n_starts, rng)
     ending = replace(_END, budget=limits.budget)
-    first = batched_levenberg_marquardt(PenalisedNetworkFits(architecture, rows, prior), x, ending).x
+    first = batched_levenberg_marquardt(PenalizedNetworkFits(architecture, rows, prior), x, ending).x
     for _ in range(2):  # the second time with the noise of the best one
-        fits = PenalisedNetworkFits(architecture, rows, prior)
-        x = race(fits, np.concatenate([first, starts]), Race(_ROUNDS, ftol=1e-5, budget=limits.budget))[0]
+        fits = PenalizedNetworkFits(architecture, rows, prior)
+        x = successive_halving(
+            fits, np.concatenate([first, starts]), Halving(_ROUNDS, ftol=1e-5, budget=limits.budget)
+        )[0]
         first = np.concatenate([x, first[:1]])
         prior = _with_noise(architecture, rows, x[0], prior)
         starts = starts[:0]
@@ -99,7 +99,7 @@ def refitted_minima(minima, rows, budget):
     Minima
     """
     architecture, D = minima.architecture, rows.n_inputs
-    fits = PenalisedNetworkFits(architecture, rows, minima.prior)
+    fits = PenalizedNetworkFits(architecture, rows, minima.prior)
     result = batched_levenberg_marquardt(fits, minima.x, replace(_END, budget=budget))
     order = np.argsort(result.cost, kind="stable")
     best = network_of(result.x[order[0]], D, architecture).canonical()
@@ -119,7 +119,7 @@ def _with_noise(architecture, rows, x, prior):
     fits = BatchedNetworkFits(architecture, rows)
     matrix = fits.normal_equations(x[None])[0][0]
     used = np.trace(np.linalg.lstsq(matrix + np.diag(prior.penalty(fits.shapes)), matrix, rcond=None)[0])
-    left = max(rows.n_answers - used, 1.0)
+    left = max(rows.n_values - used, 1.0)
     return replace(prior, noise=max(float(fits.cost(x[None])[0]) / left, np.finfo(float).tiny))
 
 
@@ -150,7 +150,7 @@ def resampled(minima, noise, rows, n_fits, budget, rng):
     found = []
     spread = np.sqrt(noise / (np.ones(len(rows.U)) if rows.weight is None else rows.weight))[:, None]
     for _ in range(n_fits):
-        noisy = Rows(rows.U, rows.Y + spread * rng.standard_normal(rows.Y.shape), rows.weight)
+        noisy = WeightedSamples(rows.U, rows.Y + spread * rng.standard_normal(rows.Y.shape), rows.weight)
         x = _best_fit(minima, noisy, budget, rng)
         if budget.spent:
             break
@@ -162,5 +162,5 @@ def _best_fit(minima, rows, budget, rng):
     """Of fits from all minima, with the mean of the prior drawn from it."""
     variances = minima.prior.variances(BatchedNetworkFits(minima.architecture, rows).shapes)
     center = np.sqrt(np.where(np.isfinite(variances), variances, 0.0)) * rng.standard_normal(len(variances))
-    fits = PenalisedNetworkFits(minima.architecture, rows, minima.prior, center)
-    return race(fits, minima.x, Race(((_FIRST, _KEPT), (_LAST, 1)), ftol=_FTOL, budget=budget))[0][0]
+    fits = PenalizedNetworkFits(minima.architecture, rows, minima.prior, center)
+    return successive_halving(fits, minima.x, Halving(((_FIRST, _KEPT), (_LAST, 1)), ftol=_FTOL, budget=budget))[0][0]

@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from skident.fitting.batched_fits import network_of, parameters_of, random_parameters
-from skident.fitting.penalised_fits import Prior
-from skident.fitting.races import Race, race
+from skident.fitting.batched_fits import Halving, Prior, network_of, parameters_of, random_parameters, successive_halving
 from skident.fitting.scored_pruning import Scoring, prune_by_score
 from skident.network import Architecture
 
@@ -47,7 +45,7 @@ def units_above_noise(found, rows, limits, rng):
     """
     fitted, n_hidden = found.fitted, len(found.fitted.widths) - 1
     exact = fitted.cost <= _ROUNDING**2 * rows.total
-    if exact or not n_hidden or (n_hidden > 1 and not found.settled) or len(fitted.x) >= rows.n_answers:
+    if exact or not n_hidden or (n_hidden > 1 and not found.settled) or len(fitted.x) >= rows.n_values:
         return found
     fitted, scoring = _with_its_prior(*_with_its_prior(fitted, Scoring(rows, 0.0, budget=limits.budget)))
     settled = False
@@ -65,14 +63,14 @@ def units_above_noise(found, rows, limits, rng):
 
 def _with_its_prior(fitted, scoring):
     """Fitted again with the prior and the noise that it tells."""
-    network = network_of(fitted.x, scoring.rows.n_inputs, fitted.architecture)
-    scoring = replace(scoring, prior=_typical(network, scoring.rows))
+    network = network_of(fitted.x, scoring.samples.n_inputs, fitted.architecture)
+    scoring = replace(scoring, prior=_typical(network, scoring.samples))
     return scoring.refit(fitted.architecture, fitted.x[None], **_FINISH), scoring
 
 
 def _typical(network, rows):
     squares = np.sum((network(rows.U) - rows.Y) ** 2, axis=1)
-    left = rows.n_answers - network.n_parameters
+    left = rows.n_values - network.n_parameters
     return Prior.like(network, float(squares.sum() if rows.weight is None else rows.weight @ squares) / left)
 
 
@@ -88,13 +86,13 @@ def _grown(fitted, scoring, limits, rng):
 
 
 def _may_grow(fitted, scoring, limits):
-    few = len(fitted.x) < scoring.rows.n_answers / _ANSWERS_PER_PARAMETER
+    few = len(fitted.x) < scoring.samples.n_values / _ANSWERS_PER_PARAMETER
     return few and fitted.architecture.n_hidden < limits.max_neurons
 
 
 def _one_more(fitted, layer, scoring, limits, rng):
     """The best of networks with one unit more in a layer, which hardly speaks at first."""
-    network = network_of(fitted.x, scoring.rows.n_inputs, fitted.architecture)
+    network = network_of(fitted.x, scoring.samples.n_inputs, fitted.architecture)
     return scoring.refit(*one_unit_more(network, layer, scoring.prior, limits.n_starts, rng), **_FINISH)
 
 
@@ -121,7 +119,7 @@ def one_unit_more(network, layer, prior, n_starts, rng):
         weights, biases = list(network.weights), list(network.biases)
         reads = np.sqrt(prior.weights[layer]) * rng.standard_normal((weights[layer].shape[0], 1))
         speaks = _SMALL * np.sqrt(prior.weights[layer + 1]) * rng.standard_normal((1, weights[layer + 1].shape[1]))
-        shift = np.sqrt(prior.shifts[layer]) * rng.standard_normal(1)
+        shift = np.sqrt(prior.biases[layer]) * rng.standard_normal(1)
         weights[layer], biases[layer] = np.hstack([weights[layer], reads]), np.append(biases[layer], shift)
         weights[layer + 1] = np.vstack([weights[layer + 1], speaks])
         starts.append(parameters_of(network.with_parameters(weights, biases)))
@@ -134,10 +132,10 @@ def _afresh(best, scoring, limits, rng):
     too_many = architecture.n_hidden > limits.max_neurons
     if (
         too_many
-        or architecture.n_parameters(scoring.rows.n_inputs) > scoring.rows.n_answers / _ANSWERS_PER_PARAMETER
+        or architecture.n_parameters(scoring.samples.n_inputs) > scoring.samples.n_values / _ANSWERS_PER_PARAMETER
         or limits.spent
     ):
         return best
-    x = random_parameters(scoring.rows.n_inputs, architecture, limits.n_starts, rng)
-    x, cost = race(scoring.fits(architecture), x, Race(ftol=1e-4, budget=limits.budget))
+    x = random_parameters(scoring.samples.n_inputs, architecture, limits.n_starts, rng)
+    x, cost = successive_halving(scoring.fits(architecture), x, Halving(ftol=1e-4, budget=limits.budget))
     return prune_by_score(scoring.fitted(architecture, x[0], cost[0]), scoring)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special, stats
 
 from skident.fitting.lack_of_fit import NO_NOISE
-from skident.fitting.removal import remove_unit
+from skident.fitting.pruning import remove_unit
 
 from .final_fit import some_of
 from .minima import resampled
@@ -167,11 +167,11 @@ def _flat_network(network):
 def _prior_deviations(network, table, prior):
     """Standard deviations of the prior, in inputs and targets as they are."""
     weights = [np.full(W.shape, np.sqrt(v)) for W, v in zip(network.weights, prior.weights, strict=True)]
-    shifts = [np.full(b.shape, np.sqrt(v)) for b, v in zip(network.biases, prior.shifts, strict=True)]
+    shifts = [np.full(b.shape, np.sqrt(v)) for b, v in zip(network.biases, prior.biases, strict=True)]
     m = network.layer_widths[0]
     weights[0] = np.repeat(np.sqrt(prior.weights[0]) * np.linalg.norm(table.whitener, axis=1)[:, None], m, axis=1)
     along = np.linalg.norm(table.center @ table.whitener)
-    shifts[0] = np.full(m, np.sqrt(prior.shifts[0] + prior.weights[0] * along**2))
+    shifts[0] = np.full(m, np.sqrt(prior.biases[0] + prior.weights[0] * along**2))
     weights[-1], shifts[-1] = weights[-1] * table.unit, shifts[-1] * table.unit
     return _flat((weights, shifts))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.fitting.batched_fits import Rows
+from skident.fitting.batched_fits import WeightedSamples
 from skident.linalg import column_units
 from skident.network import change_outputs
 
@@ -75,7 +75,7 @@ class Table:
         return self.Y.shape[1]
 
     @property
-    def n_answers(self):
+    def n_values(self):
         """Effective rows times m_L."""
         return self.n_outputs * self.effective_rows
 
@@ -134,7 +134,7 @@ class Table:
         """
         U = (np.asarray(self.X[index], dtype=np.float64) - self.center) @ self.whitener
         weight = None if self.weight is None else self.weight[index]
-        return Rows(U, (np.asarray(self.Y[index], dtype=np.float64) - self.offset) / self.unit, weight)
+        return WeightedSamples(U, (np.asarray(self.Y[index], dtype=np.float64) - self.offset) / self.unit, weight)
 
     def blocks(self, size):
         """All rows, some at a time, as `BatchedNetworkFits` reads them.

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from skident.fitting.lack_of_fit import NO_NOISE
-from skident.fitting.redundancy import redundant_units
+from skident.fitting.pruning import redundant_units
 from skident.network import get_activation
 
 from .openness import Information

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.fitting.random_starts import Search
+from skident.fitting.random_starts import StartLimits
 from skident.identification.saturating import downstream as layers_behind
 from skident.identification.saturating.biases import find_first_biases
 from skident.identification.saturating.downstream import (
@@ -90,7 +90,7 @@ def test_one_output_from_the_interior(rng):
     oracle, state = Oracle(lambda X: network(X), 8), np.random.RandomState(0)
     _, exact, n_next = searched(network, oracle, state)
     assert n_next == 4
-    found, misfit = fit_downstream(oracle, exact, "interior", Architecture((6, 4, 1)), state, Search(tol=1e-6))
+    found, misfit = fit_downstream(oracle, exact, "interior", Architecture((6, 4, 1)), state, StartLimits(tol=1e-6))
     assert misfit < 1e-6
     U = rng.standard_normal((200, 8))
     np.testing.assert_allclose(found(U), network(U), atol=1e-4 * np.abs(network(U)).max())
@@ -100,7 +100,7 @@ def test_a_poor_network_where_time_is_over_before_a_start_comes_near():
     network = make_network((8, 6, 6, 1), shift_scale=0.5, output_activation="identity", random_state=0)
     oracle, state = Oracle(lambda X: network(X), 8), np.random.RandomState(0)
     first = find_first_layer(oracle, n_units=6, rng=state)
-    found, misfit = fit_downstream(oracle, first, "edges", Architecture((6, 6, 1)), state, Search(deadline=0.0))
+    found, misfit = fit_downstream(oracle, first, "edges", Architecture((6, 6, 1)), state, StartLimits(deadline=0.0))
     assert found is None or misfit > 1e-2
 
 
@@ -123,7 +123,7 @@ def test_smallest_network_behind(way):
     first, exact, n_next = searched(network, oracle, state)
     first, n_next = (exact, n_next) if way == "interior" else (first, None)
     at_least = Architecture((6, n_next or 1, 3), "tanh", "tanh")
-    search = Search(8, tol=1e-6)
+    search = StartLimits(8, tol=1e-6)
     found, misfit = fit_smallest_downstream(
         oracle, first, way, at_least, state, second_known=n_next is not None, search=search
     )

@@ -8,7 +8,7 @@ from skident import PassiveNetworkIdentifier
 from skident.datasets import make_network
 from skident.fitting.batched_fits import random_parameters
 from skident.fitting.scored_pruning import Scoring
-from skident.fitting.width_search import Found
+from skident.fitting.width_search import WidthSearchResult
 from skident.metrics import parameter_error
 
 
@@ -65,7 +65,7 @@ def test_a_small_unit_behind_noise_is_found():
 def test_a_misfit_is_not_passed_as_noise(monkeypatch):
     def stuck(rows, architecture, limits, rng):
         fitted = Scoring(rows, 0.0).refit(architecture, random_parameters(4, architecture, 1, rng))
-        return Found(fitted, True, [])  # as a search whose wider networks did no better
+        return WidthSearchResult(fitted, True, [])  # as a search whose wider networks did no better
 
     truth, X, Y = planted((4, 3, 1), 600, seed=1)
     monkeypatch.setattr("skident.samples.passive.identifier.search_weights", stuck)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skident.fitting.design import design_points
-from skident.fitting.polish import NOISY_ANSWERS, polish_network
+from skident.fitting.polish import NOISY_OUTPUTS, polish_network
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
@@ -200,7 +200,7 @@ def _network_of_pairs(one, other, output_error):
 def _polish(probe, network, rng):
     """The network fitted to outputs near its hyperplanes and around the center."""
     oracle, W, b = probe.oracle, network.weights[0], network.biases[0]
-    n = int((_OUTPUTS if probe.exact else NOISY_ANSWERS) * network.n_parameters / network.n_outputs)
+    n = int((_OUTPUTS if probe.exact else NOISY_OUTPUTS) * network.n_parameters / network.n_outputs)
     U, Y = oracle.query_precise(lambda n, factor: design_points(W, b, n, factor, rng), n)
     noise = None if probe.exact else oracle.accuracy.std
     return polish_network(network, U, Y, noise=noise, callback=lambda _: oracle.clock.out_of_time)[0]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from skident.fitting.polish import NOISY_ANSWERS, polish_network
+from skident.fitting.polish import NOISY_OUTPUTS, polish_network
 from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import NotIdentified
 
@@ -226,7 +226,7 @@ def _network(search, signs, activation, shells):
 def _polish(search, networks, errors, shells):
     """Every network, or its polished form if that is better, and their errors."""
     oracle, exact = search.probe.oracle, search.probe.exact
-    n = int((_OUTPUTS if exact else NOISY_ANSWERS) * networks[0].n_parameters / networks[0].n_outputs)
+    n = int((_OUTPUTS if exact else NOISY_OUTPUTS) * networks[0].n_parameters / networks[0].n_outputs)
     points = points_on_both_sides(search.units, n, search.rng)
     outputs, noise = oracle(points), None if exact else oracle.accuracy.std
     networks, errors = list(networks), errors.copy()

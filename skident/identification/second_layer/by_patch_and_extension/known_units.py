@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.fitting.downstream_of_known_units import BehindKnownUnits
+from skident.fitting.downstream_of_known_units import DownstreamOfKnownUnits
 from skident.network import Activation, get_activation
 from skident.optim import DenseNormalEquations, levenberg_marquardt
 
@@ -147,7 +147,7 @@ class KnownUnits:
         -------
         KnownUnits
         """
-        problem = BehindKnownUnits(Z[:, self.units], Y, self.activation)
+        problem = DownstreamOfKnownUnits(Z[:, self.units], Y, self.activation)
         options = {"max_iter": max_iter, "damping": 1e-6, "target": _EXACT**2 * problem.total}
         return self._from(
             problem, levenberg_marquardt(problem.cost, problem.linearise, self._vector(problem), **options).x
@@ -170,7 +170,7 @@ class KnownUnits:
         stretch : ndarray of shape (k,)
             Factors of the units' pre-activations with which this is so, about 1.
         """
-        problem = BehindKnownUnits(Z[:, self.units], Y, self.activation, lengths_free=True)
+        problem = DownstreamOfKnownUnits(Z[:, self.units], Y, self.activation, norms_free=True)
         x, damping = self._vector(problem), _FIRST
         for _ in range(max_iter):
             if problem.cost(x) <= _EXACT**2 * problem.total:
@@ -190,18 +190,18 @@ class KnownUnits:
             if not trial < _HARDLY * cost:
                 break
             x, damping = new, damping / _HARDER
-        return self._from(problem, x), problem.parts(x)[1]
+        return self._from(problem, x), problem.split(x)[1]
 
     def _vector(self, problem):
         """As a vector of the problem."""
-        V = np.vstack([self.readout, self.offset - problem.offset]) / problem.unit
+        V = np.vstack([self.readout, self.offset - problem.offset]) / problem.scale
         W = np.vstack([self.rows, self.biases])
-        return problem.joined(self.shifts, np.ones(len(self.units)), W, V)
+        return problem.join(self.shifts, np.ones(len(self.units)), W, V)
 
     def _from(self, problem, x):
         """The same with what a vector of the problem says."""
-        shifts, _, W, V = problem.parts(x)
-        readout, offset = V[:-1] * problem.unit, V[-1] * problem.unit + problem.offset
+        shifts, _, W, V = problem.split(x)
+        readout, offset = V[:-1] * problem.scale, V[-1] * problem.scale + problem.offset
         return replace(self, shifts=shifts, rows=W[:-1], biases=W[-1], readout=readout, offset=offset)
 
     def newest_refined(self, Z, Y, n_newest, signs):
@@ -239,14 +239,14 @@ class _HeldLengths:
 
     def cost(self, x):
         """Sum of squares."""
-        return self.problem.cost(x) + self.weight**2 * float(np.sum((self.problem.parts(x)[1] - 1.0) ** 2))
+        return self.problem.cost(x) + self.weight**2 * float(np.sum((self.problem.split(x)[1] - 1.0) ** 2))
 
     def linearised(self, x):
         """Jacobian and what a step is to take away."""
         k = self.problem.n_known
         J = np.vstack([self.problem.jacobian(x), np.zeros((k, len(x)))])
         J[-k:, k : 2 * k] = self.weight * np.eye(k)
-        left = np.append(self.problem.residual(x).ravel(), self.weight * (self.problem.parts(x)[1] - 1.0))
+        left = np.append(self.problem.residual(x).ravel(), self.weight * (self.problem.split(x)[1] - 1.0))
         return J, -left
 
 
