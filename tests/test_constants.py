@@ -17,7 +17,6 @@ LEFT = {
     "base": 3,
     "compression": 3,
     "datasets": 1,
-    "fitting": 35,
     "identification": 344,
     "landscape": 28,
     "linalg": 10,

@@ -70,7 +70,6 @@ LEFT = {
     "skident/cli": 15,
     "skident/compression": 31,
     "skident/datasets": 4,
-    "skident/fitting": 177,
     "skident/identification": 1897,
     "skident/inspection": 24,
     "skident/landscape": 52,

@@ -1,1 +1,1 @@
-"""Fits of networks to answers: one fit, many starts, pruning, polish, standard errors."""
+"""Fits of networks to samples: least squares, many starts, pruning, polish, standard errors."""

@@ -12,7 +12,7 @@ __all__ = ["MIN_FREEDOM", "NO_NOISE", "lack_of_fit"]
 NO_NOISE = 1e-3  # p-value below which residuals are not noise: false alarm rate for the right network
 
 _FUNCTION_SHARES = (0.1, 1 / 3)  # numbers of functions tried, as shares of the residual degrees of freedom
-_MAX_FUNCTIONS = 500
+_MAX_FUNCTIONS = 500  # budget: a QR factorization of so many columns
 _MIN_FUNCTIONS = 5  # below which the test has no power
 MIN_FREEDOM = int(_MIN_FUNCTIONS / _FUNCTION_SHARES[0])  # residual degrees of freedom that the test needs
 _WEIGHT_SCALES = np.array([0.5, 1.0, 2.0, 4.0])  # of the functions' weights, for features of unit variance

@@ -22,7 +22,7 @@ _NOISE_FACTOR = 4.0  # of the residual that the noise leaves of a perfect fit: m
 _NEAR = 0.1  # relative residual below which a start is so close that steps need little damping
 _DAMPING = 1e-3  # the first one from afar
 _DAMPING_NEAR = 1e-4  # times the relative squared residual of a close start
-_MIN_DAMPING = 1e-10
+_MIN_DAMPING = 1e-10  # lets the last steps of exact outputs converge quadratically, and bounds steps along flat valleys
 _FTOL = 1e-3  # relative gain of the last steps of exact outputs, which converge quadratically before
 _NOISY_FTOL = 1e-5  # with noise the cost is about one per output: what is left to gain is less than one per parameter
 _REPEATS = 4  # further fits of a thorough polish
@@ -36,7 +36,7 @@ _THOROUGH_ROUNDS = ((NOISY_OUTPUTS, 1.0, 0.5),)
 _FRUGAL_PARAMETERS = range(600, 3001)  # numbers of parameters for which `_ROUNDS` suffice
 # Larger networks whose residual on `_PROBE_QUERIES` is below `_ONE_ROUND_RESIDUAL` skip the first round.
 _ONE_ROUND_RESIDUAL = 0.03
-_PROBE_QUERIES = 40
+_PROBE_QUERIES = 40  # budget: an estimate of the residual to about 10 %
 _ONE_ROUND = ((1.5, 1.0, 0.5), (NOISY_OUTPUTS, 1.0, 0.5))
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 

@@ -138,4 +138,4 @@ def _afresh(best, scoring, limits, rng):
         return best
     x = random_parameters(scoring.samples.n_inputs, architecture, limits.n_starts, rng)
     x, cost = successive_halving(scoring.fits(architecture), x, Halving(ftol=1e-4, budget=limits.budget))
-    return prune_by_score(scoring.fitted(architecture, x[0], cost[0]), scoring)
+    return prune_by_score(scoring.scored(architecture, x[0], cost[0]), scoring)

@@ -132,7 +132,7 @@ def test_smallest_network_behind(way):
 
 def test_where_every_start_is_given_up_there_is_no_network(monkeypatch):
     network = make_network((6, 5, 4, 3), output_activation="identity", random_state=0)
-    monkeypatch.setattr(layers_behind, "network_through", lambda *args, **options: (None, np.inf))
+    monkeypatch.setattr(layers_behind, "fit_from_random_starts", lambda *args, **options: (None, np.inf))
     architecture = Architecture((5, 4, 3), "tanh", "identity")
     found, misfit = fit_downstream(
         Oracle(network, 6), known_first_layer(network), "edges", architecture, np.random.RandomState(0)
