@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.fitting.batched_fits import BatchedNetworkFits, Halving, PenalizedNetworkFits, Prior, WeightedSamples, network_of, parameters_of, random_parameters, successive_halving
+from skident.fitting.batched_fits import (
+    BatchedNetworkFits,
+    Halving,
+    PenalizedNetworkFits,
+    Prior,
+    WeightedSamples,
+    network_of,
+    parameters_of,
+    random_parameters,
+    successive_halving,
+)
 from skident.fitting.least_squares import NetworkLeastSquares
 from skident.network import Architecture, FeedforwardNetwork
 from skident.optim import (

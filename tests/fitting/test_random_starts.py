@@ -10,7 +10,12 @@ from skident.datasets import make_network
 from skident.fitting.least_squares import Stopping, fit_network
 from skident.fitting.pruning import prune_to, prune_to_smallest
 from skident.fitting.random_starts import StartLimits, fit_from_random_starts, fit_smallest_network, random_network
-from skident.fitting.small_starts import HiddenLayerProblem, fit_from_small_starts, fit_hidden_layers, small_starts_apply
+from skident.fitting.small_starts import (
+    HiddenLayerProblem,
+    fit_from_small_starts,
+    fit_hidden_layers,
+    small_starts_apply,
+)
 from skident.metrics import parameter_error
 from skident.network import Architecture, FeedforwardNetwork
 from skident.network.calculus import forward

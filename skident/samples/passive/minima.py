@@ -6,7 +6,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.fitting.batched_fits import BatchedNetworkFits, Halving, PenalizedNetworkFits, Prior, WeightedSamples, network_of, parameters_of, random_parameters, successive_halving
+from skident.fitting.batched_fits import (
+    BatchedNetworkFits,
+    Halving,
+    PenalizedNetworkFits,
+    Prior,
+    WeightedSamples,
+    network_of,
+    parameters_of,
+    random_parameters,
+    successive_halving,
+)
 from skident.optim import Ending, batched_levenberg_marquardt
 
 __all__ = ["Minima", "minima_within_noise", "refitted_minima", "resampled"]

@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from skident.fitting.batched_fits import Halving, Prior, network_of, parameters_of, random_parameters, successive_halving
+from skident.fitting.batched_fits import (
+    Halving,
+    Prior,
+    network_of,
+    parameters_of,
+    random_parameters,
+    successive_halving,
+)
 from skident.fitting.scored_pruning import Scoring, prune_by_score
 from skident.network import Architecture
 
