@@ -100,7 +100,7 @@ class FirstLook:
             oracle.output_bounds = clipped
             if named[0] == "auto":
                 near = classify_near_center(_Between(oracle), np.random.RandomState(0))
-                hidden = {"kinks": "relu", "curves": "tanh", "lines": None}[near]
+                hidden = {"piecewise": "relu", "curved": "tanh", "linear": None}[near]
         except (BlackBoxError, OutOfBudgetError):
             return []
         return [] if hidden is None else [FirstLook(oracle, self.X, self.spread, (hidden, "identity"), None, clipped)]
@@ -112,7 +112,7 @@ class _Between:
     def __init__(self, oracle):
         self._oracle, self.n_inputs = oracle, oracle.n_inputs
 
-    def ask(self, U):
+    def query(self, U):
         """Outputs and bounds of their errors, (n, m_L) each."""
         Y, error = self._oracle.query(U)
         return Y, np.broadcast_to(error[:, None], Y.shape)

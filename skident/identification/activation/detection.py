@@ -1,4 +1,4 @@
-"""Which activation a black box has, and how sure that is."""
+"""Detection of the hidden and output activation of a black box from its outputs far out, with doubts."""
 
 from __future__ import annotations
 
@@ -8,34 +8,36 @@ import numpy as np
 
 from skident.network import ACTIVATIONS
 
-from .growth import growth, polynomial_degree
+from .growth import classify_near_center, growth, polynomial_degree
 from .intervals import find_interval
-from .near_kinks import classify_near_center
 from .outputs import OutputEvidence, PreActivationOracle, detect_output_activation
 from .profiles import growing_profile, settling_profile
 
 __all__ = ["ActivationEvidence", "detect_activation"]
 
-_STRETCHES, _LINES = 2, 15  # intervals that are looked at, and lines that are searched for them
-_FITS, _BETTER = 1e-5, 30.0  # misfit of a profile that is right, and how much worse the next one is
+_VOTES = 2  # units whose profiles must agree
+_MAX_LINES = 15  # searched for them; budget
+_MAX_RESIDUAL = 1e-5  # of a profile that fits, relative to the unit: fits of exact outputs leave 1e-8 and less
+_MARGIN = 30.0  # times that residual that the second best activation must leave
+_DEGREES = (1, 2, 4, 8)  # of outputs behind one linear layer, and one to three quadratic ones
 
 
 @dataclass(frozen=True)
 class ActivationEvidence:
-    """What was seen of a black box's activation.
+    """The hidden activation of a black box, and what it was detected from.
 
     Attributes
     ----------
     name : str or None
-        ``tanh`` (sigmoid is of the same class), ``erf``, ``hard_tanh``, ``step``, ``sin``, ``identity``, ``quadratic``,
-        ``relu`` (or leaky: the slope is not looked at here), ``softplus``, ``gelu``, ``silu``, ``elu``; None if it is
-        none of these.
+        ``tanh`` (or sigmoid, which is equivalent), ``erf``, ``hard_tanh``, ``step``, ``sin``, ``identity``,
+        ``quadratic``, ``relu`` (or leaky: the slope is not detected), ``softplus``, ``gelu``, ``silu``, ``elu``; None
+        if it is none of these.
     doubt : str
-        Why it may be another; empty where nothing speaks for another.
+        Why it may be another one; empty if there is no reason.
     growth : str
-        What answers do far out.
+        Behavior of the outputs far out.
     seen : list of str
-        Interval by interval.
+        The profile of each unit.
     n_queries : int
     output : OutputEvidence
         The outputs' activation, with a doubt of its own.
@@ -50,114 +52,98 @@ class ActivationEvidence:
 
     @property
     def usable(self):
-        """Whether networks of this activation are known, and have units to identify."""
+        """Whether networks with this activation are supported, and have units to identify."""
         return self.name in ACTIVATIONS and self.name != "identity"
 
     def __str__(self):
-        sure = f"; in doubt: {self.doubt}" if self.doubt else ""
-        seen = ", ".join(self.seen) or "no unit seen by itself"
-        return f"{self.name or 'unknown'} ({self.growth}; {seen}{sure}), {self.output}"
+        doubt = f"; in doubt: {self.doubt}" if self.doubt else ""
+        seen = ", ".join(self.seen) or "no unit isolated"
+        return f"{self.name or 'unknown'} ({self.growth}; {seen}{doubt}), {self.output}"
 
 
 def detect_activation(oracle, rng, noise=0.0):
-    """Tell the activations of outputs and of hidden units from answers far out.
+    """`ActivationEvidence` of an oracle without limits of its inputs; `noise` is the outputs' error beyond rounding.
 
-    Bounded answers that settle come from units that settle (tanh, erf, hard tanh, steps), answers that swing from sin,
-    those that grow linearly from units that do (relu, softplus, gelu, silu, elu), polynomials from linear and quadratic
-    units. Within its class an activation is told by the profile of one unit on a far line, where all others are
-    constant or linear: kinks, jumps, the way tails fall, or a fit. Where outputs have an activation of their own, all
-    this is looked at before it; where it reaches its limits far out, only kinks near the centre tell.
-
-    Parameters
-    ----------
-    oracle : Oracle
-        One that may be asked anywhere.
-    rng : numpy.random.RandomState
-    noise : float or ndarray of shape (m_L,), default=0.0
-        Standard deviation of the answers' errors beyond rounding.
-
-    Returns
-    -------
-    ActivationEvidence
-
-    Notes
-    -----
-    Some 1200 queries, and as many again where answers stay between -1 and 1; more where many units lie near each other.
-    All hidden layers are taken to have the same activation.
+    Bounded outputs that settle come from units that settle (tanh, erf, hard tanh, steps), outputs that oscillate from
+    sin, those that grow linearly from units that do (relu, softplus, gelu, silu, elu), polynomials from linear and
+    quadratic units. Within its class an activation is determined by the profile of one unit on a far line, where all
+    others are constant or linear. If the outputs have an activation of their own, all this is done before it; if that
+    reaches its limits far out, only the shape near the center decides. All hidden layers are taken to have one
+    activation. Some 1,200 queries, and as many again if outputs stay between -1 and 1; more if units are crowded.
     """
     began = oracle.n_queries
     output = detect_output_activation(oracle, np.random.RandomState(rng.randint(2**31 - 1)), noise)
     if output.name == "identity":
-        seen = _hidden(oracle, rng, noise)
-        if output.saturates and not seen.doubt:
-            seen = replace(seen, doubt="answers reach limits where hidden units should show")
+        evidence = _hidden(oracle, rng, noise)
+        if output.saturates and not evidence.doubt:
+            evidence = replace(evidence, doubt="outputs reach limits where hidden units should change")
     else:
-        behind = PreActivationOracle(oracle, output.name, noise)
-        seen = _growing(behind, rng) if output.saturates else _hidden(behind, rng, behind.noise(rng))
-    return replace(seen, n_queries=oracle.n_queries - began, output=output)
+        inner = PreActivationOracle(oracle, output.name, noise)
+        evidence = _near_center(inner, rng) if output.saturates else _hidden(inner, rng, inner.noise(rng))
+    return replace(evidence, n_queries=oracle.n_queries - began, output=output)
 
 
-def _growing(behind, rng):
-    """Hidden units that grow, where that brings outputs to their limits."""
-    near = classify_near_center(behind, rng)
-    if near == "kinks":
-        return ActivationEvidence("relu", "", "grows", ["kinks near the centre, and lines between them"])
-    if near == "lines":
-        return ActivationEvidence("identity", "", "grows", ["lines near the centre"])
-    return ActivationEvidence(None, "units bend where their shape cannot be seen by itself", "grows")
+def _near_center(inner, rng):
+    """Hidden units that grow until the outputs reach their limits."""
+    shape = classify_near_center(inner, rng)
+    if shape == "piecewise":
+        return ActivationEvidence("relu", "", "grows", ["piecewise linear near the center"])
+    if shape == "linear":
+        return ActivationEvidence("identity", "", "grows", ["linear near the center"])
+    return ActivationEvidence(None, "units are curved where no unit can be isolated", "grows")
 
 
 def _hidden(oracle, rng, noise):
     """Hidden units, behind linear outputs."""
     kind, exponent = growth(oracle, rng, noise)
-    told = f"grows like r^{exponent:g}" if kind == "power" else kind
-    degree = polynomial_degree(oracle, rng, (1, 2, 4, 8), noise) if kind == "power" else None
+    behavior = f"grows like r^{exponent:g}" if kind == "power" else kind
+    degree = polynomial_degree(oracle, rng, _DEGREES, noise) if kind == "power" else None
     if degree is not None:
         name = "identity" if degree == 1 else "quadratic"
-        return ActivationEvidence(name, "", told, [f"polynomial of degree {degree}"])
-    if kind == "swings":
-        return ActivationEvidence("sin", "", told)
+        return ActivationEvidence(name, "", behavior, [f"polynomial of degree {degree}"])
+    if kind == "oscillates":
+        return ActivationEvidence("sin", "", behavior)
     if kind == "unclear" or (kind == "power" and exponent != 1):
-        return ActivationEvidence(None, "far out answers neither settle, swing nor grow like a line", told)
+        return ActivationEvidence(None, "far out the outputs neither settle, oscillate nor grow linearly", behavior)
     votes, seen = [], []
-    for _ in range(_LINES):
+    for _ in range(_MAX_LINES):
         interval = find_interval(oracle, rng, np.broadcast_to(noise, (oracle.n_outputs,)))
         if interval is None:
             continue
-        name, text = _told(interval, oracle, kind)
+        name, text = _classify(interval, oracle, kind)
         seen.append(text)
         if name is not None:
             votes.append(name)
-        if len(votes) == _STRETCHES:
+        if len(votes) == _VOTES:
             break
-    return _judged(votes, seen, told, kind)
+    return _elected(votes, seen, behavior, kind)
 
 
-def _told(interval, oracle, kind):
-    """What one interval tells: a name or None, and what was seen."""
-    if interval.sharp == "jump":
+def _classify(interval, oracle, kind):
+    """The activation of one unit, or None, and a description of its profile."""
+    if interval.shape == "jump":
         return ("step" if kind == "settles" else None), "a jump"
-    if interval.sharp == "kink":
-        return ("hard_tanh" if kind == "settles" else "relu"), "a kink"
+    if interval.shape == "corner":
+        return ("hard_tanh" if kind == "settles" else "relu"), "a corner"
     if kind == "settles":
-        name, bends = settling_profile(interval, oracle)
-        return name, f"tails bent by {', '.join(f'{b:.2f}' for b in bends) or 'what cannot be seen'}"
-    name, misfits = growing_profile(interval, oracle)
-    others = min(v for k, v in misfits.items() if k != name)
-    sure = misfits[name] < _FITS and others > _BETTER * misfits[name]
-    return (name if sure else None), f"{name} to {misfits[name]:.0e}, the next to {others:.0e}"
+        name, curvatures = settling_profile(interval, oracle)
+        return name, f"tail curvature {', '.join(f'{c:.2f}' for c in curvatures) or 'undetermined'}"
+    name, residuals = growing_profile(interval, oracle)
+    second = min(v for k, v in residuals.items() if k != name)
+    clear = residuals[name] < _MAX_RESIDUAL and second > _MARGIN * residuals[name]
+    return (name if clear else None), f"{name} to {residuals[name]:.0e}, the next to {second:.0e}"
 
 
-def _judged(votes, seen, told, kind):
-    """The name that intervals agree on."""
+def _elected(votes, seen, behavior, kind):
+    """The activation that most profiles have."""
     names = sorted(set(votes), key=votes.count, reverse=True)
     if not names:
         guess = "tanh" if kind == "settles" else None
-        doubt = "no unit could be seen by itself" if not seen else "no profile fits"
-        return ActivationEvidence(guess, doubt, told, seen)
+        doubt = "no unit could be isolated" if not seen else "no profile fits"
+        return ActivationEvidence(guess, doubt, behavior, seen)
     doubt = ""
     if len(names) > 1:
-        doubt = f"intervals disagree: {', '.join(votes)}"
-    elif len(votes) < 2:
-        doubt = "only one unit could be seen by itself"
-    return ActivationEvidence(names[0], doubt, told, seen)
+        doubt = f"profiles disagree: {', '.join(votes)}"
+    elif len(votes) < _VOTES:
+        doubt = "only one unit could be isolated"
+    return ActivationEvidence(names[0], doubt, behavior, seen)

@@ -1,81 +1,93 @@
-"""What answers do far out: settle, grow like a power of the distance, swing; and whether they are polynomials."""
+"""Behavior of outputs along lines: growth far out, polynomial degree, and linearity near the center."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.polynomial import chebyshev
 
-__all__ = ["growth", "polynomial_degree"]
+__all__ = ["NOISE_SIGMAS", "classify_near_center", "growth", "polynomial_degree"]
 
-_RAYS, _RADII = 12, (1e3, 1e4, 1e5)
-_SETTLED = 1e-7  # change from radius to radius, beside the answers' own, from which they have settled
-_BOUNDED = 3.0  # ratio of the largest answers at all radii, of bounded ones
-_SWING = 0.05  # change from radius to radius, beside the answers' spread, of answers that swing
-_POWER = 0.02  # error of an exponent of growth
-_LINES, _POINTS = 3, 33  # on which polynomials are fitted
-_POLYNOMIAL = 1e-10  # residual beside the values that is none
+# Standard deviations of noise that no difference of a few outputs exceeds, even if the noise has heavy tails.
+NOISE_SIGMAS = 16.0
+
+_RAYS = 12  # from the center; three in four must agree, since units that hardly depend on a ray settle late
+_AGREEING = 0.75  # share of them
+_RADII = (1e3, 1e4, 1e5)  # tried one after the other, in standard deviations: weights of 1e-3 saturate at the last one
+_FACTORS = (1.0, 2.0, 4.0)  # of a radius: two changes, whose ratio is the exponent of a power
+_SETTLED = 1e-7  # change from one radius to the next, relative to the outputs' spread, of outputs that have settled
+_BOUNDED = 3.0  # ratio of the largest outputs at all radii, of bounded ones: a power grows a hundredfold
+_OSCILLATION = 0.05  # change from one radius to the next, relative to the outputs' spread, of outputs that oscillate
+_POWER_ERROR = 0.02  # error of an exponent of growth: lower powers have died out to 1e-2 at these radii
+_MIN_CHANGE = 1e-4  # of the largest change: rays that change less have no exponent
+_LINES = 3  # through the center, on which polynomials are fitted
+_POINTS = 33  # per line: twice the coefficients of degree 8
+_POLYNOMIAL_RANGE = 3.0  # standard deviations along each axis: leaves the region where tanh is a polynomial
+_POLYNOMIAL_TOL = 1e-10  # residual relative to the largest output, that is rounding
+
+_NEAR_LINES = 4  # random lines near the center
+_NEAR_POINTS = 161  # per line
+_NEAR_RANGE = 2.0  # standard deviations either way
+_PIECEWISE_STRAIGHT = 0.4  # share of second differences that vanish, of piecewise linear functions
+_LINEAR_STRAIGHT = 0.99  # the same of linear functions
+_ROUNDINGS = 16.0  # eps of a value, by which second differences of a line may be off
+_BEND = 100.0  # times that tolerance, beyond which a second difference is no rounding
+_PRECISE = 1e-6  # error of a value before the outputs' activation, up to which it counts
+_MIN_PRECISE = 200  # second differences of such values, of 636, that decide
 
 
 def growth(oracle, rng, noise=0.0):
-    """The class of growth: what the answers do along rays from the centre.
+    """How outputs behave along rays: "settles", "oscillates", "power" or "unclear", and the exponent of a power.
 
-    Parameters
-    ----------
-    oracle : Oracle
-    rng : numpy.random.RandomState
-    noise : float or ndarray of shape (m_L,), default=0.0
-        Standard deviation of the answers' errors beyond rounding.
-
-    Returns
-    -------
-    kind : {"settles", "swings", "power", "unclear"}
-    exponent : float
-        Of ``"power"``: 1 for answers that grow linearly.
-
-    Notes
-    -----
-    ``36`` queries a radius, at one to three radii: answers at r, 2 r and 4 r. Those of units that hardly depend on a
-    ray settle late, so three rays in four must agree.
+    `noise` is the standard deviation of the outputs' errors beyond rounding. 36 queries per radius, one to three radii.
     """
     E = rng.standard_normal((_RAYS, oracle.n_inputs))
     exponent, spreads, moves = np.nan, [], []
     for radius in _RADII:
-        Y = oracle(np.concatenate([k * radius * E for k in (1.0, 2.0, 4.0)])).reshape(3, _RAYS, -1)
+        Y = oracle(np.concatenate([k * radius * E for k in _FACTORS])).reshape(3, _RAYS, -1)
         spread = np.maximum(np.abs(Y - Y[0].mean(axis=0)).max(axis=(0, 1)), 1e-300)
         near, far = (np.max(np.abs(Y[k + 1] - Y[k]) / spread, axis=1) for k in (0, 1))
-        if np.mean(np.maximum(near, far) < _SETTLED + 16.0 * np.max(noise / spread)) >= 0.75:
+        if np.mean(np.maximum(near, far) < _SETTLED + NOISE_SIGMAS * np.max(noise / spread)) >= _AGREEING:
             return "settles", 0.0
-        moving = near > 1e-4 * near.max()
+        moving = near > _MIN_CHANGE * near.max()
         exponents = np.log2(np.maximum(far[moving], 1e-300) / near[moving])
         exponent = float(np.median(exponents))
-        steady = np.mean(np.abs(exponents - round(exponent)) < _POWER) >= 0.75
+        steady = np.mean(np.abs(exponents - round(exponent)) < _POWER_ERROR) >= _AGREEING
         if steady and round(exponent) >= 1:
             return "power", float(round(exponent))
         spreads.append(float(spread.max()))
+        # Rays whose exponents agree grow by some other law; those of an oscillation are random.
         moves.append(float(np.median(near)) if np.ptp(exponents) > 0.5 else 0.0)
     bounded = max(spreads) < _BOUNDED * min(spreads)
-    return ("swings" if bounded and min(moves) > _SWING else "unclear"), exponent
+    return ("oscillates" if bounded and min(moves) > _OSCILLATION else "unclear"), exponent
 
 
 def polynomial_degree(oracle, rng, degrees, noise=0.0):
-    """The first of some degrees of which the answers are polynomials on lines through the centre; None if none.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    rng : numpy.random.RandomState
-    degrees : sequence of int
-    noise : float or ndarray of shape (m_L,), default=0.0
-        Standard deviation of the answers' errors beyond rounding.
-
-    Returns
-    -------
-    int or None
-    """
+    """The first of some degrees of which the outputs are polynomials on lines through the center; None if none."""
     E, t = rng.standard_normal((_LINES, oracle.n_inputs)), np.cos(np.pi * (np.arange(_POINTS) + 0.5) / _POINTS)
-    Y = oracle((3.0 * t[:, None, None] * E).reshape(-1, oracle.n_inputs)).reshape(_POINTS, -1)
+    Y = oracle((_POLYNOMIAL_RANGE * t[:, None, None] * E).reshape(-1, oracle.n_inputs)).reshape(_POINTS, -1)
     for degree in degrees:
         Q, _ = np.linalg.qr(chebyshev.chebvander(t, degree))
-        if np.abs(Y - Q @ (Q.T @ Y)).max() <= _POLYNOMIAL * np.abs(Y).max() + 16.0 * np.max(noise):
+        tol = _POLYNOMIAL_TOL * np.abs(Y).max() + NOISE_SIGMAS * np.max(noise)
+        if np.abs(Y - Q @ (Q.T @ Y)).max() <= tol:
             return degree
     return None
+
+
+def classify_near_center(pre_activation, rng):
+    """Whether values of a `PreActivationOracle` on lines near the center are "linear", "piecewise" linear or "curved".
+
+    "curved" also if too few values are precise. 644 queries.
+    """
+    n_zero = n_precise = n_bent = 0
+    for start, direction in rng.standard_normal((_NEAR_LINES, 2, pre_activation.n_inputs)):
+        t = np.linspace(-_NEAR_RANGE, _NEAR_RANGE, _NEAR_POINTS)
+        Z, error = pre_activation.query(start + t[:, None] * direction)
+        bend, tol = np.abs(np.diff(Z, 2, axis=0)), error[:-2] + 2.0 * error[1:-1] + error[2:]
+        precise = np.isfinite(tol) & (tol < _PRECISE)
+        n_precise += int(precise.sum())
+        tol = tol + _ROUNDINGS * np.finfo(float).eps * np.abs(Z[1:-1])
+        n_zero += int(np.sum(precise & (bend <= tol)))
+        n_bent += int(np.sum(precise & (bend > _BEND * tol)))
+    if n_precise < _MIN_PRECISE or n_zero < _PIECEWISE_STRAIGHT * n_precise:
+        return "curved"
+    return "piecewise" if n_bent else "linear" if n_zero > _LINEAR_STRAIGHT * n_precise else "curved"

@@ -1,34 +1,36 @@
-"""A interval of a far line on which one unit changes, and all else is constant or linear."""
+"""Interval of a line far from the center on which one hidden unit changes, and all else is constant or linear."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .growth import NOISE_SIGMAS
+
 __all__ = ["Interval", "find_interval"]
 
-_FAR, _REACH = 1e4, 3.0  # distance of a line from the centre, and how far it goes, in units of that
-_COARSE, _FINE = 121, 41  # points of a line, and of a part of it
-_ROUNDINGS = 64.0  # of the largest answer, by which second differences may be off
-_SHARP = 1e-9  # width of a interval, beside the distance, from which it is a kink or a jump
-_ZOOMS = 60
+_DISTANCE = 1e4  # of the line from the center, in sqrt(D) standard deviations: units are some 1e-4 of it wide
+_REACH = 3.0  # half length of the line, in units of that distance: crosses nine hyperplanes in ten
+_COARSE = 121  # points of the line
+_FINE = 41  # points of a part of it
+_MAX_BENT = 3  # second differences in a row by which a unit on the coarse line may bend; more are several units
+_GAP = 3  # second differences of zero between two units
+_MARGIN = 3  # points of the line beside an interval, on which it is straight
+_ROUNDINGS = 64.0  # eps of the largest output by which outputs may be off
+_BENT = 4.0  # times their error, beyond which second differences are no error: 1 + 2 + 1 outputs
+_SHARP = 1e-9  # width of an interval relative to the distance, from which the unit is a corner or a jump
+_MAX_ZOOMS = 60  # each shortens the interval to 0.6 or less: 1e-13 after all
+_FULL = 0.6  # part of an interval that its unit fills in the end
+_SIDE_WIDTHS = 400.0  # widths on either side of a sharp unit over which the slopes beside it are measured
+_JUMP = 8.0  # times the change that slopes and errors explain, beyond which a sharp unit is a jump
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Where one unit changes on a line ``start + t direction``.
+    """``low <= t <= high`` on the line ``start + t direction``, where one unit changes `output`, a combination.
 
-    Attributes
-    ----------
-    start, direction : ndarray of shape (D,)
-    output : ndarray of shape (m_L,)
-        Combination of the outputs that is looked at.
-    low, high : float
-        t at its ends.
-    sharp : {"", "kink", "jump"}
-    error : float
-        Of the combined answers there.
+    `shape` is "smooth", "corner" or "jump"; `error` that of the combined outputs.
     """
 
     start: np.ndarray
@@ -36,102 +38,81 @@ class Interval:
     output: np.ndarray
     low: float
     high: float
-    sharp: str
-    error: float
+    shape: str = "smooth"
+    error: float = 0.0
 
-    def answers(self, oracle, t):
-        """Combined answers at some t.
-
-        Parameters
-        ----------
-        oracle : Oracle
-        t : ndarray of shape (n,)
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
+    def outputs(self, oracle, t):
+        """Combined outputs (n,) at positions t (n,)."""
         return oracle(self.start + t[:, None] * self.direction) @ self.output
 
 
 def find_interval(oracle, rng, noise):
-    """One interval on a random line.
+    """An `Interval` on a random line; None if no unit changes on it by itself.
 
-    Parameters
-    ----------
-    oracle : Oracle
-    rng : numpy.random.RandomState
-    noise : ndarray of shape (m_L,)
-        Standard deviation of the answers' errors beyond rounding.
-
-    Returns
-    -------
-    Interval or None
-        None if no unit changes on that line by itself.
-
-    Notes
-    -----
-    Second differences of the answers show where they bend; the part is refined until the bend fills it, or is as sharp
-    as can be seen. ``121 + 41 k`` queries, k some 4 for smooth units and 8 for kinks.
+    Second differences of the outputs show where they bend; the part is refined until the bend fills it or is sharp.
+    ``121 + 41 k`` queries, k some 4 for smooth units and 8 for kinks. `noise` (m_L,) is beyond rounding.
     """
     E = np.linalg.qr(rng.standard_normal((oracle.n_inputs, 2)))[0].T * np.sqrt(oracle.n_inputs)
-    start, direction = _FAR * E[0], E[1]
-    t = _FAR * _REACH * (np.linspace(-1.0, 1.0, _COARSE) + rng.uniform(-0.5, 0.5) / _COARSE)
+    start, direction = _DISTANCE * E[0], E[1]
+    t = _DISTANCE * _REACH * (np.linspace(-1.0, 1.0, _COARSE) + rng.uniform(-0.5, 0.5) / _COARSE)
     Y = oracle(start + t[:, None] * direction)
     size = Y.std(axis=0)
     if not size.max() > 0:
         return None
+    # A random combination of outputs of equal size: no unit is likely to cancel in it.
     output = np.where(size > 1e-12 * size.max(), rng.uniform(0.5, 1.5, len(size)) / np.maximum(size, 1e-300), 0.0)
-    error = float(np.linalg.norm(output * noise))
-    interval = Interval(start, direction, output, t[0], t[-1], "", 0.0)
-    parts = [(run, t) for run in _bends(Y @ output, error) if run[1] - run[0] <= 3]
-    if not parts:
+    noise = float(np.linalg.norm(output * noise))
+    runs = [run for run in _bent_runs(Y @ output, noise) if run[1] - run[0] <= _MAX_BENT]
+    if not runs:
         return None
-    (first, last), t = parts[rng.randint(len(parts))]
-    return _refined(interval, oracle, t[first], t[last + 2], error)
+    first, last = runs[rng.randint(len(runs))]
+    return _refined(Interval(start, direction, output, t[first], t[last + 2]), oracle, noise)
 
 
-def _bends(y, error):
-    """Runs of second differences that are not 0, apart from others by two or more: first and last of each."""
+def _error(largest, noise):
+    """Error of outputs of a given size: rounding and noise."""
+    return _ROUNDINGS * np.finfo(float).eps * largest + NOISE_SIGMAS * noise
+
+
+def _bent_runs(y, noise):
+    """First and last index of each run of second differences that are not 0 and lie well within the line."""
     y = y - y.mean()
-    level = _ROUNDINGS * np.finfo(float).eps * np.abs(y).max() + 16.0 * error
-    bent = np.flatnonzero(np.abs(np.diff(y, 2)) > 4.0 * level)
+    bent = np.flatnonzero(np.abs(np.diff(y, 2)) > _BENT * _error(np.abs(y).max(), noise))
     if not len(bent):
         return []
-    cuts = np.flatnonzero(np.diff(bent) > 3)
+    cuts = np.flatnonzero(np.diff(bent) > _GAP)
     runs = [(part[0], part[-1]) for part in np.split(bent, cuts + 1)]
-    return [(a, b) for a, b in runs if a >= 3 and b <= len(y) - 6]
+    return [(a, b) for a, b in runs if a >= _MARGIN and b <= len(y) - 3 - _MARGIN]
 
 
-def _refined(interval, oracle, low, high, error):
-    """The interval between two t within which it lies; None if there is nothing any more."""
-    for _ in range(_ZOOMS):
+def _refined(interval, oracle, noise):
+    """The interval shortened to its unit; None if there is none any more."""
+    for _ in range(_MAX_ZOOMS):
+        low, high = interval.low, interval.high
         t = np.linspace(low, high, _FINE)
-        y = interval.answers(oracle, t)
-        steepest = np.abs(np.diff(y)).max() / (t[1] - t[0])
-        level = _ROUNDINGS * np.finfo(float).eps * (np.abs(y).max() + steepest * _FAR) + 16.0 * error
-        centred = y - np.linspace(y[0], y[-1], _FINE)
-        bent = np.flatnonzero(np.abs(np.diff(centred, 2)) > 4.0 * level)
-        if not len(bent):
-            return None if high - low > _SHARP * _FAR else _sharp(interval, oracle, low, high, error)
-        bent = bent[: 1 + np.argmax(np.append(np.diff(bent), 4) > 3)]  # the first bend, where there are several
+        y = interval.outputs(oracle, t)
         step = t[1] - t[0]
+        steepest = np.abs(np.diff(y)).max() / step
+        error = _error(np.abs(y).max() + steepest * _DISTANCE, noise)  # positions are rounded, too
+        bent = np.flatnonzero(np.abs(np.diff(y - np.linspace(y[0], y[-1], _FINE), 2)) > _BENT * error)
+        if high - low <= _SHARP * _DISTANCE:
+            return _sharp(interval, oracle, noise)
+        if not len(bent):
+            return None
+        bent = bent[: 1 + np.argmax(np.append(np.diff(bent), _GAP + 1) > _GAP)]  # the first unit of several
         new_low, new_high = t[bent[0]] - step, t[bent[-1] + 2] + step
-        if high - low <= _SHARP * _FAR:
-            return _sharp(interval, oracle, low, high, error)
-        if new_high - new_low > 0.6 * (high - low):
-            level = level / _ROUNDINGS
-            return Interval(interval.start, interval.direction, interval.output, low, high, "", level)
-        low, high = max(low, new_low), min(high, new_high)
+        if new_high - new_low > _FULL * (high - low):
+            return replace(interval, error=error / _ROUNDINGS)
+        interval = replace(interval, low=max(low, new_low), high=min(high, new_high))
     return None
 
 
-def _sharp(interval, oracle, low, high, error):
-    """Whether answers jump there, or only bend."""
+def _sharp(interval, oracle, noise):
+    """Whether a sharp unit is a jump or a corner."""
+    low, high = interval.low, interval.high
     width = high - low
-    t = np.array([low - 400.0 * width, low, high, high + 400.0 * width])
-    y = interval.answers(oracle, t)
-    slope = max(abs(y[1] - y[0]), abs(y[3] - y[2])) / (400.0 * width)
-    level = _ROUNDINGS * np.finfo(float).eps * np.abs(y).max() + 16.0 * error
-    sharp = "jump" if abs(y[2] - y[1]) > 8.0 * slope * width + 8.0 * level else "kink"
-    return Interval(interval.start, interval.direction, interval.output, low, high, sharp, level)
+    y = interval.outputs(oracle, np.array([low - _SIDE_WIDTHS * width, low, high, high + _SIDE_WIDTHS * width]))
+    slope = max(abs(y[1] - y[0]), abs(y[3] - y[2])) / (_SIDE_WIDTHS * width)
+    error = _error(np.abs(y).max(), noise)
+    shape = "jump" if abs(y[2] - y[1]) > _JUMP * slope * width + _JUMP * error else "corner"
+    return replace(interval, shape=shape, error=error)

@@ -8,7 +8,7 @@ from scipy.special import erf, expit, softmax
 
 from skident import NetworkIdentifier
 from skident.identification.activation import detect_activation
-from skident.identification.activation.near_kinks import classify_near_center
+from skident.identification.activation.growth import classify_near_center
 from skident.identification.activation.outputs import PreActivationOracle, detect_output_activation, inverse
 from skident.oracle import Oracle
 
@@ -59,8 +59,8 @@ def test_outputs_are_told(hidden, output):
     ("hidden", "output", "says"),
     [
         (np.tanh, lambda z: 0.5 + 0.1 * np.tanh(z), "between 0 and 1, as behind sigmoid"),
-        (HIDDEN["relu"], lambda z: np.clip(z, -1.0, 1.0), "they may be cut off there"),
-        (HIDDEN["relu"], erf, "as no tanh of growing units does"),
+        (HIDDEN["relu"], lambda z: np.clip(z, -1.0, 1.0), "they may be clipped there"),
+        (HIDDEN["relu"], erf, "not as a tanh of growing units does"),
         (HIDDEN["relu"], lambda z: np.maximum(z, 0.0), "never negative, and 0 along some rays, as behind relu"),
         (np.sin, np.tanh, "between -1 and 1, as behind tanh"),
     ],
@@ -113,9 +113,9 @@ def test_inverses_and_their_errors(name, g):
 
 
 @pytest.mark.parametrize(
-    ("g", "told"), [(HIDDEN["relu"], "kinks"), (lambda z: z, "lines"), (HIDDEN["softplus"], "curves")]
+    ("g", "told"), [(HIDDEN["relu"], "piecewise"), (lambda z: z, "linear"), (HIDDEN["softplus"], "curved")]
 )
-def test_kinks_near_the_centre(g, told):
+def test_shape_near_the_center(g, told):
     box, sizes = black_box(g, np.tanh)
     assert classify_near_center(PreActivationOracle(Oracle(box, sizes[0]), "tanh"), np.random.RandomState(0)) == told
 
@@ -137,7 +137,7 @@ class TestIdentifier:
         assert identifier.report_.exact and error < 1e-12
         assert identifier.network_.activation == hidden and identifier.network_.output_activation == "identity"
         assert not hasattr(identifier, "classes_")  # it answers as the function does
-        assert "output softmax (answers sum to 1)" in str(identifier.report_)
+        assert "output softmax (outputs sum to 1)" in str(identifier.report_)
 
     @pytest.mark.parametrize("hidden", ["tanh", "relu"])
     def test_sigmoid_of_one_output(self, hidden):

@@ -1,4 +1,4 @@
-"""Activations are told from answers alone: every one of its class, at one and two hidden layers, or with a doubt."""
+"""Activations are detected from outputs alone, every one of its class, at one and two hidden layers, or doubted."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_the_activation_is_told(name, g, depth):
     ("g", "expected"),
     [
         (np.tanh, ("settles", 0.0)),
-        (np.sin, "swings"),
+        (np.sin, "oscillates"),
         (lambda z: np.maximum(z, 0), ("power", 1.0)),
         (lambda z: z * z, ("power", 2.0)),
     ],
@@ -86,7 +86,7 @@ def one_unit(g, w=1.0, slope=0.0):
     return Oracle(lambda X: 2.0 * g(w * X @ [0.6, -0.8] + 0.3) + slope * X[:, 0], 2)
 
 
-def test_a_stretch_holds_the_unit_and_little_else():
+def test_a_interval_holds_the_unit_and_little_else():
     oracle, found = one_unit(np.tanh), []
     for seed in range(10):
         interval = find_interval(oracle, np.random.RandomState(seed), np.zeros(1))
@@ -94,15 +94,15 @@ def test_a_stretch_holds_the_unit_and_little_else():
             continue
         z = (interval.start + np.array([[interval.low], [interval.high]]) * interval.direction) @ [0.6, -0.8] + 0.3
         assert z[0] * z[1] < 0 and 5 < np.abs(z).min() and np.abs(z).max() < 120
-        assert interval.sharp == ""
+        assert interval.shape == "smooth"
         found.append(interval)
     assert len(found) >= 5
 
 
-@pytest.mark.parametrize(("g", "sharp"), [(lambda z: np.maximum(z, 0), "kink"), (lambda z: 1.0 * (z > 0), "jump")])
-def test_sharp_bends_are_kinks_or_jumps(g, sharp):
+@pytest.mark.parametrize(("g", "shape"), [(lambda z: np.maximum(z, 0), "corner"), (lambda z: 1.0 * (z > 0), "jump")])
+def test_sharp_bends_are_kinks_or_jumps(g, shape):
     found = [find_interval(one_unit(g), np.random.RandomState(seed), np.zeros(1)) for seed in range(10)]
-    assert [s.sharp for s in found if s is not None] == [sharp] * sum(s is not None for s in found)
+    assert [s.shape for s in found if s is not None] == [shape] * sum(s is not None for s in found)
     assert sum(s is not None for s in found) >= 5
 
 
@@ -118,9 +118,9 @@ def test_profiles(w):
     for name in ("softplus", "gelu", "silu", "elu"):
         oracle = one_unit(ACTIVATIONS[name][0], w, slope=0.7)
         for interval in intervals(oracle):
-            best, misfits = growing_profile(interval, oracle)
-            assert best == name and misfits[name] < 1e-6
-            assert min(v for k, v in misfits.items() if k != name) > 1e-4
+            best, residuals = growing_profile(interval, oracle)
+            assert best == name and residuals[name] < 1e-6
+            assert min(v for k, v in residuals.items() if k != name) > 1e-4
 
 
 def test_an_unknown_activation_is_doubted():
