@@ -1,4 +1,4 @@
-"""Levenberg-Marquardt for many small least-squares problems at once."""
+"""Levenberg-Marquardt for many small least-squares problems at once, each with its own damping and end."""
 
 from __future__ import annotations
 
@@ -9,45 +9,26 @@ import numpy as np
 
 from skident.budget import MemoryLimitError, OutOfBudgetError, check_deadline
 
-from .damping import GROWTH, damping_after
+from .levenberg_marquardt import GROWTH, damping_after
 from .work_budget import WorkBudget
 
 __all__ = ["BatchedNormalEquations", "BatchedResult", "Ending", "batched_levenberg_marquardt"]
 
-_TINY = float(np.finfo(np.float64).tiny)
+_TINY = float(np.finfo(np.float64).tiny)  # instead of zero, where something is divided by
 
 
 @dataclass(frozen=True)
 class Ending:
-    """When a problem of a batch has ended, and how damped it begins.
+    """When a problem of a batch has ended, and how damped it begins."""
 
-    Attributes
-    ----------
-    max_iter : int
-        Steps tried at most.
-    target : float
-        A cost that is low enough.
-    ftol : float
-        A step that lowers the cost by less than this fraction, as predicted and in fact, is the last one.
-    rounding : float
-        Costs that differ by less are equal: such steps are taken, and are the last ones.
-    damping : float or ndarray of shape (B,)
-    max_damping : float
-        The first damping, and the one beyond which a problem is given up, as the models' `solve` takes them.
-    deadline : float
-        No step is made after this time, of `time.perf_counter`.
-    budget : WorkBudget
-        Counts the steps, of which none is made once it is spent; without limits by default.
-    """
-
-    max_iter: int = 100
-    target: float = 0.0
-    ftol: float = 0.0
-    rounding: float = 0.0
-    damping: float | np.ndarray = 1e-3
-    max_damping: float = 1e8
-    deadline: float = np.inf
-    budget: WorkBudget = field(default_factory=WorkBudget)
+    max_iter: int = 100  # steps tried at most
+    target: float = 0.0  # a cost that is low enough
+    ftol: float = 0.0  # a step that lowers the cost by less, relatively, as predicted and in fact, is the last one
+    rounding: float = 0.0  # costs that differ by less are equal: such steps are accepted, and are the last ones
+    damping: float | np.ndarray = 1e-3  # the first damping, one for all problems or (B,)
+    max_damping: float = 1e8  # the damping beyond which a problem is given up
+    deadline: float = np.inf  # of `time.perf_counter`, after which no step is made
+    budget: WorkBudget = field(default_factory=WorkBudget)  # counts the steps; none is made once it is spent
 
     @property
     def over(self):
@@ -88,7 +69,7 @@ class BatchedNormalEquations:
     floor : float, default=0
         Of the diagonals, relative to their largest entry.
     longest : ndarray of shape (P,), default=None
-        Steps are cut to this length, entry by entry, and so is what they promise.
+        Largest step, entry by entry; steps and predicted decreases are clipped to it.
     """
 
     def __init__(self, matrix, gradient, floor=0.0, longest=None):
@@ -97,7 +78,7 @@ class BatchedNormalEquations:
         self.scale = np.maximum(diagonal, floor * diagonal.max(axis=1, keepdims=True) + _TINY)
 
     def solve(self, damping):
-        """Damped steps, and the decrease of the costs that the linear models predict.
+        """Damped steps (B, P), and the decreases (B,) of the costs that the linear models predict.
 
         Parameters
         ----------
@@ -119,14 +100,13 @@ class BatchedNormalEquations:
 
 
 def batched_levenberg_marquardt(problems, x0, ending):
-    """Minimise many sums of squares, each with its own damping and its own end.
+    """Minimize many sums of squares in one batch.
 
     Parameters
     ----------
     problems : object
         With ``cost(x)`` (B,), ``linearize(x)`` (an object whose ``solve(damping)`` gives steps and predicted
-        decreases), ``move(x, steps)`` (where steps lead) and ``take(index)`` (the same for some of the problems).
-        Its caller decides how many problems are held at once.
+        decreases), ``move(x, steps)`` (parameters after steps) and ``take(index)`` (the same for some problems).
     x0 : ndarray of shape (B, ...)
     ending : Ending
 
@@ -136,8 +116,8 @@ def batched_levenberg_marquardt(problems, x0, ending):
 
     Notes
     -----
-    A problem leaves the batch when it has ended, so a step costs what the problems left cost; memory is what
-    ``linearize`` takes for all of them.
+    A problem leaves the batch when it has ended, so a step costs what the remaining problems cost; memory is what
+    ``linearize`` takes for all of them. The caller decides how many problems are held at once.
 
     Examples
     --------
@@ -176,13 +156,13 @@ def batched_levenberg_marquardt(problems, x0, ending):
             break
         gain = cost[active] - trial
         better = gain > -ending.rounding if ending.rounding else gain > 0.0
-        taken, refused = active[better], active[~better]
-        x[taken], cost[taken] = new[better], trial[better]
+        accepted, rejected = active[better], active[~better]
+        x[accepted], cost[accepted] = new[better], trial[better]
         n_iter[active] += 1
         history.append(cost.copy())
-        damping[taken] = damping_after(damping[taken], gain[better] / np.maximum(predicted[better], _TINY))
-        damping[refused] *= growth[refused]
-        growth[taken], growth[refused] = GROWTH, 2.0 * growth[refused]
+        damping[accepted] = damping_after(damping[accepted], gain[better] / np.maximum(predicted[better], _TINY))
+        damping[rejected] *= growth[rejected]
+        growth[accepted], growth[rejected] = GROWTH, 2.0 * growth[rejected]
         small = np.maximum(gain, predicted) <= np.maximum(ending.ftol * trial, ending.rounding)
         goes_on = ~(better & small) & (cost[active] > ending.target) & (damping[active] <= ending.max_damping)
         if not goes_on.all():
@@ -191,7 +171,7 @@ def batched_levenberg_marquardt(problems, x0, ending):
 
 
 def _tried(problems, x, damping):
-    """Where steps lead, what they promise, and the costs there."""
+    """Parameters after a step, the predicted decreases, and the costs there."""
     check_deadline()
     linearize = getattr(problems, "linearize", None) or problems.linearise  # the method's name before 0.2
     steps, predicted = linearize(x).solve(damping)

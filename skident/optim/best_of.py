@@ -8,12 +8,12 @@ __all__ = ["best_of"]
 
 
 def best_of(attempts, cost, enough=None):
-    """The attempt that costs least, of as many as it takes.
+    """The attempt of least cost, of as many as it takes.
 
     Parameters
     ----------
     attempts : iterable
-        Made one after the other: a generator makes no more of them than are looked at.
+        A generator makes no more of them than needed.
     cost : callable
         ``cost(attempt)`` gives a number; NaN counts as infinite.
     enough : callable, default=None

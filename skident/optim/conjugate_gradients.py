@@ -28,7 +28,7 @@ class LinearSolution:
 
 
 def conjugate_gradients(product, right, *, precondition=None, tol=1e-6, own_norm=False, max_iter=400):
-    """``A x = b`` from x = 0, as far as the curvature is positive.
+    """Solve ``A x = b`` from x = 0, until a direction of curvature that is not positive.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def conjugate_gradients(product, right, *, precondition=None, tol=1e-6, own_norm
     precondition : callable, default=None
         ``v -> M^-1 v`` with M close to A and positive definite.
     tol : float, default=1e-6
-        Residual, relative to b, at which it ends.
+        Residual, relative to b, at which the iteration ends.
     own_norm : bool, default=False
         Measure residuals in the preconditioner's norm, ``r^T M^-1 r``, instead of the Euclidean one.
     max_iter : int, default=400
@@ -49,15 +49,10 @@ def conjugate_gradients(product, right, *, precondition=None, tol=1e-6, own_norm
     -------
     LinearSolution
 
-    Raises
-    ------
-    OutOfBudgetError
-        If the time of a `skident.budget.time_limit` is over.
-
     Notes
     -----
-    One product and one call of the preconditioner an iteration, in ``O(P)`` memory; `scipy.sparse.linalg.cg` is the
-    same recurrence, but knows neither directions without curvature, nor this norm, nor torch.
+    One product and one call of the preconditioner per iteration, in ``O(P)`` memory. `scipy.sparse.linalg.cg` is the
+    same recurrence without the check of the curvature, this norm, and torch.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Gauss-Newton steps by conjugate gradients whose preconditioner is an earlier step's Cholesky factor."""
+"""Gauss-Newton steps by conjugate gradients, preconditioned by the Cholesky factor of an earlier step."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from .conjugate_gradients import conjugate_gradients
 
 __all__ = ["FactoredNormalEquations", "KeptFactor"]
 
-_LEAST_DAMPING = 1e-13  # relative to squared column lengths: what rounding leaves of a singular matrix
-_STRONGER = 100.0  # damping where the factorisation fails
-_FAR = 10.0  # a damping that is larger by more has the factor made again
+_MIN_DAMPING = 1e-13  # relative to squared column norms: 500 eps, what rounding leaves of a singular matrix
+_DAMPING_GROWTH = 100.0  # of the damping if the factorization fails
+_STALE_DAMPING = 10.0  # factor by which the damping may exceed that of the factor
+_NORM_FLOOR = 1e-14  # of the largest column norm, 50 eps: columns below it are scaled by the largest one
 
 
 class KeptFactor:
-    """The Cholesky factor of a damped matrix ``J^T J``, kept until another one is wanted.
+    """The Cholesky factor of a damped matrix ``J^T J``, kept until it is replaced.
 
-    Memory is ``16 P^2`` bytes, and none before the first matrix.
+    Notes
+    -----
+    ``16 P^2`` bytes, and none before the first matrix.
     """
 
     def __init__(self):
@@ -32,43 +35,41 @@ class KeptFactor:
         return self._matrix is None
 
     def take(self, matrix):
-        """Keep another matrix, columns scaled to unit length.
+        """Keep another matrix ``J^T J``, its columns scaled to norm 1.
 
         Parameters
         ----------
         matrix : ndarray of shape (P, P)
-            ``J^T J``; overwritten.
+            Overwritten.
         """
         diagonal = np.sqrt(np.diag(matrix))
-        self.scale = np.where(diagonal > 1e-14 * diagonal.max(), diagonal, diagonal.max() or 1.0)
+        self.scale = np.where(diagonal > _NORM_FLOOR * diagonal.max(), diagonal, diagonal.max() or 1.0)
         matrix /= self.scale[:, None]
         matrix /= self.scale
         self._matrix, self._factor = matrix, None
 
     def drop(self):
-        """Forget matrix and factor."""
+        """Release matrix and factor."""
         self.scale = self._matrix = self._factor = None
 
-    def fit_for(self, damping):
-        """Factor the kept matrix if there is no factor, or one whose damping is far below this one.
+    def factor_for(self, damping):
+        """Factor the kept matrix unless there is a factor whose damping is not far below this one.
 
         Parameters
         ----------
         damping : float
-            Relative to the squared column lengths.
+            Relative to the squared column norms.
 
         Raises
         ------
         numpy.linalg.LinAlgError
             If the matrix is not finite.
-        OutOfBudgetError
-            If the time of a `skident.budget.time_limit` would be over before the factor is there.
         """
-        if self._factor is not None and damping <= _FAR * self._damping:
+        if self._factor is not None and damping <= _STALE_DAMPING * self._damping:
             return
         if not np.isfinite(self._matrix).all():
             raise np.linalg.LinAlgError("the matrix to be factored is not finite")
-        self._factor, self._damping = None, max(damping, _LEAST_DAMPING)
+        self._factor, self._damping = None, max(damping, _MIN_DAMPING)
         while self._factor is None:
             check_deadline(len(self._matrix) ** 3 / 3.0)
             damped = self._matrix.copy()
@@ -76,10 +77,10 @@ class KeptFactor:
             try:
                 self._factor = scipy.linalg.cholesky(damped, lower=True, overwrite_a=True, check_finite=False)
             except np.linalg.LinAlgError:
-                self._damping *= _STRONGER
+                self._damping *= _DAMPING_GROWTH
 
     def solve(self, v):
-        """``(J^T J + damping S^2)^-1 v`` with the kept matrix and its damping.
+        """``(J^T J + damping S^2)^-1 v`` with the kept matrix, its column norms S and its damping.
 
         Parameters
         ----------
@@ -95,9 +96,6 @@ class KeptFactor:
 class FactoredNormalEquations:
     """``J^T J`` known by its products, solved by conjugate gradients with the factor of a matrix close to it.
 
-    Near a solution J hardly changes, so one factor of ``O(P^3)`` serves all steps, a few products each. Where it does
-    not serve, the matrix is formed here and replaces it.
-
     Parameters
     ----------
     product : callable
@@ -109,9 +107,14 @@ class FactoredNormalEquations:
     kept : KeptFactor
         Shared by the steps.
     tol : float, default=1e-4
-        Residual of a step, relative and in the factor's norm, at which conjugate gradients end.
+        Relative residual of a step, in the factor's norm, at which conjugate gradients end.
     few : int, default=25
-        Products after which the factor does not serve.
+        Products after which the factor is replaced.
+
+    Notes
+    -----
+    Near a solution J hardly changes, so one factor of ``O(P^3)`` suffices for all steps, a few products each. If it
+    does not, the matrix is formed and replaces it.
 
     Examples
     --------
@@ -133,23 +136,18 @@ class FactoredNormalEquations:
         Parameters
         ----------
         damping : float
-            Relative to the squared column lengths where the matrix was formed.
+            Relative to the squared column norms of the matrix that was formed.
 
         Returns
         -------
         step : ndarray of shape (P,)
         predicted : float
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If the matrix is not finite.
         """
-        fresh = self.kept.empty
-        if fresh:
+        formed = self.kept.empty
+        if formed:
             self.kept.take(self.form())
         solution, squares = self._solution(damping)
-        if solution.n_products >= self.few and not fresh:
+        if solution.n_products >= self.few and not formed:
             self.kept.drop()  # two matrices of this size at a time, not four
             self.kept.take(self.form())
             solution, squares = self._solution(damping)
@@ -157,7 +155,7 @@ class FactoredNormalEquations:
         return x, float((r - self.gradient) @ x) + damping * float((squares * x) @ x)
 
     def _solution(self, damping):
-        self.kept.fit_for(damping)
+        self.kept.factor_for(damping)
         squares = self.kept.scale**2
         solution = conjugate_gradients(
             lambda v: self.product(v) + damping * squares * v,

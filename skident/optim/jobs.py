@@ -1,4 +1,4 @@
-"""Work in pieces, several at a time: in threads, in processes or on a cluster, always with the same results."""
+"""Parallel work by joblib, in threads, in processes or on a cluster, with the same results to the last bit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["in_order"]
 
 
 def in_order(function, pieces, n_jobs=None, *, prefer=None):
-    """Results of ``function(*piece)`` in the order of the pieces, several worked on at the same time by joblib.
+    """Results of ``function(*piece)`` in the order of the pieces, computed in parallel by joblib.
 
     Parameters
     ----------
@@ -23,9 +23,9 @@ def in_order(function, pieces, n_jobs=None, *, prefer=None):
     pieces : iterable of tuple
         Read as they are needed.
     n_jobs : int, default=None
-        As joblib has it. One job works on a piece when its result is asked for.
+        As in joblib. One job computes a piece when its result is consumed.
     prefer : {"threads", "processes"}, default=None
-        Where no `joblib.parallel_config` says otherwise.
+        Unless a `joblib.parallel_config` says otherwise.
 
     Yields
     ------
@@ -38,10 +38,10 @@ def in_order(function, pieces, n_jobs=None, *, prefer=None):
 
     Notes
     -----
-    Every piece is worked on with one BLAS thread, on however many jobs: sums of two threads are rounded otherwise. So
-    results are the same to the last bit, on machines of one kind. Where processes were asked for and `function` cannot
-    be pickled (by cloudpickle, which takes lambdas), threads do the work. What `function` raises, or Ctrl-C, ends it.
-    The limits of memory and time that hold here hold for every piece.
+    Every piece has one BLAS thread, whatever the number of jobs, because sums of two threads are rounded differently:
+    results are the same to the last bit on machines of one kind. If `function` cannot be pickled by cloudpickle,
+    threads replace processes. An exception of `function`, or Ctrl-C, ends the work. The limits of memory and time that
+    hold here hold for every piece.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Levenberg-Marquardt for least squares whose linearization is dense, or only known by its products."""
+"""Levenberg-Marquardt: damped Gauss-Newton steps from normal equations, a Jacobian, or products alone."""
 
 from __future__ import annotations
 
@@ -13,18 +13,23 @@ from array_api_compat import array_namespace, is_numpy_array
 from skident.budget import MemoryLimitError, OutOfBudgetError, check_deadline
 
 from .conjugate_gradients import conjugate_gradients
-from .damping import GROWTH, damping_after
 
 __all__ = [
+    "GROWTH",
     "DenseJacobian",
     "DenseNormalEquations",
     "KrylovNormalEquations",
     "LeastSquaresResult",
+    "damping_after",
     "give_up_when_slow",
     "levenberg_marquardt",
 ]
 
-_MOST_DAMPING = 1e8  # relative to the squared column lengths; steps so damped do not move
+GROWTH = 2.0  # of the damping after a rejected step; doubled at every further one (Nielsen, 1999)
+_LEAST_SHRINKAGE = 0.1  # of the damping after a step that the linear model predicted exactly
+_MIN_DAMPING = 1e-15  # relative to the squared column norms: 4 eps, lower ones change nothing
+_MAX_DAMPING = 1e8  # relative to the squared column norms: steps so damped do not move
+_NORM_FLOOR = 1e-14  # of the largest column norm, 50 eps: columns below it are scaled by the largest one
 
 
 @dataclass
@@ -33,15 +38,14 @@ class LeastSquaresResult:
 
     Attributes
     ----------
-    x : array (P,)
+    x : array of shape (P,)
     cost : float
         ``sum(r ** 2)`` at `x`.
     n_iter : int
         Linearizations computed.
     status : {"target", "stationary", "stalled", "max_iter"}
-        ``target``: the cost reached `target`; ``stationary``: relative decrease below `ftol`; ``stalled``: no damping
-        gave a decrease (rounding, or a singular problem), or the cost is not finite at the start; ``max_iter``: stopped
-        on the way, also because the time is over (`skident.budget.time_limit`).
+        The cost reached `target`; its relative decrease fell below `ftol`; no damping gave a decrease (rounding, a
+        singular problem, a start that is not finite); or stopped on the way, also by the deadline.
     history : list of float
         Cost at the start and after every accepted step.
     """
@@ -54,13 +58,13 @@ class LeastSquaresResult:
 
 
 class DenseNormalEquations:
-    """``(J^T J, J^T r)`` with columns scaled to unit length, solved by Cholesky.
+    """``(J^T J, J^T r)`` with columns scaled to norm 1, solved by Cholesky.
 
     Parameters
     ----------
-    matrix : array (P, P)
+    matrix : array of shape (P, P)
         ``J^T J``; overwritten.
-    gradient : array (P,)
+    gradient : array of shape (P,)
         ``J^T r``.
     """
 
@@ -68,18 +72,17 @@ class DenseNormalEquations:
         xp = array_namespace(gradient)
         diagonal = xp.sqrt(xp.linalg.diagonal(matrix))
         top = float(xp.max(diagonal)) if diagonal.shape[0] else 1.0
-        self.scale = xp.where(diagonal > 1e-14 * top, diagonal, xp.ones_like(diagonal) * (top or 1.0))
+        self.scale = xp.where(diagonal > _NORM_FLOOR * top, diagonal, xp.ones_like(diagonal) * (top or 1.0))
         matrix /= self.scale[:, None]
         matrix /= self.scale[None, :]
         self.matrix, self.gradient = matrix, gradient
 
     def solve(self, damping):
-        """The step ``-(J^T J + damping S^2)^-1 J^T r`` and the decrease of the cost that the linear model predicts.
+        """The step ``-(J^T J + damping S^2)^-1 J^T r``, S the column norms, and the decrease that the model predicts.
 
         Parameters
         ----------
         damping : float
-            Relative to the squared column lengths S^2.
 
         Returns
         -------
@@ -106,18 +109,19 @@ class DenseNormalEquations:
 
 
 class DenseJacobian:
-    """``(J, r)`` solved by QR, which keeps what normal equations lose: directions known to less than the root of eps.
+    """``(J, r)`` solved by QR, for directions that J determines to less than the root of eps.
 
     Parameters
     ----------
     jacobian : ndarray of shape (n, P)
     residual : ndarray of shape (n,)
     scale : ndarray of shape (P,), default=None
-        Lengths in which steps are damped, entry by entry; None: the inverse norms of the columns of J.
+        Units in which steps are damped; None: the inverse norms of the columns of J.
 
     Notes
     -----
-    One factorization of ``(J, r)``, ``O(n P^2)``, and one of ``2 P`` rows for every damping.
+    Normal equations square the condition number. One factorization of ``(J, r)``, ``O(n P^2)``, and one of 2 P rows for
+    every damping.
 
     Examples
     --------
@@ -139,7 +143,7 @@ class DenseJacobian:
         self.gradient = (self.triangle.T @ self.right) / scale
 
     def solve(self, damping):
-        """The step and the predicted decrease, as `DenseNormalEquations.solve`; the damping is that of scaled steps.
+        """The step and the predicted decrease, as `DenseNormalEquations.solve`, damped in units of `scale`.
 
         Parameters
         ----------
@@ -147,7 +151,7 @@ class DenseJacobian:
 
         Returns
         -------
-        step : ndarray of shape (P,)
+        step : array of shape (P,)
         predicted : float
 
         Raises
@@ -155,11 +159,11 @@ class DenseJacobian:
         numpy.linalg.LinAlgError
             If the damped matrix is singular.
         """
-        P = self.triangle.shape[1]
+        n, P = self.triangle.shape
         check_deadline(4.0 * P**3)
-        both = np.zeros((len(self.triangle) + P, P + 1))
-        both[: len(self.triangle), :P], both[: len(self.triangle), P] = self.triangle, self.right
-        both[len(self.triangle) :, :P].flat[:: P + 1] = np.sqrt(damping)
+        both = np.zeros((n + P, P + 1))
+        both[:n, :P], both[:n, P] = self.triangle, self.right
+        both[n:, :P].flat[:: P + 1] = np.sqrt(damping)
         R = scipy.linalg.qr(both, mode="r", overwrite_a=True, check_finite=False)[0]
         if not np.abs(np.diag(R)[:P]).min() > 0.0:
             raise np.linalg.LinAlgError("the damped Jacobian is singular")
@@ -175,15 +179,15 @@ class KrylovNormalEquations:
     ----------
     product : callable
         ``v -> J^T (J v)``, (P,) to (P,).
-    gradient : array (P,)
+    gradient : array of shape (P,)
         ``J^T r``.
-    diagonal : array (P,)
-        Diagonal of ``J^T J``, for the damping's scale.
+    diagonal : array of shape (P,)
+        Of ``J^T J``, the scale of the damping.
     preconditioner : callable
         ``preconditioner(damping)`` returns ``v -> M^-1 v`` with ``M`` close to ``J^T J + damping diag``.
-    tol : float
-        Relative residual at which the inner iteration stops.
-    max_iter : int
+    tol : float, default=1e-2
+        Relative residual at which the inner iteration ends.
+    max_iter : int, default=400
         Inner iterations at most.
     """
 
@@ -211,20 +215,21 @@ class KrylovNormalEquations:
             max_iter=self.max_iter,
         )
         x, r = solution.x, solution.residual
-        # 2 g.x + x.A.x with A x = -g - r, and the damping's share taken off: what the undamped model loses.
-        share = damping * float((self.diagonal * x) @ x)
-        return x, -float(self.gradient @ x) + float(r @ x) + share
+        # 2 g.x + x.A.x with A x = -g - r, less the damping's part: what the undamped model loses.
+        damped = damping * float((self.diagonal * x) @ x)
+        return x, -float(self.gradient @ x) + float(r @ x) + damped
 
 
 def levenberg_marquardt(cost, linearize, x0, *, max_iter=100, target=0.0, ftol=1e-14, damping=1e-3, callback=None):
-    """Minimise ``sum(r(x) ** 2)`` by damped Gauss-Newton steps.
+    """Minimize ``sum(r(x) ** 2)`` by damped Gauss-Newton steps.
 
     Parameters
     ----------
     cost : callable
         ``x -> sum(r(x) ** 2)``, float; a value that is not finite counts as a rejected step.
     linearize : callable
-        ``x -> DenseNormalEquations | KrylovNormalEquations | FactoredNormalEquations`` at x.
+        ``x ->`` an object whose ``solve(damping)`` gives a step and the predicted decrease, like
+        `DenseNormalEquations`, `DenseJacobian`, `KrylovNormalEquations` or `FactoredNormalEquations`.
     x0 : array of shape (P,)
     max_iter : int, default=100
         Linearizations at most.
@@ -233,7 +238,7 @@ def levenberg_marquardt(cost, linearize, x0, *, max_iter=100, target=0.0, ftol=1
     ftol : float, default=1e-14
         Stop when two accepted steps in a row lower the cost by less than this fraction.
     damping : float, default=1e-3
-        First damping, relative to the squared column lengths of J. A step refused at 1e8 ends the iteration.
+        First damping, relative to the squared column norms of J. A step rejected at 1e8 ends the iteration.
     callback : callable, default=None
         ``callback(n_iter, cost)`` after every accepted step; returning True stops with status ``max_iter``.
 
@@ -285,8 +290,8 @@ def levenberg_marquardt(cost, linearize, x0, *, max_iter=100, target=0.0, ftol=1
 
 def _decrease(cost, model, x, value, damping):
     """The first lower point as the damping grows, its cost and the next damping; three times None if there is none."""
-    growth, damping = GROWTH, min(damping, _MOST_DAMPING)
-    while damping <= _MOST_DAMPING:
+    growth, damping = GROWTH, min(damping, _MAX_DAMPING)
+    while damping <= _MAX_DAMPING:
         step, predicted = _try_solve(model, damping)
         new = x + step if step is not None else x
         trial = float(cost(new)) if step is not None else math.inf
@@ -298,13 +303,25 @@ def _decrease(cost, model, x, value, damping):
 
 
 def _try_solve(model, damping):
-    """The model's step, or None where the damped matrix is not positive definite to rounding."""
+    """The model's step, or None if the damped matrix is not positive definite to rounding."""
     try:
         step, predicted = model.solve(damping)
     except (np.linalg.LinAlgError, RuntimeError, ZeroDivisionError):
         return None, 0.0
     xp = array_namespace(step)
     return (step, predicted) if bool(xp.all(xp.isfinite(step))) else (None, 0.0)
+
+
+def damping_after(damping, ratio):
+    """The damping after an accepted step, given the ratio of actual to predicted decrease; floats or arrays (b,).
+
+    ``damping max(1/10, 1 - (2 ratio - 1)^3)``: a tenth if the model was right, up to twice if the cost hardly fell, so
+    that the last steps to a zero residual converge quadratically.
+    Source: H. B. Nielsen (1999), Damping parameter in Marquardt's method, with 1/10 for his 1/3.
+    """
+    # Capped: a ratio far above 1 (a prediction lost in rounding) says no more than 2, and its cube overflows.
+    ratio = np.minimum(ratio, 2.0)
+    return np.maximum(damping * np.maximum(_LEAST_SHRINKAGE, 1.0 - (2.0 * ratio - 1.0) ** 3), _MIN_DAMPING)
 
 
 def give_up_when_slow(patience, good):
@@ -318,7 +335,7 @@ def give_up_when_slow(patience, good):
     Returns
     -------
     callable
-        ``callback(n_iter, cost)``, True where the iteration should end.
+        ``callback(n_iter, cost)``, True if the iteration should end.
     """
     costs = []
 

@@ -17,9 +17,9 @@ class SphereAscentResult:
 
     Attributes
     ----------
-    blocks : list of array (R, a_l, b_l)
-        Every ``blocks[l][r]`` of unit Frobenius norm.
-    values : array (R,)
+    blocks : list of array of shape (R, a_l, b_l)
+        Every ``blocks[l][r]`` has Frobenius norm 1.
+    values : array of shape (R,)
         The objective there.
     n_iter : int
     """
@@ -30,7 +30,7 @@ class SphereAscentResult:
 
 
 def unit_norm(block):
-    """Every matrix of a batch (..., a, b) divided by its Frobenius norm; matrices of zeros stay as they are.
+    """Divide every matrix of a batch by its Frobenius norm, except matrices of zeros.
 
     Parameters
     ----------
@@ -70,11 +70,9 @@ def _moved(W, gradient, step):
 
 
 def sphere_ascent(value_and_gradient, blocks, *, step_size=0.1, last_step_size=1e-4, max_iter=200, callback=None):
-    """Maximise a function of several matrices of unit norm from R starts: ``W_l <- P(W_l + eta_t g_l / ||g_l||)``.
+    """Maximize a function of several matrices of unit norm from R starts: ``W_l <- P(W_l + eta_t g_l / ||g_l||)``.
 
-    P divides by the Frobenius norm. The steps eta_t shrink geometrically from `step_size` to `last_step_size`. They are
-    relative to the matrices, whatever the scale of the gradient, and need to shrink: maxima of networks of ReLU units
-    lie on kinks, where a fixed step oscillates. With a large step this is the power method, which ends in worse maxima.
+    P divides by the Frobenius norm. The steps eta_t decrease geometrically from `step_size` to `last_step_size`.
 
     Parameters
     ----------
@@ -86,7 +84,7 @@ def sphere_ascent(value_and_gradient, blocks, *, step_size=0.1, last_step_size=1
     max_iter : int, default=200
         Steps taken.
     callback : callable, default=None
-        ``callback(n_iter, values)`` before every step; returning True ends the ascent.
+        ``callback(n_iter, values)`` before every step; True ends the ascent.
 
     Returns
     -------
@@ -99,8 +97,9 @@ def sphere_ascent(value_and_gradient, blocks, *, step_size=0.1, last_step_size=1
 
     Notes
     -----
-    A start whose gradient vanishes stays where it is and costs the others nothing. Cost: ``max_iter + 1`` evaluations
-    and a pass over the blocks for each.
+    Steps are relative to the matrices, whatever the scale of the gradient. They have to decrease: maxima of networks of
+    ReLU units lie on activation boundaries, where a fixed step oscillates. With a large step this is the power method,
+    which ends in worse maxima. A start whose gradient vanishes does not move. ``max_iter + 1`` evaluations.
     Source: the projected gradient descent of Bantzis, Simon, Jacot (2025), Section 4.1, on the product of the layers'
     spheres instead of one sphere: a homogeneous function has the same maxima on both.
 

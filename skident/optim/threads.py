@@ -1,4 +1,4 @@
-"""Threads of the linear algebra: one where matrices are small, all of them where they are large."""
+"""Threads of the linear algebra: one for small matrices, all of them for large ones."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ __all__ = ["LARGE_PRODUCT", "all_threads", "gram_work", "limited_blas", "one_bla
 # core. A product of a millisecond waits longer for a thread that the scheduler has taken away than it takes.
 LARGE_PRODUCT = 2e9
 
-# Libraries and the threads that they had where `one_thread` began; None outside of it, and in pieces of parallel work.
+# Libraries and their threads when `one_thread` began; None outside of it, and in pieces of parallel work.
 _given: ContextVar[list | None] = ContextVar("_given", default=None)
 
 
 @functools.lru_cache(maxsize=1)
 def _libraries(n_modules):
-    """Those with threads; looking takes a millisecond, so it is done again only where modules were loaded since."""
+    """Libraries with threads; the search takes a millisecond, so it is repeated only if modules were loaded since."""
     return ThreadpoolController()
 
 
 @contextmanager
 def one_thread(work=0.0):
-    """A block whose linear algebra takes one thread, but for the large products in it.
+    """A block whose linear algebra takes one thread, except for large products (`all_threads`).
 
-    Meant for the entry of a `fit`: BLAS, OpenMP and so torch are limited once, and get their threads back at the end.
-    Nothing changes inside of another such block, for large work, and outside of Python's main thread: OpenBLAS counts
-    its threads per process, raises the count in the main thread only, and fits in threads share the cores already.
+    Meant for the entry of a `fit`: BLAS and OpenMP, and so torch, are limited once, and restored at the end. Nothing
+    changes inside another such block, for large work, or outside Python's main thread: OpenBLAS counts its threads per
+    process, raises the count in the main thread only, and fits in threads share the cores already.
 
     Parameters
     ----------
     work : float, default=0
-        Floating-point operations of a typical product of the block; from `LARGE_PRODUCT` on, threads are left alone.
+        Floating-point operations of a typical product; from `LARGE_PRODUCT` on, nothing changes.
 
     Examples
     --------
@@ -60,12 +60,12 @@ def one_thread(work=0.0):
 
 @contextmanager
 def all_threads(work):
-    """A block of large products inside `one_thread`, with the threads that there were before.
+    """A block of large products inside `one_thread`, with the threads from before.
 
     Parameters
     ----------
     work : float
-        Floating-point operations of a typical product of the block; below `LARGE_PRODUCT`, nothing changes.
+        Floating-point operations of a typical product; below `LARGE_PRODUCT`, nothing changes.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def gram_work(X, degree=1):
     Parameters
     ----------
     X : array-like
-        Anything without a shape of two axes counts as small: it is not validated yet, or the path of a file.
+        Counts as small without a shape of two axes: it is not validated yet, or the path of a file.
     degree : int, default=1
 
     Returns
@@ -127,7 +127,7 @@ def gram_work(X, degree=1):
 
 
 def limited_blas():
-    """A block in which BLAS takes one thread in the whole process, also in a generator that may not be exhausted.
+    """A context manager in which BLAS takes one thread in the whole process, also in an unfinished generator.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def limited_blas():
 
 @contextmanager
 def one_blas_thread():
-    """A block whose products take one BLAS thread, however large: for work of which several pieces run at a time."""
+    """A block whose products take one BLAS thread, however large: for pieces of parallel work."""
     token = _given.set(None)
     try:
         with limited_blas():

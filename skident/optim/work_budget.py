@@ -1,4 +1,4 @@
-"""How much work a fit may do: a count decides, so that the same data give the same result on every machine."""
+"""A budget of work for a fit, counted in products, so that the same data give the same result on every machine."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ import numpy as np
 
 __all__ = ["WorkBudget"]
 
-
-_STEP = 1e6  # products in the time that a step takes beside them: 0.3 ms of one core
+_STEP = 1e6  # products in the time that the rest of a step takes: 0.3 ms of one core
 
 
 class WorkBudget:
-    """Products of Jacobians that a search may form, and a time limit as a guard.
+    """Products of Jacobians that a search may form, and a deadline as a guard.
 
     Parameters
     ----------
     max_work : float, default=inf
-        Products of floating-point numbers: a step of a fit with P parameters counts ``n_answers * P^2``, and a batch of
+        Products of floating-point numbers: a step of a fit with P parameters counts ``n_values * P^2``, and a batch of
         steps a million more.
-    n_answers : float, default=1
-        Samples times outputs.
+    n_values : float, default=1
+        Scalar outputs: samples times m_L.
     deadline : float, default=inf
         Of `time.perf_counter`. A search that meets it ends at a place that depends on the machine.
 
@@ -35,14 +34,14 @@ class WorkBudget:
     Examples
     --------
     >>> from skident.optim import WorkBudget
-    >>> budget = WorkBudget(1000.0, n_answers=10)
+    >>> budget = WorkBudget(1000.0, n_values=10)
     >>> budget.spend(2, 5)
     >>> print(budget.work, budget.spent)
     1000500.0 True
     """
 
-    def __init__(self, max_work=np.inf, n_answers=1, deadline=np.inf):
-        self.max_work, self.n_answers, self.deadline = max_work, n_answers, deadline
+    def __init__(self, max_work=np.inf, n_values=1, deadline=np.inf):
+        self.max_work, self.n_values, self.deadline = max_work, n_values, deadline
         self.work, self.limit, self.late = 0.0, max_work, False
         self._ended = False
 
@@ -53,10 +52,10 @@ class WorkBudget:
         ----------
         n_problems, n_parameters : int
         """
-        self.work += _STEP + float(n_problems) * self.n_answers * n_parameters**2
+        self.work += _STEP + float(n_problems) * self.n_values * n_parameters**2
 
     def extend(self):
-        """Allow as much work again, for what comes after a search, up to the same deadline."""
+        """Allow as much work again, up to the same deadline, for what follows a search."""
         self.limit = self.work + self.max_work
 
     @property
@@ -75,5 +74,5 @@ class WorkBudget:
 
     @property
     def stopped_by(self):
-        """``"max_seconds"``, ``"max_work"`` or None: what ended a search before it was through."""
+        """``"max_seconds"``, ``"max_work"`` or None: the limit that ended a search early."""
         return "max_seconds" if self.late else "max_work" if self._ended else None

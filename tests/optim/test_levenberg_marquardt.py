@@ -196,7 +196,7 @@ def test_a_matrix_that_is_not_finite_is_refused():
     kept = KeptFactor()
     kept.take(np.array([[1.0, np.nan], [np.nan, 1.0]]))
     with pytest.raises(np.linalg.LinAlgError, match="not finite"):
-        kept.fit_for(1e-3)
+        kept.factor_for(1e-3)
 
 
 # -- how it ends -------------------------------------------------------------------------------------------------------

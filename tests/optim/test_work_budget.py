@@ -8,7 +8,7 @@ from skident.optim import WorkBudget
 
 
 def test_work_ends_it_and_it_can_be_extended():
-    budget = WorkBudget(3e6, n_answers=10)
+    budget = WorkBudget(3e6, n_values=10)
     assert not budget.spent and budget.stopped_by is None
     budget.spend(2, 300)
     assert budget.work == 2 * 10 * 300**2 + 1e6 and not budget.spent
