@@ -21,7 +21,6 @@ LEFT = {
     "landscape": 28,
     "linalg": 10,
     "network": 18,
-    "optim": 1,
     "samples": 40,
 }
 

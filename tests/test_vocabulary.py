@@ -76,7 +76,6 @@ LEFT = {
     "skident/linalg": 12,
     "skident/metrics": 2,
     "skident/network": 33,
-    "skident/optim": 9,
     "skident/oracle": 6,
     "skident/samples": 68,
     "skident/training": 1,

@@ -1,13 +1,14 @@
-"""Solvers that know arrays only, and how work is shared out."""
+"""Solvers on arrays: least squares, variable projection, linear systems, bisection, parallel work."""
 
 from .batched_levenberg_marquardt import BatchedNormalEquations, BatchedResult, Ending, batched_levenberg_marquardt
 from .best_of import best_of
 from .bisection import bisect
 from .conjugate_gradients import LinearSolution, conjugate_gradients
-from .factored_normal_equations import FactoredNormalEquations, KeptFactor
+from .factored_normal_equations import FactoredNormalEquations as FactoredNormalEquations
+from .factored_normal_equations import KeptFactor as KeptFactor
 from .jobs import in_order
+from .levenberg_marquardt import DenseJacobian as DenseJacobian
 from .levenberg_marquardt import (
-    DenseJacobian,
     DenseNormalEquations,
     KrylovNormalEquations,
     LeastSquaresResult,
@@ -16,23 +17,21 @@ from .levenberg_marquardt import (
 )
 from .sphere_ascent import SphereAscentResult, sphere_ascent, unit_norm
 from .threads import all_threads, gram_work, one_blas_thread, one_thread
-from .variable_projection import BatchedSeparableProblem, LinearFit, SeparableProblem, fit_coefficients
+from .variable_projection import BatchedSeparableProblem as BatchedSeparableProblem
+from .variable_projection import LinearFit as LinearFit
+from .variable_projection import SeparableProblem as SeparableProblem
+from .variable_projection import fit_coefficients
 from .work_budget import WorkBudget
 
+# The other names are for skident's own packages.
 __all__ = [
     "BatchedNormalEquations",
     "BatchedResult",
-    "BatchedSeparableProblem",
-    "DenseJacobian",
     "DenseNormalEquations",
     "Ending",
-    "FactoredNormalEquations",
-    "KeptFactor",
     "KrylovNormalEquations",
     "LeastSquaresResult",
-    "LinearFit",
     "LinearSolution",
-    "SeparableProblem",
     "SphereAscentResult",
     "WorkBudget",
     "all_threads",

@@ -18,12 +18,7 @@ _NORM_FLOOR = 1e-14  # of the largest column norm, 50 eps: columns below it are 
 
 
 class KeptFactor:
-    """The Cholesky factor of a damped matrix ``J^T J``, kept until it is replaced.
-
-    Notes
-    -----
-    ``16 P^2`` bytes, and none before the first matrix.
-    """
+    """The Cholesky factor of a damped matrix ``J^T J``, kept until it is replaced: ``16 P^2`` bytes."""
 
     def __init__(self):
         self.scale = self._matrix = self._factor = None
@@ -35,13 +30,7 @@ class KeptFactor:
         return self._matrix is None
 
     def take(self, matrix):
-        """Keep another matrix ``J^T J``, its columns scaled to norm 1.
-
-        Parameters
-        ----------
-        matrix : ndarray of shape (P, P)
-            Overwritten.
-        """
+        """Keep another matrix ``J^T J`` (P, P), its columns scaled to norm 1; it is overwritten."""
         diagonal = np.sqrt(np.diag(matrix))
         self.scale = np.where(diagonal > _NORM_FLOOR * diagonal.max(), diagonal, diagonal.max() or 1.0)
         matrix /= self.scale[:, None]
@@ -53,18 +42,7 @@ class KeptFactor:
         self.scale = self._matrix = self._factor = None
 
     def factor_for(self, damping):
-        """Factor the kept matrix unless there is a factor whose damping is not far below this one.
-
-        Parameters
-        ----------
-        damping : float
-            Relative to the squared column norms.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If the matrix is not finite.
-        """
+        """Factor the kept matrix, unless the damping of its factor is not far below this one."""
         if self._factor is not None and damping <= _STALE_DAMPING * self._damping:
             return
         if not np.isfinite(self._matrix).all():
@@ -80,44 +58,17 @@ class KeptFactor:
                 self._damping *= _DAMPING_GROWTH
 
     def solve(self, v):
-        """``(J^T J + damping S^2)^-1 v`` with the kept matrix, its column norms S and its damping.
-
-        Parameters
-        ----------
-        v : ndarray of shape (P,)
-
-        Returns
-        -------
-        ndarray of shape (P,)
-        """
+        """``(J^T J + damping S^2)^-1 v`` with the kept matrix, its column norms S and its damping."""
         return scipy.linalg.cho_solve((self._factor, True), v / self.scale, check_finite=False) / self.scale
 
 
 class FactoredNormalEquations:
-    """``J^T J`` known by its products, solved by conjugate gradients with the factor of a matrix close to it.
+    """``J^T J`` known by its `product` ``v -> J^T (J v)``, with the factor of a matrix close to it as preconditioner.
 
-    Parameters
-    ----------
-    product : callable
-        ``v -> J^T (J v)``, (P,) to (P,).
-    gradient : ndarray of shape (P,)
-        ``J^T r``.
-    form : callable
-        Without arguments: ``J^T J``, (P, P).
-    kept : KeptFactor
-        Shared by the steps.
-    tol : float, default=1e-4
-        Relative residual of a step, in the factor's norm, at which conjugate gradients end.
-    few : int, default=25
-        Products after which the factor is replaced.
+    Near a solution J hardly changes, so one factor of ``O(P^3)`` suffices for all steps, which share `kept`, with a few
+    products each. If conjugate gradients need `few` products to reach the residual `tol`, relative and in the factor's
+    norm, ``form()`` makes the matrix ``J^T J`` and replaces it.
 
-    Notes
-    -----
-    Near a solution J hardly changes, so one factor of ``O(P^3)`` suffices for all steps, a few products each. If it
-    does not, the matrix is formed and replaces it.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> from skident.optim import FactoredNormalEquations, KeptFactor
     >>> J = np.array([[2.0, 1.0], [0.0, 1.0], [1.0, 3.0]])
@@ -131,18 +82,7 @@ class FactoredNormalEquations:
         self.tol, self.few = tol, few
 
     def solve(self, damping):
-        """Damped step and predicted decrease, as `DenseNormalEquations.solve`.
-
-        Parameters
-        ----------
-        damping : float
-            Relative to the squared column norms of the matrix that was formed.
-
-        Returns
-        -------
-        step : ndarray of shape (P,)
-        predicted : float
-        """
+        """Damped step and predicted decrease, as `DenseNormalEquations.solve`."""
         formed = self.kept.empty
         if formed:
             self.kept.take(self.form())

@@ -109,22 +109,11 @@ class DenseNormalEquations:
 
 
 class DenseJacobian:
-    """``(J, r)`` solved by QR, for directions that J determines to less than the root of eps.
+    """Jacobian (n, P) and residual (n,) solved by QR, for directions determined to less than the root of eps.
 
-    Parameters
-    ----------
-    jacobian : ndarray of shape (n, P)
-    residual : ndarray of shape (n,)
-    scale : ndarray of shape (P,), default=None
-        Units in which steps are damped; None: the inverse norms of the columns of J.
+    Normal equations square the condition number. Steps are damped in units of `scale` (P,), or of the inverse norms of
+    the columns. One factorization of ``(J, r)``, ``O(n P^2)``, and one of 2 P rows for every damping.
 
-    Notes
-    -----
-    Normal equations square the condition number. One factorization of ``(J, r)``, ``O(n P^2)``, and one of 2 P rows for
-    every damping.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> from skident.optim import DenseJacobian
     >>> step, _ = DenseJacobian(np.array([[1.0, 0.0], [0.0, 1e-10]]), np.array([1.0, 1e-10])).solve(0.0)
@@ -143,22 +132,7 @@ class DenseJacobian:
         self.gradient = (self.triangle.T @ self.right) / scale
 
     def solve(self, damping):
-        """The step and the predicted decrease, as `DenseNormalEquations.solve`, damped in units of `scale`.
-
-        Parameters
-        ----------
-        damping : float
-
-        Returns
-        -------
-        step : array of shape (P,)
-        predicted : float
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If the damped matrix is singular.
-        """
+        """The step and the predicted decrease, as `DenseNormalEquations.solve`; LinAlgError if singular."""
         n, P = self.triangle.shape
         check_deadline(4.0 * P**3)
         both = np.zeros((n + P, P + 1))

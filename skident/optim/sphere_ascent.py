@@ -79,7 +79,7 @@ def sphere_ascent(value_and_gradient, blocks, *, step_size=0.1, last_step_size=1
     value_and_gradient : callable
         ``blocks -> (values, gradients)``: arrays (R,), and a list like `blocks`.
     blocks : list of array (R, a_l, b_l)
-        Starts; normalised first. NumPy arrays or torch tensors, on any device.
+        Starts; normalized first. NumPy arrays or torch tensors, on any device.
     step_size, last_step_size : float, default=0.1, 1e-4
     max_iter : int, default=200
         Steps taken.

@@ -18,15 +18,10 @@ _DIFFERENCE_STEP = 1e-7  # of a parameter of order one: about the root of eps, w
 
 
 class LinearFit(NamedTuple):
-    """Least-squares coefficients of columns Phi (..., n, K), of least norm where Phi is rank deficient.
+    """A least-squares fit of columns Phi (..., n, K), of least norm if Phi is rank deficient.
 
-    Attributes
-    ----------
-    coefficients : ndarray of shape (..., K, m)
-    residual : ndarray of shape (..., n, m)
-        ``Phi C - Y``.
-    basis : ndarray of shape (..., n, K)
-        Orthonormal columns that span those of Phi; columns of zeros stand for the rank that Phi lacks.
+    `coefficients` C (..., K, m), `residual` ``Phi C - Y`` (..., n, m), and `basis` (..., n, K): orthonormal columns
+    that span those of Phi, columns of zeros for the rank that Phi lacks.
     """
 
     coefficients: np.ndarray
@@ -34,16 +29,7 @@ class LinearFit(NamedTuple):
     basis: np.ndarray
 
     def project_out(self, changes):
-        """Subtract from changes (..., n, P) what the columns of Phi can make of them.
-
-        Parameters
-        ----------
-        changes : ndarray of shape (..., n, P)
-
-        Returns
-        -------
-        ndarray of shape (..., n, P)
-        """
+        """Subtract from changes (..., n, P) their projection on the columns of Phi."""
         return changes - self.basis @ (np.swapaxes(self.basis, -1, -2) @ changes)
 
 
@@ -84,26 +70,13 @@ def fit_coefficients(Phi, Y, rank_tol=_RANK_TOL):
 
 
 class SeparableProblem:
-    """``min_C ||Phi(x) C - Y||^2`` as a function of x, each entry of which moves one column of Phi.
+    """``min_C ||Phi(x) C - Y||^2`` as a function of x (P,), each entry of which moves one column of Phi.
 
-    Parameters
-    ----------
-    columns : callable
-        ``x -> (Phi, slopes)``: columns (n, K), and the derivative (n, P) of column ``moved[k]`` by ``x[k]``.
-    Y : ndarray of shape (n, m)
-    moved : ndarray of int, shape (P,)
-    rank_tol : float, default=1e-14
-        See `fit_coefficients`.
-
-    Notes
-    -----
-    The Jacobian is Kaufman's, ``P dPhi C`` with P the projector off the columns of Phi. Its Gram matrix over all
-    outputs is ``(D^T D) o (C C^T)`` with ``D = P slopes``: a step costs ``O(n P (P + K))``, however many outputs there
-    are.
+    ``columns(x)`` gives Phi (n, K) and the derivatives (n, P): column ``moved[k]`` by ``x[k]``. The Jacobian is
+    Kaufman's, ``P dPhi C`` with P the projector off the columns of Phi. Its Gram matrix over all outputs Y (n, m) is
+    ``(D^T D) o (C C^T)`` with D the projected derivatives: ``O(n P (P + K))`` per step, however many outputs there are.
     Source: Golub and Pereyra (1973), Kaufman (1975).
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from skident.optim import SeparableProblem, levenberg_marquardt
     >>> t = np.linspace(0.0, 1.0, 30)[:, None]
@@ -118,29 +91,11 @@ class SeparableProblem:
         self.columns, self.Y, self.moved, self.rank_tol = columns, Y, np.asarray(moved), rank_tol
 
     def fit(self, x):
-        """The best coefficients at x.
-
-        Parameters
-        ----------
-        x : ndarray of shape (P,)
-
-        Returns
-        -------
-        LinearFit
-        """
+        """The `LinearFit` with the best coefficients."""
         return fit_coefficients(self.columns(x)[0], self.Y, self.rank_tol)
 
     def cost(self, x):
-        """Sum of squared residuals with the best coefficients; infinite where columns are not finite.
-
-        Parameters
-        ----------
-        x : ndarray of shape (P,)
-
-        Returns
-        -------
-        float
-        """
+        """Sum of squared residuals; infinite if a column is not finite."""
         with np.errstate(over="ignore", invalid="ignore"):
             Phi = self.columns(x)[0]
             if not np.isfinite(Phi).all():
@@ -148,16 +103,7 @@ class SeparableProblem:
             return float(np.sum(fit_coefficients(Phi, self.Y, self.rank_tol).residual ** 2))
 
     def linearize(self, x):
-        """The Gauss-Newton model with the coefficients eliminated.
-
-        Parameters
-        ----------
-        x : ndarray of shape (P,)
-
-        Returns
-        -------
-        DenseNormalEquations
-        """
+        """The Gauss-Newton model."""
         Phi, slopes = self.columns(x)
         fit = fit_coefficients(Phi, self.Y, self.rank_tol)
         D, C = fit.project_out(slopes), fit.coefficients[self.moved]
@@ -167,21 +113,9 @@ class SeparableProblem:
 class BatchedSeparableProblem:
     """B problems ``min_C ||Phi(x_b) C - Y_b||^2`` in few parameters each, for `batched_levenberg_marquardt`.
 
-    Parameters
-    ----------
-    columns : callable
-        ``x (B, P) -> Phi (B, n, K)``.
-    Y : ndarray of shape (n, m) or (B, n, m)
-        The same for all problems, or one for each.
-    step : float, default=1e-7
-        Of the differences, central ones, by which Phi is derived.
-    longest : ndarray of shape (P,), default=None
-        See `BatchedNormalEquations`.
-    rank_tol : float, default=1e-14
-        See `fit_coefficients`.
+    ``columns(x (B, P))`` gives Phi (B, n, K), whose derivatives are central differences of size `step`; Y is (n, m), or
+    (B, n, m) with one for each problem. `longest` bounds the steps, see `BatchedNormalEquations`.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_marquardt
     >>> t = np.linspace(0.0, 1.0, 30)
@@ -194,43 +128,16 @@ class BatchedSeparableProblem:
         self.columns, self.Y, self.step, self.longest, self.rank_tol = columns, Y, step, longest, rank_tol
 
     def take(self, index):
-        """The problems of some indices.
-
-        Parameters
-        ----------
-        index : ndarray of int
-
-        Returns
-        -------
-        BatchedSeparableProblem
-        """
+        """The problems of some indices."""
         Y = self.Y if self.Y.ndim == 2 else self.Y[index]
         return BatchedSeparableProblem(self.columns, Y, step=self.step, longest=self.longest, rank_tol=self.rank_tol)
 
     def move(self, x, steps):
-        """Where steps lead.
-
-        Parameters
-        ----------
-        x, steps : ndarray of shape (B, P)
-
-        Returns
-        -------
-        ndarray of shape (B, P)
-        """
+        """Parameters after a step."""
         return x + steps
 
     def cost(self, x):
-        """Sums of squared residuals with the best coefficients; infinite where columns are not finite.
-
-        Parameters
-        ----------
-        x : ndarray of shape (B, P)
-
-        Returns
-        -------
-        ndarray of shape (B,)
-        """
+        """Sums of squared residuals (B,); infinite if a column is not finite."""
         with np.errstate(over="ignore", invalid="ignore"):
             Phi = self.columns(x)
         finite = np.isfinite(Phi).all(axis=(1, 2))
@@ -239,16 +146,7 @@ class BatchedSeparableProblem:
         return np.where(finite, cost, np.inf)
 
     def linearize(self, x):
-        """The Gauss-Newton models with the coefficients eliminated, Kaufman's Jacobian.
-
-        Parameters
-        ----------
-        x : ndarray of shape (B, P)
-
-        Returns
-        -------
-        BatchedNormalEquations
-        """
+        """The Gauss-Newton models, with Kaufman's Jacobian."""
         fit = fit_coefficients(self.columns(x), self.Y, self.rank_tol)
         changes = [
             (self.columns(x + self.step * e) - self.columns(x - self.step * e)) @ fit.coefficients / (2.0 * self.step)
