@@ -20,7 +20,6 @@ LEFT = {
     "identification": 344,
     "landscape": 28,
     "linalg": 10,
-    "network": 18,
     "samples": 40,
 }
 

@@ -75,7 +75,6 @@ LEFT = {
     "skident/landscape": 52,
     "skident/linalg": 12,
     "skident/metrics": 2,
-    "skident/network": 33,
     "skident/oracle": 6,
     "skident/samples": 68,
     "skident/training": 1,

@@ -1,4 +1,4 @@
-"""What a network is: weights and activations, derivatives, symmetries, conversions."""
+"""Feedforward networks: weights and activations, derivatives, symmetries, conversions and files."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Affine maps before and after a network: scalers folded into its first layer and taken out again, logits centred."""
+"""Affine maps before and after a network: fold scalers in, take them out, center and scale outputs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = [
 
 
 def center_outputs(network):
-    """The network less the mean of its outputs: the same softmax, and zero mean over the outputs.
+    """The network less the mean of its outputs: the same softmax, with zero mean over the outputs.
 
     The softmax of f(x) determines f(x) only up to a function common to all outputs. Among all networks with the same
-    hidden layers and the same probabilities, this one's last weights and shifts have zero mean over the outputs.
+    hidden layers and the same probabilities, this one has last weights and biases with zero mean over the outputs.
 
     Parameters
     ----------
     network : FeedforwardNetwork
-        With linear output. One output, a log-odds, is left as it is.
+        With linear output. A single output, a log-odds, is not changed.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def center_outputs(network):
 
 
 def fold_inputs(network, transformer):
-    """The network with an affine transformer in front of it, ``network(transformer.transform(X))``, as one network.
+    """The network after an affine transformer, ``network(transformer.transform(X))``, as one network.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def fold_inputs(network, transformer):
     Returns
     -------
     FeedforwardNetwork
-        A function of the inputs as they are: first layer ``A W_1`` and ``tau_1 + W_1^T c`` for ``A^T x + c``.
+        A function of the original inputs, with first layer ``A W_1`` and ``b_1 + W_1^T c`` for ``A^T x + c``.
 
     Raises
     ------
@@ -92,14 +92,14 @@ def fold_inputs(network, transformer):
 
 
 def unfold_inputs(network, transformer):
-    """The network behind an affine transformer: f with ``f(transformer.transform(X)) = network(X)``.
+    """The network f with ``f(transformer.transform(X)) = network(X)``, for an affine transformer.
 
     Parameters
     ----------
     network : FeedforwardNetwork
-        A function of the inputs as they are, for example `NetworkIdentifier.network_` of a scaled pipeline.
+        A function of the original inputs, such as `NetworkIdentifier.network_` of a scaled pipeline.
     transformer : fitted transformer
-        Affine, ``pipeline[:-1]`` for example.
+        Affine, such as ``pipeline[:-1]``.
 
     Returns
     -------
@@ -109,12 +109,12 @@ def unfold_inputs(network, transformer):
     Raises
     ------
     ValueError
-        If the transformer is not affine, its outputs depend on each other (f is then not determined), or the network
-        reads more of its inputs than the transformer lets through.
+        If the transformer is not affine, its outputs are linearly dependent (f is then not determined), or the network
+        depends on inputs that the transformer drops.
 
     Notes
     -----
-    ``A W = W_1`` by least squares, rows and columns of A brought to length 1 first. ``O(D k^2)`` for k features.
+    ``A W = W_1`` by least squares, rows and columns of A scaled to norm 1. ``O(D k^2)`` for k features.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def change_inputs(network, center, scale):
     Returns
     -------
     FeedforwardNetwork
-        First layer ``scale * W_1`` and ``tau_1 + W_1^T center``; to go back use ``-center / scale`` and ``1 / scale``.
+        First layer ``scale * W_1`` and ``b_1 + W_1^T center``; ``-center / scale`` and ``1 / scale`` undo it.
     """
     W, b = network.weights[0], network.biases[0]
     weights = [scale[:, None] * W, *network.weights[1:]]
@@ -156,7 +156,7 @@ def change_inputs(network, center, scale):
 
 
 def output_units(Y, output_activation):
-    """Offset and unit of every output, by which answers are standardised where the output is linear.
+    """Center and scale of every output, which standardize linear outputs.
 
     Parameters
     ----------
@@ -165,8 +165,8 @@ def output_units(Y, output_activation):
 
     Returns
     -------
-    offset, unit : ndarray of shape (m_L,)
-        Mean and standard deviation (1 where there is none) of linear outputs, else 0 and 1.
+    center, scale : ndarray of shape (m_L,)
+        Mean and standard deviation (1 if it is 0) of linear outputs; 0 and 1 of others.
     """
     if output_activation != "identity":
         return np.zeros(Y.shape[1]), np.ones(Y.shape[1])
@@ -179,14 +179,14 @@ def change_outputs(network, offset, unit):
     Parameters
     ----------
     network : FeedforwardNetwork
-        f. Bounds of a clipped output are changed too; every entry of `unit` must be positive then.
+        f. The bounds of a clipped output change too; every entry of `unit` must be positive then.
     offset, unit : ndarray of shape (m_L,)
-        As `output_units` gives them; to go back use ``-offset / unit`` and ``1 / unit``.
+        From `output_units`; ``-offset / unit`` and ``1 / unit`` undo it.
 
     Returns
     -------
     FeedforwardNetwork
-        Last layer ``W_L * unit`` and ``tau_L * unit + offset``.
+        Last layer ``W_L * unit`` and ``b_L * unit + offset``.
     """
     weights = [*network.weights[:-1], network.weights[-1] * unit]
     biases = [*network.biases[:-1], network.biases[-1] * unit + offset]

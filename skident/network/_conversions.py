@@ -1,4 +1,4 @@
-"""What a network can be read from and turned into: scikit-learn estimators, torch modules, files."""
+"""Convert networks from and to scikit-learn estimators, torch modules, ONNX models and files."""
 
 from __future__ import annotations
 
@@ -6,35 +6,30 @@ from . import _io, _sklearn
 
 
 class Conversions:
-    """Ways to and from other forms of a `FeedforwardNetwork`, whose part this is."""
+    """Part of `FeedforwardNetwork`: conversions from and to other forms."""
 
     __slots__ = ()
 
     @classmethod
     def from_sklearn(cls, estimator):
-        """Read a fitted MLPRegressor or MLPClassifier, also behind scalers.
+        """Read a fitted MLPRegressor or MLPClassifier, also inside pipelines and transformed targets.
 
         Parameters
         ----------
         estimator : MLPRegressor, MLPClassifier, Pipeline, TransformedTargetRegressor or FrozenEstimator of these
-            Fitted. A regressor must have ``loss="squared_error"``; ``predict`` of a one-output regressor is
-            ``network(X)[:, 0]``. Of a classifier the network of its logits is read: one log-odds output for two
-            classes, else as many outputs as classes (`center_outputs` gives them zero mean). Transformers in front,
-            and those of the targets, must be affine; they become part of the first and the last layer. A regressor
-            fitted on float32 predicts in float32, the network always computes in float64.
+            Fitted; a regressor with ``loss="squared_error"``. Transformers of inputs and targets must be affine.
 
         Returns
         -------
         FeedforwardNetwork
+            Of a regressor with one output, ``predict(X)`` is ``network(X)[:, 0]``. Of a classifier, the network of its
+            logits: one log-odds output for two classes, else one output per class (`center_outputs` gives them zero
+            mean).
 
-        Raises
-        ------
-        TypeError
-            If the last step is anything else.
-        NotFittedError
-            If it is not fitted.
-        ValueError
-            If its output is not linear, its classes are not exclusive, or a transformer is not affine.
+        Notes
+        -----
+        Transformers become part of the first and the last layer. A regressor fitted on float32 predicts in float32; the
+        network always computes in float64. TypeError if the last step is not an MLP, ValueError if it cannot be read.
 
         Examples
         --------
@@ -49,18 +44,14 @@ class Conversions:
         return cls(*_sklearn.from_sklearn(estimator))
 
     def to_sklearn(self):
-        """A fitted :class:`~sklearn.neural_network.MLPRegressor` that predicts what this network computes.
+        """A fitted :class:`~sklearn.neural_network.MLPRegressor` that predicts the network's outputs.
 
         Returns
         -------
         MLPRegressor
-            ``predict`` gives (n,) for one output, else (n, m_L). Its solver never ran: ``n_iter_`` is 0, ``loss_`` is
-            nan. ``fit`` refits it, with ``warm_start=True`` from these weights.
-
-        Raises
-        ------
-        ValueError
-            If the hidden activation is none of tanh, sigmoid, relu, identity or the output is not linear.
+            Its solver never ran: ``n_iter_`` is 0, ``loss_`` is nan. ``fit`` refits it, with ``warm_start=True`` from
+            these weights. ValueError unless the hidden activation is tanh, sigmoid, relu or identity, and the output
+            linear.
 
         Examples
         --------
@@ -79,23 +70,19 @@ class Conversions:
         Parameters
         ----------
         module : torch.nn.Sequential or torch.nn.Linear
-            ``Linear`` (with or without bias, any dtype and device) alternating with one kind of activation: Tanh,
-            Sigmoid, ReLU, LeakyReLU, PReLU (one slope), Softplus, GELU (``approximate="none"``), SiLU, ELU
-            (``alpha=1``), or ``Sin``, ``Erf``, ``Quadratic`` of :mod:`skident.network.torch_activations`; no activation
-            between two linear layers is the identity. Sequentials may be nested; Identity, ``Flatten(1)`` and Dropout
-            in eval mode are skipped. The last activation, if any, becomes the output activation. torch's Softplus is
-            linear past its threshold (20), which differs by up to 2e-9.
+            ``Linear`` layers of any dtype and device, alternating with one kind of activation; the last one may differ.
 
         Returns
         -------
         FeedforwardNetwork
 
-        Raises
-        ------
-        TypeError
-            If it is not a torch module.
-        ValueError
-            If the module contains anything else or mixes hidden activations; the message names the submodule.
+        Notes
+        -----
+        Activations: Tanh, Sigmoid, ReLU, LeakyReLU, PReLU (one slope), Softplus, GELU (``approximate="none"``), SiLU,
+        ELU (``alpha=1``), Hardtanh, and those of :mod:`skident.network.torch_activations`; none between two linear
+        layers is the identity. Sequentials may be nested. Identity, ``Flatten(1)`` and Dropout in eval mode are
+        skipped. torch's Softplus is linear above its threshold (20), a difference of up to 2e-9. A ValueError names a
+        submodule that cannot be read.
 
         Examples
         --------
@@ -110,7 +97,7 @@ class Conversions:
         return cls(*from_torch(module))
 
     def to_torch(self, dtype=None):
-        """This network as a :class:`torch.nn.Sequential`; torch's random stream is left untouched.
+        """This network as a :class:`torch.nn.Sequential`; torch's random stream is not used.
 
         Parameters
         ----------
@@ -121,11 +108,6 @@ class Conversions:
         -------
         torch.nn.Sequential
             Trainable, on the CPU; linear activations add no module.
-
-        Raises
-        ------
-        ValueError
-            If an activation is not one of the library's own.
 
         Examples
         --------
@@ -146,34 +128,22 @@ class Conversions:
         Parameters
         ----------
         source : str, path-like or onnx.ModelProto
-            One input ``(n, D)``, or with more axes and a Flatten or Reshape, and one output of real numbers. Gemm, or
-            MatMul and Add, alternate with one kind of activation: Tanh, Sigmoid, Relu, LeakyRelu, PRelu (one slope),
-            Softplus, Erf, Sin, Gelu (also spelt out by Erf), a SiLU spelt out, Elu (alpha = 1), a square; Max and
-            Clip where they are one of these. Sub, Mul, Div, Scaler, BatchNormalization and matrices in a row are folded
-            into the layer that they precede or follow; Identity, Cast, Dropout, Flatten, Reshape and the like must
-            leave every row as it is. Of a model that ends in Softmax, or in the probabilities of two classes, the
-            network of its logits is read, as from a classifier by `from_sklearn`; outputs of labels are left aside.
-            What the file says in single precision (float32 weights, and the slope of a LeakyRelu always) is taken as
-            it is there.
+            A model with one input ``(n, D)`` and one output of real numbers. Its matrices alternate with one
+            activation.
 
         Returns
         -------
         FeedforwardNetwork
+            Of a model that ends in Softmax, or in the probabilities of two classes, the network of its logits.
 
-        Raises
-        ------
-        ImportError
-            If onnx is not installed.
-        TypeError
-            If `source` is neither a path nor a model.
-        FileNotFoundError
-            If there is no such file, or one is missing that it keeps numbers in.
-        IsADirectoryError
-            If the path is a folder.
-        ValueError
-            If the file is no ONNX model, truncated, or keeps numbers outside of its folder (nothing of these is read);
-            if the model holds any other operator, a custom one, branches, or different hidden activations, or its input
-            has no batch axis. The message names the node.
+        Notes
+        -----
+        Matrices: Gemm, or MatMul and Add. Activations: Tanh, Sigmoid, Relu, LeakyRelu, PRelu (one slope), Softplus,
+        Erf, Sin, Gelu, SiLU (also composed of other operators), Elu (alpha = 1), a square; Max and Clip if they are one
+        of these. Sub, Mul, Div, Scaler, BatchNormalization and products of matrices are folded into the adjacent layer.
+        Identity, Cast, Dropout, Flatten, Reshape and the like may not mix rows; outputs of labels are ignored. float32
+        weights are read as they are. Files keep external data in their own folder, else nothing is read. A ValueError
+        names a node that cannot be read.
 
         Examples
         --------
@@ -187,32 +157,19 @@ class Conversions:
         return cls(*read_network(source))
 
     def to_onnx(self, path=None, *, dtype="float64"):
-        """This network as an ONNX model: a Gemm and its activation a layer, input ``X`` (n, D), output ``Y`` (n, m_L).
+        """This network as an ONNX model: one Gemm and activation per layer, input ``X`` (n, D), output ``Y`` (n, m_L).
 
         Parameters
         ----------
         path : str or path-like, default=None
-            Where the model is written to, too (an existing file is replaced).
+            File to write as well; an existing one is replaced.
         dtype : {"float64", "float32"}, default="float64"
-            Of inputs, weights and answers. onnxruntime has no softplus, erf, gelu, elu in float64; it runs the others.
+            Of inputs, weights and outputs. onnxruntime does not run softplus, erf, gelu and elu in float64.
 
         Returns
         -------
         onnx.ModelProto
             Of operator set 13, with gelu 20.
-
-        Raises
-        ------
-        ImportError
-            If onnx is not installed.
-        ValueError
-            If an activation is not one of the library's own, or a weight is too large for float32.
-        FileNotFoundError
-            If there is no such folder.
-        IsADirectoryError
-            If the path is a folder.
-        OSError
-            If the file cannot be written.
 
         Examples
         --------
@@ -229,22 +186,15 @@ class Conversions:
         return model
 
     def save(self, path):
-        """Write the network to a safetensors file (an existing one is replaced).
+        """Write the network to a safetensors file; an existing one is replaced.
 
         Parameters
         ----------
         path : str or path-like
 
-        Raises
-        ------
-        ValueError
-            If an activation is not one of the library's own and so could not be read back.
-        FileNotFoundError
-            If there is no such folder.
-        IsADirectoryError
-            If the path is a folder.
-        OSError
-            If the file cannot be written.
+        Notes
+        -----
+        ValueError if an activation is not built in, since it could not be read back.
 
         Examples
         --------
@@ -260,7 +210,7 @@ class Conversions:
 
     @classmethod
     def load(cls, path):
-        """Read a network that :meth:`save` wrote. Nothing in the file is executed.
+        """Read a network that :meth:`save` wrote, bit by bit. Nothing in the file is executed.
 
         Parameters
         ----------
@@ -269,15 +219,12 @@ class Conversions:
         Returns
         -------
         FeedforwardNetwork
-            Equal to the one saved, bit by bit.
 
         Raises
         ------
-        FileNotFoundError
+        FileNotFoundError, IsADirectoryError
             If there is no such file.
-        IsADirectoryError
-            If the path is a folder.
         ValueError
-            If it is not a safetensors file, not one that ``save`` wrote, of a later format version, or damaged.
+            If it is not a safetensors file of :meth:`save`, is of a later format version, or damaged.
         """
         return cls(*_io.load(path))

@@ -1,4 +1,4 @@
-"""The feedforward network of Definition 1 as an immutable value."""
+"""`FeedforwardNetwork`: the network of Definition 1 of Fiedler et al. (2021) as an immutable value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from . import _symmetry
 from . import calculus as _calculus
 from ._conversions import Conversions
 from ._parameters import NetworkParameters
-from ._summary import Tables
+from ._summary import Summary
 from .activations import alike
 
 __all__ = ["FeedforwardNetwork"]
@@ -18,23 +18,23 @@ __all__ = ["FeedforwardNetwork"]
 _DEFAULT_MAX_BYTES = 2**22
 
 
-class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
+class FeedforwardNetwork(Conversions, Summary, NetworkParameters):
     """A fully connected network: ``y_0 = x``, ``y_l = g_l(W_l^T y_{l-1} + b_l)``, ``f(x) = y_L``.
 
-    Definition 1 of Fiedler et al. [1]_, with an output activation of its own. The network is immutable: its arrays are
-    private, read-only float64 copies, copying returns the network itself, and two networks are equal when their
-    weights, shifts and activations are.
+    Definition 1 of Fiedler et al. [1]_, with a separate output activation. The network is immutable: its arrays are
+    private read-only float64 copies, copying returns the network itself, and networks are equal if their weights,
+    biases and activations are.
 
     Parameters
     ----------
     weights : sequence of L array-likes
-        ``weights[l]`` has shape (m_l, m_{l+1}), one column a unit, with ``m_0 = D`` inputs.
+        ``weights[l]`` has shape (m_l, m_{l+1}), one column per unit, with ``m_0 = D`` inputs.
     biases : sequence of L array-likes
         ``biases[l]`` has shape (m_{l+1},).
     activation : str or Activation, default="tanh"
-        Of the hidden layers; see :func:`~skident.network.get_activation` for the names.
+        Activation of the hidden layers; :func:`~skident.network.get_activation` lists the names.
     output_activation : str or Activation, default="identity"
-        Of the last layer.
+        Activation of the last layer.
 
     Attributes
     ----------
@@ -43,16 +43,16 @@ class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
     activation, output_activation : str
         Names.
     activations : tuple of Activation
-        One a layer.
+        One per layer.
     n_inputs, n_outputs, n_layers, n_parameters : int
-        D, m_L, L, and the number of weights and shifts.
+        D, m_L, L, and the number of weights and biases.
     layer_widths : tuple of int
         ``(m_1, ..., m_L)``.
 
     Raises
     ------
     ValueError
-        If the shapes do not fit together, an array is empty or not finite, or an activation is unknown.
+        If the shapes do not match, an array is empty or not finite, or an activation is unknown.
 
     References
     ----------
@@ -75,25 +75,7 @@ class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
     # -- the function and its derivatives ------------------------------------------------------------------------------
 
     def __call__(self, X):
-        """Evaluate the network.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, D)
-
-        Returns
-        -------
-        Y : ndarray of shape (n, m_L)
-
-        Raises
-        ------
-        ValueError
-            If X is not two-dimensional with D columns. Non-finite entries are passed through.
-
-        Notes
-        -----
-        O(n n_parameters) operations; memory for two layers' outputs.
-        """
+        """Outputs (n, m_L) at X (n, D); entries that are not finite are passed through. O(n n_parameters)."""
         return _calculus.forward(self.weights, self.biases, self.activations, self._checked_inputs(X))
 
     def jacobian(self, X, *, max_bytes=_DEFAULT_MAX_BYTES):
@@ -103,18 +85,12 @@ class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
         ----------
         X : array-like of shape (n, D)
         max_bytes : int, default=4 MiB
-            Bound on temporary memory besides the result; at least one row is treated at a time. Larger is seldom
-            faster.
+            Bound of temporary memory; at least one row is computed at a time. More is seldom faster.
 
         Returns
         -------
         J : ndarray of shape (n, m_L, D)
-            ``J[n, p, i] = d f_p / d x_i``. Where relu or hard_tanh has a kink its derivative is taken as 0.
-
-        Raises
-        ------
-        ValueError
-            If X is not two-dimensional with D columns.
+            ``J[n, p, i] = d f_p / d x_i``. On activation boundaries of relu and hard_tanh, the slope is taken as 0.
 
         Notes
         -----
@@ -144,18 +120,18 @@ class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
         ----------
         X : array-like of shape (n, D)
         max_bytes : int, default=4 MiB
-            Bound on temporary memory besides the result; at least one row is treated at a time, so the bound holds
-            from ``8 m_L D (2 D + max m_l)`` bytes on, roughly. Larger is seldom faster.
+            Bound of temporary memory; at least one row is computed at a time, which needs about ``8 m_L D (2 D + max
+            m_l)`` bytes. More is seldom faster.
 
         Returns
         -------
         H : ndarray of shape (n, m_L, D, D)
-            Symmetric in the last two axes to rounding.
+            Symmetric in the last two axes, to rounding.
 
         Raises
         ------
         ValueError
-            If X is not two-dimensional with D columns, or an activation has no second derivative (relu, hard_tanh).
+            If an activation does not have a second derivative everywhere (relu, leaky_relu, hard_tanh, elu).
 
         Notes
         -----
@@ -173,9 +149,9 @@ class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
         rough = sorted({g.name for g in self.activations if not g.smooth})
         if rough:
             raise ValueError(
-                f"hessian needs activations with a second derivative everywhere, got {rough}: away from its kinks a "
-                "relu network is piecewise linear and its Hessian is 0; that of an elu network jumps. Use jacobian, or "
-                "a smooth activation such as softplus or gelu."
+                f"hessian needs activations with a second derivative everywhere, got {rough}: between its "
+                "activation boundaries a relu network is linear and its Hessian is 0; that of an elu network jumps. "
+                "Use jacobian, or a smooth activation such as softplus or gelu."
             )
         D, m_out, units, width = self.n_inputs, self.n_outputs, sum(self.layer_widths), max(self.layer_widths)
         row_bytes = 8 * ((6 + 2 * m_out + D) * units + m_out * (2 * D * D + (D + 2) * width) + D * width)
@@ -183,9 +159,9 @@ class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
         return self._in_chunks(_calculus.hessian, X, H, row_bytes, max_bytes)
 
     def entangled_weights(self, x):
-        """The entangled weights of every layer at one point, eq. (6) of Fiedler et al. (2021).
+        """Entangled weights of every layer at one point, eq. (6) of Fiedler et al. (2021).
 
-        ``V_l(x) = (prod_{k<l} W_k G_k(x)) W_l``: the Jacobian of layer l's pre-activations, transposed.
+        ``V_l(x) = (prod_{k<l} W_k G_k(x)) W_l``: the transposed Jacobian of layer l's pre-activations.
 
         Parameters
         ----------
@@ -218,11 +194,10 @@ class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
     # -- symmetries ----------------------------------------------------------------------------------------------------
 
     def canonical(self):
-        r"""The representative of this network among all networks that its symmetries make equal.
+        r"""The representative of this network among all networks that are equal by symmetry.
 
-        Hidden units are brought to a standard sign, scale and phase (as far as the activation leaves these free) and
-        sorted by their incoming weights; the function stays the same to rounding. Two networks that differ only by
-        such symmetries have the same canonical form to rounding.
+        Hidden units get a standard sign, scale and phase, as far as the activation leaves these free, and are sorted by
+        their incoming weights. The function does not change, to rounding.
 
         Returns
         -------
@@ -230,20 +205,19 @@ class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
 
         Notes
         -----
-        The rule, layer by layer, in a unit's incoming weights w and shift b:
+        The rule, layer by layer, for a unit's incoming weights w and bias b:
 
         - *sign* (tanh, erf, sigmoid, sin, quadratic): the first entry of w whose magnitude is the largest (to 1e-6) is
-          positive; if w = 0, the shift is. For sigmoid, the next layer's shifts absorb ``g(z) = 1 - g(-z)``.
-        - *scale* (relu, quadratic): w has norm 1 (if w = 0, \|b\| = 1), the outgoing weights take the scale.
-        - *phase* (sin): b lies in (-pi/2, pi/2], where values within 1e-6 of the lower end count as the upper end.
-        - *order*: lexicographic in the entries of w, then b; entries closer than 1e-9 times their row's largest
-          count as equal.
+          positive; if w = 0, the bias is. For sigmoid, the next layer's biases absorb ``g(z) = 1 - g(-z)``.
+        - *scale* (relu, quadratic): w has norm 1 (if w = 0, \|b\| = 1); the outgoing weights take the scale.
+        - *phase* (sin): b lies in (-pi/2, pi/2]; values within 1e-6 of the lower end count as the upper end.
+        - *order*: lexicographic in the entries of w, then b; entries closer than 1e-9 times the largest of their row
+          count as equal. Units with equal weights and biases keep their relative order.
 
-        Output units are neither permuted nor scaled; sign and phase are resolved where a quadratic or sin output leaves
-        them free. softplus, gelu, silu and elu have permutations only. A linear (identity) hidden layer is only
-        determined up to an invertible mixing of its units, of which only the permutation is resolved. Units with
-        equal incoming weights and shifts keep their relative order.
-        Cost O(sum_l m_{l-1} m_l log m_l).
+        Output units are neither permuted nor scaled; sign and phase are resolved if a quadratic or sin output leaves
+        them free. softplus, gelu, silu and elu have permutations only. A linear (identity) hidden layer is determined
+        up to an invertible mixing of its units, of which only the permutation is resolved. Cost O(sum_l m_{l-1} m_l log
+        m_l).
 
         Examples
         --------
@@ -255,12 +229,11 @@ class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
         return self._with_parameters(*_symmetry.canonical(self.weights, self.biases, self.activations))
 
     def align_to(self, other):
-        """This network with its hidden units permuted, flipped and rescaled to match another's as well as possible.
+        """This network with its hidden units permuted, flipped and rescaled to match another network's.
 
-        Layer by layer from the inputs on, units are paired by the linear assignment that minimises the sum of squared
-        distances of incoming weights and shifts, each distance minimised over the activation's signs, scales and
-        phases (for relu and quadratic: between directions). Outgoing weights follow, so the function stays the same to
-        rounding. Output units are never permuted.
+        Layer by layer from the inputs on, a linear assignment of units minimizes the sum of squared distances of
+        incoming weights and biases. Each distance is minimized over the activation's signs, scales and phases (relu and
+        quadratic: it is that of directions). Outgoing weights follow, so the function does not change, to rounding.
 
         Parameters
         ----------
@@ -274,14 +247,15 @@ class FeedforwardNetwork(Conversions, Tables, NetworkParameters):
         Raises
         ------
         TypeError
-            If `other` is no FeedforwardNetwork.
+            If `other` is not a FeedforwardNetwork.
         ValueError
             If inputs, widths or activations differ.
 
         Notes
         -----
-        Cost O(sum_l m_{l-1} m_l^2 + m_l^3). Later layers are matched given the earlier ones: where a layer is matched
-        wrongly (because the networks really differ), those behind it are too. Linear hidden layers are only permuted.
+        Cost O(sum_l m_{l-1} m_l^2 + m_l^3). Output units are not permuted. Later layers are matched given the earlier
+        ones: if the networks differ and a layer is matched wrongly, so are the layers after it. Linear hidden layers
+        are only permuted.
 
         Examples
         --------

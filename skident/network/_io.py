@@ -1,4 +1,4 @@
-"""Networks in safetensors files: arrays ``weights.0``, ``biases.0``, ...; the activations' names as metadata."""
+"""Networks in safetensors files: arrays ``weights.0``, ``biases.0``, ...; activations as metadata."""
 
 from __future__ import annotations
 
@@ -14,28 +14,11 @@ from safetensors.numpy import save_file
 from .activations import ACTIVATIONS, Clip, LeakyReLU, clip, is_built_in, leaky_relu
 
 _FORMAT = "skident.FeedforwardNetwork"
-_VERSION = 1
+_VERSION = 1  # of the file layout; `load` refuses others
 
 
 def save(network, path):
-    """Write a network.
-
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-    path : str or path-like
-
-    Raises
-    ------
-    ValueError
-        If there is an activation that `load` could not find again.
-    FileNotFoundError
-        If there is no such folder.
-    IsADirectoryError
-        If the path is a folder.
-    OSError
-        If the file cannot be written.
-    """
+    """Write a network to a safetensors file; ValueError if an activation is not built in."""
     path = checked_path(path)
     arrays = {f"weights.{layer}": W for layer, W in enumerate(network.weights)}
     arrays |= {f"biases.{layer}": b for layer, b in enumerate(network.biases)}
@@ -52,23 +35,7 @@ def save(network, path):
 
 
 def checked_path(path):
-    """A path where a file may stand.
-
-    Parameters
-    ----------
-    path : str or path-like
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such folder.
-    IsADirectoryError
-        If it is a folder.
-    """
+    """The path as str, with its folder checked."""
     path = Path(os.fspath(path))
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the path of a file in it.")
@@ -78,26 +45,7 @@ def checked_path(path):
 
 
 def load(path):
-    """Arguments of `FeedforwardNetwork` from a file that `save` wrote.
-
-    Parameters
-    ----------
-    path : str or path-like
-
-    Returns
-    -------
-    weights, biases : list of ndarray
-    activation, output_activation : str
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    IsADirectoryError
-        If the path is a folder.
-    ValueError
-        If `save` did not write it, a later release did, or it is damaged.
-    """
+    """Arguments of `FeedforwardNetwork` from a file that `save` wrote; ValueError if it is another or damaged file."""
     path = checked_path(path)
     try:
         with safe_open(path, framework="numpy") as file:
@@ -118,7 +66,7 @@ def load(path):
 
 
 def _written(activation):
-    """An activation as a file names it: by its name, ``leaky_relu(0.01)`` with its slope, ``clip[[0.0], [1.0]]``."""
+    """Name of an activation in a file: its own, ``leaky_relu(0.01)`` with its slope, ``clip[[0.0], [1.0]]``."""
     if isinstance(activation, Clip):
         return f"clip{json.dumps([activation.low, activation.high])}"
     if isinstance(activation, LeakyReLU):
@@ -132,7 +80,7 @@ def _written(activation):
 
 
 def _read(name):
-    """What `_written` wrote."""
+    """The activation of a name by `_written`."""
     if name.startswith("clip["):
         return clip(*json.loads(name.removeprefix("clip")))
     slope = re.fullmatch(r"leaky_relu\(([-+.\de]+)\)", name)

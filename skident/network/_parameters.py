@@ -9,7 +9,7 @@ from .calculus import layer_activations
 
 
 class NetworkParameters:
-    """Weights, shifts and activations, checked once and never changed; `FeedforwardNetwork` documents them."""
+    """Part of `FeedforwardNetwork`: weights, biases and activations, checked once and never changed."""
 
     __slots__ = ("weights", "biases", "activations", "_hidden", "__weakref__")
 
@@ -64,7 +64,7 @@ class NetworkParameters:
         return f"{type(self).__name__}({widths}, {self.activation}, output {self.output_activation})"
 
     def with_parameters(self, weights, biases):
-        """The network with other weights and shifts, and the same activations, somebody's own ones too.
+        """The network with other weights and biases, and the same activations.
 
         Parameters
         ----------
@@ -73,11 +73,6 @@ class NetworkParameters:
         Returns
         -------
         FeedforwardNetwork
-
-        Raises
-        ------
-        ValueError
-            As of `FeedforwardNetwork`.
 
         Examples
         --------
@@ -90,19 +85,19 @@ class NetworkParameters:
 
     @property
     def output_range(self):
-        """Bounds ``(low, high)`` of a clipped output, (m_L,) each; None where the output activation is no `clip`."""
+        """Bounds ``(low, high)`` of a clipped output, (m_L,) each; None if the output activation is no `clip`."""
         output = self.activations[-1]
         if not isinstance(output, Clip):
             return None
         return tuple(np.array(np.broadcast_to(bound, self.n_outputs)) for bound in (output.low, output.high))
 
     def with_clip(self, low, high):
-        """The network with its outputs clipped.
+        """The network with clipped outputs.
 
         Parameters
         ----------
         low, high : float or array-like of shape (m_L,)
-            See `clip`; they replace bounds that the network has.
+            See `clip`; they replace the network's own bounds.
 
         Returns
         -------
@@ -125,12 +120,11 @@ class NetworkParameters:
         return type(self)(self.weights, self.biases, self._hidden, clip(low, high))
 
     def without_clip(self):
-        """The network before its outputs are clipped.
+        """The network before its outputs are clipped; itself if the output activation is no `clip`.
 
         Returns
         -------
         FeedforwardNetwork
-            With linear output where the output activation is a `clip`; else the network itself.
         """
         if self.output_range is None:
             return self
@@ -168,12 +162,12 @@ class NetworkParameters:
 
     @property
     def n_parameters(self) -> int:
-        """How many weights and shifts there are."""
+        """Number of weights and biases."""
         return sum(a.size for a in self.weights + self.biases)
 
 
 def _check_bounds(hidden, output, n_outputs):
-    """Refuse bounds per unit of a hidden layer, and a number of bounds that is not that of the outputs."""
+    """Refuse bounds per unit of a hidden layer, and a number of bounds that does not match the outputs."""
     if isinstance(hidden, Clip) and len(hidden.low) > 1:
         raise ValueError(f"activation={hidden.name!r}: a hidden layer has one low and one high for all units.")
     if isinstance(output, Clip) and len(output.low) not in (1, n_outputs):
@@ -181,7 +175,7 @@ def _check_bounds(hidden, output, n_outputs):
 
 
 def _checked_arrays(weights, biases):
-    """Read-only copies of the layers' arrays whose shapes fit together, or a ValueError that names the layer."""
+    """Read-only copies of the layers' arrays, whose shapes fit together; a ValueError names the layer."""
     weights = tuple(_frozen(W, f"weights[{layer}]", 2) for layer, W in enumerate(weights))
     biases = tuple(_frozen(b, f"biases[{layer}]", 1) for layer, b in enumerate(biases))
     if not weights or len(weights) != len(biases):
@@ -205,7 +199,7 @@ def _checked_arrays(weights, biases):
 
 
 def _frozen(array, name, ndim):
-    """A read-only C-contiguous float64 copy; ValueError unless it is real, finite, non-empty and has ``ndim`` axes."""
+    """A read-only C-contiguous float64 copy; ValueError unless it is real, finite, not empty and has `ndim` axes."""
     try:
         is_complex = np.iscomplexobj(array)
         array = None if is_complex else np.array(array, dtype=np.float64, order="C")

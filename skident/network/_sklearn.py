@@ -1,4 +1,4 @@
-"""scikit-learn networks to and from `FeedforwardNetwork` parameters."""
+"""Read `FeedforwardNetwork` parameters from fitted scikit-learn MLPs, and write them to one."""
 
 from __future__ import annotations
 
@@ -11,27 +11,7 @@ _SKLEARN_NAMES = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu", "identi
 
 
 def from_sklearn(estimator):
-    """Arguments of `FeedforwardNetwork` read from a fitted MLP, also behind affine steps.
-
-    Parameters
-    ----------
-    estimator : MLPRegressor, MLPClassifier, Pipeline, TransformedTargetRegressor or FrozenEstimator of these
-        Fitted.
-
-    Returns
-    -------
-    weights, biases : list of ndarray
-    activation, output_activation : str
-
-    Raises
-    ------
-    TypeError
-        If the innermost estimator is no MLP.
-    NotFittedError
-        If it is not fitted.
-    ValueError
-        If its output is not linear, its classes are not exclusive, or a transformer is not affine.
-    """
+    """Arguments of `FeedforwardNetwork` from a fitted MLP, also inside pipelines and transformed targets."""
     from sklearn.neural_network import MLPClassifier, MLPRegressor
     from sklearn.utils.validation import check_is_fitted
 
@@ -77,7 +57,7 @@ def _opened(estimator):
 
 
 def _check_linear_output(mlp):
-    """Regressors must have a linear output; classifiers one class a row, so that there are logits."""
+    """Refuse regressors whose output is not linear, and multilabel classifiers, which have no logits."""
     if hasattr(mlp, "classes_"):
         if mlp.out_activation_ == "logistic" and mlp.n_outputs_ > 1:
             raise ValueError(
@@ -91,21 +71,7 @@ def _check_linear_output(mlp):
 
 
 def to_sklearn(network):
-    """A fitted MLPRegressor with copies of the network's parameters.
-
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-
-    Returns
-    -------
-    MLPRegressor
-
-    Raises
-    ------
-    ValueError
-        If scikit-learn does not know the hidden activation, or the output is not linear.
-    """
+    """A fitted MLPRegressor with copies of the network's parameters."""
     from sklearn.neural_network import MLPRegressor
 
     hidden = network.activations[0] if network.n_layers > 1 else ACTIVATIONS["identity"]

@@ -1,12 +1,12 @@
-"""A network as it is read by people: a summary of its layers, its parameters as a labelled frame."""
+"""Show a network: a text summary of its layers, and its parameters as a labelled data frame."""
 
 from __future__ import annotations
 
 import numpy as np
 
 
-class Tables:
-    """Ways to look at a `FeedforwardNetwork`, whose part this is."""
+class Summary:
+    """Part of `FeedforwardNetwork`: its text summary and its data frame."""
 
     __slots__ = ()
 
@@ -16,50 +16,50 @@ class Tables:
         Returns
         -------
         str
-            A line a layer: inputs, units, activation, weights and shifts, and the largest of each in magnitude.
+            One line per layer: inputs, units, activation, number of parameters, and the largest weight and bias by
+            magnitude.
 
         Examples
         --------
         >>> from skident.network import FeedforwardNetwork
         >>> print(FeedforwardNetwork([[[3.0, -1.0]], [[1.0], [2.0]]], [[0.1, 0.2], [0.0]]).summary())
         FeedforwardNetwork(1 -> 2 -> 1, tanh, output identity)
-        layer   inputs  units  activation  parameters  largest weight  largest shift
-        1            1      2        tanh           4               3            0.2
-        2            2      1    identity           3               2              0
-        in all                                      7
+        layer   inputs  units  activation  parameters  largest weight  largest bias
+        1            1      2        tanh           4               3           0.2
+        2            2      1    identity           3               2             0
+        total                                       7
         """
-        rows = [("layer", "inputs", "units", "activation", "parameters", "largest weight", "largest shift")]
+        rows = [("layer", "inputs", "units", "activation", "parameters", "largest weight", "largest bias")]
         for layer, (W, b, g) in enumerate(zip(self.weights, self.biases, self.activations), 1):
             sizes = (layer, *W.shape, _name(g), W.size + b.size)
             rows.append((*map(str, sizes), *(f"{np.abs(a).max():.3g}" for a in (W, b))))
-        rows.append(("in all", "", "", "", str(self.n_parameters), "", ""))
+        rows.append(("total", "", "", "", str(self.n_parameters), "", ""))
         first, *others = (max(map(len, column)) for column in zip(*rows))
         lines = (f"{row[0]:<{first}}  {'  '.join(f'{c:>{w}}' for c, w in zip(row[1:], others))}" for row in rows)
         return "\n".join([repr(self), *(line.rstrip() for line in lines)])
 
     def to_frame(self, *, stderr=None, feature_names=None):
-        """All weights and shifts as a labelled :class:`pandas.DataFrame`, a row each.
+        """All weights and biases as a labelled :class:`pandas.DataFrame`, one per row.
 
         Parameters
         ----------
         stderr : tuple of (list of L ndarrays, list of L ndarrays), default=None
-            Standard errors of the weights and of the shifts, as `NetworkIdentifier.stderr_` holds them; None is none.
+            Standard errors of the weights and of the biases, such as `NetworkIdentifier.stderr_`.
         feature_names : sequence of D str, default=None
-            Of the inputs; ``x0, x1, ...`` by default.
+            Names of the inputs; ``x0, x1, ...`` by default.
 
         Returns
         -------
         pandas.DataFrame
-            Index ``layer`` (from 1 on), ``unit`` (from 0 on, the column of ``weights[layer - 1]``) and ``source``: the
-            name of an input, ``unit 0, unit 1, ...`` of the layer before, or ``shift``. Column ``value``, and
-            ``stderr`` where these are given.
+            Column ``value``, and ``stderr`` if given. Index ``layer`` (from 1), ``unit`` (from 0, the column of
+            ``weights[layer - 1]``) and ``source``: an input, ``unit 0, unit 1, ...`` of the layer before, or ``shift``.
 
         Raises
         ------
         ImportError
             If pandas is not installed.
         ValueError
-            If the standard errors have other shapes than the parameters, or there is another number of names.
+            If the standard errors have other shapes than the parameters, or the number of names is wrong.
 
         Examples
         --------
@@ -91,7 +91,7 @@ def _require_pandas():
 
 
 def _in_rows(weights, biases):
-    """Layer by layer and unit by unit: the unit's weights, then its shift."""
+    """Parameters as one vector, unit by unit: the unit's weights, then its bias."""
     return np.concatenate([np.vstack([W, b]).T.ravel() for W, b in zip(weights, biases)])
 
 
@@ -99,7 +99,7 @@ def _labels(network, feature_names):
     """(layer, unit, source) of every parameter, in the order of `_in_rows`."""
     sources = [f"x{i}" for i in range(network.n_inputs)] if feature_names is None else [str(n) for n in feature_names]
     if len(sources) != network.n_inputs:
-        raise ValueError(f"feature_names must be {network.n_inputs} names, one an input, got {len(sources)}.")
+        raise ValueError(f"feature_names must be {network.n_inputs} names, one per input, got {len(sources)}.")
     labels = []
     for layer, width in enumerate(network.layer_widths, 1):
         labels += [(layer, unit, source) for unit in range(width) for source in (*sources, "shift")]
@@ -108,14 +108,14 @@ def _labels(network, feature_names):
 
 
 def _checked_errors(network, stderr):
-    """Standard errors of the shapes of the weights and of the shifts."""
+    """Standard errors with the shapes of the weights and of the biases."""
     try:
         weights, biases = ([np.asarray(a, dtype=float) for a in part] for part in stderr)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            "stderr must be a pair of lists of arrays, of the weights and of the shifts, as NetworkIdentifier.stderr_."
+            "stderr must be a pair of lists of arrays, of the weights and of the biases, as NetworkIdentifier.stderr_."
         ) from error
     shapes, wanted = ([a.shape for a in (*W, *b)] for W, b in ((weights, biases), (network.weights, network.biases)))
     if shapes != wanted:
-        raise ValueError(f"stderr must have the shapes of the weights and shifts, {wanted}, got {shapes}.")
+        raise ValueError(f"stderr must have the shapes of the weights and biases, {wanted}, got {shapes}.")
     return weights, biases

@@ -1,9 +1,9 @@
-"""Changes of a network's parameters that leave its function alone: standard forms and matching.
+"""Symmetries of a feedforward network: canonical parameters, and alignment of two networks.
 
-A hidden unit with incoming weights w and shift b may be *moved* to ``(factor w, factor b + turns pi)`` when its
-activation allows it; the outgoing weights, and for point-symmetric activations the next layer's shifts, make up for it.
-Units of a layer may also be permuted. All functions take and return lists of arrays, one a layer, units as columns:
-``weights[l]`` (m_l, m_{l+1}), ``biases[l]`` (m_{l+1},). Below, ``A`` (m_l + 1, m_{l+1}) stacks weights on shifts.
+The activation may allow a hidden unit with incoming weights w and bias b to become ``(factor w, factor b + turns pi)``;
+the outgoing weights, and for point-symmetric activations the next layer's biases, compensate for it. Units of a layer
+may also be permuted. All functions take and return lists of arrays, one per layer, units as columns: ``weights[l]``
+(m_l, m_{l+1}), ``biases[l]`` (m_{l+1},). Below, ``A`` (m_l + 1, m_{l+1}) stacks weights on biases.
 """
 
 from __future__ import annotations
@@ -17,42 +17,18 @@ _SCALE_FREE = frozenset({"even", "homogeneous"})
 # An output unit has no outgoing weights to make up for a move, so only those moves remain that need none.
 _OUTPUT_SIGN_FREE = frozenset({"even", "sine"})
 
-_LARGEST_RTOL = 1e-6
-_PHASE_ATOL = 1e-6
-_ORDER_RTOL = 1e-9
+_LARGEST_RTOL = 1e-6  # weights this close to the largest one tie for the sign: error of recovered weights
+_PHASE_ATOL = 1e-6  # radians above -pi/2 that count as pi/2: error of a recovered bias
+_ORDER_RTOL = 1e-9  # entries of a row closer than this, relative to its largest, tie in the order: rounding
 
 
 def canonical(weights, biases, activations):
-    """Standard sign, scale, phase and order of every hidden unit; the rule is in `FeedforwardNetwork.canonical`.
-
-    Parameters
-    ----------
-    weights, biases : sequence of ndarray
-    activations : sequence of Activation
-        One a layer.
-
-    Returns
-    -------
-    weights, biases : list of ndarray
-    """
+    """Weights and biases with the sign, scale, phase and order of `FeedforwardNetwork.canonical`."""
     return _layer_by_layer(weights, biases, activations, _standard_moves)
 
 
 def align(weights, biases, activations, other_weights, other_biases):
-    """Permute and move hidden units to match another network of the same architecture, layer by layer.
-
-    Parameters
-    ----------
-    weights, biases : sequence of ndarray
-    activations : sequence of Activation
-        One a layer.
-    other_weights, other_biases : sequence of ndarray
-        What is to be matched; the assignment is in `FeedforwardNetwork.align_to`.
-
-    Returns
-    -------
-    weights, biases : list of ndarray
-    """
+    """Weights and biases, moved to match another network layer by layer; see `FeedforwardNetwork.align_to`."""
     targets = [np.vstack([W, b]) for W, b in zip(other_weights, other_biases)]
 
     def matching_moves(A, activation, layer, is_output):
@@ -67,7 +43,7 @@ def align(weights, biases, activations, other_weights, other_biases):
 
 
 def _layer_by_layer(weights, biases, activations, choose_moves):
-    """Walk from the inputs on; ``choose_moves(A, activation, layer, is_output)`` gives order, factor, turns."""
+    """Move all layers in turn; ``choose_moves(A, activation, layer, is_output)`` returns order, factor, turns."""
     weights, biases = [W.copy() for W in weights], [b.copy() for b in biases]
     last = len(weights) - 1
     for layer, activation in enumerate(activations):
@@ -84,7 +60,7 @@ def _layer_by_layer(weights, biases, activations, choose_moves):
 
 
 def _outgoing_factor(symmetry, factor, turns):
-    """What makes up for ``z -> factor z + turns pi`` in a unit's outgoing weights."""
+    """Factor of a unit's outgoing weights that compensates for ``z -> factor z + turns pi``."""
     if symmetry == "homogeneous":
         return 1.0 / factor
     if symmetry == "even":
@@ -101,7 +77,7 @@ def _standard_moves(A, activation, layer, is_output):
     if symmetry in (_OUTPUT_SIGN_FREE if is_output else _SIGN_FREE):
         factor = _leading_signs(A)
     if symmetry in _SCALE_FREE and not is_output:
-        factor = factor / _lengths(A)
+        factor = factor / _norms(A)
     # A target just above 0 makes the interval (-pi/2, pi/2] up to rounding.
     turns = _half_turns(_PHASE_ATOL, A[-1], factor, is_output) if symmetry == "sine" else np.zeros(A.shape[1])
     moved = np.vstack([A[:-1] * factor, A[-1] * factor + np.pi * turns])
@@ -110,18 +86,18 @@ def _standard_moves(A, activation, layer, is_output):
 
 
 def _leading_signs(A):
-    """Signs (m,) that make the first of the largest incoming weights positive, or the shift where all weights are 0."""
+    """Signs (m,) that make the first of the largest incoming weights positive, or the bias if all weights are 0."""
     size = np.abs(A[:-1])
     first = np.argmax(size >= (1.0 - _LARGEST_RTOL) * size.max(axis=0), axis=0)
     leading = np.take_along_axis(A[:-1], first[None], axis=0)[0]
     return np.where(np.where(leading == 0.0, A[-1], leading) < 0.0, -1.0, 1.0)
 
 
-def _lengths(A):
-    """Norms (m,) of the incoming weights; of the shift where these are 0; 1 where both are."""
-    lengths = np.linalg.norm(A[:-1], axis=0)
-    lengths = np.where(lengths == 0.0, np.abs(A[-1]), lengths)
-    return np.where(lengths == 0.0, 1.0, lengths)
+def _norms(A):
+    """Norms (m,) of the incoming weights; the bias's magnitude if these are 0; 1 if both are."""
+    norms = np.linalg.norm(A[:-1], axis=0)
+    norms = np.where(norms == 0.0, np.abs(A[-1]), norms)
+    return np.where(norms == 0.0, 1.0, norms)
 
 
 def _stable_order(A):
@@ -178,10 +154,10 @@ def _matching_factors(A, B, symmetry, is_output):
 
 
 def _half_turns(target, bias, sign, is_output):
-    """Integers k that take ``sign * bias + k pi`` closest to target.
+    """Integers k (m,) for which ``sign * bias + k pi`` is closest to the target.
 
-    For an output unit ``sin(sign z + k pi) = sin z`` must hold by itself, so k is odd where the sign is negative and
-    even elsewhere.
+    For an output unit ``sin(sign z + k pi) = sin z`` must hold by itself, so k is odd if the sign is negative, and even
+    otherwise.
     """
     gap = (target - sign * bias) / np.pi
     if not is_output:

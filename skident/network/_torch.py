@@ -1,4 +1,4 @@
-"""torch networks to and from `FeedforwardNetwork` parameters; loaded when one is converted."""
+"""Read `FeedforwardNetwork` parameters from torch modules, and write them to one; imported when needed."""
 
 from __future__ import annotations
 
@@ -12,25 +12,7 @@ from .torch_activations import Erf, Quadratic, Sin
 
 
 def from_torch(module):
-    """Arguments of `FeedforwardNetwork` read from a torch module.
-
-    Parameters
-    ----------
-    module : torch.nn.Sequential or torch.nn.Linear
-        `FeedforwardNetwork.from_torch` lists what it may hold.
-
-    Returns
-    -------
-    weights, biases : list of ndarray
-    activation, output_activation : str or LeakyReLU
-
-    Raises
-    ------
-    TypeError
-        If it is not a torch module.
-    ValueError
-        If it holds anything else, no Linear, or different hidden activations; the message names the submodule.
-    """
+    """Arguments of `FeedforwardNetwork` from a torch module; a ValueError names the submodule that cannot be read."""
     if not isinstance(module, nn.Module):
         raise TypeError(f"from_torch reads a torch.nn.Module, got {type(module).__name__}.")
     weights, biases, names, where = [], [], [], []
@@ -60,23 +42,7 @@ def from_torch(module):
 
 
 def to_torch(network, dtype=None):
-    """A torch.nn.Sequential with copies of the network's parameters.
-
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-    dtype : torch.dtype, default=None
-        None means ``torch.float64``.
-
-    Returns
-    -------
-    torch.nn.Sequential
-
-    Raises
-    ------
-    ValueError
-        If an activation is not one of the library's own.
-    """
+    """A torch.nn.Sequential with copies of the network's parameters, float64 by default."""
     dtype = torch.float64 if dtype is None else dtype
     modules = []
     for W, b, activation in zip(network.weights, network.biases, network.activations):
@@ -120,16 +86,16 @@ def _flat_modules(module, path=""):
 
 
 def _linear_arrays(path, linear):
-    """Weights (inputs, units) and shifts (units,) of a torch Linear as float64."""
+    """Weights (inputs, units) and biases (units,) of a torch Linear as float64."""
     if type(linear).forward is not nn.Linear.forward or nn.parameter.is_lazy(linear.weight):
-        raise _unreadable(path, linear, "it is not a plain, initialised Linear")
+        raise _unreadable(path, linear, "it is not a plain, initialized Linear")
     W = linear.weight.detach().cpu().double().numpy().T
     b = np.zeros(W.shape[1]) if linear.bias is None else linear.bias.detach().cpu().double().numpy()
     return W, b
 
 
 def _is_skipped(path, module):
-    """Whether the module does nothing to (n, m) arrays; ValueError where it does not but would in another mode."""
+    """Whether the module does not change (n, m) arrays; ValueError if it would do so in another mode."""
     if isinstance(module, nn.Dropout):
         if module.training and module.p > 0:
             raise _unreadable(path, module, "it is in training mode and so draws at random; call .eval() first")
@@ -139,7 +105,7 @@ def _is_skipped(path, module):
 
 
 def _activation_name(path, module):
-    """The library's name of a torch activation module, or a LeakyReLU, or a ValueError that names the module."""
+    """Name of a torch activation module, or a LeakyReLU or Clip; ValueError names a module that is unknown."""
     if type(module) is nn.LeakyReLU:
         return leaky_relu(module.negative_slope)
     if type(module) is nn.PReLU:

@@ -1,15 +1,17 @@
-"""Fitted transformers as affine maps, found by asking them."""
+"""Determine the affine map of a fitted scikit-learn transformer from its values."""
 
 from __future__ import annotations
 
 import numpy as np
 
-_TOLERANCE = 1e-9  # of the affine form, relative to the values it takes
-_LOST = 1e-6  # share of the first layer that may lie outside of what a transformer lets through
+_AFFINE_TOL = 1e-9  # deviation from an affine map, relative to its terms: rounding of a float64 transformer is 1e-12
+_RESIDUAL_TOL = 1e-6  # share of the first layer outside of the transformer's range: error of recovered weights
+_RANK_TOL = 1e-10  # singular value of the scaled map below which its features are linearly dependent
+_N_STEP_ROUNDS = 3  # steps settle in two rounds; the third has the final steps
 
 
 def named_method(estimator, method):
-    """An estimator's method, of rows that carry the column names of `fit`: by-name steps need them, others check.
+    """An estimator's method as a function of arrays, with the column names that `fit` saw.
 
     Parameters
     ----------
@@ -20,7 +22,8 @@ def named_method(estimator, method):
     Returns
     -------
     callable
-        Of arrays (n, D). They become frames where the estimator was fitted on one and pandas is there.
+        Of arrays (n, D). They become data frames if the estimator was fitted on one and pandas is installed: steps that
+        select columns by name need them, others check them.
     """
     function = getattr(estimator, method)
     if not hasattr(estimator, "feature_names_in_"):
@@ -49,12 +52,12 @@ def affine_map(transformer):
     Raises
     ------
     ValueError
-        If it cannot be asked, or is not affine.
+        If it raises, or is not affine.
 
     Notes
     -----
-    ``3 D + 1`` rows to find the map, 8 to check it. Steps are long enough to move the values by more than the
-    transformer's offset, so no digits are lost where it takes off a large mean.
+    ``3 D + 1`` rows determine the map, 8 more check it. Steps are long enough to move the values by more than the
+    transformer's offset, so that no digits are lost if it subtracts a large mean.
 
     Examples
     --------
@@ -66,90 +69,58 @@ def affine_map(transformer):
     """
     name = type(transformer).__name__
     if not hasattr(transformer, "transform") or not hasattr(transformer, "n_features_in_"):
-        raise ValueError(f"{name} is no fitted transformer (of a pipeline pass pipeline[:-1]).")
+        raise ValueError(f"{name} is not a fitted transformer (of a pipeline pass pipeline[:-1]).")
     return affine_function(named_method(transformer, "transform"), transformer.n_features_in_, name)
 
 
 def affine_function(function, n_inputs, name):
-    """`affine_map` of a function.
-
-    Parameters
-    ----------
-    function : callable
-        (n, D) to (n, k), dense or sparse.
-    n_inputs : int
-        D.
-    name : str
-        What error messages call it.
-
-    Returns
-    -------
-    A : ndarray of shape (D, k)
-    c : ndarray of shape (k,)
-
-    Raises
-    ------
-    ValueError
-        If it raises, gives another shape, or deviates from its affine map by more than 1e-9 of the values.
-    """
-    ask = lambda X: _asked(function, X, name)  # noqa: E731
-    A, c, steps = None, ask(np.zeros((1, n_inputs)))[0], np.ones(n_inputs)
-    for _ in range(3):
-        A = (ask(np.diag(steps)) - c) / steps[:, None]
+    """`affine_map` of a function (n, D) to (n, k), dense or sparse; `name` is for messages."""
+    evaluate = lambda X: _values(function, X, name)  # noqa: E731
+    A, c, steps = None, evaluate(np.zeros((1, n_inputs)))[0], np.ones(n_inputs)
+    for _ in range(_N_STEP_ROUNDS):
+        A = (evaluate(np.diag(steps)) - c) / steps[:, None]
         # Steps that move the values by more than the offset: then no digits are lost in the difference.
         rate = np.abs(A).max(axis=1)
         wanted = np.where(rate > 0, 4.0 * np.abs(c).max() / np.where(rate > 0, rate, 1.0), 1.0)
         steps = np.where(np.isfinite(wanted) & (wanted > 0), 2.0 ** np.ceil(np.log2(np.clip(wanted, 1e-30, 1e30))), 1.0)
     X = np.random.RandomState(0).standard_normal((8, n_inputs)) * steps * np.array([0.1, 1.0, 3.0, 10.0] * 2)[:, None]
-    unit = np.abs(X) @ np.abs(A) + np.abs(c)
-    gap = np.abs(ask(X) - (X @ A + c)) / np.maximum(unit, np.finfo(float).tiny)
-    if not gap.max() < _TOLERANCE:
+    size = np.abs(X) @ np.abs(A) + np.abs(c)
+    gap = np.abs(evaluate(X) - (X @ A + c)) / np.maximum(size, np.finfo(float).tiny)
+    if not gap.max() < _AFFINE_TOL:
         raise ValueError(f"{name} is not affine (it deviates by {gap.max():.1e} from a matrix and an offset).")
     return A, c
 
 
-def _asked(function, X, name):
+def _values(function, X, name):
+    """Values (n, k) of the function at X (n, D), checked."""
     try:
         values = function(X)
         values = values.toarray() if hasattr(values, "toarray") else values
         values = np.array(values, dtype=np.float64)
     except Exception as error:
-        raise ValueError(f"{name} could not be asked for its affine map: {type(error).__name__}: {error}") from error
+        raise ValueError(
+            f"{name} failed while its affine map was determined: {type(error).__name__}: {error}"
+        ) from error
     if values.ndim != 2 or len(values) != len(X) or values.shape[1] == 0:
         raise ValueError(f"{name} gave shape {values.shape} for {len(X)} rows; expected ({len(X)}, n_features).")
     return values
 
 
 def solve_first_layer(A, W):
-    """The weights V with ``A V = W``, by least squares on rows and columns of A brought to length 1.
-
-    Parameters
-    ----------
-    A : ndarray of shape (D, k)
-    W : ndarray of shape (D, m)
-
-    Returns
-    -------
-    ndarray of shape (k, m)
-
-    Raises
-    ------
-    ValueError
-        If A does not determine V, or there is none.
-    """
+    """Weights V (k, m) with ``A V = W``, by least squares on rows and columns of A scaled to norm 1."""
     rows = np.linalg.norm(A, axis=1)
     rows[rows == 0.0] = 1.0
     B = A / rows[:, None]
     columns = np.linalg.norm(B, axis=0)
-    if B.shape[1] > B.shape[0] or not columns.all() or np.linalg.matrix_rank(B / columns, tol=1e-10) < B.shape[1]:
+    if B.shape[1] > B.shape[0] or not columns.all() or np.linalg.matrix_rank(B / columns, tol=_RANK_TOL) < B.shape[1]:
         raise ValueError(
-            f"the transformer's {B.shape[1]} features depend on each other, so the network behind it is not determined."
+            f"the transformer's {B.shape[1]} features are linearly dependent, so the network of them is not determined."
         )
     V = np.linalg.lstsq(B / columns, W / rows[:, None], rcond=None)[0] / columns[:, None]
-    lost = np.abs(A @ V - W).max() / max(np.abs(W).max(), np.finfo(float).tiny)
-    if lost > _LOST:
+    residual = np.abs(A @ V - W).max() / max(np.abs(W).max(), np.finfo(float).tiny)
+    if residual > _RESIDUAL_TOL:
         raise ValueError(
-            f"the network is no function of the transformer's features: {lost:.1e} of its first layer's weights lie "
-            "outside of what the transformer lets through."
+            f"the network is not a function of the transformer's features: {residual:.1e} of its first layer's "
+            "weights belong to inputs that the transformer drops."
         )
     return V

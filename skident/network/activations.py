@@ -1,9 +1,4 @@
-"""Activation functions with their first two derivatives and their symmetries.
-
-An :class:`Activation` is all that the library ever asks of a nonlinearity: its value, ``g'`` and ``g''`` as
-vectorised NumPy functions, where it saturates, and which sign or scale changes of a unit leave the network's
-function unchanged.
-"""
+"""Activation functions with their first two derivatives, limits and symmetries."""
 
 from __future__ import annotations
 
@@ -25,10 +20,10 @@ __all__ = [
     "leaky_relu",
 ]
 
-_SAME_SLOPE = 1e-6  # difference of two slopes that is one of rounding
-_SQRT_2 = np.sqrt(2.0)
-_SQRT_2PI = np.sqrt(2.0 * np.pi)
-_TWO_OVER_SQRT_PI = 2.0 / np.sqrt(np.pi)
+_SLOPE_TOL = 1e-6  # difference of a recovered slope to the true one: error of an identification
+_SQRT_2 = np.sqrt(2.0)  # GELU is z times the normal distribution function, (1 + erf(z / sqrt 2)) / 2
+_SQRT_2PI = np.sqrt(2.0 * np.pi)  # of the normal density, its derivative
+_TWO_OVER_SQRT_PI = 2.0 / np.sqrt(np.pi)  # slope of erf at 0
 
 
 @dataclass(frozen=True)
@@ -63,7 +58,7 @@ class Activation:
 
     @property
     def curved(self) -> bool:
-        """Whether ``g''`` shows anywhere, so that a layer's weights appear in Hessians."""
+        """Whether ``g''`` is not zero, so that a layer's weights appear in Hessians."""
         return self.name not in ("identity", "relu", "leaky_relu", "hard_tanh")
 
     @property
@@ -179,7 +174,7 @@ ACTIVATIONS: dict[str, Activation] = {
 
 @dataclass(frozen=True)
 class _LeakyJet:
-    """``max(z, 0) + s min(z, 0)`` and its derivatives; equal where the slopes are."""
+    """``max(z, 0) + s min(z, 0)`` and its derivatives, picklable; equal if the slopes are."""
 
     negative_slope: float
 
@@ -202,18 +197,9 @@ class LeakyReLU(Activation):
 
 
 def alike(one, other):
-    """Whether two activations are the same, up to slopes that were found to six digits.
-
-    Parameters
-    ----------
-    one, other : Activation
-
-    Returns
-    -------
-    bool
-    """
+    """Whether two activations are equal, up to rounding of a recovered slope."""
     if isinstance(one, LeakyReLU) and isinstance(other, LeakyReLU):
-        return abs(one.negative_slope - other.negative_slope) < _SAME_SLOPE
+        return abs(one.negative_slope - other.negative_slope) < _SLOPE_TOL
     return one == other
 
 
@@ -249,7 +235,7 @@ def leaky_relu(negative_slope=0.01):
 
 @dataclass(frozen=True)
 class _ClipJet:
-    """``min(max(z, low), high)`` and its derivatives, bounds per column or one for all; equal where the bounds are."""
+    """``min(max(z, low), high)`` and its derivatives, picklable; bounds per column or one for all."""
 
     low: tuple
     high: tuple
@@ -320,10 +306,8 @@ def get_activation(name: str | Activation) -> Activation:
     Parameters
     ----------
     name : str or Activation
-        One of ``tanh, sigmoid, erf, softplus, sin, gelu, silu, elu, relu, hard_tanh, identity, quadratic``;
-        scikit-learn's ``logistic`` is understood as ``sigmoid``, and ``leaky_relu`` as `leaky_relu` of the usual slope,
-        0.01. An activation itself is given back. ``hard_tanh`` is ``max(-1, min(z, 1))``, ``silu`` is ``z sigmoid(z)``,
-        and ``elu`` is ``exp(z) - 1`` below 0 and z above, with a second derivative that jumps there.
+        One of ``tanh, sigmoid, erf, softplus, sin, gelu, silu, elu, relu, hard_tanh, identity, quadratic``, or
+        ``leaky_relu`` (slope 0.01), or scikit-learn's ``logistic`` (sigmoid). An `Activation` is returned as it is.
 
     Returns
     -------
@@ -333,6 +317,11 @@ def get_activation(name: str | Activation) -> Activation:
     ------
     ValueError
         If the name is unknown; the message lists the known ones.
+
+    Notes
+    -----
+    ``hard_tanh`` is ``max(-1, min(z, 1))`` and ``silu`` is ``z sigmoid(z)``. ``elu`` is ``exp(z) - 1`` below 0 and z
+    above, with a second derivative that jumps at 0.
 
     Examples
     --------
@@ -353,14 +342,5 @@ def get_activation(name: str | Activation) -> Activation:
 
 
 def is_built_in(activation):
-    """Whether an `Activation` is the one of `ACTIVATIONS` with its name, and not somebody's own.
-
-    Parameters
-    ----------
-    activation : Activation
-
-    Returns
-    -------
-    bool
-    """
+    """Whether an `Activation` is the one of `ACTIVATIONS` with its name."""
     return ACTIVATIONS.get(activation.name) == activation

@@ -1,4 +1,4 @@
-"""What is known of a network before its weights are: widths and activations."""
+"""`Architecture`: widths and activations of a network whose weights are not known yet."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Architecture:
 
     @classmethod
     def of(cls, network):
-        """That of a network.
+        """Architecture of a network.
 
         Parameters
         ----------
@@ -50,12 +50,12 @@ class Architecture:
 
     @property
     def names(self):
-        """The two activations, in the order in which networks take them."""
+        """Names of the two activations, in the order of `FeedforwardNetwork`'s arguments."""
         return self.activation, self.output_activation
 
     @property
     def activations(self):
-        """One `Activation` a layer."""
+        """One `Activation` per layer."""
         hidden = [get_activation(self.activation)] * (len(self.widths) - 1)
         return (*hidden, get_activation(self.output_activation))
 
@@ -66,11 +66,11 @@ class Architecture:
 
     @property
     def n_hidden(self):
-        """Units of all layers but the last."""
+        """Units of all hidden layers."""
         return sum(self.widths[:-1])
 
     def n_parameters(self, n_inputs):
-        """Weights and shifts of such a network.
+        """Number of weights and biases for this many inputs.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class Architecture:
         return sum((a + 1) * c for a, c in zip((n_inputs, *self.widths[:-1]), self.widths, strict=True))
 
     def with_widths(self, widths):
-        """The same activations in other widths.
+        """The same activations with other widths.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class Architecture:
         return replace(self, widths=tuple(widths))
 
     def behind(self):
-        """What follows the first layer, as an architecture of its own.
+        """All layers after the first, as an architecture of its own.
 
         Returns
         -------

@@ -1,8 +1,7 @@
-"""Forward passes and derivatives of a feedforward network, as functions on arrays.
+"""Forward pass, entangled weights, Jacobian and Hessian of a feedforward network, as functions on arrays.
 
 Layouts: ``X`` (n, D); ``weights[l]`` (m_l, m_{l+1}) with ``m_0 = D``; ``biases[l]`` (m_{l+1},); lists run over layers.
-Everything is a batched matrix product; cost of a pass over n rows is O(n P) for P parameters, times m_L for
-sensitivities.
+All steps are batched matrix products. A pass over n rows costs O(n P) for P parameters, times m_L for sensitivities.
 """
 
 from __future__ import annotations
@@ -13,40 +12,12 @@ from .activations import get_activation
 
 
 def layer_activations(n_layers, activation, output_activation):
-    """The activations of all layers.
-
-    Parameters
-    ----------
-    n_layers : int
-        L.
-    activation, output_activation : str or Activation
-
-    Returns
-    -------
-    list of Activation
-        L of them.
-
-    Raises
-    ------
-    ValueError
-        If a name is unknown.
-    """
+    """One `Activation` per layer: the hidden one for all but the last."""
     return [get_activation(activation)] * (n_layers - 1) + [get_activation(output_activation)]
 
 
 def forward(weights, biases, activations, X):
-    """The network's outputs; no intermediate is kept.
-
-    Parameters
-    ----------
-    weights, biases : sequence of ndarray
-    activations : sequence of Activation
-    X : ndarray of shape (n, D)
-
-    Returns
-    -------
-    ndarray of shape (n, m_L)
-    """
+    """Outputs (n, m_L); no intermediate is kept."""
     Y = X
     for W, b, g in zip(weights, biases, activations, strict=True):
         Y = g(Y @ W + b)
@@ -54,22 +25,10 @@ def forward(weights, biases, activations, X):
 
 
 def forward_jets(weights, biases, activations, X, order=1):
-    """All layers' inputs and activation jets.
+    """Inputs of all layers, and their activations with derivatives up to `order`.
 
-    Parameters
-    ----------
-    weights, biases : sequence of ndarray
-    activations : sequence of Activation
-    X : ndarray of shape (n, D)
-    order : {0, 1, 2}, default=1
-        Highest derivative of the activations.
-
-    Returns
-    -------
-    inputs : list of ndarray
-        ``inputs[l]`` (n, m_l), what layer l reads; ``inputs[0]`` is X.
-    jets : list of tuple of ndarray
-        ``jets[l] = (g, g', ...)`` at layer l's pre-activations, each (n, m_{l+1}); ``jets[-1][0]`` is the output.
+    ``inputs[l]`` (n, m_l) is what layer l reads. ``jets[l] = (g, g', ...)`` at layer l's pre-activations, each (n,
+    m_{l+1}); ``jets[-1][0]`` is the output.
     """
     inputs, jets = [], []
     Y = X
@@ -81,21 +40,10 @@ def forward_jets(weights, biases, activations, X, order=1):
 
 
 def output_sensitivities(weights, jets):
-    """Derivatives of the outputs by every layer's pre-activations and outputs.
+    """Derivatives (n, m_L, m_{l+1}) of the outputs by every layer's pre-activations, and by its outputs.
 
-    Parameters
-    ----------
-    weights : sequence of ndarray
-    jets : list of tuple of ndarray
-        From `forward_jets`, of order 1 at least.
-
-    Returns
-    -------
-    by_pre : list of ndarray
-        ``by_pre[l][n, p, j] = d f_p / d z_j`` of layer l, (n, m_L, m_{l+1}).
-    by_post : list of ndarray
-        ``by_post[l][n, p, j] = d f_p / d g(z_j)`` of layer l, same shapes: the diagonal of the second factor of
-        ``S_p`` in Proposition 2 of Fiedler et al. (2021).
+    The latter are the diagonal of the second factor of ``S_p`` in Proposition 2 of Fiedler et al. (2021). Needs jets of
+    order 1.
     """
     n, m_out = jets[-1][0].shape
     post = np.broadcast_to(np.eye(m_out), (n, m_out, m_out))
@@ -111,18 +59,9 @@ def output_sensitivities(weights, jets):
 
 
 def entangled_weights(weights, jets):
-    """``V_l(x) = (prod_{k<l} W_k G_k(x)) W_l``, eq. (6) of Fiedler et al. (2021), for every layer.
+    """``V_l(x) = (prod_{k<l} W_k G_k(x)) W_l`` (n, D, m_{l+1}) for every layer, eq. (6) of Fiedler et al. (2021).
 
-    Parameters
-    ----------
-    weights : sequence of ndarray
-    jets : list of tuple of ndarray
-        From `forward_jets`, of order 1 at least.
-
-    Returns
-    -------
-    list of ndarray of shape (n, D, m_{l+1})
-        The first has n = 1: it does not depend on x.
+    The first has n = 1: it does not depend on x. Needs jets of order 1.
     """
     V = [weights[0][None]]
     for W, jet in zip(weights[1:], jets[:-1], strict=True):
@@ -131,18 +70,7 @@ def entangled_weights(weights, jets):
 
 
 def jacobian(weights, biases, activations, X):
-    """Derivatives of the outputs by the inputs, eq. (7) of Fiedler et al. (2021).
-
-    Parameters
-    ----------
-    weights, biases : sequence of ndarray
-    activations : sequence of Activation
-    X : ndarray of shape (n, D)
-
-    Returns
-    -------
-    ndarray of shape (n, m_L, D)
-    """
+    """Derivatives (n, m_L, D) of the outputs by the inputs, eq. (7) of Fiedler et al. (2021)."""
     _, jets = forward_jets(weights, biases, activations, X, order=1)
     by_pre, _ = output_sensitivities(weights, jets)
     n, m_out, m_1 = by_pre[0].shape
@@ -150,21 +78,10 @@ def jacobian(weights, biases, activations, X):
 
 
 def hessian(weights, biases, activations, X):
-    """Second derivatives of the outputs by the inputs: ``sum_l V_l S_p^{[l]} V_l^T``.
+    """Second derivatives (n, m_L, D, D) of the outputs by the inputs: ``sum_l V_l S_p^{[l]} V_l^T``.
 
-    The closed form of Proposition 2 of Fiedler et al. (2021), with the diagonal ``S_p`` of `output_sensitivities` times
-    ``g''``.
-
-    Parameters
-    ----------
-    weights, biases : sequence of ndarray
-    activations : sequence of Activation
-        Smooth ones: where there is a kink, its part is missing.
-    X : ndarray of shape (n, D)
-
-    Returns
-    -------
-    ndarray of shape (n, m_L, D, D)
+    Closed form of Proposition 2 of Fiedler et al. (2021): ``S_p`` is the diagonal of `output_sensitivities` times
+    ``g''``. The jump of the gradient at an activation boundary is not included.
     """
     _, jets = forward_jets(weights, biases, activations, X, order=2)
     _, by_post = output_sensitivities(weights, jets)
@@ -176,3 +93,16 @@ def hessian(weights, biases, activations, X):
             S = post * jet[2][:, None, :]
             H += (Vl[:, None] * S[:, :, None, :]) @ np.swapaxes(Vl, 1, 2)[:, None]
     return H
+
+
+def flatten_parameters(weights, biases):
+    """All parameters as one vector (P,): layer by layer, the rows of the weights, then the biases."""
+    return np.concatenate([np.vstack([W, b]).ravel() for W, b in zip(weights, biases, strict=True)])
+
+
+def unflatten_parameters(params, shapes):
+    """Weights and biases as views of a vector (P,), for the shapes of the weights; inverts `flatten_parameters`."""
+    ends = np.cumsum([(rows + 1) * columns for rows, columns in shapes])
+    parts = np.split(params, ends[:-1])
+    blocks = [part.reshape(-1, columns) for part, (_, columns) in zip(parts, shapes, strict=True)]
+    return [B[:-1] for B in blocks], [B[-1] for B in blocks]

@@ -1,4 +1,4 @@
-"""Activations that torch.nn lacks, as modules without trainable parameters, acting componentwise."""
+"""Elementwise torch modules for the activations that torch.nn does not have."""
 
 from __future__ import annotations
 
@@ -20,16 +20,7 @@ class Sin(nn.Module):
     """
 
     def forward(self, z):
-        """Apply it.
-
-        Parameters
-        ----------
-        z : torch.Tensor of any shape
-
-        Returns
-        -------
-        torch.Tensor of the same shape
-        """
+        """``sin(z)``."""
         return torch.sin(z)
 
 
@@ -45,16 +36,7 @@ class Erf(nn.Module):
     """
 
     def forward(self, z):
-        """Apply it.
-
-        Parameters
-        ----------
-        z : torch.Tensor of any shape
-
-        Returns
-        -------
-        torch.Tensor of the same shape
-        """
+        """``erf(z)``."""
         return torch.special.erf(z)
 
 
@@ -70,34 +52,12 @@ class Quadratic(nn.Module):
     """
 
     def forward(self, z):
-        """Apply it.
-
-        Parameters
-        ----------
-        z : torch.Tensor of any shape
-
-        Returns
-        -------
-        torch.Tensor of the same shape
-        """
+        """``z^2``."""
         return z * z
 
 
 class Clip(nn.Module):
-    """``z -> min(max(z, low), high)``, with bounds of its own for every column.
-
-    Parameters
-    ----------
-    low, high : sequence of float
-        One for all columns, or one per column; infinite entries are no bounds.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skident.network.torch_activations import Clip
-    >>> print(Clip([-1.0, 0.0], [1.0, 4.0])(torch.tensor([[-3.0, 3.0]])))
-    tensor([[-1.,  3.]])
-    """
+    """``z -> min(max(z, low), high)``, with bounds for all columns or one per column; infinite ones are none."""
 
     def __init__(self, low, high):
         super().__init__()
@@ -105,14 +65,5 @@ class Clip(nn.Module):
             self.register_buffer(name, torch.as_tensor(bound, dtype=torch.float64))
 
     def forward(self, z):
-        """Apply it.
-
-        Parameters
-        ----------
-        z : torch.Tensor of shape (..., columns)
-
-        Returns
-        -------
-        torch.Tensor of the same shape
-        """
+        """Clipped z of shape (..., columns)."""
         return torch.clamp(z, self.low.to(z.dtype), self.high.to(z.dtype))

@@ -104,7 +104,7 @@ def test_extents_of_segments():
     assert extents([flat], 8) == [(0, 2, 4)]
     assert extents([three, flat], 11) == [(0, 3, 1), (3, 2, 4)]
     for segments, total in (([two], 3), ([flat], 7), ([unknown, unknown], 4), ([flat, unknown], 9)):
-        with pytest.raises(ValueError, match="inputs cannot be shared out to units"):
+        with pytest.raises(ValueError, match="inputs cannot be divided among units"):
             extents(segments, total)
 
 

@@ -157,7 +157,7 @@ UNREADABLE = [
     (_stack(nn.Tanh(), nn.Linear(3, 3), nn.Sigmoid()), "'tanh' at '1' and 'sigmoid' at '3'"),
     (_stack(nn.Tanh(), nn.Linear(3, 3)), "'tanh' at '1' and 'identity' at '2'"),
     (nn.Sequential(_Residual(nn.Linear(4, 4))), "'0', _Residual.*its own forward"),
-    (nn.Sequential(nn.LazyLinear(3)), "'0', LazyLinear.*initialised"),
+    (nn.Sequential(nn.LazyLinear(3)), "'0', LazyLinear.*initialized"),
     (nn.Sequential(nn.Identity()), r"no torch\.nn\.Linear"),
 ]
 

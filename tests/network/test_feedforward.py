@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from skident.network import ACTIVATIONS, Activation, FeedforwardNetwork
+from skident.network.calculus import flatten_parameters, unflatten_parameters
 from tests.references import reference_forward, reference_hessian, reference_jacobian, reference_proposition_2
 
 SMOOTH = [name for name, g in ACTIVATIONS.items() if g.smooth]
@@ -239,3 +240,11 @@ def test_unknown_activation(kinds):
     for widths in [(3, 2), (3,)]:
         with pytest.raises(ValueError, match="activation must be one of .* got 'swish'"):
             random_network(widths, *kinds)
+
+
+def test_parameters_as_one_vector_and_back():
+    net = random_network((5, 3, 2))
+    params = flatten_parameters(net.weights, net.biases)
+    weights, biases = unflatten_parameters(params, [W.shape for W in net.weights])
+    assert params.shape == (net.n_parameters,) and net.with_parameters(weights, biases) == net
+    assert all(np.shares_memory(block, params) for block in (*weights, *biases))

@@ -330,7 +330,7 @@ REFUSED = {
     "some channels": (lambda: Applied(lambda x: x[:, :3], CONV, nn.Conv2d(3, 3, 1)), "only slices along the axes"),
     "unlike sums": (lambda: Applied(lambda x: torch.cat([x, x], -1) + x), r"\[6, 6\] and \[6\] channels meet there"),
     "along columns": (lambda: Applied(lambda x: x, CONV, nn.Linear(6, 3)), r"node 'last' \(Linear\): it does not run"),
-    "wrong inputs": (lambda: Applied(lambda x: x, None, nn.Linear(7, 3)), "its 7 inputs cannot be shared out"),
+    "wrong inputs": (lambda: Applied(lambda x: x, None, nn.Linear(7, 3)), "its 7 inputs cannot be divided"),
     "derived weight": (lambda: Applied(lambda x: F.linear(x, CONV.weight.t())), "traced|not a parameter"),
     "parametrised": (
         lambda: nn.Sequential(nn.Linear(5, 6), nn.utils.parametrizations.weight_norm(nn.Linear(6, 3))),
@@ -375,7 +375,7 @@ def test_inputs_that_do_not_fit_are_refused(rng):
         align_modules(a, b, rng.normal(size=(10, 4)))
     with pytest.raises(ValueError, match="X has no rows"):
         align_modules(a, b, np.zeros((0, 5)))
-    with pytest.raises(ValueError, match="model_a gives answers on X that are not finite"):
+    with pytest.raises(ValueError, match="model_a returns outputs on X that are not finite"):
         align_modules(a, b, np.full((3, 5), np.nan))
     with pytest.raises(ValueError, match="n_starts must be an integer >= 1, got 0"):
         align_modules(a, b, n_starts=0)

@@ -400,7 +400,7 @@ def without_an_operator_s_name(model):
 
 
 BAD_MODELS = [
-    (model_of(LAYER + LAST, shape=(4,)), r"'x' must have a batch axis and behind it .* its shape is \(4,\)"),
+    (model_of(LAYER + LAST, shape=(4,)), r"'x' must have a batch axis followed by .* its shape is \(4,\)"),
     (model_of(LAYER + LAST, shape=("D",)), r"must have a batch axis followed by axes of fixed length.*\('D',\)"),
     (model_of(LAYER + LAST, shape=("n", "h", 4)), r"axes of fixed length.*its shape is \('n', 'h', 4\)"),
     (model_of(LAYER + LAST, shape=None), "its shape is unknown"),

@@ -1,8 +1,6 @@
-"""Torch modules rearranged to match each other.
+"""Align two torch modules: permute, flip and rescale the units of one to match the other.
 
-What may be moved
-    graph (the module traced), operations and layers (what each operation does with units), units (spaces of units,
-    factors of their values, blocks of tensors), symmetry (blocks moved; standard scales).
-Where it is moved
-    matching (by weights), answers (by what units answer on inputs), modules (`align_modules`).
+Steps: trace both modules and find the units that may be permuted together (`graph`, `layers`, `operations`, `units`);
+cut their tensors into blocks that move with these units (`blocks`, `symmetry`); match the units by weights (`matching`,
+`signs`) or by their outputs (`unit_outputs`). `modules` has the public function.
 """

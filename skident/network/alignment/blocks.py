@@ -1,4 +1,4 @@
-"""Parts of a module's tensors that have one space of units along an axis, and all of them: what a symmetry moves."""
+"""Blocks: the parts of a module's tensors that a symmetry of its units moves, and the symmetry with all of them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class NormLink:
-    """What a norm layer's weights have to do with the factor of its inputs, through its running variance.
+    """How a norm layer's weights depend on the factor of its inputs, through its running variance.
 
-    With inputs ``c z`` its running variance is ``c^2 v``, and the weights ``w sign(c) sqrt(c^2 v + eps) / sqrt(c^2 (v +
-    eps))`` make up for it. Without a running variance c is 1 or -1.
+    With inputs ``c z`` the running variance is ``c^2 v``; the weights ``w sign(c) sqrt(c^2 v + eps) / sqrt(c^2 (v +
+    eps))`` compensate for it. Without a running variance c is 1 or -1.
     """
 
     factor: int
@@ -53,31 +53,13 @@ class Block:
     norm: NormLink | None
 
     def read(self, array):
-        """The block with its units first.
-
-        Parameters
-        ----------
-        array : ndarray
-            The tensor.
-
-        Returns
-        -------
-        ndarray (m, h, r)
-            Units of one or two spaces (h = 1 for one), and the rest.
-        """
+        """The block of a tensor as (m, h, r): units of one or two spaces (h = 1 for one), and the rest."""
         folded = array[self.where].reshape(self.fold).transpose(self.order)
         h = folded.shape[1] if len(self.spaces) == 2 else 1
         return np.ascontiguousarray(folded).reshape(folded.shape[0], h, -1)
 
     def write(self, array, values):
-        """Put the block back, in place.
-
-        Parameters
-        ----------
-        array : ndarray
-            The tensor.
-        values : ndarray (m, h, r)
-        """
+        """Write the values (m, h, r) back into the tensor, in place."""
         shape = tuple(self.fold[k] for k in self.order)
         array[self.where] = values.reshape(shape).transpose(np.argsort(self.order)).reshape(array[self.where].shape)
 
@@ -96,14 +78,8 @@ class Factor:
 class Symmetry:
     """All spaces that can be permuted, the factors that are free, and the blocks that move with them.
 
-    Attributes
-    ----------
-    names, sizes : list
-        Of the spaces, after the submodule that is first to write them.
-    factors : list of Factor
-    blocks : list of Block
-    values : dict
-        Name of a node: (axis, list of (first entry, space, factor or None)), where its units lie.
+    `names` and `sizes` are those of the spaces, after the submodule that writes them first. `values` maps the name of a
+    node to (axis, list of (first entry, space, factor or None)), the place of its units.
     """
 
     names: list[str]
@@ -114,22 +90,7 @@ class Symmetry:
 
 
 def extents(segments, total):
-    """First entry, units and entries a unit of every segment, so that all together have `total` entries.
-
-    Parameters
-    ----------
-    segments : sequence of Segment
-    total : int
-
-    Returns
-    -------
-    list of (int, int, int)
-
-    Raises
-    ------
-    ValueError
-        If that cannot be told.
-    """
+    """(first entry, units, entries per unit) of every segment, so that all together have `total` entries."""
     flat, unknown = [s for s in segments if s.flattened], [s for s in segments if s.size is None]
     rest = total - sum(s.size or 0 for s in segments if not s.flattened)
     inner = 1
@@ -140,7 +101,7 @@ def extents(segments, total):
         unknown, rest = rest, 0
     if rest or inner < 1:
         sizes = [s.size for s in segments]
-        raise ValueError(f"its {total} inputs cannot be shared out to units of {sizes} channels.")
+        raise ValueError(f"its {total} inputs cannot be divided among units of {sizes} channels.")
     found, start = [], 0
     for s in segments:
         size = unknown if s.size is None else s.size
@@ -150,23 +111,9 @@ def extents(segments, total):
 
 
 def blocks_of(name, tensor, numbering):
-    """The blocks of a tensor, cut along the segments of all its axes; those without units that move are left out.
+    """The blocks of a tensor, cut along the segments of all its axes; those without movable units are left out.
 
-    Parameters
-    ----------
-    name : str
-    tensor : Tensor
-    numbering : object
-        Its ``space(segment)`` and ``factor(segment)`` give numbers, None for what cannot move.
-
-    Returns
-    -------
-    list of Block
-
-    Raises
-    ------
-    ValueError
-        If the units of an axis do not fill it.
+    ``numbering.space(segment)`` and ``numbering.factor(segment)`` return numbers, None for what cannot move.
     """
     cuts = []
     for k, n in enumerate(tensor.shape):
@@ -191,7 +138,7 @@ def blocks_of(name, tensor, numbering):
 
 
 def _block(name, tensor, parts):
-    """One combination of segments, None where none of them can move."""
+    """One combination of segments; None if none of them can move."""
     where, sizes, inner, spaces, powers, links = zip(*parts)
     units = [2 * k for k, space in enumerate(spaces) if space is not None]
     if not units:

@@ -1,4 +1,4 @@
-"""The traced graph of a module: whether two modules have the same, and the units in it."""
+"""Trace a module with torch.fx, compare two graphs, and propagate units through the operations of one."""
 
 from __future__ import annotations
 
@@ -21,26 +21,7 @@ class _Attribute:
 
 
 def traced(model, name):
-    """A copy of a module in evaluation mode, with its graph.
-
-    Parameters
-    ----------
-    model : torch.nn.Module
-    name : str
-        What the caller calls it.
-
-    Returns
-    -------
-    torch.fx.GraphModule
-        On the CPU.
-
-    Raises
-    ------
-    TypeError
-        If it is not a module.
-    ValueError
-        If a tensor is lazy, not real or not finite, or torch.fx cannot trace it.
-    """
+    """A copy of a module on the CPU in evaluation mode, with its graph; `name` is for messages."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"{name} must be a torch.nn.Module, got {type(model).__name__}.")
     for path, tensor in _named_tensors(model):
@@ -60,17 +41,7 @@ def traced(model, name):
 
 
 def check_same_graph(a, b):
-    """Refuse two traced modules that differ in more than the numbers in their tensors.
-
-    Parameters
-    ----------
-    a, b : torch.fx.GraphModule
-
-    Raises
-    ------
-    ValueError
-        If parameters, buffers, operations or their options differ; the message names the first.
-    """
+    """Refuse two traced modules that differ in more than the numbers in their tensors."""
     shapes = [{path: tuple(t.shape) for path, t in _named_tensors(module)} for module in (a, b)]
     for path in [*shapes[0], *shapes[1]]:
         one, other = (shape.get(path, "none") for shape in shapes)
@@ -90,7 +61,7 @@ def _named_tensors(model):
 
 
 def _signature(module, node):
-    """What a node does, and on which nodes."""
+    """What a node computes, and from which nodes."""
     what = _title(node)
     if node.op == "call_module":
         layer = module.get_submodule(node.target)
@@ -103,20 +74,9 @@ def _title(node):
 
 
 def symmetry_of(module):
-    """The units of a traced module, and what of them may be permuted, flipped and rescaled.
+    """Symmetry of a traced module: units that may be permuted, flipped and rescaled.
 
-    Parameters
-    ----------
-    module : torch.fx.GraphModule
-
-    Returns
-    -------
-    Symmetry
-
-    Raises
-    ------
-    ValueError
-        If units reach an operation that is not supported; the message names the node.
+    A ValueError names the node if units reach an operation that is not supported.
     """
     walk = _Walk(module)
     for step, node in enumerate(module.graph.nodes):
@@ -129,7 +89,7 @@ def symmetry_of(module):
 
 
 class _Walk:
-    """The values of all nodes so far."""
+    """The values of all nodes so far: `Units`, tensors of the model, or PLAIN."""
 
     def __init__(self, module):
         self.module, self.registry, self.values = module, UnitRegistry(), {}
@@ -140,7 +100,7 @@ class _Walk:
         return type(self.module.get_submodule(node.target)).__name__
 
     def value(self, node, step):
-        """What a node gives: Units, a tensor of the model, or nothing of the kind."""
+        """Value of a node: Units, a tensor of the model, or PLAIN."""
         if node.op == "placeholder":
             return PLAIN
         if node.op == "get_attr":
@@ -177,7 +137,7 @@ class _Walk:
         return self._names.get(id(getattr(self.module.get_submodule(owner), leaf)), target)
 
     def _argument(self, rule):
-        """What a rule sees in the place of a node: Units, nothing, or a number for a tensor that is one."""
+        """What a rule gets in place of a node: Units, PLAIN, or a number for a tensor with one entry."""
 
         def seen(node):
             value = self.values[node]

@@ -1,7 +1,7 @@
-"""What layers with weights do with units: who writes and who reads them, along which axes of which tensors.
+"""Rules of layers with weights: which units they write and read, along which axes of which tensors.
 
-Rules are functions ``rule(call)`` that give the value of a node and note the tensors in the call's registry. A
-`ValueError` says why units cannot be followed through.
+A rule is a function ``rule(call)`` that returns the value of a node and adds tensors to the call's registry. A
+`ValueError` says why units cannot be followed through the node.
 """
 
 from __future__ import annotations
@@ -18,20 +18,10 @@ PLAIN = None  # the value of what has no units: inputs, and what is computed fro
 
 @dataclass(frozen=True)
 class Call:
-    """A node with all that a rule looks at.
+    """A node with everything that its rule needs.
 
-    Attributes
-    ----------
-    name : str
-        Of the submodule, or of the node.
-    step : int
-        Place in the graph.
-    args, kwargs : tuple, dict
-        Values in the place of nodes.
-    module : torch.nn.Module or None
-    tensors : dict
-        Name: shape and whether it is a parameter, of the module's tensors by their names in the model.
-    registry : UnitRegistry
+    `name` is the submodule's or the node's, `step` its place in the graph. `args` and `kwargs` have values in place of
+    nodes. `tensors` maps the module's own names to (name in the model, shape, whether it is a parameter).
     """
 
     name: str
@@ -48,36 +38,11 @@ class Call:
         return self.args[0] if self.args else self.kwargs.get("input", PLAIN)
 
     def argument(self, position, name, default=None):
-        """An argument by place or by name.
-
-        Parameters
-        ----------
-        position : int
-        name : str
-        default : object, default=None
-
-        Returns
-        -------
-        object
-        """
+        """An argument by position or by name."""
         return self.args[position] if len(self.args) > position else self.kwargs.get(name, default)
 
     def add(self, role, axes, **options):
-        """Note the units of one of the module's tensors, if it has that one.
-
-        Parameters
-        ----------
-        role : str
-            Its name in the module.
-        axes : dict of int to Axis
-        **options
-            Of its `Tensor`: link, variance, eps.
-
-        Raises
-        ------
-        ValueError
-            If the units do not fill an axis.
-        """
+        """Add the units of one of the module's tensors, if it has that one; `options` are those of `Tensor`."""
         entry = self.tensors.get(role)
         if entry is not None:
             name, shape, trained = entry
@@ -86,25 +51,14 @@ class Call:
             self.registry.add_tensor(name, Tensor(shape, axes, trained, self.step, **options))
 
     def units_of(self, role, axis):
-        """The units that a tensor which serves twice has already.
-
-        Parameters
-        ----------
-        role : str
-            Its name in the module.
-        axis : int
-
-        Returns
-        -------
-        Segment or None
-        """
+        """The units along an axis of a tensor that another node has added already, else None."""
         entry = self.tensors.get(role)
         known = self.registry.tensors.get(entry[0]) if entry else None
         return known.axes[axis].segments[0] if known and axis in known.axes else None
 
 
 def _dense(call, output_axis, input_axis, units):
-    """A layer that mixes channels: fresh units along one axis of its weights, its inputs' along the other."""
+    """A layer that mixes channels: new units along one axis of its weights, its inputs' along the other."""
     if "weight" not in call.tensors:
         raise ValueError("its weight is not a parameter.")
     shape = call.tensors["weight"][1]
@@ -137,7 +91,7 @@ def _convolution(call):
 
 
 def _depthwise(call, x):
-    """Every channel by itself: the same space, another factor."""
+    """Every channel on its own: the same space, a new factor."""
     sizes = [s.size for s in x.segments]
     if None in sizes or sum(sizes) != call.module.in_channels:
         raise ValueError(f"its {call.module.in_channels} channels are not the {sizes} units in front of it.")
@@ -179,7 +133,7 @@ def _norm_with(scale, signs, along_channels):
 
 
 def _norm_ndim(module, x):
-    """Batch norm tells how many axes there are, where that was not known."""
+    """Number of axes, which batch norm determines if it was unknown."""
     return 2 if isinstance(module, nn.BatchNorm1d) and x.axis == -1 else x.ndim
 
 

@@ -1,9 +1,9 @@
-"""Orders and signs of units that bring the blocks of two modules together.
+"""Permutations and signs of units that bring the blocks of two modules together.
 
-Both modules are in their standard form, so that scales are out of the way, or scaled as they are, and what is left is
+Both modules are in their standard form, so that scales do not matter, or keep their scales. The objective is
 ``max sum_t <A_t, P_t B_t>`` over permutations and signs of every space of units: linear assignment in one space at a
-time while all others stand still, from several starts. The first start compares units by what no permutation and no
-sign changes, their weights in order of size: it undoes at once a symmetry that was applied to one and the same module.
+time with all others fixed (coordinate descent), from several starts. The first start compares units by what no
+permutation and no sign changes, their sorted weights: it undoes any symmetry that was applied to the same module.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from scipy.spatial.distance import cdist
 from .signs import best_signs, signs_of
 from .symmetry import moved_block, standard_factors
 
-_MAX_SWEEPS = 100
-_QUANTILES = 48
-_SAME = 1e-13
-_TIE_BREAK = 1e-6
-_LARGEST_SCALE = 1e6
+_MAX_SWEEPS = 100  # budget; descents of trained networks end within ten
+_MAX_FEATURES = 48  # means of sorted weights per unit: cost of the distances, enough to tell a few thousand units apart
+_SAME = 1e-13  # gain over the squared norm of all blocks that is rounding
+_TIE_BREAK = 1e-6  # weight of the weights' similarities beside those of outputs: decides units that never vary
+_MAX_SCALE = 1e6  # factor of a unit: the square of a larger one leaves single precision
 
 
 @dataclass(frozen=True)
 class Match:
-    """Orders, one array a space, and signs, one array a factor, that take the units of b to those of a."""
+    """Orders, one array per space, and signs, one array per factor, that take the units of b to those of a."""
 
     orders: list
     signs: list
@@ -35,14 +35,9 @@ class Match:
 
 @dataclass(frozen=True)
 class Pair:
-    """Corresponding blocks of two modules.
+    """Corresponding blocks A, B (m, h, r) of two modules.
 
-    Attributes
-    ----------
-    A, B : ndarray (m, h, r)
-    spaces : tuple of int
-    characters : tuple of frozenset of int
-        For each of these axes, the factors whose signs multiply the block's entries.
+    `characters` holds, for each of their axes, the factors whose signs multiply the entries.
     """
 
     A: np.ndarray
@@ -52,16 +47,7 @@ class Pair:
 
 
 class Matching:
-    """Two modules whose units are put in pairs.
-
-    Parameters
-    ----------
-    symmetry : Symmetry
-    a, b : dict of str to ndarray
-        Their tensors.
-    standard : bool
-        Whether they are brought to standard form first.
-    """
+    """The blocks of two modules, and matches of their units; `standard` brings both to standard form first."""
 
     def __init__(self, symmetry, a, b, standard=True):
         self.symmetry = symmetry
@@ -78,66 +64,32 @@ class Matching:
     # -- one match -----------------------------------------------------------------------------------------------------
 
     def unmoved(self):
-        """The match that leaves all units where they are.
-
-        Returns
-        -------
-        Match
-        """
+        """The match that leaves all units in place."""
         orders = [np.arange(m) for m in self.symmetry.sizes]
         return Match(orders, [np.ones(self.symmetry.sizes[factor.space]) for factor in self.symmetry.factors])
 
     def factors(self, match):
-        """What b's permuted units must be multiplied by to have a's scales, and the signs of the match.
-
-        Parameters
-        ----------
-        match : Match
-
-        Returns
-        -------
-        list of ndarray (m,)
-            One a factor.
-        """
+        """Factors (m,) of b's permuted units, one array per factor: a's scales and the signs of the match."""
         parts = zip(self.symmetry.factors, match.signs, *self.standard)
         scales = [(signs, b[match.orders[factor.space]] / a) for factor, signs, a, b in parts]
         # Weights that decayed to nothing keep their size: single precision holds no squares of what would undo that.
-        return [signs * np.clip(c, 1.0 / _LARGEST_SCALE, _LARGEST_SCALE) for signs, c in scales]
+        return [signs * np.clip(c, 1.0 / _MAX_SCALE, _MAX_SCALE) for signs, c in scales]
 
     def _flips(self, space):
         """Factors of a space whose signs are free."""
         return [k for k, factor in enumerate(self.symmetry.factors) if factor.sign and factor.space == space]
 
     def squared_distance(self, match):
-        """Between the blocks of a and those of b moved, in the form that they are in.
-
-        Parameters
-        ----------
-        match : Match
-
-        Returns
-        -------
-        float
-        """
+        """Squared distance between the blocks of a and the moved blocks of b."""
         gain = sum(float(np.vdot(p.A, _moved(p, match))) for p in self.pairs)
         return max(self.total - 2.0 * gain, 0.0)
 
     # -- one space -----------------------------------------------------------------------------------------------------
 
     def similarities(self, space, match, known=None):
-        """Inner products of the weights of all units of a and of b in one space, while all others stand still.
+        """Inner products (m, m) of the weights of a's and b's units in one space, with all others fixed.
 
-        Parameters
-        ----------
-        space : int
-        match : Match
-        known : set of int, default=None
-            Spaces whose match counts; blocks that reach others are left out.
-
-        Returns
-        -------
-        dict of frozenset to ndarray (m, m)
-            By the factors whose signs they change with.
+        A dict by the factors whose signs change the products. Blocks that reach spaces outside `known` are left out.
         """
         found = {}
         for pair in self.of_space[space]:
@@ -152,18 +104,7 @@ class Matching:
         return found
 
     def assigned(self, space, similarities, match):
-        """The match with one space's units put where their similarity is largest, with the signs that make it so.
-
-        Parameters
-        ----------
-        space : int
-        similarities : dict of frozenset to ndarray (m, m)
-        match : Match
-
-        Returns
-        -------
-        Match
-        """
+        """The match with the best assignment and signs of one space, by its similarities."""
         if not similarities:
             return match
         score, signs = best_signs(similarities, self._flips(space))
@@ -177,12 +118,7 @@ class Matching:
     # -- starts --------------------------------------------------------------------------------------------------------
 
     def by_signatures(self):
-        """Units matched by their weights in order of size, which no symmetry of the module changes.
-
-        Returns
-        -------
-        Match
-        """
+        """Match units by their sorted weights, which no symmetry of the module changes."""
         match = self.unmoved()
         for space in range(len(self.symmetry.sizes)):
             features = [sides for pair in self.of_space[space] for sides in _signatures(pair, space)]
@@ -191,7 +127,7 @@ class Matching:
         return self._with_signs(match)
 
     def _with_signs(self, match):
-        """Signs for orders that are settled: space after space, by the weights that tie it to those before."""
+        """Signs for given orders: space after space, by the weights that connect it to earlier ones."""
         known = set()
         for space in range(len(self.symmetry.sizes)):
             flips = self._flips(space)
@@ -203,16 +139,7 @@ class Matching:
         return match
 
     def spreading(self, spaces):
-        """Units matched space after space, each by the weights that tie it to spaces matched already.
-
-        Parameters
-        ----------
-        spaces : sequence of int
-
-        Returns
-        -------
-        Match
-        """
+        """Match units space after space, each by the weights that connect it to spaces matched already."""
         match, known = self.unmoved(), set()
         for space in spaces:
             match = self.assigned(space, self.similarities(space, match, known), match)
@@ -220,16 +147,7 @@ class Matching:
         return match
 
     def random(self, rng):
-        """Any order and any signs.
-
-        Parameters
-        ----------
-        rng : RandomState
-
-        Returns
-        -------
-        Match
-        """
+        """Random orders and signs."""
         match = self.unmoved()
         orders = [rng.permutation(len(order)) for order in match.orders]
         flips = zip(self.symmetry.factors, match.signs)
@@ -238,18 +156,7 @@ class Matching:
     # -- descent -------------------------------------------------------------------------------------------------------
 
     def descended(self, match, rng):
-        """Space after space in random order, until no assignment comes closer.
-
-        Parameters
-        ----------
-        match : Match
-            Where to start.
-        rng : RandomState
-
-        Returns
-        -------
-        Match
-        """
+        """Coordinate descent: assign the spaces in random order until none improves."""
         for _ in range(_MAX_SWEEPS):
             gained = 0.0
             for space in rng.permutation(len(self.symmetry.sizes)):
@@ -263,7 +170,7 @@ class Matching:
         return match
 
     def _agreement(self, space, similarities, match):
-        """Inner product of all blocks that have units of a space, a's and b's moved."""
+        """Inner product of all blocks that have units of a space, a's and the moved b's."""
         if any(p.spaces == (space, space) for p in self.of_space[space]):  # not linear in the order of the space
             return sum(float(np.vdot(p.A, _moved(p, match))) for p in self.of_space[space])
         rows, columns = np.arange(len(match.orders[space])), match.orders[space]
@@ -271,17 +178,7 @@ class Matching:
         return sum(float(np.sum(part)) for part in parts)
 
     def by_similarities(self, similarities):
-        """Every space by similarities that are given for it; where they tell nothing, weights decide.
-
-        Parameters
-        ----------
-        similarities : list of dict of frozenset to ndarray (m, m)
-            One a space.
-
-        Returns
-        -------
-        Match
-        """
+        """Match every space by given similarities, one dict per space; weights break ties."""
         match = self.unmoved()
         for weight in (0.0, _TIE_BREAK):
             for space, given in enumerate(similarities):
@@ -293,23 +190,7 @@ class Matching:
 
 
 def descents(symmetry, a, b, n_starts, rng):
-    """Ends of descents in standard form and without it: from signatures, along the graph and back, at random.
-
-    Parameters
-    ----------
-    symmetry : Symmetry
-    a, b : dict of str to ndarray
-        Tensors of the two modules.
-    n_starts : int
-    rng : RandomState
-
-    Yields
-    ------
-    orders : list of ndarray (m,)
-        One a space.
-    factors : list of ndarray (m,)
-        One a factor.
-    """
+    """Yield (orders, factors) of descents: from signatures, along the graph and back, and from random starts."""
     spaces = range(len(symmetry.sizes))
     standard, plain = (functools.cache(lambda s=s: Matching(symmetry, a, b, standard=s)) for s in (True, False))
     starts = [
@@ -328,7 +209,7 @@ def descents(symmetry, a, b, n_starts, rng):
 
 
 def _characters(block, factors):
-    """The factors whose signs a block's entries have, by axis; one that multiplies twice does not count."""
+    """Per axis, the factors whose signs a block's entries have; one that multiplies twice does not count."""
     found = []
     for axis, powers in enumerate(block.powers):
         odd = [f for f, power in powers.items() if power % 2]
@@ -349,7 +230,7 @@ def _moved(pair, match, only=(0, 1)):
 
 
 def _signatures(pair, space):
-    """For each of a pair's axes along this space: features (m, q) of a's and of b's units."""
+    """Per axis of a pair along this space: features (m, q) of a's and of b's units."""
     for axis, own in enumerate(pair.spaces):
         if own == space:
             with_signs = any(pair.characters)
@@ -357,10 +238,10 @@ def _signatures(pair, space):
 
 
 def _sorted_weights(C, n_spaces, with_signs):
-    """Weights (m, h, r) of units, sorted along the other units; of many, means of neighbours in that order."""
+    """Weights (m, h, r) of units, sorted along the other units; of many, means of neighbors in that order."""
     C = np.abs(C) if with_signs else C
     if n_spaces == 2:
         C = np.sort(C, axis=1)
-        edges = np.unique(np.linspace(0, C.shape[1], min(C.shape[1], _QUANTILES) + 1).astype(int))
+        edges = np.unique(np.linspace(0, C.shape[1], min(C.shape[1], _MAX_FEATURES) + 1).astype(int))
         C = np.add.reduceat(C, edges[:-1], axis=1) / np.sqrt(np.diff(edges))[:, None]
     return C.reshape(len(C), -1)

@@ -1,4 +1,4 @@
-"""Rearrange one torch module so that its weights, or its units' answers, match those of another."""
+"""`align_modules`: rearrange one torch module so that its weights, or its units' outputs, match another's."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from torch import nn
 
 from skident.optim import best_of
 
-from .answers import similarities_on
 from .graph import check_same_graph, symmetry_of, traced
 from .matching import Matching, descents
 from .symmetry import fitted_factors, moved_arrays
+from .unit_outputs import similarities_on
 
-_SAME = 1e-6  # of the norm of all parameters: the two modules are taken to be one
+_SAME = 1e-6  # distance over the norm of the parameters, below which the modules are equal: float32 rounding
 
 
 @dataclass(frozen=True, eq=False)
 class ModuleAlignment:
     """A module rearranged to match another one, and how.
 
-    Unit i of `module` is unit ``permutations[i]`` of model b, its values multiplied by ``signs[i] * scales[i]``.
+    Unit i of `module` is unit ``permutations[i]`` of model b, with values multiplied by ``signs[i] * scales[i]``.
 
     Attributes
     ----------
@@ -34,10 +34,9 @@ class ModuleAlignment:
     distance, distance_before : float
         Euclidean distance of all parameters from those of model a, now and before.
     permutations : dict of str to ndarray (m,)
-        For every group of units that stand in one place, under the name of the submodule that is first to write them.
+        For every group of units that are permuted together, by the submodule that writes them first.
     signs, scales : dict of str to ndarray (m,)
-        For every group of values that may be flipped, or multiplied by a positive number, under the name of the
-        submodule that is first to write them.
+        For every group of values that may be flipped or rescaled, by the submodule that writes them first.
     """
 
     module: nn.Module
@@ -51,52 +50,47 @@ class ModuleAlignment:
 def align_modules(model_a, model_b, X=None, *, n_starts=6, random_state=None):
     """Permute, flip and rescale the units of a torch module so that its parameters match those of another.
 
-    The modules are traced by `torch.fx`. Units that stand in one place form a group: what a residual stream adds up is
-    one group, and concatenations, flattening, pooling, norm layers and depthwise convolutions keep track of theirs.
-    Units of a group may be permuted; their values may be multiplied by -1 where what follows is odd (tanh, erf, sin),
-    by c > 0 where it is positively homogeneous (ReLU, LeakyReLU, PReLU), and by both in front of batch norm, whose
-    weights and running statistics make up for it. Groups that the inputs or the outputs fix stay as they are.
-
-    ``sum_t ||A_t - c P_t B_t||^2`` over all parameters is to be small, over permutations P, signs and scales c. With
-    the scales set aside (both modules are brought to a standard form, where the norms of a unit's incoming and outgoing
-    weights balance, or are left as they are) permutations and signs are found one group at a time by linear assignment,
-    while the others stand still, from several starts; then the scales are fitted, and the closest of all is kept. The
-    first start matches units by their weights in order of size, which undoes any symmetry that was applied to one and
-    the same module; for two trained modules what is found is a local minimum.
+    Minimizes ``sum_t ||A_t - c P_t B_t||^2`` over all parameters, over permutations P, signs and scales c of the units
+    that leave the function of `model_b` unchanged.
 
     Parameters
     ----------
     model_a, model_b : torch.nn.Module
-        With the same graph and shapes; neither is changed. Linear layers run along the last axis, which is taken for
-        the second one where a later layer wants the channels there; convolutions have batches.
+        Same graph and shapes; neither is changed. Linear layers run along the last axis, convolutions have batches.
     X : array-like or tensor (n, ...), or tuple of them, default=None
-        Inputs, one an argument of ``forward``. If given, units are matched by the correlation of their values over X
-        instead, in evaluation mode, with one assignment a group.
+        Inputs, one per argument of ``forward``. If given, units are matched by the correlation of their outputs on X.
     n_starts : int, default=6
-        Of the descent; not used with X.
+        Starts of the descent; not used with X. More for trained modules that end in poor local minima.
     random_state : int, RandomState instance or None, default=None
-        Of random starts and orders.
+        For random starts and orders.
 
     Returns
     -------
     ModuleAlignment
-        `module` answers as model b does in evaluation mode, up to rounding; in training mode too but for the small
-        number that batch norm adds to variances. Without X it is never further from model a than model b was.
+        The outputs of `module` in evaluation mode are those of model b, up to rounding; in training mode too but for
+        batch norm's epsilon. Without X, its distance to model a is never larger than model b's.
 
     Raises
     ------
-    TypeError
-        If a model is not a torch.nn.Module.
     ValueError
-        If a model cannot be traced, has tensors that are lazy, complex, quantised or not finite, if units reach an
-        operation that is not supported (the message names the node), if graphs or shapes differ, if X does not go
-        through a model, or if n_starts < 1.
+        If a model cannot be traced, units reach an operation that is not supported (the message names the node), graphs
+        or shapes differ, a model raises on X, or n_starts < 1. TypeError if a model is not a torch.nn.Module.
 
     Notes
     -----
-    Sigmoid, GELU, SiLU and other activations that are neither odd nor homogeneous leave permutations. Units that meet
-    inputs of the model, or parameters of no layer, in a sum or a product stay as they are. Not supported are attention,
-    recurrent layers, grouped convolutions that are not depthwise, and group norm with several groups.
+    The modules are traced by `torch.fx`. Units that are added (a residual stream) form one group; concatenation,
+    flattening, pooling, norm layers and depthwise convolutions keep the groups of their inputs. Values may be
+    multiplied by -1 if what follows is odd (tanh, erf, sin), by c > 0 if it is positively homogeneous (ReLU, LeakyReLU,
+    PReLU), and by both before batch norm, whose weights and running statistics compensate. Sigmoid, GELU, SiLU and
+    other activations leave permutations only. Units that meet inputs or outputs of the model, or a parameter of no
+    layer, stay in place. Not supported: attention, recurrent layers, grouped convolutions other than depthwise, group
+    norm with several groups.
+
+    Scales are set aside first: both modules are brought to a standard form, in which the norms of a unit's incoming and
+    outgoing weights balance, or keep their scales. Permutations and signs then follow by linear assignment of one group
+    at a time, with the others fixed, from several starts; the scales are fitted last, and the closest module is kept.
+    The first start compares sorted weights, which undoes any symmetry of the same module. For two trained modules the
+    result is a local minimum.
 
     References
     ----------
@@ -128,8 +122,8 @@ def align_modules(model_a, model_b, X=None, *, n_starts=6, random_state=None):
     ones = [np.ones(symmetry.sizes[factor.space]) for factor in symmetry.factors]
     stay = [np.arange(m) for m in symmetry.sizes], ones
     if X is None:
-        found = descents(symmetry, a, b, n_starts, check_random_state(random_state))
-        moves = ((orders, fitted_factors(symmetry, a, b, orders, factors)) for orders, factors in found)
+        matches = descents(symmetry, a, b, n_starts, check_random_state(random_state))
+        moves = ((orders, fitted_factors(symmetry, a, b, orders, factors)) for orders, factors in matches)
         enough = _SAME * np.sqrt(sum((a[name] ** 2).sum() for name, _ in modules[0].named_parameters()))
         move, _ = best_of(itertools.chain([stay], moves), distance, lambda costs: costs[-1] <= enough)
     else:
@@ -169,7 +163,7 @@ def _with_arrays(model, arrays, names):
 
 
 def _inputs(X, module):
-    """X as a tuple of tensors; floating point numbers in the module's own type."""
+    """X as a tuple of tensors; floating point numbers get the module's dtype."""
     dtype = next((t.dtype for t in module.parameters() if t.is_floating_point()), torch.get_default_dtype())
     tensors = [torch.as_tensor(one).detach().cpu() for one in (X if isinstance(X, tuple) else (X,))]
     if any(t.ndim == 0 or len(t) == 0 for t in tensors):

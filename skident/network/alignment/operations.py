@@ -1,7 +1,4 @@
-"""What every operation of a traced module does with units, by torch module, function and name of a method.
-
-Rules are as in `layers`; here are those of operations without weights, and the tables of all.
-"""
+"""Rules of operations without weights: how units pass through them, by torch module, function and method name."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ def _segments(value):
 
 
 def _passes(*, sign, scale):
-    """A rule for what acts entry by entry, or on every channel by itself."""
+    """A rule for operations that act entry by entry, or on every channel on its own."""
 
     def rule(call):
         if call.x is not PLAIN:
@@ -49,7 +46,7 @@ def _hardtanh(call):
 
 
 def _even(call):
-    """Signs end here; the values behind have a factor of their own, which is 1."""
+    """Signs end here: the values after it have a new factor, which is 1."""
     x = call.x
     if x is PLAIN:
         return PLAIN
@@ -73,7 +70,7 @@ def _clamp(call):
 
 
 def _sum(call):
-    """Values that are added have one space and one factor; a number added fixes the factor."""
+    """Values that are added have one space and one factor; an added number fixes the factor."""
     x, y = call.x, call.argument(1, "other")
     units, other = (y, x) if x is PLAIN or isinstance(x, (int, float)) else (x, y)
     if isinstance(other, (int, float)) and other == 0:
@@ -87,7 +84,7 @@ def _sum(call):
 
 
 def _product(call):
-    """Of two factors one must be 1, so that the other is the product's."""
+    """One of two factors must be 1, so that the other is the product's."""
     x, y = call.x, call.argument(1, "other")
     units, other = (y, x) if x is PLAIN or isinstance(x, (int, float)) else (x, y)
     if isinstance(other, (int, float)):
@@ -126,14 +123,14 @@ def _concatenation(call):
 
 
 def _spatial(call):
-    """Pooling and the like, which leave the channels where they are."""
+    """Pooling and the like, which do not mix the channels."""
     if call.x is not PLAIN and (call.x.axis != 1 or call.x.ndim in (None, 2)):
         raise ValueError("there are no spatial axes behind the channels.")
     return call.x
 
 
 def _padding(call):
-    """Zeros, or what mirrors the inside, around the spatial axes."""
+    """Zeros, or mirrored values, around the spatial axes."""
     constant = call.argument(2, "mode", "constant") == "constant"
     if call.argument(3, "value") or (constant and len(call.argument(1, "pad")) > 2 * ((call.x.ndim or 0) - 2)):
         raise ValueError("only zeros around the axes behind the channels are supported.")

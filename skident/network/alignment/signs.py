@@ -1,4 +1,4 @@
-"""Signs of units that make them most alike."""
+"""Signs of units that maximize their similarities."""
 
 from __future__ import annotations
 
@@ -6,27 +6,16 @@ import itertools
 
 import numpy as np
 
-_ENUMERATED = 4
+_MAX_ENUMERATED = 4  # factors whose signs are enumerated: 2^4 matrices (m, m)
 
 
 def best_signs(similarities, flips):
     """Largest sum over the signs of all factors, entry by entry: ``max_s sum_S G_S prod_{f in S} s_f``.
 
-    Most factors meet no other one or a single one (in front of batch norm, that behind it): given the sign of that one
-    theirs follows. The signs of the others are tried in all combinations, or, if they are many, improved in turn.
-
-    Parameters
-    ----------
-    similarities : dict of frozenset of int to ndarray (m, m)
-        G, by the factors S whose signs multiply it.
-    flips : list of int
-        All factors whose signs are free.
-
-    Returns
-    -------
-    score : ndarray (m, m)
-    signs : dict of int to ndarray (m, m)
-        By factor.
+    `similarities` are the G_S (m, m) by the factors S whose signs multiply them, `flips` the factors with free signs.
+    Returns the maximum (m, m) and the signs (m, m) by factor. Most factors occur with at most one other one (before
+    batch norm, the one after it): given that one's sign, theirs follow. The signs of the others are enumerated, or
+    improved in turn if they are many.
     """
     shape = np.shape(next(iter(similarities.values())))
     leaves = _leaves(similarities, flips)
@@ -34,7 +23,7 @@ def best_signs(similarities, flips):
     signs = {f: np.ones(shape) for f in flips}
 
     def slope(factor, signs):
-        """What the sign of a factor multiplies."""
+        """Coefficient of a factor's sign in the sum."""
         parts = (G * signs_of(s - {factor}, signs) for s, G in similarities.items() if factor in s)
         return sum(parts, np.zeros(shape))
 
@@ -44,7 +33,7 @@ def best_signs(similarities, flips):
     def with_leaves(signs):
         return {**signs, **{f: np.where(slope(f, signs) < 0.0, -1.0, 1.0) for f in leaves}}
 
-    if len(core) > _ENUMERATED:
+    if len(core) > _MAX_ENUMERATED:
         for factor in (core + leaves) * 2:
             signs[factor] = np.where(slope(factor, signs) < 0.0, -1.0, 1.0)
         return score(signs), signs
@@ -60,7 +49,7 @@ def best_signs(similarities, flips):
 
 
 def _leaves(similarities, flips):
-    """Factors that meet at most one other in every product of signs, none of them two leaves."""
+    """Factors that occur with at most one other one in all products of signs, and never with another leaf."""
     leaves = []
     for factor in flips:
         met = frozenset().union(*(s for s in similarities if factor in s)) - {factor}
@@ -70,19 +59,7 @@ def _leaves(similarities, flips):
 
 
 def signs_of(factors, signs):
-    """The product of the signs of some factors.
-
-    Parameters
-    ----------
-    factors : iterable of int
-    signs : dict or list
-        Arrays by factor.
-
-    Returns
-    -------
-    ndarray or float
-        1.0 for none.
-    """
+    """Product of the signs of some factors; 1.0 for none."""
     product = 1.0
     for factor in factors:
         product = product * signs[factor]

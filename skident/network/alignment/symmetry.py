@@ -1,35 +1,22 @@
-"""Symmetries of a traced module at work: its blocks moved, and the standard scales of its units.
+"""Apply a symmetry to a module's tensors, bring it to standard scales, and fit its scales to another module.
 
-Arrays are those of the module's tensors by name, in float64. A unit's *factor* is what its values are multiplied by; an
-*order* puts unit ``order[i]`` in place i first.
+Arrays are the module's tensors by name, in float64. `factors` multiply the values of units, one array (m,) per factor;
+`orders` permute them, one array per space: unit ``order[i]`` moves to place i.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-_BALANCING_SWEEPS = 3
-_FITTING_SWEEPS = 8
-_FITTED = 1e-3
-_SAME = 1e-12
+_BALANCING_SWEEPS = 3  # the norms then agree to a few percent, and the same for equal modules
+_FITTING_SWEEPS = 8  # budget of the coordinate descent over scales
+_SCALE_TOL = 1e-3  # relative change of all scales at which their fit ends
+_REAL_TOL = 1e-6  # imaginary over real part of a root that counts as real: error of a double root is sqrt(eps)
+_MIN_GAIN = 1e-12  # decrease of the cost, over the squared norms, that is not rounding
 
 
 def moved_block(block, arrays, orders, factors):
-    """One block of a module whose units are permuted and multiplied.
-
-    Parameters
-    ----------
-    block : Block
-    arrays : dict of str to ndarray
-    orders : list of ndarray (m,) or None
-        One a space; None leaves the order.
-    factors : list of ndarray (m,)
-        One a factor, as they belong to the permuted units.
-
-    Returns
-    -------
-    ndarray (m, h, r)
-    """
+    """One block (m, h, r) of a module with permuted and multiplied units; `factors` are those of the permuted units."""
     values = _ordered(block, arrays[block.tensor], orders)
     for axis, powers in enumerate(block.powers):
         for factor, power in powers.items():
@@ -57,19 +44,7 @@ def _along(vector, axis):
 
 
 def moved_arrays(symmetry, arrays, orders, factors):
-    """All tensors of a module whose units are permuted and multiplied.
-
-    Parameters
-    ----------
-    symmetry : Symmetry
-    arrays, orders, factors
-        As in `moved_block`.
-
-    Returns
-    -------
-    dict of str to ndarray
-        New arrays.
-    """
+    """All tensors of a module with permuted and multiplied units, as new arrays by name."""
     result = {name: array.copy() for name, array in arrays.items()}
     for block in symmetry.blocks:
         block.write(result[block.tensor], moved_block(block, arrays, orders, factors))
@@ -80,33 +55,23 @@ def moved_arrays(symmetry, arrays, orders, factors):
 
 
 def standard_factors(symmetry, arrays):
-    """Positive factors that give all modules which differ by a symmetry the same weights up to order and signs.
+    """Positive factors after which modules that differ by a symmetry have equal weights up to order and signs.
 
-    A unit's first incoming weights get the norm 1, in the order of the graph; a few sweeps then balance the norms of
-    its incoming and outgoing weights.
-
-    Parameters
-    ----------
-    symmetry : Symmetry
-    arrays : dict of str to ndarray
-
-    Returns
-    -------
-    list of ndarray (m,)
-        One a factor.
+    A unit's first incoming weights get norm 1, in the order of the graph; a few sweeps then balance the norms of its
+    incoming and outgoing weights.
     """
     factors = [np.ones(symmetry.sizes[f.space]) for f in symmetry.factors]
     blocks = [block for block in symmetry.blocks if block.trained]
     for number, factor in enumerate(symmetry.factors):
         if factor.scale:
-            factors[number] = 1.0 / _lengths(_first_incoming(blocks, number), arrays, factors, number)
+            factors[number] = 1.0 / _norms(_first_incoming(blocks, number), arrays, factors, number)
     for _ in range(_BALANCING_SWEEPS):
         for number, factor in enumerate(symmetry.factors):
             outgoing = [b for b in blocks if any(powers.get(number) == -1 for powers in b.powers)]
             if factor.scale and outgoing:
                 incoming = [b for b in blocks if any(powers.get(number) == 1 for powers in b.powers)]
-                lengths = [_lengths(side, arrays, factors, number) for side in (outgoing, incoming)]
-                factors[number] = factors[number] * np.sqrt(lengths[0] / lengths[1])
+                norms = [_norms(side, arrays, factors, number) for side in (outgoing, incoming)]
+                factors[number] = factors[number] * np.sqrt(norms[0] / norms[1])
     return factors
 
 
@@ -114,23 +79,10 @@ def standard_factors(symmetry, arrays):
 
 
 def fitted_factors(symmetry, a, b, orders, factors):
-    """Scales that bring a permuted module closest to another one: ``sum_t ||A_t - c B_t / c'||^2`` least, c by c.
+    """Scales that bring a permuted module b closest to a: minimize ``sum_t ||A_t - c B_t / c'||^2``, one c at a time.
 
-    A unit's scale is fitted where weights write and read its values; in front of a norm layer alone nothing holds it
-    up, and it stays.
-
-    Parameters
-    ----------
-    symmetry : Symmetry
-    a, b : dict of str to ndarray
-        Tensors of the two modules.
-    orders, factors
-        As in `moved_block`: what moves b, and where the fit starts.
-
-    Returns
-    -------
-    list of ndarray (m,)
-        One a factor, signs as they were.
+    A unit's scale is fitted if weights write and read its values; with a norm layer alone after it, it is undetermined
+    and stays. `orders` and `factors` move b, and `factors` start the fit. Signs are kept.
     """
     factors = list(factors)
     blocks = [(block, block.read(a[block.tensor])) for block in symmetry.blocks if block.trained]
@@ -141,13 +93,13 @@ def fitted_factors(symmetry, a, b, orders, factors):
                 change = _fitted_change(blocks, b, orders, factors, number)
                 factors[number] = factors[number] * change
                 largest = max(largest, float(np.abs(change - 1.0).max()))
-        if largest < _FITTED:
+        if largest < _SCALE_TOL:
             break
     return factors
 
 
 def _fitted_change(blocks, b, orders, factors, number):
-    """Positive u (m,) of least ``u^2 p_in - 2 u q_in + p_out / u^2 - 2 q_out / u``, p = ||B||^2 and q = <A, B>."""
+    """Positive u (m,) that minimizes ``u^2 p_in - 2 u q_in + p_out / u^2 - 2 q_out / u``, p = ||B||^2, q = <A, B>."""
     sums = {1: np.zeros((2, len(factors[number]))), -1: np.zeros((2, len(factors[number])))}
     for block, A in blocks:
         for axis, powers in enumerate(block.powers):
@@ -165,12 +117,12 @@ def _fitted_change(blocks, b, orders, factors, number):
         rows = q_in[held] / p_in[held], np.zeros(held.sum()), -q_out[held] / p_in[held], p_out[held] / p_in[held]
         companion[:, 0] = np.stack(rows, axis=1)
         roots = np.linalg.eigvals(companion)
-        real = (roots.real > 0.0) & (np.abs(roots.imag) < 1e-6 * np.abs(roots.real))
+        real = (roots.real > 0.0) & (np.abs(roots.imag) < _REAL_TOL * np.abs(roots.real))
         trials[1:, held] = np.where(real, roots.real, 1.0).T
     costs = trials**2 * p_in - 2.0 * trials * q_in + p_out / trials**2 - 2.0 * q_out / trials
     best = costs.argmin(axis=0)
     gain = costs[0] - costs.min(axis=0)
-    return np.where(gain > _SAME * (p_in + p_out), trials[best, np.arange(len(best))], 1.0)
+    return np.where(gain > _MIN_GAIN * (p_in + p_out), trials[best, np.arange(len(best))], 1.0)
 
 
 # -- norms -------------------------------------------------------------------------------------------------------------
@@ -186,12 +138,12 @@ def _second(block):
     return block.powers[1] if len(block.powers) == 2 else {}
 
 
-def _lengths(blocks, arrays, factors, number):
-    """Norms (m,) of all that a factor multiplies in some blocks; 1 where that is 0."""
+def _norms(blocks, arrays, factors, number):
+    """Norms (m,) of all that a factor multiplies in some blocks; 1 where they are 0."""
     squares = 0.0
     for block in blocks:
         axis = next(k for k, powers in enumerate(block.powers) if number in powers)
         values = moved_block(block, arrays, None, factors)
         squares = squares + (values**2).sum(axis=tuple(k for k in range(3) if k != axis))
-    lengths = np.sqrt(squares)
-    return np.where(lengths > 0.0, lengths, 1.0) if blocks else np.ones_like(factors[number])
+    norms = np.sqrt(squares)
+    return np.where(norms > 0.0, norms, 1.0) if blocks else np.ones_like(factors[number])

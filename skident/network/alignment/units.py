@@ -1,9 +1,9 @@
-"""Which entries of a module's tensors belong to which unit: spaces of units, their factors, tensors cut along them.
+"""Spaces of units: which entries of a module's tensors belong to which unit, and what these may be multiplied by.
 
-Units that stand in one place form a *space*: the module's function stays the same when they are permuted in all tensors
-that read or write them. Their values may also be multiplied by a *factor* each, ``v -> c v``, as far as what acts on
-them lets it pass: any c != 0 where all is linear, c > 0 through a ReLU, c = 1 or -1 through a tanh. What is added
-together lies in one space and has one factor. A norm layer ends a factor and begins another one.
+Units that must be permuted together form a *space*: the module's function does not change if they are permuted in all
+tensors that read or write them. Their values may also be multiplied by a *factor* each, ``v -> c v``, as far as the
+following operations allow: any c != 0 if all are linear, c > 0 through a ReLU, c = 1 or -1 through a tanh. Values that
+are added have one space and one factor. A norm layer ends a factor and begins another one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,8 @@ from .blocks import Factor, Symmetry, blocks_of
 class Segment:
     """Part of a value's axis of units.
 
-    Attributes
-    ----------
-    space, factor : int or None
-        None for entries that are not units: inputs of the model, and what is computed from them alone.
-    size : int or None
-        Units; None where that is not known.
-    flattened : bool
-        Whether every unit has several entries, one behind the other.
+    `space` and `factor` are None for entries that are not units, such as inputs of the model. `size` is the number of
+    units, None if unknown. `flattened` units have several consecutive entries.
     """
 
     space: int | None = None
@@ -36,16 +30,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Units:
-    """A value in the graph that has units along one of its axes.
-
-    Attributes
-    ----------
-    segments : tuple of Segment
-    axis : int
-        1 behind convolutions, -1 behind linear layers.
-    ndim : int or None
-        None where it is not known.
-    """
+    """A value with units along `axis`: 1 after convolutions, -1 after linear layers. `ndim` is None if unknown."""
 
     segments: tuple[Segment, ...]
     axis: int
@@ -66,7 +51,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A parameter or running statistic with units along some axes; `axes` maps the number of an axis to it."""
+    """A parameter or running statistic with units along some axes; `axes` maps the number of an axis to its `Axis`."""
 
     shape: tuple[int, ...]
     axes: dict
@@ -98,7 +83,7 @@ class _Classes:
 
 
 class UnitRegistry:
-    """Collects spaces, factors and tensors while the graph is walked; `symmetry` then tells what is free."""
+    """Collect spaces, factors and tensors in the order of the graph; `symmetry` then returns what is free."""
 
     def __init__(self):
         self._spaces, self._factors = _Classes(), _Classes()
@@ -109,93 +94,36 @@ class UnitRegistry:
     # -- spaces and factors --------------------------------------------------------------------------------------------
 
     def new_units(self, name, size):
-        """Fresh units with a factor of their own.
-
-        Parameters
-        ----------
-        name : str
-            Of what writes them.
-        size : int
-
-        Returns
-        -------
-        Segment
-        """
+        """New units with a factor of their own, named after what writes them."""
         space = self._spaces.new()
         self._space_names.append(name)
         self._sizes.append(size)
         return Segment(space, self.new_factor(name), size)
 
     def new_factor(self, name):
-        """A factor that is free so far.
-
-        Parameters
-        ----------
-        name : str
-            Of what writes the values.
-
-        Returns
-        -------
-        int
-            Its number.
-        """
+        """Number of a new factor without restrictions, named after what writes the values."""
         self._factor_names.append(name)
         return self._factors.new()
 
     def with_new_factors(self, name, segments):
-        """The same units with factors of their own.
-
-        Parameters
-        ----------
-        name : str
-            Of what writes the values.
-        segments : sequence of Segment
-
-        Returns
-        -------
-        tuple of Segment
-        """
+        """The same units with new factors."""
         names = [name] if len(segments) == 1 else [f"{name}[{k}]" for k in range(len(segments))]
         return tuple(replace(s, factor=self.new_factor(title)) for s, title in zip(segments, names))
 
     def restrict(self, segments, *, sign=True, scale=True):
-        """Forbid signs or scales.
-
-        Parameters
-        ----------
-        segments : sequence of Segment
-        sign, scale : bool
-            False forbids.
-        """
+        """Forbid signs or scales of the segments' factors."""
         for segment in segments:
             if segment.factor is not None:
                 self._no_sign |= set() if sign else {segment.factor}
                 self._no_scale |= set() if scale else {segment.factor}
 
     def pin(self, segments):
-        """Forbid everything: order, signs and scales stay.
-
-        Parameters
-        ----------
-        segments : sequence of Segment
-        """
+        """Forbid everything: order, signs and scales stay."""
         self.restrict(segments, sign=False, scale=False)
         self._pinned |= {s.space for s in segments if s.space is not None}
 
     def unite(self, segments, others, *, factors=True):
-        """Make two lists of segments one, unit by unit; what is no unit pins what it meets.
-
-        Parameters
-        ----------
-        segments, others : sequence of Segment
-        factors : bool
-            Whether their factors become one too.
-
-        Raises
-        ------
-        ValueError
-            If their sizes differ.
-        """
+        """Identify two lists of segments unit by unit; entries that are not units pin the other ones."""
         if not all(s.space is not None for s in (*segments, *others)):
             self.pin(segments)
             self.pin(others)
@@ -209,18 +137,7 @@ class UnitRegistry:
                 self._factors.unite(one.factor, other.factor)
 
     def add_tensor(self, name, tensor):
-        """Note which units a tensor has; where it has some already, these become one.
-
-        Parameters
-        ----------
-        name : str
-        tensor : Tensor
-
-        Raises
-        ------
-        ValueError
-            If their sizes differ.
-        """
+        """Add a tensor with its units; if it has units already, both are identified."""
         known = self.tensors.setdefault(name, tensor)
         if known is tensor:
             return
@@ -237,17 +154,7 @@ class UnitRegistry:
     # -- what is free --------------------------------------------------------------------------------------------------
 
     def symmetry(self, values):
-        """All that was collected, numbered anew.
-
-        Parameters
-        ----------
-        values : dict of str to Units
-            Of the nodes of the graph.
-
-        Returns
-        -------
-        Symmetry
-        """
+        """The `Symmetry` of everything collected; `values` are the `Units` of the graph's nodes by name."""
         pinned = {self._spaces.root(i) for i in self._pinned}
         roots = [i for i in range(len(self._sizes)) if self._spaces.root(i) == i and i not in pinned]
         spaces = {root: k for k, root in enumerate(roots)}
@@ -283,7 +190,7 @@ class UnitRegistry:
 
 
 class _Numbering:
-    """Numbers of the free spaces and factors of segments; None where nothing is free."""
+    """Numbers of the free spaces and factors of segments; None if nothing is free."""
 
     def __init__(self, space_classes, spaces, factor_classes, factors):
         self._space_classes, self._spaces = space_classes, spaces
@@ -296,7 +203,7 @@ class _Numbering:
         return None if segment.factor is None else self._factors.get(self._factor_classes.root(segment.factor))
 
     def place(self, units):
-        """(axis, list of (first entry, space, factor)) of a value, empty where nothing is free."""
+        """(axis, list of (first entry, space, factor)) of a value, empty if nothing is free."""
         if any(s.flattened or s.size is None for s in units.segments):
             return ()
         starts = itertools.accumulate((s.size for s in units.segments), initial=0)

@@ -1,4 +1,4 @@
-"""ONNX models to and from networks; loaded when one is read or written, and the only part that needs onnx."""
+"""Read networks from ONNX models and write them; the only package that imports onnx, when needed."""
 
 try:
     import onnx  # noqa: F401

@@ -1,4 +1,4 @@
-"""ONNX files with everything that they refer to: what lies outside of their folder is refused before it is opened."""
+"""Read ONNX files with their external data; data outside of their folder is refused before it is opened."""
 
 from __future__ import annotations
 
@@ -14,31 +14,10 @@ __all__ = ["read_model"]
 
 
 def read_model(source):
-    """An ONNX model with all its numbers inside.
+    """An ONNX model with all its numbers inside, from a path or a ModelProto.
 
-    Nothing in the model is run. Numbers that it keeps in other files (ONNX's external data) are read from its own
-    folder, and only after every such place has been looked at.
-
-    Parameters
-    ----------
-    source : str, path-like or onnx.ModelProto
-
-    Returns
-    -------
-    onnx.ModelProto
-        A given model itself.
-
-    Raises
-    ------
-    TypeError
-        If it is none of these.
-    FileNotFoundError
-        If there is no such file, or one that it refers to is missing.
-    IsADirectoryError
-        If the path is a folder.
-    ValueError
-        If the file is no ONNX model or truncated; if numbers lie in another file that is outside of the model's folder
-        or too short; if a model that was given as an object has such numbers.
+    TypeError if `source` is neither, FileNotFoundError or IsADirectoryError if there is no such file, ValueError if it
+    is not an ONNX model, is truncated, or keeps numbers outside of its folder (nothing of these is read).
     """
     if isinstance(source, ModelProto):
         _check_complete(source, "the model")
@@ -69,13 +48,13 @@ def read_model(source):
 
 
 def _check_complete(model, name):
-    """Refuse what parses and lacks what every model has: a file cut between two of its fields does."""
+    """Refuse a model without outputs or operator set, such as a file cut between two of its fields."""
     if not model.opset_import or not model.graph.output:
         raise ValueError(f"{name} is no ONNX model, or truncated: it has no outputs or no operator set.")
 
 
 def _tensors(message):
-    """All tensors in a message, those in attributes, subgraphs and functions too."""
+    """All tensors in a message, including those in attributes, subgraphs and functions."""
     stack = [message]
     while stack:
         current = stack.pop()
@@ -110,7 +89,7 @@ class _Piece:
 
 
 def _piece(model_path, tensor):
-    """Where an external tensor's numbers lie, every part of it checked."""
+    """File, offset and length of an external tensor's numbers, all checked."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     what = f"{model_path}: tensor {tensor.name!r}"
     location = entries.get("location", "")
@@ -137,7 +116,7 @@ def _piece(model_path, tensor):
 
 
 def _inside(folder, location):
-    """The file that a location names if it lies in a folder, links followed; else None."""
+    """The file at a location, if it lies in the folder after following links; else None."""
     written = (PurePosixPath(location), PureWindowsPath(location))
     if not location or any(path.is_absolute() or path.drive or ".." in path.parts for path in written):
         return None

@@ -1,4 +1,4 @@
-"""Activations that graphs spell out: products, maxima and pairs of two tensors that depend on the input."""
+"""Recognize activations that a graph composes of two tensors: products, maxima, bounds, pairs of classes."""
 
 from __future__ import annotations
 
@@ -17,22 +17,7 @@ _SAME = 1e-6  # relative difference of two numbers that float32 may have rounded
 
 
 def product(step, u, v):
-    """The product of two tensors: a square, a SiLU, ``u sigmoid(u)``, or a GELU, ``u (1 + erf(u / sqrt 2))``.
-
-    Parameters
-    ----------
-    step : Step
-    u, v : Rows
-
-    Returns
-    -------
-    Rows
-
-    Raises
-    ------
-    ValueError
-        If it is none of these.
-    """
+    """The product of two tensors that depend on the input: a square, a SiLU ``u sigmoid(u)``, or a GELU."""
     if u is v:
         return u.activated(get_activation("quadratic"), step)
     for linear, gate in ((u, v), (v, u)):
@@ -43,23 +28,7 @@ def product(step, u, v):
 
 
 def known_activation(step, name):
-    """An activation of `ACTIVATIONS`.
-
-    Parameters
-    ----------
-    step : Step
-        Of which it is the activation.
-    name : str
-
-    Returns
-    -------
-    Activation
-
-    Raises
-    ------
-    ValueError
-        If there is none of that name.
-    """
+    """An activation of `ACTIVATIONS`; ValueError if it is not in this release."""
     if name not in ACTIVATIONS:
         raise unreadable(step, f"{name} is no activation of FeedforwardNetwork")
     return ACTIVATIONS[name]
@@ -67,11 +36,11 @@ def known_activation(step, name):
 
 def _gated(step, u, gate):
     """``u (e + d g(k u))`` as a multiple of a GELU (g = erf, e = d) or a SiLU (g = sigmoid, e = 0), or None."""
-    if len(gate.stretches) != len(u.stretches) + 1 or gate.maps or max(np.size(gate.scale), np.size(gate.shift)) > 1:
+    if len(gate.layers) != len(u.layers) + 1 or gate.maps or max(np.size(gate.scale), np.size(gate.offset)) > 1:
         return None
-    last = gate.stretches[-1]
-    ratio = _ratio(u.maps, last.maps) if gate.stretches[:-1] == u.stretches else None
-    d, e = float(gate.scale), float(gate.shift)
+    last = gate.layers[-1]
+    ratio = _ratio(u.maps, last.maps) if gate.layers[:-1] == u.layers else None
+    d, e = float(gate.scale), float(gate.offset)
     name, inner, outer, offset = {
         "erf": ("gelu", math.sqrt(2.0), 2.0, d),
         "sigmoid": ("silu", 1.0, 1.0, 0.0),
@@ -79,11 +48,11 @@ def _gated(step, u, gate):
     if ratio is None or offset is None or abs(e - offset) > _SAME * abs(d):
         return None
     inner = 1.0 if abs(inner * ratio - 1.0) < _SAME else inner * ratio
-    return u.moved(inner, 0.0).activated(known_activation(step, name), step).moved(outer * d / inner, 0.0)
+    return u.scaled(inner, 0.0).activated(known_activation(step, name), step).scaled(outer * d / inner, 0.0)
 
 
 def _ratio(maps, others):
-    """k such that the other maps are these, multiplied by k in the end; None where there is none."""
+    """k such that the other maps equal these, multiplied by k at the end; None if there is no such k."""
     if not maps or len(maps) != len(others) or any(a is not b for a, b in zip(maps[:-1], others[:-1])):
         return None
     one, other = (np.append(A.ravel(), c) for A, c in (maps[-1], others[-1]))
@@ -94,22 +63,7 @@ def _ratio(maps, others):
 
 
 def largest(step, u, v):
-    """The larger (Max) or smaller (Min) of two tensors: a leaky ReLU, ``max(u, s u)``.
-
-    Parameters
-    ----------
-    step : Step
-    u, v : Rows
-
-    Returns
-    -------
-    Rows
-
-    Raises
-    ------
-    ValueError
-        If none is a multiple of the other, or the one with the slope 1 does not win on the right.
-    """
+    """The larger (Max) or smaller (Min) of two tensors, if it is a leaky ReLU, ``max(u, s u)``."""
     for one, other in ((u, v), (v, u)):
         base, slope = other.multiple_of or (None, 1.0)
         if base is one and (slope < 1.0 if step.kind == "Max" else slope > 1.0):
@@ -118,29 +72,16 @@ def largest(step, u, v):
 
 
 def bounded(step, rows, low, high):
-    """Rows with bounds, which only outputs may have.
-
-    Parameters
-    ----------
-    step : Step
-    rows : Rows
-    low, high : float or ndarray of shape (m,)
-        Infinite, or beyond 1e30, where there is no bound.
-
-    Returns
-    -------
-    Rows or None
-        None if the rows are neither behind a matrix product nor behind other bounds, or `low` is not below `high`.
-    """
+    """A tensor with bounds, which only outputs may have."""
     low, high = (np.where(np.abs(bound) > NO_BOUND, np.copysign(np.inf, bound), bound) for bound in (low, high))
-    if not rows.maps and rows.plain and rows.stretches:
-        last = rows.stretches[-1]
+    if not rows.maps and rows.plain and rows.layers:
+        last = rows.layers[-1]
         before = clip(0.0) if last.activation.name == "relu" else last.activation
         if not isinstance(before, Clip):
             return None
         # The second bound wins where they contradict each other, which a clip cannot say.
         low, high = np.maximum(before.low, low), np.minimum(before.high, high)
-        rows = replace(rows, stretches=rows.stretches[:-1], maps=last.maps)
+        rows = replace(rows, layers=rows.layers[:-1], maps=last.maps)
     low, high = np.broadcast_arrays(low, high)
     if not rows.maps or not np.all(low < high):
         return None
@@ -148,26 +89,11 @@ def bounded(step, rows, low, high):
 
 
 def pair_of_classes(step, parts):
-    """Probabilities of two classes, ``(1 - p, p)`` with a sigmoid p: the log-odds of the second.
-
-    Parameters
-    ----------
-    step : Step
-    parts : list of Rows
-
-    Returns
-    -------
-    Rows
-
-    Raises
-    ------
-    ValueError
-        If they are anything else.
-    """
-    if len(parts) == 2 and all(part.stretches and not part.maps for part in parts):
+    """Probabilities of two classes, ``(1 - p, p)`` with a sigmoid p, as the log-odds of the second."""
+    if len(parts) == 2 and all(part.layers and not part.maps for part in parts):
         q, p = parts
-        last = p.stretches[-1]
-        if q.stretches == p.stretches and p.plain and p.width == 1 and last.activation.name == "sigmoid":
-            if np.all(q.scale == -1.0) and np.all(q.shift == 1.0):
-                return replace(p, stretches=p.stretches[:-1], maps=last.maps, classes=True)
+        last = p.layers[-1]
+        if q.layers == p.layers and p.plain and p.width == 1 and last.activation.name == "sigmoid":
+            if np.all(q.scale == -1.0) and np.all(q.offset == 1.0):
+                return replace(p, layers=p.layers[:-1], maps=last.maps, classes=True)
     raise unreadable(step, "of several tensors only the probabilities 1 - p and p of two classes are read")

@@ -1,4 +1,4 @@
-"""What every operator that `read_network` knows does to rows, and to constants."""
+"""Apply each supported ONNX operator to tensors with a batch axis, and to constants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from ..activations import get_activation, leaky_relu
 from .merges import NO_BOUND, bounded, known_activation, largest, pair_of_classes, product
-from .values import Rows, unreadable
+from .values import BatchTensor, unreadable
 
 __all__ = ["KNOWN", "apply"]
 
@@ -26,25 +26,8 @@ _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
 
 
 def apply(step, operands):
-    """The first output of a node.
-
-    Parameters
-    ----------
-    step : Step
-        Of a kind in `KNOWN`.
-    operands : list of (Rows, ndarray or None)
-        Its inputs; None where one is left out.
-
-    Returns
-    -------
-    Rows or ndarray
-
-    Raises
-    ------
-    ValueError
-        If the node is no part of a chain of affine maps and activations; the message names it.
-    """
-    rows = [operand for operand in operands if isinstance(operand, Rows)]
+    """The first output of a node, a `BatchTensor` or an array, from its operands; ValueError if it cannot be read."""
+    rows = [operand for operand in operands if isinstance(operand, BatchTensor)]
     if any(part.classes for part in rows) and step.kind not in _PASSING:
         raise unreadable(step, "only what changes nothing may follow the probabilities of classes")
     if not rows:
@@ -60,7 +43,7 @@ def apply(step, operands):
 
 
 def _entries(step, constant, rows):
-    """A constant as it meets every row: a float, or a vector of the row's width."""
+    """A constant that is broadcast to every row: a float, or a vector of the row's width."""
     constant, dims = np.asarray(constant, dtype=np.float64), rows.dims
     if constant.size == 1 and constant.ndim <= 1 + len(dims):
         return float(constant.reshape(()))
@@ -77,29 +60,29 @@ def _entries(step, constant, rows):
 
 
 def _add(step, u, v):
-    if isinstance(u, Rows) and isinstance(v, Rows):
+    if isinstance(u, BatchTensor) and isinstance(v, BatchTensor):
         raise unreadable(step, "a sum of two tensors that depend on the input (a residual or a branch) is no chain")
-    rows, constant = (u, v) if isinstance(u, Rows) else (v, u)
-    return rows.moved(1.0, _entries(step, constant, rows))
+    rows, constant = (u, v) if isinstance(u, BatchTensor) else (v, u)
+    return rows.scaled(1.0, _entries(step, constant, rows))
 
 
 def _sub(step, u, v):
-    if isinstance(u, Rows) and isinstance(v, Rows):
+    if isinstance(u, BatchTensor) and isinstance(v, BatchTensor):
         raise unreadable(step, "a difference of two tensors that depend on the input is no chain")
-    if isinstance(u, Rows):
-        return u.moved(1.0, -np.asarray(_entries(step, v, u)))
-    return v.moved(-1.0, _entries(step, u, v))
+    if isinstance(u, BatchTensor):
+        return u.scaled(1.0, -np.asarray(_entries(step, v, u)))
+    return v.scaled(-1.0, _entries(step, u, v))
 
 
 def _mul(step, u, v):
-    if isinstance(u, Rows) and isinstance(v, Rows):
+    if isinstance(u, BatchTensor) and isinstance(v, BatchTensor):
         return product(step, u, v)
-    rows, constant = (u, v) if isinstance(u, Rows) else (v, u)
-    return rows.moved(_entries(step, constant, rows), 0.0)
+    rows, constant = (u, v) if isinstance(u, BatchTensor) else (v, u)
+    return rows.scaled(_entries(step, constant, rows), 0.0)
 
 
 def _div(step, u, v):
-    if isinstance(v, Rows):
+    if isinstance(v, BatchTensor):
         raise unreadable(step, "a division by what depends on the input is no chain")
     divisor = np.asarray(_entries(step, v, u))
     if not divisor.all():
@@ -107,36 +90,36 @@ def _div(step, u, v):
     if u.maps:  # divided, not multiplied by an inverse: one rounding
         A, c = u.maps[-1]
         return replace(u, maps=(*u.maps[:-1], (A / divisor, c / divisor)), multiple_of=None)
-    return replace(u.moved(divisor, 0.0), scale=u.scale / divisor, shift=u.shift / divisor, multiple_of=None)
+    return replace(u.scaled(divisor, 0.0), scale=u.scale / divisor, offset=u.offset / divisor, multiple_of=None)
 
 
 def _pow(step, u, v):
-    if isinstance(v, Rows) or np.size(v) != 1 or float(np.reshape(v, ())) != 2.0:
+    if isinstance(v, BatchTensor) or np.size(v) != 1 or float(np.reshape(v, ())) != 2.0:
         raise unreadable(step, "only the power 2 is an activation")
     return u.activated(get_activation("quadratic"), step)
 
 
 def _scaler(step, rows):
     offset, scale = (np.asarray(step.attributes.get(name, d)) for name, d in (("offset", [0.0]), ("scale", [1.0])))
-    moved = rows.moved(1.0, -np.asarray(_entries(step, offset, rows)))
-    return moved.moved(_entries(step, scale, moved), 0.0)
+    moved = rows.scaled(1.0, -np.asarray(_entries(step, offset, rows)))
+    return moved.scaled(_entries(step, scale, moved), 0.0)
 
 
-def _batch_normalisation(step, rows, scale, shift, mean, variance, *_):
+def _batch_normalization(step, rows, scale, bias, mean, variance, *_):
     if step.attributes.get("training_mode", 0):
         raise unreadable(step, "it is in training mode and so depends on the batch; export the model in eval mode")
     if len(rows.dims) != 1:
-        raise unreadable(step, "batch normalisation is read of rows (n, m)")
+        raise unreadable(step, "batch normalization is read of rows (n, m)")
     epsilon = step.attributes.get("epsilon", 1e-5)
     factor = np.asarray(scale, dtype=np.float64) / np.sqrt(np.asarray(variance, dtype=np.float64) + epsilon)
-    return rows.moved(factor, shift - mean * factor)
+    return rows.scaled(factor, bias - mean * factor)
 
 
 # -- matrices ----------------------------------------------------------------------------------------------------------
 
 
 def _with_matrix(step, rows, W):
-    if not isinstance(rows, Rows) or isinstance(W, Rows):
+    if not isinstance(rows, BatchTensor) or isinstance(W, BatchTensor):
         raise unreadable(step, "a matrix product must have the rows first and a constant matrix behind them")
     W = np.asarray(W, dtype=np.float64)
     if len(rows.dims) != 1:
@@ -150,17 +133,17 @@ def _matmul(step, rows, W):
     return _with_matrix(step, rows, W)
 
 
-def _gemm(step, rows, W, shift=None):
+def _gemm(step, rows, W, bias=None):
     read = step.attributes.get
     if read("transA", 0):
         raise unreadable(step, "transA=1 mixes the rows of a batch")
-    W = W if isinstance(W, Rows) or not read("transB", 0) else np.transpose(W)
-    rows = _with_matrix(step, rows, W).moved(read("alpha", 1.0), 0.0)
-    if shift is None:
+    W = W if isinstance(W, BatchTensor) or not read("transB", 0) else np.transpose(W)
+    rows = _with_matrix(step, rows, W).scaled(read("alpha", 1.0), 0.0)
+    if bias is None:
         return rows
-    if isinstance(shift, Rows):
+    if isinstance(bias, BatchTensor):
         raise unreadable(step, "its third input depends on the model's input")
-    return rows.moved(1.0, np.asarray(_entries(step, shift, rows)) * read("beta", 1.0))
+    return rows.scaled(1.0, np.asarray(_entries(step, bias, rows)) * read("beta", 1.0))
 
 
 # -- activations -------------------------------------------------------------------------------------------------------
@@ -195,10 +178,10 @@ def _leaky_relu(step, slope):
 
 
 def _extremum(step, *operands):
-    rows = [operand for operand in operands if isinstance(operand, Rows)]
+    rows = [operand for operand in operands if isinstance(operand, BatchTensor)]
     if len(operands) == len(rows) == 2:
         return largest(step, *rows)
-    bounds = [operand for operand in operands if not isinstance(operand, Rows)]
+    bounds = [operand for operand in operands if not isinstance(operand, BatchTensor)]
     if len(operands) == 2 and step.kind == "Max" and not np.any(bounds[0]):
         return rows[0].activated(get_activation("relu"), step)
     low, high = (bounds[0], np.inf) if step.kind == "Max" else (-np.inf, bounds[0])
@@ -256,7 +239,7 @@ def _dropout(step, rows, ratio=None, training=None):
 
 
 def _reshaped(step, rows, dims):
-    """The rows with other axes, where every row keeps its entries."""
+    """The rows with other axes, if every row keeps its entries."""
     if rows.width is not None and math.prod(dims) != rows.width:
         raise unreadable(step, f"it does not keep every row of {rows.width} entries to itself")
     return replace(rows, dims=tuple(dims))
@@ -282,7 +265,7 @@ def _reshape(step, rows, shape=None):
 
 
 def _axes(step, axes, ndim):
-    """Axes of a Squeeze or Unsqueeze as numbers from 0 on, in order."""
+    """Axes of a Squeeze or Unsqueeze as sorted numbers from 0."""
     axes = step.attributes.get("axes", axes)
     if axes is None:
         raise unreadable(step, "it does not say which axes, and the batch axis may be among them")
@@ -307,9 +290,9 @@ def _unsqueeze(step, rows, axes=None):
 
 
 def _concat(step, *parts):
-    if len(parts) == 1 and isinstance(parts[0], Rows):
+    if len(parts) == 1 and isinstance(parts[0], BatchTensor):
         return parts[0]
-    if step.attributes.get("axis") not in (-1, 1) or not all(isinstance(part, Rows) for part in parts):
+    if step.attributes.get("axis") not in (-1, 1) or not all(isinstance(part, BatchTensor) for part in parts):
         raise unreadable(step, "of several tensors only the probabilities 1 - p and p of two classes are read")
     return pair_of_classes(step, parts)
 
@@ -358,9 +341,9 @@ _ROWS = {
     "Mul": _mul,
     "Div": _div,
     "Pow": _pow,
-    "Neg": lambda step, rows: rows.moved(-1.0, 0.0),
+    "Neg": lambda step, rows: rows.scaled(-1.0, 0.0),
     "Scaler": _scaler,
-    "BatchNormalization": _batch_normalisation,
+    "BatchNormalization": _batch_normalization,
     "MatMul": _matmul,
     "Gemm": _gemm,
     "Identity": _same,

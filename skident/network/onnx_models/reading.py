@@ -1,4 +1,4 @@
-"""A graph read as a chain of affine maps and activations, from the inputs to the one real output."""
+"""Read an ONNX graph as a chain of affine maps and activations, from its input to its one real output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnx import TensorProto, checker, helper, numpy_helper
 from ..activations import Clip
 from .files import read_model
 from .operators import KNOWN, apply
-from .values import Rows, Step, unreadable
+from .values import BatchTensor, Step, unreadable
 
 __all__ = ["read_network"]
 
@@ -19,25 +19,7 @@ _DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
 
 
 def read_network(source):
-    """Arguments of `FeedforwardNetwork` read from an ONNX model.
-
-    Parameters
-    ----------
-    source : str, path-like or onnx.ModelProto
-        `FeedforwardNetwork.from_onnx` lists what it may hold.
-
-    Returns
-    -------
-    weights, biases : list of ndarray
-    activation, output_activation : Activation or str
-
-    Raises
-    ------
-    TypeError, FileNotFoundError, IsADirectoryError
-        As of `read_model`.
-    ValueError
-        As of `read_model`; if the model is no such chain, or its input has no batch axis. The message names the node.
-    """
+    """Arguments of `FeedforwardNetwork` from an ONNX model; a ValueError names a node that cannot be read."""
     model = read_model(source)
     graph = model.graph
     (name, rows), output = _input(graph), _output(graph)
@@ -51,7 +33,7 @@ def read_network(source):
             raise unreadable(step, f"it reads {missing[0]!r}, which nothing before it gives")
         values[node.output[0]] = _applied(step, [values[operand] if operand else None for operand in node.input])
     found = values.get(output)
-    if not isinstance(found, Rows) or not (found.stretches or found.maps):
+    if not isinstance(found, BatchTensor) or not (found.layers or found.maps):
         raise ValueError(f"from_onnx found no matrix product (MatMul or Gemm) between input and output {output!r}.")
     network = _assembled(found)
     if rows.width not in (None, len(network[0][0])):
@@ -60,7 +42,7 @@ def read_network(source):
 
 
 def _check(model):
-    """Refuse operators that are not ONNX's own, and what is not well formed."""
+    """Refuse custom operators and malformed models."""
     for node in model.graph.node:
         if node.domain not in _DOMAINS:
             raise unreadable(_step(node), f"{node.domain}.{node.op_type} is a custom operator, not one of ONNX's own")
@@ -79,7 +61,7 @@ def _step(node):
 
 
 def _applied(step, operands):
-    """What a node gives, whatever is wrong with it in a ValueError that names it."""
+    """Value of a node; any failure is a ValueError that names it."""
     if step.kind not in KNOWN:
         raise unreadable(
             step,
@@ -95,7 +77,7 @@ def _applied(step, operands):
 
 
 def _output(graph):
-    """The name of the one output that holds real numbers: labels and the like are left aside."""
+    """Name of the one output that holds real numbers; labels and the like are ignored."""
     names = []
     for output in graph.output:
         kind = output.type.WhichOneof("value")
@@ -110,7 +92,7 @@ def _output(graph):
 
 
 def _needed(graph, output):
-    """The nodes that the output depends on, in their order, and the names that these read."""
+    """The nodes that the output depends on, in order, and the names that these read."""
     nodes, needed = [], {output}
     for node in reversed(graph.node):
         if needed.intersection(node.output):
@@ -135,7 +117,7 @@ def _constants(graph, needed):
 
 
 def _input(graph):
-    """Name and rows of the one input."""
+    """Name and `BatchTensor` of the one input."""
     given = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in given]
     if len(inputs) != 1:
@@ -153,15 +135,15 @@ def _input(graph):
             f"the model's input {name!r} must have a batch axis followed by axes of fixed length, such as (n, D); "
             f"its shape is {shape}."
         )
-    return name, Rows(later, dims[0] if isinstance(dims[0], int) else None)
+    return name, BatchTensor(later, dims[0] if isinstance(dims[0], int) else None)
 
 
 def _assembled(rows):
-    """Weights, shifts, and the two activations of a chain."""
-    done, rest = rows.stretches, rows.maps
+    """Weights, biases and the two activations of a chain."""
+    done, rest = rows.layers, rows.maps
     if not rest and not rows.plain:  # something like 2 tanh(...): a layer of its own
         width = len(done[-1].maps[-1][1])
-        rest = ((np.diag(np.broadcast_to(rows.scale, width)), np.broadcast_to(rows.shift, width)),)
+        rest = ((np.diag(np.broadcast_to(rows.scale, width)), np.broadcast_to(rows.offset, width)),)
     output = done[-1].activation if not rest else "identity"
     hidden = done if rest else done[:-1]
     for one, other in itertools.pairwise(hidden):
@@ -172,7 +154,7 @@ def _assembled(rows):
             )
     if hidden and isinstance(hidden[0].activation, Clip):
         raise unreadable(hidden[0].step, "bounds other than those of relu and hard_tanh are read at the outputs only")
-    groups = [stretch.maps for stretch in done] + ([rest] if rest else [])
+    groups = [layer.maps for layer in done] + ([rest] if rest else [])
     if not hidden:  # no activation inside: every matrix is a linear layer
         layers = list(groups[0])
         return [W for W, _ in layers], [b for _, b in layers], "identity", output
@@ -181,7 +163,7 @@ def _assembled(rows):
 
 
 def _joined(maps):
-    """One matrix and shift for several in a row."""
+    """Matrix and bias of several affine maps in a row."""
     W, b = maps[0]
     for A, c in maps[1:]:
         W, b = W @ A, b @ A + c

@@ -1,4 +1,4 @@
-"""What a tensor of a graph holds, as a function of the model's inputs: matrices, shifts and activations so far."""
+"""Value of a tensor in a graph as a function of the model's inputs: affine maps and activations so far."""
 
 from __future__ import annotations
 
@@ -9,21 +9,12 @@ import numpy as np
 
 from ..activations import Activation
 
-__all__ = ["Rows", "Step", "Stretch", "unreadable"]
+__all__ = ["BatchTensor", "Step", "Layer", "unreadable"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """A node of the graph.
-
-    Attributes
-    ----------
-    name : str
-        Its own, or its first output's where it has none.
-    kind, domain : str
-        The operator.
-    attributes : dict
-    """
+    """A node of the graph, with its attributes as Python values."""
 
     name: str
     kind: str
@@ -32,32 +23,13 @@ class Step:
 
 
 def unreadable(step, reason):
-    """The error of a node that is no part of a chain of matrices and activations.
-
-    Parameters
-    ----------
-    step : Step
-    reason : str
-
-    Returns
-    -------
-    ValueError
-    """
+    """ValueError of a node that does not belong to a chain of matrices and activations."""
     return ValueError(f"from_onnx cannot read node {step.name!r} ({step.kind}): {reason}.")
 
 
 @dataclass(frozen=True, eq=False)
-class Stretch:
-    """Affine maps and the activation that ends them.
-
-    Attributes
-    ----------
-    maps : tuple of (ndarray of shape (k, m), ndarray of shape (m,))
-        At least one.
-    activation : Activation
-    step : Step
-        The node of the activation.
-    """
+class Layer:
+    """Affine maps (W, b) and the activation after them."""
 
     maps: tuple
     activation: Activation
@@ -65,57 +37,48 @@ class Stretch:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class BatchTensor:
     """A tensor with a batch axis, as a function of the model's inputs.
 
     Attributes
     ----------
     dims : tuple of int or None
-        Its axes behind the batch axis; None where the model does not say.
+        Its axes after the batch axis; None if the model does not state them.
     batch : int or None
-        Length of the batch axis, where the model fixes it.
-    stretches : tuple of Stretch
-        Finished ones.
+        Length of the batch axis, if the model fixes it.
+    layers : tuple of Layer
+        Completed layers.
     maps : tuple of (ndarray of shape (k, m), ndarray of shape (m,))
-        Matrices and shifts since the last activation.
-    scale, shift : float or ndarray of shape (m,)
-        What every entry was multiplied by and added to before the first of `maps`.
+        Affine maps since the last activation.
+    scale, offset : float or ndarray of shape (m,)
+        Factor and summand of every entry before the first of `maps`.
     classes : bool
-        Whether these are probabilities, of which the logits are kept: nothing may follow.
-    multiple_of : tuple of (Rows, float) or None
-        Of which rows these are a multiple, and which, where that was the last step.
+        Whether these are probabilities, stored as logits: nothing may follow.
+    multiple_of : tuple of (BatchTensor, float) or None
+        The tensor of which this one is a multiple, and the factor, if that was the last step.
     """
 
     dims: tuple
     batch: int | None = None
-    stretches: tuple = ()
+    layers: tuple = ()
     maps: tuple = ()
     scale: float | np.ndarray = 1.0
-    shift: float | np.ndarray = 0.0
+    offset: float | np.ndarray = 0.0
     classes: bool = False
     multiple_of: tuple | None = None
 
     @property
     def width(self):
-        """Entries a row, or None."""
+        """Entries per row, or None."""
         return None if None in self.dims else math.prod(self.dims)
 
     @property
     def plain(self):
-        """Whether nothing was done since the last activation, or the inputs."""
-        return not self.maps and np.all(self.scale == 1.0) and np.all(self.shift == 0.0)
+        """Whether nothing follows the last activation, or the inputs."""
+        return not self.maps and np.all(self.scale == 1.0) and np.all(self.offset == 0.0)
 
-    def moved(self, factor, offset):
-        """``factor * rows + offset``, entry by entry.
-
-        Parameters
-        ----------
-        factor, offset : float or ndarray of shape (m,)
-
-        Returns
-        -------
-        Rows
-        """
+    def scaled(self, factor, offset):
+        """``factor * rows + offset``, entry by entry."""
         dims = self.dims
         if None in dims and max(np.size(factor), np.size(offset)) > 1:
             dims = (max(np.size(factor), np.size(offset)),)
@@ -124,43 +87,18 @@ class Rows:
         if self.maps:
             A, c = self.maps[-1]
             return replace(same, maps=(*self.maps[:-1], (A * factor, c * factor + offset)))
-        return replace(same, scale=self.scale * factor, shift=self.shift * factor + offset)
+        return replace(same, scale=self.scale * factor, offset=self.offset * factor + offset)
 
     def times_matrix(self, W):
-        """``rows @ W``.
-
-        Parameters
-        ----------
-        W : ndarray of shape (m, k)
-
-        Returns
-        -------
-        Rows
-        """
+        """``rows @ W``."""
         A, c = W, np.zeros(W.shape[1])
         if not self.maps:
             A = np.broadcast_to(self.scale, len(W))[:, None] * W
-            c = np.broadcast_to(self.shift, len(W)) @ W
-        return Rows((W.shape[1],), self.batch, self.stretches, (*self.maps, (A, c)))
+            c = np.broadcast_to(self.offset, len(W)) @ W
+        return BatchTensor((W.shape[1],), self.batch, self.layers, (*self.maps, (A, c)))
 
     def activated(self, activation, step):
-        """``g(rows)``.
-
-        Parameters
-        ----------
-        activation : Activation
-        step : Step
-            The node that does it.
-
-        Returns
-        -------
-        Rows
-
-        Raises
-        ------
-        ValueError
-            If there is no matrix since the last activation.
-        """
+        """``g(rows)``; ValueError unless a matrix product comes before."""
         if not self.maps:
             raise unreadable(step, "an activation must follow a matrix product (MatMul or Gemm)")
-        return Rows(self.dims, self.batch, (*self.stretches, Stretch(self.maps, activation, step)))
+        return BatchTensor(self.dims, self.batch, (*self.layers, Layer(self.maps, activation, step)))

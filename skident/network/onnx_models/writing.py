@@ -1,4 +1,4 @@
-"""Networks as ONNX models: one Gemm a layer, and its activation behind it."""
+"""Write networks as ONNX models: one Gemm per layer, followed by its activation."""
 
 from __future__ import annotations
 
@@ -23,29 +23,13 @@ _OPERATORS = {
 }
 _OPERATOR_SET = 13  # which runtimes from 2020 on know
 _OPERATOR_SETS = {"gelu": 20}
-_IR_VERSION = 8
+_IR_VERSION = 8  # file format of onnx 1.10 (2021); newer readers accept it
 _GEMM = {"alpha": 1.0, "beta": 1.0, "transB": 0}  # the defaults, but some readers (OMLT) want to see them
 _DTYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
 
 
 def network_model(network, dtype):
-    """A network as an ONNX model.
-
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-    dtype : {"float32", "float64"} or dtype
-
-    Returns
-    -------
-    onnx.ModelProto
-
-    Raises
-    ------
-    ValueError
-        If the dtype is another one, an activation is not one of the library's own, or a weight is too large for
-        float32.
-    """
+    """A network as an ONNX model in float64 or float32."""
     dtype = _checked_dtype(dtype)
     kind = _DTYPES[dtype.name]
     nodes, tensors, values = [], [], "X"
@@ -72,19 +56,7 @@ def network_model(network, dtype):
 
 
 def write_model(model, path):
-    """Write a model to a file; an existing one is replaced.
-
-    Parameters
-    ----------
-    model : onnx.ModelProto
-    path : str
-        In a folder that exists.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
-    """
+    """Write a model to a file; an existing one is replaced."""
     Path(path).write_bytes(model.SerializeToString())
 
 
@@ -106,7 +78,7 @@ def _tensor(array, dtype, name):
 
 
 def _activation_nodes(activation, values, dtype):
-    """Nodes of an activation behind a layer, and the constants that they need."""
+    """Nodes of an activation after a layer, and the constants that they need."""
     name = f"{values}_{activation.name}"
     if isinstance(activation, Clip):
         return _clip_nodes(activation, values, dtype)
@@ -126,7 +98,7 @@ def _activation_nodes(activation, values, dtype):
 
 
 def _clip_nodes(activation, values, dtype):
-    """A clip: Max with the lower bounds, then Min with the upper ones, where there are any."""
+    """A clip: Max with the lower bounds, then Min with the upper ones, if there are any."""
     nodes, tensors = [], []
     for kind, bound in (("Max", activation.low), ("Min", activation.high)):
         if np.isfinite(bound).any():
@@ -140,7 +112,7 @@ def _clip_nodes(activation, values, dtype):
 
 
 def _leaky_nodes(slope, values, name, dtype):
-    """A leaky ReLU: LeakyRelu, or in float64 max(z, s z), since that operator's slope is single precision always."""
+    """A leaky ReLU: LeakyRelu, or max(z, s z) in float64, since that operator's slope is single precision."""
     if dtype == np.float32:
         return [helper.make_node("LeakyRelu", [values], [name], name=name, alpha=slope)], []
     kind, scaled = "Max" if slope < 1.0 else "Min", f"{name}_scaled"

@@ -17,7 +17,7 @@ def test_summary():
     assert lines[3].split()[:5] == ["2", "4", "2", "identity", "10"]
     assert float(lines[2].split()[5]) == pytest.approx(np.abs(NETWORK.weights[0]).max(), rel=1e-2)
     assert float(lines[2].split()[6]) == pytest.approx(np.abs(NETWORK.biases[0]).max(), rel=1e-2)
-    assert lines[4].split() == ["in", "all", "26"] and len({len(line) for line in lines[1:4]}) == 1
+    assert lines[4].split() == ["total", "26"] and len({len(line) for line in lines[1:4]}) == 1
     slope = FeedforwardNetwork([[[1.0]], [[1.0]]], [[0.0], [0.0]], leaky_relu(0.25))
     assert "leaky_relu(0.25)" in slope.summary()
 
@@ -54,10 +54,10 @@ def test_standard_errors_of_noisy_answers():
     [
         (
             {"stderr": ([np.ones((3, 4))], [np.ones(4)])},
-            r"shapes of the weights and shifts, .*\(4, 2\).* got \[\(3, 4\)",
+            r"shapes of the weights and biases, .*\(4, 2\).* got \[\(3, 4\)",
         ),
         ({"stderr": 1.0}, "stderr must be a pair of lists of arrays"),
-        ({"feature_names": ["a", "b"]}, "feature_names must be 3 names, one an input, got 2"),
+        ({"feature_names": ["a", "b"]}, "feature_names must be 3 names, one per input, got 2"),
     ],
 )
 def test_to_frame_refuses(options, message):

@@ -1,4 +1,4 @@
-"""Two traced modules run side by side: how alike their units answer on the same inputs."""
+"""Correlate the units of two traced modules by their outputs on the same inputs."""
 
 from __future__ import annotations
 
@@ -6,51 +6,38 @@ import numpy as np
 import torch
 from torch import fx
 
+_CONSTANT_TOL = 1e-12  # norm of a centered output over the largest one, below which it is rounding
+
 
 def similarities_on(inputs, modules, symmetry):
     """Correlations of all units of two modules over the rows of X, and over positions.
 
-    Parameters
-    ----------
-    inputs : sequence of two tuples of torch.Tensor
-        X as each of the modules wants it.
-    modules : sequence of two torch.fx.GraphModule
-    symmetry : Symmetry
-        Theirs.
-
-    Returns
-    -------
-    list of dict
-        One a space, as `Matching.similarities` gives them; summed over the nodes where units of the space appear.
-
-    Raises
-    ------
-    ValueError
-        If X does not go through a module, or an answer is not finite.
+    `inputs` holds X as each module takes it. Returns one dict per space, as `Matching.similarities`, summed over the
+    nodes at which units of the space appear. ValueError if a module raises on X or returns outputs that are not finite.
     """
-    found = [{} for _ in symmetry.sizes]
+    correlations = [{} for _ in symmetry.sizes]
     runs = [_Run(module, X, f"model_{letter}") for module, X, letter in zip(modules, inputs, "ab")]
     for nodes in zip(*(module.graph.nodes for module in modules)):
-        answers = [run.step(node) for run, node in zip(runs, nodes)]
+        outputs = [run.step(node) for run, node in zip(runs, nodes)]
         axis, entries = symmetry.values.get(nodes[0].name, (None, ()))
         for start, space, factor in entries:
             units = slice(start, start + symmetry.sizes[space])
-            A, B = (_standardised(answer.movedim(axis, 0)[units]) for answer in answers)
+            A, B = (_standardized(Y.movedim(axis, 0)[units]) for Y in outputs)
             character = frozenset({factor} if factor is not None and symmetry.factors[factor].sign else ())
-            found[space][character] = found[space].get(character, 0.0) + A @ B.T
-    return found
+            correlations[space][character] = correlations[space].get(character, 0.0) + A @ B.T
+    return correlations
 
 
-def _standardised(answers):
-    """Answers (m, n) of units with mean zero and norm one; zeros where they never change."""
-    Z = answers.reshape(len(answers), -1).double().numpy()
+def _standardized(outputs):
+    """Outputs (m, n) of units with mean zero and norm one; zeros if they are constant."""
+    Z = outputs.reshape(len(outputs), -1).double().numpy()
     Z = Z - Z.mean(axis=1, keepdims=True)
     norms = np.linalg.norm(Z, axis=1, keepdims=True)
-    return np.divide(Z, norms, out=np.zeros_like(Z), where=norms > 1e-12 * max(norms.max(), 1e-300))
+    return np.divide(Z, norms, out=np.zeros_like(Z), where=norms > _CONSTANT_TOL * max(norms.max(), 1e-300))
 
 
 class _Run:
-    """A module run node by node."""
+    """Run a module node by node."""
 
     def __init__(self, module, X, name):
         self._name = name
@@ -59,7 +46,7 @@ class _Run:
 
     @torch.no_grad()
     def step(self, node):
-        """What the next node gives; values that no later node needs are forgotten."""
+        """Value of the next node; values that no later node needs are released."""
         run = self._interpreter
         try:
             run.env[node] = value = run.run_node(node)
@@ -69,5 +56,5 @@ class _Run:
         for needless in run.user_to_last_uses.get(node, ()):
             del run.env[needless]
         if isinstance(value, torch.Tensor) and not torch.isfinite(value).all():
-            raise ValueError(f"{self._name} gives answers on X that are not finite, at node {node.name!r}.")
+            raise ValueError(f"{self._name} returns outputs on X that are not finite, at node {node.name!r}.")
         return value
