@@ -65,5 +65,14 @@ class Clip(nn.Module):
             self.register_buffer(name, torch.as_tensor(bound, dtype=torch.float64))
 
     def forward(self, z):
-        """Clipped z of shape (..., columns)."""
+        """Clip the columns.
+
+        Parameters
+        ----------
+        z : torch.Tensor of shape (..., columns)
+
+        Returns
+        -------
+        torch.Tensor of the same shape
+        """
         return torch.clamp(z, self.low.to(z.dtype), self.high.to(z.dtype))
