@@ -48,6 +48,8 @@ class LeastSquaresResult:
         singular problem, a start that is not finite); or stopped on the way, also by the deadline.
     history : list of float
         Cost at the start and after every accepted step.
+    damping : float
+        With which a further step would begin.
     """
 
     x: Any
@@ -55,6 +57,7 @@ class LeastSquaresResult:
     n_iter: int
     status: str
     history: list[float] = field(default_factory=list)
+    damping: float = 0.0
 
 
 class DenseNormalEquations:
@@ -240,26 +243,26 @@ def levenberg_marquardt(cost, linearize, x0, *, max_iter=100, target=0.0, ftol=1
     x, value = x0, float(cost(x0))
     history, quiet, n_iter = [value], 0, 0
     if value <= target or not math.isfinite(value):
-        return LeastSquaresResult(x, value, 0, "target" if value <= target else "stalled", history)
+        return LeastSquaresResult(x, value, 0, "target" if value <= target else "stalled", history, damping)
     for n_iter in range(1, max_iter + 1):
         try:
             check_deadline()
-            new, trial, damping = _decrease(cost, linearize(x), x, value, damping)
+            new, trial, next_damping = _decrease(cost, linearize(x), x, value, damping)
         except MemoryLimitError:
             raise
         except OutOfBudgetError:
             break
         if new is None:
-            return LeastSquaresResult(x, value, n_iter, "stalled", history)
+            return LeastSquaresResult(x, value, n_iter, "stalled", history, damping)
         quiet = quiet + 1 if (value - trial) / value < ftol else 0
-        x, value = new, trial
+        x, value, damping = new, trial, next_damping
         history.append(value)
         stop = callback is not None and callback(n_iter, value)
         if value <= target or quiet == 2:
-            return LeastSquaresResult(x, value, n_iter, "target" if value <= target else "stationary", history)
+            return LeastSquaresResult(x, value, n_iter, "target" if value <= target else "stationary", history, damping)
         if stop:
             break
-    return LeastSquaresResult(x, value, n_iter, "max_iter", history)
+    return LeastSquaresResult(x, value, n_iter, "max_iter", history, damping)
 
 
 def _decrease(cost, model, x, value, damping):

@@ -114,7 +114,7 @@ def _two_hidden_layers(inquiry, view, m_1, m_L):
 def _two_hidden_layers_on_patches(inquiry, first, layers):
     found = second_layer_on_patches(inquiry, first, layers)
     if found is not None and sum(found.network.layer_widths[:-1]) <= inquiry.limits.max_neurons:
-        yield _Candidate(found.network, found.misfit, "saturation, patches")
+        yield _Candidate(found.network, found.residual, "saturation, patches")
 
 
 def _more_hidden_layers(inquiry, view, n_behind, m_1, m_L):

@@ -17,9 +17,8 @@ from ..second_layer.by_patch_and_extension.recover import ExtensionDesign, exten
 from ..second_layer.by_powers.design import power_designs
 from ..second_layer.by_powers.recover import recover_by_powers
 from ..second_layer.downstream import Downstream
-from ..second_layer.erf_tails import erf_norms_and_biases
 from ..second_layer.exact_directions import exact_directions
-from ..second_layer.weight_norms import centred, vote_on_norms
+from ..second_layer.weight_norms import centered, erf_norms_and_biases, vote_on_norms
 from ..solve import polished_attempt
 
 __all__ = ["by_patches", "patches_pay", "patches_serve", "second_layer_on_patches"]
@@ -118,7 +117,7 @@ def by_patches(inquiry, earlier, *, layers):
     found = second_layer_on_patches(inquiry, first, layers, inquiry.widths[1])
     if found is None:
         return None
-    return polished_attempt(inquiry, found.network, found.misfit, "polish", "saturation, patches")
+    return polished_attempt(inquiry, found.network, found.residual, "polish", "saturation, patches")
 
 
 def second_layer_on_patches(inquiry, first, layers, n_units=None):
@@ -151,7 +150,7 @@ def second_layer_on_patches(inquiry, first, layers, n_units=None):
     with inquiry.log.stage("second layer (patches)", inquiry.oracle, len(first.biases), "units") as entry:
         try:
             found = _second_layer(inquiry, _downstream(inquiry, first, shifts), n_units, entry["progress"])
-            entry["residual"], entry["seen"] = found.misfit, found.network.layer_widths[1]
+            entry["residual"], entry["seen"] = found.residual, found.network.layer_widths[1]
         except (NotIdentified, BlackBoxError) as error:
             entry["failed"] = str(error)
             found = None
@@ -179,7 +178,7 @@ def _exactly(inquiry, first):
         first, shifts, support = erf_norms_and_biases(oracle, first, inquiry.rng)
     else:
         vote = vote_on_norms(oracle, first, name, inquiry.rng)
-        first, shifts, support = centred(vote, name), None, vote.support
+        first, shifts, support = centered(vote, name), None, vote.support
     return first, shifts, np.flatnonzero(support < 2).tolist()
 
 
@@ -252,7 +251,7 @@ def _downstream(inquiry, first, shifts):
         weights=unit * first.weights,
         biases=unit * first.biases,
         activation="erf" if hidden == "erf" else "tanh",
-        theta=None if shifts is None else erf(shifts),
+        center_outputs=None if shifts is None else erf(shifts),
         n_outputs=oracle.n_outputs,
         rng=inquiry.rng,
         farthest=min(_FARTHEST, 0.5 * oracle.reach),

@@ -1,4 +1,4 @@
-"""The second layer where all first-layer pre-activations can be chosen: all units are free, at many centres."""
+"""The second layer if all first-layer pre-activations can be chosen: all units are free, at many centers."""
 
 from __future__ import annotations
 
@@ -7,235 +7,178 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erf, erfinv
 
-from skident.linalg import find_symmetric_powers, n_symmetric_entries, symmetric_power
-from skident.linalg.packing import packing_weights
+from skident.linalg import n_symmetric_entries
 from skident.network import get_activation
-from skident.optim import DenseNormalEquations, levenberg_marquardt
+from skident.optim import DenseNormalEquations, best_of, levenberg_marquardt
 from skident.oracle import NotIdentified
 
-from .assembling import PowerEvidence, network_from_curves
-from .kernel.charts import ErfChart, TanhChart, exponents
+from .downstream import PowerSums, network_from_curves
+from .kernel.charts import ErfChart, TanhChart, change_coordinates, powers_of_series, series_in_outputs
 from .kernel.patch import Patch
+from .kernel.powers import decompose_into_powers
 from .kernel.taylor import TaylorRule, choose_reach, taylor_coefficients
 
-__all__ = ["AllFreeDesign", "recover_with_all_units_free", "all_free_design"]
+__all__ = ["AllFreeDesign", "all_free_design", "recover_with_all_units_free"]
 
+# By order: largest reach, beyond which a ball of coordinates leaves the unit cube in several directions, and pairs of
+# nodes, one more than on patches: here there are few centers.
 _RULES = {2: TaylorRule(2, 0.5, 3), 3: TaylorRule(3, 0.6, 6), 4: TaylorRule(4, 0.8, 7), 5: TaylorRule(5, 0.85, 8)}
-_FULLEST = 0.9  # part of the space that m_2 powers may fill
-_CENTRES, _MORE = 1.5, 6  # times m_2, and how many more
-# Standard deviations of the centres' pre-activations: where these are saturated, rounding is multiplied.
+_MAX_FILL = 0.9  # part of the space of order-p coefficients that m_2 powers may fill: the power method needs the rest
+_CENTERS_PER_UNIT = 1.5  # coefficients per output and second-layer unit, so that singular values have a gap
+_MORE_CENTERS = 6  # in addition
+# Standard deviations of the centers' pre-activations, one per try: where units are nearly saturated, rounding grows.
 _SPREADS = {"tanh": (0.8, 0.5, 0.3), "erf": (0.4, 0.25, 0.6)}
-_SHIFTS, _DRAWN, _FITTED = 0.5, 30, 6  # spread of first guesses of the shifts, how many are drawn, and fitted
-_CONDITION = 1e4  # of the first layer's weights
-_STEP = 1e-5  # of the derivatives by shifts
-_TOLD, _GAP = 1e-6, 0.1  # part of a row that is left at the true shifts, and gap of the singular values
+_CORRECTION_SD = 0.5  # of random starts for bias corrections: hyperplanes are near the middle of their units
+_N_DRAWN = 30  # budget of starts that are compared
+_N_FITTED = 6  # budget of starts that are fitted
+_MAX_CORRECTION = 6.0  # a unit off by more is saturated at every center
+_MAX_CONDITION = 1e4  # of the first layer's weights: leaves 12 digits of chosen pre-activations
+_DIFFERENCE_STEP = 1e-5  # of corrections, central: cube root of eps
+_SOLVED = 1e-6  # part of a coefficient row outside the powers' span, at the true corrections: above rounding
+_MAX_GAP = 0.1  # ratio of singular values m_2 + 1 and m_2, above which the coefficients are no sums of m_2 powers
 
 
 @dataclass(frozen=True)
 class AllFreeDesign:
-    """Order and centres for a second layer that is looked for with all units free.
-
-    Attributes
-    ----------
-    rule : TaylorRule
-    n_centres : int
-    n_queries : int
-        Rows to ask, about.
-    """
+    """Taylor rule, number of centers and estimated number of queries."""
 
     rule: TaylorRule
-    n_centres: int
+    n_centers: int
     n_queries: int
 
 
 def all_free_design(n_inputs, widths):
-    """The lowest order whose powers determine the second layer.
+    """The design of lowest order whose powers determine the second layer; None if m_1 > D or no order does.
 
-    Parameters
-    ----------
-    n_inputs : int
-        D.
-    widths : tuple of int
-        ``(m_1, m_2, m_L)``.
-
-    Returns
-    -------
-    AllFreeDesign or None
-        None where ``m_1 > D`` or no order serves.
+    `widths` are ``(m_1, m_2, m_L)``.
     """
     m_1, m_2, m_L = widths
     for order, rule in _RULES.items():
-        entries = n_symmetric_entries(m_1, order)
-        if 1 < m_1 <= n_inputs and entries >= m_2 + m_1 + 1 and m_2 <= _FULLEST * entries:
-            n = int(np.ceil((_CENTRES * m_2 + _MORE) / m_L))
+        n_entries = n_symmetric_entries(m_1, order)
+        if 1 < m_1 <= n_inputs and n_entries >= m_2 + m_1 + 1 and m_2 <= _MAX_FILL * n_entries:
+            n = int(np.ceil((_CENTERS_PER_UNIT * m_2 + _MORE_CENTERS) / m_L))
             return AllFreeDesign(rule, n, n * rule.n_queries(m_1))
     return None
 
 
-def recover_with_all_units_free(downstream, plan, n_units):
-    """All that follows a first layer of ``m_1 <= D`` units, if that is one hidden layer and a linear output.
+def recover_with_all_units_free(downstream, design, n_units):
+    """The network downstream of ``m_1 <= D`` units, if that is one hidden layer of `n_units` and a linear output.
 
-    Parameters
-    ----------
-    downstream : Downstream
-    plan : AllFreeDesign
-    n_units : int
-        m_2.
-
-    Returns
-    -------
-    RecoveredNetwork
-
-    Raises
-    ------
-    NotIdentified
-        If the first layer's weights are dependent, no shifts make the coefficients sums of m_2 powers, these are not
-        found, or the network does not explain the answers.
-
-    Notes
-    -----
-    At centres all over pre-activation space the coefficients of order p in true hidden coordinates are sums of the same
-    m_2 powers. Shifts are the ones that leave least of them outside m_2 dimensions: Gauss-Newton on the m_1 of them,
-    from several guesses, the subspace eliminated. Up to three times the planned rows, each time other centres.
+    At centers all over pre-activation space, coefficients of order p in true hidden coordinates are sums of the same
+    m_2 powers. The bias corrections are those that leave least outside m_2 dimensions. Each try has other centers.
     """
-    if np.linalg.cond(downstream.weights) > _CONDITION:
+    if np.linalg.cond(downstream.weights) > _MAX_CONDITION:
         raise NotIdentified(
             "second layer", "rank", "the first layer's weights are too nearly dependent to choose all pre-activations"
         )
     *spreads, last = _SPREADS[downstream.activation]
     for spread in spreads:
         try:
-            return _find(downstream, plan, n_units, spread)
+            return _recover(downstream, design, n_units, spread)
         except NotIdentified as error:
             if error.final:
                 raise
-    return _find(downstream, plan, n_units, last)
+    return _recover(downstream, design, n_units, last)
 
 
-def _find(downstream, plan, n_units, spread):
-    """One try, with centres whose pre-activations have this standard deviation."""
-    centres = spread * downstream.rng.standard_normal((plan.n_centres, downstream.shape[1]))
-    tensors, order = _tensors(downstream, plan.rule, centres), plan.rule.order
-    coordinates = _Coordinates(centres, tensors, order, n_units, downstream.theta)
-    shifts = _best_shifts(coordinates, downstream.rng) if downstream.theta is None else erfinv(downstream.theta)
-    C = coordinates.at(shifts)
+def _recover(downstream, design, n_units, spread):
+    """One try, with pre-activations of this standard deviation at the centers."""
+    centers, order = spread * downstream.rng.standard_normal((design.n_centers, downstream.shape[1])), design.rule.order
+    tensors = _tensors(downstream, design.rule, centers)
+    problem = _CorrectionProblem(centers, tensors, order, n_units, downstream.center_outputs)
+    if downstream.center_outputs is None:
+        corrections = _best_corrections(problem, downstream.rng)
+    else:
+        corrections = erfinv(downstream.center_outputs)
+    C = problem.coefficients(corrections)
     flat = C.reshape(-1, C.shape[-1])
-    s, Vt = np.linalg.svd(flat / _lengths(flat), full_matrices=False)[1:]
-    if not s[n_units] < _GAP * s[n_units - 1]:
+    s = np.linalg.svd(flat / _row_norms(flat), compute_uv=False)
+    if not s[n_units] < _MAX_GAP * s[n_units - 1]:
         raise NotIdentified(
-            "second layer", "residual", f"no shifts make the Taylor coefficients sums of {n_units} powers"
+            "second layer", "residual", f"no bias corrections make the Taylor coefficients sums of {n_units} powers"
         )
-    found = find_symmetric_powers(Vt[:n_units].T, downstream.shape[1], order, downstream.rng)
-    if len(found.vectors) < n_units:
-        raise NotIdentified(
-            "second layer", "incomplete", f"{len(found.vectors)} of {n_units} powers were found with all units free"
-        )
-    Phi = symmetric_power(found.vectors, order)
-    coefficients = np.linalg.lstsq(Phi.T, flat.T, rcond=None)[0].T
-    misfit = float(np.linalg.norm(coefficients @ Phi - flat) / np.linalg.norm(flat))
-    H, values = get_activation(downstream.activation)(centres + shifts), tensors[0][..., 0]
-    told = PowerEvidence(found.vectors.T, shifts, H, coefficients.reshape(*C.shape[:2], -1), values, order)
-    return network_from_curves(downstream, told, {"powers": misfit})
+    W2, coefficients, residual = decompose_into_powers(C, downstream.shape[1], order, n_units, downstream.rng)
+    H, values = get_activation(downstream.activation)(centers + corrections), tensors[0][..., 0]
+    sums = PowerSums(W2, corrections, H, coefficients, values, order)
+    return network_from_curves(downstream, sums, {"powers": residual})
 
 
-def _tensors(downstream, rule, centres):
-    """Taylor coefficients at every centre, each in its own coordinates: arrays (n, m_L, d_q), q = 0, ..., p."""
+def _tensors(downstream, rule, centers):
+    """Taylor coefficients (n, m_L, d_q), q = 0, ..., p, each center in its own chart."""
     units, moves = np.arange(downstream.shape[1]), np.linalg.pinv(downstream.weights)
-    points = (centres - downstream.biases) @ moves
+    points = (centers - downstream.biases) @ moves
     patches = [Patch(units, units[:0], moves, point[None], np.zeros((1, 0))) for point in points]
-    shifts = None if downstream.theta is None else erfinv(downstream.theta)
-    charts = [TanhChart() if shifts is None else ErfChart(erf(centre + shifts)) for centre in centres]
-    rule, _ = choose_reach(downstream.query, patches[0], charts[0], rule, downstream.rng)
+    if downstream.center_outputs is None:
+        charts = [TanhChart()] * len(centers)
+    else:
+        charts = [ErfChart(h) for h in erf(centers + erfinv(downstream.center_outputs))]
+    rule = choose_reach(downstream.query, patches[0], charts[0], rule, downstream.rng)
     parts = [taylor_coefficients(downstream.query, *pair, rule) for pair in zip(patches, charts, strict=True)]
     return [np.concatenate(blocks) for blocks in zip(*parts, strict=True)]
 
 
-def _lengths(rows):
+def _row_norms(rows):
     return np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), np.finfo(float).tiny)
 
 
-def _best_shifts(coordinates, rng):
-    """The shifts that leave least outside the powers' subspace, (m_1,)."""
-    guesses = _SHIFTS * rng.standard_normal((_DRAWN, coordinates.centres.shape[1]))
-    guesses[0] = 0.0
-    best, least = guesses[0], np.inf
-    for k in np.argsort([coordinates.cost(guess) for guess in guesses])[:_FITTED]:
-        result = levenberg_marquardt(
-            coordinates.cost, coordinates.linearise, guesses[k], max_iter=25, damping=1e-2, ftol=1e-2
-        )
-        if result.cost < least:
-            best, least = result.x, result.cost
-        if least < _TOLD**2 * coordinates.n_rows:
-            break
-    return best
+def _best_corrections(problem, rng):
+    """The bias corrections (m_1,) that leave least outside the powers' subspace, from random starts."""
+    starts = _CORRECTION_SD * rng.standard_normal((_N_DRAWN, problem.centers.shape[1]))
+    starts[0] = 0.0
+    order = np.argsort([problem.cost(start) for start in starts])[:_N_FITTED]
+    options = {"max_iter": 25, "damping": 1e-2, "ftol": 1e-2}
+    fits = (levenberg_marquardt(problem.cost, problem.linearize, starts[k], **options) for k in order)
+    best, _ = best_of(fits, lambda fit: fit.cost, lambda costs: min(costs) < _SOLVED**2 * problem.n_rows)
+    return best.x
 
 
-class _Coordinates:
-    """Coefficients of order p in true hidden coordinates, and what of them lies outside m_2 dimensions."""
+class _CorrectionProblem:
+    """What of the order-p coefficients in true hidden coordinates lies outside m_2 dimensions, given corrections."""
 
-    def __init__(self, centres, tensors, order, n_powers, theta):
-        self.centres, self.tensors, self.order, self.n_powers, self.theta = centres, tensors, order, n_powers, theta
-        self.n_rows, m = tensors[0].shape[0] * tensors[0].shape[1], centres.shape[1]
-        self.weights = packing_weights(m, order)
-        self.parts = [
-            (tensors[q] * packing_weights(m, q), exponents(m, q)[:, None, :], exponents(m, order)[None])
-            for q in range(1, order + 1)
-        ]
-        # Not those at the shifts that are tried: far off, where few monomials outweigh all others, rank means nothing.
-        self.lengths = _lengths(self.at(np.zeros(m)).reshape(self.n_rows, -1))
+    def __init__(self, centers, tensors, order, n_powers, center_outputs):
+        self.centers, self.tensors, self.order, self.n_powers = centers, tensors, order, n_powers
+        self.center_outputs, self.n_rows = center_outputs, tensors[0].shape[0] * tensors[0].shape[1]
+        # Norms at corrections of 0 for all: far off, where few monomials outweigh all others, rank means nothing.
+        self.norms = _row_norms(self.coefficients(np.zeros(centers.shape[1])).reshape(self.n_rows, -1))
 
-    def at(self, shifts):
-        """Coefficients (n, m_L, d_p) for shifts (m_1,) of the pre-activations."""
-        if self.theta is not None:
-            units = np.array([1.0 - np.abs(erf(centre + shifts)) for centre in self.centres])
-            scales = np.prod(units[:, None] ** exponents(units.shape[1], self.order), axis=2)
-            return self.tensors[self.order] / scales[:, None]
-        return self._changed(self._series(np.tanh(self.centres + shifts)))
+    def coefficients(self, corrections):
+        """Coefficients (n, m_L, d_p), given corrections (m_1,)."""
+        if self.center_outputs is not None:
+            charts = (ErfChart(h) for h in erf(self.centers + corrections))
+            at = [[T[i : i + 1] for T in self.tensors] for i in range(len(self.centers))]
+            return np.concatenate([c.coefficients(T, None, self.order) for c, T in zip(charts, at, strict=True)])
+        return change_coordinates(self.tensors, self._powers(corrections))
 
-    def _series(self, theta):
-        """Coefficients of ``(h')^a`` by powers of eta for every centre and unit, (n, m, p + 1, p + 1)."""
-        n, p = np.arange(1, self.order + 1), self.order
-        one = np.zeros((*theta.shape, p + 1))
-        one[..., 1:] = theta[..., None] ** (n - 1.0) / (1.0 - theta[..., None] ** 2) ** n
-        table = np.zeros((*theta.shape, p + 1, p + 1))
-        table[..., 0, 0] = 1.0
-        for a in range(p):
-            for b in range(a, p):
-                table[..., a + 1, b + 1 :] += table[..., a, b, None] * one[..., 1 : p - b + 1]
-        return table
+    def _powers(self, corrections):
+        """Power series of every chart coordinate and its powers, (n, m_1, p + 1, p + 1)."""
+        return powers_of_series(series_in_outputs(np.tanh(self.centers + corrections), self.order))
 
-    def _changed(self, series):
-        """Coefficients from series."""
-        total = 0.0
-        for T, source, target in self.parts:
-            change = 1.0
-            for i in range(series.shape[1]):
-                change = change * series[:, i][:, source[..., i], target[..., i]]
-            total = total + T @ change
-        return total / self.weights
-
-    def _left(self, shifts):
-        """Rows (N, d), their best subspaces' bases (N, m_2) and (d, m_2), and all singular values between these."""
-        rows = self.at(shifts).reshape(self.n_rows, -1) / self.lengths
+    def _rows_and_subspace(self, corrections):
+        """Rows (N, d) of norm about 1, bases (N, m_2) and (d, m_2) of their best subspace, all singular values."""
+        rows = self.coefficients(corrections).reshape(self.n_rows, -1) / self.norms
         U, s, Vt = np.linalg.svd(rows, full_matrices=False)
         return rows, U[:, : self.n_powers], s, Vt[: self.n_powers].T
 
-    def cost(self, shifts):
+    def cost(self, corrections):
         """Sum of squares outside the best m_2 dimensions."""
-        if np.abs(shifts).max() > 6.0:
+        if np.abs(corrections).max() > _MAX_CORRECTION:
             return np.inf
-        return float(np.sum(self._left(shifts)[2][self.n_powers :] ** 2))
+        return float(np.sum(self._rows_and_subspace(corrections)[2][self.n_powers :] ** 2))
 
-    def linearise(self, shifts):
-        """Gauss-Newton model, the subspace eliminated."""
-        rows, U, _, V = self._left(shifts)
-        outside = lambda M: M - U @ (U.T @ M) - (M - U @ (U.T @ M)) @ V @ V.T  # noqa: E731
-        series, theta = self._series(np.tanh(self.centres + shifts)), self.centres + shifts
-        moved = (self._series(np.tanh(theta + _STEP)) - self._series(np.tanh(theta - _STEP))) / (2.0 * _STEP)
+    def linearize(self, corrections):
+        """Gauss-Newton model, the subspace eliminated; coefficients are linear in the powers of each unit's series."""
+        rows, U, _, V = self._rows_and_subspace(corrections)
+
+        def outside(M):
+            M = M - U @ (U.T @ M)
+            return M - M @ V @ V.T
+
+        powers, step = self._powers(corrections), _DIFFERENCE_STEP
+        slopes = (self._powers(corrections + step) - self._powers(corrections - step)) / (2.0 * step)
         changes = []
-        for i in range(len(shifts)):
-            one = series.copy()
-            one[:, i] = moved[:, i]
-            changes.append(outside(self._changed(one).reshape(rows.shape) / self.lengths).ravel())
+        for i in range(len(corrections)):
+            moved = powers.copy()
+            moved[:, i] = slopes[:, i]
+            changes.append(outside(change_coordinates(self.tensors, moved).reshape(rows.shape) / self.norms).ravel())
         J = np.array(changes)
         return DenseNormalEquations(J @ J.T, J @ outside(rows).ravel())

@@ -1,4 +1,4 @@
-"""The second layer by growing and pruning, where there are too few inputs for linear algebra on patches."""
+"""The second layer by growing and pruning a fit, if there are too few inputs for linear algebra on patches."""
 
 from __future__ import annotations
 
@@ -12,154 +12,91 @@ from skident.fitting.grow_and_prune import GrowPruneLimits, grow_and_prune
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
-from .assembling import RecoveredNetwork, preactivations_of
+from .downstream import RecoveredNetwork, preactivations_of
 
-__all__ = ["FitDesign", "query_where_few_units_are_free", "recover_by_fit", "fit_design"]
+__all__ = ["FitDesign", "fit_design", "query_where_few_units_are_free", "recover_by_fit"]
 
-_ANSWERS, _MORE = 3.5, 30  # a parameter, and how many more
-_MOST_PARAMETERS = 700  # of a fit whose steps take seconds beyond
-_DISTANCES = (0.3, 1e3)  # of random rows from the centre, where a typical unit's pre-activation is 1
-_OUTPUTS = 0.99  # of units that move, at most
-_WORK, _CYCLES, _A_START = 1.2e7, (60, 600), 12  # cycles times squared parameters, cycles, and those of a start
-_FOUND = 1e-6  # misfit of the answers that the polish can mend
+_OUTPUTS_PER_PARAMETER = 3.5  # overdetermined, so that a wrong minimum shows
+_MORE_QUERIES = 30  # in addition, for the smallest networks
+_MAX_PARAMETERS = 700  # beyond, a step takes seconds
+_MIN_DISTANCE = 0.3  # of random points from the center, in units of 1 / (typical weight norm): near the center
+_MAX_DISTANCE = 1e3  # same: nearly all units are saturated there
+_CENTER_RANK_TOL = 1e-2  # of the first layer's weights, for the point where pre-activations are smallest
+_MAX_OUTPUT = 0.99  # of units that are made free
+_WORK = 1.2e7  # budget: cycles times squared number of parameters
+_MIN_CYCLES = 60  # budget of growing and pruning, for the largest fits
+_MAX_CYCLES = 600  # budget of growing and pruning, for the smallest fits
+_CYCLES_PER_START = 12  # of growing and pruning before a new random start
+_MAX_RESIDUAL = 1e-6  # relative, of the outputs: from there on the polish converges
 
 
 @dataclass(frozen=True)
 class FitDesign:
-    """A fit of the second layer alone, downstream a first one that is known up to shifts.
-
-    Attributes
-    ----------
-    n_queries : int
-        Rows to ask.
-    n_cycles : int
-        Of growing and pruning, at most: more where they are quick.
-    """
+    """Number of queries, and budget of cycles of growing and pruning."""
 
     n_queries: int
     n_cycles: int
 
     def with_starts(self, n_starts):
-        """The same with so many random starts at most.
-
-        Parameters
-        ----------
-        n_starts : int or None
-            None is no limit.
-
-        Returns
-        -------
-        FitDesign
-        """
-        return self if n_starts is None else replace(self, n_cycles=min(self.n_cycles, _A_START * n_starts))
+        """The same with at most so many random starts; None is no limit."""
+        return self if n_starts is None else replace(self, n_cycles=min(self.n_cycles, _CYCLES_PER_START * n_starts))
 
 
 def fit_design(n_inputs, widths):
-    """How many rows tell the second layer.
-
-    Parameters
-    ----------
-    n_inputs : int
-        D.
-    widths : tuple of int
-        ``(m_1, m_2, m_L)``.
-
-    Returns
-    -------
-    FitDesign or None
-        None where a fit would be too slow.
-    """
+    """The design for widths ``(m_1, m_2, m_L)``; None if a fit would be too slow."""
     m_1, m_2, m_L = widths
     n_parameters = m_1 + (m_1 + 1) * m_2 + (m_2 + 1) * m_L
-    if n_inputs < 2 or n_parameters > _MOST_PARAMETERS:
+    if n_inputs < 2 or n_parameters > _MAX_PARAMETERS:
         return None
-    n_cycles = int(np.clip(_WORK / n_parameters**2, *_CYCLES))
-    return FitDesign(int(_ANSWERS * n_parameters / m_L) + _MORE, n_cycles)
+    n_cycles = int(np.clip(_WORK / n_parameters**2, _MIN_CYCLES, _MAX_CYCLES))
+    return FitDesign(int(_OUTPUTS_PER_PARAMETER * n_parameters / m_L) + _MORE_QUERIES, n_cycles)
 
 
 def query_where_few_units_are_free(downstream, n):
-    """Rows at which none, one, two, ... up to D units move, near the centre and far from it, and their answers.
+    """Pre-activations (n, m_1) and outputs (n, m_L) at points where zero, one, two, ... up to D units are free.
 
-    Parameters
-    ----------
-    downstream : Downstream
-    n : int
-
-    Returns
-    -------
-    Z : ndarray of shape (n, m_1)
-        Pre-activations as known.
-    Y : ndarray of shape (n, m_L)
-
-    Notes
-    -----
-    A row is drawn in a random direction, its distance log-uniform, and then moved by the least change that gives k
-    random units outputs uniform in (-.99, .99): with k = 0 that is a vertex or a point near the centre, with 1 an edge
-    and with 2 a face of the cube of first-layer outputs. On such rows alone the parameters are determined a thousand
-    times better than near the centre.
+    A random point, its distance log-uniform, is moved by the least change that gives k random units outputs uniform in
+    (-.99, .99): a vertex of the cube of first-layer outputs for k = 0, an edge for 1, a face for 2. Such points alone
+    determine the parameters a thousand times better than points near the center.
     """
     (D, m), rng = downstream.shape, downstream.rng
-    unit = 1.0 / np.median(np.linalg.norm(downstream.weights, axis=0))
-    middle = -np.linalg.lstsq(downstream.weights.T, downstream.biases, rcond=1e-2)[0]
-    U = rng.standard_normal((n, D)) * unit * np.exp(rng.uniform(*np.log(_DISTANCES), (n, 1))) + middle
-    for row in range(n):
-        free = rng.permutation(m)[: row % (min(D, m) + 1)]
-        wanted = preactivations_of(downstream.activation, rng.uniform(-_OUTPUTS, _OUTPUTS, len(free)))
+    length_scale = 1.0 / np.median(np.linalg.norm(downstream.weights, axis=0))
+    center = -np.linalg.lstsq(downstream.weights.T, downstream.biases, rcond=_CENTER_RANK_TOL)[0]
+    X = rng.standard_normal((n, D)) * length_scale
+    X = X * np.exp(rng.uniform(np.log(_MIN_DISTANCE), np.log(_MAX_DISTANCE), (n, 1))) + center
+    for i in range(n):
+        free = rng.permutation(m)[: i % (min(D, m) + 1)]
+        wanted = preactivations_of(downstream.activation, rng.uniform(-_MAX_OUTPUT, _MAX_OUTPUT, len(free)))
         W = downstream.weights[:, free]
-        moved = U[row] + np.linalg.lstsq(W.T, wanted - downstream.biases[free] - U[row] @ W, rcond=None)[0]
+        moved = X[i] + np.linalg.lstsq(W.T, wanted - downstream.biases[free] - X[i] @ W, rcond=None)[0]
         if np.linalg.norm(moved) < downstream.farthest:
-            U[row] = moved
-    return U @ downstream.weights + downstream.biases, downstream.query(U)
+            X[i] = moved
+    return downstream.preactivations(X), downstream.query(X)
 
 
-def recover_by_fit(downstream, plan, n_units, *, deadline=np.inf, progress=None):
-    """All that follows a first layer of known directions, if that is one hidden layer and a linear output.
+def recover_by_fit(downstream, design, n_units, *, deadline=np.inf, progress=None):
+    """The network downstream, if that is one hidden layer of `n_units` and a linear output, from random starts.
 
-    Parameters
-    ----------
-    downstream : Downstream
-    plan : FitDesign
-    n_units : int
-        m_2.
-    deadline : float, default=inf
-        No step is made after this time, of `time.perf_counter`.
-    progress : callable, default=None
-        ``progress(n)`` with the number of cycles done.
-
-    Returns
-    -------
-    RecoveredNetwork
-
-    Raises
-    ------
-    NotIdentified
-        If no start explains the answers, or time is over before.
-
-    Notes
-    -----
-    With few inputs no patch has as many free units as powers need: with D = 3 two units are free at two sign patterns.
-    The answers determine the second layer nevertheless, and `grow_and_prune` finds it from random starts, shifts of the
-    first layer along with it, and its lengths at the end: these are good to 1e-8 at first.
+    Bias corrections are fitted along, and weight norms at the end: these are accurate to 1e-8 at first. No step is made
+    after the `deadline` of `time.perf_counter`; ``progress(n)`` is called with the number of cycles.
     """
-    Z, Y = query_where_few_units_are_free(downstream, plan.n_queries)
+    Z, Y = query_where_few_units_are_free(downstream, design.n_queries)
     g = get_activation(downstream.activation)
-    known, freed = (DownstreamOfKnownUnits(Z, Y, g, norms_free=free) for free in (False, True))
-    shifts = (
-        np.zeros(downstream.shape[1])
-        if downstream.theta is None
-        else preactivations_of(downstream.activation, downstream.theta)
-    )
-    growing = GrowPruneLimits(-(-plan.n_cycles // _A_START), plan.n_cycles, deadline=deadline, progress=progress)
-    theta, misfit, n_cycles = grow_and_prune(known, freed, shifts, n_units, downstream.rng, growing)
-    if not misfit < _FOUND:
+    norms_fixed, norms_free = (DownstreamOfKnownUnits(Z, Y, g, norms_free=free) for free in (False, True))
+    center_outputs = np.zeros(downstream.shape[1]) if downstream.center_outputs is None else downstream.center_outputs
+    n_starts = -(-design.n_cycles // _CYCLES_PER_START)
+    limits = GrowPruneLimits(n_starts, design.n_cycles, deadline=deadline, progress=progress)
+    start = preactivations_of(downstream.activation, center_outputs)
+    params, residual, n_cycles = grow_and_prune(norms_fixed, norms_free, start, n_units, downstream.rng, limits)
+    if not residual < _MAX_RESIDUAL:
         late = ", when its share of max_seconds was over" if time.perf_counter() >= deadline else ""
         raise NotIdentified(
             "second layer",
             "residual",
-            f"growing and pruning left {misfit:.1e} of the answers unexplained after {n_cycles} cycles{late}",
+            f"growing and pruning left {residual:.1e} of the outputs unexplained after {n_cycles} cycles{late}",
         )
-    shifts, stretch, W, V = known.split(theta)
-    weights = [downstream.weights * stretch, W[:-1], V[:-1] * known.scale]
-    biases = [downstream.biases * stretch + shifts, W[-1], V[-1] * known.scale + known.offset]
+    corrections, factors, W, V = norms_fixed.split(params)
+    weights = [downstream.weights * factors, W[:-1], V[:-1] * norms_fixed.scale]
+    biases = [downstream.biases * factors + corrections, W[-1], V[-1] * norms_fixed.scale + norms_fixed.offset]
     network = FeedforwardNetwork(weights, biases, downstream.activation)
-    return RecoveredNetwork(network, misfit, {"cycles": n_cycles})
+    return RecoveredNetwork(network, residual, {"cycles": n_cycles})

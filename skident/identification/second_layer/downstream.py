@@ -1,50 +1,50 @@
-"""What the steps of the second layer's identification share: the black box downstream an exact first layer."""
+"""What all ways to recover a second layer share: the network downstream of an exact first layer, and the result."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import erfinv
 
+from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
 from .kernel.charts import ErfChart, TanhChart
+from .kernel.curves import fit_curve, taylor_term
 from .kernel.patch import SATURATED, reach_patch
 
-__all__ = ["Downstream", "PatchSample"]
+__all__ = ["Downstream", "PowerSums", "RecoveredNetwork", "network_from_curves", "preactivations_of"]
 
-_FURTHER = 2.0  # pre-activation beyond saturation: shifts are not known yet
+_MAX_CORRECTION = 2.0  # of a bias: pre-activations as known go this far beyond saturation
+# Output weights of curves are kept while their residual is below this plus twice that of weights fitted to outputs:
+# the latter are less accurate where units are nearly dependent.
+_SMALL_RESIDUAL = 1e-5
+_MAX_RESIDUAL = 0.05  # relative, of outputs: what the polish still mends; a network with wrong units leaves more
+_READOUT_RANK_TOL = 1e-10  # of units' outputs: the coefficients' errors, 1e-6 to 1e-4, are amplified no further
+
+
+def preactivations_of(activation, outputs):
+    """Pre-activations at which units ("tanh" or "erf") have given outputs."""
+    return np.arctanh(outputs) if activation == "tanh" else erfinv(outputs)
 
 
 @dataclass(frozen=True)
 class Downstream:
-    """A black box downstream a first layer whose directions and lengths are exact.
+    """A black box of two hidden layers and linear output, its first layer exact up to corrections of the biases.
 
-    Attributes
-    ----------
-    query : callable
-        Points (n, D) to answers (n, m_L) of a network with linear output.
-    weights : ndarray of shape (D, m_1)
-    biases : ndarray of shape (m_1,)
-        Up to shifts.
-    activation : {"tanh", "erf"}
-    theta : ndarray of shape (m_1,) or None
-        What is to be added to the pre-activations, as outputs ``g(shift)``; None where patches have to tell it.
-    n_outputs : int
-    rng : numpy.random.RandomState
-    farthest : float
-        See `reach_patch`.
-    deadline : float
-        No step of a fit is made after this time, of `time.perf_counter`.
+    `query` maps points (n, D) to outputs (n, m_L); `weights` (D, m_1), `biases` (m_1,); `activation` is tanh or erf.
+    `center_outputs` (m_1,) are None if the corrections are unknown. `farthest` bounds the distance of queries from the
+    origin, and `deadline` the time of steps, on the clock of `time.perf_counter`.
     """
 
     query: Callable
     weights: np.ndarray
     biases: np.ndarray
     activation: str
-    theta: np.ndarray | None
+    center_outputs: np.ndarray | None
     n_outputs: int
     rng: np.random.RandomState
     farthest: float = 3e4
@@ -55,59 +55,96 @@ class Downstream:
         """``(D, m_1)``."""
         return self.weights.shape
 
-    def look_at_the_time(self):
-        """Go on, if there is time.
+    @property
+    def margin(self):
+        """Least ``|z|`` of a saturated unit, whatever its correction."""
+        return SATURATED[self.activation] + _MAX_CORRECTION
 
-        Raises
-        ------
-        NotIdentified
-            If it is over.
-        """
+    def check_deadline(self):
+        """Raise `NotIdentified` if the time of this method is over."""
         if time.perf_counter() > self.deadline:
             raise NotIdentified("second layer", "budget", "its share of max_seconds is over", final=True)
 
+    def preactivations(self, X):
+        """First-layer pre-activations (..., m_1) as known, at points (..., D)."""
+        return X @ self.weights + self.biases
+
+    def correction(self, unit):
+        """The bias correction of a unit; None if it is unknown."""
+        return None if self.center_outputs is None else preactivations_of(self.activation, self.center_outputs[unit])
+
     def chart(self, units):
-        """Hidden coordinates of free units.
+        """Hidden coordinates of free units (k,)."""
+        return TanhChart() if self.center_outputs is None else ErfChart(self.center_outputs[units])
 
-        Parameters
-        ----------
-        units : ndarray of int, shape (k,)
+    def patch(self, free, n_points):
+        """A patch with free units (k,): see `reach_patch`."""
+        options = {"margin": self.margin, "farthest": self.farthest}
+        return reach_patch(self.weights, self.biases, free, n_points, self.rng, **options)
 
-        Returns
-        -------
-        TanhChart or ErfChart
-        """
-        return TanhChart() if self.theta is None else ErfChart(self.theta[units])
-
-    def patch(self, free, n_patterns):
-        """See `reach_patch`.
-
-        Parameters
-        ----------
-        free : ndarray of int, shape (k,)
-        n_patterns : int
-
-        Returns
-        -------
-        Patch
-        """
-        options = {"margin": SATURATED[self.activation] + _FURTHER, "farthest": self.farthest}
-        return reach_patch(self.weights, self.biases, free, n_patterns, self.rng, **options)
+    def rescaled(self, units, factors):
+        """The same with the pre-activations of some units multiplied by factors."""
+        weights, biases = self.weights.copy(), self.biases.copy()
+        weights[:, units] *= factors
+        biases[units] *= factors
+        return replace(self, weights=weights, biases=biases)
 
 
 @dataclass(frozen=True)
-class PatchSample:
-    """What one patch tells of the second layer.
+class RecoveredNetwork:
+    """A network of two hidden layers, its relative residual on the queries, and the residuals of the steps (a dict)."""
 
-    Attributes
-    ----------
-    patch : Patch
-    coefficients : ndarray of shape (n, m_L, m_2)
-        Of the powers of the second layer's rows at every point: ``v_k g^(p)(y_k) / p!``.
-    values : ndarray of shape (n, m_L)
-        Answers there.
+    network: FeedforwardNetwork
+    residual: float
+    step_residuals: dict
+
+
+@dataclass(frozen=True)
+class PowerSums:
+    """Taylor coefficients as sums of powers of W2, at n points: what determines norms and biases of the second layer.
+
+    `W2` (m_1, m_2) up to a norm per unit, `corrections` (m_1,) of first-layer biases, first-layer `outputs` (n, m_1),
+    `coefficients` (n, m_L, m_2) of the powers of `order`, network outputs `values` (n, m_L).
     """
 
-    patch: object
+    W2: np.ndarray
+    corrections: np.ndarray
+    outputs: np.ndarray
     coefficients: np.ndarray
     values: np.ndarray
+    order: int
+
+
+def network_from_curves(downstream, sums, step_residuals):
+    """The network, with norms, biases and output weights of second-layer units from `fit_curve`.
+
+    Raises NotIdentified if the network does not explain the outputs at the points.
+    """
+    g, term = get_activation(downstream.activation), taylor_term(downstream.activation, sums.order)
+    X, C = sums.outputs @ sums.W2, sums.coefficients
+    curves = [fit_curve(X[:, k], C[:, :, k], sums.order, term) for k in range(X.shape[1])]
+    norms, biases = np.array([c.norm for c in curves]), np.array([c.bias for c in curves])
+    output_weights = np.array([c.output_weights for c in curves])
+    output_weights, offset, residual = _output_layer(g(X * norms + biases), output_weights, sums.values)
+    step_residuals = {**step_residuals, "curves": max(c.residual for c in curves)}
+    if not residual < _MAX_RESIDUAL:
+        raise NotIdentified(
+            "second layer",
+            "residual",
+            f"the second layer recovered on patches leaves a relative residual of {residual:.1e}: {step_residuals}",
+        )
+    weights = [downstream.weights, sums.W2 * norms, output_weights]
+    all_biases = [downstream.biases + sums.corrections, biases, offset]
+    return RecoveredNetwork(FeedforwardNetwork(weights, all_biases, downstream.activation), residual, step_residuals)
+
+
+def _output_layer(G, V, Y):
+    """Output weights, offset and relative residual: weights V of curves, or fitted to outputs Y if clearly better."""
+    spread = max(float(np.linalg.norm(Y - Y.mean(axis=0))), np.finfo(float).tiny)
+    difference = Y - G @ V
+    of_curves = np.linalg.norm(difference - difference.mean(axis=0)) / spread
+    fitted = np.linalg.lstsq(np.column_stack([G, np.ones(len(G))]), Y, rcond=_READOUT_RANK_TOL)[0]
+    of_fit = np.linalg.norm(Y - G @ fitted[:-1] - fitted[-1]) / spread
+    if of_curves < 2.0 * of_fit + _SMALL_RESIDUAL:
+        return V, difference.mean(axis=0), float(of_curves)
+    return fitted[:-1], fitted[-1], float(of_fit)

@@ -1,4 +1,4 @@
-"""First-layer directions to rounding error, from how little a unit's step moves along a ray inside one cell."""
+"""First-layer directions to rounding error, from how little a unit's profile moves along rays inside one region."""
 
 from __future__ import annotations
 
@@ -11,43 +11,28 @@ from .kernel.patch import SATURATED, rays_of_one_unit
 
 __all__ = ["exact_directions"]
 
-_FAR, _BEGINS = 1e5, 0.3  # where the ray ends, and the part of that where it begins, at most
-_SURELY = 6.0  # times the pre-activation of a saturated unit: lengths may be wrong
-_RAYS_MORE = 2  # than inputs
-_NODES = np.array([-0.7, 0.7])  # of the profile, in pre-activations
-_STEP = 0.05  # of its slopes
-_LARGEST, _FAR_OFF = 1e-5, 1e-9  # corrections that the first order can tell, and after which another look is worth it
-_ROUNDS, _SETTLED = 4, 3e-14  # at most, and correction that is the last one
+_FAR = 1e5  # distance of the far ends of rays: rounding of 1e-16 there is 1e-11 of a pre-activation
+_MAX_NEAR = 0.3  # part of that where rays begin, at most
+_MARGIN = 6.0  # times the pre-activation of a saturated unit: weight norms may be wrong by that factor
+_MORE_RAYS = 2  # than inputs: overdetermined
+_NODES = np.array([-0.7, 0.7])  # pre-activations where the profile is compared: steep, on both sides
+_SLOPE_STEP = 0.05  # of the differences that give the profile's slopes there
+_MIN_STEEPNESS = 1e-6  # squared slope of a node, relative to the steepest one: flatter ones are rounding
+_RANK_TOL = 1e-9  # of the equations for a correction; the direction along the weights themselves is not determined
+_MAX_CORRECTION = 1e-5  # relative, up to which the first order holds
+_RAYS_OFF = 1e-9  # relative correction after which a unit is measured again: its rays began off its hyperplane
+_MAX_ROUNDS = 4  # budget of corrections; each squares the error
+_SETTLED = 3e-14  # relative correction that is the last one: rounding
 
 
 def exact_directions(oracle, first, activation, rng):
-    """The same units, directions good to rounding error.
+    """The `FirstLayer` with directions to rounding error, given them to 1e-6 and norms within a factor of six.
 
-    Parameters
-    ----------
-    oracle : Oracle
-        With exact answers.
-    first : FirstLayer
-        All units, their directions good to about 1e-6, lengths within a factor of six.
-    activation : Activation
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    FirstLayer
-        Units that are not seen along enough rays are as they were.
-
-    Raises
-    ------
-    BlackBoxError
-        If the black box cannot be asked 1e5 standard deviations away.
-
-    Notes
-    -----
-    Inside one cell, where all other units are saturated, the answer near unit i's hyperplane is ``phi(w_i . x + b_i)``
-    with one phi all along a ray ``x_0 + R r``. Where the hyperplane as known leaves the true one, by delta between a
-    near R and a far one, the error of the direction is to blame: ``e . r (R_far - R_near) = delta``. D + 2 rays and
-    least squares give e; further rounds take away what linearisation left. About ``10 (D + 2)`` queries a unit.
+    Inside one region, where all other units are saturated, the output near unit i's hyperplane is
+    ``phi(w_i . x + b_i)`` with one phi all along a ray ``x_0 + R r``. If the hyperplane as known leaves the true one by
+    delta between a near R and a far one, the direction is wrong by e with ``e . r (R_far - R_near) = delta``. D + 2
+    rays and least squares give e; further rounds remove the linearization error. About ``10 (D + 2)`` queries per unit,
+    up to 1e5 away. Units that are not detected along enough rays stay as they were.
 
     Examples
     --------
@@ -63,50 +48,39 @@ def exact_directions(oracle, first, activation, rng):
     True
     """
     units = np.arange(len(first.biases))
-    for _ in range(2):  # what was far off is looked at again from where it is by now: rays began beside its hyperplane
-        looks = [_look(first, i, activation.name, oracle, rng) for i in units]
-        weights = _corrected(
-            oracle, first.weights, [look for look in looks if len(look.points) >= len(look.weights) - 1]
-        )
-        moved = np.linalg.norm(weights - first.weights, axis=0) > _FAR_OFF * np.linalg.norm(weights, axis=0)
+    for _ in range(2):
+        bundles = [_ray_bundle(first, i, activation.name, oracle, rng) for i in units]
+        weights = _corrected(oracle, first.weights, [b for b in bundles if len(b.points) >= len(b.weights) - 1])
+        moved = np.linalg.norm(weights - first.weights, axis=0) > _RAYS_OFF * np.linalg.norm(weights, axis=0)
         first, units = replace(first, weights=weights), np.flatnonzero(moved)
     return first
 
 
-def _corrected(oracle, weights, looks):
-    """Weights (D, m_1), the units looked at corrected until that changes them no more."""
+def _corrected(oracle, weights, bundles):
+    """Weights (D, m_1), those of each bundle corrected until they settle."""
     weights = weights.copy()
-    profiles = dict(zip(looks, _ask_parts(oracle, [look.near() for look in looks]), strict=True)) if looks else {}
-    for _ in range(_ROUNDS):
-        if not looks:
+    near = dict(zip(bundles, _query_blocks(oracle, [b.near() for b in bundles]), strict=True)) if bundles else {}
+    for _ in range(_MAX_ROUNDS):
+        if not bundles:
             break
-        far, open_ = [look.far(weights) for look in looks], []
-        for look, there, G in zip(looks, far, _ask_parts(oracle, far), strict=True):
-            error = look.error(weights, profiles[look], there, G)
-            size = np.linalg.norm(error) / np.linalg.norm(weights[:, look.unit])
-            if size < _LARGEST:
-                weights[:, look.unit] += error
-            if _SETTLED < size < _LARGEST:
-                open_.append(look)
-        looks = open_
+        far, unsettled = [bundle.far(weights) for bundle in bundles], []
+        for bundle, points, Y in zip(bundles, far, _query_blocks(oracle, far), strict=True):
+            error = bundle.error(weights, near[bundle], points, Y)
+            size = np.linalg.norm(error) / np.linalg.norm(weights[:, bundle.unit])
+            if size < _MAX_CORRECTION:
+                weights[:, bundle.unit] += error
+            if _SETTLED < size < _MAX_CORRECTION:
+                unsettled.append(bundle)
+        bundles = unsettled
     return weights
 
 
 @dataclass(frozen=True, eq=False)
-class _Look:
-    """One unit along rays inside cells of all others.
+class _RayBundle:
+    """Rays along one unit's hyperplane, each inside a region of all others.
 
-    Attributes
-    ----------
-    unit : int
-    weights : ndarray of shape (D,)
-        As known at first; nodes are at pre-activations of these.
-    bias : float
-    points : ndarray of shape (n, D)
-        On the unit's hyperplane as known at first.
-    rays : ndarray of shape (n, D)
-        From the hyperplane's point nearest to the centre, the unit vectors towards the points.
-    reach : float
+    `points` (n, D) are where the rays (n, D), unit vectors, begin; `weights` (D,) and `bias` are those known before any
+    correction, and nodes are at pre-activations of these. Far nodes lie at the distance `reach`.
     """
 
     unit: int
@@ -117,43 +91,40 @@ class _Look:
     reach: float
 
     def near(self):
-        """Two nodes, and beside each of them two more for the slope: (n, 6, D)."""
-        t = np.concatenate([_NODES, _NODES + _STEP, _NODES - _STEP])
+        """Two nodes per ray, and two more beside each of them for the slope, (n, 6, D)."""
+        t = np.concatenate([_NODES, _NODES + _SLOPE_STEP, _NODES - _SLOPE_STEP])
         return self.points[:, None] + t[:, None] * (self.weights / (self.weights @ self.weights))
 
     def far(self, weights):
-        """The nodes at the other end, on the hyperplane of the weights as known by now: (n, 2, D)."""
+        """The nodes at the far ends, on the hyperplane of the present weights (D, m_1): (n, 2, D)."""
         w = weights[:, self.unit]
         base = -self.bias * w / (w @ w)
         rays = self.rays - (self.rays @ w)[:, None] * w / (w @ w)
         return (base + self.reach * rays)[:, None] + _NODES[:, None] * (w / (w @ w))
 
-    def error(self, weights, F, there, G):
-        """What the weights lack, from answers F (n, 6, m_L) at the near nodes and G (n, 2, m_L) at the far ones."""
-        w = weights[:, self.unit]
-        slopes = (F[:, 2:4] - F[:, 4:6]) / (2.0 * _STEP)
-        here = self.near()[:, :2]
+    def error(self, weights, near_outputs, far, far_outputs):
+        """What the weights lack, (D,), given outputs (n, 6, m_L) at near nodes and (n, 2, m_L) at far ones."""
+        w, near = weights[:, self.unit], self.near()[:, :2]
+        slopes = (near_outputs[:, 2:4] - near_outputs[:, 4:6]) / (2.0 * _SLOPE_STEP)
         steepness = np.sum(slopes**2, axis=2)
-        seen = steepness > 1e-6 * steepness.max()
+        steep = steepness > _MIN_STEEPNESS * steepness.max()
         with np.errstate(invalid="ignore", divide="ignore"):
-            delta = np.sum(slopes * (G - F[:, :2]), axis=2) / steepness
-        lacking = delta - (there - here) @ w  # of the pre-activation's change, what the weights do not explain
-        along = there - here - ((there - here) @ w)[..., None] * w / (w @ w)  # lengths do not show here
-        scale = np.sqrt(steepness[seen])
-        return np.linalg.lstsq(along[seen] * scale[:, None], lacking[seen] * scale, rcond=1e-9)[0]
+            delta = np.sum(slopes * (far_outputs - near_outputs[:, :2]), axis=2) / steepness
+        missing = delta - (far - near) @ w  # of the change of pre-activation, what the weights do not explain
+        along = far - near - ((far - near) @ w)[..., None] * w / (w @ w)  # norms are not determined here
+        scale = np.sqrt(steepness[steep])
+        return np.linalg.lstsq(along[steep] * scale[:, None], missing[steep] * scale, rcond=_RANK_TOL)[0]
 
 
-def _look(first, unit, activation, oracle, rng):
-    """Where to look at one unit."""
+def _ray_bundle(first, unit, activation, oracle, rng):
+    """The `_RayBundle` of a unit."""
     reach, w, bias = min(_FAR, 0.5 * oracle.reach), first.weights[:, unit], first.biases[unit]
-    margin, n_rays = _SURELY * SATURATED[activation], len(w) + _RAYS_MORE
-    base, rays, starts = rays_of_one_unit(
-        first.weights, first.biases, unit, n_rays, rng, margin=margin, farthest=_BEGINS * reach
-    )
-    return _Look(unit, w, bias, base + starts[:, None] * rays, rays, reach)
+    options = {"margin": _MARGIN * SATURATED[activation], "farthest": _MAX_NEAR * reach}
+    base, rays, starts = rays_of_one_unit(first.weights, first.biases, unit, len(w) + _MORE_RAYS, rng, **options)
+    return _RayBundle(unit, w, bias, base + starts[:, None] * rays, rays, reach)
 
 
-def _ask_parts(oracle, blocks):
-    """Answers at blocks of points (n_i, q, D), all asked at once."""
-    asked = query_block(oracle, np.concatenate(blocks))
-    return np.split(asked, np.cumsum([len(block) for block in blocks])[:-1])
+def _query_blocks(oracle, blocks):
+    """Outputs at blocks of points (n_i, q, D), in one query."""
+    Y = query_block(oracle, np.concatenate(blocks))
+    return np.split(Y, np.cumsum([len(block) for block in blocks])[:-1])

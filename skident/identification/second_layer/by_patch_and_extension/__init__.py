@@ -1,1 +1,1 @@
-"""One patch recovered entirely, then extension to all other first-layer units across their hyperplanes."""
+"""One patch recovered entirely, then extension from it to all other first-layer units across their hyperplanes."""

@@ -1,93 +1,53 @@
-"""The second layer's row at one more first-layer unit, from answers across its hyperplane, all else being known."""
+"""Second-layer weights at one more first-layer unit, from outputs across its hyperplane, all else being known."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from skident.optim import DenseNormalEquations, levenberg_marquardt
+from skident.optim import DenseNormalEquations, best_of, levenberg_marquardt
 from skident.oracle import NotIdentified
 
-__all__ = ["TAILS", "NewUnit", "fit_new_unit", "weights_from_tail", "sensitivity"]
+__all__ = ["TAILS", "NewUnit", "fit_new_unit", "refit_newest", "sensitivity", "weights_from_tail"]
 
-# Pre-activations at which a unit's tail is followed, towards its middle: the last four leave 3e-3 to 4e-2 of it.
+# Pre-activations of a tail, towards the unit's middle: saturated at the first, 3e-3 to 4e-2 from it at the last four.
 TAILS = {"tanh": np.array([10.0, 3.2, 2.5, 2.15, 2.0]), "erf": np.array([5.5, 2.08, 1.75, 1.57, 1.48])}
-_LEAST = 1e-12  # part of the largest singular value that the linear fit uses
-_SHIFTS, _TRIED = np.linspace(-2.0, 2.0, 41), 3  # first guesses, and how many of them are fitted
-_NEAR = 1e-7  # to which each is fitted on a line
-_EXPLAINED = 1e-4  # misfit beyond which the next guess is tried
-_FURTHEST = 6.0  # shift
+_RANK_TOL = 1e-12  # of the sensitivities: weights that outputs hardly depend on get the least norm
+_CORRECTION_GRID = np.linspace(-2.0, 2.0, 41)  # starts: hyperplanes are within 2 of the middle of their unit
+_N_TRIED = 3  # budget of starts that are fitted
+_LINE_TOL = 1e-7  # accuracy of a start on its line
+_GOOD_RESIDUAL = 1e-4  # relative; no further start is tried
+_MAX_CORRECTION = 6.0  # a unit off by more is saturated on all points
+_FIT_DAMPING = 1e-8  # first damping, relative to squared column norms: starts are accurate to a few digits
+_REFIT_DAMPING = 1e-13  # same for units that are known accurately
+_REFIT_STEPS = 2  # from there Gauss-Newton converges quadratically
 
 
 @dataclass(frozen=True)
 class NewUnit:
-    """One more unit.
+    """One more unit: second-layer weights (m_2,), bias correction, factor of its norm, relative residual."""
 
-    Attributes
-    ----------
-    row : ndarray of shape (m_2,)
-    shift : float
-        To be added to its pre-activation.
-    stretch : float
-        Factor of its length, about 1: lengths from tails are good to 1e-7.
-    misfit : float
-        Relative to what the unit changes.
-    """
-
-    row: np.ndarray
-    shift: float
-    stretch: float
-    misfit: float
+    weights: np.ndarray
+    correction: float
+    norm_factor: float
+    residual: float
 
 
 def sensitivity(known, Z):
-    """How the answers change with what second-layer units read.
-
-    Parameters
-    ----------
-    known : KnownUnits
-    Z : ndarray of shape (n, m_1)
-        Pre-activations as known.
-
-    Returns
-    -------
-    ndarray of shape (n, m_L, m_2)
-    """
-    slopes = known.activation.jet(known.read(Z), 1)[1]
-    return slopes[:, None, :] * known.readout.T
+    """Derivatives (n, m_L, m_2) of the outputs by second-layer pre-activations, at Z (n, m_1)."""
+    slopes = known.activation.jet(known.inputs(Z), 1)[1]
+    return slopes[:, None, :] * known.output_weights.T
 
 
 def weights_from_tail(known, Z, Y, levels, sign):
-    """A unit's row by linear least squares, from where it is nearly saturated.
+    """A unit's second-layer weights (m_2,) by linear least squares, from where it is nearly saturated at `sign`.
 
-    Parameters
-    ----------
-    known : KnownUnits
-    Z : ndarray of shape (n, m_1)
-        Pre-activations as known, the unit being saturated.
-    Y : ndarray of shape (n, n_levels, m_L)
-        Answers along lines on which nothing but this unit moves.
-    levels : ndarray of shape (n_levels,)
-        Its pre-activations there; at the first one it is saturated.
-    sign : float
-        Its output there.
-
-    Returns
-    -------
-    ndarray of shape (m_2,)
-        Where a tanh unit has a shift beside these pre-activations, ``exp(-2 sign shift)`` times that.
-
-    Raises
-    ------
-    NotIdentified
-        If the unit's outputs do not differ between these pre-activations.
-
-    Notes
-    -----
-    Where nothing but ``epsilon = h_b - s_b`` changes, f is a power series in epsilon, whose linear term
-    is ``sum_j v_j g'(y_j) W_bj``: differences of answers, so that errors of what is known cancel.
+    `Y` (n, n_levels, m_L) are outputs along lines on which the unit alone changes, to pre-activations `levels`, the
+    first of which is saturated; Z (n, m_1) there. If only ``epsilon = h_b - s_b`` changes, f is a power series in it
+    with linear term ``sum_j v_j g'(y_j) W_bj``: errors of what is known cancel in differences. For a tanh unit whose
+    bias needs a correction, the result is ``exp(-2 sign correction)`` times the weights.
     """
     moved = known.activation(levels[1:]) - known.activation(levels[0])
     if not np.all(np.diff(np.sort(np.append(moved, 0.0))) > 0.0):  # the powers would be singular
@@ -96,94 +56,96 @@ def weights_from_tail(known, Z, Y, levels, sign):
     linear = np.linalg.inv(powers)[0] / moved[-1]
     slopes = np.einsum("l,nlm->nm", linear, Y[:, 1:] - Y[:, :1])
     J = sensitivity(known, Z).reshape(slopes.size, -1)
-    lengths = np.maximum(np.linalg.norm(J, axis=0), np.finfo(float).tiny)
-    return np.linalg.lstsq(J / lengths, slopes.ravel(), rcond=_LEAST)[0] / lengths
+    norms = np.maximum(np.linalg.norm(J, axis=0), np.finfo(float).tiny)
+    return np.linalg.lstsq(J / norms, slopes.ravel(), rcond=_RANK_TOL)[0] / norms
 
 
-def fit_new_unit(known, unit, Z, Y, row, sign, shift=None):
-    """The row, the shift and the length of a unit.
+def fit_new_unit(known, unit, Z, Y, weights, sign, correction=None):
+    """The `NewUnit` by least squares on outputs Y (n, m_L) across its wall, Z (n, m_1).
 
-    Parameters
-    ----------
-    known : KnownUnits
-        All other units that are not saturated as in its cell.
-    unit : int
-    Z : ndarray of shape (n, m_1)
-        Pre-activations as known.
-    Y : ndarray of shape (n, m_L)
-        Answers.
-    row : ndarray of shape (m_2,)
-        See `weights_from_tail`.
-    sign : float
-        Saturated output of the unit that `known.biases` include.
-    shift : float, default=None
-        Where it is known, as the length is then.
-
-    Returns
-    -------
-    NewUnit
-
-    Notes
-    -----
-    ``f = sum_j v_j g(y_j + W_bj (h_b - s_b)) + v_0`` with y known and ``h_b = g(r_b t_b + delta_b)``: Gauss-Newton on
-    W_b, delta_b and r_b, from those shifts that explain most, each with the row that gives the same tail.
+    `weights` come from `weights_from_tail`; `known.biases` include the saturated output `sign`. The correction is
+    fitted if it is not given, and the norm with it; starts are those corrections that explain most, each with the
+    weights that have the same tail.
     """
-    problem = _AcrossWall(known, unit, Z, Y, sign, shift)
-    starts = [np.append(row, (shift, 1.0))] if shift is not None else problem.starts(row)
-    best = None
-    for start in starts:
-        result = levenberg_marquardt(problem.cost, problem.linearise, start, max_iter=40, damping=1e-8, ftol=1e-3)
-        if best is None or result.cost < best.cost:
-            best = result
-        if best.cost < _EXPLAINED**2:
-            break
+    changes = Y - known.predict(Z)
+    size = max(float(np.linalg.norm(changes)), np.finfo(float).tiny)
+    fixed = () if correction is None else (-2, -1)
+    problem = _NewUnitsProblem(known, known.inputs(Z), Z[:, [unit]], Y, np.array([sign]), size, fixed)
+    starts = [np.append(weights, (correction, 1.0))] if fixed else _starts(problem, weights, sign)
+    options = {"max_iter": 40, "damping": _FIT_DAMPING, "ftol": 1e-3}
+    fits = (levenberg_marquardt(problem.cost, problem.linearize, start, **options) for start in starts)
+    best, _ = best_of(fits, lambda fit: fit.cost, lambda costs: min(costs) < _GOOD_RESIDUAL**2)
     return NewUnit(best.x[:-2], float(best.x[-2]), float(best.x[-1]), float(np.sqrt(best.cost)))
 
 
-class _AcrossWall:
-    """``|f - Y|^2`` over what the unit changes, as a function of its row, shift and length."""
+def _starts(problem, weights, sign):
+    """Starts (m_2 + 2,) with the corrections that explain most, best first, each with weights of the same tail."""
 
-    def __init__(self, known, unit, Z, Y, sign, shift):
-        self.known, self.t, self.sign, self.given = known, Z[:, unit], sign, shift
-        self.read, self.Y = known.read(Z), Y - known.offset
-        changes = self.Y - known.activation(self.read) @ known.readout
-        self.size = max(float(np.linalg.norm(changes)), np.finfo(float).tiny)
+    def with_correction(d):
+        return np.append(weights * np.exp(2.0 * sign * d), (d, 1.0))
 
-    def starts(self, row):
-        """Rows with shifts that explain most of all that give the tail the same, the best first."""
+    def cost(d):
+        return problem.cost(with_correction(d))
 
-        def on_line(d):
-            return np.append(row * np.exp(2.0 * self.sign * d), (d, 1.0))
+    grid, spacing, starts = _CORRECTION_GRID, _CORRECTION_GRID[1] - _CORRECTION_GRID[0], []
+    for d in grid[np.argsort([cost(d) for d in grid])[:_N_TRIED]]:
+        options = {"bounds": (d - spacing, d + spacing), "method": "bounded", "options": {"xatol": _LINE_TOL}}
+        found = minimize_scalar(cost, **options)
+        starts.append((found.fun, found.x))
+    return [with_correction(d) for _, d in sorted(starts)]
 
-        costs = np.array([self.cost(on_line(d)) for d in _SHIFTS])
-        width, starts = _SHIFTS[1] - _SHIFTS[0], []
-        for d in _SHIFTS[np.argsort(costs)[:_TRIED]]:
-            found = minimize_scalar(
-                lambda d: self.cost(on_line(d)),
-                bounds=(d - width, d + width),
-                method="bounded",
-                options={"xatol": _NEAR},
-            )
-            starts.append((found.fun, found.x))
-        return [on_line(d) for _, d in sorted(starts)]
+
+def refit_newest(known, Z, Y, signs):
+    """The same with weights and corrections of the newest units by least squares on Y (n, m_L).
+
+    `signs` (r,) are the saturated outputs with which they joined: inputs at these outputs do not change.
+    """
+    r = len(signs)
+    t = Z[:, known.units[-r:]]
+    old = known.W2[-r:]
+    base = known.inputs(Z) - (known.activation(t + known.corrections[-r:]) - signs) @ old
+    size = max(float(np.linalg.norm(Y - Y.mean(axis=0))), np.finfo(float).tiny)
+    problem = _NewUnitsProblem(known, base, t, Y, signs, size, fixed=(-1,))
+    x0 = np.column_stack([old, known.corrections[-r:], np.ones(r)]).ravel()
+    options = {"max_iter": _REFIT_STEPS, "damping": _REFIT_DAMPING}
+    new = levenberg_marquardt(problem.cost, problem.linearize, x0, **options).x.reshape(r, -1)
+    W2, corrections = np.vstack([known.W2[:-r], new[:, :-2]]), np.append(known.corrections[:-r], new[:, -2])
+    return replace(known, W2=W2, corrections=corrections, biases=known.biases - signs @ (new[:, :-2] - old))
+
+
+class _NewUnitsProblem:
+    """``|V^T g(base + (g(r t + d) - signs) W) + offset - Y|^2 / size^2`` by (W, d, r) of new units: (units, m_2 + 2).
+
+    `base` (n, m_2) are inputs with these units saturated at `signs`, `t` (n, units) their pre-activations as known;
+    `fixed` columns of the parameters do not move.
+    """
+
+    def __init__(self, known, base, t, Y, signs, size, fixed=()):
+        self.activation, self.V, self.Y = known.activation, known.output_weights, Y - known.offset
+        self.base, self.t, self.signs, self.size, self.fixed = base, t, signs, size, list(fixed)
+
+    def _split(self, x):
+        new = x.reshape(len(self.signs), -1)
+        return new[:, :-2], new[:, -2], new[:, -1]
 
     def cost(self, x):
-        """Sum of squares."""
-        if not abs(x[-2]) < _FURTHEST:
+        W, corrections, factors = self._split(x)
+        if not np.abs(corrections).max() < _MAX_CORRECTION:
             return np.inf
-        y = self.read + np.outer(self.known.activation(self.t * x[-1] + x[-2]) - self.sign, x[:-2])
-        return float(np.sum((self.known.activation(y) @ self.known.readout - self.Y) ** 2)) / self.size**2
+        moved = self.activation(self.t * factors + corrections) - self.signs
+        return float(np.sum((self.activation(self.base + moved @ W) @ self.V - self.Y) ** 2)) / self.size**2
 
-    def linearise(self, x):
-        """Gauss-Newton model."""
-        h, slope = self.known.activation.jet(self.t * x[-1] + x[-2], 1)
-        g, slopes = self.known.activation.jet(self.read + np.outer(h - self.sign, x[:-2]), 1)
-        left = (g @ self.known.readout - self.Y) / self.size
-        by_read = slopes[:, None, :] * self.known.readout.T / self.size
-        by_shift = ((by_read @ x[:-2]) * slope[:, None] * (self.given is None))[..., None]
-        by_length = by_shift * self.t[:, None, None]
-        J = np.concatenate([by_read * (h - self.sign)[:, None, None], by_shift, by_length], axis=2)
-        J = J.reshape(-1, len(x))
+    def linearize(self, x):
+        W, corrections, factors = self._split(x)
+        h, slope = self.activation.jet(self.t * factors + corrections, 1)
+        moved = h - self.signs
+        g, slopes = self.activation.jet(self.base + moved @ W, 1)
+        by_input = slopes[:, None, :] * self.V.T / self.size
+        by_weights = moved[:, None, :, None] * by_input[:, :, None, :]
+        by_correction = ((by_input @ W.T) * slope[:, None])[..., None]
+        J = np.concatenate([by_weights, by_correction, by_correction * self.t[:, None, :, None]], axis=3)
+        J[..., self.fixed] = 0.0
+        J = J.reshape(self.Y.size, -1)
         A = J.T @ J
-        A.flat[:: len(A) + 1] += np.diag(A) == 0.0
-        return DenseNormalEquations(A, J.T @ left.ravel())
+        A.flat[:: len(A) + 1] += np.diag(A) == 0.0  # fixed parameters get a step of 0
+        return DenseNormalEquations(A, J.T @ ((g @ self.V - self.Y) / self.size).ravel())

@@ -1,298 +1,245 @@
-"""The shallow network of a patch, fitted to answers over all of it, shifts and lengths of its free units with it."""
+"""The shallow network of a patch by least squares on its outputs: variable projection, growing and pruning of units."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
-from ..damped_step import damped_step
+from skident.optim import DenseJacobian, fit_coefficients, levenberg_marquardt
 
-__all__ = ["PatchFit", "Shallow"]
+__all__ = ["PatchFit", "PatchNetwork", "grow_to_width"]
 
-_INDEPENDENT = 1e-15  # part of a column of outputs that is its own
-_TYPICAL_READOUT = 0.3  # times the size of the answers
-_RIDGE = 1e-2  # part of the misfit that typical output weights may cost
-_SCALES = (0.1, 1.0, 1e-5, 1e-6)  # of rows, shifts, deltas and stretch: a step that is one
-_DAMPING = 1e-2  # at first, times the squared misfit
-_QUIET = 2  # steps
-_TRIES, _EASED, _FARTHEST, _LEAST = 12, 20.0, 50.0, 1e-40  # dampings a step, their decrease, steps refused unseen
+_RANK_TOL = 1e-15  # of second-layer outputs: rounding
+_TYPICAL_OUTPUT_WEIGHT = 0.3  # of outputs of norm 1
+_RIDGE = 1e-2  # part of the residual that typical output weights may cost
+# Natural units of W2, biases, corrections and norm factors, in which steps are damped: the sizes of their errors.
+_SCALES = (0.1, 1.0, 1e-5, 1e-6)
+_FIRST_DAMPING = 1e-2  # relative to the squared residual
+_MAX_STEP = 50.0  # in natural units: longer steps are refused without a cost
+_MAX_SLOW_STEPS = 2  # in a row, that end a fit
+_EXACT = 3e-15  # relative residual that no step can lower: rounding of the outputs
+# Growing and pruning.
+_N_CANDIDATES = 1500  # budget of random units compared
+_MAX_BIAS = 5.5  # of candidates, in region 0: beyond, a unit changes by 1e-5 at most
+_MIRROR_SD = 0.3  # deviation of a candidate's bias in region 1 from minus that in region 0: saturated units change sign
+_MIN_NORM = 0.5  # of candidates, times the median of present units
+_MAX_NORM = 2.0  # same
+_MIN_NEW_PART = 1e-6  # squared part of a candidate outside the tangent space of present units: bounds what it gains
+_MORE_UNITS = 3  # grown beyond the width, from the second cycle on, of which the least useful are removed
+_SLOW = 0.02  # relative gain of the cost below which a step is slow
+_FIRST_STEPS = 25  # budget of the first fit
+_STEPS_PER_UNIT = 14  # budget after every new unit
+_N_REMOVED = 4  # budget of units whose removal is tried
+_REMOVAL_STEPS = 8  # budget of a fit without a unit
+_LAST_STEPS = 25  # budget of fits without a ridge
+_LAST_DAMPING = 1e-26  # their first damping, relative to outputs of norm 1: below the squared rounding
+_MAX_CYCLES = 6  # budget of growing and pruning
+_MIN_IMPROVEMENT = 0.7  # residual over that of the cycle before, above which no other cycle follows
+_SOLVED = 3e-12  # relative residual with the right number of units: wrong minima leave more than 1e-9
 
 
 @dataclass(frozen=True)
-class Shallow:
-    """What is nonlinear in ``f = tanh(H @ rows + shifts[cell]) @ v + v_0``, ``H = tanh(t * stretch + deltas[cell])``.
+class PatchNetwork:
+    """Parameters of ``tanh(H @ W2 + biases[region])`` with ``H = tanh(z * norm_factors + corrections[region])``.
 
-    Attributes
-    ----------
-    rows : ndarray of shape (k, m_2)
-    shifts : ndarray of shape (G, m_2)
-        In every cell.
-    deltas : ndarray of shape (G, k)
-        What the free units' pre-activations lack, in every cell: directions that are wrong by 1e-13 move hyperplanes
-        by 1e-10 where the cell is far out.
-    stretch : ndarray of shape (k,)
-        Factors of these units' lengths, about 1.
+    `W2` (k, m_2), `biases` (G, m_2), `corrections` (G, k), `norm_factors` (k,) for G regions. Corrections differ
+    between regions: directions that are wrong by 1e-13 move hyperplanes by 1e-10 far out.
     """
 
-    rows: np.ndarray
-    shifts: np.ndarray
-    deltas: np.ndarray
-    stretch: np.ndarray
+    W2: np.ndarray
+    biases: np.ndarray
+    corrections: np.ndarray
+    norm_factors: np.ndarray
+
+    @property
+    def width(self):
+        """m_2."""
+        return self.W2.shape[1]
 
     @property
     def vector(self):
-        """All numbers in one array, (P,)."""
-        return np.concatenate([self.rows.ravel(), self.shifts.ravel(), self.deltas.ravel(), self.stretch])
+        """All parameters, (P,)."""
+        return np.concatenate([self.W2.ravel(), self.biases.ravel(), self.corrections.ravel(), self.norm_factors])
+
+    @property
+    def scales(self):
+        """Natural units of all parameters, (P,)."""
+        parts = (self.W2, self.biases, self.corrections, self.norm_factors)
+        return np.concatenate([np.full(part.size, scale) for part, scale in zip(parts, _SCALES, strict=True)])
 
     def like(self, vector):
-        """The same from such an array.
-
-        Parameters
-        ----------
-        vector : ndarray of shape (P,)
-
-        Returns
-        -------
-        Shallow
-        """
-        parts = [self.rows, self.shifts, self.deltas, self.stretch]
+        """The network with parameters (P,)."""
+        parts = [self.W2, self.biases, self.corrections, self.norm_factors]
         pieces = np.split(vector, np.cumsum([part.size for part in parts])[:-1])
-        return Shallow(*(piece.reshape(part.shape) for piece, part in zip(pieces, parts, strict=True)))
+        return PatchNetwork(*(piece.reshape(part.shape) for piece, part in zip(pieces, parts, strict=True)))
 
-    def units(self, index):
-        """Some of the second-layer units.
+    def subset(self, units):
+        """The network with some of its second-layer units."""
+        return PatchNetwork(self.W2[:, units], self.biases[:, units], self.corrections, self.norm_factors)
 
-        Parameters
-        ----------
-        index : ndarray of int or bool
-
-        Returns
-        -------
-        Shallow
-        """
-        return Shallow(self.rows[:, index], self.shifts[:, index], self.deltas, self.stretch)
-
-    def beside(self, rows, shifts):
-        """With further units.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (k, n)
-        shifts : ndarray of shape (G, n)
-
-        Returns
-        -------
-        Shallow
-        """
-        return Shallow(np.hstack([self.rows, rows]), np.hstack([self.shifts, shifts]), self.deltas, self.stretch)
+    def with_unit(self, weights, biases):
+        """The network with one more unit of weights (k, 1) and biases (G, 1)."""
+        W2, biases = np.hstack([self.W2, weights]), np.hstack([self.biases, biases])
+        return PatchNetwork(W2, biases, self.corrections, self.norm_factors)
 
 
 class PatchFit:
-    """Least squares over answers in cells that have the same free units.
+    """Least squares on outputs Y (n, m_L) at free pre-activations T (n, k) in regions (n,) with the same free units.
 
-    Parameters
-    ----------
-    T : ndarray of shape (n, k)
-        Pre-activations of the free units as known.
-    cells : ndarray of int, shape (n,)
-        Where the answers are from.
-    Y : ndarray of shape (n, m_L)
-    one_offset : bool, default=True
-        For all cells, as is true; else one for each.
-    before_a_step : callable, default=None
-        What it raises ends the fit.
-
-    Notes
-    -----
-    Output weights are eliminated, a small ridge on them included, whose size falls with the misfit; steps are damped in
-    natural units, rows by 0.1 and shifts by 1, not by how much they matter. So what the answers do not tell yet, as of
-    units that are all but saturated in both cells, stays where it is until the rest is known so well that they do;
-    without both, such units run away to shifts and output weights that are large and cancel. What they add to the
-    difference between cells ties their output weights, and so, exponentially, their shifts: with an offset for each
-    cell the valley from one shift to another is straight, and only the last steps are taken with one for all.
+    Output weights are eliminated, with a small ridge whose size falls with the residual, and steps are damped in
+    natural units: what the outputs do not determine yet, as of units nearly saturated in both regions, stays where it
+    is until the rest is accurate. Without both, such units run away to large biases and output weights that cancel.
+    With one offset for all regions, as is true, the valley from one bias to another is curved, since the difference
+    between regions ties output weights to biases; with one offset per region it is straight, until the last steps.
     """
 
-    def __init__(self, T, cells, Y, one_offset=True, before_a_step=None):
-        self.T, self.cells = T, cells
-        self.before_a_step = (lambda: None) if before_a_step is None else before_a_step
-        self.hot = np.eye(cells.max() + 1)[cells]
-        self.constants = np.ones((len(T), 1)) if one_offset else self.hot
+    def __init__(self, T, regions, Y, one_offset=True, check_deadline=lambda: None):
+        self.T, self.regions, self.check_deadline = T, regions, check_deadline
+        self.members = np.eye(regions.max() + 1)[regions]
+        self.constants = np.ones((len(T), 1)) if one_offset else self.members
         self.offset = Y.mean(axis=0)
         self.size = max(float(np.linalg.norm(Y - self.offset)), np.finfo(float).tiny)
         self.Y = (Y - self.offset) / self.size
 
-    def apart(self):
-        """The same answers with an offset for each cell.
+    def with_separate_offsets(self):
+        """The same with an offset per region."""
+        return PatchFit(self.T, self.regions, self.Y, one_offset=False, check_deadline=self.check_deadline)
 
-        Returns
-        -------
-        PatchFit
-        """
-        return PatchFit(self.T, self.cells, self.Y, one_offset=False, before_a_step=self.before_a_step)
+    def hidden_outputs(self, network):
+        """First-layer outputs (n, k) and second-layer outputs (n, m_2)."""
+        H = np.tanh(self.T * network.norm_factors + network.corrections[self.regions])
+        return H, np.tanh(H @ network.W2 + network.biases[self.regions])
 
-    def misfit(self, shallow, ridge=0.0):
-        """Relative misfit with the best output weights.
+    def eliminated(self, network, ridge=0.0):
+        """Hidden outputs, and the `LinearFit` of output weights, offsets last; ridge rows come below the outputs."""
+        H, A = self.hidden_outputs(network)
+        m = A.shape[1]
+        constants = np.vstack([self.constants, np.zeros((m, self.constants.shape[1]))])
+        Phi = np.column_stack([np.vstack([A, ridge * np.eye(m)]), constants])
+        Y = np.vstack([self.Y, np.zeros((m, self.Y.shape[1]))])
+        return H, A, fit_coefficients(Phi, Y, _RANK_TOL)
 
-        Parameters
-        ----------
-        shallow : Shallow
-        ridge : float, default=0
+    def residual(self, network, ridge=0.0):
+        """Relative residual norm with the best output weights."""
+        return float(np.linalg.norm(self.eliminated(network, ridge)[2].residual))
 
-        Returns
-        -------
-        float
-        """
-        return float(np.linalg.norm(self.eliminated(shallow, ridge)[-1]))
-
-    def outputs(self, shallow):
-        """Of both hidden layers.
-
-        Parameters
-        ----------
-        shallow : Shallow
-
-        Returns
-        -------
-        H : ndarray of shape (n, k)
-        A : ndarray of shape (n, m_2)
-        """
-        H = np.tanh(self.T * shallow.stretch + shallow.deltas[self.cells])
-        return H, np.tanh(H @ shallow.rows + shallow.shifts[self.cells])
-
-    def readout(self, shallow):
-        """The best output weights and offset.
-
-        Parameters
-        ----------
-        shallow : Shallow
-
-        Returns
-        -------
-        weights : ndarray of shape (m_2, m_L)
-        offset : ndarray of shape (m_L,)
-        """
-        v = self.eliminated(shallow, 0.0)[3] * self.size
+    def output_layer(self, network):
+        """The best output weights (m_2, m_L) and offset (m_L,)."""
+        v = self.eliminated(network)[2].coefficients * self.size
         return v[:-1], v[-1] + self.offset
 
-    def eliminated(self, shallow, ridge):
-        """The best output weights of the answers over their size, and what they leave.
+    def jacobian(self, network, ridge=0.0):
+        """Jacobian (m_L (n + m_2), P) in Kaufman's form and residuals (m_L (n + m_2),), output weights eliminated."""
+        H, A, fit = self.eliminated(network, ridge)
+        n, V, slopes = len(H), fit.coefficients[: A.shape[1]], 1.0 - A**2
 
-        Parameters
-        ----------
-        shallow : Shallow
-        ridge : float
-            Rows ``ridge v = 0`` are put below.
+        def project_out(changes):
+            padded = np.concatenate([changes, np.zeros((len(fit.basis) - n, changes.shape[1]))])
+            return padded - fit.basis @ (fit.basis[:n].T @ changes)
 
-        Returns
-        -------
-        H : ndarray of shape (n, k)
-        A : ndarray of shape (n, m_2)
-        Q : ndarray of shape (n + m_2, m_2 + 1)
-            Orthonormal basis of the outputs and the constant, and of the ridge; with an offset for each cell wider.
-        v : ndarray of shape (m_2 + 1, m_L)
-            Offsets last.
-        left : ndarray of shape (n + m_2, m_L)
-        """
-        H, A = self.outputs(shallow)
-        m = A.shape[1]
-        ones = np.vstack([self.constants, np.zeros((m, self.constants.shape[1]))])
-        M = np.column_stack([np.vstack([A, ridge * np.eye(m)]), ones])
-        Y = np.vstack([self.Y, np.zeros((m, self.Y.shape[1]))])
-        Q, R = np.linalg.qr(M)
-        v = scipy.linalg.lstsq(R, Q.T @ Y, cond=_INDEPENDENT, lapack_driver="gelsy")[0]
-        return H, A, Q, v, Y - M @ v
-
-    def jacobian(self, shallow, ridge):
-        """How the answers change, output weights eliminated (Kaufman's form), and what is left of them.
-
-        Parameters
-        ----------
-        shallow : Shallow
-        ridge : float
-
-        Returns
-        -------
-        J : ndarray of shape (m_L (n + m_2), P)
-        left : ndarray of shape (m_L (n + m_2),)
-        """
-        H, A, Q, v, left = self.eliminated(shallow, ridge)
-        n, V, slopes = len(H), v[: A.shape[1]], 1.0 - A**2
-
-        def outside(changes):
-            padded = np.concatenate([changes, np.zeros((len(Q) - n, changes.shape[1]))])
-            return padded - Q @ (Q[:n].T @ changes)
-
-        parts = [slopes[:, None] * part[:, :, None] for part in (H, self.hot)]
-        of_units = outside(np.concatenate(parts, axis=1).reshape(n, -1))
+        parts = [slopes[:, None] * part[:, :, None] for part in (H, self.members)]
+        by_units = project_out(np.concatenate(parts, axis=1).reshape(n, -1))
         blocks = []
         for w in V.T:
-            through = ((slopes * w) @ shallow.rows.T) * (1.0 - H**2)
-            coordinates = np.concatenate([*(through * hot[:, None] for hot in self.hot.T), through * self.T], axis=1)
-            blocks.append(np.hstack([of_units * np.tile(w, of_units.shape[1] // len(w)), outside(coordinates)]))
-        return np.concatenate(blocks), left.T.ravel()
+            by_z = ((slopes * w) @ network.W2.T) * (1.0 - H**2)
+            by_first = np.concatenate([*(by_z * member[:, None] for member in self.members.T), by_z * self.T], axis=1)
+            blocks.append(np.hstack([by_units * np.tile(w, by_units.shape[1] // len(w)), project_out(by_first)]))
+        return np.concatenate(blocks), fit.residual.T.ravel()
 
-    def improved(self, shallow, max_iter, *, damping=None, free=False, slow=0.0, target=0.0):
-        """Levenberg-Marquardt in natural units.
-
-        Parameters
-        ----------
-        shallow : Shallow
-        max_iter : int
-        damping : float, default=None
-            The first one; None: 0.01 times the squared misfit.
-        free : bool, default=False
-            Without the ridge, for the last steps.
-        slow : float, default=0
-            Relative decrease of the squared misfit; two steps in a row that give less are the last ones.
-        target : float, default=0
-            Misfit that is low enough.
-
-        Returns
-        -------
-        Shallow
-        """
-        x, scales = shallow.vector, _scales(shallow)
-        misfit = self.misfit(shallow)
-        damping, quiet = _DAMPING * misfit**2 if damping is None else damping, 0
+    def improved(self, network, max_iter, *, damping=None, ridged=True, slow=0.0, target=0.0):
+        """The network after Levenberg-Marquardt steps, until two in a row gain less than `slow` of the cost."""
+        residual, n_slow = self.residual(network), 0
+        damping = _FIRST_DAMPING * residual**2 if damping is None else damping
         for _ in range(max_iter):
-            self.before_a_step()
-            ridge = 0.0 if free else _RIDGE * misfit / (_TYPICAL_READOUT * np.sqrt(shallow.rows.shape[1]))
-            at = shallow.like(x)
-            before = self.misfit(at, ridge) ** 2
-            step, after, damping = self._step(at, ridge, damping, scales)
-            if step is None:
+            self.check_deadline()
+            ridge = _RIDGE * residual / (_TYPICAL_OUTPUT_WEIGHT * np.sqrt(network.width)) if ridged else 0.0
+            before, result = self._step(network, ridge, damping)
+            if result.cost >= 1.0:
                 break
-            x = x + step
-            misfit = self.misfit(shallow.like(x))
-            quiet = quiet + 1 if after > (1.0 - slow) * before else 0
-            if misfit <= target or quiet == _QUIET:
+            network, damping = network.like(result.x), result.damping * before
+            residual = self.residual(network)
+            n_slow = n_slow + 1 if result.cost > 1.0 - slow else 0
+            if residual <= target or n_slow == _MAX_SLOW_STEPS:
                 break
-        return shallow.like(x)
+        return network
 
-    def _step(self, at, ridge, damping, scales):
-        """A step that lowers the cost, the cost then and the next damping; None where no damping gives one."""
-        J, left = self.jacobian(at, ridge)
-        J *= scales
-        P, cost, growth = J.shape[1], float(left @ left), 2.0
-        R = scipy.linalg.qr(np.column_stack([J, left]), mode="r", overwrite_a=True, check_finite=False)[0][: P + 1]
-        factor, R, y, beyond = R[:P], R[:P, :P], R[:P, P], float(R[P, P] ** 2)
-        for _ in range(_TRIES):
-            damping = max(damping, _LEAST)
-            s = damped_step(factor, damping)
-            after = np.inf
-            if s is not None and np.abs(s).max() < _FARTHEST:
-                after = self.misfit(at.like(at.vector + s * scales), ridge) ** 2
-            if after < cost:
-                predicted = float(np.sum((R @ s - y) ** 2)) + beyond
-                ratio = (cost - after) / max(cost - predicted, np.finfo(float).tiny)
-                return s * scales, after, damping * max(1.0 / _EASED, 1.0 - (2.0 * ratio - 1.0) ** 3)
-            damping, growth = damping * 2.0 * growth, 2.0 * growth
-        return None, cost, damping
+    def _step(self, network, ridge, damping):
+        """The cost, and one step of Levenberg-Marquardt in units of it: relative dampings have a floor, costs none."""
+        before, x, scales = self.residual(network, ridge) ** 2, network.vector, network.scales
+        before = max(before, np.finfo(float).tiny)
+
+        def cost(new):
+            if np.abs((new - x) / scales).max() > _MAX_STEP:
+                return np.inf
+            return self.residual(network.like(new), ridge) ** 2 / before
+
+        def linearize(_):
+            J, r = self.jacobian(network, ridge)
+            return DenseJacobian(J / np.sqrt(before), r / np.sqrt(before), scales)
+
+        return before, levenberg_marquardt(cost, linearize, x, max_iter=1, damping=damping / before)
 
 
-def _scales(shallow):
-    """Natural units of all numbers, (P,)."""
-    parts = (shallow.rows, shallow.shifts, shallow.deltas, shallow.stretch)
-    return np.concatenate([np.full(part.size, scale) for part, scale in zip(parts, _SCALES, strict=True)])
+def grow_to_width(fit, network, n_units, rng):
+    """The network with `n_units`: present units fitted, others added one by one, redundant ones removed.
+
+    A unit that is nearly saturated in both regions, ``|bias| >= 4``, adds about an exponential of a few inputs of size
+    1e-5: Taylor coefficients do not show it, outputs accurate to 1e-15 do. Whether all units are right is for the
+    caller to check.
+    """
+    separate = fit.with_separate_offsets()
+    options = {"slow": _SLOW, "target": _EXACT}
+    network, residual = separate.improved(network, _FIRST_STEPS, **options), np.inf
+    for cycle in range(_MAX_CYCLES):
+        while network.width < n_units + (_MORE_UNITS if cycle else 0):
+            network = separate.improved(_with_best_candidate(separate, network, rng), _STEPS_PER_UNIT, **options)
+        while network.width > n_units:
+            network = _without_least_useful(separate, network)
+        if separate.residual(network) > _EXACT:
+            network = separate.improved(network, _LAST_STEPS, damping=_LAST_DAMPING, ridged=False, **options)
+        before, residual = residual, separate.residual(network)
+        if residual < _SOLVED or residual > _MIN_IMPROVEMENT * before:
+            break
+    return fit.improved(network, _LAST_STEPS, damping=_LAST_DAMPING, ridged=False, slow=_SLOW)
+
+
+def _with_best_candidate(fit, network, rng):
+    """One more unit: the random one that explains most of what present units and their changes do not."""
+    (n, m_L), m = fit.Y.shape, network.width
+    J, residual = fit.jacobian(network, 1e-3 * fit.residual(network))
+    J /= np.maximum(np.linalg.norm(J, axis=0), np.finfo(float).tiny)
+    tangent = np.linalg.qr(J)[0]
+    residual = (residual - tangent @ (tangent.T @ residual)).reshape(m_L, n + m)[:, :n]
+    tangent = tangent.reshape(m_L, n + m, -1)[:, :n]
+    H, A = fit.hidden_outputs(network)
+    Q = np.linalg.qr(np.column_stack([A, fit.constants]))[0]
+    weights, biases = _candidates(network, rng)
+    new = np.tanh(H @ weights + biases[fit.regions])
+    new -= Q @ (Q.T @ new)
+    new /= np.maximum(np.linalg.norm(new, axis=0), np.finfo(float).tiny)
+    gains = np.zeros(_N_CANDIDATES)
+    for r, basis in zip(residual, tangent, strict=True):
+        outside = 1.0 - np.sum((basis.T @ new) ** 2, axis=0)
+        gains += (r @ new) ** 2 / np.maximum(outside, _MIN_NEW_PART)
+    best = [int(np.argmax(gains))]
+    return network.with_unit(weights[:, best], biases[:, best])
+
+
+def _candidates(network, rng):
+    """Random weights (k, n) with norms like those of present units, and biases (2, n) of opposite sign."""
+    norms = np.linalg.norm(network.W2, axis=0)
+    typical = np.clip(norms, _MIN_NORM * np.median(norms), _MAX_NORM * np.median(norms))
+    weights = rng.standard_normal((len(network.W2), _N_CANDIDATES))
+    weights *= rng.choice(typical, _N_CANDIDATES) / np.linalg.norm(weights, axis=0)
+    bias = rng.uniform(-_MAX_BIAS, _MAX_BIAS, _N_CANDIDATES)
+    return weights, np.stack([bias, _MIRROR_SD * rng.standard_normal(_N_CANDIDATES) - bias])
+
+
+def _without_least_useful(fit, network):
+    """One unit less: the one whose removal the others compensate best."""
+    units = np.arange(network.width)
+    residuals = [fit.residual(network.subset(units != j)) for j in units]
+    order = np.argsort(residuals)[:_N_REMOVED]
+    tries = [fit.improved(network.subset(units != j), _REMOVAL_STEPS, slow=_SLOW) for j in order]
+    return min(tries, key=fit.residual)

@@ -1,181 +1,153 @@
-"""The second layer's rows from Taylor coefficients at many places of two cells, and the hidden coordinates there."""
+"""Directions of second-layer weights from Taylor coefficients at many centers of two regions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from skident.linalg import find_symmetric_powers
 from skident.oracle import NotIdentified
 
-from ..kernel.charts import TanhChart
-from ..kernel.local_coordinates import coefficients_in_outputs
-from ..kernel.output_powers import OutputPowers, find_output_powers, fitted_powers
+from ..kernel.charts import TanhChart, change_coordinates, powers_of_series, series_in_outputs
+from ..kernel.powers import OutputPowers, find_output_powers, fit_output_powers
 from ..kernel.taylor import choose_reach, taylor_coefficients
 
 __all__ = ["CenterPowers", "powers_at_centers"]
 
-_SPREAD = 0.6  # of the centres, in outputs as known
+_MAX_OUTPUT = 0.6  # of free units at centers, as known: farther out, coefficients are less accurate
 _NEARER = 0.9  # times the best reach along a few lines: truncation is worse along others
-_ROUNDS, _SOME, _ALL = 30, 0.5, 0.9  # Gauss-Newton steps, and misfits over the last ones that end those on some and all
-_ATTEMPTS, _DELTAS, _GAP = 6, 0.3, 0.2  # starts, their deviation after the first, and gap that ends this
-_LONGEST, _STEP = 0.3, 1e-6  # of a step in deltas, and of its derivatives
-_STARTS, _FARTHEST = 300, 0.05  # of powers, and how far from the rows' space they may be
-_FULL = 0.5  # part of the rows that the units not found may be
+_MAX_STEPS = 30  # budget of Gauss-Newton steps per start
+_SLOW_IF_EQUAL = 0.5  # residual over the last one beyond which corrections may differ between regions
+_SLOW = 0.9  # residual over the last one that ends the steps with all parameters
+_MAX_STEP = 0.3  # of a parameter in one step
+_DIFFERENCE_STEP = 1e-6  # of parameters, central
+_N_STARTS = 6  # budget
+_CORRECTION_SD = 0.3  # of starts after the first, which is 0
+_MAX_GAP = 0.2  # ratio of singular values m_2 + 1 and m_2 at which no further start is tried
+_N_POWER_STARTS = 300  # budget of the power method with one output
+_MAX_DISTANCE = 0.05  # of powers from the span of the coefficients: the worst known units are that far off
+_MIN_RECOVERED = 0.5  # part of the units recovered: the fit that follows finds the rest
 
 
 @dataclass(frozen=True)
 class CenterPowers:
-    """What Taylor coefficients at many places tell of the second layer.
+    """Columns of norm 1 of W2 (k, n), and the coefficients (2 n_c, n) of their powers along their output weights.
 
-    Attributes
-    ----------
-    rows : ndarray of shape (k, n)
-        Columns of length 1, for the units found.
-    deltas : ndarray of shape (2, k)
-        See `Shallow`, as all that follows.
-    stretch : ndarray of shape (k,)
-    outputs : ndarray of shape (2 n_c, k)
-        Of the free units at the centres, those in cell 0 first.
-    coefficients : ndarray of shape (2 n_c, n)
-        Of the powers of rows, along the direction of their output weights.
-    order : int
-        p.
-    gap : float
-        Largest singular value that should be none over the smallest that is one.
+    `corrections` (2, k) and `norm_factors` (k,) as of `PatchNetwork`; `outputs` (2 n_c, k) of free units at the
+    centers, those in region 0 first.
     """
 
-    rows: np.ndarray
-    deltas: np.ndarray
-    stretch: np.ndarray
+    W2: np.ndarray
+    corrections: np.ndarray
+    norm_factors: np.ndarray
     outputs: np.ndarray
     coefficients: np.ndarray
     order: int
-    gap: float
 
 
-def powers_at_centers(downstream, cells, rule, n_centres, n_units):
-    """Rows, shifts and lengths that make Taylor coefficients at all centres sums of m_2 powers.
+def powers_at_centers(downstream, regions, rule, n_centers, n_units):
+    """The `CenterPowers` of `OppositeRegions`, of `n_units` or fewer, from coefficients at n_centers in each region.
 
-    Parameters
-    ----------
-    downstream : Downstream
-    cells : OppositeRegions
-    rule : TaylorRule
-        With order p and the largest reach.
-    n_centres : int
-        In each cell.
-    n_units : int
-        m_2.
-
-    Returns
-    -------
-    CenterPowers
-        Of m_2 units or fewer.
-
-    Raises
-    ------
-    NotIdentified
-        If less than half of the units are found.
-
-    Notes
-    -----
-    In true outputs the coefficients of order p, at whatever place, are sums of ``v_j (x) W_j^{(x) p}``, v_j being
-    a unit's weights to all outputs, which are the same everywhere: with m_L outputs that space has m_L times as many
-    dimensions as there are powers, and a lower order tells all units, with less rounding. Deltas and lengths are found
-    by Gauss-Newton on the singular values beyond the m_2-th, to first order ``U_2^T R V_2`` for the matrix R of all
-    centres, beginning with deltas that are 0 and the same in both cells: as hyperplanes lie in the middle of their
-    units' steps, these are small. Where that leaves no gap, random ones are tried.
+    In true outputs the coefficients of order p, wherever, are sums of ``v_j (x) W_j^{(x) p}``, v_j being the output
+    weights: with m_L outputs that space has m_L times as many dimensions, and a lower order determines all units, with
+    less rounding. Raises NotIdentified if less than half of the units are recovered.
     """
-    T = np.arctanh(downstream.rng.uniform(-_SPREAD, _SPREAD, (n_centres, len(cells.free))))
+    T = np.arctanh(downstream.rng.uniform(-_MAX_OUTPUT, _MAX_OUTPUT, (n_centers, len(regions.free))))
     T[0] = 0.0
-    patch = cells.patch(T)
-    rule, _ = choose_reach(downstream.query, patch, TanhChart(), rule, downstream.rng)
-    tensors = taylor_coefficients(downstream.query, patch, TanhChart(), replace(rule, reach=_NEARER * rule.reach))
-    coordinates = _Coordinates(T, tensors, n_units, downstream.look_at_the_time)
-    x = coordinates.found(downstream.rng)
-    rows = coordinates.rows(x)
-    s, Vt = np.linalg.svd(rows, full_matrices=False)[1:]
-    found = _powers(Vt[:n_units].T, (downstream.n_outputs, T.shape[1], rule.order), downstream.rng)
-    if len(found.vectors) < _FULL * n_units:
-        raise NotIdentified(
-            "second layer", "incomplete", f"{len(found.vectors)} of {n_units} powers were found at {n_centres} centres"
-        )
-    if len(found.vectors) == n_units:
-        found = fitted_powers(found, rows)
-    C = np.linalg.lstsq(found.flat.T, rows.T, rcond=None)[0].T / coordinates.weights[:, None]
-    deltas, stretch = coordinates.split(x)
-    gap = float(s[n_units] / max(s[n_units - 1], np.finfo(float).tiny))
-    return CenterPowers(found.vectors.T, deltas, stretch, coordinates.outputs(x), C, rule.order, gap)
+    patch, chart = regions.patch(T), TanhChart()
+    rule = choose_reach(downstream.query, patch, chart, rule, downstream.rng)
+    tensors = taylor_coefficients(downstream.query, patch, chart, rule.with_reach(_NEARER * rule.reach))
+    problem = _CoordinateProblem(T, tensors, n_units, downstream.check_deadline)
+    params = problem.solution(downstream.rng)
+    rows = problem.rows(params)
+    basis = np.linalg.svd(rows, full_matrices=False)[2][:n_units].T
+    powers = _powers(basis, (downstream.n_outputs, T.shape[1], rule.order), downstream.rng)
+    n_found = len(powers.directions)
+    if n_found < _MIN_RECOVERED * n_units:
+        message = f"{n_found} of {n_units} powers were recovered at {n_centers} centers"
+        raise NotIdentified("second layer", "incomplete", message)
+    if n_found == n_units:
+        powers = fit_output_powers(powers, rows)
+    C = np.linalg.lstsq(powers.flat.T, rows.T, rcond=None)[0].T / problem.weights[:, None]
+    corrections, norm_factors = problem.split(params)
+    return CenterPowers(powers.directions.T, corrections, norm_factors, problem.outputs(params), C, rule.order)
 
 
 def _powers(basis, shape, rng):
-    """Rows and output weights, of a shape (m_L, k, p), whose powers lie in a subspace."""
+    """`OutputPowers` of shape (m_L, k, p) in the span of a basis."""
     m_L, k, order = shape
     if m_L > 1:
-        return find_output_powers(basis, m_L, k, order, rng, farthest=_FARTHEST)
-    vectors = find_symmetric_powers(basis, k, order, rng, n_starts=_STARTS, farthest=_FARTHEST).vectors
-    return OutputPowers(vectors, np.ones((len(vectors), 1)), order)
+        return find_output_powers(basis, m_L, k, order, rng, max_distance=_MAX_DISTANCE)
+    directions = find_symmetric_powers(basis, k, order, rng, n_starts=_N_POWER_STARTS, farthest=_MAX_DISTANCE).vectors
+    return OutputPowers(directions, np.ones((len(directions), 1)), order)
 
 
-class _Coordinates:
-    """Deltas in both cells (their mean and half their difference) and lengths, by what is left of m_2 powers."""
+class _CoordinateProblem:
+    """What of the coefficients lies outside m_2 dimensions, by bias corrections in both regions and norm factors.
 
-    def __init__(self, T, tensors, n_units, before_a_step=lambda: None):
+    Parameters (3 k,): the mean of the corrections, norm factors minus 1, half the difference of the corrections.
+    """
+
+    def __init__(self, T, tensors, n_units, check_deadline):
         self.T, self.tensors, self.n_units, self.k = T, tensors, n_units, T.shape[1]
-        self.before_a_step = before_a_step
-        slopes = 1.0 - np.tanh(np.concatenate([T, T])) ** 2
-        self.weights = np.prod(slopes, axis=1) ** ((len(tensors) - 1) / self.k)
+        self.order, self.check_deadline = len(tensors) - 1, check_deadline
+        # Inverse errors of the coefficients, about: they are larger where free units are half saturated.
+        self.weights = np.prod(1.0 - np.tanh(np.concatenate([T, T])) ** 2, axis=1) ** (self.order / self.k)
 
-    def split(self, x):
-        """Deltas (2, k) and stretch (k,)."""
-        mean, stretch, half = np.split(x, 3)
-        return np.stack([mean + half, mean - half]), 1.0 + stretch
+    def split(self, params):
+        """Corrections (2, k) and norm factors (k,)."""
+        mean, factors, half = np.split(params, 3)
+        return np.stack([mean + half, mean - half]), 1.0 + factors
 
-    def outputs(self, x):
-        """At the centres, (2 n_c, k)."""
-        deltas, stretch = self.split(x)
-        return np.tanh(np.concatenate([self.T * stretch + delta for delta in deltas]))
+    def outputs(self, params):
+        """Outputs (2 n_c, k) of free units at the centers."""
+        corrections, factors = self.split(params)
+        return np.tanh(np.concatenate([self.T * factors + correction for correction in corrections]))
 
-    def rows(self, x):
-        """Highest coefficients of all outputs, weighted by about what their errors are, (2 n_c, m_L d)."""
-        C = coefficients_in_outputs(self.tensors, self.outputs(x), self.split(x)[1])
+    def rows(self, params):
+        """Weighted coefficients of the highest order in true outputs, (2 n_c, m_L d)."""
+        series = series_in_outputs(self.outputs(params), self.order, self.split(params)[1])
+        C = change_coordinates(self.tensors, powers_of_series(series))
         return C.reshape(len(C), -1) * self.weights[:, None]
 
-    def found(self, rng):
-        """Where singular values beyond the m_2-th are least, from deltas 0 and, if that has no gap, random ones."""
-        best, least = None, np.inf
-        for attempt in range(_ATTEMPTS):
+    def solution(self, rng):
+        """The parameters with the smallest residual, from corrections 0 and, if that leaves no gap, random ones."""
+        best, lowest = None, np.inf
+        for attempt in range(_N_STARTS):
             start = np.zeros(3 * self.k)
-            start[: self.k] = (_DELTAS if attempt else 0.0) * rng.standard_normal(self.k)
-            x, size = self.improved(start)
-            best, least = (x, size) if size < least else (best, least)
+            start[: self.k] = (_CORRECTION_SD if attempt else 0.0) * rng.standard_normal(self.k)
+            params, residual = self.improved(start)
+            best, lowest = (params, residual) if residual < lowest else (best, lowest)
             s = np.linalg.svd(self.rows(best), compute_uv=False)
-            if s[self.n_units] < _GAP * s[self.n_units - 1]:
+            if s[self.n_units] < _MAX_GAP * s[self.n_units - 1]:
                 break
         return best
 
-    def improved(self, x):
-        """Gauss-Newton steps, deltas the same in both cells first, then all; and what singular values are left."""
-        last, n_open, best = np.inf, self.k, x
-        for _ in range(_ROUNDS):
-            self.before_a_step()
-            U, _, Vt = np.linalg.svd(self.rows(x), full_matrices=True)
-            left, right = U[:, self.n_units :].T, Vt[self.n_units :].T
-            E = left @ self.rows(x) @ right
-            size = np.linalg.norm(E)
-            best = x if size < last else best
-            if size > _ALL * last and n_open == len(x):
-                break
-            n_open = len(x) if size > _SOME * last else n_open
-            last = min(size, last)
-            J = [left @ ((self.rows(x + e) - self.rows(x - e)) / (2.0 * _STEP)) @ right for e in self._steps(n_open)]
-            step = np.linalg.lstsq(np.stack([column.ravel() for column in J], axis=1), -E.ravel(), rcond=None)[0]
-            x = x.copy()
-            x[:n_open] += np.clip(step, -_LONGEST, _LONGEST)
-        return best, last
+    def improved(self, params):
+        """Parameters and residual after Gauss-Newton on singular values beyond the m_2-th.
 
-    def _steps(self, n_open):
-        """Differences for the derivatives, (n_open, 3 k)."""
-        return _STEP * np.eye(3 * self.k)[:n_open]
+        To first order these are ``U_2^T R V_2`` for the rows R with singular vectors U and V.
+        Corrections are the same in both regions at first: hyperplanes lie near the middle of their units, so that they
+        are small, and the difference of two regions is smaller still.
+        """
+        last, n_free, best = np.inf, self.k, params
+        for _ in range(_MAX_STEPS):
+            self.check_deadline()
+            R = self.rows(params)
+            U, _, Vt = np.linalg.svd(R, full_matrices=True)
+            left, right = U[:, self.n_units :].T, Vt[self.n_units :].T
+            E = left @ R @ right
+            residual = np.linalg.norm(E)
+            best = params if residual < last else best
+            if residual > _SLOW * last and n_free == len(params):
+                break
+            n_free = len(params) if residual > _SLOW_IF_EQUAL * last else n_free
+            last = min(residual, last)
+            steps = _DIFFERENCE_STEP * np.eye(3 * self.k)[:n_free]
+            changes = (self.rows(params + e) - self.rows(params - e) for e in steps)
+            J = np.stack([(left @ change @ right).ravel() for change in changes], axis=1) / (2.0 * _DIFFERENCE_STEP)
+            step = np.linalg.lstsq(J, -E.ravel(), rcond=None)[0]
+            params = params.copy()
+            params[:n_free] += np.clip(step, -_MAX_STEP, _MAX_STEP)
+        return best, last

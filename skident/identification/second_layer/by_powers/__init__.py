@@ -1,1 +1,1 @@
-"""Second-layer units as a decomposition into powers, from Taylor coefficients of several outputs."""
+"""The second layer from Taylor coefficients on patches, which are sums of powers of its weights at the free units."""

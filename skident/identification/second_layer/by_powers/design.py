@@ -1,4 +1,4 @@
-"""Which order of Taylor coefficients and how many free units identify a second layer, and what that costs."""
+"""Design of a recovery by powers: which order and how many free units determine the second layer, at what cost."""
 
 from __future__ import annotations
 
@@ -13,92 +13,94 @@ from ..kernel.taylor import TaylorRule
 
 __all__ = ["PowerDesign", "power_designs"]
 
-# Largest reach in hidden coordinates and pairs of nodes, by order: beyond 4 rounding leaves too little.
-_RULES = {2: (0.5, 2), 3: (0.6, 4), 4: (0.8, 6), 5: (0.85, 7)}
-# m_2 from which on errors grow so much from step to step that more is asked.
-_WIDE = 40
-_WIDE_PAIRS, _WIDE_ROWS, _WIDE_MORE = {2: 2, 3: 5, 4: 8, 5: 10}, {2: 1.2, 3: 1.2, 4: 1.3, 5: 1.3}, 1
-_DELICATE = 4  # order from which on further units want as many nodes as the first patch
-_ROWS = 1.15  # times the rank that shows shifts
-_LINEAR, _ALL = 1.1, 1.3  # times the unknowns of one further unit: equations linear in it, and all
-_FULLEST = 0.93  # part of the space that m_2 powers may fill
-_CROWDED = 0.75  # beyond this part, conditions get worse
-_OF_PATTERNS = 0.95  # part of all sign patterns that may be needed before other units are held at levels
-_HELD = 1.5  # times the cost where they are: such points lie farther out
+# By order. The largest reach in hidden coordinates and pairs of nodes: where truncation meets rounding for typical
+# units. Orders above 5 leave too few digits.
+_REACH = {2: 0.5, 3: 0.6, 4: 0.8, 5: 0.85}
+_N_PAIRS = {2: 2, 3: 4, 4: 6, 5: 7}
+# Wide second layers, whose errors grow from one step to the next: more accurate coefficients, and more of them.
+_WIDE = 40  # second-layer units
+_N_PAIRS_IF_WIDE = {2: 2, 3: 5, 4: 8, 5: 10}
+_ROWS_PER_RANK_IF_WIDE = {2: 1.2, 3: 1.2, 4: 1.3, 5: 1.3}
+_MORE_POINTS_IF_WIDE = 1  # on the patch of each further unit
+_ACCURATE_ORDER = 4  # from this order on, patches of further units need as many nodes as the first patch
+# Overdetermination: coefficients per unknown, so that noise is averaged and a wrong rank shows.
+_ROWS_PER_RANK = 1.15  # rows of coefficients per rank of those that determine the bias corrections
+_MORE_ROWS = 4  # in addition
+_EQUATIONS_PER_LINEAR_UNKNOWN = 1.1  # of a further unit: equations linear in its weights, which give the start
+_EQUATIONS_PER_UNKNOWN = 1.3  # of a further unit: all equations
+_MAX_FILL = 0.93  # part of the space of order-p coefficients that m_2 powers may fill: the power method needs the rest
+# Cost factors: ways that work less often, or farther out, are taken only if they cost that much less.
+_CROWDED = 0.75  # fill beyond which the powers get worse conditioned
+_CROWDED_SLOPE = 5.0  # cost factor per fill beyond
+_MAX_PATTERN_SHARE = 0.95  # of all sign patterns needed, beyond which units have to be held at levels
+_HELD_COST = 1.5  # if so: these points lie farther out
+_FEW_PATTERNS_COST = 4.0  # if m_1 > D and only one direction remains to saturate the other units
 
 
 @dataclass(frozen=True)
 class PowerDesign:
-    """A way to identify the second layer.
+    """Taylor rules, the number k of free units, points per patch and the estimated number of queries.
 
-    Attributes
-    ----------
-    rule : TaylorRule
-        With order p.
-    rule_of_more : TaylorRule
-        For the patches of further units.
-    n_free : int
-        k.
-    n_first, n_more : int
-        Points of the first patch, and of those of every further unit.
-    n_queries : float
-        Rows to ask, about.
+    `rule` and `n_first` are those of the first patch, `further_rule` and `n_further` of the patch of each further unit.
     """
 
     rule: TaylorRule
-    rule_of_more: TaylorRule
+    further_rule: TaylorRule
     n_free: int
     n_first: int
-    n_more: int
+    n_further: int
     n_queries: float
 
 
 def power_designs(n_inputs, widths, orders=(2, 3, 4)):
-    """The plan that asks fewest rows, and others with ever fewer free units, for where its patches are out of reach.
+    """The design with fewest queries, then ones with ever fewer free units, in case no patch is in reach.
 
-    Parameters
-    ----------
-    n_inputs : int
-        D.
-    widths : tuple of int
-        ``(m_1, m_2, m_L)``.
-    orders : sequence of int, default=(2, 3, 4)
-        That may be used.
-
-    Returns
-    -------
-    list of PowerDesign
-        Empty where powers do not determine the second layer, or points are too few.
+    `widths` are ``(m_1, m_2, m_L)``. Empty if powers do not determine the second layer.
     """
-    plans = [_plan(n_inputs, widths, p, k) for p in orders for k in range(2, min(n_inputs, widths[0]))]
-    plans, chosen = [plan for plan in plans if plan is not None], []
-    while plans:
-        chosen.append(min(plans, key=lambda plan: plan.n_queries))
-        plans = [plan for plan in plans if plan.n_free < chosen[-1].n_free]
+    designs = [_design(n_inputs, widths, p, k) for p in orders for k in range(2, min(n_inputs, widths[0]))]
+    designs, chosen = [design for design in designs if design is not None], []
+    while designs:
+        chosen.append(min(designs, key=lambda design: design.n_queries))
+        designs = [design for design in designs if design.n_free < chosen[-1].n_free]
     return chosen
 
 
-def _plan(D, widths, p, k):
-    """The plan with k free units and order p, or None."""
-    m_1, m_2, m_L = widths
-    entries = n_symmetric_entries(k, p)
-    if entries < m_2 + k + 1 or m_2 > _FULLEST * entries:
+def _design(D, widths, p, k):
+    """The design with k free units and order p; None if powers, points or sign patterns do not suffice."""
+    m_1, m_2, _ = widths
+    fill = m_2 / n_symmetric_entries(k, p)
+    if n_symmetric_entries(k, p) < m_2 + k + 1 or fill > _MAX_FILL:
         return None
-    reach, n_pairs = _RULES[p]
+    rule = TaylorRule(p, _REACH[p], _N_PAIRS_IF_WIDE[p] if m_2 >= _WIDE else _N_PAIRS[p])
+    further_rule = rule if p >= _ACCURATE_ORDER else TaylorRule(p, _REACH[p], _N_PAIRS[p])
+    n_first, n_further = _n_points(widths, p, k)
+    units_held = n_first > _MAX_PATTERN_SHARE * n_sign_patterns(D, m_1, k)
+    if units_held and not (D - k > 1 and m_1 > k + 1):
+        return None
+    if D - k < 3 and not _further_patterns_suffice(D, widths, p, k, n_further):
+        return None
+    n_queries = n_first * rule.n_queries(k) + (m_1 - k) * n_further * further_rule.n_queries(k + 1)
+    n_queries *= 1.0 + _CROWDED_SLOPE * max(0.0, fill - _CROWDED)
+    n_queries *= _FEW_PATTERNS_COST if m_1 > D and D - k - 1 < 2 else 1.0
+    n_queries *= _HELD_COST if units_held else 1.0
+    return PowerDesign(rule, further_rule, k, n_first, n_further, n_queries)
+
+
+def _n_points(widths, p, k):
+    """Points of the first patch, whose coefficients have a known rank, and of the patch of each further unit."""
+    _, m_2, m_L = widths
     wide = m_2 >= _WIDE
-    rule = TaylorRule(p, reach, _WIDE_PAIRS[p] if wide else n_pairs)
-    rule_of_more = rule if p >= _DELICATE else TaylorRule(p, reach, n_pairs)
     rank = m_2 + sum(min(n_symmetric_entries(k, q), m_2) for q in range(1, p))
-    n_first = int(np.ceil(((_WIDE_ROWS[p] if wide else _ROWS) * rank + 4) / m_L)) + 2
-    linear, beyond = n_symmetric_entries(k, p - 1), n_symmetric_entries(k + 1, p) - m_2
-    n_more = int(np.ceil(m_2 * max(_LINEAR / linear, _ALL / beyond) / m_L)) + (_WIDE_MORE if wide else 0)
-    there, there_then = n_sign_patterns(D, m_1, k), n_sign_patterns(D, m_1, k + 1)
-    told = there_then * linear * m_L
-    few, held = n_first > _OF_PATTERNS * there, D - k > 1 and m_1 > k + 1
-    few_then = m_1 > k and n_more > there_then and told < 1.1 * m_2
-    if (few and not held) or (few_then and D - k < 3):
-        return None
-    cost = n_first * rule.n_queries(k) + (m_1 - k) * n_more * rule_of_more.n_queries(k + 1)
-    crowded = 1.0 + 5.0 * max(0.0, m_2 / entries - _CROWDED)
-    few_cells = 4.0 if m_1 > D and D - k - 1 < 2 else 1.0
-    return PowerDesign(rule, rule_of_more, k, n_first, n_more, cost * crowded * few_cells * (_HELD if few else 1.0))
+    n_rows = (_ROWS_PER_RANK_IF_WIDE[p] if wide else _ROWS_PER_RANK) * rank + _MORE_ROWS
+    n_linear, n_beyond = n_symmetric_entries(k, p - 1), n_symmetric_entries(k + 1, p) - m_2
+    n_equations = max(_EQUATIONS_PER_LINEAR_UNKNOWN / n_linear, _EQUATIONS_PER_UNKNOWN / n_beyond) * m_2
+    n_further = int(np.ceil(n_equations / m_L)) + (_MORE_POINTS_IF_WIDE if wide else 0)
+    return int(np.ceil(n_rows / m_L)) + 2, n_further
+
+
+def _further_patterns_suffice(D, widths, p, k, n_further):
+    """Whether sign patterns with k + 1 free units are enough, or all of them give enough linear equations."""
+    m_1, m_2, m_L = widths
+    n_patterns = n_sign_patterns(D, m_1, k + 1)
+    n_equations = n_patterns * n_symmetric_entries(k, p - 1) * m_L
+    return m_1 <= k or n_further <= n_patterns or n_equations >= _EQUATIONS_PER_LINEAR_UNKNOWN * m_2

@@ -1,4 +1,4 @@
-"""The second layer after a saturating first layer: by linear algebra on patches, with no random initialization."""
+"""The second layer by powers on a patch, then by extension from it or by further patches, with no random networks."""
 
 from __future__ import annotations
 
@@ -9,75 +9,56 @@ import numpy as np
 from skident.network import get_activation
 from skident.oracle import NotIdentified
 
-from ..assembling import PowerEvidence, network_from_curves, preactivations_of
 from ..by_patch_and_extension.extension import extend_to_all_units, n_queries_of_extension
 from ..by_patch_and_extension.patch_from_powers import known_patch_from_powers, n_queries_of_patch
+from ..downstream import PowerSums, network_from_curves, preactivations_of
 from ..kernel.taylor import choose_reach
 from .first_patch import powers_on_first_patch
 from .further_units import recover_further_units
 
 __all__ = ["recover_by_powers"]
 
-_TRIES, _MORE = 4, 0.3  # at most, and how many more points the first patch of each has than that of the one before
-_PAIRS = 1  # of nodes that each has more
+_MAX_TRIES = 4  # each with another first patch
+_MORE_POINTS = 0.3  # relative, on the first patch of each further try
+_MORE_PAIRS = 1  # of nodes, in each further try
 
 
-def recover_by_powers(downstream, plan, n_units=None, *, tries=range(_TRIES), callback=None):
-    """All that follows a first layer, if that is one hidden layer and a linear output.
+def recover_by_powers(downstream, design, n_units=None, *, tries=range(_MAX_TRIES), callback=None):
+    """The network downstream, if that is one hidden layer of `n_units` (None: to be detected) and a linear output.
 
-    Parameters
-    ----------
-    downstream : Downstream
-    plan : PowerDesign
-    n_units : int, default=None
-        m_2; None where the gap of the singular values has to tell it.
-    tries : range, default=range(4)
-        All of it may be tried so often, beginning with another patch; later ones ask more.
-    callback : callable, default=None
-        ``callback(n_known, m_1)``.
-
-    Returns
-    -------
-    RecoveredNetwork
-
-    Raises
-    ------
-    NotIdentified
-        If no patch is in reach, the coefficients are no sum of powers, a unit is not found, or the network found does
-        not explain the answers.
-
-    Notes
-    -----
-    ``f = R(h)`` with ``R(h) = sum_k v_k g(W_k . h + c_k) + v_0``. Where k first-layer units are free and all others
-    stand still at signs s, the terms of order p of R are ``sum_k v_k g^(p)(y_k(s)) / p! (W_k . eta)^p``: for all s they
-    lie in the span of m_2 powers. Shifts come from the null space of all orders, rows from a power method, and length,
-    shift and output weights from the curves ``g^(p)``: of one cell first, from which `extend_to_all_units` finds the
-    other units with few answers. Where that fails, or would ask more, rows at the other units come from linear
-    equations on a patch for each of them, and curves at the end.
+    If k first-layer units are free and all others are constant, the terms of order p of f are
+    ``sum_j v_j g^(p)(y_j) / p! (W_j . eta)^p``, y_j depending on the point: at all points they lie in the span of m_2
+    powers. Bias corrections come from the null space of all orders, directions of W2 from a power method, norms, biases
+    and output weights from the curves ``g^(p)``. From there, `extend_to_all_units` recovers the other first-layer units
+    with few queries; if that fails or costs more, they are freed one by one on further patches.
+    `callback` is called with the numbers of known units and of all units. Raises NotIdentified.
     """
     for attempt in tries[:-1]:
         try:
-            return _find(downstream, plan, n_units, attempt, callback)
+            return _recover(downstream, design, n_units, attempt, callback)
         except NotIdentified as error:
             if error.final:
                 raise
-    return _find(downstream, plan, n_units, tries[-1], callback)
+    return _recover(downstream, design, n_units, tries[-1], callback)
 
 
-def _find(downstream, plan, n_units, attempt, callback):
-    """One try: other patches, with more points and more nodes, than the one before."""
-    more, of_more = (replace(rule, n_pairs=rule.n_pairs + _PAIRS * attempt) for rule in (plan.rule, plan.rule_of_more))
-    first = powers_on_first_patch(downstream, replace(plan, rule=more), n_units, generosity=1.0 + _MORE * attempt)
-    found = None if attempt else _by_walking(downstream, plan, first, callback)
-    return _one_after_the_other(downstream, plan, first, of_more, callback) if found is None else found
+def _recover(downstream, design, n_units, attempt, callback):
+    """One try: a new first patch, with more points and more nodes than that of the try before."""
+    rules = (design.rule, design.further_rule)
+    rule, further_rule = (replace(rule, n_pairs=rule.n_pairs + _MORE_PAIRS * attempt) for rule in rules)
+    first = powers_on_first_patch(
+        downstream, replace(design, rule=rule), n_units, n_points_factor=1.0 + _MORE_POINTS * attempt
+    )
+    network = None if attempt else _by_extension(downstream, design, first, callback)
+    return _by_further_patches(downstream, design, first, further_rule, callback) if network is None else network
 
 
-def _by_walking(downstream, plan, first, callback):
-    """The second layer by a walk from one cell of the first patch, where that asks less; None where it fails."""
-    k, m_2 = first.rows.shape
-    walk = n_queries_of_extension((downstream.shape[1], m_2, downstream.n_outputs), k)
-    walk += n_queries_of_patch(first.rule, k, downstream.n_outputs)
-    if walk > (downstream.shape[1] - k) * plan.n_more * plan.rule_of_more.n_queries(k + 1):
+def _by_extension(downstream, design, first, callback):
+    """The network by extension from the first patch; None if that costs more queries or fails."""
+    k, m_2 = first.W2.shape
+    n_queries = n_queries_of_extension((downstream.shape[1], m_2, downstream.n_outputs), k)
+    n_queries += n_queries_of_patch(first.rule, k, downstream.n_outputs)
+    if n_queries > (downstream.shape[1] - k) * design.n_further * design.further_rule.n_queries(k + 1):
         return None
     try:
         return extend_to_all_units(downstream, known_patch_from_powers(downstream, first), callback)
@@ -87,19 +68,16 @@ def _by_walking(downstream, plan, first, callback):
     return None
 
 
-def _one_after_the_other(downstream, plan, first, of_more, callback):
-    """The second layer by Taylor coefficients on a patch for every further unit."""
-    rule, more = first.rule, replace(first.rule, reach=plan.rule.reach)
-    if of_more != more:
-        rule, _ = choose_reach(
-            downstream.query, first.sample.patch, downstream.chart(first.free), of_more, downstream.rng
-        )
-    rows = recover_further_units(downstream, replace(plan, rule_of_more=rule), first, callback)
-    shifts = preactivations_of(downstream.activation, rows.theta)
-    parts = [
-        (sample.patch.outputs(get_activation(downstream.activation), shifts), sample.coefficients, sample.values)
-        for sample in rows.samples
-    ]
+def _by_further_patches(downstream, design, first, further_rule, callback):
+    """The network from Taylor coefficients on a patch for every further unit."""
+    rule = first.rule
+    if further_rule != replace(first.rule, reach=design.rule.reach):
+        chart = downstream.chart(first.free)
+        rule = choose_reach(downstream.query, first.sample.patch, chart, further_rule, downstream.rng)
+    found = recover_further_units(downstream, replace(design, further_rule=rule), first, callback)
+    g = get_activation(downstream.activation)
+    corrections = preactivations_of(downstream.activation, found.center_outputs)
+    parts = [(s.patch.outputs(g, corrections), s.coefficients, s.values) for s in found.samples]
     outputs, coefficients, values = (np.concatenate(part) for part in zip(*parts, strict=True))
-    told = PowerEvidence(rows.rows, shifts, outputs, coefficients, values, first.rule.order)
-    return network_from_curves(rows.downstream, told, {"powers": first.misfit, "rows": rows.misfit})
+    sums = PowerSums(found.W2, corrections, outputs, coefficients, values, first.rule.order)
+    return network_from_curves(found.downstream, sums, {"powers": first.residual, "further units": found.residual})

@@ -1,1 +1,1 @@
-"""Patches of input space, Taylor coefficients on them, and the coordinates they are expressed in."""
+"""Patches of input space, Taylor coefficients on them, and least squares for their coefficients."""

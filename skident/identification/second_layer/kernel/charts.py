@@ -1,4 +1,4 @@
-"""Hidden coordinates on a patch: outputs of the free first-layer units, their shifts known or not."""
+"""Charts: hidden coordinates on a patch, and the change of packed Taylor coefficients between them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,12 @@ from scipy.special import erfinv
 from skident.linalg import n_symmetric_entries
 from skident.linalg.packing import packing_weights
 
-__all__ = ["ErfChart", "TanhChart", "exponents"]
+__all__ = ["ErfChart", "TanhChart", "change_coordinates", "exponents", "powers_of_series", "series_in_outputs"]
 
 
 @functools.lru_cache(maxsize=32)
 def exponents(n_free, order):
-    """Exponents of the monomials that the entries of a packed symmetric tensor belong to.
-
-    Parameters
-    ----------
-    n_free, order : int
-        k and p.
-
-    Returns
-    -------
-    ndarray of int, shape (C(k + p - 1, p), k)
-        Read-only, and cached.
-    """
+    """Exponents (C(k + p - 1, p), k) of the monomials of a packed symmetric tensor; read-only and cached."""
     table = np.zeros((n_symmetric_entries(n_free, order), n_free), dtype=np.int64)
     for row, indices in zip(table, itertools.combinations_with_replacement(range(n_free), order), strict=True):
         np.add.at(row, list(indices), 1)
@@ -38,108 +27,94 @@ def exponents(n_free, order):
 
 @dataclass(frozen=True)
 class TanhChart:
-    """``h' = tanh t`` with t known up to shifts: the true output is ``h = tanh(t + artanh(theta))``.
+    """``h' = tanh z``, z known up to a correction: the true output is ``h = tanh(z + artanh(center_output))``.
 
-    With ``eta = h - theta`` it is ``h' = sum_n theta^(n-1) / (1 - theta^2)^n eta^n``, a Moebius map, unit by unit, so
-    that Taylor coefficients in h' become those in eta once theta is known.
-
-    Attributes
-    ----------
-    theta : None
-        Not known.
+    h' is a Moebius map of h, unit by unit: Taylor coefficients in h' become those in ``h - center_output`` as soon as
+    the center outputs are known.
     """
 
-    theta: None = None
+    center_outputs: None = None
 
     def preactivations(self, H):
-        """t at hidden coordinates h'.
-
-        Parameters
-        ----------
-        H : ndarray of shape (q, k)
-
-        Returns
-        -------
-        ndarray of shape (q, k)
-        """
+        """z at coordinates h' (q, k)."""
         return np.arctanh(H)
 
-    def coefficients(self, tensors, theta, order):
-        """Taylor coefficients in eta from those in h'.
-
-        Parameters
-        ----------
-        tensors : list of ndarray of shape (..., C(k + q - 1, q)), q = 0, ..., p
-            Packed, see `taylor_coefficients`.
-        theta : ndarray of shape (k,)
-            Shifts, inside (-1, 1).
-        order : int
-            At most p.
-
-        Returns
-        -------
-        ndarray of shape (..., C(k + order - 1, order))
-            Packed, of this order.
-        """
-        k = len(theta)
-        tables = [_powers_of_series(t, order) for t in theta]
-        target, result = exponents(k, order), 0.0
-        for q in range(1, order + 1):
-            source = exponents(k, q)
-            change = np.ones((len(source), len(target)))
-            for i, table in enumerate(tables):
-                change *= table[source[:, i][:, None], target[:, i][None]]
-            result = result + (tensors[q] * packing_weights(k, q)) @ change
-        return result / packing_weights(k, order)
-
-
-def _powers_of_series(theta, order):
-    """Coefficients of ``(h')^a`` by powers of eta: row a, both from 0 to `order`."""
-    n = np.arange(1, order + 1)
-    series = np.concatenate([[0.0], theta ** (n - 1.0) / (1.0 - theta**2) ** n])
-    rows = [np.eye(order + 1)[0]]
-    for _ in range(order):
-        rows.append(np.convolve(rows[-1], series)[: order + 1])
-    return np.array(rows)
+    def coefficients(self, tensors, center_outputs, order):
+        """Coefficients of one order in ``h - center_outputs`` from those of orders 0, ..., p in h'."""
+        return change_coordinates(tensors, powers_of_series(series_in_outputs(center_outputs, order)))
 
 
 @dataclass(frozen=True)
 class ErfChart:
-    """``h = theta + (1 - |theta|) h'`` with ``h = erf(t + erfinv(theta))``: the tails of erf tell theta beforehand.
+    """``h = center_output + (1 - |center_output|) h'``, h being the true output: center outputs are known."""
 
-    Attributes
-    ----------
-    theta : ndarray of shape (k,)
-    """
-
-    theta: np.ndarray
+    center_outputs: np.ndarray
 
     def preactivations(self, H):
-        """t at hidden coordinates h'; see `TanhChart.preactivations`.
+        """z at coordinates h' (q, k)."""
+        center = self.center_outputs
+        return erfinv(center + (1.0 - np.abs(center)) * H) - erfinv(center)
 
-        Parameters
-        ----------
-        H : ndarray of shape (q, k)
+    def coefficients(self, tensors, center_outputs, order):
+        """Coefficients of one order in ``h - center_outputs``, which are those of the chart."""
+        scales = 1.0 - np.abs(self.center_outputs)
+        return tensors[order] / np.prod(scales ** exponents(len(scales), order), axis=1)
 
-        Returns
-        -------
-        ndarray of shape (q, k)
-        """
-        return erfinv(self.theta + (1.0 - np.abs(self.theta)) * H) - erfinv(self.theta)
 
-    def coefficients(self, tensors, theta, order):
-        """Taylor coefficients in ``h - theta``; see `TanhChart.coefficients`.
+def series_in_outputs(outputs, order, norm_factors=None):
+    """Series (..., p + 1) of ``tanh(z - z_c)`` in powers of ``h - h_c``, with ``h = tanh(norm_factor z + correction)``.
 
-        Parameters
-        ----------
-        tensors : list of ndarray of shape (..., C(k + q - 1, q)), q = 0, ..., p
-        theta : ndarray of shape (k,)
-            Those of the chart.
-        order : int
+    `outputs` (...) are h_c. Without norm factors, the Moebius map ``h_c^(n-1) / (1 - h_c^2)^n``.
 
-        Returns
-        -------
-        ndarray of shape (..., C(k + order - 1, order))
-        """
-        units = np.prod((1.0 - np.abs(self.theta)) ** exponents(len(theta), order), axis=1)
-        return tensors[order] / units
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.identification.second_layer.kernel.charts import series_in_outputs
+    >>> print(series_in_outputs(np.array(0.5), 2).round(6))
+    [0.       1.333333 0.888889]
+    """
+    outputs, n = np.asarray(outputs), order + 1
+    series = np.zeros((*outputs.shape, n))
+    if norm_factors is None:
+        powers = np.arange(1, n)
+        series[..., 1:] = outputs[..., None] ** (powers - 1.0) / (1.0 - outputs[..., None] ** 2) ** powers
+        return series
+    slope = np.zeros_like(series)  # derivative of artanh at h_c, by the recursion of 1 / (1 - h^2)
+    slope[..., 0] = 1.0 / (1.0 - outputs**2)
+    for i in range(1, n):
+        slope[..., i] = 2.0 * outputs * slope[..., i - 1] + (slope[..., i - 2] if i > 1 else 0.0)
+        slope[..., i] /= 1.0 - outputs**2
+    slope = slope / norm_factors[..., None]
+    for i in range(1, n):  # y' = (1 - y^2) slope
+        squares = [sum(series[..., j] * series[..., q - j] for j in range(q + 1)) for q in range(i)]
+        inner = [(1.0 if q == 0 else 0.0) - square for q, square in enumerate(squares)]
+        series[..., i] = sum(inner[j] * slope[..., i - 1 - j] for j in range(i)) / i
+    return series
+
+
+def powers_of_series(series):
+    """Powers 0, ..., p of power series (..., p + 1) without constant term, each truncated: (..., p + 1, p + 1)."""
+    n = series.shape[-1]
+    powers = np.zeros((*series.shape, n))
+    powers[..., 0, 0] = 1.0
+    for a in range(1, n):
+        for j in range(1, n):
+            powers[..., a, j:] += series[..., j, None] * powers[..., a - 1, : n - j]
+    return powers
+
+
+def change_coordinates(tensors, powers):
+    """Packed coefficients (n, m_L, C(k + p - 1, p)) of order p after series are substituted for the k variables.
+
+    `tensors` has one array (n, m_L, C(k + q - 1, q)) for each order q. `powers` are `powers_of_series`, (k, p + 1,
+    p + 1), or (n, k, p + 1, p + 1) if they differ from point to point.
+    """
+    k, order = powers.shape[-3], powers.shape[-1] - 1
+    target, result = exponents(k, order), 0.0
+    for q in range(1, order + 1):
+        source = exponents(k, q)
+        change = 1.0
+        for i in range(k):
+            change = change * powers[..., i, :, :][..., source[:, i][:, None], target[:, i][None]]
+        result = result + (tensors[q] * packing_weights(k, q)) @ change
+    return result / packing_weights(k, order)

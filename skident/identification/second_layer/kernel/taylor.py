@@ -1,4 +1,4 @@
-"""Taylor coefficients on patches, as packed symmetric tensors in hidden coordinates."""
+"""Taylor coefficients of a black box on patches, as packed symmetric tensors in hidden coordinates."""
 
 from __future__ import annotations
 
@@ -15,85 +15,54 @@ from ...query_points import query_block
 
 __all__ = ["TaylorRule", "choose_reach", "probing_directions", "taylor_coefficients"]
 
-_SETS = 400  # of axes that a direction may combine, at most
-_SHRINK, _REACHES = 0.7, 12  # from one reach to the next that is tried, and how many there are
-_WORSE = 2  # reaches in a row that are worse than the best one: rounding grows from there on
-_LINES = 8  # along which reaches are compared
+_MAX_AXIS_SETS = 400  # budget of candidate directions per number of combined axes: the pivoted QR takes a second beyond
+_REACH_RATIO = 0.7  # of successive reaches tried: truncation falls by 0.7^(2 n_pairs) or more from one to the next
+_N_REACHES = 12  # budget of reaches tried, down to 0.02 of the largest
+_MAX_WORSE = 2  # reaches in a row that are worse than the best one: rounding only grows from there on
+_N_LINES = 8  # budget of lines along which reaches are compared; 12 reaches take about 100 n_pairs queries per line
 
 
 @dataclass(frozen=True)
 class TaylorRule:
-    """How Taylor coefficients are read off answers.
+    """Finite-difference rule for Taylor coefficients up to an order: Chebyshev nodes along directions.
 
-    Attributes
-    ----------
-    order : int
-        p, the highest.
-    reach : float
-        How far along a direction of hidden coordinates the outermost nodes lie.
-    n_pairs : int
-        Pairs of Chebyshev nodes along it.
-    cubic : bool, default=False
-        Whether the reach is that of the coordinate that moves most, as suits a cube, or that of all together.
+    The outermost of `n_pairs` pairs of nodes lie at distance `reach`: of the largest coordinate if `in_cube`, else of
+    all hidden coordinates together.
     """
 
     order: int
     reach: float
     n_pairs: int
-    cubic: bool = False
+    in_cube: bool = False
 
     @property
     def nodes(self):
-        """Relative to `reach`, the positive ones: (n_pairs,)."""
+        """The positive nodes relative to the reach, (n_pairs,)."""
         return np.cos((2.0 * np.arange(1, self.n_pairs + 1) - 1.0) * np.pi / (4.0 * self.n_pairs))
 
     def scaled(self, directions):
-        """What is reached is the rule's reach times these.
+        """Unit vectors (v, k), scaled so that the reach applies to the largest coordinate if `in_cube`."""
+        return directions / np.abs(directions).max(axis=1, keepdims=True) if self.in_cube else directions
 
-        Parameters
-        ----------
-        directions : ndarray of shape (v, k)
-            Unit vectors.
-
-        Returns
-        -------
-        ndarray of shape (v, k)
-        """
-        return directions / np.abs(directions).max(axis=1, keepdims=True) if self.cubic else directions
+    def with_reach(self, reach):
+        """The same with another reach."""
+        return replace(self, reach=reach)
 
     def n_queries(self, n_free):
-        """Queries a point with so many free units.
-
-        Parameters
-        ----------
-        n_free : int
-            k.
-
-        Returns
-        -------
-        int
-        """
+        """Queries per point with k free units."""
         return 1 + 2 * self.n_pairs * n_symmetric_entries(n_free, self.order)
 
 
 @functools.lru_cache(maxsize=16)
 def probing_directions(n_free, order):
-    """Unit vectors on which symmetric tensors are well determined by their values.
+    """Unit vectors (C(k + p - 1, p), k) whose values determine a symmetric tensor well; read-only and cached.
 
-    Parameters
-    ----------
-    n_free, order : int
-        k and p.
-
-    Returns
-    -------
-    ndarray of shape (C(k + p - 1, p), k)
-        Axes and combinations of up to p of them, or random ones: chosen by QR with pivoting of their symmetric powers.
+    Axes and combinations of up to p of them, or random ones: chosen by pivoted QR of their symmetric powers.
     """
     k, rng, candidates = n_free, np.random.RandomState(0), []
     for size in range(1, min(k, order) + 1):
         sets = list(itertools.combinations(range(k), size))
-        for axes in [sets[i] for i in rng.permutation(len(sets))[:_SETS]]:
+        for axes in [sets[i] for i in rng.permutation(len(sets))[:_MAX_AXIS_SETS]]:
             for signs in itertools.product([1.0, -1.0], repeat=size - 1):
                 direction = np.zeros(k)
                 direction[list(axes)] = (1.0, *signs)
@@ -106,79 +75,47 @@ def probing_directions(n_free, order):
     return chosen
 
 
-def taylor_coefficients(ask, patch, chart, rule):
-    """Taylor coefficients of every output at every point of a patch.
+def taylor_coefficients(query, patch, chart, rule):
+    """Packed tensors ``T_q`` of ``f = sum_q T_q . h'^{(x) q}`` at every point of a patch, h' the chart's coordinates.
 
-    Parameters
-    ----------
-    ask : callable
-        Points (n, D) to answers (n, m_L).
-    patch : Patch
-        With k free units and n points.
-    chart : Chart
-        Hidden coordinates of its free units.
-    rule : TaylorRule
-        With order p.
-
-    Returns
-    -------
-    list of ndarray of shape (n, m_L, C(k + q - 1, q)), q = 0, ..., p
-        Packed tensors ``T_q`` of ``f = sum_q T_q . h^{(x) q}``, h being the chart's coordinates.
-
-    Notes
-    -----
-    Even and odd parts along each of ``C(k + p - 1, p)`` directions, at Chebyshev nodes; in hidden coordinates the
-    function is smooth, so that nodes may lie far out, where rounding is divided by little.
+    A list for q = 0, ..., p of arrays (n, m_L, C(k + q - 1, q)). In hidden coordinates f is smooth, so that nodes may
+    lie far out, where rounding is divided by little.
     """
     directions = rule.scaled(probing_directions(len(patch.free), rule.order))
-    along = _along(ask, patch, chart, rule, directions)
+    along = _coefficients_along(query, patch, chart, rule, directions)
     return [a if q == 0 else a @ np.linalg.pinv(symmetric_power(directions, q)).T for q, a in enumerate(along)]
 
 
-def _along(ask, patch, chart, rule, directions):
-    """Answers at the points (n, m_L, 1) and coefficients along directions (n, m_L, v) of orders 1, ..., p."""
+def _coefficients_along(query, patch, chart, rule, directions):
+    """Outputs at the points (n, m_L, 1), and coefficients (n, m_L, v) of orders 1, ..., p along directions (v, k)."""
     x = rule.nodes
     H = np.concatenate([[np.zeros(len(directions[0]))], *(s * rule.reach * t * directions for t in x for s in (1, -1))])
-    Y = np.swapaxes(query_block(ask, patch.at(chart.preactivations(H))), 1, 2)
-    middle = Y[..., :1]
-    moved = (Y[..., 1:] - middle).reshape(*Y.shape[:2], rule.n_pairs, 2, len(directions))
+    Y = np.swapaxes(query_block(query, patch.at(chart.preactivations(H))), 1, 2)
+    center = Y[..., :1]
+    moved = (Y[..., 1:] - center).reshape(*Y.shape[:2], rule.n_pairs, 2, len(directions))
     even, odd = 0.5 * (moved[..., 0, :] + moved[..., 1, :]), 0.5 * (moved[..., 0, :] - moved[..., 1, :])
     degrees = 2.0 * np.arange(1, rule.n_pairs + 1)
     even = np.einsum("ab,nmbv->nmav", np.linalg.inv(x[:, None] ** degrees), even)
     odd = np.einsum("ab,nmbv->nmav", np.linalg.inv(x[:, None] ** (degrees - 1.0)), odd)
     parts = [(odd if q % 2 else even)[:, :, (q - 1) // 2] / rule.reach**q for q in range(1, rule.order + 1)]
-    return [middle, *parts]
+    return [center, *parts]
 
 
-def choose_reach(ask, patch, chart, rule, rng):
-    """The rule with the reach at which truncation and rounding of the highest order are least.
+def choose_reach(query, patch, chart, rule, rng):
+    """The rule with the reach where truncation and rounding of the highest order are smallest, up to the rule's own.
 
-    Parameters
-    ----------
-    ask : callable
-    patch : Patch
-    chart : Chart
-    rule : TaylorRule
-        With the largest reach.
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    TaylorRule
-        With one of eleven reaches: the one that agrees best with the next smaller one along eight random directions.
-    float
-        How well, relative to the coefficients.
+    Of successively smaller reaches, the one whose coefficients along random directions agree best with the next.
     """
-    some = rng.permutation(len(patch.points))[:_LINES]
-    directions = rng.standard_normal((1 + _LINES // len(some), len(patch.free)))
+    some = rng.permutation(len(patch.points))[:_N_LINES]
+    directions = rng.standard_normal((1 + _N_LINES // len(some), len(patch.free)))
     directions = rule.scaled(directions / np.linalg.norm(directions, axis=1, keepdims=True))
-    part = patch.some(some)
-    rules = [replace(rule, reach=rule.reach * _SHRINK**j) for j in range(_REACHES)]
-    before, errors, best = _along(ask, part, chart, rules[0], directions)[-1], [], 0
+    part = patch.subset(some)
+    rules = [rule.with_reach(rule.reach * _REACH_RATIO**j) for j in range(_N_REACHES)]
+    before, errors, best = _coefficients_along(query, part, chart, rules[0], directions)[-1], [], 0
     for smaller in rules[1:]:
-        seen = _along(ask, part, chart, smaller, directions)[-1]
-        errors.append(np.linalg.norm(before - seen) / (np.linalg.norm(seen) + np.finfo(float).tiny))
-        best, before = int(np.argmin(errors)), seen
-        if len(errors) > best + _WORSE:
+        after = _coefficients_along(query, part, chart, smaller, directions)[-1]
+        errors.append(np.linalg.norm(before - after) / (np.linalg.norm(after) + np.finfo(float).tiny))
+        best, before = int(np.argmin(errors)), after
+        if len(errors) > best + _MAX_WORSE:
             break
-    return rules[best], float(errors[best])
+    return rules[best]

@@ -22,7 +22,7 @@ def test_few_inputs(sizes, activation, make_planted, make_downstream, rng):
     problem, _ = make_downstream(network, known_shifts=activation == "erf")
     found = recover_by_fit(problem, fit_design(sizes[0], sizes[1:]), sizes[2])
     X = rng.standard_normal((500, sizes[0]))
-    assert found.misfit < 1e-9 and relative_max_error(network(X), found.network(X)) < 1e-7
+    assert found.residual < 1e-9 and relative_max_error(network(X), found.network(X)) < 1e-7
     np.testing.assert_allclose(found.network.biases[0], network.biases[0], atol=1e-5)
 
 
