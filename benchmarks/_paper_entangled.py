@@ -97,7 +97,7 @@ class descent:
                     learning_rate=0.025 * 5, max_iter=epochs, random_state=0,
                 ).fit(X @ V, network(X))  # fmt: skip
             error = relative_max_error(network(fresh), fitted.predict(fresh @ V))
-            rows.append({"epochs": epochs, "misfit": fitted.misfit_, "error": error})
+            rows.append({"epochs": epochs, "misfit": fitted.residual_, "error": error})
         return {"rows": rows}
 
     @staticmethod

@@ -98,14 +98,14 @@ def reference_residual_jacobian(residual, theta, step=1e-6):
 def reference_completion(lists, mixings, activations, z):
     """Eq. (18) of Fiedler et al. (2021) at one row of features (m_1,), layer by layer with explicit diagonals.
 
-    `lists` holds ``scales`` (T_l), ``shifts`` (tau_l), ``rescales`` (R_l) and, with a free last layer, ``readout``.
+    `lists` holds ``scales`` (T_l), ``biases`` (tau_l), ``rescales`` (R_l) and, with a free last layer, ``readout``.
     """
-    y = activations[0](np.diag(lists["scales"][0]) @ z + lists["shifts"][0])
+    y = activations[0](np.diag(lists["scales"][0]) @ z + lists["biases"][0])
     for layer, C in enumerate(mixings):
         T, R = np.diag(lists["scales"][layer + 1]), np.diag(lists["rescales"][layer])
-        y = activations[layer + 1](T @ C.T @ R @ y + lists["shifts"][layer + 1])
+        y = activations[layer + 1](T @ C.T @ R @ y + lists["biases"][layer + 1])
     if "readout" in lists:
-        y = activations[-1](lists["readout"].T @ y + lists["shifts"][-1])
+        y = activations[-1](lists["readout"].T @ y + lists["biases"][-1])
     return y
 
 

@@ -39,7 +39,7 @@ UNPICKLERS = {"pickle", "cloudpickle", "dill", "marshal", "shelve"}
 GATES = {
     "skident.network._conversions": {"skident.network._torch", "skident.network.onnx_models"},
     "skident.oracle._adapters": {"skident.oracle._torch_box", "skident.oracle._onnx_box"},
-    "skident.identification.completion": {"skident.identification.hessians.module"},
+    "skident.identification.completion": {"skident.identification.hessians.completion_module"},
     "skident.identification.report": {"skident.inspection"},  # a report draws itself: loaded when it is drawn
 }
 
@@ -235,7 +235,7 @@ PERMITTED = [
     ("skident.network.onnx_models.files", "from onnx import ModelProto\nfrom ..activations import LeakyReLU"),
     ("skident.oracle._onnx_box", "import onnxruntime\nfrom skident.network.onnx_models import read_model"),
     ("skident.fitting.polish", "from .. import linalg, oracle\nfrom ..oracle.black_box import resolve_response"),
-    ("skident.identification.completion", "def f():\n    from .hessians.module import descend"),
+    ("skident.identification.completion", "def f():\n    from .hessians.completion_module import descend"),
     ("skident.identification.report", "def f():\n    from skident.inspection import IdentificationDisplay"),
     ("skident.identification.plan", "from .saturating.first_layer import find_first_layer"),
     (

@@ -25,19 +25,20 @@ from skident.network import Architecture, FeedforwardNetwork, get_activation
 from skident.optim import one_thread
 from skident.oracle import NotIdentified
 
-from .hessians.completion_starts import Completed, best_completion, completion_starts
-from .hessians.scales_and_shifts import CompletionProblem, mixing_matrices
+from .hessians.completion_fit import Completed, best_completion, completion_starts
+from .hessians.completion_problem import CompletionProblem, mixing_matrices
 
 __all__ = ["NetworkCompletion"]
 
+# Steps or epochs; budget. Descent converges linearly: the paper's experiments take some 1,000 epochs.
 _DEFAULT_ITERATIONS = {"lm": 200, "gd": 1000, "adam": 1000}
 
 
 class NetworkCompletion(RegressorMixin, BaseEstimator):
-    """Scales and shifts that complete entangled weights to a network.
+    """Complete entangled weights to a network: fit its scales and biases.
 
     Given the projections ``Z_l = X V_l`` on each layer's entangled weights, the layers' mixing is known,
-    ``V_{l+1} = V_l C_l``, and what is left are diagonal scales T_l, R_l and shifts tau_l:
+    ``V_{l+1} = V_l C_l``. The unknowns are diagonal scales T_l, R_l and biases tau_l (the paper's shifts):
 
         ``min sum_n || y_n - f(z_n) ||^2``,
         ``y_1 = g(T_1 z_1 + tau_1)``, ``y_{l+1} = g(T_{l+1} C_l^T R_l y_l + tau_{l+1})``.
@@ -49,22 +50,23 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
     ----------
     layer_widths : sequence of int, default=None
         ``(m_1, ..., m_L)``: the features are blocks of these widths, with or without the last. None reads the blocks
-        off feature names ``layer1_0, ...`` where X has them, and else takes all features as one hidden layer.
+        from feature names ``layer1_0, ...``, and without them takes all features as one hidden layer.
     activation, output_activation : str, default="tanh", "identity"
+        Names as in `FeedforwardNetwork`.
     solver : {"lm", "gd", "adam"}, default="lm"
-        Levenberg-Marquardt with analytic Jacobian (variable projection for one hidden layer with a free linear
-        readout); the paper's full-batch gradient descent, or Adam, by skorch.
+        ``lm``: Levenberg-Marquardt with analytic Jacobian (variable projection for one hidden layer with a free linear
+        readout). ``gd``: the paper's full-batch gradient descent. ``adam``: Adam, both by skorch.
     max_iter : int, default=None
-        200 Levenberg-Marquardt steps, 1000 epochs.
+        Steps; None: 200 of Levenberg-Marquardt, 1,000 epochs of the others. Raise it after a ConvergenceWarning.
     tol : float, default=1e-13
-        Relative root mean square misfit at which Levenberg-Marquardt stops.
+        Relative root mean square residual at which Levenberg-Marquardt stops.
     learning_rate : float, default=0.025
         Of ``gd`` and ``adam``.
     n_init : int, default=4
-        Starts tried until one ends with a relative misfit below 0.01 (1e-6 for variable projection): the paper's
-        (T = R = 1, tau = 0), pre-activations of unit variance, then random scales.
+        Starts tried until one ends with a relative residual below 0.01 (1e-6 for variable projection). Raise it if the
+        best one is larger.
     start : tuple of two array-like of shape (m_1,), default=None
-        First-layer scales and shifts to start from instead, as `EntangledWeightExtractor` stores them.
+        First-layer scales and biases to start from, as `EntangledWeightExtractor` stores them.
     device : str, default="cpu"
         Where ``gd`` and ``adam`` run: ``cpu``, ``cuda``, ..., ``auto``.
     dtype : {"float64", "float32"}, default="float64"
@@ -72,24 +74,25 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
     callbacks : list of skorch callbacks, default=None
         For ``gd`` and ``adam``; copied.
     random_state : int, RandomState or None, default=None
+        Seed; pass an int for reproducible results.
     verbose : int, default=0
-        1 shows the misfit of every start, on stderr; with ``gd`` and ``adam`` skorch's table.
+        1 prints the residual of every start on stderr; with ``gd`` and ``adam`` skorch's table.
 
     Attributes
     ----------
     network_ : FeedforwardNetwork
-        On the features: its first layer has one nonzero weight a unit.
+        On the features: each unit of its first layer has one nonzero weight.
     scales_ : ndarray of shape (m_1,)
         T_1, the first layer's weights on its features.
-    shifts_ : list of ndarray
+    biases_ : list of ndarray
         tau_l.
     mixings_ : list of ndarray of shape (m_l, m_{l+1})
         C_l.
     layer_widths_ : tuple of int
-    misfit_ : float
+    residual_ : float
         ``||f(Z) - Y||_F / ||Y||_F`` on the training data.
     history_ : list of float
-        Of the chosen start: sum of squared residuals after every step (in units of y's standard deviations where the
+        Of the chosen start: sum of squared residuals after every step (in units of y's standard deviations if the
         output is linear), or mean squared error after every epoch.
     n_iter_ : int
     net_ : skorch.NeuralNet
@@ -99,8 +102,8 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
     Notes
     -----
     ``3 sum(m_l) - m_L`` unknowns P; a Levenberg-Marquardt step costs ``O(n m_L P^2)``, an epoch
-    ``O(n sum m_l m_{l+1})``.
-    Exact only where V_l has full column rank, so for ``m_l <= D`` (Proposition 3).
+    ``O(n sum m_l m_{l+1})``. The starts are the paper's (T = R = 1, tau = 0), then pre-activations of unit variance,
+    then random scales. Exact only where V_l has full column rank, so for ``m_l <= D`` (Proposition 3).
 
     References
     ----------
@@ -176,15 +179,22 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
     def __sklearn_is_fitted__(self):
         return hasattr(self, "network_")
 
+    def __getattr__(self, name):
+        new = {"misfit_": "residual_", "shifts_": "biases_"}.get(name)
+        if new is not None and self.__sklearn_is_fitted__():
+            warnings.warn(f"{name} is now {new}; the old name will be removed.", FutureWarning, stacklevel=2)
+            return getattr(self, new)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def fit(self, X, y):
-        """Fit scales and shifts.
+        """Fit scales and biases.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, m)
             Projections on entangled weights, `EntangledWeightExtractor.transform`.
         y : array-like of shape (n_samples,) or (n_samples, m_L)
-            The network's answers.
+            The network's outputs.
 
         Returns
         -------
@@ -193,9 +203,9 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X or y is not finite, widths and features do not fit, rows are too few for the mixing, `start` is not two
-            arrays of m_1 finite numbers, no start gives a finite misfit, the descent diverges, or `device` is not
-            there.
+            If X or y is not finite; widths and features do not match; samples are too few for the mixing; `start` is
+            not two arrays of m_1 finite numbers; no start gives a finite residual; the descent diverges; or `device`
+            is not available.
 
         Warns
         -----
@@ -219,7 +229,7 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         self._one_dimensional = y.ndim == 1
 
     def _problem(self, X, n_outputs):
-        """What is fixed and what is free, and the features of every block."""
+        """The completion problem, and the features of every block."""
         widths, blocks = self._blocks(X, n_outputs)
         names = (get_activation(name).name for name in (self.activation, self.output_activation))
         return CompletionProblem(Architecture(widths, *names), mixing_matrices(blocks)), blocks
@@ -242,10 +252,10 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         return widths, np.split(X, np.cumsum(widths[: n_blocks - 1]), axis=1)
 
     def _widths_from_names(self):
-        """Block widths from names ``layer1_0, ...``; None where X has no such names."""
+        """Block widths from names ``layer1_0, ...``; None if X has no such names."""
         names = getattr(self, "feature_names_in_", ())
         if any(re.fullmatch(r"inner_\d+", name) for name in names):
-            raise ValueError("features named inner_<i> are of layers that were not told apart; give layer_widths.")
+            raise ValueError("features named inner_<i> are of layers that were not distinguished; give layer_widths.")
         layers = [re.fullmatch(r"layer(\d+)_\d+", name) for name in names]
         if len(layers) == 0 or not all(layers):
             return None
@@ -255,26 +265,27 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         return tuple(numbers.count(layer) for layer in sorted(set(numbers)))
 
     def _given_start(self, m):
-        """`start` as two arrays (m,), None if there is none."""
+        """`start` as two arrays (m,), or None."""
         if self.start is None:
             return None
         try:
-            scales, shifts = (np.broadcast_to(np.asarray(s, dtype=float), (m,)) for s in self.start)
+            scales, biases = (np.broadcast_to(np.asarray(s, dtype=float), (m,)) for s in self.start)
         except (TypeError, ValueError):
-            scales = shifts = np.full(m, np.nan)
-        if not np.isfinite([scales, shifts]).all():
-            raise ValueError(f"start must be two arrays of {m} finite numbers, scales and shifts; got {self.start!r}.")
-        return scales, shifts
+            scales = biases = np.full(m, np.nan)
+        if not np.isfinite([scales, biases]).all():
+            raise ValueError(f"start must be two arrays of {m} finite numbers, scales and biases; got {self.start!r}.")
+        return scales, biases
 
     def _levenberg_marquardt(self, problem, blocks, Y, start, rng):
-        """The best of several starts, in standardised features and answers."""
+        """The best of several starts, in standardized features and outputs."""
         starts = completion_starts(problem, blocks, start, self.n_init, rng)
         log = StageLog(self.verbose, "NetworkCompletion")
         found = best_completion(problem, blocks[0], Y, starts, max_iter=self._max_iter(), tol=self.tol, log=log)
         if found.stopped:
             warnings.warn(
-                f"Levenberg-Marquardt stopped after max_iter={found.n_iter} steps at a misfit of {found.misfit:.1e}; "
-                "raise max_iter or n_init. If X holds the last layer's projections too, give layer_widths.",
+                f"Levenberg-Marquardt stopped after max_iter={found.n_iter} steps at a residual of "
+                f"{found.residual:.1e}; raise max_iter or n_init. If X holds the last layer's projections too, "
+                "give layer_widths.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -285,9 +296,9 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
 
     def _descend(self, problem, blocks, Y, start, rng):
         """Full-batch descent by skorch on the features as they are."""
-        from .hessians.module import Training, descend
+        from .hessians.completion_module import Training, descend
 
-        omega = problem.with_readout(problem.initial(*(start or (None, None))), blocks[0], Y)
+        params = problem.with_readout(problem.initial(*(start or (None, None))), blocks[0], Y)
         training = Training(
             optimizer="sgd" if self.solver == "gd" else "adam",
             lr=self.learning_rate,
@@ -298,7 +309,7 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
             seed=rng.randint(2**31 - 1),
             verbose=self.verbose,
         )
-        self.net_ = descend(problem, omega, blocks[0], Y, training, dtype=self.dtype, callbacks=self.callbacks)
+        self.net_ = descend(problem, params, blocks[0], Y, training, dtype=self.dtype, callbacks=self.callbacks)
         history = [float(loss) for loss in self.net_.history[:, "train_loss"]]
         if not np.isfinite(history[-1]):
             raise NotIdentified(
@@ -312,7 +323,7 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
 
     def _store(self, problem, found, X, Y):
         self.scales_ = np.diag(found.weights[0]).copy()
-        self.shifts_ = [b.copy() for b in found.biases]
+        self.biases_ = [b.copy() for b in found.biases]
         first = np.zeros((X.shape[1], problem.widths[0]))
         first[: problem.widths[0]] = found.weights[0]
         names = problem.activations[0].name, problem.activations[-1].name
@@ -320,10 +331,10 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         self.mixings_, self.layer_widths_ = problem.mixings, problem.widths
         self.history_, self.n_iter_ = found.history, found.n_iter
         total = max(float(np.linalg.norm(Y)), np.finfo(float).tiny)
-        self.misfit_ = float(np.linalg.norm(self.network_(X) - Y)) / total
+        self.residual_ = float(np.linalg.norm(self.network_(X) - Y)) / total
 
     def predict(self, X):
-        """Answers of the completed network.
+        """Outputs of the completed network.
 
         Parameters
         ----------
@@ -333,7 +344,7 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, m_L)
-            Of the shape that y had in `fit`.
+            In the shape of y in `fit`.
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)

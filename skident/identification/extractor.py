@@ -1,4 +1,4 @@
-"""Entangled weights of a black-box network, as a scikit-learn transformer."""
+"""Entangled weights of a network that can only be queried, as a scikit-learn transformer."""
 
 from __future__ import annotations
 
@@ -34,87 +34,91 @@ from .saturating.stated_widths import first_layer_as_stated, stated_architecture
 
 __all__ = ["EntangledWeightExtractor"]
 
-# Measured at D = 50: 0.5, 0.3 and 0.01 for m = 200, 400, 500 (weights right), 5e-5 and less from m = 550 (most wrong).
-_INDEPENDENT = 1e-3
-_NO_DROP, _NEAR = 0.4, 0.1  # from one singular value to the next, at a radius: right widths of two layers leave 0.25
+# Smallest `independence` of right weights. Measured at D = 50: 0.5, 0.3 and 0.01 for m = 200, 400, 500 (weights right),
+# 5e-5 and less from m = 550 (most weights wrong).
+_MIN_INDEPENDENCE = 1e-3
+_MAX_DROP = 0.4  # from one singular value to the next behind the subspace: right widths of two layers leave 0.25
+_MAX_DROP_RADIUS = 0.1  # largest radius at which that holds: farther out, Hessians leave the subspace
+_HESSIANS_PER_WEIGHT = 6  # times m / m_L: accuracy within a few per cent of the paper's 20, for a third of the queries
+_VARIATION_SAMPLES = 100  # of X, that outputs must vary on; budget
 
 
 class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
-    """Entangled weights of a feedforward network that can only be asked.
+    """Recover the entangled weights of a feedforward network from queries.
 
-    The entangled weights at ``x*`` are ``V_l = (prod_{k<l} W_k G_k(x*)) W_l``: layer l's weights as the input sees
-    them. They span the Hessians near ``x*``, so they are found as the rank-one matrices that maximise
-    ``||P_W(u u^T)||_F^2`` over unit vectors u, W being the leading subspace of sampled Hessians. Where the network
-    saturates, the first layer is read from far away instead, from function values alone.
+    The entangled weights at ``x*`` are ``V_l = (prod_{k<l} W_k G_k(x*)) W_l``: layer l's weights as functions of the
+    input. They span the Hessians near ``x*``, and are recovered as the rank-one matrices that maximize
+    ``||P_W(u u^T)||_F^2`` over unit vectors u, with W the leading subspace of sampled Hessians. If the first layer
+    saturates, it is recovered from outputs far away instead, without derivatives.
 
     Parameters
     ----------
     estimator : callable, regressor, torch.nn.Module or FeedforwardNetwork, default=None
-        The model: maps (n, D) to (n, m_L) or (n,). A regressor inside `FrozenEstimator` is queried as it is, another
+        The model: maps (n, D) to (n, m_L) or (n,). A regressor inside `FrozenEstimator` is queried as it is; another
         one is cloned and fitted on (X, y), a fitted one with a warning. None is a small tanh `MLPRegressor`.
     layer_widths : sequence of int, default=None
-        ``(m_1, ..., m_L)``, the last one the number of outputs. None: one hidden layer whose width saturation finds.
-        Widths are compared with what saturation finds; Hessians alone show too many units by weights that are
-        nearly dependent or, with two layers, a spectrum that goes on behind them; mostly, and both are warned about.
+        ``(m_1, ..., m_L)``, the last one the number of outputs. None: one hidden layer whose width saturation
+        determines. Give them for deeper networks, and for Hessians.
     activation, output_activation : str, default="auto"
-        Names as in `FeedforwardNetwork`. ``auto`` reads them off black boxes that tell (FeedforwardNetwork,
-        MLPRegressor, torch Sequential) and takes tanh with linear output for the others.
+        Names as in `FeedforwardNetwork`. ``auto`` reads them from models that state them (FeedforwardNetwork,
+        MLPRegressor, torch Sequential); otherwise tanh with linear output. Give them for other callables.
     center : array-like of shape (D,), default=None
-        x*; the mean of X by default. Best where the units are near their inflection points.
+        x*; the mean of X by default. Move it to where the units are near their inflection points.
     radius : float, default=0.01
-        Radius R of the sphere on which Hessians are sampled, in units of the inputs' standard deviations.
+        Radius R of the sphere on which Hessians are sampled, in standard deviations of the inputs. Raise it if the
+        model is nearly linear.
     n_hessians : int, default="auto"
-        Points at which Hessians are taken; ``auto`` is ``6 ceil(m / m_L)``, and 0 where no Hessian is needed (two
-        layers with the first from saturation). The paper's ``20 ceil(m / m_L)`` gains a few per cent in accuracy.
+        Points at which Hessians are taken. ``auto`` is ``6 ceil(m / m_L)``, and 0 if no Hessian is needed. The paper's
+        ``20 ceil(m / m_L)`` gains a few per cent in accuracy.
     first_layer : {"auto", "saturation", "hessian"}, default="auto"
-        ``saturation`` follows the steps of the saturated network on large circles: function values only, any m_1.
-        ``hessian`` is Algorithm 4. ``auto`` tries saturation where the activation has limits.
+        ``saturation``: steps of the outputs on large circles, any m_1. ``hessian``: Algorithm 4. ``auto``: saturation
+        if the activation has limits. Choose ``hessian`` if far queries are not allowed.
     last_layer : {"jacobian", "hessian"}, default="jacobian"
-        The Jacobian at x* is the last layer's entangled weights; ``hessian`` is Algorithm 5.
+        ``jacobian``: the gradients at x* are the last layer's entangled weights. ``hessian``: Algorithm 5.
     derivatives : {"auto", "exact", "finite_difference"}, default="auto"
         See `Oracle`.
     step_size : float, default=1e-3
-        Step of the Hessians' central differences, in units of the inputs' standard deviations.
+        Step of the Hessians' central differences, in standard deviations of the inputs.
     max_iter : int, default=1000
         Iterations of the subspace power method.
     tol : float, default=1e-8
         Length of a step at which a start of the power method has converged.
     n_init : int, default=None
-        Random starts of its first round; twice the number of missing weights by default.
+        Random starts of its first round; None: twice the number of missing weights. Raise it if weights are missing.
     n_jobs : int, default=None
-        Threads that sample Hessians, which ask the black box at once, or what `joblib.parallel_config` chooses, see
+        Threads that sample Hessians, which query the model at once, or what `joblib.parallel_config` chooses, see
         `NetworkIdentifier`. The result does not depend on it.
     random_state : int, RandomState or None, default=None
+        Seed; pass an int for reproducible results.
     verbose : int, default=0
-        1 shows progress and a line a stage.
+        1 prints progress and one line per stage on stderr.
 
     Attributes
     ----------
     components_ : ndarray of shape (m, D)
-        Unit vectors, first layer first, last layer last; signs are free but for the last layer's, whose rows are in the
-        outputs' order and have the gradients' signs (taken at another point where an output does not move at x*);
-        0 for a linear output that is constant beside others.
+        Unit vectors, first layer first, last layer last. Signs are free, except in the last layer: its rows are in the
+        outputs' order with the gradients' signs; 0 for a constant linear output.
     layer_assignment_ : ndarray of shape (m,)
-        Layer of every component, 0 the first; -1 for inner layers that cannot be told apart (four layers and more).
+        Layer of every component, from 0; -1 for inner layers that cannot be distinguished (four layers and more).
     phi_ : ndarray of shape (m,)
-        ``||P_W(v v^T)||_F^2``, 1 for a weight exactly in the subspace; NaN where no Hessian shows the weight.
+        ``||P_W(v v^T)||_F^2``, 1 for a weight exactly in the subspace; NaN for a weight not from Hessians.
     subspace_ : ndarray of shape (D (D + 1) / 2, k) or None
         Orthonormal basis of W as `skident.linalg.svec` vectors, in the inputs' own units.
     singular_values_ : ndarray
-        Of the stacked Hessians (in standardised inputs), descending; empty without Hessians.
+        Of the stacked Hessians (in standardized inputs), descending; empty without Hessians.
     layer_widths_ : tuple of int
     center_, scale_ : ndarray of shape (D,)
-        x* and the inputs' units.
-    scales_, shifts_ : ndarray of shape (m_1,) or None
-        From saturation: a first-layer unit reads about ``g(scales_ * (components_ @ x) + shifts_)``, lengths to
-        1e-3 and better, the shifts only to about 0.1.
+        x* and the inputs' standard deviations.
+    scales_, biases_ : ndarray of shape (m_1,) or None
+        From saturation: a first-layer unit is about ``g(scales_ * (components_ @ x) + biases_)``, with scales to 1e-3
+        and better, biases only to about 0.1.
     first_layer_method_ : {"saturation", "hessian", "jacobian"}
     estimator_ : object
-        The black box that was asked.
-    n_queries_ : int
-        Rows it was asked. n_derivatives_ : rows of exact Jacobians and Hessians.
+        The model that was queried.
+    n_queries_, n_derivatives_ : int
+        Queries, and inputs at which exact Jacobians and Hessians were taken.
     n_iter_ : int
-        Iterations of the power method's longest run; 1 where it had nothing to find.
+        Iterations of the power method's longest run, at least 1.
     report_ : list of dict
         Seconds, queries and residual of every stage.
     n_features_in_ : int
@@ -126,9 +130,11 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Hessians by differences cost ``2 D^2 + 1`` queries a point, the saturation search about ``256 + k (D + 70)`` a half
-    circle with k new units. Linear algebra is ``O(n_h m_L D^2 min(n_h m_L, D^2))`` for the subspace and
-    ``O(m^2 D^2)`` an iteration of the power method.
+    Widths are compared with what saturation determines. Hessians alone reveal too many units by weights that are nearly
+    dependent or, with two layers, by a spectrum that continues behind them; both mostly, and with a warning.
+    Hessians by differences need ``2 D^2 + 1`` queries per point, the saturation search about ``256 + k (D + 70)`` per
+    half circle with k new units. Linear algebra is ``O(n_h m_L D^2 min(n_h m_L, D^2))`` for the subspace and
+    ``O(m^2 D^2)`` per iteration of the power method.
 
     References
     ----------
@@ -216,13 +222,19 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
     def __sklearn_is_fitted__(self):
         return hasattr(self, "components_")
 
+    def __getattr__(self, name):
+        if name == "shifts_" and self.__sklearn_is_fitted__():
+            warnings.warn("shifts_ is now biases_; the old name will be removed.", FutureWarning, stacklevel=2)
+            return self.biases_
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def fit(self, X, y=None):
-        """Ask the black box and extract its entangled weights.
+        """Query the model and recover its entangled weights.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, D)
-            Where the black box is used: sets the centre and the inputs' units.
+            Sets the center and the scale of each input.
         y : array-like of shape (n_samples,) or (n_samples, m_L), default=None
             Only for an estimator that must be fitted first.
 
@@ -233,22 +245,21 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X is not finite or has one row or column; widths are impossible, or fewer than the units that saturate;
-            nothing saturates where that is needed; the activation has no second derivative where Hessians are needed,
-            or these do not tell so many weights apart; an output does not move; the black box raises, is constant,
-            answers with NaN or differently when asked twice.
+            If X is not finite or has one row or column; widths are impossible, or smaller than the number of units that
+            saturate; nothing saturates although that is needed; Hessians do not determine the weights; an output is
+            constant at the center; the model raises, is constant, returns NaN or is not deterministic.
 
         Warns
         -----
         ConvergenceWarning
-            If fewer weights were found than `layer_widths` asks for, or weights that cannot all be the black box's.
+            If fewer weights are recovered than `layer_widths` states, or weights that cannot all be the model's.
         """
         with forgotten_on_error(self), one_thread():
             self._fit(*self._validated(X, y))
         return self
 
     def _validated(self, X, y):
-        """Rows, and targets where the black box needs them, as arrays."""
+        """X, and y if the model must be fitted first, as arrays."""
         self._validate_params()
         if needs_targets(self.estimator) and y is not None:
             X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
@@ -261,32 +272,32 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
     def _fit(self, X, y):
         rng, log = check_random_state(self.random_state), StageLog(self.verbose)
         self.estimator_ = resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1))
-        oracle, stated = self._start(X)
+        oracle, stated = self._oracle(X)
         first, architecture = self._first_layer(oracle, stated, rng, log)
         near = first.points_near_center(rng) if first else ()
         last = last_layer_from_jacobian(oracle, [*near, *oracle.from_inputs(X)])
-        shown = self._shown_by_hessians(oracle, architecture, first, last, rng, log)
-        V, layers = assign_layers(oracle, architecture, shown, first, last, method=self.last_layer, rng=rng, log=log)
-        self._store(oracle, architecture, first, shown, V, layers)
+        found = self._from_hessians(oracle, architecture, first, last, rng, log)
+        V, layers = assign_layers(oracle, architecture, found, first, last, method=self.last_layer, rng=rng, log=log)
+        self._store(oracle, architecture, first, found, V, layers)
         self.report_ = log.stages
 
-    def _start(self, X):
-        """The oracle, once its answers were looked at, and what is stated of the network."""
+    def _oracle(self, X):
+        """The oracle, its outputs standardized and their accuracy measured, and the stated architecture."""
         (center, scale), D = center_and_scale(X, self.center), X.shape[1]
         oracle = Oracle(
             self.estimator_, D, center=center, scale=scale, derivatives=self.derivatives, step_size=self.step_size
         )
-        U = oracle.from_inputs(X[:100])
-        answers, _ = query_where_outputs_vary(oracle, U)
+        U = oracle.from_inputs(X[:_VARIATION_SAMPLES])
+        outputs, _ = query_where_outputs_vary(oracle, U)
         names = resolve_activations(self.estimator_, self.activation, self.output_activation)
-        oracle.measure_accuracy(U, oracle.standardize_outputs(answers, names[1]), np.random.RandomState(0))
+        oracle.measure_accuracy(U, oracle.standardize_outputs(outputs, names[1]), np.random.RandomState(0))
         architecture = stated_architecture(self.layer_widths, names, oracle.n_outputs, self.first_layer)
         if self.last_layer == "hessian" and last_layer_visible(architecture):
             refuse_one_output(oracle.n_outputs)
         return oracle, architecture
 
     def _first_layer(self, oracle, stated, rng, log):
-        """The first layer from far away, or None where Hessians are to show it; and the architecture with widths."""
+        """The first layer from saturation, or None if Hessians are to recover it; and the architecture with widths."""
         first, architecture = first_layer_as_stated(oracle, stated, self.first_layer, rng, log)
         if first is not None and len(first.biases) < architecture.widths[0]:
             _warn(
@@ -295,12 +306,12 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
             )
         return first, architecture
 
-    def _shown_by_hessians(self, oracle, architecture, first, last, rng, log):
+    def _from_hessians(self, oracle, architecture, first, last, rng, log):
         """Algorithms 1 to 3, for what is not known from saturation or the Jacobian."""
         widths, n = architecture.widths, self.n_hessians
         if n == "auto":
             needed = len(widths) > 2 or (first is None and len(widths) > 1)
-            n = 6 * -(-sum(widths) // widths[-1]) if needed else 0
+            n = _HESSIANS_PER_WEIGHT * -(-sum(widths) // widths[-1]) if needed else 0
         known = np.empty((0, oracle.n_inputs)) if first is None else first.directions.T
         if first is not None and last_layer_visible(architecture) and self.last_layer == "jacobian":
             known = np.concatenate([known, unit_rows(last)])
@@ -312,37 +323,37 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
             max_iter=self.max_iter,
             tol=self.tol,
         )
-        shown = find_entangled_weights(oracle, architecture, known, search, rng, log)
-        if shown.n_missing > 0:
-            found = len(shown.vectors)
+        found = find_entangled_weights(oracle, architecture, known, search, rng, log)
+        if found.n_missing > 0:
+            n = len(found.vectors)
             _warn(
-                f"the power method found {found} of the {found + shown.n_missing} weights it was to find in the "
+                f"the power method found {n} of the {n + found.n_missing} weights it was to find in the "
                 "Hessians' subspace (stage 'power method'). Move center to where the units are near their inflection "
                 "points, raise n_init or n_hessians, or check layer_widths."
             )
-        return shown
+        return found
 
-    def _store(self, oracle, architecture, first, shown, V, layers):
-        """All in the inputs' own units, and how well the Hessians' subspace holds the weights V (m, D)."""
+    def _store(self, oracle, architecture, first, found, V, layers):
+        """Store weights V (m, D) and subspace in the inputs' own units, and how well the subspace holds the weights."""
         n_layers = len(architecture.widths)
         self.layer_assignment_, self.layer_widths_ = layers, architecture.widths
-        self.phi_, self.subspace_, self.singular_values_ = np.full(len(V), np.nan), None, shown.singular_values
-        if shown.basis is not None:
+        self.phi_, self.subspace_, self.singular_values_ = np.full(len(V), np.nan), None, found.singular_values
+        if found.basis is not None:
             visible = (layers != n_layers - 1) | last_layer_visible(architecture)
-            self.phi_[visible] = projection_norms(shown.basis, V[visible])
-            sharp = first is None and n_layers == 2 and self.radius <= _NEAR
-            drop = sharp * spectral_drop(shown.singular_values, shown.basis.shape[1])
-            _warn_of_false_weights(independence(shown.basis, V[visible]), drop, visible.sum())
-            self.subspace_ = subspace_in_units(shown.basis, oracle.scale)
+            self.phi_[visible] = projection_norms(found.basis, V[visible])
+            two_layers = first is None and n_layers == 2 and self.radius <= _MAX_DROP_RADIUS
+            drop = two_layers * spectral_drop(found.singular_values, found.basis.shape[1])
+            _warn_of_false_weights(independence(found.basis, V[visible]), drop, visible.sum())
+            self.subspace_ = subspace_in_units(found.basis, oracle.scale)
         self.components_ = unit_rows(V / oracle.scale)
         self.first_layer_method_ = "saturation" if first is not None else "hessian" if n_layers > 1 else "jacobian"
-        self.scales_ = self.shifts_ = None
+        self.scales_ = self.biases_ = None
         if first is not None:
             weights = first.weights.T / oracle.scale
             self.scales_ = np.linalg.norm(weights, axis=1)
-            self.shifts_ = first.biases - weights @ oracle.center
+            self.biases_ = first.biases - weights @ oracle.center
         self.center_, self.scale_ = oracle.center, oracle.scale.copy()
-        self.n_queries_, self.n_derivatives_, self.n_iter_ = oracle.n_queries, oracle.n_derivatives, shown.n_iter
+        self.n_queries_, self.n_derivatives_, self.n_iter_ = oracle.n_queries, oracle.n_derivatives, found.n_iter
 
     def transform(self, X):
         """Projections on the entangled weights.
@@ -361,12 +372,12 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         return X @ self.components_.T
 
     def get_feature_names_out(self, input_features=None):
-        """``layer1_0, layer1_1, ..., layer2_0, ...``; ``inner_0, ...`` for inner layers that are not told apart.
+        """``layer1_0, layer1_1, ..., layer2_0, ...``; ``inner_0, ...`` for inner layers that cannot be distinguished.
 
         Parameters
         ----------
         input_features : sequence of str of length D, default=None
-            Only compared with the names seen in `fit`.
+            Only compared with the names in `fit`.
 
         Returns
         -------
@@ -388,10 +399,11 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
 
 
 def _warn_of_false_weights(smallest, drop, n_found):
-    if smallest < _INDEPENDENT or drop > _NO_DROP:
+    if smallest < _MIN_INDEPENDENCE or drop > _MAX_DROP:
         message = (
-            f"of {n_found} weights found some may be none, whatever phi_ says: check layer_widths. They nearly depend "
-            f"(by {smallest:.1e}, {_INDEPENDENT} expected), or Hessians hold more (the next is {drop:.2f} of the last)."
+            f"some of the {n_found} weights may be wrong, whatever phi_ is: check layer_widths. They are nearly "
+            f"dependent (independence {smallest:.1e}, expected {_MIN_INDEPENDENCE}), or Hessians hold more of them "
+            f"(the next singular value is {drop:.2f} of the last)."
         )
         _warn(message, stacklevel=6)
 

@@ -51,7 +51,7 @@ def test_exact_from_all_features(name, X):
     network = NETWORKS[name]
     Z, Y = features(network, X), network(X)
     model = completion(network).fit(Z, Y)
-    assert model.misfit_ < 1e-11
+    assert model.residual_ < 1e-11
     X_new = np.random.default_rng(1).standard_normal((300, 10))
     assert relative_max_error(network(X_new), model.predict(features(network, X_new))) < 1e-10
     assert model.n_iter_ >= 1 and len(model.history_) >= 2
@@ -72,7 +72,7 @@ def test_exact_without_the_last_layer(name, X):
     network = NETWORKS[name]
     Z = features(network, X, len(network.weights) - 1)
     model = completion(network).fit(Z, network(X))
-    assert model.misfit_ < 1e-11 and model.layer_widths_ == network.layer_widths
+    assert model.residual_ < 1e-11 and model.layer_widths_ == network.layer_widths
     np.testing.assert_allclose(whole(model, network)(X), network(X), atol=1e-9)
 
 
@@ -92,7 +92,7 @@ def test_scaled_and_moved_features(X):
     network = NETWORKS["three layers"]
     Z = (features(network, X) + 1.0) * np.logspace(-1, 1, 16)
     model = completion(network).fit(Z, network(X))
-    assert model.misfit_ < 1e-10
+    assert model.residual_ < 1e-10
 
 
 @pytest.mark.parametrize("names", [True, False])
@@ -102,13 +102,13 @@ def test_widths_from_names_or_parameter(names, X):
     columns = [f"layer{layer + 1}_{i}" for layer, m in enumerate((8, 5, 3)) for i in range(m)]
     widths = None if names else (8, 5, 3)
     model = completion(network, layer_widths=widths).fit(pd.DataFrame(Z, columns=columns) if names else Z, network(X))
-    assert model.layer_widths_ == (8, 5, 3) and model.misfit_ < 1e-11
+    assert model.layer_widths_ == (8, 5, 3) and model.residual_ < 1e-11
 
 
 def test_widths_by_default_are_one_hidden_layer(X):
     network = NETWORKS["linear output"]
     model = NetworkCompletion(random_state=0).fit(features(network, X, 1), network(X))
-    assert model.layer_widths_ == (8, 3) and model.misfit_ < 1e-11
+    assert model.layer_widths_ == (8, 3) and model.residual_ < 1e-11
 
 
 def test_fitted_attributes_are_equation_18(X):
@@ -119,9 +119,9 @@ def test_fitted_attributes_are_equation_18(X):
     assert C_1.shape == (8, 5) and C_2.shape == (5, 3) and model.scales_.shape == (8,)
     V = [v / np.linalg.norm(v, axis=0) for v in network.entangled_weights(np.zeros(10))]
     np.testing.assert_allclose(C_1, np.linalg.pinv(V[0]) @ V[1], atol=1e-9)
-    y = g(model.scales_ * Z[:, :8] + model.shifts_[0])
+    y = g(model.scales_ * Z[:, :8] + model.biases_[0])
     np.testing.assert_allclose(g(Z[:, :8] @ model.network_.weights[0][:8] + model.network_.biases[0]), y)
-    assert [len(s) for s in model.shifts_] == [8, 5, 3]
+    assert [len(s) for s in model.biases_] == [8, 5, 3]
 
 
 def test_a_given_start_is_used(X):
@@ -135,9 +135,9 @@ def test_a_given_start_is_used(X):
 
 def test_iterations_are_bounded(X):
     network = NETWORKS["three layers"]
-    with pytest.warns(ConvergenceWarning, match="stopped after max_iter=2 steps at a misfit of .* raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="stopped after max_iter=2 steps at a residual of .* raise max_iter"):
         model = completion(network, max_iter=2, n_init=1).fit(features(network, X), network(X))
-    assert model.n_iter_ == 2 and model.misfit_ > 1e-8
+    assert model.n_iter_ == 2 and model.residual_ > 1e-8
 
 
 # -- descent by skorch -------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_descent_lowers_the_loss(solver, device, free, X):
 def test_descent_ends_at_the_solution(X):
     network = NETWORKS["two layers"]
     model = completion(network, solver="adam", max_iter=400, learning_rate=0.02).fit(features(network, X), network(X))
-    assert model.misfit_ < 0.05
+    assert model.residual_ < 0.05
 
 
 @pytest.mark.parametrize("solver", ["lm", "gd"])
@@ -279,7 +279,7 @@ def test_verbose(X, capsys):
     network = NETWORKS["two layers"]
     completion(network, verbose=1).fit(features(network, X), network(X))
     seen = capsys.readouterr()
-    assert "[NetworkCompletion] " in seen.err and "relative misfit" in seen.err and seen.out == ""
+    assert "[NetworkCompletion] " in seen.err and "relative residual" in seen.err and seen.out == ""
     for solver, max_iter in (("lm", 100), ("gd", 3)):
         completion(network, solver=solver, max_iter=max_iter).fit(features(network, X), network(X))
     assert capsys.readouterr() == ("", "")

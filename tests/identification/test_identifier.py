@@ -589,7 +589,7 @@ def test_a_layer_too_narrow_is_said(X):
 
 def test_more_weights_than_hessians_tell_apart(rng):
     network = make_network((3, 8, 2), activation="softplus", random_state=0)
-    with pytest.raises(ValueError, match=r"m = 10 weights from Hessians, .* D = 3 .* = 6 can be told apart"):
+    with pytest.raises(ValueError, match=r"m = 10 weights from Hessians, .* D = 3 .* at most .* = 6; use"):
         identifier(network).fit(rng.standard_normal((100, 3)))
 
 
@@ -738,7 +738,7 @@ NO_NETWORKS = {
     "neighbours": lambda X, y: five_neighbours(X[:20], y[:20]),
 }
 NO_NETWORK = "is not exact: relative maximum error|do not change at all|does not saturate|no step is a smooth sigmoid"
-NO_NETWORK += "|does not move at the centre|fewer than the [46] asked for|first layer does not show 6 units"
+NO_NETWORK += "|does not change at the center|fewer than the [46] asked for|first layer does not show 6 units"
 NO_NETWORK += "|span 8 dimensions|was seen: (sin|hard_tanh)"  # which the answers seem to be of, far out
 NO_NETWORK += "|layer_widths says 6 first-layer units|carry noise or rounding"  # single precision hides a network
 

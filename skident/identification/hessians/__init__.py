@@ -1,1 +1,1 @@
-"""Near a point: entangled weights from Hessians, and what completes them (Fiedler et al., Algorithms 1 to 5)."""
+"""Entangled weights from Hessians near a point, and their completion to a network (Fiedler et al. 2021)."""

@@ -1,4 +1,4 @@
-"""The weights that show in Hessians: the rank-one matrices in the Hessians' span (Algorithms 1 to 3)."""
+"""Entangled weights as the rank-one matrices in the span of Hessians (Algorithms 1 to 3 of Fiedler et al. 2021)."""
 
 from __future__ import annotations
 
@@ -11,30 +11,19 @@ from skident.linalg import RankOneOptions, find_rank_one
 
 from .subspace import check_visible, entangled_subspace, n_visible, sample_hessians
 
-__all__ = ["HessianSearch", "EntangledWeights", "cluster_directions", "find_entangled_weights"]
+__all__ = ["EntangledWeights", "HessianSearch", "cluster_directions", "find_entangled_weights"]
 
-# Candidates this close (18 degrees) to each other are taken for unconverged copies of one weight.
-_COPY_COSINE = 0.95
+_COPY_COSINE = 0.95  # of two candidates (18 degrees) that are taken for unconverged copies of one weight
+_KMEANS_STARTS = 5  # of k-means++; budget
 
 
 @dataclass(frozen=True)
 class HessianSearch:
     """Where Hessians are taken, and how rank-one matrices are searched in their span.
 
-    Attributes
-    ----------
-    n_hessians : int
-        Points; with 0 nothing is searched.
-    radius : float
-        Of the sphere on which the points lie, in the oracle's units.
-    n_jobs : int or None
-        Jobs that ask for Hessians.
-    n_init : int or None
-        Random starts of the power method's first round; twice the number of missing weights where None.
-    max_iter : int
-        Of the power method.
-    tol : float
-        Length of a step at which one of its starts has converged.
+    Without Hessians (0) nothing is searched. `radius` is in the oracle's units; `n_init` are the random starts of the
+    power method's first round (None: twice the number of missing weights), `tol` the length of a step at which a start
+    has converged.
     """
 
     n_hessians: int
@@ -47,22 +36,10 @@ class HessianSearch:
 
 @dataclass(frozen=True)
 class EntangledWeights:
-    """What Hessians show of a network's weights.
+    """Unit weights (k, D) recovered from Hessians beside those known before, of unknown layer and sign.
 
-    Attributes
-    ----------
-    vectors : ndarray of shape (k, D)
-        Unit vectors beside those known before, of no layer yet and of any sign.
-    n_missing : int
-        Weights that the subspace must hold too, but that were not found.
-    hessians : ndarray of shape (n, m_L, q) or None
-        As `sample_hessians` gives them; None where none were needed.
-    basis : ndarray of shape (q, m) or None
-        Of the entangled subspace, orthonormal.
-    singular_values : ndarray
-        Of all Hessians, descending.
-    n_iter : int
-        Iterations of the power method's longest run, at least 1.
+    `n_missing` weights of the subspace were not recovered. The Hessians (n, m_L, q) and the basis (q, m) of their
+    subspace are None if none were needed; `n_iter` is that of the power method's longest run, at least 1.
     """
 
     vectors: np.ndarray
@@ -74,32 +51,11 @@ class EntangledWeights:
 
 
 def find_entangled_weights(oracle, architecture, known, search, rng, log):
-    """Unit weights that the Hessians near the centre show, beside those that are known.
+    """`EntangledWeights` of Hessians near the center, beside the unit weights `known` (k, D) exactly.
 
-    Parameters
-    ----------
-    oracle : Oracle
-    architecture : Architecture
-    known : ndarray of shape (k, D)
-        Unit weights that are known exactly and need not be found.
-    search : HessianSearch
-    rng : numpy.random.RandomState
-    log : StageLog
-        Gets the stages "Hessians", "subspace" (residual: relative norm of the singular values left out) and "power
-        method" (residual: ``1 - ||P_W(u u^T)||_F^2`` of the worst weight).
-
-    Returns
-    -------
-    EntangledWeights
-
-    Raises
-    ------
-    ValueError
-        If Hessians show nothing, or cannot tell so many weights apart: see `check_visible`, `entangled_subspace`.
-
-    Notes
-    -----
-    Source: Algorithms 1 to 3 of Fiedler et al. (2021). Queries are those of `sample_hessians`.
+    The log gets the stages "Hessians", "subspace" (residual: relative norm of the singular values left out) and "power
+    method" (residual: ``1 - ||P_W(u u^T)||_F^2`` of the worst weight). Raises as `check_visible`, `entangled_subspace`.
+    Source: Algorithms 1 to 3 of Fiedler et al. (2021).
     """
     if search.n_hessians == 0:
         return EntangledWeights(known[:0])
@@ -114,7 +70,7 @@ def find_entangled_weights(oracle, architecture, known, search, rng, log):
         entry["residual"] = float(np.linalg.norm(values[m:]) / np.linalg.norm(values))
     wanted = max(0, m - len(known))
     with log.stage("power method", total=wanted, unit="units") as entry:
-        found = find_rank_one(
+        result = find_rank_one(
             basis,
             oracle.n_inputs,
             n_vectors=wanted,
@@ -123,13 +79,13 @@ def find_entangled_weights(oracle, architecture, known, search, rng, log):
             rng=rng,
             callback=lambda n_found, _: entry["progress"](min(n_found, wanted)),
         )
-        vectors = _one_each(found.vectors, wanted, rng)
-        entry["residual"] = float(1.0 - found.phi.min()) if len(found.phi) else None
-    return EntangledWeights(vectors, wanted - len(vectors), hessians, basis, values, max(1, found.n_iter))
+        vectors = _without_copies(result.vectors, wanted, rng)
+        entry["residual"] = float(1.0 - result.phi.min()) if len(result.phi) else None
+    return EntangledWeights(vectors, wanted - len(vectors), hessians, basis, values, max(1, result.n_iter))
 
 
-def _one_each(vectors, wanted, rng):
-    """At most `wanted` different vectors of those that are best first: clusters where copies remain, else the best."""
+def _without_copies(vectors, wanted, rng):
+    """At most `wanted` vectors of those sorted by quality: cluster centers if copies remain, else the first ones."""
     if len(vectors) <= wanted or wanted == 0:
         return vectors[:wanted]
     cosines = np.abs(vectors @ vectors.T) - np.eye(len(vectors))
@@ -139,28 +95,14 @@ def _one_each(vectors, wanted, rng):
 
 
 def cluster_directions(vectors, n_clusters, *, random_state=None):
-    """One unit vector a cluster of nearly equal directions, up to sign.
+    """One unit vector per cluster (n_clusters, D) of nearly equal directions (n, D), up to sign.
 
-    Parameters
-    ----------
-    vectors : ndarray of shape (n, D)
-        Unit vectors.
-    n_clusters : int
-        At most n.
-    random_state : numpy.random.RandomState, default=None
-
-    Returns
-    -------
-    ndarray of shape (n_clusters, D)
-
-    Notes
-    -----
-    k-means++ on the vectors folded onto one half space, then each centre replaced by the top eigenvector of its
-    members' ``sum v v^T``, which does not care about signs at the fold. Source: Algorithm 3 of Fiedler et al. (2021).
+    k-means++ on the vectors folded onto one half space, then each center replaced by the top eigenvector of its
+    members' ``sum v v^T``, which does not depend on signs at the fold. Source: Algorithm 3 of Fiedler et al. (2021).
     """
     rng = np.random.RandomState(0) if random_state is None else random_state
     pole = rng.standard_normal(vectors.shape[1])
     folded = vectors * np.where(vectors @ pole < 0, -1.0, 1.0)[:, None]
-    labels = KMeans(n_clusters, n_init=5, random_state=rng.randint(2**31 - 1)).fit_predict(folded)
+    labels = KMeans(n_clusters, n_init=_KMEANS_STARTS, random_state=rng.randint(2**31 - 1)).fit_predict(folded)
     centers = [np.linalg.svd(folded[labels == k], full_matrices=False)[2][0] for k in range(n_clusters)]
     return np.array(centers)

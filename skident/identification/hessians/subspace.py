@@ -1,4 +1,4 @@
-"""Building the context: the span of the entangled weights' outer products, from Hessians (Algorithm 1)."""
+"""Span of the entangled weights' outer products, from Hessians near a point (Algorithm 1 of Fiedler et al. 2021)."""
 
 from __future__ import annotations
 
@@ -25,59 +25,33 @@ __all__ = [
     "subspace_in_units",
 ]
 
-_CHUNKS, _CHUNK_QUERIES = 16, 1024  # so many to share out, but each of so many queries
-_WORTH_SHARING = 0.2  # seconds of work below which jobs take longer than they spare
+_CHUNKS = 16  # of points, to be shared out among jobs
+_CHUNK_QUERIES = 1024  # per chunk at least; smaller ones cost more in calls than they save
+_WORTH_SHARING = 0.2  # seconds of work below which starting jobs takes longer than they save
 
 
 def last_layer_visible(architecture):
-    """Whether the last layer's weights show in Hessians: not where the output is linear.
-
-    Parameters
-    ----------
-    architecture : Architecture
-
-    Returns
-    -------
-    bool
-    """
+    """Whether Hessians depend on the last layer's weights as on others: not if the output is linear."""
     return get_activation(architecture.output_activation).curved
 
 
 def n_visible(architecture):
-    """Number of weights that show in Hessians, which is the dimension of their span.
-
-    Parameters
-    ----------
-    architecture : Architecture
-
-    Returns
-    -------
-    int
-    """
+    """Number of weights that Hessians determine, which is the dimension of their span."""
     return sum(architecture.widths) if last_layer_visible(architecture) else architecture.n_hidden
 
 
 def check_visible(architecture, n_inputs):
-    """Raise where Hessians cannot show the weights.
+    """Raise NotIdentified if Hessians in `n_inputs` variables cannot determine the weights.
 
-    Parameters
-    ----------
-    architecture : Architecture
-    n_inputs : int
-        D.
-
-    Raises
-    ------
-    ValueError
-        If the hidden activation has no second derivative, or more weights show than symmetric matrices have free
-        entries, ``D (D + 1) / 2``.
+    Either the hidden activation has no second derivative, or there are more weights than the free entries
+    ``D (D + 1) / 2`` of a symmetric matrix.
     """
     hidden, m = get_activation(architecture.activation), n_visible(architecture)
     if not hidden.smooth:
         raise NotIdentified(
             "hessians",
             "activation",
-            f"activation={hidden.name!r} has no second derivative, so its Hessians show nothing; the Hessian "
+            f"activation={hidden.name!r} has no second derivative, so its Hessians determine nothing; the Hessian "
             "route needs a smooth activation (tanh, sigmoid, erf, softplus, sin, gelu, silu).",
         )
     if m > n_free_entries(n_inputs):
@@ -85,117 +59,77 @@ def check_visible(architecture, n_inputs):
             "hessians",
             "rank",
             f"layer_widths={architecture.widths} ask for m = {m} weights from Hessians, but with D = {n_inputs} inputs "
-            f"at most D (D + 1) / 2 = {n_free_entries(n_inputs)} can be told apart; use first_layer='saturation' with "
+            f"they determine at most D (D + 1) / 2 = {n_free_entries(n_inputs)}; use first_layer='saturation' with "
             "two layers, or more inputs.",
         )
 
 
 def sample_hessians(oracle, n_hessians, radius, *, rng, n_jobs=None, callback=None):
-    """Vectorised Hessians of all outputs at random points of a sphere around the oracle's centre.
+    """Hessians of all outputs at random points of a sphere around the center, as svec: (n, m_L, D (D + 1) / 2).
 
-    Parameters
-    ----------
-    oracle : Oracle
-    n_hessians : int
-        Points.
-    radius : float
-        R of Table 1, in the oracle's units.
-    rng : numpy.random.RandomState
-    n_jobs : int, default=None
-        Chunks of points asked at the same time, see `Oracle.query_in_parallel`; the result does not depend on it.
-    callback : callable, default=None
-        ``callback(n_done)``.
-
-    Returns
-    -------
-    ndarray of shape (n_hessians, m_L, D (D + 1) / 2)
-        ``svec`` of every Hessian. Full Hessians exist only for a chunk of points at a time (128 MB a job).
-
-    Raises
-    ------
-    BlackBoxError
-        (a ValueError) If the black box fails.
+    `radius` is R of Table 1, in the oracle's units; ``callback(n_done)``. Chunks of points are queried in `n_jobs`
+    jobs, which do not change the result. Full Hessians exist for a chunk of points at a time only (128 MB per job).
     """
     D = oracle.n_inputs
-    # Where the black box may not be asked so far away, the nearest points at which differences can be taken.
+    # If the black box may not be queried so far away, the nearest points at which differences can be taken.
     points = oracle.clip_to_range(random_sphere(n_hessians, D, radius, rng), 2.0 * oracle.step_size)
-    asked, began = oracle.n_queries, time.perf_counter()
+    before, began = oracle.n_queries, time.perf_counter()
     with one_blas_thread():
-        rows = [_vectorised_hessians(oracle, points[:1])]
-    per_point, seconds = oracle.n_queries - asked, time.perf_counter() - began
+        parts = [_packed_hessians(oracle, points[:1])]
+    per_point, seconds = oracle.n_queries - before, time.perf_counter() - began
     n_jobs = n_jobs if seconds * n_hessians > _WORTH_SHARING else 1
-    chunk = _chunk_size(n_hessians, rows[0].shape[1], D)
+    chunk = _chunk_size(n_hessians, parts[0].shape[1], D)
     chunks = [points[i : i + chunk] for i in range(1, n_hessians, chunk)]
-    for part in oracle.query_in_parallel(_vectorised_hessians, chunks, n_jobs, queries_per_row=per_point):
-        rows.append(part)
+    for part in oracle.query_in_parallel(_packed_hessians, chunks, n_jobs, queries_per_row=per_point):
+        parts.append(part)
         if callback is not None:
-            callback(sum(len(r) for r in rows))
-    return np.concatenate(rows)
+            callback(sum(len(p) for p in parts))
+    return np.concatenate(parts)
 
 
-def _vectorised_hessians(oracle, points):
+def _packed_hessians(oracle, points):
     return svec(oracle.hessian(points))
 
 
 def _chunk_size(n_hessians, n_outputs, D):
-    """Points of a chunk, the same for any number of jobs."""
+    """Points per chunk, the same for any number of jobs."""
     shared_out = max(-(-n_hessians // _CHUNKS), _CHUNK_QUERIES // (2 * D * D + 1))
     return max(1, min(shared_out, rows_at_once(8 * n_outputs * D * D)))
 
 
 def entangled_subspace(hessians, dimension, known=None):
-    """The leading subspace of vectorised Hessians.
+    """Orthonormal basis (q, dimension) of the leading subspace of svec Hessians (..., q), and their singular values.
 
-    Parameters
-    ----------
-    hessians : ndarray of shape (n, m_L, q) or (n, q)
-    dimension : int
-        Number of entangled weights m that show in Hessians.
-    known : ndarray of shape (k, D), default=None
-        Unit vectors among them that are known exactly, as the first layer is from saturation and the last from the
-        Jacobian. Their outer products are put into the subspace as they are and only the rest is estimated, which
-        brings the distance to the true subspace down two to five times.
-
-    Returns
-    -------
-    basis : ndarray of shape (q, dimension)
-        Orthonormal.
-    singular_values : ndarray of shape (min(n m_L, q),)
-        Of all Hessians, known weights included.
-
-    Raises
-    ------
-    ValueError
-        If the dimension exceeds ``D (D + 1) / 2``, the number of vectors, or their numerical rank.
-
-    Notes
-    -----
-    Source: Algorithm 1 of Fiedler et al. (2021). Cost ``O(n m_L q min(n m_L, q))``.
+    `known` (k, D) are unit vectors among the weights that are known exactly, as the first layer is from saturation and
+    the last from the Jacobian. Their outer products are put into the subspace as they are and only the rest is
+    estimated, which makes the distance to the true subspace two to five times smaller.
+    Raises NotIdentified if the dimension exceeds q, the number of Hessians, or their numerical rank.
+    Source: Algorithm 1 of Fiedler et al. (2021). ``O(n m_L q min(n m_L, q))``.
     """
     q = hessians.shape[-1]
-    rows = hessians.reshape(-1, q)
+    H = hessians.reshape(-1, q)
     if dimension > q:
         raise NotIdentified(
             "hessians",
             "rank",
-            f"{dimension} units show in the Hessians but symmetric matrices of this size have only {q} free entries "
-            "(D (D + 1) / 2): their weights cannot be told apart by second derivatives. "
+            f"{dimension} units determine the Hessians, but symmetric matrices of this size have only {q} free entries "
+            "(D (D + 1) / 2): second derivatives do not determine their weights. "
             "Use fewer units, or first_layer='saturation' with two layers.",
         )
-    if dimension > len(rows):
+    if dimension > len(H):
         raise NotIdentified(
             "hessians",
             "rank",
-            f"{len(rows)} Hessians (n_hessians times outputs) cannot span {dimension} dimensions; raise n_hessians.",
+            f"{len(H)} Hessians (n_hessians times outputs) cannot span {dimension} dimensions; raise n_hessians.",
         )
     try:
         if known is None or len(known) == 0:
-            return leading_subspace([rows], dimension)
+            return leading_subspace([H], dimension)
         exact = np.linalg.qr(svec_outer(known).T)[0]
         if dimension <= len(known):
-            return exact, _singular_values(rows)
-        rest, _ = leading_subspace([rows - (rows @ exact) @ exact.T], dimension - len(known))
-        return np.hstack([exact, rest]), _singular_values(rows)
+            return exact, _singular_values(H)
+        rest, _ = leading_subspace([H - (H @ exact) @ exact.T], dimension - len(known))
+        return np.hstack([exact, rest]), _singular_values(H)
     except DeficientRankError as error:
         raise NotIdentified(
             "hessians",
@@ -206,64 +140,31 @@ def entangled_subspace(hessians, dimension, known=None):
         ) from error
 
 
-def _singular_values(rows):
+def _singular_values(H):
     """Singular values by the smaller Gram matrix, descending."""
-    gram = rows @ rows.T if len(rows) <= rows.shape[1] else rows.T @ rows
+    gram = H @ H.T if len(H) <= H.shape[1] else H.T @ H
     return np.sqrt(np.clip(np.linalg.eigvalsh(gram)[::-1], 0.0, None))
 
 
 def independence(basis, vectors):
-    """How independent the outer products of vectors are as seen in a subspace of symmetric matrices.
+    """Smallest singular value of ``<v_i v_i^T, B_j>`` for unit vectors (m, D) and an orthonormal svec basis (q, k).
 
-    Parameters
-    ----------
-    basis : ndarray of shape (q, k)
-        Orthonormal `svec` vectors.
-    vectors : ndarray of shape (m, D)
-        Unit vectors.
-
-    Returns
-    -------
-    float
-        The smallest singular value of ``<v_i v_i^T, B_j>``: far from 0 where the vectors are the rank-one matrices
-        that span the subspace. Infinite without vectors.
+    Far from 0 if the vectors are the rank-one matrices that span the subspace; infinite without vectors.
     """
     return float(np.linalg.svd(svec_outer(vectors) @ basis, compute_uv=False).min(initial=np.inf))
 
 
 def spectral_drop(singular_values, dimension):
-    """How much of the spectrum goes on behind a subspace.
+    """``s_{m+1} / s_m`` of the Hessians for a subspace of dimension m.
 
-    Parameters
-    ----------
-    singular_values : ndarray
-        Of all Hessians, in decreasing order.
-    dimension : int
-        Of the subspace, m.
-
-    Returns
-    -------
-    float
-        ``s_{m+1} / s_m``: small where the subspace is that of m weights, near 1 where m is larger than their number or
-        weights are lost in what others leave.
+    Small if the subspace is that of m weights, near 1 if m is larger than their number or weights are lost in what the
+    others leave.
     """
     last, following = singular_values[dimension - 1], singular_values[dimension : dimension + 1]
     return float(following[0] / last) if len(following) else 0.0
 
 
 def subspace_in_units(basis, scale):
-    """A subspace of Hessians by standardised inputs as one of Hessians by the inputs themselves.
-
-    Parameters
-    ----------
-    basis : ndarray of shape (q, k)
-        Orthonormal `svec` vectors of Hessians by u, where ``x = center + scale * u``.
-    scale : ndarray of shape (D,)
-
-    Returns
-    -------
-    ndarray of shape (q, k)
-        Orthonormal.
-    """
+    """An orthonormal svec basis (q, k) of Hessians by u as one of Hessians by ``x = center + scale * u``."""
     units = svec(1.0 / np.outer(scale, scale)) / svec(np.ones((len(scale),) * 2))
     return np.linalg.qr(units[:, None] * basis)[0]

@@ -50,8 +50,8 @@ def by_hessians(inquiry, earlier, *, attempt):
 
     def completed(restart):
         network, completion = _complete(inquiry, extractor, restart)
-        stage = "extraction" if missing else "completion" if completion.misfit_ > 0.1 else "polish"
-        found = polished_attempt(inquiry, network, completion.misfit_, stage, "hessian", extractor, completion)
+        stage = "extraction" if missing else "completion" if completion.residual_ > 0.1 else "polish"
+        found = polished_attempt(inquiry, network, completion.residual_, stage, "hessian", extractor, completion)
         return _complemented(inquiry, found)
 
     best, _ = best_of(
@@ -145,7 +145,7 @@ def _complete(inquiry, extractor, restart):
             random_state=inquiry.rng.randint(2**31 - 1),
         )
         if completion.start is None and extractor.scales_ is not None and len(extractor.scales_) == widths[0]:
-            completion.set_params(start=(extractor.scales_, extractor.shifts_))
+            completion.set_params(start=(extractor.scales_, extractor.biases_))
         elif restart:
             completion.set_params(start=_random_start(Z[:, : widths[0]], inquiry.rng), n_init=1)
         # Where answers are not exact, a fit can be no better than they are.
@@ -153,7 +153,7 @@ def _complete(inquiry, extractor, restart):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             completion.fit(Z, Y)
-        entry["residual"] = completion.misfit_
+        entry["residual"] = completion.residual_
     inner = completion.network_
     network = FeedforwardNetwork([V.T @ inner.weights[0], *inner.weights[1:]], inner.biases, *inquiry.activations)
     return change_inputs(network, inquiry.oracle.center, inquiry.oracle.scale), completion
@@ -188,7 +188,7 @@ def _completion_inputs(inquiry, extractor, widths, n, factor):
 def _first_layer(extractor, oracle):
     """First-layer weights (D, m_1) and shifts from saturation, in the oracle's coordinates."""
     W = extractor.components_[: len(extractor.scales_)].T * extractor.scales_
-    return W * oracle.scale[:, None], extractor.shifts_ + W.T @ oracle.center
+    return W * oracle.scale[:, None], extractor.biases_ + W.T @ oracle.center
 
 
 def _components(extractor, widths, rng):

@@ -98,7 +98,7 @@ def test_point_on_a_step_where_all_others_are_flat():
 
 
 def test_jump_is_no_step():
-    with pytest.raises(ValueError, match="does not move at the centre"):
+    with pytest.raises(ValueError, match="does not change at the center"):
         last_layer_from_jacobian(Oracle(lambda X: np.sign(X[:, :1] - 0.4), 2), np.array([[-1.0, 0.0], [1.0, 0.0]]))
 
 
@@ -110,7 +110,7 @@ def test_steps_that_look_like_noise():
 
 def test_output_that_never_moves():
     box = lambda X: np.column_stack([X[:, 0], np.ones(len(X))])  # noqa: E731
-    with pytest.raises(ValueError, match="output 1 does not move at the centre .* Move center"):
+    with pytest.raises(ValueError, match="output 1 does not change at the center .* Move center"):
         last_layer_from_jacobian(Oracle(box, 2), np.ones((3, 2)))
 
 

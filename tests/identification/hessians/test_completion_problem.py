@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from skident.datasets import make_network
-from skident.identification.hessians.module import CompletionModule
-from skident.identification.hessians.scales_and_shifts import CompletionProblem, mixing_matrices, solve_completion
+from skident.identification.hessians.completion_module import CompletionModule
+from skident.identification.hessians.completion_problem import CompletionProblem, mixing_matrices, solve_completion
 from skident.network import Architecture
 from tests.references import reference_completion, reference_residual_jacobian
 
@@ -27,49 +27,49 @@ def case(request, rng):
     mixings = [rng.standard_normal(widths[i : i + 2]) for i in range(n_mixings)]
     problem = CompletionProblem(Architecture(widths, hidden, output), mixings)
     assert problem.free_readout == free
-    omega = rng.standard_normal(problem.n_parameters)
-    return problem, omega, rng.standard_normal((19, widths[0])), rng.standard_normal((19, widths[-1]))
+    params = rng.standard_normal(problem.n_parameters)
+    return problem, params, rng.standard_normal((19, widths[0])), rng.standard_normal((19, widths[-1]))
 
 
-def answers(problem, omega, Z):
-    lists = problem.to_lists(omega)
+def answers(problem, params, Z):
+    lists = problem.to_lists(params)
     return np.stack([reference_completion(lists, problem.mixings, problem.activations, z) for z in Z])
 
 
 def test_residual_is_equation_18(case):
-    problem, omega, Z, Y = case
-    np.testing.assert_allclose(problem.residual(omega, Z, Y), answers(problem, omega, Z) - Y, atol=1e-12)
+    problem, params, Z, Y = case
+    np.testing.assert_allclose(problem.residual(params, Z, Y), answers(problem, params, Z) - Y, atol=1e-12)
 
 
 def test_number_of_parameters(case):
-    problem, omega, *_ = case
+    problem, params, *_ = case
     m = problem.widths
     if problem.free_readout:
         expected = 3 * sum(m[:-2]) + 2 * m[-2] + m[-2] * m[-1] + m[-1]
     else:
         expected = 3 * sum(m) - m[-1]
-    assert problem.n_parameters == expected == len(omega)
+    assert problem.n_parameters == expected == len(params)
 
 
 def test_lists_and_back(case):
-    problem, omega, *_ = case
-    np.testing.assert_array_equal(problem.from_lists(problem.to_lists(omega)), omega)
+    problem, params, *_ = case
+    np.testing.assert_array_equal(problem.from_lists(problem.to_lists(params)), params)
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 2**27])
 def test_normal_equations(case, chunk_bytes):
-    problem, omega, Z, Y = case
-    J = reference_residual_jacobian(lambda w: problem.residual(w, Z, Y), omega)
-    A, g = problem.normal_equations(omega, Z, Y, chunk_bytes=chunk_bytes)
+    problem, params, Z, Y = case
+    J = reference_residual_jacobian(lambda w: problem.residual(w, Z, Y), params)
+    A, g = problem.normal_equations(params, Z, Y, chunk_bytes=chunk_bytes)
     np.testing.assert_allclose(A, J.T @ J, atol=1e-7 * np.abs(A).max())
-    np.testing.assert_allclose(g, J.T @ problem.residual(omega, Z, Y).ravel(), atol=1e-7 * np.abs(g).max())
+    np.testing.assert_allclose(g, J.T @ problem.residual(params, Z, Y).ravel(), atol=1e-7 * np.abs(g).max())
 
 
 def test_the_paper_s_start(case):
     problem, *_ = case
     lists = problem.to_lists(problem.initial())
     assert all(np.all(T == 1) for T in lists["scales"] + lists["rescales"])
-    assert all(np.all(tau == 0) for tau in lists["shifts"])
+    assert all(np.all(tau == 0) for tau in lists["biases"])
 
 
 def test_given_start(case):
@@ -77,14 +77,14 @@ def test_given_start(case):
     scales, shifts = np.arange(1.0, problem.widths[0] + 1), -np.arange(1.0, problem.widths[0] + 1)
     lists = problem.to_lists(problem.initial(scales, shifts))
     np.testing.assert_array_equal(lists["scales"][0], scales)
-    np.testing.assert_array_equal(lists["shifts"][0], shifts)
+    np.testing.assert_array_equal(lists["biases"][0], shifts)
 
 
 def test_readout_by_least_squares(case):
-    problem, omega, Z, Y = case
-    fitted = problem.with_readout(omega, Z, Y)
+    problem, params, Z, Y = case
+    fitted = problem.with_readout(params, Z, Y)
     if not problem.free_readout:
-        np.testing.assert_array_equal(fitted, omega)
+        np.testing.assert_array_equal(fitted, params)
     elif problem.activations[-1].name == "identity":
         J = reference_residual_jacobian(lambda w: problem.residual(w, Z, Y), fitted)
         last = [problem.slices[key, len(problem.widths) - 1] for key in ("tau", "W")]
@@ -93,32 +93,32 @@ def test_readout_by_least_squares(case):
 
 
 def test_torch_module_computes_the_same(case):
-    problem, omega, Z, _ = case
-    module = CompletionModule(problem.architecture, problem.mixings, start=problem.to_lists(omega))
+    problem, params, Z, _ = case
+    module = CompletionModule(problem.architecture, problem.mixings, start=problem.to_lists(params))
     with torch.no_grad():
         Y = module(torch.as_tensor(Z)).numpy()
-    np.testing.assert_allclose(Y, problem.residual(omega, Z, 0.0), atol=1e-12)
-    np.testing.assert_array_equal(problem.from_lists(module.to_lists()), omega)
+    np.testing.assert_allclose(Y, problem.residual(params, Z, 0.0), atol=1e-12)
+    np.testing.assert_array_equal(problem.from_lists(module.to_lists()), params)
     assert sum(p.numel() for p in module.parameters()) == problem.n_parameters
 
 
 def test_torch_gradient_is_ours(case):
-    problem, omega, Z, Y = case
-    module = CompletionModule(problem.architecture, problem.mixings, start=problem.to_lists(omega))
+    problem, params, Z, Y = case
+    module = CompletionModule(problem.architecture, problem.mixings, start=problem.to_lists(params))
     torch.sum((module(torch.as_tensor(Z)) - torch.as_tensor(Y)) ** 2).backward()
-    lists = {name: [p.grad.numpy() for p in getattr(module, name)] for name in ("scales", "shifts", "rescales")}
+    lists = {name: [p.grad.numpy() for p in getattr(module, name)] for name in ("scales", "biases", "rescales")}
     if problem.free_readout:
         lists["readout"] = module.readout.grad.numpy()
-    _, g = problem.normal_equations(omega, Z, Y)
+    _, g = problem.normal_equations(params, Z, Y)
     np.testing.assert_allclose(problem.from_lists(lists), 2 * g, atol=1e-10 * np.abs(g).max())
 
 
 def test_solved_from_nearby(case, rng):
-    problem, omega, Z, _ = case
+    problem, params, Z, _ = case
     Z = rng.standard_normal((200, Z.shape[1]))
-    omega = problem.initial() + 0.2 * omega
-    Y = problem.residual(omega, Z, 0.0)
-    start = omega + 1e-2 * rng.standard_normal(len(omega))
+    params = problem.initial() + 0.2 * params
+    Y = problem.residual(params, Z, 0.0)
+    start = params + 1e-2 * rng.standard_normal(len(params))
     result = solve_completion(problem, Z, Y, start)
     assert np.sqrt(result.cost / np.sum(Y**2)) < 1e-12
 
