@@ -65,11 +65,9 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
     center : array-like of shape (D,), default=None
         x*; the mean of X by default. Move it to where the units are near their inflection points.
     radius : float, default=0.01
-        Radius R of the sphere on which Hessians are sampled, in standard deviations of the inputs. Raise it if the
-        model is nearly linear.
+        Of the sphere on which Hessians are sampled, in standard deviations. Raise it if the model is nearly linear.
     n_hessians : int, default="auto"
-        Points at which Hessians are taken. ``auto`` is ``6 ceil(m / m_L)``, and 0 if no Hessian is needed. The paper's
-        ``20 ceil(m / m_L)`` gains a few per cent in accuracy.
+        Points of that sphere. ``auto``: ``6 ceil(m / m_L)``, or 0 if no Hessian is needed. 20 gain a few per cent.
     first_layer : {"auto", "saturation", "hessian"}, default="auto"
         ``saturation``: steps of the outputs on large circles, any m_1. ``hessian``: Algorithm 4. ``auto``: saturation
         if the activation has limits. Choose ``hessian`` if far queries are not allowed.
@@ -78,7 +76,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
     derivatives : {"auto", "exact", "finite_difference"}, default="auto"
         See `Oracle`.
     step_size : float, default=1e-3
-        Step of the Hessians' central differences, in standard deviations of the inputs.
+        Step of the Hessians' central differences, in standard deviations.
     max_iter : int, default=1000
         Iterations of the subspace power method.
     tol : float, default=1e-8
@@ -86,18 +84,16 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
     n_init : int, default=None
         Random starts of its first round; None: twice the number of missing weights. Raise it if weights are missing.
     n_jobs : int, default=None
-        Threads that sample Hessians, which query the model at once, or what `joblib.parallel_config` chooses, see
-        `NetworkIdentifier`. The result does not depend on it.
+        Threads (or see `joblib.parallel_config`) that query the model at once. The result does not depend on it.
     random_state : int, RandomState or None, default=None
-        Seed; pass an int for reproducible results.
     verbose : int, default=0
         1 prints progress and one line per stage on stderr.
 
     Attributes
     ----------
     components_ : ndarray of shape (m, D)
-        Unit vectors, first layer first, last layer last. Signs are free, except in the last layer: its rows are in the
-        outputs' order with the gradients' signs; 0 for a constant linear output.
+        Unit vectors, first layer first. Signs are free, except in the last layer: its rows are in the outputs' order
+        with the gradients' signs; 0 for a constant linear output.
     layer_assignment_ : ndarray of shape (m,)
         Layer of every component, from 0; -1 for inner layers that cannot be distinguished (four layers and more).
     phi_ : ndarray of shape (m,)
@@ -110,15 +106,14 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
     center_, scale_ : ndarray of shape (D,)
         x* and the inputs' standard deviations.
     scales_, biases_ : ndarray of shape (m_1,) or None
-        From saturation: a first-layer unit is about ``g(scales_ * (components_ @ x) + biases_)``, with scales to 1e-3
-        and better, biases only to about 0.1.
+        From saturation: first-layer units are about ``g(scales_ * (components_ @ x) + biases_)``, biases to 0.1.
     first_layer_method_ : {"saturation", "hessian", "jacobian"}
     estimator_ : object
         The model that was queried.
     n_queries_, n_derivatives_ : int
         Queries, and inputs at which exact Jacobians and Hessians were taken.
     n_iter_ : int
-        Iterations of the power method's longest run, at least 1.
+        Of the power method's longest run.
     report_ : list of dict
         Seconds, queries and residual of every stage.
     n_features_in_ : int
@@ -245,9 +240,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X is not finite or has one row or column; widths are impossible, or smaller than the number of units that
-            saturate; nothing saturates although that is needed; Hessians do not determine the weights; an output is
-            constant at the center; the model raises, is constant, returns NaN or is not deterministic.
+            If X is not finite or has one row or column; widths are impossible or too small; nothing saturates although
+            it must; Hessians do not determine the weights; the model raises, is constant, or returns NaN.
 
         Warns
         -----
@@ -315,14 +309,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         known = np.empty((0, oracle.n_inputs)) if first is None else first.directions.T
         if first is not None and last_layer_visible(architecture) and self.last_layer == "jacobian":
             known = np.concatenate([known, unit_rows(last)])
-        search = HessianSearch(
-            n_hessians=n,
-            radius=self.radius,
-            n_jobs=self.n_jobs,
-            n_init=self.n_init,
-            max_iter=self.max_iter,
-            tol=self.tol,
-        )
+        search = HessianSearch(n, self.radius, self.n_jobs, self.n_init, self.max_iter, self.tol)
         found = find_entangled_weights(oracle, architecture, known, search, rng, log)
         if found.n_missing > 0:
             n = len(found.vectors)

@@ -338,7 +338,7 @@ def with_nan(answers):
 
 BREAKS = {
     "raises": (raising, "raised OSError on a batch of .* disk full"),
-    "nan": (with_nan, r"answered \[nan.*\] \(not finite\) at row 3"),
+    "nan": (with_nan, r"returned \[nan.*\] \(not finite\) at row 3"),
     "fewer rows": (lambda Y: Y[:-1], "returned shape"),
     "fewer columns": (lambda Y: Y[:, :2], r"returned shape .* expected \(\d+, 4\)"),
     "complex": (lambda Y: Y + 0j, "cannot be read as real numbers"),
