@@ -1,10 +1,8 @@
-"""What is asked from a shell: identify, audit, compress. ``skident --help``, or ``python -m skident.cli``.
+"""The command line: ``skident identify``, ``audit`` and ``compress``; also ``python -m skident.cli``.
 
-- `main`: the commands' arguments, what is printed where, and how they end.
-- `tables`: rows of numbers from CSV files.
-- `models`: networks and black boxes from files.
-- `identify`, `audit`, `compress`: a command each.
-- `pages`: reports as HTML pages.
+- `main`: arguments of the commands, printing, exit codes.
+- `identify`, `audit`, `compress`: one command each.
+- `models`: networks and black boxes from files; `tables`: CSV files; `pages`: HTML reports; `results`: results.
 """
 
 from .main import main

@@ -1,4 +1,4 @@
-"""``python -m skident.cli``."""
+"""Run the command line by ``python -m skident.cli``."""
 
 import sys
 

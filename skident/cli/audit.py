@@ -1,4 +1,4 @@
-"""``skident audit``: is the model in this file the network in that one?"""
+"""``skident audit``: does the model in a file have the outputs of a known network?"""
 
 from __future__ import annotations
 
@@ -13,23 +13,7 @@ __all__ = ["audit"]
 
 
 def audit(options):
-    """Compare the model in a file with a network that is known.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        As `skident.cli.main` makes it.
-
-    Returns
-    -------
-    Result
-        Found if they are the same, not found if they are different, undecided if agreement proves nothing.
-
-    Raises
-    ------
-    ValueError, OSError, ImportError
-        If a file cannot be read, the data do not fit, or the black box cannot be asked.
-    """
+    """Compare the model in a file with a known network; undecided if agreement proves nothing."""
     box, network, n_inputs = black_box_from(options.model), options.reference, None
     if not same_onnx_model(options.model, options.reference):
         network = network_from(options.reference)

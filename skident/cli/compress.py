@@ -1,4 +1,4 @@
-"""``skident compress``: the smallest network that answers as the one in this file."""
+"""``skident compress``: write the smallest network with the outputs of the one in a file."""
 
 from __future__ import annotations
 
@@ -12,23 +12,7 @@ __all__ = ["compress"]
 
 
 def compress(options):
-    """Make the network in a file as small as a tolerance allows, and write it to another.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        As `skident.cli.main` makes it.
-
-    Returns
-    -------
-    Result
-        Found where a smaller network answers alike; else what is written is the network itself.
-
-    Raises
-    ------
-    ValueError, OSError, ImportError
-        If a file cannot be read or written, or the data do not fit.
-    """
+    """Reduce the network in a file as far as the tolerance allows, and write it; unchanged if it cannot be reduced."""
     check_destination(options.output)
     network = network_from(options.model)
     X, _ = read_table(options.data, network.n_inputs)

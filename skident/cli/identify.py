@@ -1,4 +1,4 @@
-"""``skident identify``: which network is in this file, from its answers alone?"""
+"""``skident identify``: recover the network in a file from its outputs alone."""
 
 from __future__ import annotations
 
@@ -18,24 +18,7 @@ __all__ = ["identify"]
 
 
 def identify(options):
-    """Identify the network in a file and write it to another.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        As `skident.cli.main` makes it.
-
-    Returns
-    -------
-    Result
-        Found where the network agrees with the black box as far as noise and rounding let one see; only then it is
-        written.
-
-    Raises
-    ------
-    ValueError, OSError, ImportError
-        If a file cannot be read or written, the data do not fit, or the black box cannot be asked.
-    """
+    """Identify the network in a file, and write it if it agrees with the black box up to noise and rounding."""
     check_destination(options.output)
     check_destination(options.report, (".html", ".htm"))
     box = black_box_from(options.model)
@@ -67,19 +50,19 @@ def identify(options):
 
 
 def _result(options, identifier, names, notes):
-    """What was found, with the files written."""
+    """Result of a fit, after writing the network and the page."""
     network, report = identifier.network_, identifier.report_
     written = None
     if options.output is not None and report.agrees:
         write_network(network, options.output)
         written = options.output
     elif options.output is not None:
-        notes = [*notes, f"{options.output} is not written, since the network was not identified."]
+        notes = [*notes, f"{options.output} was not written, since the network was not identified."]
     text = f"{network.summary()}\n\n{report}"
     if options.report is not None:
         parameters = network.to_frame(stderr=identifier.stderr_, feature_names=names).to_string()
         parts = [("Network", network.summary(), False), ("Identification", report._repr_html_(), True)]
-        parts += [("Remarks", "\n".join(notes), False)] if notes else []
+        parts += [("Notes", "\n".join(notes), False)] if notes else []
         write_page(options.report, f"{options.model}, identified", [*parts, ("Parameters", parameters, False)])
     numbers = {
         "identified": report.agrees,

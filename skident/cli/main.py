@@ -1,4 +1,4 @@
-"""The commands' arguments, what is printed where, and how they end."""
+"""`main`: parse the arguments of the command line, run the command, print its result, return the exit code."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import sys
 from .audit import audit
 from .compress import compress
 from .identify import identify
-from .results import REFUSED, plain
+from .results import INVALID_INPUT, plain
 
 __all__ = ["main"]
 
-_ENDS = (
-    "exit codes: 0 the same (audit), identified (identify) or smaller (compress); 1 not; 2 what was given cannot be "
+_EXIT_CODES = (
+    "exit codes: 0 the same (audit), identified (identify) or smaller (compress); 1 not; 2 invalid input: it cannot be "
     "read or queried; 3 undecided (audit): the outputs agree, but they are too imprecise to detect another network. "
-    "Results go to stdout, progress and remarks to stderr."
+    "Results go to stdout, progress and notes to stderr."
 )
 
 
@@ -26,18 +26,17 @@ def main(arguments=None):
     Parameters
     ----------
     arguments : sequence of str, default=None
-        None: those of the process.
+        None takes those of the process.
 
     Returns
     -------
     int
-        The exit code: 0 the same, identified or smaller, 1 not, 2 what was given cannot be read or queried, 3 an
-        undecided audit.
+        Exit code: 0 the same, identified or smaller; 1 not; 2 invalid input; 3 undecided audit.
 
     Raises
     ------
     SystemExit
-        With code 2 where the arguments are none, with code 0 after ``--help``.
+        With code 2 for invalid arguments, with code 0 after ``--help``.
 
     Examples
     --------
@@ -60,7 +59,7 @@ def main(arguments=None):
     except (ValueError, TypeError, OSError, ImportError) as error:
         text = str(error).replace("response_method=", "--response=")
         sys.stderr.write(f"skident {options.name}: error: {text}\n")
-        return REFUSED
+        return INVALID_INPUT
     if not options.quiet:
         sys.stderr.writelines(f"{note}\n" for note in result.notes)
     as_json = json.dumps(plain({"command": options.name, **result.numbers}), indent=2, allow_nan=False)
@@ -69,9 +68,11 @@ def main(arguments=None):
 
 
 def _parser():
-    """All commands."""
+    """Parser with all commands."""
     parser = argparse.ArgumentParser(
-        prog="skident", description="What a neural network is, from the outside.", epilog=_ENDS
+        prog="skident",
+        description="Recover, compare and compress neural networks from their inputs and outputs.",
+        epilog=_EXIT_CODES,
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_identify(commands)
@@ -81,63 +82,63 @@ def _parser():
 
 
 def _command(commands, name, function, help_text):
-    """A command with what all of them take."""
+    """A command with the arguments that all of them take."""
     command = commands.add_parser(
-        name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.", epilog=_ENDS
+        name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.", epilog=_EXIT_CODES
     )
     command.set_defaults(command=function, name=name)
     command.add_argument(
         "model", metavar="MODEL", help="an .onnx file, or .safetensors as FeedforwardNetwork.save writes it"
     )
     command.add_argument(
-        "--data", metavar="X.csv", required=True, help="rows where the model is used; a header is found"
+        "--data", metavar="X.csv", required=True, help="typical inputs, one row each; a header is detected"
     )
-    command.add_argument("--seed", type=int, default=0, help="of what is drawn at random (default: 0)")
+    command.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default: 0)")
     command.add_argument("--json", action="store_true", help="print the result as JSON")
-    command.add_argument("--quiet", action="store_true", help="no progress and no remarks")
+    command.add_argument("--quiet", action="store_true", help="do not print progress and notes")
     return command
 
 
 def _add_identify(commands):
-    command = _command(commands, "identify", identify, "find the weights of a black box from its answers")
+    command = _command(commands, "identify", identify, "recover the weights of a black box from its outputs")
     add = command.add_argument
     add(
         "--widths",
         type=_widths,
         default="auto",
-        help="8,5,1: hidden layers and, last, outputs; auto finds them (default)",
+        help="hidden layers and, last, outputs, such as 8,5,1; auto determines them (default)",
     )
     add(
         "--activation",
         default="auto",
-        help="tanh, sigmoid, relu, ... (default: auto, read off the file, or looked for)",
+        help="tanh, sigmoid, relu, ... (default: auto, read from the file, or detected)",
     )
     add("--output-activation", default="auto", help="identity, tanh, ... (default: auto, as above)")
     _add_response(command)
-    add("--input-range", type=float, nargs=2, metavar=("LOW", "HIGH"), help="never ask outside, in any input")
-    add("--tol", type=float, default=1e-8, help="relative error of an exact network (default: 1e-8)")
-    add("--max-seconds", type=float, help="at most")
-    add("--max-queries", type=int, help="rows asked at most")
-    add("--jobs", type=int, help="processes")
+    add("--input-range", type=float, nargs=2, metavar=("LOW", "HIGH"), help="bounds of all inputs: no query outside")
+    add("--tol", type=float, default=1e-8, help="largest relative error of an exact network (default: 1e-8)")
+    add("--max-seconds", type=float, help="time budget")
+    add("--max-queries", type=int, help="query budget")
+    add("--jobs", type=int, help="number of processes")
     add("--output", metavar="FILE", help="write the network, if identified: .safetensors or .onnx")
     add("--report", metavar="FILE.html", help="write a page with the report and all parameters (needs pandas)")
 
 
 def _add_audit(commands):
-    command = _command(commands, "audit", audit, "compare a model with a network that is known")
-    command.add_argument("reference", metavar="REFERENCE", help="the network as it should be: .safetensors or .onnx")
+    command = _command(commands, "audit", audit, "compare a model with a known network")
+    command.add_argument("reference", metavar="REFERENCE", help="the known network: .safetensors or .onnx")
     _add_response(command)
-    command.add_argument("--tol", type=float, help="difference that counts as the same, over the answers' deviation")
-    command.add_argument("--max-queries", type=int, help="rows asked at most")
+    command.add_argument(
+        "--tol", type=float, help="largest difference of equal models, over the outputs' standard deviation"
+    )
+    command.add_argument("--max-queries", type=int, help="query budget")
 
 
 def _add_compress(commands):
-    command = _command(commands, "compress", compress, "find the smallest network that answers alike")
+    command = _command(commands, "compress", compress, "find the smallest network with the same outputs")
     command.add_argument("--tol", type=float, default=1e-2, help="largest error (default: 0.01)")
     metrics = ["auto", "answers", "probabilities", "labels"]
-    command.add_argument(
-        "--metric", choices=metrics, default="auto", help="what the error is of (default: auto, answers)"
-    )
+    command.add_argument("--metric", choices=metrics, default="auto", help="what the error measures (default: auto)")
     command.add_argument("--output", metavar="FILE", help="write the network: .safetensors or .onnx")
 
 
@@ -146,15 +147,15 @@ def _add_response(command):
         "--response",
         choices=["auto", "predict", "predict_proba"],
         default="auto",
-        help="whether the model answers with values (predict, default) or with probabilities of classes",
+        help="whether the outputs are values (predict, default) or class probabilities (predict_proba)",
     )
 
 
 def _widths(text):
-    """``auto``, or widths."""
+    """``auto``, or layer widths such as ``8,5,1``."""
     try:
         return "auto" if text == "auto" else tuple(int(part) for part in text.split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"auto, or numbers with commas between them, are needed, got {text!r}"
+            f"expected auto or numbers separated by commas, such as 8,5,1, got {text!r}"
         ) from None

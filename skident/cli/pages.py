@@ -1,4 +1,4 @@
-"""Reports as HTML pages that need nothing else."""
+"""Write reports as self-contained HTML pages."""
 
 from __future__ import annotations
 
@@ -24,20 +24,7 @@ pre {{ overflow-x: auto; background: #f4f4f4; padding: 1em }}</style>
 
 
 def write_page(path, title, parts):
-    """Write a page.
-
-    Parameters
-    ----------
-    path : str
-    title : str
-    parts : sequence of (str, str, bool)
-        Heading, content, and whether that is HTML already; other content is shown as it is.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
-    """
+    """Write a page; `parts` are (heading, content, whether the content is HTML)."""
     shown = (
         f"<h2>{escape(heading)}</h2>\n{content if is_html else f'<pre>{escape(content)}</pre>'}"
         for heading, content, is_html in parts

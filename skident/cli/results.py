@@ -1,4 +1,4 @@
-"""What a command found, before it is printed: as text, as numbers, and how the command ends."""
+"""Result of a command, as text and as JSON values, with its exit code."""
 
 from __future__ import annotations
 
@@ -7,29 +7,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["FOUND", "NOT_FOUND", "REFUSED", "UNDECIDED", "Result", "plain"]
+__all__ = ["FOUND", "INVALID_INPUT", "NOT_FOUND", "UNDECIDED", "Result", "plain"]
 
-FOUND = 0  # exit codes: the same, identified or smaller
-NOT_FOUND = 1  # different, not identified or not smaller
-REFUSED = 2  # bad input
-UNDECIDED = 3  # an audit without the power to decide
+FOUND = 0  # exit code: the same, identified or smaller
+NOT_FOUND = 1  # exit code: different, not identified or not smaller
+INVALID_INPUT = 2  # exit code
+UNDECIDED = 3  # exit code: an audit without the power to decide
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a command found.
-
-    Attributes
-    ----------
-    code : int
-        The exit code: 0 the same, or identified, or smaller; 1 not; 3 an undecided audit.
-    text : str
-        For people.
-    numbers : dict
-        For programs.
-    notes : list of str
-        What is to be known besides, for stderr.
-    """
+    """Result of a command: exit code, text for people, numbers for programs, notes for stderr."""
 
     code: int
     text: str
@@ -38,24 +26,7 @@ class Result:
 
 
 def plain(value):
-    """A value in what JSON has: dicts, lists, strings, finite numbers, truth values and None.
-
-    Parameters
-    ----------
-    value : object
-        Arrays become lists, numbers that are not finite None.
-
-    Returns
-    -------
-    object
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.cli.results import plain
-    >>> print(plain({"a": np.array([1.0, np.inf]), "b": (np.bool_(True), 2)}))
-    {'a': [1.0, None], 'b': [True, 2]}
-    """
+    """A value as JSON types: arrays become lists, numbers that are not finite None."""
     if isinstance(value, dict):
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):

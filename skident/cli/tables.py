@@ -1,4 +1,4 @@
-"""Rows of numbers from CSV files; a cell that is none is named by its row and column."""
+"""Read tables of numbers from CSV files; an error names the line and column."""
 
 from __future__ import annotations
 
@@ -14,45 +14,10 @@ _DELIMITERS = ",;\t|"
 
 
 def read_table(path, n_columns=None):
-    r"""Numbers from a CSV file.
+    """Numbers X (n, D) and header (list of str, or None) of a CSV file in UTF-8.
 
-    The first row is a header if one of its cells is no number. Cells are separated by commas, semicolons, tabs or bars,
-    whichever the first row has most of. Empty lines are left out.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Text in UTF-8.
-    n_columns : int, default=None
-        How many columns there must be, where that is known.
-
-    Returns
-    -------
-    X : ndarray of shape (n, D)
-    names : list of str or None
-        The header, if there is one.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    IsADirectoryError
-        If it is a folder.
-    ValueError
-        If it is no text, has no rows, a row of another length, a cell that is no finite number (the message names row
-        and column), or another number of columns than there must be.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from skident.cli.tables import read_table
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "X.csv"
-    ...     _ = path.write_text("age,bmi\n1,2.5\n3,4\n")
-    ...     X, names = read_table(path)
-    >>> print(X.sum(), names)
-    10.5 ['age', 'bmi']
+    The first row is a header if one of its cells is not a number. The delimiter is the most frequent one of comma,
+    semicolon, tab and bar in the first row. Empty lines are skipped.
     """
     rows = _cells(Path(path))
     if not rows:
@@ -61,7 +26,7 @@ def read_table(path, n_columns=None):
     if any(_number(cell) is None for cell in rows[0][1]):
         names, rows = [cell.strip() for cell in rows[0][1]], rows[1:]
     if not rows:
-        raise ValueError(f"{path} has a header and no rows.")
+        raise ValueError(f"{path} has a header but no rows.")
     width = len(names if names is not None else rows[0][1])
     X = np.array([_checked_row(path, line, cells, names, width) for line, cells in rows])
     if n_columns not in (None, width):
@@ -70,7 +35,7 @@ def read_table(path, n_columns=None):
 
 
 def _cells(path):
-    """Pairs of line number and texts of the cells."""
+    """Pairs of line number and cells."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             first = file.readline()
@@ -79,7 +44,7 @@ def _cells(path):
             reader = csv.reader(file, delimiter=delimiter)
             return [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is no CSV file of text in UTF-8: {error}.") from error
+        raise ValueError(f"{path} is not a CSV file in UTF-8: {error}.") from error
 
 
 def _number(cell):
@@ -91,12 +56,12 @@ def _number(cell):
 
 
 def _checked_row(path, line, cells, names, width):
-    """A row as floats."""
+    """A row as finite floats."""
     if len(cells) != width:
         raise ValueError(f"{path}, line {line}: {len(cells)} cells, but {width} columns.")
     numbers = [_number(cell) for cell in cells]
     for column, (number, cell) in enumerate(zip(numbers, cells)):
         if number is None or not math.isfinite(number):
             name = f" ({names[column]})" if names is not None else ""
-            raise ValueError(f"{path}, line {line}, column {column + 1}{name}: {cell!r} is no finite number.")
+            raise ValueError(f"{path}, line {line}, column {column + 1}{name}: {cell!r} is not a finite number.")
     return numbers

@@ -1,4 +1,4 @@
-"""Plots of what was recovered, in scikit-learn's Display manner; matplotlib is imported when one is drawn."""
+"""Displays: plots of results in scikit-learn's manner; matplotlib is imported when one is drawn."""
 
 from ._audit import AuditDisplay
 from ._hierarchical import BackwardCorrectionDisplay, LayerFeatureDisplay

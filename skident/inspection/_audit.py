@@ -1,6 +1,8 @@
-"""What an audit saw: differences beside their tolerance, and which weights they point to."""
+"""`AuditDisplay`: differences of an audit over their tolerance, and the weight changes that it would detect."""
 
 from __future__ import annotations
+
+import warnings
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -9,17 +11,15 @@ from ._plotting import axes_pair, color_of
 
 __all__ = ["AuditDisplay"]
 
-_LEAST = 1e-3  # of the tolerance, below which differences are drawn as this
+_MIN_EXCESS = 1e-3  # smaller differences over their tolerance are drawn as this, on the logarithmic axis
 
 
 class AuditDisplay:
-    """How far answers differ beside their tolerance, and how small a change of each weight would have shown.
+    """Differences of the outputs in an audit, and how small a change of each weight it would detect.
 
-    The left axes show every answer's difference over its tolerance in ascending order; above the dashed line the black
-    box is another one. The right axes show, layer by layer, which share of the weights would have shown a relative
-    change of a given size; crosses mark the changes that were found.
-
-    Make one by :meth:`from_estimator` or :meth:`from_report`.
+    Left: every output's difference over its tolerance, in ascending order; above the dashed line the models differ.
+    Right: per layer, the share of the weights whose relative change of a given size is detectable; crosses mark the
+    changes found. Create it by :meth:`from_estimator` or :meth:`from_report`.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class AuditDisplay:
     Attributes
     ----------
     ax_, weights_ax_ : matplotlib Axes
-        Of the answers and of the weights.
+        Of the outputs and of the weights.
     figure_ : matplotlib Figure
 
     Examples
@@ -49,15 +49,14 @@ class AuditDisplay:
 
     @classmethod
     def from_estimator(cls, verifier, *, ax=None, **kwargs):
-        """Draw what a fitted `NetworkVerifier` saw.
+        """Plot the report of a fitted `NetworkVerifier`.
 
         Parameters
         ----------
         verifier : NetworkVerifier
-        ax : Axes or pair of Axes, default=None
+            Fitted.
+        ax, **kwargs
             See :meth:`plot`.
-        **kwargs
-            Further arguments of :meth:`plot`.
 
         Returns
         -------
@@ -66,11 +65,7 @@ class AuditDisplay:
         Raises
         ------
         TypeError
-            If it is no verifier.
-        NotFittedError
-            If it is not fitted.
-        ImportError
-            If matplotlib is not installed.
+            If it is not a verifier.
         """
         if not (hasattr(verifier, "fit") and hasattr(verifier, "max_queries") and hasattr(verifier, "network")):
             raise TypeError(f"verifier must be a NetworkVerifier, got {type(verifier).__name__}.")
@@ -79,76 +74,65 @@ class AuditDisplay:
 
     @classmethod
     def from_report(cls, report, *, ax=None, **kwargs):
-        """Draw the report of `skident.audit.verify_same`.
+        """Plot the report of `skident.audit.verify_same`.
 
         Parameters
         ----------
         report : AuditReport
-        ax : Axes or pair of Axes, default=None
+        ax, **kwargs
             See :meth:`plot`.
-        **kwargs
-            Further arguments of :meth:`plot`.
 
         Returns
         -------
         AuditDisplay
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
         """
         return cls(report).plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, *, answers_kwargs=None, weights_kwargs=None):
-        """Draw.
+    def plot(self, ax=None, *, outputs_kwargs=None, weights_kwargs=None, answers_kwargs=None):
+        """Plot the differences and the detectable changes.
 
         Parameters
         ----------
         ax : matplotlib Axes or pair of Axes, default=None
-            Where to draw: two Axes (answers, weights), or one whose place is split in two; None makes a figure.
-        answers_kwargs, weights_kwargs : dict, default=None
-            For ``Axes.plot`` of the answers and of the layers' weights.
+            Two Axes (outputs, weights), or one that is split in two. None creates a figure.
+        outputs_kwargs, weights_kwargs : dict, default=None
+            For ``Axes.plot`` of the outputs and of the layers' weights. `answers_kwargs` is the old name of the former.
 
         Returns
         -------
         AuditDisplay
             Itself, with `ax_`, `weights_ax_` and `figure_`.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
-        ValueError
-            If `ax` is neither an Axes nor a pair.
         """
         left, right = axes_pair(ax, "AuditDisplay", rows=False, figsize=(9, 3.6))
-        self._plot_answers(left, answers_kwargs or {})
+        if answers_kwargs is not None:
+            warnings.warn("answers_kwargs is outputs_kwargs since 0.2.", FutureWarning, stacklevel=2)
+            outputs_kwargs = answers_kwargs
+        self._plot_outputs(left, outputs_kwargs or {})
         self._plot_weights(right, weights_kwargs or {})
         self.ax_, self.weights_ax_, self.figure_ = left, right, left.figure
         return self
 
-    def _plot_answers(self, ax, kwargs):
-        excess = np.maximum(np.sort(self.report.excesses.ravel()), _LEAST)
+    def _plot_outputs(self, ax, kwargs):
+        excess = np.maximum(np.sort(self.report.excesses.ravel()), _MIN_EXCESS)
         share = np.arange(1, len(excess) + 1) / len(excess)
         ax.plot(share, excess, **{"color": color_of(0), "linewidth": 2, **kwargs})
         ax.axhline(1.0, color="0.5", linewidth=1, linestyle="--", zorder=0)
-        ax.set(xlabel="share of the answers", ylabel="difference / tolerance", yscale="log")
-        ax.set_ylim(0.5 * _LEAST, max(10.0, 5.0 * excess.max(initial=0.0)))
+        ax.set(xlabel="share of the outputs", ylabel="difference / tolerance", yscale="log")
+        ax.set_ylim(0.5 * _MIN_EXCESS, max(10.0, 5.0 * excess.max(initial=0.0)))
         ax.set_title(f"{self.report.n_inputs} inputs: {self.report.verdict}", fontsize="medium")
 
     def _plot_weights(self, ax, kwargs):
         for layer, sizes in enumerate(self.report.visible):
             sizes = np.sort(sizes[~np.isnan(sizes)])
-            seen = sizes[np.isfinite(sizes)]
-            if len(seen):
+            detectable = sizes[np.isfinite(sizes)]
+            if len(detectable):
                 style = {"color": color_of(layer), "label": f"layer {layer + 1}", "linewidth": 2}
-                ax.plot(seen, np.arange(1, len(seen) + 1) / len(sizes), **{**style, **kwargs})
+                ax.plot(detectable, np.arange(1, len(detectable) + 1) / len(sizes), **{**style, **kwargs})
         changes = [d for d in self.report.differences if d.known != 0.0 and np.isfinite([d.known, d.found]).all()]
         for k, d in enumerate(changes):
             style = {"color": color_of(d.layer), "marker": "x", "linestyle": "none", "markersize": 7}
             ax.plot(abs(d.found / d.known - 1.0), 0.5, **style, label="found" if k == 0 else None)
-        ax.set(xlabel="relative change of one weight", ylabel="share that would show", xscale="log", ylim=(0, 1.05))
-        ax.set_title("What would have been seen", fontsize="medium")
+        ax.set(xlabel="relative change of one weight", ylabel="share that is detectable", xscale="log", ylim=(0, 1.05))
+        ax.set_title("Detectable changes of the weights", fontsize="medium")
         if self.report.visible:  # none where files are identical
             ax.legend(loc="lower right", frameon=False)

@@ -1,4 +1,4 @@
-"""Pictures of backward feature correction, and of what hidden units of image data look at."""
+"""Displays of hierarchical learning: backward feature correction, and the image features of hidden units."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from ._plotting import axes_pair, color_of, require_pyplot
 
 __all__ = ["BackwardCorrectionDisplay", "LayerFeatureDisplay"]
 
-_FLOOR = 1e-16  # of errors on a logarithmic axis
+_MIN_ERROR = 1e-16  # smaller errors are drawn as this, on the logarithmic axis
 
 
 class BackwardCorrectionDisplay:
     """Test errors of the protocols of backward feature correction, and how far neurons moved.
 
-    The upper axes have one line a protocol, a point a layer l; the lower ones the mean cosine of the neurons of layers
-    <= l with their start, and before and after correction.
+    Upper axes: one line per protocol, one point per layer l. Lower axes: mean cosine between the neurons of layers <= l
+    and their start, and before and after correction.
 
     Parameters
     ----------
     result : BackwardCorrection
-        As `skident.hierarchical.backward_feature_correction` gives it.
+        From `skident.hierarchical.backward_feature_correction`.
 
     Attributes
     ----------
@@ -42,24 +42,17 @@ class BackwardCorrectionDisplay:
         self.result = result
 
     def plot(self, ax=None):
-        """Draw.
+        """Plot the errors and the cosines.
 
         Parameters
         ----------
-        ax : None, Axes or pair of Axes, default=None
-            None makes a figure; one Axes gives its place to two new ones; two are taken as they are.
+        ax : matplotlib Axes or pair of Axes, default=None
+            Two Axes (errors, cosines), or one that is split in two. None creates a figure.
 
         Returns
         -------
         BackwardCorrectionDisplay
             Itself, with `ax_`, `correlation_ax_` and `figure_`.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
-        ValueError
-            If `ax` is neither of these.
         """
         upper, lower = axes_pair(
             ax, "BackwardCorrectionDisplay", rows=True, figsize=(6.4, 6.4), ratios=(2, 1), sharex=True
@@ -97,19 +90,19 @@ class BackwardCorrectionDisplay:
         rows = [row for row in self.result.rows if row["protocol"] == protocol]
         rows = [row for row in rows if j is None or row["fixed"] == row["layer"] - j]
         if rows:
-            errors = [max(row["error"], _FLOOR) for row in rows]
+            errors = [max(row["error"], _MIN_ERROR) for row in rows]
             ax.plot([row["layer"] for row in rows], errors, marker="o", label=label, color=color_of(number))
 
 
 class LayerFeatureDisplay:
-    """What hidden units of image data look at: the input on which a unit answers most, and its gradient there.
+    """Image features of hidden units: the input with the largest output of a unit, and its gradient there.
 
     Parameters
     ----------
     images : ndarray of shape (m, height, width)
-        For every unit the input with the largest ``|S|``.
+        For every unit, the input with the largest ``|S|``.
     gradients : ndarray of shape (m, height, width)
-        Of the unit by the standardised inputs, there, with the sign of S: red pixels raise ``|S|``.
+        Gradient of the unit by the standardized inputs at this input, with the sign of S: red pixels increase ``|S|``.
     units : ndarray of int, shape (m,)
     layer : int
 
@@ -139,7 +132,7 @@ class LayerFeatureDisplay:
 
     @classmethod
     def compute(cls, estimator, X, *, layer=2, n_units=8, image_shape=None):
-        """Images and gradients, not drawn.
+        """Compute images and gradients without plotting them.
 
         Parameters
         ----------
@@ -148,7 +141,7 @@ class LayerFeatureDisplay:
         X : array-like of shape (n_samples, height * width)
         layer : int, default=2
         n_units : int, default=8
-            The first so many units of the layer.
+            Number of units, the first ones of the layer.
         image_shape : tuple of two int, default=None
             (height, width); None is a square.
 
@@ -159,9 +152,7 @@ class LayerFeatureDisplay:
         Raises
         ------
         TypeError
-            If the estimator gives no feature gradients.
-        NotFittedError
-            If it is not fitted.
+            If the estimator does not have feature gradients.
         ValueError
             If the features do not fill the image.
         """
@@ -182,39 +173,28 @@ class LayerFeatureDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, X, *, layer=2, n_units=8, image_shape=None, ax=None):
-        """Compute images and gradients, and draw them.
+        """Compute images and gradients, and plot them.
 
         Parameters
         ----------
         estimator, X, layer, n_units, image_shape
-            As in :meth:`compute`.
+            See :meth:`compute`.
         ax : array of Axes of shape (2, m), default=None
             See :meth:`plot`.
 
         Returns
         -------
         LayerFeatureDisplay
-
-        Raises
-        ------
-        TypeError
-            If the estimator gives no feature gradients.
-        NotFittedError
-            If it is not fitted.
-        ValueError
-            If the features do not fill the image, or `ax` has another shape.
-        ImportError
-            If matplotlib is not installed.
         """
         return cls.compute(estimator, X, layer=layer, n_units=n_units, image_shape=image_shape).plot(ax)
 
     def plot(self, ax=None):
-        """Draw images above, gradients below.
+        """Plot images above, gradients below.
 
         Parameters
         ----------
         ax : array of Axes of shape (2, m), default=None
-            None makes a figure.
+            None creates a figure.
 
         Returns
         -------
@@ -223,8 +203,6 @@ class LayerFeatureDisplay:
 
         Raises
         ------
-        ImportError
-            If matplotlib is not installed.
         ValueError
             If `ax` has another shape.
         """

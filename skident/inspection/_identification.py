@@ -1,4 +1,4 @@
-"""What an identification took, stage by stage."""
+"""`IdentificationDisplay`: seconds, queries and residual of each stage of an identification."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ __all__ = ["IdentificationDisplay"]
 class IdentificationDisplay:
     """Seconds, queries and residual of the stages of an identification.
 
-    Two axes that share the stages as y: bars of the seconds, with the number of queries written behind them, and the
-    residual that every stage left, where it has one, on a logarithmic scale. A dashed line is the final error on fresh
-    rows, a grey band what the noise of the answers hides.
-
-    Make one by `from_report` or `from_estimator`.
+    Left: a bar per stage with its seconds and number of queries. Right: the residual of each stage that has one, on a
+    logarithmic scale. The dashed line is the final error on held-out samples, the gray band the noise of the outputs.
+    Create it by `from_report` or `from_estimator`.
 
     Parameters
     ----------
     names : list of str
-        Of the stages, in their order.
+        Names of the stages in order.
     seconds, queries : ndarray of shape (n_stages,)
     residuals : ndarray of shape (n_stages,)
-        NaN where a stage has none.
+        NaN for a stage without residual.
     error, noise : float
-        The network's error on fresh rows, and the noise of the answers.
+        Error of the network on held-out samples, and noise of the outputs.
 
     Attributes
     ----------
@@ -58,16 +56,14 @@ class IdentificationDisplay:
 
     @classmethod
     def from_report(cls, report, *, ax=None, **kwargs):
-        """Draw the report of a fitted identifier.
+        """Plot the report of a fitted identifier.
 
         Parameters
         ----------
         report : IdentificationReport
             ``report_`` of a `NetworkIdentifier`.
-        ax : Axes or pair of Axes, default=None
+        ax, **kwargs
             See :meth:`plot`.
-        **kwargs
-            Further arguments of :meth:`plot`.
 
         Returns
         -------
@@ -76,9 +72,7 @@ class IdentificationDisplay:
         Raises
         ------
         TypeError
-            If it is no such report.
-        ImportError
-            If matplotlib is not installed.
+            If it is not such a report.
         """
         if not hasattr(report, "stages") or not hasattr(report, "relative_max_error"):
             raise TypeError(f"report must be report_ of a fitted NetworkIdentifier, got {type(report).__name__}.")
@@ -96,53 +90,35 @@ class IdentificationDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, *, ax=None, **kwargs):
-        """Draw the report of a fitted identifier.
+        """Plot the report of a fitted identifier.
 
         Parameters
         ----------
         estimator : NetworkIdentifier
             Fitted.
-        ax : Axes or pair of Axes, default=None
+        ax, **kwargs
             See :meth:`plot`.
-        **kwargs
-            Further arguments of :meth:`plot`.
 
         Returns
         -------
         IdentificationDisplay
-
-        Raises
-        ------
-        TypeError
-            If it has no such report.
-        ImportError
-            If matplotlib is not installed.
         """
         return cls.from_report(getattr(estimator, "report_", None), ax=ax, **kwargs)
 
     def plot(self, ax=None, *, bar_kwargs=None, scatter_kwargs=None):
-        """Draw.
+        """Plot seconds, queries and residuals.
 
         Parameters
         ----------
         ax : matplotlib Axes or pair of Axes, default=None
-            Where to draw: two Axes (seconds, residuals), or one whose place is split in two; None makes a figure.
-        bar_kwargs : dict, default=None
-            For ``Axes.barh`` of the seconds.
-        scatter_kwargs : dict, default=None
-            For ``Axes.plot`` of the residuals, such as ``{"markersize": 3}``.
+            Two Axes (seconds, residuals), or one that is split in two. None creates a figure.
+        bar_kwargs, scatter_kwargs : dict, default=None
+            For ``Axes.barh`` of the seconds and for ``Axes.plot`` of the residuals, such as ``{"markersize": 3}``.
 
         Returns
         -------
         IdentificationDisplay
             Itself, with `ax_`, `residual_ax_` and `figure_`.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
-        ValueError
-            If `ax` is neither an Axes nor a pair.
         """
         size = (10, 2.0 + 0.35 * len(self.names))
         left, right = axes_pair(ax, "IdentificationDisplay", rows=False, figsize=size, ratios=(3, 2))
@@ -158,13 +134,13 @@ class IdentificationDisplay:
         return self
 
     def _plot_residuals(self, right, places, style):
-        """Residuals of the stages, the error on fresh rows, and the noise."""
-        seen = np.isfinite(self.residuals)
-        residuals, error = with_floor(self.residuals[seen]), float(with_floor(self.error))
-        right.plot(residuals, places[seen], label="after the stage", **{"color": color_of(1), **style})
-        right.axvline(error, color="0.4", linestyle="--", label="fresh rows")
+        """Residuals of the stages, the error on held-out samples, and the noise."""
+        has_residual = np.isfinite(self.residuals)
+        residuals, error = with_floor(self.residuals[has_residual]), float(with_floor(self.error))
+        right.plot(residuals, places[has_residual], label="after the stage", **{"color": color_of(1), **style})
+        right.axvline(error, color="0.4", linestyle="--", label="held-out samples")
         shown = [*residuals, error, *([self.noise] if self.noise > 0 else [])]
-        limits = (min(shown) / 100.0, max(shown) * 30.0)  # a decade or more for ticks, and room for the legend
+        limits = (min(shown) / 100.0, max(shown) * 30.0)  # a decade or more for ticks, and space for the legend
         right.set(xlabel="relative error", xscale="log", xlim=limits, yticks=places)
         right.tick_params(labelleft=False)
         if self.noise > 0:

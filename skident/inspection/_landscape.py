@@ -1,4 +1,4 @@
-"""The loss around a point that a certificate is about, and along a descent."""
+"""`LandscapeDisplay`: the loss around a certified point, and along a descent from it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ __all__ = ["LandscapeDisplay"]
 
 
 class LandscapeDisplay:
-    """The loss along the way out of a point, and along the descent that came from there.
+    """The loss along a descent direction of a point, and along the descent that starts there.
 
     Parameters
     ----------
     steps : ndarray of shape (m,)
         Positions along the direction.
     line : ndarray of shape (m,)
-        Losses there.
+        Losses at these positions.
     direction : str
-        What the direction is.
+        Name of the direction.
     history : list of float
         Losses of a descent; may be empty.
     lower_bound : float, default=None
-        A loss that nothing can be below.
+        A lower bound of the loss.
 
     Attributes
     ----------
@@ -55,45 +55,36 @@ class LandscapeDisplay:
 
     @classmethod
     def from_certificate(cls, certificate, W, X, y, *, history=(), radius=None, ax=None):
-        """Draw the loss of a quadratic network along its escape direction or its gradient, whichever leads lower.
+        """Plot the loss of a quadratic network along its escape direction or its gradient, whichever decreases more.
 
         Parameters
         ----------
         certificate : LandscapeCertificate
-            Of the point W, on these data; it knows the output weights and the terms of the loss.
-        W : array-like of shape (k, d)
-        X : array-like of shape (n, d)
-        y : array-like of shape (n,)
+            Of the point W on these data, with quadratic units; it holds the output weights and the terms of the loss.
+        W, X, y : array-like of shapes (k, d), (n, d) and (n,)
+            The point and the data.
         history : sequence of float, default=()
-            Losses of a descent from here, such as ``descend(...).history``.
+            Losses of a descent from there, such as ``descend(...).history``.
         radius : float, default=None
-            How far along the direction; None is twice as far as the lowest point.
+            Length of the line. None is twice the distance of the lowest point.
         ax : Axes or pair of Axes, default=None
             See :meth:`plot`.
 
         Returns
         -------
         LandscapeDisplay
-
-        Raises
-        ------
-        ValueError
-            If the certificate is about other units than quadratic ones, the arrays do not fit it, or `ax` is neither an
-            Axes nor a pair.
-        ImportError
-            If matplotlib is not installed.
         """
         out, bound = line_out(certificate, W, X, y, radius), certificate.lower_bound
         display = cls(steps=out.steps, line=out.losses, direction=out.direction, history=history, lower_bound=bound)
         return display.plot(ax=ax)
 
     def plot(self, ax=None, *, line_kwargs=None, history_kwargs=None):
-        """Draw.
+        """Plot the line and the descent.
 
         Parameters
         ----------
         ax : matplotlib Axes or pair of Axes, default=None
-            Where to draw: two Axes (line, descent), or one whose place is split in two; None makes a figure.
+            Two Axes (line, descent), or one that is split in two. None creates a figure.
         line_kwargs, history_kwargs : dict, default=None
             For ``Axes.plot``.
 
@@ -101,13 +92,6 @@ class LandscapeDisplay:
         -------
         LandscapeDisplay
             Itself, with `ax_`, `history_ax_` and `figure_`.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
-        ValueError
-            If `ax` is neither an Axes nor a pair.
         """
         left, right = axes_pair(ax, "LandscapeDisplay", rows=False, figsize=(9, 3.6))
         left.plot(self.steps, self.line, **{"color": color_of(0), **(line_kwargs or {})})

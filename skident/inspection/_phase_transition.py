@@ -1,4 +1,4 @@
-"""The plot of a phase transition."""
+"""`PhaseTransitionDisplay`: success rates against a swept size, with a logistic fit."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["PhaseTransitionDisplay"]
 
 
 class PhaseTransitionDisplay:
-    """Success rates against the swept size, with the logistic curve through them.
+    """Success rates against the swept size, with the fitted logistic curve.
 
     Parameters
     ----------
     transition : PhaseTransition
     reference : float, default=None
-        A half-point to compare with, drawn as a dotted line.
+        A half-point for comparison, drawn as a dotted line.
 
     Attributes
     ----------
@@ -40,34 +40,29 @@ class PhaseTransitionDisplay:
 
     @classmethod
     def from_transition(cls, transition, *, ax=None, reference=None, **kwargs):
-        """Draw a `PhaseTransition`.
+        """Plot a `PhaseTransition`.
 
         Parameters
         ----------
         transition : PhaseTransition
-        ax : Axes, default=None
         reference : float, default=None
-        **kwargs
-            For ``Axes.plot`` of the dots.
+            See the class.
+        ax, **kwargs
+            See :meth:`plot`.
 
         Returns
         -------
         PhaseTransitionDisplay
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
         """
         return cls(transition, reference=reference).plot(ax=ax, **kwargs)
 
     def plot(self, ax=None, **kwargs):
-        """Draw.
+        """Plot the rates and the curve.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            None makes a figure.
+            None creates a figure.
         **kwargs
             For ``Axes.plot`` of the dots.
 
@@ -75,11 +70,6 @@ class PhaseTransitionDisplay:
         -------
         PhaseTransitionDisplay
             Itself, with `ax_` and `figure_`.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
         """
         plt = require_pyplot("PhaseTransitionDisplay")
         t = self.transition

@@ -1,4 +1,4 @@
-"""What the Displays share: axes in pairs, colours, logarithmic axes that can show a zero."""
+"""What the Displays share: the import of matplotlib, pairs of axes, colors, logarithmic axes that show zeros."""
 
 from __future__ import annotations
 
@@ -6,60 +6,24 @@ import numpy as np
 
 __all__ = ["EPS", "axes_pair", "color_of", "require_pyplot", "with_floor"]
 
-EPS = float(np.finfo(np.float64).eps)
+EPS = float(np.finfo(np.float64).eps)  # smaller errors are rounding, and are drawn as this
 
-# Okabe and Ito's colours, which people with any kind of colour vision can tell apart; layers take them in this order.
+# Okabe and Ito's colors, which are distinct for all kinds of color vision, in the order of the layers.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 def color_of(layer):
-    """Colour of a layer.
-
-    Parameters
-    ----------
-    layer : int
-        0 the first, -1 one that is not known.
-
-    Returns
-    -------
-    str
-        Grey for -1; colours repeat after six layers.
-    """
+    """Color of a layer from 0 on, repeating after six; gray for -1, an unknown layer."""
     return "0.4" if layer < 0 else _COLORS[layer % len(_COLORS)]
 
 
 def with_floor(errors):
-    """Errors as a logarithmic axis can show them.
-
-    Parameters
-    ----------
-    errors : ndarray of shape (n,)
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Those below machine epsilon, zero too, moved up to it.
-    """
+    """Errors (n,), with those below machine epsilon raised to it, so that a logarithmic axis shows them."""
     return np.maximum(errors, EPS)
 
 
 def require_pyplot(caller):
-    """``matplotlib.pyplot``, imported when something is drawn.
-
-    Parameters
-    ----------
-    caller : str
-        For the error text.
-
-    Returns
-    -------
-    module
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed.
-    """
+    """Import ``matplotlib.pyplot``; the ImportError names the caller and the extra to install."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -70,29 +34,9 @@ def require_pyplot(caller):
 
 
 def axes_pair(ax, caller, *, rows, figsize, ratios=(1, 1), sharex=False):
-    """Two axes to draw in.
+    """Two axes to plot in: of a new figure for None, in place of one Axes, or the two given.
 
-    Parameters
-    ----------
-    ax : None, Axes or pair of Axes
-        None makes a figure; one Axes gives its place to two new ones; two are taken as they are.
-    caller : str
-        For the error texts.
-    rows : bool
-        Whether the two stand above each other rather than side by side.
-    figsize, ratios, sharex
-        Of a new figure; relative sizes and shared x axis of new axes.
-
-    Returns
-    -------
-    first, second : Axes
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed.
-    ValueError
-        If `ax` is neither of these.
+    `rows` puts new axes above each other. `figsize`, `ratios` and `sharex` are those of a new figure.
     """
     plt = require_pyplot(caller)
     if ax is not None and not isinstance(ax, plt.Axes):

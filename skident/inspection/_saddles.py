@@ -1,4 +1,4 @@
-"""Training from saddle to saddle: singular values over training, losses with their saddles, speeds of restarts."""
+"""Displays of saddle-to-saddle training: singular values, losses with their saddles, escape speeds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _training_record(estimator, caller):
 
 
 def _axes(ax, caller, n):
-    """n axes: those given, or of a new figure in rows of three."""
+    """The n axes given, or of a new figure with rows of three."""
     plt = require_pyplot(caller)
     if ax is None:
         columns = min(3, n)
@@ -39,12 +39,10 @@ def _axes(ax, caller, n):
 
 
 class SingularSpectrumDisplay:
-    """The largest singular values of every layer over training, an axes a layer.
+    """The largest singular values of every layer over training, one axes per layer.
 
-    The plot of Figure 3 of Bantzis, Simon, Jacot (2025): on a plateau few lines stand out, and more with every saddle
-    that training leaves. Dashed lines are the escapes.
-
-    Make one by :meth:`from_estimator`.
+    The plot of Figure 3 of Bantzis, Simon, Jacot (2025): on a plateau few singular values are large, and more after
+    every saddle that training leaves. Dashed lines are the escapes. Create it by :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -52,7 +50,7 @@ class SingularSpectrumDisplay:
     singular_values : list of L ndarrays of shape (T, k)
         Descending.
     escapes : list of float
-        Steps at which a saddle was left.
+        Steps at which training left a saddle.
 
     Attributes
     ----------
@@ -80,30 +78,18 @@ class SingularSpectrumDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, *, ax=None, **kwargs):
-        """Draw what a fitted SaddleToSaddleClassifier or SaddleToSaddleRegressor recorded.
+        """Plot the record of a fitted SaddleToSaddleClassifier or SaddleToSaddleRegressor.
 
         Parameters
         ----------
         estimator : object
             With `history_` and `saddles_`.
-        ax : list of L Axes, default=None
-        **kwargs
-            Further arguments of :meth:`plot`.
+        ax, **kwargs
+            See :meth:`plot`.
 
         Returns
         -------
         SingularSpectrumDisplay
-
-        Raises
-        ------
-        TypeError
-            If it keeps no record.
-        NotFittedError
-            If it is not fitted.
-        ValueError
-            If `ax` are not as many as layers.
-        ImportError
-            If matplotlib is not installed.
         """
         history, saddles = _training_record(estimator, cls.__name__)
         escapes = [s.escape_step for s in saddles if s.escape_step is not None]
@@ -111,14 +97,14 @@ class SingularSpectrumDisplay:
         return display.plot(ax=ax, **kwargs)
 
     def plot(self, ax=None, *, n_singular_values=10, line_kwargs=None):
-        """Draw.
+        """Plot the singular values of all layers.
 
         Parameters
         ----------
         ax : list of L matplotlib Axes, default=None
-            None makes a figure.
+            None creates a figure.
         n_singular_values : int, default=10
-            Lines an axes, at most.
+            Maximum number of lines per axes.
         line_kwargs : dict, default=None
             For ``Axes.plot``.
 
@@ -126,13 +112,6 @@ class SingularSpectrumDisplay:
         -------
         SingularSpectrumDisplay
             Itself, with `axes_` and `figure_`.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
-        ValueError
-            If `ax` are not as many as layers.
         """
         plt = require_pyplot("SingularSpectrumDisplay")
         axes = _axes(ax, "SingularSpectrumDisplay", self.n_layers)
@@ -157,17 +136,15 @@ class EscapeDisplay:
     """The loss of a training with its saddles, or the escape speeds of many restarts.
 
     Of a training: the loss, its plateaus as dots with the ranks of the layers, the escapes as dashed lines. Of an
-    analysis: the speeds of the restarts in descending order, with the fastest escape of depth two, which is of rank
-    one, as a dashed line: restarts above it found something that a shallow network cannot do.
-
-    Make one by :meth:`from_estimator`.
+    analysis: the speeds of the restarts in descending order, with the fastest escape of depth two, which has rank one,
+    as a dashed line; restarts above it escape faster than any shallow network. Create it by :meth:`from_estimator`.
 
     Parameters
     ----------
     steps, losses : ndarray of shape (T,), default=None
     saddles : list of Saddle, default=()
     speeds : ndarray of shape (n_restarts,), default=None
-        NaN for dead restarts, which are left out.
+        NaN for dead restarts, which are not drawn.
     shallow_speed : float, default=None
 
     Attributes
@@ -195,28 +172,18 @@ class EscapeDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, *, ax=None, **kwargs):
-        """Draw the record of a training, or the speeds that an analysis found.
+        """Plot the record of a training, or the escape speeds of an analysis.
 
         Parameters
         ----------
         estimator : object
             A fitted SaddleToSaddleClassifier, SaddleToSaddleRegressor or SaddleEscapeAnalyzer.
-        ax : matplotlib Axes, default=None
-        **kwargs
-            Further arguments of :meth:`plot`.
+        ax, **kwargs
+            See :meth:`plot`.
 
         Returns
         -------
         EscapeDisplay
-
-        Raises
-        ------
-        TypeError
-            If it is none of these.
-        NotFittedError
-            If it is not fitted.
-        ImportError
-            If matplotlib is not installed.
         """
         if hasattr(estimator, "fit") and hasattr(estimator, "n_restarts"):
             check_is_fitted(estimator)
@@ -227,12 +194,12 @@ class EscapeDisplay:
         return display.plot(ax=ax, **kwargs)
 
     def plot(self, ax=None, *, line_kwargs=None):
-        """Draw.
+        """Plot the loss or the speeds.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            None makes a figure.
+            None creates a figure.
         line_kwargs : dict, default=None
             For ``Axes.plot`` of the loss or of the speeds.
 
@@ -240,13 +207,6 @@ class EscapeDisplay:
         -------
         EscapeDisplay
             Itself, with `ax_` and `figure_`.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
-        ValueError
-            If `ax` is not an Axes.
         """
         plt = require_pyplot("EscapeDisplay")
         if ax is None:

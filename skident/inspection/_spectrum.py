@@ -1,4 +1,4 @@
-"""The spectrum of sampled Hessians, and how well the found weights lie in their leading subspace."""
+"""`SpectrumDisplay`: the spectrum of sampled Hessians, and the distance of recovered weights from their subspace."""
 
 from __future__ import annotations
 
@@ -9,29 +9,27 @@ from ._plotting import EPS, axes_pair, color_of, with_floor
 
 __all__ = ["SpectrumDisplay"]
 
-_WRONG = 0.1  # 1 - phi from which the power method takes a vector for a spurious maximum
+_SPURIOUS = 0.1  # 1 - phi above which the power method rejects a vector as a spurious maximum
 
 
 class SpectrumDisplay:
-    """Singular values of the Hessians with the cut at m, and every component's distance from the subspace.
+    """Singular values of the Hessians, and every component's distance from their leading subspace.
 
-    The left axes tell whether the Hessians show m weights: the singular values should fall after the m-th. The right
-    ones tell whether a component is one of them: ``1 - phi`` is the squared distance of ``v v^T`` from the subspace,
-    small for a weight, above about 0.1 (dashed) for a wrong vector. Distances below machine epsilon are drawn at
-    machine epsilon, singular values below it not at all.
-
-    Make one by :meth:`from_estimator`.
+    Left: the singular values, which should drop after the m-th if the Hessians span m weights. Right: ``1 - phi``, the
+    squared distance of ``v v^T`` from the subspace, small for a weight and above 0.1 (dashed) for a spurious vector.
+    Distances below machine epsilon are drawn at machine epsilon, singular values below it are omitted. Create it by
+    :meth:`from_estimator`.
 
     Parameters
     ----------
     singular_values : ndarray of shape (n,)
         Descending.
     n_weights : int
-        Dimension m of the subspace: the weights that the Hessians show.
+        Dimension m of the subspace.
     phi : ndarray of shape (m_components,)
-        ``||P_W(v v^T)||_F^2`` of every component; NaN for those that the Hessians do not show, which are left out.
+        ``||P_W(v v^T)||_F^2`` of every component; NaN (not drawn) for those that do not appear in the Hessians.
     layers : ndarray of int, shape (m_components,)
-        Layer of every component, 0 the first, -1 unknown.
+        Layer of every component from 0 on, -1 unknown.
 
     Attributes
     ----------
@@ -62,16 +60,14 @@ class SpectrumDisplay:
 
     @classmethod
     def from_estimator(cls, extractor, *, ax=None, **kwargs):
-        """Draw what a fitted extractor saw.
+        """Plot the spectrum of a fitted extractor.
 
         Parameters
         ----------
         extractor : EntangledWeightExtractor
-            Fitted, by a route that samples Hessians.
-        ax : Axes or pair of Axes, default=None
+            Fitted, with sampled Hessians.
+        ax, **kwargs
             See :meth:`plot`.
-        **kwargs
-            Further arguments of :meth:`plot`.
 
         Returns
         -------
@@ -80,13 +76,9 @@ class SpectrumDisplay:
         Raises
         ------
         TypeError
-            If it is no extractor.
-        NotFittedError
-            If it is not fitted.
+            If it is not an extractor.
         ValueError
-            If it sampled no Hessians.
-        ImportError
-            If matplotlib is not installed.
+            If it did not sample Hessians.
         """
         if not (hasattr(extractor, "fit") and hasattr(extractor, "n_hessians")):
             raise TypeError(
@@ -108,13 +100,12 @@ class SpectrumDisplay:
         return display.plot(ax=ax, **kwargs)
 
     def plot(self, ax=None, *, spectrum_kwargs=None, phi_kwargs=None):
-        """Draw.
+        """Plot the singular values and the distances.
 
         Parameters
         ----------
         ax : matplotlib Axes or pair of Axes, default=None
-            Where to draw: two Axes (singular values, components), or one whose place is split in two; None makes a
-            figure.
+            Two Axes (singular values, components), or one that is split in two. None creates a figure.
         spectrum_kwargs, phi_kwargs : dict, default=None
             For ``Axes.plot`` of the singular values and of the components.
 
@@ -122,13 +113,6 @@ class SpectrumDisplay:
         -------
         SpectrumDisplay
             Itself, with `ax_`, `phi_ax_` and `figure_`.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
-        ValueError
-            If `ax` is neither an Axes nor a pair.
         """
         left, right = axes_pair(ax, "SpectrumDisplay", rows=False, figsize=(9, 3.6))
         self._plot_spectrum(left, spectrum_kwargs or {})
@@ -156,9 +140,9 @@ class SpectrumDisplay:
             style |= {"color": color_of(layer), "label": label}
             if part.any():
                 ax.plot(numbers[part], with_floor(1.0 - self.phi[part]), **{**style, **kwargs})
-        ax.axhline(_WRONG, color="0.5", linewidth=1, linestyle="--", zorder=0)
+        ax.axhline(_SPURIOUS, color="0.5", linewidth=1, linestyle="--", zorder=0)
         place = {"transform": ax.get_yaxis_transform(), "ha": "right", "va": "bottom"}
-        ax.text(0.99, 1.2 * _WRONG, "above: no weights", color="0.4", fontsize="small", **place)
+        ax.text(0.99, 1.2 * _SPURIOUS, "above: no weights", color="0.4", fontsize="small", **place)
         ax.set(xlabel="component", ylabel=r"$1 - \phi$", yscale="log")
         bottom = max(EPS, np.nanmin(with_floor(1.0 - self.phi)))
         ax.set_ylim(bottom / 5, 2)

@@ -1,6 +1,8 @@
-"""True against recovered weights and shifts."""
+"""`WeightRecoveryDisplay`: true against recovered weights and biases."""
 
 from __future__ import annotations
+
+import warnings
 
 import numpy as np
 
@@ -12,20 +14,18 @@ __all__ = ["WeightRecoveryDisplay"]
 
 
 class WeightRecoveryDisplay:
-    """True against recovered weights and shifts of a network, and their errors.
+    """True against recovered weights and biases of a network, and their errors.
 
-    Two axes that share the true value as x: the recovered value, with the line on which both are equal, and the
-    absolute error on a logarithmic scale, where agreement to rounding shows. One colour a layer, dots for weights,
-    triangles for shifts. Errors below machine epsilon are drawn at machine epsilon.
-
-    Make one by :meth:`from_networks`.
+    Above: the recovered over the true value, with the identity line. Below: the absolute error on a logarithmic scale;
+    errors below machine epsilon are drawn at machine epsilon. One color per layer, dots for weights, triangles for
+    biases. Create it by :meth:`from_networks`.
 
     Parameters
     ----------
     true_weights, recovered_weights : list of L ndarrays
-        Weights layer by layer, as (m_{l-1} m_l,), the recovered ones aligned with the true ones.
-    true_shifts, recovered_shifts : list of L ndarrays
-        Shifts layer by layer, as (m_l,).
+        Weights per layer (m_{l-1} m_l,), the recovered ones aligned with the true ones.
+    true_biases, recovered_biases : list of L ndarrays
+        Biases per layer (m_l,).
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class WeightRecoveryDisplay:
 
     See Also
     --------
-    skident.metrics.parameter_error : The worst of these errors as one number.
+    skident.metrics.parameter_error : The largest of these errors as one number.
 
     Examples
     --------
@@ -47,26 +47,22 @@ class WeightRecoveryDisplay:
     0.0
     """
 
-    def __init__(self, *, true_weights, recovered_weights, true_shifts, recovered_shifts):
+    def __init__(self, *, true_weights, recovered_weights, true_biases, recovered_biases):
         self.true_weights = true_weights
         self.recovered_weights = recovered_weights
-        self.true_shifts = true_shifts
-        self.recovered_shifts = recovered_shifts
+        self.true_biases = true_biases
+        self.recovered_biases = recovered_biases
 
     @classmethod
     def from_networks(cls, truth, network, *, ax=None, **kwargs):
-        """Align `network` with `truth` and draw both.
+        """Align `network` with `truth` and plot both.
 
         Parameters
         ----------
-        truth : FeedforwardNetwork
-            The true network.
-        network : FeedforwardNetwork
-            The recovered one, of the same sizes and activations; aligned with ``network.align_to(truth)`` first.
-        ax : Axes or pair of Axes, default=None
+        truth, network : FeedforwardNetwork
+            The true and the recovered network, of equal sizes and activations; ``network.align_to(truth)`` is plotted.
+        ax, **kwargs
             See :meth:`plot`.
-        **kwargs
-            Further arguments of :meth:`plot`.
 
         Returns
         -------
@@ -76,10 +72,6 @@ class WeightRecoveryDisplay:
         ------
         TypeError
             If one of the two is not a FeedforwardNetwork.
-        ValueError
-            If their sizes or activations differ.
-        ImportError
-            If matplotlib is not installed.
         """
         for name, value in (("truth", truth), ("network", network)):
             if not isinstance(value, FeedforwardNetwork):
@@ -91,40 +83,40 @@ class WeightRecoveryDisplay:
         display = cls(
             true_weights=[W.ravel() for W in truth.weights],
             recovered_weights=[W.ravel() for W in aligned.weights],
-            true_shifts=list(truth.biases),
-            recovered_shifts=list(aligned.biases),
+            true_biases=list(truth.biases),
+            recovered_biases=list(aligned.biases),
         )
         return display.plot(ax=ax, **kwargs)
 
+    def __getattr__(self, name):
+        """Names of version 0.1, with a warning."""
+        if name not in ("true_shifts", "recovered_shifts"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        new = name.replace("shifts", "biases")
+        warnings.warn(f"WeightRecoveryDisplay.{name} is {new} since 0.2.", FutureWarning, stacklevel=2)
+        return getattr(self, new)
+
     @property
     def max_error(self):
-        """Largest absolute error of a weight or shift."""
-        pairs = (*zip(self.true_weights, self.recovered_weights), *zip(self.true_shifts, self.recovered_shifts))
-        return max(float(np.abs(found - true).max()) for true, found in pairs)
+        """Largest absolute error of a weight or bias."""
+        pairs = (*zip(self.true_weights, self.recovered_weights), *zip(self.true_biases, self.recovered_biases))
+        return max(float(np.abs(recovered - true).max()) for true, recovered in pairs)
 
     def plot(self, ax=None, *, scatter_kwargs=None, line_kwargs=None):
-        """Draw.
+        """Plot the values and the errors.
 
         Parameters
         ----------
         ax : matplotlib Axes or pair of Axes, default=None
-            Where to draw: two Axes (values, errors), or one whose place is split in two; None makes a figure.
-        scatter_kwargs : dict, default=None
-            For ``Axes.plot`` of all points, such as ``{"markersize": 3}``.
-        line_kwargs : dict, default=None
-            For ``Axes.axline`` of the identity line.
+            Two Axes (values, errors), or one that is split in two. None creates a figure.
+        scatter_kwargs, line_kwargs : dict, default=None
+            For ``Axes.plot`` of all points, such as ``{"markersize": 3}``, and for ``Axes.axline`` of the identity
+            line.
 
         Returns
         -------
         WeightRecoveryDisplay
             Itself, with `ax_`, `error_ax_` and `figure_`.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
-        ValueError
-            If `ax` is neither an Axes nor a pair.
         """
         top, bottom = axes_pair(ax, "WeightRecoveryDisplay", rows=True, figsize=(6, 6.5), ratios=(3, 2), sharex=True)
         top.axline((0, 0), slope=1, **{"color": "0.7", "linewidth": 1, "zorder": 0, **(line_kwargs or {})})
@@ -156,4 +148,4 @@ class WeightRecoveryDisplay:
         """(label, layer, marker, true, recovered) of every cloud of points."""
         for layer, (true, found) in enumerate(zip(self.true_weights, self.recovered_weights)):
             yield f"layer {layer + 1}, weights", layer, "o", true, found
-            yield f"layer {layer + 1}, shifts", layer, "^", self.true_shifts[layer], self.recovered_shifts[layer]
+            yield f"layer {layer + 1}, biases", layer, "^", self.true_biases[layer], self.recovered_biases[layer]

@@ -89,7 +89,7 @@ def test_what_is_not_identified_is_not_written(folder, capsys):
     arguments = "identify model.onnx --data X.csv --activation sin --widths 5,2 --output found.onnx --max-seconds 20"
     code = main([*arguments.split(), "--report", "report.html"])
     printed = capsys.readouterr()
-    assert code == 1 and "found.onnx is not written, since the network was not identified" in printed.err
+    assert code == 1 and "found.onnx was not written, since the network was not identified" in printed.err
     assert "not exact: relative maximum error" in printed.out
     assert files(folder).keys() - before.keys() == {"report.html"}
 
@@ -229,7 +229,7 @@ REFUSED = [
     ("audit model.onnx one-row.onnx --data X.csv", "must have a batch axis followed by axes of fixed length"),
     ("identify model.pkl --data X.csv", "model.pkl must end in .safetensors or .onnx"),
     ("identify missing.onnx --data X.csv", "there is no file missing.onnx"),
-    ("identify model.onnx --data bad.csv", r"bad.csv, line 3, column 3 \(bp\): 'n/a' is no finite number"),
+    ("identify model.onnx --data bad.csv", r"bad.csv, line 3, column 3 \(bp\): 'n/a' is not a finite number"),
     ("identify model.onnx --data wide.csv", "the ONNX model takes 4 inputs per row, got 5"),
     ("identify model.onnx --data missing.csv", "No such file or directory: 'missing.csv'"),
     (
@@ -277,7 +277,7 @@ def code_of_exit(arguments):
         (["identify", "model.onnx"], "the following arguments are required: --data"),
         (
             ["identify", "model.onnx", "--data", "X.csv", "--widths", "5;1"],
-            "numbers with commas between them, are needed",
+            "expected auto or numbers separated by commas",
         ),
         (["identify", "model.onnx", "--data", "X.csv", "--input-range", "1"], "--input-range: expected 2 arguments"),
         (["compress", "model.onnx", "--data", "X.csv", "--metric", "none"], "invalid choice: 'none'"),

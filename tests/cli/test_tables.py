@@ -30,13 +30,13 @@ def test_read(text, names, tmp_path):
 
 
 UNREADABLE = [
-    ("a,b\n1,2\n3,x\n", r"X.csv, line 3, column 2 \(b\): 'x' is no finite number"),
-    ("1,2\n3,\n", "line 2, column 2: '' is no finite number"),
-    ("1,2\nnan,3\n", "line 2, column 1: 'nan' is no finite number"),
-    ("1,2\n3,inf\n", "line 2, column 2: 'inf' is no finite number"),
+    ("a,b\n1,2\n3,x\n", r"X.csv, line 3, column 2 \(b\): 'x' is not a finite number"),
+    ("1,2\n3,\n", "line 2, column 2: '' is not a finite number"),
+    ("1,2\nnan,3\n", "line 2, column 1: 'nan' is not a finite number"),
+    ("1,2\n3,inf\n", "line 2, column 2: 'inf' is not a finite number"),
     ("1,2\n\n3\n", "X.csv, line 3: 1 cells, but 2 columns"),
-    ("1;2\n3,5;4\n", "line 2, column 1: '3,5' is no finite number"),
-    ("a,b\n", "X.csv has a header and no rows"),
+    ("1;2\n3,5;4\n", "line 2, column 1: '3,5' is not a finite number"),
+    ("a,b\n", "X.csv has a header but no rows"),
     ("", "X.csv has no rows"),
     ("\n \n", "X.csv has no rows"),
     ("1,2,3\n4,5,6\n", "X.csv has 3 columns, but the model has 2 inputs"),
@@ -50,7 +50,7 @@ def test_refused(text, message, tmp_path):
 
 
 def test_other_files(tmp_path):
-    with pytest.raises(ValueError, match="no CSV file of text in UTF-8"):
+    with pytest.raises(ValueError, match="is not a CSV file in UTF-8"):
         read_table(written(tmp_path, "\u00e9,b\n1,2\n", encoding="latin-1"))
     with pytest.raises(FileNotFoundError, match="missing.csv"):
         read_table(tmp_path / "missing.csv")

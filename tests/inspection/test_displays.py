@@ -55,7 +55,14 @@ def test_weights_are_aligned_before_they_are_compared():
     display = WeightRecoveryDisplay.from_networks(truth, scrambled(truth))
     assert display.max_error == 0.0
     assert [len(w) for w in display.true_weights] == [24, 8]
-    assert [len(s) for s in display.recovered_shifts] == [4, 2]
+    assert [len(s) for s in display.recovered_biases] == [4, 2]
+
+
+def test_old_names_of_biases_warn():
+    truth = make_network((6, 4, 2), random_state=1)
+    display = WeightRecoveryDisplay.from_networks(truth, truth)
+    with pytest.warns(FutureWarning, match="true_shifts is true_biases"):
+        assert display.true_shifts is display.true_biases
 
 
 def test_max_error_is_the_worst_of_all_layers():
@@ -69,9 +76,9 @@ def test_a_layer_has_one_colour_and_errors_stay_on_the_log_axis():
     clouds = [line for line in display.ax_.lines if line.get_label().startswith("layer")]
     assert [line.get_label() for line in clouds] == [
         "layer 1, weights",
-        "layer 1, shifts",
+        "layer 1, biases",
         "layer 2, weights",
-        "layer 2, shifts",
+        "layer 2, biases",
     ]
     colors = [line.get_color() for line in clouds]
     assert colors[0] == colors[1] != colors[2] == colors[3]
