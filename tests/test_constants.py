@@ -19,7 +19,6 @@ LEFT = {
     "datasets": 1,
     "identification": 344,
     "landscape": 28,
-    "linalg": 10,
     "samples": 40,
 }
 

@@ -72,7 +72,6 @@ LEFT = {
     "skident/identification": 1897,
     "skident/inspection": 1,
     "skident/landscape": 52,
-    "skident/linalg": 12,
     "skident/metrics": 2,
     "skident/oracle": 6,
     "skident/samples": 68,

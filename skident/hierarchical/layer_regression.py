@@ -7,7 +7,7 @@ import itertools
 
 import torch
 
-from skident.linalg.joint_diagonal import joint_diagonaliser
+from skident.linalg.joint_diagonal import joint_diagonalizer
 
 from .problem import copy_layers
 from .solvers import jacobian, set_trainable
@@ -122,7 +122,7 @@ def _rotation(module, top, x, residual, tangent, w, ridge):
     rest = [h[:, m] * h[:, n], S[:, fourth].prod(dim=2), tangent]
     N = torch.zeros(q, k, k, dtype=x.dtype, device=x.device)
     N[:, i, j] = _regress(mixed, torch.cat(rest, dim=1), residual, w, ridge).reshape(q, -1)
-    Q = joint_diagonaliser((N + N.transpose(1, 2)).cpu().numpy())
+    Q = joint_diagonalizer((N + N.transpose(1, 2)).cpu().numpy())
     return torch.as_tensor(Q, dtype=x.dtype, device=x.device)
 
 

@@ -1,4 +1,4 @@
-"""Array mathematics: rank-one matrices in subspaces of symmetric ones, symmetric tensors, Hermite polynomials.
+"""Linear algebra on arrays: rank-one matrices in subspaces, symmetric tensors, pencils, Hermite polynomials.
 
 Everything here is a function on arrays, written against the array API: NumPy arrays and torch tensors on any device
 go through the same code.

@@ -1,4 +1,4 @@
-"""Where the columns of a matrix lie, and how far they spread."""
+"""Mean and standard deviation of columns, without overflow."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import numpy as np
 
 __all__ = ["column_units"]
 
-_VARIES = 1e-12  # of the largest entry: below, a standard deviation is rounding
+_MIN_DEVIATION = 1e-12  # of the largest entry: a smaller standard deviation is rounding, 5000 eps
 
 
 def column_units(A, constant=1.0):
-    """Mean and standard deviation of every column, also of numbers whose squares overflow or vanish.
+    """Mean and standard deviation of every column, also if squares of its entries overflow or underflow.
 
     Parameters
     ----------
     A : ndarray of shape (n, k)
     constant : float, default=1.0
-        The unit of a column that does not vary.
+        Returned as the standard deviation of a constant column.
 
     Returns
     -------
@@ -30,7 +30,7 @@ def column_units(A, constant=1.0):
     [1. 7.] [1. 1.]
     """
     exponent = np.frexp(np.abs(A).max(axis=0))[1]
-    B = np.ldexp(A, -exponent)  # powers of two leave all digits
+    B = np.ldexp(A, -exponent)  # powers of two change no digit
     mean, std = B.mean(axis=0), B.std(axis=0)
-    varies = std > _VARIES * np.abs(B).max(axis=0)
+    varies = std > _MIN_DEVIATION * np.abs(B).max(axis=0)
     return np.ldexp(mean, exponent), np.where(varies, np.ldexp(std, exponent), constant)

@@ -72,17 +72,7 @@ def hermite_polynomial(k, x):
 
 
 def hermite_features_to(X, degree):
-    """`hermite_features` of all orders 0, ..., degree, as a list: the recurrence needs the lower ones anyway.
-
-    Parameters
-    ----------
-    X : array of shape (..., D)
-    degree : int
-
-    Returns
-    -------
-    list of degree + 1 arrays of shape (..., C(D + k - 1, k))
-    """
+    """`hermite_features` (..., n_k) of all orders k = 0, ..., degree: the recurrence needs the lower ones."""
     degree, X = check_order(degree, name="degree"), floats(X)
     xp, D = array_namespace(X), X.shape[-1]
     entries = xp.moveaxis(X, -1, 0)
@@ -172,10 +162,10 @@ class _Contraction:
         part = weighted_squares(X, H[everything]) - eye * xp.sum(H[everything], axis=0)[:, None, None]
         for j in range(modes):
             without = everything ^ (1 << j)
-            part = part - symmetrised_outer(H[without].T @ X, v[:, j, :])
+            part = part - symmetrized_outer(H[without].T @ X, v[:, j, :])
             for i in range(j):
                 h = xp.sum(H[without ^ (1 << i)], axis=0)
-                part = part + symmetrised_outer(h[:, None] * v[:, i, :], v[:, j, :])
+                part = part + symmetrized_outer(h[:, None] * v[:, i, :], v[:, j, :])
         self.total = self.total + part
 
 
@@ -200,38 +190,19 @@ class _MatrixContraction:
 
 
 def weighted_squares(X, weights):
-    """``X^T diag(weights[:, j]) X`` for every column j: (J, D, D).
-
-    Parameters
-    ----------
-    X : array of shape (n, D)
-    weights : array of shape (n, J)
-
-    Returns
-    -------
-    array of shape (J, D, D)
-    """
+    """``X^T diag(weights[:, j]) X`` for every column j of weights (n, J): (J, D, D)."""
     xp = array_namespace(X)
     return xp.stack([(X * weights[:, j : j + 1]).T @ X for j in range(weights.shape[1])], axis=0)
 
 
-def symmetrised_outer(u, v):
-    """``u_j v_j^T + v_j u_j^T`` of the rows (J, D): (J, D, D).
-
-    Parameters
-    ----------
-    u, v : array of shape (J, D)
-
-    Returns
-    -------
-    array of shape (J, D, D)
-    """
+def symmetrized_outer(u, v):
+    """``u_j v_j^T + v_j u_j^T`` of rows (J, D): (J, D, D)."""
     outer = u[:, :, None] * v[:, None, :]
     return outer + array_namespace(u).matrix_transpose(outer)
 
 
 def _check_contraction(X, y, order, vectors, matrices):
-    """The accumulator, and whether the caller gave one set only."""
+    """The accumulator, and whether there is one set of vectors only."""
     order, D = check_order(order, minimum=2), X.shape[-1]
     if X.ndim != 2 or tuple(y.shape) != (X.shape[0],):
         raise ValueError(f"X must be (n, D) and y (n,), got shapes {tuple(X.shape)} and {tuple(y.shape)}.")

@@ -1,4 +1,4 @@
-"""The rotation that diagonalises several symmetric matrices at once."""
+"""Joint diagonalization of symmetric matrices by Jacobi rotations."""
 
 from __future__ import annotations
 
@@ -8,30 +8,21 @@ import numpy as np
 
 from skident.budget import check_deadline
 
-__all__ = ["joint_diagonaliser"]
+__all__ = ["joint_diagonalizer"]
 
-_SWEEPS = 30  # of Jacobi rotations
+_MAX_SWEEPS = 30  # of Jacobi rotations, which converge quadratically: ten suffice mostly
+_CONVERGED = 1e-10  # largest sine of a sweep after which the next one is rounding
 
 
-def joint_diagonaliser(N):
-    """Orthogonal Q that minimises the squared off-diagonal entries of all ``Q N_m Q^T``, by Jacobi rotations.
+def joint_diagonalizer(N):
+    """Orthogonal Q (k, k) minimizing the squared off-diagonal entries of all ``Q N_m Q^T``, N (m, k, k) symmetric.
 
-    Parameters
-    ----------
-    N : ndarray (m, k, k)
-        Symmetric.
-
-    Returns
-    -------
-    ndarray (k, k)
-
-    Notes
-    -----
-    Source: Cardoso, Souloumiac (1996), "Jacobi angles for simultaneous diagonalization". Cost: ``O(m k^3)`` a sweep.
+    Jacobi rotations, ``O(m k^3)`` per sweep. Source: Cardoso and Souloumiac (1996), Jacobi angles for simultaneous
+    diagonalization.
     """
     N, k = N.copy(), N.shape[1]
     Q = np.eye(k)
-    for _ in range(_SWEEPS):
+    for _ in range(_MAX_SWEEPS):
         check_deadline()
         turned = 0.0
         for p, q in itertools.combinations(range(k), 2):
@@ -46,6 +37,6 @@ def joint_diagonaliser(N):
             N[:, :, pair] = N[:, :, pair] @ R.T
             Q[pair] = R @ Q[pair]
             turned = max(turned, abs(s))
-        if turned < 1e-10:
+        if turned < _CONVERGED:
             break
     return Q

@@ -1,4 +1,4 @@
-"""The smallest eigenvalue of a symmetric operator known by its products."""
+"""Lanczos: the smallest eigenvalue of a symmetric operator known by its products."""
 
 from __future__ import annotations
 
@@ -8,42 +8,18 @@ __all__ = ["lanczos"]
 
 
 def lanczos(product, shape, starts, max_products=400, tol=1e-9):
-    """Smallest eigenvalue of a symmetric operator and its vector, by Lanczos with full reorthogonalisation.
+    """Smallest eigenvalue of a symmetric operator on arrays of `shape`, by Lanczos with full reorthogonalization.
 
-    Parameters
-    ----------
-    product : callable
-        Takes and returns arrays of `shape`.
-    shape : tuple of int
-    starts : sequence of arrays of `shape`
-        Added up for the start, turned to agree with the first, which must not be zero.
-    max_products : int, default=400
-        Fewer where as many vectors would take more than 256 MB.
-    tol : float, default=1e-9
-        Residual relative to the largest Ritz value at which to stop.
-
-    Returns
-    -------
-    value : float
-        A Rayleigh quotient, so never below the smallest eigenvalue.
-    vector : ndarray of `shape`
-        Of unit norm.
-    n_products : int
-    converged : bool
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.linalg.lanczos import lanczos
-    >>> value, vector, n_products, converged = lanczos(lambda u: np.arange(5.0) * u - u, (5,), [np.ones(5)])
-    >>> print(round(value, 10), converged)
-    -1.0 True
+    The start is the sum of `starts`, with signs that agree with the first, which must not be zero. At most
+    `max_products` products, fewer if as many vectors take more than 256 MB; it ends at a residual of `tol`, relative to
+    the largest Ritz value. Returns the value, a Rayleigh quotient and so never below the smallest eigenvalue, its unit
+    vector, the number of products and whether it converged.
     """
     size = int(np.prod(shape))
     steps = min(max_products, size, max(20, 2**25 // size))
     Q, alphas, betas = np.zeros((steps, size)), [], []
-    units = [np.ravel(s) / max(np.linalg.norm(s), 1e-300) for s in starts]
-    q = np.sum([u if u @ units[0] >= 0 else -u for u in units], axis=0)  # opposite ones would cancel
+    directions = [np.ravel(s) / max(np.linalg.norm(s), 1e-300) for s in starts]
+    q = np.sum([u if u @ directions[0] >= 0 else -u for u in directions], axis=0)  # opposite ones would cancel
     q = q / np.linalg.norm(q)
     for j in range(steps):
         Q[j] = q

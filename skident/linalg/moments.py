@@ -1,4 +1,4 @@
-"""Coefficient tensors of Hermite expansions from samples, as flattened symmetric tensors of order two to four."""
+"""Coefficient tensors of Hermite expansions, of orders two to four, from sums over samples."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def hermite_tensors(sums, total):
 
     Notes
     -----
-    ``He_4(z)_ijkl = z_i z_j z_k z_l - (six terms delta_ij z_k z_l) + (three terms delta_ij delta_kl)``, and the lower
-    orders alike. The mean of :func:`~skident.linalg.hermite_features` is the same numbers, slower: this works on sums
-    of monomials, which are matrix products. Memory for some six arrays of ``p^4 / 4`` numbers.
+    ``He_4(z)_ijkl = z_i z_j z_k z_l - (six terms delta_ij z_k z_l) + (three terms delta_ij delta_kl)``, and lower
+    orders alike. The mean of `hermite_features` is the same and slower: sums of monomials are matrix products. Memory
+    for about six arrays of ``p^4 / 4`` numbers.
 
     Examples
     --------

@@ -43,24 +43,7 @@ def n_symmetric_entries(n_features, order):
 
 
 def check_order(order, minimum=0, name="order"):
-    """A tensor's order as an int, or an error that says what was given.
-
-    Parameters
-    ----------
-    order : object
-    minimum : int, default=0
-    name : str, default="order"
-        For the error.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    ValueError
-        If it is no integer, or below the minimum.
-    """
+    """The order of a tensor as an int; ValueError if it is no integer, or below the minimum."""
     if isinstance(order, bool) or not isinstance(order, Integral) or order < minimum:
         raise ValueError(f"{name} must be an integer >= {minimum}, got {order!r}.")
     return int(order)
@@ -80,20 +63,9 @@ def _read_only(*arrays):
 
 @functools.lru_cache(maxsize=32)
 def packing(n_features, order):
-    """How packed entries of order k >= 1 are made of those of order k - 1: four arrays of shape (n_k,).
+    """How packed entries of order k >= 1 are made of those of order k - 1: four read-only, cached arrays (n_k,).
 
     The first index, the position of the others in order k - 1, how often the first is among them, and the weights.
-
-    Parameters
-    ----------
-    n_features, order : int
-        D and k.
-
-    Returns
-    -------
-    first, rest, count : ndarray of int, shape (n_k,)
-    weights : ndarray of shape (n_k,)
-        Read-only, and cached.
     """
     shorter = n_symmetric_entries(n_features, order - 1)
     starts = _starts(n_features, order - 1) if order > 1 else np.zeros(n_features, dtype=np.int64)
@@ -109,34 +81,13 @@ def packing(n_features, order):
 
 
 def packing_weights(n_features, order):
-    """Roots of the numbers of full entries that the packed entries stand for, (n_k,).
-
-    Parameters
-    ----------
-    n_features, order : int
-        D and k, which may be 0.
-
-    Returns
-    -------
-    ndarray of shape (n_k,)
-    """
+    """Roots of the numbers of full entries that the packed entries of order k >= 0 stand for, (n_k,)."""
     return packing(n_features, order)[3] if order else np.ones(1)
 
 
 @functools.lru_cache(maxsize=32)
 def insertion(n_features, order):
-    """Position, in order k + 1, of every multi-index of order k with i put in: (n_k, D).
-
-    Parameters
-    ----------
-    n_features, order : int
-        D and k.
-
-    Returns
-    -------
-    ndarray of int, shape (n_k, D)
-        Read-only, and cached.
-    """
+    """Position in order k + 1 of every multi-index of order k with index i inserted, (n_k, D); read-only, cached."""
     if order == 0:
         return _read_only(np.arange(n_features)[None])[0]
     first, rest, _, _ = packing(n_features, order)
@@ -149,18 +100,7 @@ def insertion(n_features, order):
 
 @functools.lru_cache(maxsize=16)
 def merger(n_features, left, right):
-    """Position, in order k1 + k2, of the union of a multi-index of order k1 and one of order k2: (n_k1, n_k2).
-
-    Parameters
-    ----------
-    n_features, left, right : int
-        D and the two orders.
-
-    Returns
-    -------
-    ndarray of int, shape (n_left, n_right)
-        Read-only, and cached.
-    """
+    """Position in order k1 + k2 of the union of multi-indices of orders k1 and k2, (n_k1, n_k2); read-only, cached."""
     if right == 0:
         return _read_only(np.arange(n_symmetric_entries(n_features, left))[:, None])[0]
     first, rest, _, _ = packing(n_features, right)
@@ -168,32 +108,13 @@ def merger(n_features, left, right):
 
 
 def floats(x):
-    """x with a real floating dtype: float64 where it holds whole numbers.
-
-    Parameters
-    ----------
-    x : array
-
-    Returns
-    -------
-    array
-    """
+    """x with a real floating dtype: float64 for whole numbers."""
     xp = array_namespace(x)
     return x if xp.isdtype(x.dtype, "real floating") else xp.astype(x, xp.float64)
 
 
 def like(array, x):
-    """A cached NumPy array on x's namespace and device; numbers take x's dtype.
-
-    Parameters
-    ----------
-    array : ndarray
-    x : array
-
-    Returns
-    -------
-    array
-    """
+    """A cached NumPy array in x's namespace and on its device; numbers take x's dtype."""
     xp = array_namespace(x)
     if is_numpy_namespace(xp):
         return array if array.dtype.kind == "i" else array.astype(x.dtype, copy=False)

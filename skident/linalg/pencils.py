@@ -16,15 +16,15 @@ from skident.budget import check_deadline
 
 __all__ = ["JennrichFactors", "JointPencil", "jennrich", "joint_pencil", "matrix_pencil"]
 
-_RANK_TOLERANCE = 1e-13  # of the largest singular value, below which a direction is rounding
-_BATCH_NUMBERS = 2**21  # in temporary arrays, if more than one draw is treated at a time
-_REFINED = 3  # draws that Newton steps are spent on
-_SHORT_STEP = 1e-9  # after which the next is rounding
-_PARALLEL = 1e-6  # sine below which two factors count as parallel
+_RANK_TOL = 1e-13  # of the largest singular value, below which a direction is rounding: 500 eps
+_MAX_ENTRIES = 2**21  # of temporary arrays with more than one draw, 16 MB (budget)
+_N_REFINED = 3  # draws that get Newton steps (budget)
+_SHORT_STEP = 1e-9  # length of a Newton step after which the next one, its square, is rounding
+_PARALLEL_SINE = 1e-6  # below which two factors count as parallel: their separation would lose 6 digits
 
 
 class JennrichFactors(NamedTuple):
-    """``T = sum_i u_i (x) v_i (x) w_i``: what `jennrich` found.
+    """``T = sum_i u_i (x) v_i (x) w_i``: the result of `jennrich`.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class JennrichFactors(NamedTuple):
     V : ndarray of shape (n_2, r)
         Unit columns.
     W : ndarray of shape (n_3, r)
-        These carry the terms' lengths.
+        Their norms are those of the terms.
     residual : float
         ``||T - sum|| / ||T||``.
     """
@@ -45,7 +45,7 @@ class JennrichFactors(NamedTuple):
 
 
 class JointPencil(NamedTuple):
-    """``M_j = sum_i c_ij w_i w_i^T``: what `joint_pencil` found.
+    """``M_j = sum_i c_ij w_i w_i^T``: the result of `joint_pencil`.
 
     Attributes
     ----------
@@ -84,10 +84,10 @@ def _check_counts(rank, n_draws, dimension):
 def _leading(flat, rank, what):
     """Orthonormal columns (n, rank) spanning the columns of a matrix."""
     Q, values, _ = np.linalg.svd(flat, full_matrices=False)
-    if not (len(values) >= rank and values[rank - 1] > _RANK_TOLERANCE * values[0]):
-        seen = int(np.count_nonzero(values > _RANK_TOLERANCE * values[0]))
+    if not (len(values) >= rank and values[rank - 1] > _RANK_TOL * values[0]):
+        seen = int(np.count_nonzero(values > _RANK_TOL * values[0]))
         raise ValueError(
-            f"{what} of rank {seen}, less than the {rank} asked for: factors are linearly dependent, or there are "
+            f"{what} of rank {seen}, less than the rank {rank} wanted: factors are linearly dependent, or there are "
             "fewer terms. Lower the rank."
         )
     return Q[:, :rank]
@@ -111,7 +111,7 @@ def _warn_if_parallel(W, what):
     """Warn where two columns of W (J, r) are parallel, up to sign."""
     W = W / np.maximum(np.linalg.norm(W, axis=0), np.finfo(np.float64).tiny)
     cosines = np.abs(np.triu(W.T @ W, 1))
-    if cosines.size and cosines.max() > math.sqrt(1.0 - _PARALLEL**2):
+    if cosines.size and cosines.max() > math.sqrt(1.0 - _PARALLEL_SINE**2):
         i, j = np.unravel_index(np.argmax(cosines), cosines.shape)
         warnings.warn(
             f"{what} {i} and {j} are parallel: the other factors of these terms are only determined up to a mixing of "
@@ -166,7 +166,7 @@ def _explained(S, X):
     gram = (X.swapaxes(1, 2) @ X) ** 2
     inverse = np.linalg.pinv(gram, rcond=1e-12, hermitian=True)
     coefficients, squares = np.empty((len(X), len(S), X.shape[2])), np.empty(len(X))
-    step = max(1, _BATCH_NUMBERS // S.size)
+    step = max(1, _MAX_ENTRIES // S.size)
     for start in range(0, len(X), step):
         part = slice(start, start + step)
         Y = X[part, None]
@@ -176,7 +176,7 @@ def _explained(S, X):
     return coefficients, squares
 
 
-def _diagonalise(S, X):
+def _diagonalize(S, X):
     """A Newton step (draws, n, r) towards ``X^{-1} S_j X^{-T}`` diagonal for all j, and its length (draws,).
 
     With diagonals d_j and ``X <- X (I + Z)``, off-diagonal entries (k, l) are ``d_jl Z_kl + d_jk Z_lk`` to first order:
@@ -201,12 +201,12 @@ def _refine(S, X, coefficients, squares, max_iter):
     """The best of a few draws and of what Newton steps make of them: factors (n, r) and coefficients (J, r)."""
     # Residuals below this are rounding, and the later step is the better one.
     rounding = 1e-24 * float(np.sum(S**2))
-    first = np.argsort(squares, kind="stable")[:_REFINED]
+    first = np.argsort(squares, kind="stable")[:_N_REFINED]
     best = first[0]
     lowest, chosen, X = max(float(squares[best]), rounding), (X[best], coefficients[best]), X[first]
     for _ in range(max_iter):
         check_deadline()
-        X, length = _diagonalise(S, X)
+        X, length = _diagonalize(S, X)
         coefficients, squares = _explained(S, X)
         best = int(np.argmin(squares))
         if max(float(squares[best]), rounding) <= lowest:
@@ -220,8 +220,8 @@ def joint_pencil(matrices, rank, *, base=None, n_draws=20, max_iter=10, rng=None
     """Common factors of symmetric matrices ``M_j = sum_i c_ij w_i w_i^T``, by random pencils and Newton steps.
 
     A draw takes the eigenvectors of ``(sum_j alpha_j M_j) B^+`` for random alpha, with B the base or a second random
-    mixture. The draws that explain all matrices best, in least squares, are improved by joint diagonalisation: Newton
-    steps that make all ``X^{-1} M_j X^{-T}`` diagonal. What explains most is kept.
+    mixture. The draws that explain all matrices best, in least squares, are improved by joint diagonalization: Newton
+    steps that make all ``X^{-1} M_j X^{-T}`` diagonal. The best result is kept.
 
     Parameters
     ----------
@@ -230,8 +230,8 @@ def joint_pencil(matrices, rank, *, base=None, n_draws=20, max_iter=10, rng=None
     rank : int
         r, the number of factors, at most n.
     base : array-like of shape (n, n), default=None
-        A matrix of the same kind of which every c_i is known to be nonzero: the more accurate it is, the better are all
-        draws. None draws it as a mixture too.
+        A matrix of the same form with all c_i nonzero; its accuracy limits that of all draws. None draws it as a
+        mixture.
     n_draws : int, default=20
     max_iter : int, default=10
         Newton steps on the best 3 draws; 0 for the pencil alone.
@@ -250,15 +250,14 @@ def joint_pencil(matrices, rank, *, base=None, n_draws=20, max_iter=10, rng=None
     Warns
     -----
     RuntimeWarning
-        If two factors have the same coefficients in all matrices up to a multiple: they cannot be told apart.
+        If two factors have proportional coefficients in all matrices: they are not identifiable.
 
     Notes
     -----
     All draws are one batch, in the r-dimensional range of the base or of all matrices: ``O(n^2 J n + n_draws J r^3)``.
-    The Newton steps use all matrices where a pencil uses two mixtures: of noise that makes a pencil err by 0.3, they
-    leave 0.03 (10 random factors in 10 dimensions).
-    One mixture of several families, such as contractions of tensors of two orders, has all its c_i different where each
-    family alone has some that vanish.
+    A pencil uses two mixtures, the Newton steps all matrices: they reduce an error of 0.3 of a pencil, due to noise, to
+    0.03 (10 random factors in 10 dimensions). A mixture of several families, such as contractions of tensors of two
+    orders, has different c_i even if some vanish in each family.
 
     Examples
     --------
@@ -317,14 +316,13 @@ def jennrich(T, rank, *, symmetric=False, n_draws=5, rng=None):
     Parameters
     ----------
     T : array-like of shape (n_1, n_2, n_3)
-        With linearly independent u_i, linearly independent v_i, and no two parallel w_i: the terms are then unique.
+        Unique terms need linearly independent u_i, linearly independent v_i, and no two parallel w_i.
     rank : int
         r, the number of terms, at most n_1 and n_2.
     symmetric : bool, default=False
-        Whether ``u_i = v_i`` is known; `jennrich` is then a `joint_pencil` of the slices ``T[:, :, k]``, and the w_i
-        are least squares given the u_i.
+        Whether ``u_i = v_i``: then this is a `joint_pencil` of the slices ``T[:, :, k]``, and w_i by least squares.
     n_draws : int, default=5
-        Pairs of random vectors; the terms that leave the smallest residual are kept.
+        Pairs of random vectors; the terms of the smallest residual are kept.
     rng : numpy.random.RandomState or Generator, default=None
 
     Returns

@@ -24,14 +24,14 @@ _KNOWN_COSINE = 1.0 - 5e-3
 
 @dataclass(frozen=True)
 class RankOneSearch:
-    """What `find_rank_one` found.
+    """Result of `find_rank_one`.
 
     Attributes
     ----------
     vectors : array (k, D)
-        Unit vectors, one a distinct maximiser, by descending `phi`.
+        Distinct maximizers, unit vectors, by descending `phi`.
     phi : array (k,)
-        ``||P_W(u u^T)||_F^2``: 1 when ``u u^T`` lies in the subspace.
+        ``||P_W(u u^T)||_F^2``: 1 if ``u u^T`` lies in the subspace.
     n_iter : int
         Iterations of the longest run.
     n_starts : int
@@ -70,7 +70,7 @@ def projection_norms(basis, u):
 
 
 def _gradient_step(basis, u, shift, triangle):
-    """One step ``P_W(u u^T) u + shift u``, normalised."""
+    """One step ``P_W(u u^T) u + shift u``, normalized."""
     xp = array_namespace(u)
     n, D = u.shape
     rows, cols, weights, position = triangle
@@ -180,11 +180,11 @@ class RankOneOptions:
     n_init : int or None
         Starts of the first round, ``2 m`` by default; later rounds use twice the number still missing, at least 16.
     phi_min : float
-        A maximiser counts as found when ``||P_W(u u^T)||_F^2`` reaches this.
+        Value of ``||P_W(u u^T)||_F^2`` from which a maximizer is accepted.
     step_size, max_iter, tol
         See `subspace_power_iteration`.
     max_rounds : int
-        The search ends after this many rounds, or two in a row that find nothing new.
+        The search ends after this many rounds, or two in a row without a new vector.
     chunk_bytes : int or None
         Bound on the ``n D^2`` temporaries of a batch of starts; by default `skident.budget.chunk_bytes`.
     """
@@ -210,7 +210,7 @@ class RankOneOptions:
         Returns
         -------
         u, phi, n_iter
-            See `subspace_power_iteration`.
+            As of `subspace_power_iteration`.
         """
         if deflated is not None:
             u, _, _ = subspace_power_iteration(deflated, u, step_size=self.step_size, tol=1e-3, max_iter=50)
@@ -227,7 +227,7 @@ def find_rank_one(basis, n_features, *, n_vectors=None, known=None, options=None
     n_features : int
         D, with ``q = D (D + 1) / 2``.
     n_vectors : int, default=None
-        Stop when this many are known; m by default.
+        Number of vectors that ends the search; m by default.
     known : array of shape (k, D), default=None
         Unit vectors already known to span part of W; they are deflated from the first round on and not returned.
     options : RankOneOptions, default=None
@@ -246,9 +246,8 @@ def find_rank_one(basis, n_features, *, n_vectors=None, known=None, options=None
 
     Notes
     -----
-    Starts in the deflated subspace (W less the projections of what is known) fall into the attraction of vectors not
-    yet found: a few iterations there, then the full subspace until convergence. That replaces the coupon collector's
-    ``m log m`` random starts.
+    Starts converge to new vectors after a few iterations in the deflated subspace (W less the projections of the known
+    vectors). This replaces the coupon collector's ``m log m`` random starts.
 
     Source: Algorithm 2 of Fiedler et al. (2021); deflation of the starts after Kileel and Pereira (2019).
 

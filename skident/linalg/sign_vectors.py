@@ -1,4 +1,4 @@
-"""Signs of ReLU units: which combination of plus and minus gives a known vector."""
+"""Sign vectors that solve linear equations: enumeration, meet in the middle, lattice reduction."""
 
 from __future__ import annotations
 
@@ -13,84 +13,59 @@ from skident.budget import OutOfBudgetError, check_deadline, chunks, require_mem
 
 __all__ = ["UndecidedSignsError", "nearest_signs", "solve_signs"]
 
-_RANK = 1e-8
-_BLOCK = 14  # free signs enumerated at once
-_HALVES = 28  # and in two halves, before a lattice is tried
-_HALVES_LIMIT = 42  # and after it: 2^21 numbers a half
-_PAIRS_LIMIT = 2**21
-_BITS = 48  # accuracy up to which a lattice is scaled
-_MORE_BITS = (0, 8, 4, 8, 0, 8)  # beyond the equations' accuracy, a reduction each
-_UNLIKELY = 1e-3  # solutions that may be expected by chance where only one is sought
-_DELTA = 0.99  # of the reduction
-_LLL = 1.2  # operations of a reduction over K^2 b^2, K signs in equations of b bits in all; measured up to 260 signs
+_RANK_TOL = 1e-8  # of the largest pivot, root of eps: columns below it depend on the others
+_MAX_ENUMERATED = 14  # free signs enumerated at once: 2^14 combinations
+_MAX_HALVES = 28  # free signs enumerated in two halves, before a lattice is tried
+_MAX_HALVES_LAST = 42  # and after it: 2^21 numbers per half (budget)
+_MAX_PAIRS = 2**21  # pairs of combinations that fit one equation (budget)
+_MAX_BITS = 48  # accuracy up to which a lattice is scaled: double precision less rounding of the equations
+_EXTRA_BITS = (0, 8, 4, 8, 0, 8)  # beyond the accuracy of the equations, one reduction each
+_CHANCE_LIMIT = 1e-3  # expected number of chance solutions up to which one solution is accepted (false alarm rate)
+_LLL_DELTA = 0.99  # quality of the reduction, as usual
+_LLL_COST = 1.2  # operations of a reduction over K^2 b^2, for K signs and b bits in all; measured up to 260 signs
 _COPIES = 6  # of the combinations in a chunk: indices, bits and signs of both halves
 
 
 class UndecidedSignsError(ValueError):
-    """The signs could not be found; there may be some."""
+    """No signs were found, but there may be some."""
 
 
 def solve_signs(M, r, tol, max_solutions=2):
-    """Sign vectors with ``M sigma = r``.
+    """Sign vectors (n, K) with ``M sigma = r`` for M (E, K) and r (E,), up to `tol` in the largest entry.
 
-    Parameters
-    ----------
-    M : ndarray of shape (E, K)
-    r : ndarray of shape (E,)
-    tol : float
-        Largest entry of ``M sigma - r`` that counts as zero.
-    max_solutions : int, default=2
-        Stop when as many are found.
+    All solutions, or `max_solutions` of them, for up to 28 free signs; for more, one that can hardly be due to chance,
+    and a second one if the reduced lattice contains it. UndecidedSignsError if no solution is found but there may be
+    one, also because of the deadline.
 
-    Returns
-    -------
-    ndarray of shape (n, K)
-        Entries -1 and 1; n is 0 where there is no solution. All solutions, or `max_solutions` of them, up to 28 free
-        signs; for more of them, one that can hardly be due to chance, and a second one if the reduced lattice shows it.
+    If the columns are independent, the signs are the solution of a linear system. Otherwise the columns that pivoted QR
+    leaves over are free, and determine the others. Up to 14 free signs, all combinations are tried. Up to 28, both
+    halves of them are enumerated and their sums matched in one equation by sorting [1]_, in ``O(2^{q/2})`` time and
+    memory for q free signs. For more, the signs are the shortest vector of a lattice [2]_, found by LLL [3]_ if the
+    equations are accurate enough: E equations of b bits with E b / K above about 3.5. With equations exact to 1e-12,
+    100 signs in 10 equations take 0.4 seconds and 120 in 12 take 0.8 seconds (10 of 10 random cases each), 140 in 14
+    take 5 seconds (8 of 10).
 
-    Raises
-    ------
-    UndecidedSignsError
-        (a ValueError) If no solution is found though there may be one, also since the time is short.
-    OutOfBudgetError
-        If the time is over (`skident.budget`).
-
-    Notes
-    -----
-    Where the columns are independent the signs are a linear solve. Otherwise the columns that pivoted QR leaves
-    over are free, and the others follow from them. All combinations are tried for up to 14 free signs. Up to 28, both
-    halves of them are enumerated and their sums matched in one equation by sorting [1]_, in ``O(2^{q/2})`` time
-    and memory for q free signs. For more, the signs are the shortest vector of a lattice [2]_, which LLL
-    finds [3]_ (FLINT's implementation) if the equations are accurate enough: with E equations of b bits, if E b / K is
-    above 3.5 or so. With equations exact to 1e-12, 100 signs in 10 of them take 0.4 seconds and 120 in 12 of them 0.8
-    seconds (10 of 10 random cases each), 140 in 14 of them 5 seconds (8 of 10).
-
-    References
-    ----------
     .. [1] E. Horowitz, S. Sahni (1974). Computing partitions with applications to the knapsack problem.
     .. [2] M. J. Coster, A. Joux, B. A. LaMacchia, A. M. Odlyzko, C.-P. Schnorr, J. Stern (1992). Improved low-density
        subset sum algorithms.
     .. [3] A. K. Lenstra, H. W. Lenstra, L. Lovasz (1982). Factoring polynomials with rational coefficients.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from skident.linalg.sign_vectors import solve_signs
-    >>> M = np.array([[1.0, 2.0, 4.0, 0.5]])
-    >>> print(solve_signs(M, np.array([1.5]), 1e-9))
+    >>> print(solve_signs(np.array([[1.0, 2.0, 4.0, 0.5]]), np.array([1.5]), 1e-9))
     [[-1. -1.  1.  1.]]
     """
     _, R, order = scipy.linalg.qr(M, mode="economic", pivoting=True)
     diagonal = np.abs(np.diag(R))
-    rank = int(np.sum(diagonal > _RANK * diagonal[0]))
+    rank = int(np.sum(diagonal > _RANK_TOL * diagonal[0]))
     q = M.shape[1] - rank
-    if q <= _BLOCK:
+    if q <= _MAX_ENUMERATED:
         return _enumerate(M, r, tol, order, rank, _free_signs, max_solutions)
-    if q > _HALVES:
+    if q > _MAX_HALVES:
         found = _reduce_lattice(M, r, tol)
-        if len(found) and _chance(M, tol) < _UNLIKELY:
+        if len(found) and _chance(M, tol) < _CHANCE_LIMIT:
             return found[:max_solutions]
-    if q > _HALVES_LIMIT:
+    if q > _MAX_HALVES_LAST:
         raise UndecidedSignsError(
             f"{M.shape[1]} signs in equations of rank {rank} are too many to try, and the equations are not accurate "
             "enough for a lattice reduction to find them."
@@ -99,37 +74,11 @@ def solve_signs(M, r, tol, max_solutions=2):
 
 
 def nearest_signs(M, r, n=32):
-    """Sign vectors with small ``|M sigma - r|``: the solution of equations that noise has moved.
+    """Sign vectors (n, K) with small ``|M sigma - r|``, nearest first: solutions of equations with noise.
 
-    Parameters
-    ----------
-    M : ndarray of shape (E, K)
-        K is at least 2.
-    r : ndarray of shape (E,)
-    n : int, default=32
-
-    Returns
-    -------
-    ndarray of shape (n', K)
-        The nearest first, n of them or fewer; for every combination of the second half of the signs only the nearest
-        of the first half is looked at, so the first row is a minimum, the others need not be all of the next ones.
-
-    Raises
-    ------
-    MemoryLimitError
-        If the combinations do not fit (`skident.budget`).
-
-    Notes
-    -----
-    Both halves are enumerated, and every sum of the one is matched with the nearest of the other in a k-d tree:
-    memory for ``2^{K/2} E`` numbers. 24 signs in 10 equations take a tenth of a second, 30 some seconds.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.linalg.sign_vectors import nearest_signs
-    >>> print(nearest_signs(np.array([[1.0, 2.0, 4.0, 0.5]]), np.array([1.6]), 1))
-    [[-1. -1.  1.  1.]]
+    Both halves of the K >= 2 signs are enumerated, and every sum of the second is matched with the nearest of the first
+    in a k-d tree: memory for ``2^{K/2} E`` numbers. So the first row is a minimum, but the others need not be all of
+    the next ones. 24 signs in 10 equations take 0.1 seconds, 30 some seconds.
     """
     half = M.shape[1] // 2
     require_memory(_COPIES * 8 * 2 ** (M.shape[1] - half) * len(M), f"the combinations of {M.shape[1]} signs")
@@ -187,7 +136,7 @@ def _matching_halves(target, mix, slack):
         # left + right = target - sign
         low = np.searchsorted(left, target[row] - sign - right - slack[row], side="left")
         counts = np.searchsorted(left, target[row] - sign - right + slack[row], side="right") - low
-        if counts.sum() > _PAIRS_LIMIT:
+        if counts.sum() > _MAX_PAIRS:
             raise UndecidedSignsError(
                 f"{counts.sum()} combinations of {mix.shape[1]} free signs fit one equation to its accuracy "
                 f"({slack[row]:.1e}): the equations are too few, or not accurate enough."
@@ -217,7 +166,7 @@ def _reduce_lattice(M, r, tol):
     """One solution, or two, or none, (n, K), from a reduced basis of the lattice of (sigma, 1, large * (M sigma - r)).
 
     Its vectors have entries of one parity: sigma is ``ones - 2 x``. The factor makes an error of tol count about one.
-    A basis in another order is reduced to another one, so where none holds the solution others are tried.
+    A basis in another order is reduced to another one, so others are tried if none contains the solution.
     """
     K = M.shape[1]
     unit = np.abs(M).max(axis=1)
@@ -228,31 +177,31 @@ def _reduce_lattice(M, r, tol):
     equations = U @ np.vstack([M.T, -r]) / unit
     rng = np.random.RandomState(0)
     accurate = np.log2(np.median(unit) / max(tol, np.finfo(float).tiny))
-    for more in _MORE_BITS:
-        bits = int(np.clip(accurate + more, 0, _BITS))
+    for more in _EXTRA_BITS:
+        bits = int(np.clip(accurate + more, 0, _MAX_BITS))
         _check_time(K, min(len(M), K) * bits)
         order = rng.permutation(K + 1)
         basis = np.hstack([U, np.rint(2.0**bits * equations)])[order]
-        reduced = flint.fmpz_mat([[int(entry) for entry in row] for row in basis.tolist()]).lll(delta=_DELTA)
-        # Entries of a reduced basis can be large where the equations are; those of signs are not.
+        reduced = flint.fmpz_mat([[int(entry) for entry in row] for row in basis.tolist()]).lll(delta=_LLL_DELTA)
+        # Entries of a reduced basis can be large in the equations, but those of signs are not.
         short = np.array([[int(entry) for entry in row[: K + 1]] for row in reduced.tolist()], dtype=float)
         signs = short[np.all(np.abs(short) == 1.0, axis=1)]
         signs = signs[:, :K] * signs[:, K:]
         signs = signs[np.all(np.abs(signs @ M.T - r) <= tol, axis=1)]
         if len(signs):
-            return _with_neighbours(signs[:1], short, M, r, tol)
+            return _with_neighbors(signs[:1], short, M, r, tol)
     return np.empty((0, K))
 
 
 def _check_time(n_signs, n_bits):
-    """Refuse a reduction that time does not allow: other routes may serve, so this is no end of all."""
+    """Refuse a reduction that the deadline does not allow: other methods may succeed, so the search goes on."""
     try:
-        check_deadline(_LLL * n_signs**2 * n_bits**2)
+        check_deadline(_LLL_COST * n_signs**2 * n_bits**2)
     except OutOfBudgetError as error:
         raise UndecidedSignsError(f"{n_signs} signs need a lattice reduction: {error}.") from error
 
 
-def _with_neighbours(signs, U, M, r, tol):
+def _with_neighbors(signs, U, M, r, tol):
     """A solution and those that differ from it by a vector of the reduced basis."""
     K = M.shape[1]
     moves = U[U[:, K] == 0.0, :K]

@@ -15,9 +15,8 @@ from array_api_compat import array_namespace, device, is_numpy_namespace
 
 __all__ = ["DeficientRankError", "leading_subspace", "n_free_entries", "smat", "svec", "svec_outer"]
 
-_SQRT_2 = math.sqrt(2.0)
-# Eigenvalues of a Gram matrix below this many roundings of the largest tell nothing: singular values below 1e-7 of it.
-_RANK_ROUNDINGS = 50.0
+_SQRT_2 = math.sqrt(2.0)  # weight of off-diagonal entries, which a symmetric matrix has twice
+_RANK_ROUNDINGS = 50.0  # eps of the largest eigenvalue of a Gram matrix that are rounding: singular values below 1e-7
 
 
 class DeficientRankError(ValueError):
@@ -63,7 +62,7 @@ def _triangle(n_features):
 
 
 def _triangle_like(x, n_features):
-    """`_triangle` as arrays of x's namespace, dtype (float64 where x holds whole numbers) and device."""
+    """`_triangle` as arrays of x's namespace, dtype (float64 for whole numbers) and device."""
     xp = array_namespace(x)
     rows, cols, weights, position = _triangle(n_features)
     dtype = x.dtype if xp.isdtype(x.dtype, "real floating") else xp.float64
@@ -161,7 +160,7 @@ def leading_subspace(chunks, rank):
     Parameters
     ----------
     chunks : sequence of arrays of shape (n_i, q)
-        Rows, for example vectorised Hessians; ``n = sum(n_i)``.
+        Rows, for example vectorized Hessians; ``n = sum(n_i)``.
     rank : int
         Dimension wanted; at most ``min(n, q)``.
 
@@ -198,8 +197,8 @@ def leading_subspace(chunks, rank):
     n, q = sum(c.shape[0] for c in chunks), chunks[0].shape[1]
     if not 1 <= rank <= min(n, q):
         raise DeficientRankError(
-            f"a subspace of dimension {rank} was asked of {n} vectors of length {q}; "
-            f"it can have at most {min(n, q)}. Sample more matrices or lower the dimension."
+            f"the dimension of a subspace of {n} vectors of length {q} is 1 to {min(n, q)}, not {rank}. Sample more "
+            "matrices or lower the dimension."
         )
     wide = n <= q
     if wide:
@@ -214,12 +213,12 @@ def leading_subspace(chunks, rank):
     if not float(singular[rank - 1]) > floor:
         seen = int(xp.count_nonzero(singular > floor))
         raise DeficientRankError(
-            f"the {n} vectors span {seen} dimensions, fewer than the {rank} asked for: singular value {rank} is "
+            f"the {n} vectors span {seen} dimensions, fewer than the {rank} wanted: singular value {rank} is "
             f"{float(singular[rank - 1]):.1e}, the first {float(singular[0]):.1e}. Lower the dimension, or sample "
             "matrices that differ more."
         )
     top = vectors[:, :rank]
     if wide:
-        # One QR makes the basis orthonormal to rounding where small singular values lost digits.
+        # Small singular values lose digits; one QR makes the basis orthonormal to rounding.
         top, _ = xp.linalg.qr(M.T @ (top / singular[None, :rank]))
     return top, singular

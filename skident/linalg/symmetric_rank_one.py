@@ -13,17 +13,23 @@ from .symmetric_tensors import symmetric_power
 
 __all__ = ["SymmetricPowers", "find_symmetric_powers", "power_jacobian"]
 
-_DEFLATED, _CLIMB = 30, 60  # power steps in the deflated subspace, and in the whole one
-_SHIFT = 0.05  # of the power step, which makes it an ascent also for odd orders
-_NEWTON, _DAMPED = 15, 4  # Gauss-Newton steps, and how many of them are damped strongly
-_SAME_COSINE = 1.0 - 1e-5  # of two vectors that are one
-_NEVER, _AT_ONCE, _SPREAD = 3e-3, 1e-6, 1e4  # residuals beyond and below which a vector counts, and their range between
-_PATIENCE = 4  # rounds in a row that find nothing new
+_DEFLATED_STEPS = 30  # power steps in the deflated subspace (budget)
+_POWER_STEPS = 60  # power steps in the whole subspace (budget)
+_SHIFT = 0.05  # of the power step, which makes it an ascent for odd orders too
+_NEWTON_STEPS = 15  # of Gauss-Newton (budget)
+_DAMPED_STEPS = 4  # of these, with strong damping: the power steps end with errors of some per cent
+_STRONG_DAMPING = 1e-2  # of the trace of the Gauss-Newton matrix
+_DAMPING = 1e-9  # of the trace afterwards: keeps the matrix positive definite
+_SAME_COSINE = 1.0 - 1e-5  # of two vectors that are copies of one: an angle of 0.3 degrees
+_MAX_RESIDUAL = 3e-3  # beyond which a vector is never accepted
+_EXACT_RESIDUAL = 1e-6  # up to which a vector is always accepted
+_RESIDUAL_RANGE = 1e4  # factor of the smallest residual up to which a vector is accepted between these
+_PATIENCE = 4  # rounds in a row without a new vector, after which the search ends
 
 
 @dataclass(frozen=True)
 class SymmetricPowers:
-    """What `find_symmetric_powers` found.
+    """Result of `find_symmetric_powers`.
 
     Attributes
     ----------
@@ -82,19 +88,19 @@ def find_symmetric_powers(basis, n_features, order, rng, *, max_rounds=12, n_sta
     n_starts : int, default=60
         In every round, at least.
     farthest : float, default=None
-        Distance from the subspace up to which a power counts; None: 1e4 times that of the nearest one, from 1e-6 to
-        3e-3. Where rows of the subspace are known to very different accuracy, the best ones exclude others then.
+        Distance from the subspace up to which a power is accepted. None: 1e4 times that of the nearest one, from 1e-6
+        to 3e-3; set it if the vectors are known to very different accuracy.
 
     Returns
     -------
     SymmetricPowers
-        With fewer than m vectors where no more are found.
+        With fewer than m vectors if no more are found.
 
     Notes
     -----
     Ascent of ``||P x^{(x) k}||`` by the shifted power step ``x <- P(x^{(x) k}) . x^{(x) k - 1} + c x`` from random
-    starts, first in the subspace less the projections of what is known, then Gauss-Newton on ``(1 - P) x^{(x) k}``.
-    With m below about ``C(D + k - 1, k) - D`` generic powers are the only ones in their span. ``O(n d^2 D)`` a step
+    starts, first in the subspace less the projections of known powers, then Gauss-Newton on ``(1 - P) x^{(x) k}``. If
+    m is below about ``C(D + k - 1, k) - D``, generic powers are the only ones in their span. ``O(n d^2 D)`` per step
     with n starts and d packed entries.
 
     Source: J. Kileel, J. M. Pereira (2019). Subspace power method for symmetric tensor decomposition.
@@ -116,8 +122,8 @@ def find_symmetric_powers(basis, n_features, order, rng, *, max_rounds=12, n_sta
         before = len(found)
         X = _unit(rng.standard_normal((max(n_starts, 6 * (m - len(found))), n_features)))
         if len(found):
-            X = _climb(X, _deflated(basis, found, order), order, _DEFLATED)
-        X = _gauss_newton(_climb(X, basis, order, _CLIMB), basis, order)
+            X = _climb(X, _deflated(basis, found, order), order, _DEFLATED_STEPS)
+        X = _gauss_newton(_climb(X, basis, order, _POWER_STEPS), basis, order)
         found = _distinct(np.concatenate([found, X]), basis, order, farthest)
         idle = idle + 1 if len(found) <= before else 0
         if len(found) >= m or idle == _PATIENCE:
@@ -126,7 +132,7 @@ def find_symmetric_powers(basis, n_features, order, rng, *, max_rounds=12, n_sta
 
 
 def _raising(D, order):
-    """Where index i put into a multi-index of order k - 1 leads (n, D), and the weight of a contraction there."""
+    """Position (n, D) of multi-indices of order k - 1 with index i inserted, and the weights of contractions there."""
     place = insertion(D, order - 1)
     return place, packing_weights(D, order - 1)[:, None] / packing_weights(D, order)[place]
 
@@ -148,14 +154,15 @@ def _climb(X, basis, order, n_steps):
 
 
 def _gauss_newton(X, basis, order):
-    """Minimise the distance of the powers from the subspace on the sphere."""
+    """Minimize the distance of the powers from the subspace on the sphere."""
     identity = np.eye(X.shape[1])
-    for step in range(_NEWTON):
+    for step in range(_NEWTON_STEPS):
         F, J = symmetric_power(X, order), power_jacobian(X, order)
         r = F - (F @ basis) @ basis.T
         J = J - basis @ (basis.T @ J)
         A = np.swapaxes(J, 1, 2) @ J + X[:, :, None] * X[:, None, :]
-        damping = (1e-2 if step < _DAMPED else 1e-9) * np.trace(A, axis1=1, axis2=2)[:, None, None] * identity
+        share = _STRONG_DAMPING if step < _DAMPED_STEPS else _DAMPING
+        damping = share * np.trace(A, axis1=1, axis2=2)[:, None, None] * identity
         X = _unit(X - np.linalg.solve(A + damping, np.einsum("ndk,nd->nk", J, r)[:, :, None])[:, :, 0])
     return X
 
@@ -166,9 +173,9 @@ def _residuals(X, basis, order):
 
 
 def _distinct(pool, basis, order, farthest):
-    """Those of a pool whose powers lie in the subspace as well as others' do, each direction once, best first."""
+    """Vectors of a pool whose powers are about as close to the subspace as the best one's, each once, best first."""
     residuals = _residuals(pool, basis, order)
-    limit = np.clip(_SPREAD * residuals.min(), _AT_ONCE, _NEVER) if farthest is None else farthest
+    limit = np.clip(_RESIDUAL_RANGE * residuals.min(), _EXACT_RESIDUAL, _MAX_RESIDUAL) if farthest is None else farthest
     chosen = []
     for i in np.argsort(residuals):
         if residuals[i] > limit:

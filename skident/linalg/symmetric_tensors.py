@@ -235,20 +235,7 @@ def contract_symmetric(packed, n_features, order, by, by_order):
 
 
 def pack_entries(T, n_features, orders):
-    """Packed symmetric tensor from its entries at pairs of multi-indices.
-
-    Parameters
-    ----------
-    T : ndarray of shape (n_k1,) or (n_k1, n_k2)
-        Entries, without weights, for multi-indices of orders k1 (rows) and k2 (columns).
-    n_features : int
-    orders : tuple of int
-        ``(k1, k2)``; k2 may be 0.
-
-    Returns
-    -------
-    ndarray of shape (n_{k1 + k2},)
-    """
+    """Packed symmetric tensor from its entries (n_k1,) or (n_k1, n_k2), without weights, at pairs of multi-indices."""
     place = merger(n_features, *orders)
     order = sum(orders)
     packed = np.empty(n_symmetric_entries(n_features, order))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from skident.linalg import jennrich, joint_pencil, matrix_pencil
-from skident.linalg.pencils import _diagonalise
+from skident.linalg.pencils import _diagonalize
 
 
 def unit(rng, *shape):
@@ -105,7 +105,7 @@ def test_families_that_fail_alone_succeed_together(rng):
     c[0, :, :3] = c[1, :, 3:] = 0.0
     M = np.einsum("ir,fjr,kr->fjik", W, c, W)
     for family in M:
-        with pytest.raises(ValueError, match="range of rank 3, less than the 6 asked for"):
+        with pytest.raises(ValueError, match="range of rank 3, less than the rank 6 wanted"):
             joint_pencil(family, 6)
     assert direction_error(joint_pencil(M.reshape(4, 6, 6), 6).vectors, W) < 1e-8
 
@@ -139,7 +139,7 @@ def test_newton_steps_converge_quadratically(rng):
     lengths = []
     X = X[None]
     for _ in range(4):
-        X, length = _diagonalise(M, X)
+        X, length = _diagonalize(M, X)
         lengths.append(length[0])
     assert lengths[1] < 50 * lengths[0] ** 2 and lengths[3] < 1e-11
     assert direction_error(X[0] / np.linalg.norm(X[0], axis=0), W) < 1e-11

@@ -84,7 +84,7 @@ def test_basis_is_orthonormal_next_to_the_smallest_singular_values(shape, rng):
 
 @pytest.mark.parametrize(("n", "q", "rank"), [(5, 9, 6), (9, 5, 6), (5, 9, 0)])
 def test_rank_beyond_the_matrix_size(n, q, rank, rng):
-    message = f"dimension {rank} was asked of {n} vectors of length {q}; it can have at most 5"
+    message = f"subspace of {n} vectors of length {q} is 1 to 5, not {rank}"
     with pytest.raises(ValueError, match=message):
         leading_subspace([rng.normal(size=(n, q))], rank)
 
