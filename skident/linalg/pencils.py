@@ -87,7 +87,7 @@ def _leading(flat, rank, what):
     if not (len(values) >= rank and values[rank - 1] > _RANK_TOL * values[0]):
         seen = int(np.count_nonzero(values > _RANK_TOL * values[0]))
         raise ValueError(
-            f"{what} of rank {seen}, less than the rank {rank} wanted: factors are linearly dependent, or there are "
+            f"{what} of rank {seen}, less than the {rank} wanted: factors are linearly dependent, or there are "
             "fewer terms. Lower the rank."
         )
     return Q[:, :rank]
