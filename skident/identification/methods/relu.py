@@ -126,13 +126,13 @@ def _deep(inquiry, leaky):
             rng=inquiry.rng,
             leaky=leaky,
             callback=entry["progress"],
-            n_check=_CHECKS * len(inquiry.fresh.inputs),
-            rows=inquiry.fresh.inputs,
+            n_validation=_CHECKS * len(inquiry.fresh.inputs),
+            inputs=inquiry.fresh.inputs,
         )
     caveat = "" if found.n_linear == 0 else _PAIRS.format(found.n_linear)
-    if found.wrong:
-        caveat = _MISSING.format(found.wrong, found.n_checked)
-    evidence = {"explained": 1.0 - found.wrong, "explained_of": found.n_checked, "sign_doubt": found.doubt}
+    if found.wrong_share:
+        caveat = _MISSING.format(found.wrong_share, found.n_validation)
+    evidence = {"explained": 1.0 - found.wrong_share, "explained_of": found.n_validation, "sign_doubt": found.sign_deviation}
     minimal = not found.n_linear and not _has_alike_units(found.network)
     return _attempt(inquiry, found.network, minimal, caveat, evidence)
 

@@ -1,4 +1,4 @@
-"""The layers known so far, cell by cell: all that the next layer's units are affine in."""
+"""The layers known so far, on every linear region: the next layer's units are affine in their features."""
 
 from __future__ import annotations
 
@@ -8,35 +8,21 @@ from skident.budget import chunks
 
 __all__ = ["KnownLayers"]
 
-_COPIES = 4  # of the gradients of all units in a chunk of cells
-_ON_KINK = 1e-7  # distance from a known kink, relative to 1 + |x|, up to which a point lies on it
+_COPIES = 4  # arrays of a chunk: the gradients of all units, by layers, joined, scaled and multiplied
+_ON_BOUNDARY = 1e-7  # distance from a boundary, over 1 + |x|, of points on it: some errors of located points
+_ON_BOUNDARY_ERRORS = 100.0  # the same in relative errors of the known layers
+_NO_GRADIENT = 1e-9  # norm of a pre-activation's gradient that is rounding: the unit is constant on the region
 
 
 class KnownLayers:
-    """Layers 1 ... l - 1 of a ReLU or leaky ReLU network, and layer l up to the signs and lengths of its units.
+    """Layers 1 ... l - 1 of a (leaky) ReLU network, and layer l up to the signs and norms of its units.
 
-    With ``z_l = h_{l-1} W_l + b_l`` a unit of layer l + 1 is, up to a factor, ``phi . theta`` with the features
-    ``phi(x) = (|z_l|, h_{l-1}, 1)``, since ``relu(s z) = (|z| + s z) / 2``. Where no known unit changes its side, in a
-    cell, phi is affine.
-
-    Parameters
-    ----------
-    layers : list of (ndarray of shape (m_{i-1}, m_i), ndarray of shape (m_i,))
-        Weights and biases of layers 1 ... l - 1.
-    weights, biases : ndarray of shape (m_{l-1}, m_l) and (m_l,)
-        Of layer l.
-    slope : float, default=0.0
-        Of units that are not active; in ``[0, 1)``.
-    accuracy : float, default=0.0
-
-    Attributes
-    ----------
-    n_inputs, n_units, n_before, n_features : int
-        D, m_l, m_{l-1} and ``T = m_l + m_{l-1} + 1``.
-    first : int
-        Index of the first unit of layer l among all known ones.
-    accuracy : float
-        Relative error of the known layers where the probe are noisy; else 0.
+    With ``z_l = h_{l-1} W_l + b_l`` a unit of layer l + 1 is, up to a factor, ``phi . coef`` with the features
+    ``phi(x) = (|z_l|, h_{l-1}, 1)``, since ``relu(s z) = (|z| + s z) / 2``. On a linear region, where no known unit
+    changes its sign, phi is affine. An activation pattern is a mask (n, M) of the active ones of all M known units.
+    Shapes: layers are pairs (m_{i-1}, m_i), (m_i,); D = `n_inputs`, m_l = `n_units`, m_{l-1} = `n_before`, and
+    T = `n_features` = m_l + m_{l-1} + 1; `first` is the index of the first unit of layer l among all. The `slope` is
+    that of inactive units; `accuracy` is the relative error of the known layers on noisy outputs, else 0.
     """
 
     def __init__(self, layers, weights, biases, slope=0.0, accuracy=0.0):
@@ -48,7 +34,7 @@ class KnownLayers:
         self._ends = np.cumsum([0, *(len(b) for _, b in self.layers), self.n_units])
         self.first = int(self._ends[-2])
 
-    def _sides(self, active):
+    def _slopes(self, active):
         """Slopes of the units of layers before l, layer by layer, and the activity of layer l as numbers."""
         *before, last = self._by_layer(active)
         return [*(on + self.slope * (1.0 - on) for on in before), last]
@@ -57,17 +43,7 @@ class KnownLayers:
         return [values[:, a:b].astype(float) for a, b in zip(self._ends[:-1], self._ends[1:], strict=True)]
 
     def evaluate(self, X):
-        """Pre-activations of all known units, and features.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n, D)
-
-        Returns
-        -------
-        Z : ndarray of shape (n, M)
-        phi : ndarray of shape (n, T)
-        """
+        """Pre-activations (n, M) of all known units and features (n, T) at points (n, D)."""
         H, Zs = X, []
         for W, b in self.layers:
             Zs.append(H @ W + b)
@@ -75,163 +51,84 @@ class KnownLayers:
         Zs.append(H @ self.weights + self.biases)
         return np.hstack(Zs), np.hstack([np.abs(Zs[-1]), H, np.ones((len(X), 1))])
 
-    def combinations(self, X, thetas):
-        """Combinations ``phi . theta`` of the features, and their norm.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n, D)
-        thetas : ndarray of shape (T, k)
-
-        Returns
-        -------
-        values : ndarray of shape (n, k)
-        norms : ndarray of shape (n,)
-            ``|phi|``.
-        """
+    def combinations(self, X, coefs):
+        """Combinations (n, k) of the features at points (n, D) with coefficients (T, k), and the norms (n,) of phi."""
         H = X
         for W, b in self.layers:
             H = H @ W + b
             np.maximum(H, self.slope * H, out=H)
         Z, K = H @ self.weights + self.biases, self.n_units
         np.abs(Z, out=Z)
-        values = Z @ thetas[:K] + H @ thetas[K:-1] + thetas[-1]
+        values = Z @ coefs[:K] + H @ coefs[K:-1] + coefs[-1]
         return values, np.sqrt(np.einsum("nk,nk->n", Z, Z) + np.einsum("nk,nk->n", H, H) + 1.0)
 
     def tangents(self, active, U):
-        """Directional derivatives of pre-activations and features within cells.
-
-        Parameters
-        ----------
-        active : ndarray of bool, shape (n, M)
-            The cells.
-        U : ndarray of shape (n, D)
-            The directions.
-
-        Returns
-        -------
-        dZ : ndarray of shape (n, M)
-        dphi : ndarray of shape (n, T)
-        """
-        sides, H, dZs = self._sides(active), U, []
-        for (W, _), on in zip(self.layers, sides, strict=False):
+        """Derivatives of the pre-activations (n, M) and features (n, T) along directions (n, D)."""
+        slopes, H, dZs = self._slopes(active), U, []
+        for (W, _), slope in zip(self.layers, slopes, strict=False):
             dZs.append(H @ W)
-            H = dZs[-1] * on
+            H = dZs[-1] * slope
         dZs.append(H @ self.weights)
-        return np.hstack(dZs), np.hstack([dZs[-1] * (2.0 * sides[-1] - 1.0), H, np.zeros((len(U), 1))])
+        return np.hstack(dZs), np.hstack([dZs[-1] * (2.0 * slopes[-1] - 1.0), H, np.zeros((len(U), 1))])
 
-    def gradients(self, active, theta):
-        """Gradients of ``phi . theta`` in cells.
-
-        Parameters
-        ----------
-        active : ndarray of bool, shape (n, M)
-        theta : ndarray of shape (T,) or (n, T)
-
-        Returns
-        -------
-        ndarray of shape (n, D)
-        """
-        theta, sides, K = np.broadcast_to(theta, (len(active), self.n_features)), self._sides(active), self.n_units
-        back = (theta[:, :K] * (2.0 * sides[-1] - 1.0)) @ self.weights.T + theta[:, K:-1]
-        for (W, _), on in zip(self.layers[::-1], sides[-2::-1], strict=True):
-            back = (back * on) @ W.T
+    def gradients(self, active, coef):
+        """Gradients (n, D) of ``phi . coef``, with coefficients (T,) or (n, T)."""
+        coef, slopes, K = np.broadcast_to(coef, (len(active), self.n_features)), self._slopes(active), self.n_units
+        back = (coef[:, :K] * (2.0 * slopes[-1] - 1.0)) @ self.weights.T + coef[:, K:-1]
+        for (W, _), slope in zip(self.layers[::-1], slopes[-2::-1], strict=True):
+            back = (back * slope) @ W.T
         return back
 
-    def feature_maps(self, active):
-        """The features as affine functions of x in cells, without their constants.
-
-        Parameters
-        ----------
-        active : ndarray of bool, shape (n, M)
-
-        Returns
-        -------
-        ndarray of shape (n, T, D)
-        """
+    def feature_gradients(self, active):
+        """Gradients (n, T, D) of the features."""
         jacobian, before = self._jacobians(active)
-        outer = jacobian[:, self.first :] * (2.0 * self._sides(active)[-1] - 1.0)[:, :, None]
+        outer = jacobian[:, self.first :] * (2.0 * self._slopes(active)[-1] - 1.0)[:, :, None]
         return np.concatenate([outer, before, np.zeros((len(active), 1, self.n_inputs))], axis=1)
 
-    def boundaries(self, active):
-        """Gradients of all pre-activations in cells.
-
-        Parameters
-        ----------
-        active : ndarray of bool, shape (n, M)
-
-        Returns
-        -------
-        ndarray of shape (n, M, D)
-        """
-        return self._jacobians(active)[0]
-
-    def boundary_slopes(self, active):
-        """Norms of the gradients of all pre-activations in cells, in chunks of cells.
-
-        Parameters
-        ----------
-        active : ndarray of bool, shape (n, M)
-
-        Returns
-        -------
-        ndarray of shape (n, M)
-        """
+    def gradient_norms(self, active):
+        """Norms (n, M) of the gradients of all pre-activations, in chunks of points."""
         some = chunks(len(active), _COPIES * 8 * active.shape[1] * self.n_inputs)
-        return np.concatenate([np.linalg.norm(self.boundaries(active[i]), axis=2) for i in some])
+        return np.concatenate([np.linalg.norm(self._jacobians(active[i])[0], axis=2) for i in some])
 
     def _jacobians(self, active):
+        """Gradients of all pre-activations (n, M, D) and of the outputs of layer l - 1."""
         n, A, parts = len(active), None, []
-        for (W, _), on in zip(self.layers, self._sides(active), strict=False):
+        for (W, _), slope in zip(self.layers, self._slopes(active), strict=False):
             J = _by_inputs(W, A, n)
             parts.append(J)
-            A = np.multiply(J, on[:, :, None], order="C")  # sums of the next product are rounded alike
+            A = np.multiply(J, slope[:, :, None], order="C")  # sums of the next product are rounded alike
         parts.append(_by_inputs(self.weights, A, n))
         if A is None:
             A = np.broadcast_to(np.eye(self.n_inputs), (n, self.n_inputs, self.n_inputs))
         return np.ascontiguousarray(np.concatenate(parts, axis=1)), A
 
-    def boundary_normals(self, active, which):
-        """Gradients of one pre-activation a cell.
-
-        Parameters
-        ----------
-        active : ndarray of bool, shape (n, M)
-        which : ndarray of int, shape (n,)
-
-        Returns
-        -------
-        ndarray of shape (n, D)
-        """
+    def boundary_gradients(self, active, which):
+        """Gradients (n, D) of one pre-activation per point, with indices `which` (n,)."""
         chosen = np.zeros(active.shape)
         chosen[np.arange(len(which)), which] = 1.0
-        parts, sides = self._by_layer(chosen), self._sides(active)
+        parts, slopes = self._by_layer(chosen), self._slopes(active)
         back = parts[-1] @ self.weights.T
-        for (W, _), on, part in zip(self.layers[::-1], sides[-2::-1], parts[-2::-1], strict=True):
-            back = (back * on + part) @ W.T
+        for (W, _), slope, part in zip(self.layers[::-1], slopes[-2::-1], parts[-2::-1], strict=True):
+            back = (back * slope + part) @ W.T
         return back
 
-    def on_known_kinks(self, X, tol=_ON_KINK):
-        """Which points lie on a kink of a known unit.
+    def distances(self, Z, active):
+        """Distances (n, M) of points with pre-activations Z from all boundaries, if these were planes."""
+        norms = self.gradient_norms(active)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(norms > _NO_GRADIENT, np.abs(Z) / norms, np.inf)
 
-        Parameters
-        ----------
-        X : ndarray of shape (n, D)
-        tol : float, default=1e-7
-            Distance, relative to ``1 + |x|``.
-
-        Returns
-        -------
-        ndarray of bool, shape (n,)
-        """
+    def on_boundaries(self, X):
+        """Which points (n, D) are on the boundary of a known unit: a mask (n,)."""
         if len(X) == 0:
             return np.zeros(0, dtype=bool)
         Z = self.evaluate(X)[0]
-        lengths = self.boundary_slopes(Z > 0)
-        reach = max(tol, 100.0 * self.accuracy) * (1.0 + np.linalg.norm(X, axis=1, keepdims=True))
-        return np.any(np.abs(Z) < reach * np.maximum(lengths, 1e-9), axis=1)
+        norms = self.gradient_norms(Z > 0)
+        reach = max(_ON_BOUNDARY, _ON_BOUNDARY_ERRORS * self.accuracy)
+        reach = reach * (1.0 + np.linalg.norm(X, axis=1, keepdims=True))
+        return np.any(np.abs(Z) < reach * np.maximum(norms, _NO_GRADIENT), axis=1)
 
 
 def _by_inputs(W, A, n):
-    """Derivatives (n, m, D) of what a layer computes, from those of what it reads; None: the inputs."""
+    """Derivatives (n, m, D) of what a layer computes, from those of its inputs; None: these are the network's."""
     return np.broadcast_to(W.T, (n, *W.T.shape)) if A is None else np.matmul(W.T, A)

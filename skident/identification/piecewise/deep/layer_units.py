@@ -1,7 +1,8 @@
-"""The units of the next layer, from kinks that no known unit explains."""
+"""The units of the next layer, from critical points that no known unit explains."""
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,390 +10,383 @@ import numpy as np
 from skident.budget import check_deadline, require_memory
 
 from ..kernel.lines import CriticalPoints
-from .facets import FacetUnit
-from .fill_missing import with_hidden_weights
-from .follow_facets import kinks_seen, share_of_kinks, share_of_sides, trace
+from .facet_unit import CONTRADICTION, FacetUnit
+from .follow_facets import extend_unit
 from .known_layers import KnownLayers
-from .refinement import intersection, kinks_of, parallel, refine
-from .same_layer import bends_at
-from .signs import features_with_signs, layer_signs, signs_beside_linear_part
-from .undetermined_weights import usual_sides
+from .predictions import crossing_support, ends_at_others, hit_rate, probe_predictions, refine
+from .signs import features_with_signs, layer_signs, signs_beside_linear_part, with_missing_weights
 
-__all__ = ["LayerUnits"]
+__all__ = ["LayerUnits", "intersection"]
 
-_GOOD, _POOR = 0.85, 0.2  # share of predicted kinks that a unit shows, and that which others of its layer vouch for
-_NONE, _SIDES = 0.1, 0.5
-_MOST_WASTED = 8000  # queries in succession on kinks of no unit of the layer, after which the others are left
-_REACH, _POINTS = 6.0, 2000  # of what is always on, in standard deviations, and points that tell how large it gets
-_SVD = 20.0  # operations of a singular value decomposition, beside n m^2 (Golub and Van Loan, section 8.6)
-_CHOICES = 4  # signs at most of which no unit tells anything that are tried both ways
+# Accepting units, by the share of predicted points that the outputs confirm.
+_ACCEPTED = 0.85  # parts of a boundary do not show where units behind it are inactive
+_DOUBTFUL = 0.2  # above which others of the layer may support it
+_FOREIGN = 0.1  # below which it is none of this layer
+_SUPPORT = 0.5  # of a unit of the layer, once its others are known
+_MERGED = 0.8  # share of a merged unit, over that of one part
+_CONFIRMED = 0.95  # above which a unit is no part of another one
+_MOST_WASTED = 8000  # queries in succession on points of no unit of the layer, after which the others are left
+_N_TESTED = 8  # predicted points tested of a new unit
+_ROUNDS_MERGED = 10  # of extending a merged unit
+_ROUNDS_SIGNED = 15  # of extending a unit whose signs are new
+_ASSIGN_TOL = 1e-4  # error of a normal that still assigns its point to a unit
+# Equations and directions.
+_POINT_TOL = 1e-6  # residual of a critical point of this layer, once the signs are known
+_POINT_ERRORS = 1e3  # the same in errors of its normal
+_SAME_DIRECTION = 1e-5  # sine of an angle below which directions are the same
+_SIGNS_TOL = 1e-4  # residual up to which signs are accepted at last
+_SIGNS_SHARE = 0.7  # of the units whose equations must agree
+_MOST_CHOICES = 4  # undetermined signs of which both are tried
+_LINEAR_TOL = 1e-6  # residual of a normal that a combination of the linear part explains
+_LINEAR_TOL_NOISY = 1e-4  # the same at most for large errors
+_LINEAR_ERRORS = 30.0  # the same in errors of the normal
+# Units that are always active.
+_REACH = 6.0  # standard deviations of the inputs up to which they must be
+_N_POINTS = 2000  # at which their size is evaluated
+_SVD = 20.0  # operations of a singular value decomposition, over n m^2 (Golub and Van Loan, section 8.6)
+
+
+class Outcome(enum.Enum):
+    """What following the boundary of a critical point says of it."""
+
+    ACCEPTED = "a unit of the layer"
+    DOUBTFUL = "a unit of the layer if others support it"
+    FOREIGN = "a unit of no such layer, or none"
 
 
 @dataclass
 class LayerUnits:
-    """Units of layer l + 1 as far as they are known, and the signs of layer l.
-
-    Attributes
-    ----------
-    known : KnownLayers
-    units : list of FacetUnit
-    slope : float or None
-        Of units of layer l that are not active; None until it is found.
-    vague : ndarray of bool, shape (m_{l-1}, m_l) or None
-        Weights of layer l that no kink tells, as their inputs are silent there, until the signs are found.
-    signs : ndarray of shape (m_l,) or None
-        None until the units determine them.
-    choices : list of ndarray of shape (m_l,)
-        Other signs, where no unit tells some of them.
-    deep : CriticalPoints
-        Kinks of no unit of this layer.
-    linear : ndarray of shape (m_{l-1}, r) or None
-        What units of layer l that are always on, and were not found, are combinations of.
-    """
+    """Units of layer l + 1 as far as they are known, and the signs of layer l."""
 
     known: KnownLayers
-    units: list = field(default_factory=list)
-    signs: np.ndarray | None = None
-    choices: list = field(default_factory=list)
-    deep: CriticalPoints | None = None
-    linear: np.ndarray | None = None
-    slope: float | None = 0.0
-    vague: np.ndarray | None = None
+    units: list = field(default_factory=list)  # of FacetUnit
+    signs: np.ndarray | None = None  # (m_l,), None until the units determine them
+    choices: list = field(default_factory=list)  # other signs (m_l,), if no unit determines some of them
+    foreign: CriticalPoints | None = None  # points of no unit of this layer
+    linear: np.ndarray | None = None  # (m_{l-1}, r), spans the units of layer l that are always active and missing
+    slope: float | None = 0.0  # of inactive units of layer l; None until it is found
+    undetermined: np.ndarray | None = None  # (m_{l-1}, m_l), mask of weights of layer l until the signs are known
 
     @property
     def basis(self):
-        """What theta is a combination of, once the signs are known."""
+        """What the coefficients of units are combinations of, once the signs are known."""
         return None if self.signs is None else features_with_signs(self.known, self.signs, self.linear, self.slope)
 
-    def explain(self, points):
-        """Which points lie on kinks of the known layers or of these units.
-
-        Parameters
-        ----------
-        points : ndarray of shape (n, D)
-
-        Returns
-        -------
-        ndarray of bool, shape (n,)
-        """
-        explained = self.known.on_known_kinks(points)
+    def explains(self, points):
+        """Which points (n, D) are on boundaries of the known layers or of these units: a mask (n,)."""
+        explained = self.known.on_boundaries(points)
         for unit in self.units:
-            explained |= unit.passes(points)
+            explained |= unit.contains(points)
         return explained
 
-    def take_up(self, probe, kinks, rng):
-        """Units that kinks belong to; the other kinks are kept as deep ones.
-
-        Parameters
-        ----------
-        probe : DeepProbe
-        kinks : CriticalPoints
-        rng : numpy.random.RandomState
-
-        Returns
-        -------
-        int
-            New units.
-
-        Raises
-        ------
-        BlackBoxError
-            If the black box fails.
-        """
-        before, wasted, doubtful, deep = len(self.units), 0, [], []
-        queue, points = list(np.argsort(kinks.errors)), kinks.points
+    def add(self, probe, critical, rng):
+        """Add the units that critical points belong to, and keep the others as foreign; the number of new units."""
+        before, wasted, doubtful, foreign = len(self.units), 0, [], []
+        queue = list(np.argsort(critical.errors))
         while queue:
             check_deadline()
             i = queue.pop(0)
-            if self.explain(points[i][None])[0] or self._adopted(kinks, i):
+            if self.explains(critical.points[i][None])[0] or self._assigned(critical, i):
                 continue
             if wasted > _MOST_WASTED:
-                deep.append(i)
+                foreign.append(i)
                 continue
-            asked = probe.oracle.n_queries
-            unit = self._traced(probe, kinks, i, rng)
-            if unit is None or unit.share < _NONE:
-                deep.append(i)
-                wasted += probe.oracle.n_queries - asked
-            elif unit.share < _GOOD:
+            n_queries = probe.oracle.n_queries
+            unit, outcome = self._follow(probe, critical, i, rng)
+            if outcome is Outcome.FOREIGN:
+                foreign.append(i)
+                wasted += probe.oracle.n_queries - n_queries
+            elif outcome is Outcome.DOUBTFUL:
                 doubtful.append((unit, i))
             else:
                 wasted = 0
-                if not self._merged(probe, unit, rng):
-                    self._hold(unit)
-                if self.signs is None and self._tell_signs(probe, rng):
-                    wasted, queue, deep = 0, queue + deep, []
-                elif self._of_layer_before():  # without it the others would be followed in vain
-                    queue, doubtful, deep = [], [], [*deep, *queue, *(j for _, j in doubtful)]
-        for unit, i in sorted(doubtful, key=lambda pair: -pair[0].share):
-            if self.explain(points[i][None])[0]:
-                continue
-            if unit.share < _POOR or share_of_sides(probe, unit, self.units, rng) < _GOOD:
-                deep.append(i)
-            elif not self._merged(probe, unit, rng):
-                self._hold(unit)
-        self._drop_copies()
-        deep = kinks.take(np.array(deep, dtype=int))
-        deep = deep if self.deep is None else self.deep.joined(deep)
-        self.deep = deep.take(~self.explain(deep.points))
+                self._merge_or_append(probe, unit, rng)
+                if self.signs is None and self._determine_signs(probe, rng):
+                    wasted, queue, foreign = 0, queue + foreign, []
+                elif self._units_of_previous_layer():  # without it the others would be followed in vain
+                    queue, doubtful, foreign = [], [], [*foreign, *queue, *(j for _, j in doubtful)]
+        foreign += self._add_supported(probe, critical, doubtful, rng)
+        self._drop_duplicates()
+        self._keep_foreign(critical.take(np.array(foreign, dtype=int)))
         return len(self.units) - before
 
-    def _hold(self, unit):
-        self.units.append(unit)
-        n_bytes = sum(u.rows.nbytes + u.open.nbytes + u.scatter.nbytes for u in self.units)
-        require_memory(n_bytes, f"the equations of {len(self.units)} units of one layer")
+    def _assigned(self, critical, i):
+        """Whether a critical point was assigned to a unit that is undetermined there."""
+        point = critical.points[i], critical.normals[i], critical.errors[i]
+        return point[2] < _ASSIGN_TOL and any(unit.assign(*point) for unit in self.units if unit.nullity)
 
-    def _adopted(self, kinks, i):
-        """Whether a kink belongs to a unit found, where that was not determined."""
-        kink = kinks.points[i], kinks.normals[i], kinks.errors[i]
-        return kink[2] < 1e-4 and any(unit.adopt(*kink) for unit in self.units if unit.n_open)
-
-    def _traced(self, probe, kinks, i, rng):
-        """The unit of a kink, or None."""
-        unit = FacetUnit(self.known, kinks.points[i], kinks.normals[i], self.basis, kinks.errors[i])
-        allowed = 1e-5 if self.known.accuracy else max(1e-6, 1e3 * kinks.errors[i])
-        if self.signs is not None and unit.misfit > allowed:
-            return None
-        if not self.known.accuracy and bends_at(probe, unit, self.units, rng):
-            return None
-        if not trace(probe, unit, rng):
-            return None
+    def _follow(self, probe, critical, i, rng):
+        """The unit of a critical point, followed as far as it goes, or None, and the `Outcome`."""
+        unit = FacetUnit(self.known, critical.points[i], critical.normals[i], self.basis, critical.errors[i])
+        allowed = CONTRADICTION if self.known.accuracy else max(_POINT_TOL, _POINT_ERRORS * critical.errors[i])
+        if self.signs is not None and unit.residual > allowed:
+            return None, Outcome.FOREIGN
+        if not self.known.accuracy and ends_at_others(probe, unit, self.units, rng):
+            return None, Outcome.FOREIGN
+        if not extend_unit(probe, unit, rng):
+            return None, Outcome.FOREIGN
         refine(probe, unit, rng)
-        unit.share = share_of_kinks(probe, unit, rng, 8)[0]
-        return unit
+        unit.hit_rate = hit_rate(probe, unit, rng, _N_TESTED)[0]
+        if unit.hit_rate < _FOREIGN:
+            return unit, Outcome.FOREIGN
+        return unit, Outcome.DOUBTFUL if unit.hit_rate < _ACCEPTED else Outcome.ACCEPTED
 
-    def _merged(self, probe, unit, rng):
-        """Whether the unit is one of those known, seen elsewhere; then that one takes up what it knows."""
+    def _add_supported(self, probe, critical, doubtful, rng):
+        """Add doubtful units (pairs of unit and index) that others of the layer support; the indices of the others."""
+        foreign = []
+        for unit, i in sorted(doubtful, key=lambda pair: -pair[0].hit_rate):
+            if self.explains(critical.points[i][None])[0]:
+                continue
+            if unit.hit_rate < _DOUBTFUL or crossing_support(probe, unit, self.units, rng) < _ACCEPTED:
+                foreign.append(i)
+            else:
+                self._merge_or_append(probe, unit, rng)
+        return foreign
+
+    def _keep_foreign(self, critical):
+        """Keep critical points for the layers behind, as long as no unit explains them."""
+        foreign = critical if self.foreign is None else self.foreign.joined(critical)
+        self.foreign = foreign.take(~self.explains(foreign.points))
+
+    def _merge_or_append(self, probe, unit, rng):
+        """Merge a unit with a known one of which it is another part, or else append it."""
         for k, other in enumerate(self.units):
             joint = intersection(other, unit)
             if joint is not None:
-                trace(probe, joint, rng, n_rounds=10)
+                extend_unit(probe, joint, rng, n_rounds=_ROUNDS_MERGED)
                 refine(probe, joint, rng)
-                joint.share = share_of_kinks(probe, joint, rng)[0]
-                if joint.share >= 0.8 * other.share:
+                joint.hit_rate = hit_rate(probe, joint, rng)[0]
+                if joint.hit_rate >= _MERGED * other.hit_rate:
                     self.units[k] = joint
-                    return True
-        return False
+                    return
+        self.units.append(unit)
+        n_bytes = sum(u.equations.nbytes + u.null_basis.nbytes + u.cov_root.nbytes for u in self.units)
+        require_memory(n_bytes, f"the equations of {len(self.units)} units of one layer")
 
-    def _drop_copies(self):
-        """Of units that are the same wherever both are known, keep the one that is known best; drop those unknown."""
+    def _drop_duplicates(self):
+        """Of units that are parallel where both are determined, keep the best known; drop those without any weight."""
         if self.signs is None:
             return
-        order = sorted(range(len(self.units)), key=lambda k: (self.units[k].n_open, -self.units[k].share))
-        kept, rows = [], []
+        order = sorted(range(len(self.units)), key=lambda k: (self.units[k].nullity, -self.units[k].hit_rate))
+        kept, weights = [], []
         for k in order:
             w, known = self._weights_of(self.units[k])
-            same = any(parallel(w[both], v[both]) for v, other in rows if (both := known & other).sum() > 2)
+            same = any(_parallel(w[both], v[both]) for v, other in weights if (both := known & other).sum() > 2)
             if not same and np.any(w[:-1][known[:-1]]):
                 kept.append(k)
-                rows.append((w, known))
+                weights.append((w, known))
         self.units = [self.units[k] for k in sorted(kept)]
 
     def _weights_of(self, unit):
-        """Weights and bias (m_l + 1,) of a unit, and which of them are determined."""
+        """Weights and bias (m_l + 1,) of a unit, and a mask of the determined ones."""
         B = self.basis
         check_deadline(_SVD * B.shape[0] * B.shape[1] ** 2)
-        w = np.linalg.lstsq(B, unit.theta, rcond=None)[0]
-        return w, np.linalg.norm(np.linalg.lstsq(B, unit.open, rcond=None)[0], axis=1) < unit.tolerance
+        w = np.linalg.lstsq(B, unit.coef, rcond=None)[0]
+        return w, np.linalg.norm(np.linalg.lstsq(B, unit.null_basis, rcond=None)[0], axis=1) < unit.tolerance
 
-    def _tell_signs(self, probe, rng):
-        """Whether the units determine the signs of layer l; then all units are taken up again with these."""
+    def _determine_signs(self, probe, rng):
+        """Whether the units determine all signs of layer l; then these are applied."""
         known = self.known
         if len(self.units) * known.n_before < known.n_units + 2:
             return False
-        told = layer_signs(known, self.units, self.slope, vague=self.vague)
-        enough = len(told.used) > max((known.n_units + 1) / known.n_before, 0.7 * len(self.units))
-        if not (told.determined.all() and told.certain and told.misfit < 1e-5 and enough):
+        solution = layer_signs(known, self.units, self.slope, self.undetermined)
+        enough = len(solution.used) > max((known.n_units + 1) / known.n_before, _SIGNS_SHARE * len(self.units))
+        agree = solution.certain and solution.residual < CONTRADICTION and enough
+        if not (solution.determined.all() and agree):
             return False
-        self.slope = told.slope
-        self._fill(told)
-        self._rebase(probe, np.sign(told.signs), rng)
+        self._fill_missing(solution)
+        self._apply_signs(probe, np.sign(solution.signs), rng)
         return True
 
-    def settle_signs(self, probe, rng):
-        """The signs of layer l as far as the units tell them; what they do not tell is 1, the rest kept as choices.
-
-        Parameters
-        ----------
-        probe : DeepProbe
-        rng : numpy.random.RandomState
-
-        Returns
-        -------
-        bool
-            Whether there are signs now.
-
-        Raises
-        ------
-        BlackBoxError
-            If the black box fails.
-        """
+    def fix_signs(self, probe, rng):
+        """Set the signs of layer l as far as the units determine them, keep the rest as choices; whether there are any."""
         if self.signs is not None or not self.units:
             return self.signs is not None
-        told = layer_signs(self.known, self.units, self.slope, vague=self.vague)
-        if not told.certain or told.misfit > 1e-4 or len(told.used) < 0.7 * len(self.units):
+        solution = layer_signs(self.known, self.units, self.slope, self.undetermined)
+        few = len(solution.used) < _SIGNS_SHARE * len(self.units)
+        if not solution.certain or solution.residual > _SIGNS_TOL or few:
             if self.slope != 0.0:
                 return False
             signs, self.linear = signs_beside_linear_part(self.known, self.units)
             if signs is not None:
-                self._rebase(probe, signs, rng)
+                self._apply_signs(probe, signs, rng)
             return signs is not None
-        self.slope = told.slope
-        self._fill(told)
-        signs = np.where(told.signs >= 0, 1.0, -1.0)
-        free = np.flatnonzero(~told.determined)[:_CHOICES]
-        choices = np.repeat(signs[None], 2 ** len(free), axis=0)
-        choices[:, free] = [[1.0 - 2.0 * (i >> bit & 1) for bit in range(len(free))] for i in range(len(choices))]
-        # A unit that is on wherever it was seen would leave a misfit if it were taken as off.
-        bases = [features_with_signs(self.known, signs, slope=self.slope) for signs in choices]
-        fits = [sum(unit.with_basis(basis).misfit <= 1e-5 for unit in self.units) for basis in bases]
-        best = np.flatnonzero(np.array(fits) == max(fits))
-        self.choices = list(choices[best[1:]])
-        self._rebase(probe, choices[best[0]], rng)
+        self._fill_missing(solution)
+        best, *self.choices = self._best_choices(solution)
+        self._apply_signs(probe, best, rng)
         return True
 
-    def _fill(self, told):
-        """Take up weights of layer l that only the linear parts of the units told, with the signs."""
-        self.known, self.units = with_hidden_weights(self.known, self.units, told)
-        self.vague = None
+    def _best_choices(self, solution):
+        """The choices of undetermined signs (m_l,) that most units agree with.
+
+        A unit that is active wherever it was seen would leave a residual if it were taken as inactive.
+        """
+        signs = np.where(solution.signs >= 0, 1.0, -1.0)
+        free = np.flatnonzero(~solution.determined)[:_MOST_CHOICES]
+        choices = np.repeat(signs[None], 2 ** len(free), axis=0)
+        choices[:, free] = [[1.0 - 2.0 * (i >> bit & 1) for bit in range(len(free))] for i in range(len(choices))]
+        bases = [features_with_signs(self.known, signs, slope=self.slope) for signs in choices]
+        fits = [sum(unit.with_basis(basis).residual <= CONTRADICTION for unit in self.units) for basis in bases]
+        return list(choices[np.array(fits) == max(fits)])
+
+    def _fill_missing(self, solution):
+        """Set the slope, and the weights of layer l that were solved for with the signs."""
+        self.slope = solution.slope
+        self.known, self.units = with_missing_weights(self.known, self.units, solution)
+        self.undetermined = None
 
     def try_other_signs(self, probe, rng):
-        """Take the next choice of signs.
+        """Apply the next choice of signs."""
+        self._apply_signs(probe, self.choices.pop(0), rng)
 
-        Parameters
-        ----------
-        probe : DeepProbe
-        rng : numpy.random.RandomState
-
-        Raises
-        ------
-        BlackBoxError
-            If the black box fails.
-        """
-        self._rebase(probe, self.choices.pop(0), rng)
-
-    def _rebase(self, probe, signs, rng):
-        """The same units with the signs of layer l; those that contradict them become deep kinks."""
+    def _apply_signs(self, probe, signs, rng):
+        """The same units with the signs of layer l; those that contradict them become foreign points."""
         self.signs, old, self.units, lost = signs, self.units, [], []
         basis = self.basis
         for unit in old:
             new = unit.with_basis(basis)
-            if new.misfit > 1e-5:
+            if new.residual > CONTRADICTION:
                 lost.append(unit)
                 continue
-            if new.n_open:
-                trace(probe, new, rng, n_rounds=15)
+            if new.nullity:
+                extend_unit(probe, new, rng, n_rounds=_ROUNDS_SIGNED)
             refine(probe, new, rng)
-            new.share = share_of_kinks(probe, new, rng)[0]
-            if new.share < min(_GOOD, 0.8 * unit.share):
+            new.hit_rate = hit_rate(probe, new, rng)[0]
+            if new.hit_rate < min(_ACCEPTED, _MERGED * unit.hit_rate):
                 lost.append(unit)
-            elif not self._merged(probe, new, rng):
-                self._hold(new)
-        self._drop_copies()
+            else:
+                self._merge_or_append(probe, new, rng)
+        self._drop_duplicates()
         if lost:
-            again = kinks_of(lost, self.known.n_inputs)
-            self.deep = again if self.deep is None else self.deep.joined(again)
+            again = _critical_points_of(lost, self.known.n_inputs)
+            self.foreign = again if self.foreign is None else self.foreign.joined(again)
 
-    def missed_before(self):
-        """Kinks of units that belong to layer l: they do not change where other units of that layer have their kinks.
+    def _units_of_previous_layer(self):
+        """Units of layer l: their boundaries do not change where they cross others of that layer."""
+        K = self.known.n_units
+        determined = [u for u in self.units if np.abs(u.null_basis[:K]).max(initial=0.0) < u.tolerance]
+        return [u for u in determined if np.abs(u.coef[:K]).max() < u.tolerance * np.linalg.norm(u.coef)]
 
-        Returns
-        -------
-        CriticalPoints
-        """
-        return kinks_of(self._of_layer_before(), self.known.n_inputs)
+    def points_of_previous_layer(self):
+        """Critical points of the units that belong to layer l."""
+        return _critical_points_of(self._units_of_previous_layer(), self.known.n_inputs)
 
-    def planes_before(self):
-        """Hyperplanes of such units, if layer l is the first.
-
-        Returns
-        -------
-        list of ndarray of shape (D + 1,)
-            Normals of norm 1, and offsets.
-        """
-        planes = [unit.theta[self.known.n_units :] for unit in self._of_layer_before()]
+    def planes_of_previous_layer(self):
+        """Hyperplanes (D + 1,) of these units, if layer l is the first: unit normals and offsets."""
+        planes = [unit.coef[self.known.n_units :] for unit in self._units_of_previous_layer()]
         return [plane / np.linalg.norm(plane[:-1]) for plane in planes]
 
-    def _of_layer_before(self):
-        K = self.known.n_units
-        told = [u for u in self.units if np.abs(u.open[:K]).max(initial=0.0) < u.tolerance]
-        return [u for u in told if np.abs(u.theta[:K]).max() < u.tolerance * np.linalg.norm(u.theta)]
-
-    def drop_strangers(self, probe, rng):
-        """Drop facets of deeper units, which end where they meet other units of the layer; one after the other.
-
-        Parameters
-        ----------
-        probe : DeepProbe
-        rng : numpy.random.RandomState
-
-        Returns
-        -------
-        int
-            Units dropped.
-
-        Raises
-        ------
-        BlackBoxError
-            If the black box fails.
-        """
-        new = [unit for unit in self.units if not unit.vouched]
-        seen = {id(unit): kinks_seen(probe, unit, self.units, rng) for unit in new}
-        copies = [k for k, unit in enumerate(self.units) if not unit.vouched and self._is_copy(seen[id(unit)], unit)]
-        kept, dropped = [k for k in range(len(self.units)) if k not in copies], len(copies)
-        while new and len(kept) > 2:
-            index = [k for k in kept if not self.units[k].vouched]
-            looks = [seen[id(self.units[k])] for k in index]
-            shares = [1.0 if s is None else s.share_of_sides([j for j in kept if j != k]) for k, s in zip(index, looks)]
-            if not shares or min(shares) >= _SIDES:
+    def drop_deeper_facets(self, probe, rng):
+        """Drop facets of deeper units, which end at others of the layer, worst first; how many were dropped."""
+        hits = {k: probe_predictions(probe, u, self.units, rng) for k, u in enumerate(self.units) if not u.confirmed}
+        kept = [k for k in range(len(self.units)) if k not in hits or not self._is_part_of_another(hits[k], k)]
+        while hits and len(kept) > 2:
+            new = [k for k in kept if k in hits]
+            support = [1.0 if hits[k] is None else hits[k].support([j for j in kept if j != k]) for k in new]
+            if not support or min(support) >= _SUPPORT:
                 break
-            kept.remove(index[int(np.argmin(shares))])
-            dropped += 1
+            kept.remove(new[int(np.argmin(support))])
+        dropped = len(self.units) - len(kept)
         self.units = [self.units[k] for k in kept]
         for unit in self.units:
-            unit.vouched = True
+            unit.confirmed = True
         return dropped
 
-    def _is_copy(self, looked_at, unit):
-        """Whether all that is seen of a unit are kinks of another one that is seen more often."""
-        if looked_at is None or looked_at.hit.mean() > _GOOD + 0.1:
+    def _is_part_of_another(self, hits, k):
+        """Whether all confirmed points of the k-th unit are on another one with a higher hit rate."""
+        if hits is None or not 0.0 < hits.hit.mean() <= _CONFIRMED:
             return False
-        points = looked_at.points[looked_at.hit]
-        return any(o is not unit and o.share > unit.share and o.passes(points).mean() > _GOOD for o in self.units)
+        points, unit = hits.points[hits.hit], self.units[k]
+        others = [other for other in self.units if other is not unit and other.hit_rate > unit.hit_rate]
+        return any(other.contains(points).mean() > _ACCEPTED for other in others)
+
+    def add_from_linear_part(self, linear, critical):
+        """Add units that a linear part represented, of which critical points give all that is unknown, the bias.
+
+        Their weights are combinations of `linear` (m_l, r). The number of new units.
+        """
+        B, before, known = self.basis, len(self.units), self.known
+        if len(linear) != B.shape[1] - 1:
+            return 0
+        Z, phi = known.evaluate(critical.points)
+        for i in np.argsort(critical.errors):
+            point, normal, error = critical.points[i], critical.normals[i], critical.errors[i]
+            if len(self.units) == before + linear.shape[1]:
+                break
+            gradients = known.feature_gradients(Z[i][None] > 0)[0].T @ B[:, :-1]
+            if np.linalg.matrix_rank(gradients, rtol=1e-9) <= linear.shape[1]:
+                continue
+            c = np.linalg.lstsq(gradients @ linear, normal, rcond=1e-9)[0]
+            slack = min(
+                max(_LINEAR_TOL, _LINEAR_ERRORS * error), max(_LINEAR_TOL_NOISY, _LINEAR_ERRORS * known.accuracy)
+            )
+            if np.linalg.norm(gradients @ linear @ c - normal) > slack or self.explains(point[None])[0]:
+                continue
+            coef = B[:, :-1] @ (linear @ c)
+            coef -= (phi[i] @ coef) * B[:, -1]
+            unit = FacetUnit(known, point, normal, B)
+            unit.add_equations(np.eye(len(coef)), coef, point[None])
+            unit.hit_rate, unit.confirmed = 1.0, True
+            self.units.append(unit)
+        return len(self.units) - before
 
     def weights(self):
-        """Weights and biases of the units, up to a factor each.
+        """Weights (m_l + r, m_{l+1}) in columns of norm 1 and biases (m_{l+1},) of the units, and undetermined entries.
 
-        Returns
-        -------
-        W : ndarray of shape (m_l + r, m_{l+1})
-            Columns of norm 1, for the units of layer l as `signed` has them; of what is not determined the least that
-            is right near the kinks seen.
-        b : ndarray of shape (m_{l+1},)
-        open_entries : ndarray of shape (m_l + r, m_{l+1})
-            Not 0 where weights are not determined: 1 where inputs are active on all kinks seen, -1 where they are not.
+        The weights are for the units of layer l as in `signed_layer`, undetermined ones the least that are right near
+        the critical points. The third array (m_l + r, m_{l+1}) is 1 where a weight is undetermined and its input was
+        active on most critical points, -1 where it was not, 0 where the weight is determined.
         """
         pairs, K = [self._weights_of(unit) for unit in self.units], self.known.n_units
         rows = np.array([w / max(np.linalg.norm(w), np.finfo(float).tiny) for w, _ in pairs])
         unknown = ~np.array([known[:-1] for _, known in pairs]).T
-        usual = np.where(unknown, 1.0, 0.0)  # what is always on is so on all kinks
-        usual[:K] = usual_sides(self.known, self.signs, self.units, unknown[:K])
+        usual = np.where(unknown, 1.0, 0.0)  # units that are always active are so on all critical points
+        for j in np.flatnonzero(unknown[:K].any(axis=0)):
+            Z = self.known.evaluate(self.units[j].located)[0][:, self.known.first :] * self.signs
+            usual[:K, j] = np.where(unknown[:K, j], np.where(np.mean(Z > 0, axis=0) > 0.5, 1.0, -1.0), 0.0)
         return rows[:, :-1].T, rows[:, -1] - rows[:, K:-1] @ self._lifts(), usual
 
-    def signed(self):
-        """Weights and biases of layer l with their signs, and units that are always on for what is linear.
-
-        Returns
-        -------
-        W : ndarray of shape (m_{l-1}, m_l + r)
-        b : ndarray of shape (m_l + r,)
-        """
+    def signed_layer(self):
+        """Weights (m_{l-1}, m_l + r) and biases of layer l with its signs, and always active units for a linear part."""
         W, b = self.known.weights * self.signs, self.known.biases * self.signs
         return (W, b) if self.linear is None else (np.hstack([W, self.linear]), np.append(b, self._lifts()))
 
     def _lifts(self):
-        """Biases (r,) of units that are always on within reach, in place of a linear part."""
+        """Biases (r,) of units that are always active within reach, in place of a linear part."""
         if self.linear is None or self.linear.shape[1] == 0:
             return np.zeros(0)
-        X = _REACH * np.random.RandomState(0).standard_normal((_POINTS, self.known.n_inputs))
+        X = _REACH * np.random.RandomState(0).standard_normal((_N_POINTS, self.known.n_inputs))
         return 2.0 * np.abs(self.known.evaluate(X)[1][:, self.known.n_units : -1] @ self.linear).max(axis=0)
+
+
+def intersection(one, other):
+    """A unit that is both of two `FacetUnit`s, or None unless their coefficients meet in more directions than by chance."""
+    n_unknowns = len(one.coef) if one.basis is None else one.basis.shape[1]
+    if one.known.accuracy:
+        joint = one.joined(other)
+        by_chance = max(0, one.nullity + other.nullity + 2 - n_unknowns)
+        return joint if joint.residual < CONTRADICTION and joint.nullity + 1 > by_chance else None
+    a, b = (np.linalg.qr(np.column_stack([unit.coef, unit.null_basis]))[0] for unit in (one, other))
+    s = np.linalg.svd(b - a @ (a.T @ b), compute_uv=False)
+    if np.sum(s < _SAME_DIRECTION) <= max(0, a.shape[1] + b.shape[1] - n_unknowns):
+        return None
+    eye = np.eye(len(a))
+    s, rows = np.linalg.svd(np.vstack([eye - a @ a.T, eye - b @ b.T]), full_matrices=False)[1:]
+    rows = rows[s > _SAME_DIRECTION]
+    joint = FacetUnit(one.known, one.point, one.normal, one.basis)
+    joint.add_equations(rows, np.zeros(len(rows)), np.vstack([one.located[1:], other.located]))
+    joint.starts = np.vstack([one.starts, other.starts])
+    return joint
+
+
+def _parallel(one, other):
+    """Whether two vectors are parallel."""
+    sizes = np.linalg.norm(one) * np.linalg.norm(other)
+    apart = np.linalg.norm(one - other * (one @ other) / (other @ other))
+    return sizes > 0 and apart < _SAME_DIRECTION * np.linalg.norm(one)
+
+
+def _critical_points_of(units, n_inputs):
+    """The critical points that units were followed from."""
+    points, normals = (np.array([getattr(u, name) for u in units]) for name in ("point", "normal"))
+    return CriticalPoints(points.reshape(-1, n_inputs), normals.reshape(-1, n_inputs), np.full(len(units), 1e-9))

@@ -1,113 +1,79 @@
-"""A ReLU network of any depth, layer by layer, from the kinks of its probe."""
+"""A ReLU network of any depth, layer by layer, from the activation boundaries of its outputs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
+from ..kernel.gradient import critical_points_on
+from ..kernel.lines import random_segments
 from ..kernel.output_error import DeepProbe
 from ..kernel.robust_fit import NOISY
-from .fill_missing import complete
-from .held_out_checks import answers_where_units_show
-from .hyperplanes import FirstLayerSearch, random_segments
+from .first_layer import HyperplaneSearch
+from .follow_facets import extend_units
 from .known_layers import KnownLayers
 from .layer_units import LayerUnits
-from .polished import judge
 from .readout import read_out
-from .refinement import trace_on
-from .repair import kinks_beside_errors, unexplained_kinks
+from .validation import boundaries_beside_errors, sample_where_units_change, validate_readout
 
 __all__ = ["DeepNetwork", "find_deep_relu_network"]
 
-_MOST_LAYERS = 6
-_REPAIRS = 12
-_LAST = 0.6  # share of the probe explained above which a layer was the last hidden one
-_WHOLE = 0.97
-_PATIENCE, _MOST_LINES = 2, 12
-_CHECKS = 12  # fresh probe a parameter that are looked at, where that is more
-_AT_RANDOM, _SHOWN, _LEAST_SHOWN = 0.8, 0.25, 300  # part of them, and how many beside them where units would show
-_MOST_QUERIES, _MOST_QUERIES_AN_INPUT = 400_000, 10_000  # at which a search that explains nothing ends
-_MORE_ONCE_EXPLAINED = 3  # times as many where most probe are explained
-_DEEPER = 5  # times as many of networks of three hidden layers and more, whose units are rarer
-_MOST_SEARCHES = 15  # times that more lines are followed where nothing else helps
+_MOST_LAYERS = 6  # hidden ones; boundaries of deeper units are too short to be followed
+_N_REPAIRS = 12  # rounds of explaining wrong outputs
+_PATIENCE = 2  # rounds, or lines, without progress that end a search
+_MAX_LINES = 12  # followed per layer
+_MAX_SEARCHES = 15  # times that more lines are scanned where nothing else helps
+_LAST_SHARE = 0.6  # share of explained outputs above which a layer was the last hidden one
+_WHOLE_SHARE = 0.97  # the same if more units of it can be found
+_SAMPLES = 12  # held-out samples per parameter and output, at least
+_RANDOM_SHARE = 0.8  # of the held-out samples, those at random points
+_CHANGING_SHARE = 0.25  # beside these, over them, samples where missing units would show
+_FEWEST_CHANGING = 300  # of these
+_DEEPER_SAMPLES = 5  # times as many for networks of three hidden layers and more, whose units are rarer
+_MAX_QUERIES = 400_000  # budget of a search that explains nothing
+_MAX_QUERIES_PER_INPUT = 10_000  # beyond these
+_MORE_ONCE_EXPLAINED = 3  # times as many if most outputs are explained
+_LINE_RADII = (1.0, 2.0, 3.0)  # spreads of the points that lines go through, in standard deviations of the inputs
+_LINE_REACH = 4.0  # half length of lines, in units of sqrt(D)
+_N_INTERVALS = 24  # that lines are cut into at first
 
 
 @dataclass(frozen=True)
 class DeepNetwork:
-    """What was found.
-
-    Attributes
-    ----------
-    network : FeedforwardNetwork
-        Of u, in the oracle's units.
-    wrong : float
-        Share of fresh probe that it does not explain.
-    n_checked : int
-        Fresh probe that were looked at.
-    doubt : float
-        Largest ``| |s| - 1 |`` of the signs that were solved for in the last hidden layer.
-    n_linear : int
-        Pairs of units that stand for a linear part.
-    n_repairs : int
-    """
+    """What was found, of the oracle's standardized inputs and in its output units."""
 
     network: FeedforwardNetwork
-    wrong: float
-    n_checked: int
-    doubt: float
-    n_linear: int
+    wrong_share: float  # of the held-out outputs, those that it does not explain
+    n_validation: int  # held-out outputs
+    sign_deviation: float  # largest | |s| - 1 | of the signs that were solved for in the last hidden layer
+    n_linear: int  # pairs of units that stand for a linear part
     n_repairs: int
 
 
-def find_deep_relu_network(oracle, noise, spread, *, rng, leaky=False, callback=None, n_check=5000, rows=None):
-    """A ReLU network of any depth from its probe, widths not told.
+def find_deep_relu_network(
+    oracle, output_error, spread, *, rng, leaky=False, callback=None, n_validation=5000, inputs=None, max_queries=None
+):
+    """The best `DeepNetwork` of unknown depth and widths for the oracle's outputs; see its `wrong_share`.
 
-    Layer by layer: the units of the next layer are linear in features of the layers known, the signs of a layer are a
-    linear problem over the units of the next one. Fresh probe tell what is still missing, and the kinks beside wrong
-    ones where.
+    The units of the next layer are linear in features of the known layers, the signs of a layer solve linear equations
+    from the units of the next one. Held-out outputs reveal what is missing, and boundaries beside wrong ones where.
 
-    Parameters
-    ----------
-    oracle : Oracle
-    noise : ndarray of shape (m_L,)
-        Rounding of every output near the centre; see `rounding_between_kinks`.
-    spread : ndarray of shape (m_L,)
-        Deviation of every output's probe.
-    rng : numpy.random.RandomState
-    leaky : bool, default=False
-        Whether units have a slope, one for all of them and to be found, where they are not active.
-    callback : callable, default=None
-        Called with the number of units found so far.
-    n_check : int, default=5000
-        Fresh probe looked at in the end, a fifth of them where missing units would show; five times as many for three
-        hidden layers and more.
-    rows : ndarray of shape (n, D), default=None
-        Inputs as they come, between and beyond which probe are looked at too.
-
-    Returns
-    -------
-    DeepNetwork
-        The best one, not always right: see its `wrong`.
-
-    Raises
-    ------
-    NotIdentified
-        (a ValueError) If no network explains most of the probe: `reason` is "linear" where there are no kinks, else
-        "unexplained".
-    OutOfBudgetError
-        If time or questions are used up before any network explains most of the probe.
-    BlackBoxError
-        If the black box fails.
-
-    Notes
-    -----
-    A search that explains nothing ends after ``400_000 + 10_000 D`` queries.
+    Per output, the error near the center, see `measure_rounding`, and the standard deviation `spread` (m_L,). With
+    `leaky`, units have a slope where they are inactive, one for all, which is found. `callback(n_units)` is called with
+    the units found so far. `n_validation` held-out outputs, a fifth of them where missing units would show, also
+    between and beyond `inputs` (n, D). Raises `NotIdentified` if no network explains most of the outputs ("linear"
+    without boundaries, else "unexplained"), and `OutOfBudgetError` if the budget ends before. A search that explains
+    nothing ends after `max_queries`, by default ``400_000 + 10_000 D``.
     """
-    search = _Search(DeepProbe(oracle, noise, spread), rng, leaky, callback, n_check, rows)
+    if max_queries is None:
+        max_queries = _MAX_QUERIES + _MAX_QUERIES_PER_INPUT * oracle.n_inputs
+    inputs = np.zeros((0, oracle.n_inputs)) if inputs is None else inputs
+    probe = DeepProbe(oracle, output_error, spread)
+    search = _DeepSearch(probe, rng, leaky, callback, int(_RANDOM_SHARE * n_validation), inputs, max_queries)
     try:
         search.run()
     except OutOfBudgetError:
@@ -116,35 +82,33 @@ def find_deep_relu_network(oracle, noise, spread, *, rng, leaky=False, callback=
     return search.best
 
 
-class _Search:
+class _DeepSearch:
     """What is known so far: hyperplanes of the first layer, and units of the layers behind it."""
 
-    def __init__(self, probe, rng, leaky, callback, n_check, rows):
-        self.probe, self.rng, self.n_check, self.callback = probe, rng, int(_AT_RANDOM * n_check), callback
-        self.rows = np.zeros((0, probe.n_inputs)) if rows is None else rows
+    def __init__(self, probe, rng, leaky, callback, n_validation, inputs, max_queries):
+        self.probe, self.rng, self.callback = probe, rng, callback
+        self.n_validation, self.inputs, self.samples = n_validation, inputs, None
         self.slope = None if leaky else 0.0
-        self.first, self.asked = FirstLayerSearch(probe, rng), None
+        self.first = HyperplaneSearch(probe, rng)
         self.layers = {}  # complete LayerUnits by the number of known layers before them
         self.incomplete, self.handed_back, self.idle = None, False, 0
         self.best, self.share = None, 0.0
-        self.most_queries = probe.oracle.n_queries + _MOST_QUERIES + _MOST_QUERIES_AN_INPUT * probe.n_inputs
+        self.last_query = probe.oracle.n_queries + max_queries
 
     def run(self):
-        """Rounds of reading and repair, until fresh probe show nothing wrong or nothing helps."""
-        self._first_layer()
-        for n_repairs in range(_REPAIRS + 1):
+        """Rounds of reading and repair, until held-out outputs are right or nothing helps."""
+        self._find_first_layer()
+        for n_repairs in range(_N_REPAIRS + 1):
             readout = self._read_layers()
-            self.share = max(readout.share, readout.signed)
-            if self.share > _LAST:
-                found, judged = self._checked(readout, n_repairs)
-                if found.wrong == 0:
-                    found, judged = self._looked_again(found, judged)
-                self.best = found if self.best is None or found.wrong < self.best.wrong else self.best
-                if found.wrong == 0:
+            self.share = readout.share
+            if self.share > _LAST_SHARE:
+                found, validation = self._validated(readout, n_repairs)
+                self.best = found if self.best is None or found.wrong_share < self.best.wrong_share else self.best
+                if found.wrong_share == 0:
                     return
-                progress = self._explain_more(judged)
+                progress = self._explain_errors(validation)
             else:
-                progress = self.handed_back or self._look_below()
+                progress = self.handed_back or self._search_below()
             self.idle = 0 if progress else self.idle + 1
             if self.idle == _PATIENCE or self._exhausted:
                 break
@@ -153,226 +117,240 @@ class _Search:
 
     @property
     def _exhausted(self):
-        """Whether so much was asked in vain that the black box is no such network."""
-        return self.probe.oracle.n_queries > self.most_queries * (1 if self.best is None else _MORE_ONCE_EXPLAINED)
+        """Whether so many queries were in vain that the black box is no such network."""
+        return self.probe.oracle.n_queries > self.last_query * (1 if self.best is None else _MORE_ONCE_EXPLAINED)
 
-    def _tell_progress(self, layer=None):
-        """The number of units found so far."""
+    def _report_progress(self, layer=None):
+        """Call back with the number of units found so far."""
         if self.callback is not None:
             last = 0 if layer is None else len(layer.units)
             self.callback(len(self.first.planes) + sum(len(found.units) for found in self.layers.values()) + last)
 
-    def _first_layer(self):
-        """Follow lines until they show no more hyperplanes."""
-        self.first.follow_lines(2)
-        for _ in range(_MOST_LINES):
-            if not self.first.follow_lines(1):
+    def _forget_from(self, depth):
+        """Forget the units of this and deeper layers, which change with what is known before them."""
+        self.layers = {d: layer for d, layer in self.layers.items() if d < depth}
+
+    def _find_first_layer(self):
+        """Scan lines until they have no new hyperplanes."""
+        self.first.scan_lines(2)
+        for _ in range(_MAX_LINES):
+            if not self.first.scan_lines(1):
                 break
         idle = 0
-        for _ in range(_MOST_LINES):
-            idle = 0 if self.first.follow_lines(1, radii=(1.0, 2.0, 3.0), with_normals=False) else idle + 1
+        for _ in range(_MAX_LINES):
+            idle = 0 if self.first.scan_lines(1, radii=_LINE_RADII, with_normals=False) else idle + 1
             if idle == _PATIENCE:
                 break
-        self._tell_progress()
+        self._report_progress()
         if len(self.first.planes) == 0:
             raise NotIdentified("activation boundaries", *_no_hyperplane(len(self.first.loose)))
 
     def _read_layers(self):
-        """The readout of the first layers that explain the probe, or of as many as can be found."""
-        layers, W, b, open_entries = [], self.first.planes[:, :-1].T, self.first.planes[:, -1], None
+        """The readout of the first layers that explain the outputs, or of as many as can be found."""
+        layers, (W, b), undetermined = [], (self.first.planes[:, :-1].T, self.first.planes[:, -1]), None
         self.incomplete, self.handed_back, slope = None, False, self.slope
         for depth in range(1, _MOST_LAYERS + 1):
-            readout = read_out(self.probe, layers, W, b, self.rng, open_entries=open_entries, slope=slope)
-            if max(readout.share, readout.signed) > (_WHOLE if self.idle or depth in self.layers else _LAST):
+            readout = read_out(self.probe, layers, W, b, self.rng, undetermined=undetermined, slope=slope)
+            if readout.share > (_WHOLE_SHARE if self.idle or depth in self.layers else _LAST_SHARE):
                 break
             if depth not in self.layers:
                 accuracy = self.probe.resolution if self.probe.resolution > NOISY else 0.0
                 known = KnownLayers(layers, W, b, slope=slope or 0.0, accuracy=accuracy)
-                vague = None if slope != 0.0 or open_entries is None else open_entries < 0
-                layer = LayerUnits(known, slope=slope, vague=vague)
+                missing = None if slope != 0.0 or undetermined is None else undetermined < 0
+                layer = LayerUnits(known, slope=slope, undetermined=missing)
                 if not self._find_units(layer, depth):
                     self.incomplete = layer
                     break
                 self.layers[depth] = layer
-                self._tell_progress()
+                self._report_progress()
             layer = self.layers[depth]
             if not layer.units:
                 self.incomplete = layer
                 break
-            layers = [*layers, layer.signed()]
-            (W, b, open_entries), slope = layer.weights(), layer.slope
+            layers = [*layers, layer.signed_layer()]
+            (W, b, undetermined), slope = layer.weights(), layer.slope
         return readout
 
     def _find_units(self, layer, depth):
-        """Units of the next layer, and with them the signs of the last one; whether there are any."""
+        """Add the units of the next layer, and with them the signs of the last one; whether there are any."""
         n_planes, idle = len(self.first.planes), 0
-        self.handed_back = self._completed(self.first.loose)
+        self.handed_back = self._add_from_linear_part(self.first.loose)
         if self.handed_back:
             return False
-        layer.take_up(self.probe, self.first.loose, self.rng)
-        for _ in range(_MOST_LINES):
-            self._tell_progress(layer)
+        layer.add(self.probe, self.first.loose, self.rng)
+        for _ in range(_MAX_LINES):
+            self._report_progress(layer)
             if self._hand_back(layer, depth):
                 return False
             if idle and layer.signs is None:
-                layer.settle_signs(self.probe, self.rng)
+                layer.fix_signs(self.probe, self.rng)
             if layer.signs is not None and self._is_last(layer):
                 return True
             if idle == _PATIENCE or self._exhausted:
                 break
-            kinks = self._fresh_kinks(2, layer.explain)
-            if self.first.absorb(kinks) or len(self.first.planes) > n_planes:
-                self.layers = {}
-                self.handed_back = True
+            critical = self._new_points(2, layer.explains)
+            self.handed_back = self._adds_hyperplanes(critical, n_planes) or self._add_from_linear_part(critical)
+            if self.handed_back:
                 return False
-            if self._completed(kinks):
-                self.handed_back = True
-                return False
-            idle = 0 if layer.take_up(self.probe, kinks, self.rng) else idle + 1
-        if layer.settle_signs(self.probe, self.rng):
-            layer.drop_strangers(self.probe, self.rng)
+            idle = 0 if layer.add(self.probe, critical, self.rng) else idle + 1
+        if layer.fix_signs(self.probe, self.rng):
+            layer.drop_deeper_facets(self.probe, self.rng)
         return layer.signs is not None and bool(layer.units)
 
     def _hand_back(self, layer, depth):
-        """Give units found to the layer before where they belong; whether there were any."""
-        missed = layer.missed_before()
-        if len(missed) == 0:
+        """Give units found to the layer before if they belong there; whether there were any."""
+        critical = layer.points_of_previous_layer()
+        if len(critical) == 0:
             return False
         if depth == 1:
-            new = sum(self.first.take_up(plane) for plane in layer.planes_before())
+            new = sum(self.first.add_plane(plane) for plane in layer.planes_of_previous_layer())
         else:
-            new = self.layers[depth - 1].take_up(self.probe, missed, self.rng)
+            new = self.layers[depth - 1].add(self.probe, critical, self.rng)
         if new:
-            self.layers = {d: v for d, v in self.layers.items() if d < depth}
+            self._forget_from(depth)
             self.handed_back = True
         return new > 0
 
     def _is_last(self, layer):
-        """Whether the probe are linear in the outputs of these units."""
+        """Whether the outputs are linear in the outputs of these units."""
         if not layer.units:
             return False
-        before, (W, b, _) = [*layer.known.layers, layer.signed()], layer.weights()
-        return read_out(self.probe, before, W, b, self.rng, slope=layer.slope).share > _WHOLE
+        before, (W, b, _) = [*layer.known.layers, layer.signed_layer()], layer.weights()
+        return read_out(self.probe, before, W, b, self.rng, slope=layer.slope).features_share > _WHOLE_SHARE
 
-    def _fresh_kinks(self, n_lines, explain):
-        """Kinks on random lines that nothing explains."""
-        lines = random_segments(self.probe, n_lines, self.rng, reach=4.0, radii=(1.0, 2.0, 3.0))
-        return unexplained_kinks(self.probe, lines, explain, 24, self.rng)
+    def _new_points(self, n_lines, explains):
+        """Critical points on random lines that nothing explains."""
+        lines = random_segments(self.probe, n_lines, self.rng, reach=_LINE_REACH, radii=_LINE_RADII)
+        return critical_points_on(self.probe, lines, explains, _N_INTERVALS, self.rng)
 
-    def _look_below(self):
-        """Where no next layer is found: look for more units of those before it; whether there were any."""
+    def _search_below(self):
+        """If no next layer is found: search more units of those before it; whether there were any."""
         if self.incomplete is None:
             return False
-        for _ in range(_MOST_SEARCHES):
-            kinks = self._fresh_kinks(4, self._explained)
+        for _ in range(_MAX_SEARCHES):
+            critical = self._new_points(4, self._explains)
             if self._exhausted:
                 break
-            if len(kinks) and (self._more_hyperplanes(kinks) or self._take_up(kinks)):
+            if len(critical) and (self._try_hyperplanes(critical) or self._add_units(critical)):
                 return True
         return False
 
-    def _explained(self, points):
-        """Which points lie on kinks of any unit known."""
-        explained = self.first.on_planes(points)
+    def _explains(self, points):
+        """Which points (n, D) are on boundaries of any unit known."""
+        explained = self.first.contains(points)
         for layer in [*self.layers.values(), *([] if self.incomplete is None else [self.incomplete])]:
-            explained |= layer.explain(points)
+            explained |= layer.explains(points)
         return explained
 
-    def _more_hyperplanes(self, kinks):
-        """Whether kinks belong to units of the first layer; then those behind are forgotten."""
-        n_planes = len(self.first.planes)
-        for i in range(len(kinks)):
-            self.first.try_kink(kinks.take(np.array([i])))
-        self.first.absorb(kinks)
+    def _adds_hyperplanes(self, critical, n_planes):
+        """Whether there are more hyperplanes than `n_planes` with these points; then the layers behind are forgotten."""
+        self.first.add_points(critical)
         if len(self.first.planes) == n_planes:
             return False
-        self.layers = {}
+        self._forget_from(1)
         return True
 
-    def _take_up(self, kinks):
-        """Whether kinks belong to units of layers that counted as complete; then those behind are forgotten."""
+    def _try_hyperplanes(self, critical):
+        """Whether critical points belong to units of the first layer, also single ones of a hyperplane."""
+        n_planes = len(self.first.planes)
+        for i in range(len(critical)):
+            self.first.try_point(critical.take(np.array([i])))
+        return self._adds_hyperplanes(critical, n_planes)
+
+    def _add_units(self, critical):
+        """Whether critical points belong to units of layers that counted as complete; those behind are forgotten."""
         for depth in sorted(self.layers):
             layer, behind = self.layers[depth], depth < max(self.layers) or self.incomplete is not None
-            before = sum(unit.n_open for unit in layer.units)
-            new = layer.take_up(self.probe, kinks, self.rng)
-            new -= layer.drop_strangers(self.probe, self.rng) if new and behind else 0
-            if new > 0 or sum(u.n_open for u in layer.units) < before:
-                self.layers = {d: v for d, v in self.layers.items() if d <= depth}
+            before = sum(unit.nullity for unit in layer.units)
+            new = layer.add(self.probe, critical, self.rng)
+            new -= layer.drop_deeper_facets(self.probe, self.rng) if new and behind else 0
+            if new > 0 or sum(unit.nullity for unit in layer.units) < before:
+                self._forget_from(depth + 1)
                 return True
         return False
 
     def _nothing_explained(self):
         found = [len(self.first.planes), *(len(layer.units) for _, layer in sorted(self.layers.items()))]
-        missing = "" if self.incomplete is None else f" ({len(self.incomplete.units)} seen)"
+        missing = "" if self.incomplete is None else f" ({len(self.incomplete.units)} detected)"
         return NotIdentified(
             "activation boundaries",
             "unexplained",
             f"after {self.probe.oracle.n_queries} queries, units of {len(found)} layers were found ({found}), and "
-            f"they explain {100.0 * self.share:.0f} % of the probe; units of layer {len(found) + 1} that would "
+            f"they explain {100.0 * self.share:.0f} % of the outputs; units of layer {len(found) + 1} that would "
             f"explain the others were not{missing}. The black box may not be a ReLU network of dense layers (max "
             "pooling, skip connections, a forest, clipped in- or outputs), or have units that hardly ever change "
-            "their side; another random_state or a larger input_range shows others.",
+            "their sign; another random_state or a larger input_range finds others.",
         )
 
-    def _checked(self, readout, n_repairs):
-        """The polished network and how much of fresh probe it explains; and these."""
-        self._tell_progress()
-        # Those of networks of three hidden layers and more are rarer.
-        n_check = max(self.n_check, _CHECKS * readout.network.n_parameters // readout.network.n_outputs)
-        n_check *= 1 if len(readout.network.weights) < 4 else _DEEPER
-        judged = judge(self.probe, readout, self.asked, n_check, self.rng)
-        self.asked = judged.asked
-        network = _in_oracle_units(judged.network, self.probe.output_error)
-        doubt, n_linear = float(readout.doubt.max(initial=0.0)), judged.linear.shape[1]
-        return DeepNetwork(network, judged.wrong, len(judged.X), doubt, n_linear, n_repairs), judged
+    def _validated(self, readout, n_repairs):
+        """The polished network of a readout as `DeepNetwork`, and its `Validation`.
 
-    def _looked_again(self, found, judged):
-        """The same where missing units would show."""
-        n = max(_LEAST_SHOWN, int(_SHOWN * found.n_checked))
-        shown = answers_where_units_show(self.probe, judged.network, self.rows, n, self.rng)
-        judged = judged.beside(self.probe, shown)
-        self.asked = judged.asked
-        return replace(found, wrong=judged.wrong, n_checked=len(judged.X)), judged
+        If nothing is wrong at random points, samples where missing units would show are added.
+        """
+        self._report_progress()
+        network = readout.network
+        n = max(self.n_validation, _SAMPLES * network.n_parameters // network.n_outputs)
+        n *= 1 if len(network.weights) < 4 else _DEEPER_SAMPLES
+        validation = validate_readout(self.probe, readout, self.samples, n, self.rng)
+        if validation.wrong_share == 0:
+            n = max(_FEWEST_CHANGING, int(_CHANGING_SHARE * len(validation.X)))
+            more = sample_where_units_change(self.probe, validation.network, self.inputs, n, self.rng)
+            validation = validation.with_samples(self.probe, more)
+        self.samples = validation.samples
+        found = DeepNetwork(
+            _in_oracle_units(validation.network, self.probe.output_error),
+            validation.wrong_share,
+            len(validation.X),
+            float(readout.deviation.max(initial=0.0)),
+            validation.linear.shape[1],
+            n_repairs,
+        )
+        return found, validation
 
-    def _explain_more(self, judged):
-        """Take up kinks next to wrong probe at the lowest layer that they fit; whether that changed anything."""
-        kinks = kinks_beside_errors(self.probe, judged.network, judged.X, judged.error, self.rng)
-        if self._completed(kinks, judged.linear) or self._more_hyperplanes(kinks) or self._take_up(kinks):
+    def _explain_errors(self, validation):
+        """Add boundaries beside wrong outputs at the lowest layer that they fit; whether that changed anything."""
+        critical = boundaries_beside_errors(self.probe, validation.network, validation.X, validation.error, self.rng)
+        if self._add_from_linear_part(critical, validation.linear):
             return True
-        for depth in sorted(self.layers):
-            if trace_on(self.probe, self.layers[depth].units, self.rng):
-                self.layers = {d: v for d, v in self.layers.items() if d <= depth}
+        if self._try_hyperplanes(critical) or self._add_units(critical):
+            return True
+        for depth, layer in sorted(self.layers.items()):
+            if extend_units(self.probe, layer.units, self.rng):
+                self._forget_from(depth + 1)
                 return True
-            if self.layers[depth].choices:
-                self.layers[depth].try_other_signs(self.probe, self.rng)
-                self.layers = {d: v for d, v in self.layers.items() if d <= depth}
+            if layer.choices:
+                layer.try_other_signs(self.probe, self.rng)
+                self._forget_from(depth + 1)
                 return True
         return False
 
-    def _completed(self, kinks, linear=None):
-        """Whether kinks belong to units of which all but the bias is known, as a linear part of the next layer."""
-        if len(kinks) == 0:
+    def _add_from_linear_part(self, critical, linear=None):
+        """Whether critical points belong to units of which all but the bias is known, as a linear part of the next layer."""
+        if len(critical) == 0:
             return False
         for depth in sorted(self.layers):
             behind = self.layers.get(depth + 1, self.incomplete)
             part = linear if behind is None else behind.linear
-            if part is not None and part.shape[1] and complete(self.layers[depth], part, kinks):
-                self.layers = {d: v for d, v in self.layers.items() if d <= depth}
+            if part is not None and part.shape[1] and self.layers[depth].add_from_linear_part(part, critical):
+                self._forget_from(depth + 1)
                 return True
         return False
 
 
 def _no_hyperplane(n_loose):
-    """What was seen, and an error, where there is no first layer."""
+    """The reason and message of the error if there is no first layer."""
     if n_loose == 0:
-        return "linear", "the probe do not bend anywhere near the centre: there is no unit to be found."
+        return "linear", "the outputs do not bend anywhere near the center: there is no unit to be found."
     return "unexplained", (
-        f"the probe bend at {n_loose} places, but no kink goes on along a hyperplane: units of layer 1 were not "
-        "found. A black box that bends along curved or bounded surfaces only is no ReLU network of dense layers."
+        f"the outputs bend at {n_loose} places, but no activation boundary continues along a hyperplane: units of "
+        "layer 1 were not found. A black box that bends along curved or bounded surfaces only is no ReLU network of "
+        "dense layers."
     )
 
 
-def _in_oracle_units(network, noise):
-    """A network of probe in units of their rounding as one of the oracle's."""
+def _in_oracle_units(network, output_error):
+    """A network with outputs in units of their error as one of the oracle's outputs."""
     weights, biases = network.weights, network.biases
-    return network.with_parameters([*weights[:-1], weights[-1] * noise], [*biases[:-1], biases[-1] * noise])
+    return network.with_parameters(
+        [*weights[:-1], weights[-1] * output_error], [*biases[:-1], biases[-1] * output_error]
+    )

@@ -1,4 +1,4 @@
-"""The last layer: output weights, and the signs of the last hidden layer."""
+"""The last layer: output weights, the signs of the last hidden layer, and its undetermined weights, from outputs."""
 
 from __future__ import annotations
 
@@ -6,67 +6,68 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.budget import check_deadline
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork, leaky_relu
 
-from ..kernel.robust_fit import NOISY
-from .signs import over_ratio
-from .undetermined_weights import OpenSides, fill_open_weights, open_sides
+from ..kernel.robust_fit import NOISY, fit_outputs
+from ..kernel.signs import linear_part_matrix, signs_over_ratio, slope_of_ratio
 
-__all__ = ["Readout", "hidden_outputs", "read_out", "spread_points"]
+__all__ = ["PreactivationSigns", "Readout", "fill_undetermined", "hidden_outputs", "read_out", "spread_points"]
 
-_EXPLAINED = 1e-7  # error of an answer, over their deviation, that counts as explained
-_ROUNDINGS, _NOISES = 300.0, 3000.0  # or in units of their rounding, or of their noise
-_RADII = (0.5, 1.0, 2.0, 3.0, 4.0)
-_NOTHING = 1e-9
-_RARE, _POOL = 0.2, 5_000_000  # of numbers in all points among which rare ones are looked for
-_MOST_OPEN = 30_000  # points that tell on which side units are where their weights are open
-_MOST, _UNUSED = 0.9, 1e-9  # share explained above which units of this relative size are left out
-_SVD = 4.0  # operations of least squares by singular values, beside n m^2 (Golub and Van Loan, section 8.6)
-_SAME = 0.003  # share of noisy probe that is no difference
+_TINY = float(np.finfo(float).tiny)
+
+# Points.
+_RADII = (0.5, 1.0, 2.0, 3.0, 4.0)  # spreads of random points, in standard deviations of the inputs
+_RARE = 0.2  # share of points on one side of a unit below which more are drawn there
+_RARE_POINTS = 1.5  # of these, per weight of the unit, and beyond:
+_MORE_RARE_POINTS = 4
+_LARGEST_POOL = 100_000  # points among which rare ones are searched
+_POOL_NUMBERS = 5_000_000  # entries of them, 40 MiB
+_SIGN_POOL = 30_000  # points that determine signs where weights are undetermined
+_POINTS = 3  # queried per unit and input of the last hidden layer, and beyond:
+_MORE_POINTS = 60
+_INACCURATE = 1e4  # accuracy of an output over the median that is left out
+# Explaining outputs.
+_EXPLAINED = 1e-7  # error of an output over its deviation that counts as explained
+_EXPLAINED_ERRORS = 300.0  # the same in errors of the output; they are amplified by the fit
+_EXPLAINED_NOISE = 3000.0  # the same for noisy outputs
+_N_REWEIGHTINGS = 24  # of least absolute deviations
+_SETTLED = 1e-4  # median residual over the explained one that ends them
+_FLOOR = 1e-3  # residual over the median below which residuals weigh no more
+_LEAST_FLOOR = 1e-12  # where the median is 0
+_SIGNED_LOSS = 0.05  # share of the outputs that signs may leave unexplained
+# Units and signs.
+_MOST_EXPLAINED = 0.9  # share of the outputs above which units without effect are left out
+_NO_EFFECT = 1e-9  # relative effect of these, and singular value of a linear part, that are rounding
+_SAME_SHARE = 0.003  # share of noisy outputs that is no difference
+_CERTAIN = 1e-3  # distance of a sign from 1 up to which it is certain
+_SIGN_TOL = 1e-6  # residual of signs that are searched, over the largest equation
+_MAX_SOLUTIONS = 16  # sign vectors listed
+# Undetermined weights.
+_NEAREST = 9  # points nearest to a boundary that decide a sign behind it, an odd number
+_STEEPEST = 1e3  # weight, beside others of norm 1, that is still filled in
+_BEYOND = 1.01  # factor of the weight that just keeps a unit inactive
 
 
 @dataclass(frozen=True)
 class Readout:
-    """A network of the layers found, read as if there were no more.
+    """A network of the layers found, as if there were no more; a linear part without signs stays as pairs of units."""
 
-    Attributes
-    ----------
-    network : FeedforwardNetwork
-        In the units of `DeepProbe`; what no signs explain stays as pairs of units that add up to a linear function.
-    share : float
-        Of the probe, those that the features explain.
-    signed : float
-        Of the probe, those that the network explains.
-    doubt : ndarray of shape (m_L,)
-        ``| |s| - 1 |`` of the last hidden layer.
-    linear : ndarray of shape (m_{L-1}, r)
-        Inner weights of the r pairs of units that stand for a linear part.
-    plain : FeedforwardNetwork or None
-        The network without these pairs, where there are some.
-    """
+    network: FeedforwardNetwork  # outputs in units of the probe
+    features_share: float  # of the outputs, those that the features explain
+    network_share: float  # of the outputs, those that the network explains
+    deviation: np.ndarray  # (m_L,), | |s| - 1 | of the last hidden layer
+    linear: np.ndarray  # (m_{L-1}, r), inner weights of the pairs that stand for a linear part
+    without_linear: FeedforwardNetwork | None = None  # the network without these pairs, if there are some
 
-    network: FeedforwardNetwork
-    share: float
-    signed: float
-    doubt: np.ndarray
-    linear: np.ndarray
-    plain: FeedforwardNetwork | None = None
+    @property
+    def share(self):
+        """Of the outputs, those that the features or the network explain."""
+        return max(self.features_share, self.network_share)
 
 
 def hidden_outputs(layers, X, slope=0.0):
-    """Outputs of the last of some ReLU or leaky ReLU layers.
-
-    Parameters
-    ----------
-    layers : list of (ndarray, ndarray)
-    X : ndarray of shape (n, D)
-
-    Returns
-    -------
-    ndarray of shape (n, m)
-    """
+    """Outputs (n, m) of the last of some (leaky) ReLU layers, pairs of weights and biases, at points (n, D)."""
     for W, b in layers:
         Z = X @ W + b
         X = np.maximum(Z, slope * Z)
@@ -74,28 +75,13 @@ def hidden_outputs(layers, X, slope=0.0):
 
 
 def spread_points(probe, layers, n, rng, *, radii=_RADII):
-    """Random points at several distances, and for every unit some of its rarer side.
-
-    Parameters
-    ----------
-    probe : DeepProbe
-    layers : list of (ndarray, ndarray)
-    n : int
-    rng : numpy.random.RandomState
-    radii : tuple of float, default=(0.5, 1.0, 2.0, 3.0)
-        Spreads of the points.
-
-    Returns
-    -------
-    ndarray of shape (k, D)
-        Points that may be asked.
-    """
+    """n random points with spreads `radii`, and some of the rarer side of every unit of the layers; all may be queried."""
 
     def draw(k):
         X = rng.choice(radii, (k, 1)) * rng.standard_normal((k, probe.n_inputs))
         return probe.oracle.clip_to_range(X)
 
-    X, pool = draw(n), draw(min(100_000, _POOL // probe.n_inputs) if layers else 0)
+    X, pool = draw(n), draw(min(_LARGEST_POOL, _POOL_NUMBERS // probe.n_inputs) if layers else 0)
     H, rare = pool, []
     for W, b in layers:
         Z = H @ W + b
@@ -103,133 +89,117 @@ def spread_points(probe, layers, n, rng, *, radii=_RADII):
         share = on.mean(axis=0)
         for k in np.flatnonzero(np.minimum(share, 1.0 - share) < _RARE):
             side = np.flatnonzero(on[:, k] == (share[k] < 0.5))
-            rare.append(rng.permutation(side)[: int(1.5 * len(W)) + 4])
+            rare.append(rng.permutation(side)[: int(_RARE_POINTS * len(W)) + _MORE_RARE_POINTS])
     return np.vstack([X, pool[np.concatenate(rare)]]) if rare else X
 
 
-def read_out(probe, layers, weights, biases, rng, *, open_entries=None, slope=0.0):
-    """Output weights, and the signs of the last hidden layer, from probe.
+def read_out(probe, layers, weights, biases, rng, *, undetermined=None, slope=0.0):
+    """Output weights, and the signs of the last hidden layer, from outputs, as a `Readout`.
 
-    On ``(|z_L|, h_{L-1}, 1)`` the probe are linear, and the part that is linear in h_{L-1} is
-    ``sum_k s_k a_k w_k`` if ``a_k`` belongs to ``|z_k|``.
-
-    Parameters
-    ----------
-    probe : DeepProbe
-    layers : list of (ndarray, ndarray)
-        Those before the last hidden one.
-    weights, biases : ndarray of shape (m_{L-1}, m_L) and (m_L,)
-        Of the last hidden layer, up to signs.
-    rng : numpy.random.RandomState
-    open_entries : ndarray of shape (m_{L-1}, m_L), default=None
-        Not 0 where weights are not known: 1 where inputs were active on all kinks seen, -1 where they were silent on
-        all of them; see `open_sides`.
-    slope : float or None, default=0.0
-        Of units that are not active; None where it is to be found, in the first layer.
-
-    Returns
-    -------
-    Readout
-
-    Raises
-    ------
-    BlackBoxError
-        If the black box fails.
-
-    Notes
-    -----
-    ``3 (m_L + m_{L-1}) + 60`` queries, and half as many again as its weights for every unit that is rarely on
-    one of its sides.
+    On ``(|z_L|, h_{L-1}, 1)`` the outputs are linear, and the part that is linear in h_{L-1} is ``sum_k s_k a_k w_k`` if
+    ``a_k`` belongs to ``|z_k|``. The last hidden layer, (m_{L-1}, m_L) and (m_L,), is known up to signs; `undetermined`
+    (m_{L-1}, m_L) as `LayerUnits.weights` gives it. A slope of None is found, in the first layer.
+    ``3 (m_L + m_{L-1}) + 60`` queries, and half as many again as its weights for every unit that is rarely on one side.
     """
-    parts = _Parts.asked(probe, layers, weights, biases, open_entries, slope, rng)
-    solution, share = parts.fit(probe)
-    if share > _MOST:
-        used = parts.used_units(probe, solution, share)
+    fit = _OutputFit.queried(probe, layers, weights, biases, undetermined, slope, rng)
+    coef, share = fit.solve(probe)
+    if share > _MOST_EXPLAINED:
+        used = fit.used_units(probe, coef, share)
         if not used.all():
-            parts = parts.of_units(used)
-            solution, share = parts.fit(probe)
-    K, before, H = len(parts.biases), len(weights), parts.H
-    told = ~np.any(parts.open_entries != 0, axis=1)
-    told = told if told.any() else ~told
-    signs, doubt, slope = _signs(solution[:K], solution[K:-1][told], parts.weights[told], slope)
-    weights = parts.filled(signs, solution[:K], solution[K:-1])
-    W, b = weights * signs, parts.biases * signs
-    on = H @ W + b
-    on = np.maximum(on, slope * on)
-    solution, signed = _robust(np.hstack([on, np.ones((len(H), 1))]), parts.F, parts.accuracy, probe)
-    if signed >= share - 0.05:
-        network = _network(layers, W, b, solution[:K], solution[-1], slope)
-        return Readout(network, share, signed, doubt, np.zeros((before, 0)))
-    plain = _network(layers, W, b, solution[:K], solution[-1], slope)
-    solution, signed = _robust(np.hstack([on, H, np.ones((len(H), 1))]), parts.F, parts.accuracy, probe)
-    linear, n_linear = _as_pairs(solution[K:-1] / (1.0 + slope))
-    W, b = np.hstack([W, linear[0], -linear[0]]), np.concatenate([b, np.zeros(2 * n_linear)])
-    out = np.vstack([solution[:K], linear[1], -linear[1]])
-    return Readout(_network(layers, W, b, out, solution[-1], slope), share, signed, doubt, linear[0], plain)
+            fit = fit.of_units(used)
+            coef, share = fit.solve(probe)
+    K, H = len(fit.biases), fit.H
+    known_inputs = ~np.any(fit.undetermined != 0, axis=1)
+    known_inputs = known_inputs if known_inputs.any() else ~known_inputs
+    signs, deviation, slope = _signs(coef[:K], coef[K:-1][known_inputs], fit.weights[known_inputs], slope)
+    W, b = fit.filled_weights(signs, coef[:K], coef[K:-1]) * signs, fit.biases * signs
+    outputs, one = hidden_outputs([(W, b)], H, slope), np.ones((len(H), 1))
+    coef, network_share = _fit(np.hstack([outputs, one]), fit, probe)
+    network = _network(layers, W, b, coef[:K], coef[-1], slope)
+    if network_share >= share - _SIGNED_LOSS:
+        return Readout(network, share, network_share, deviation, np.zeros((len(weights), 0)))
+    coef, network_share = _fit(np.hstack([outputs, H, one]), fit, probe)
+    linear, out = _as_pairs(coef[K:-1] / (1.0 + slope))
+    W, b = np.hstack([W, linear, -linear]), np.concatenate([b, np.zeros(2 * len(out))])
+    paired = _network(layers, W, b, np.vstack([coef[:K], out, -out]), coef[-1], slope)
+    return Readout(paired, share, network_share, deviation, linear, network)
 
 
 @dataclass(frozen=True)
-class _Parts:
-    """DeepProbe F and their weights, outputs H of layer L - 1, sizes of pre-activations, and the units they are of.
+class _OutputFit:
+    """Outputs of the probe, and the features of the last hidden layer's units on which they are linear."""
 
-    The sides of units whose weights are open, and outputs of layer L - 1 at more points, where there are such units.
-    """
-
-    weights: np.ndarray
-    biases: np.ndarray
-    open_entries: np.ndarray
-    F: np.ndarray
-    accuracy: np.ndarray
-    H: np.ndarray
-    sizes: np.ndarray
-    sides: OpenSides | None
-    pool: np.ndarray | None
+    weights: np.ndarray  # (m_{L-1}, m_L)
+    biases: np.ndarray  # (m_L,)
+    undetermined: np.ndarray  # (m_{L-1}, m_L), see `LayerUnits.weights`
+    F: np.ndarray  # (n, m_o), outputs
+    tol: np.ndarray  # (n,), their accuracies
+    H: np.ndarray  # (n, m_{L-1}), outputs of layer L - 1
+    sizes: np.ndarray  # (n, m_L), absolute values of the pre-activations
+    signs: PreactivationSigns | None = None  # of the units, if some weights are undetermined
+    pool: np.ndarray | None = None  # (q, m_{L-1}), outputs of layer L - 1 at more points, likewise
 
     @classmethod
-    def asked(cls, probe, layers, weights, biases, open_entries, slope, rng):
-        """From questions at random points."""
-        X = spread_points(probe, [*layers, (weights, biases)], 3 * sum(weights.shape) + 60, rng)
-        X, F, accuracy = _precise(probe, X)
-        H = hidden_outputs(layers, X, slope)
+    def queried(cls, probe, layers, weights, biases, undetermined, slope, rng):
+        """From queries at random points with accurate outputs."""
+        X = spread_points(probe, [*layers, (weights, biases)], _POINTS * sum(weights.shape) + _MORE_POINTS, rng)
+        F, tol = probe.query(X)
+        finite = np.isfinite(tol)
+        good = finite & (tol <= _INACCURATE * max(np.median(tol[finite]) if finite.any() else 1.0, 1.0))
+        F, tol, H = F[good], tol[good], hidden_outputs(layers, X[good], slope)
         Z = H @ weights + biases
-        if open_entries is None or not np.any(open_entries):
-            return cls(weights, biases, np.zeros(weights.shape), F, accuracy, H, np.abs(Z), None, None)
-        points = spread_points(probe, [], min(_MOST_OPEN, _POOL // probe.n_inputs), rng)
-        heights = hidden_outputs(layers[:-1], points, slope) @ layers[-1][0] + layers[-1][1]
-        pool = np.maximum(heights, slope * heights)
-        sides = open_sides(pool @ weights + biases, pool, heights, open_entries)
-        signs = sides.of(Z, H)
+        if undetermined is None or not np.any(undetermined):
+            return cls(weights, biases, np.zeros(weights.shape), F, tol, H, np.abs(Z))
+        points = spread_points(probe, [], min(_SIGN_POOL, _POOL_NUMBERS // probe.n_inputs), rng)
+        inputs = hidden_outputs(layers[:-1], points, slope) @ layers[-1][0] + layers[-1][1]
+        pool = np.maximum(inputs, slope * inputs)
+        known = PreactivationSigns.determine(pool @ weights + biases, pool, inputs, undetermined)
+        signs = known.of(Z, H)
         i = np.flatnonzero(np.all(signs != 0, axis=1))
-        return cls(weights, biases, open_entries, F[i], accuracy[i], H[i], (Z * signs)[i], sides, pool)
+        return cls(weights, biases, undetermined, F[i], tol[i], H[i], (Z * signs)[i], known, pool)
 
     def of_units(self, units):
-        """The same of some units."""
-        columns = {name: getattr(self, name)[:, units] for name in ("weights", "open_entries", "sizes")}
-        sides = None if self.sides is None else self.sides.take(units)
-        return replace(self, biases=self.biases[units], sides=sides, **columns)
+        """The same for some of the units, an index array or mask."""
+        columns = {name: getattr(self, name)[:, units] for name in ("weights", "undetermined", "sizes")}
+        signs = None if self.signs is None else self.signs.take(units)
+        return replace(self, biases=self.biases[units], signs=signs, **columns)
 
-    def fit(self, probe):
-        """Weights of the sizes, of the linear part and constants, and the share of the probe that they explain."""
-        return _robust(np.hstack([self.sizes, self.H, np.ones((len(self.H), 1))]), self.F, self.accuracy, probe)
+    def solve(self, probe):
+        """Coefficients (m_L + m_{L-1} + 1, m_o) of the sizes, the linear part and 1, and the share they explain."""
+        return _fit(np.hstack([self.sizes, self.H, np.ones((len(self.H), 1))]), self, probe)
 
-    def used_units(self, probe, solution, share):
-        """Which units the probe need; of noisy ones, those without which fewer are explained."""
+    def used_units(self, probe, coef, share):
+        """A mask (m_L,) of the units that the outputs need; on noisy ones, those without which fewer are explained."""
         K = len(self.biases)
-        sizes = np.abs(solution[:K]).max(axis=1) * self.sizes.std(axis=0)
-        used = sizes > _UNUSED * sizes.max()
+        effects = np.abs(coef[:K]).max(axis=1) * self.sizes.std(axis=0)
+        used = effects > _NO_EFFECT * effects.max()
         if probe.resolution > NOISY:
-            for k in np.argsort(sizes)[: max(K - self.H.shape[1], 0) + 1]:
+            for k in np.argsort(effects)[: max(K - self.H.shape[1], 0) + 1]:
                 without = used & (np.arange(K) != k)
-                if without.any() and self.of_units(without).fit(probe)[1] >= share - _SAME:
+                if without.any() and self.of_units(without).solve(probe)[1] >= share - _SAME_SHARE:
                     used = without
         return used
 
-    def filled(self, signs, outer, linear):
-        """Weights, those that are open so that units keep to their sides."""
-        if self.sides is None:
+    def filled_weights(self, signs, outer, linear):
+        """The weights; undetermined ones so that units keep their signs."""
+        if self.signs is None:
             return self.weights
-        known = self.weights, self.biases, self.open_entries, self.sides
-        return fill_open_weights(*known, signs, outer, linear, self.pool)
+        units = self.weights, self.biases, self.undetermined, self.signs
+        return fill_undetermined(*units, signs, outer, linear, self.pool)
+
+
+def _fit(A, fit, probe):
+    """Robust coefficients of the features A on the outputs of an `_OutputFit`, and the share of these they explain."""
+    errors = _EXPLAINED_NOISE if probe.resolution > NOISY else _EXPLAINED_ERRORS
+    explained = max(_EXPLAINED / probe.resolution, errors)
+    coef, residual = fit_outputs(
+        *(A, fit.F, fit.tol),
+        explained=explained,
+        n_rounds=_N_REWEIGHTINGS,
+        settled=_SETTLED * explained,
+        floor=lambda residual: _FLOOR * np.median(residual) + _LEAST_FLOOR,
+    )
+    return coef, float(np.mean(residual < explained))
 
 
 def _network(layers, W, b, out, constant, slope):
@@ -238,62 +208,120 @@ def _network(layers, W, b, out, constant, slope):
 
 
 def _as_pairs(linear):
-    """A linear map (m_{L-1}, m_L) as a product of inner directions and outer weights."""
+    """A linear map (m_{L-1}, m_o) as a product of inner directions (m_{L-1}, r) and outer weights (r, m_o)."""
     U, s, Vt = np.linalg.svd(linear, full_matrices=False)
-    k = int(np.sum(s > _NOTHING * max(s[0], np.finfo(float).tiny)))
-    return (U[:, :k], s[:k, None] * Vt[:k]), k
+    k = int(np.sum(s > _NO_EFFECT * max(s[0], _TINY)))
+    return U[:, :k], s[:k, None] * Vt[:k]
 
 
-def _precise(probe, X):
-    """The points with accurate probe, the probe, and weights."""
-    F, tol = probe.query(X)
-    good = np.isfinite(tol) & (
-        tol <= 1e4 * max(np.median(tol[np.isfinite(tol)], axis=0) if np.isfinite(tol).any() else 1.0, 1.0)
-    )
-    return X[good], F[good], 1.0 / tol[good]
-
-
-def _robust(A, F, weight, probe):
-    """Weighted least squares that leaves out what does not fit, and the share of the probe that do."""
-    size = np.maximum(np.linalg.norm(A, axis=0), 1e-300)
-    A = A / size
-    enough = max(_EXPLAINED / probe.resolution, _NOISES if probe.resolution > NOISY else _ROUNDINGS)
-    w = weight.copy()
-    for _ in range(24):
-        check_deadline(_SVD * A.shape[0] * A.shape[1] ** 2)
-        solution = np.linalg.lstsq(A * w[:, None], F * w[:, None], rcond=1e-11)[0]
-        misfit = np.abs(A @ solution - F).max(axis=1) * weight
-        if np.all(misfit < enough) or np.median(misfit) < 1e-4 * enough:
-            break
-        w = weight / np.sqrt(np.maximum(misfit, 1e-3 * np.median(misfit) + 1e-12))
-    return solution / size[:, None], float(np.mean(misfit < enough))
-
-
-def _signs(kinked, linear, weights, slope):
-    """Signs (m_L,) for which outgoing weights (m_L, m_o) explain the linear part (m_{L-1}, m_o); doubts; slope."""
-    sizes = np.abs(kinked).max(axis=1)
-    matters = sizes > _NOTHING * sizes.max()
-    M = np.concatenate([weights * column for column in kinked.T])
-    target = linear.T.ravel()
-    told = np.linalg.lstsq(M[:, matters], target, rcond=1e-9)[0]
-    told, rho = over_ratio(told, np.ones(len(told), dtype=bool), slope)
-    doubt = np.abs(np.abs(told) - 1.0)
-    if doubt.max(initial=0.0) > 1e-3 and matters.sum() > len(target) and slope == 0.0:
-        told = _search_signs(M[:, matters], target, told)
-        doubt = np.abs(np.abs(told) - 1.0)
-    signs = np.ones(len(matters))
-    signs[matters] = np.where(told >= 0, 1.0, -1.0)
-    certificate = np.zeros(len(matters))
-    certificate[matters] = doubt
-    return signs, certificate, (rho - 1.0) / (rho + 1.0)
+def _signs(outer, linear, weights, slope):
+    """Signs (m_L,) for which outer weights (m_L, m_o) explain the linear part (m_{L-1}, m_o); deviations; the slope."""
+    sizes = np.abs(outer).max(axis=1)
+    matters = sizes > _NO_EFFECT * sizes.max()
+    M, target = linear_part_matrix(weights, outer)[:, matters], linear.T.ravel()
+    coef = np.linalg.lstsq(M, target, rcond=1e-9)[0]
+    coef, rho = signs_over_ratio(coef, np.ones(len(coef), dtype=bool), slope)
+    deviation = np.abs(np.abs(coef) - 1.0)
+    if deviation.max(initial=0.0) > _CERTAIN and matters.sum() > len(target) and slope == 0.0:
+        coef = _search_signs(M, target, coef)
+        deviation = np.abs(np.abs(coef) - 1.0)
+    signs, deviations = np.ones(len(matters)), np.zeros(len(matters))
+    signs[matters], deviations[matters] = np.where(coef >= 0, 1.0, -1.0), deviation
+    return signs, deviations, slope_of_ratio(rho)
 
 
 def _search_signs(M, target, instead):
-    """Signs where equations are too few to solve for them as numbers."""
+    """Signs (m,) of ``M s = target`` if equations are too few to solve for them as numbers; else `instead`."""
     try:
-        found = solve_signs(M, target, 1e-6 * np.abs(M).max(), max_solutions=16)
+        found = solve_signs(M, target, _SIGN_TOL * np.abs(M).max(), max_solutions=_MAX_SOLUTIONS)
     except UndecidedSignsError:
         return instead
     if len(found) == 0:
         return instead
     return found[np.abs(found @ M.T - target).max(axis=1).argmin()].astype(float)
+
+
+@dataclass(frozen=True)
+class PreactivationSigns:
+    """Signs of units where inputs are active, or inactive, that are not so on any critical point of the unit.
+
+    Weights to such inputs are undetermined. Input k was inactive on all critical points of unit j (`usual` -1) or active
+    on all of them (1): behind the input's boundary the unit keeps the sign that it has there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.identification.piecewise.deep.readout import PreactivationSigns
+    >>> signs = PreactivationSigns(np.array([[0.0], [-1.0]]), np.array([[-1.0], [-1.0]]))
+    >>> print(signs.of(np.array([[2.0], [2.0]]), np.array([[1.0, 0.0], [1.0, 3.0]])).ravel())
+    [ 1. -1.]
+    """
+
+    signs: np.ndarray  # (m_{L-1}, m_L), of z_j behind the boundary of input k, 0 where the weight is determined
+    usual: np.ndarray  # (m_{L-1}, m_L)
+
+    @classmethod
+    def determine(cls, Z, H, inputs, undetermined):
+        """From many points: Z (n, m_L), right near critical points, inputs' outputs H and pre-activations (n, m_{L-1})."""
+        signs = np.zeros(undetermined.shape)
+        for j in np.flatnonzero(np.any(undetermined != 0, axis=0)):
+            rows = np.flatnonzero(undetermined[:, j])
+            unusual = (H[:, rows] > 0) == (undetermined[rows, j] < 0)
+            signs[rows, j] = _signs_behind(Z[:, j], unusual, inputs[:, rows])
+        return cls(signs, np.where(undetermined != 0, undetermined, -1))
+
+    def of(self, Z, H):
+        """Signs (n, m_L) of pre-activations Z (n, m_L), without the undetermined weights; 0 where two contradict."""
+        active, inactive = (H > 0).astype(float), (H <= 0).astype(float)
+        if_active, if_inactive = self.signs * (self.usual < 0), self.signs * (self.usual > 0)
+        total = active @ if_active + inactive @ if_inactive
+        count = active @ np.abs(if_active) + inactive @ np.abs(if_inactive)
+        agreed = np.where(np.abs(total) == count, np.sign(total), 0.0)
+        return np.where(count == 0, np.where(Z >= 0, 1.0, -1.0), agreed)
+
+    def take(self, units):
+        """Those of some units, an index array or mask."""
+        return PreactivationSigns(self.signs[:, units], self.usual[:, units])
+
+
+def _signs_behind(z, unusual, inputs):
+    """Signs (q,) of one unit z (n,) behind the boundaries of q inputs, at points where these are `unusual` (n, q).
+
+    From the points nearest to an input's own boundary where no other input's sign is missing.
+    """
+    found = np.zeros(unusual.shape[1])
+    for _ in range(len(found)):
+        total, missing = unusual @ found, unusual @ (found == 0)
+        sign = np.where(unusual @ np.abs(found) > 0, np.sign(total), np.sign(z))
+        new = found.copy()
+        for i in np.flatnonzero(found == 0):
+            near = np.flatnonzero(unusual[:, i] & (missing == 1))
+            near = near[np.argsort(np.abs(inputs[near, i]))[:_NEAREST]]
+            new[i] = np.sign(sign[near].sum())
+        if np.array_equal(new, found):
+            break
+        found = new
+    return found
+
+
+def fill_undetermined(weights, biases, undetermined, known_signs, signs, outer, linear, points):
+    """Weights (m_{L-1}, m_L) for which units keep their `PreactivationSigns` and the linear part is right.
+
+    With ``sum_j a_j |z_j| + l . h`` on the outputs, unit j adds ``2 s_j a_j w_kj`` to ``l_k`` if it is active with input
+    k. If it is inactive with it, any weight will do that keeps it so. Only weights are filled whose inputs are inactive
+    on the unit's critical points (-1). Shapes: signs s (m_L,), outer weights a (m_L, m_o), linear part l
+    (m_{L-1}, m_o), outputs of layer L - 1 at many points (n, m_{L-1}).
+    """
+    filled, inactive = weights.copy(), undetermined < 0
+    for k in np.flatnonzero(inactive.any(axis=1)):
+        units = np.flatnonzero(inactive[k] & (known_signs.signs == signs)[k])
+        if len(units):
+            left = linear[k] - (signs * weights[k]) @ outer
+            filled[k, units] = np.linalg.lstsq((2.0 * signs[units, None] * outer[units]).T, left, rcond=1e-9)[0]
+    for k, j in np.argwhere(inactive & (known_signs.signs == -signs)):
+        active = points[points[:, k] > 0]
+        z = signs[j] * (active @ filled[:, j] + biases[j])
+        steepest = np.max(z / active[:, k], initial=0.0)
+        if 0.0 < steepest < _STEEPEST:
+            filled[k, j] = -_BEYOND * signs[j] * steepest
+    return filled

@@ -1,4 +1,4 @@
-"""Gradients of piecewise linear outputs within one linear region, and the normals of boundaries between two."""
+"""Gradients of piecewise linear outputs within one linear region, and the normals of boundaries from them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 
 from skident.budget import chunks, rows_at_once
 
-from .lines import CriticalPoints
-from .locate import locate
+from .lines import CriticalPoints, gaps_on_segments
+from .locate import locate, scan_segments
 from .robust_fit import NOISY, fit_plane_near
 
-__all__ = ["gradients_at", "normals_at"]
+__all__ = ["critical_points_on", "gradients_at", "normals_at"]
 
 _STRAIGHT_TOL = 4.0  # errors of the outputs in a second difference of a linear piece
 _CHUNK_NUMBERS = 2**24  # entries of the largest array, 128 MiB
@@ -226,3 +226,11 @@ def _tilted(probe, points, normals, errors, r, rng):
         if fit is not None and fit.normal_error < errors[i]:
             normals[i], errors[i] = fit.normal, fit.normal_error
     return normals, errors
+
+
+def critical_points_on(probe, lines, is_known, n_intervals, rng):
+    """The `CriticalPoints` on `Segments` that are not known; `is_known` maps points (n, D) to a mask (n,)."""
+    line, t = scan_segments(probe, lines, rng, n_intervals=n_intervals)
+    points, gaps = lines.at(line, t), gaps_on_segments(lines, line, t)
+    new = ~is_known(points)
+    return normals_at(probe, points[new], lines.directions[line[new]], gaps[new], rng)[0]

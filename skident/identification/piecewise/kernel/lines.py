@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["CriticalPoints", "Line", "Segments", "Table", "gaps_on_segments", "meeting_point"]
+__all__ = ["CriticalPoints", "Line", "Segments", "Table", "gaps_on_segments", "meeting_point", "random_segments"]
 
 
 class Table:
@@ -100,3 +100,26 @@ def gaps_on_segments(lines, line, t):
     before, after = np.append(np.inf, gap), np.append(gap, np.inf)
     ends = np.minimum(t - lines.low[line], lines.high[line] - t)
     return np.minimum(np.minimum(before, after), np.maximum(ends, 1e-9))  # a point at the end of a line keeps a gap
+
+
+def random_segments(probe, n, rng, *, reach, radii=(1.0,)):
+    """n `Segments` in random directions through random points with spreads `radii`, within the input range.
+
+    `reach` is their half length in units of ``sqrt(D)``.
+    """
+    oracle, D = probe.oracle, probe.oracle.n_inputs
+    origins = rng.choice(radii, (n, 1)) * rng.standard_normal((n, D))
+    V = rng.standard_normal((n, D))
+    V /= np.linalg.norm(V, axis=1, keepdims=True)
+    high = np.full(n, reach * np.sqrt(D))
+    low = -high
+    if oracle.input_range is not None:
+        origins = oracle.clip_to_range(origins)
+        bounds = np.stack([oracle.from_inputs(bound) for bound in oracle.input_range])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = (bounds[:, None] - origins) / V
+        # An input that the line does not change, at its bound, does not end it.
+        t = np.where(np.isnan(t), np.array([-np.inf, np.inf])[:, None, None], t)
+        high = np.minimum(high, t.max(axis=0).min(axis=1) * (1.0 - 1e-12))  # within rounding of the clipping
+        low = np.maximum(low, t.min(axis=0).max(axis=1) * (1.0 - 1e-12))
+    return Segments(origins, V, low, high)

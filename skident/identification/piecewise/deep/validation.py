@@ -1,0 +1,392 @@
+"""A network read from its layers: polished, pruned, and validated on held-out outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from skident.budget import check_deadline
+from skident.fitting.polish import polish_network
+from skident.network import FeedforwardNetwork
+
+from ..kernel.gradient import critical_points_on
+from ..kernel.lines import CriticalPoints, Segments
+from ..kernel.robust_fit import NOISY
+from .readout import hidden_outputs, spread_points
+
+__all__ = [
+    "OutputSamples",
+    "Validation",
+    "boundaries_beside_errors",
+    "extend_samples",
+    "polish",
+    "prune",
+    "sample_where_units_change",
+    "scaled_errors",
+    "smaller_networks",
+    "untested_points",
+    "validate_readout",
+]
+
+_TINY = float(np.finfo(float).tiny)
+
+# Validation.
+_RADII = (1.0, 3.0, 4.0, 6.0)  # spreads of held-out samples, in standard deviations of the inputs
+_WRONG = 1e-9  # error of an output over its deviation that no rounding of a right network makes
+_WRONG_ERRORS = 1e3  # the same in errors of the output, which weights known to rounding amplify
+_WRONG_NOISE = 12.0  # the same for noisy outputs: six deviations, and as much for the fit
+_FIRST_SHARE = 8  # divisor of the samples tested first: most wrong networks fail there
+_FEW_WRONG = 0.02  # share of wrong noisy outputs up to which a network without linear part is preferred
+_SOME_WRONG = 0.5  # share of wrong outputs up to which a network is polished on these as well
+_N_POLISHES = 4  # on outputs that were wrong
+_DIRECTIONS = (1.0, 3.0, 6.0)  # distances along directions in which the units change most, in units of sqrt(D)
+_BEYOND = (-1.0, 2.0)  # parts of the lines between two inputs on which there are samples
+# Polish.
+_OUTPUTS = 2.0  # per parameter
+_OUTPUTS_NOISY = 10.0  # the same for noisy outputs
+_MORE_OUTPUTS = 50  # beyond these
+_POLISHED_TOL = 1e-4  # relative error above which an output takes no part: a unit is missing there
+_POLISHED_ERRORS = 1e3  # the same in errors of the output
+_EXACT_ERRORS = 30.0  # errors by which an output of an exact network is off at most
+_FEWEST_OUTPUTS = 1.2  # per parameter, fewer than which are not fitted
+_NOISE_STD = 0.5  # of noisy outputs, in units of the probe, whose errors bound 2 deviations
+_FITTING_SHARE = 0.6  # of noisy outputs, above which a network is polished on these alone
+_INACCURATE = 30.0  # accuracy over that of the better outputs above which one is left out
+_MOSTLY = 0.9  # share of accurate outputs below which more are queried
+_POOL_NUMBERS = 1_000_000  # entries of the points among which those are searched where weights matter
+_POOL_SPREADS = (1.0, 2.0, 3.0)  # their spreads, in standard deviations of the inputs
+_N_PER_WEIGHT = 4  # points at which a weight must change the outputs
+_NEAREST = 40  # points per weight that is not tested
+# Pruning.
+_N_SMALLER = 2  # smaller networks tried at a time
+_FEWEST_UNITS = 2  # of the last hidden layer that are left
+_OPPOSITE = -0.99  # cosine of two units that stand for a linear part
+# Boundaries beside errors.
+_N_PATHS = 6  # lines from right to wrong outputs
+_RIGHT = 0.1  # scaled error below which an output is right
+_PATH_LENGTH = 1.3  # of these lines over the distance
+_PATH_INTERVALS = 8  # that they are cut into at first
+_NEAR = 1e-6  # pre-activation over the median up to which a point is on a boundary
+_NEAR_RESOLUTIONS = 300.0  # the same in resolutions
+
+
+class OutputSamples(NamedTuple):
+    """Outputs of the probe by which networks are validated."""
+
+    X: np.ndarray  # (n, D)
+    F: np.ndarray  # (n, m_L)
+    tol: np.ndarray  # (n,), infinite if the output is lost
+
+    @classmethod
+    def at(cls, probe, X):
+        """Queried at points (n, D)."""
+        return cls(X, *probe.query(X))
+
+    def joined(self, other):
+        """These samples and others."""
+        return OutputSamples(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+
+    def take(self, index):
+        """The samples of an index array or mask."""
+        return OutputSamples(*(part[index] for part in self))
+
+
+def extend_samples(probe, samples, n, rng):
+    """n samples at random points, or more: with those there are (or None), they validate later networks too."""
+    X = spread_points(probe, [], n if samples is None else max(n - len(samples.X), 0), rng, radii=_RADII)
+    new = OutputSamples.at(probe, X)
+    return new if samples is None else samples.joined(new)
+
+
+def scaled_errors(probe, network, samples):
+    """Points (k, D) with outputs, and errors (k,) of a network there over those of a right one: above 1 it is wrong."""
+    X, F, tol = samples.take(np.isfinite(samples.tol))
+    error = np.abs(network(X) - F).max(axis=1)
+    if probe.resolution > NOISY:
+        return X, error / (_WRONG_NOISE * tol)
+    return X, error / np.maximum(_WRONG / probe.resolution, _WRONG_ERRORS * tol)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A polished network, in units of the probe, and how much of held-out outputs it explains."""
+
+    network: FeedforwardNetwork
+    linear: np.ndarray  # (m_{L-1}, r), inner weights of its pairs of units that stand for a linear part
+    samples: OutputSamples
+    X: np.ndarray  # (k, D), those of their points that have outputs
+    error: np.ndarray  # (k,), above 1 where the network is wrong
+
+    @classmethod
+    def of(cls, probe, network, linear, samples):
+        """Of a network on samples."""
+        return cls(network, linear, samples, *scaled_errors(probe, network, samples))
+
+    @property
+    def wrong_share(self):
+        """Share of the outputs that the network does not explain."""
+        return float(np.mean(self.error > 1.0)) if len(self.error) else 1.0
+
+    def wrong_samples(self):
+        """The samples that the network does not explain."""
+        return self.samples.take(np.flatnonzero(np.isfinite(self.samples.tol))[self.error > 1.0])
+
+    def with_samples(self, probe, others):
+        """The same network on further samples too."""
+        return Validation.of(probe, self.network, self.linear, self.samples.joined(others))
+
+
+def validate_readout(probe, readout, samples, n_samples, rng):
+    """The `Validation` of a readout's network, polished; without its linear part if that only makes up for weights.
+
+    The network must explain `n_samples` outputs, and as many more as it was polished on; `samples` there are (or None).
+    """
+    none, noisy, best = readout.linear[:, :0], probe.resolution > NOISY, None
+    for network, linear in _candidates(probe, readout, rng):
+        found = _polished_and_validated(probe, network, linear, samples, n_samples, rng)
+        samples = found.samples
+        best = found if best is None or found.wrong_share < best.wrong_share else best
+        if best.wrong_share <= (_FEW_WRONG if noisy else 0.0):
+            break
+    if noisy and not best.wrong_share:
+        smaller = prune(probe, best.network, best.samples, rng)
+        return best if smaller is best.network else Validation.of(probe, smaller, none, best.samples)
+    return best
+
+
+def _candidates(probe, readout, rng):
+    """Networks and their linear parts: first without these, and on noisy outputs without a unit that may be false."""
+    plain = readout.without_linear
+    if plain is not None:
+        none = readout.linear[:, :0]
+        yield plain, none
+        if probe.resolution > NOISY and plain.layer_widths[-2] > _FEWEST_UNITS:
+            yield from ((smaller, none) for smaller in smaller_networks(probe, plain, rng))
+    yield readout.network, readout.linear
+
+
+def _polished_and_validated(probe, network, linear, samples, n_samples, rng):
+    """A network polished and validated; polished again on what was wrong by little, if that is not much."""
+    best, wrong = None, None
+    for _ in range(_N_POLISHES):
+        network = polish(probe, network, rng, wrong)
+        for n in (n_samples // _FIRST_SHARE, n_samples):
+            samples = extend_samples(probe, samples, n, rng)
+            found = Validation.of(probe, network, linear, samples)
+            if found.wrong_share:
+                break
+        else:
+            if probe.resolution <= NOISY:
+                found = found.with_samples(
+                    probe, OutputSamples.at(probe, untested_points(probe, network, found.X, rng))
+                )
+                samples = found.samples
+        gained = best is None or found.wrong_share < best.wrong_share
+        best = found if gained else best
+        if not gained or not 0 < best.wrong_share <= _SOME_WRONG or probe.resolution > NOISY:
+            break
+        # On these it will be right; as many others must confirm that it is.
+        wrong, n_samples = best.wrong_samples(), n_samples + len(samples.X)
+    return best
+
+
+def sample_where_units_change(probe, network, inputs, n, rng):
+    """About n samples where missing units would show: a third of each kind.
+
+    Along directions in which the units change most, on their rarer sides, and on lines between and beyond two of the
+    `inputs` (k, D). Trained networks change little in most directions, so random points hardly reach the places where a
+    rare unit changes its sign.
+    """
+    D, third = probe.n_inputs, n // 3
+    along = rng.standard_normal((third, network.weights[0].shape[1])) @ network.weights[0].T
+    norms = np.maximum(np.linalg.norm(along, axis=1, keepdims=True), _TINY)
+    along *= np.sqrt(D) * rng.choice(_DIRECTIONS, (third, 1)) / norms
+    rare = rng.permutation(spread_points(probe, _hidden_layers(network), 0, rng))[:third]
+    parts = [along, rare]
+    if len(inputs):
+        one, other = (inputs[rng.randint(len(inputs), size=n - third - len(rare))] for _ in range(2))
+        parts.append(one + rng.uniform(*_BEYOND, (len(one), 1)) * (other - one))
+    return OutputSamples.at(probe, probe.oracle.clip_to_range(np.concatenate(parts)))
+
+
+def _hidden_layers(network):
+    return list(zip(network.weights[:-1], network.biases[:-1], strict=True))
+
+
+def polish(probe, network, rng, more=None):
+    """A network fitted to outputs where all its weights matter, and to `more` samples; or as it was if that is no better."""
+    noisy = probe.resolution > NOISY
+    n = int((_OUTPUTS_NOISY if noisy else _OUTPUTS) * network.n_parameters / network.n_outputs) + _MORE_OUTPUTS
+    samples = _accurate_samples(probe, network, n, rng)
+    X, F, tol = samples if more is None else samples.joined(more)
+    error = np.abs(network(X) - F).max(axis=1)
+    good = np.isfinite(tol) & (error < max(_POLISHED_TOL / probe.resolution, _POLISHED_ERRORS))
+    if not noisy and np.all(error[good] < _EXACT_ERRORS * tol[good]):  # what is wrong lacks units
+        return network
+    if good.sum() * network.n_outputs < _FEWEST_OUTPUTS * network.n_parameters:
+        return network
+    better = polish_network(network, X[good], F[good], noise=_NOISE_STD if noisy else None)[0]
+    if noisy:  # points that were on the wrong side of a boundary are on the right one now
+        fits = np.isfinite(tol) & (np.abs(better(X) - F).max(axis=1) < _WRONG_NOISE * tol)
+        if fits.mean() > _FITTING_SHARE:
+            better = polish_network(better, X[fits], F[fits], noise=_NOISE_STD)[0]
+    after = np.abs(better(X) - F).max(axis=1)
+    return better if np.median(after) <= np.median(error) else network
+
+
+def _accurate_samples(probe, network, n, rng):
+    """About n samples at random points and where weights matter, without those far less accurate than others.
+
+    Log-odds are uncertain where a probability is near 1, all over one side of the decision boundary.
+    """
+    samples, accurate = None, np.zeros(1, dtype=bool)
+    for _ in range(2):
+        if accurate.mean() < _MOSTLY:
+            new = OutputSamples.at(probe, spread_points(probe, _hidden_layers(network), n, rng))
+            samples = new if samples is None else samples.joined(new)
+            limit = _INACCURATE * np.sort(samples.tol)[len(samples.tol) // 4]
+            accurate = samples.tol <= limit
+    X = _points_where_weights_matter(probe, network, samples.X[accurate], rng)
+    samples = samples.joined(OutputSamples.at(probe, X))
+    return samples.take(samples.tol <= limit)
+
+
+def _pool(probe, spreads, rng):
+    """Many random points (n, D)."""
+    D = probe.n_inputs
+    return probe.oracle.clip_to_range(
+        rng.choice(spreads, (_POOL_NUMBERS // D, 1)) * rng.standard_normal((_POOL_NUMBERS // D, D))
+    )
+
+
+def _chosen(pool, indices, n, rng):
+    """At most n points of a pool, from a list of index arrays."""
+    indices = np.unique(np.concatenate(indices)) if indices else np.zeros(0, dtype=int)
+    return pool[rng.permutation(indices)[:n]]
+
+
+def _points_where_weights_matter(probe, network, X, rng):
+    """Points at which weights change the outputs that do so at few of the points X (n, D); at most n."""
+    pool, chosen = _pool(probe, _POOL_SPREADS, rng), []
+    for (inner, outer), (inner_pool, outer_pool) in zip(_traffic(network, X), _traffic(network, pool), strict=True):
+        for i, k in np.argwhere(inner.T @ outer < _N_PER_WEIGHT):
+            chosen.append(np.flatnonzero(inner_pool[:, i] * outer_pool[:, k])[:_N_PER_WEIGHT])
+    return _chosen(pool, chosen, len(X), rng)
+
+
+def untested_points(probe, network, X, rng):
+    """Points that test weights without effect at the points X (n, D): 40 per weight, at most n.
+
+    At these its input is active, and its unit nearly so, as the network is.
+    """
+    slope, chosen = _slope(network), []
+    pool = H = _pool(probe, _RADII, rng)
+    pairs = [None, *_traffic(network, X)[::-1]]  # of layer 1 all weights matter
+    for pair, (W, b) in zip(pairs, _hidden_layers(network), strict=True):
+        Z = H @ W + b
+        check_deadline()
+        for i, k in np.argwhere(pair[0].T @ pair[1] < _N_PER_WEIGHT) if pair is not None else ():
+            on = np.flatnonzero(H[:, i] > 0)
+            chosen.append(on[np.argsort(-Z[on, k] / H[on, i])[:_NEAREST]])
+        H = np.maximum(Z, slope * Z)
+    return _chosen(pool, chosen, len(X), rng)
+
+
+def _slope(network):
+    return getattr(network.activations[0], "negative_slope", 0.0)
+
+
+def _traffic(network, X):
+    """Per layer from the last hidden one to the second: masks of active inputs, and of active units that matter."""
+    H, before, on, slope = X, [], [], _slope(network)
+    for W, b in _hidden_layers(network):
+        before.append(H > 0)
+        Z = H @ W + b
+        on.append((Z > 0).astype(np.float32))
+        H = np.maximum(Z, slope * Z)
+    matters, pairs = np.abs(network.weights[-1]).sum(axis=1) > 0, []
+    reached = np.broadcast_to(matters, on[-1].shape).astype(np.float32)
+    for layer in range(len(on) - 1, 0, -1):
+        outer = on[layer] * reached
+        pairs.append((before[layer].astype(np.float32), outer))
+        reached = (outer @ (network.weights[layer] != 0).T.astype(np.float32) > 0).astype(np.float32)
+    return pairs
+
+
+def prune(probe, network, samples, rng):
+    """A network without units of its last hidden layer that noisy outputs do not need; it must explain the samples.
+
+    With noise, a unit may be found twice, or a linear part be taken for errors of the units.
+    """
+    while network.layer_widths[-2] > _FEWEST_UNITS:
+        for candidate in smaller_networks(probe, network, rng):
+            candidate = polish(probe, candidate, rng)
+            if not np.any(scaled_errors(probe, candidate, samples)[1] > 1.0):
+                network = candidate
+                break
+        else:
+            return network
+    return network
+
+
+def smaller_networks(probe, network, rng):
+    """The two best networks without one unit of the last hidden layer, or a pair that stands for a linear part.
+
+    The output weights are fitted again; the better network is first.
+    """
+    X = spread_points(probe, _hidden_layers(network), 10 * network.layer_widths[-2] + _MORE_OUTPUTS, rng)
+    samples = OutputSamples.at(probe, X)
+    samples = samples.take(np.isfinite(samples.tol))
+    smaller = [_without(network, units, samples) for units in _removable(network)]
+    return [candidate for _, candidate in sorted(smaller, key=lambda pair: pair[0])[:_N_SMALLER]]
+
+
+def _removable(network):
+    """Lists of single units of the last hidden layer, and of opposite pairs."""
+    V = np.vstack([network.weights[-2], network.biases[-2]])
+    V = V / np.maximum(np.linalg.norm(V, axis=0), _TINY)
+    return [[k] for k in range(V.shape[1])] + [list(pair) for pair in np.argwhere(np.triu(V.T @ V < _OPPOSITE, 1))]
+
+
+def _without(network, units, samples):
+    """The median residual of a network without some units, its output weights fitted again, and that network."""
+    *W, _ = (w.copy() for w in network.weights)
+    *b, _ = (v.copy() for v in network.biases)
+    W[-1], b[-1] = np.delete(W[-1], units, axis=1), np.delete(b[-1], units)
+    X, F, tol = samples
+    H = np.column_stack([hidden_outputs(list(zip(W, b, strict=True)), X), np.ones(len(X))])
+    out = np.linalg.lstsq(H / tol[:, None], F / tol[:, None], rcond=1e-12)[0]
+    residual = np.median(np.abs(H @ out - F).max(axis=1) / tol)
+    return residual, FeedforwardNetwork([*W, out[:-1]], [*b, out[-1]], network.activation)
+
+
+def boundaries_beside_errors(probe, network, X, error, rng):
+    """`CriticalPoints` not of a network, between points X (n, D) where it is wrong and the nearest where it is right.
+
+    `error` (n,) as `scaled_errors` gives it.
+    """
+    right, wrong = np.flatnonzero(error < _RIGHT), np.flatnonzero(error > 1.0)
+    if len(right) == 0 or len(wrong) == 0:
+        return CriticalPoints(X[:0], X[:0], error[:0])
+    wrong = rng.permutation(np.resize(wrong, max(_N_PATHS, len(wrong))))[:_N_PATHS]
+    apart = np.linalg.norm(X[right][:, None] - X[wrong], axis=2)
+    # The nearest right point, or the next ones if a wrong point is repeated.
+    rank = np.array([np.sum(wrong[:i] == w) for i, w in enumerate(wrong)])
+    start = right[np.argsort(apart, axis=0)[rank % len(right), np.arange(len(wrong))]]
+    V = X[wrong] - X[start]
+    length = np.linalg.norm(V, axis=1)
+    lines = Segments(X[start], V / length[:, None], np.zeros(len(V)), _PATH_LENGTH * length)
+    near = max(_NEAR, _NEAR_RESOLUTIONS * probe.resolution)
+
+    def is_known(points):
+        known, H = np.zeros(len(points), dtype=bool), points
+        for W, b in _hidden_layers(network):
+            Z = H @ W + b
+            H = network.activations[0](Z)
+            if len(points):
+                known |= np.abs(Z).min(axis=1) < near * np.median(np.abs(Z))
+        return known
+
+    return critical_points_on(probe, lines, is_known, _PATH_INTERVALS, rng)
