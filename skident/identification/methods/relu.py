@@ -132,7 +132,11 @@ def _deep(inquiry, leaky):
     caveat = "" if found.n_linear == 0 else _PAIRS.format(found.n_linear)
     if found.wrong_share:
         caveat = _MISSING.format(found.wrong_share, found.n_validation)
-    evidence = {"explained": 1.0 - found.wrong_share, "explained_of": found.n_validation, "sign_doubt": found.sign_deviation}
+    evidence = {
+        "explained": 1.0 - found.wrong_share,
+        "explained_of": found.n_validation,
+        "sign_doubt": found.sign_deviation,
+    }
     minimal = not found.n_linear and not _has_alike_units(found.network)
     return _attempt(inquiry, found.network, minimal, caveat, evidence)
 

@@ -1,8 +1,7 @@
 import numpy as np
 
-from skident.identification.piecewise.deep.fill_missing import with_hidden_weights
 from skident.identification.piecewise.deep.known_layers import KnownLayers
-from skident.identification.piecewise.deep.signs import layer_signs
+from skident.identification.piecewise.deep.signs import layer_signs, with_missing_weights
 
 from .test_layer_signs import unit_with
 
@@ -18,13 +17,13 @@ def test_a_weight_that_no_kink_tells_is_told_with_the_signs():
     c[1] += 2.0 * s[2] * alpha[2] * W[1, 2]
     known = KnownLayers([], lacking, b)
     units = [unit_with(known, theta) for theta in np.vstack([alpha, c, d]).T]
-    assert not layer_signs(known, units[:2]).misfit < 1e-5
-    told = layer_signs(known, units, vague=vague)
-    assert told.certain and told.misfit < 1e-10 and told.used == [0, 1, 2, 3]
+    assert not layer_signs(known, units[:2]).residual < 1e-5
+    told = layer_signs(known, units, undetermined=vague)
+    assert told.certain and told.residual < 1e-10 and told.used == [0, 1, 2, 3]
     np.testing.assert_array_equal(np.sign(told.signs), s)
-    whole, moved = with_hidden_weights(known, units, told)
+    whole, moved = with_missing_weights(known, units, told)
     np.testing.assert_allclose(whole.weights, W, atol=1e-9)
     truth = np.vstack([alpha, W @ (s[:, None] * alpha), d]).T
-    rows = np.array([unit.rows[known.n_inputs + 1 :] @ theta for unit, theta in zip(moved, truth, strict=True)])
-    np.testing.assert_allclose(rows, np.array([unit.values[known.n_inputs + 1 :] for unit in moved]), rtol=1e-9)
-    assert with_hidden_weights(known, units, told._replace(hidden=np.zeros((m, K))))[0] is known
+    rows = np.array([unit.equations[known.n_inputs + 1 :] @ theta for unit, theta in zip(moved, truth, strict=True)])
+    np.testing.assert_allclose(rows, np.array([unit.targets[known.n_inputs + 1 :] for unit in moved]), rtol=1e-9)
+    assert with_missing_weights(known, units, told._replace(missing_weights=np.zeros((m, K))))[0] is known

@@ -1,6 +1,6 @@
 import numpy as np
 
-from skident.identification.piecewise.deep.hyperplanes import FirstLayerSearch, refined_hyperplane
+from skident.identification.piecewise.deep.first_layer import HyperplaneSearch, refined_hyperplane
 
 
 def true_planes(net):
@@ -21,20 +21,20 @@ def test_a_rough_hyperplane_is_refined(planted):
 def test_a_facet_is_no_hyperplane(planted):
     net = planted((5, 6, 4, 1), 0)
     x, g = net.kink_of(2, 1)
-    plane, _ = refined_hyperplane(net.answers(), x, g / np.linalg.norm(g), 1e-8, net.rng)
-    search = FirstLayerSearch(net.answers(), net.rng)
-    search.follow_lines(3)
-    assert plane is None or not any(np.allclose(np.abs(p @ plane), 1.0 + plane[-1] ** 2) for p in search.planes)
+    fit = refined_hyperplane(net.answers(), x, g / np.linalg.norm(g), 1e-8, net.rng)
+    search = HyperplaneSearch(net.answers(), net.rng)
+    search.scan_lines(3)
+    assert fit is None or not any(np.allclose(np.abs(p @ fit[0]), 1.0 + fit[0][-1] ** 2) for p in search.planes)
 
 
 def test_lines_show_the_first_layer(planted):
     net = planted((6, 7, 5, 1), 4)
-    search = FirstLayerSearch(net.answers(), net.rng)
+    search = HyperplaneSearch(net.answers(), net.rng)
     for _ in range(6):
-        search.follow_lines(1)
+        search.scan_lines(1)
     truth = true_planes(net)
     gaps = np.array([min(np.abs(p - s * q).max() for q in truth for s in (1, -1)) for p in search.planes])
     assert len(search.planes) == 7 and gaps.max() < 1e-11
     on = search.planes[0, :-1] * -search.planes[0, -1]
-    np.testing.assert_array_equal(search.on_planes(np.vstack([on, on + 0.1])), [True, False])
-    assert not search.take_up(search.planes[3]) and not search.take_up(-search.planes[3])
+    np.testing.assert_array_equal(search.contains(np.vstack([on, on + 0.1])), [True, False])
+    assert not search.add_plane(search.planes[3]) and not search.add_plane(-search.planes[3])

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from skident.identification.piecewise.deep.polished import judge
 from skident.identification.piecewise.deep.readout import Readout
+from skident.identification.piecewise.deep.validation import validate_readout
 from skident.network import FeedforwardNetwork
 
 
@@ -33,8 +33,8 @@ def test_a_linear_part_that_makes_up_for_weights_is_left_out(right):
     net, answers, network = right
     rough, v = perturbed(network, 1e-7, net.rng), net.rng.standard_normal((7, 1))
     readout = Readout(with_pair(rough, v, 1e-7), 1.0, 1.0, np.zeros(5), v, rough)
-    judged = judge(answers, readout, None, 400, net.rng)
-    assert judged.wrong == 0.0 and len(judged.X) >= 400 and judged.linear.shape == (7, 0)
+    judged = validate_readout(answers, readout, None, 400, net.rng)
+    assert judged.wrong_share == 0.0 and len(judged.X) >= 400 and judged.linear.shape == (7, 0)
     assert judged.network.layer_widths == (7, 5, 1)
 
 
@@ -46,5 +46,5 @@ def test_what_no_polish_repairs_stays_wrong(right):
         "relu",
     )
     readout = Readout(lacking, 0.7, 0.7, np.zeros(4), np.zeros((7, 0)))
-    judged = judge(answers, readout, None, 400, net.rng)
-    assert judged.wrong > 0.1 and judged.network.layer_widths == (7, 4, 1)
+    judged = validate_readout(answers, readout, None, 400, net.rng)
+    assert judged.wrong_share > 0.1 and judged.network.layer_widths == (7, 4, 1)

@@ -29,15 +29,15 @@ def test_derivatives_are_numerical_differences(setting):
         (up, phi_up), (down, phi_down) = known.evaluate(X + h * e), known.evaluate(X - h * e)
         differences.append(((up - down) / (2 * h), (phi_up - phi_down) / (2 * h)))
     dZ, dphi = (np.stack(part, axis=2) for part in zip(*differences, strict=True))
-    np.testing.assert_allclose(known.boundaries(active), dZ, atol=1e-7)
-    np.testing.assert_allclose(known.feature_maps(active), dphi, atol=1e-7)
+    np.testing.assert_allclose(known.gradient_norms(active), np.linalg.norm(dZ, axis=2), atol=1e-7)
+    np.testing.assert_allclose(known.feature_gradients(active), dphi, atol=1e-7)
     np.testing.assert_allclose(known.gradients(active, theta), np.einsum("ntd,t->nd", dphi, theta), atol=1e-6)
     U = net.rng.standard_normal(X.shape)
     along, along_phi = known.tangents(active, U)
     np.testing.assert_allclose(along, np.einsum("nmd,nd->nm", dZ, U), atol=1e-6)
     np.testing.assert_allclose(along_phi, np.einsum("ntd,nd->nt", dphi, U), atol=1e-6)
-    which = net.rng.randint(Z.shape[1], size=len(X))
-    np.testing.assert_allclose(known.boundary_normals(active, which), dZ[np.arange(len(X)), which], atol=1e-7)
+    for k in range(Z.shape[1]):
+        np.testing.assert_allclose(known.boundary_gradients(active, np.full(len(X), k)), dZ[:, k], atol=1e-7)
 
 
 def test_a_unit_of_the_next_layer_is_linear_in_the_features(setting):
@@ -54,11 +54,11 @@ def test_a_unit_of_the_next_layer_is_linear_in_the_features(setting):
     )
 
 
-def test_points_on_known_kinks(setting):
+def test_points_on_boundaries(setting):
     net, known, _, X = setting
     x = net.kink_of(1, 2)[0]
-    np.testing.assert_array_equal(known.on_known_kinks(np.vstack([x, X])), [True, *[False] * 7])
-    assert known.on_known_kinks(X[:0]).shape == (0,)
+    np.testing.assert_array_equal(known.on_boundaries(np.vstack([x, X])), [True, *[False] * 7])
+    assert known.on_boundaries(X[:0]).shape == (0,)
 
 
 def test_combinations_of_the_features(setting):

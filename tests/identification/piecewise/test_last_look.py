@@ -1,7 +1,6 @@
 import numpy as np
 
-from skident.identification.piecewise.deep.held_out_checks import answers_where_units_show
-from skident.identification.piecewise.deep.repair import errors_of, more_answers
+from skident.identification.piecewise.deep.validation import extend_samples, sample_where_units_change, scaled_errors
 from skident.network import FeedforwardNetwork
 
 
@@ -24,17 +23,17 @@ def test_a_unit_that_random_answers_hardly_show_is_missed_nowhere(planted):
     lacking = [weights[0], weights[1][:, 1:], weights[2][1:]]
     wrong = FeedforwardNetwork(lacking, [biases[0], biases[1][1:], biases[2]], "relu")
     rows = rng.standard_normal((50, 30))
-    shown, anywhere = answers_where_units_show(answers, wrong, rows, 600, rng), more_answers(answers, None, 600, rng)
-    assert 500 < len(shown.X) <= 600 and errors_of(answers, right, shown)[1].max() < 1.0
-    shares = [np.mean(errors_of(answers, wrong, asked)[1] > 1.0) for asked in (shown, anywhere)]
+    shown, anywhere = sample_where_units_change(answers, wrong, rows, 600, rng), extend_samples(answers, None, 600, rng)
+    assert 500 < len(shown.X) <= 600 and scaled_errors(answers, right, shown)[1].max() < 1.0
+    shares = [np.mean(scaled_errors(answers, wrong, asked)[1] > 1.0) for asked in (shown, anywhere)]
     assert shares[0] > 5.0 * shares[1] and shares[0] > 0.02
-    assert len(answers_where_units_show(answers, right, rows[:0], 600, rng).X) > 200
+    assert len(sample_where_units_change(answers, right, rows[:0], 600, rng).X) > 200
 
 
 def test_points_between_and_beyond_rows(planted):
     net = planted((4, 5, 3, 1), 2)
     answers, rng = net.answers(), np.random.RandomState(0)
     rows = np.array([[100.0, 0.0, 0.0, 0.0], [100.0, 1.0, 0.0, 0.0]])
-    X = answers_where_units_show(answers, net.network, rows, 300, rng).X
+    X = sample_where_units_change(answers, net.network, rows, 300, rng).X
     beside = X[np.abs(X[:, 0] - 100.0) < 1e-9]
     assert len(beside) >= 100 and beside[:, 1].min() < -0.5 and beside[:, 1].max() > 1.5

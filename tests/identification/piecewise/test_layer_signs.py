@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
-from skident.identification.piecewise.deep.facets import FacetUnit
+from skident.identification.piecewise.deep.facet_unit import FacetUnit
 from skident.identification.piecewise.deep.known_layers import KnownLayers
 from skident.identification.piecewise.deep.signs import features_with_signs, layer_signs, signs_beside_linear_part
 
 
 def unit_with(known, theta):
     unit = FacetUnit(known, np.ones(known.n_inputs), np.ones(known.n_inputs))
-    unit.learn(1e9 * np.eye(len(theta)), 1e9 * theta, np.zeros((0, known.n_inputs)))
-    unit.theta, unit.open, unit.misfit = theta, np.zeros((len(theta), 0)), 0.0
+    unit.add_equations(1e9 * np.eye(len(theta)), 1e9 * theta, np.zeros((0, known.n_inputs)))
+    unit.coef, unit.null_basis, unit.residual = theta, np.zeros((len(theta), 0)), 0.0
     return unit
 
 
@@ -29,7 +29,7 @@ def by_trying_all(known, units):
     best = None
     for i in range(2**K):
         s = np.array([1.0 - 2.0 * (i >> k & 1) for k in range(K)])
-        misfit = max(np.abs(known.weights @ (s * u.theta[:K]) - u.theta[K:-1]).max() for u in units)
+        misfit = max(np.abs(known.weights @ (s * u.coef[:K]) - u.coef[K:-1]).max() for u in units)
         best = min(best, (misfit, tuple(s))) if best else (misfit, tuple(s))
     return best
 
@@ -38,7 +38,7 @@ def by_trying_all(known, units):
 def test_signs_are_those_of_trying_all(seed):
     known, s, units = planted_layer(seed)
     told = layer_signs(known, units)
-    assert told.certain and told.determined.all() and told.misfit < 1e-10
+    assert told.certain and told.determined.all() and told.residual < 1e-10
     np.testing.assert_array_equal(np.sign(told.signs), s)
     np.testing.assert_array_equal(by_trying_all(known, units)[1], s)
 
@@ -54,11 +54,11 @@ def test_a_stranger_is_left_out():
 @pytest.mark.parametrize(("J", "n_missing"), [(2, 1), (4, 1), (4, 2)])
 def test_signs_beside_units_that_are_always_on(J, n_missing):
     known, s, units = planted_layer(2, D=8, J=J, n_missing=n_missing)
-    assert not layer_signs(known, units).misfit < 1e-5 or J == 2
+    assert not layer_signs(known, units).residual < 1e-5 or J == 2
     signs, linear = signs_beside_linear_part(known, units)
     np.testing.assert_array_equal(signs, s)
     K = known.n_units
-    rest = np.array([u.theta[K:-1] - known.weights @ (s * u.theta[:K]) for u in units])
+    rest = np.array([u.coef[K:-1] - known.weights @ (s * u.coef[:K]) for u in units])
     np.testing.assert_allclose(rest @ linear @ linear.T, rest, atol=1e-10)
     assert linear.shape == (8, n_missing)
 

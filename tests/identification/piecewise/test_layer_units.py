@@ -1,20 +1,18 @@
 import numpy as np
 import pytest
 
-from skident.identification.piecewise.deep.facets import FacetUnit
-from skident.identification.piecewise.deep.fill_missing import complete
-from skident.identification.piecewise.deep.follow_facets import kinks_seen, share_of_kinks, share_of_sides, trace
-from skident.identification.piecewise.deep.hyperplanes import random_segments
+from skident.identification.piecewise.deep.facet_unit import FacetUnit
+from skident.identification.piecewise.deep.follow_facets import extend_unit
 from skident.identification.piecewise.deep.known_layers import KnownLayers
-from skident.identification.piecewise.deep.layer_units import LayerUnits
-from skident.identification.piecewise.deep.refinement import intersection, refine
-from skident.identification.piecewise.deep.repair import unexplained_kinks
-from skident.identification.piecewise.kernel.lines import CriticalPoints
+from skident.identification.piecewise.deep.layer_units import LayerUnits, intersection
+from skident.identification.piecewise.deep.predictions import crossing_support, hit_rate, probe_predictions, refine
+from skident.identification.piecewise.kernel.gradient import critical_points_on
+from skident.identification.piecewise.kernel.lines import CriticalPoints, random_segments
 
 
 def owners(net, unit, rng):
     """The planted units (layer, index) whose kinks a unit's predicted ones are, and how many are of the most usual."""
-    points = unit.predicted_kinks(40, rng)[0]
+    points = unit.predicted_points(40, rng)[0]
     found = []
     for x in points:
         z = [(abs(v), i + 1, k) for i, Z in enumerate(net.pre_activations(x[None])) for k, v in enumerate(Z[0])]
@@ -31,8 +29,8 @@ def second_layer(request):
     known, factors = net.known(1)
     answers, layer = net.answers(), LayerUnits(known)
     lines = random_segments(answers, 8, net.rng, reach=4.0)
-    kinks = unexplained_kinks(answers, lines, known.on_known_kinks, 24, net.rng)
-    layer.take_up(answers, kinks, net.rng)
+    kinks = critical_points_on(answers, lines, known.on_boundaries, 24, net.rng)
+    layer.add(answers, kinks, net.rng)
     return net, answers, layer, factors
 
 
@@ -54,24 +52,24 @@ def test_the_units_of_the_second_layer(second_layer):
 def test_units_are_of_their_layer(second_layer):
     net, answers, layer, _ = second_layer
     rng, unit = np.random.RandomState(1), layer.units[0]
-    assert len(layer.missed_before()) == 0 and layer.drop_strangers(answers, rng) == 0
-    assert share_of_kinks(answers, unit, rng)[0] > 0.5 and share_of_sides(answers, unit, layer.units, rng) > 0.5
-    seen = kinks_seen(answers, unit, layer.units, rng)
-    theta, start = unit.theta.copy(), unit.theta / np.linalg.norm(unit.theta)
+    assert len(layer.points_of_previous_layer()) == 0 and layer.drop_deeper_facets(answers, rng) == 0
+    assert hit_rate(answers, unit, rng)[0] > 0.5 and crossing_support(answers, unit, layer.units, rng) > 0.5
+    seen = probe_predictions(answers, unit, layer.units, rng)
+    theta, start = unit.coef.copy(), unit.coef / np.linalg.norm(unit.coef)
     refine(answers, unit, rng)
-    assert np.abs(unit.theta - theta).max() < 1e-9 and seen.hit.mean() > 0.5 and np.isfinite(start).all()
+    assert np.abs(unit.coef - theta).max() < 1e-9 and seen.hit.mean() > 0.5 and np.isfinite(start).all()
 
 
 def test_two_parts_of_a_unit_meet(second_layer):
     net, answers, layer, _ = second_layer
     rng, whole = np.random.RandomState(2), layer.units[0]
-    points, normals = whole.predicted_kinks(12, rng)
+    points, normals = whole.predicted_points(12, rng)
     parts = [FacetUnit(layer.known, x, n, layer.basis) for x, n in zip(points, normals, strict=True)]
     joint = intersection(whole, parts[0])
-    assert joint is not None and joint.n_open <= whole.n_open
+    assert joint is not None and joint.nullity <= whole.nullity
     other = FacetUnit(layer.known, layer.units[1].point, layer.units[1].normal, layer.basis)
     assert intersection(whole, other) is None
-    assert trace(answers, parts[1], rng) and parts[1].misfit < 1e-5
+    assert extend_unit(answers, parts[1], rng) and parts[1].residual < 1e-5
 
 
 def test_a_unit_of_the_layer_before_is_told(planted):
@@ -81,10 +79,10 @@ def test_a_unit_of_the_layer_before_is_told(planted):
     x, g = net.kink_of(1, 0)
     unit = FacetUnit(layer.known, x, g / np.linalg.norm(g))
     truth = np.concatenate([np.zeros(7), W[:, 0], b[:1]])
-    unit.learn(np.eye(len(truth)), truth / np.linalg.norm(W[:, 0]), x[None])
+    unit.add_equations(np.eye(len(truth)), truth / np.linalg.norm(W[:, 0]), x[None])
     layer.units.append(unit)
-    assert len(layer.missed_before()) == 1
-    plane = layer.planes_before()[0]
+    assert len(layer.points_of_previous_layer()) == 1
+    plane = layer.planes_of_previous_layer()[0]
     np.testing.assert_allclose(plane, np.append(W[:, 0], b[0]) / np.linalg.norm(W[:, 0]), atol=1e-9)
 
 
@@ -97,5 +95,5 @@ def test_a_bias_completes_what_was_a_linear_part(planted):
     kinks = CriticalPoints(
         np.array([y, x]), np.array([h / np.linalg.norm(h), g / np.linalg.norm(g)]), np.array([1e-9, 1e-9])
     )
-    assert complete(layer, linear, kinks) == 1
+    assert layer.add_from_linear_part(linear, kinks) == 1
     assert owners(net, layer.units[0], np.random.RandomState(0)) == ((2, 3), 1.0)

@@ -11,9 +11,9 @@ def test_the_output_is_read(widths, planted):
     known, _ = net.known(L)
     answers = net.answers()
     found = read_out(answers, net.layers(L - 1), known.weights, known.biases, net.rng)
-    assert found.share == found.signed == 1.0 and found.linear.shape == (widths[-3], 0)
+    assert found.features_share == found.network_share == 1.0 and found.linear.shape == (widths[-3], 0)
     if widths[-1] * widths[-3] >= widths[-2]:
-        assert found.doubt.max() < 1e-6
+        assert found.deviation.max() < 1e-6
     X = net.rng.standard_normal((100, 5))
     np.testing.assert_allclose(found.network(X), answers.query(X)[0], atol=1e-9 * np.abs(answers.query(X)[0]).max())
 
@@ -27,7 +27,7 @@ def test_a_unit_that_is_always_on_is_read_as_a_pair(planted):
     others = np.arange(6) != 2
     answers = net.answers()
     found = read_out(answers, net.layers(1), known.weights[:, others], known.biases[others], net.rng)
-    assert found.signed == 1.0 and found.linear.shape == (6, 1) and found.network.layer_widths == (6, 7, 1)
+    assert found.network_share == 1.0 and found.linear.shape == (6, 1) and found.network.layer_widths == (6, 7, 1)
     X = net.rng.standard_normal((100, 5))
     F = answers.query(X)[0]
     np.testing.assert_allclose(found.network(X), F, atol=1e-8 * np.abs(F).max())
@@ -39,14 +39,14 @@ def test_weights_that_are_open_are_read_from_the_linear_part(planted):
     # The second unit is on wherever the first input is.
     b[0][0], W[1][0, 1] = -4.0 * np.linalg.norm(W[0][:, 0]) / 2.0, 30.0
     net.set(W, b)
-    open_entries = np.zeros((6, 4))
-    open_entries[0, 1] = -1.0
-    unknown = np.where(open_entries != 0, 0.0, W[1])
-    found = read_out(net.answers(), net.layers(1), unknown, b[1], net.rng, open_entries=open_entries)
+    undetermined = np.zeros((6, 4))
+    undetermined[0, 1] = -1.0
+    unknown = np.where(undetermined != 0, 0.0, W[1])
+    found = read_out(net.answers(), net.layers(1), unknown, b[1], net.rng, undetermined=undetermined)
     X = hidden_outputs(net.layers(1), 2.0 * net.rng.standard_normal((2000, 5)))
     if np.all((X @ unknown[:, 1] + b[1][1])[X[:, 0] > 0] > 0):
         assert abs(found.network.weights[1][0, 1] - 30.0) < 1e-4
-    assert found.share > 0.9
+    assert found.features_share > 0.9
 
 
 def test_rare_sides_are_among_the_points(planted):

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from skident.identification.piecewise.deep.facets import FacetUnit
-from skident.identification.piecewise.deep.follow_facets import trace
-from skident.identification.piecewise.deep.refinement import refine, trace_on
+from skident.identification.piecewise.deep.facet_unit import FacetUnit
+from skident.identification.piecewise.deep.follow_facets import extend_unit, extend_units
+from skident.identification.piecewise.deep.predictions import refine
 from skident.identification.piecewise.deep.signs import features_with_signs
 
 _FAR_OFF = -80.0  # bias of a unit that is active in few places
@@ -11,7 +11,7 @@ _FAR_OFF = -80.0  # bias of a unit that is active in few places
 
 def weights_of(unit):
     """Weights and bias of a unit, of norm 1."""
-    w = np.linalg.lstsq(unit.basis, unit.theta, rcond=None)[0]
+    w = np.linalg.lstsq(unit.basis, unit.coef, rcond=None)[0]
     return w / np.linalg.norm(w)
 
 
@@ -24,7 +24,7 @@ def tell(unit, w):
     """Tell a unit its weights and bias, as long as its gradient's length asks for."""
     theta = unit.basis @ w
     slope = unit.known.gradients(unit.known.evaluate(unit.point[None])[0] > 0, theta)[0] @ unit.normal
-    unit.learn(np.eye(len(theta)), theta / slope, unit.point[None])
+    unit.add_equations(np.eye(len(theta)), theta / slope, unit.point[None])
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def setting(planted):
 
 def test_errors_do_not_grow_along_a_unit_of_a_wide_layer(setting):
     net, answers, unit, truth = setting
-    assert trace(answers, unit, net.rng) and unit.n_open == 0
-    assert unit.misfit < 1e-8 and len(unit.located) > 2 * len(truth)
+    assert extend_unit(answers, unit, net.rng) and unit.nullity == 0
+    assert unit.residual < 1e-8 and len(unit.located) > 2 * len(truth)
     w = weights_of(unit)
     assert min(np.abs(w - truth).max(), np.abs(w + truth).max()) < 1e-8
     z = [net.pre_activations(unit.located)[1][:, 0]]
@@ -75,17 +75,17 @@ def test_kinks_that_random_lines_hardly_meet_are_predicted(planted):
     gradient = known.gradients(active, basis @ truth)[0]
     unit = FacetUnit(known, low * direction, gradient / np.linalg.norm(gradient), basis)
     tell(unit, truth)
-    points, normals = unit.predicted_kinks(12, net.rng)
+    points, normals = unit.predicted_points(12, net.rng)
     assert len(points) >= 8 and np.abs(net.pre_activations(points)[1][:, 0]).max() < 1e-9
     np.testing.assert_allclose(np.linalg.norm(normals, axis=1), 1.0)
 
 
 def test_units_that_were_left_are_followed_again(setting):
     net, answers, unit, truth = setting
-    trace(answers, unit, net.rng, n_rounds=1)
-    left = unit.n_open
-    assert left > 0 and trace_on(answers, [unit], net.rng) == left - unit.n_open > 0
-    assert trace_on(answers, [unit], net.rng) >= 0
+    extend_unit(answers, unit, net.rng, n_rounds=1)
+    left = unit.nullity
+    assert left > 0 and extend_units(answers, [unit], net.rng) == left - unit.nullity > 0
+    assert extend_units(answers, [unit], net.rng) >= 0
     w = weights_of(unit)
-    assert unit.n_open == 0 and min(np.abs(w - truth).max(), np.abs(w + truth).max()) < 1e-8
-    assert trace_on(answers, [unit], net.rng) == 0
+    assert unit.nullity == 0 and min(np.abs(w - truth).max(), np.abs(w + truth).max()) < 1e-8
+    assert extend_units(answers, [unit], net.rng) == 0

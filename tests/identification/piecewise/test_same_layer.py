@@ -1,7 +1,7 @@
 import numpy as np
 
-from skident.identification.piecewise.deep.facets import FacetUnit
-from skident.identification.piecewise.deep.same_layer import bends_at
+from skident.identification.piecewise.deep.facet_unit import FacetUnit
+from skident.identification.piecewise.deep.predictions import ends_at_others
 
 
 def test_kinks_of_deeper_units_bend_where_those_of_the_layer_do_not(planted):
@@ -15,13 +15,15 @@ def test_kinks_of_deeper_units_bend_where_those_of_the_layer_do_not(planted):
         c, h = 0.5 * W[:, k], net.network.weights[0] @ (0.5 * W[:, k])
         theta = np.concatenate([c / np.abs(factors), h, [0.5 * net.network.biases[0] @ W[:, k] + b[k]]])
         unit = FacetUnit(known, x, g / np.linalg.norm(g))
-        unit.learn(np.eye(len(theta)), theta / np.linalg.norm(g), x[None])
+        unit.add_equations(np.eye(len(theta)), theta / np.linalg.norm(g), x[None])
         units.append(unit)
     bent = {2: 0, 3: 0}
     for layer, n_units in ((2, 8), (3, 6)):
         for k in range(n_units):
             x, g = net.kink_of(layer, k)
             others = [unit for j, unit in enumerate(units) if layer == 3 or j != k]
-            bent[layer] += bends_at(answers, FacetUnit(known, x, g / np.linalg.norm(g), error=1e-9), others, net.rng)
+            bent[layer] += ends_at_others(
+                answers, FacetUnit(known, x, g / np.linalg.norm(g), normal_error=1e-9), others, net.rng
+            )
     assert bent[2] == 0 and bent[3] >= 4
-    assert not bends_at(answers, units[0], [], net.rng)
+    assert not ends_at_others(answers, units[0], [], net.rng)

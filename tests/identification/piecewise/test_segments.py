@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from skident.identification.piecewise.deep.hyperplanes import random_segments
 from skident.identification.piecewise.kernel.gradient import normals_at
-from skident.identification.piecewise.kernel.lines import gaps_on_segments
+from skident.identification.piecewise.kernel.lines import gaps_on_segments, random_segments
 from skident.identification.piecewise.kernel.locate import scan_segments
 from skident.identification.piecewise.kernel.output_error import DeepProbe
 from skident.oracle import Oracle

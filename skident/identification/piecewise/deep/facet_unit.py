@@ -89,7 +89,7 @@ class FacetUnit:
         self._solve()
 
     def add_points(self, points, errors):
-        """Add points (n, D) of the boundary, known up to errors (n,) across it; those with infinite ones are left out."""
+        """Add points (n, D) of the boundary, with errors (n,) across it; those with infinite errors are left out."""
         there = np.isfinite(errors)
         points, errors = points[there], errors[there]
         Z, phi = self.known.evaluate(points)
@@ -257,7 +257,7 @@ class FacetUnit:
         self.starts = np.vstack([self.starts, points[np.unique(nearest)]])
 
     def _zeros_between(self, origins, directions, ends, values):
-        """Zeros between two positions (n,) with different signs by the Illinois secant method: the last step is exact."""
+        """Zeros between two positions (n,) with different signs, by the Illinois secant method."""
         coef, t, size = self.coef[:, None], ends[0].copy(), np.linalg.norm(self.coef)
         ends, values, kept = np.stack(ends), np.stack(values), np.full(len(t), -1)
         todo = np.arange(len(t))

@@ -143,8 +143,8 @@ def refined_hyperplane(probe, point, normal, error, rng):
     """
     D, (wide, narrow), noisy = len(normal), window_widths(probe), probe.resolution > NOISY
     need = _POINTS_NOISY * D + _SPARE_POINTS_NOISY if noisy else D + _SPARE_POINTS
-    offset, width = -normal @ point, max(narrow, min(wide, _ERRORS * error))
-    for width in (width,) if error < _EXACT_NORMAL or noisy else (width, narrow):
+    offset, first = -normal @ point, max(narrow, min(wide, _ERRORS * error))
+    for width in (first,) if error < _EXACT_NORMAL or noisy else (first, narrow):
         points, errors, n_queried = _located_on(probe, normal, offset, need, width, rng)
         if len(points) < need:
             return None

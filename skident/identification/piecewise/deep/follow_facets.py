@@ -66,9 +66,9 @@ _HASTY = 2  # rounds without progress after which a unit that was never extended
 def extend_unit(probe, unit, rng, *, n_rounds=40, patience=6, hasty=True):
     """Follow a unit's boundary across known ones until it is determined or nothing is gained; whether it may be a unit.
 
-    Behind a boundary with unit normal o the gradient is ``g + gamma o``: one unknown, which the critical point on a short
-    line gives. A line may cross other boundaries: only a point whose facet contains two of three others is taken. These
-    are on the unit's boundary to rounding, ``phi . coef = 0``, so errors do not grow from one boundary to the next.
+    Behind a boundary with unit normal o the gradient is ``g + gamma o``: one unknown, which the critical point on a
+    short line gives. A line may cross other boundaries: only a point whose facet contains two of three others is taken.
+    These are on the unit's boundary to rounding, ``phi . coef = 0``, so errors do not grow from boundary to boundary.
     About 25 queries per boundary, and 40 to 80 to test predicted points. False means a unit of no next layer.
     """
     idle, failures, gained, n_tested, n_hits = 0, Counter(), 0, 0, 0.0
@@ -165,7 +165,7 @@ class _Walks(Table):
 
 
 def _to_next_boundary(unit, walks, reach):
-    """Straight along the facets to the next boundary, for the walks that meet one within reach; and the slopes there."""
+    """Straight along the facets to the next boundary, for walks that meet one within reach; and the slopes there."""
     g = unit.known.gradients(walks.active, unit.coef)
     size = np.sum(g**2, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):

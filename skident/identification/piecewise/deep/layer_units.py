@@ -199,7 +199,7 @@ class LayerUnits:
         return True
 
     def fix_signs(self, probe, rng):
-        """Set the signs of layer l as far as the units determine them, keep the rest as choices; whether there are any."""
+        """Set the signs of layer l as far as units determine them, keep others as choices; whether there are any."""
         if self.signs is not None or not self.units:
             return self.signs is not None
         solution = layer_signs(self.known, self.units, self.slope, self.undetermined)
@@ -347,7 +347,7 @@ class LayerUnits:
         return rows[:, :-1].T, rows[:, -1] - rows[:, K:-1] @ self._lifts(), usual
 
     def signed_layer(self):
-        """Weights (m_{l-1}, m_l + r) and biases of layer l with its signs, and always active units for a linear part."""
+        """Weights (m_{l-1}, m_l + r) and biases of layer l with signs, and always active units for a linear part."""
         W, b = self.known.weights * self.signs, self.known.biases * self.signs
         return (W, b) if self.linear is None else (np.hstack([W, self.linear]), np.append(b, self._lifts()))
 
@@ -360,7 +360,7 @@ class LayerUnits:
 
 
 def intersection(one, other):
-    """A unit that is both of two `FacetUnit`s, or None unless their coefficients meet in more directions than by chance."""
+    """A unit that is both of two `FacetUnit`s, or None if they do not meet in more directions than by chance."""
     n_unknowns = len(one.coef) if one.basis is None else one.basis.shape[1]
     if one.known.accuracy:
         joint = one.joined(other)

@@ -243,7 +243,7 @@ class _DeepSearch:
         return explained
 
     def _adds_hyperplanes(self, critical, n_planes):
-        """Whether there are more hyperplanes than `n_planes` with these points; then the layers behind are forgotten."""
+        """Whether there are more than `n_planes` hyperplanes with these points; then layers behind are forgotten."""
         self.first.add_points(critical)
         if len(self.first.planes) == n_planes:
             return False
@@ -325,7 +325,7 @@ class _DeepSearch:
         return False
 
     def _add_from_linear_part(self, critical, linear=None):
-        """Whether critical points belong to units of which all but the bias is known, as a linear part of the next layer."""
+        """Whether critical points belong to units of which a linear part of the next layer gives all but the bias."""
         if len(critical) == 0:
             return False
         for depth in sorted(self.layers):

@@ -49,7 +49,7 @@ _RANK_TOL = 1e-6  # singular value of orthonormal directions that is rounding
 
 
 def _locate_predicted(probe, points, normals, widths, near=np.inf):
-    """Offsets (n,) of boundaries from predicted points in ever narrower windows, a mask of those found, and errors (n,).
+    """Offsets (n,) of boundaries from predicted points in ever narrower windows, a mask of those found, errors (n,).
 
     `near` (n,) is the distance up to which a boundary is the predicted one.
     """
@@ -92,7 +92,7 @@ class PredictionHits:
     signs: np.ndarray  # (n, k), of the pre-activations of the others, 0 where these are undetermined
 
     def support(self, others):
-        """Of the units `others` (indices) that are crossed, the share with confirmed points on both sides; 1 if none is."""
+        """Of the `others` (indices) that are crossed, the share with confirmed points on both sides; 1 if none is."""
         shares = []
         for k in others:
             one, other = self.hit[self.signs[:, k] > 0], self.hit[self.signs[:, k] < 0]
@@ -129,8 +129,8 @@ def crossing_support(probe, unit, others, rng):
 def ends_at_others(probe, unit, others, rng):
     """Whether a facet ends where it crosses other units of its layer, as only those of deeper layers do.
 
-    A unit's boundary is flat within a linear region of the known layers, whatever other units of its layer do there. The
-    unit is as its first critical point gives it. 40 to 80 queries; False if they cannot decide.
+    A unit's boundary is flat within a linear region of the known layers, whatever other units of its layer do there.
+    The unit is as its first critical point gives it. 40 to 80 queries; False if they cannot decide.
     """
     points = _points_behind(unit, others, rng)
     if len(points) < _MIN_BEHIND:

@@ -75,7 +75,7 @@ def hidden_outputs(layers, X, slope=0.0):
 
 
 def spread_points(probe, layers, n, rng, *, radii=_RADII):
-    """n random points with spreads `radii`, and some of the rarer side of every unit of the layers; all may be queried."""
+    """n random points with spreads `radii` in the input range, and some on the rarer side of every unit of layers."""
 
     def draw(k):
         X = rng.choice(radii, (k, 1)) * rng.standard_normal((k, probe.n_inputs))
@@ -96,9 +96,9 @@ def spread_points(probe, layers, n, rng, *, radii=_RADII):
 def read_out(probe, layers, weights, biases, rng, *, undetermined=None, slope=0.0):
     """Output weights, and the signs of the last hidden layer, from outputs, as a `Readout`.
 
-    On ``(|z_L|, h_{L-1}, 1)`` the outputs are linear, and the part that is linear in h_{L-1} is ``sum_k s_k a_k w_k`` if
-    ``a_k`` belongs to ``|z_k|``. The last hidden layer, (m_{L-1}, m_L) and (m_L,), is known up to signs; `undetermined`
-    (m_{L-1}, m_L) as `LayerUnits.weights` gives it. A slope of None is found, in the first layer.
+    On ``(|z_L|, h_{L-1}, 1)`` the outputs are linear, and the part that is linear in h_{L-1} is ``sum_k s_k a_k w_k``
+    if ``a_k`` belongs to ``|z_k|``. The last hidden layer, (m_{L-1}, m_L) and (m_L,), is known up to signs;
+    `undetermined` (m_{L-1}, m_L) as `LayerUnits.weights` gives it. A slope of None is found, in the first layer.
     ``3 (m_L + m_{L-1}) + 60`` queries, and half as many again as its weights for every unit that is rarely on one side.
     """
     fit = _OutputFit.queried(probe, layers, weights, biases, undetermined, slope, rng)
@@ -245,8 +245,8 @@ def _search_signs(M, target, instead):
 class PreactivationSigns:
     """Signs of units where inputs are active, or inactive, that are not so on any critical point of the unit.
 
-    Weights to such inputs are undetermined. Input k was inactive on all critical points of unit j (`usual` -1) or active
-    on all of them (1): behind the input's boundary the unit keeps the sign that it has there.
+    Weights to such inputs are undetermined. Input k was inactive on all critical points of unit j (`usual` -1) or
+    active on all of them (1): behind the input's boundary the unit keeps the sign that it has there.
 
     Examples
     --------
@@ -262,7 +262,7 @@ class PreactivationSigns:
 
     @classmethod
     def determine(cls, Z, H, inputs, undetermined):
-        """From many points: Z (n, m_L), right near critical points, inputs' outputs H and pre-activations (n, m_{L-1})."""
+        """From Z (n, m_L), right near critical points, and outputs H and pre-activations (n, m_{L-1}) before it."""
         signs = np.zeros(undetermined.shape)
         for j in np.flatnonzero(np.any(undetermined != 0, axis=0)):
             rows = np.flatnonzero(undetermined[:, j])
@@ -307,9 +307,9 @@ def _signs_behind(z, unusual, inputs):
 def fill_undetermined(weights, biases, undetermined, known_signs, signs, outer, linear, points):
     """Weights (m_{L-1}, m_L) for which units keep their `PreactivationSigns` and the linear part is right.
 
-    With ``sum_j a_j |z_j| + l . h`` on the outputs, unit j adds ``2 s_j a_j w_kj`` to ``l_k`` if it is active with input
-    k. If it is inactive with it, any weight will do that keeps it so. Only weights are filled whose inputs are inactive
-    on the unit's critical points (-1). Shapes: signs s (m_L,), outer weights a (m_L, m_o), linear part l
+    With ``sum_j a_j |z_j| + l . h`` on the outputs, unit j adds ``2 s_j a_j w_kj`` to ``l_k`` if it is active with
+    input k. If it is inactive with it, any weight will do that keeps it so. Only weights are filled whose inputs are
+    inactive on the unit's critical points (-1). Shapes: signs s (m_L,), outer weights a (m_L, m_o), linear part l
     (m_{L-1}, m_o), outputs of layer L - 1 at many points (n, m_{L-1}).
     """
     filled, inactive = weights.copy(), undetermined < 0

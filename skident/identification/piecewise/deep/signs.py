@@ -58,11 +58,11 @@ class LayerSigns(NamedTuple):
 def layer_signs(known, units, slope=0.0, undetermined=None):
     """Signs of the units of layer l from `FacetUnit`s of layer l + 1, as `LayerSigns`.
 
-    A unit ``z = sum_k alpha_k |z_k| + c . h_{l-1} + d`` of layer l + 1 has ``c = sum_k s_k alpha_k w_k``: m_{l-1} linear
-    equations for the signs s. Its undetermined part enters as further unknowns. While the equations contradict each
-    other, the unit is left out without which they do so least. A weight o of layer l that is `undetermined` (a mask
-    (m_{l-1}, m_l)), between an input i and a unit k that is always active with it, adds ``2 s_k alpha_k o`` to c_i: one
-    more unknown. A slope of None is solved for.
+    A unit ``z = sum_k alpha_k |z_k| + c . h_{l-1} + d`` of layer l + 1 has ``c = sum_k s_k alpha_k w_k``: m_{l-1}
+    linear equations for the signs s. Its undetermined part enters as further unknowns. While the equations contradict
+    each other, the unit is left out without which they do so least. A weight o of layer l that is `undetermined` (a
+    mask (m_{l-1}, m_l)), between an input i and a unit k that is always active with it, adds ``2 s_k alpha_k o`` to
+    c_i: one more unknown. A slope of None is solved for.
     """
     used = list(range(len(units)))
     missing = np.argwhere(np.zeros((1, 1)) if undetermined is None else undetermined)
@@ -191,7 +191,7 @@ def features_with_signs(known, signs, linear=None, slope=0.0):
 
 
 def with_missing_weights(known, units, solution):
-    """The known layers with the missing weights of a `LayerSigns` filled in, and the units in terms of their features."""
+    """The known layers with the missing weights of a `LayerSigns`, and the units in terms of their features."""
     missing = np.where(np.abs(solution.missing_weights) > _NO_WEIGHT, solution.missing_weights, 0.0)
     if not missing.any():
         return known, units

@@ -216,7 +216,7 @@ def _hidden_layers(network):
 
 
 def polish(probe, network, rng, more=None):
-    """A network fitted to outputs where all its weights matter, and to `more` samples; or as it was if that is no better."""
+    """A network fitted to outputs where all its weights matter, and to `more` samples; as it was if that is better."""
     noisy = probe.resolution > NOISY
     n = int((_OUTPUTS_NOISY if noisy else _OUTPUTS) * network.n_parameters / network.n_outputs) + _MORE_OUTPUTS
     samples = _accurate_samples(probe, network, n, rng)
