@@ -10,7 +10,7 @@ from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
 from ..piecewise.deep.network import find_deep_relu_network
-from ..piecewise.kernel.output_error import probe_of
+from ..piecewise.kernel.output_error import DeepProbe, probe_of
 from ..piecewise.shallow.hard_tanh import find_hard_tanh_network
 from ..piecewise.shallow.network import find_relu_network
 from ..solve import Attempt, worst_error
@@ -118,11 +118,9 @@ def _deep(inquiry, leaky):
     """Any number of hidden layers."""
     oracle = inquiry.oracle
     with inquiry.log.stage("layers (kinks and facets)", oracle, None, "units") as entry:
-        probe = probe_of(oracle, inquiry.rng)
+        output_error = probe_of(oracle, inquiry.rng).output_error
         found = find_deep_relu_network(
-            oracle,
-            probe.output_error,
-            inquiry.fresh.answers.std(axis=0),
+            DeepProbe(oracle, output_error, inquiry.fresh.answers.std(axis=0)),
             rng=inquiry.rng,
             leaky=leaky,
             callback=entry["progress"],

@@ -11,7 +11,6 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 
 from ..kernel.gradient import critical_points_on
 from ..kernel.lines import random_segments
-from ..kernel.output_error import DeepProbe
 from ..kernel.robust_fit import NOISY
 from .first_layer import HyperplaneSearch
 from .follow_facets import extend_units
@@ -54,25 +53,21 @@ class DeepNetwork:
     n_repairs: int
 
 
-def find_deep_relu_network(
-    oracle, output_error, spread, *, rng, leaky=False, callback=None, n_validation=5000, inputs=None, max_queries=None
-):
-    """The best `DeepNetwork` of unknown depth and widths for the oracle's outputs; see its `wrong_share`.
+def find_deep_relu_network(probe, *, rng, leaky=False, callback=None, n_validation=5000, inputs=None, max_queries=None):
+    """The best `DeepNetwork` of unknown depth and widths for the outputs of a `DeepProbe`; see its `wrong_share`.
 
     The units of the next layer are linear in features of the known layers, the signs of a layer solve linear equations
     from the units of the next one. Held-out outputs reveal what is missing, and boundaries beside wrong ones where.
 
-    Per output, the error near the center, see `measure_rounding`, and the standard deviation `spread` (m_L,). With
-    `leaky`, units have a slope where they are inactive, one for all, which is found. `callback(n_units)` is called with
-    the units found so far. `n_validation` held-out outputs, a fifth of them where missing units would show, also
+    With `leaky`, units have a slope where they are inactive, one for all, which is found. `callback(n_units)` is called
+    with the units found so far. `n_validation` held-out outputs, a fifth of them where missing units would show, also
     between and beyond `inputs` (n, D). Raises `NotIdentified` if no network explains most of the outputs ("linear"
     without boundaries, else "unexplained"), and `OutOfBudgetError` if the budget ends before. A search that explains
     nothing ends after `max_queries`, by default ``400_000 + 10_000 D``.
     """
     if max_queries is None:
-        max_queries = _MAX_QUERIES + _MAX_QUERIES_PER_INPUT * oracle.n_inputs
-    inputs = np.zeros((0, oracle.n_inputs)) if inputs is None else inputs
-    probe = DeepProbe(oracle, output_error, spread)
+        max_queries = _MAX_QUERIES + _MAX_QUERIES_PER_INPUT * probe.n_inputs
+    inputs = np.zeros((0, probe.n_inputs)) if inputs is None else inputs
     search = _DeepSearch(probe, rng, leaky, callback, int(_RANDOM_SHARE * n_validation), inputs, max_queries)
     try:
         search.run()
