@@ -1,4 +1,4 @@
-"""The profile of one unit along a line: two straight lines, and what lies between them."""
+"""Profile of one unit along a far line: norm and position from what lies between its two asymptotes."""
 
 from __future__ import annotations
 
@@ -7,135 +7,77 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.optimize
 
-__all__ = ["Bend", "Profile", "fit_profile", "is_reflection_symmetric"]
+from skident.fitting.linear_units import reflection_slope
 
-_CLOSEST = 1e-10  # of the room on both sides, the first points of a look at a profile
-_LOOKS, _ROWS = 100, 48  # points on either side of that look, and of the fit
-_WITHIN = 12.0  # |z| where the fit takes its points
-_VISIBLE, _ROUNDED = 300.0, 100.0  # sizes of a profile and of a misfit, in units of the answers' rounding
-_ALIKE = 1e-7  # misfit, in units of a profile's largest value
+__all__ = ["Profile", "fit_profile"]
 
-
-@dataclass(frozen=True)
-class Bend:
-    """Where two straight stretches of a line meet.
-
-    Attributes
-    ----------
-    corner : float
-        Their meeting point.
-    value, before, after : ndarray of shape (m_L,)
-        Answers there, slopes before and after it.
-    room : float
-        How far the straight stretches are known to reach on either side.
-    """
-
-    corner: float
-    value: np.ndarray
-    before: np.ndarray
-    after: np.ndarray
-    room: float
-
-    def straight(self, t):
-        """The two lines.
-
-        Parameters
-        ----------
-        t : ndarray of shape (n,)
-
-        Returns
-        -------
-        ndarray of shape (n, m_L)
-        """
-        move = (t - self.corner)[:, None]
-        return self.value + move * np.where(move > 0, self.after, self.before)
+_CLOSEST = 1e-10  # of a corner's reach, the first position at which the profile is sampled
+_SAMPLES = 100  # on either side of the corner, to find its size: 10 per decade
+_NODES = 48  # of the fit
+_WITHIN = 12.0  # |z| where these lie: beyond, softplus is within 1e-5 of its asymptotes
+_GRID = 2401  # pre-activations at which the activation's largest deviation is searched: spacing 0.01
+_MIN_SIZE = 300.0  # of a profile's largest value, in units of the outputs' rounding
+_MAX_RESIDUAL_ROUNDING = 100.0  # of the fit, in units of the outputs' rounding
+_MAX_RESIDUAL = 1e-7  # of the fit, added to that, relative to the profile's largest value
+_FAR_LEFT = -1e3  # pre-activation at which an activation has reached its left limit
 
 
 @dataclass(frozen=True)
 class Profile:
-    """One unit: on the line its argument is ``+-sigma (t - position)``.
+    """One unit, whose argument on the line is ``+-slope (t - position)`` with a positive slope.
 
-    Attributes
-    ----------
-    position, sigma : float
-        Where the argument is 0, and its slope; sigma is positive.
-    orientation : int
-        1 or -1, whether the argument grows along the line; 0 if undetermined, see `is_reflection_symmetric`.
+    `orientation` is 1 or -1, whether the argument grows along the line; 0 if that is undetermined: for activations with
+    ``g(z) - g(-z) = z`` a reflected unit has the same profile.
     """
 
     position: float
-    sigma: float
+    slope: float
     orientation: int
 
 
-def is_reflection_symmetric(activation):
-    """Whether ``g(z) - g(-z) = z``, as of softplus, gelu and silu: a unit turned round bends alike.
+def fit_profile(line, corner, activation):
+    """`Profile` of the unit behind a corner of a `FarLine`, by least squares; None if it is not a single unit's.
 
-    Parameters
-    ----------
-    activation : Activation
-
-    Returns
-    -------
-    bool
+    The activation must be constant far on the left and have slope 1 far on the right.
     """
-    z = np.array([0.3, 1.0, 2.5])
-    return bool(np.allclose(activation(z) - activation(-z), z))
-
-
-def fit_profile(line, bend, activation):
-    """Length, position and orientation of the unit behind a bend, by least squares.
-
-    Parameters
-    ----------
-    line : FarLine
-    bend : Bend
-    activation : Activation
-        Constant far on the left, with slope 1 far on the right.
-
-    Returns
-    -------
-    Profile or None
-        None where the bend is not that of one unit.
-    """
-    jump = bend.after - bend.before
+    jump = corner.after - corner.before
     weight = jump / (jump @ jump)
-    near = bend.room * np.geomspace(_CLOSEST, 1.0, _LOOKS)
-    t = bend.corner + np.concatenate([-near[::-1], near])
+    near = corner.reach * np.geomspace(_CLOSEST, 1.0, _SAMPLES)
+    t = corner.position + np.concatenate([-near[::-1], near])
     tol = float(np.abs(weight) @ line.tolerance(t))
-    seen = (line.ask(t) - bend.straight(t)) @ weight
-    largest = float(seen[np.argmax(np.abs(seen))])
-    if abs(largest) < _VISIBLE * tol:
+    deviations = (line.outputs(t) - corner.asymptotes(t)) @ weight
+    largest = float(deviations[np.argmax(np.abs(deviations))])
+    if abs(largest) < _MIN_SIZE * tol:
         return None
-    low = float(activation(np.array([-1e3]))[0])
+    low = float(activation(np.array([_FAR_LEFT]))[0])
+    reflects = bool(np.isclose(reflection_slope(activation), 1.0))
     fits = []
-    for sign in (1,) if is_reflection_symmetric(activation) else (1, -1):
+    for sign in (1,) if reflects else (1, -1):
 
-        def sag(z, sign=sign):
-            # The lines meet where z + low is the unit's argument.
+        def deviation(z, sign=sign):
+            # The asymptotes meet where z + low is the unit's argument.
             return activation(sign * z + low) - low - np.maximum(sign * z, 0.0)
 
-        sigma, misfit = _length(line, bend, weight, sag, largest)
-        fits.append((misfit, sigma, sign))
-    misfit, sigma, sign = min(fits)
-    if misfit > _ROUNDED * tol + _ALIKE * abs(largest):
+        slope, residual = _fit_slope(line, corner, weight, deviation, largest)
+        fits.append((residual, slope, sign))
+    residual, slope, sign = min(fits)
+    if residual > _MAX_RESIDUAL_ROUNDING * tol + _MAX_RESIDUAL * abs(largest):
         return None
-    return Profile(bend.corner - sign * low / sigma, sigma, 0 if is_reflection_symmetric(activation) else sign)
+    return Profile(corner.position - sign * low / slope, slope, 0 if reflects else sign)
 
 
-def _length(line, bend, weight, sag, largest):
-    """Sigma for which ``sag(sigma (t - corner)) / sigma`` is what lies between the lines, and its largest misfit."""
-    z = np.linspace(-_WITHIN, _WITHIN, 2401)
-    shape = sag(z)
+def _fit_slope(line, corner, weight, deviation, largest):
+    """Slope for which ``deviation(slope (t - corner)) / slope`` is that of the outputs, and the largest residual."""
+    shape = deviation(np.linspace(-_WITHIN, _WITHIN, _GRID))
     rough = shape[np.argmax(np.abs(shape))] / largest
-    if not 0.0 < rough < np.inf or _WITHIN / rough > bend.room:
+    if not 0.0 < rough < np.inf or _WITHIN / rough > corner.reach:
         return np.inf, np.inf
-    t = bend.corner + np.linspace(-_WITHIN, _WITHIN, _ROWS) / rough
-    wanted = ((line.ask(t) - bend.straight(t)) @ weight) * rough
+    t = corner.position + np.linspace(-_WITHIN, _WITHIN, _NODES) / rough
+    wanted = ((line.outputs(t) - corner.asymptotes(t)) @ weight) * rough
 
     def residual(x):
-        stretch = np.exp(x[0])
-        return sag(stretch * rough * (t - bend.corner)) / stretch - wanted
+        factor = np.exp(x[0])
+        return deviation(factor * rough * (t - corner.position)) / factor - wanted
 
     fit = scipy.optimize.least_squares(residual, [0.0], method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15)
     return float(np.exp(fit.x[0]) * rough), float(np.abs(fit.fun).max() / rough)

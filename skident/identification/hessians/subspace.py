@@ -59,7 +59,7 @@ def check_visible(architecture, n_inputs):
             "hessians",
             "rank",
             f"layer_widths={architecture.widths} ask for m = {m} weights from Hessians, but with D = {n_inputs} inputs "
-            f"they determine at most D (D + 1) / 2 = {n_free_entries(n_inputs)}; use first_layer='saturation' with "
+            f"at most D (D + 1) / 2 = {n_free_entries(n_inputs)} are determined; use first_layer='saturation' with "
             "two layers, or more inputs.",
         )
 

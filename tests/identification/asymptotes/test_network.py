@@ -46,7 +46,7 @@ REFUSED = {
     "saturating": (lambda network, X: np.tanh(network(X)), "no single unit|do not grow linearly|no unit bends"),
     "cut off": (
         lambda network, X: network(X) + np.exp(-np.sum(X**2, axis=1, keepdims=True) / 10.0),
-        "units were found far out, but they do not explain the answers near the centre",
+        "units were found far out, but they do not explain the outputs near the center",
     ),
 }
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from skident.identification.asymptotes.bends import find_corners
-from skident.identification.asymptotes.far_outputs import FarLine
+from skident.identification.asymptotes.corners import find_corners
+from skident.identification.asymptotes.far_line import FarLine
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified, Oracle
 
@@ -28,7 +28,7 @@ def test_every_unit_bends_once_where_its_hyperplane_is(activation, rng):
     crossings = -(biases + line.origin @ weights) / across
     order = np.argsort(crossings)
     np.testing.assert_allclose([p.position for _, p in found], crossings[order], rtol=1e-8)
-    np.testing.assert_allclose([p.sigma for _, p in found], np.abs(across[order]), rtol=1e-6)
+    np.testing.assert_allclose([p.slope for _, p in found], np.abs(across[order]), rtol=1e-6)
 
 
 def test_no_bend_on_a_line_without_units(rng):

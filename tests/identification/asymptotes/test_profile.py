@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from skident.identification.asymptotes.far_outputs import FarLine
-from skident.identification.asymptotes.profile import Bend, fit_profile, is_reflection_symmetric
+from skident.identification.asymptotes.corners import Corner
+from skident.identification.asymptotes.far_line import FarLine
+from skident.identification.asymptotes.profile import fit_profile
 from skident.network import get_activation
 from skident.oracle import Oracle
 
@@ -17,45 +18,45 @@ def line_of(profile):
     return FarLine(oracle, np.zeros(2), np.array([1.0, 0.0]), ROUNDING)
 
 
-def bend_of(activation, slope):
+def corner_of(activation, slope):
     """The two lines of ``OUTGOING g(slope (t - POSITION))``, and a straight part."""
     low = float(activation(np.array([-1e3]))[0])
-    corner, jump = POSITION + low / slope, OUTGOING * abs(slope)
+    position, jump = POSITION + low / slope, OUTGOING * abs(slope)
     straight = np.array([0.2, 3.0])
     before = straight + (0.0 if slope > 0 else -jump)
-    return Bend(corner, OUTGOING * low + straight * corner, before, before + jump, 1e4), straight
+    return Corner(position, OUTGOING * low + straight * position, before, before + jump, 1e4), straight
 
 
 @pytest.mark.parametrize("slope", [0.7, -0.02])
 @pytest.mark.parametrize("name", NAMES)
 def test_length_position_and_side(name, slope):
     g = get_activation(name)
-    bend, straight = bend_of(g, slope)
+    corner, straight = corner_of(g, slope)
     line = line_of(lambda t: g(slope * (t - POSITION)) * OUTGOING + t * straight)
-    found = fit_profile(line, bend, g)
-    assert found.sigma == pytest.approx(abs(slope), rel=1e-9)
+    found = fit_profile(line, corner, g)
+    assert found.slope == pytest.approx(abs(slope), rel=1e-9)
     assert found.position == pytest.approx(POSITION, abs=1e-8)
-    assert found.orientation == (0 if is_reflection_symmetric(g) else np.sign(slope))
+    assert found.orientation == (0 if name != "elu" else np.sign(slope))
 
 
 @pytest.mark.parametrize("other", NAMES)
 @pytest.mark.parametrize("name", NAMES)
 def test_other_activations_have_other_profiles(name, other):
     g, h = get_activation(name), get_activation(other)
-    bend, straight = bend_of(g, 0.5)
+    corner, straight = corner_of(g, 0.5)
     line = line_of(lambda t: g(0.5 * (t - POSITION)) * OUTGOING + t * straight)
-    assert (fit_profile(line, bend, h) is None) == (name != other)
+    assert (fit_profile(line, corner, h) is None) == (name != other)
 
 
 def test_two_units_are_not_one():
     g = get_activation("gelu")
-    bend, straight = bend_of(g, 0.5)
+    corner, straight = corner_of(g, 0.5)
     line = line_of(lambda t: (g(0.2 * (t - POSITION)) + g(0.3 * (t - POSITION))) * OUTGOING + t * straight)
-    assert fit_profile(line, bend, g) is None
+    assert fit_profile(line, corner, g) is None
 
 
 def test_a_kink_has_no_profile():
     g = get_activation("silu")
-    bend, straight = bend_of(g, 0.5)
+    corner, straight = corner_of(g, 0.5)
     line = line_of(lambda t: np.maximum(0.5 * (t - POSITION), 0.0) * OUTGOING + t * straight)
-    assert fit_profile(line, bend, g) is None
+    assert fit_profile(line, corner, g) is None
