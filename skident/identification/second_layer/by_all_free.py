@@ -20,8 +20,7 @@ from .kernel.taylor import TaylorRule, choose_reach, taylor_coefficients
 
 __all__ = ["AllFreeDesign", "all_free_design", "recover_with_all_units_free"]
 
-# By order: largest reach, beyond which a ball of coordinates leaves the unit cube in several directions, and pairs of
-# nodes, one more than on patches: here there are few centers.
+# By order: the largest reach tried, and more pairs of nodes than on patches, since all units share one set of powers.
 _RULES = {2: TaylorRule(2, 0.5, 3), 3: TaylorRule(3, 0.6, 6), 4: TaylorRule(4, 0.8, 7), 5: TaylorRule(5, 0.85, 8)}
 _MAX_FILL = 0.9  # part of the space of order-p coefficients that m_2 powers may fill: the power method needs the rest
 _CENTERS_PER_UNIT = 1.5  # coefficients per output and second-layer unit, so that singular values have a gap
@@ -32,7 +31,7 @@ _CORRECTION_SD = 0.5  # of random starts for bias corrections: hyperplanes are n
 _N_DRAWN = 30  # budget of starts that are compared
 _N_FITTED = 6  # budget of starts that are fitted
 _MAX_CORRECTION = 6.0  # a unit off by more is saturated at every center
-_MAX_CONDITION = 1e4  # of the first layer's weights: leaves 12 digits of chosen pre-activations
+_MAX_CONDITION = 1e4  # of the first layer's weights: leaves 11 digits of chosen pre-activations
 _DIFFERENCE_STEP = 1e-5  # of corrections, central: cube root of eps
 _SOLVED = 1e-6  # part of a coefficient row outside the powers' span, at the true corrections: above rounding
 _MAX_GAP = 0.1  # ratio of singular values m_2 + 1 and m_2, above which the coefficients are no sums of m_2 powers

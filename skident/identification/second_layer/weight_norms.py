@@ -25,6 +25,9 @@ _MAX_PLACE_DISTANCE = 10.0  # of places, times the radius where hyperplanes were
 _SAME_NORM = 2e-3  # relative difference of two votes that agree: twice what a tail that counts may err
 _MAX_TAIL_ERROR = 1e-3  # relative, of a tail that counts, and of the profile near the hyperplane
 _MAJORITY = 3  # votes that agree are enough
+# Residual over the best one of a group up to which a vote counts for its median: the best residual of few outputs may
+# belong to a tail whose norm is off by more.
+_ACCURATE = 3.0
 _OFF_CENTER = {"tanh": 1.0, "sigmoid": 2.0}  # pre-activation from which on a hyperplane is off its unit's center
 _MAX_OFF_CENTER = {"tanh": 40.0, "sigmoid": 80.0}  # same at most: twice the pre-activation of a saturated unit
 # Votes of erf units.
@@ -61,7 +64,8 @@ def vote_on_norms(oracle, first, activation, rng):
 
     If what follows is steep, the profile near a hyperplane misleads, and a single tail may be that of another slope:
     each makes a few units in a hundred wrong by a factor of two to ten. The profile and the two tails at each of one to
-    six places vote, as long as fewer than three agree; the most accurate of the largest group wins. 84 queries per unit
+    six places vote, as long as fewer than three agree; the median of the accurate ones of the
+    largest group wins. 84 queries per unit
     and place.
 
     Examples
@@ -148,16 +152,21 @@ def _elected(votes, errors):
     """Norms (m,) by votes (P, m) with errors (P, m), and how many agree."""
     with np.errstate(invalid="ignore"):
         agree = np.abs(votes[:, None] / votes[None] - 1.0) < _SAME_NORM
-    chosen, support = _largest_group(agree, np.isfinite(votes), errors)
-    return votes[chosen, np.arange(votes.shape[1])], support
+    accurate, support = _largest_group(agree, np.isfinite(votes), errors)
+    return _median(votes, accurate), support
 
 
 def _largest_group(agree, counts, errors):
-    """Index (m,) of each unit's most accurate vote of those (P, m) that most agree with, and their number (m,)."""
-    sizes = agree.sum(axis=1)
+    """Accurate votes (P, m) in each unit's largest group, that of its best vote if several tie, and its size (m,)."""
+    sizes, units = agree.sum(axis=1), np.arange(agree.shape[2])
     in_largest = (sizes == sizes.max(axis=0)) & counts
-    chosen = np.argmin(np.where(in_largest, errors, np.inf), axis=0)
-    return chosen, sizes[chosen, np.arange(sizes.shape[1])]
+    best = np.argmin(np.where(in_largest, errors, np.inf), axis=0)
+    return agree[best, :, units].T & (errors <= _ACCURATE * errors[best, units]), sizes[best, units]
+
+
+def _median(votes, accurate):
+    """Medians (m,) of accurate votes (P, m); NaN for units without any."""
+    return np.ma.median(np.ma.array(votes, mask=~accurate), axis=0).filled(np.nan)
 
 
 def erf_norms_and_biases(oracle, first, rng):
@@ -186,10 +195,10 @@ def _elected_pairs(votes, norms):
     with np.errstate(invalid="ignore"):
         same_norm = np.abs(a[:, None] / a[None] - 1.0) < _SAME_ERF_VOTE
         agree = same_norm & (np.abs(b[:, None] - b[None]) < _SAME_ERF_VOTE)
-    chosen, support = _largest_group(agree, np.isfinite(a), residual)
-    chosen = chosen, np.arange(a.shape[1])
-    has_vote = np.isfinite(a[chosen])
-    return np.where(has_vote, a[chosen], norms), np.where(has_vote, b[chosen], 0.0), np.where(has_vote, support, 0)
+    accurate, support = _largest_group(agree, np.isfinite(a), residual)
+    elected, biases = _median(a, accurate), _median(b, accurate)
+    has_vote = np.isfinite(elected)
+    return np.where(has_vote, elected, norms), np.where(has_vote, biases, 0.0), np.where(has_vote, support, 0)
 
 
 def _erf_tail(oracle, base, normal, norm):

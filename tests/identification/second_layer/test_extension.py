@@ -10,9 +10,10 @@ from skident.identification.second_layer.by_patch_and_extension.extension import
     extend_to_all_units,
     n_queries_of_extension,
 )
-from skident.identification.second_layer.by_patch_and_extension.known_units import KnownPatch, KnownUnits
-from skident.identification.second_layer.by_patch_and_extension.new_units import (
+from skident.identification.second_layer.by_patch_and_extension.known_units import (
     TAILS,
+    KnownPatch,
+    KnownUnits,
     fit_new_unit,
     refit_newest,
     weights_from_tail,

@@ -12,7 +12,7 @@ from skident.oracle import NotIdentified
 
 from ...query_points import query_block
 from ..downstream import RecoveredNetwork
-from .new_units import TAILS, fit_new_unit, refit_newest, sensitivity, weights_from_tail
+from .known_units import TAILS, fit_new_unit, refit_newest, sensitivity, weights_from_tail
 from .saturation_regions import SaturationRegion, Wall, spread_points
 
 __all__ = ["extend_to_all_units", "n_queries_of_extension"]

@@ -13,7 +13,7 @@ __all__ = ["PatchFit", "PatchNetwork", "grow_to_width"]
 _RANK_TOL = 1e-15  # of second-layer outputs: rounding
 _TYPICAL_OUTPUT_WEIGHT = 0.3  # of outputs of norm 1
 _RIDGE = 1e-2  # part of the residual that typical output weights may cost
-# Natural units of W2, biases, corrections and norm factors, in which steps are damped: the sizes of their errors.
+# Natural units of W2, biases, corrections and norm factors, in which steps are damped: typical errors at the start.
 _SCALES = (0.1, 1.0, 1e-5, 1e-6)
 _FIRST_DAMPING = 1e-2  # relative to the squared residual
 _MAX_STEP = 50.0  # in natural units: longer steps are refused without a cost
@@ -21,7 +21,7 @@ _MAX_SLOW_STEPS = 2  # in a row, that end a fit
 _EXACT = 3e-15  # relative residual that no step can lower: rounding of the outputs
 # Growing and pruning.
 _N_CANDIDATES = 1500  # budget of random units compared
-_MAX_BIAS = 5.5  # of candidates, in region 0: beyond, a unit changes by 1e-5 at most
+_MAX_BIAS = 5.5  # of candidates, in region 0: beyond, a unit is within 4e-5 of saturation
 _MIRROR_SD = 0.3  # deviation of a candidate's bias in region 1 from minus that in region 0: saturated units change sign
 _MIN_NORM = 0.5  # of candidates, times the median of present units
 _MAX_NORM = 2.0  # same
@@ -33,10 +33,10 @@ _STEPS_PER_UNIT = 14  # budget after every new unit
 _N_REMOVED = 4  # budget of units whose removal is tried
 _REMOVAL_STEPS = 8  # budget of a fit without a unit
 _LAST_STEPS = 25  # budget of fits without a ridge
-_LAST_DAMPING = 1e-26  # their first damping, relative to outputs of norm 1: below the squared rounding
+_LAST_DAMPING = 1e-26  # their first damping: directions that change the outputs by 1e-13 per natural unit may move
 _MAX_CYCLES = 6  # budget of growing and pruning
 _MIN_IMPROVEMENT = 0.7  # residual over that of the cycle before, above which no other cycle follows
-_SOLVED = 3e-12  # relative residual with the right number of units: wrong minima leave more than 1e-9
+_SOLVED = 3e-12  # relative residual at which growing ends: three digits above rounding
 
 
 @dataclass(frozen=True)

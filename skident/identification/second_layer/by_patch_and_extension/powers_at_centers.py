@@ -26,7 +26,7 @@ _N_STARTS = 6  # budget
 _CORRECTION_SD = 0.3  # of starts after the first, which is 0
 _MAX_GAP = 0.2  # ratio of singular values m_2 + 1 and m_2 at which no further start is tried
 _N_POWER_STARTS = 300  # budget of the power method with one output
-_MAX_DISTANCE = 0.05  # of powers from the span of the coefficients: the worst known units are that far off
+_MAX_DISTANCE = 0.05  # of powers from the span of the coefficients: those of small units are known to one or two digits
 _MIN_RECOVERED = 0.5  # part of the units recovered: the fit that follows finds the rest
 
 

@@ -14,7 +14,7 @@ from ..kernel.taylor import TaylorRule
 __all__ = ["PowerDesign", "power_designs"]
 
 # By order. The largest reach in hidden coordinates and pairs of nodes: where truncation meets rounding for typical
-# units. Orders above 5 leave too few digits.
+# units. Orders above 4 leave few digits.
 _REACH = {2: 0.5, 3: 0.6, 4: 0.8, 5: 0.85}
 _N_PAIRS = {2: 2, 3: 4, 4: 6, 5: 7}
 # Wide second layers, whose errors grow from one step to the next: more accurate coefficients, and more of them.

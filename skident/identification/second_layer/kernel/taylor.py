@@ -16,10 +16,10 @@ from ...query_points import query_block
 __all__ = ["TaylorRule", "choose_reach", "probing_directions", "taylor_coefficients"]
 
 _MAX_AXIS_SETS = 400  # budget of candidate directions per number of combined axes: the pivoted QR takes a second beyond
-_REACH_RATIO = 0.7  # of successive reaches tried: truncation falls by 0.7^(2 n_pairs) or more from one to the next
+_REACH_RATIO = 0.7  # of successive reaches tried: truncation falls by about 0.7^(2 n_pairs - order) each time
 _N_REACHES = 12  # budget of reaches tried, down to 0.02 of the largest
 _MAX_WORSE = 2  # reaches in a row that are worse than the best one: rounding only grows from there on
-_N_LINES = 8  # budget of lines along which reaches are compared; 12 reaches take about 100 n_pairs queries per line
+_N_LINES = 8  # budget of lines along which reaches are compared: each reach costs 2 n_pairs queries per line
 
 
 @dataclass(frozen=True)
