@@ -11,10 +11,10 @@ from _common import format_table
 from _landscape_proofs import _fractions, exact_least, exact_loss
 
 from skident.landscape import LossTerms, landscape_certificate
-from skident.landscape.convex import solve_convex
+from skident.landscape.convex_solver import solve_convex
 from skident.landscape.descent import descend
 from skident.landscape.problem import QuadraticProblem
-from skident.landscape.units import factorise
+from skident.landscape.quadratic_form import factorize
 
 FIRST_SEED = _seeds.HONESTY_GLOBAL.start
 TOL = Fraction(1e-10)
@@ -51,7 +51,7 @@ def points(X, y, terms, v, seed):
     problem, rng = QuadraticProblem(X, y, terms), np.random.RandomState(seed + 1_000_000)
     with np.errstate(all="ignore"):
         if len(set(v)) == 2:
-            W = factorise(solve_convex(problem).M, v)[0]
+            W = factorize(solve_convex(problem).M, v)[0]
         else:
             W = descend(problem, np.zeros((len(v), X.shape[1])), v, max_iter=200).W
     for off in OFF:

@@ -10,10 +10,10 @@ import numpy as np
 from _common import format_table
 
 from skident.landscape import LossTerms, landscape_certificate
-from skident.landscape.convex import solve_convex
+from skident.landscape.convex_solver import solve_convex
 from skident.landscape.descent import descend
 from skident.landscape.problem import QuadraticProblem
-from skident.landscape.units import factorise
+from skident.landscape.quadratic_form import factorize
 
 FIRST_SEED = _seeds.LANDSCAPE_PROOFS.start
 WELL_SEED = (_seeds.LANDSCAPE_PROOFS.start + _seeds.LANDSCAPE_PROOFS.stop) // 2
@@ -123,7 +123,7 @@ def _case(seed, collinear):
 def _points(X, y, terms, v):
     problem = QuadraticProblem(X, y, terms)
     with np.errstate(all="ignore"):
-        W = factorise(solve_convex(problem).M, v)[0]
+        W = factorize(solve_convex(problem).M, v)[0]
         yield W
         yield descend(problem, np.zeros((len(v), X.shape[1])), v, max_iter=200).W
         rest, blind = QuadraticProblem(X[:, :-1], y, terms), np.zeros((len(v), X.shape[1]))
@@ -183,7 +183,7 @@ def _costs(quick):
         for name, terms in (("none", LossTerms()), ("linear", LossTerms(**both)), ("ridge", LossTerms(0.01, **both))):
             X, y = np.random.RandomState(WELL_SEED - 1).standard_normal((2, n, d))
             y, v = y[:, 0], np.repeat([1.0, -1.0], d)
-            W = factorise(solve_convex(QuadraticProblem(X, y, terms)).M, v)[0]
+            W = factorize(solve_convex(QuadraticProblem(X, y, terms)).M, v)[0]
             seconds = []
             for _ in range(3):
                 start = time.process_time()

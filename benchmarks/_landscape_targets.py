@@ -16,10 +16,11 @@ from sklearn.preprocessing import StandardScaler
 from skident import QuadraticNetRegressor
 from skident.datasets import make_planted_shallow
 from skident.landscape import landscape_certificate
-from skident.landscape.convex import solve_convex
-from skident.landscape.descent import descend, form_hessian_product
+from skident.landscape.convex_solver import solve_convex
+from skident.landscape.curvature import form_hessian_product
+from skident.landscape.descent import descend
 from skident.landscape.problem import LossTerms, QuadraticProblem
-from skident.landscape.units import factorise
+from skident.landscape.quadratic_form import factorize
 
 FIRST_SEED = _seeds.LANDSCAPE_TARGETS.start
 PLAIN = {"fit_intercept": False, "fit_linear": False, "alpha": 0}
@@ -62,7 +63,7 @@ def _solvers(n, d, trials):
 def _factored(problem):
     """The convex solution, and the loss of the network made from it."""
     solution = solve_convex(problem)
-    W, _ = factorise(solution.M, _mixed(problem.d))
+    W, _ = factorize(solution.M, _mixed(problem.d))
     return solution, problem.value(W.T @ (_mixed(problem.d)[:, None] * W))
 
 

@@ -18,7 +18,7 @@ from skident.datasets import make_planted_shallow
 from skident.inspection import LandscapeDisplay
 from skident.landscape import landscape_certificate
 from skident.landscape.descent import block_escape
-from skident.landscape.lines import lines_loss
+from skident.landscape.loss_lines import loss_quartic
 from skident.landscape.problem import QuadraticProblem
 
 N, D = 150, 10
@@ -61,7 +61,7 @@ def main(output="certificate.png", n_steps=2000):
     problem = QuadraticProblem(X, y)
     direction = block_escape(W, v, problem.value_and_gradient(W.T @ (v[:, None] * W))[1], limit=1e-6)
     steps = np.linspace(0.0, 2.0, 201)
-    losses_there = np.polyval(lines_loss(problem, W, v, direction)[::-1], steps)
+    losses_there = np.polyval(loss_quartic(problem, W, v, direction)[::-1], steps)
     escaped = W + steps[np.argmin(losses_there)] * direction
     print(f"after one step out of the saddle: loss {losses_there.min():.6f}")
     trained, more = adam(escaped, v, X, y, n_steps)

@@ -18,7 +18,6 @@ LEFT = {
     "compression": 3,
     "datasets": 1,
     "identification": 344,
-    "landscape": 28,
     "samples": 40,
 }
 

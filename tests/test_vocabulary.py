@@ -71,7 +71,6 @@ LEFT = {
     "skident/datasets": 4,
     "skident/identification": 1897,
     "skident/inspection": 1,
-    "skident/landscape": 52,
     "skident/metrics": 2,
     "skident/oracle": 6,
     "skident/samples": 68,

@@ -99,7 +99,7 @@ class Distillation:
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted module in the problem's scaling, and how it was obtained."""
+    """A fitted module in the problem's units, and how it was obtained."""
 
     module: Any  # QuadraticDenseNet or DistilledQuadraticNet
     initial: QuadraticDenseNet | None  # the module at the start

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.landscape.lines import line_out
+from skident.landscape.loss_lines import loss_line
 
 from ._plotting import axes_pair, color_of
 
@@ -74,7 +74,7 @@ class LandscapeDisplay:
         -------
         LandscapeDisplay
         """
-        out, bound = line_out(certificate, W, X, y, radius), certificate.lower_bound
+        out, bound = loss_line(certificate, W, X, y, radius), certificate.lower_bound
         display = cls(steps=out.steps, line=out.losses, direction=out.direction, history=history, lower_bound=bound)
         return display.plot(ax=ax)
 

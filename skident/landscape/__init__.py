@@ -9,6 +9,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "certify": ["landscape_certificate"],
         "problem": ["LossTerms"],
         "regressor": ["QuadraticNetRegressor"],
-        "transition": ["PhaseTransition", "TrainingTrials", "phase_transition"],
+        "phase_transitions": ["PhaseTransition", "TrainingTrials", "phase_transition"],
     },
 )

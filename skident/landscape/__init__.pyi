@@ -1,17 +1,17 @@
 from .certificate import CertificateOptions as CertificateOptions
 from .certificate import LandscapeCertificate as LandscapeCertificate
 from .certify import landscape_certificate as landscape_certificate
-from .problem import LossTerms as LossTerms
-from .regressor import QuadraticNetRegressor as QuadraticNetRegressor
-from .transition import (
+from .phase_transitions import (
     PhaseTransition as PhaseTransition,
 )
-from .transition import (
+from .phase_transitions import (
     TrainingTrials as TrainingTrials,
 )
-from .transition import (
+from .phase_transitions import (
     phase_transition as phase_transition,
 )
+from .problem import LossTerms as LossTerms
+from .regressor import QuadraticNetRegressor as QuadraticNetRegressor
 
 __all__ = [
     "CertificateOptions",

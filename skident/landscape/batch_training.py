@@ -1,4 +1,4 @@
-"""Many shallow networks trained at once by Levenberg-Marquardt in the space of the rows."""
+"""Levenberg-Marquardt for many shallow networks at once, with linear systems of the order of the samples."""
 
 from __future__ import annotations
 
@@ -16,84 +16,40 @@ TRAINING = Ending(max_iter=300, target=1e-8, damping=1e-2, max_damping=1e12)
 
 @dataclass
 class ShallowBatch:
-    """Trained networks.
+    """A batch of B trained networks."""
 
-    Attributes
-    ----------
-    W : ndarray of shape (B, k, d)
-    v : ndarray of shape (B, k)
-    losses : ndarray of shape (B,)
-        ``1/(2n) ||r||^2``.
-    n_iter : ndarray of shape (B,)
-        Steps tried.
-    history : ndarray of shape (steps + 1, B)
-        Losses after every step; a network that has ended keeps its last one.
-    """
-
-    W: np.ndarray
-    v: np.ndarray
-    losses: np.ndarray
-    n_iter: np.ndarray
-    history: np.ndarray
+    W: np.ndarray  # (B, k, d)
+    v: np.ndarray  # (B, k)
+    losses: np.ndarray  # (B,), 1/(2n) ||r||^2
+    n_iter: np.ndarray  # (B,), steps tried
+    history: np.ndarray  # (steps + 1, B): losses after each step, constant once a network has ended
 
 
 def train_shallow_batch(X, y, W, v, jet, *, data=None, train_output=True, ending=None):
-    """Minimise ``1/(2n) sum_i (v . g(W x_i) - y_i)^2`` from many starts, on many data sets, as one batch.
+    """Minimize ``1/(2n) sum_i (v . g(W x_i) - y_i)^2`` from many starts, on many data sets.
 
-    Parameters
-    ----------
-    X : ndarray of shape (E, n, d)
-        Data sets.
-    y : ndarray of shape (E, n)
-    W : ndarray of shape (B, k, d)
-        Starts.
-    v : ndarray of shape (B, k)
-    jet : callable
-        ``jet(z, 1)`` returns g and g'.
-    data : ndarray of int, shape (B,), default=None
-        Which data set a start belongs to; None if there are as many starts as sets.
-    train_output : bool, default=True
-        Whether v is trained too.
-    ending : Ending, default=None
-        By default after 300 steps, or at a loss of 1e-8. The damping is in units of the mean eigenvalue of ``J J^T`` at
-        the start.
+    Starts W (B, k, d), v (B, k); data sets X (E, n, d), y (E, n). ``jet(z, 1)`` returns g and g'; `data` (B,) is the
+    data set of each start, None is one start per data set. v is fixed unless `train_output`. The damping of `ending` is
+    relative to the mean eigenvalue of ``J J^T`` at the start.
 
-    Returns
-    -------
-    ShallowBatch
-
-    Notes
-    -----
-    With n rows and Jacobian J, the damped step is ``-J^T (J J^T + mu)^-1 r``, and ``J J^T`` is
-    ``(A A^T) * (X X^T) + g g^T`` with ``A = v g'``: J itself is never formed. O(n^2 (k + d) + n^3) a step and network,
-    batched products throughout; networks that have ended are taken out. Right for networks with about as many
-    parameters as rows, which is where phase transitions are.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.landscape.batch_training import train_shallow_batch
-    >>> rng = np.random.default_rng(0)
-    >>> X, W = rng.standard_normal((1, 12, 5)), rng.standard_normal((3, 10, 5))
-    >>> square = lambda z, order: (z * z, 2 * z)
-    >>> signs = np.tile([1.0, -1.0], (3, 5))
-    >>> batch = train_shallow_batch(X, rng.standard_normal((1, 12)), W, signs, square, data=np.zeros(3, dtype=int))
-    >>> print(bool(np.all(batch.losses < 1e-8)))
-    True
+    With n samples and Jacobian J, the damped step is ``-J^T (J J^T + mu)^-1 r``, and ``J J^T`` is ``(A A^T) * (X X^T) +
+    g g^T`` with ``A = v g'``: J itself is never formed. O(n^2 (k + d) + n^3) per step and network, in batched products;
+    networks that have ended are removed. Suited to networks with about as many parameters as samples, which is where
+    phase transitions occur.
     """
     data = np.arange(len(W)) if data is None else np.asarray(data)
     ending = TRAINING if ending is None else ending
     x = np.concatenate([W, np.asarray(v)[..., None]], axis=2, dtype=np.float64)
     rows = _Rows(X, y, X @ X.transpose(0, 2, 1), jet, train_output)
     problems = _Networks(rows, data, np.ones(len(x)))
-    problems.unit = problems.linearise(x).size
+    problems.unit = problems.linearize(x).size
     result = batched_levenberg_marquardt(problems, x, ending)
     return ShallowBatch(result.x[..., :-1], result.x[..., -1], result.cost, result.n_iter, result.history)
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Data sets, the Gram matrices of their inputs, and what is trained on them."""
+    """Data sets, the Gram matrices of their inputs, and the options of training."""
 
     X: np.ndarray
     y: np.ndarray
@@ -103,7 +59,7 @@ class _Rows:
 
 
 class _Networks:
-    """Networks ``x = (W, v)`` (B, k, d + 1) as a batch of problems, in the space of their rows."""
+    """Networks ``x = (W, v)`` (B, k, d + 1) as a batch of least squares problems."""
 
     def __init__(self, rows, data, unit):
         self.rows, self.data, self.unit = rows, data, unit
@@ -121,7 +77,7 @@ class _Networks:
         with np.errstate(over="ignore", invalid="ignore"):
             return 0.5 * np.mean(self.units(x)[0] ** 2, axis=1)
 
-    def linearise(self, x):
+    def linearize(self, x):
         residual, g, slope = self.units(x)
         return _RowModel(self, residual, g, slope * x[..., None, :, -1])
 
@@ -130,7 +86,7 @@ class _Networks:
 
 
 class _RowModel:
-    """``J J^T`` instead of ``J^T J``."""
+    """Linear models solved with ``J J^T`` (order n) instead of ``J^T J``."""
 
     def __init__(self, problems, residual, g, A):
         self.problems, self.residual, self.g, self.A = problems, residual, g, A

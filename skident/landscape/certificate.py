@@ -1,4 +1,4 @@
-"""What a certificate of a landscape says."""
+"""The result of certifying a point of a loss landscape: status, bounds, curvature; and the options of certificates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from .problem import NO_TERMS, LossTerms
 
-__all__ = ["CertificateOptions", "Curvature", "LandscapeCertificate", "reason_of", "status_of"]
+__all__ = ["CertificateOptions", "Curvature", "LandscapeCertificate", "certificate_reason", "certificate_status"]
 
 _REASONS = {
     "global": "the loss {loss:.3e} is within {gap:.1e} of a proven lower bound ({how})",
@@ -23,23 +23,28 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class CertificateOptions:
-    """What a certificate counts as none, and how much may be spent on it.
+    """Tolerance and budget of a certificate.
 
     Attributes
     ----------
     tol : float, default=1e-10
-        Gap to the lower bound, relative to the loss of the best constant (of 0 without intercept), that counts as none.
+        Largest gap to the lower bound that counts as zero, relative to the loss of the best constant (of 0 without
+        intercept).
     max_products : int, default=400
-        Hessian products spent on the curvature at most. Near a degenerate optimum more do not help.
+        Maximum number of Hessian products for the curvature. Near a degenerate optimum more do not help.
     max_dense : int, default=6000
-        Largest order of a matrix factorised for the lower bound; beyond, points whose loss is neither zero nor bounded
-        by duality at the point itself stay undecided. Inputs too collinear for double precision are settled in balls
-        up to order 250, ``min(n, d (d + 1) / 2 + terms)``, and undecided beyond.
+        Largest order of a matrix factorized for the lower bound; beyond, points whose loss is neither zero nor bounded
+        by duality at the point itself stay undecided.
 
     Raises
     ------
     ValueError
-        If `tol` is not a finite number > 0, or one of the others no integer, below 1 or below 0.
+        If `tol` is not a finite number > 0, `max_products` not an integer >= 1, or `max_dense` not an integer >= 0.
+
+    Notes
+    -----
+    Inputs too collinear for double precision are decided in ball arithmetic up to order 250,
+    ``min(n, d (d + 1) / 2 + terms)``, and undecided beyond.
     """
 
     tol: float = 1e-10
@@ -57,117 +62,79 @@ class CertificateOptions:
 
 @dataclass(frozen=True)
 class Curvature:
-    """The lowest curvature that was found at a point.
-
-    Attributes
-    ----------
-    value : float
-    bound : float
-        Proven: no curvature is below this.
-    direction : ndarray of shape (k, d) or None
-        Of unit norm.
-    n_products : int
-        Hessian products spent.
-    converged : bool
-        Whether `value` is the smallest eigenvalue.
-    """
+    """The lowest curvature detected at a point."""
 
     value: float
-    bound: float
-    direction: np.ndarray | None
-    n_products: int
-    converged: bool
+    bound: float  # proven: no curvature is below this
+    direction: np.ndarray | None  # (k, d), of unit norm; or None
+    n_products: int  # Hessian products used
+    converged: bool  # whether `value` is the smallest eigenvalue
 
 
-def status_of(proven, stationary, bent):
-    """The status that three facts about a point make.
-
-    Parameters
-    ----------
-    proven : bool
-        Whether the loss is at a lower bound.
-    stationary : bool
-        Whether the gradient is none.
-    bent : bool
-        Whether there is downward curvature.
-
-    Returns
-    -------
-    {"global", "not stationary", "saddle", "undecided"}
-    """
+def certificate_status(proven, stationary, bent):
+    """The status of a point, from whether it is proven optimal, stationary, and of negative curvature."""
     if proven:
         return "global"
     return "not stationary" if not stationary else "saddle" if bent else "undecided"
 
 
-def reason_of(status, how, *, loss, gap, gradient_norm, curvature):
-    """The argument for a status, with its numbers.
-
-    Parameters
-    ----------
-    status : str
-        As `status_of` gives it.
-    how : str
-        Where the lower bound comes from.
-    loss, gap, gradient_norm, curvature : float
-        Of the point, the gap to the lower bound.
-
-    Returns
-    -------
-    str
-    """
+def certificate_reason(status, how, *, loss, gap, gradient_norm, curvature):
+    """The argument for a status, with its numbers; `how` names the source of the lower bound."""
     return _REASONS[status].format(how=how, loss=loss, gap=gap, gradient_norm=gradient_norm, curvature=curvature)
 
 
 @dataclass(frozen=True)
 class LandscapeCertificate:
-    """What is known about a point of a shallow network's loss landscape.
+    """What is proven or measured at a point of a shallow network's loss landscape.
 
     Attributes
     ----------
     status : {"global", "saddle", "not stationary", "undecided"}
-        ``global``: proven, for the exact real numbers that the arrays X, y, W and v hold: no network with output
-        weights of these signs, of any width, has a loss lower by more than `gap`, which is at most ``tol`` times the
-        loss of the best constant (of 0 without intercept), plus the square of four roundings of the targets; with an
-        intercept their offset is subtracted exactly first. The other three are what was
-        seen in double precision: ``saddle``: no slope, and `escape_direction` leads down; ``not stationary``: the
-        gradient leads down; ``undecided``: no slope, no downward curvature, no proof.
+        ``global``: proven global optimum. ``saddle``: zero gradient, and `escape_direction` leads down. ``not
+        stationary``: the gradient leads down. ``undecided``: zero gradient, no negative curvature detected, no proof.
     is_global : bool
     reason : str
-        The argument, or what is missing.
+        The argument, or what is missing for one.
     loss : float
-        Ridge included; constant and linear terms at their best. In double precision, more where large units cancel.
+        Ridge included; constant and linear terms optimal. In double precision, or better if large units cancel.
     lower_bound : float
-        Proven, rounding included: no network with output weights of these signs is below it. 0 if nothing better is
-        known; for other activations than the quadratic one that is all that is claimed.
+        Proven, rounding included: no network with output weights of these signs has a lower loss. 0 if nothing better
+        is known, and for all activations other than the quadratic one.
     gap : float
-        ``loss - lower_bound`` and what rounding may have done to the loss: for quadratic units proven to be no less
-        than by how much the exact loss is above `lower_bound`. Not below 0.
+        ``loss - lower_bound`` plus a bound on the rounding of the loss: for quadratic units proven to be at least the
+        difference of the exact loss and `lower_bound`. Nonnegative.
     null_loss : float
-        Loss of the network W = 0: the unit of losses.
+        Loss of the network W = 0: the scale of losses.
     gradient_norm : float
         Frobenius norm of the gradient with respect to W.
     residual_norm : float
         Spectral norm of the gradient with respect to ``M = W^T D_v W``, which is ``R = 1/n sum_i r_i x_i x_i^T`` plus
         alpha M; nan for other activations than the quadratic one. Zero proves global optimality.
     wrong_norm : float
-        Magnitude of the gradient's worst eigenvalue among those that units of these signs can follow; nan likewise.
+        Largest magnitude of the gradient's eigenvalues along which units of these signs can descend; nan likewise.
     curvature : float
-        Of the loss along `escape_direction`, per squared length: the smallest Hessian eigenvalue, or above it where
-        `curvature_converged` is false.
+        Of the loss along `escape_direction`, per squared length: the smallest Hessian eigenvalue, or an upper bound of
+        it if `curvature_converged` is False.
     curvature_bound : float
         No curvature is below this, up to rounding.
     curvature_converged : bool
     escape_direction : ndarray of shape (k, d) or None
-        Unit norm; None where there is no downward curvature.
+        Unit norm; None without negative curvature.
     n_products : int
-        Hessian products spent.
+        Hessian products used.
     radial_slope : float
         ``<W, gradient>``.
     output_weights : ndarray of shape (k,)
     activation : str
     terms : LossTerms
-        Of the loss that it is about.
+        Of the certified loss.
+
+    Notes
+    -----
+    "global" is a theorem about the exact real numbers in the arrays X, y, W and v: no network with output weights of
+    these signs, of any width, has a loss lower by more than `gap`, which is at most ``tol`` times the loss of the best
+    constant (of 0 without intercept), plus the square of four roundings of the targets; with an intercept their offset
+    is subtracted exactly first. The other three statuses are measured in double precision.
     """
 
     status: str
@@ -221,18 +188,14 @@ class LandscapeCertificate:
         return float(slope + eps_h * nuclear_norm / (2.0 * nu[0]))
 
     def deterministic_bound(self, nuclear_norm, *, planted=False):
-        """How much lower a network with output weights of these signs can be, if its M is not too large.
-
-        Convexity in M alone: ``f(M) - f(M') <= <G, M> - <G, M'> <= 1/2 <W, gradient> + wrong_norm ||M'||_*``. For data
-        that M' fits exactly, without ridge, half of that: ``1/4 <W, gradient> + 1/2 (-lambda_min R)_+ ||M'||_*``. No
-        assumption on the data and no probability; some ten times tighter than `theorem_bound`.
+        """Upper bound on the decrease of the loss by a network with output weights of these signs and bounded M'.
 
         Parameters
         ----------
         nuclear_norm : float
             Largest sum of the magnitudes of the eigenvalues of M'.
         planted : bool, default=False
-            Whether M' is known to fit the data exactly and there is no ridge: then it bounds the loss.
+            Whether M' is known to fit the data exactly and there is no ridge: then the loss itself is bounded.
 
         Returns
         -------
@@ -242,11 +205,18 @@ class LandscapeCertificate:
         ------
         ValueError
             If the activation is not quadratic.
+
+        Notes
+        -----
+        From convexity in M alone: ``f(M) - f(M') <= <G, M> - <G, M'> <= 1/2 <W, gradient> + wrong_norm ||M'||_*``. For
+        data that M' fits exactly, without ridge, half of that: ``1/4 <W, gradient> + 1/2 (-lambda_min R)_+ ||M'||_*``.
+        It needs no assumption on the data and holds with certainty; it is about ten times tighter than `theorem_bound`.
         """
         self._require_quadratic("deterministic_bound")
         bound = 0.5 * self.radial_slope + self.wrong_norm * nuclear_norm
         return float((0.5 if planted else 1.0) * max(bound, 0.0))
 
     def _require_quadratic(self, name):
+        """Raise ValueError unless the activation is quadratic."""
         if self.activation != "quadratic":
             raise ValueError(f"{name} is about quadratic units; the activation here is {self.activation}.")

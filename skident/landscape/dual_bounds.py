@@ -1,4 +1,4 @@
-"""Weak duality in floating point: every vector u bounds the loss from below, and every rounding is bounded too."""
+"""Rigorous lower bounds of the loss by weak duality in floating point, with every rounding error bounded."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from skident.linalg import smat, svec, svec_outer
 
+from .bounded_sums import BoundedSums, deflated, gamma, inflated, norm_upper_bound, normalized, precisions
 from .descent import newton_step
-from .exact import independent_inputs
-from .free_columns import free_columns
+from .exact_arithmetic import independent_inputs
 from .problem import QuadraticProblem
-from .units import BOTH_SIGNS
-from .wide import WideRows, gamma, norm_above, normalised, precisions, slightly_above, slightly_below
+from .quadratic_form import BOTH_SIGNS
+from .unpenalized_columns import unpenalized_columns
 
 __all__ = ["LeastSquaresBound", "dual_bound", "least_squares_bound", "one_sign_bound"]
 
@@ -22,57 +22,30 @@ _DENSE_WORK = 2e9
 
 
 def dual_bound(problem, u, signs=BOTH_SIGNS, dtype=None):
-    """Proven lower bound of f over all M that units of these signs can make, from any vector u.
+    """Proven lower bound of f over all M that units of these signs can form, from any vector u (n,).
 
-    For every u with ``sum u = 0`` (where there is an intercept), ``f(M) >= -1/(2n) ||u||^2 - 1/n <u, y> -
-    1/(2 alpha) (||R_u||_wrong^2 + linear_weight ||X^T u / n||^2)`` with ``R_u = 1/n sum_i u_i x_i x_i^T``, of which
-    only eigenvalues that allow descent count (`UnitSigns.wrong_part`); the best multiple of u is taken. Without ridge
-    ``X^T u`` must be zero and ``R_u`` without wrong eigenvalues. What a float vector lacks of that is projected away on
-    paper: u stands for its projection, and every term is bounded by what is computed from the float vector and a
-    bound of the difference, rounding included. So the number returned is not above the least loss for the exact
-    real numbers that X and y hold.
+    For every u with ``sum u = 0`` (if there is an intercept), ``f(M) >= -1/(2n) ||u||^2 - 1/n <u, y> - 1/(2 alpha)
+    (||R_u||_descent^2 + linear_weight ||X^T u / n||^2)`` with ``R_u = 1/n sum_i u_i x_i x_i^T``, of which only
+    eigenvalues that allow descent count (`OutputSigns.descent_part`); the best multiple of u is taken. Without ridge
+    ``X^T u`` must be zero and ``R_u`` without such eigenvalues. A float vector satisfies this only approximately, so u
+    stands for its exact projection, and each term is bounded by its computed value and a bound on the difference,
+    rounding included. The returned number is therefore at most the least loss for the exact real numbers in X and y; it
+    is tight at the residual of a minimizer, and 0 if nothing better can be proven in floating point.
 
-    Parameters
-    ----------
-    problem : QuadraticProblem
-    u : ndarray of shape (n,)
-        Tight at the residual of a minimiser.
-    signs : UnitSigns, default=UnitSigns(plus=True, minus=True)
-        Of the output weights; neither of them is M = 0.
-    dtype : dtype, default=None
-        Of `skident.landscape.wide.precisions`; None is the last one.
-
-    Returns
-    -------
-    float
-        Not negative; 0 where nothing better can be proven in floating point.
-
-    Notes
-    -----
-    Wide floats (`numpy.longdouble`, where that is an IEEE format) up to ``n d^2 = 3e7``, double precision beyond.
+    In extended precision (`numpy.longdouble`, if it is an IEEE format) up to ``n d^2 = 3e7``, double precision beyond.
     Distances to the semidefinite cone are bounded by the distance to ``V max(L, 0) V^T`` of a computed
     eigendecomposition, which is semidefinite whatever V is.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.landscape.dual_bounds import dual_bound
-    >>> from skident.landscape.problem import QuadraticProblem
-    >>> problem = QuadraticProblem(np.array([[1.0], [1.0]]), np.array([1.0, 3.0]))
-    >>> bound = dual_bound(problem, np.array([1.0, -1.0]))
-    >>> print(round(bound, 12), bound <= problem.value(np.array([[2.0]])))
-    0.5 True
     """
-    normal, _, y_exponent = normalised(problem)
+    normal, _, y_exponent = normalized(problem)
     u = np.ldexp(np.asarray(u, dtype=np.float64), -y_exponent)
     if normal is None or not (np.isfinite(u).all() and u.any()):
         return 0.0
-    rows = WideRows(normal, dtype)
+    rows = BoundedSums(normal, dtype)
     u = u.astype(rows.dtype)
     if normal.alpha > 0:
         bound = _with_ridge(rows, u, signs)
     elif signs.plus == signs.minus:
-        free = free_columns(rows, forms=signs.plus)
+        free = unpenalized_columns(rows, forms=signs.plus)
         bound = 0.0 if free is None else _projected_bound(rows, u, free)
     else:
         bound = _one_sign(rows, u, signs)
@@ -80,126 +53,105 @@ def dual_bound(problem, u, signs=BOTH_SIGNS, dtype=None):
 
 
 def _one_sign(rows, u, signs):
-    """No ridge, one sign: nothing is added to u, and nothing proven where it is not definite."""
+    """No ridge, one sign: u is not modified, and nothing is proven if R_u is not semidefinite."""
     sign, problem = 1.0 if signs.plus else -1.0, rows.problem
-    rows = WideRows(QuadraticProblem(problem.X, sign * problem.y, problem.terms), rows.dtype)
+    rows = BoundedSums(QuadraticProblem(problem.X, sign * problem.y, problem.terms), rows.dtype)
     u, has_terms = sign * u, problem.fit_intercept or problem.fit_linear
-    free = free_columns(rows, forms=False) if has_terms else None
+    free = unpenalized_columns(rows, forms=False) if has_terms else None
     if has_terms and free is None:
         return 0.0
     remainder = free.remainder(u) if has_terms else 0.0
-    if _lacks_definiteness(rows, u, np.eye(rows.d), remainder) > 0.0:
+    if _missing_definiteness(rows, u, np.eye(rows.d), remainder) > 0.0:
         return 0.0
-    return _best_multiple(rows, u, slightly_above(remainder * _norm(rows.y, rows)))
+    return _best_multiple(rows, u, inflated(remainder * _norm(rows.y, rows)))
 
 
 def _scaled(bound, y_exponent):
-    """A bound in the problem's own units, again rounded down."""
+    """A bound for the unscaled problem, rounded down again."""
     value = float(np.ldexp(bound, 2 * y_exponent))
     return value if value > 1e-300 else 0.0
 
 
 def _best_multiple(rows, u, error):
-    """``max_t -t^2 ||u||^2 / 2n - t (<u, y> + error) / n``, from below."""
+    """Lower bound of ``max_t -t^2 ||u||^2 / 2n - t (<u, y> + error) / n``."""
     product, rounding = rows.dot(u, rows.y)
-    linear = slightly_below(slightly_below(-float(product)) - slightly_above(rounding + error))
+    linear = deflated(deflated(-float(product)) - inflated(rounding + error))
     square = rows.square(u)
-    return slightly_below(linear**2 / (2.0 * rows.n * square)) if np.isfinite(square) else 0.0
+    return deflated(linear**2 / (2.0 * rows.n * square)) if np.isfinite(square) else 0.0
 
 
 def _norm(u, rows):
+    """Upper bound of the norm of u."""
     return float(np.sqrt(rows.square(u)))
 
 
 def _projected_bound(rows, u, free):
-    """No ridge, both signs: u stands for what the free columns leave of it, which is not longer."""
-    return _best_multiple(rows, u, slightly_above(free.remainder(u) * _norm(rows.y, rows)))
+    """No ridge, both signs: u stands for its projection off the unpenalized columns, which is not longer."""
+    return _best_multiple(rows, u, inflated(free.remainder(u) * _norm(rows.y, rows)))
 
 
 def _with_ridge(rows, u, signs):
-    """A ridge: u stands for itself less its mean."""
+    """With a ridge: u stands for itself minus its mean."""
     problem, n = rows.problem, rows.n
     mean = 0.0
     if problem.fit_intercept:
         u = u - u.mean()
         total, error = rows.total(u)
-        mean = slightly_above((abs(float(total)) + error) / n)
+        mean = inflated((abs(float(total)) + error) / n)
     S, error = rows.second_moments(u)
-    error += mean * slightly_above(np.sum(rows.squares) * 1.000001)
+    error += mean * inflated(np.sum(rows.squares) * 1.000001)
     wrong = _distance_to_cone(S, signs) + (error if signs.plus or signs.minus else 0.0)
-    quadratic = rows.square(u) / (2.0 * n) + slightly_above(wrong / n) ** 2 / (2.0 * problem.alpha)
+    quadratic = rows.square(u) / (2.0 * n) + inflated(wrong / n) ** 2 / (2.0 * problem.alpha)
     if problem.fit_linear:
         s, error = rows.first_moments(u)
-        size = norm_above(s) + error
-        size += mean * slightly_above(np.sum(np.sqrt(rows.squares)) * 1.000001)
-        quadratic += problem.linear_weight * slightly_above(size / n) ** 2 / (2.0 * problem.alpha)
+        size = norm_upper_bound(s) + error
+        size += mean * inflated(np.sum(np.sqrt(rows.squares)) * 1.000001)
+        quadratic += problem.linear_weight * inflated(size / n) ** 2 / (2.0 * problem.alpha)
     product, rounding = rows.dot(u, rows.y)
     total, error = rows.total(rows.y)
-    lost = slightly_above(rounding + mean * (abs(float(total)) + error))
-    linear = slightly_below((slightly_below(-float(product)) - lost) / n)
-    return slightly_below(linear**2 / (4.0 * slightly_above(quadratic))) if np.isfinite(quadratic) else 0.0
+    lost = inflated(rounding + mean * (abs(float(total)) + error))
+    linear = deflated((deflated(-float(product)) - lost) / n)
+    return deflated(linear**2 / (4.0 * inflated(quadratic))) if np.isfinite(quadratic) else 0.0
 
 
 def _distance_to_cone(S, signs):
-    """A number that the Frobenius norm of the wrong part of S is not below."""
-    size = norm_above(S)
+    """Upper bound of the Frobenius norm of the part of S that allows descent."""
+    size = norm_upper_bound(S)
     if signs.plus == signs.minus:
         return size if signs.plus else 0.0
     values, V = np.linalg.eigh(S.astype(float))
     right = np.maximum(values, 0.0) if signs.plus else np.minimum(values, 0.0)
     V = V.astype(S.dtype)
-    left = norm_above(S - (V * right) @ V.T)
+    left = norm_upper_bound(S - (V * right) @ V.T)
     rounding = gamma(len(S) + 4, S.dtype) * float(np.abs(right) @ np.sum(V.astype(float) ** 2, axis=0))
-    return min(size, left + slightly_above(rounding + gamma(2, S.dtype) * size))
+    return min(size, left + inflated(rounding + gamma(2, S.dtype) * size))
 
 
 @dataclass(frozen=True)
 class LeastSquaresBound:
-    """What double precision says about the least loss over all symmetric M without ridge.
+    """Least loss over all symmetric M without ridge, in floating point."""
 
-    Attributes
-    ----------
-    bound : float
-        Proven.
-    near : float
-        About the least loss; nan where the factorisation failed.
-    """
-
-    bound: float = 0.0
-    near: float = np.nan
+    bound: float = 0.0  # proven lower bound
+    near: float = np.nan  # approximately the least loss; nan if the factorization failed
 
 
 def least_squares_bound(problem, accuracy=0.0):
-    """Proven lower bound of the loss over all symmetric M without ridge, where the inputs are well conditioned.
+    """Proven lower bound of the loss over all symmetric M without ridge, for well conditioned inputs.
 
-    The residual u of a least squares solution, refined in wide floats, bounds the loss by
-    ``(-<u, y> - ||P u|| ||y||)^2 / (2 n ||u||^2)``, where ``||P u||``, what u has in the span of forms and terms, is at
-    most ``||B^T u|| / sigma_min(B)`` with a proven bound of the columns' smallest singular value.
-
-    Parameters
-    ----------
-    problem : QuadraticProblem
-        Its ridge is left out.
-    accuracy : float, default=0
-        Wide floats are not needed where double precision comes as close as this.
-
-    Returns
-    -------
-    LeastSquaresBound
-
-    Notes
-    -----
-    Nothing is proven if there are fewer rows than unknowns p, or the Gram matrix has an eigenvalue below about
-    ``1e-15 p`` of its trace. O(n p^2) once.
+    The residual u of a least squares solution, refined in extended precision, bounds the loss by ``(-<u, y> - ||P u||
+    ||y||)^2 / (2 n ||u||^2)``, where the part ``||P u||`` in the span of forms and terms is at most ``||B^T u|| /
+    sigma_min(B)`` with a proven bound of the columns' smallest singular value. Extended precision is not used if double
+    precision is within `accuracy`. Nothing is proven if there are fewer samples than unknowns p, or the Gram matrix has
+    an eigenvalue below about ``1e-15 p`` of its trace. O(n p^2) once.
     """
-    normal, _, y_exponent = normalised(QuadraticProblem(problem.X, problem.y, problem.terms.without_ridge()))
+    normal, _, y_exponent = normalized(QuadraticProblem(problem.X, problem.y, problem.terms.without_ridge()))
     if normal is None:
         return LeastSquaresBound()
     found, formats = LeastSquaresBound(), precisions(normal)
-    rows = WideRows(normal, formats[0])
-    free = free_columns(rows, forms=True) if normal.n >= normal.n_unknowns + normal.fit_intercept else None
+    rows = BoundedSums(normal, formats[0])
+    free = unpenalized_columns(rows, forms=True) if normal.n >= normal.n_unknowns + normal.fit_intercept else None
     for dtype in formats if free is not None else ():
-        free = free.in_rows(WideRows(normal, dtype))
+        free = free.in_rows(BoundedSums(normal, dtype))
         u = free.without(-free.rows.y, repeats=3)
         near = 0.5 * float(u @ u) / normal.n
         bound, near = _projected_bound(free.rows, u, free), float(np.ldexp(near, 2 * y_exponent))
@@ -210,58 +162,42 @@ def least_squares_bound(problem, accuracy=0.0):
 
 
 def one_sign_bound(problem, M, signs, dtype=None):
-    """Proven lower bound without ridge for output weights of one sign, from the residual at M.
+    """Proven lower bound without ridge for output weights of one sign, from the residual at M (tight near a minimizer).
 
     A multiple of a vector w with definite ``R_w`` is added to the residual until ``R_u`` is proven definite on the side
-    that leaves no descent.
-
-    Parameters
-    ----------
-    problem : QuadraticProblem
-        Its ridge is left out.
-    M : ndarray of shape (d, d)
-        Tight near a minimiser.
-    signs : UnitSigns
-        One of them.
-    dtype : dtype, default=None
-        Of `skident.landscape.wide.precisions`; None is the last one.
-
-    Returns
-    -------
-    float
-        0 where nothing better can be proven in floating point.
+    that allows no descent. 0 if nothing better can be proven in floating point.
     """
     sign = 1.0 if signs.plus else -1.0
     positive = QuadraticProblem(problem.X, sign * problem.y, problem.terms.without_ridge())
-    normal, exponents, y_exponent = normalised(positive)
+    normal, exponents, y_exponent = normalized(positive)
     if normal is None:
         return 0.0
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         N = np.ldexp(sign * M, exponents[:, None] + exponents[None, :] - y_exponent)
-        rows = WideRows(normal, dtype)
+        rows = BoundedSums(normal, dtype)
         u = rows.forms(N) - rows.y
-    frame = _frame(normal, rows.dtype)
+    frame = _whitening(normal, rows.dtype)
     if frame is None or not np.isfinite(u).all():
         return 0.0
     return _scaled(_shifted_bound(frame, u), y_exponent)
 
 
 @dataclass(frozen=True)
-class _Frame:
-    """Independent inputs, coordinates T in which they are white, terms to be orthogonal to, and a definite direction.
+class _Whitening:
+    """Independent inputs, whitening coordinates T, terms to be orthogonal to, and a definite direction.
 
-    The direction w (n,) has ``T^T (sum_i w_i x_i x_i^T) T`` about a multiple of the identity, `definite` at least.
+    The direction w (n,) has ``T^T (sum_i w_i x_i x_i^T) T`` near a multiple of the identity, at least `definite`.
     """
 
-    rows: WideRows
+    rows: BoundedSums
     T: np.ndarray
     free: object
     direction: np.ndarray
     definite: float
 
 
-def _frame(problem, dtype):
-    """A `_Frame`; None where the inputs are too collinear for double precision."""
+def _whitening(problem, dtype):
+    """A `_Whitening`; None if the inputs are too collinear for double precision."""
     T = _whitener(problem)
     if T is None:
         kept = independent_inputs(problem)
@@ -269,8 +205,8 @@ def _frame(problem, dtype):
             return None
         problem = QuadraticProblem(problem.X[:, kept], problem.y, problem.terms)
         T = _whitener(problem)
-    rows, has_terms = WideRows(problem, dtype), problem.fit_intercept or problem.fit_linear
-    free = free_columns(rows, forms=False) if has_terms else None
+    rows, has_terms = BoundedSums(problem, dtype), problem.fit_intercept or problem.fit_linear
+    free = unpenalized_columns(rows, forms=False) if has_terms else None
     if T is None or (has_terms and free is None):
         return None
     direction = np.ones(problem.n, dtype=rows.dtype)
@@ -281,11 +217,11 @@ def _frame(problem, dtype):
         direction = free.without(_definite_direction(white).astype(rows.dtype))
     S = rows.second_moments(direction)[0].astype(float)
     definite = float(np.linalg.eigvalsh(T.T @ S @ T)[0])
-    return _Frame(rows, T, free, direction, definite) if definite > 0 else None
+    return _Whitening(rows, T, free, direction, definite) if definite > 0 else None
 
 
 def _definite_direction(problem):
-    """A vector w orthogonal to the terms with definite ``R_w``, if one is found."""
+    """A vector w orthogonal to the terms with definite ``R_w``, if the search succeeds."""
     if problem.n * problem.n_unknowns * min(problem.n, problem.n_unknowns) > _DENSE_WORK or (
         problem.n > 2 * problem.n_unknowns
     ):
@@ -295,9 +231,9 @@ def _definite_direction(problem):
 
 
 def _alternating_projections(problem, attempts=400):
-    """The same in turns of the matrices ``R_w`` that there are, and those whose eigenvalues are at least 1.
+    """The same by alternating projections between the set of ``R_w`` and matrices with eigenvalues at least 1.
 
-    With few rows not every matrix is some ``R_w``, and that nearest to the identity need not be definite.
+    With few samples not every matrix is some ``R_w``, and the nearest to the identity need not be definite.
     """
     n, d = problem.n, problem.d
     terms = [problem.X] * problem.fit_linear + [np.ones((n, 1))] * problem.fit_intercept
@@ -317,21 +253,21 @@ def _alternating_projections(problem, attempts=400):
 
 
 def _whitener(problem):
-    """T (d, d) with ``T^T X^T X T`` about n times the identity; None where that is singular to rounding."""
+    """T (d, d) with ``T^T X^T X T`` about n times the identity; None if that is singular to rounding."""
     X = problem.linear_inputs if problem.fit_intercept and problem.fit_linear else problem.X
     values, V = np.linalg.eigh(X.T @ X / problem.n)
     return V / np.sqrt(values) if values[0] > 1e-13 * max(values[-1], 1.0) else None
 
 
 def _shifted_bound(frame, u):
-    """The bound of u plus the least multiple of the frame's direction that is proven to be definite."""
+    """The bound of u plus the least multiple of the definite direction that is proven to be semidefinite."""
     rows, free = frame.rows, frame.free
     u = u if free is None else free.without(u)
     for factor in (1.05, 2.0, 10.0, 100.0, 1000.0):  # what is lacking in the end is rounding, other at every step
         remainder = 0.0 if free is None else free.remainder(u)
-        lacking = _lacks_definiteness(rows, u, frame.T, remainder)
+        lacking = _missing_definiteness(rows, u, frame.T, remainder)
         if lacking <= 0.0:
-            return _best_multiple(rows, u, slightly_above(remainder * _norm(rows.y, rows)))
+            return _best_multiple(rows, u, inflated(remainder * _norm(rows.y, rows)))
         if not np.isfinite(lacking):
             return 0.0
         u = u + rows.dtype.type(factor * lacking / frame.definite) * frame.direction
@@ -339,23 +275,23 @@ def _shifted_bound(frame, u):
     return 0.0
 
 
-def _lacks_definiteness(rows, u, T, remainder):
-    """How much ``sum_i u_i x_i x_i^T`` lacks, in coordinates T, of being proven semidefinite; proven where not above 0.
+def _missing_definiteness(rows, u, T, remainder):
+    """Upper bound of what ``sum_i u_i x_i x_i^T``, in coordinates T, lacks to be semidefinite; proven if not above 0.
 
-    u stands for itself less a vector in the span of the terms that is at most `remainder` long. With computed
-    eigenvectors V and eigenvalues L, ``lambda_min(S) >= min L sigma_min(V)^2 - ||S - V L V^T||_F``.
+    u stands for itself minus a vector in the span of the terms of norm at most `remainder`. With computed eigenvectors
+    V and eigenvalues L, ``lambda_min(S) >= min L sigma_min(V)^2 - ||S - V L V^T||_F``.
     """
     S, error = rows.second_moments(u)
-    error += remainder * norm_above(rows.squares) * 1.000001
-    stretch, T = slightly_above(np.sum(T * T) * 1.000001), T.astype(rows.dtype)
-    size = norm_above(S)
-    error = slightly_above(stretch * (error + gamma(2 * rows.d + 6, rows.dtype) * size))
+    error += remainder * norm_upper_bound(rows.squares) * 1.000001
+    stretch, T = inflated(np.sum(T * T) * 1.000001), T.astype(rows.dtype)
+    size = norm_upper_bound(S)
+    error = inflated(stretch * (error + gamma(2 * rows.d + 6, rows.dtype) * size))
     F = T.T @ S @ T
     values, V = np.linalg.eigh(((F + F.T) / 2).astype(float))
     V = V.astype(rows.dtype)
-    left = norm_above(F - (V * values) @ V.T)
+    left = norm_upper_bound(F - (V * values) @ V.T)
     rounding = gamma(rows.d + 4, rows.dtype) * float(np.abs(values).max()) * 4.0 * rows.d**2
-    skew = norm_above(V.T @ V - np.eye(rows.d))
+    skew = norm_upper_bound(V.T @ V - np.eye(rows.d))
     lowest = float(values[0])
-    lacking = slightly_above(left + rounding + error) - lowest * (1.0 - 1e-6)
+    lacking = inflated(left + rounding + error) - lowest * (1.0 - 1e-6)
     return lacking if skew <= 1e-7 else np.inf

@@ -1,4 +1,4 @@
-"""Losses that no quadratic network can be below: every bound is proven for the exact numbers that the arrays hold."""
+"""Lower bounds of the loss over all quadratic networks, each proven for the exact numbers in the arrays."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .convex import ConvexSolution, least_squares_size, solve_convex
+from .bounded_sums import collinearity, precisions
+from .convex_solver import ConvexSolution, least_squares_size, solve_convex
 from .dual_bounds import dual_bound, least_squares_bound, one_sign_bound
-from .exact import exact_least_loss, exact_order, repeated_rows_loss
+from .exact_arithmetic import exact_least_loss, exact_order, repeated_inputs_bound
 from .problem import QuadraticProblem
-from .wide import collinearity, precisions
 
 __all__ = ["LowerBound", "lower_bound"]
 
@@ -23,54 +23,24 @@ _COLLINEAR = 1e-5
 
 @dataclass(frozen=True)
 class LowerBound:
-    """A loss that no network with output weights of the signs in question is below.
-
-    Attributes
-    ----------
-    value : float
-        Proven.
-    how : str
-        Where it comes from.
-    missing : str, default=""
-        What kept arithmetic from proving a better one, if that is known.
-    """
+    """A proven lower bound of the loss over networks with output weights of given signs."""
 
     value: float
-    how: str
-    missing: str = ""
+    how: str  # the source of the bound
+    missing: str = ""  # the obstacle that prevented a better bound, if known
 
 
 def lower_bound(problem, M, signs, *, loss, tol=1e-10, max_dense=6000, solution=None):
-    """The best proven lower bound at hand of the loss over all networks with output weights of these signs.
+    """The best proven lower bound of the loss over all networks with output weights of these signs.
 
-    Parameters
-    ----------
-    problem : QuadraticProblem
-    M : ndarray of shape (d, d)
-        A point whose residual is tried first.
-    signs : UnitSigns
-        Of the output weights.
-    loss : float
-        At that point, rounded up.
-    tol : float, default=1e-10
-        The search ends at a bound that is this close, relative to the loss of a constant.
-    max_dense : int, default=6000
-        Largest order of a matrix to be factorised.
-    solution : ConvexSolution, default=None
-        Of this problem, if it is at hand.
-
-    Returns
-    -------
-    LowerBound
-
-    Notes
-    -----
-    Bounds in floating point come first (`skident.landscape.dual_bounds`), and are enough where the inputs are well
-    conditioned. Only where they are not, integers and balls (`skident.landscape.exact`), up to order 250.
+    The residual at M (loss `loss`, rounded up) is tried first, and the search ends at a bound within `tol` of it,
+    relative to the loss of a constant. Bounds in floating point come first (`skident.landscape.dual_bounds`), and
+    suffice for well conditioned inputs; then exact integer and ball arithmetic (`skident.landscape.exact_arithmetic`),
+    up to order 250.
     """
     enough, best, missing = tol * problem.target_value + problem.rounding, None, ""
     if signs.plus or signs.minus:
-        bounds = _bounds(problem, M, signs, _Means(enough, max_dense, solution))
+        bounds = _bounds(problem, M, signs, _Effort(enough, max_dense, solution))
     else:
         bounds = _bounds_of_terms(problem, signs)
     for bound in bounds:
@@ -82,8 +52,8 @@ def lower_bound(problem, M, signs, *, loss, tol=1e-10, max_dense=6000, solution=
 
 
 @dataclass(frozen=True)
-class _Means:
-    """The gap that counts as none, the largest order of a matrix to be factorised, and a `ConvexSolution` or None."""
+class _Effort:
+    """The gap that counts as zero, the largest order of a factorization, and a `ConvexSolution` or None."""
 
     enough: float
     max_dense: int
@@ -91,7 +61,7 @@ class _Means:
 
 
 def _bounds(problem, M, signs, means):
-    """One bound after the other, those that cost little first."""
+    """Yield bounds in increasing order of cost."""
     yield LowerBound(0.0, "losses are not negative")
     if problem.alpha > 0:
         u, how = problem.residual(M), "weak duality at the point's own residual"
@@ -99,7 +69,7 @@ def _bounds(problem, M, signs, means):
     elif signs.plus != signs.minus:
         how = "weak duality at the point's residual, shifted until R is definite"
         yield from (LowerBound(one_sign_bound(problem, M, signs, dtype), how) for dtype in precisions(problem))
-    bound, n_distinct = repeated_rows_loss(problem)
+    bound, n_distinct = repeated_inputs_bound(problem)
     if n_distinct < problem.n:
         yield LowerBound(bound, "rows that are the same with targets that are not")
     yield from (_least_squares_with_ridge if problem.alpha > 0 else _least_squares)(problem, means)
@@ -113,14 +83,14 @@ def _bounds(problem, M, signs, means):
 
 
 def _bounds_of_terms(problem, signs):
-    """Bounds where no unit has an output weight, so that M = 0."""
+    """Bounds if no unit has an output weight, so that M = 0."""
     how = "no unit has an output weight"
     yield LowerBound(dual_bound(problem, problem.residual(np.zeros((problem.d, problem.d))), signs), how)
     yield _in_balls(problem, how, forms=False)
 
 
 def _least_squares(problem, means):
-    """Least squares over all symmetric M, whatever the signs: in floating point, in balls where that is not enough."""
+    """Least squares over all symmetric M, for any signs: in floating point, then in balls if necessary."""
     solution = means.solution
     if solution is not None and solution.value <= 1e-12 * problem.null_value:
         return  # nothing above that can be proven
@@ -149,7 +119,7 @@ def _least_squares_with_ridge(problem, means):
 
 
 def _in_balls(problem, how, forms=True):
-    """The bound in balls, or why there is none."""
+    """The bound in ball arithmetic, or the reason why there is none."""
     order, within_reach = exact_order(problem, forms)
     bound = exact_least_loss(problem, forms) if within_reach else None
     if bound is not None:
@@ -159,7 +129,7 @@ def _in_balls(problem, how, forms=True):
 
 
 def _obstacle(problem):
-    """What keeps double precision from a bound by least squares, in words."""
+    """What prevents double precision from a least squares bound, in words."""
     if problem.n < problem.n_unknowns + problem.fit_intercept:
         return f"the {problem.n} rows are fewer than the unknowns"
     return f"the inputs are collinear to {collinearity(problem):.0e}"

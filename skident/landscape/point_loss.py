@@ -1,4 +1,4 @@
-"""The loss at a point, with a number that it is proven not to be above."""
+"""The loss at a point, with a rigorous upper bound."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import flint
 import numpy as np
 from flint import arb, arb_mat
 
-from .exact import left_beside_terms, rounded_down
-from .wide import WideRows, collinearity, gamma, norm_above, normalised, precisions, slightly_above
+from .bounded_sums import BoundedSums, collinearity, gamma, inflated, norm_upper_bound, normalized, precisions
+from .exact_arithmetic import remaining_square, rounded_down
 
 __all__ = ["PointLoss", "point_loss"]
 
@@ -23,56 +23,20 @@ _KNOWN = 1e-6
 
 @dataclass(frozen=True)
 class PointLoss:
-    """The loss at a point.
+    """The loss at a point."""
 
-    Attributes
-    ----------
-    value : float
-        To rounding, or to what rounding leaves of it.
-    above : float
-        Proven: the loss is not above it.
-    """
-
-    value: float
-    above: float
+    value: float  # to rounding
+    above: float  # proven upper bound
 
 
 def point_loss(problem, W, v, accuracy):
     """f at ``M = W^T D_v W``, and a proven upper bound of it for the exact real numbers in X, y, W and v.
 
-    Constant and linear terms are found in floating point and then taken as given, which the best ones can only better.
-    The residual is computed with a bound of its error in every row, ``gamma |x|^T (|W|^T |D_v| |W|) |x|`` and what the
-    terms add; where large units cancel so that this is not accurate enough, all is done in balls of 600 bits, the best
-    terms included.
-
-    Parameters
-    ----------
-    problem : QuadraticProblem
-    W : ndarray of shape (k, d)
-    v : ndarray of shape (k,)
-    accuracy : float
-        Error at which balls are not needed.
-
-    Returns
-    -------
-    PointLoss
-        `above` is infinite where a number overflows.
-
-    Notes
-    -----
-    O(n d^2 + k d^2); in balls, up to ``n d k = 2e7``, that times 20 ns and some microseconds for each of the n k units'
-    outputs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.landscape.point_loss import point_loss
-    >>> from skident.landscape.problem import QuadraticProblem
-    >>> problem, big = QuadraticProblem(np.ones((1, 2)), np.array([0.5])), 2.0**26 + 1.0
-    >>> W = np.array([[big, 0.0], [2.0**26, 0.0], [1.0, 0.0], [2.0**13, 2.0**13]])
-    >>> loss = point_loss(problem, W, np.array([1.0, -1.0, -1.0, -0.5]), 1e-12)
-    >>> print(loss.value, loss.value <= loss.above < 0.1250001)
-    0.125 True
+    Constant and linear terms are fitted in floating point and then taken as given, so the optimal ones can only be
+    better. The residual is computed with a bound of its error for each sample, ``gamma |x|^T (|W|^T |D_v| |W|) |x|``
+    and that of the terms. If large units cancel so that this is less accurate than `accuracy`, everything is done in
+    balls of 600 bits, the optimal terms included. The bound is infinite on overflow. O(n d^2 + k d^2); in balls, up to
+    ``n d k = 2e7``, that times 20 ns and some microseconds for each of the n k units' outputs.
     """
     # The best linear terms are known to double precision where the inputs are well conditioned.
     terms_are_known = not problem.fit_linear or collinearity(problem) > _KNOWN
@@ -85,21 +49,21 @@ def point_loss(problem, W, v, accuracy):
 
 
 def _scaled_loss(problem, W, v, dtype):
-    """The loss in floating point, with powers of two as units; `above` is infinite where these are not exact."""
-    normal, exponents, y_exponent = normalised(problem, centred=False)
+    """The loss in floating point, scaled by powers of two; the bound is infinite if the scaling is not exact."""
+    normal, exponents, y_exponent = normalized(problem, centered=False)
     if normal is None:
         return PointLoss(np.nan, np.inf)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         U, w = np.ldexp(W, exponents), np.ldexp(v, -y_exponent)
         exact = np.array_equal(np.ldexp(U, -exponents), W) and np.array_equal(np.ldexp(w, y_exponent), v)
-        found = _in_floats(WideRows(normal, dtype), U, w)
-        value, above = np.ldexp([found.value, slightly_above(found.above)], 2 * y_exponent)
+        found = _in_floats(BoundedSums(normal, dtype), U, w)
+        value, above = np.ldexp([found.value, inflated(found.above)], 2 * y_exponent)
         tiny = not value >= 1e-280 and found.value > 0
     return PointLoss(float(value), float(above) if exact and not tiny and np.isfinite(above) else np.inf)
 
 
 def _in_floats(rows, W, v):
-    """The loss of a normalised problem and an upper bound of it."""
+    """The loss of a normalized problem and an upper bound of it."""
     problem = rows.problem
     U, sizes = W.astype(rows.dtype), np.abs(W).T @ (np.abs(v)[:, None] * np.abs(W))
     M = U.T @ (v[:, None] * U)
@@ -110,18 +74,18 @@ def _in_floats(rows, W, v):
     X, y = np.abs(problem.X), np.abs(rows.y).astype(float)
     rounding = gamma(len(W) + 2 * rows.d + 12, rows.dtype) * np.sum((X @ sizes) * X, axis=1)
     rounding += gamma(rows.d + 12, rows.dtype) * (X @ np.abs(b) + abs(c) + y)
-    root = np.sqrt(rows.square(residual)) + norm_above(rounding)
-    value, above = 0.5 * float(residual @ residual) / rows.n, 0.5 * slightly_above(root**2) / rows.n
+    root = np.sqrt(rows.square(residual)) + norm_upper_bound(rounding)
+    value, above = 0.5 * float(residual @ residual) / rows.n, 0.5 * inflated(root**2) / rows.n
     if problem.alpha > 0:
-        half, size = 0.5 * problem.alpha, norm_above(M)
-        larger = size + gamma(len(W) + 4, rows.dtype) * norm_above(sizes)
-        linear = norm_above(b) ** 2 / problem.linear_weight
-        value, above = value + half * (size**2 + linear), above + half * slightly_above(larger**2 + linear)
+        half, size = 0.5 * problem.alpha, norm_upper_bound(M)
+        larger = size + gamma(len(W) + 4, rows.dtype) * norm_upper_bound(sizes)
+        linear = norm_upper_bound(b) ** 2 / problem.linear_weight
+        value, above = value + half * (size**2 + linear), above + half * inflated(larger**2 + linear)
     return PointLoss(value, above)
 
 
 def _terms(problem, residual_at, repeats=3):
-    """About the best linear and constant terms, as floats that are then taken as given."""
+    """Approximately optimal linear and constant terms, as floats that are then taken as given."""
     b, c = np.zeros(problem.d), 0.0
     for _ in range(repeats if problem.fit_linear or problem.fit_intercept else 0):
         left = np.asarray(residual_at(b, c)).astype(float)
@@ -135,7 +99,7 @@ def _terms(problem, residual_at, repeats=3):
 
 
 def _in_balls(problem, W, v):
-    """The loss of any problem in balls."""
+    """The loss of any problem in ball arithmetic."""
     with flint.ctx.workprec(_PRECISION):
         X, U = arb_mat(problem.X.tolist()), arb_mat(W.tolist())
         weights, targets = [arb(a) for a in v.tolist()], [arb(a) for a in problem.y.tolist()]
@@ -143,7 +107,7 @@ def _in_balls(problem, W, v):
             sum((a * z * z for a, z in zip(weights, row)), -target)
             for row, target in zip((X * U.transpose()).tolist(), targets)
         ]
-        left = left_beside_terms(problem, outputs)
+        left = remaining_square(problem, outputs)
         if left is None:
             return PointLoss(np.nan, np.inf)
         loss = left / (2 * problem.n)

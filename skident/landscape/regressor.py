@@ -1,4 +1,4 @@
-"""Shallow networks with quadratic units, trained to a certified optimum."""
+"""QuadraticNetRegressor: shallow networks with quadratic units, trained to a certified global optimum."""
 
 from __future__ import annotations
 
@@ -18,69 +18,62 @@ from skident.optim import gram_work, one_thread
 
 from .certificate import CertificateOptions
 from .certify import certify_quadratic
-from .convex import ConvexSolution, least_squares_size, solve_convex
+from .convex_solver import ConvexSolution, least_squares_size, solve_convex
 from .descent import descend
-from .doubts import HeldOutScores, held_out_scores, linear_score, warn_of_class, warn_of_rounded_targets
+from .held_out_scores import HeldOutScores, held_out_scores, linear_score, warn_of_model_class, warn_of_rounded_targets
 from .problem import LossTerms, QuadraticProblem
-from .ridge import LINEAR_WEIGHTS, leave_one_out_ridge
-from .units import factorise, form_of
+from .quadratic_form import factorize, quadratic_form
+from .ridge_selection import LINEAR_WEIGHTS, leave_one_out_ridge
 
 __all__ = ["QuadraticNetRegressor"]
 
-# A factorisation that loses less than this share of M has lost rounding.
-_LOST = 1e-12
-# Squares of larger numbers, summed over rows, overflow.
+_LOST = 1e-12  # part of M that a factorization loses, relative to M, up to which it is rounding
 
 
 class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
     """A network with one hidden layer of quadratic units, with a certificate of global optimality.
 
-    Minimises, over hidden weights W with the output weights v fixed, and over linear and constant terms::
+    Minimizes, over hidden weights W with the output weights v fixed, and over linear and constant terms::
 
         1/(2n) sum_i (sum_l v_l (w_l . z_i)^2 + b . z_i + c - y_i)^2
             + alpha/2 (||W^T D_v W||_F^2 + ||b||^2 / linear_weight)
 
-    where z are the inputs in the units `scale_`, centred if there are both linear and constant terms.
-    As a function of W this is not convex, but of ``M = W^T D_v W`` it is; so training can be proven to have ended at a
-    global optimum, and `certificate_` says whether it has, and if not why.
+    where z are the inputs divided by `scale_`, centered if there are both linear and constant terms. As a function of W
+    this is not convex, but of ``M = W^T D_v W`` it is. Training can therefore be proven to have reached a global
+    optimum; `certificate_` states whether it has, and if not why.
 
     Parameters
     ----------
     n_hidden : int, default=None
         Hidden units k. None is enough for a proof: 2 d for mixed output signs, else d.
     output_signs : {"mixed", "positive", "negative"} or array-like of shape (k,), default="mixed"
-        Output weights: 1 for one half of the units (the larger) and -1 for the other, all 1, all -1, or given. Global
-        optimality is guaranteed with d positive and d negative ones (Theorem 2.1 of [1]_), or d of one sign and no
-        other (where predictions without linear and constant terms have one sign).
+        Output weights: 1 for one half of the units (the larger) and -1 for the other, all 1, all -1, or given. d
+        positive and d negative ones guarantee global optimality (Theorem 2.1 of [1]_), as do d of one sign and no
+        other.
     solver : {"auto", "convex", "descent"}, default="auto"
-        ``convex``: least squares in M, then factors of M; where M has eigenvalues that v has no units for, descent from
-        what can be kept. ``descent``: L-BFGS on W from 0, out of every saddle. ``auto``: convex as long as
-        ``min(n, unknowns)`` is at most `max_dense`.
+        ``convex``: least squares in M, then factors of M. ``descent``: L-BFGS on W from 0, escaping saddles. ``auto``:
+        convex if ``min(n, unknowns)`` is at most `max_dense`.
     alpha : float or "auto", default="auto"
-        Ridge; 0 is none. ``auto`` takes the smallest leave-one-out error unless a model without quadratic part, or the
-        mean of y, is as good within a standard error, and 0 for data without noise. It chooses units along with the
-        ridge: inputs that contribute little to a first fit are made smaller, where that clearly lowers the error.
+        Ridge on M (of degree four in W); 0 is none. ``auto`` minimizes the leave-one-out error, preferring simpler
+        models within a standard error; it is 0 for data without noise.
     linear_weight : float or "auto", default="auto"
-        How much less linear terms are penalised than quadratic ones. ``auto`` is chosen along with an automatic alpha
-        among 1, 10, 100, 1000, and is 1 for a given alpha. With both automatic, linear terms alone (alpha 1000, and the
-        linear weight that gives them their best ridge) are preferred unless the quadratic part lowers the leave-one-out
-        error by more than a standard error.
+        Factor by which linear terms are penalized less than quadratic ones. ``auto`` is selected along with an
+        automatic alpha from 1, 10, 100, 1000, and is 1 for a given alpha.
     fit_intercept, fit_linear : bool, default=True
-        Whether there are constant and linear terms. Off, the network is that of [1]_.
+        Whether there are constant and linear terms. Without both, the network is that of [1]_.
     tol : float, default=1e-10
-        Gap to the best lower bound, relative to the loss of the best constant, that counts as none.
+        Largest gap to the lower bound that counts as zero, relative to the loss of the best constant.
     max_iter : int, default=5000
-        Steps of the descent.
+        Maximum number of descent steps.
     max_dense : int, default=6000
-        Largest order of a matrix to be factorised: 6000 takes 0.3 GB and seconds.
+        Largest order of a matrix to be factorized: 6000 takes 0.3 GB and seconds.
     random_state : int, RandomState or None, default=None
-        Draws the rows that alpha is chosen on where there are over 5000 (over 1000 with more than 1000 unknowns);
-        nothing else is random.
+        Draws the samples for the choice of alpha if there are over 5000 (over 1000 with more than 1000 unknowns).
 
     Attributes
     ----------
     hidden_weights_ : ndarray of shape (k, d)
-        W, for inputs as they are given less `center_`.
+        W, for unscaled inputs minus `center_`.
     output_weights_ : ndarray of shape (k,)
         v.
     quadratic_form_ : ndarray of shape (d, d)
@@ -90,33 +83,39 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
     center_ : ndarray of shape (d,)
         0 unless both linear and constant terms are fitted.
     scale_ : ndarray of shape (d,)
-        Units of the inputs in the ridge: their standard deviations (without linear or constant terms the roots of their
-        mean squares), with an automatic alpha over their relevance where that helps.
+        Scales of the inputs in the ridge: their standard deviations (root mean squares without linear or constant
+        terms), with an automatic alpha divided by their relevance if that helps.
     network_ : FeedforwardNetwork
-        The same function: k units, and two more that make the linear terms.
+        The same function: k units, and two more for the linear terms.
     certificate_ : LandscapeCertificate
-        Of W for inputs in the units `scale_`.
+        Of W for inputs divided by `scale_`.
     alpha_, linear_weight_ : float
         As used.
     held_out_score_, linear_score_ : float
-        R^2 on rows left out one by one, of the ridge that was chosen (units of both signs) and of a linear model with
-        its own; NaN where not known, the first for a given alpha.
+        Leave-one-out R^2, of the selected ridge (units of both signs) and of a linear model with its own; NaN if
+        unknown, the first for a given alpha.
     solver_ : {"convex", "descent"}
         As used.
     n_iter_ : int
         Steps of the solver, at least 1.
     history_ : list of float
-        The loss after every step.
+        The loss after each step.
     n_features_in_ : int
 
     Notes
     -----
-    The parts, with their costs: `skident.landscape.convex.solve_convex`, `skident.landscape.descent.descend`,
-    `skident.landscape.landscape_certificate`. Beyond what `max_dense` allows, an optimum without ridge can be reached
-    but not proven, unless its loss is zero.
+    **Automatic alpha.** The smallest leave-one-out error is taken unless a model without quadratic part, or the mean of
+    y, is as good within a standard error. With `linear_weight` automatic too, the linear model is alpha 1000 with the
+    linear weight that gives the linear terms their best ridge. Inputs that contribute little to a first fit are scaled
+    down if that clearly lowers the error.
 
-    A function of second degree is too little for arctangents of ratios (friedman3: R^2 .04 below the best of linear
-    models, kernels and boosting) and for squares of squares (hierarchical targets: .1); `fit` warns of both.
+    **Solvers.** ``convex`` continues by descent if M has eigenvalues of a sign that v has no units for. Costs:
+    `skident.landscape.convex_solver.solve_convex`, `skident.landscape.descent.descend`,
+    `skident.landscape.landscape_certificate`. Beyond `max_dense`, an optimum without ridge can be reached but not
+    proven, unless its loss is zero.
+
+    **Limits.** Quadratic functions do not suffice for arctangents of ratios (friedman3: R^2 0.04 below the best of
+    linear models, kernels and boosting) and squares of squares (hierarchical targets: 0.1); `fit` warns of both.
 
     References
     ----------
@@ -177,7 +176,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X, y):
-        """Train, and certify where training ended.
+        """Train, and certify the point that training reached.
 
         Parameters
         ----------
@@ -191,16 +190,16 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X or y are not finite, or so large or small that their squares overflow or vanish, the output weights do
-            not fit `n_hidden`, or ``solver="convex"`` would factorise a matrix larger than `max_dense`.
+            If X or y is not finite, or so large or small that squares overflow or underflow, the output weights do not
+            match `n_hidden`, or ``solver="convex"`` would factorize a matrix larger than `max_dense`.
 
         Warns
         -----
         ConvergenceWarning
-            If a linear model is better on rows left out than the network on its own.
+            If a linear model is better on held-out samples than the network on its training samples.
         UserWarning
-            With an automatic alpha, if a function of second degree is too little: kernel ridge regression is better on
-            rows left out, by .02 of the variance and more than chance. If y is constant up to rounding.
+            With an automatic alpha, if kernel ridge regression is better on held-out samples, by 0.02 of the variance
+            and two standard errors. If y is constant up to rounding.
         """
         with forgotten_on_error(self), one_thread(gram_work(X, degree=2)):
             self._validate_params()
@@ -209,7 +208,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
             check_magnitudes(X=X, y=y)
             warn_of_rounded_targets(y, type(self).__name__)
             v = _output_weights(self.output_signs, self.n_hidden, X.shape[1])
-            self.center_, self.scale_ = _units(X, centred=self.fit_intercept and self.fit_linear)
+            self.center_, self.scale_ = _input_scaling(X, centered=self.fit_intercept and self.fit_linear)
             problem, scores = self._problem(X - self.center_, y)
             self.solver_ = self._resolve_solver(problem)
             trained = _trained(problem, v, self.solver_, max_iter=self.max_iter, max_dense=self.max_dense)
@@ -217,18 +216,18 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
             self.certificate_ = certify_quadratic(problem, trained.W, v, options, trained.solution)
             self._store(problem, v, trained)
             self.held_out_score_, self.linear_score_ = scores.quadratic, scores.linear
-            warn_of_class(scores, r2_score(y, self._values(X)) if len(y) > 1 else np.nan, type(self).__name__)
+            warn_of_model_class(scores, r2_score(y, self._values(X)) if len(y) > 1 else np.nan, type(self).__name__)
         return self
 
     def _problem(self, Z, y):
-        """The loss, its ridge and units chosen where they are to be, and what rows left out say of the model."""
+        """The loss with its selected ridge and scales, and the held-out scores."""
         terms = LossTerms(fit_intercept=bool(self.fit_intercept), fit_linear=bool(self.fit_linear))
         alpha, weight, plain = self.alpha, self.linear_weight, QuadraticProblem(Z / self.scale_, y, terms)
         if alpha == "auto":
             choice = LINEAR_WEIGHTS if weight == "auto" else (weight,)
-            found = leave_one_out_ridge(plain, check_random_state(self.random_state), linear_weights=choice)
-            alpha, weight, scores = found.alpha, found.linear_weight, held_out_scores(Z, y, found)
-            self.scale_ = self.scale_ * found.units
+            selection = leave_one_out_ridge(plain, check_random_state(self.random_state), linear_weights=choice)
+            alpha, weight, scores = selection.alpha, selection.linear_weight, held_out_scores(Z, y, selection)
+            self.scale_ = self.scale_ * selection.scales
         else:
             scores = HeldOutScores(linear=linear_score(plain))
         weight = 1.0 if weight == "auto" else weight
@@ -236,22 +235,23 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         return QuadraticProblem(Z / self.scale_, y, terms), scores
 
     def _resolve_solver(self, problem):
+        """The solver; ValueError if the convex one would exceed `max_dense`."""
         size = least_squares_size(problem)
         if self.solver == "convex" and size > self.max_dense:
             raise ValueError(
-                f"solver='convex' would factorise a matrix of order min(n, unknowns) = min({problem.n}, "
+                f"solver='convex' would factorize a matrix of order min(n, unknowns) = min({problem.n}, "
                 f"{problem.n_unknowns}) = {size}, {8e-9 * size**2:.2g} GB; max_dense allows {self.max_dense}. Raise "
                 "that, or use solver='descent', which needs no such matrix."
             )
         return "descent" if self.solver == "descent" or size > self.max_dense else "convex"
 
     def _store(self, problem, v, trained):
-        """Fitted attributes, in the units of the inputs as given."""
-        b, c = problem.side_terms(form_of(trained.W, v))
+        """Fitted attributes, for unscaled inputs."""
+        b, c = problem.side_terms(quadratic_form(trained.W, v))
         self.alpha_, self.linear_weight_ = problem.alpha, problem.linear_weight
         self.n_iter_, self.history_ = trained.n_iter, trained.history
         self.hidden_weights_, self.output_weights_ = trained.W / self.scale_, v
-        self.quadratic_form_ = form_of(self.hidden_weights_, v)
+        self.quadratic_form_ = quadratic_form(self.hidden_weights_, v)
         self.coef_, self.intercept_ = b / self.scale_, float(c)
         self.network_ = _network(self.hidden_weights_, v, self.coef_, np.linalg.norm(b), self.intercept_, self.center_)
 
@@ -271,20 +271,20 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         NotFittedError
             Before `fit`.
         ValueError
-            If X is not finite or of another width.
+            If X is not finite or has another number of columns.
         """
         check_is_fitted(self)
         return self._values(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _values(self, X):
-        """Predictions for checked inputs."""
+        """Predictions for validated inputs."""
         Z = X - self.center_
         return np.einsum("ij,ij->i", Z @ self.quadratic_form_, Z) + Z @ self.coef_ + self.intercept_
 
 
 @dataclass(frozen=True)
 class _Trained:
-    """Where training ended: weights (k, d), steps, losses, and the least squares solution where there was one."""
+    """Weights (k, d) at the end of training, steps, losses, and the least squares solution if there is one."""
 
     W: np.ndarray
     n_iter: int
@@ -293,21 +293,21 @@ class _Trained:
 
 
 def _trained(problem, v, solver, *, max_iter, max_dense):
-    """Hidden weights at the least loss: factors of the convex solution, or a descent from what can be kept of it."""
+    """Hidden weights at the least loss: factors of the convex solution, or descent from what can be kept of it."""
     W, solution, n_iter, history = np.zeros((len(v), problem.d)), None, 1, [problem.null_value]
     if solver == "convex":
         solution = solve_convex(problem)
-        W, lost = factorise(solution.M, v)
+        W, lost = factorize(solution.M, v)
         n_iter = max(1, solution.n_iter)
-        history.append(problem.value(form_of(W, v)))
+        history.append(problem.value(quadratic_form(W, v)))
         if not lost > _LOST * np.linalg.norm(solution.M):
             return _Trained(W, n_iter, history, solution)
-    found = descend(problem, W, v, max_iter=max_iter, max_dense=max_dense)
-    return _Trained(found.W, n_iter + found.n_iter, history + found.history[1:], solution)
+    result = descend(problem, W, v, max_iter=max_iter, max_dense=max_dense)
+    return _Trained(result.W, n_iter + result.n_iter, history + result.history[1:], solution)
 
 
 def _output_weights(signs, n_hidden, d):
-    """Output weights (k,) as `output_signs` and `n_hidden` ask for them, for d inputs."""
+    """Output weights (k,) from `output_signs` and `n_hidden`, for d inputs."""
     if not isinstance(signs, str):
         v = check_array(signs, ensure_2d=False, dtype=np.float64, input_name="output_signs")
         if v.ndim != 1 or n_hidden not in (None, len(v)):
@@ -325,16 +325,16 @@ def _output_weights(signs, n_hidden, d):
     return v
 
 
-def _units(X, *, centred):
-    """Centre and unit of every input: mean and standard deviation, or 0 and the root of the mean square."""
-    if centred:
+def _input_scaling(X, *, centered):
+    """Center and scale of each input: mean and standard deviation, or 0 and the root mean square."""
+    if centered:
         return column_units(X)
     size = np.sqrt(np.mean(X**2, axis=0))
     return np.zeros(X.shape[1]), np.where(size > 0, size, 1.0)
 
 
 def _network(W, v, linear, size, constant, center):
-    """The same function as units: two more make the linear terms b . z, `size` being |b| in standardised units."""
+    """The same function as a network: two more units make the linear terms b . z; `size` is |b| for scaled inputs."""
     # In units of its own standard deviation, b . z = |b| / 4 ((u + 1)^2 - (u - 1)^2) with u = b . z / |b|.
     pair = np.stack([linear, linear]) / size if size > 0 else np.zeros((0, len(linear)))
     rows = np.vstack([W, pair])

@@ -53,7 +53,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
     n_restarts : int, default=8
         Random starts. Raise it if `restart_speeds_` scatter.
     max_iter : int, default=None
-        AscentOptions steps; half as many follow to polish. None is ``1e10`` over ``n_restarts n`` times the number of
+        Ascent steps; half as many follow to polish. None is ``1e10`` over ``n_restarts n`` times the number of
         weights of one network, between 100 and 500.
     step_size : float, default=0.1
         First step, relative to a layer's norm; steps decrease to 1e-4.
@@ -74,7 +74,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
     Attributes
     ----------
     escape_direction_ : list of L ndarrays of shape (m_{l-1}, m_l)
-        ``f(X) = relu(... relu(X W_1) ...) W_L``; each layer has Frobenius norm 1. The last hidden layer uses one scale,
+        ``f(X) = relu(... relu(X W_1) ...) W_L``; each layer has Frobenius norm 1. The last hidden layer uses one unit,
         its first, at no loss of speed.
     escape_speed_ : float
         s, in the units of the loss.
@@ -83,7 +83,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
     restart_speeds_ : ndarray of shape (n_restarts,)
         Final speed of each restart; NaN for dead ones.
     n_dead_ : int
-        Restarts without a scale that reduces the loss.
+        Restarts without a unit that reduces the loss.
     shallow_speed_ : float
         The largest speed at depth two, from single units; `escape_speed_` is at least that.
     residual_ : float
@@ -96,7 +96,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         The same for the activations on X, and ``||relu(Z) - Z||^2 / ||Z||^2``, for each hidden layer.
     bottleneck_rank_ : int
         Smallest numerical rank of a hidden layer's activations (singular values above 1 % of the largest): 1, since the
-        last hidden layer uses one scale; `activation_rank_ratio_` shows from which layer on.
+        last hidden layer uses one unit; `activation_rank_ratio_` shows from which layer on.
     theorem_bound_ : ndarray of shape (L,)
         Theorem 3.1's bound on all three ratios; inf if it is 1 or more and hence vacuous.
     log_rank_budget_ : tuple of two float
@@ -116,8 +116,8 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
     over samples, as in Example 1 of [1]). Targets of a callable are class numbers (n,) if y holds labels, else numbers
     (n, k).
 
-    **Algorithm.** Projected options with decreasing steps on the product of the layers' spheres, with the last layer
-    always optimal; then each network is truncated above its best scale, which is exact (Proposition 3.2), and polished.
+    **Algorithm.** Projected ascent with decreasing steps on the product of the layers' spheres, with the last layer
+    always optimal; then each network is truncated above its best unit, which is exact (Proposition 3.2), and polished.
     The result is a local optimum: 400 steps reach the rank-two optimum of Example 1 in four of five restarts of width
     32. Cost: ``O(n_restarts * max_iter * n * sum_l m_{l-1} m_l)``; restarts are processed in batches of 1 GB.
 
@@ -327,7 +327,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         Returns
         -------
         ndarray of shape (n_samples, n_features_out)
-            For the last hidden layer one scale per component; for an earlier layer all `width` units of each component,
+            For the last hidden layer one unit per component; for an earlier layer all `width` units of each component,
             one component after the other; unused units are zero.
 
         Raises

@@ -188,7 +188,7 @@ class SaddleToSaddleBase(BaseEstimator):
             warnings.warn(problem, ConvergenceWarning, stacklevel=3)
 
     def _choose_epochs(self, X, inputs, Y, sizes, rng):
-        """Number of epochs and input noise, from networks record on parts of the samples."""
+        """Number of epochs and input noise, from networks trained on parts of the samples."""
         tensors = self._tensors(inputs, Y, "float32" if self.standardize else self.dtype)
         options = StoppingOptions(
             sizes=sizes,
@@ -205,7 +205,7 @@ class SaddleToSaddleBase(BaseEstimator):
         return choose_epochs(X, Y, tensors, is_classifier(self), options)
 
     def _store_training(self, record):
-        """Store the record network and its record."""
+        """Store the trained network and its record."""
         self.net_, self.history_, self.escape_step_ = record.net, record.history, record.escape_step
         self.n_iter_, self.loss_ = record.n_epochs, record.loss
         self.weights_ = self._trained_weights()

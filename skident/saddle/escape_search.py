@@ -84,9 +84,9 @@ def search_escape(X, G, *, depth, width, ascent, rng):
 
 
 def successive_escapes(X, G, n_components, search):
-    """Yield the fastest escape, then the fastest for what is remaining of G after projecting out its unit, and so on.
+    """Yield the fastest escape, then the fastest for the remainder of G after projecting out its unit, and so on.
 
-    `search(X, G)` gives an `EscapeResult`. At most `n_components`; fewer if nothing is remaining of G.
+    `search(X, G)` gives an `EscapeResult`. At most `n_components`; fewer if nothing of G is left.
     """
     xp, units, remaining = array_namespace(G), [], G
     for _ in range(n_components):

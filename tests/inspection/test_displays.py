@@ -15,7 +15,7 @@ from skident.datasets import make_network
 from skident.inspection import LandscapeDisplay, PhaseTransitionDisplay, SpectrumDisplay, WeightRecoveryDisplay
 from skident.landscape import TrainingTrials, landscape_certificate, phase_transition
 from skident.landscape.descent import descend
-from skident.landscape.half_point import fit_transition
+from skident.landscape.phase_transitions import fit_transition
 from skident.landscape.problem import QuadraticProblem
 from skident.network import FeedforwardNetwork, get_activation
 
@@ -269,7 +269,7 @@ def test_phase_transition_display(transition, plt):
         ((20, 8, 4), {}, "got none"),
         (([20, 30], [8, 9], 4), {}, "exactly one"),
         ((20, 8, [4]), {}, "at least two values"),
-        ((20, 8, [4, 5]), {"activation": "relu"}, "kinks"),
+        ((20, 8, [4, 5]), {"activation": "relu"}, "is not smooth"),
         ((20, 8, [4, 5]), {"trials": TrainingTrials(labels="none")}, "labels must be"),
     ],
 )

@@ -6,13 +6,13 @@ import torch
 from scipy.optimize import nnls
 
 from skident.landscape import CertificateOptions, LossTerms, landscape_certificate
-from skident.landscape.convex import solve_convex
-from skident.landscape.curvature import loss_derivatives, shallow_hessian_product
-from skident.landscape.descent import descend, form_hessian_product
+from skident.landscape.convex_solver import solve_convex
+from skident.landscape.curvature import form_hessian_product, loss_derivatives, shallow_hessian_product
+from skident.landscape.descent import descend
 from skident.landscape.dual_bounds import dual_bound
-from skident.landscape.lines import line_out, lines_loss, lowest_point
+from skident.landscape.loss_lines import loss_line, loss_quartic, quartic_minimum
 from skident.landscape.problem import QuadraticProblem
-from skident.landscape.units import UnitSigns, factorise
+from skident.landscape.quadratic_form import OutputSigns, factorize
 from skident.linalg.lanczos import lanczos
 from skident.network import FeedforwardNetwork, get_activation
 
@@ -70,7 +70,7 @@ def test_the_second_coefficient_of_equation_6_4_is_four_over_n():
     r = problem.residual(M)
     bent = 2 / 40 * np.sum(r * problem.forms(U.T @ (v[:, None] * U)))
     along = np.sum(np.einsum("ij,ij->i", X @ (W.T @ (v[:, None] * U)), X) ** 2) / 40
-    second = 2 * lines_loss(problem, W, v, U)[2]
+    second = 2 * loss_quartic(problem, W, v, U)[2]
     assert second == pytest.approx(bent + 4 * along, rel=1e-10)
     assert abs(second - (bent + 2 * along)) > 0.1 * abs(second)  # as printed
 
@@ -161,7 +161,7 @@ def test_descent_ends_at_certified_optima(options, alpha, signs):
     certificate = landscape_certificate(found.W, v, X, y, terms=LossTerms(alpha=alpha, linear_weight=10.0, **options))
     assert found.status == "converged"
     assert certificate.status == "global", certificate.reason
-    # A bound is a bound: no M of the signs in question, here factors drawn at random and shrunk to fit, is below it.
+    # A bound is a bound: no M of these signs, here factors drawn at random and shrunk to fit, is below it.
     rng = np.random.RandomState(0)
     for scale in (0.03, 0.1, 0.3):
         W = found.W + scale * rng.standard_normal(found.W.shape)
@@ -179,11 +179,11 @@ def test_dual_bounds_hold_for_any_vector(alpha):
             u += max(0.0, -np.linalg.eigvalsh(np.linalg.solve(X.T @ X / 12, problem.adjoint(u)).T)[0]) * 3.0
             if np.linalg.eigvalsh(problem.adjoint(u))[0] < 0:
                 continue
-        assert dual_bound(problem, u, UnitSigns(minus=False)) <= lowest + 1e-12
+        assert dual_bound(problem, u, OutputSigns(minus=False)) <= lowest + 1e-12
 
 
 def test_one_input_against_nonnegative_least_squares():
-    # d = 1 and one sign: y ~ m x^2 with m >= 0, for which nnls has the answer.
+    # d = 1 and one sign: y ~ m x^2 with m >= 0, which nnls solves.
     rng = np.random.RandomState(8)
     x = rng.standard_normal(20)
     for sign in (1.0, -1.0):
@@ -209,7 +209,7 @@ def test_an_input_in_tiny_units_is_not_overlooked():
     M = np.zeros((6, 6))
     M[np.ix_(rest, rest)] = solve_convex(QuadraticProblem(X[:, rest], y)).M
     best = solve_convex(QuadraticProblem(X / X.std(axis=0), y)).value
-    worse_than_best(factorise(M, mixed(6))[0], mixed(6), X, y, best)
+    worse_than_best(factorize(M, mixed(6))[0], mixed(6), X, y, best)
 
 
 def test_a_nearly_dependent_input_is_not_taken_for_rounding():
@@ -219,14 +219,14 @@ def test_a_nearly_dependent_input_is_not_taken_for_rounding():
     M = np.zeros((7, 7))
     M[:6, :6] = solve_convex(QuadraticProblem(X, y)).M  # blind to z
     best = solve_convex(QuadraticProblem(np.column_stack([X, z]), y)).value
-    worse_than_best(factorise(M, mixed(7))[0], mixed(7), wide, y, best)
+    worse_than_best(factorize(M, mixed(7))[0], mixed(7), wide, y, best)
 
 
 def test_nearly_binary_inputs_are_not_taken_for_binary():
     # Of binary inputs all squares are 1; differences of 1e-9 make them regressors of their own.
     X, y, rng = data(12)
     M = solve_convex(QuadraticProblem(np.sign(X), y)).M
-    W = factorise(M, mixed(6))[0]
+    W = factorize(M, mixed(6))[0]
     assert landscape_certificate(W, mixed(6), np.sign(X), y).is_global
     Z = rng.standard_normal(X.shape)
     products = [np.sign(X[:, i] * X[:, j]) for i in range(6) for j in range(i)]
@@ -239,7 +239,7 @@ def test_nearly_binary_inputs_are_not_taken_for_binary():
 
 def test_ridge_optima_are_not_optima_without_ridge():
     X, y, _ = data(13)
-    W = factorise(solve_convex(QuadraticProblem(X, y, LossTerms(alpha=0.1))).M, mixed(6))[0]
+    W = factorize(solve_convex(QuadraticProblem(X, y, LossTerms(alpha=0.1))).M, mixed(6))[0]
     assert landscape_certificate(W, mixed(6), X, y, terms=LossTerms(alpha=0.1)).is_global
     best = solve_convex(QuadraticProblem(X, y)).value
     assert worse_than_best(W, mixed(6), X, y, best).status == "not stationary"
@@ -285,7 +285,7 @@ def test_dead_units_and_zero_output_weights():
 def test_degenerate_data(X, y, side):
     problem = QuadraticProblem(X, y, LossTerms(**side))
     best = solve_convex(problem)
-    certificate = landscape_certificate(factorise(best.M, mixed(3))[0], mixed(3), X, y, terms=LossTerms(**side))
+    certificate = landscape_certificate(factorize(best.M, mixed(3))[0], mixed(3), X, y, terms=LossTerms(**side))
     assert certificate.gap >= 0 and certificate.lower_bound <= best.value * (1 + 1e-9) + problem.rounding
     assert certificate.status in ("global", "undecided")
     assert np.isfinite([certificate.gradient_norm, certificate.curvature, certificate.residual_norm]).all()
@@ -319,14 +319,14 @@ def test_the_certificate_knows_which_loss_it_is_about():
     terms, v, W = LossTerms(alpha=0.1, fit_intercept=True), mixed(3), np.zeros((6, 3))
     certificate = landscape_certificate(W, v, X, y, terms=terms)
     assert certificate.terms == terms
-    problem, out = QuadraticProblem(X, y, terms), line_out(certificate, W, X, y, radius=0.7)
+    problem, out = QuadraticProblem(X, y, terms), loss_line(certificate, W, X, y, radius=0.7)
     assert out.direction == "escape direction" and out.steps[-1] == 0.7
     for t, loss in zip(out.steps[::25], out.losses[::25]):
         assert loss == pytest.approx(loss_of(problem, W + t * certificate.escape_direction, v), rel=1e-12)
     # None reaches twice as far as the lowest point, which is then half way.
-    c = lines_loss(problem, W, v, certificate.escape_direction)
-    t, lowest = lowest_point(c)
-    assert line_out(certificate, W, X, y).steps[-1] == pytest.approx(2 * abs(t))
+    c = loss_quartic(problem, W, v, certificate.escape_direction)
+    t, lowest = quartic_minimum(c)
+    assert loss_line(certificate, W, X, y).steps[-1] == pytest.approx(2 * abs(t))
     assert lowest == pytest.approx(out.losses.min(), rel=1e-2) and lowest <= np.polyval(c[::-1], out.steps).min()
 
 

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skident.landscape import CertificateOptions, LossTerms, landscape_certificate
-from skident.landscape.convex import solve_convex
+from skident.landscape.bounded_sums import BoundedSums, normalized, precisions
+from skident.landscape.convex_solver import solve_convex
 from skident.landscape.descent import descend
 from skident.landscape.dual_bounds import dual_bound, least_squares_bound, one_sign_bound
-from skident.landscape.exact import exact_least_loss, exact_order, independent_inputs, repeated_rows_loss
-from skident.landscape.free_columns import free_columns
+from skident.landscape.exact_arithmetic import exact_least_loss, exact_order, independent_inputs, repeated_inputs_bound
 from skident.landscape.lower_bounds import lower_bound
 from skident.landscape.point_loss import point_loss
 from skident.landscape.problem import QuadraticProblem
-from skident.landscape.units import BOTH_SIGNS, UnitSigns, factorise, form_of
-from skident.landscape.wide import WideRows, normalised, precisions
+from skident.landscape.quadratic_form import BOTH_SIGNS, OutputSigns, factorize, quadratic_form
+from skident.landscape.unpenalized_columns import unpenalized_columns
 
 BOTH = {"fit_intercept": True, "fit_linear": True}
 SIDES = [{}, {"fit_intercept": True}, {"fit_linear": True}, BOTH]
@@ -110,7 +110,7 @@ def small_cases(draw):
     alpha = draw(st.sampled_from([0.0, 1e-12, 0.1])) * float(np.abs(X).max()) ** 4
     terms = LossTerms(alpha, draw(st.booleans()), draw(st.booleans()), draw(st.sampled_from([1.0, 0.3])))
     v = np.repeat(draw(st.sampled_from([(1.0, -1.0), (1.0,), (-1.0,), (0.0,)])), d)
-    W = factorise(solve_convex(QuadraticProblem(X, y, terms)).M, v)[0]
+    W = factorize(solve_convex(QuadraticProblem(X, y, terms)).M, v)[0]
     return X, y, terms, v, W * draw(st.sampled_from([1.0, 0.0, 1.5]))
 
 
@@ -137,7 +137,7 @@ def test_large_units_that_cancel_are_judged_by_their_exact_loss(side, near):
     X, y, rng = data(30, n=14, d=3)
     X[:, 2] = X[:, 0] + near * rng.standard_normal(14)
     terms, v = LossTerms(**side), mixed(3)
-    W = factorise(solve_convex(QuadraticProblem(X, y, terms)).M, v)[0]
+    W = factorize(solve_convex(QuadraticProblem(X, y, terms)).M, v)[0]
     certificate, least = landscape_certificate(W, v, X, y, terms=terms), exact(X, y, terms)
     loss = exact_loss(X, y, W, v, terms)
     assert certificate.loss == pytest.approx(float(loss), rel=1e-9)
@@ -153,7 +153,7 @@ def test_dependent_inputs_are_decided_where_integers_can():
     y = rng.standard_normal(40)
     for side in SIDES:
         problem, v = QuadraticProblem(X, y, LossTerms(**side)), mixed(6)
-        W = factorise(solve_convex(problem).M, v)[0]
+        W = factorize(solve_convex(problem).M, v)[0]
         certificate = landscape_certificate(W, v, X, y, terms=LossTerms(**side))
         assert certificate.is_global, certificate.reason
         assert Fraction(certificate.lower_bound) <= exact(X, y, LossTerms(**side))
@@ -173,8 +173,10 @@ def test_beyond_the_reach_of_exact_arithmetic_the_reason_is_said():
     X, y, rng = data(33, n=400, d=23)
     X[:, 1] = X[:, 0] + 1e-12 * rng.standard_normal(400)
     problem = QuadraticProblem(X, y)
-    W = factorise(solve_convex(problem).M, mixed(23))[0]
-    found = lower_bound(problem, form_of(W, mixed(23)), BOTH_SIGNS, loss=problem.value(form_of(W, mixed(23))))
+    W = factorize(solve_convex(problem).M, mixed(23))[0]
+    found = lower_bound(
+        problem, quadratic_form(W, mixed(23)), BOTH_SIGNS, loss=problem.value(quadratic_form(W, mixed(23)))
+    )
     assert exact_order(problem) == (276, False) and found.value <= 1e-12
     assert "collinear to" in found.missing and "order 276 is too large" in found.missing
     X, y, rng = data(34, n=30, d=2)
@@ -215,14 +217,14 @@ def test_every_way_to_a_bound_stays_below_the_exact_minimum_and_comes_close(side
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_bounds_of_one_sign_are_below_every_form_of_that_sign(side, sign):
     X, y, rng = data(37, n=25, d=3)
-    terms, signs = LossTerms(**side), UnitSigns.of(np.array([sign]))
+    terms, signs = LossTerms(**side), OutputSigns.of(np.array([sign]))
     problem = QuadraticProblem(X, y, terms)
     least = exact(X, y, terms)
     for _ in range(20):
         W = rng.standard_normal((3, 3)) * rng.choice([0.1, 0.5])
-        bound = one_sign_bound(problem, form_of(W, np.full(3, sign)), signs)
+        bound = one_sign_bound(problem, quadratic_form(W, np.full(3, sign)), signs)
         assert Fraction(bound) <= exact_loss(X, y, W, np.full(3, sign), terms)
-        assert Fraction(dual_bound(problem, problem.residual(form_of(W, np.full(3, sign))), signs)) <= least + 1
+        assert Fraction(dual_bound(problem, problem.residual(quadratic_form(W, np.full(3, sign))), signs)) <= least + 1
 
 
 @pytest.mark.parametrize("forms", [True, False])
@@ -230,8 +232,8 @@ def test_the_smallest_singular_value_is_bounded_from_below(forms):
     X, y, _ = data(38, n=80, d=4)
     for tilt in (1.0, 1e-2, 1e-3):
         X[:, 1] = X[:, 0] + tilt * X[:, 1]
-        rows = WideRows(normalised(QuadraticProblem(X, y, LossTerms(**BOTH)))[0])
-        free, Z = free_columns(rows, forms), rows.problem.X
+        rows = BoundedSums(normalized(QuadraticProblem(X, y, LossTerms(**BOTH)))[0])
+        free, Z = unpenalized_columns(rows, forms), rows.problem.X
         i, j = np.triu_indices(4)
         columns = [Z[:, i] * Z[:, j] * np.where(i == j, 1.0, np.sqrt(2.0))] * forms + [Z, np.ones((80, 1))]
         smallest = np.linalg.svd(np.hstack(columns), compute_uv=False)[-1]
@@ -259,19 +261,19 @@ def test_the_loss_at_a_point_is_bounded_from_above(size):
 def test_units_are_powers_of_two_and_large_means_are_taken_away_exactly():
     X, y, _ = data(40, n=30, d=3)
     X = X * [1e-7, 1.0, 1e6] + [0.0, 1e4, 0.0]
-    problem, exponents, y_exponent = normalised(QuadraticProblem(X, 1e-9 * y, LossTerms(**BOTH)))
+    problem, exponents, y_exponent = normalized(QuadraticProblem(X, 1e-9 * y, LossTerms(**BOTH)))
     back = np.ldexp(problem.X, exponents)
     assert np.array_equal(back[:, [0, 2]], X[:, [0, 2]]) and np.array_equal(np.ldexp(problem.y, y_exponent), 1e-9 * y)
     shifts = {Fraction(a) - Fraction(b) for a, b in zip(X[:, 1].tolist(), back[:, 1].tolist())}
     assert len(shifts) == 1 and abs(back[:, 1].mean()) < 10
-    assert normalised(QuadraticProblem(np.array([[1e-320], [1e300]]), y[:2]))[0] is None
+    assert normalized(QuadraticProblem(np.array([[1e-320], [1e300]]), y[:2]))[0] is None
     assert np.float64 in precisions(QuadraticProblem(np.zeros((10**5, 20)), np.zeros(10**5)))
 
 
 def test_repeated_rows_bound_the_loss_by_the_spread_of_their_targets():
     X, y, _ = data(41, n=4, d=3)
     problem = QuadraticProblem(np.vstack([X, -0.0 * X, 0.0 * X]), np.concatenate([y, y, y + 1]))
-    bound, n_distinct = repeated_rows_loss(problem)
+    bound, n_distinct = repeated_inputs_bound(problem)
     spread = Fraction(0)
     targets = [Fraction(t) for t in problem.y.tolist()[4:]]
     spread = dot(targets, targets) - sum(targets) ** 2 / 8

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from skident.landscape.batch_training import TRAINING, train_shallow_batch
-from skident.landscape.convex import solve_convex
+from skident.landscape.convex_solver import solve_convex
 from skident.landscape.descent import block_escape, descend
-from skident.landscape.lines import lines_loss
+from skident.landscape.loss_lines import loss_quartic
 from skident.landscape.problem import LossTerms, QuadraticProblem
-from skident.landscape.ridge import leave_one_out_ridge
-from skident.landscape.units import factorise
+from skident.landscape.quadratic_form import factorize
+from skident.landscape.ridge_selection import leave_one_out_ridge
 from skident.linalg import svec_outer
 from skident.network import get_activation
 
@@ -54,7 +54,7 @@ def test_convex_solver_against_stacked_least_squares(options, alpha, n):
 
 
 def test_single_precision_factors_cost_no_digits():
-    # 1600 rows, 1830 unknowns: the kernel is factorised in single precision.
+    # 1600 rows, 1830 unknowns: the kernel is factorized in single precision.
     X, y, _ = data(1, 1600, 60)
     problem = QuadraticProblem(X, y)
     solution = solve_convex(problem)
@@ -76,7 +76,7 @@ def test_factors_keep_what_their_signs_allow(seed, signs):
     M = rng.standard_normal((5, 5))
     M = M + M.T
     v = np.concatenate([rng.uniform(0.1, 3, signs[0]), [0.0], -rng.uniform(0.1, 3, signs[1])])
-    W, lost = factorise(M, v)
+    W, lost = factorize(M, v)
     values = np.linalg.eigvalsh(M)
     left = np.concatenate([values[values > 0][::-1][signs[0] :], values[values < 0][signs[1] :]])
     assert lost == pytest.approx(np.linalg.norm(left), abs=1e-12)
@@ -126,7 +126,7 @@ def test_one_line_is_a_quartic():
     X, y, rng = data(6, 30, 4)
     problem = QuadraticProblem(X, y, LossTerms(alpha=0.2, fit_linear=True))
     W, U, v = rng.standard_normal((5, 4)), rng.standard_normal((5, 4)), rng.uniform(-1, 1, 5)
-    c = lines_loss(problem, W, v, U)
+    c = loss_quartic(problem, W, v, U)
     for t in (-1.3, 0.2, 2.0):
         W_t = W + t * U
         assert np.polyval(c[::-1], t) == pytest.approx(problem.value(W_t.T @ (v[:, None] * W_t)), rel=1e-12)
@@ -140,7 +140,7 @@ def test_a_block_escape_has_no_slope_and_negative_curvature():
     gradient = problem.value_and_gradient(W.T @ (v[:, None] * W))[1]
     direction = block_escape(W, v, gradient)
     assert np.abs(W.T @ (v[:, None] * direction)).max() < 1e-12
-    assert lines_loss(problem, W, v, direction)[2] < 0
+    assert loss_quartic(problem, W, v, direction)[2] < 0
     assert block_escape(np.vstack([np.eye(5), np.eye(5)]), v, gradient) is None  # no unit is free
 
 
@@ -162,13 +162,13 @@ def test_leave_one_out_errors_are_those_of_leaving_one_out(n):
     choice = leave_one_out_ridge(
         QuadraticProblem(X, y, LossTerms(**options)), np.random.RandomState(0), alphas=alphas, linear_weights=(10.0,)
     )
-    X = X / choice.units
+    X = X / choice.scales
     errors = []
     for alpha in alphas:
         left_out = []
         for i in range(n):
             rest = np.arange(n) != i
-            # The formula keeps the sums' normalisation by n.
+            # The formula keeps the sums' normalization by n.
             problem = QuadraticProblem(X[rest], y[rest], LossTerms(alpha=alpha * n / (n - 1), **options))
             M = solve_convex(problem).M
             b, c = problem.side_terms(M)
@@ -193,7 +193,7 @@ def test_inputs_that_do_not_matter_are_penalised_more():
     y = X[:, 0] * X[:, 1] + 0.3 * rng.standard_normal(100)
     terms = LossTerms(fit_intercept=True, fit_linear=True)
     choice = leave_one_out_ridge(QuadraticProblem(X, y, terms), rng)
-    assert choice.units[:2].max() < 1.5 and choice.units[2:].min() > 2.0
+    assert choice.scales[:2].max() < 1.5 and choice.scales[2:].min() > 2.0
     assert choice.squares.mean() < 0.5 * choice.linear_squares.mean()
 
 
@@ -202,7 +202,7 @@ def test_noise_has_no_model():
     choice = leave_one_out_ridge(
         QuadraticProblem(X, rng.standard_normal(60), LossTerms(fit_intercept=True, fit_linear=True)), rng
     )
-    assert choice.alpha == 1000.0 and np.all(choice.units == 1.0)
+    assert choice.alpha == 1000.0 and np.all(choice.scales == 1.0)
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------

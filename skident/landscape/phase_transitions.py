@@ -1,4 +1,4 @@
-"""Where training starts to succeed from every start: sweeps of the sizes of shallow networks."""
+"""Phase transition of training: the size at which a shallow network trains successfully from every start."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from numbers import Integral, Real
 
 import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import expit
 from sklearn.utils import check_random_state
 
 from skident.datasets import make_planted_shallow
@@ -15,27 +17,85 @@ from skident.network import get_activation
 from skident.optim import in_order
 
 from .batch_training import TRAINING, train_shallow_batch
-from .half_point import fit_transition
 
-__all__ = ["PhaseTransition", "TrainingTrials", "phase_transition"]
+__all__ = ["PhaseTransition", "TrainingTrials", "fit_transition", "phase_transition"]
+
+# Half the 95 % quantile of chi-squared with one degree of freedom: the drop of the log-likelihood at an interval's end.
+_DROP = 1.920729
+
+
+def fit_transition(x, successes, trials):
+    """Fit ``p(x) = 1 / (1 + exp(-slope (x - half)))`` to counts: half, slope, and 95 % interval of half.
+
+    The likelihood is penalized by Jeffreys' prior (Firth), so that a jump from none to all has a finite slope. The
+    interval is by profile likelihood; an end is infinite if the data do not determine it. nan if all trials succeeded
+    or all failed.
+    """
+    x, successes, trials = (np.asarray(a, dtype=np.float64) for a in (x, successes, trials))
+    if successes.sum() in (0.0, trials.sum()):
+        # Only one side of the transition is in the data, and not which.
+        return np.nan, np.nan, (-np.inf, np.inf)
+    span = max(float(np.ptp(x)), 1e-12)
+    center = np.average(x, weights=trials)
+    sign = 1.0 if np.sum((x - center) * successes) >= 0 else -1.0
+
+    def likelihood(half):
+        """The penalized log-likelihood at its best slope, and that slope."""
+        found = minimize_scalar(
+            lambda b: -_penalized_likelihood(x, successes, trials, half, sign * np.exp(b)),
+            bounds=(np.log(1e-3 / span), np.log(1e4 / span)),
+            method="bounded",
+            options={"xatol": 1e-6},
+        )
+        return -found.fun, sign * float(np.exp(found.x))
+
+    grid = np.linspace(x.min() - 0.5 * span, x.max() + 0.5 * span, 41)
+    start = int(np.argmax([likelihood(half)[0] for half in grid]))
+    low, high = grid[max(start - 1, 0)], grid[min(start + 1, len(grid) - 1)]
+    half = float(
+        minimize_scalar(lambda h: -likelihood(h)[0], bounds=(low, high), method="bounded", options={"xatol": 1e-6}).x
+    )
+    best, slope = likelihood(half)
+    ends = [_crossing(lambda h: likelihood(h)[0] - best + _DROP, half, side, span) for side in (-1.0, 1.0)]
+    return half, slope, (ends[0], ends[1])
+
+
+def _penalized_likelihood(x, successes, trials, half, slope):
+    """Binomial log-likelihood plus half the logarithm of the determinant of its information."""
+    z = slope * (x - half)
+    likelihood = np.sum(successes * z - trials * np.logaddexp(0.0, z))
+    weights = trials * expit(z) * expit(-z)
+    information = np.sum(weights) * np.sum(weights * x * x) - np.sum(weights * x) ** 2
+    return float(likelihood + 0.5 * np.log(max(information, 1e-300)))
+
+
+def _crossing(f, start, side, span):
+    """Where f falls through zero on one side of a point; infinite if not within three spans."""
+    inner = start
+    for step in span * np.geomspace(0.01, 3.0, 20):
+        outer = start + side * step
+        if f(outer) < 0:
+            return float(brentq(f, inner, outer, xtol=1e-6))
+        inner = outer
+    return float(side * np.inf)
 
 
 @dataclass(frozen=True)
 class TrainingTrials:
-    """What is tried at every size: how many data sets and starts, on which labels, how long.
+    """The trials per size: numbers of data sets and starts, labels, budget.
 
     Attributes
     ----------
     n_trials, n_starts : int, default=10
-        Data sets a size, random starts a data set.
+        Data sets per size, random starts per data set.
     labels : {"planted", "random"}, default="planted"
         Of a random network of the same size, or standard normal.
     train_output : bool, default=True
-        Whether output weights are trained; they start at random signs, and stay there if not.
+        Whether output weights are trained; they are initialized by random signs.
     threshold : float, default=1e-8
         Of the loss ``1/(2n) sum r_i^2``: a start that reaches it has succeeded.
     max_iter : int, default=120
-        Levenberg-Marquardt steps a start.
+        Levenberg-Marquardt steps per start.
 
     Raises
     ------
@@ -64,16 +124,16 @@ _USUAL = TrainingTrials()
 
 @dataclass
 class PhaseTransition:
-    """What `phase_transition` found.
+    """Success probabilities over a sweep of sizes, and the size at which they cross one half.
 
     Attributes
     ----------
     swept : {"n_samples", "n_features", "n_hidden"}
     values : ndarray of shape (m,)
     probabilities : ndarray of shape (m,)
-        Share of the trials in which every start succeeded.
+        Fraction of trials in which every start succeeded.
     start_rates : ndarray of shape (m,)
-        Share of the single starts that did.
+        Fraction of single starts that succeeded.
     n_trials : int
     half_point : float
         Where a logistic curve through `probabilities` is one half; nan if they are all 0 or all 1.
@@ -82,8 +142,7 @@ class PhaseTransition:
     slope : float
         Of the curve's log-odds.
     settings : dict
-        What it was made with: the sizes that were not swept, activation, sharpness, optimizer, and all of
-        `TrainingTrials`.
+        The sizes that were not swept, activation, sharpness, optimizer, and all of `TrainingTrials`.
     losses : ndarray of shape (m, n_trials, n_starts)
     """
 
@@ -110,9 +169,9 @@ def phase_transition(
     n_jobs=None,
     random_state=None,
 ):
-    """How large a shallow network must be for training to succeed from every random start, Figures 2 and 3 of [1]_.
+    """Estimate the size at which a shallow network trains successfully from every start, Figures 2 and 3 of [1]_.
 
-    At every value of the swept size data sets are drawn by `make_planted_shallow` (planted network with output weights
+    At each value of the swept size data sets are drawn by `make_planted_shallow` (planted network with output weights
     1), and from several random starts each a network of the same size is trained. A trial, that is a data set, succeeds
     if all its starts end with a loss of at most `trials.threshold`.
 
@@ -123,11 +182,11 @@ def phase_transition(
     activation : str or Activation, default="softplus"
         A smooth one, see :func:`skident.network.get_activation`.
     sharpness : float, default=1
-        b of ``g(b z) / b``; [1]_ takes softplus with 10.
+        b of ``g(b z) / b``; [1]_ uses softplus with 10.
     trials : TrainingTrials, default=TrainingTrials()
-        Ten data sets a size with ten starts each, planted labels, 120 steps.
+        Ten data sets per size with ten starts each, planted labels, 120 steps.
     n_jobs : int, default=None
-        joblib's, over the values, which does not change the result; the trials and starts of a value are one batch.
+        joblib's, over the values; it does not change the result. The trials and starts of a value are one batch.
     random_state : int, RandomState instance or None, default=None
 
     Returns
@@ -138,13 +197,13 @@ def phase_transition(
     ------
     ValueError
         If not exactly one size is a sequence, of two or more positive integers, if another argument is out of range, or
-        if the activation has kinks.
+        if the activation is not smooth.
 
     Notes
     -----
-    Where the transition lies depends on the optimiser: Levenberg-Marquardt with 120 steps gives half-points near 11.4,
-    11.5, 5.8 and 23.7 where [1]_ has 11.40, 10.70, 5.5 and 25.40 by gradient descent, whose steps and threshold are not
-    given there. About a second a value for n = 100 and 100 starts.
+    The transition depends on the optimizer: Levenberg-Marquardt with 120 steps gives half-points near 11.4, 11.5, 5.8
+    and 23.7, and [1]_ has 11.40, 10.70, 5.5 and 25.40 by gradient descent with unstated steps and threshold. About a
+    second per value for n = 100 and 100 starts.
 
     References
     ----------
@@ -155,14 +214,14 @@ def phase_transition(
     --------
     >>> from skident.landscape import TrainingTrials, phase_transition
     >>> trials = TrainingTrials(n_trials=4, n_starts=3)
-    >>> found = phase_transition(20, 8, [1, 2, 4, 6], activation="quadratic", trials=trials, random_state=0)
-    >>> print(found.swept, 1 < found.half_point < 6)
+    >>> result = phase_transition(20, 8, [1, 2, 4, 6], activation="quadratic", trials=trials, random_state=0)
+    >>> print(result.swept, 1 < result.half_point < 6)
     n_hidden True
     """
     swept, values, fixed = _sweep({"n_samples": n_samples, "n_features": n_features, "n_hidden": n_hidden})
     g = get_activation(activation)
     if not g.smooth:
-        raise ValueError(f"{g.name} has kinks, where Levenberg-Marquardt gets stuck; try softplus with sharpness=10.")
+        raise ValueError(f"{g.name} is not smooth: Levenberg-Marquardt stalls; try softplus with sharpness=10.")
     seeds = check_random_state(random_state).randint(2**31 - 1, size=len(values))
     at_value = functools.partial(_losses, activation=activation, sharpness=sharpness, trials=trials)
     sizes = [{**fixed, swept: value} for value in values]

@@ -1,4 +1,4 @@
-"""Least squares over quadratic forms in integers and balls: floats are dyadic rationals, so ranks can be proven."""
+"""Least squares over quadratic forms in exact integer and ball arithmetic: floats are dyadic, so ranks are provable."""
 
 from __future__ import annotations
 
@@ -13,29 +13,20 @@ __all__ = [
     "exact_least_loss",
     "exact_order",
     "independent_inputs",
-    "left_beside_terms",
-    "repeated_rows_loss",
+    "remaining_square",
+    "repeated_inputs_bound",
     "rounded_down",
 ]
 
-# Largest order of a system solved in balls (two seconds at 128 bits) and most multiplications of its Gram matrix.
-_MAX_ORDER, _MAX_WORK = 250, 3e8
-_PRECISIONS = (128, 256, 512, 1024, 2048, 4096)
-_PRIMES = (2**61 - 1, 2**62 - 57, 2**63 - 25)
-_TIGHT = 2.0**-60
+_MAX_ORDER = 250  # of a system solved in balls (budget): two seconds at 128 bits
+_MAX_WORK = 3e8  # multiplications of its Gram matrix (budget): seconds
+_PRECISIONS = (128, 256, 512, 1024, 2048, 4096)  # bits, tried in turn
+_PRIMES = (2**61 - 1, 2**62 - 57, 2**63 - 25)  # near 64 bits: a wrong rank modulo one of them has probability 1e-18
+_RELATIVE_RADIUS = 2.0**-60  # of the bound, below the rounding of a float64
 
 
 def rounded_down(ball):
-    """A float that is not above any number of a ball.
-
-    Parameters
-    ----------
-    ball : flint.arb
-
-    Returns
-    -------
-    float
-    """
+    """The largest float computed to be below all numbers of a ball (flint.arb)."""
     lowest = ball.lower()
     value = float(lowest)
     while not arb(value) <= lowest and np.isfinite(value):
@@ -44,20 +35,10 @@ def rounded_down(ball):
 
 
 def exact_order(problem, forms=True):
-    """Order of the system that `exact_least_loss` solves, if it is within reach.
+    """Order of the system that `exact_least_loss` solves, and whether it is feasible.
 
-    Parameters
-    ----------
-    problem : QuadraticProblem
-    forms : bool, default=True
-        Whether there is a quadratic form.
-
-    Returns
-    -------
-    order : int
-        ``min(n, unknowns)``, with a ridge the unknowns.
-    within_reach : bool
-        Order at most 250 and at most 3e8 products of integers: a few seconds.
+    The order is ``min(n, unknowns)``, with a ridge the unknowns; without `forms` M = 0. Feasible are orders up to 250
+    and 3e8 products of integers: a few seconds.
     """
     unknowns = _n_columns(problem, forms)
     order = unknowns if problem.alpha > 0 else min(problem.n, unknowns)
@@ -65,6 +46,7 @@ def exact_order(problem, forms=True):
 
 
 def _n_columns(problem, forms):
+    """Number of unknowns."""
     d = problem.d
     return (d * (d + 1) // 2 if forms else 0) + d * problem.fit_linear + problem.fit_intercept
 
@@ -73,34 +55,11 @@ def exact_least_loss(problem, forms=True):
     """A proven lower bound of the loss over all symmetric M, tight to 2^-60 of the mean square of y.
 
     The columns ``x_i x_j``, ``x_i`` and 1 are integers up to powers of two. Their rank is proven (`fmpz_mat.rank`), a
-    maximal independent set of them is found modulo a prime, and the normal equations of that set are solved in balls of
-    growing precision, with the ridge where there is one: no rounding is left unaccounted for, however collinear the
-    inputs are.
-
-    Parameters
-    ----------
-    problem : QuadraticProblem
-    forms : bool, default=True
-        False is M = 0: linear and constant terms alone.
-
-    Returns
-    -------
-    float or None
-        Not above ``min_M f(M)``; None where that is beyond reach (`exact_order`) or 4096 bits are not enough.
-
-    Notes
-    -----
-    Seconds on one core: orders 10, 55, 120, 210 take about .01, .1, .3 and 1.2 at 128 bits, collinear inputs some three
-    times as long.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.landscape.exact import exact_least_loss
-    >>> from skident.landscape.problem import QuadraticProblem
-    >>> X = np.array([[1.0, 1.0], [2.0, 2.0 + 1e-15], [3.0, 3.0]])
-    >>> print(round(exact_least_loss(QuadraticProblem(X, np.array([2.0, 0.0, 0.0]))), 6))
-    0.658537
+    maximal independent set of them is determined modulo a prime, and the normal equations of that set are solved in
+    balls of increasing precision, with the ridge if there is one: every rounding is bounded, however collinear the
+    inputs are. Without `forms`, M = 0: linear and constant terms alone. None if it is infeasible (`exact_order`) or
+    4096 bits do not suffice. On one core orders 10, 55, 120, 210 take about .01, .1, .3 and 1.2 seconds at 128 bits,
+    collinear inputs three times as long.
     """
     if not exact_order(problem, forms)[1]:
         return None
@@ -123,7 +82,7 @@ def exact_least_loss(problem, forms=True):
 
 
 def _least(columns, target, pivots, penalties, y_exponent):
-    """``min ||C t - y||^2 / 2n`` plus penalties over the pivot columns, from below; None where no precision will do."""
+    """Lower bound of ``min ||C t - y||^2 / 2n`` plus penalties over pivot columns; None if no precision suffices."""
     transposed, n = columns.transpose(), columns.nrows()
     gram, right, square = transposed * columns, transposed * target, (target.transpose() * target)[0, 0]
     size = len(pivots)
@@ -137,7 +96,7 @@ def _least(columns, target, pivots, penalties, y_exponent):
                     least -= (h.transpose() * A.solve(h))[0, 0]
                 except ZeroDivisionError:  # not yet known to be regular
                     continue
-            if least.rad() <= arb(square) * _TIGHT:
+            if least.rad() <= arb(square) * _RELATIVE_RADIUS:
                 return max(0.0, rounded_down(least * arb(2) ** (2 * y_exponent) / (2 * n)))
     return None
 
@@ -150,20 +109,10 @@ def _system(gram, pivots, penalties):
     return A
 
 
-def left_beside_terms(problem, residual):
+def remaining_square(problem, residual):
     """``min_{b, c} sum_i (b . x_i + c + r_i)^2 + n alpha ||b||^2 / linear_weight`` in balls.
 
-    Parameters
-    ----------
-    problem : QuadraticProblem
-        Its linear and constant terms; y is not read.
-    residual : list of flint.arb
-        r, one a row.
-
-    Returns
-    -------
-    flint.arb or None
-        None where the precision of the moment is not enough.
+    `residual` is a list of n balls; y is not used. None if the current precision does not suffice.
     """
     if problem.alpha > 0:
         Z, exponent = _integers(problem.X)
@@ -217,7 +166,7 @@ def _columns(Z, problem, forms):
 
 
 def _spanning_columns(Z, problem, forms):
-    """Columns that span what forms and terms span: these themselves, or those of their kernel where rows are fewer."""
+    """Columns with the span of forms and terms: these themselves, or those of their kernel for fewer samples."""
     if problem.n >= _n_columns(problem, forms):
         return _columns(Z, problem, forms)
     inputs = fmpz_mat(Z.tolist())
@@ -227,7 +176,7 @@ def _spanning_columns(Z, problem, forms):
 
 
 def _independent(gram):
-    """Indices of a maximal set of independent columns, proven to be that; None where three primes do not find one."""
+    """Indices of a maximal set of independent columns, with proof; None if three primes do not determine one."""
     if not gram.ncols():
         return []
     rank = None
@@ -244,6 +193,7 @@ def _independent(gram):
 
 
 def _pivots(reduced, rank):
+    """Pivot columns of a reduced row echelon form."""
     pivots, j = [], 0
     for i in range(rank):
         while int(reduced[i, j]) == 0:
@@ -253,7 +203,7 @@ def _pivots(reduced, rank):
 
 
 def _penalties(problem, forms, exponent):
-    """What the squared coefficients of `_columns` cost, for inputs in units of ``2^exponent``, as fractions."""
+    """Penalties of the squared coefficients of `_columns`, for inputs in units of ``2^exponent``, as fractions."""
     whole = problem.n * Fraction(problem.alpha)
     unit = Fraction(2) ** (2 * exponent)
     i, j = np.triu_indices(problem.d)
@@ -264,37 +214,16 @@ def _penalties(problem, forms, exponent):
 
 
 def independent_inputs(problem):
-    """Inputs of which all others are proven to be linear combinations (affine ones with linear and constant terms).
+    """Inputs of which all others are proven linear combinations (affine ones with linear and constant terms), or None.
 
     Without ridge the others change nothing: their squares and products are forms of these.
-
-    Parameters
-    ----------
-    problem : QuadraticProblem
-
-    Returns
-    -------
-    list of int or None
-        Columns of X; None where three primes do not find them.
     """
     Z = fmpz_mat(_integer_inputs(problem).tolist())
     return _independent(Z.transpose() * Z)
 
 
-def repeated_rows_loss(problem):
-    """What no function of the inputs can be below: the spread of y among rows that are the same.
-
-    Parameters
-    ----------
-    problem : QuadraticProblem
-
-    Returns
-    -------
-    bound : float
-        Rounded down.
-    n_distinct : int
-        Distinct rows.
-    """
+def repeated_inputs_bound(problem):
+    """Lower bound for all functions of the inputs: the spread of y among equal inputs; number of distinct inputs."""
     rows, groups = np.unique(problem.X + 0.0, axis=0, return_inverse=True)
     if len(rows) == problem.n:
         return 0.0, problem.n

@@ -7,10 +7,9 @@ import pytest
 
 from skident import QuadraticNetRegressor
 from skident.landscape import LossTerms, landscape_certificate
-from skident.landscape.convex import solve_convex
-from skident.landscape.offsets import exact_offsets
-from skident.landscape.problem import QuadraticProblem
-from skident.landscape.units import factorise, form_of
+from skident.landscape.convex_solver import solve_convex
+from skident.landscape.problem import QuadraticProblem, exact_offsets
+from skident.landscape.quadratic_form import factorize, quadratic_form
 
 INTERCEPT = LossTerms(fit_intercept=True)
 BOTH = LossTerms(fit_intercept=True, fit_linear=True)
@@ -43,7 +42,7 @@ def excess(x, y, W):
 def test_no_offset_makes_a_point_global(seed, off):
     rng = np.random.default_rng(seed)
     x, y = rng.standard_normal((16, 1)), rng.standard_normal(16) + 10.0 ** rng.uniform(9, 15)
-    W = factorise(solve_convex(QuadraticProblem(x, y, INTERCEPT)).M, MIXED)[0] * (1.0 + off)
+    W = factorize(solve_convex(QuadraticProblem(x, y, INTERCEPT)).M, MIXED)[0] * (1.0 + off)
     certificate = landscape_certificate(W, MIXED, x, y, terms=INTERCEPT)
     assert certificate.is_global == (excess(x, y, W) <= Fraction(1e-10))
     assert certificate.is_global or off
@@ -54,7 +53,7 @@ def test_targets_that_are_constant_plus_rounding(off):
     for seed in range(10):
         rng = np.random.default_rng(seed)
         x, y = rng.standard_normal((12, 1)), 1e13 + np.spacing(1e13) * rng.integers(-2, 3, 12)
-        W = factorise(solve_convex(QuadraticProblem(x, y, INTERCEPT)).M, MIXED)[0] + off
+        W = factorize(solve_convex(QuadraticProblem(x, y, INTERCEPT)).M, MIXED)[0] + off
         certificate = landscape_certificate(W, MIXED, x, y, terms=INTERCEPT)
         assert certificate.is_global == (excess(x, y, W) <= Fraction(1e-10))
 
@@ -71,7 +70,7 @@ def test_the_loss_does_not_depend_on_the_offset(terms):
     X, y = rng.standard_normal((20, 2)), np.round(rng.standard_normal(20) * 2**10) / 2**10
     W, v = rng.standard_normal((4, 2)), np.repeat(MIXED, 2)
     far, near = QuadraticProblem(X, y + 2.0**42, terms), QuadraticProblem(X, y, terms)
-    M = form_of(W, v)
+    M = quadratic_form(W, v)
     assert far.value(M) == pytest.approx(near.value(M), rel=1e-12)
     assert far.side_terms(M)[1] == pytest.approx(near.side_terms(M)[1] + 2.0**42, rel=1e-15)
     assert far.rounding < 10 * near.rounding

@@ -1,0 +1,95 @@
+"""Held-out scores of a quadratic network beside linear and kernel models, and warnings if these are better."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from skident.base.kernel_reference import kernel_squared_errors
+
+from .ridge_selection import is_significantly_better, linear_errors
+
+__all__ = ["HeldOutScores", "held_out_scores", "linear_score", "warn_of_model_class", "warn_of_rounded_targets"]
+
+_MAX_SAMPLES = 500  # of the kernel fit (budget)
+_FEWEST_SAMPLES = 30  # below, no comparison with a kernel
+_CONSTANT = 1e-13  # standard deviation of y relative to its mean: a few hundred roundings (2^-53), mostly noise
+_WORSE_THAN_LINEAR = 0.03  # R^2 below that of a linear model from which a warning is due
+_WORSE_THAN_KERNEL = 0.02  # R^2 below that of kernel ridge regression, and
+_MARGIN = 2.0  # standard errors of the difference
+
+
+@dataclass(frozen=True)
+class HeldOutScores:
+    """Leave-one-out R^2; NaN if unknown."""
+
+    quadratic: float = np.nan  # of the quadratic network with the selected ridge
+    linear: float = np.nan  # of a linear model with its best ridge
+    # of kernel ridge regression on at most 500 samples, if it is clearly better than the network
+    kernel: float = np.nan
+
+
+def held_out_scores(X, y, choice):
+    """`HeldOutScores` of X (n, d), y (n,) for a `RidgeSelection`."""
+    X, y = X[choice.rows], y[choice.rows]
+    variance = float(np.mean((y - y.mean()) ** 2))
+    if variance == 0.0 or len(y) < 3:
+        return HeldOutScores()
+    quadratic, linear = (1.0 - float(np.mean(s)) / variance for s in (choice.squares, choice.linear_squares))
+    if choice.alpha == 0.0 or len(y) < _FEWEST_SAMPLES:
+        return HeldOutScores(quadratic, linear)
+    subset = np.linspace(0, len(y) - 1, min(len(y), _MAX_SAMPLES)).astype(int)
+    squares, kernel = choice.squares[subset], kernel_squared_errors(X[subset], y[subset])
+    gain = float(np.mean(squares - kernel)) / variance
+    better = gain > _WORSE_THAN_KERNEL and is_significantly_better(squares, kernel, _MARGIN)
+    return HeldOutScores(quadratic, linear, 1.0 - float(np.mean(kernel)) / variance if better else np.nan)
+
+
+def linear_score(problem):
+    """Leave-one-out R^2 of a linear model with its best ridge; NaN for fewer than three samples or constant targets."""
+    variance = float(np.mean((problem.y - problem.y.mean()) ** 2))
+    if variance == 0.0 or problem.n < 3:
+        return np.nan
+    return 1.0 - float(np.mean(linear_errors(problem)[0])) / variance
+
+
+def warn_of_model_class(scores, in_sample, name):
+    """Warn if another class of functions is better on held-out samples.
+
+    A ConvergenceWarning if a linear model is better than the network even on its training samples (R^2 `in_sample`) by
+    more than .03; a UserWarning if kernel ridge regression is clearly better.
+    """
+    # With a selected ridge, a linear model that is not clearly better than the mean has been rejected.
+    if in_sample < np.fmin(scores.linear, scores.quadratic) - _WORSE_THAN_LINEAR:
+        warnings.warn(
+            f"{name}: a linear model is better for these data: R^2 on held-out samples is {scores.linear:.3f}, and "
+            f"{in_sample:.3f} on training samples for the network. Lower alpha, or allow linear terms, both signs.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    elif not np.isnan(scores.kernel):
+        warnings.warn(
+            f"{name}: a function of second degree seems too little for these data: R^2 on held-out samples is "
+            f"{scores.quadratic:.3f}, and that of kernel ridge regression {scores.kernel:.3f}. Take a larger class, as "
+            "HierarchicalQuadraticNet.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_rounded_targets(y, name):
+    """Warn if y is constant except for rounding: a standard deviation below 1e-13 of its mean, but not 0."""
+    mean = float(y.mean())
+    spread = float(np.std(y - mean))
+    if np.ptp(y) > 0 and spread <= _CONSTANT * abs(mean):
+        warnings.warn(
+            f"{name}: y is constant up to rounding: its standard deviation is {spread:.3g} at a mean of {mean:.6g}, "
+            f"where float64 values are {np.spacing(abs(mean)):.3g} apart. The fit describes these roundings; the "
+            "certificate holds for y as stored. Subtract the offset where y is computed, before it is rounded, and fit "
+            "the difference.",
+            UserWarning,
+            stacklevel=3,
+        )
