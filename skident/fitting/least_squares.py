@@ -9,7 +9,7 @@ import numpy as np
 
 from skident.budget import check_deadline, memory_allows, require_memory
 from skident.budget import chunk_bytes as default_chunk_bytes
-from skident.network import change_outputs, output_units
+from skident.network import change_outputs, output_scaling
 from skident.network.calculus import forward, forward_jets, output_sensitivities
 from skident.optim import (
     DenseNormalEquations,
@@ -263,7 +263,7 @@ def fit_network(network, U, Y, stopping=None, *, dense_limit=2000, inner_tol=1e-
     the output is linear.
     """
     stopping = Stopping() if stopping is None else stopping
-    offset, scale = output_units(Y, network.output_activation)
+    offset, scale = output_scaling(Y, network.output_activation)
     start, Y = change_outputs(network, -offset / scale, 1.0 / scale), (Y - offset) / scale
     shapes = [W.shape for W in network.weights]
     problem = NetworkLeastSquares(shapes, network.activations, U, Y, dense_limit=dense_limit, inner_tol=inner_tol)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget import MemoryLimitError
-from skident.network import change_outputs, output_units
+from skident.network import change_outputs, output_scaling
 from skident.optim import give_up_when_slow
 from skident.oracle import OutOfBudgetError, above_rounding
 
@@ -55,7 +55,7 @@ def polish_network(network, U, Y, *, max_iter=60, dense_limit=3000, factor_limit
     if the parameters are not all determined (Yamashita and Fukushima, 2001).
     """
     # Outputs of different scales, or with a large offset, would be lost in each other's rounding.
-    offset, scale = output_units(Y, network.output_activation)
+    offset, scale = output_scaling(Y, network.output_activation)
     network, Y = change_outputs(network, -offset / scale, 1.0 / scale), (Y - offset) / scale
     sigma = above_rounding(None if noise is None else noise / scale, Y)
     noisy = sigma is not None
@@ -167,13 +167,13 @@ class _Samples:
 
     def residual(self, network):
         """Relative root mean square residual; relative to the standard deviations if the output is linear."""
-        offset, scale = output_units(self.Y, network.output_activation)
+        offset, scale = output_scaling(self.Y, network.output_activation)
         error, total = np.linalg.norm((network(self.U) - self.Y) / scale), np.linalg.norm((self.Y - offset) / scale)
         return float(error) / max(float(total), _TINY)
 
     def noise_residual(self, noise, output_activation):
         """Relative root mean square residual that the noise leaves of a perfect fit."""
-        offset, scale = output_units(self.Y, output_activation)
+        offset, scale = output_scaling(self.Y, output_activation)
         Y = (self.Y - offset) / scale
         sigma = above_rounding(None if noise is None else noise / scale, Y)
         return 0.0 if sigma is None else float(np.sqrt(len(Y) * np.sum(sigma**2)) / np.linalg.norm(Y))

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from skident.budget import chunk_bytes as default_chunk_bytes
-from skident.network import FeedforwardNetwork, change_outputs, output_units
+from skident.network import FeedforwardNetwork, change_outputs, output_scaling
 from skident.network.calculus import forward, forward_jets, output_sensitivities
 from skident.optim import DenseNormalEquations, best_of, fit_coefficients, levenberg_marquardt, one_blas_thread
 
@@ -116,7 +116,7 @@ def fit_hidden_layers(network, U, Y, *, target=4e-4, max_iter=150, deadline=np.i
     Returns the fitted network and its root mean square residual relative to the standard deviations of Y. `target` is
     a residual that is low enough, the ridge's part included, which is about 3e-4 times the norm of the output weights.
     """
-    offset, scale = output_units(Y, "identity")
+    offset, scale = output_scaling(Y, "identity")
     problem = HiddenLayerProblem(network, U, (Y - offset) / scale)
     total, costs = max(float(np.sum(problem.Y**2)), np.finfo(float).tiny), []
 

@@ -1,17 +1,25 @@
 """Feedforward networks: weights and activations, derivatives, symmetries, conversions and files."""
 
+import warnings
+
 import lazy_loader
 
-from ._affine import affine_map, center_outputs, change_inputs, change_outputs, fold_inputs, output_units, unfold_inputs
+from ._affine import (
+    affine_map,
+    center_outputs,
+    change_inputs,
+    change_outputs,
+    fold_inputs,
+    output_scaling,
+    unfold_inputs,
+)
 from ._feedforward import FeedforwardNetwork
 from ._transformers import named_method
 from .activations import ACTIVATIONS, Activation, Clip, LeakyReLU, clip, get_activation, leaky_relu
 from .architecture import Architecture
 
 # What needs torch is loaded when it is first used.
-__getattr__, _, _ = lazy_loader.attach(
-    __name__, submod_attrs={"alignment.modules": ["ModuleAlignment", "align_modules"]}
-)
+_lazy, _, _ = lazy_loader.attach(__name__, submod_attrs={"alignment.modules": ["ModuleAlignment", "align_modules"]})
 
 __all__ = [
     "ACTIVATIONS",
@@ -31,9 +39,17 @@ __all__ = [
     "get_activation",
     "leaky_relu",
     "named_method",
-    "output_units",
+    "output_scaling",
     "unfold_inputs",
 ]
+
+
+def __getattr__(name):
+    """Names that need torch, and those of version 0.1, with a warning."""
+    if name == "output_units":
+        warnings.warn("skident.network.output_units is output_scaling since 0.2.", FutureWarning, stacklevel=2)
+        return output_scaling
+    return _lazy(name)
 
 
 def __dir__():

@@ -14,7 +14,7 @@ __all__ = [
     "change_inputs",
     "change_outputs",
     "fold_inputs",
-    "output_units",
+    "output_scaling",
     "unfold_inputs",
 ]
 
@@ -155,7 +155,7 @@ def change_inputs(network, center, scale):
     return network.with_parameters(weights, [b + center @ W, *network.biases[1:]])
 
 
-def output_units(Y, output_activation):
+def output_scaling(Y, output_activation):
     """Center and scale of every output, which standardize linear outputs.
 
     Parameters
@@ -173,24 +173,24 @@ def output_units(Y, output_activation):
     return column_units(Y)
 
 
-def change_outputs(network, offset, unit):
-    """The network ``offset + unit * f(x)`` of a network f with linear or clipped output.
+def change_outputs(network, center, scale):
+    """The network ``center + scale * f(x)`` of a network f with linear or clipped output.
 
     Parameters
     ----------
     network : FeedforwardNetwork
-        f. The bounds of a clipped output change too; every entry of `unit` must be positive then.
-    offset, unit : ndarray of shape (m_L,)
-        From `output_units`; ``-offset / unit`` and ``1 / unit`` undo it.
+        f. The bounds of a clipped output change too; every entry of `scale` must be positive then.
+    center, scale : ndarray of shape (m_L,)
+        From `output_scaling`; ``-center / scale`` and ``1 / scale`` undo it.
 
     Returns
     -------
     FeedforwardNetwork
-        Last layer ``W_L * unit`` and ``b_L * unit + offset``.
+        Last layer ``W_L * scale`` and ``b_L * scale + center``.
     """
-    weights = [*network.weights[:-1], network.weights[-1] * unit]
-    biases = [*network.biases[:-1], network.biases[-1] * unit + offset]
+    weights = [*network.weights[:-1], network.weights[-1] * scale]
+    biases = [*network.biases[:-1], network.biases[-1] * scale + center]
     changed = network.without_clip().with_parameters(weights, biases)
     if network.output_range is None:
         return changed
-    return changed.with_clip(*(offset + unit * bound for bound in network.output_range))
+    return changed.with_clip(*(center + scale * bound for bound in network.output_range))

@@ -1,4 +1,4 @@
-"""Show a network: a text summary of its layers, and its parameters as a labelled data frame."""
+"""Summarize a network: a text summary of its layers, and its parameters as a labelled data frame."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 
 from .activations import get_activation
@@ -95,7 +96,7 @@ class Architecture:
         """
         return replace(self, widths=tuple(widths))
 
-    def behind(self):
+    def after_first_layer(self):
         """All layers after the first, as an architecture of its own.
 
         Returns
@@ -103,3 +104,13 @@ class Architecture:
         Architecture
         """
         return self.with_widths(self.widths[1:])
+
+    def behind(self):
+        """Deprecated name of `after_first_layer`.
+
+        Returns
+        -------
+        Architecture
+        """
+        warnings.warn("Architecture.behind is after_first_layer since 0.2.", FutureWarning, stacklevel=2)
+        return self.after_first_layer()

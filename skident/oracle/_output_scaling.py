@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.network import output_units
+from skident.network import output_scaling
 
 from ._accuracy import EXACT, Precision, determines_precision, measure_accuracy, precision_of
 from ._adapters import SharedBox
@@ -66,7 +66,7 @@ class OutputScaling:
         if output_activation == "identity":
             self.constant_outputs = ~varying_outputs(Y)
         if self.response == "predict" and not self._is_standardized:
-            self.output_center, self.output_scale = output_units(Y, output_activation)
+            self.output_center, self.output_scale = output_scaling(Y, output_activation)
         return (Y - self.output_center) / self.output_scale
 
     def measure_accuracy(self, U, Y, rng):

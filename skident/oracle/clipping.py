@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skident.optim import bisect
+
 __all__ = ["detect_clipped_outputs", "detect_clipped_inputs"]
 
 _FAR = 1e4  # standard deviations of an input: units with weight norms above 0.01 are saturated or linear there
@@ -71,7 +73,7 @@ class _Lines(NamedTuple):
     far: np.ndarray  # outputs far out, (lines, m_L)
     right: np.ndarray  # distance from which the outputs are constant
     border: np.ndarray  # whether they become constant abruptly
-    others_matter: np.ndarray  # whether the outputs far out tol differ between base points
+    others_matter: np.ndarray  # whether the outputs far out still differ between base points
     tol: float  # difference of outputs that counts as none
 
 
@@ -89,23 +91,17 @@ def _along_inputs(oracle, n_base, rng):
         return oracle(U)
 
     far, scale = query(np.full(len(base), _FAR)), np.abs(oracle(base)).max()
-    gap = lambda t: np.abs(query(t) - far).max(axis=1)  # noqa: E731
     tol = _CONSTANT_TOL * max(scale, np.finfo(float).tiny)
-    constant = gap(np.full(len(base), 2.0 * _FAR)) <= tol
-    left, right = np.zeros(len(base)), np.full(len(base), _FAR)
-    for _ in range(_N_BISECTIONS):
-        middle = 0.5 * (left + right)
-        moves = gap(middle) > tol
-        left, right = np.where(moves, middle, left), np.where(moves, right, middle)
-    near, farther = gap(right - _STEP), gap(right - 2.0 * _STEP)
+
+    def change(t):
+        return np.abs(query(t) - far).max(axis=1)
+
+    constant = change(np.full(len(base), 2.0 * _FAR)) <= tol
+    start, end = np.zeros(len(base)), np.full(len(base), _FAR)
+    _, right = bisect(lambda t: change(t) <= tol, start, end, _N_BISECTIONS)
+    near, farther = change(right - _STEP), change(right - 2.0 * _STEP)
     ratio = farther / np.maximum(near, np.finfo(float).tiny)
-    border = (
-        constant
-        & (near > _MIN_CHANGE * scale)
-        & (ratio > _RATE_RANGE[0])
-        & (ratio < _RATE_RANGE[1])
-        & (right > 2.0 * _STEP)
-    )
-    by_line = far.reshape(n_base, 2 * D, -1)
-    others_matter = np.tile(np.ptp(by_line, axis=0).max(axis=1) > tol, n_base)
-    return _Lines(sign, far, right, border, others_matter, tol)
+    abrupt = (near > _MIN_CHANGE * scale) & (ratio > _RATE_RANGE[0]) & (ratio < _RATE_RANGE[1])
+    border = constant & abrupt & (right > 2.0 * _STEP)
+    others_matter = np.ptp(far.reshape(n_base, 2 * D, -1), axis=0).max(axis=1) > tol
+    return _Lines(sign, far, right, border, np.tile(others_matter, n_base), tol)

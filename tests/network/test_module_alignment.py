@@ -320,7 +320,7 @@ REFUSED = {
     "group norm": (lambda: nn.Sequential(nn.Conv2d(2, 6, 1), nn.GroupNorm(3, 6)), "num_groups=3"),
     "matmul": (lambda: Applied(lambda x: x @ x.transpose(-1, -2)), "transpose.*|matmul"),
     "attribute": (lambda: Applied(lambda x: x.T), r"node 'getattr_1' \(getattr\): this operation"),
-    "mean of units": (lambda: Applied(lambda x: x.mean(1, keepdim=True)), "only means and sums over the axes behind"),
+    "mean of units": (lambda: Applied(lambda x: x.mean(1, keepdim=True)), "only means and sums over the axes after"),
     "rows concatenated": (lambda: Applied(lambda x: torch.cat([x, x], 0)), "dim=0: only concatenation"),
     "odd view": (lambda: Applied(lambda x: x.view(-1, 3, 2)), "of reshapings only"),
     "power of a tensor": (lambda: Applied(lambda x: x**x), "only powers that are numbers"),

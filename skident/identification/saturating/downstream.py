@@ -137,7 +137,7 @@ def prefers_small_starts(architecture):
 
     With three outputs and more, starts of the true widths succeed at once. `architecture` is that of the whole network.
     """
-    downstream = architecture.behind()
+    downstream = architecture.after_first_layer()
     return architecture.n_outputs < _FEW_OUTPUTS and small_starts_apply(architecture.widths[0], downstream)
 
 
@@ -160,7 +160,7 @@ def fit_downstream(oracle, first, region, architecture, rng, search=None):
     if region == "stem":
         stem = first.weights, first.biases
         return fit_from_random_starts(draw, oracle.n_inputs, architecture, rng, stem=stem, limits=search)
-    m, downstream = len(first.biases), architecture.behind()
+    m, downstream = len(first.biases), architecture.after_first_layer()
     if prefers_small_starts(architecture):
         network, residual = fit_from_small_starts(draw, m, downstream, rng, limits=search)
     elif region == "edges":
@@ -198,5 +198,5 @@ def fit_smallest_downstream(oracle, first, region, at_least, rng, *, second_know
         stem, exact = (first.weights, first.biases), (1,) if second_known else ()
         return find(draw, oracle.n_inputs, at_least, rng, stem=stem, exact=exact)
     exact = (0,) if second_known else ()
-    network, residual = find(draw, len(first.biases), at_least.behind(), rng, exact=exact)
+    network, residual = find(draw, len(first.biases), at_least.after_first_layer(), rng, exact=exact)
     return (None if network is None else _joined(first, network)), residual

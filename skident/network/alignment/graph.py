@@ -34,7 +34,7 @@ def traced(model, name):
     try:
         model = copy.deepcopy(model).cpu().eval()
         graph = fx.Tracer().trace(model)
-    except Exception as error:  # whatever the module's own code raises on proxies
+    except Exception as error:  # any error of the module's own code on proxies
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(f"{name} cannot be copied and traced by torch.fx: {reason[0]}") from error
     return fx.GraphModule(model, graph)

@@ -125,7 +125,7 @@ def _concatenation(call):
 def _spatial(call):
     """Pooling and the like, which do not mix the channels."""
     if call.x is not PLAIN and (call.x.axis != 1 or call.x.ndim in (None, 2)):
-        raise ValueError("there are no spatial axes behind the channels.")
+        raise ValueError("there are no spatial axes after the channels.")
     return call.x
 
 
@@ -133,16 +133,16 @@ def _padding(call):
     """Zeros, or mirrored values, around the spatial axes."""
     constant = call.argument(2, "mode", "constant") == "constant"
     if call.argument(3, "value") or (constant and len(call.argument(1, "pad")) > 2 * ((call.x.ndim or 0) - 2)):
-        raise ValueError("only zeros around the axes behind the channels are supported.")
+        raise ValueError("only zeros around the axes after the channels are supported.")
     return _spatial(call)
 
 
 def _part(call):
-    """``x[:, :, ::2, ::2]``: a part along the axes behind the channels."""
+    """``x[:, :, ::2, ::2]``: a part along the axes after the channels."""
     x, index = call.x, call.argument(1, "index")
     whole = isinstance(index, tuple) and len(index) <= (x.ndim or 0) and index[1:2] == (slice(None),)
     if x.axis != 1 or not whole or not all(isinstance(part, slice) for part in index):
-        raise ValueError("only slices along the axes behind the channels are supported.")
+        raise ValueError("only slices along the axes after the channels are supported.")
     return x
 
 
@@ -163,12 +163,12 @@ def _flatten(call):
 
 def _flat(x):
     if x.axis != 1 or x.ndim is None:
-        raise ValueError("there are no spatial axes behind the channels.")
+        raise ValueError("there are no spatial axes after the channels.")
     return Units(tuple(replace(s, flattened=True) for s in x.segments), -1, 2)
 
 
 def _view(call):
-    """``x.view(n, -1)`` flattens, ``x.view(n, c, 1, 1)`` adds axes behind the channels."""
+    """``x.view(n, -1)`` flattens, ``x.view(n, c, 1, 1)`` adds axes after the channels."""
     x, shape = call.x, call.args[1:]
     shape = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     n = None if any(s.flattened or s.size is None for s in x.segments) else sum(s.size for s in x.segments)
@@ -192,7 +192,7 @@ def _mean(call):
         if dims <= set(range(2, x.ndim)):
             ndim = x.ndim if keep else x.ndim - len(dims)
             return Units(x.segments, -1 if ndim == 2 else 1, ndim)
-    raise ValueError("only means and sums over the axes behind the channels are supported.")
+    raise ValueError("only means and sums over the axes after the channels are supported.")
 
 
 def _squeeze(call):
@@ -200,7 +200,7 @@ def _squeeze(call):
     if x is PLAIN:
         return PLAIN
     if dim is None or x.ndim in (None, 2) or x.axis != 1 or not 2 <= dim % x.ndim:
-        raise ValueError("only axes behind the channels may be squeezed, with their dim named.")
+        raise ValueError("only axes after the channels may be squeezed, with their dim named.")
     return Units(x.segments, -1 if x.ndim == 3 else 1, x.ndim - 1)
 
 

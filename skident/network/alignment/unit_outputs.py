@@ -50,7 +50,7 @@ class _Run:
         run = self._interpreter
         try:
             run.env[node] = value = run.run_node(node)
-        except Exception as error:  # whatever the module's own code raises
+        except Exception as error:  # any error of the module's own code
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ValueError(f"X does not go through {self._name}, at node {node.name!r}: {reason}") from error
         for needless in run.user_to_last_uses.get(node, ()):

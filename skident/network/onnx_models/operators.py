@@ -120,7 +120,7 @@ def _batch_normalization(step, rows, scale, bias, mean, variance, *_):
 
 def _with_matrix(step, rows, W):
     if not isinstance(rows, BatchTensor) or isinstance(W, BatchTensor):
-        raise unreadable(step, "a matrix product must have the rows first and a constant matrix behind them")
+        raise unreadable(step, "a matrix product must have the rows first and a constant matrix second")
     W = np.asarray(W, dtype=np.float64)
     if len(rows.dims) != 1:
         raise unreadable(step, f"its rows have the shape {rows.dims} without the batch axis; Flatten must come before")
