@@ -19,9 +19,7 @@ from .signs import best_signs, signs_of
 from .symmetry import moved_block, standard_factors
 
 _MAX_SWEEPS = 100  # budget; descents of trained networks end within ten
-_MAX_FEATURES = (
-    48  # means of sorted weights per unit: enough to distinguish a few thousand units
-)
+_MAX_FEATURES = 48  # means of sorted weights per unit: enough to distinguish a few thousand units
 _SAME = 1e-13  # gain over the squared norm of all blocks that is rounding
 _TIE_BREAK = 1e-6  # weight of the weights' similarities beside those of outputs: decides units that never vary
 _MAX_SCALE = 1e6  # factor of a unit: the square of a larger one leaves single precision
