@@ -70,14 +70,13 @@ def recover_with_all_units_free(downstream, design, n_units):
         raise NotIdentified(
             "second layer", "rank", "the first layer's weights are too nearly dependent to choose all pre-activations"
         )
-    *spreads, last = _SPREADS[downstream.activation]
+    spreads = _SPREADS[downstream.activation]
     for spread in spreads:
         try:
             return _recover(downstream, design, n_units, spread)
         except NotIdentified as error:
-            if error.final:
+            if error.final or spread == spreads[-1]:
                 raise
-    return _recover(downstream, design, n_units, last)
 
 
 def _recover(downstream, design, n_units, spread):

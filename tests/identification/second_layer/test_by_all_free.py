@@ -19,26 +19,26 @@ from skident.oracle import NotIdentified
 )
 def test_second_layers_as_wide_as_the_first_or_wider(sizes, scale, activation, make_planted, make_downstream, rng):
     network = make_planted(sizes, seed=2, scale=scale, activation=activation)
-    problem, moved = make_downstream(network, known_shifts=activation == "erf")
+    problem, moved = make_downstream(network, known_corrections=activation == "erf")
     found = recover_with_all_units_free(problem, all_free_design(sizes[0], sizes[1:]), sizes[2])
     X = rng.standard_normal((500, sizes[0]))
     assert found.residual < 1e-3 and relative_max_error(network(X), found.network(X)) < 5e-3
     np.testing.assert_allclose(found.network.biases[0], network.biases[0], atol=1e-4)
 
 
-def test_plans_take_the_lowest_order_that_serves():
+def test_designs_take_the_lowest_feasible_order():
     assert all_free_design(10, (8, 9, 1)).rule.order == 2 and all_free_design(4, (4, 8, 1)).rule.order == 3
     assert all_free_design(7, (8, 9, 1)) is None and all_free_design(10, (2, 12, 1)) is None
 
 
-def test_too_few_units_are_said(make_planted, make_downstream):
+def test_a_width_that_is_too_small_is_reported(make_planted, make_downstream):
     network = make_planted((6, 6, 9, 1), seed=2)
     problem, _ = make_downstream(network)
     with pytest.raises(NotIdentified, match="no bias corrections|powers were recovered|relative residual"):
         recover_with_all_units_free(problem, all_free_design(6, (6, 7, 1)), 7)
 
 
-def test_dependent_weights_are_said(make_planted, make_downstream):
+def test_dependent_weights_are_reported(make_planted, make_downstream):
     network = make_planted((6, 6, 9, 1), seed=2)
     problem, _ = make_downstream(network)
     weights = problem.weights.copy()

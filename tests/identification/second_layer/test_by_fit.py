@@ -19,14 +19,14 @@ from skident.oracle import NotIdentified
 )
 def test_few_inputs(sizes, activation, make_planted, make_downstream, rng):
     network = make_planted(sizes, seed=1, scale=1.2, activation=activation)
-    problem, _ = make_downstream(network, known_shifts=activation == "erf")
+    problem, _ = make_downstream(network, known_corrections=activation == "erf")
     found = recover_by_fit(problem, fit_design(sizes[0], sizes[1:]), sizes[2])
     X = rng.standard_normal((500, sizes[0]))
     assert found.residual < 1e-9 and relative_max_error(network(X), found.network(X)) < 1e-7
     np.testing.assert_allclose(found.network.biases[0], network.biases[0], atol=1e-5)
 
 
-def test_rows_lie_where_none_to_all_units_move(make_planted, make_downstream):
+def test_queries_lie_where_zero_to_all_units_are_free(make_planted, make_downstream):
     network = make_planted((3, 8, 5, 1))
     problem, _ = make_downstream(network)
     Z, Y = query_where_few_units_are_free(problem, 400)
@@ -35,7 +35,7 @@ def test_rows_lie_where_none_to_all_units_move(make_planted, make_downstream):
     assert np.all(np.bincount(moving, minlength=5)[:5] > 15)
 
 
-def test_plans_end_where_steps_take_seconds():
+def test_no_design_if_steps_take_seconds():
     assert fit_design(3, (12, 12, 1)).n_queries == 663
     assert fit_design(3, (64, 64, 1)) is None and fit_design(1, (4, 4, 1)) is None
 
@@ -45,7 +45,7 @@ def test_starts_are_bounded():
     assert plan.with_starts(2).n_cycles == 24 and plan.with_starts(None) == plan.with_starts(10**6) == plan
 
 
-def test_time_that_is_over_and_too_few_units_are_said(make_planted, make_downstream):
+def test_late_fits_and_too_few_units_are_reported(make_planted, make_downstream):
     network = make_planted((3, 6, 6, 1), seed=2)
     plan = fit_design(3, (6, 6, 1))
     with pytest.raises(NotIdentified, match="unexplained after 0 cycles, when its share of max_seconds was over"):

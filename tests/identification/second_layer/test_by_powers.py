@@ -28,11 +28,11 @@ def test_designs_of_usual_networks(D, widths, order, n_free):
 
 
 @pytest.mark.parametrize(("D", "widths"), [(4, (16, 16, 1)), (3, (8, 8, 1)), (6, (32, 32, 1)), (8, (3, 10, 1))])
-def test_no_design_where_powers_or_patterns_are_too_few(D, widths):
+def test_no_design_if_powers_or_sign_patterns_are_too_few(D, widths):
     assert power_designs(D, widths) == []
 
 
-def test_more_outputs_need_fewer_rows():
+def test_more_outputs_need_fewer_queries():
     assert power_designs(10, (16, 16, 4))[0].n_queries < 0.5 * power_designs(10, (16, 16, 1))[0].n_queries
 
 
@@ -43,7 +43,7 @@ def test_alternatives_have_fewer_free_units_and_cost_more():
         assert other.n_free < plan.n_free and other.n_queries >= plan.n_queries
 
 
-def test_few_signs_are_no_obstacle_where_units_can_be_held_at_levels():
+def test_units_are_held_at_levels_if_sign_patterns_are_too_few():
     plan = power_designs(6, (7, 12, 1))[0]
     assert plan.n_free <= 4 and plan.n_first > n_sign_patterns(6, 7, plan.n_free)
 
@@ -58,7 +58,7 @@ def tensors_of(problem, k, p, n):
 
 @pytest.mark.parametrize("told", [True, False])
 @pytest.mark.parametrize(("sizes", "p", "k", "n"), [((10, 14, 12, 1), 2, 6, 34), ((8, 12, 9, 1), 3, 4, 45)])
-def test_shifts_and_width(sizes, p, k, n, told, make_planted, make_downstream):
+def test_center_outputs_and_width(sizes, p, k, n, told, make_planted, make_downstream):
     network = make_planted(sizes, seed=p)
     problem, moved = make_downstream(network)
     found = biases_from_taylor(tensors_of(problem, k, p, n), sizes[2] if told else None)
@@ -74,12 +74,12 @@ def test_a_wider_first_layer_than_input_and_more_units_than_inputs(make_planted,
     np.testing.assert_allclose(found.center_outputs, np.tanh(moved[:5]), atol=1e-5)
 
 
-def test_a_wrong_width_shows_in_the_gap(make_planted, make_downstream):
+def test_the_gap_reveals_a_wrong_width(make_planted, make_downstream):
     problem, _ = make_downstream(make_planted((10, 14, 12, 1), seed=2))
     assert biases_from_taylor(tensors_of(problem, 6, 2, 34), 10).gap > 0.02
 
 
-def test_too_few_rows(make_planted, make_downstream):
+def test_too_few_rows_are_reported(make_planted, make_downstream):
     problem, _ = make_downstream(make_planted((10, 14, 12, 1), seed=2))
     tensors = tensors_of(problem, 6, 2, 10)
     for width in (12, 21):
@@ -87,8 +87,8 @@ def test_too_few_rows(make_planted, make_downstream):
             biases_from_taylor(tensors, width)
 
 
-def test_a_unit_that_is_nearly_dead_is_found(make_planted, make_downstream):
-    planted = make_planted((8, 14, 10, 1), seed=6, scale=1.0, shift=0.3)
+def test_a_nearly_dead_unit_is_recovered(make_planted, make_downstream):
+    planted = make_planted((8, 14, 10, 1), seed=6, scale=1.0, bias_scale=0.3)
     readout = planted.weights[2].copy()
     readout[0] *= 1e-3 / np.abs(readout[0])
     network = FeedforwardNetwork([*planted.weights[:2], readout], planted.biases, "tanh")
@@ -106,7 +106,7 @@ def test_a_unit_that_is_nearly_dead_is_found(make_planted, make_downstream):
     ("sizes", "scale"),
     [((10, 16, 16, 1), 1.5), ((10, 16, 16, 1), 3.0), ((6, 9, 7, 2), 1.5), ((10, 8, 9, 1), 2.0), ((7, 10, 10, 3), 1.0)],
 )
-def test_networks_from_their_patches(sizes, scale, make_planted, make_downstream, rng):
+def test_networks_are_recovered(sizes, scale, make_planted, make_downstream, rng):
     network = make_planted(sizes, seed=5, scale=scale)
     problem, _ = make_downstream(network)
     found = recover_by_powers(problem, power_designs(sizes[0], sizes[1:])[0], sizes[2])
@@ -115,15 +115,15 @@ def test_networks_from_their_patches(sizes, scale, make_planted, make_downstream
     assert relative_max_error(network(X), found.network(X)) < 5e-3
 
 
-def test_shifts_known_beforehand_as_of_erf_units(make_planted, make_downstream, rng):
+def test_erf_networks_with_known_bias_corrections(make_planted, make_downstream, rng):
     network = make_planted((8, 11, 10, 1), seed=6, activation="erf")
-    problem, _ = make_downstream(network, known_shifts=True)
+    problem, _ = make_downstream(network, known_corrections=True)
     found = recover_by_powers(problem, power_designs(8, (11, 10, 1))[0], 10)
     X = rng.standard_normal((500, 8))
     assert relative_max_error(network(X), found.network(X)) < 1e-3
 
 
-def test_width_from_the_gap(make_planted, make_downstream):
+def test_an_unknown_width_is_detected(make_planted, make_downstream):
     network = make_planted((10, 14, 11, 1), seed=7)
     problem, _ = make_downstream(network)
     assert recover_by_powers(problem, power_designs(10, (14, 16, 1))[0]).network.layer_widths == (14, 11, 1)
@@ -135,7 +135,7 @@ def without_unit(network, k, output):
     return FeedforwardNetwork(weights, network.biases)
 
 
-def test_a_dead_unit_is_named(make_planted, make_downstream):
+def test_a_dead_unit_is_reported(make_planted, make_downstream):
     network = make_planted((10, 14, 11, 1), seed=7)
     problem, _ = make_downstream(without_unit(network, 3, 0.0))
     with pytest.raises(NotIdentified, match="no sum of 11 powers, but of 10") as failure:
@@ -143,20 +143,20 @@ def test_a_dead_unit_is_named(make_planted, make_downstream):
     assert failure.value.n_seen == 10
 
 
-def with_equal_rows(network):
+def with_parallel_units(network):
     weights = [W.copy() for W in network.weights]
     weights[1][:, 4] = weights[1][:, 2]
     return FeedforwardNetwork(weights, network.biases)
 
 
-def test_two_units_with_equal_rows_are_named(make_planted, make_downstream):
-    problem, _ = make_downstream(with_equal_rows(make_planted((10, 14, 11, 1), seed=7)))
+def test_parallel_units_are_reported(make_planted, make_downstream):
+    problem, _ = make_downstream(with_parallel_units(make_planted((10, 14, 11, 1), seed=7)))
     with pytest.raises(NotIdentified, match="no sum of 11 powers, but of 10") as failure:
         recover_by_powers(problem, power_designs(10, (14, 11, 1))[0], 11)
     assert failure.value.n_seen == 10
 
 
-def test_too_few_signs_for_the_saturated_ones_alone(make_planted, make_downstream, rng):
+def test_networks_with_units_held_at_levels(make_planted, make_downstream, rng):
     network = make_planted((6, 7, 12, 1), seed=5)
     problem, _ = make_downstream(network)
     found = recover_by_powers(problem, power_designs(6, (7, 12, 1))[0], 12)
@@ -164,7 +164,7 @@ def test_too_few_signs_for_the_saturated_ones_alone(make_planted, make_downstrea
     assert relative_max_error(network(X), found.network(X)) < 5e-3
 
 
-def test_a_wrong_length_is_noticed(make_planted, make_downstream):
+def test_wrong_weight_norms_are_detected(make_planted, make_downstream):
     network = make_planted((10, 16, 16, 1), seed=8)
     problem, _ = make_downstream(network)
     weights, biases = problem.weights.copy(), problem.biases.copy()
@@ -175,7 +175,7 @@ def test_a_wrong_length_is_noticed(make_planted, make_downstream):
         recover_by_powers(wrong, power_designs(10, (16, 16, 1))[0], 16)
 
 
-def test_patches_out_of_reach_are_named(make_planted, make_downstream):
+def test_patches_out_of_reach_are_reported(make_planted, make_downstream):
     network = make_planted((10, 16, 16, 1), seed=8)
     problem, _ = make_downstream(network)
     near = type(problem)(problem.query, problem.weights, problem.biases, "tanh", None, 1, problem.rng, farthest=5.0)
@@ -183,7 +183,7 @@ def test_patches_out_of_reach_are_named(make_planted, make_downstream):
         recover_by_powers(near, power_designs(10, (16, 16, 1))[0], 16)
 
 
-def test_a_unit_known_far_from_its_centre_is_looked_at_again(make_planted, make_downstream, rng):
+def test_a_unit_far_from_its_center_is_tried_again(make_planted, make_downstream, rng):
     network = make_planted((8, 12, 10, 1), seed=9)
     problem, _ = make_downstream(network)
     biases = problem.biases.copy()

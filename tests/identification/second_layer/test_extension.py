@@ -190,8 +190,8 @@ def test_a_new_unit_from_its_tail_and_outputs_across(new_unit, rng):
 
 @pytest.fixture(params=["tanh", "erf"])
 def first_patch(request, make_planted, make_downstream):
-    network = make_planted((7, 11, 9, 2), seed=4, scale=1.0, shift=0.3, activation=request.param)
-    problem, _ = make_downstream(network, known_shifts=request.param == "erf")
+    network = make_planted((7, 11, 9, 2), seed=4, scale=1.0, bias_scale=0.3, activation=request.param)
+    problem, _ = make_downstream(network, known_corrections=request.param == "erf")
     first = powers_on_first_patch(problem, power_designs(7, (11, 9, 2))[0], 9)
     return network, problem, first
 
@@ -209,7 +209,7 @@ def test_patch_from_powers_and_its_extension(first_patch):
     np.testing.assert_allclose(extend_to_all_units(problem, patch).network(X), network(X), atol=1e-6)
 
 
-def test_patches_without_saturated_units_are_named(make_planted, make_downstream):
+def test_patches_without_saturated_units_are_reported(make_planted, make_downstream):
     network = make_planted((10, 8, 9, 1), seed=4)
     problem, _ = make_downstream(network)
     first = powers_on_first_patch(problem, power_designs(10, (8, 9, 1))[0], 9)
@@ -242,8 +242,8 @@ CASES = [
 
 @pytest.mark.parametrize(("sizes", "k", "scale", "activation"), CASES)
 def test_all_units_from_one_patch(sizes, k, scale, activation, make_planted, make_downstream, rng):
-    network = make_planted(sizes, seed=3, scale=scale, shift=0.3, activation=activation)
-    problem, moved = make_downstream(network, known_shifts=activation == "erf")
+    network = make_planted(sizes, seed=3, scale=scale, bias_scale=0.3, activation=activation)
+    problem, moved = make_downstream(network, known_corrections=activation == "erf")
     n_queried = []
 
     def query(X):
@@ -260,7 +260,7 @@ def test_all_units_from_one_patch(sizes, k, scale, activation, make_planted, mak
     assert sum(n_queried) < 1.3 * n_queries_of_extension(sizes[1:], k)
 
 
-def test_a_wrong_patch_is_named(make_planted, make_downstream, rng):
+def test_a_wrong_patch_is_reported(make_planted, make_downstream, rng):
     network = make_planted((5, 9, 8, 2), seed=3)
     problem, moved = make_downstream(network)
     patch = known_patch(network, problem, moved, 4, 0.3, rng)
@@ -269,7 +269,7 @@ def test_a_wrong_patch_is_named(make_planted, make_downstream, rng):
 
 
 def test_errors_are_fitted_away_at_the_end(make_planted, make_downstream, rng, monkeypatch):
-    network = make_planted((5, 10, 9, 2), seed=3, scale=0.7, shift=0.3)
+    network = make_planted((5, 10, 9, 2), seed=3, scale=0.7, bias_scale=0.3)
     problem, moved = make_downstream(network)
 
     class Spoiled(module._Extension):
@@ -297,7 +297,7 @@ def test_a_width_that_is_too_small_is_detected(make_planted, make_downstream):
         recover_by_extension(downstream, extension_design(5, (10, 6, 2)), 6)
 
 
-def test_designs_serve_few_inputs_only():
+def test_designs_are_for_few_inputs_only():
     assert extension_design(11, (64, 64, 4)) is None
     assert extension_design(3, (64, 64, 1)) is None
     eight = extension_design(8, (64, 64, 4))

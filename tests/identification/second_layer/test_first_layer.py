@@ -31,7 +31,7 @@ def recovered(sizes, activation, seed):
 
 @pytest.mark.parametrize("activation", ["tanh", "sigmoid", "erf"])
 @pytest.mark.parametrize("sizes", [(10, 16, 16, 1), (4, 9, 5, 2), (6, 5, 5, 1), (2, 4, 3, 1)])
-def test_rounding_is_all_that_is_left(sizes, activation):
+def test_directions_are_exact_to_rounding(sizes, activation):
     network, oracle, first, rng = recovered(sizes, activation, 3)
     # As rough as the worst of many.
     noise = 3e-8 * rng.standard_normal(first.weights.shape) * first.norms
@@ -44,14 +44,14 @@ def test_rounding_is_all_that_is_left(sizes, activation):
     np.testing.assert_allclose(exact.norms, first.norms, rtol=1e-6)
 
 
-def test_lengths_wrong_by_a_factor_of_five_do_not_matter():
+def test_norms_wrong_by_a_factor_of_five_do_not_matter():
     network, oracle, first, rng = recovered((8, 12, 6, 1), "tanh", 5)
     stretch = np.exp(rng.uniform(-1.6, 1.6, 12))
     first = replace(first, weights=first.weights * stretch, biases=first.biases * stretch)
     assert direction_errors(exact_directions(oracle, first, get_activation("tanh"), rng), network).max() < 3e-14
 
 
-def test_one_unit_alone_has_its_whole_hyperplane():
+def test_a_single_unit():
     network, oracle, first, rng = recovered((5, 1, 1), "tanh", 0)
     assert direction_errors(exact_directions(oracle, first, get_activation("tanh"), rng), network).max() < 3e-14
 
@@ -71,7 +71,7 @@ def norm_errors(first, network):
 
 @pytest.mark.parametrize(("activation", "steepness"), [("tanh", 1.0), ("tanh", 6.0), ("sigmoid", 12.0)])
 @pytest.mark.parametrize("sizes", [(6, 9, 8, 1), (10, 16, 16, 1), (8, 7, 4, 2)])
-def test_lengths_whatever_the_profile_says(sizes, activation, steepness):
+def test_norms_if_the_profile_misleads(sizes, activation, steepness):
     network = target(sizes, steepness, activation)
     oracle, rng = Oracle(lambda X: network(X), sizes[0]), np.random.RandomState(0)
     first = find_first_layer(oracle, activation=activation, n_units=sizes[1], rng=rng)
@@ -84,7 +84,7 @@ def test_lengths_whatever_the_profile_says(sizes, activation, steepness):
     np.testing.assert_allclose(offsets[1], offsets[0], rtol=1e-12)
 
 
-def test_a_unit_without_a_tail_keeps_its_length_and_has_no_support():
+def test_a_unit_without_a_tail_keeps_its_norm_and_has_no_support():
     network = target((6, 5, 2), 1.0, "tanh")
     first = find_first_layer(Oracle(lambda X: network(X), 6), n_units=5, rng=np.random.RandomState(0))
     unit = int(np.argmax(np.abs(network.weights[0].T @ first.directions[:, 0])))
@@ -97,7 +97,7 @@ def test_a_unit_without_a_tail_keeps_its_length_and_has_no_support():
 
 
 @pytest.mark.parametrize("activation", ["tanh", "sigmoid"])
-def test_a_hyperplane_far_beside_its_unit_is_moved_to_the_middle_of_the_step(activation):
+def test_a_hyperplane_far_off_is_moved_to_the_center_of_its_unit(activation):
     unit, network = 2.0 if activation == "sigmoid" else 1.0, target((6, 9, 8, 1), 3.0, activation)
     oracle, rng = Oracle(lambda X: network(X), 6), np.random.RandomState(0)
     first = find_first_layer(oracle, activation=activation, n_units=9, rng=rng)
@@ -119,7 +119,7 @@ def test_a_hyperplane_far_beside_its_unit_is_moved_to_the_middle_of_the_step(act
     np.testing.assert_array_equal(found.biases[still], vote.first.biases[still])
 
 
-def test_another_step_beyond_the_units_own_is_not_its_middle():
+def test_steps_of_other_units_do_not_move_the_center():
     places = np.array([[-1000.0, -2.0, -0.1, 0.1, 2.0, 1000.0]] * 2)
     changes = np.array([[0.0, 1e-3, 1e-2, 0.3, 0.1, 5.0], [0.0, 0.0, 0.0, 0.0, 0.0, 5.0]])
     np.testing.assert_array_equal(_centers([(places, changes)], np.full(2, 40.0)), [0.1, 0.0])
@@ -132,7 +132,7 @@ def exactly(network, rng):
 
 
 @pytest.mark.parametrize(("sizes", "scale"), [((8, 10, 9, 1), 1.0), ((5, 9, 9, 2), 3.0)])
-def test_lengths_and_shifts_whatever_follows(sizes, scale, make_planted):
+def test_erf_norms_and_biases(sizes, scale, make_planted):
     network, rng = make_planted(sizes, seed=7, scale=scale, activation="erf"), np.random.RandomState(0)
     oracle, first = exactly(network, rng)
     before = oracle.n_queries
@@ -148,7 +148,7 @@ def test_lengths_and_shifts_whatever_follows(sizes, scale, make_planted):
     np.testing.assert_allclose(offsets[1], offsets[0], rtol=1e-12)
 
 
-def test_a_unit_without_a_tail_stays_as_it_is(make_planted):
+def test_an_erf_unit_without_a_tail_stays_as_it_is(make_planted):
     network, rng = make_planted((5, 4, 3, 1), seed=1, activation="erf"), np.random.RandomState(0)
     _, first = exactly(network, rng)
     flat = Oracle(lambda X: np.zeros(len(X)) + 1e-14 * network(X)[:, 0] + 1.0, 5)

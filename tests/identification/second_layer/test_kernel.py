@@ -39,7 +39,7 @@ def test_number_of_patterns(D, m, k):
     assert n_sign_patterns(D, m, k) == patterns_of_rays(D, m, np.arange(k), np.random.RandomState(0))
 
 
-def test_number_of_patterns_where_every_level_can_be_chosen():
+def test_number_of_patterns_if_every_level_can_be_chosen():
     assert n_sign_patterns(5, 4, 2) == np.inf and n_sign_patterns(5, 4, 4) == 1.0
 
 
@@ -59,7 +59,7 @@ def test_free_units_are_free_and_all_others_saturated(D, m, k):
     np.testing.assert_allclose(H[:, free], np.tanh(0.3))
 
 
-def test_levels_stay_where_all_of_them_can_be_chosen():
+def test_levels_are_constant_if_all_of_them_can_be_chosen():
     W, b = layer(6, 5)
     patch = reach_patch(W, b, [0, 2], 7, np.random.RandomState(0))
     T = np.array([[0.5, -0.2], [0.0, 1.0]])
@@ -68,7 +68,7 @@ def test_levels_stay_where_all_of_them_can_be_chosen():
     np.testing.assert_allclose(Z[..., [1, 3, 4]], np.repeat(patch.levels[:, None], 2, axis=1), atol=1e-12)
 
 
-def test_nothing_is_in_reach_where_no_direction_is_left_or_the_cells_are_too_far():
+def test_no_points_without_a_direction_or_within_reach():
     W, b = layer(3, 8)
     assert len(reach_patch(W, b, [0, 1, 2], 4, np.random.RandomState(0)).points) == 0
     far = reach_patch(W, b, [0, 1], 4, np.random.RandomState(0), farthest=1.0)
@@ -92,7 +92,7 @@ def test_rays_lie_in_the_hyperplane_and_begin_where_others_saturate():
     assert len(rays) == 6
 
 
-def test_others_are_held_at_levels_where_signs_are_too_few():
+def test_units_are_held_at_levels_if_sign_patterns_are_too_few():
     W, b = layer(6, 7)
     free, rng = np.array([0, 2, 3, 6]), np.random.RandomState(0)
     patch = reach_patch(W, b, free, 24, rng)
@@ -130,7 +130,7 @@ def tensor_by_autograd(network, x, free, moves, order, coordinate):
 
 
 def true_coordinate(g, inverse, moved):
-    """t as a function of ``h - theta``, the shifts being known."""
+    """t as a function of ``h - center_outputs``, the shifts being known."""
     shift = torch.from_numpy(moved)
     return lambda h: inverse(h + g(shift)) - shift
 
@@ -152,17 +152,17 @@ def test_change_to_true_coordinates_against_automatic_differentiation(make_plant
     problem, moved = make_downstream(network)
     free = np.array([0, 3])
     patch = problem.patch(free, 2)
-    theta, coordinate = np.tanh(moved[free]), true_coordinate(torch.tanh, torch.arctanh, moved[free])
+    center_outputs, coordinate = np.tanh(moved[free]), true_coordinate(torch.tanh, torch.arctanh, moved[free])
     tensors = taylor_coefficients(problem.query, patch, TanhChart(), TaylorRule(3, 0.4, 8))
     for order in (1, 2, 3):
-        told = TanhChart().coefficients(tensors, theta, order)
+        told = TanhChart().coefficients(tensors, center_outputs, order)
         true = tensor_by_autograd(network, patch.points[0], free, patch.moves, order, coordinate)
         np.testing.assert_allclose(told[0, 0], pack_symmetric(true), rtol=1e-5, atol=1e-6 * np.abs(true).max())
 
 
 def test_coordinates_of_erf_units(make_planted, make_downstream):
     network = make_planted((5, 9, 6, 1), seed=3, activation="erf")
-    problem, moved = make_downstream(network, known_shifts=True)
+    problem, moved = make_downstream(network, known_corrections=True)
     free = np.array([2, 5])
     patch, chart = problem.patch(free, 2), problem.chart(free)
     assert isinstance(chart, ErfChart)
@@ -192,7 +192,7 @@ def test_exponents_are_those_of_packed_powers():
         np.testing.assert_allclose(symmetric_power(x, p), monomials * np.sqrt(counts))
 
 
-def test_queries_are_as_many_as_said(make_planted, make_downstream):
+def test_number_of_queries(make_planted, make_downstream):
     problem, _ = make_downstream(make_planted((5, 9, 6, 2)))
     rows = []
     patch, rule = problem.patch(np.array([0, 1]), 3), TaylorRule(2, 0.3, 3)
@@ -248,7 +248,7 @@ def direction_errors(found, true):
 
 
 @pytest.mark.parametrize(("m", "m_L", "k", "order"), [(22, 3, 4, 2), (30, 2, 4, 3)])
-def test_more_units_than_one_output_would_tell_are_found(m, m_L, k, order):
+def test_more_units_than_one_output_determines(m, m_L, k, order):
     true, rng = planted_powers(m, m_L, k, order, 1)
     basis = np.linalg.qr(true.flat.T)[0]
     found = find_output_powers(basis, m_L, k, order, rng, max_distance=1e-6)
@@ -267,7 +267,7 @@ def test_tangents_are_derivatives():
     assert np.allclose((ends[0] - ends[1]) / 2e-6, np.einsum("nab,nb->na", true.tangents, steps), atol=1e-8)
 
 
-def test_the_fit_of_all_is_better_than_a_subspace_of_which_parts_are_hardly_known():
+def test_the_joint_fit_is_better_than_a_noisy_subspace():
     true, rng = planted_powers(20, 3, 4, 2, 3)
     sizes, mixed = np.geomspace(1.0, 1e-6, 20), np.linalg.qr(rng.standard_normal((20, 20)))[0]
     rows = rng.standard_normal((60, 20)) * sizes @ mixed @ true.flat + 1e-8 * rng.standard_normal((60, 30))
@@ -280,13 +280,13 @@ def test_the_fit_of_all_is_better_than_a_subspace_of_which_parts_are_hardly_know
     assert np.median(after) < 0.3 * np.median(before)
 
 
-def test_a_fit_with_nothing_to_gain_stays():
+def test_the_joint_fit_keeps_an_exact_start():
     true, rng = planted_powers(6, 2, 3, 2, 4)
     fitted = fit_output_powers(true, rng.standard_normal((20, 6)) @ true.flat)
     assert direction_errors(fitted, true).max() < 1e-7
 
 
-def test_a_random_subspace_has_none():
+def test_a_random_subspace_has_no_powers():
     rng = np.random.RandomState(5)
     basis = np.linalg.qr(rng.standard_normal((30, 8)))[0]
     assert len(find_output_powers(basis, 3, 4, 2, rng, max_distance=1e-3).directions) == 0
@@ -327,7 +327,7 @@ def test_points_on_no_curve_leave_a_residual(rng):
 
 
 @pytest.mark.parametrize("order", [3, 4])
-def test_short_units_with_small_shifts(order, rng):
+def test_units_of_small_norms_and_biases(order, rng):
     k, n, units = 5, 30, 12
     H = np.tanh(np.concatenate([np.arctanh(rng.uniform(-0.45, 0.45, (n, k)))] * 2))
     rows, lengths = rng.standard_normal((k, units)), np.geomspace(0.2, 1.0, units)

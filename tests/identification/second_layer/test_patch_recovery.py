@@ -59,7 +59,7 @@ def test_everything_is_recovered_to_rounding_error(seed):
 
 
 @pytest.mark.parametrize("mix", [[[1.0, -2.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 0.0]]])
-def test_an_output_that_tells_nothing_new_does_no_harm(mix):
+def test_dependent_outputs_do_no_harm(mix):
     _, downstream = network(5, 12, 10, 2, 2)
     dependent = dataclasses.replace(downstream, query=lambda U: downstream.query(U) @ mix)
     plan = patch_design(5, (12, 10, 2))
@@ -67,7 +67,7 @@ def test_an_output_that_tells_nothing_new_does_no_harm(mix):
     assert recover_patch(dependent, plan, 10).residual < 1e-13
 
 
-def test_too_few_independent_outputs_are_said():
+def test_too_few_independent_outputs_are_reported():
     _, downstream = network(4, 12, 40, 3, 2)
     plan = patch_design(4, (12, 40, 3))
     dependent = dataclasses.replace(downstream, query=lambda U: downstream.query(U)[:, [0, 0, 0]])
@@ -75,7 +75,7 @@ def test_too_few_independent_outputs_are_said():
         recover_patch(dependent, plan, 40)
 
 
-def test_more_units_than_powers_of_order_two_without_outputs():
+def test_several_outputs_determine_more_units_than_entries():
     (_, _, W, *_), downstream = network(5, 14, 13, 3, 5)  # 10 entries of order 2
     plan = patch_design(5, (14, 13, 3))
     assert plan.rule.order == 2
@@ -99,13 +99,13 @@ def test_time_is_checked_before_bias_corrections_are_fitted():
         powers_at_centers(downstream, opposite_regions(downstream), plan.rule, plan.n_centers, 10)
 
 
-def test_a_width_that_is_wrong_is_noticed():
+def test_a_wrong_width_is_detected():
     _, downstream = network(5, 12, 10, 2, 2)
     with pytest.raises(NotIdentified, match="of held-out outputs unexplained|powers were recovered"):
         recover_patch(downstream, patch_design(5, (12, 8, 2)), 8)
 
 
-def test_where_powers_tell_nothing_there_is_no_plan():
+def test_no_design_if_powers_do_not_determine_the_patch():
     assert patch_design(2, (16, 16, 1)) is None
     assert patch_design(8, (8, 4, 1)) is None
     assert patch_design(3, (64, 64, 1)) is None
@@ -113,13 +113,13 @@ def test_where_powers_tell_nothing_there_is_no_plan():
     assert patch_design(4, (64, 64, 2)) is None
 
 
-def test_several_outputs_tell_more_units_at_the_same_order():
+def test_several_outputs_lower_the_order():
     assert patch_design(8, (64, 64, 4)).rule.order == 2
     assert patch_design(6, (64, 64, 3)).rule.order == 3
     assert patch_design(6, (64, 64, 1)).rule.order == 4
 
 
-def test_all_other_units_are_saturated_in_both_cells_with_opposite_signs():
+def test_other_units_are_saturated_in_both_regions_with_opposite_signs():
     _, downstream = network(6, 20, 4, 1, 4)
     cells = opposite_regions(downstream)
     T = np.random.RandomState(5).uniform(-1.5, 1.5, (50, 5))
@@ -131,7 +131,7 @@ def test_all_other_units_are_saturated_in_both_cells_with_opposite_signs():
     assert np.array_equal(first, -second)
 
 
-def test_cells_out_of_reach_are_an_error():
+def test_regions_out_of_reach_are_reported():
     _, downstream = network(6, 20, 4, 1, 4)
     near = Downstream(
         downstream.query, downstream.weights, downstream.biases, "tanh", None, 1, downstream.rng, farthest=1.0

@@ -14,13 +14,13 @@ from ..kernel.taylor import TaylorRule
 __all__ = ["PowerDesign", "power_designs"]
 
 # By order. The largest reach in hidden coordinates and pairs of nodes: where truncation meets rounding for typical
-# units. Orders above 4 leave few digits.
-_REACH = {2: 0.5, 3: 0.6, 4: 0.8, 5: 0.85}
-_N_PAIRS = {2: 2, 3: 4, 4: 6, 5: 7}
+# units. Higher orders leave too few digits.
+_REACH = {2: 0.5, 3: 0.6, 4: 0.8}
+_N_PAIRS = {2: 2, 3: 4, 4: 6}
 # Wide second layers, whose errors grow from one step to the next: more accurate coefficients, and more of them.
 _WIDE = 40  # second-layer units
-_N_PAIRS_IF_WIDE = {2: 2, 3: 5, 4: 8, 5: 10}
-_ROWS_PER_RANK_IF_WIDE = {2: 1.2, 3: 1.2, 4: 1.3, 5: 1.3}
+_N_PAIRS_IF_WIDE = {2: 2, 3: 5, 4: 8}
+_ROWS_PER_RANK_IF_WIDE = {2: 1.2, 3: 1.2, 4: 1.3}
 _MORE_POINTS_IF_WIDE = 1  # on the patch of each further unit
 _ACCURATE_ORDER = 4  # from this order on, patches of further units need as many nodes as the first patch
 # Overdetermination: coefficients per unknown, so that noise is averaged and a wrong rank shows.
@@ -52,12 +52,12 @@ class PowerDesign:
     n_queries: float
 
 
-def power_designs(n_inputs, widths, orders=(2, 3, 4)):
+def power_designs(n_inputs, widths):
     """The design with fewest queries, then ones with ever fewer free units, in case no patch is in reach.
 
     `widths` are ``(m_1, m_2, m_L)``. Empty if powers do not determine the second layer.
     """
-    designs = [_design(n_inputs, widths, p, k) for p in orders for k in range(2, min(n_inputs, widths[0]))]
+    designs = [_design(n_inputs, widths, p, k) for p in _N_PAIRS for k in range(2, min(n_inputs, widths[0]))]
     designs, chosen = [design for design in designs if design is not None], []
     while designs:
         chosen.append(min(designs, key=lambda design: design.n_queries))

@@ -23,7 +23,7 @@ _MORE_POINTS = 0.3  # relative, on the first patch of each further try
 _MORE_PAIRS = 1  # of nodes, in each further try
 
 
-def recover_by_powers(downstream, design, n_units=None, *, tries=range(_MAX_TRIES), callback=None):
+def recover_by_powers(downstream, design, n_units=None, *, callback=None):
     """The network downstream, if that is one hidden layer of `n_units` (None: to be detected) and a linear output.
 
     If k first-layer units are free and all others are constant, the terms of order p of f are
@@ -33,13 +33,12 @@ def recover_by_powers(downstream, design, n_units=None, *, tries=range(_MAX_TRIE
     with few queries; if that fails or costs more, they are freed one by one on further patches.
     `callback` is called with the numbers of known units and of all units. Raises NotIdentified.
     """
-    for attempt in tries[:-1]:
+    for attempt in range(_MAX_TRIES):
         try:
             return _recover(downstream, design, n_units, attempt, callback)
         except NotIdentified as error:
-            if error.final:
+            if error.final or attempt == _MAX_TRIES - 1:
                 raise
-    return _recover(downstream, design, n_units, tries[-1], callback)
 
 
 def _recover(downstream, design, n_units, attempt, callback):

@@ -67,7 +67,7 @@ class Patch:
 def n_sign_patterns(n_inputs, n_units, n_free):
     """Number of sign patterns of saturated units if the free ones are at z = 0, in general position; may be infinite.
 
-    These are the cells of ``m_1 - k`` hyperplanes through the origin of ``R^(D - k)``. It is infinite if all
+    These are the regions between ``m_1 - k`` hyperplanes through the origin of ``R^(D - k)``. It is infinite if all
     pre-activations can be chosen, since then the other units need not be saturated.
     """
     if n_units <= n_inputs:
