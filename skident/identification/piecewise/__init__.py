@@ -1,16 +1,7 @@
-"""Piecewise linear networks: their kinks, the units that make them, and their signs.
+"""Piecewise linear networks from their activation boundaries: ReLU, leaky ReLU and hard tanh.
 
-How a black box is asked
-    answers (every answer with its accuracy), rounding (what that is), windows (single kinks in short windows),
-    rows (tables of arrays).
-One hidden layer
-    network, in view of all answers or, in_view, of some; line and line_search (kinks along lines far out), gradients
-    and units (hyperplanes from them), positions (and more exactly), orientation (signs), rest (what is left over);
-    hard_tanh, units of two kinks.
-Any number of hidden layers
-    deep_network, layer by layer: segments (kinks along many short lines), hyperplanes (the first layer), known_layers
-    (what is known so far, cell by cell), facets, crossings and tracing (one unit of the next layer), same_layer (facets
-    of deeper units refused), refinement and layer_units (all of them), layer_signs, completion (weights that no kink
-    shows), readout (the last layer) with open_weights, judged, repair and last_look (what is missing still); of noisy
-    answers local_normals and active_set.
+kernel: the error of the outputs, scans along lines, boundaries located in windows, gradients, robust fits, signs.
+shallow: one hidden layer, from boundaries on lines far out that cross every hyperplane.
+deep: any number of hidden layers, one after the other. The first layer are the hyperplanes; a unit of a further layer
+is followed from facet to facet of its boundary, on which the layers before are linear.
 """

@@ -1,4 +1,4 @@
-"""Planted ReLU networks, what is known of their first layers, and their answers."""
+"""Planted ReLU networks, what is known of their first layers, and probes of their outputs."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from skident.oracle import Oracle
 
 
 class Planted:
-    """A network of given widths (D, m_1, ..., m_L), and a black box that answers as it does."""
+    """A network of given widths (D, m_1, ..., m_L), and a black box with its outputs."""
 
     def __init__(self, widths, seed):
         rng = np.random.RandomState(seed)
@@ -23,12 +23,12 @@ class Planted:
     def set(self, weights, biases):
         self.network = FeedforwardNetwork(weights, biases, "relu")
         self.oracle = Oracle(self.network, self.network.n_inputs)
-        answers = self.oracle(self.rng.standard_normal((200, self.network.n_inputs)))
-        self.oracle.standardize_outputs(answers)
-        self.spread = answers.std(axis=0) / self.oracle.output_scale
+        probe = self.oracle(self.rng.standard_normal((200, self.network.n_inputs)))
+        self.oracle.standardize_outputs(probe)
+        self.spread = probe.std(axis=0) / self.oracle.output_scale
         return self
 
-    def answers(self):
+    def probe(self):
         return DeepProbe(self.oracle, measure_rounding(self.oracle, self.rng), self.spread)
 
     def layers(self, n):
@@ -49,7 +49,7 @@ class Planted:
             X = np.maximum(found[-1], 0.0)
         return found
 
-    def kink_of(self, layer, unit, cut=0.0):
+    def critical_point(self, layer, unit, cut=0.0):
         """A point at which a unit's pre-activation is 0, and its gradient there, by bisection on a random line."""
         while True:
             ends = self.rng.standard_normal((2, self.network.n_inputs))

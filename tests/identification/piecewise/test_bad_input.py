@@ -92,29 +92,29 @@ def test_a_clear_error_in_time(name):
 
 
 def test_a_residual_connection_is_declared():
-    """A linear part beside the units stands for it: the answers are right, the widths are not those of the box."""
+    """A linear part beside the units represents it: the outputs are right, the widths are not those of the box."""
     identifier = NetworkIdentifier(lambda X: with_a_skip(X), activation="relu", random_state=0)
     with pytest.warns(ConvergenceWarning, match="stands? for a linear part"):
         identifier.fit(X)
-    fresh = np.random.RandomState(0).standard_normal((2000, 6))
-    assert np.abs(identifier.network_(fresh)[:, 0] - with_a_skip(fresh)).max() < 1e-11
+    held_out = np.random.RandomState(0).standard_normal((2000, 6))
+    assert np.abs(identifier.network_(held_out)[:, 0] - with_a_skip(held_out)).max() < 1e-11
     assert not identifier.report_.exact
 
 
 @ignore_warnings(category=ConvergenceWarning)
 def test_two_units_on_one_hyperplane_are_declared():
-    """They show as one and a linear part: the answers are right, the weights may not be."""
+    """They appear as one and a linear part: the outputs are right, the weights may not be."""
     identifier = NetworkIdentifier(lambda X: OPPOSITE(X), activation="relu", random_state=0)
     with pytest.warns(ConvergenceWarning, match="stands? for a linear part"):
         identifier.fit(X)
-    fresh = np.random.RandomState(0).standard_normal((300, 6))
-    assert np.abs(identifier.network_(fresh) - OPPOSITE(fresh)).max() < 1e-11
+    held_out = np.random.RandomState(0).standard_normal((300, 6))
+    assert np.abs(identifier.network_(held_out) - OPPOSITE(held_out)).max() < 1e-11
     assert not identifier.report_.exact
 
 
 @ignore_warnings(category=ConvergenceWarning)
 def test_a_hyperplane_outside_the_range_is_declared():
-    """Its unit is a linear part of the answers there: they are right, the weights may not be."""
+    """Its unit is a linear part of the outputs there: they are right, the weights may not be."""
     identifier = NetworkIdentifier(lambda X: FAR(X), activation="relu", random_state=0, input_range=(-4, 4)).fit(X)
     inside = np.random.RandomState(0).uniform(-4.0, 4.0, (300, 6))
     assert np.abs(identifier.network_(inside) - FAR(inside)).max() < 1e-11

@@ -18,7 +18,7 @@ def planted(D, m, n_outputs, seed, activation="hard_tanh"):
     return FeedforwardNetwork(weights, biases, activation)
 
 
-def answers(network, X):
+def outputs(network, X):
     return network(X)
 
 
@@ -34,13 +34,13 @@ def relative_error(truth, found, D):
 
 
 def test_random_networks():
-    """Widths told or not."""
+    """Widths given or not."""
     found = 0
     for seed in range(20):
         rng = np.random.default_rng(100 + seed)
         D, m, n_outputs = (int(rng.integers(*ends)) for ends in ((3, 21), (2, 21), (1, 4)))
         truth = planted(D, m, n_outputs, seed)
-        model = identify(functools.partial(answers, truth), D, layer_widths=(m, n_outputs) if seed % 2 else None)
+        model = identify(functools.partial(outputs, truth), D, layer_widths=(m, n_outputs) if seed % 2 else None)
         right = model.report_.exact and model.layer_widths_ == (m, n_outputs)
         found += right and relative_error(truth, model.network_, D) <= 1e-10
     assert found >= 19
@@ -72,7 +72,7 @@ def test_parallel_units_of_different_widths():
     assert relative_error(truth, find_hard_tanh_network(Oracle(lambda X: truth(X), 2)).network, 2) < 1e-12
 
 
-def test_units_so_steep_that_most_answers_rest():
+def test_units_so_steep_that_most_outputs_rest():
     """At nine places in ten both units are saturated: these are no steps."""
     truth = planted(6, 2, 1, 2)
     truth = truth.with_parameters([10.0 * truth.weights[0], truth.weights[1]], truth.biases)
@@ -100,7 +100,7 @@ def test_probabilities():
     assert model.layer_widths_ == (5, 3) and np.abs(model.predict_proba(X) - box(X)).max() < 1e-10
 
 
-def test_rounded_answers():
+def test_rounded_outputs():
     truth = planted(6, 4, 1, 0)
     with pytest.warns(UserWarning, match="known to the standard errors"):
         model = identify(lambda X: truth(X).round(7), 6)
@@ -131,7 +131,7 @@ def test_no_hard_tanh_network(name):
         identify(box, 6)
 
 
-def test_hard_tanh_told_as_relu():
+def test_hard_tanh_determined_as_relu():
     model = NetworkIdentifier(lambda X: HARD(X), activation="relu", layer_widths=(10, 1), random_state=0)
     with pytest.raises(NotIdentified, match="hidden units that clip on both sides: try activation='hard_tanh'"):
         model.fit(np.random.default_rng(1).standard_normal((200, 6)))
@@ -146,6 +146,6 @@ def test_hard_tanh_told_as_relu():
         ({"layer_widths": (5, 1), "output_activation": "tanh"}, "output_activation='tanh'"),
     ],
 )
-def test_what_cannot_be_asked_for(options, message):
+def test_what_cannot_be_queried_for(options, message):
     with pytest.raises(ValueError, match=message):
         identify(lambda X: HARD(X), 6, **options)

@@ -20,12 +20,12 @@ _TINY = float(np.finfo(float).tiny)
 _RADII = (0.5, 1.0, 2.0, 3.0, 4.0)  # spreads of random points, in standard deviations of the inputs
 _RARE = 0.2  # share of points on one side of a unit below which more are drawn there
 _RARE_POINTS = 1.5  # of these, per weight of the unit, and beyond:
-_MORE_RARE_POINTS = 4
+_MORE_RARE_POINTS = 4  # more, for few weights
 _LARGEST_POOL = 100_000  # points among which rare ones are searched
 _POOL_NUMBERS = 5_000_000  # entries of them, 40 MiB
 _SIGN_POOL = 30_000  # points that determine signs where weights are undetermined
 _POINTS = 3  # queried per unit and input of the last hidden layer, and beyond:
-_MORE_POINTS = 60
+_MORE_POINTS = 60  # more, so that outliers of a small layer stay few
 _INACCURATE = 1e4  # accuracy of an output over the median that is left out
 # Explaining outputs.
 _EXPLAINED = 1e-7  # error of an output over its deviation that counts as explained

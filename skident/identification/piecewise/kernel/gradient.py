@@ -28,8 +28,8 @@ _WIDEST_STEP = 1e-2  # first step; wider ones meet other boundaries
 _N_STEPS = 4  # steps tried at most
 _STEP_SHRINK = 0.1  # ratio of successive steps
 _WIDEST_STEP_NOISY = 0.2  # the same for noisy outputs, which need all the width there is
-_N_STEPS_NOISY = 7
-_STEP_SHRINK_NOISY = 0.4
+_N_STEPS_NOISY = 7  # down to 0.4^6 = 0.4 % of the widest
+_STEP_SHRINK_NOISY = 0.4  # finer, as a narrower step loses accuracy
 _RANK_ONE_TOL = 1e-6  # second singular value of a jump, over the first, that is rounding
 _NORMAL_TOL = 1e-2  # largest error of a normal: larger ones predict nothing
 _NORMAL_TOL_NOISY = 0.3  # the same for one that is fitted again to positions

@@ -24,9 +24,9 @@ _GRID = 24  # points of a line, either way, at which its visible interval is sea
 _BISECTIONS = 8  # that narrow the end of the visible interval to 0.4 % of a grid interval
 _CLIPPED_GRID = 96  # points per visible interval at which clipped outputs within it are searched
 _MISSED = 2  # units missed without an error, and per known unit:
-_MISSED_SHARE = 0.3
+_MISSED_SHARE = 0.3  # of these: rounding far out hides some, deeper layers nearly all
 _MISSED_NOISY = 6  # the same for noisy outputs, where two boundaries merge here and there
-_MISSED_SHARE_NOISY = 1.0
+_MISSED_SHARE_NOISY = 1.0  # and per known unit
 
 
 class LineSearch:

@@ -1,3 +1,5 @@
+"""Networks with one hidden layer of ReLU or leaky ReLU units."""
+
 import numpy as np
 import pytest
 import torch
@@ -7,13 +9,14 @@ from sklearn.preprocessing import scale
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils._testing import ignore_warnings
 
+from skident import NetworkIdentifier
 from skident.identification.piecewise.shallow.network import find_relu_network
 from skident.metrics import parameter_error
-from skident.network import FeedforwardNetwork
+from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import BlackBoxError, NotIdentified, Oracle
 
 
-def planted(sizes, seed):
+def planted_network(sizes, seed):
     """Gaussian weights N(0, 1) / sqrt(fan in), biases of standard deviation 0.5."""
     rng = np.random.RandomState(seed)
     weights = [rng.standard_normal((a, b)) / np.sqrt(a) for a, b in zip(sizes, sizes[1:])]
@@ -32,7 +35,7 @@ def search(box, n_inputs, seed=0, **options):
 
 
 def error(oracle, network, seed=0):
-    """Worst error over the largest answer on fresh inputs."""
+    """Worst error over the largest output on held-out inputs."""
     U = np.random.RandomState(seed).standard_normal((500, oracle.n_inputs))
     Y = oracle(U)
     return np.abs(network(U) - Y).max() / np.abs(Y).max()
@@ -42,17 +45,17 @@ def error(oracle, network, seed=0):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("sizes", [(20, 10, 1), (10, 15, 1), (5, 8, 3), (2, 12, 1), (1, 4, 1), (4, 1, 2)])
 def test_planted(sizes, seed, known):
-    truth = planted(sizes, seed)
+    truth = planted_network(sizes, seed)
     network, oracle = search(truth, sizes[0], seed, n_units=sizes[1] if known else None)
-    asked = oracle.n_queries
-    assert network.layer_widths == sizes[1:] and asked < 3000
+    n_queries = oracle.n_queries
+    assert network.layer_widths == sizes[1:] and n_queries < 3000
     # DeepProbe are exact to rounding; parameters lose the condition of two nearly parallel units.
     assert error(oracle, network) < 1e-12 and parameter_error(truth, network) < 1e-8
 
 
 def test_more_units_than_can_be_tried():
     """50 units and 10 equations for their signs."""
-    truth = planted((10, 50, 1), 0)
+    truth = planted_network((10, 50, 1), 0)
     network, oracle = search(truth, 10)
     assert error(oracle, network) < 1e-12 and parameter_error(truth, network) < 1e-8 and oracle.n_queries < 8000
 
@@ -60,7 +63,7 @@ def test_more_units_than_can_be_tried():
 @pytest.mark.parametrize("sizes", [(300, 20, 1), (200, 24, 4)])
 def test_many_inputs_take_few_queries(sizes):
     """Too large to be polished: about one query a parameter for gradients, and more where these are poor."""
-    truth = planted(sizes, 0)
+    truth = planted_network(sizes, 0)
     network, oracle = search(truth, sizes[0])
     assert oracle.n_queries < 4 * truth.n_parameters
     assert network.layer_widths == sizes[1:] and error(oracle, network) < 1e-9
@@ -85,12 +88,12 @@ def test_initialised_by_torch():
 
 
 def test_same_seed_same_network_and_a_count():
-    truth, counts = planted((6, 5, 1), 0), []
+    truth, counts = planted_network((6, 5, 1), 0), []
     first, _ = search(truth, 6, callback=counts.append)
     assert counts == [5, 5] and first == search(truth, 6)[0]
 
 
-BASE = planted((4, 5, 1), 0)
+BASE = planted_network((4, 5, 1), 0)
 W, B, C = BASE.weights[0], BASE.biases[0], BASE.weights[1]
 
 
@@ -122,12 +125,12 @@ FOUND = {
 def test_found_with_as_many_units_as_matter(name):
     truth, width = FOUND[name]
     network, oracle = search(truth, 4)
-    # Tiny weights and far hyperplanes show at distances of 1e5 and more, with the rounding of answers there.
+    # Tiny weights and far hyperplanes show at distances of 1e5 and more, with the rounding of outputs there.
     assert network.layer_widths == (width, 1) and error(oracle, network) < 1e-9
 
 
 def test_outputs_of_different_units():
-    truth, scales = planted((4, 5, 3), 0), [1e-6, 1.0, 1e6]
+    truth, scales = planted_network((4, 5, 3), 0), [1e-6, 1.0, 1e6]
     network, oracle = search(lambda X: truth(X) * scales, 4)
     U = np.random.RandomState(0).standard_normal((100, 4))
     assert np.all(np.abs(network(U) - oracle(U)).max(axis=0) < 1e-12 * np.ptp(oracle(U), axis=0))
@@ -138,7 +141,7 @@ def test_fewer_units_than_said():
     assert network.layer_widths == (5, 1)
 
 
-def test_black_box_that_cannot_be_asked_far_away():
+def test_black_box_that_cannot_be_queried_far_away():
     def box(X):
         if np.abs(X).max() > 100:
             raise RuntimeError("too far")
@@ -158,24 +161,24 @@ REFUSED = {
     "constant": [lambda X: np.full(len(X), 3.0)],
     "linear": [lambda X: X @ A],
     "smooth": [lambda X: np.tanh(X @ A).sum(axis=1)],
-    "noisy": [lambda X: planted((6, 5, 1), 0)(X).round(9)],
+    "noisy": [lambda X: planted_network((6, 5, 1), 0)(X).round(9)],
     "steps": [
         DecisionTreeRegressor(random_state=0).fit(POINTS, POINTS[:, 0] ** 2),
         lambda X: np.maximum(X @ A, 0.0).sum(axis=1) + (X[:, 0] > 0.3),
     ],
     "bent": [
-        planted((6, 8, 6, 1), 0),
-        planted((6, 20, 10, 3), 0),
+        planted_network((6, 8, 6, 1), 0),
+        planted_network((6, 20, 10, 3), 0),
         lambda X: (X @ A).max(axis=1),
-        lambda X: planted((6, 5, 1), 0)(np.clip(X, -5, 5)),
+        lambda X: planted_network((6, 5, 1), 0)(np.clip(X, -5, 5)),
     ],
     "signs": [
-        lambda X: planted((6, 5, 1), 0)(X)[:, 0] + X[:, 0],
+        lambda X: planted_network((6, 5, 1), 0)(X)[:, 0] + X[:, 0],
         lambda X: np.where(X @ A > 0, X @ A, 0.1 * X @ A).sum(axis=1),
         lambda X: np.abs(X @ A).sum(axis=1),
     ],
     "ambiguous": [lambda X: np.clip(X @ A, -1, 1).sum(axis=1)],
-    "crowded": [lambda X: planted((6, 5, 1), 0)(X)[:, 0] + 1e-4 * np.sin(X[:, 0])],
+    "crowded": [lambda X: planted_network((6, 5, 1), 0)(X)[:, 0] + 1e-4 * np.sin(X[:, 0])],
 }
 SAID = {
     "constant": "a constant function without activation boundaries",
@@ -204,7 +207,75 @@ def test_more_units_than_said():
     assert info.value.reason == "units"
 
 
-def test_too_many_signs_are_left_open():
+def test_too_many_signs_are_left_undetermined():
     with pytest.raises(NotIdentified, match="80 hyperplanes were found, but not on which side") as info:
-        search(planted((1, 80, 1), 0), 1)
+        search(planted_network((1, 80, 1), 0), 1)
     assert info.value.reason == "undecided"
+
+
+def planted_leaky(D, K, slope, seed):
+    rng = np.random.RandomState(seed)
+    weights = [rng.standard_normal((D, K)) / np.sqrt(D), rng.standard_normal((K, 1)) / np.sqrt(K)]
+    return FeedforwardNetwork(weights, [0.5 * rng.standard_normal(K), rng.standard_normal(1)], leaky_relu(slope))
+
+
+@pytest.mark.parametrize(
+    ("D", "K", "slope"), [(10, 5, 0.01), (10, 10, 0.2), (30, 30, 0.3), (15, 8, -0.4), (12, 9, 0.0)]
+)
+def test_the_slope_is_found(D, K, slope):
+    truth = planted_leaky(D, K, slope, 0)
+    X = np.random.RandomState(1).standard_normal((300, D))
+    identifier = NetworkIdentifier(lambda X: truth(X), activation="leaky_relu", random_state=0).fit(X)
+    network = identifier.network_
+    assert network.layer_widths == (K, 1) and identifier.report_.exact
+    assert abs(network.activations[0].negative_slope - slope) < 1e-11
+    assert np.abs(network(X) - truth(X)).max() < 1e-11
+
+
+@pytest.mark.parametrize(("D", "K", "slope"), [(3, 8, 0.1), (2, 20, 0.4), (4, 25, -0.3)])
+def test_more_units_than_equations(D, K, slope):
+    truth = planted_leaky(D, K, slope, 0)
+    oracle = Oracle(truth, D, derivatives="finite_difference")
+    found = find_relu_network(oracle, leaky=True, rng=np.random.RandomState(0)).network
+    assert found.layer_widths == (K, 1) and abs(found.activations[0].negative_slope - slope) < 1e-11
+    U = np.random.RandomState(1).standard_normal((300, D))
+    assert np.abs(found(U) - truth(U)).max() < 1e-11
+
+
+def test_far_more_units_than_equations():
+    oracle = Oracle(planted_leaky(2, 46, 0.1, 0), 2, derivatives="finite_difference")
+    with pytest.raises(NotIdentified, match="not on which side of them the units are active") as info:
+        find_relu_network(oracle, leaky=True, rng=np.random.RandomState(0))
+    assert info.value.reason == "undecided"
+
+
+def test_slopes_that_differ_from_unit_to_unit():
+    network = planted_leaky(8, 5, 0.1, 0)
+    box = lambda X: network(X)[:, 0] + 0.3 * np.maximum(X[:, 0] - 0.5, 0.0)  # noqa: E731
+    with pytest.raises(NotIdentified, match="linear part of the outputs remains unexplained"):
+        find_relu_network(Oracle(box, 8), leaky=True, rng=np.random.RandomState(0))
+
+
+@pytest.mark.parametrize("layer", [torch.nn.LeakyReLU(0.2), torch.nn.PReLU(init=0.3)])
+def test_of_torch(layer):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = torch.nn.Sequential(torch.nn.Linear(9, 6), layer, torch.nn.Linear(6, 2)).double()
+    X = np.random.RandomState(1).standard_normal((300, 9))
+    identifier = NetworkIdentifier(module, random_state=0).fit(X)
+    assert identifier.network_.activation == "leaky_relu" and identifier.report_.exact
+    truth = FeedforwardNetwork.from_torch(module)
+    assert np.abs(identifier.network_(X) - truth(X)).max() < 1e-12
+
+
+@pytest.mark.parametrize(("sizes", "slope"), [((5, 6, 4, 1), 0.1), ((6, 5, 4, 2), 0.3)])
+def test_two_hidden_layers_of_unknown_slope(sizes, slope):
+    rng = np.random.RandomState(1)
+    weights = [rng.standard_normal(shape) / np.sqrt(shape[0] / 2.0) for shape in zip(sizes[:-1], sizes[1:])]
+    network = FeedforwardNetwork(weights, [0.3 * rng.standard_normal(m) for m in sizes[1:]], leaky_relu(slope))
+    X = rng.standard_normal((200, sizes[0]))
+    found = NetworkIdentifier(lambda X: network(X), activation="leaky_relu", random_state=0).fit(X)
+    assert found.report_.exact and found.layer_widths_ == sizes[1:]
+    assert abs(found.network_.activations[0].negative_slope - slope) < 1e-9
+    held_out = 3.0 * rng.standard_normal((500, sizes[0]))
+    assert np.abs(found.network_(held_out) - network(held_out)).max() < 1e-10 * np.abs(network(held_out)).max()

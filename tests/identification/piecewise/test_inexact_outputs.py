@@ -1,4 +1,4 @@
-"""DeepProbe that are not exact: single precision, rounded to decimals, noisy."""
+"""Outputs that are not exact: single precision, rounded to decimals, noisy; one hidden layer and more."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, Oracle
 
 
-def planted(D, K, seed):
+def planted_noise(D, K, seed):
     rng = np.random.RandomState(seed)
     weights = [rng.standard_normal((D, K)) / np.sqrt(D), rng.standard_normal((K, 1)) / np.sqrt(K)]
     return FeedforwardNetwork(weights, [0.5 * rng.standard_normal(K), rng.standard_normal(1)], "relu")
@@ -32,14 +32,14 @@ def single(seed):
 
 def decimals(places):
     def box(seed):
-        truth = planted(20, 10, seed)
+        truth = planted_noise(20, 10, seed)
         return lambda X: truth(X).round(places), truth
 
     return box
 
 
 def noisy(seed):
-    truth, rng = planted(20, 10, seed), np.random.RandomState(seed)
+    truth, rng = planted_noise(20, 10, seed), np.random.RandomState(seed)
     return lambda X: truth(X) + 1e-6 * rng.standard_normal((len(X), 1)), truth
 
 
@@ -80,7 +80,7 @@ def test_through_onnx():
 
 
 @pytest.mark.parametrize("rounded", [lambda Y: Y.astype(np.float32), lambda Y: Y.round(6)])
-def test_smooth_answers_with_noise_are_refused(rounded):
+def test_smooth_outputs_with_noise_are_refused(rounded):
     W, rng = np.random.RandomState(0).standard_normal((6, 4)), np.random.RandomState(1)
     oracle = Oracle(lambda X: rounded(np.tanh(X @ W).sum(axis=1, keepdims=True)), 6)
     U = rng.standard_normal((100, 6))
@@ -90,3 +90,49 @@ def test_smooth_answers_with_noise_are_refused(rounded):
     with pytest.raises(NotIdentified, match="bend everywhere") as info:
         probe_of(oracle, rng)
     assert info.value.reason == "smooth"
+
+
+def _network(n_inputs, widths, seed):
+    """Weights of the usual size, and biases."""
+    rng, sizes = np.random.default_rng(seed), [n_inputs, *widths, 1]
+    W = [rng.standard_normal((a, b)) / np.sqrt(a / (1 + (i > 0))) for i, (a, b) in enumerate(zip(sizes, sizes[1:]))]
+    return FeedforwardNetwork(W, [0.3 * rng.standard_normal(len(w.T)) for w in W], "relu")
+
+
+def _identified(black_box, n_inputs):
+    X = np.random.default_rng(0).standard_normal((300, n_inputs))
+    return NetworkIdentifier(black_box, activation="relu", random_state=0).fit(X)
+
+
+def _largest_error(found, truth, n_inputs):
+    X = np.random.default_rng(1).standard_normal((5000, n_inputs))
+    return np.abs(found.network_(X) - truth(X)).max()
+
+
+@pytest.mark.filterwarnings("ignore:.*carry noise or rounding.*:UserWarning")
+@pytest.mark.parametrize("decimals", [10, 8, 6])
+def test_rounded_outputs_of_two_hidden_layers_to_their_rounding(decimals):
+    truth = _network(6, (6, 5), 3)
+    found = _identified(lambda X: np.round(truth(X), decimals), 6)
+    assert found.layer_widths_ == (6, 5, 1)
+    assert _largest_error(found, truth, 6) < 10.0 * 10.0**-decimals
+
+
+@pytest.mark.filterwarnings("ignore:.*carry noise or rounding.*:UserWarning")
+def test_single_precision_arithmetic_of_two_hidden_layers():
+    truth = _network(6, (6, 5), 3)
+    single = [
+        (torch.tensor(W, dtype=torch.float32), torch.tensor(b, dtype=torch.float32))
+        for W, b in zip(truth.weights, truth.biases, strict=True)
+    ]
+
+    def black_box(X):
+        H = torch.tensor(X, dtype=torch.float32)
+        for i, (W, b) in enumerate(single):
+            H = (torch.relu(H) if i else H) @ W + b
+        return H.numpy()
+
+    found = _identified(black_box, 6)
+    assert found.layer_widths_ == (6, 5, 1)
+    assert not found.report_.exact
+    assert _largest_error(found, truth, 6) < 20.0 * 2.0**-23 * np.abs(truth(np.eye(6))).max() + 1e-6

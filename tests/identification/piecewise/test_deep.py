@@ -1,3 +1,5 @@
+"""Networks with any number of hidden layers."""
+
 import numpy as np
 import pytest
 
@@ -22,11 +24,11 @@ def error_of(net, found, scale=1.0):
     ("widths", "seed"), [((6, 5, 1), 0), ((8, 7, 5, 1), 1), ((8, 7, 5, 3), 2), ((10, 8, 5, 4, 1), 7)], ids=str
 )
 def test_networks_are_found(widths, seed, planted):
-    net, told = planted(widths, seed), []
-    found = found_of(net, callback=told.append)
+    net, counts = planted(widths, seed), []
+    found = found_of(net, callback=counts.append)
     assert found.wrong_share == 0.0 and error_of(net, found) < 1e-10 and error_of(net, found, 3.0) < 1e-10
     assert found.network.layer_widths == widths[1:] and found.n_linear == 0
-    assert told and max(told) == sum(widths[1:-1])
+    assert counts and max(counts) == sum(widths[1:-1])
 
 
 def test_a_dead_unit_and_one_that_is_always_on(planted):
