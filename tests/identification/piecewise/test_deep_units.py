@@ -308,7 +308,7 @@ def test_units_that_were_left_are_followed_again(setting_refinement):
 
 
 def owners(net, unit, rng):
-    """The planted units (layer, index) on whose boundaries a unit's predicted points are, and the share of the most usual."""
+    """The planted unit (layer, index) on whose boundary most predicted points of a unit are, and their share."""
     points = unit.predicted_points(40, rng)[0]
     found = []
     for x in points:
