@@ -36,7 +36,7 @@ def _right_signs(reg, network):
     """Share of the units that are active on the right side; None where their number is another."""
     if reg.n_units_ != network.layer_widths[0]:
         return None
-    return float(np.mean(unit_matching_error(reg.network_, network).signs == 1))
+    return float(np.mean(unit_matching_error(network, reg.network_).signs == 1))
 
 
 def fit_and_measure(data, **options):
@@ -50,7 +50,7 @@ def fit_and_measure(data, **options):
     same_size = reg.tensor_estimate_ is not None and reg.tensor_estimate_.layer_widths == network.layer_widths
     return {
         "error": relative_error(reg.predict(fresh), target),
-        "tensor_weights": float(unit_matching_error(reg.tensor_estimate_, network).weights) if same_size else None,
+        "tensor_weights": float(unit_matching_error(network, reg.tensor_estimate_).weights) if same_size else None,
         "n_units": reg.n_units_,
         "signs": _right_signs(reg, network),
         "seconds": seconds,

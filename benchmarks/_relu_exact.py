@@ -32,7 +32,7 @@ def _trial(order, d, m, reach, seed):
     else:
         found = recover_up_to_signs(tensors, 2, n_units=m, rng=rng)
     seconds = time.process_time() - start
-    error = unit_matching_error((found.W, found.b, found.a), (W, b, a))
+    error = unit_matching_error((W, b, a), (found.W, found.b, found.a))
     wrong = int(np.sum(error.signs < 0)) if order == 1 else None
     return {"weights": error.weights, "biases": error.biases, "output": error.output_weights, "wrong_signs": wrong,
             "seconds": seconds}  # fmt: skip

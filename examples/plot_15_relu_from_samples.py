@@ -34,7 +34,7 @@ def relative_error(reg, network, X):
 
 def draw_units(ax, reg, network):
     """True against recovered parameters, every recovered unit at the place of its true one."""
-    match = unit_matching_error(reg.network_, network)
+    match = unit_matching_error(network, reg.network_)
     found, true = reg.network_, network
     order, signs = match.permutation, match.signs
     pairs = {

@@ -65,16 +65,12 @@ LEFT = {
     "benchmarks": 133,
     "docs": 28,
     "skident/audit": 103,
-    "skident/base": 16,
     "skident/budget": 1,
     "skident/compression": 31,
-    "skident/datasets": 4,
     "skident/identification": 1897,
     "skident/inspection": 1,
-    "skident/metrics": 2,
     "skident/oracle": 6,
     "skident/samples": 68,
-    "skident/training": 1,
 }
 
 WORD = re.compile(rf"(?<![\w-])(?:{'|'.join(WORDS)})(?![\w-])", flags=re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""What a linear model reaches on held-out rows: the reference that a fit is to be compared with."""
+"""Linear models: their scores on held-out samples, as a reference for other fits."""
 
 from __future__ import annotations
 
@@ -12,31 +12,13 @@ from sklearn.preprocessing import StandardScaler
 
 __all__ = ["linear_accuracy", "linear_r2"]
 
-_ALPHAS = np.logspace(-3, 3, 7)
+_ALPHAS = np.logspace(-3, 3, 7)  # ridges tried, for standardized columns: from almost none to almost constant fits
 
 
 def linear_r2(X, Y, folds):
-    """R^2 of ridge regression on held-out rows, its ridge chosen on the others.
+    """R^2 of ridge regression of Y (n, k) on X (n, D), on samples held out in turn, averaged over targets.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, D)
-    Y : ndarray of shape (n, k)
-    folds : list of ndarray of int
-        Rows to hold out, one fold after the other.
-
-    Returns
-    -------
-    float
-        ``1 - sum (y - prediction)^2 / sum (y - mean)^2`` over all held-out rows, the mean over the targets.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.base.linear_reference import linear_r2
-    >>> x = np.arange(30.0)[:, None]
-    >>> print(linear_r2(x, 2 * x, np.array_split(np.arange(30), 3)) > 0.99)
-    True
+    `folds` are the indices to hold out; the ridge is chosen on the others.
     """
     errors, spread = np.zeros(Y.shape[1]), np.zeros(Y.shape[1])
     for fold in folds:
@@ -44,23 +26,12 @@ def linear_r2(X, Y, folds):
         model = make_pipeline(StandardScaler(), RidgeCV(_ALPHAS)).fit(X[rest], Y[rest])
         errors += np.sum((Y[fold] - model.predict(X[fold]).reshape(len(fold), -1)) ** 2, axis=0)
         spread += np.sum((Y[fold] - Y.mean(axis=0)) ** 2, axis=0)
-    told = spread > 0
-    return float(np.mean(1.0 - errors[told] / spread[told])) if told.any() else 0.0
+    varies = spread > 0
+    return float(np.mean(1.0 - errors[varies] / spread[varies])) if varies.any() else 0.0
 
 
 def linear_accuracy(X, labels, folds):
-    """Accuracy of logistic regression on held-out rows.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, D)
-    labels : ndarray of int of shape (n,)
-    folds : list of ndarray of int
-
-    Returns
-    -------
-    float
-    """
+    """Accuracy of logistic regression of labels (n,) on X (n, D), on samples held out in turn (`folds` of indices)."""
     right = 0
     for fold in folds:
         rest = np.setdiff1d(np.arange(len(X)), fold)

@@ -31,28 +31,13 @@ __all__ = [
 ACTIVATION_CHOICES = StrOptions({*ACTIVATIONS, "logistic"})
 POSITIVE = Interval(Real, 0, None, closed="neither")
 AT_LEAST_ONE = Interval(Integral, 1, None, closed="left")
-_LARGEST = 1e100  # entries of X and y; their squares times a few are far from overflow
+_MAX_MAGNITUDE = 1e100  # of entries of X and y: their squares, 1e200, times numbers of samples do not overflow
 
 
 def check_layer_widths(layer_widths, n_outputs=None, *, outputs="the black box gives {} output(s)"):
-    """``(m_1, ..., m_L)`` as a tuple of positive integers.
+    """``(m_1, ..., m_L)`` as a tuple of positive integers; ValueError for others, or if the last is not `n_outputs`.
 
-    Parameters
-    ----------
-    layer_widths : int or sequence of int
-    n_outputs : int, default=None
-        m_L, where it is known.
-    outputs : str
-        Of the message, what has how many of them.
-
-    Returns
-    -------
-    tuple of int
-
-    Raises
-    ------
-    ValueError
-        If a width is not a positive integer, or the last is not the number of outputs.
+    `outputs` completes the message: what has how many outputs.
     """
     widths = tuple(np.atleast_1d(np.asarray(layer_widths, dtype=object)))
     if not widths or not all(isinstance(m, Integral) and m > 0 for m in widths):
@@ -72,87 +57,48 @@ def check_layer_widths(layer_widths, n_outputs=None, *, outputs="the black box g
 
 
 def check_targets(y, response):
-    """The targets of a regressor, or one column of labels of a classifier.
+    """y (n,) or (n, m_L) itself; ValueError for a classifier with continuous targets or several labels per sample.
 
-    Parameters
-    ----------
-    y : ndarray of shape (n,) or (n, m_L)
-    response : {"predict", "predict_proba"}
-        Labels are expected where probabilities will be asked.
-
-    Returns
-    -------
-    ndarray
-        y itself.
-
-    Raises
-    ------
-    ValueError
-        If a classifier's targets are continuous, or several labels a row.
+    The targets are those of a classifier if `response` is "predict_proba".
     """
     if response == "predict":
         return y
     check_classification_targets(y)
     if type_of_target(y) in ("multilabel-indicator", "multiclass-multioutput"):
         raise ValueError(
-            f"y has {y.shape[1]} labels a row (multilabel); only classifiers of exclusive classes can be identified. "
-            "Fit one classifier a label."
+            f"y has {y.shape[1]} labels per sample (multilabel); only classifiers of exclusive classes can be "
+            "identified. Fit one classifier per label."
         )
     return y
 
 
 def check_magnitudes(**arrays):
-    """Refuse numbers whose squares float64 cannot hold.
-
-    Parameters
-    ----------
-    **arrays : ndarray
-        By the names under which users know them. Zeros alone pass.
-
-    Raises
-    ------
-    ValueError
-        If the largest entry of one is beyond 1e100, or below 1e-100 and not zero.
-    """
+    """ValueError if the largest entry of a named array is beyond 1e100, or below 1e-100 and not zero."""
     for name, array in arrays.items():
         largest = float(np.abs(array).max(initial=0.0))
-        if largest > _LARGEST:
+        if largest > _MAX_MAGNITUDE:
             raise ValueError(
                 f"{name} has entries of magnitude {largest:.1e}; their squares overflow. Scale {name} to magnitudes "
-                f"below {_LARGEST:.0e}."
+                f"below {_MAX_MAGNITUDE:.0e}."
             )
-        if 0 < largest < 1.0 / _LARGEST:
+        if 0 < largest < 1.0 / _MAX_MAGNITUDE:
             raise ValueError(
-                f"{name} has no entry above {largest:.1e} in magnitude; squares of such numbers underflow. Scale "
-                f"{name} to magnitudes above {1.0 / _LARGEST:.0e}."
+                f"{name} has no entry above {largest:.1e} in magnitude; their squares underflow. Scale "
+                f"{name} to magnitudes above {1.0 / _MAX_MAGNITUDE:.0e}."
             )
 
 
 def center_and_scale(X, center):
-    """The centre x* and the unit of every input.
+    """The center x* (D,) of inputs X (n, D), their mean if `center` is None, and their standard deviations (D,).
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, D)
-    center : None or array-like of shape (D,)
-        None is the mean of X.
-
-    Returns
-    -------
-    center, scale : ndarray of shape (D,)
-        The scale is the standard deviation of X; a constant column gets the median of the others (1 if all are).
-
-    Raises
-    ------
-    ValueError
-        If `center` has another shape, or an entry that is not finite.
+    A constant column gets the median of the other standard deviations, or 1. ValueError for a center of another shape.
     """
     if center is None:
         center = X.mean(axis=0)
     else:
         center = check_array(center, ensure_2d=False, dtype=np.float64, input_name="center").copy()
         if center.shape != (X.shape[1],):
-            raise ValueError(f"center must have shape ({X.shape[1]},), one entry an input; got {center.shape}.")
+            raise ValueError(f"center must have shape ({X.shape[1]},), one entry per input; got {center.shape}.")
     scale = column_units(X, constant=np.nan)[1]
     varies = np.isfinite(scale)
     scale[~varies] = np.median(scale[varies]) if varies.any() else 1.0
@@ -161,15 +107,10 @@ def center_and_scale(X, center):
 
 @contextmanager
 def forgotten_on_error(estimator):
-    """The whole of a `fit`: an estimator whose fit raised, at whatever point and whatever it raised, is not fitted.
+    """A block with the whole of a `fit`: an estimator whose fit raised, at whatever point, is not fitted.
 
-    Validation belongs into the block too: it stores the number and names of features.
-
-    Parameters
-    ----------
-    estimator : BaseEstimator
-        What ends in ``_`` is what a fit stored. All of it is dropped where the block raises, and all but the number and
-        names of features before it.
+    All attributes that end in ``_`` are deleted if the block raises, and all but the number and names of features
+    before it. Validation belongs into the block too: it stores these.
     """
 
     def forget(kept=()):

@@ -1,4 +1,4 @@
-"""What an identified network answers: values for a regressor; labels, probabilities and logits for a classifier."""
+"""Predictions of an identified network: values of a regressor; labels, probabilities and logits of a classifier."""
 
 from __future__ import annotations
 
@@ -16,28 +16,17 @@ __all__ = ["NetworkPredictions", "in_shape_of_targets"]
 
 
 def in_shape_of_targets(Y, one_dimensional):
-    """Predictions in the shape that the targets, or the answers, had.
-
-    Parameters
-    ----------
-    Y : ndarray of shape (n, m_L)
-    one_dimensional : bool
-        Whether the targets had shape (n,).
-
-    Returns
-    -------
-    ndarray of shape (n,) or (n, m_L)
-    """
+    """Predictions Y (n, m_L), or their only column (n,) if the targets were one-dimensional."""
     return Y[:, 0] if one_dimensional else Y
 
 
 def _classifies(identifier):
-    """Whether probabilities are asked of the black box: then the estimator is a classifier."""
+    """Whether the black box is queried for probabilities: then the estimator is a classifier."""
     return resolve_response(identifier.estimator, identifier.response_method) == "predict_proba"
 
 
 class NetworkPredictions(RegressorMixin):
-    """Prediction methods and tags of `NetworkIdentifier`; a classifier where the black box gives probabilities."""
+    """Prediction methods and tags of `NetworkIdentifier`; a classifier if the black box gives probabilities."""
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -53,7 +42,7 @@ class NetworkPredictions(RegressorMixin):
         return tags
 
     def predict(self, X):
-        """Answers of the identified network; labels where it is a classifier's.
+        """Outputs of the identified network, or labels if it is a classifier's.
 
         Parameters
         ----------
@@ -62,12 +51,12 @@ class NetworkPredictions(RegressorMixin):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, m_L)
-            Of the shape that the black box answers with; for a classifier the most probable of `classes_`.
+            In the shape of the black box's outputs; for a classifier the most probable of `classes_`.
         """
-        Y = self._answers(X)
+        Y = self._outputs(X)
         if self._labels is not None:
             return self._labels[np.argmax(probabilities_from_logits(Y), axis=1)]
-        if getattr(self, "_softmax", False):  # a function whose answers turned out to be probabilities
+        if getattr(self, "_softmax", False):  # a function whose outputs were recognized as probabilities
             return probabilities_from_logits(Y)
         return in_shape_of_targets(Y, self._one_dimensional)
 
@@ -83,11 +72,11 @@ class NetworkPredictions(RegressorMixin):
         -------
         ndarray of shape (n_samples, K)
         """
-        return probabilities_from_logits(self._answers(X))
+        return probabilities_from_logits(self._outputs(X))
 
     @available_if(_classifies)
     def decision_function(self, X):
-        """Logits: what `network_` gives.
+        """Logits, the outputs of `network_`.
 
         Parameters
         ----------
@@ -98,11 +87,11 @@ class NetworkPredictions(RegressorMixin):
         ndarray of shape (n_samples, K) or (n_samples,)
             With zero mean over the classes; of two classes the log-odds of the second.
         """
-        Z = self._answers(X)
+        Z = self._outputs(X)
         return Z[:, 0] if Z.shape[1] == 1 else Z
 
     def score(self, X, y, sample_weight=None):
-        """R^2 of `predict`, or accuracy where it gives labels.
+        """R^2 of `predict`, or accuracy if it gives labels.
 
         Parameters
         ----------
@@ -119,7 +108,7 @@ class NetworkPredictions(RegressorMixin):
             return super().score(X, y, sample_weight)
         return accuracy_score(y, self.predict(X), sample_weight=sample_weight)
 
-    def _answers(self, X):
+    def _outputs(self, X):
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return self.network_(X)

@@ -1,4 +1,4 @@
-"""A log of what each stage took: seconds, queries, residual; with progress bars on demand."""
+"""A log of stages: seconds, queries and residual of each, with progress bars on demand."""
 
 from __future__ import annotations
 
@@ -12,58 +12,30 @@ __all__ = ["StageLog"]
 
 
 class StageLog:
-    """Records stages and shows their progress.
+    """Records stages and displays their progress: a bar per stage and its result on stderr if `verbose` is 1 or more.
 
-    Parameters
-    ----------
-    verbose : int, default=0
-        With 1 or more, a progress bar a stage and its result on stderr.
-    name : str, default=""
-        Of the estimator, in front of every line.
-
-    Attributes
-    ----------
-    stages : list of dict
-        ``name``, ``seconds``, ``queries`` (rows the black box was asked in it) and ``residual`` (what the stage left
-        unexplained, None where it measures nothing), plus what the stage adds.
-    unfinished : str or None
-        Name of the stage that is running, or that was left by an error, with how far it came.
+    `stages` is a list of dicts with ``name``, ``seconds``, ``queries`` to the black box, ``residual`` (None if the
+    stage measures none) and what the stage adds. `unfinished` names the stage that is running, or that an error ended,
+    with its progress. `name`, that of the estimator, starts every line.
     """
 
     def __init__(self, verbose=0, name=""):
         self.verbose, self.name, self.stages, self.unfinished = verbose, name, [], None
 
     def say(self, text):
-        """One line on stderr, where progress is wanted.
-
-        Parameters
-        ----------
-        text : str
-        """
+        """Print a line on stderr if `verbose`."""
         if self.verbose:
             print(f"[{self.name}] {text}" if self.name else text, file=sys.stderr)
 
     @contextmanager
     def stage(self, name, oracle=None, total=None, unit="steps"):
-        """Time a block, count its queries, show its progress.
+        """Time a block, count the queries of an oracle, display its progress.
 
-        Parameters
-        ----------
-        name : str
-        oracle : Oracle, default=None
-            Whose queries count.
-        total : int, default=None
-            Steps of the progress bar, where they are known.
-        unit : str, default="steps"
-            What is counted.
-
-        Yields
-        ------
-        dict
-            The stage's entry, to which the block may add; ``entry["progress"]`` takes the number of steps done so far,
-            and how many there are where that turns out only then. A block that raises is not recorded.
+        The block may add to the entry that it gets. ``entry["progress"]`` takes the number of steps done so far, and
+        the total number if `total` is not known at the start; `unit` names the steps. A block that raises is not
+        recorded.
         """
-        asked = oracle.n_queries if oracle is not None else 0
+        n_before = oracle.n_queries if oracle is not None else 0
         bar = tqdm(desc=name, file=sys.stderr, disable=not self.verbose, leave=False, bar_format="{desc} [{elapsed}]")
         entry = {"name": name, "seconds": 0.0, "queries": 0, "residual": None}
         start, counted = time.perf_counter(), ""
@@ -72,7 +44,7 @@ class StageLog:
             nonlocal counted
             every = of if total is None else total
             counted = f"{done}{'' if every is None else f' of {every}'} {unit}, "
-            queries = "" if oracle is None else f"{oracle.n_queries - asked} queries"
+            queries = "" if oracle is None else f"{oracle.n_queries - n_before} queries"
             bar.set_description_str(f"{name}: {counted}{queries}".rstrip(", "), refresh=False)
             bar.update(done - bar.n)
             self.unfinished = f"{name} ({done}{'' if every is None else f' of {every}'} done)"
@@ -84,7 +56,7 @@ class StageLog:
             bar.close()
             del entry["progress"]
             entry["seconds"] = time.perf_counter() - start
-            entry["queries"] = oracle.n_queries - asked if oracle is not None else 0
+            entry["queries"] = oracle.n_queries - n_before if oracle is not None else 0
         self.stages.append(entry)
         self.unfinished = None
         residual = "" if entry["residual"] is None else f", residual {entry['residual']:.2e}"

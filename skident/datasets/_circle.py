@@ -1,4 +1,4 @@
-"""Points on a circle whose gradients alternate in sign: the data on which rank two escapes faster than rank one."""
+"""Points on a circle with alternating signs: data from which rank two escapes faster than rank one."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ def make_alternating_circle(n_samples=8):
         raise ValueError(f"n_samples must be even, so that the signs alternate all around the circle; got {n}.")
     j = np.arange(1, n + 1)
     X = np.column_stack([np.sin(2 * np.pi * j / n), np.cos(2 * np.pi * j / n)])
-    # sin(pi) is 1e-16 in floating point, which would put a point on the wrong side of a kink.
+    # sin(pi) is 1e-16 in floating point, which would put a point on the wrong side of an activation boundary.
     X[np.abs(X) < 1e-15] = 0.0
     return X, (-1.0) ** j

@@ -11,7 +11,7 @@ from ._checks import check_count, check_real
 
 __all__ = ["HierarchicalTarget", "make_hierarchical_target"]
 
-_N_DRAWS = 20_000  # of the moments by which features are normalised
+_N_DRAWS = 20_000  # of the moments by which features are normalized: to 1 %
 
 
 def make_hierarchical_target(

@@ -11,7 +11,7 @@ from ._checks import check_count, check_real
 
 __all__ = ["make_relu_network"]
 
-_OUTPUT_WEIGHTS = 1.0, 2.0
+_OUTPUT_WEIGHTS = (1.0, 2.0)  # range of their absolute values: no unit is negligible
 
 
 def make_relu_network(
@@ -25,11 +25,11 @@ def make_relu_network(
     base_weights=None,
     random_state=None,
 ):
-    """Gaussian inputs, the answers of a random network ``sum_i a_i relu(w_i . x + b_i)`` to them, and the network.
+    """Gaussian inputs, the outputs of a random network ``sum_i a_i relu(w_i . x + b_i)``, and the network.
 
     Biases are uniform in ``[-bias_range, bias_range]`` and output weights uniform in ``[1, 2]`` with random signs. The
     w_i are uniform on the unit sphere, or, with `perturbation`, come from the smoothed-analysis model of Appendix E
-    of [1]_: somebody else's weights plus independent Gaussian steps.
+    of [1]_: given weights plus independent Gaussian steps.
 
     Parameters
     ----------
@@ -39,13 +39,13 @@ def make_relu_network(
     n_units : int, default=10
         m; may be larger than d.
     noise : float, default=0.0
-        Standard deviation of the Gaussian noise in y, relative to that of the network's answers to the n_samples rows.
+        Standard deviation of the Gaussian noise in y, relative to that of the network's outputs.
     bias_range : float, default=1.0
     perturbation : float, default=None
         tau: entries of the weights are those of `base_weights` plus N(0, tau^2 / d). Columns are then scaled to norm 1,
         which moves a factor into b and a.
     base_weights : array-like of shape (n_features, n_units), default=None
-        What is perturbed; by default the worst case: all units alike.
+        Weights to perturb; by default the worst case: all units alike.
     random_state : int, RandomState instance or None, default=None
         The network depends on it, on the sizes of the network and on its options, but not on n_samples and noise.
 
@@ -96,7 +96,7 @@ def _weights(n_features, n_units, perturbation, base_weights, rng):
     """Columns: directions on the sphere, or perturbed base weights."""
     if perturbation is None:
         if base_weights is not None:
-            raise ValueError("base_weights are what is perturbed; give perturbation too.")
+            raise ValueError("base_weights are the weights to perturb; give perturbation too.")
         W = rng.standard_normal((n_features, n_units))
         return W / np.linalg.norm(W, axis=0)
     tau = check_real("perturbation", perturbation, lambda v: 0 < v < np.inf, "a number > 0")
@@ -105,7 +105,7 @@ def _weights(n_features, n_units, perturbation, base_weights, rng):
     base_weights = np.asarray(base_weights, dtype=np.float64)
     if base_weights.shape != (n_features, n_units) or not np.isfinite(base_weights).all():
         raise ValueError(
-            f"base_weights must be finite, of shape ({n_features}, {n_units}), one column a unit; "
+            f"base_weights must be finite, of shape ({n_features}, {n_units}), one column per unit; "
             f"got shape {base_weights.shape}."
         )
     return base_weights + tau / np.sqrt(n_features) * rng.standard_normal((n_features, n_units))

@@ -1,4 +1,4 @@
-"""How far a recovered subspace, weight set, function or network is from the true one."""
+"""Errors of a recovered subspace, set of weights, function or network; the true one comes first."""
 
 from ._features import feature_recovery_error, neuron_correlation
 from ._network import parameter_error, shift_error

@@ -1,4 +1,4 @@
-"""How far learned hidden features are from the true ones, and how much neurons moved."""
+"""Errors of learned hidden features, and the change of neurons during training."""
 
 from __future__ import annotations
 
@@ -12,29 +12,28 @@ __all__ = ["feature_recovery_error", "neuron_correlation"]
 def feature_recovery_error(true_features, features):
     """Relative squared error of features up to a rotation of the units, the quantity of Theorem 2.
 
-    ``min_U ||S* - S U||_F^2 / ||S*||_F^2`` over orthogonal U (Procrustes): the sum of squared features does not tell
-    rotated units apart. Where one has fewer units, units that are zero are added.
+    ``min_U ||S* - S U||_F^2 / ||S*||_F^2`` over orthogonal U (Procrustes): the sum of squared features is
+    invariant under rotations of the units. If one has fewer units, units that are zero are added.
 
     Parameters
     ----------
     true_features : array-like of shape (n, k)
-        ``S*_l(x)``, a row an input.
+        ``S*_l(x)``, one row per input.
     features : array-like of shape (n, k')
         ``S_l(x)`` at the same inputs.
 
     Returns
     -------
     float
-        0 is equal up to rotation, 1 is what zero features have.
+        0 for features equal up to rotation, 1 for zero features.
 
     Raises
     ------
     ValueError
         If the numbers of rows differ or the true features are zero.
 
-    Notes
-    -----
-    Source: Allen-Zhu, Li (2020), Theorem 2. Cost: ``O(n k k')``. Taken from differences, so tiny errors keep digits.
+    Notes ----- Source: Allen-Zhu, Li (2020), Theorem 2. Cost: ``O(n k k')``. Computed from differences, so tiny errors
+    keep their digits.
 
     Examples
     --------
@@ -49,7 +48,7 @@ def feature_recovery_error(true_features, features):
     T = check_array(features, dtype=np.float64, input_name="features")
     if len(S) != len(T):
         raise ValueError(
-            f"true_features and features must be of the same inputs, a row each; got {len(S)} and {len(T)} rows."
+            f"true_features and features must be of the same inputs, one row each; got {len(S)} and {len(T)} rows."
         )
     size = float(np.sum(S**2))
     if size == 0:
@@ -66,10 +65,10 @@ def neuron_correlation(before, after, *, match=False):
     Parameters
     ----------
     before, after : array-like of shape (k, p)
-        A neuron a row, with all its incoming weights.
+        One neuron per row, with all its incoming weights.
     match : bool, default=False
-        Pair neurons so that the sum of ``|cos|`` is largest, and take ``|cos|``: for networks that were not trained
-        from one another, whose neurons come in any order and sign.
+        Pair neurons so that the sum of ``|cos|`` is largest, and take ``|cos|``. Set it for networks that were not
+        trained from one another: their neurons have any order and sign.
 
     Returns
     -------
@@ -95,7 +94,7 @@ def neuron_correlation(before, after, *, match=False):
     A = check_array(before, dtype=np.float64, input_name="before")
     B = check_array(after, dtype=np.float64, input_name="after")
     if A.shape != B.shape:
-        raise ValueError(f"before and after must have one shape, a neuron a row; got {A.shape} and {B.shape}.")
+        raise ValueError(f"before and after must have one shape, one neuron per row; got {A.shape} and {B.shape}.")
     A, B = (M / np.maximum(np.linalg.norm(M, axis=1, keepdims=True), np.finfo(float).tiny) for M in (A, B))
     if not match:
         return float(np.mean(np.sum(A * B, axis=1)))

@@ -21,10 +21,10 @@ def _aligned(true_network, network):
 
 
 def shift_error(true_network, network):
-    """Relative squared error of the shifts, layer by layer.
+    """Relative squared error of the biases, layer by layer.
 
     The paper's E_theta: ``||tau_found - tau||^2 / ||tau||^2`` for every layer, after ``network.align_to(true_network)``
-    has resolved the symmetries. A layer whose true shifts are all zero gets ``||tau_found||^2``.
+    has resolved the symmetries. A layer whose true biases are all zero gets ``||tau_found||^2``.
 
     Parameters
     ----------
@@ -62,14 +62,14 @@ def shift_error(true_network, network):
     """
     aligned = _aligned(true_network, network)
     errors = []
-    for true_shifts, shifts in zip(true_network.biases, aligned.biases):
-        squared_norm = np.sum(np.square(true_shifts))
-        errors.append(np.sum(np.square(shifts - true_shifts)) / (squared_norm if squared_norm > 0 else 1.0))
+    for true_biases, biases in zip(true_network.biases, aligned.biases):
+        squared_norm = np.sum(np.square(true_biases))
+        errors.append(np.sum(np.square(biases - true_biases)) / (squared_norm if squared_norm > 0 else 1.0))
     return np.array(errors)
 
 
 def parameter_error(true_network, network):
-    """Worst relative error over all weight matrices and shift vectors.
+    """Largest relative error over all weight matrices and bias vectors.
 
     After ``network.align_to(true_network)`` every array has the error ``max|found - true| / max|true|``; the result is
     the largest of them. An array whose true entries are all zero counts with ``max|found|``.

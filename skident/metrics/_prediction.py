@@ -18,7 +18,7 @@ def _error_and_truth(y_true, y_pred):
     if y_true.shape != y_pred.shape:
         raise ValueError(
             f"y_true and y_pred must have the same shape, got {y_true.shape} and {y_pred.shape} (one-dimensional "
-            "arrays are read as one column); compare the answers to the same inputs."
+            "arrays are read as one column); compare outputs at the same inputs."
         )
     scale = np.abs(y_true).max()
     if scale == 0:

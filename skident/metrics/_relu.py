@@ -1,7 +1,8 @@
-"""How far the units of a ReLU network are from the true ones."""
+"""Errors of the units of a ReLU network, matched one to one with the true ones."""
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ __all__ = ["UnitMatchingError", "unit_matching_error"]
 
 
 class UnitMatchingError(NamedTuple):
-    """Largest errors over matched units, and how they were matched.
+    """Largest errors over matched units, and the matching.
 
     Attributes
     ----------
@@ -26,7 +27,7 @@ class UnitMatchingError(NamedTuple):
     permutation : ndarray of shape (m,)
         ``permutation[j]`` is the unit matched with the true unit j.
     signs : ndarray of shape (m,)
-        1 or -1: what (w, b) of that unit is multiplied with.
+        1 or -1, the factor of (w, b) of that unit.
     """
 
     weights: float
@@ -36,16 +37,18 @@ class UnitMatchingError(NamedTuple):
     signs: np.ndarray
 
 
-def unit_matching_error(network, truth):
+def unit_matching_error(true_network=None, network=None, *, truth=None):
     """Errors of directions, biases and output weights of ReLU units, matched one to one up to the sign of (w, b).
 
     Norms of the weights are first moved into the output weights, as ``relu(c t) = c relu(t)`` allows. The assignment
-    minimises the sum of squared distances of the directions; the sign of a pair is that of their product.
+    minimizes the sum of squared distances of the directions; the sign of a pair is that of their product.
 
     Parameters
     ----------
-    network, truth : FeedforwardNetwork or tuple of (W, b, a)
-        With one hidden layer and one output; W (d, m), b and a (m,).
+    true_network, network : FeedforwardNetwork or tuple of (W, b, a)
+        The true and the recovered one, with one hidden layer and one output; W (d, m), b and a (m,).
+    truth : FeedforwardNetwork or tuple of (W, b, a), default=None
+        Deprecated name of `true_network`, which was the second argument before.
 
     Returns
     -------
@@ -62,15 +65,19 @@ def unit_matching_error(network, truth):
     >>> from skident.metrics import unit_matching_error
     >>> truth = np.eye(2), np.array([0.5, -1.0]), np.array([1.0, 2.0])
     >>> flipped = 2 * np.eye(2)[:, ::-1], np.array([-2.0, 1.0]), np.array([1.0, 0.5])
-    >>> print(unit_matching_error(flipped, truth).output_weights)
+    >>> print(unit_matching_error(truth, flipped).output_weights)
     0.0
     """
+    if truth is not None:
+        message = "truth is deprecated: write unit_matching_error(true_network, network)."
+        warnings.warn(message, FutureWarning, stacklevel=2)
+        true_network, network = truth, true_network if network is None else network
     W, b, a = _units("network", network)
-    V, c, e = _units("truth", truth)
+    V, c, e = _units("true_network", true_network)
     if W.shape != V.shape:
         raise ValueError(
-            f"the network has {W.shape[1]} units of {W.shape[0]} inputs, the truth {V.shape[1]} of {V.shape[0]}; only "
-            "networks of the same size can be matched unit by unit."
+            f"the network has {W.shape[1]} units of {W.shape[0]} inputs, the true one {V.shape[1]} of {V.shape[0]}; "
+            "only networks of the same size can be matched unit by unit."
         )
     products = V.T @ W
     # Squared distance of unit vectors up to sign: 2 - 2 |product|.
@@ -95,7 +102,7 @@ def _units(name, network):
     W, b, a = (np.asarray(x, dtype=np.float64) for x in network)
     if W.ndim != 2 or b.shape != (W.shape[1],) or a.shape != b.shape:
         raise ValueError(f"{name}: W must be (d, m), b and a (m,), got shapes {W.shape}, {b.shape} and {a.shape}.")
-    lengths = np.linalg.norm(W, axis=0)
-    if not np.all(lengths > 0):
+    norms = np.linalg.norm(W, axis=0)
+    if not np.all(norms > 0):
         raise ValueError(f"{name} has a unit with zero weights, which has no direction.")
-    return W / lengths, b / lengths, a * lengths
+    return W / norms, b / norms, a * norms

@@ -1,1 +1,1 @@
-"""Training of torch modules by skorch: the one room that imports it."""
+"""Training of torch modules by skorch; nothing else in skident imports it."""

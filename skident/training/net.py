@@ -1,4 +1,4 @@
-"""The only file that knows skorch: build a net, seed it, fit it, on the right device."""
+"""Training of torch modules by skorch, the only file that imports it: build a net, seed it, fit it on a device."""
 
 from __future__ import annotations
 
@@ -18,22 +18,7 @@ _OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "lbfgs": torch.
 
 
 def resolve_device(device):
-    """The device to train on.
-
-    Parameters
-    ----------
-    device : str
-        ``auto`` is cuda where there is one, else cpu.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    ValueError
-        If torch does not know the device, or has none like it here.
-    """
+    """The device to train on: "auto" is cuda if available, else cpu. ValueError if torch cannot use the device here."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -46,52 +31,24 @@ def resolve_device(device):
 
 @dataclass(frozen=True)
 class Training:
-    """How a module is trained.
+    """How a module is trained."""
 
-    Attributes
-    ----------
-    optimizer : {"adam", "sgd", "lbfgs"}
-        An epoch of "lbfgs" is 20 steps with line search; it wants the full batch and no clipping.
-    lr, weight_decay, momentum : float
-        `momentum` of ``sgd``; no weight decay for ``lbfgs``.
-    max_epochs, batch_size : int
-        A batch size of -1 is the full batch. A last batch of one row is left out, since batch norm refuses it.
-    clip : float or None
-        Largest norm of a gradient.
-    one_cycle : bool
-        Raise the rate to `lr` and lower it to almost zero, over all epochs; else it stays.
-    noise : float
-        Standard deviation of Gaussian noise on ``noisy(module)``'s parameters after every batch.
-    noisy : callable or None
-    device : str
-    seed : int
-        Of batches and noise; torch's global stream is left as it was.
-    verbose : int
-        1 prints a line an epoch, 2 shows a progress bar too.
-    """
-
-    optimizer: str = "adam"
+    optimizer: str = "adam"  # or "sgd", or "lbfgs": 20 steps with line search per epoch, on the full batch, no clipping
     lr: float = 1e-2
     max_epochs: int = 40
-    batch_size: int = 64
-    weight_decay: float = 0.0
-    momentum: float = 0.9
-    clip: float | None = None
-    one_cycle: bool = False
-    noise: float = 0.0
+    batch_size: int = 64  # -1 is the full batch; a last batch of one sample is left out, batch norm refuses it
+    weight_decay: float = 0.0  # not for lbfgs
+    momentum: float = 0.9  # of sgd
+    clip: float | None = None  # largest norm of a gradient
+    one_cycle: bool = False  # raise the rate to `lr` and lower it to almost zero over all epochs, or keep it
+    noise: float = 0.0  # standard deviation of Gaussian noise on ``noisy(module)``'s parameters after every batch
     noisy: Callable | None = None
     device: str = "cpu"
-    seed: int = 0
-    verbose: int = 0
+    seed: int = 0  # of batches and noise; torch's global stream stays as it was
+    verbose: int = 0  # 1 prints a line per epoch, 2 adds a progress bar
 
     def optimizer_options(self):
-        """What skorch passes on to the optimizer, beside the rate.
-
-        Returns
-        -------
-        dict
-            By skorch's names, ``optimizer__...``.
-        """
+        """Options of the optimizer beside the rate, by skorch's names ``optimizer__...``."""
         return {
             "sgd": {"optimizer__momentum": self.momentum, "optimizer__weight_decay": self.weight_decay},
             "adam": {"optimizer__weight_decay": self.weight_decay},
@@ -100,7 +57,7 @@ class Training:
 
 
 class _Batches:
-    """Batches as slices of two tensors: what torch's DataLoader gives row by row, at the cost of an indexing."""
+    """Batches as slices of two tensors: torch's DataLoader collects them row by row."""
 
     def __init__(self, dataset, batch_size, shuffle=False, drop_last=False):
         self.X, self.y = torch.as_tensor(dataset.X), torch.as_tensor(dataset.y)
@@ -144,36 +101,14 @@ class _Noise(Callback):
 
 
 def fit_module(module, X, y, criterion, training, *, callbacks=None, epoch_end=None):
-    """Train a module, in place, with any criterion.
+    """Train a torch module, in place, on ``criterion(module(X), y)`` and return the skorch net.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Built already; ``module(X)`` and y go to the criterion.
-    X, y : ndarray or torch.Tensor
-        In the dtypes that module and criterion want, y shaped like the module's outputs where the criterion would
-        broadcast. Tensors stay where they are, so that on a GPU no batch travels.
-    criterion : type or torch.nn.Module
-    training : Training
-    callbacks : list, default=None
-        skorch callbacks; copied, since training changes them.
-    epoch_end : callable, default=None
-        ``epoch_end(net)`` after every epoch; True ends the training.
+    X and y are arrays or tensors in the dtypes that module and criterion need, y in the shape of the outputs if the
+    criterion would broadcast; tensors stay on their device. `callbacks` of skorch are copied, because training changes
+    them. ``epoch_end(net)`` is called after every epoch; True ends the training. ``history`` holds the loss of every
+    epoch, ``module_`` the module. Ctrl-C is raised; a KeyboardInterrupt of a callback, such as skorch's
+    `EarlyStopping`, ends the training.
 
-    Returns
-    -------
-    skorch.NeuralNet
-        Trained; ``history`` holds the loss of every epoch, none of the batches, ``module_`` the module.
-
-    Raises
-    ------
-    ValueError
-        If the device cannot be used here.
-    KeyboardInterrupt
-        On Ctrl-C; one that a callback raises, as skorch's `EarlyStopping` does, ends the training instead.
-
-    Examples
-    --------
     >>> import torch
     >>> from skident.training.net import Training, fit_module
     >>> x = torch.linspace(-1, 1, 64)[:, None]
@@ -211,7 +146,7 @@ def fit_module(module, X, y, criterion, training, *, callbacks=None, epoch_end=N
 
 
 def _run(net, X, y):
-    """``net.fit(X, y)``, which would take Ctrl-C for a callback that ends the training, and return a partial net."""
+    """``net.fit(X, y)``, except that Ctrl-C is raised: skorch returns a partial net, as for a callback that ends it."""
     net.initialize()
     net.notify("on_train_begin", X=X, y=y)
     try:
@@ -224,7 +159,7 @@ def _run(net, X, y):
 
 
 def _raised_by_a_callback(interrupt):
-    """Whether a callback raised it, which is how they end a training; an interrupt from outside comes anywhere else."""
+    """Whether a callback raised it, as callbacks do to end a training; Ctrl-C comes anywhere else."""
     trace = interrupt.__traceback__
     while trace.tb_next is not None:
         trace = trace.tb_next
@@ -234,7 +169,7 @@ def _raised_by_a_callback(interrupt):
 
 
 def _callbacks(training, n, drop_last, callbacks, epoch_end):
-    """The caller's callbacks between those that the training asks for."""
+    """The caller's callbacks between those of the training."""
     added = [("clip", GradientNormClipping(training.clip))] if training.clip is not None else []
     if training.one_cycle:
         n_batches = 1 if training.batch_size == -1 else -(-n // training.batch_size)

@@ -53,7 +53,7 @@ def test_targets_of_classifiers_are_labels():
     assert check_targets(y, "predict") is y
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         check_targets(y, "predict_proba")
-    with pytest.raises(ValueError, match=r"y has 2 labels a row \(multilabel\)"):
+    with pytest.raises(ValueError, match=r"y has 2 labels per sample \(multilabel\)"):
         check_targets(np.array([[0, 1], [1, 0]]), "predict_proba")
 
 

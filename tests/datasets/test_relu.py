@@ -54,7 +54,7 @@ def test_matching_undoes_order_signs_and_scales(rng):
     W, b, a = rng.standard_normal((4, 5)), rng.standard_normal(5), rng.standard_normal(5)
     order, signs, scale = rng.permutation(5), np.where(np.arange(5) % 2, -1.0, 1.0), rng.uniform(0.5, 2, 5)
     other = (W * signs * scale)[:, order], (b * signs * scale)[order], (a / scale)[order]
-    error = unit_matching_error(other, (W, b, a))
+    error = unit_matching_error((W, b, a), other)
     assert max(error.weights, error.biases, error.output_weights) < 1e-14
     np.testing.assert_array_equal(order[error.permutation], np.arange(5))
     np.testing.assert_array_equal(error.signs, signs)
@@ -64,15 +64,21 @@ def test_errors_are_those_of_the_worst_unit():
     truth = np.eye(3), np.zeros(3), np.ones(3)
     W = np.eye(3)
     W[:, 0] = [np.cos(0.2), np.sin(0.2), 0]
-    error = unit_matching_error((W, np.array([0.0, 0.3, 0.1]), np.array([1.0, 1.0, 0.5])), truth)
+    error = unit_matching_error(truth, (W, np.array([0.0, 0.3, 0.1]), np.array([1.0, 1.0, 0.5])))
     np.testing.assert_allclose(error[:3], [2 * np.sin(0.1), 0.3, 0.5])
 
 
 def test_networks_that_cannot_be_matched():
     network = make_relu_network(1, 4, 3, random_state=0)[2]
-    with pytest.raises(ValueError, match="has 3 units of 4 inputs, the truth 2 of 4"):
-        unit_matching_error(network, make_relu_network(1, 4, 2, random_state=0)[2])
-    with pytest.raises(ValueError, match="truth must have one hidden layer and one output"):
-        unit_matching_error(network, FeedforwardNetwork([np.eye(4), np.eye(4)], [np.zeros(4)] * 2, "relu"))
+    with pytest.raises(ValueError, match="has 3 units of 4 inputs, the true one 2 of 4"):
+        unit_matching_error(make_relu_network(1, 4, 2, random_state=0)[2], network)
+    with pytest.raises(ValueError, match="true_network must have one hidden layer and one output"):
+        unit_matching_error(FeedforwardNetwork([np.eye(4), np.eye(4)], [np.zeros(4)] * 2, "relu"), network)
     with pytest.raises(ValueError, match="a unit with zero weights"):
-        unit_matching_error((np.zeros((2, 1)), np.zeros(1), np.ones(1)), (np.ones((2, 1)), np.zeros(1), np.ones(1)))
+        unit_matching_error((np.ones((2, 1)), np.zeros(1), np.ones(1)), (np.zeros((2, 1)), np.zeros(1), np.ones(1)))
+
+
+def test_the_truth_by_its_former_name_warns():
+    network = make_relu_network(1, 4, 3, random_state=0)[2]
+    with pytest.warns(FutureWarning, match="truth is deprecated"):
+        assert unit_matching_error(network, truth=network).weights == 0.0

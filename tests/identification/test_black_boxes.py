@@ -221,7 +221,7 @@ def test_classifiers_that_cannot_be_asked(name, blobs):
 
 
 def test_multilabel_targets(blobs):
-    with pytest.raises(ValueError, match=r"y has 4 labels a row \(multilabel\)"):
+    with pytest.raises(ValueError, match=r"y has 4 labels per sample \(multilabel\)"):
         NetworkIdentifier(classifier()).fit(blobs[0], (blobs[0] > 1).astype(int))
 
 

@@ -37,7 +37,7 @@ def test_exact_without_noise(d, m, n, given):
     assert reg.exact_ and reg.n_units_ == m and relative_error(reg, fresh, target) < 1e-24
     np.testing.assert_array_equal(reg.linear_, 0)
     assert abs(reg.intercept_) < 1e-10
-    error = unit_matching_error(reg.network_, network)
+    error = unit_matching_error(network, reg.network_)
     # Signs included: the network itself, not a sign-flipped one with a linear function.
     assert max(error.weights, error.biases, error.output_weights) < 1e-9 and np.all(error.signs == 1)
     np.testing.assert_allclose(reg.signs_margin_, 1.0, atol=1e-6)
@@ -58,7 +58,7 @@ def test_more_units_than_features():
     X, y, fresh, target, network = data(3, 4, 6, 30_000)
     reg = TensorReLURegressor(n_units=6, order=2, random_state=0).fit(X, y)
     assert relative_error(reg, fresh, target) < 1e-20
-    assert unit_matching_error(reg.network_, network).weights < 1e-8
+    assert unit_matching_error(network, reg.network_).weights < 1e-8
 
 
 @pytest.mark.parametrize("linear", [False, True])
@@ -73,11 +73,11 @@ def test_one_network_for_all(linear):
 def test_tensors_alone():
     X, y, _, _, network = data(4, 8, 4, 30_000)
     reg = TensorReLURegressor(n_units=4, polish=False, random_state=0).fit(X, y)
-    assert unit_matching_error(reg.tensor_estimate_, network).weights < 1e-3  # corrections: far below sampling errors
+    assert unit_matching_error(network, reg.tensor_estimate_).weights < 1e-3  # corrections: far below sampling errors
     errors = {}
     for variate in (None, "linear", "quadratic", "network"):
         stage = clone(reg).set_params(control_variate=variate).fit(X, y)
-        errors[variate] = unit_matching_error(stage.tensor_estimate_, network).weights
+        errors[variate] = unit_matching_error(network, stage.tensor_estimate_).weights
     assert errors["network"] < 0.1 * errors["quadratic"] and errors["quadratic"] < errors[None]
 
 
@@ -177,7 +177,7 @@ def test_importance_weights_for_a_known_density():
     y = network(X)[:, 0]
     log_ratio = np.sum(-0.5 * X**2 - 0.5 * np.log(2 * np.pi) + np.abs(X) / 0.8 + np.log(1.6), axis=1)
     reg = TensorReLURegressor(n_units=3, polish=False, random_state=0).fit(X, y, sample_weight=np.exp(log_ratio))
-    assert unit_matching_error(reg.tensor_estimate_, network).weights < 0.02
+    assert unit_matching_error(network, reg.tensor_estimate_).weights < 0.02
 
 
 @pytest.mark.parametrize("unit", [1e-300, 1e-6, 1e6, 1e300])
