@@ -9,7 +9,7 @@ from skorch.callbacks import Callback, EarlyStopping
 from torch import nn
 
 from skident import HierarchicalQuadraticNetClassifier, NetworkCompletion, SaddleToSaddleClassifier
-from skident.training.net import Callback, Training, fit_module, resolve_device
+from skident.training.net import Training, fit_module, resolve_device
 
 
 class CtrlC(Callback):
