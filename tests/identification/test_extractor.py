@@ -461,7 +461,7 @@ def test_constant(value, X):
 
 def test_one_constant_output(X):
     box = lambda X: NETWORKS["tanh"](X) * [1, 0, 1]  # noqa: E731
-    with pytest.raises(ValueError, match="output 1 does not move"):
+    with pytest.raises(ValueError, match="output 1 does not change"):
         extract(NETWORKS["tanh"], X, box)
 
 

@@ -64,34 +64,42 @@ def fit_shapes(s, F, z0, activation, *, noise=None, degrees=_DEGREES):
 
     scales = np.repeat(_LOG_SCALES, 2 * len(z0))
     offsets = np.tile(np.concatenate([z0, 0.0 * z0]), len(_LOG_SCALES))
-    starts = np.stack([scales, offsets], axis=1)
-    unit_of = np.tile(np.arange(len(z0)), 2 * len(_LOG_SCALES))
-    batches = np.array_split(np.arange(len(starts)), 1 + len(starts) // _BATCH)
+    starts = np.stack([scales, offsets], axis=1).reshape(-1, len(z0), 2)
 
-    def fit(degree):
+    def fit(degree, units):
+        x0, unit_of = starts[:, units].reshape(-1, 2), np.tile(units, len(starts))
+        batches = np.array_split(np.arange(len(x0)), 1 + len(x0) // _BATCH)
+
         def columns(x):
             return chebyshev.chebvander(unit_interval(np.exp(x[:, :1]) * s + x[:, 1:], g), degree)
 
         problems = [BatchedSeparableProblem(columns, F[unit_of[k]], longest=_LONGEST) for k in batches]
-        fits = [batched_levenberg_marquardt(p, starts[k], _ENDING) for p, k in zip(problems, batches)]
+        fits = [batched_levenberg_marquardt(p, x0[k], _ENDING) for p, k in zip(problems, batches)]
         x, cost = (np.concatenate([getattr(f, name) for f in fits]) for name in ("x", "cost"))
-        x, cost = x.reshape(-1, len(z0), 2), cost.reshape(-1, len(z0))
-        best = np.argmin(cost, axis=0), np.arange(len(z0))
-        return *x[best].T, cost[best]
+        x, cost = x.reshape(-1, len(units), 2), cost.reshape(-1, len(units))
+        best = np.argmin(cost, axis=0), np.arange(len(units))
+        return np.column_stack([x[best], cost[best]])
 
     if noise is None:
         # If a straight line fits, there is one linear layer above, and then the offset is determined too.
-        line, curve = fit(degrees[0]), fit(degrees[-1])
-        return np.where(line[2] < _LINEAR, line, curve)[:2]
-    return _lowest_degree([fit(degree) for degree in degrees], degrees, F.shape[1:], 1.0 / height)
+        fits = fit(degrees[0], np.arange(len(z0)))
+        curved = np.flatnonzero(~(fits[:, 2] < _LINEAR))
+        if len(curved):
+            fits[curved] = fit(degrees[-1], curved)
+        return fits[:, 0], fits[:, 1]
+    fits = np.array([fit(degree, np.arange(len(z0))) for degree in degrees])
+    return _lowest_degree(fits, degrees, F.shape[1:], 1.0 / height)
 
 
 def _lowest_degree(fits, degrees, shape, noise):
-    """Log scale and offset of the lowest degree that leaves noise (t,), or no more than the highest degree leaves."""
+    """Log scale and offset (t,) of the lowest degree that leaves noise (t,), or no more than the highest degree leaves.
+
+    Fits (degrees, t, 3) have log scale, offset and cost; outputs have `shape` (n, m_L) per unit.
+    """
     freedom = [max(1, (shape[0] - d - 1) * shape[1] - 2) for d in degrees]
-    variances = np.array([cost / f for (*_, cost), f in zip(fits, freedom)])
+    variances = fits[:, :, 2] / np.array(freedom)[:, None]
     usual = np.array([chi2.isf(_LACK_OF_FIT, f) / f for f in freedom])[:, None]
     good = variances <= usual * np.maximum(noise**2, _AS_GOOD_AS_HIGHEST * variances[-1])
     good[-1] = True
     chosen = np.argmax(good, axis=0), np.arange(len(noise))
-    return np.array([f[0] for f in fits])[chosen], np.array([f[1] for f in fits])[chosen]
+    return fits[..., 0][chosen], fits[..., 1][chosen]
