@@ -144,7 +144,7 @@ def _methods(network, seed, quick):
     V, asked, before = _extracted_weights(network, seed)
     yield "M3: (18) by gradient descent, extracted weights", _completion(network, V, asked, before, **descent)
     yield "M4: (18) by gradient descent, exact weights", _completion(network, _exact_weights(network), 0, **descent)
-    newton = {"solver": "lm", "max_iter": 40, "n_init": 1}
+    newton = {"solver": "lm", "max_iter": 40, "n_starts": 1}
     yield "M3 by Levenberg-Marquardt", _completion(network, V, asked, before, **newton)
     yield "M4 by Levenberg-Marquardt", _completion(network, _exact_weights(network), 0, **newton)
     center = np.zeros(N_INPUTS)

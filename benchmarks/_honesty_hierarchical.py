@@ -50,7 +50,7 @@ def last_fit(seed):
     """One start, few rows, moved inputs: the search ends above 1e-2 and the last fit may reach the target."""
     target = make_hierarchical_target(8, (3, 2), random_state=seed)
     X, fresh = target.sample(220, seed) + 0.5, target.sample(N_FRESH, _rows_seed(seed)) + 0.5
-    net = HierarchicalQuadraticNet((3, 2), readout="sum", n_init=1, random_state=seed)
+    net = HierarchicalQuadraticNet((3, 2), readout="sum", n_starts=1, random_state=seed)
     net, said, _ = _fitted(net, X, target(X))
     y = target(X)
     error = float(np.mean((net.predict(fresh) - target(fresh)) ** 2) / target(fresh).var())
@@ -142,7 +142,7 @@ def exact_case(seed):
     n = int(rng.choice([1.05, 1.3, 2.0, 4.0]) * 2 * d * sum(widths)) + 10
     X = np.vstack([target.sample(n, seed), target.sample(N_FRESH, _rows_seed(seed))])
     X, y = kind(rng, X, target(X), n)
-    net = HierarchicalQuadraticNet(widths, readout="sum", l2=0.0, n_init=3, random_state=seed)
+    net = HierarchicalQuadraticNet(widths, readout="sum", l2=0.0, n_starts=3, random_state=seed)
     row = {"seed": seed, "kind": kind.__name__.strip("_").replace("_", " "), "n": n}
     try:
         net, _, row["seconds"] = _fitted(net, X[:n], y[:n])

@@ -60,7 +60,7 @@ class circle:
         for width in (8,) if quick else (4, 8, 32):
             for steps in (10, 40) if quick else (10, 25, 50, 100, 200, 400):
                 analyzer = SaddleEscapeAnalyzer(
-                    "gradient", depth=3, width=width, n_restarts=100, max_iter=steps, fit_intercept=False,
+                    "gradient", depth=3, width=width, n_starts=100, max_iter=steps, fit_intercept=False,
                     random_state=OWN_SEED,
                 ).fit(X, y)  # fmt: skip
                 found = np.sort(analyzer.restart_speeds_)

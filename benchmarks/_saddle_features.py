@@ -45,7 +45,7 @@ def _models(k, seed):
     """What makes k columns, by name, and all columns beside them."""
     return {
         "escapes": SaddleEscapeAnalyzer(
-            depth=3, width=16, n_restarts=2, max_iter=60, n_components=k, dtype="float32", random_state=seed
+            depth=3, width=16, n_starts=2, max_iter=60, n_components=k, dtype="float32", random_state=seed
         ),
         "PCA": PCA(k, random_state=seed),
         "PLS": PartialLeastSquares(k),

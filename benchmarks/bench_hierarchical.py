@@ -149,7 +149,7 @@ def correction(trials, quick):
             target, X, y, fresh, _ = _data(seed, 12, (3, 2, 2), 5000, alphas=alphas, kappa=1.0)
             truth, net = target.features(fresh, 2), None
             for depth, name in zip((2, 3, 4), errors):
-                new = HierarchicalQuadraticNet((3, 2, 2), alphas=alphas, readout="sum", n_init=5, random_state=seed)
+                new = HierarchicalQuadraticNet((3, 2, 2), alphas=alphas, readout="sum", n_starts=5, random_state=seed)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     net = new.fit_layers(X, y, depth=depth, start=net)

@@ -70,7 +70,7 @@ def run_width(trials, quick):
         for t in range(1 if quick else trials or 3):
             start, cpu = time.perf_counter(), time.process_time()
             analyzer = SaddleEscapeAnalyzer(
-                "gradient", depth=3, width=width, n_restarts=100, max_iter=400, random_state=FIRST_SEED + t
+                "gradient", depth=3, width=width, n_starts=100, max_iter=400, random_state=FIRST_SEED + t
             ).fit(X, y)
             row = {"width": width, "seed": FIRST_SEED + t, "best": analyzer.escape_speed_, "dead": analyzer.n_dead_}
             row |= {"seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu}
@@ -167,7 +167,7 @@ def run_depth(trials, quick):
         for L in (2,) if quick else range(2, 9):
             cpu = time.process_time()
             analyzer = SaddleEscapeAnalyzer(
-                loss, depth=L, width=50, n_restarts=8, max_iter=100, fit_intercept=False, random_state=FIRST_SEED
+                loss, depth=L, width=50, n_starts=8, max_iter=100, fit_intercept=False, random_state=FIRST_SEED
             ).fit(X, target)
             row = {"loss": loss, "depth": L, "speed": analyzer.escape_speed_, "cpu": time.process_time() - cpu}
             row |= {"restarts": analyzer.restart_speeds_, "first": analyzer.rank_ratio_[0]}

@@ -33,7 +33,7 @@ def main(output="rank_two_escape.png"):
     for width, color in ((4, "#E69F00"), (8, "#009E73"), (32, "#0072B2")):
         start = time.perf_counter()
         analyzer = SaddleEscapeAnalyzer(
-            loss="gradient", depth=3, width=width, n_restarts=100, max_iter=400, random_state=0
+            loss="gradient", depth=3, width=width, n_starts=100, max_iter=400, random_state=0
         ).fit(X, y)
         beating = np.mean(analyzer.restart_speeds_ > RANK_ONE + 1e-6)
         print(

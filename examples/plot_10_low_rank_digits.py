@@ -23,7 +23,7 @@ def main(output="low_rank_digits.png", max_iter=900):
     X, y = load_digits(return_X_y=True)
     X = (X - X.mean()) / X.std()
     analyzer = SaddleEscapeAnalyzer(
-        loss="log_loss", depth=4, width=30, n_restarts=4, max_iter=60, dtype="float32", random_state=0
+        loss="log_loss", depth=4, width=30, n_starts=4, max_iter=60, dtype="float32", random_state=0
     ).fit(X, y)
     print(f"before training: escape speed {analyzer.escape_speed_:.4f}, bottleneck rank {analyzer.bottleneck_rank_}")
 

@@ -31,7 +31,7 @@ def main(output="escape_features.png"):
     X, y = load_digits(return_X_y=True)
     X, fresh_X, y, fresh_y = train_test_split(X, y, train_size=600, random_state=0, stratify=y)
     escapes = SaddleEscapeAnalyzer(
-        loss="log_loss", width=16, n_restarts=2, max_iter=30, n_components=12, dtype="float32", random_state=0
+        loss="log_loss", width=16, n_starts=2, max_iter=30, n_components=12, dtype="float32", random_state=0
     )
     pipeline = Pipeline(
         [

@@ -30,7 +30,7 @@ def feature_errors(a):
     X, fresh = target.sample(5000, random_state=0), target.sample(10_000, random_state=1)
     y, truth, net, errors = target(X), target.features(fresh, layer=2), None, []
     for depth in (2, 3, 4):
-        new = HierarchicalQuadraticNet(WIDTHS, alphas=alphas, readout="sum", n_init=5, random_state=0)
+        new = HierarchicalQuadraticNet(WIDTHS, alphas=alphas, readout="sum", n_starts=5, random_state=0)
         net = new.fit_layers(X, y, depth=depth, start=net)
         errors.append(feature_recovery_error(truth, net.transform(fresh, layer=2)))
     return errors

@@ -146,7 +146,7 @@ def test_a_black_box_that_raises_in_the_middle(kind, n_rows):
 
 def test_a_loss_that_raises():
     X = np.random.RandomState(0).standard_normal((40, 4))
-    analyzer = SaddleEscapeAnalyzer(width=3, n_restarts=2, max_iter=3).fit(X, X[:, 0])
+    analyzer = SaddleEscapeAnalyzer(width=3, n_starts=2, max_iter=3).fit(X, X[:, 0])
 
     def loss(outputs, y):
         raise RuntimeError("no loss")

@@ -84,10 +84,10 @@ ESTIMATORS = {
     "quadratic": QuadraticNetRegressor(),
     "quadratic by descent": QuadraticNetRegressor(solver="descent", alpha=0.1),
     "quadratic, few units, no ridge": QuadraticNetRegressor(n_hidden=2, alpha=0),
-    "hierarchical": HierarchicalQuadraticNet(widths=(2, 2), readout="linear", n_init=1, max_iter=5, l2=1e-2),
-    "hierarchical by Adam": HierarchicalQuadraticNet(widths=(2,), solver="adam", lr=0.05, max_epochs=15),
+    "hierarchical": HierarchicalQuadraticNet(widths=(2, 2), readout="linear", n_starts=1, max_iter=5, l2=1e-2),
+    "hierarchical by Adam": HierarchicalQuadraticNet(widths=(2,), solver="adam", learning_rate=0.05, max_epochs=15),
     "hierarchical classifier": HierarchicalQuadraticNetClassifier(widths=(4,), max_epochs=4),
-    "transformer of escapes": SaddleEscapeAnalyzer(width=3, n_restarts=2, max_iter=3),
+    "transformer of escapes": SaddleEscapeAnalyzer(width=3, n_starts=2, max_iter=3),
     "saddle-to-saddle classifier": SaddleToSaddleClassifier(3, 8, **FAST),
     "saddle-to-saddle regressor": SaddleToSaddleRegressor(3, 8, **FAST),
     "saddle-to-saddle regressor by descent": SaddleToSaddleRegressor(

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 from skident.base.progress import StageLog
+from skident.base.renamed_parameters import OR_DEPRECATED, value_of_renamed
 from skident.optim import gram_work, one_thread
 from skident.training.net import Training, resolve_device
 
@@ -70,9 +71,9 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         "curvature": [POSITIVE, None],
         "batch_norm": [StrOptions({"auto"}), "boolean"],
         "l2": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
-        "n_init": [AT_LEAST_ONE],
+        "n_starts": [AT_LEAST_ONE],
         "max_iter": [AT_LEAST_ONE, None],
-        "lr": [POSITIVE, None],
+        "learning_rate": [POSITIVE, None],
         "max_epochs": [AT_LEAST_ONE, None],
         "batch_size": [AT_LEAST_ONE, StrOptions({"all"}), None],
         "algorithm1_options": [dict, None],
@@ -81,6 +82,8 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         "dtype": [StrOptions({"float64", "float32"})],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
+        "n_init": [AT_LEAST_ONE, OR_DEPRECATED],
+        "lr": [POSITIVE, None, OR_DEPRECATED],
     }
 
     def __sklearn_is_fitted__(self):
@@ -294,13 +297,18 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
 
     def _solver_options(self, solver):
         """Options of Levenberg-Marquardt and L-BFGS."""
-        return SolverOptions(solver, self.n_init, self.max_iter, StageLog(self.verbose, type(self).__name__))
+        n_starts = value_of_renamed(self, "n_starts", "n_init")
+        return SolverOptions(solver, n_starts, self.max_iter, StageLog(self.verbose, type(self).__name__))
+
+    def _learning_rate(self):
+        """`learning_rate`, or its deprecated name."""
+        return value_of_renamed(self, "learning_rate", "lr")
 
     def _stochastic_fit(self, method, criterion, noise=0.0, max_epochs=40):
         """Training by Adam or SGD, as a function of the problem."""
         training = Training(
             optimizer=method.solver,
-            lr=self.lr or _RATES[method.solver],
+            lr=self._learning_rate() or _RATES[method.solver],
             max_epochs=self.max_epochs or max_epochs,
             batch_size=-1 if self.batch_size == "all" else self.batch_size or _BATCH_SIZE,
             weight_decay=_WEIGHT_DECAY if self.l2 == "auto" else float(self.l2),
@@ -316,7 +324,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
     def _algorithm1_fit(self):
         """Algorithm 1, as a function of the problem."""
         training = Training(
-            lr=self.lr or _RATES["algorithm1"],
+            lr=self._learning_rate() or _RATES["algorithm1"],
             max_epochs=self.max_epochs or _EPOCHS_OF_ALGORITHM1,
             batch_size=-1 if self.batch_size in ("all", None) else self.batch_size,
             device=self.device,
@@ -356,7 +364,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
             return
         if fit.distillation is None:
             how_far = f"the solver stopped after {self.n_iter_} steps, at a loss of {self.history_[-1]:.1e}"
-            advice = "raise max_iter or n_init"
+            advice = "raise max_iter or n_starts"
         else:
             how_far = f"Algorithm 1 stopped after max_epochs={self.n_iter_} epochs with {n_found} of {n_layers} layers"
             how_far, advice = f"{how_far} and an objective of {self.history_[-1]:.1e}", "raise max_epochs"

@@ -30,7 +30,7 @@ _MAX_STARTS_OF_THEOREM4 = 3  # (budget)
 def fit_cross_entropy(problem, options, l2="auto"):
     """Linear readouts by L-BFGS on the multinomial cross-entropy, best of at most two starts; l2="auto" is 1e-3."""
     l2 = _L2 if l2 == "auto" else float(l2)
-    attempts = (_cross_entropy_attempt(problem, options, l2) for _ in range(min(_MAX_STARTS, options.n_init)))
+    attempts = (_cross_entropy_attempt(problem, options, l2) for _ in range(min(_MAX_STARTS, options.n_starts)))
     best, losses = best_of(attempts, attrgetter("loss"))
     return Fit(best.module, best.initial, losses, best.history, best.converged, l2=l2)
 
@@ -64,7 +64,7 @@ def _theorem4_attempts(problem, options, l2):
     """One attempt per start, each with increasing v."""
     with_offset = problem.x0 is not None
     x = torch.cat([problem.x0, problem.x], dim=1) if with_offset else problem.x
-    for k in range(min(_MAX_STARTS_OF_THEOREM4, options.n_init)):
+    for k in range(min(_MAX_STARTS_OF_THEOREM4, options.n_starts)):
         net = problem.build("sum", direct=not with_offset)
         initial, history = copy.deepcopy(net), []
         logits = ScaledLogits(net, with_offset).to(x.device)

@@ -44,8 +44,8 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         instead of x_0.
     solver : {"auto", "sgd", "adam", "lbfgs", "algorithm1"}, default="auto"
         "auto" is SGD for cross-entropy and L-BFGS for Theorem 4. Algorithm 1 requires Theorem 4 with `offset_column`.
-    connections, alphas, curvature, batch_norm, n_init, max_iter, lr, max_epochs, batch_size, algorithm1_options,
-    callbacks, device, dtype, random_state, verbose
+    connections, alphas, curvature, batch_norm, n_starts, max_iter, learning_rate, max_epochs, batch_size,
+    algorithm1_options, callbacks, device, dtype, random_state, verbose
         As for `HierarchicalQuadraticNet`; `max_epochs` is 80 by default.
     readout : {"auto", "sum", "linear"}, default="auto"
         Linear for cross-entropy, the sum for Theorem 4; other combinations raise ValueError.
@@ -116,9 +116,9 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         batch_norm="auto",
         l2="auto",
         input_noise="auto",
-        n_init=6,
+        n_starts=6,
         max_iter=None,
-        lr=None,
+        learning_rate=None,
         max_epochs=None,
         batch_size=None,
         algorithm1_options=None,
@@ -127,6 +127,8 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         dtype="float64",
         random_state=None,
         verbose=0,
+        n_init="deprecated",
+        lr="deprecated",
     ):
         self.widths = widths
         self.connections = connections
@@ -139,9 +141,9 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         self.batch_norm = batch_norm
         self.l2 = l2
         self.input_noise = input_noise
-        self.n_init = n_init
+        self.n_starts = n_starts
         self.max_iter = max_iter
-        self.lr = lr
+        self.learning_rate = learning_rate
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.algorithm1_options = algorithm1_options
@@ -150,6 +152,8 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
+        self.n_init = n_init
+        self.lr = lr
 
     def fit(self, X, y):
         """Fit the network.

@@ -44,7 +44,7 @@ def fit_linear(problem, options, l2="auto", cross_validate=False):
         if prefers_ridge(ridge, min(errors, default=np.inf), problem):
             return fit_ridge_only(problem, ridge)
     l2 = grid[int(np.argmin(errors))] if errors else _L2_OF_FEW_SAMPLES if automatic else grid[0]
-    attempts = (_attempt(problem, options, l2) for _ in range(min(_MAX_STARTS, options.n_init)))
+    attempts = (_attempt(problem, options, l2) for _ in range(min(_MAX_STARTS, options.n_starts)))
     best, losses = best_of(attempts, attrgetter("loss"))
     error = min(errors) if errors else float("inf")
     margin = 0.0 if validated and has_few_samples(problem) else MARGIN

@@ -77,7 +77,7 @@ def _penalty_path(problem, options, module, grid):
 def _cross_validated(problem, options, grid):
     """Relative squared error on held-out samples for each penalty, from new starts."""
     n, totals = len(problem.x), np.zeros(len(grid))
-    options = dataclasses.replace(options, n_init=min(2, options.n_init), log=StageLog())
+    options = dataclasses.replace(options, n_starts=min(2, options.n_starts), log=StageLog())
     for fold in np.array_split(np.arange(n), 3):
         part = problem.part(np.setdiff1d(np.arange(n), fold))
         fit = fit_sum(part, options, grid[0])

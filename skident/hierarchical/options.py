@@ -52,7 +52,7 @@ class SolverOptions:
     """How often, how long and by what least squares problems are solved."""
 
     solver: str = "lm"  # "lm" or "lbfgs"
-    n_init: int = 6  # maximum number of starts
+    n_starts: int = 6  # maximum number of starts
     max_iter: int | None = None  # maximum number of steps per start; None uses each fit's own
     log: StageLog = field(default_factory=StageLog)  # receives one line per start
 

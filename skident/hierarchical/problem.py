@@ -155,5 +155,5 @@ def require_finite(fit, x):
         return fit
     raise ValueError(
         f"the loss exploded (it is not finite), first at layer {exploding_layer(fit.module, x)} of layers 2, ..., "
-        f"{len(fit.module.connections) + 1}. Lower lr, take fewer layers, or remove outliers from X."
+        f"{len(fit.module.connections) + 1}. Lower learning_rate, take fewer layers, or remove outliers from X."
     )

@@ -64,12 +64,12 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     l2 : float or "auto", default="auto"
         Penalty. "auto" is selected by 3-fold cross-validation, and is 5e-3 for Adam and SGD (see Notes). Set a value to
         save the cross-validation.
-    n_init : int, default=6
+    n_starts : int, default=6
         Maximum number of starts; the first that explains the data ends the search. Raise it if `restart_losses_`
         differ.
     max_iter : int, default=None
         Maximum number of steps per start; None is 150 for Levenberg-Marquardt and 8 times as many for L-BFGS.
-    lr : float, default=None
+    learning_rate : float, default=None
         Highest learning rate of one cycle for Adam (0.01) and SGD (0.05), initial rate of Algorithm 1 (0.01).
     max_epochs : int, default=None
         None is 40 for Adam and SGD, and 1500 in all stages of Algorithm 1.
@@ -86,6 +86,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 prints one line per start (to stderr) or epoch, 2 displays skorch's progress bar.
+    n_init, lr : deprecated
+        Old names of `n_starts` and `learning_rate`.
 
     Attributes
     ----------
@@ -175,9 +177,9 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         curvature=None,
         batch_norm="auto",
         l2="auto",
-        n_init=6,
+        n_starts=6,
         max_iter=None,
-        lr=None,
+        learning_rate=None,
         max_epochs=None,
         batch_size=None,
         algorithm1_options=None,
@@ -186,6 +188,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         dtype="float64",
         random_state=None,
         verbose=0,
+        n_init="deprecated",
+        lr="deprecated",
     ):
         self.widths = widths
         self.connections = connections
@@ -195,9 +199,9 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         self.curvature = curvature
         self.batch_norm = batch_norm
         self.l2 = l2
-        self.n_init = n_init
+        self.n_starts = n_starts
         self.max_iter = max_iter
-        self.lr = lr
+        self.learning_rate = learning_rate
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.algorithm1_options = algorithm1_options
@@ -206,6 +210,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
+        self.n_init = n_init
+        self.lr = lr
 
     def fit(self, X, y):
         """Fit the network.

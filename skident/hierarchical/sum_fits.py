@@ -83,7 +83,7 @@ class _Start:
 def _starts(problem, options, samples, scaling, l2):
     """Starts from layer-by-layer regression if possible, then random ones."""
     regressable = not l2 and bool(regressable_layers(problem, options))
-    for k in range(options.n_init):
+    for k in range(options.n_starts):
         module = problem.build("sum", scaling)
         regressed = regressable and k < len(RIDGES)
         if regressed:

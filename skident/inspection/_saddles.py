@@ -143,7 +143,7 @@ class EscapeDisplay:
     ----------
     steps, losses : ndarray of shape (T,), default=None
     saddles : list of Saddle, default=()
-    speeds : ndarray of shape (n_restarts,), default=None
+    speeds : ndarray of shape (n_starts,), default=None
         NaN for dead restarts, which are not drawn.
     shallow_speed : float, default=None
 
@@ -157,7 +157,7 @@ class EscapeDisplay:
     >>> from skident import SaddleEscapeAnalyzer
     >>> from skident.datasets import make_alternating_circle
     >>> from skident.inspection import EscapeDisplay
-    >>> analyzer = SaddleEscapeAnalyzer("gradient", width=8, n_restarts=4, max_iter=50, random_state=0)
+    >>> analyzer = SaddleEscapeAnalyzer("gradient", width=8, n_starts=4, max_iter=50, random_state=0)
     >>> display = EscapeDisplay.from_estimator(analyzer.fit(*make_alternating_circle(8)))
     >>> print(len(display.speeds))
     4
@@ -185,7 +185,7 @@ class EscapeDisplay:
         -------
         EscapeDisplay
         """
-        if hasattr(estimator, "fit") and hasattr(estimator, "n_restarts"):
+        if hasattr(estimator, "fit") and hasattr(estimator, "n_starts"):
             check_is_fitted(estimator)
             display = cls(speeds=estimator.restart_speeds_, shallow_speed=estimator.shallow_speed_)
         else:

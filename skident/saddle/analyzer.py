@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
 from skident.base.progress import StageLog
+from skident.base.renamed_parameters import OR_DEPRECATED, value_of_renamed
 from skident.optim import gram_work, one_thread
 from skident.training.net import resolve_device
 
@@ -50,10 +51,10 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         L, at least 2: the number of weight matrices.
     width : int, default=32
         Units of each hidden layer. Raise it if `restart_speeds_` scatter.
-    n_restarts : int, default=8
+    n_starts : int, default=8
         Random starts. Raise it if `restart_speeds_` scatter.
     max_iter : int, default=None
-        Ascent steps; half as many follow to polish. None is ``1e10`` over ``n_restarts n`` times the number of
+        Ascent steps; half as many follow to polish. None is ``1e10`` over ``n_starts n`` times the number of
         weights of one network, between 100 and 500.
     step_size : float, default=0.1
         First step, relative to a layer's norm; steps decrease to 1e-4.
@@ -70,6 +71,8 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 prints one line per component.
+    n_restarts : deprecated
+        Old name of `n_starts`.
 
     Attributes
     ----------
@@ -80,7 +83,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         s, in the units of the loss.
     escape_directions_, escape_speeds_ : list of such lists, ndarray of shape (n_components,)
         For each component; the first are the two above, later speeds are for the projected G.
-    restart_speeds_ : ndarray of shape (n_restarts,)
+    restart_speeds_ : ndarray of shape (n_starts,)
         Final speed of each restart; NaN for dead ones.
     n_dead_ : int
         Restarts without a unit that reduces the loss.
@@ -119,7 +122,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
     **Algorithm.** Projected ascent with decreasing steps on the product of the layers' spheres, with the last layer
     always optimal; then each network is truncated above its best unit, which is exact (Proposition 3.2), and polished.
     The result is a local optimum: 400 steps reach the rank-two optimum of Example 1 in four of five restarts of width
-    32. Cost: ``O(n_restarts * max_iter * n * sum_l m_{l-1} m_l)``; restarts are processed in batches of 1 GB.
+    32. Cost: ``O(n_starts * max_iter * n * sum_l m_{l-1} m_l)``; restarts are processed in batches of 1 GB.
 
     **Errata** of [1] corrected here: speeds of Example 1 are sums over the data, and its W_3 must be -1; the time of
     Proposition 2.2 is ``(a_0^(2-L) - r^(2-L)) / ((L-2) s)`` with ``a = ||theta|| / sqrt(L)``.
@@ -134,7 +137,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
     >>> from skident.datasets import make_alternating_circle
     >>> from skident import SaddleEscapeAnalyzer
     >>> X, y = make_alternating_circle(8)
-    >>> analyzer = SaddleEscapeAnalyzer(loss="gradient", depth=3, n_restarts=20, max_iter=400, random_state=0)
+    >>> analyzer = SaddleEscapeAnalyzer(loss="gradient", depth=3, n_starts=20, max_iter=400, random_state=0)
     >>> print(round(analyzer.fit(X, y).escape_speed_, 3))
     0.5
     """
@@ -143,7 +146,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         "loss": [StrOptions({"auto", "squared_error", "squared", "log_loss", "gradient"}), callable],
         "depth": [Interval(Integral, 2, None, closed="left")],
         "width": [AT_LEAST_ONE],
-        "n_restarts": [AT_LEAST_ONE],
+        "n_starts": [AT_LEAST_ONE],
         "max_iter": [AT_LEAST_ONE, None],
         "step_size": [POSITIVE],
         "n_components": [AT_LEAST_ONE],
@@ -153,6 +156,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         "dtype": [StrOptions({"float64", "float32"})],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
+        "n_restarts": [AT_LEAST_ONE, OR_DEPRECATED],
     }
 
     def __init__(
@@ -161,7 +165,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         *,
         depth=3,
         width=32,
-        n_restarts=8,
+        n_starts=8,
         max_iter=None,
         step_size=0.1,
         n_components=1,
@@ -171,11 +175,12 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         dtype="float64",
         random_state=None,
         verbose=0,
+        n_restarts="deprecated",
     ):
         self.loss = loss
         self.depth = depth
         self.width = width
-        self.n_restarts = n_restarts
+        self.n_starts = n_starts
         self.max_iter = max_iter
         self.step_size = step_size
         self.n_components = n_components
@@ -185,6 +190,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
+        self.n_restarts = n_restarts
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "escape_direction_")
@@ -230,7 +236,8 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
                 raise ValueError("X is zero: a network without biases cannot leave the origin. Check X.")
             # Speeds are linear in both; normalized, they neither under- nor overflow in single precision.
             X_scale, G_scale = np.abs(X).max(), np.abs(G).max()
-            searches = self._searches(X / X_scale, G / G_scale, X_scale * G_scale)
+            ascent = self._ascent(X)
+            searches = self._searches(X / X_scale, G / G_scale, X_scale * G_scale, ascent)
             if len(searches) < self.n_components:
                 warnings.warn(
                     f"{len(searches)} escape directions explain all of G; there are no n_components="
@@ -240,7 +247,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
                 )
             self._store_speeds(searches, X_scale * G_scale)
             self._store_measures(X, G)
-            self.layer_, self.n_iter_ = layer, self._steps(X)
+            self.layer_, self.n_iter_ = layer, ascent.max_iter
             if classes is not None:
                 self.classes_ = classes
         return self
@@ -263,23 +270,23 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
             )
         return layer
 
-    def _steps(self, X):
-        """Ascent steps per restart."""
-        if self.max_iter is not None:
-            return self.max_iter
-        n_weights = X.shape[1] * self.width + (self.depth - 2) * self.width**2
-        return int(np.clip(_WORK / (self.n_restarts * len(X) * n_weights), *_STEPS))
+    def _ascent(self, X):
+        """Budget of the ascent, with the default number of steps."""
+        n_starts, max_iter = value_of_renamed(self, "n_starts", "n_restarts"), self.max_iter
+        if max_iter is None:
+            n_weights = X.shape[1] * self.width + (self.depth - 2) * self.width**2
+            max_iter = int(np.clip(_WORK / (n_starts * len(X) * n_weights), *_STEPS))
+        return AscentOptions(n_starts, max_iter, self.step_size)
 
-    def _searches(self, X, G, scale):
+    def _searches(self, X, G, scale, ascent):
         """One `EscapeResult` per component, in torch tensors; speeds are relative to `scale`."""
         rng, log = check_random_state(self.random_state), StageLog(self.verbose, type(self).__name__)
         as_tensor = functools.partial(
             torch.as_tensor, dtype=getattr(torch, self.dtype), device=resolve_device(self.device)
         )
-        options = AscentOptions(self.n_restarts, self._steps(X), self.step_size)
 
         def search(X, G):
-            return search_escape(X, G, depth=self.depth, width=self.width, ascent=options, rng=rng)
+            return search_escape(X, G, depth=self.depth, width=self.width, ascent=ascent, rng=rng)
 
         escapes, tensors = [], (as_tensor(X), as_tensor(G))
         with torch.no_grad():

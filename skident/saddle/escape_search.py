@@ -37,7 +37,7 @@ class DeadRestartsError(ValueError):
 class AscentOptions:
     """Budget of the ascent."""
 
-    n_restarts: int
+    n_starts: int
     max_iter: int  # steps per restart; half as many follow to polish
     step_size: float = 0.1  # first step, relative to a layer's norm
     chunk_bytes: int = 2**30  # bound on a batch's activations; further restarts form another batch
@@ -70,8 +70,8 @@ def search_escape(X, G, *, depth, width, ascent, rng):
     speeds = _live_speeds(polished, X, G)
     if np.isnan(speeds).all():
         raise DeadRestartsError(
-            f"all {ascent.n_restarts} restarts died: no unit of any start is active where it could reduce the loss. "
-            "Raise n_restarts or width, or center X (if all inputs point one way, half of all units are off "
+            f"all {ascent.n_starts} restarts died: no unit of any start is active where it could reduce the loss. "
+            "Raise n_starts or width, or center X (if all inputs point one way, half of all units are off "
             "everywhere)."
         )
     # Of equally fast candidates, prefer the one of depth two (the last): it is the simplest.
@@ -104,8 +104,8 @@ def _ascend(X, G, sizes, ascent, rng):
     per_restart = X.shape[0] * sum(sizes[1:]) * 3 * (8 if X.dtype == xp.float64 else 4)
     batch = max(1, int(ascent.chunk_bytes // max(1, per_restart)))
     networks, units = [], []
-    for first in range(0, ascent.n_restarts, batch):
-        R = min(batch, ascent.n_restarts - first)
+    for first in range(0, ascent.n_starts, batch):
+        R = min(batch, ascent.n_starts - first)
         starts = [_random(X, rng, (R, a, b)) for a, b in zip(sizes[:-1], sizes[1:])]
         units.append(xp.reshape(xp.matrix_transpose(starts[0]), (-1, X.shape[1])))
         steps = {"step_size": ascent.step_size, "max_iter": ascent.max_iter}

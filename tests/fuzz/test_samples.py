@@ -34,7 +34,7 @@ FUZZ = settings(
 )
 DOCUMENTED = (ConvergenceWarning, UserWarning, DataConversionWarning)
 SHORT = {"depth": 3, "width": 4, "max_iter": 5, "record_every": 2, "random_state": 0}
-SMALL = {"widths": (3,), "n_init": 1, "max_iter": 5, "max_epochs": 2, "random_state": 0}
+SMALL = {"widths": (3,), "n_starts": 1, "max_iter": 5, "max_epochs": 2, "random_state": 0}
 ESTIMATORS = {
     "ReLU network": TensorReLURegressor(n_candidates=2, random_state=0),
     "ReLU network, one unit": TensorReLURegressor(n_units=1, n_candidates=2, random_state=0),
@@ -43,8 +43,8 @@ ESTIMATORS = {
     "saddle-to-saddle": SaddleToSaddleRegressor(**SHORT),
     "saddle-to-saddle, float32": SaddleToSaddleRegressor(**SHORT, dtype="float32", batch_size=4),
     "saddle-to-saddle classifier": SaddleToSaddleClassifier(**SHORT),
-    "escapes": SaddleEscapeAnalyzer(width=3, n_restarts=2, max_iter=3, random_state=0),
-    "escapes, float32": SaddleEscapeAnalyzer("squared_error", width=3, n_restarts=2, max_iter=3, dtype="float32"),
+    "escapes": SaddleEscapeAnalyzer(width=3, n_starts=2, max_iter=3, random_state=0),
+    "escapes, float32": SaddleEscapeAnalyzer("squared_error", width=3, n_starts=2, max_iter=3, dtype="float32"),
     "hierarchical": HierarchicalQuadraticNet(**SMALL),
     "hierarchical by Adam": HierarchicalQuadraticNet(**SMALL, solver="adam"),
     "hierarchical classifier": HierarchicalQuadraticNetClassifier(**SMALL),

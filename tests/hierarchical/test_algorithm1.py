@@ -36,7 +36,7 @@ def test_algorithm_1_on_signs():
         offset_column=0,
         random_state=0,
         max_epochs=400,
-        lr=0.02,
+        learning_rate=0.02,
         algorithm1_options={"n_units": 10, "polish": 5, "gap": 0.3},
     )
     with ignored_convergence():

@@ -109,7 +109,7 @@ def test_displays():
     assert len(display.ax_.lines) == 4 and len(display.correlation_ax_.lines) == 2
     plt.close(display.figure_)
     X = np.random.RandomState(0).standard_normal((200, 6))
-    net = HierarchicalQuadraticNet((2,), n_init=1, random_state=0).fit(X, (X[:, 0] + X[:, 1]) ** 2 + X[:, 2] ** 2)
+    net = HierarchicalQuadraticNet((2,), n_starts=1, random_state=0).fit(X, (X[:, 0] + X[:, 1]) ** 2 + X[:, 2] ** 2)
     display = LayerFeatureDisplay.from_estimator(net, X, n_units=2, image_shape=(2, 3))
     assert display.gradients.shape == (2, 2, 3) and display.ax_.shape == (2, 2)
     # Some true gradient: of the unit at its image, with the sign that raises its size.

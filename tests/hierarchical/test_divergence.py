@@ -17,15 +17,21 @@ Y0 = X0[:, 0] ** 2 + X0[:, 1]
 
 
 def test_exploding_losses_name_the_layer():
-    net = HierarchicalQuadraticNet((2, 2), solver="sgd", readout="sum", lr=1e80, max_epochs=5, random_state=0)
-    with pytest.raises(ValueError, match=r"the loss exploded.*first at layer 2 of layers 2, ..., 3. Lower lr"):
+    net = HierarchicalQuadraticNet(
+        (2, 2), solver="sgd", readout="sum", learning_rate=1e80, max_epochs=5, random_state=0
+    )
+    with pytest.raises(
+        ValueError, match=r"the loss exploded.*first at layer 2 of layers 2, ..., 3. Lower learning_rate"
+    ):
         net.fit(X0, Y0)
 
 
-@pytest.mark.parametrize("params", [{"solver": "algorithm1", "lr": 1e100}, {"solver": "adam", "lr": 1e200}])
+@pytest.mark.parametrize(
+    "params", [{"solver": "algorithm1", "learning_rate": 1e100}, {"solver": "adam", "learning_rate": 1e200}]
+)
 def test_exploding_training_is_told(params):
     net = HierarchicalQuadraticNet((2, 2), batch_norm=False, max_epochs=30, random_state=0, **params)
-    with pytest.raises(ValueError, match=r"the loss exploded.*layers 2, ..., 3. Lower lr"):
+    with pytest.raises(ValueError, match=r"the loss exploded.*layers 2, ..., 3. Lower learning_rate"):
         net.fit(X0, Y0)
     with pytest.raises(NotFittedError, match="not fitted yet"):
         net.predict(X0)
@@ -54,7 +60,7 @@ def test_the_layer_named_is_that_of_the_network_that_exploded(net, monkeypatch):
 
     monkeypatch.setattr("skident.hierarchical.base.require_finite", watched)
     with pytest.raises(ValueError, match="the loss exploded") as error:
-        clone(net).set_params(n_init=2, random_state=0).fit(X0, Y0 > 1 if is_classifier(net) else Y0)
+        clone(net).set_params(n_starts=2, random_state=0).fit(X0, Y0 > 1 if is_classifier(net) else Y0)
     ((module, x),) = seen
     finite = {layer: bool((S**2).isfinite().all()) for layer, S in module.hidden(x)[0].items()}
     first = min(layer for layer, valid in finite.items() if not valid)
@@ -64,13 +70,13 @@ def test_the_layer_named_is_that_of_the_network_that_exploded(net, monkeypatch):
 
 def test_linear_readouts_where_the_sum_explodes():
     """`readout="auto"` compares what is finite."""
-    net = HierarchicalQuadraticNet(DEEP, solver="lbfgs", n_init=1, max_iter=2, random_state=0)
+    net = HierarchicalQuadraticNet(DEEP, solver="lbfgs", n_starts=1, max_iter=2, random_state=0)
     with ignored_convergence():
         assert net.fit(X0, Y0).readout_ == "linear" and np.isfinite(net.predict(X0)).all()
 
 
 def test_targets_too_large_or_too_small_for_their_squares():
-    net = HierarchicalQuadraticNet((2,), n_init=1, random_state=0)
+    net = HierarchicalQuadraticNet((2,), n_starts=1, random_state=0)
     with pytest.raises(ValueError, match=r"too large for float64 sums of squares \(largest .y. .*e\+16"):
         net.fit(X0, 1e160 * Y0)
     with pytest.raises(ValueError, match=r"too large for float64 sums of squares"):

@@ -127,7 +127,7 @@ def test_signs_of_a_target():
     target = make_hierarchical_target(8, (3, 2), random_state=104)
     (X, y), (X_test, y_test) = target.sample_signs(2000, 0), target.sample_signs(4000, 1)
     clf = HierarchicalQuadraticNetClassifier((3, 2), loss="theorem4", offset_column=0, random_state=0)
-    clf.set_params(n_init=1, max_iter=200)
+    clf.set_params(n_starts=1, max_iter=200)
     error = 1 - clf.fit(X, y).score(X_test, y_test)
     assert error < 0.025 and error < 0.5 * (1 - SVC(C=10.0).fit(X, y).score(X_test, y_test))
     np.testing.assert_allclose(clf.predict_proba(X_test).sum(axis=1), 1.0)
@@ -166,7 +166,7 @@ def test_single_layers_and_the_protocol():
 def test_the_protocol_of_classifiers():
     target = make_hierarchical_target(6, (2, 1), random_state=114)
     (X, y), (X_test, y_test) = target.sample_signs(800, 0), target.sample_signs(2000, 1)
-    signs = HierarchicalQuadraticNetClassifier((2, 1), loss="theorem4", offset_column=0, n_init=1, max_iter=60)
+    signs = HierarchicalQuadraticNetClassifier((2, 1), loss="theorem4", offset_column=0, n_starts=1, max_iter=60)
     plain = HierarchicalQuadraticNetClassifier((2, 2), max_epochs=3)
     for clf, truth in ((signs, target), (plain, None)):
         clf.set_params(random_state=0)
@@ -186,9 +186,9 @@ def test_the_protocol_of_classifiers():
 def test_other_solvers_learn(solver):
     _, X, y, X_test, y_test = planted(6, (2, 1), 1000, 109)
     net = HierarchicalQuadraticNet(
-        (2, 1), solver=solver, readout="sum", n_init=3, max_epochs=40, l2=0.0, random_state=0
+        (2, 1), solver=solver, readout="sum", n_starts=3, max_epochs=40, l2=0.0, random_state=0
     )
-    net.set_params(lr={"sgd": 0.01, "adam": 0.03}.get(solver)).fit(X, y)
+    net.set_params(learning_rate={"sgd": 0.01, "adam": 0.03}.get(solver)).fit(X, y)
     assert relative_mse(net, X_test, y_test) < (1e-6 if solver == "lbfgs" else 0.35)
     assert hasattr(net, "net_") == (solver != "lbfgs")
 
@@ -196,7 +196,7 @@ def test_other_solvers_learn(solver):
 def test_curvature_and_classes_by_lbfgs():
     X, y = load_breast_cancer(return_X_y=True)
     X = X[:, :10]
-    clf = HierarchicalQuadraticNetClassifier((4, 2), curvature=0.1, solver="lbfgs", max_iter=60, n_init=1)
+    clf = HierarchicalQuadraticNetClassifier((4, 2), curvature=0.1, solver="lbfgs", max_iter=60, n_starts=1)
     with pytest.warns(ConvergenceWarning, match="max_iter"):
         clone(clf).set_params(max_iter=3, random_state=0).fit(X, y)
     with ignored_convergence():
@@ -215,7 +215,7 @@ def test_several_outputs():
 def test_grid_search_is_the_same_in_two_processes():
     _, X, y, _, _ = planted(6, (2, 1), 150, 111)
     grid = {"connections": ["paper", [(1,), (2,)]], "widths": [(2, 1), (3, 2)], "l2": [1e-4, 1e-2]}
-    net = HierarchicalQuadraticNet(n_init=1, readout="linear", max_iter=5, random_state=0)
+    net = HierarchicalQuadraticNet(n_starts=1, readout="linear", max_iter=5, random_state=0)
     scores = []
     for n_jobs in (1, 2):
         options = GridSearchCV(net, grid, cv=2, n_jobs=n_jobs)
@@ -232,7 +232,10 @@ def test_the_connections_are_found_by_search():
     with ignored_convergence():
         scores = {
             graph: cross_val_score(
-                HierarchicalQuadraticNet((3, 2), connections=graph, readout="sum", n_init=2, random_state=0), X, y, cv=2
+                HierarchicalQuadraticNet((3, 2), connections=graph, readout="sum", n_starts=2, random_state=0),
+                X,
+                y,
+                cv=2,
             ).mean()
             for graph in ("paper", "chain")
         }
@@ -323,7 +326,7 @@ def test_bad_input_of_the_classifier(params, y, match):
 
 def test_too_few_samples_are_told_with_numbers():
     with pytest.warns(ConvergenceWarning, match=r"N = 60 targets for P = 110 weights"):
-        HierarchicalQuadraticNet((10, 5), connections=[(1, 0), (2,)], n_init=1, l2=1.0).fit(X0[:, :3], Y0)
+        HierarchicalQuadraticNet((10, 5), connections=[(1, 0), (2,)], n_starts=1, l2=1.0).fit(X0[:, :3], Y0)
 
 
 def test_a_named_layer_is_an_array_in_any_container():
@@ -337,7 +340,7 @@ def test_a_named_layer_is_an_array_in_any_container():
 
 
 def test_starts_are_told_on_stderr(capsys):
-    net = HierarchicalQuadraticNet((2,), readout="sum", n_init=1, random_state=0, verbose=1)
+    net = HierarchicalQuadraticNet((2,), readout="sum", n_starts=1, random_state=0, verbose=1)
     with ignored_convergence():
         net.fit(X0, Y0)
     said = capsys.readouterr()
@@ -346,7 +349,7 @@ def test_starts_are_told_on_stderr(capsys):
 
 
 def test_bad_layers():
-    net = HierarchicalQuadraticNet((2, 1), n_init=1, l2=1e-2, random_state=0)
+    net = HierarchicalQuadraticNet((2, 1), n_starts=1, l2=1e-2, random_state=0)
     with pytest.raises(ValueError, match=r"depth must be in \[2, 3\]"):
         net.fit_layers(X0, Y0, depth=4)
     with pytest.raises(ValueError, match="fixed layers must be among the layers of start"):
@@ -365,7 +368,7 @@ def test_bad_layers():
 @pytest.mark.parametrize("solver", ["lm", "adam"])
 def test_inputs_whose_squares_float64_does_not_hold(solver, unit):
     """They are standardized without squaring them: the same network as of inputs of order one."""
-    options = {"solver": solver, "n_init": 1, "max_iter": 30, "max_epochs": 3, "random_state": 0}
+    options = {"solver": solver, "n_starts": 1, "max_iter": 30, "max_epochs": 3, "random_state": 0}
     plain = HierarchicalQuadraticNet((2,), **options).fit(X0, Y0)
     scaled = HierarchicalQuadraticNet((2,), **options).fit(unit * X0, Y0)
     np.testing.assert_allclose(scaled.predict(unit * X0), plain.predict(X0), atol=1e-8)
@@ -409,4 +412,4 @@ def test_given_noise_asks_no_held_out_rows():
 
 def test_a_classifier_that_is_worse_than_a_linear_one_says_so():
     with pytest.warns(ConvergenceWarning, match="a linear model is better for these data"):
-        HierarchicalQuadraticNetClassifier(widths=(4,), max_epochs=1, lr=1e-6, random_state=0).fit(*blobs())
+        HierarchicalQuadraticNetClassifier(widths=(4,), max_epochs=1, learning_rate=1e-6, random_state=0).fit(*blobs())

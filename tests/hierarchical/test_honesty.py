@@ -23,7 +23,7 @@ def test_noise_is_amplified_by_no_seed():
     for seed in range(10):
         _, X, y, X_test, y_test = planted(5, (2, 1), 200, seed)
         y = y + 0.3 * y.std() * np.random.RandomState(seed).standard_normal(len(y))
-        net = fitted(X, y, widths=(2, 1), readout="sum", n_init=1, max_iter=20)
+        net = fitted(X, y, widths=(2, 1), readout="sum", n_starts=1, max_iter=20)
         assert not net.exact_ and net.l2_ >= 0
         scores.append(1.0 - relative_mse(net, X_test, y_test))
     assert np.sum(np.array(scores) > 0.5) >= fewest_successes(10, 39, 40) and np.median(scores) > 0.8
@@ -49,7 +49,7 @@ def test_what_is_claimed_holds_after_the_last_fit():
     reached = 0
     for seed in range(10):
         target, X, _, X_test, _ = planted(6, (2, 1), 120, seed)
-        net = fitted(X + 0.5, target(X + 0.5), widths=(2, 1), readout="sum", n_init=1, l2=0.0, random_state=seed)
+        net = fitted(X + 0.5, target(X + 0.5), widths=(2, 1), readout="sum", n_starts=1, l2=0.0, random_state=seed)
         error = relative_mse(net, X_test + 0.5, target(X_test + 0.5))
         reached += error < 1e-20
         assert net.exact_ == (error < 1e-12)
@@ -60,7 +60,9 @@ def test_what_is_claimed_holds_after_the_last_fit():
 
 def test_a_warning_states_the_loss_of_the_last_fit():
     _, X, y, _, _ = planted(6, (2, 1), 250, 1)
-    net = HierarchicalQuadraticNet((2, 1), readout="sum", n_init=1, max_iter=2, l2=0.0, solver="lbfgs", random_state=0)
+    net = HierarchicalQuadraticNet(
+        (2, 1), readout="sum", n_starts=1, max_iter=2, l2=0.0, solver="lbfgs", random_state=0
+    )
     with pytest.warns(ConvergenceWarning, match=r"stopped after \d+ steps, at a loss of") as caught:
         net.fit(X, y)
     assert f"at a loss of {net.history_[-1]:.1e}" in str(caught[0].message)
@@ -103,7 +105,7 @@ def test_no_false_exact(kind):
         rng = np.random.RandomState(seed)
         X = rng.standard_normal((n + 2000, 3))
         y = kind(rng, X, n)
-        net = fitted(X[:n], y[:n], widths=(2,), readout="sum", n_init=2, l2=0.0)
+        net = fitted(X[:n], y[:n], widths=(2,), readout="sum", n_starts=2, l2=0.0)
         assert not net.exact_ or np.sqrt(relative_mse(net, X[n:], y[n:])) < 1e-6
 
 

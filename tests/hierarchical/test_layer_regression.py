@@ -23,7 +23,7 @@ def test_new_layers_are_found_however_small(a):
     target, X, y, X_test, _ = planted(8, (2, 2, 1), 2500, 115, kappa=1.0, alphas=alphas)
     net, errors = None, []
     for depth in (2, 3, 4):
-        new = HierarchicalQuadraticNet((2, 2, 1), alphas=alphas, readout="sum", n_init=2, random_state=0)
+        new = HierarchicalQuadraticNet((2, 2, 1), alphas=alphas, readout="sum", n_starts=2, random_state=0)
         with ignored_convergence():
             net = new.fit_layers(X, y, depth=depth, start=net)
         errors.append(feature_recovery_error(target.features(X_test, 2), net.transform(X_test, layer=2)))

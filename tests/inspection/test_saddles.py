@@ -64,7 +64,7 @@ def test_the_loss_with_its_saddles(trained):
 
 
 def test_speeds_of_restarts_without_the_dead():
-    analyzer = Fitted(n_restarts=4, restart_speeds_=np.array([0.2, np.nan, 0.5, 0.3]), shallow_speed_=0.4)
+    analyzer = Fitted(n_starts=4, restart_speeds_=np.array([0.2, np.nan, 0.5, 0.3]), shallow_speed_=0.4)
     display = EscapeDisplay.from_estimator(analyzer, line_kwargs={"color": "k"})
     points, shallow = display.ax_.lines
     np.testing.assert_array_equal(points.get_ydata(), [0.5, 0.3, 0.2])

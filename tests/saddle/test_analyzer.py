@@ -48,7 +48,7 @@ def random_hidden(rng, sizes, n=2):
 @pytest.fixture(scope="module")
 def circle():
     """Example 1 with 100 restarts of width 32."""
-    analyzer = SaddleEscapeAnalyzer("gradient", depth=3, n_restarts=100, max_iter=400, random_state=0)
+    analyzer = SaddleEscapeAnalyzer("gradient", depth=3, n_starts=100, max_iter=400, random_state=0)
     return analyzer.fit(*make_alternating_circle(8))
 
 
@@ -57,7 +57,7 @@ def smooth():
     """Data, gradient and a fitted analyzer whose optimum lies on no activation boundary that matters."""
     rng = np.random.RandomState(1)
     X, G = rng.standard_normal((300, 4)), rng.standard_normal((300, 2)) / 300
-    return X, G, SaddleEscapeAnalyzer("gradient", depth=3, width=8, n_restarts=10, random_state=0).fit(X, G)
+    return X, G, SaddleEscapeAnalyzer("gradient", depth=3, width=8, n_starts=10, random_state=0).fit(X, G)
 
 
 # -- data and formulas -------------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def test_restarts_in_many_small_batches():
 
 def test_progress_is_told_on_stderr(capsys):
     X, y = make_alternating_circle(8)
-    options = {"width": 4, "n_restarts": 2, "max_iter": 5, "n_components": 2, "random_state": 0}
+    options = {"width": 4, "n_starts": 2, "max_iter": 5, "n_components": 2, "random_state": 0}
     SaddleEscapeAnalyzer("gradient", verbose=1, **options).fit(X, y)
     printed = capsys.readouterr()
     lines = printed.err.splitlines()
@@ -236,7 +236,7 @@ def test_digits():
     """Speed of the mean cross-entropy; the layers behind the first are of rank one; the budget holds."""
     X, y = load_digits(return_X_y=True)
     X = (X - X.mean()) / X.std()
-    options = {"depth": 4, "width": 20, "n_restarts": 2, "max_iter": 60, "dtype": "float32", "random_state": 2}
+    options = {"depth": 4, "width": 20, "n_starts": 2, "max_iter": 60, "dtype": "float32", "random_state": 2}
     analyzer = SaddleEscapeAnalyzer("log_loss", **options).fit(X, y)
     assert 0.5525 <= analyzer.escape_speed_ <= 0.5529
     assert np.all(analyzer.rank_ratio_[1:] < 1e-3) and np.all(analyzer.activation_rank_ratio_[1:] < 1e-3)
@@ -280,7 +280,7 @@ def test_a_gpu_gives_the_same_speed(smooth):
 
 def test_a_deeper_network_escapes_at_least_as_fast(smooth):
     X, G, _ = smooth
-    options = {"width": 8, "n_restarts": 2, "max_iter": 100, "random_state": 4}
+    options = {"width": 8, "n_starts": 2, "max_iter": 100, "random_state": 4}
     speeds = [SaddleEscapeAnalyzer("gradient", depth=L, **options).fit(X, G).escape_speed_ for L in (2, 3, 5)]
     assert all(b >= a * (1 - 1e-3) for a, b in zip(speeds[:-1], speeds[1:]))
 
@@ -324,7 +324,7 @@ def test_components_are_distinct_features():
     X, y = load_digits(return_X_y=True)
     X, y = (X[:200] - 5.0) / 6.0, y[:200]
     analyzer = SaddleEscapeAnalyzer(
-        "log_loss", width=6, n_restarts=1, max_iter=10, n_components=5, dtype="float32", random_state=0
+        "log_loss", width=6, n_starts=1, max_iter=10, n_components=5, dtype="float32", random_state=0
     )
     Z = analyzer.fit_transform(X, y)
     assert Z.shape == (200, 5) and np.linalg.matrix_rank(Z) == 5
@@ -347,7 +347,7 @@ def test_components_that_do_not_exist_are_not_made_up():
 def test_kinds_of_targets():
     """Floats are numbers even where they are whole; a column of labels is a vector of them."""
     X = np.random.RandomState(8).standard_normal((12, 2))
-    y, options = np.arange(12) % 3, {"width": 4, "n_restarts": 2, "max_iter": 5, "random_state": 0}
+    y, options = np.arange(12) % 3, {"width": 4, "n_starts": 2, "max_iter": 5, "random_state": 0}
     assert not hasattr(SaddleEscapeAnalyzer(**options).fit(X, y.astype(float)), "classes_")
     numbers = SaddleEscapeAnalyzer(torch.nn.functional.mse_loss, **options).fit(X, y.astype(float))
     assert numbers.escape_direction_[-1].shape == (4, 1)
@@ -359,7 +359,7 @@ def test_kinds_of_targets():
 
 def test_parameters_changed_after_fit_and_a_failed_fit():
     X = np.random.RandomState(9).standard_normal((12, 2))
-    analyzer = SaddleEscapeAnalyzer(width=4, n_restarts=2, max_iter=5, random_state=0).fit(X, X[:, 0])
+    analyzer = SaddleEscapeAnalyzer(width=4, n_starts=2, max_iter=5, random_state=0).fit(X, X[:, 0])
     before = analyzer.transform(X)
     analyzer.set_params(layer=1, depth=5, width=9)
     np.testing.assert_array_equal(analyzer.transform(X), before)
@@ -403,7 +403,7 @@ X_GOOD, Y_GOOD = np.array([[1.0, 0.5], [-0.5, 1.0], [0.2, -1.0], [-1.0, -0.3]]),
     ],
 )
 def test_bad_input(params, X, y, message):
-    analyzer = SaddleEscapeAnalyzer(width=4, n_restarts=1, max_iter=2, random_state=0)
+    analyzer = SaddleEscapeAnalyzer(width=4, n_starts=1, max_iter=2, random_state=0)
     with pytest.raises(ValueError, match=message):
         analyzer.set_params(**params).fit(X, y)
     assert not hasattr(analyzer, "escape_direction_")
@@ -412,14 +412,14 @@ def test_bad_input(params, X, y, message):
 def test_dead_restarts_are_counted_and_all_dead_is_an_error():
     """Positive inputs: half of all units are off everywhere, and of width one a dead unit is a dead network."""
     X, y = np.abs(X_GOOD) + 1.0, Y_GOOD
-    analyzer = SaddleEscapeAnalyzer("gradient", depth=5, width=1, n_restarts=40, max_iter=20, random_state=0).fit(X, y)
+    analyzer = SaddleEscapeAnalyzer("gradient", depth=5, width=1, n_starts=40, max_iter=20, random_state=0).fit(X, y)
     dead = np.isnan(analyzer.restart_speeds_)
     assert 0 < dead.sum() == analyzer.n_dead_ < 40
     assert analyzer.escape_speed_ >= np.nanmax(analyzer.restart_speeds_)
     outcomes = []
     for seed in range(20):
         try:
-            SaddleEscapeAnalyzer("gradient", depth=2, width=1, n_restarts=1, max_iter=5, random_state=seed).fit(X, y)
+            SaddleEscapeAnalyzer("gradient", depth=2, width=1, n_starts=1, max_iter=5, random_state=seed).fit(X, y)
             outcomes.append(True)
         except ValueError as error:
             assert "all 1 restarts died" in str(error)
@@ -454,7 +454,7 @@ def test_noise_fills_all_units(smooth):
 def test_the_global_stream_of_torch_is_left_alone(smooth):
     state = torch.get_rng_state()
     with warnings.catch_warnings():
-        clone(smooth[2]).set_params(max_iter=2, n_restarts=1).fit(*smooth[:2])
+        clone(smooth[2]).set_params(max_iter=2, n_starts=1).fit(*smooth[:2])
     assert torch.equal(state, torch.get_rng_state())
 
 
@@ -469,5 +469,6 @@ def test_squared_is_a_name_of_the_squared_error(rng):
 def test_steps_where_none_are_given(n, width, n_iter, rng):
     """1e10 products: 8 restarts, n rows, networks of D w + w^2 weights for three layers and one."""
     X = rng.standard_normal((n, 122))
-    analyzer = SaddleEscapeAnalyzer(width=width, depth=3, n_restarts=8, random_state=0)
-    assert analyzer._steps(X) == max(100, min(500, int(1e10 / (8 * n * (122 * width + width**2))))) == n_iter
+    analyzer = SaddleEscapeAnalyzer(width=width, depth=3, n_starts=8, random_state=0)
+    expected = max(100, min(500, int(1e10 / (8 * n * (122 * width + width**2)))))
+    assert analyzer._ascent(X).max_iter == expected == n_iter

@@ -159,7 +159,7 @@ def test_an_aligned_start_leaves_sooner(digits):
     options = {"depth": 3, "width": 12, "max_iter": 145, "record_every": 20, "dtype": "float32", "random_state": 0}
     options |= PAPER
     analyzer = SaddleEscapeAnalyzer(
-        "log_loss", depth=3, width=12, n_restarts=1, max_iter=30, dtype="float32", random_state=0
+        "log_loss", depth=3, width=12, n_starts=1, max_iter=30, dtype="float32", random_state=0
     ).fit(X, y)
     random = SaddleToSaddleClassifier(**options, init_scale=0.01).fit(X, y)
     norm = np.sqrt(sum(12 * min(12, n) for n in (64, 12, 10)) / 3) * 0.01 / np.sqrt(12)
