@@ -84,6 +84,15 @@ class BlackBox:
         return self._function(X)
 
 
+def make_identifier(model=None, **settings):
+    """A `NetworkIdentifier` from settings in one dictionary, those of its options among them."""
+    from skident import IdentifierOptions, NetworkIdentifier
+
+    names = IdentifierOptions().get_params(deep=False).keys() & settings.keys()
+    options = {name: settings.pop(name) for name in names}
+    return NetworkIdentifier(model, **settings, options=IdentifierOptions(**options) if options else None)
+
+
 def unit_inputs(n_inputs):
     """Inputs with mean exactly 0 and standard deviation exactly 1, so that radii are in the paper's units."""
     return np.sqrt(n_inputs) * np.concatenate([np.eye(n_inputs), -np.eye(n_inputs)])

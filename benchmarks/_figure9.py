@@ -7,11 +7,11 @@ import warnings
 import _seeds
 import numpy as np
 import torch
-from _common import BlackBox, Countdown, format_table, stopwatch
+from _common import BlackBox, Countdown, format_table, make_identifier, stopwatch
 from sklearn.exceptions import ConvergenceWarning
 from skorch.callbacks import Callback
 
-from skident import EntangledWeightExtractor, NetworkCompletion, NetworkIdentifier
+from skident import EntangledWeightExtractor, NetworkCompletion
 from skident.datasets import make_network
 from skident.metrics import relative_max_error, relative_mse
 
@@ -128,7 +128,7 @@ def _extracted_weights(network, seed):
 
 def _identifier(network, seed, **options):
     box = BlackBox(network)
-    identifier = NetworkIdentifier(box, layer_widths=network.layer_widths, **TANH, random_state=seed, **options)
+    identifier = make_identifier(box, layer_widths=network.layer_widths, **TANH, random_state=seed, **options)
     with warnings.catch_warnings(), stopwatch() as clock:
         warnings.simplefilter("ignore", ConvergenceWarning)
         identifier.fit(np.sqrt(N_INPUTS) * _inputs(500, seed))

@@ -11,12 +11,11 @@ from contextlib import contextmanager
 
 import _seeds
 import numpy as np
-from _common import format_table
+from _common import format_table, make_identifier
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.neural_network import MLPClassifier
 
-from skident import NetworkIdentifier
 from skident.network import FeedforwardNetwork
 
 LIMIT, QUICK_LIMIT = 20.0, 3.0
@@ -119,7 +118,7 @@ CASES = {
 def fit_one(name, seed, limit):
     """Seconds of one fit and how it ended."""
     box, X, options = CASES[name](seed)
-    identifier = NetworkIdentifier(box, max_seconds=limit, random_state=0, **options)
+    identifier = make_identifier(box, max_seconds=limit, random_state=0, **options)
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

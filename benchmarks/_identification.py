@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 
 import _seeds
 import numpy as np
-from _common import BlackBox, format_table, format_value
+from _common import BlackBox, format_table, format_value, make_identifier
 from sklearn.exceptions import ConvergenceWarning
 
-from skident import NetworkIdentifier
 from skident.datasets import make_network
 from skident.metrics import parameter_error, relative_max_error
 
@@ -49,7 +48,7 @@ def identify(function, X, truth, fresh, *, seed, error=1e-10, parameters=1e-6, *
     model : NetworkIdentifier or None
     """
     box = BlackBox(function)
-    model = NetworkIdentifier(box, random_state=seed, **options)
+    model = make_identifier(box, random_state=seed, **options)
     start, wall = time.process_time(), time.perf_counter()
     message = ""
     with warnings.catch_warnings(record=True) as caught:

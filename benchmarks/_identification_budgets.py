@@ -7,13 +7,13 @@ import warnings
 
 import _seeds
 import numpy as np
-from _common import format_table
+from _common import format_table, make_identifier
 from _relu_networks import random_network
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 
-from skident import EntangledWeightExtractor, NetworkIdentifier
+from skident import EntangledWeightExtractor
 from skident.datasets import make_network
 
 LIMIT, BAR = 5.0, 7.0
@@ -99,7 +99,7 @@ def _measured(box, D, options, seed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            identifier = NetworkIdentifier(lambda A: timed(A), max_seconds=LIMIT, random_state=seed, **options).fit(X)
+            identifier = make_identifier(lambda A: timed(A), max_seconds=LIMIT, random_state=seed, **options).fit(X)
             ended = "exact" if identifier.report_.exact else "a warning"
         except ValueError:
             ended = "an error"

@@ -7,10 +7,9 @@ from contextlib import nullcontext
 
 import _seeds
 import numpy as np
-from _common import format_table
+from _common import format_table, make_identifier
 from joblib import parallel_config
 
-from skident import NetworkIdentifier
 from skident.datasets import make_network
 
 _INPUTS, _WIDTHS = 20, (18, 14, 11, 8, 5)
@@ -24,7 +23,7 @@ def _fit(seed, n_jobs):
     X = np.random.RandomState(seed).standard_normal((500, _INPUTS))
     options = {"activation": "tanh", "output_activation": "tanh", "random_state": seed, "n_jobs": n_jobs}
     began = time.perf_counter()
-    model = NetworkIdentifier(lambda U: truth(U), layer_widths=_WIDTHS, **options).fit(X)
+    model = make_identifier(lambda U: truth(U), layer_widths=_WIDTHS, **options).fit(X)
     return model, time.perf_counter() - began
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import _seeds
 import numpy as np
-from _common import BlackBox, format_table, format_value, stopwatch, summary, unit_inputs
+from _common import BlackBox, format_table, format_value, make_identifier, stopwatch, summary, unit_inputs
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
@@ -65,7 +65,7 @@ def _planted(n_inputs, widths, seed):
     X, fresh = np.random.default_rng(seed).standard_normal((2, 5000, n_inputs))
     box = BlackBox(network)
     with stopwatch() as clock:
-        identifier = NetworkIdentifier(box, layer_widths=widths, **TANH, random_state=seed).fit(X[:500])
+        identifier = make_identifier(box, layer_widths=widths, **TANH, random_state=seed).fit(X[:500])
     return {
         "error": relative_max_error(network(fresh), identifier.predict(fresh)),
         "seconds": clock.seconds,

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from skident import EntangledWeightExtractor, NetworkCompletion, NetworkIdentifier
+from skident import EntangledWeightExtractor, IdentifierOptions, NetworkCompletion, NetworkIdentifier
 from skident.datasets import make_pyramidal_network
 from skident.inspection import SpectrumDisplay
 from skident.metrics import assignment_error, false_positive_rate, recovery_rate, relative_max_error
@@ -99,7 +99,11 @@ def main(output="entangled_weights.png", seed=5008):
 
     # NetworkIdentifier runs the same two stages and then polishes all weights at once.
     identifier = NetworkIdentifier(
-        black_box, layer_widths=network.layer_widths, output_activation="tanh", strategy="hessian", random_state=0
+        black_box,
+        layer_widths=network.layer_widths,
+        output_activation="tanh",
+        options=IdentifierOptions(strategy="hessian"),
+        random_state=0,
     ).fit(X)
     error = relative_max_error(Y_fresh, identifier.predict(X_fresh))
     print(f"with the polish: relative maximum error {error:.1e} on held-out inputs")

@@ -1,8 +1,8 @@
-"""skident tells what a neural network is, from the outside."""
+"""skident recovers the weights of a neural network from its inputs and outputs."""
 
 import lazy_loader
 
-# Rooms and estimators are loaded when they are first used: `import skident` loads neither torch nor scikit-learn.
+# Packages and estimators are loaded when they are first used: `import skident` loads neither torch nor scikit-learn.
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
@@ -24,7 +24,12 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "budget": ["config_context", "get_config", "set_config"],
         "compression": ["NetworkCompressor"],
         "hierarchical": ["HierarchicalQuadraticNet", "HierarchicalQuadraticNetClassifier"],
-        "identification": ["EntangledWeightExtractor", "NetworkCompletion", "NetworkIdentifier"],
+        "identification": [
+            "EntangledWeightExtractor",
+            "IdentifierOptions",
+            "NetworkCompletion",
+            "NetworkIdentifier",
+        ],
         "landscape": ["QuadraticNetRegressor", "landscape_certificate", "phase_transition"],
         "saddle": ["SaddleEscapeAnalyzer", "SaddleToSaddleClassifier", "SaddleToSaddleRegressor"],
         "samples": ["PassiveNetworkIdentifier", "TensorReLURegressor"],

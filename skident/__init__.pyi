@@ -43,6 +43,7 @@ from .compression import NetworkCompressor as NetworkCompressor
 from .hierarchical import HierarchicalQuadraticNet as HierarchicalQuadraticNet
 from .hierarchical import HierarchicalQuadraticNetClassifier as HierarchicalQuadraticNetClassifier
 from .identification import EntangledWeightExtractor as EntangledWeightExtractor
+from .identification import IdentifierOptions as IdentifierOptions
 from .identification import NetworkCompletion as NetworkCompletion
 from .identification import NetworkIdentifier as NetworkIdentifier
 from .landscape import QuadraticNetRegressor as QuadraticNetRegressor

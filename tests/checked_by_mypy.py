@@ -6,13 +6,13 @@ import numpy as np
 
 from skident import NetworkIdentifier, metrics
 from skident.network import FeedforwardNetwork, get_activation
-from skident.oracle import Clock, Oracle
+from skident.oracle import Budget, Oracle
 
 network = FeedforwardNetwork([np.ones((2, 1))], [np.zeros(1)], "tanh")
 assert_type(network.layer_widths, tuple[int, ...])
 assert_type(network.align_to(network), FeedforwardNetwork)
 assert_type(metrics.parameter_error(network, network), float)
 assert_type(get_activation("relu").smooth, bool)
-oracle = Oracle(network, 2, clock=Clock(max_seconds=1.0))
+oracle = Oracle(network, 2, budget=Budget(max_seconds=1.0))
 assert_type(oracle.n_queries, int)
 identifier = NetworkIdentifier(network, layer_widths=(1,))

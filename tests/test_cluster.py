@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from skident import EntangledWeightExtractor, NetworkIdentifier, TensorReLURegressor
+from skident import EntangledWeightExtractor, IdentifierOptions, NetworkIdentifier, TensorReLURegressor
 from skident.datasets import make_network, make_relu_network
 from skident.landscape import TrainingTrials, phase_transition
 from skident.optim import in_order
@@ -64,10 +64,9 @@ def test_identification_by_hessians(backend, monkeypatch):
 
     def fit():
         extractor = EntangledWeightExtractor(first_layer="hessian")
-        identifier = NetworkIdentifier(
-            box, layer_widths=(5, 3, 2), activation="tanh", output_activation="tanh", strategy="hessian",
-            extractor=extractor, n_attempts=1, random_state=0,
-        )  # fmt: skip
+        options = IdentifierOptions(strategy="hessian", extractor=extractor, n_attempts=1)
+        names = {"activation": "tanh", "output_activation": "tanh"}
+        identifier = NetworkIdentifier(box, layer_widths=(5, 3, 2), **names, options=options, random_state=0)
         rows.clear()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)

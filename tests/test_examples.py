@@ -180,9 +180,9 @@ def test_audit(tmp_path, monkeypatch, capsys):
 def test_onnx(tmp_path, monkeypatch, capsys):
     pytest.importorskip("skl2onnx")
     pytest.importorskip("onnxruntime")
-    with pytest.warns(ConvergenceWarning, match="the answers carry noise or rounding"):
+    with pytest.warns(ConvergenceWarning, match="the outputs carry noise or rounding"):
         printed = run("plot_21_onnx", tmp_path, monkeypatch, capsys)
-    assert "agrees as far as noise and rounding let one see" in printed and "the same: " in printed
+    assert "agrees to within noise and rounding" in printed and "the same: " in printed
     rms, largest = re.search(r"rms (\S+), at most (\S+) standard errors", printed).groups()
     assert float(rms) < 1.5 and float(largest) < 5
     deployed, found = re.findall(rf"error of an output {NUMBER}", printed)
@@ -199,7 +199,7 @@ def test_unknown_activation(tmp_path, monkeypatch, capsys):
     assert len(detected) == 8 and all(name == found and units == "12" for name, found, _, units, _ in detected)
     assert max(float(error) for *_, error in detected) < 1e-12
     assert [float(slope) for _, _, slope, _, _ in detected if slope] == [0.17]
-    assert "was seen: unknown (unclear" in printed
+    assert "Detected activation: unknown (unclear" in printed
 
 
 @pytest.mark.slow

@@ -13,18 +13,22 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPRegressor
 
 import skident
-from skident import EntangledWeightExtractor, NetworkCompletion, NetworkIdentifier
+from skident import EntangledWeightExtractor, IdentifierOptions, NetworkCompletion, NetworkIdentifier
 from skident.datasets import make_network
 from skident.landscape import TrainingTrials, phase_transition
 from skident.oracle import Oracle
+from tests.identifiers import make_identifier
 
 NAMES = {
     "EntangledWeightExtractor": EntangledWeightExtractor,
     "NetworkCompletion": NetworkCompletion,
     "FrozenEstimator": FrozenEstimator,
+    "IdentifierOptions": IdentifierOptions,
+    "low": -1.0,
+    "high": 1.0,
 }
 # A parameter and a value of it in a message, such as "n_starts=100" or "completion=NetworkCompletion(n_init=20)".
-VALUE = r"'[^']*'|\w+\([^()]*(?:\([^()]*\)[^()]*)*\)|\([^()]*\)|[\w.+-]*\w"
+VALUE = r"'[^']*'|\w+\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\([^()]*\)|[\w.+-]*\w"
 SETTING = re.compile(
     rf"\b(?:try|use|set|take|takes|with|and|or|as|leave|units|solver|for|\() ?(?<![\w.])([a-z_]+)=({VALUE})"
 )
@@ -137,7 +141,7 @@ CLASSIFIER = LogisticRegression().fit(X, CLASSES)
 
 
 def identifier(network, **options):
-    return NetworkIdentifier(lambda X: network(X), random_state=0, **options)
+    return make_identifier(lambda X: network(X), random_state=0, **options)
 
 
 # What is said, and what the remedy gives: a fit that is exact, or one that goes through.

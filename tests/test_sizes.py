@@ -9,7 +9,7 @@ import pytest
 import skident
 
 ROOT = Path(skident.__file__).parent
-FILE_LINES = 400
+FILE_LINES = 310  # code lines: without docstrings, comments and blank lines
 FUNCTION_LINES = 40  # without docstring
 PARAMETERS = 8  # without self; __init__ has one a parameter of the estimator
 
@@ -60,10 +60,21 @@ def n_parameters(function):
     return len(named) - (named[:1] in (["self"], ["cls"])) + (a.vararg is not None) + (a.kwarg is not None)
 
 
+def n_code_lines(source):
+    """Lines of code, without docstrings, comments and blank lines."""
+    documented = set()
+    for node in ast.walk(ast.parse(source)):
+        holder = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        if holder and ast.get_docstring(node, clean=False) is not None:
+            documented |= {*range(node.body[0].lineno, node.body[0].end_lineno + 1)}
+    lines = enumerate(source.split("\n"), 1)
+    return sum(1 for i, line in lines if i not in documented and line.strip() and not line.strip().startswith("#"))
+
+
 @functools.cache
 def too_large():
     """Places over each of the three limits, with their sizes."""
-    files = {path: source.count("\n") for path, source in SOURCES.items() if source.count("\n") > FILE_LINES}
+    files = {path: n for path, source in SOURCES.items() if (n := n_code_lines(source)) > FILE_LINES}
     found = [(f"{path}::{name}", node) for path, source in SOURCES.items() for name, node in functions(source)]
     long = {place: n_lines(node) for place, node in found if n_lines(node) > FUNCTION_LINES and not only_stores(node)}
     wide = {place: n_parameters(node) for place, node in found if n_parameters(node) > PARAMETERS}

@@ -18,6 +18,7 @@ from skident import (
     EntangledWeightExtractor,
     HierarchicalQuadraticNet,
     HierarchicalQuadraticNetClassifier,
+    IdentifierOptions,
     NetworkCompletion,
     NetworkCompressor,
     NetworkIdentifier,
@@ -73,7 +74,7 @@ ESTIMATORS = {
     "identifier of a callable": NetworkIdentifier(Units("tanh", 3), layer_widths=(3, 1)),
     "identifier of a classifier": NetworkIdentifier(SMALL_CLASSIFIER),
     "identifier with stages": NetworkIdentifier(
-        SMALL_MLP, extractor=EntangledWeightExtractor(), completion=NetworkCompletion()
+        SMALL_MLP, options=IdentifierOptions(extractor=EntangledWeightExtractor(), completion=NetworkCompletion())
     ),
     "compressor": NetworkCompressor(),
     "compressor of a classifier": NetworkCompressor(SMALL_CLASSIFIER),

@@ -120,7 +120,7 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None, thorough=False)
 
             def progress(done, show=entry["progress"]):
                 show(done)
-                return oracle.clock.out_of_time
+                return oracle.budget.out_of_time
 
             draw = _thorough_design(network, rng) if thorough else _design(network, spread, near, rng)
             if not samples.query(draw, max(n, 0)):
@@ -129,7 +129,7 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None, thorough=False)
             try:
                 network, residual = _polish_repeatedly(network, samples, repeats, callback=progress, noise=noise)
             except MemoryLimitError as error:
-                oracle.refusal = str(error)
+                oracle.exhausted = str(error)
                 break
             entry["residual"] = residual
         if residual > _CLOSE + _NOISE_FACTOR * samples.noise_residual(noise, network.output_activation):
@@ -160,7 +160,7 @@ class _Samples:
         try:
             U, Y = self.oracle.query_precise(draw, n)
         except OutOfBudgetError as error:
-            self.oracle.refusal = str(error)
+            self.oracle.exhausted = str(error)
             return False
         self.U, self.Y = np.concatenate([self.U, U]), Y if self.Y is None else np.concatenate([self.Y, Y])
         return True

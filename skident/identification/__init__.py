@@ -1,4 +1,4 @@
-"""Which network answers like that? Weights and shifts of a black box, from its answers alone."""
+"""Recovering the weights of a network from queries (model extraction)."""
 
 import lazy_loader
 
@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "completion": ["NetworkCompletion"],
         "extractor": ["EntangledWeightExtractor"],
         "identifier": ["NetworkIdentifier"],
+        "options": ["IdentifierOptions"],
         "report": ["IdentificationReport"],
     },
 )

@@ -1,4 +1,4 @@
-"""The whole identification: extraction, completion, polish, and an honest last look."""
+"""Recovery of all weights of a network from queries: the estimator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
@@ -23,178 +23,111 @@ from skident.base.parameters import (
     forgotten_on_error,
 )
 from skident.base.predictions import NetworkPredictions
-from skident.base.progress import StageLog
 from skident.network import FeedforwardNetwork
 from skident.optim import one_thread
-from skident.oracle import Clock, NotIdentified, Oracle, OutOfBudgetError
+from skident.oracle import Budget, NotIdentified, Oracle, OutOfBudgetError
 from skident.oracle.black_box import resolve_black_box, resolve_response
 
-from .completion import NetworkCompletion
-from .extractor import EntangledWeightExtractor
-from .hints import budget_named, explained
-from .input_range import keep_near_centre
-from .observe import first_look
-from .plan import plan_routes
-from .problem import Inquiry, Limits, Pipeline, ask_fresh, sought_widths
-from .report import ReportInNotebooks
-from .solve import make_attempts
-from .validate import judge, report_of, stderr_of, warning_of
+from .diagnosis import budget_named, explained, warning_of
+from .observe import observe, pose
+from .options import IdentifierOptions
+from .plan import plan
+from .problem import Options
+from .report import ReportInNotebooks, report_of
+from .solve import solve
+from .validate import standard_errors_of, validate
 
 __all__ = ["NetworkIdentifier"]
 
+_MOVED = tuple(IdentifierOptions._get_param_names())  # constructor arguments of version 0.1
+
 
 class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
-    """Weights and shifts of a black-box network, from its answers.
+    """Recover all weights and biases of a black-box network from queries.
 
-    Finds the feedforward network ``f(x) = g_L(W_L^T ... g_1(W_1^T x + tau_1) ... + tau_L)`` with
-    ``|f(x) - black_box(x)| <= tol`` times the range of the answers: structure first, then all parameters at once to
-    rounding error. What was found is compared with the black box on fresh inputs, and only called exact when it agrees.
+    Recovers the feedforward network ``f(x) = g_L(W_L^T ... g_1(W_1^T x + tau_1) ... + tau_L)`` with
+    ``|f(x) - black_box(x)| <= tol`` times the range of the outputs, and validates it on held-out samples.
 
     Parameters
     ----------
     estimator : callable, regressor, classifier, torch.nn.Module, FeedforwardNetwork or ONNX model, default=None
-        The black box: maps (n, D) to (n, m_L) or (n,). A regressor or classifier inside `FrozenEstimator` is queried as
-        it is, another one is cloned and fitted on (X, y) first: a fitted one with a warning, unless `clone` of this
-        estimator (in `GridSearchCV`) has made it unfitted. None is a small tanh `MLPRegressor`. An ONNX model is an
-        `onnxruntime.InferenceSession` or the path of an ``.onnx`` file; rows get the shape of its input. Scalers
-        become part of the first layer (`skident.network.unfold_inputs` takes them out again).
+        The black box, from (n, D) to (n, m_L) or (n,). A `FrozenEstimator` is queried as it is; another estimator is
+        cloned and fitted on (X, y) first. None is a small tanh `MLPRegressor`.
     layer_widths : sequence of int or "auto", default=None
-        ``(m_1, ..., m_L)``, the last one the number of outputs. None: one hidden layer of a width to be found, linear
-        output. ``"auto"``: the smallest network of up to three hidden layers that explains the answers; needs an
-        activation that saturates. Of relu and leaky relu networks depth and widths are found either way; of hard tanh,
-        softplus, gelu, silu and elu ones the width of the one hidden layer that they may have.
+        ``(m_1, ..., m_L)``, outputs last. ``"auto"`` recovers depth and widths of up to three hidden layers. None is
+        one hidden layer of unknown width. ReLU and leaky ReLU networks need neither depth nor widths.
     activation, output_activation : str, default="auto"
-        ``auto`` reads them off black boxes that tell. Of others they are looked for, some 1200 queries, most of them
-        far out (`skident.identification.activation`): ``report_.activation``. Before a softmax, or the sigmoid of one
-        output, the network of the logits is identified. Where the output's is in doubt, it is taken as linear, and,
-        with widths given, as its rival if that fails. Where far out nothing may be asked (`input_range`,
-        probabilities, ``max_queries`` below 10 000), they are taken as tanh and linear. Of a classifier they are those
-        of the network of its logits. ``"leaky_relu"``: of one slope, found. ``"hard_tanh"``: ``max(-1, min(z, 1))``.
-        Clipped linear outputs are detected: `network_` then has the output activation `skident.network.clip`.
+        Of the hidden layers and of the output. ``auto`` reads or detects them (about 1,200 queries, most at large
+        inputs). Set them if detection is uncertain or its queries are not allowed.
     response_method : {"auto", "predict", "predict_proba"}, default="auto"
-        ``predict_proba``: the answers are probabilities of K exclusive classes, (n, K), or (n,) of the second of two;
-        they are turned into logits, ``log p_k - mean_j log p_j`` (n, K), or the log-odds of the second of two
-        classes, (n, 1), and the network of these is identified. Of an estimator this method is asked. ``auto`` asks
-        classifiers for probabilities and takes the answers of all others as they are.
+        Queried method. ``predict_proba``: outputs are probabilities of exclusive classes, and the network of their
+        logits is recovered. ``auto`` is that for classifiers; set it for callables that return probabilities.
     input_range : tuple of two array-likes of shape (D,) or float, default=None
-        ``(low, high)``: the black box is never asked outside; infinite entries are no bounds. Where the range is too
-        small to see the first layer saturated, it is looked for by Hessians near the centre; where it leaves most of
-        the parameters open, that is warned of first and the function is fitted: ``report_.determined`` (share of the
-        parameters) and ``report_.spectrum`` (`skident.fitting.standard_errors`) say what is known.
-    strategy : {"auto", "saturation", "hessian"}, default="auto"
-        ``saturation``: first layer from far away, then the rest of the network where the first layer is saturated (any
-        depth, any shift). ``hessian``: `EntangledWeightExtractor` and `NetworkCompletion`, the paper's pipeline, up to
-        three layers; its first layer still comes from saturation, unless `extractor` has ``first_layer="hessian"``.
-        ``auto`` starts with saturation where there is a limit to reach and neither `extractor` nor `completion` is
-        given, and turns to the pipeline where that fails; one hidden layer with linear output always goes through the
-        pipeline, whose first layer then comes from saturation. relu, leaky relu and hard tanh networks are found by
-        their kinks; one hidden layer of softplus, gelu, silu or elu units by their profiles far out, where the answers
-        are exact and `input_range` is None, before the pipeline (which elu has none of).
-    extractor : EntangledWeightExtractor, default=None
-        Its model, widths, activations, random state, jobs and verbosity are replaced. Tuned as ``extractor__radius``.
-    completion : NetworkCompletion, default=None
-        Likewise.
-    polish : bool, default=True
-        Fit all weights and shifts at the end.
+        ``(low, high)`` outside which the model is never queried. Infinite entries are no bounds. Without it, queries
+        go up to 1e5 standard deviations from the data.
     tol : float, default=1e-8
-        Relative maximum error on fresh inputs below which the network is called exact: the largest error of an output
-        over the largest deviation of that output's answers from their mean (or a millionth of its largest answer, if
-        that is more), the worst of all outputs.
-    n_check : int, default=200
-        Rows at most on which the network found is compared with the black box: half of them of X where it has so many,
-        the others normal around its mean, with its standard deviations. What none of them meets goes unseen: a bump of
-        the answers that takes up a share p of the inputs with probability ``(1 - p)^n_check``. At least 20.
-    n_attempts : int, default=4
-        Tries before giving up: saturation, twice; then, up to three layers, the pipeline at the centre, at the first
-        layer's inflection point, and at random points near.
-    max_neurons : int, default=200
-        Hidden units at most that ``layer_widths="auto"`` may find.
-    n_starts : int, default=None
-        Random starts at most of every fit of the layers behind a saturated first one; by default between 24 and 40,
-        more for smaller networks.
+        Relative maximum error on held-out samples below which the network is called exact: the largest error of an
+        output over its largest deviation from its mean. Raise it for models that are not evaluated in float64.
     max_seconds, max_queries : float and int, default=None
-        Time, and rows asked, at most; None is no limit. Looked at wherever something is asked or iterated: a call of
-        the black box is the longest that the time is overrun by, and a second for the last look. Three quarters of the
-        time are for random starts, the rest for the polish. What was found until then is returned with a warning, and
-        never called exact where the last look was cut short; nothing found is a ValueError that says how far it came.
+        Budget. None is no limit. What is recovered when it ends is returned with a warning; if nothing is, `fit`
+        raises an error. The overrun is at most one call of the model and one second.
+    options : IdentifierOptions, default=None
+        Options that few people change: strategy, stages, validation samples, random starts.
     n_jobs : int, default=None
-        Threads that sample Hessians, processes that fit random starts, or what `joblib.parallel_config` chooses; see
-        Notes. The result does not depend on it.
+        Threads for Hessians, processes for random starts, or the backend of `joblib.parallel_config`. The result does
+        not depend on it.
     random_state : int, RandomState or None, default=None
+        Seed of all random choices. Pass an int for reproducible results.
     verbose : int, default=0
-        1 shows progress bars and a line a stage.
+        1 shows progress bars and a line per stage.
+    strategy, extractor, completion, polish, n_check, n_attempts, max_neurons, n_starts
+        Moved to `options`; still accepted, with a `FutureWarning`.
 
     Attributes
     ----------
     network_ : FeedforwardNetwork
-        In canonical form. Of a classifier the network of its logits: of all with these probabilities the one whose
-        output weights and shifts have zero mean over the classes, as `skident.network.center_outputs` makes it.
+        The recovered network, in canonical form. For classifiers, the network of the logits with zero mean over the
+        classes, see `skident.network.center_outputs`.
     report_ : IdentificationReport
-        Prints as a table, also in notebooks; `plot` draws it. ``exact``: whether, on the rows that were looked at, the
-        network agrees with the black box to `tol`, with no unit too many, and neither noise nor the rounding of the
-        inputs could hide more, and no farther row or plateau contradicts it; ``agrees``: or as close as these tell.
-        ``relative_max_error`` on these rows (of the worst output, relative to its largest deviation from its mean;
-        `network_` as it is, and in standardised inputs, the larger), ``checked`` (how many rows), ``checked_spread``
-        (their standard deviation, (D,)) and ``checked_range`` (the smallest box that holds them, low and high, (D,)
-        each), ``input_rounding`` (error that the rounding of inputs may make, far from 0, in the same units).
-        ``stages`` (list of dicts with name, seconds, queries, residual), ``n_queries``, ``attempts``, ``route`` (which
-        way found the network) and ``reason`` (why it was taken), ``noise`` (of the answers, relative to their standard
-        deviation, single precision and rounding to decimals included; 0 at the rounding of double precision),
-        ``repeatable`` (whether the same question gets the same answer); of a classifier also ``probability_error``
-        (largest error of a probability on rows of X, as far as these tell) and ``lost`` (share of the rows of X whose
-        logits are lost in rounding). Of networks with kinks ``never_active`` and ``always_active``, how many units of
-        every hidden layer never change their side within three standard deviations; with several hidden layers
-        ``explained``, the share of ``explained_of`` further answers that the network explains, and ``sign_doubt``, how
-        far from 1 the signs of the last hidden layer came out as a linear problem.
+        Validation, plan and stages; prints as a table, `plot` draws it. See Notes for its entries.
     stderr_ : tuple of (list of ndarray, list of ndarray), or None
-        Where the answers are noisy or rounded: standard errors of the weights and shifts of `network_`, to first
-        order. None if the outputs are exact, the network does not explain them, or the time is over.
-    extractor_, completion_ : fitted stages of the attempt that was kept; None where it went through saturation
+        Standard errors of weights and biases to first order, if outputs are noisy or rounded.
+    extractor_, completion_ : fitted stages of the Hessian pipeline, or None
     layer_widths_ : tuple of int
     estimator_ : object
-        The black box that was asked.
+        The queried model.
     n_queries_ : int
-        Rows the black box was asked in all.
     n_features_in_ : int
     classes_ : ndarray of shape (K,)
-        Only where probabilities are asked: the classifier's; ``0 ... K-1`` for a callable.
+        For classifiers only; ``0 ... K-1`` for a callable.
 
     Warns
     -----
     ConvergenceWarning
-        When the network is not exact, with the stage that failed, or the noise or rounding that limits it; when fewer
-        units than asked for explain all answers; before a search for wide layers that no `max_seconds` bounds.
+        If the network is not exact, with the failed stage or the noise that limits it; if fewer units than given
+        explain all outputs.
 
     See Also
     --------
-    EntangledWeightExtractor, NetworkCompletion : The stages, as a Pipeline.
+    IdentifierOptions : Options that few people change.
+    EntangledWeightExtractor, NetworkCompletion : The stages of the Hessian pipeline.
 
     Notes
     -----
-    Queries: for the first layer about ``m_1 (D + 58)``, or ``m_1 (25 + sqrt(D)) + D`` and some where three or more
-    outputs let several units be seen at once; ``5 P / m_L`` with P parameters of the widest network tried for the
-    layers behind it, and ``4 m_1 (20 + 4.5 m_1 / m_L)`` for exact shifts where these are needed; ``6 (m / m_L) (2 D^2 +
-    1)`` for Hessians; ``1.5 P / m_L`` to ``2.5 P / m_L`` for the polish, ten with noise; some 450 to check. A start of
-    the layers behind the first, and the polish, cost ``O(n P^2)`` a step up to 2000 and 3000 parameters and ``O(n P)``
-    a conjugate gradient iteration beyond, in memory ``O(P^2)`` and ``O(n m + sum m_l m_{l-1}^2)``.
+    Entries of `report_`: ``exact`` (the network agrees with the black box to `tol` on held-out samples,
+    no unit is redundant, neither noise nor rounding could hide more, and no far output or plateau contradicts it),
+    ``agrees`` (or as close as noise and rounding allow), ``relative_max_error``, ``checked``, ``checked_spread`` and
+    ``checked_range`` (number, standard deviation and range of held-out samples), ``input_rounding``, ``plan`` and
+    ``tried`` (steps, and how they ended), ``route`` and ``reason`` (successful method), ``stages`` (name, seconds,
+    queries, residual), ``n_queries``, ``attempts``, ``noise`` (relative to the outputs' standard deviation),
+    ``repeatable``, ``activation``; for classifiers ``probability_error`` and ``lost``; for ReLU networks
+    ``never_active``, ``always_active``, ``explained``, ``explained_of`` and ``sign_doubt``.
 
-    Behind a saturated first layer: at the true widths a fit has many local minima; wider networks have few, and
-    pruning units that the others can replace leads back from a wide fit to the true network; several hidden layers
-    below one or two linear outputs start with small weights (`network_from_small_starts`). With one or two outputs,
-    with unknown widths, or after a failure, the first layer's shifts come from gradients: those of the rest lie in the
-    span of the second layer's weights, which is a proper subspace if that layer is narrower (`find_first_biases`); its
-    dimension is the layer's width. Of two hidden layers with few outputs, the second as wide as the first or wider,
-    Taylor coefficients on patches where few first-layer units are free tell the rest, 40 to 110 answers a parameter; a
-    stage that fails says why as ``failed``, and the next route is taken.
+    Methods are chosen by activation: saturation at large inputs, patches, or Hessians near the data (Fiedler et al.
+    2021) for tanh, sigmoid and erf; activation boundaries for ReLU; asymptotes for softplus, GELU, SiLU and ELU. The
+    guide describes them with their costs.
 
-    On a cluster, with the same bits: ``client = dask.distributed.Client(address)``, then ``with
-    joblib.parallel_config(backend="dask"):`` around ``identifier.fit(X)``. Processes ask copies of the black box: their
-    questions are counted and keep to the budgets, what they remember is lost. One that no copy can be made of (by
-    cloudpickle) is asked by threads.
-
-    Where probabilities are asked, this is a classifier: `predict` gives labels, `predict_proba` probabilities,
-    `decision_function` the logits, and `score` is the accuracy. Binary classifiers that answer ``(1 - q, q)`` lose
-    large positive log-odds in rounding; parameters are fitted where the log-odds are exact to 1e-12.
+    Deprecated arguments and `options` describe the same settings; given both, the arguments win.
 
     References
     ----------
@@ -221,20 +154,14 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         "output_activation": [ACTIVATION_CHOICES, StrOptions({"auto"})],
         "response_method": [StrOptions({"auto", "predict", "predict_proba"})],
         "input_range": ["array-like", None],
-        "strategy": [StrOptions({"auto", "saturation", "hessian"})],
-        "extractor": [EntangledWeightExtractor, None],
-        "completion": [NetworkCompletion, None],
-        "polish": ["boolean"],
         "tol": [POSITIVE],
-        "n_check": [Interval(Integral, 20, None, closed="left")],
-        "n_attempts": [AT_LEAST_ONE],
-        "max_neurons": [AT_LEAST_ONE],
-        "n_starts": [AT_LEAST_ONE, None],
         "max_seconds": [POSITIVE, None],
         "max_queries": [AT_LEAST_ONE, None],
+        "options": [IdentifierOptions, None],
         "n_jobs": [Interval(Integral, None, -1, closed="right"), AT_LEAST_ONE, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
+        **dict.fromkeys(_MOVED, "no_validation"),
     }
 
     def __init__(
@@ -246,20 +173,21 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         output_activation="auto",
         response_method="auto",
         input_range=None,
-        strategy="auto",
-        extractor=None,
-        completion=None,
-        polish=True,
         tol=1e-8,
-        n_check=200,
-        n_attempts=4,
-        max_neurons=200,
-        n_starts=None,
         max_seconds=None,
         max_queries=None,
+        options=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
+        strategy="deprecated",
+        extractor="deprecated",
+        completion="deprecated",
+        polish="deprecated",
+        n_check="deprecated",
+        n_attempts="deprecated",
+        max_neurons="deprecated",
+        n_starts="deprecated",
     ):
         self.estimator = estimator
         self.layer_widths = layer_widths
@@ -267,31 +195,57 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         self.output_activation = output_activation
         self.response_method = response_method
         self.input_range = input_range
+        self.tol = tol
+        self.max_seconds = max_seconds
+        self.max_queries = max_queries
+        self.options = options
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
         self.strategy = strategy
         self.extractor = extractor
         self.completion = completion
         self.polish = polish
-        self.tol = tol
         self.n_check = n_check
         self.n_attempts = n_attempts
         self.max_neurons = max_neurons
         self.n_starts = n_starts
-        self.max_seconds = max_seconds
-        self.max_queries = max_queries
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+
+    def __setstate__(self, state):
+        """Restore an identifier, also one pickled by version 0.1, which had no `options`."""
+        super().__setstate__({"options": None, **state})
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "network_")
 
+    def set_params(self, **params):
+        """Set parameters; ``options__n_starts=100`` sets an option, also of the default options.
+
+        Parameters
+        ----------
+        **params
+            Parameters by name.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or an option does not exist; the message names the closest option.
+        """
+        if self.options is None and params.get("options") is None and any(n.startswith("options__") for n in params):
+            self.options = IdentifierOptions()
+        return super().set_params(**params)
+
     def fit(self, X, y=None):
-        """Ask the black box and identify it.
+        """Query the black box and recover its network.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, D)
-            Where the black box is used: sets the centre and the inputs' units.
+            Sets the location and scale of each input.
         y : array-like of shape (n_samples,) or (n_samples, m_L), default=None
             Only for an estimator that must be fitted first; labels for a classifier.
 
@@ -302,22 +256,24 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         Raises
         ------
         ValueError
-            If X is not finite or has one row or column; widths are impossible or contradict what was found; the
-            activation allows neither route; the black box raises, is constant, answers with NaN or differently when
-            asked twice, or with no probabilities where these are expected; `input_range` leaves no room.
+            If X is not finite or has one row or column; widths are impossible or contradict what was recovered; the
+            black box raises, is constant, returns NaN or different outputs for the same inputs; the budget ends
+            before a network is recovered; or none is (`skident.oracle.NotIdentified`).
         """
         with forgotten_on_error(self), one_thread(), budget_named():
             began = time.perf_counter()
             X, y, response = self._validated(X, y)
-            with (clock := Clock(self.max_seconds, self.max_queries, began)).limit():
-                verdict, reason = self._best_reading(*self._begin(X, y, response, clock))
-                self._store(verdict, reason)
-            if (message := warning_of(verdict)) is not None:
+            options = Options.of(self, self._chosen_options())
+            with (budget := Budget(self.max_seconds, self.max_queries, began)).limit():
+                model, oracle, rng = self._query(X, y, response, options, budget)
+                validation, steps = _recover(observe(model, oracle, X, options), model, options, rng)
+                self._store(validation, steps)
+            if (message := warning_of(validation)) is not None:
                 warnings.warn(message, ConvergenceWarning, stacklevel=2)
         return self
 
     def _validated(self, X, y):
-        """Rows and targets as arrays, and whether values or probabilities are asked."""
+        """Samples and targets as arrays, and whether values or probabilities are queried."""
         self._validate_params()
         response = resolve_response(self.estimator, self.response_method)
         checks = {"dtype": np.float64, "ensure_min_samples": 2}
@@ -330,71 +286,66 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
             raise ValueError("n_features=1: weights of one input are all parallel; at least 2 features are needed.")
         return X, y, response
 
-    def _begin(self, X, y, response, clock):
-        """The black box, a first look at it, and the random state."""
+    def _chosen_options(self):
+        """The options, with deprecated arguments in them."""
+        chosen = IdentifierOptions() if self.options is None else clone(self.options)
+        moved = {name: getattr(self, name) for name in _MOVED if not _is_default(getattr(self, name))}
+        if moved:
+            given = ", ".join(f"{name}={value!r}" for name, value in moved.items())
+            warnings.warn(
+                f"{', '.join(moved)} moved: write NetworkIdentifier(options=IdentifierOptions({given})). Passing them "
+                "directly ends in the next release.",
+                FutureWarning,
+                stacklevel=3,
+            )
+            chosen.set_params(**moved)
+        chosen._validate_params()
+        return chosen
+
+    def _query(self, X, y, response, options, budget):
+        """The model, fitted if it must be, an oracle that queries it, and the random state."""
         rng = check_random_state(self.random_state)
-        box = resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1), classifiers=response == "predict_proba")
-        center, scale = center_and_scale(X, None if self.extractor is None else self.extractor.center)
-        limits = self.input_range
-        oracle = Oracle(box, X.shape[1], center=center, scale=scale, response=response, input_range=limits, clock=clock)
-        first = first_look(oracle, box, X, (self.activation, self.output_activation), self.strategy)
-        return box, first, rng
+        model = resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1), classifiers=response == "predict_proba")
+        center, scale = center_and_scale(X, None if options.extractor is None else options.extractor.center)
+        settings = {"response": response, "input_range": self.input_range, "budget": budget}
+        return model, Oracle(model, X.shape[1], center=center, scale=scale, **settings), rng
 
-    def _best_reading(self, box, first, rng):
-        """The verdict on the first reading of the answers that explains them, or else the best; and why its routes."""
-        best, refusal = None, None
-        for reading in first.readings(box, (self.activation, self.output_activation), self.layer_widths):
-            try:
-                inquiry = self._inquiry(box, reading, rng)
-                with explained(inquiry):
-                    plan = plan_routes(inquiry, self.strategy, self.n_attempts)
-                    if plan.warning:
-                        warnings.warn(plan.warning, ConvergenceWarning, stacklevel=3)
-                    verdict = judge(inquiry, make_attempts(inquiry, plan.routes, plan.last_resort))
-            except (NotIdentified, OutOfBudgetError) as error:
-                refusal = error if refusal is None else refusal
-                continue
-            if best is None or verdict.rank < best[0].rank:
-                best = verdict, plan.reason
-            if verdict.explained:
-                break
-        if best is None:
-            raise refusal
-        best[0].inquiry.oracle.n_queries = reading.oracle.n_queries  # of all readings
-        return best
+    def _store(self, validation, steps):
+        problem, best = validation.problem, validation.best
+        self.network_, self.layer_widths_ = validation.network, validation.network.layer_widths
+        self.extractor_, self.completion_, self.estimator_ = best.extractor, best.completion, problem.model
+        self.n_queries_ = problem.oracle.n_queries
+        self.report_, self.stderr_ = report_of(validation, steps), standard_errors_of(validation)
+        self._one_dimensional, self._labels = problem.oracle.one_dimensional, None
+        self._softmax = problem.identifies_logits and problem.detected.output.name == "softmax"
+        if problem.identifies_logits and not self._softmax:
+            network = self.network_
+            self.network_ = FeedforwardNetwork(network.weights, network.biases, network.activations[0], "sigmoid")
+        if problem.oracle.response == "predict_proba" and not problem.identifies_logits:
+            labels = np.arange(max(2, problem.oracle.n_outputs))
+            self.classes_ = self._labels = getattr(problem.model, "classes_", labels)
 
-    def _inquiry(self, box, first, rng):
-        """The inquiry: the black box, what is looked for, and fresh answers to judge by."""
-        oracle, activations = first.oracle, first.activations
-        pipeline = Pipeline.of(self.extractor, self.completion, self.n_jobs, self.verbose)
-        widths, discover = sought_widths(self.layer_widths, oracle.n_outputs, activations[1], first.seen)
-        if keep_near_centre(oracle, pipeline.extractor, activations[0], widths, self.strategy):
-            pipeline = Pipeline(pipeline.extractor.set_params(first_layer="hessian"), pipeline.completion, first=True)
-        return Inquiry(
-            box=box,
-            oracle=oracle,
-            X=first.X,
-            activations=activations,
-            widths=widths,
-            discover=discover,
-            fresh=ask_fresh(oracle, first.X, first.spread, rng, self.n_check),
-            pipeline=pipeline,
-            limits=Limits(self.tol, self.polish, self.max_neurons, self.n_starts, self.n_jobs),
-            rng=rng,
-            log=StageLog(self.verbose),
-            seen=first.seen,
-        )
 
-    def _store(self, verdict, reason):
-        inquiry, best = verdict.inquiry, verdict.outcome.best
-        self.network_, self.layer_widths_ = verdict.network, verdict.network.layer_widths
-        self.extractor_, self.completion_, self.estimator_ = best.extractor, best.completion, inquiry.box
-        self.n_queries_ = inquiry.oracle.n_queries
-        self.report_, self.stderr_ = report_of(verdict, reason), stderr_of(verdict)
-        self._one_dimensional, self._labels = inquiry.oracle.one_dimensional, None
-        self._softmax = inquiry.takes_logits and inquiry.seen.output.name == "softmax"
-        if inquiry.takes_logits and not self._softmax:
-            found = self.network_
-            self.network_ = FeedforwardNetwork(found.weights, found.biases, found.activations[0], "sigmoid")
-        if inquiry.oracle.response == "predict_proba" and not inquiry.takes_logits:
-            self.classes_ = self._labels = getattr(inquiry.box, "classes_", np.arange(max(2, inquiry.oracle.n_outputs)))
+def _is_default(value):
+    return isinstance(value, str) and value == "deprecated"
+
+
+def _recover(readings, model, options, rng):
+    """The validation of the first reading that explains the outputs, else of the best one, and its plan."""
+    best, failure = None, None
+    for reading in readings:
+        try:
+            problem = pose(reading, model, options, rng)
+            with explained(problem):
+                steps = plan(problem)
+                validation = validate(problem, solve(problem, steps))
+        except (NotIdentified, OutOfBudgetError) as error:
+            failure = error if failure is None else failure
+            continue
+        if best is None or validation.rank < best[0].rank:
+            best = validation, steps
+        if validation.explained:
+            break
+    if best is None:
+        raise failure
+    return best

@@ -6,12 +6,12 @@ import numpy as np
 
 from skident.network import get_activation
 
-__all__ = ["fresh_rows", "keep_near_centre", "rows_inside", "spaced"]
+__all__ = ["held_out_points", "must_stay_near_center", "samples_in_range", "spaced"]
 
 _FIRST_RADIUS = 3e4  # of the search for saturation, in units of sqrt(D) standard deviations
 
 
-def rows_inside(oracle, X):
+def samples_in_range(oracle, X):
     """The rows of X that may be asked.
 
     Parameters
@@ -55,7 +55,7 @@ def spaced(rows, n):
     return rows[np.linspace(0, len(rows) - 1, min(len(rows), n)).astype(int)]
 
 
-def fresh_rows(rows, spread, rng, n, factor):
+def held_out_points(rows, spread, rng, n, factor):
     """Rows of the last look: those of X, the others around the centre; further out, only the latter.
 
     Parameters
@@ -78,7 +78,7 @@ def fresh_rows(rows, spread, rng, n, factor):
     return np.concatenate([rows, factor * spread * rng.standard_normal((n - len(rows), rows.shape[1]))])
 
 
-def keep_near_centre(oracle, extractor, activation, widths, strategy):
+def must_stay_near_center(oracle, extractor, activation, widths, strategy):
     """Whether the search for saturation would leave the range, so that the first layer has to come from Hessians.
 
     Parameters

@@ -15,7 +15,7 @@ __all__ = ["with_missing_units"]
 
 # Random units looked at, those of them that are fitted, and how many steps far: where noise is small, and where not.
 _FEW, _MANY = (1000, 4, 60), (4000, 16, 10)
-_ROUNDS, _SETTLED = 3, 0.998  # of the polish, and part of the misfit that a round leaves when it is the last
+_ROUNDS, _SETTLED = 3, 0.998  # of the polish, and part of the residual that a round leaves when it is the last
 _LENGTHS = 0.5  # spread of the logarithm of their lengths around those of the other units
 _WIDER, _SOME = 1.5, 8  # times as wide as it was, and some units more, that a network may grow before it is pruned
 _NOISE_KNOWN = 1.4  # the noise's variance is this many times what short lines tell, at most
@@ -54,7 +54,7 @@ def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lamb
     -------
     network : FeedforwardNetwork
         Fitted to these answers.
-    misfit : float
+    residual : float
         See `polish_network`.
 
     Raises
@@ -63,17 +63,17 @@ def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lamb
         If the black box fails.
     """
     seen = (lambda n_units: None) if callback is None else callback
-    misfit = np.inf
+    residual = np.inf
     network, told = _grown(oracle, network, noise, rng, at_most, out_of_time, seen)
     n_tried = 1 if told.clear else _REMOVALS
     while len(told.U) and 1 < network.layer_widths[0] and not out_of_time():
-        network, misfit = told.settled(network)
+        network, residual = told.settled(network)
         smaller = _smaller(network, told, n_tried, network.layer_widths[0] > at_most)
         if smaller is None:
             break
         network = smaller
         seen(network.layer_widths[0])
-    return network, misfit
+    return network, residual
 
 
 @dataclass(frozen=True)
@@ -93,13 +93,13 @@ class _Told:
         return polish_network(network, self.U, self.Y, noise=self.noise, max_iter=max_iter)[0]
 
     def settled(self, network):
-        """The network polished until that gains nothing, and its misfit: from afar, single rounds end early."""
-        misfit = np.inf
+        """The network polished until that gains nothing, and its residual: from afar, single rounds end early."""
+        residual = np.inf
         for _ in range(_ROUNDS):
             network, left, _ = polish_network(network, self.U, self.Y, noise=self.noise)
-            if left > _SETTLED * misfit:
+            if left > _SETTLED * residual:
                 break
-            misfit = left
+            residual = left
         return network, left
 
     def chi2(self, network):

@@ -1,113 +1,188 @@
-"""The first look at a black box: which rows may be asked, and which activations it has."""
+"""What outputs show before any method: usable samples, activations, clips; each reading of them poses a problem."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.base.parameters import check_layer_widths
+from skident.base.progress import StageLog
 from skident.network import get_activation
 from skident.oracle import BlackBoxError, Oracle, OutOfBudgetError, measure_noise
 from skident.oracle.black_box import has_known_activations, query_where_outputs_vary, resolve_activations
 
 from .activation import ActivationEvidence, classify_near_center, detect_activation
 from .activation.plateaus import clipped_range
-from .input_range import rows_inside, spaced
+from .input_range import held_out_points, must_stay_near_center, samples_in_range, spaced
+from .methods.near_data import predict_determined
+from .problem import HeldOut, Pipeline, Problem
 
-__all__ = ["FirstLook", "first_look"]
+__all__ = ["Reading", "observe", "pose"]
 
-_NEAR = 100.0  # distance, in sqrt(D) standard deviations, up to which plateaus are looked into before anything else
-_QUERIES_FOR_LOOKS = 10_000  # max_queries from which the activation is looked for
+_NEAR = 100.0  # distance, in sqrt(D) standard deviations, within which plateaus are searched first
+_DETECTION_QUERIES = 10_000  # max_queries from which activations are detected: detection takes about 1,200 of them
+_PROBED = 20  # samples of X that set the scale of the outputs (budget)
 
 
 @dataclass(frozen=True)
-class FirstLook:
-    """What a first look at a black box told.
+class Reading:
+    """One reading of the outputs: an oracle with its scaling, samples in range, and activations.
 
     Attributes
     ----------
     oracle : Oracle
-        With its units; of logits, where answers are probabilities.
     X : ndarray of shape (n, D)
-        Rows that may be asked.
     spread : float
-        See `query_where_outputs_vary`.
+        Standard deviations of further validation samples, see `query_where_outputs_vary`.
     activations : tuple of str
-        To look for. The output's is ``identity`` where that is in doubt, and before a softmax or the sigmoid of one
-        output.
-    clipped : tuple of two ndarrays of shape (m_L,) or None
-        Bounds of the outputs, see `clipped_range`.
-    seen : ActivationEvidence or None
-        None where they were named or told, or far questions cannot be asked: beyond an `input_range`, of
-        probabilities, with fewer than 10 000 queries, or where the black box refuses.
+        The output's is ``identity`` if in doubt, and for logits.
+    detected : ActivationEvidence or None
     """
 
     oracle: Oracle
     X: np.ndarray
     spread: float
     activations: tuple[str, str]
-    seen: ActivationEvidence | None
-    clipped: tuple | None = None
+    detected: ActivationEvidence | None = None
 
-    def readings(self, box, named, layer_widths):
-        """This look, and what the answers may be besides: clipped, or, where widths are given, of another activation.
 
-        Parameters
-        ----------
-        box : object
-        named : tuple of str
-            Hidden and output activation as they were given.
-        layer_widths : object
-            As it was given.
+def observe(model, oracle, X, options):
+    """Yield readings of the outputs, the likeliest first: clipped, as detected, and the rival of a linear output."""
+    X_in, outputs, spread = _probe(oracle, X)
+    activations, detected = _detect_activations(oracle, model, outputs, options)
+    if _is_probability(options, detected, oracle):
+        oracle = _another_oracle(oracle, model, "predict_proba")
+        X_in, _, spread = _probe(oracle, X)
+    reading = Reading(oracle, X_in, spread, activations, detected)
+    # Without activation detection no far output is known yet: a clip is searched once the first methods have run.
+    early = detected is not None and _may_clip(reading, model, options)
+    clipped = _clipped_readings(reading, model, options, _NEAR) if early else []
+    yield from clipped
+    yield reading
+    if not clipped and _may_clip(reading, model, options):
+        yield from _clipped_readings(reading, model, options)
+    yield from _rival_readings(reading, model, options)
 
-        Yields
-        ------
-        FirstLook
-            The one of clipped outputs comes first, or second where plateaus show only then; the last one takes the
-            rival of a linear output. Both have an oracle of their own, whose queries count on.
-        """
-        clipped = self._behind_clip(box, named, self.clipped)
-        yield from clipped
-        self.oracle.n_queries = max(one.oracle.n_queries for one in (self, *clipped))
-        yield self
-        if not clipped and _may_clip(self.oracle, box, self.activations, named):
-            for late in self._behind_clip(box, named, _clipped(self.oracle, self.X)):
-                yield late
-                self.oracle.n_queries = late.oracle.n_queries
-        output_activation = named[1]
-        open_widths = layer_widths is None or isinstance(layer_widths, str)
-        settled = self.seen is None or output_activation != "auto" or open_widths
-        rival = None if settled else self.seen.output.rival
-        if rival is not None and self.seen.usable and get_activation(self.seen.name).saturating:
-            seen = replace(self.seen, output=replace(self.seen.output, name=rival, rival="identity"))
-            logits = seen.output.gives_probabilities(self.oracle.n_outputs)
-            oracle = _once_more(self.oracle, box, "predict_proba" if logits else "predict")
-            try:
-                X, answers, spread = _ask_first(oracle, self.X)
-            except (BlackBoxError, OutOfBudgetError):
-                return
-            activations = self.activations[0], "identity" if logits else rival
-            oracle.standardize_outputs(answers, activations[1])
-            yield FirstLook(oracle, X, spread, activations, seen)
 
-    def _behind_clip(self, box, named, clipped):
-        """This look at the network before its outputs are clipped, in a list; empty if they are not."""
-        if clipped is None:
+def pose(reading, model, options, rng):
+    """The problem of a reading: widths, held-out samples, pipeline, and what the input range leaves undetermined."""
+    oracle, activations, pipeline = reading.oracle, reading.activations, Pipeline.of(options)
+    widths, discover = _widths_to_recover(options.layer_widths, oracle.n_outputs, activations[1], reading.detected)
+    if must_stay_near_center(oracle, pipeline.extractor, activations[0], widths, options.strategy):
+        pipeline = pipeline.near_data()
+    problem = Problem(
+        model=model,
+        oracle=oracle,
+        X=reading.X,
+        activations=activations,
+        widths=widths,
+        discover=discover,
+        held_out=_query_held_out(oracle, reading.X, reading.spread, rng, options.n_check),
+        pipeline=pipeline,
+        options=options,
+        rng=rng,
+        log=StageLog(options.verbose),
+        detected=reading.detected,
+    )
+    return problem if oracle.output_bounds is not None else replace(problem, prediction=predict_determined(problem))
+
+
+def _query_held_out(oracle, X, spread, rng, n_check):
+    """Held-out samples, half of them of X if it has so many; the oracle knows their accuracy then."""
+    samples = spaced(oracle.from_inputs(X), n_check // 2)
+    draw = functools.partial(held_out_points, samples, spread, rng)
+    U, Y = oracle.query_precise(draw, len(samples) + n_check - n_check // 2)
+    return HeldOut(U, Y, oracle.measure_accuracy(U[:200], Y, rng))
+
+
+def _widths_to_recover(layer_widths, n_outputs, output_activation, detected):
+    """Widths, None if unknown, and whether depth and widths are to be recovered."""
+    nonlinear = detected is not None and output_activation != "identity"
+    if isinstance(layer_widths, str) or (layer_widths is None and nonlinear):
+        return None, True
+    if layer_widths is not None:
+        if detected is not None and detected.output.name == "softmax" and n_outputs == 1 and layer_widths[-1] == 2:
+            layer_widths = (*layer_widths[:-1], 1)  # the log-odds of the second of two classes
+        return check_layer_widths(layer_widths, n_outputs), False
+    if output_activation != "identity":
+        raise ValueError(
+            "layer_widths=None recovers one hidden layer with linear output, got "
+            f"output_activation={output_activation!r}; give layer_widths."
+        )
+    return None, False
+
+
+def _probe(oracle, X):
+    """Samples in range, their first outputs, and the spread of validation samples; constant outputs are refused."""
+    inside = samples_in_range(oracle, X)
+    return inside, *query_where_outputs_vary(oracle, spaced(oracle.from_inputs(inside), _PROBED))
+
+
+def _few_queries(oracle):
+    return oracle.budget.max_queries is not None and oracle.budget.max_queries < _DETECTION_QUERIES
+
+
+def _is_probability(options, detected, oracle):
+    """Whether the detected output activation gives probabilities, so that logits are queried."""
+    auto = detected is not None and options.activations[1] == "auto"
+    return auto and detected.output.gives_probabilities(oracle.n_outputs)
+
+
+def _detect_activations(oracle, model, outputs, options):
+    """Activations given, declared by the model, or detected, with the evidence; the oracle scales its outputs then."""
+    named = options.activations
+    activations = resolve_activations(model, *named)
+    if oracle.response == "predict_proba" and activations[1] == "sigmoid":
+        raise ValueError(
+            f"output_activation={named[1]!r} would come before the softmax: for probabilities, the network of the "
+            "logits is recovered. Set output_activation='auto'."
+        )
+    oracle.standardize_outputs(outputs, activations[1])
+    given = named[0] != "auto" or named[1] not in ("auto", "identity") or options.strategy != "auto"
+    if given or _few_queries(oracle) or oracle.restricted or has_known_activations(model):
+        return activations, None
+    rng = np.random.RandomState(0)
+    try:
+        noise = measure_noise(oracle, rng.standard_normal((20, oracle.n_inputs)), rng)
+        detected = detect_activation(oracle, rng, noise.std)
+    except BlackBoxError:  # the model cannot be queried far out
+        return activations, None
+    hidden = detected.name if detected.usable else activations[0]
+    if named[1] != "auto" or detected.output.gives_probabilities(oracle.n_outputs):
+        return (hidden, activations[1]), detected
+    oracle.standardize_outputs(outputs, detected.output.name)
+    return (hidden, detected.output.name), detected
+
+
+def _may_clip(reading, model, options):
+    """Whether plateaus of the outputs could be a clip, and the budget allows the search."""
+    linear = reading.activations[1] == "identity" and options.activations[0] != "hard_tanh"
+    oracle = reading.oracle
+    return linear and not _few_queries(oracle) and not oracle.restricted and not has_known_activations(model)
+
+
+def _clipped_readings(reading, model, options, within=np.inf):
+    """The reading as a network whose outputs are clipped, in a list; empty if they are not."""
+    oracle, hidden = reading.oracle, reading.activations[0]
+    try:
+        bounds = clipped_range(oracle, spaced(oracle.from_inputs(reading.X), _PROBED), within)
+        if bounds is None:
             return []
-        oracle, hidden = _once_more(self.oracle, box, "predict"), self.activations[0]
-        try:
-            oracle.standardize_outputs(oracle(spaced(oracle.from_inputs(self.X), 20)))
-            oracle.output_bounds = clipped
-            if named[0] == "auto":
-                near = classify_near_center(_Between(oracle), np.random.RandomState(0))
-                hidden = {"piecewise": "relu", "curved": "tanh", "linear": None}[near]
-        except (BlackBoxError, OutOfBudgetError):
-            return []
-        return [] if hidden is None else [FirstLook(oracle, self.X, self.spread, (hidden, "identity"), None, clipped)]
+        oracle = _another_oracle(oracle, model, "predict")
+        oracle.standardize_outputs(oracle(spaced(oracle.from_inputs(reading.X), _PROBED)))
+        oracle.output_bounds = bounds
+        if options.activations[0] == "auto":
+            shape = classify_near_center(_BetweenPlateaus(oracle), np.random.RandomState(0))
+            hidden = {"piecewise": "relu", "curved": "tanh", "linear": None}[shape]
+    except (BlackBoxError, OutOfBudgetError):
+        return []
+    return [] if hidden is None else [Reading(oracle, reading.X, reading.spread, (hidden, "identity"))]
 
 
-class _Between:
-    """An oracle's outputs, those on plateaus as lost, for looks at the network before its outputs are clipped."""
+class _BetweenPlateaus:
+    """An oracle whose outputs on plateaus count as lost, for detection before the clip."""
 
     def __init__(self, oracle):
         self._oracle, self.n_inputs = oracle, oracle.n_inputs
@@ -118,92 +193,27 @@ class _Between:
         return Y, np.broadcast_to(error[:, None], Y.shape)
 
 
-def first_look(oracle, box, X, named, strategy):
-    """Ask rows of X, and look for activations that were neither named nor told.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    box : object
-    X : ndarray of shape (n, D)
-        Rows where the black box is used.
-    named : tuple of str
-        Hidden and output activation as they were given; ``auto`` where they are to be told by the black box, or seen.
-    strategy : str
-
-    Returns
-    -------
-    FirstLook
-
-    Raises
-    ------
-    ValueError
-        If fewer than two rows may be asked, the answers are constant, or differ when asked twice; if an output
-        activation would come before a softmax.
-    """
-    inside, answers, spread = _ask_first(oracle, X)
-    activations, seen = _sought_activations(oracle, box, answers, named, strategy)
-    if seen is not None and named[1] == "auto" and seen.output.gives_probabilities(oracle.n_outputs):
-        oracle = _once_more(oracle, box, "predict_proba")
-        inside, _, spread = _ask_first(oracle, X)
-    # Without a look at the activation nothing far out was queried yet: `readings` looks once that has happened.
-    clipped = (
-        _clipped(oracle, inside, _NEAR) if seen is not None and _may_clip(oracle, box, activations, named) else None
-    )
-    return FirstLook(oracle, inside, spread, activations, seen, clipped)
-
-
-def _may_clip(oracle, box, activations, named):
-    """Whether plateaus of the outputs can mean that these are clipped, and the budget allows the search."""
-    linear = activations[1] == "identity" and named[0] != "hard_tanh"
-    few = oracle.clock.max_queries is not None and oracle.clock.max_queries < _QUERIES_FOR_LOOKS
-    return linear and not few and not oracle.restricted and not has_known_activations(box)
-
-
-def _clipped(oracle, X, within=np.inf):
-    """See `clipped_range`; None where the black box cannot be queried as that takes."""
+def _rival_readings(reading, model, options):
+    """The reading with the rival of an uncertain output activation, in a list; only if widths are given."""
+    detected, widths = reading.detected, options.layer_widths
+    given = detected is None or options.activations[1] != "auto" or widths is None or isinstance(widths, str)
+    rival = None if given else detected.output.rival
+    if rival is None or not detected.usable or not get_activation(detected.name).saturating:
+        return []
+    detected = replace(detected, output=replace(detected.output, name=rival, rival="identity"))
+    logits = detected.output.gives_probabilities(reading.oracle.n_outputs)
+    oracle = _another_oracle(reading.oracle, model, "predict_proba" if logits else "predict")
     try:
-        return clipped_range(oracle, spaced(oracle.from_inputs(X), 20), within)
+        X, outputs, spread = _probe(oracle, reading.X)
     except (BlackBoxError, OutOfBudgetError):
-        return None
+        return []
+    activations = reading.activations[0], "identity" if logits else rival
+    oracle.standardize_outputs(outputs, activations[1])
+    return [Reading(oracle, X, spread, activations, detected)]
 
 
-def _ask_first(oracle, X):
-    """A first look: which rows may be asked, whether the answers vary and repeat, and on which scale."""
-    inside = rows_inside(oracle, X)
-    return inside, *query_where_outputs_vary(oracle, spaced(oracle.from_inputs(inside), 20))
-
-
-def _sought_activations(oracle, box, answers, named, strategy):
-    """The activations to look for, and what was seen of them; the oracle has its units then."""
-    activations = resolve_activations(box, *named)
-    if oracle.response == "predict_proba" and activations[1] == "sigmoid":
-        raise ValueError(
-            f"output_activation={named[1]!r} would come before the softmax; of probabilities the network of their "
-            "logits is identified, so leave output_activation='auto'."
-        )
-    oracle.standardize_outputs(answers, activations[1])
-    few = oracle.clock.max_queries is not None and oracle.clock.max_queries < _QUERIES_FOR_LOOKS
-    given = named[0] != "auto" or named[1] not in ("auto", "identity") or strategy != "auto"
-    if given or few or oracle.restricted or has_known_activations(box):
-        return activations, None
-    rng = np.random.RandomState(0)
-    try:
-        noise = measure_noise(oracle, rng.standard_normal((20, oracle.n_inputs)), rng)
-        seen = detect_activation(oracle, rng, noise.std)
-    except BlackBoxError:
-        return activations, None
-    hidden = seen.name if seen.usable else activations[0]
-    if named[1] != "auto" or seen.output.gives_probabilities(oracle.n_outputs):
-        return (hidden, activations[1]), seen
-    oracle.standardize_outputs(answers, seen.output.name)
-    return (hidden, seen.output.name), seen
-
-
-def _once_more(oracle, box, response):
-    """Another oracle for a black box that was asked for values; queries count on."""
-    asked = box.predict if hasattr(box, "predict") else box
-    options = {"center": oracle.center, "scale": oracle.scale, "clock": oracle.clock}
-    other = Oracle(asked, oracle.n_inputs, response=response, **options)
-    other.n_queries = oracle.n_queries
-    return other
+def _another_oracle(oracle, model, response):
+    """Another oracle for the same model and budget."""
+    queried = model.predict if hasattr(model, "predict") else model
+    options = {"center": oracle.center, "scale": oracle.scale, "budget": oracle.budget}
+    return Oracle(queried, oracle.n_inputs, response=response, **options)

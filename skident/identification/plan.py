@@ -1,232 +1,151 @@
-"""Which routes to take to a network, in which order, and why."""
+"""The plan: which methods, in which order, with which variants, and why; data that prints."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from skident.linalg import n_free_entries
 from skident.network import get_activation
-from skident.oracle import NotIdentified, OutOfBudgetError
+from skident.oracle import NotIdentified
 
 from .hessians.subspace import n_visible
-from .methods.asymptotes import by_profiles, has_profiles
-from .methods.clipped_outputs import by_outputs_between
-from .methods.discovery import by_discovery
-from .methods.hessians import by_hessians
-from .methods.near_data import by_function, foresee
-from .methods.relu import by_kinks
-from .methods.saturating import FirstLayerSearch, by_saturation, by_shown_units
-from .methods.second_layer import by_patches, patches_pay, patches_serve
+from .methods import (
+    asymptotes,
+    clipped_outputs,
+    discovery,
+    hessians,
+    near_data,
+    relu,
+    saturating,
+    second_layer,
+)
+from .problem import Problem
 
-__all__ = ["Plan", "plan_routes"]
+__all__ = ["Method", "Step", "plan"]
 
-_PIECEWISE_LINEAR = ("relu", "leaky_relu", "hard_tanh")
-_INVERSES = {"tanh": "np.arctanh", "sigmoid": "scipy.special.logit", "erf": "scipy.special.erfinv"}
+
+class Method(Protocol):
+    """A way to recover a network."""
+
+    name: str
+
+    def refuses(self, problem: Problem) -> str | None:
+        """Why the method cannot work on a problem, for the user; None if it can."""
+
+    def run(self, problem: Problem, step: Step, state):
+        """Recover a network: an `Attempt`, or None if this step does not apply; raises `NotIdentified`."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The routes to take, in their order, and why these.
+class Step:
+    """One step of a plan.
 
     Attributes
     ----------
-    routes : list of callable
-        See `make_attempts`.
+    method : Method
+    variant : str
+        What distinguishes this step from others of the same method.
     reason : str
-        For the report.
-    last_resort : callable or None
-        A route for when these explain nothing.
-    warning : str
-        What will stay open whatever is asked; empty where nothing is known to.
+        Why the method was chosen.
+    fallback : bool
+        Whether the step is made only if the others explain nothing, even after a refusal.
     """
 
-    routes: list
-    reason: str
-    last_resort: Callable | None = None
-    warning: str = ""
+    method: Method
+    variant: str = ""
+    reason: str = ""
+    fallback: bool = False
+
+    def __str__(self):
+        variant = f" ({self.variant})" if self.variant else ""
+        return f"{self.method.name}{variant}: {self.reason}"
 
 
-def plan_routes(inquiry, strategy, n_attempts):
-    """The routes to take.
+def plan(problem):
+    """Choose the steps for a problem; `NotIdentified` if its options exclude every method."""
+    hidden, strategy = problem.activations[0], problem.options.strategy
+    if hidden in relu.ACTIVATIONS:
+        return _steps(problem, relu.METHOD, f"{hidden} networks are determined by their activation boundaries")
+    if problem.oracle.output_bounds is not None:
+        reason = f"the outputs are clipped: the {hidden} network is recovered strictly between the plateaus"
+        return _steps(problem, clipped_outputs.METHOD, reason)
+    if strategy == "saturation" and (refusal := saturating.METHOD.refuses(problem)):
+        raise NotIdentified("plan", "options", refusal)
+    if strategy == "auto" and asymptotes.METHOD.applies(problem) and not problem.pipeline.first:
+        return _far_out(problem)
+    if refusal := asymptotes.METHOD.refuses(problem):
+        raise NotIdentified("plan", "options", refusal)
+    if problem.prediction is not None:
+        reason = "input_range keeps queries where neither outputs nor Hessians determine most of the weights"
+        return _steps(problem, near_data.METHOD, reason)
+    if problem.discover:
+        return _steps(problem, discovery.METHOD, _reason(problem), discovery.VARIANTS)
+    return _given_widths(problem)
 
-    Parameters
-    ----------
-    inquiry : Inquiry
-    strategy : {"auto", "saturation", "hessian"}
-    n_attempts : int
 
-    Returns
-    -------
-    Plan
+def _steps(problem, method, reason, variants=("",)):
+    """Steps of one method, at most `n_attempts`; `NotIdentified` if it refuses the problem."""
+    if refusal := method.refuses(problem):
+        raise NotIdentified("plan", "options", refusal)
+    return [Step(method, variant, reason) for variant in variants[: problem.options.n_attempts]]
 
-    Raises
-    ------
-    ValueError
-        If the strategy cannot work for these widths and activations.
-    """
-    hidden, last_resort = inquiry.activations[0], None
-    if hidden in _PIECEWISE_LINEAR:
-        _check_relu(inquiry, strategy)
-        routes = [by_kinks]
-    elif inquiry.oracle.output_bounds is not None:
-        routes = [by_outputs_between]
-    elif strategy == "saturation" and not get_activation(hidden).saturating:
-        raise NotIdentified(
-            "plan",
-            "options",
-            "strategy='saturation' needs an activation that saturates (tanh, sigmoid, erf), got "
-            f"{hidden!r}; use strategy='hessian'.",
-        )
-    elif strategy == "auto" and has_profiles(inquiry) and not inquiry.pipeline.first:
-        routes = _routes_far_out(inquiry, n_attempts)
-    elif hidden == "elu":
-        raise NotIdentified(
-            "plan",
-            "options",
-            "activation='elu' has no second derivative at 0: its networks are identified with one hidden layer, linear "
-            "output and strategy='auto', where answers are exact in double precision and no input_range bounds them. "
-            f"Got layer_widths={inquiry.widths}, output_activation={inquiry.activations[1]!r}, strategy={strategy!r}, "
-            f"and answers with errors of {inquiry.fresh.noise:.1e}.",
-        )
-    elif (foreseen := foresee(inquiry)) is not None:
-        reason = "input_range keeps questions where neither answers nor Hessians tell most of the weights"
-        warning = f"{foreseen}: the function is looked for there, the weights stay open."
-        return Plan([functools.partial(by_function, foreseen=foreseen)], reason, warning=warning)
-    elif inquiry.discover:
-        routes = _routes_of_discovery(inquiry, strategy, n_attempts)
+
+def _hessians(problem, reason):
+    """Steps of the Hessian pipeline: at the center, at the inflection point, near the center."""
+    return [Step(hessians.METHOD, variant, reason) for variant in hessians.variants(problem.options.n_attempts)]
+
+
+def _far_out(problem):
+    """Steps for units that are linear at large inputs: asymptotes, then Hessians if they exist and widths are given."""
+    reason = f"{problem.activations[0]} is linear at large inputs, where every unit of one hidden layer varies alone"
+    alone = problem.discover or not get_activation(problem.activations[0]).smooth
+    first = Step(asymptotes.METHOD, asymptotes.ALONE if alone else "", reason)
+    return [first] if alone else [first, *_hessians(problem, reason)]
+
+
+def _given_widths(problem):
+    """Steps for given widths or one hidden layer: saturation, patches, Hessians, whichever apply."""
+    options, reason = problem.options, _reason(problem)
+    near, names = _hessians(problem, reason), saturating.variants(options.n_attempts)
+    far = [Step(saturating.METHOD, variant, reason) for variant in names]
+    can_saturate = get_activation(problem.activations[0]).saturating and not problem.shallow
+    far_first = can_saturate and options.strategy == "auto" and not problem.pipeline.first
+    fits = problem.shallow or n_visible(problem.architecture()) <= n_free_entries(problem.oracle.n_inputs)
+    if options.strategy == "saturation" and can_saturate:
+        steps = far
+    elif problem.shallow or (len(problem.widths) <= 3 and (fits or not far_first)):
+        steps = ([*far[:2], *near] if far_first else near)[: options.n_attempts]
+    elif far_first:
+        steps = far
     else:
-        layers = FirstLayerSearch()
-        routes = _with_patches(inquiry, strategy, _routes_of_widths(inquiry, strategy, n_attempts, layers), layers)
-        if any(getattr(route, "func", None) is by_saturation for route in routes):
-            last_resort = functools.partial(by_shown_units, layers=layers)
-    return Plan(routes, _reason(inquiry, strategy), last_resort)
+        raise NotIdentified("plan", "options", hessians.METHOD.refuses(problem))
+    steps = _with_patches(problem, steps)
+    if any(step.method is saturating.METHOD for step in steps):
+        units = Step(saturating.METHOD, saturating.DETECTED_UNITS, "fewer units vary than layer_widths states", True)
+        steps.append(units)
+    return steps
 
 
-def _routes_far_out(inquiry, n_attempts):
-    """Where units grow linearly: every one by itself far out, else Hessians where there are some and widths given."""
-    alone = inquiry.discover or not get_activation(inquiry.activations[0]).smooth
-    near = [] if alone else [functools.partial(by_hessians, attempt=k) for k in range(n_attempts)]
-    return [functools.partial(by_profiles, alone=alone), *near]
+def _with_patches(problem, steps):
+    """The steps with one on patches: first if no cheaper method is likely to succeed, else after the first step."""
+    if problem.options.strategy == "hessian" or problem.pipeline.first or not second_layer.applies(problem):
+        return steps
+    patches = Step(second_layer.METHOD, "", steps[0].reason)
+    return [patches, *steps] if second_layer.is_cheapest(problem) else [steps[0], patches, *steps[1:]]
 
 
-def _routes_of_discovery(inquiry, strategy, n_attempts):
-    """Where depth and widths are to be found."""
-    hidden = inquiry.activations[0]
-    if not get_activation(hidden).saturating or strategy == "hessian":
-        raise NotIdentified(
-            "plan",
-            "options",
-            "layer_widths='auto' finds units where a saturating activation (tanh, sigmoid, erf) saturates, and with "
-            "one hidden layer and exact answers far out those of softplus, gelu, silu and elu; got "
-            f"activation={hidden!r}, strategy={strategy!r}. Give layer_widths.",
-        )
-    layers = FirstLayerSearch()
-    return [functools.partial(by_discovery, layers=layers, attempt=k) for k in range(min(n_attempts, 2))]
-
-
-def _routes_of_widths(inquiry, strategy, n_attempts, layers):
-    """Where the widths are known, or there is one hidden layer."""
-    near = [functools.partial(by_hessians, attempt=k) for k in range(n_attempts)]
-    far = [functools.partial(by_saturation, layers=layers, attempt=k) for k in range(n_attempts)]
-    can_saturate = get_activation(inquiry.activations[0]).saturating and not inquiry.shallow
-    if strategy == "saturation" and can_saturate:
-        return far
-    starts_far = can_saturate and strategy == "auto" and not inquiry.pipeline.first
-    fits = inquiry.shallow or n_visible(inquiry.architecture()) <= n_free_entries(inquiry.oracle.n_inputs)
-    if inquiry.shallow or (len(inquiry.widths) <= 3 and (fits or not starts_far)):
-        return ([far[0], *far[1:2], *near] if starts_far else near)[:n_attempts]
-    if starts_far:
-        return far
-    raise NotIdentified(
-        "plan",
-        "options",
-        f"layer_widths={inquiry.widths}: the Hessian route tells inner layers apart up to three layers; deeper "
-        "networks need a saturating activation and strategy='saturation'.",
-    )
-
-
-def _with_patches(inquiry, strategy, routes, layers):
-    """The routes and the one on patches: first where nothing else is likely to do, else where the first one fails."""
-    if strategy == "hessian" or inquiry.pipeline.first or not patches_serve(inquiry):
-        return routes
-    on_patches = functools.partial(by_patches, layers=layers)
-    if patches_pay(inquiry):
-        return [on_patches, *routes]
-    return [functools.partial(_by_either, first=routes[0], then=on_patches), *routes[1:]]
-
-
-def _by_either(inquiry, earlier, *, first, then):
-    """One attempt by the first route or, where that does not explain the answers, by another one."""
-    found = first(inquiry, earlier)
-    if (found is not None and found.error < inquiry.accepted_error) or inquiry.out_of_time:
-        return found
-    try:
-        other = then(inquiry, earlier)
-    except OutOfBudgetError:
-        if found is None:
-            raise
-        return found
-    tried = [attempt for attempt in (found, other) if attempt is not None]
-    return min(tried, key=lambda attempt: attempt.error, default=None)
-
-
-def _reason(inquiry, strategy):
-    """Why the routes are those that they are."""
-    name = inquiry.activations[0]
-    if inquiry.oracle.output_bounds is not None:
-        return f"the outputs are clipped: the {name} network is identified strictly between the plateaus"
+def _reason(problem):
+    """Why the steps for saturating or smooth activations are those that they are."""
+    name, strategy = problem.activations[0], problem.options.strategy
     if strategy != "auto":
-        return f"strategy={strategy!r} was asked for"
-    if name in _PIECEWISE_LINEAR:
-        return f"{name} networks bend at kinks only"
-    if has_profiles(inquiry) and not inquiry.pipeline.first:
-        return f"{name} is linear far out, where every unit of one hidden layer shows by itself"
+        return f"strategy={strategy!r} was given"
     if not get_activation(name).saturating:
-        return f"{name} does not saturate, so Hessians have to tell its units"
-    if inquiry.pipeline.first:
-        return "stages were given, or the input range does not reach to where units saturate"
-    if inquiry.shallow and not inquiry.discover:
-        return f"{name} saturates, and with one hidden layer a fit of scales and shifts is all that is left"
-    if not inquiry.discover and patches_serve(inquiry) and patches_pay(inquiry):
-        return f"{name} saturates far out, and on patches powers show a second layer that gradients and vertices do not"
-    return f"{name} saturates far out"
-
-
-def _undo_output(hidden, output):
-    """What to do where kinks are behind an output activation."""
-    inverse = _INVERSES.get(output, "inverse")
-    return (
-        f"activation={hidden!r}: kinks are looked for behind a linear output, got output_activation={output!r}. Undo "
-        f"it first: identify `lambda X: {inverse}(black_box(X))` with output_activation='identity' and an input_range "
-        "in which answers keep clear of the output's limits; weights and shifts are the black box's."
-    )
-
-
-def _check_relu(inquiry, strategy):
-    """Refuse what kinks cannot identify."""
-    name, widths = inquiry.activations[0], inquiry.widths
-    if strategy == "saturation":
-        raise NotIdentified(
-            "plan",
-            "options",
-            f"strategy='saturation' needs an activation that saturates smoothly, got {name!r}; use strategy='auto'.",
-        )
-    flat = widths is not None and len(widths) < 2
-    if strategy == "hessian" or flat:
-        raise NotIdentified(
-            "plan",
-            "options",
-            f"activation={name!r} has no second derivative; its networks are identified by the kinks of their answers, "
-            "with hidden layers, a linear output and strategy='auto'. Got "
-            f"layer_widths={widths}, output_activation={inquiry.activations[1]!r}, strategy={strategy!r}.",
-        )
-    if inquiry.activations[1] != "identity":
-        raise NotIdentified("plan", "options", _undo_output(name, inquiry.activations[1]))
-    if name == "hard_tanh" and widths is not None and len(widths) > 2:
-        raise NotIdentified(
-            "plan",
-            "options",
-            f"activation='hard_tanh': only one hidden layer can be identified, got layer_widths={widths}.",
-        )
+        return f"{name} does not saturate, so that Hessians have to determine its units"
+    if problem.pipeline.first:
+        return "stages were given, or units do not saturate within the input range"
+    if problem.shallow and not problem.discover:
+        return f"{name} saturates, and a fit of scales and biases recovers the rest of one hidden layer"
+    if not problem.discover and second_layer.applies(problem) and second_layer.is_cheapest(problem):
+        return f"{name} saturates at large inputs, and patches determine a second layer that gradients do not"
+    return f"{name} saturates at large inputs"

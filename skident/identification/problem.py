@@ -1,8 +1,7 @@
-"""One inquiry into a black box: how it is asked, what is looked for, and when to stop."""
+"""The problem that methods solve: which model is queried, what is sought, what is held out, what is allowed."""
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.base import clone
 
-from skident.base.parameters import check_layer_widths
 from skident.base.progress import StageLog
 from skident.fitting.random_starts import StartLimits
 from skident.network import Architecture
@@ -19,152 +17,138 @@ from skident.oracle import MAX_NOISE, Accuracy, Oracle
 from .activation import ActivationEvidence
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
-from .input_range import fresh_rows, spaced
+from .options import IdentifierOptions
 
-__all__ = [
-    "FreshAnswers",
-    "Inquiry",
-    "Limits",
-    "Pipeline",
-    "ask_fresh",
-    "sought_widths",
-]
+__all__ = ["HeldOut", "Options", "Pipeline", "Problem"]
 
-_NOISE_LEFT = 20.0  # largest error on noisy answers, in standard deviations of their noise, that noise explains
-_SEARCHING = 0.75  # of the time for random starts; the rest is for the polish
+_NOISE_STDS = 20.0  # largest error on held-out samples that noise explains, in standard deviations of the noise
+_SEARCH_SHARE = 0.75  # share of max_seconds for random starts (budget); the rest is for the polish
+_REFUTES_NOISE = 0.01  # error relative to the noise, below which the noise was an artifact of steep steps
+_START_WORK = 3e6  # random starts times squared parameters (budget): a search takes about as long for any size
+_STARTS = (24, 40)  # fewest and most random starts by default (budget; tuned on identification/targets)
+_MIN_FIT_TOL = 1e-9  # relative residual of a fit to exact outputs: rounding of a Gauss-Newton step, ten times
 
 
 @dataclass(frozen=True)
-class FreshAnswers:
-    """Rows that no fit sees, by which networks are judged.
+class Options:
+    """Validated constructor arguments of a `NetworkIdentifier`, with those of its `IdentifierOptions`."""
 
-    Attributes
-    ----------
-    inputs : ndarray of shape (n, D)
-        Standardised.
-    answers : ndarray of shape (n, m_L)
-    accuracy : Accuracy
-        Of the answers.
-    """
+    layer_widths: object
+    activations: tuple[str, str]
+    tol: float
+    strategy: str
+    extractor: EntangledWeightExtractor | None
+    completion: NetworkCompletion | None
+    polish: bool
+    n_check: int
+    n_attempts: int
+    max_neurons: int
+    n_starts: int | None
+    n_jobs: int | None
+    verbose: int
+
+    @classmethod
+    def of(cls, identifier, chosen):
+        """Options of an identifier, given its `IdentifierOptions`."""
+        names = IdentifierOptions._get_param_names()
+        return cls(
+            layer_widths=identifier.layer_widths,
+            activations=(identifier.activation, identifier.output_activation),
+            tol=identifier.tol,
+            n_jobs=identifier.n_jobs,
+            verbose=identifier.verbose,
+            **{name: getattr(chosen, name) for name in names},
+        )
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Held-out samples, which no fit uses: standardized inputs (n, D), outputs (n, m_L), and their accuracy."""
 
     inputs: np.ndarray
-    answers: np.ndarray
+    outputs: np.ndarray
     accuracy: Accuracy
 
     @property
-    def sigma(self):
-        """Error of every output, absolute, (m_L,); None at rounding level."""
+    def noise_std(self):
+        """Standard deviation of every output's error (m_L,); None at rounding level."""
         return self.accuracy.noise_std
 
     @property
-    def noise(self):
-        """Error of the worst output, relative to the standard deviation of its answers; 0 at rounding level."""
-        return 0.0 if self.sigma is None else self.accuracy.relative_error
+    def relative_noise(self):
+        """Error of the worst output, relative to its standard deviation; 0 at rounding level."""
+        return 0.0 if self.noise_std is None else self.accuracy.relative_error
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The stages of the route by Hessians, unfitted, and whether they come first.
-
-    Attributes
-    ----------
-    extractor : EntangledWeightExtractor
-    completion : NetworkCompletion
-    first : bool
-        Whether the route by Hessians is taken before any other: its stages were given, or the black box cannot be asked
-        far out.
-    """
+    """Unfitted stages of the Hessian pipeline; `first`: whether it comes before any other method."""
 
     extractor: EntangledWeightExtractor
     completion: NetworkCompletion
     first: bool
 
     @classmethod
-    def of(cls, extractor, completion, n_jobs=None, verbose=0):
-        """The stages as they were given, cloned, or as they are by default, with jobs and verbosity.
+    def of(cls, options):
+        """Clones of the given stages, or the default ones, with jobs and verbosity."""
+        given = options.extractor is not None or options.completion is not None
+        extractor = EntangledWeightExtractor() if options.extractor is None else clone(options.extractor)
+        completion = NetworkCompletion() if options.completion is None else clone(options.completion)
+        extractor.set_params(n_jobs=options.n_jobs, verbose=options.verbose)
+        return cls(extractor, completion.set_params(verbose=max(0, options.verbose - 1)), first=given)
 
-        Parameters
-        ----------
-        extractor : EntangledWeightExtractor or None
-        completion : NetworkCompletion or None
-        n_jobs : int, default=None
-        verbose : int, default=0
-
-        Returns
-        -------
-        Pipeline
-        """
-        given = extractor is not None or completion is not None
-        extractor = EntangledWeightExtractor() if extractor is None else clone(extractor)
-        completion = NetworkCompletion() if completion is None else clone(completion)
-        extractor.set_params(n_jobs=n_jobs, verbose=verbose)
-        return cls(extractor, completion.set_params(verbose=max(0, verbose - 1)), first=given)
+    def near_data(self):
+        """The pipeline that recovers the first layer from Hessians, before any other method."""
+        return Pipeline(self.extractor.set_params(first_layer="hessian"), self.completion, first=True)
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What an inquiry must reach, and what it may take.
+class Problem:
+    """What all steps share, and none changes.
 
     Attributes
     ----------
-    tol : float
-        Relative maximum error on fresh inputs of an exact network.
-    polish : bool
-    max_neurons : int
-        Hidden units at most of a network of unknown widths.
-    n_starts, n_jobs : int or None
-    """
-
-    tol: float
-    polish: bool = True
-    max_neurons: int = 200
-    n_starts: int | None = None
-    n_jobs: int | None = None
-
-
-@dataclass(frozen=True)
-class Inquiry:
-    """What all attempts at one black box share, and none of them changes.
-
-    Attributes
-    ----------
-    box : object
-        The black box.
+    model : object
+        As given by the user, fitted.
     oracle : Oracle
-        How it is asked, and how often.
+        Queries the model in standardized coordinates; counts into its budget.
     X : ndarray of shape (n, D)
-        Rows where it is used, and may be asked.
+        Samples within the input range.
     activations : tuple of str
-        Of the hidden layers and of the last one.
+        Of the hidden layers and of the output.
     widths : tuple of int or None
+        Layer widths, outputs last; None if unknown.
     discover : bool
-        Whether depth and widths are to be found; without it, None is one hidden layer.
-    fresh : FreshAnswers
+        Whether depth and widths are unknown; without it, None is one hidden layer.
+    held_out : HeldOut
     pipeline : Pipeline
-    limits : Limits
+    options : Options
     rng : numpy.random.RandomState
     log : StageLog
-    seen : ActivationEvidence or None
-        Of the activation, where it was not told and had to be looked for.
+    detected : ActivationEvidence or None
+        Evidence for the activations, if they were detected.
+    prediction : Prediction or None
+        What outputs within the input range determine, if most parameters remain undetermined.
     """
 
-    box: object
+    model: object
     oracle: Oracle
     X: np.ndarray
     activations: tuple[str, str]
     widths: tuple[int, ...] | None
     discover: bool
-    fresh: FreshAnswers
+    held_out: HeldOut
     pipeline: Pipeline
-    limits: Limits
+    options: Options
     rng: np.random.RandomState
     log: StageLog
-    seen: ActivationEvidence | None = None
+    detected: ActivationEvidence | None = None
+    prediction: object | None = None
 
     @property
-    def takes_logits(self):
-        """Whether answers turned out to be probabilities, and the network of their logits is looked for."""
-        return self.seen is not None and self.oracle.response == "predict_proba"
+    def identifies_logits(self):
+        """Whether outputs were detected to be probabilities, so that the network of the logits is recovered."""
+        return self.detected is not None and self.oracle.response == "predict_proba"
 
     @property
     def shallow(self):
@@ -173,153 +157,47 @@ class Inquiry:
         return self.widths is None or n_layers == 1 or (n_layers == 2 and self.activations[1] == "identity")
 
     @property
-    def fit_tolerance(self):
-        """Relative misfit at which a fit to the answers counts as found."""
-        # Where widths are to be found, a network too small must not pass for noise.
+    def fit_tol(self):
+        """Relative residual below which a fit explains the outputs."""
+        # If widths are unknown, a network with too few units must not pass for noise.
         margin = 1.5 if self.discover else 3.0
-        return max(1e-9, margin * self.fresh.noise) if self.fresh.noise <= MAX_NOISE else 1e-9
+        noise = self.held_out.relative_noise
+        return max(_MIN_FIT_TOL, margin * noise) if noise <= MAX_NOISE else _MIN_FIT_TOL
 
     @property
     def accepted_error(self):
-        """Error on fresh inputs at which no further attempt is made: all that the answers' noise allows."""
-        tol, noise = self.limits.tol, self.fresh.noise
-        return max(tol, _NOISE_LEFT * noise) if noise <= MAX_NOISE else tol
+        """Error on held-out samples below which no further step is made: `tol`, or what the noise explains."""
+        tol, noise = self.options.tol, self.held_out.relative_noise
+        return max(tol, _NOISE_STDS * noise) if noise <= MAX_NOISE else tol
 
     @property
     def out_of_time(self):
-        """Whether `max_seconds` are over."""
-        return self.oracle.clock.out_of_time
+        """Whether `max_seconds` have ended."""
+        return self.oracle.budget.out_of_time
 
     @property
-    def search_is_over(self):
-        """Whether the share of `max_seconds` that random starts may take is over."""
-        return time.perf_counter() > self.oracle.clock.share(_SEARCHING)
+    def out_of_search_time(self):
+        """Whether the share of `max_seconds` for random starts has ended."""
+        return time.perf_counter() > self.oracle.budget.share(_SEARCH_SHARE)
 
     def architecture(self, widths=None):
-        """An architecture with the activations looked for.
-
-        Parameters
-        ----------
-        widths : sequence of int, default=None
-            Those looked for.
-
-        Returns
-        -------
-        Architecture
-        """
+        """Architecture with the problem's activations, and its widths unless others are given."""
         return Architecture(self.widths if widths is None else widths, *self.activations)
 
-    def widths_allow_shifts(self, first):
-        """Whether gradients may tell the first layer's shifts: no more units than inputs, and fewer after them.
-
-        Parameters
-        ----------
-        first : FirstLayer
-
-        Returns
-        -------
-        bool
-        """
+    def gradients_give_biases(self, first):
+        """Whether gradients may determine the biases of a first layer: m_1 <= D, and a narrower second layer."""
         m_1 = len(first.biases)
         return m_1 <= self.oracle.n_inputs and (self.widths is None or self.widths[1] < m_1)
 
-    def search(self, n_parameters, tol, progress: Callable | None = None):
-        """Random starts of a fit with so many parameters, in the time that is left.
+    def search(self, n_parameters, tol, callback: Callable | None = None):
+        """Random starts for a fit of `n_parameters` up to a relative residual of `tol`, within the search time."""
+        n_starts = self.options.n_starts
+        if n_starts is None:
+            n_starts = int(np.clip(_START_WORK / n_parameters**2, *_STARTS))
+        return StartLimits(n_starts, self.oracle.budget.share(_SEARCH_SHARE), self.options.n_jobs, tol, callback)
 
-        Parameters
-        ----------
-        n_parameters : int
-        tol : float
-            Relative root mean square misfit that counts as found.
-        progress : callable, default=None
-
-        Returns
-        -------
-        Search
-        """
-        limits = self.limits
-        n_starts = int(np.clip(3e6 / n_parameters**2, 24, 40)) if limits.n_starts is None else limits.n_starts
-        return StartLimits(n_starts, self.oracle.clock.share(_SEARCHING), limits.n_jobs, tol, progress)
-
-    def noise_refuted_by(self, error):
-        """The same inquiry without noise, where a network agrees with the answers far better than noise would let it.
-
-        Where most units are saturated, steps look like noise.
-
-        Parameters
-        ----------
-        error : float
-            Of the network on fresh inputs.
-
-        Returns
-        -------
-        Inquiry
-        """
-        refuted = error < 0.01 * self.fresh.noise
-        return replace(self, fresh=replace(self.fresh, accuracy=self.fresh.accuracy.as_exact())) if refuted else self
-
-
-def sought_widths(layer_widths, n_outputs, output_activation, seen=None):
-    """Widths to look for, and whether they are to be found.
-
-    Parameters
-    ----------
-    layer_widths : sequence of int, "auto" or None
-    n_outputs : int
-    output_activation : str
-    seen : ActivationEvidence, default=None
-        Where the output's activation was looked for and is not linear, None is depth and widths to be found.
-
-    Returns
-    -------
-    widths : tuple of int or None
-    discover : bool
-
-    Raises
-    ------
-    ValueError
-        If the widths are impossible, or None cannot mean one hidden layer with linear output.
-    """
-    nonlinear = seen is not None and output_activation != "identity"
-    if isinstance(layer_widths, str) or (layer_widths is None and nonlinear):
-        return None, True
-    if layer_widths is not None:
-        if seen is not None and seen.output.name == "softmax" and n_outputs == 1 and layer_widths[-1] == 2:
-            layer_widths = (*layer_widths[:-1], 1)  # the log-odds of the second of two classes
-        return check_layer_widths(layer_widths, n_outputs), False
-    if output_activation != "identity":
-        raise ValueError(
-            "layer_widths=None finds one hidden layer with linear output, got "
-            f"output_activation={output_activation!r}; give layer_widths."
-        )
-    return None, False
-
-
-def ask_fresh(oracle, X, spread, rng, n_check):
-    """Rows that no fit sees, half of them of X where it has so many, and the accuracy of their answers.
-
-    The oracle knows that accuracy then.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    X : ndarray of shape (n, D)
-        Rows that may be asked.
-    spread : float
-        Of the other rows, in standard deviations.
-    rng : numpy.random.RandomState
-    n_check : int
-        Rows at most.
-
-    Returns
-    -------
-    FreshAnswers
-
-    Raises
-    ------
-    BlackBoxError
-        If the black box cannot be asked.
-    """
-    rows = spaced(oracle.from_inputs(X), n_check // 2)
-    U, Y = oracle.query_precise(functools.partial(fresh_rows, rows, spread, rng), len(rows) + n_check - n_check // 2)
-    return FreshAnswers(U, Y, oracle.measure_accuracy(U[:200], Y, rng))
+    def without_refuted_noise(self, error):
+        """The problem without noise if a network agrees far better than noise allows: steep steps look like noise."""
+        if error >= _REFUTES_NOISE * self.held_out.relative_noise:
+            return self
+        return replace(self, held_out=replace(self.held_out, accuracy=self.held_out.accuracy.as_exact()))

@@ -1,4 +1,4 @@
-"""What an identification found and what it took, as it is shown: a table, HTML, a picture."""
+"""The report of an identification: result of the validation, plan, stages; as a table, HTML and a picture."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from html import escape
 
 from sklearn.utils import Bunch
 
-__all__ = ["IdentificationReport", "ReportInNotebooks"]
+from skident.linalg import column_units
+
+__all__ = ["IdentificationReport", "ReportInNotebooks", "report_of"]
 
 _TITLES = ("stage", "seconds", "queries", "residual")
 _STYLE = "border-collapse: collapse; margin: 0.5em 0"
@@ -14,7 +16,7 @@ _CELL = "padding: 0.1em 0.8em; text-align: {}"
 
 
 class IdentificationReport(Bunch):
-    """The entries of `NetworkIdentifier.report_`, which show themselves: ``print(report)``, in notebooks, `plot`.
+    """The entries of `NetworkIdentifier.report_`; prints as a table, displays in notebooks, and draws itself (`plot`).
 
     Parameters
     ----------
@@ -27,19 +29,19 @@ class IdentificationReport(Bunch):
     >>> from skident.identification import IdentificationReport
     >>> stage = {"name": "polish", "seconds": 0.25, "queries": 98, "residual": 3e-16}
     >>> report = IdentificationReport(
-    ...     exact=True, agrees=True, relative_max_error=2e-15, checked=200, noise=0.0, route="hessian",
+    ...     exact=True, agrees=True, relative_max_error=2e-15, checked=200, noise=0.0, route="saturation",
     ...     reason="one hidden layer", attempts=1, n_queries=300, stages=[stage])
     >>> print(report)
-    exact: relative maximum error 2.0e-15 on 200 fresh rows
-    route: hessian (one hidden layer), 1 attempt
-    stage                  seconds  queries  residual
-    polish                    0.25       98   3.0e-16
-    first looks and check               202
-    in all                    0.25      300
+    exact: relative maximum error 2.0e-15 on 200 held-out samples
+    method: saturation (one hidden layer), 1 attempt
+    stage                     seconds  queries  residual
+    polish                       0.25       98   3.0e-16
+    detection and validation               202
+    total                        0.25      300
     """
 
     def __repr__(self):
-        return f"<{self._judgement()}, error {self.relative_max_error:.1e}>"
+        return f"<{self._validation()}, error {self.relative_max_error:.1e}>"
 
     def __str__(self):
         rows = [_TITLES, *self.rows()]
@@ -59,32 +61,33 @@ class IdentificationReport(Bunch):
         rows = [_html_row("th", _TITLES), *(_html_row("td", row) for row in self.rows())]
         return f'<div>{head}<table style="{_STYLE}">{"".join(rows)}</table></div>'
 
-    def _judgement(self):
+    def _validation(self):
         return "exact" if self.exact else "agrees" if self.agrees else "not exact"
 
     def lines(self):
-        """What was found, and by which way.
+        """Validation, method and activation.
 
         Returns
         -------
         list of str
         """
-        judged = {
+        validated = {
             "exact": "exact",
-            "agrees": "agrees as far as noise and rounding let one see",
+            "agrees": "agrees to within noise and rounding",
             "not exact": "not exact",
-        }[self._judgement()]
-        noise = f", noise of the answers {self.noise:.1e}" if self.noise else ""
+        }[self._validation()]
+        noise = f", noise of the outputs {self.noise:.1e}" if self.noise else ""
         attempts = f"{self.attempts} attempt{'' if self.attempts == 1 else 's'}"
         seen = self.get("activation")
+        error = f"relative maximum error {self.relative_max_error:.1e} on {self.checked} held-out samples{noise}"
         return [
-            f"{judged}: relative maximum error {self.relative_max_error:.1e} on {self.checked} fresh rows{noise}",
-            f"route: {self.route} ({self.reason}), {attempts}",
+            f"{validated}: {error}",
+            f"method: {self.route} ({self.reason}), {attempts}",
             *([] if seen is None else [f"activation: {seen}"]),
         ]
 
     def rows(self):
-        """The table: stages, what lies outside of them, and the sum.
+        """The rows of the table: stages, other queries, and the total.
 
         Returns
         -------
@@ -101,8 +104,8 @@ class IdentificationReport(Bunch):
             for s in self.stages
         ]
         seconds, queries = (sum(s[key] for s in self.stages) for key in ("seconds", "queries"))
-        stages.append(("first looks and check", "", f"{self.n_queries - queries}", ""))
-        return [*stages, ("in all", f"{seconds:.2f}", f"{self.n_queries}", "")]
+        stages.append(("detection and validation", "", f"{self.n_queries - queries}", ""))
+        return [*stages, ("total", f"{seconds:.2f}", f"{self.n_queries}", "")]
 
     def plot(self, ax=None, **kwargs):
         """Draw seconds, queries and residual of every stage.
@@ -131,19 +134,49 @@ class IdentificationReport(Bunch):
 
 
 def _html_row(kind, cells):
-    """A row of an HTML table, the first cell on the left and numbers on the right."""
+    """A row of an HTML table: the first cell left-aligned, numbers right-aligned."""
     sides = ("left", *["right"] * (len(cells) - 1))
     style = "; border-bottom: 1px solid" if kind == "th" else ""
     made = (f'<{kind} style="{_CELL.format(side)}{style}">{escape(c)}</{kind}>' for side, c in zip(sides, cells))
     return f"<tr>{''.join(made)}</tr>"
 
 
+def report_of(validation, steps):
+    """The public report of a validation and the plan that led to it."""
+    problem, result = validation.problem, validation.result
+    X = problem.oracle.to_inputs(problem.held_out.inputs)
+    report = IdentificationReport(
+        relative_max_error=validation.error,
+        exact=validation.exact,
+        agrees=validation.agrees,
+        checked=len(X),
+        checked_spread=column_units(X, constant=0.0)[1],
+        checked_range=(X.min(axis=0), X.max(axis=0)),
+        input_rounding=validation.input_rounding,
+        redundant_units=validation.redundant,
+        stages=problem.log.stages,
+        n_queries=problem.oracle.n_queries,
+        attempts=result.n_attempts,
+        plan=[str(step) for step in steps],
+        tried=[(str(step), end) for step, end in result.tried],
+        route=result.best.method,
+        reason=steps[0].reason,
+        noise=problem.held_out.relative_noise,
+        repeatable=problem.held_out.accuracy.repeatable,
+        activation=problem.detected,
+        **result.best.evidence,
+    )
+    if validation.probability_error is not None:
+        report.update(probability_error=validation.probability_error, lost=validation.lost)
+    return report
+
+
 class ReportInNotebooks:
-    """Mixin: where scikit-learn shows a fitted estimator as HTML, its report follows."""
+    """Mixin: the HTML display of a fitted estimator ends with its report."""
 
     @property
     def _repr_html_(self):
-        diagram = super()._repr_html_  # an AttributeError where the display is not to be a diagram
+        diagram = super()._repr_html_  # AttributeError if the display is not a diagram
         return lambda: diagram() + self._report_html()
 
     def _repr_mimebundle_(self, **kwargs):

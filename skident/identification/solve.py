@@ -1,8 +1,8 @@
-"""Attempts at one black box: made one after the other until one of them explains the answers."""
+"""Solving a problem: the steps of a plan, one after the other, until one of them explains the outputs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,50 +14,55 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
+from .methods.first_layer import FirstLayerCache
 
 __all__ = [
     "Attempt",
-    "Outcome",
-    "make_attempts",
+    "Result",
+    "State",
+    "design_where_units_vary",
     "polished_attempt",
+    "relative_max_error",
     "relative_to_deviation",
-    "where_units_move",
-    "worst_error",
+    "solve",
 ]
 
-_AGREES = 1e-9  # misfit of a polish that agreed with its own answers, if not with others
-_AS_GOOD = 1e-12  # error on these of a classifier, which is steep at places that few answers show
+_CONVERGED = 1e-9  # relative residual of a polish that fits its own outputs: rounding of its steps, ten times
+_CLASSIFIER_ERROR = 1e-12  # error from which a classifier is polished again: it is steep where few outputs are
+_CONSTANT = 1e-6  # deviation of an output, relative to its largest value, below which it counts as rounding
+_DESIGN_ROWS = 200  # rows of a design beside two per parameter and output
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What one attempt gave.
+    """What one step recovered.
 
     Attributes
     ----------
     network : FeedforwardNetwork
-        Of standardised inputs.
+        Of standardized inputs.
     error : float
-        On fresh inputs, see `worst_error`.
+        On held-out samples, see `relative_max_error`.
     stage : str
-        The stage to blame if the error is large.
-    misfit : float
-        What that stage left unexplained.
-    route : str
+        The stage that limits the error.
+    residual : float
+        Of that stage.
+    method : str
+        For the report, with its variant.
     extractor, completion : fitted stages, or None
     minimal : bool
-        Whether every unit was seen by itself, so that none can be left out.
+        Whether every unit was detected by itself, so that none is redundant.
     caveat : str
-        Why the network cannot be called exact though it explains the answers; empty where nothing speaks against it.
+        Why the network cannot be called exact although it explains the outputs; empty if nothing contradicts it.
     evidence : dict
-        What else the route saw, for the report.
+        Further entries of the report.
     """
 
     network: FeedforwardNetwork
     error: float
     stage: str
-    misfit: float
-    route: str
+    residual: float
+    method: str
     extractor: EntangledWeightExtractor | None = None
     completion: NetworkCompletion | None = None
     minimal: bool = False
@@ -65,197 +70,127 @@ class Attempt:
     evidence: dict = field(default_factory=dict)
 
 
+@dataclass
+class State:
+    """What the steps of one plan share: earlier attempts, and the first layer recovered so far."""
+
+    attempts: list = field(default_factory=list)
+    first_layer: FirstLayerCache = field(default_factory=FirstLayerCache)
+
+
 @dataclass(frozen=True)
-class Outcome:
-    """What all attempts gave.
+class Result:
+    """What all steps recovered.
 
     Attributes
     ----------
-    best : Attempt or None
-        `make_attempts` gives none without.
-    n_attempts : int
-    refusal : NotIdentified or None
-        What ended the last attempt.
+    best : Attempt
+    tried : list of (Step, str)
+        Steps that were made, and how each ended.
+    failures : list of NotIdentified
     """
 
-    best: Attempt | None
-    n_attempts: int
-    refusal: NotIdentified | None
+    best: Attempt
+    tried: list
+    failures: list
+
+    @property
+    def n_attempts(self):
+        """Number of steps that were made."""
+        return len(self.tried)
 
 
-def make_attempts(inquiry, routes, last_resort=None):
-    """Take one route after the other until a network explains the answers, or time is over.
-
-    Parameters
-    ----------
-    inquiry : Inquiry
-    routes : sequence of callable
-        ``route(inquiry, earlier)`` gives an `Attempt`, or None where it cannot work; `earlier` are those before it.
-    last_resort : callable, default=None
-        A route that is taken where these explain nothing, also where they are refused.
-
-    Returns
-    -------
-    Outcome
-
-    Raises
-    ------
-    BlackBoxError
-        If the black box cannot be asked.
-    NotIdentified
-        If the first attempt fails, none can work, or time or questions are used up before any gave a network. Any
-        other exception of a route is a programming error, and surfaces.
-    """
-    outcome = _in_turn(inquiry, routes)
-    explained = outcome.best is not None and outcome.best.error < inquiry.accepted_error
-    if last_resort is not None and not explained and not inquiry.out_of_time:
+def solve(problem, steps):
+    """Make one step after the other until a network explains the outputs; `NotIdentified` if none recovers any."""
+    state, tried, failures, end = State(), [], [], None
+    for step in steps:
+        if _explained(problem, state) or (problem.out_of_time and (state.attempts or step.fallback)):
+            break
+        if end is not None and not step.fallback:
+            continue
         try:
-            attempt = last_resort(inquiry, [])
+            attempt = step.method.run(problem, step, state)
+            tried.append((step, "does not apply" if attempt is None else f"error {attempt.error:.1e}"))
+            state.attempts += [] if attempt is None else [attempt]
         except OutOfBudgetError as error:
-            if outcome.best is None:
-                raise _nothing_until(error, inquiry) from error
-            attempt = None
-        if attempt is not None:
-            tried = [attempt] if outcome.best is None else [outcome.best, attempt]
-            outcome = replace(outcome, best=min(tried, key=_error_of), n_attempts=outcome.n_attempts + 1)
-    if outcome.best is None and outcome.refusal is not None:
-        raise outcome.refusal
-    if outcome.best is None:
-        units = "any" if inquiry.widths is None else inquiry.widths[0]
-        raise NotIdentified(
-            "first layer",
-            "units",
-            f"the first layer does not show {units} units where the black box should saturate; check "
-            f"layer_widths and activation={inquiry.activations[0]!r}, or use "
-            "extractor=EntangledWeightExtractor(first_layer='hessian').",
-        )
-    return outcome
-
-
-def _in_turn(inquiry, routes):
-    """The best attempt of the routes up to the first one that explains the answers or is refused."""
-    made, n_attempts, refusal = [], 0, None
-    for route in routes:
-        if inquiry.out_of_time and made:
+            if not state.attempts:
+                raise _out_of_budget(error, problem) from error
+            tried.append((step, str(error)))
             break
-        n_attempts += 1
-        try:
-            attempt = route(inquiry, made)
-        except OutOfBudgetError as error:
-            if not made:
-                raise _nothing_until(error, inquiry) from error
-            break
-        except NotIdentified as error:
-            # A later attempt that cannot work does not take back what an earlier one found.
-            refusal = error
-            break
-        made += [] if attempt is None else [attempt]
-        if attempt is not None and attempt.error < inquiry.accepted_error:
-            break
-    return Outcome(min(made, key=_error_of, default=None), n_attempts, refusal)
+        except NotIdentified as error:  # what earlier steps recovered stays
+            tried.append((step, str(error)))
+            failures.append(error)
+            end = error
+    if not state.attempts:
+        raise end if end is not None else _no_first_layer(problem)
+    return Result(min(state.attempts, key=lambda attempt: attempt.error), tried, failures)
 
 
-def _error_of(attempt):
-    return attempt.error
+def _explained(problem, state):
+    return any(attempt.error < problem.accepted_error for attempt in state.attempts)
 
 
-def _nothing_until(error, inquiry):
-    """The error that says what was done when the budget ran out, and what to try."""
-    done = ", ".join(f"{entry['name']} ({entry['seconds']:.2g} s)" for entry in inquiry.log.stages)
-    last = inquiry.log.unfinished
+def _no_first_layer(problem):
+    """The error if no step applies."""
+    units = "any" if problem.widths is None else problem.widths[0]
+    return NotIdentified(
+        "first layer",
+        "units",
+        f"the first layer does not show {units} units where the model should saturate: layer_widths or "
+        f"activation={problem.activations[0]!r} are probably wrong. Set layer_widths='auto', or "
+        "options=IdentifierOptions(extractor=EntangledWeightExtractor(first_layer='hessian')).",
+    )
+
+
+def _out_of_budget(error, problem):
+    """The error if the budget ends before any network was recovered."""
+    done = ", ".join(f"{entry['name']} ({entry['seconds']:.2g} s)" for entry in problem.log.stages)
+    last = problem.log.unfinished
     named = isinstance(error, MemoryLimitError)  # the error itself says what to do
     remedy = "" if named else " Raise max_seconds or max_queries, or give layer_widths."
     return NotIdentified(
         last or "search",
         "budget",
-        f"{error}, and no network was found until then: {inquiry.oracle.n_queries} rows asked; "
+        f"{error}, and no network was found until then, with {problem.oracle.n_queries} queries; "
         f"finished: {done or 'nothing'}"
         f"{'' if last is None else f'; then in: {last}'}.{remedy}",
         final=True,
     )
 
 
-def polished_attempt(inquiry, network, misfit, stage, route, extractor=None, completion=None, *, near=False):
-    """Polish a network, and compare it with the black box on fresh inputs.
-
-    Parameters
-    ----------
-    inquiry : Inquiry
-    network : FeedforwardNetwork
-        Of standardised inputs.
-    misfit : float
-        Where nothing is polished.
-    stage, route : str
-    extractor, completion : fitted stages, default=None
-    near : bool, default=False
-        Whether the network is so near that few answers could only lead away: it is polished thoroughly at once.
-
-    Returns
-    -------
-    Attempt
-    """
+def polished_attempt(problem, network, residual, stage, method, extractor=None, completion=None, *, near=False):
+    """The attempt of a polished network of standardized inputs; `near`: polish thoroughly at once."""
 
     def polished(start, thorough):
-        oracle, sigma = inquiry.oracle, inquiry.fresh.sigma
-        return polish_from_oracle(oracle, start, inquiry.rng, inquiry.log, noise=sigma, thorough=thorough)
+        oracle, std = problem.oracle, problem.held_out.noise_std
+        return polish_from_oracle(oracle, start, problem.rng, problem.log, noise=std, thorough=thorough)
 
-    def error_of(found):
-        return worst_error(inquiry.fresh.answers, found(inquiry.fresh.inputs))
+    def error_of(network):
+        return relative_max_error(problem.held_out.outputs, network(problem.held_out.inputs))
 
-    if inquiry.limits.polish:
-        network, misfit = polished(network, near)
-        enough = _AS_GOOD if inquiry.oracle.response == "predict_proba" else inquiry.accepted_error
-        if misfit < _AGREES and inquiry.fresh.sigma is None and error_of(network) >= enough:
-            more, misfit_of_more = polished(network, True)
-            network, misfit = (more, misfit_of_more) if error_of(more) < error_of(network) else (network, misfit)
-    error = error_of(network)
-    return Attempt(network, error, stage, misfit, route, extractor, completion)
+    if problem.options.polish:
+        network, residual = polished(network, near)
+        enough = _CLASSIFIER_ERROR if problem.oracle.response == "predict_proba" else problem.accepted_error
+        if residual < _CONVERGED and problem.held_out.noise_std is None and error_of(network) >= enough:
+            other, other_residual = polished(network, True)
+            if error_of(other) < error_of(network):
+                network, residual = other, other_residual
+    return Attempt(network, error_of(network), stage, residual, method, extractor, completion)
 
 
-def where_units_move(network):
-    """Inputs at which first-layer units are on the move, for judging whether all units are needed.
-
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-
-    Returns
-    -------
-    ndarray of shape (n, D)
-    """
-    n = 200 + 2 * network.n_parameters // network.n_outputs
+def design_where_units_vary(network):
+    """Inputs (n, D) at which first-layer units vary, for deciding whether all units are needed."""
+    n = _DESIGN_ROWS + 2 * network.n_parameters // network.n_outputs
     return design_points(network.weights[0], network.biases[0], n, 1.0, np.random.RandomState(0))
 
 
-def worst_error(answers, found):
-    """Largest error of any output over its largest deviation from its mean: offsets and other outputs hide nothing.
-
-    Parameters
-    ----------
-    answers, found : ndarray of shape (n, m_L)
-
-    Returns
-    -------
-    float
-        Infinite where `found` is not finite.
-    """
-    return relative_to_deviation(found - answers, answers) if np.isfinite(found).all() else np.inf
+def relative_max_error(outputs, recovered):
+    """Largest error of any output over its largest deviation from its mean; infinite if `recovered` is not finite."""
+    return relative_to_deviation(recovered - outputs, outputs) if np.isfinite(recovered).all() else np.inf
 
 
-def relative_to_deviation(errors, answers):
-    """Largest error of any output over the largest deviation of that output's answers from their mean.
-
-    Below a millionth of the largest answer, a deviation is taken as rounding and that millionth is the unit.
-
-    Parameters
-    ----------
-    errors : ndarray of shape (k, m_L)
-    answers : ndarray of shape (n, m_L)
-
-    Returns
-    -------
-    float
-    """
-    largest = np.abs(answers).max(axis=0)
-    unit = np.maximum(np.abs(answers - answers.mean(axis=0)).max(axis=0), 1e-6 * largest)
+def relative_to_deviation(errors, outputs):
+    """Largest of errors (k, m_L), each relative to the largest deviation of its output (n, m_L) from the mean."""
+    largest = np.abs(outputs).max(axis=0)
+    unit = np.maximum(np.abs(outputs - outputs.mean(axis=0)).max(axis=0), _CONSTANT * largest)
     return float(np.max(np.abs(errors) / np.maximum(unit, np.finfo(float).tiny)))

@@ -7,7 +7,7 @@ from ._errors import BlackBoxError, NotIdentified
 from ._logits import logits_from_probabilities, probabilities_from_logits, probability_error
 from ._noise import NoiseLevel, above_rounding, measure_noise
 from ._oracle import DERIVATIVES, Oracle
-from .clock import Clock, OutOfBudgetError
+from .budget import Budget, OutOfBudgetError
 from .extremes import Extremes, Plateau
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
     "MAX_NOISE",
     "Accuracy",
     "BlackBoxError",
-    "Clock",
+    "Budget",
     "Extremes",
     "NoiseLevel",
     "NotIdentified",

@@ -12,7 +12,7 @@ __all__ = [
     "MAX_NOISE",
     "Accuracy",
     "BlackBoxError",
-    "Clock",
+    "Budget",
     "Extremes",
     "Plateau",
     "NoiseLevel",
@@ -93,20 +93,25 @@ class Accuracy:
     def std_at(self, Y: Floats) -> Floats: ...
     def difference_step(self, order: int, min_step: float) -> float: ...
 
-class Clock:
+class Budget:
     max_seconds: float | None
-    max_queries: float | None
+    max_queries: int | None
     began: float
+    n_queries: int
     def __init__(
-        self, max_seconds: float | None = None, max_queries: float | None = None, began: float = ...
+        self, max_seconds: float | None = None, max_queries: int | None = None, began: float | None = None
     ) -> None: ...
+    def copy(self, n_queries: int = 0) -> Budget: ...
+    def spend(self, n_queries: int) -> None: ...
     @property
-    def deadline(self) -> float | None: ...
+    def queries_left(self) -> float: ...
+    @property
+    def deadline(self) -> float: ...
     @property
     def out_of_time(self) -> bool: ...
-    def share(self, fraction: float) -> Clock: ...
+    def share(self, fraction: float) -> float: ...
     def limit(self, grace: float = 0.0) -> AbstractContextManager[None]: ...
-    def refusal(self, n_queries: int) -> str | None: ...
+    def exhausted_by(self, n_queries: int) -> str | None: ...
 
 class Oracle:
     response: str
@@ -118,8 +123,8 @@ class Oracle:
     n_inputs: int
     n_outputs: int | None
     one_dimensional: bool
-    clock: Clock
-    refusal: str | None
+    budget: Budget
+    exhausted: str | None
     center: Floats
     scale: Floats
     input_range: Any
@@ -142,7 +147,7 @@ class Oracle:
         chunk_rows: int = 65536,
         response: str = "predict",
         input_range: tuple[ArrayLike, ArrayLike] | None = None,
-        clock: Clock | None = None,
+        budget: Budget | None = None,
     ) -> None: ...
     def __call__(self, U: Floats) -> Floats: ...
     def query(self, U: Floats) -> Any: ...

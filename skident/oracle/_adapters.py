@@ -11,7 +11,7 @@ from skident.network import FeedforwardNetwork, named_method
 from skident.optim import all_threads
 
 from ._errors import BlackBoxError
-from .clock import OutOfBudgetError
+from .budget import OutOfBudgetError
 
 _FLOPS_PER_ENTRY = 512.0  # assumed cost of a model per entry of a batch: a first layer of 256 units
 

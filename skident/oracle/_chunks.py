@@ -8,7 +8,7 @@ import time
 from skident.budget import rows_at_once
 
 _COPIES = 4  # arrays as large as a chunk: points, inputs, the black box's copy, and its intermediate results
-_MAX_SHARE = 0.05  # of max_seconds per chunk, since the clock is only read between chunks
+_MAX_SHARE = 0.05  # of max_seconds per chunk, since the budget is only checked between chunks
 _MIN_SECONDS = 0.01  # duration from which a chunk measures the time per row, not the overhead of a call
 
 

@@ -15,7 +15,7 @@ from ._errors import BlackBoxError
 from ._output_scaling import OutputScaling
 from ._outputs import refuse_infinite, refuse_labels, table_of
 from ._parallel import ParallelQueries
-from .clock import Clock, OutOfBudgetError
+from .budget import Budget, OutOfBudgetError
 
 __all__ = ["DERIVATIVES", "Oracle"]
 
@@ -67,12 +67,12 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
         Method of an estimator that is queried. Probabilities become logits, see `logits_from_probabilities`.
     input_range : tuple of two array-likes of shape (D,) or float, default=None
         ``(low, high)`` in the black box's inputs: it is never queried outside. Infinite entries are no bounds.
-    clock : Clock, default=None
-        Budget, checked before every chunk. Unlimited by default.
+    budget : Budget, default=None
+        Queries and seconds, checked before every chunk; several oracles may share one. Unlimited by default.
 
     Attributes
     ----------
-    n_inputs, center, scale, response, step_size, chunk_rows, clock
+    n_inputs, center, scale, response, step_size, chunk_rows, budget
         As given.
     exact : bool
         Whether derivatives are exact; otherwise they are differences. Always False for probabilities.
@@ -80,8 +80,8 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
         Rows queried, and rows of exact Jacobians or Hessians.
     n_outputs : int or None
         m_L, known after the first query.
-    refusal : str or None
-        The budget that is exhausted.
+    exhausted : str or None
+        The budget that ended the last query, for messages.
     one_dimensional : bool
         Whether the black box's last output had shape (n,).
     output_center, output_scale : ndarray of shape (m_L,)
@@ -109,7 +109,7 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
         (a ValueError) If the black box raises, its outputs are not finite or have another shape than (n,) or (n, m_L),
         or points lie outside `input_range`.
     OutOfBudgetError
-        If the clock's time or queries are exhausted.
+        If the budget's seconds or queries are exhausted.
 
     Notes
     -----
@@ -136,7 +136,7 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
         chunk_rows=65536,
         response="predict",
         input_range=None,
-        clock=None,
+        budget=None,
     ):
         _check_options(derivatives, step_size, chunk_rows, response)
         self._box, self.response = adapt(black_box, response), response
@@ -151,9 +151,9 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
         differentiable = self._box.differentiable and response == "predict"
         self.exact = differentiable and derivatives != "finite_difference"
         self.step_size, self.chunk_rows = step_size, chunk_rows
-        self.n_queries, self.n_derivatives, self.n_outputs, self._n_columns = 0, 0, None, None
-        self.one_dimensional, self.clock, self.refusal = False, Clock() if clock is None else clock, None
-        self._chunk_size = ChunkSize(n_inputs, self.clock.max_seconds)
+        self.n_derivatives, self.n_outputs, self._n_columns = 0, None, None
+        self.one_dimensional, self.budget, self.exhausted = False, Budget() if budget is None else budget, None
+        self._chunk_size = ChunkSize(n_inputs, self.budget.max_seconds)
         self._begin_scaling()
         self._counting = threading.Lock()
 
@@ -163,6 +163,11 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         warnings.warn(f"Oracle.{name} is Oracle.{_RENAMED[name]} since 0.2.", FutureWarning, stacklevel=2)
         return getattr(self, _RENAMED[name])
+
+    @property
+    def n_queries(self):
+        """Queries so far, of all oracles with the same budget."""
+        return self.budget.n_queries
 
     @property
     def restricted(self):
@@ -360,16 +365,16 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
         return parts[0] if len(parts) == 1 else tuple(np.concatenate(p) for p in zip(*parts, strict=True))
 
     def _check_budget(self, n_rows):
-        self.refusal = self.clock.refusal(self.n_queries + n_rows)
-        if self.refusal is not None:
-            raise OutOfBudgetError(self.refusal)
+        self.exhausted = self.budget.exhausted_by(n_rows)
+        if self.exhausted is not None:
+            raise OutOfBudgetError(self.exhausted)
 
     def _query_chunk(self, X, first_row, n_rows):
         """Outputs and uncertainties of one chunk of the n_rows inputs, which begins at first_row."""
         X = self._allowed(X)
         self._check_budget(len(X))
-        with self._counting:
-            n_before, self.n_queries = self.n_queries, self.n_queries + len(X)
+        n_before = self.n_queries
+        self.budget.spend(len(X))
         try:
             raw = values_of(self._box, X.copy())  # a copy: the black box may keep or change what it is given
         except (BlackBoxError, OutOfBudgetError):

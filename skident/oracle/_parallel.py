@@ -12,7 +12,7 @@ from skident.optim import in_order
 
 from ._adapters import SharedBox
 from ._errors import BlackBoxError
-from .clock import OutOfBudgetError
+from .budget import OutOfBudgetError
 from .extremes import Extremes
 
 
@@ -21,7 +21,7 @@ class _Usage(NamedTuple):
 
     n_queries: int
     n_derivatives: int
-    refusal: str | None
+    exhausted: str | None
 
 
 class ParallelQueries:
@@ -64,7 +64,7 @@ def _with_queries_before(pieces, queries_per_row):
 def _copied(oracle, n_queries=0):
     """A copy with counts of its own, which start n_queries higher."""
     other = copy.copy(oracle)
-    other.n_queries += n_queries
+    other.budget = oracle.budget.copy(n_queries)
     other.extremes = Extremes()  # extremes of copies are dropped, in threads as in other processes
     if isinstance(oracle._box, SharedBox):
         other._box = SharedBox(_copied(oracle._box.oracle, n_queries))
@@ -79,21 +79,21 @@ def _run(oracle, function, points, n_queries):
     except (BlackBoxError, OutOfBudgetError) as raised:
         error = raised
     used = other.n_queries - oracle.n_queries - n_queries
-    return result, _Usage(used, other.n_derivatives - oracle.n_derivatives, _refusal(other)), error
+    return result, _Usage(used, other.n_derivatives - oracle.n_derivatives, _exhausted(other)), error
 
 
-def _refusal(oracle):
+def _exhausted(oracle):
     """The exhausted budget of this oracle, or of one that it queries."""
     shared = isinstance(oracle._box, SharedBox)
-    return oracle.refusal or (_refusal(oracle._box.oracle) if shared else None)
+    return oracle.exhausted or (_exhausted(oracle._box.oracle) if shared else None)
 
 
 def _add(oracle, usage):
     """Add the counts of a copy to an oracle and to those that it queries."""
+    oracle.budget.spend(usage.n_queries)
     with oracle._counting:
-        oracle.n_queries += usage.n_queries
         oracle.n_derivatives += usage.n_derivatives
-    if usage.refusal is not None:
-        oracle.refusal = usage.refusal
+    if usage.exhausted is not None:
+        oracle.exhausted = usage.exhausted
     if isinstance(oracle._box, SharedBox):
         _add(oracle._box.oracle, usage)

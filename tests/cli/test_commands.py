@@ -69,7 +69,7 @@ def test_identify(folder, capsys):
     assert re.search(r"^exact: relative maximum error .*e-1\d on", printed.out, flags=re.MULTILINE)
     assert "first layer (saturation): 5 of 5 units" in printed.err and "queries" not in printed.err.splitlines()[0]
     texts = "".join(Texts((folder / "report.html").read_text(encoding="utf-8")).texts)
-    assert "model.onnx, identified" in texts and "in all" in texts and "bmi" in texts
+    assert "model.onnx, identified" in texts and "total" in texts and "bmi" in texts
     assert f"{found.weights[1][0, 0]:.6f}"[:7] in texts
 
 
@@ -80,7 +80,7 @@ def test_identify_as_json_in_single_precision(folder, capsys):
     result = json.loads(printed.out)
     assert result["command"] == "identify" and result["identified"] and result["written"] == "found.onnx"
     assert result["layer_widths"] == [5, 2] and result["report"]["exact"] is False
-    assert "the answers carry noise or rounding" in result["warning"] and result["warning"] in printed.err
+    assert "the outputs carry noise or rounding" in result["warning"] and result["warning"] in printed.err
     assert parameter_error(NETWORK, FeedforwardNetwork.from_onnx("found.onnx")) < 1e-3
 
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-from skident import NetworkIdentifier
 from skident.datasets import make_network
 from skident.linalg import column_units
 from tests.fuzz.test_samples import EXTREME, FUZZ, tables
+from tests.identifiers import make_identifier
 
 NETWORKS = {
     D: make_network((D, 3, 2), shift_scale=0.5, output_activation="identity", random_state=D) for D in (2, 3, 4, 6)
@@ -46,7 +46,7 @@ def box_of(X, kind):
 def test_an_identification_works_or_says_why_not(X, kind, widths):
     box = box_of(X, kind)
     few = {"n_attempts": 1, "n_starts": 2, "max_neurons": 8}  # no limit of time: examples must end as they did
-    model = NetworkIdentifier(box, layer_widths=widths, activation="tanh", random_state=0, **few)
+    model = make_identifier(box, layer_widths=widths, activation="tanh", random_state=0, **few)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

@@ -25,11 +25,12 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, PowerTransformer, 
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from skident import EntangledWeightExtractor, NetworkIdentifier
+from skident import EntangledWeightExtractor, IdentifierOptions, NetworkIdentifier
 from skident.datasets import make_network
 from skident.metrics import parameter_error, relative_max_error
 from skident.network import FeedforwardNetwork, center_outputs, change_inputs, unfold_inputs
 from skident.oracle import probabilities_from_logits
+from tests.identifiers import make_identifier
 
 
 def trained(estimator, X, y):
@@ -217,7 +218,7 @@ def test_classifiers_that_cannot_be_asked(name, blobs):
     make, options, message = WRONG_CLASSIFIERS[name]
     options = {"response_method": "predict_proba", **options}
     with pytest.raises(ValueError, match=message):
-        NetworkIdentifier(FrozenEstimator(make(*blobs)), **options).fit(blobs[0])
+        make_identifier(FrozenEstimator(make(*blobs)), **options).fit(blobs[0])
 
 
 def test_multilabel_targets(blobs):
@@ -247,7 +248,13 @@ def test_probabilities_taken_as_they_are(blobs, three):
     model = NetworkIdentifier(three.predict_proba, layer_widths=(5, 3), random_state=0).fit(blobs[0])
     assert model.report_.exact and model.report_.activation.output.name == "softmax"
     assert np.abs(model.predict(blobs[0]) - three.predict_proba(blobs[0])).max() < 1e-9
-    model = NetworkIdentifier(three.predict_proba, layer_widths=(5, 3), n_attempts=1, activation="tanh", random_state=0)
+    model = NetworkIdentifier(
+        three.predict_proba,
+        layer_widths=(5, 3),
+        options=IdentifierOptions(n_attempts=1),
+        activation="tanh",
+        random_state=0,
+    )
     with pytest.warns(ConvergenceWarning, match="not exact.* sum to 1: .* use response_method='predict_proba'"):
         model.fit(blobs[0])
 
@@ -266,9 +273,12 @@ def test_labels_are_missing(blobs):
 )
 def test_classifiers_that_are_no_networks(kind, match, blobs):
     with pytest.raises((ValueError, ConvergenceWarning), match=match):
-        NetworkIdentifier(FrozenEstimator(kind().fit(*blobs)), layer_widths=(5, 3), n_attempts=1, random_state=0).fit(
-            blobs[0]
-        )
+        NetworkIdentifier(
+            FrozenEstimator(kind().fit(*blobs)),
+            layer_widths=(5, 3),
+            options=IdentifierOptions(n_attempts=1),
+            random_state=0,
+        ).fit(blobs[0])
 
 
 # -- scaled pipelines --------------------------------------------------------------------------------------------------
@@ -345,7 +355,7 @@ class Ranged:
         net = self.network
         names = {"activation": net.activation, "output_activation": net.output_activation}
         options = {"estimator": self, "layer_widths": net.layer_widths, "input_range": self.range, **names, **options}
-        return NetworkIdentifier(random_state=0, **options).fit(self.X)
+        return make_identifier(random_state=0, **options).fit(self.X)
 
 
 @pytest.mark.parametrize("refuses", [True, False])
@@ -484,7 +494,7 @@ def test_clipped_answers_are_named_as_such():
     clipped = NetworkIdentifier(
         lambda X: np.clip(network(X), -0.7 * spread, 0.6 * spread),
         layer_widths=(5, 2),
-        n_attempts=1,
+        options=IdentifierOptions(n_attempts=1),
         max_queries=9999,
         random_state=0,
     )

@@ -91,9 +91,9 @@ def test_a_matrix_that_does_not_fit_is_not_formed(rng):
     U = rng.standard_normal((60, 12))
     problem = NetworkLeastSquares([W.shape for W in network.weights], [get_activation("tanh")] * 2, U, network(U))
     theta = problem.flatten(network.weights, network.biases)
-    assert type(problem.linearise(theta)).__name__ == "DenseNormalEquations"
+    assert type(problem.linearize(theta)).__name__ == "DenseNormalEquations"
     with skident.config_context(max_memory="2MB"):
-        assert type(problem.linearise(theta)).__name__ == "KrylovNormalEquations"
+        assert type(problem.linearize(theta)).__name__ == "KrylovNormalEquations"
 
 
 def test_a_slow_black_box_is_given_fewer_rows(own_seconds):
@@ -104,7 +104,7 @@ def test_a_slow_black_box_is_given_fewer_rows(own_seconds):
         time.sleep(1e-3 * len(X))
         return X[:, :1]
 
-    oracle = Oracle(slow, 2, clock=skident.oracle.Clock(max_seconds=100.0))
+    oracle = Oracle(slow, 2, budget=skident.oracle.Budget(max_seconds=100.0))
     oracle(np.zeros((100, 2)))
     oracle(np.zeros((20_000, 2)))
     assert max(rows) <= 5_100 and sum(rows) == 20_100

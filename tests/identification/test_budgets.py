@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from skident import NetworkIdentifier
 from skident.datasets import make_network
-from skident.identification import plan as routes
-from skident.oracle import Clock, Oracle, OutOfBudgetError
+from skident.identification.methods import second_layer
+from skident.oracle import Budget, Oracle, OutOfBudgetError
+from tests.identifiers import make_identifier
 
 NETWORK = make_network((8, 6, 4, 1), shift_scale=0.5, output_activation="identity", random_state=0)
 WIDE = make_network((17, 40, 40, 1), shift_scale=0.3, output_activation="identity", random_state=1)
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("own_seconds")
 
 
 def identifier(box, widths, **options):
-    return NetworkIdentifier(box, layer_widths=widths, activation="tanh", random_state=0, **options)
+    return make_identifier(box, layer_widths=widths, activation="tanh", random_state=0, **options)
 
 
 class Timed:
@@ -45,7 +45,7 @@ def bounded(box, n_inputs, widths, max_seconds):
 
 
 def test_what_was_found_in_time_is_returned(monkeypatch):
-    monkeypatch.setattr(routes, "patches_serve", lambda inquiry: False)  # which find it within seconds
+    monkeypatch.setattr(second_layer, "applies", lambda problem: False)  # which find it within seconds
     with pytest.warns(ConvergenceWarning, match="The search was ended: max_seconds=3|random starts is over"):
         found = bounded(Timed(WIDE), 17, (40, 40, 1), 3.0)
     assert not found.report_.exact and found.layer_widths_ == (40, 40, 1)
@@ -55,7 +55,12 @@ def test_what_was_found_in_time_is_returned(monkeypatch):
     ("box", "n_inputs", "widths", "said"),
     [
         (Timed(WIDE), 17, "auto", "max_seconds=1.5"),
-        (Timed(NETWORK, 0.2), 8, (6, 4, 1), "no network was found until then: .* rows asked|before anything was found"),
+        (
+            Timed(NETWORK, 0.2),
+            8,
+            (6, 4, 1),
+            "no network was found until then, with|before anything was found",
+        ),
         (Timed(lambda X: np.sign(X[:, 0]) * (X[:, 1] > 0.3)), 5, (5, 4, 1), "max_seconds=1.5 are over|does not|no "),
     ],
 )
@@ -72,7 +77,7 @@ def test_questions_are_bounded(max_queries):
         asked.append(len(X))
         return NETWORK(X)
 
-    with pytest.raises(ValueError, match=f"max_queries={max_queries} rows"):
+    with pytest.raises(ValueError, match=f"max_queries={max_queries} does not allow"):
         identifier(box, (6, 4, 1), max_queries=max_queries).fit(np.random.RandomState(0).standard_normal((100, 8)))
     assert sum(asked) <= max_queries
 
@@ -96,11 +101,11 @@ def test_the_polish_ends_where_questions_end():
 
 
 def test_a_clock():
-    clock = Clock(max_seconds=0.5, max_queries=10)
-    assert clock.refusal(10) is None and "max_queries=10" in clock.refusal(11)
-    late = Clock(max_seconds=0.5, began=time.perf_counter() - 1.0)
-    assert late.out_of_time and late.share(3.0) > time.perf_counter() and Clock().deadline == np.inf
-    oracle = Oracle(NETWORK, 8, clock=late)
+    clock = Budget(max_seconds=0.5, max_queries=10)
+    assert clock.exhausted_by(10) is None and "max_queries=10" in clock.exhausted_by(11)
+    late = Budget(max_seconds=0.5, began=time.perf_counter() - 1.0)
+    assert late.out_of_time and late.share(3.0) > time.perf_counter() and Budget().deadline == np.inf
+    oracle = Oracle(NETWORK, 8, budget=late)
     for ask in (oracle, oracle.jacobian, oracle.hessian):
         with pytest.raises(OutOfBudgetError, match="max_seconds=0.5 are over"):
             ask(np.zeros((1, 8)))

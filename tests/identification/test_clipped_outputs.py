@@ -13,6 +13,7 @@ from skident.datasets import make_network
 from skident.identification.activation.plateaus import clipped_range
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
+from tests.identifiers import make_identifier
 from tests.rates import fewest_successes
 
 SIDES = {"two-sided": (0.02, 0.98), "above": (0.0, 0.95), "below": (0.05, 1.0)}
@@ -32,7 +33,7 @@ def _case(seed, activation, sides, m=4, D=3):
 def _fitted(box, X, **options):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        found = NetworkIdentifier(box, random_state=0, **options).fit(X)
+        found = make_identifier(box, random_state=0, **options).fit(X)
     return found, " ".join(str(w.message) for w in caught)
 
 

@@ -11,9 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import scale
 
-from skident import NetworkIdentifier
 from skident.metrics import relative_max_error
 from skident.network import FeedforwardNetwork
+from tests.identifiers import make_identifier
 from tests.rates import fewest_successes
 
 X, Y = (scale(part) for part in load_diabetes(return_X_y=True))
@@ -42,7 +42,7 @@ def is_found(box, truth, **options):
     fresh = np.random.RandomState(0).standard_normal((1000, 10))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = NetworkIdentifier(box, random_state=0, **options).fit(X)
+        model = make_identifier(box, random_state=0, **options).fit(X)
     assert not model.report_.exact
     rounding = relative_max_error(truth(fresh), box(fresh))
     error = relative_max_error(truth(fresh), model.network_(fresh))

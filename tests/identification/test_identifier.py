@@ -20,10 +20,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.validation import check_is_fitted
 
-from skident import EntangledWeightExtractor, NetworkCompletion, NetworkIdentifier
+from skident import EntangledWeightExtractor, IdentifierOptions, NetworkCompletion, NetworkIdentifier
 from skident.datasets import make_network
 from skident.metrics import parameter_error, relative_max_error
 from skident.network import FeedforwardNetwork
+from tests.identifiers import make_identifier
 from tests.rates import fewest_successes
 
 D = 8
@@ -48,7 +49,7 @@ def X(rng):
 def identifier(network, box=None, **options):
     names = {"activation": network.activation, "output_activation": network.output_activation}
     options = {"layer_widths": network.layer_widths, "random_state": 0, **names, **options}
-    return NetworkIdentifier(Counting(network) if box is None else box, **options)
+    return make_identifier(Counting(network) if box is None else box, **options)
 
 
 def check_exact(network, model, X, error=1e-10, parameters=1e-6):
@@ -394,8 +395,8 @@ def test_nested_parameters(X):
     network = make_network((8, 6, 2), random_state=1)
     extractor, completion = EntangledWeightExtractor(first_layer="hessian"), NetworkCompletion()
     model = identifier(network, extractor=extractor, completion=completion)
-    model.set_params(extractor__radius=0.05, completion__max_iter=50)
-    assert clone(model).extractor.radius == 0.05
+    model.set_params(options__extractor__radius=0.05, options__completion__max_iter=50)
+    assert clone(model).options.extractor.radius == 0.05
     model.fit(X)
     assert model.extractor_.radius == 0.05 and model.completion_.max_iter == 50
     # The templates are neither fitted nor changed.
@@ -413,11 +414,11 @@ def test_grid_search(X):
         extractor=EntangledWeightExtractor(first_layer="hessian"),
         completion=NetworkCompletion(),
     )
-    grid = {"extractor__radius": [0.01, 1.0], "completion__max_iter": [1, 100]}
+    grid = {"options__extractor__radius": [0.01, 1.0], "options__completion__max_iter": [1, 100]}
     searches = [GridSearchCV(model, grid, cv=2, n_jobs=n_jobs).fit(X, network(X)) for n_jobs in (1, 2)]
     scores = [search.cv_results_["mean_test_score"] for search in searches]
     np.testing.assert_array_equal(*scores)
-    assert searches[0].best_params_["completion__max_iter"] == 100 and searches[0].best_score_ > 0.99
+    assert searches[0].best_params_["options__completion__max_iter"] == 100 and searches[0].best_score_ > 0.99
 
 
 def test_frames(X):
@@ -629,7 +630,7 @@ def test_relu(widths, rng):
     network = make_network(sizes, activation="relu", output_activation="identity", shift_scale=0.5, random_state=0)
     X = rng.standard_normal((200, 10))
     model = NetworkIdentifier(lambda X: network(X), layer_widths=widths, activation="relu", random_state=0).fit(X)
-    assert model.report_.exact and model.report_.route == "kinks" and model.layer_widths_ == (15, 1)
+    assert model.report_.exact and model.report_.route == "activation boundaries" and model.layer_widths_ == (15, 1)
     np.testing.assert_allclose(model.predict(X).reshape(-1, 1), network(X), atol=1e-9)
     assert model.n_queries_ < 10_000
 
@@ -645,7 +646,7 @@ def test_deep_relu(widths, X):
 
 def test_relu_of_fewer_layers_than_asked_for(X):
     network = make_network((8, 6, 2), activation="relu", output_activation="identity", random_state=0)
-    with pytest.warns(ConvergenceWarning, match=r"layer_widths=\(6, 4, 2\) was asked for, but only \(6, 2\) show"):
+    with pytest.warns(ConvergenceWarning, match=r"layer_widths=\(6, 4, 2\) was given, but \(6, 2\) explain"):
         found = identifier(network, layer_widths=(6, 4, 2)).fit(X)
     assert found.report_.relative_max_error < 1e-12
 
@@ -658,12 +659,12 @@ def test_saturation_of_what_does_not_saturate(X):
 
 def test_four_layers_that_do_not_saturate(X):
     network = make_network((8, 6, 5, 4, 2), activation="softplus", random_state=0)
-    with pytest.raises(ValueError, match="tells inner layers apart up to three layers"):
+    with pytest.raises(ValueError, match="separate the inner layers of networks with up to three layers"):
         identifier(network).fit(X)
 
 
 def test_width_to_be_found_needs_linear_output(X):
-    with pytest.raises(ValueError, match="layer_widths=None finds one hidden layer with linear output"):
+    with pytest.raises(ValueError, match="layer_widths=None recovers one hidden layer with linear output"):
         identifier(NETWORKS["tanh"], layer_widths=None).fit(X)
 
 
@@ -752,7 +753,7 @@ NO_NETWORK += "|layer_widths says 6 first-layer units|carry noise or rounding"  
 def test_no_network_at_all(name, options, X):
     """An error or a warning, soon; never an exact network."""
     box = Counting(NO_NETWORKS[name](X, np.sin(X).sum(axis=1)))
-    model = NetworkIdentifier(box, random_state=0, n_attempts=1, **options)
+    model = make_identifier(box, random_state=0, n_attempts=1, **options)
     with pytest.raises((ValueError, ConvergenceWarning), match=NO_NETWORK):
         model.fit(X)
     assert box.n_rows < 1e7
@@ -792,9 +793,12 @@ def test_signs_of_units_without_symmetry(activation, strategy, X):
     network = make_network(
         (X.shape[1], 6, 1), activation=activation, output_activation="identity", shift_scale=0.3, random_state=3
     )
-    found = NetworkIdentifier(network, layer_widths=(6, 1), strategy=strategy, random_state=0).fit(X)
+    found = NetworkIdentifier(
+        network, layer_widths=(6, 1), options=IdentifierOptions(strategy=strategy), random_state=0
+    ).fit(X)
     assert found.report_.exact and parameter_error(network, found.network_) < 1e-6
-    assert found.report_.route == ("hessian" if strategy == "hessian" or activation == "sin" else "profiles")
+    expected = "Hessians, completion" if strategy == "hessian" or activation == "sin" else "asymptotes"
+    assert found.report_.route == expected
 
 
 def test_a_box_that_rejects_far_inputs(X):
@@ -813,7 +817,7 @@ def test_a_box_that_rejects_far_inputs(X):
         layer_widths=(6, 2),
         activation="tanh",
         output_activation="tanh",
-        extractor=EntangledWeightExtractor(first_layer="hessian"),
+        options=IdentifierOptions(extractor=EntangledWeightExtractor(first_layer="hessian")),
         random_state=0,
     ).fit(X)
     assert near.report_.relative_max_error < 1e-10
@@ -830,7 +834,7 @@ def test_too_many_inner_units_are_never_called_exact(extra, X):
 
 def test_fewer_units_than_asked_for_are_said(X):
     network = make_network((X.shape[1], 4, 2), random_state=0)
-    with pytest.warns(ConvergenceWarning, match=r"layer_widths=\(5, 2\) was asked for, but only \(4, 2\) show"):
+    with pytest.warns(ConvergenceWarning, match=r"layer_widths=\(5, 2\) was given, but \(4, 2\) explain"):
         model = identifier(network, lambda A: network(A), layer_widths=(5, 2)).fit(X)
     assert model.layer_widths_ == (4, 2)
 
@@ -838,4 +842,4 @@ def test_fewer_units_than_asked_for_are_said(X):
 def test_strategy_saturation_needs_limits(X):
     network = make_network((X.shape[1], 4, 1), activation="softplus", output_activation="identity", random_state=0)
     with pytest.raises(ValueError, match="strategy='saturation' needs an activation that saturates"):
-        NetworkIdentifier(network, layer_widths=(4, 1), strategy="saturation").fit(X)
+        NetworkIdentifier(network, layer_widths=(4, 1), options=IdentifierOptions(strategy="saturation")).fit(X)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from skident import NetworkIdentifier
 from tests.identification.lying_boxes import LIES, ROWS
+from tests.identifiers import make_identifier
 
 FAILING = {}  # name: reason
 FRESH = np.random.RandomState(9).standard_normal((500, 4))
@@ -17,7 +17,7 @@ FRESH = np.random.RandomState(9).standard_normal((500, 4))
 
 def told(lie):
     """How the identification ended, the message, and the model if there is one."""
-    model = NetworkIdentifier(lie.make(), random_state=0, **lie.options)
+    model = make_identifier(lie.make(), random_state=0, **lie.options)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

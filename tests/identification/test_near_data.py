@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from skident import NetworkIdentifier
 from skident.metrics import relative_max_error
 from skident.network import FeedforwardNetwork
+from tests.identifiers import make_identifier
 
 
 def flat(sizes, seed=0, scale=0.7):
@@ -26,7 +26,7 @@ def identify(network, asked, **options):
         return network(A)
 
     names = {"layer_widths": network.layer_widths, "activation": "tanh", "random_state": 0}
-    return NetworkIdentifier(box, input_range=(-3.0, 3.0), **names | options).fit(X)
+    return make_identifier(box, input_range=(-3.0, 3.0), **names | options).fit(X)
 
 
 @pytest.mark.usefixtures("own_seconds")
@@ -36,7 +36,7 @@ def test_what_stays_open_is_said_first_and_the_function_found(rng):
         warnings.simplefilter("always")
         model = identify(network, asked, max_seconds=3.0)
     first, *_, last = [str(w.message) for w in said]
-    assert first.startswith("answers within input_range determine about") and "the weights stay open" in first
+    assert first.startswith("outputs within input_range determine about") and "weights remain undetermined" in first
     assert "of the 205 parameters" in first and ("not exact" in last or "determine about" in last)
     assert not model.report_.exact and model.report_.route == "function near the data"
     assert 0.2 < model.report_.determined < 0.95 and len(model.report_.spectrum) == 205

@@ -13,6 +13,7 @@ from skident.identification.missing_units import with_missing_units
 from skident.metrics import relative_max_error
 from skident.network import FeedforwardNetwork, change_outputs
 from skident.oracle import Oracle
+from tests.identifiers import make_identifier
 from tests.rates import fewest_successes
 
 N = 6
@@ -40,7 +41,7 @@ def case(seed):
 def found(box, X, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return NetworkIdentifier(box, random_state=0, **options).fit(X)
+        return make_identifier(box, random_state=0, **options).fit(X)
 
 
 def share_within(truth, model, times=2.0):

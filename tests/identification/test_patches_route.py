@@ -13,6 +13,7 @@ from skident import NetworkIdentifier
 from skident.identification.methods import second_layer as patches_route
 from skident.metrics import parameter_error, relative_max_error
 from skident.network import FeedforwardNetwork
+from tests.identifiers import make_identifier
 
 STAGE = "second layer (patches)"
 pytestmark = pytest.mark.usefixtures("own_seconds")
@@ -29,7 +30,7 @@ def identify(network, widths=None, box=None, **options):
     widths = network.layer_widths if widths is None else widths
     X = np.random.default_rng(0).standard_normal((200, network.n_inputs))
     names = {"activation": network.activation, "output_activation": network.output_activation, "random_state": 0}
-    return NetworkIdentifier(
+    return make_identifier(
         (lambda A: network(A)) if box is None else box, layer_widths=widths, **(names | options)
     ).fit(X)
 
@@ -119,7 +120,7 @@ def test_a_trained_regressor(rng):
 
 def test_more_units_than_there_are_is_said():
     network = planted((10, 16, 13, 1), seed=4, scale=1.0)
-    with pytest.warns(ConvergenceWarning, match=r"only \(16, 13, 1\) show and explain all answers"):
+    with pytest.warns(ConvergenceWarning, match=r"\(16, 13, 1\) explain all outputs"):
         model = identify(network, (16, 16, 1))
     assert model.layer_widths_ == (16, 13, 1) and model.report_.relative_max_error < 1e-10
 
@@ -152,7 +153,7 @@ def test_two_second_layer_units_with_equal_rows_are_seen_as_one_and_other_routes
 def test_two_parallel_first_layer_units_are_named_and_other_routes_are_taken():
     with pytest.warns(ConvergenceWarning, match="not exact"):
         model = identify(hard_to_see("parallel"), max_seconds=8.0, n_attempts=2, n_starts=1)
-    assert "9 of 10 first-layer units show; parallel ones look like one" in failures(model)
+    assert "9 of 10 first-layer units detected; parallel ones look like one" in failures(model)
     assert not model.report_.exact and model.report_.route != "saturation, patches"
 
 
@@ -172,7 +173,7 @@ def test_questions_that_do_not_suffice_leave_the_other_routes(monkeypatch):
 
 
 def test_time_that_does_not_suffice_leaves_the_other_routes(monkeypatch):
-    monkeypatch.setattr(patches_route, "_SHARE", 0.0)
+    monkeypatch.setattr(patches_route, "_TIME_SHARE", 0.0)
     network = planted((10, 8, 9, 1), seed=3, scale=1.0)
     with pytest.warns(ConvergenceWarning, match="not exact"):
         model = identify(network, max_seconds=10.0, n_attempts=1, n_starts=1)

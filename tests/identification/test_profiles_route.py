@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from skident import NetworkIdentifier
 from skident.metrics import parameter_error
 from skident.network import FeedforwardNetwork
+from tests.identifiers import make_identifier
 
 D = 7
 NAMES = ("softplus", "gelu", "silu", "elu")
@@ -24,7 +24,7 @@ def random_network(activation, rng, m=12, n_outputs=2):
 
 
 def identified(box, X, activation, **options):
-    return NetworkIdentifier(box, activation=activation, random_state=0, **options).fit(X)
+    return make_identifier(box, activation=activation, random_state=0, **options).fit(X)
 
 
 @pytest.mark.parametrize("widths", [(30, 2), None, "auto"], ids=str)
@@ -33,14 +33,14 @@ def test_more_units_than_hessians_tell(activation, widths, X, rng):
     """30 units of 7 inputs, where symmetric matrices have 28 entries."""
     network = random_network(activation, rng, m=30)
     found = identified(lambda A: network(A), X, activation, layer_widths=widths)
-    assert found.report_.exact and found.report_.route == "profiles" and found.layer_widths_ == (30, 2)
+    assert found.report_.exact and found.report_.route == "asymptotes" and found.layer_widths_ == (30, 2)
     assert found.report_.relative_max_error < 1e-11 and parameter_error(network, found.network_) < 1e-9
-    assert "linear far out" in found.report_.reason
+    assert "linear at large inputs" in found.report_.reason
 
 
 def test_fewer_units_than_asked_for(X, rng):
     network = random_network("silu", rng)
-    with pytest.warns(ConvergenceWarning, match=r"asked for, but only \(12, 2\) show"):
+    with pytest.warns(ConvergenceWarning, match=r"\(12, 2\) explain"):
         found = identified(lambda A: network(A), X, "silu", layer_widths=(14, 2))
     assert found.layer_widths_ == (12, 2) and found.report_.relative_max_error < 1e-11
 
@@ -63,7 +63,7 @@ def test_hessians_where_the_box_cannot_be_asked_far_out(options, X, rng):
         return network(A)
 
     found = identified(box, X, "silu", layer_widths=(5, 2), **options)
-    assert found.report_.exact and found.report_.route == "hessian"
+    assert found.report_.exact and found.report_.route == "Hessians, completion"
 
 
 @pytest.mark.parametrize("limit", [20.0, 500.0])
@@ -74,7 +74,7 @@ def test_clipped_answers_are_told_though_hessians_near_the_centre_do_not_see_the
         warnings.simplefilter("always")
         found = identified(box, X, "silu", layer_widths=(5, 2))
     if not found.report_.exact:
-        assert re.search(r"agrees .*, but (up to .* answers otherwise|output . repeats)", str(said[0].message))
+        assert re.search(r"agrees .*, but (up to .* outputs differ|output . repeats)", str(said[0].message))
         return
     A = 30.0 * limit * rng.standard_normal((1000, X.shape[1]))
     np.testing.assert_allclose(found.network_(A), box(A), atol=1e-6 * limit)
@@ -94,7 +94,7 @@ def test_elu_has_no_other_route(X, rng):
             raise RuntimeError("input out of range")
         return network(A)
 
-    with pytest.raises(ValueError, match="input out of range.*Units show up to .* standard deviations away"):
+    with pytest.raises(ValueError, match="input out of range.*Queries reach .* standard deviations"):
         identified(box, X, "elu", layer_widths=(5, 2))
 
 

@@ -10,8 +10,9 @@ import pytest
 import skident
 from skident import EntangledWeightExtractor, NetworkIdentifier
 from skident.datasets import make_network
-from skident.identification import hints
+from skident.identification import diagnosis
 from skident.oracle import BlackBoxError, NotIdentified, Oracle
+from tests.identifiers import make_identifier
 
 PACKAGE = "skident.identification."
 TWO_TANH = {"layer_widths": (6, 4, 1), "activation": "tanh", "output_activation": "identity"}
@@ -29,10 +30,10 @@ PLACES = {
     ),
     "piecewise linear, activation detected": ("methods.relu.find_relu_network", {}, (4, 5, 1), "relu"),
     "signs of shallow units": ("piecewise.shallow.signs.solve_signs", RELU, (2, 5, 1), "relu"),
-    "first layer": ("methods.saturating.find_first_layer", TWO_TANH, (6, 6, 4, 1), "tanh"),
+    "first layer": ("methods.first_layer.find_first_layer", TWO_TANH, (6, 6, 4, 1), "tanh"),
     "behind the first layer": ("methods.saturating.fit_downstream", TWO_TANH, (6, 6, 4, 1), "tanh"),
     "fewer units than given": (
-        "methods.saturating.by_saturation",
+        "methods.saturating._recover",
         {**TWO_TANH, "layer_widths": (8, 4, 1)},
         (6, 6, 4, 1),
         "tanh",
@@ -86,7 +87,7 @@ def test_a_programming_error_surfaces(place, error, monkeypatch):
     monkeypatch.setattr(importlib.import_module(PACKAGE + module), name, stage)
     network = make_network(sizes, activation=activation, output_activation="identity", random_state=3)
     X = np.random.RandomState(0).standard_normal((60, sizes[0])).clip(-2.9, 2.9)
-    identifier = NetworkIdentifier(lambda X: network(X), random_state=0, **options)
+    identifier = make_identifier(lambda X: network(X), random_state=0, **options)
     with pytest.raises(error, match="operands could not be broadcast") as caught:
         identifier.fit(X)
     assert stage.calls == 1 and caught.type is error
@@ -135,15 +136,15 @@ def test_hints_are_added_to_refusals_only():
     oracle = Oracle(make_network((4, 3, 1), random_state=0), 4)
 
     class Problem:
-        activations, seen = ("tanh", "identity"), "tanh to 1e-10"
+        activations, detected = ("tanh", "identity"), "tanh to 1e-10"
 
     Problem.oracle = oracle
-    with pytest.raises(NotIdentified, match=r"no units\. Of its activation was seen: tanh") as caught:
-        with hints.explained(Problem):
+    with pytest.raises(NotIdentified, match=r"no units\. Detected activation: tanh") as caught:
+        with diagnosis.explained(Problem):
             raise NotIdentified("first layer", "units", "no units.")
     assert (caught.value.stage, caught.value.reason) == ("first layer", "units")
     with pytest.raises(ValueError, match=r"^no units\.$"):
-        with hints.explained(Problem):
+        with diagnosis.explained(Problem):
             raise ValueError("no units.")
 
 

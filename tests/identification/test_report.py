@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skident import NetworkIdentifier
 from skident.datasets import make_network
 from skident.inspection import IdentificationDisplay
+from tests.identifiers import make_identifier
 
 NETWORK = make_network((6, 5, 2), shift_scale=0.5, output_activation="identity", random_state=0)
 X = np.random.RandomState(0).standard_normal((200, 6))
@@ -22,7 +23,7 @@ X = np.random.RandomState(0).standard_normal((200, 6))
 def fitted(box, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return NetworkIdentifier(box, random_state=0, **{"layer_widths": (5, 2), **options}).fit(X)
+        return make_identifier(box, random_state=0, **{"layer_widths": (5, 2), **options}).fit(X)
 
 
 EXACT = fitted(lambda X: NETWORK(X))
@@ -35,7 +36,7 @@ def test_the_judgement():
     assert (ROUNDED.report_.exact, ROUNDED.report_.agrees) == (False, True)
     assert (WRONG.report_.exact, WRONG.report_.agrees) == (False, False)
     starts = [str(one.report_).split(":")[0] for one in (EXACT, ROUNDED, WRONG)]
-    assert starts == ["exact", "agrees as far as noise and rounding let one see", "not exact"]
+    assert starts == ["exact", "agrees to within noise and rounding", "not exact"]
     assert re.fullmatch(r"<exact, error \d\.\de-\d\d>", repr(EXACT.report_))
 
 
@@ -44,7 +45,7 @@ def test_the_table_adds_up(identifier):
     report = identifier.report_
     lines = str(report).splitlines()
     assert len(lines) == 3 + 1 + len(report.stages) + 2
-    assert f"relative maximum error {report.relative_max_error:.1e} on {report.checked} fresh rows" in lines[0]
+    assert f"relative maximum error {report.relative_max_error:.1e} on {report.checked} held-out samples" in lines[0]
     assert lines[2] == f"activation: {report.activation}"
     assert lines[3].split() == ["stage", "seconds", "queries", "residual"]
     rows = report.rows()

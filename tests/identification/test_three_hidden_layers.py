@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from skident import NetworkIdentifier
 from skident.metrics import parameter_error, relative_max_error
 from skident.network import FeedforwardNetwork
+from tests.identifiers import make_identifier
 
 SIZES = (6, 8, 5, 4, 1)
 
@@ -24,7 +24,7 @@ def planted(sizes=SIZES, seed=0, activation="tanh"):
 def identify(network, **options):
     X = np.random.default_rng(0).standard_normal((200, network.n_inputs))
     options = {"layer_widths": network.layer_widths, "output_activation": "identity", "random_state": 0} | options
-    return NetworkIdentifier(lambda A: network(A), activation="tanh", **options).fit(X)
+    return make_identifier(lambda A: network(A), activation="tanh", **options).fit(X)
 
 
 def test_more_first_layer_units_than_inputs(rng):

@@ -9,6 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from skident import NetworkIdentifier
 from skident.datasets import make_network
 from skident.metrics import parameter_error, relative_max_error
+from tests.identifiers import make_identifier
 from tests.rates import fewest_successes
 
 SIZES = [(6, 1, 1, 1), (8, 6, 2), (6, 9, 3), (8, 6, 4, 1), (8, 6, 4, 3), (5, 8, 4, 3), (8, 7, 5, 3, 2), (6, 4, 4, 2)]
@@ -18,7 +19,7 @@ def identify(network, widths="auto", box=None, X=None, **options):
     names = {"activation": network.activation, "output_activation": network.output_activation}
     X = np.random.default_rng(0).standard_normal((200, network.n_inputs)) if X is None else X
     box = (lambda A: network(A)) if box is None else box
-    return NetworkIdentifier(box, layer_widths=widths, random_state=0, **names, **options).fit(X)
+    return make_identifier(box, layer_widths=widths, random_state=0, **names, **options).fit(X)
 
 
 @pytest.mark.parametrize("sizes", SIZES)

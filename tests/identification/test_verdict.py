@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from skident import NetworkIdentifier
+from skident import IdentifierOptions, NetworkIdentifier
 from skident.datasets import make_network
 from skident.identification.solve import relative_to_deviation
 from skident.network import FeedforwardNetwork
@@ -40,7 +40,7 @@ def test_the_claimed_error_holds_far_from_zero(offset, seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_rounded_inputs_are_named(seed):
     box, X = shifted_box(1e8, seed)
-    with pytest.warns(ConvergenceWarning, match=r"rounded too coarsely.*is around 1e\+08.*less their mean"):
+    with pytest.warns(ConvergenceWarning, match=r"rounded too coarsely.*is around 1e\+08.*minus their mean"):
         identifier = NetworkIdentifier(box, layer_widths=(5, 2), random_state=0).fit(X)
     assert not identifier.report_.exact
     assert error_on_many_rows(identifier, box, 1e8) < identifier.report_.input_rounding
@@ -64,7 +64,9 @@ def test_more_rows_see_more():
     X = np.random.RandomState(0).standard_normal((200, 3))
     few = NetworkIdentifier(box, layer_widths=(3, 2), random_state=0).fit(X)
     with pytest.warns(ConvergenceWarning, match="the network is not exact: relative maximum error"):
-        many = NetworkIdentifier(box, layer_widths=(3, 2), n_check=40_000, random_state=0).fit(X)
+        many = NetworkIdentifier(
+            box, layer_widths=(3, 2), options=IdentifierOptions(n_check=40_000), random_state=0
+        ).fit(X)
     assert few.report_.exact and few.report_.checked == 200
     assert not many.report_.exact and many.report_.checked == 20_200  # all of X, and half of what was asked for
     np.testing.assert_allclose(many.report_.checked_spread, X.std(axis=0), rtol=0.03)
@@ -82,7 +84,7 @@ def test_what_was_looked_at():
     assert np.all(low <= X.min(axis=0) + 1e-12) and np.all(high >= X.max(axis=0) - 1e-12)
     np.testing.assert_allclose(report.checked_spread, [0.1, 1.0, 1.0, 3.0], rtol=0.3)
     assert 0 < report.input_rounding < 1e-12
-    assert identifier.set_params(n_check=30).fit(X).report_.checked == 30
+    assert identifier.set_params(options__n_check=30).fit(X).report_.checked == 30
 
 
 def with_an_idle_unit(kind, sizes, output):
@@ -107,7 +109,7 @@ def test_widths_with_a_unit_too_many(kind, sizes, output):
         lambda X: network(X), layer_widths=sizes[1:], output_activation=output, random_state=0
     )
     X = np.random.RandomState(0).standard_normal((200, sizes[0]))
-    message = rf"layer_widths={re.escape(str(sizes[1:]))} was asked for, but only {re.escape(str(fewer))} show"
+    message = rf"layer_widths={re.escape(str(sizes[1:]))} was given, but {re.escape(str(fewer))} explain"
     with pytest.warns(ConvergenceWarning, match=message):
         identifier.fit(X)
     assert identifier.report_.exact and identifier.layer_widths_ == fewer

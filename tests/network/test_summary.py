@@ -39,7 +39,7 @@ def test_every_parameter_has_its_label():
 def test_standard_errors_of_noisy_answers():
     rng = np.random.RandomState(0)
     X = rng.standard_normal((200, 3))
-    with pytest.warns(UserWarning, match="the answers carry noise"):
+    with pytest.warns(UserWarning, match="the outputs carry noise"):
         identifier = NetworkIdentifier(lambda X: NETWORK(X).round(5), layer_widths=(4, 2), random_state=0).fit(X)
     found, truth = identifier.network_, NETWORK.align_to(identifier.network_).to_frame()
     frame = found.to_frame(stderr=identifier.stderr_)

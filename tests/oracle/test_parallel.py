@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.oracle import BlackBoxError, Clock, Oracle, OutOfBudgetError
+from skident.oracle import BlackBoxError, Budget, Oracle, OutOfBudgetError
 
 BACKENDS = ["sequential", "threading", "loky"]
 NETWORK = make_network((4, 3, 2), random_state=0)
@@ -43,10 +43,10 @@ def test_exact_derivatives_are_counted(backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_questions_end_at_the_same_piece(backend):
-    oracle = Oracle(lambda X: NETWORK(X), 4, clock=Clock(max_queries=200))
+    oracle = Oracle(lambda X: NETWORK(X), 4, budget=Budget(max_queries=200))
     with pytest.raises(OutOfBudgetError, match="max_queries=200 rows"):
         asked(oracle, backend)
-    assert oracle.n_queries == 3 * 66 and "max_queries=200" in oracle.refusal
+    assert oracle.n_queries == 3 * 66 and "max_queries=200" in oracle.exhausted
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -57,12 +57,12 @@ def test_time_ends_elsewhere_too(backend):
 
     asked(Oracle(lambda X: NETWORK(X), 4), backend)  # workers are there
     began = time.perf_counter()
-    source = Oracle(box, 4, clock=Clock(max_seconds=0.8))
+    source = Oracle(box, 4, budget=Budget(max_seconds=0.8))
     oracle = Oracle(source.as_black_box(), 4)
     with pytest.raises(OutOfBudgetError, match="max_seconds=0.8 are over"):
         asked(oracle, backend, lambda oracle, points: [oracle(points) for _ in range(20)], 20)
     assert time.perf_counter() - began < 5.0
-    assert 0 < oracle.n_queries == source.n_queries < 60 and source.refusal == "max_seconds=0.8 are over"
+    assert 0 < oracle.n_queries == source.n_queries < 60 and source.exhausted == "max_seconds=0.8 are over"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

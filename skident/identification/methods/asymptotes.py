@@ -1,4 +1,4 @@
-"""The route by profiles: one hidden layer of units that are linear far out."""
+"""One hidden layer of units that are linear at large inputs: every unit from its own profile there."""
 
 from __future__ import annotations
 
@@ -10,74 +10,65 @@ from skident.oracle import BlackBoxError, NotIdentified
 from ..asymptotes.network import FARTHEST, find_asymptotic_network
 from ..solve import polished_attempt
 
-__all__ = ["LINEAR_FAR_OUT", "by_profiles", "has_profiles"]
+__all__ = ["ALONE", "LINEAR_FAR_OUT", "METHOD"]
 
 LINEAR_FAR_OUT = ("softplus", "gelu", "silu", "elu")
+ALONE = "no other method applies"
 
 
-def has_profiles(inquiry):
-    """Whether units of an inquiry may show far out, each by itself: one hidden layer, asked anywhere, answers exact.
+class Asymptotes:
+    """One hidden layer from the profiles of its units on a line at large inputs, then the polish."""
 
-    Parameters
-    ----------
-    inquiry : Inquiry
+    name = "asymptotes"
 
-    Returns
-    -------
-    bool
-    """
-    hidden, output = inquiry.activations
-    one_layer = output == "identity" and (inquiry.widths is None or len(inquiry.widths) == 2)
-    oracle = inquiry.oracle
-    anywhere = oracle.response == "predict" and oracle.reach >= FARTHEST * np.sqrt(oracle.n_inputs)
-    return hidden in LINEAR_FAR_OUT and one_layer and anywhere and inquiry.fresh.sigma is None
+    def applies(self, problem):
+        """Whether every unit may be observed alone: one hidden layer, exact outputs, queries allowed far out."""
+        hidden, output = problem.activations
+        one_layer = output == "identity" and (problem.widths is None or len(problem.widths) == 2)
+        oracle = problem.oracle
+        anywhere = oracle.response == "predict" and oracle.reach >= FARTHEST * np.sqrt(oracle.n_inputs)
+        return hidden in LINEAR_FAR_OUT and one_layer and anywhere and problem.held_out.noise_std is None
 
-
-def by_profiles(inquiry, earlier, *, alone):
-    """One hidden layer from the profiles of its units on a line far out, then the polish.
-
-    Parameters
-    ----------
-    inquiry : Inquiry
-    earlier : list of Attempt
-    alone : bool
-        Whether there is no other route.
-
-    Returns
-    -------
-    Attempt or None
-        None where units do not show, and there is another route.
-
-    Raises
-    ------
-    NotIdentified
-        (a ValueError) If units do not show, and there is no other route.
-    ValueError
-        If there are more units than were asked for.
-    """
-    asked = None if inquiry.widths is None else inquiry.widths[0]
-    with inquiry.log.stage("units (profiles far out)", inquiry.oracle, asked, "units") as entry:
-        try:
-            network = find_asymptotic_network(
-                inquiry.oracle,
-                get_activation(inquiry.activations[0]),
-                max_units=max(inquiry.limits.max_neurons, asked or 0),
-                rng=inquiry.rng,
-                callback=entry["progress"],
-            )
-        except (NotIdentified, BlackBoxError) as error:
-            if alone and isinstance(error, BlackBoxError):
-                farthest = FARTHEST * np.sqrt(inquiry.oracle.n_inputs)
-                raise BlackBoxError(f"{error} Units show up to {farthest:.1e} standard deviations away.") from error
-            if alone:
-                raise
+    def refuses(self, problem):
+        """See `Method`: only ELU units have no other method."""
+        if problem.activations[0] != "elu":
             return None
-    found = network.layer_widths[0]
-    if asked is not None and found > asked:
-        raise NotIdentified(
-            "profiles",
-            "units",
-            f"layer_widths={inquiry.widths}, but {found} hidden units were found; set "
-            f"layer_widths=({found}, {inquiry.widths[-1]}).",
+        return (
+            "activation='elu' has no second derivative at 0: its networks are recovered with one hidden layer, linear "
+            "output and strategy='auto', if outputs are exact in double precision and there is no input_range. Got "
+            f"layer_widths={problem.widths}, output_activation={problem.activations[1]!r}, "
+            f"strategy={problem.options.strategy!r}, and outputs with errors of {problem.held_out.relative_noise:.1e}."
         )
-    return polished_attempt(inquiry, network, np.inf, "polish", "profiles")
+
+    def run(self, problem, step, state):
+        """See `Method`; None if units are not observed and another method follows."""
+        width = None if problem.widths is None else problem.widths[0]
+        alone = step.variant == ALONE
+        with problem.log.stage("units (profiles at large inputs)", problem.oracle, width, "units") as entry:
+            try:
+                network = find_asymptotic_network(
+                    problem.oracle,
+                    get_activation(problem.activations[0]),
+                    max_units=max(problem.options.max_neurons, width or 0),
+                    rng=problem.rng,
+                    callback=entry["progress"],
+                )
+            except (NotIdentified, BlackBoxError) as error:
+                if alone and isinstance(error, BlackBoxError):
+                    farthest = FARTHEST * np.sqrt(problem.oracle.n_inputs)
+                    raise BlackBoxError(f"{error} Queries reach {farthest:.1e} standard deviations.") from error
+                if alone:
+                    raise
+                return None
+        n_units = network.layer_widths[0]
+        if width is not None and n_units > width:
+            raise NotIdentified(
+                "profiles",
+                "units",
+                f"layer_widths={problem.widths}, but {n_units} hidden units were found; set "
+                f"layer_widths=({n_units}, {problem.widths[-1]}).",
+            )
+        return polished_attempt(problem, network, np.inf, "polish", self.name)
+
+
+METHOD = Asymptotes()

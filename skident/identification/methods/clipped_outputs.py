@@ -1,4 +1,4 @@
-"""The route of clipped outputs with smooth units: a fit to the outputs strictly between the plateaus."""
+"""Clipped outputs of smooth networks: a fit to the outputs strictly between the plateaus."""
 
 from __future__ import annotations
 
@@ -8,70 +8,70 @@ from skident.fitting.batched_fits import WeightedSamples, network_of
 from skident.fitting.width_search import SearchLimits, search_weights, search_widths
 from skident.optim import WorkBudget
 
-from ..solve import Attempt, polished_attempt, worst_error
+from ..solve import Attempt, polished_attempt, relative_max_error
 
-__all__ = ["by_outputs_between"]
+__all__ = ["METHOD"]
 
-_SPREADS = (1.0, 2.0)  # of the rows, in standard deviations: farther out, more units are steps and fits get stuck
-_FEWEST = 1000  # rows, which networks of up to 30 units or so need
-_PER_PARAMETER = 12  # rows for larger networks
-_MOST_UNITS = 20  # hidden units: larger networks take minutes and mostly fail, since far outputs are missing
-_SEARCHING = 0.75  # share of the time for the search; the rest is for the polish and the validation
-_CLOSE = 1e-5  # misfit from which the polish ends at the network
-_LIMIT = 1e-3  # misfit below which a fit that is not close is a limit of networks: more units come no closer
-# Hidden widths of the starts, which are pruned: at first, and on other rows where these ended in local minima.
+_SPREADS = (1.0, 2.0)  # standard deviations of the samples: farther out, more units saturate and fits fail
+_MIN_SAMPLES = 1000  # samples, which networks of up to about 30 units need (tuned on honesty/clipped)
+_PER_PARAMETER = 12  # outputs per parameter for larger networks (tuned on honesty/clipped)
+_MAX_UNITS = 20  # hidden units: larger networks take minutes and mostly fail (honesty/clipped)
+_SEARCH_SHARE = 0.75  # share of the time for the search (budget); the rest is for the polish and the validation
+_POLISHABLE = 1e-5  # relative residual from which the polish converges to the network
+_LIMIT = 1e-3  # relative residual of a fit that is not close, from which other samples are tried
+# Hidden widths of the starts, which are pruned: at first, and on other samples if these ended in local minima.
 _SIZES = (((4,), (9,), (16,)), ((16,), (28,)))
-_DEEPER = (((6, 4), (11, 8)), ((11, 8),))
+_DEEP_SIZES = (((6, 4), (11, 8)), ((11, 8),))
 
 
-def by_outputs_between(inquiry, earlier):
+class ClippedOutputs:
     """A network fitted to the outputs that are not clipped, and polished on these.
 
-    Parameters
-    ----------
-    inquiry : Inquiry
-        Its oracle has `bounds`.
-    earlier : list of Attempt
-
-    Returns
-    -------
-    Attempt
-        Of the network before the clip.
-
-    Raises
-    ------
-    BlackBoxError
-        If the black box fails, or hardly any output lies between the plateaus.
-    OutOfBudgetError
-        If the queries do not suffice for the fit.
-
-    Notes
-    -----
-    `search_widths` on 1,000 rows: far out, where units would show one by one, most outputs are clipped.
+    At large inputs, where units could be observed one at a time, most outputs are clipped.
     """
-    oracle, rng = inquiry.oracle, inquiry.rng
-    architecture = inquiry.architecture((oracle.n_outputs,) if inquiry.widths is None else inquiry.widths)
-    n = max(_FEWEST, _PER_PARAMETER * architecture.n_parameters(oracle.n_inputs)) // oracle.n_outputs + oracle.n_inputs
+
+    name = "between the plateaus"
+
+    def refuses(self, problem):
+        """See `Method`."""
+        return None if problem.oracle.output_bounds is not None else "the outputs are not clipped."
+
+    def run(self, problem, step, state):
+        """See `Method`: the network before the clip."""
+        network, residual = _fit(problem)
+        if residual > max(_POLISHABLE, problem.fit_tol):
+            error = relative_max_error(problem.held_out.outputs, network(problem.held_out.inputs))
+            return Attempt(network, error, "between", residual, self.name)
+        return polished_attempt(problem, network, residual, "between", self.name)
+
+
+METHOD = ClippedOutputs()
+
+
+def _fit(problem):
+    """A network fitted to samples between the plateaus, and its relative residual."""
+    oracle, rng = problem.oracle, problem.rng
+    architecture = problem.architecture((oracle.n_outputs,) if problem.widths is None else problem.widths)
+    n_values = max(_MIN_SAMPLES, _PER_PARAMETER * architecture.n_parameters(oracle.n_inputs))
+    n = n_values // oracle.n_outputs + oracle.n_inputs
 
     def draw(n, factor):  # never farther out
         return rng.choice(_SPREADS, (n, 1)) * rng.standard_normal((n, oracle.n_inputs))
 
-    with inquiry.log.stage("fit between the plateaus", oracle) as entry:
-        most = min(inquiry.limits.max_neurons, _MOST_UNITS)
-        budget = WorkBudget(deadline=oracle.clock.share(_SEARCHING))
-        search = search_widths if inquiry.widths is None else search_weights
-        network, misfit = None, np.inf
-        for sizes, deeper in zip(_SIZES, _DEEPER, strict=True):
-            limits = SearchLimits(max_neurons=most, budget=budget, sizes=sizes + deeper if inquiry.discover else sizes)
+    with problem.log.stage("fit between the plateaus", oracle) as entry:
+        max_units = min(problem.options.max_neurons, _MAX_UNITS)
+        budget = WorkBudget(deadline=oracle.budget.share(_SEARCH_SHARE))
+        search = search_widths if problem.widths is None else search_weights
+        network, residual = None, np.inf
+        for sizes, deep_sizes in zip(_SIZES, _DEEP_SIZES, strict=True):
+            sizes = sizes + deep_sizes if problem.discover else sizes
+            limits = SearchLimits(max_neurons=max_units, budget=budget, sizes=sizes)
             rows = WeightedSamples(*oracle.query_precise(draw, n))
             fitted = search(rows, architecture, limits, rng).fitted
             left = float(np.sqrt(fitted.cost / max(rows.total, np.finfo(float).tiny)))
-            if network is None or left < misfit:
-                network, misfit = network_of(fitted.x, oracle.n_inputs, fitted.architecture), left
-            if misfit < _LIMIT or limits.spent:
+            if network is None or left < residual:
+                network, residual = network_of(fitted.x, oracle.n_inputs, fitted.architecture), left
+            if residual < _LIMIT or limits.spent:
                 break
-        entry["residual"] = misfit
-    said = "between", misfit, "between the plateaus"
-    if misfit > max(_CLOSE, inquiry.fit_tolerance):
-        return Attempt(network, worst_error(inquiry.fresh.answers, network(inquiry.fresh.inputs)), *said)
-    return polished_attempt(inquiry, network, misfit, said[0], said[2])
+        entry["residual"] = residual
+    return network, residual

@@ -1,152 +1,168 @@
-"""Identification from far away where widths and depth are not known: one hidden layer more at a time."""
+"""Saturating networks of unknown depth and widths: candidates with one more hidden layer at a time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from skident.fitting.pruning import prune_to, redundant_units
-from skident.network import FeedforwardNetwork
+from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified, OutOfBudgetError
 
 from ..saturating.downstream import fit_smallest_downstream
-from ..solve import polished_attempt, where_units_move
-from .saturating import FEW_UNITS, View, exact_view, fit_behind
+from ..solve import design_where_units_vary, polished_attempt
+from .saturating import FEW_UNITS, View, exact_view, fit_view
 from .second_layer import second_layer_on_patches
 
-__all__ = ["by_discovery"]
+__all__ = ["METHOD", "VARIANTS"]
 
-_POLISHABLE, _POLISHABLE_NOISY = 1e-4, 1e-2  # misfit that an imperfect first layer may leave, and the polish mends
-_EXACT = 1e-7  # error below which no deeper network is looked for
-_SPARE = 8  # units above `max_neurons` that a fit may have before it is polished and pruned again
-_EXPLAINED = 1e-3  # error above which a network of unknown widths is no answer at all
+_POLISHABLE = 1e-4  # relative residual that errors of the first layer may leave and the polish removes
+_POLISHABLE_NOISY = 1e-2  # the same with noise
+_NO_DEEPER = 1e-7  # error below which no deeper network is tried: rounding of a polish
+_SPARE_UNITS = 8  # units above `max_neurons` of a fit that is polished and pruned again (tuned on 4-3-4-1 networks)
+_MAX_ERROR = 1e-3  # error above which a network of unknown widths is no result
+_SMALL_SEARCH = 60  # parameters that set the number of starts for two hidden layers (budget)
+_DEEP_SEARCH = 30  # the same for more hidden layers
+_PRUNED_NOISE = 10.0  # error over the noise up to which redundant units are removed
+_WORSE = 3.0  # factor by which the error may grow when redundant units are removed
+
+AGAIN = "first layer again"
+VARIANTS = ("", AGAIN)
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A network that may explain the answers."""
+    """A network that may explain the outputs."""
 
     network: FeedforwardNetwork
-    misfit: float
-    route: str
+    residual: float
+    method: str
 
 
-def by_discovery(inquiry, earlier, *, layers, attempt=0):
-    """The smallest network that explains the answers, widths and depth unknown.
+class UnknownWidths:
+    """The smallest network with one to three hidden layers that explains the outputs, one more layer at a time."""
 
-    Parameters
-    ----------
-    inquiry : Inquiry
-    earlier : list of Attempt
-    layers : FirstLayerSearch
-    attempt : int, default=0
+    name = "unknown widths"
 
-    Returns
-    -------
-    Attempt or None
-        None where nothing saturates.
+    def refuses(self, problem):
+        """See `Method`."""
+        hidden, strategy = problem.activations[0], problem.options.strategy
+        if get_activation(hidden).saturating and strategy != "hessian":
+            return None
+        return (
+            "layer_widths='auto' recovers units that saturate (tanh, sigmoid, erf), and with one hidden layer and "
+            f"exact outputs at large inputs those of softplus, gelu, silu and elu; got activation={hidden!r}, "
+            f"strategy={strategy!r}. Give layer_widths."
+        )
 
-    Raises
-    ------
-    ValueError
-        If no network within `max_neurons` hidden units explains the answers.
-    """
-    first = layers.find(inquiry, None, again=attempt > 0)
-    if first is None:
-        return None
-    m_1, limits, best = len(first.biases), inquiry.limits, None
+    def run(self, problem, step, state):
+        """See `Method`; None if nothing saturates, `NotIdentified` if no network explains the outputs."""
+        first = state.first_layer.find(problem, None, again=step.variant == AGAIN)
+        if first is None:
+            return None
+        best = _best_network(problem, first, state.first_layer)
+        if best is not None and best.error <= max(problem.accepted_error, _MAX_ERROR):
+            return best
+        m_1, max_neurons = len(first.biases), problem.options.max_neurons
+        seen = f"{m_1} units in the first layer" + (" alone" if m_1 > max_neurons else "")
+        limit = f" The search was stopped by max_seconds={problem.oracle.budget.max_seconds}."
+        stopped = limit if problem.out_of_search_time else ""
+        raise NotIdentified(
+            "search",
+            "unexplained",
+            f"layer_widths='auto': no network with at most max_neurons={max_neurons} hidden units in one to three "
+            f"hidden layers explains the outputs ({seen}). Check the activations, raise max_neurons or n_starts, or "
+            f"give layer_widths.{stopped}",
+        )
+
+
+METHOD = UnknownWidths()
+
+
+def _best_network(problem, first, first_layer):
+    """The candidate with the smallest error, polished and without redundant units; None if all have too many units."""
+    best, max_neurons = None, problem.options.max_neurons
     try:
-        for candidate in _candidates(inquiry, first, layers) if m_1 <= limits.max_neurons else ():
-            found = _minimal(inquiry, candidate)
-            small = sum(found.network.layer_widths[:-1]) <= limits.max_neurons
-            if small and (best is None or found.error < best.error):
-                best = found
-            if found.error <= max(inquiry.accepted_error, _EXACT):
+        for candidate in _candidates(problem, first, first_layer) if len(first.biases) <= max_neurons else ():
+            attempt = _minimal(problem, candidate)
+            small = sum(attempt.network.layer_widths[:-1]) <= max_neurons
+            if small and (best is None or attempt.error < best.error):
+                best = attempt
+            if attempt.error <= max(problem.accepted_error, _NO_DEEPER):
                 break
     except OutOfBudgetError:
         if best is None:
             raise
-    if best is not None and best.error <= max(inquiry.accepted_error, _EXPLAINED):
-        return best
-    seen = f"{m_1} units in the first layer" + (" alone" if m_1 > limits.max_neurons else "")
-    limit = f" The search was stopped by max_seconds={inquiry.oracle.clock.max_seconds}."
-    stopped = limit if inquiry.search_is_over else ""
-    raise NotIdentified(
-        "search",
-        "unexplained",
-        f"layer_widths='auto': no network with at most max_neurons={limits.max_neurons} hidden units in one to three "
-        f"hidden layers was found that explains the answers ({seen}). Check the activations, raise max_neurons or "
-        f"n_starts, or give layer_widths.{stopped}",
-    )
+    return best
 
 
-def _candidates(inquiry, first, layers):
-    """Networks that may explain the answers, one hidden layer more at a time."""
-    m_1, m_L = len(first.biases), inquiry.oracle.n_outputs
-    yield from _one_hidden_layer(inquiry, first, m_1, m_L)
-    way = "stem" if m_1 <= FEW_UNITS else "vertices"
-    view = exact_view(inquiry, first, None) or View(way, first)
+def _candidates(problem, first, first_layer):
+    """Networks that may explain the outputs, with one more hidden layer at a time."""
+    m_1, m_L = len(first.biases), problem.oracle.n_outputs
+    yield from _one_hidden_layer(problem, first, m_1, m_L)
+    where = "stem" if m_1 <= FEW_UNITS else "vertices"
+    view = exact_view(problem, first, None) or View(where, first)
     if view.second_width is not None:
-        yield from _two_hidden_layers(inquiry, view, m_1, m_L)
-    yield from _two_hidden_layers_on_patches(inquiry, first, layers)
+        yield from _two_hidden_layers(problem, view, m_1, m_L)
+    yield from _two_hidden_layers_on_patches(problem, first, first_layer)
     # Behind a second layer of known width, or with one of unknown width.
     for n_behind in (1, 2) if view.second_width is None else (2,):
-        if inquiry.out_of_time:
+        if problem.out_of_time:
             break
-        yield from _more_hidden_layers(inquiry, view, n_behind, m_1, m_L)
+        yield from _more_hidden_layers(problem, view, n_behind, m_1, m_L)
 
 
-def _one_hidden_layer(inquiry, first, m_1, m_L):
+def _one_hidden_layer(problem, first, m_1, m_L):
     stage = "one hidden layer (vertices)"
-    network, misfit = fit_behind(inquiry, View("vertices", first), (m_1, m_L), stage, m_1 * m_L)
-    if misfit <= inquiry.fit_tolerance:
-        yield _Candidate(network, misfit, "saturation, vertices")
+    network, residual = fit_view(problem, View("vertices", first), (m_1, m_L), stage, m_1 * m_L)
+    if residual <= problem.fit_tol:
+        yield _Candidate(network, residual, "saturation, vertices")
 
 
-def _two_hidden_layers(inquiry, view, m_1, m_L):
+def _two_hidden_layers(problem, view, m_1, m_L):
     widths = m_1, view.second_width, m_L
-    network, misfit = fit_behind(inquiry, view, widths, "two hidden layers (interior)", 60)
-    polishable = _POLISHABLE if inquiry.fresh.sigma is None else _POLISHABLE_NOISY
-    near = misfit <= max(inquiry.fit_tolerance, view.roughness, polishable)
-    if near and sum(widths[:-1]) <= inquiry.limits.max_neurons:
-        yield _Candidate(network, misfit, "saturation, interior")
+    network, residual = fit_view(problem, view, widths, "two hidden layers (interior)", _SMALL_SEARCH)
+    polishable = _POLISHABLE if problem.held_out.noise_std is None else _POLISHABLE_NOISY
+    near = residual <= max(problem.fit_tol, view.tol, polishable)
+    if near and sum(widths[:-1]) <= problem.options.max_neurons:
+        yield _Candidate(network, residual, "saturation, interior")
 
 
-def _two_hidden_layers_on_patches(inquiry, first, layers):
-    found = second_layer_on_patches(inquiry, first, layers)
-    if found is not None and sum(found.network.layer_widths[:-1]) <= inquiry.limits.max_neurons:
+def _two_hidden_layers_on_patches(problem, first, first_layer):
+    found = second_layer_on_patches(problem, first, first_layer)
+    if found is not None and sum(found.network.layer_widths[:-1]) <= problem.options.max_neurons:
         yield _Candidate(found.network, found.residual, "saturation, patches")
 
 
-def _more_hidden_layers(inquiry, view, n_behind, m_1, m_L):
-    at_least = inquiry.architecture((m_1, view.second_width or 1, *[1] * (n_behind - 1), m_L))
-    if sum(at_least.widths[:-1]) > inquiry.limits.max_neurons:
+def _more_hidden_layers(problem, view, n_behind, m_1, m_L):
+    at_least = problem.architecture((m_1, view.second_width or 1, *[1] * (n_behind - 1), m_L))
+    if sum(at_least.widths[:-1]) > problem.options.max_neurons:
         return
-    with inquiry.log.stage(f"{n_behind + 1} hidden layers ({view.way})", inquiry.oracle, unit="starts") as entry:
-        network, misfit = fit_smallest_downstream(
-            inquiry.oracle,
+    with problem.log.stage(f"{n_behind + 1} hidden layers ({view.where})", problem.oracle, unit="starts") as entry:
+        network, residual = fit_smallest_downstream(
+            problem.oracle,
             view.first,
-            view.way,
+            view.where,
             at_least,
-            inquiry.rng,
+            problem.rng,
             second_known=view.second_width is not None,
-            max_neurons=inquiry.limits.max_neurons + _SPARE - m_1,
-            search=inquiry.search(30, max(inquiry.fit_tolerance, view.roughness), entry["progress"]),
+            max_neurons=problem.options.max_neurons + _SPARE_UNITS - m_1,
+            search=problem.search(_DEEP_SEARCH, max(problem.fit_tol, view.tol), entry["progress"]),
         )
-        entry["residual"] = misfit
+        entry["residual"] = residual
     if network is not None:
-        yield _Candidate(network, misfit, f"saturation, {view.way}")
+        yield _Candidate(network, residual, f"saturation, {view.where}")
 
 
-def _minimal(inquiry, candidate):
-    """Polish, prune what turns out superfluous then, and polish again."""
-    found = polished_attempt(inquiry, candidate.network, candidate.misfit, "polish", candidate.route)
-    U = where_units_move(found.network)
-    superfluous = redundant_units(found.network, U, deadline=inquiry.oracle.clock.deadline)
-    tol, noise = inquiry.limits.tol, inquiry.fresh.noise
-    if not any(superfluous) or found.error > max(tol, 10.0 * noise):
+def _minimal(problem, candidate):
+    """Polish, remove redundant units, and polish again."""
+    found = polished_attempt(problem, candidate.network, candidate.residual, "polish", candidate.method)
+    U = design_where_units_vary(found.network)
+    redundant = redundant_units(found.network, U, deadline=problem.oracle.budget.deadline)
+    tol, noise = problem.options.tol, problem.held_out.relative_noise
+    if not any(redundant) or found.error > max(tol, _PRUNED_NOISE * noise):
         return found
-    widths = tuple(m - r for m, r in zip(found.network.layer_widths, (*superfluous, 0), strict=True))
-    deadline = inquiry.oracle.clock.deadline
-    network, misfit = prune_to(found.network, U, found.network(U), widths, tol=inquiry.fit_tolerance, deadline=deadline)
-    smaller = polished_attempt(inquiry, network, misfit, "polish", candidate.route)
-    return smaller if smaller.error <= max(tol, 3.0 * found.error) else found
+    widths = tuple(m - r for m, r in zip(found.network.layer_widths, (*redundant, 0), strict=True))
+    deadline = problem.oracle.budget.deadline
+    network, residual = prune_to(found.network, U, found.network(U), widths, tol=problem.fit_tol, deadline=deadline)
+    smaller = polished_attempt(problem, network, residual, "polish", candidate.method)
+    return smaller if smaller.error <= max(tol, _WORSE * found.error) else found

@@ -1,4 +1,4 @@
-"""The route by kinks: piecewise linear networks, of one hidden layer or of more."""
+"""ReLU, leaky ReLU and hard tanh networks from activation boundaries, with one hidden layer or more."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from ..piecewise.deep.network import find_deep_relu_network
 from ..piecewise.kernel.output_error import DeepProbe, probe_of
 from ..piecewise.shallow.hard_tanh import find_hard_tanh_network
 from ..piecewise.shallow.network import find_relu_network
-from ..solve import Attempt, worst_error
+from ..solve import Attempt, relative_max_error
 
-__all__ = ["by_kinks"]
+__all__ = ["ACTIVATIONS", "METHOD"]
 
-_REACH = 1e3  # of lines, in units of sqrt(D) standard deviations
-# What one hidden layer looks like where there are more.
+ACTIVATIONS = ("relu", "leaky_relu", "hard_tanh")
+_INVERSES = {"tanh": "np.arctanh", "sigmoid": "scipy.special.logit", "erf": "scipy.special.erfinv"}
+_REACH = 1e3  # half length of lines, in units of sqrt(D) standard deviations
+_MAX_UNITS = 1000  # hidden units at most of one layer of unknown width (budget)
+# Reasons of `NotIdentified` for which a network may have more than one hidden layer.
 _MORE_LAYERS = {"crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
-_CHECKS = 17  # times as many answers as are judged by in the end show whether units are missing
-_ALIKE = 1.0 - 1e-6  # cosine of two units from which on they may be one
-_POINTS, _RADII = 20_000, (1.0, 2.0, 3.0)  # at which units are looked at, and their spreads
-_NO_SLOPE = 1e-11  # of leaky units that are taken as plain ones
+_FURTHER_CHECKS = 17  # outputs that decide whether units are missing, per held-out sample (budget)
+_MAX_COSINE = 1.0 - 1e-6  # cosine of two units from which they may be one
+_POINTS = 20_000  # points at which the activity of units is counted: a share of 5e-5 is seen
+_RADII = (1.0, 2.0, 3.0)  # standard deviations of these points
+_MIN_SLOPE = 1e-11  # slope of leaky units below which they are ReLU units: rounding of a ratio of jumps
 _SKIPS = (
     "the signs of its units are undetermined: {} units that are always active stand for a linear part of the outputs. "
     "The activation boundaries and the function are recovered, the width and the signs of the units may differ"
@@ -33,60 +37,81 @@ _PAIRS = (
     "connection. The function is recovered, the width of the last hidden layer may differ"
 )
 _MISSING = (
-    "{:.2%} of {} further answers are not explained: units that are rarely active are missing. Give rows X where they "
-    "are, or raise max_seconds"
+    "{:.2%} of {} further outputs are not explained: rarely active units are missing. Give samples X at which they are "
+    "active, or raise max_seconds"
 )
 
 
-def by_kinks(inquiry, earlier):
-    """A ReLU network from the kinks of its answers: one hidden layer along lines, more of them layer by layer.
+class ActivationBoundaries:
+    """ReLU, leaky ReLU and hard tanh networks from their activation boundaries: one hidden layer, or more."""
 
-    Where neither widths nor depth are known, one hidden layer is tried first; lines soon tell that there are more. Of
-    hard tanh networks there is one hidden layer.
+    name = "activation boundaries"
 
-    Parameters
-    ----------
-    inquiry : Inquiry
-    earlier : list of Attempt
+    def refuses(self, problem):
+        """See `Method`."""
+        (name, output), widths, strategy = problem.activations, problem.widths, problem.options.strategy
+        if strategy == "saturation":
+            return (
+                f"strategy='saturation' needs an activation that saturates smoothly, got {name!r}; use strategy='auto'."
+            )
+        if strategy == "hessian" or (widths is not None and len(widths) < 2):
+            return (
+                f"activation={name!r} has no second derivative; its networks are recovered from activation boundaries, "
+                f"with hidden layers, a linear output and strategy='auto'. Got layer_widths={widths}, "
+                f"output_activation={output!r}, strategy={strategy!r}."
+            )
+        if output != "identity":
+            inverse = _INVERSES.get(output, "inverse")
+            return (
+                f"activation={name!r}: activation boundaries are located behind a linear output, got "
+                f"output_activation={output!r}. Undo it first: identify `lambda X: {inverse}(black_box(X))` with "
+                "output_activation='identity' and an input_range in which outputs keep clear of their limits; weights "
+                "and biases are those of the black box."
+            )
+        if name == "hard_tanh" and widths is not None and len(widths) > 2:
+            return f"activation='hard_tanh': only one hidden layer can be recovered, got layer_widths={widths}."
+        return None
 
-    Returns
-    -------
-    Attempt
-
-    Raises
-    ------
-    ValueError
-        If the black box has no kinks, or not those of such a network.
-    """
-    hidden = inquiry.activations[0]
-    unsure = hidden == "relu" and inquiry.seen is not None
-    if inquiry.widths is not None and len(inquiry.widths) > 2:
-        return _deep(inquiry, leaky=unsure or hidden == "leaky_relu")
-    try:
-        return _relu_or_leaky(inquiry) if unsure else _shallow(inquiry, hidden)
-    except NotIdentified as error:
-        if inquiry.widths is not None or error.reason not in _MORE_LAYERS or hidden == "hard_tanh":
-            raise
+    def run(self, problem, step, state):
+        """See `Method`. With unknown depth, one hidden layer is tried first: lines soon show that there are more."""
+        hidden = problem.activations[0]
+        uncertain = hidden == "relu" and problem.detected is not None
+        leaky = uncertain or hidden == "leaky_relu"
+        if problem.widths is not None and len(problem.widths) > 2:
+            return _deep(problem, leaky)
         try:
-            return _deep(inquiry, leaky=unsure or hidden == "leaky_relu")
-        except (NotIdentified, OutOfBudgetError) as deeper:
-            raise NotIdentified(
-                "activation boundaries",
-                error.reason,
-                f"no ReLU network was found. With one hidden layer: {error} With more: {deeper}",
-            ) from deeper
+            return _relu_or_leaky(problem) if uncertain else _shallow(problem, hidden)
+        except NotIdentified as error:
+            if problem.widths is not None or error.reason not in _MORE_LAYERS or hidden == "hard_tanh":
+                raise
+            return _deep_after(error, problem, leaky)
 
 
-def _relu_or_leaky(inquiry):
-    """One hidden layer whose units are leaky or not: not, unless that leaves a linear part and leaky ones do not."""
+METHOD = ActivationBoundaries()
+
+
+def _deep_after(error, problem, leaky):
+    """Several hidden layers, after one hidden layer ended in an error."""
     try:
-        plain, refusal = _shallow(inquiry, "relu"), None
+        return _deep(problem, leaky)
+    except (NotIdentified, OutOfBudgetError) as deeper:
+        raise NotIdentified(
+            "activation boundaries",
+            error.reason,
+            f"no ReLU network was found. With one hidden layer: {error} With more: {deeper}",
+        ) from deeper
+
+
+def _relu_or_leaky(problem):
+    """One hidden layer of ReLU units, or leaky ones if ReLU units leave a linear part and leaky ones do not."""
+    try:
+        plain, refusal = _shallow(problem, "relu"), None
     except NotIdentified as error:
         plain, refusal = None, error
     if plain is not None and plain.minimal:
         return plain
     try:
-        leaky = _shallow(inquiry, "leaky_relu")
+        leaky = _shallow(problem, "leaky_relu")
     except (NotIdentified, OutOfBudgetError) as error:
         if plain is None:
             raise (refusal if refusal.reason in _MORE_LAYERS else error) from error
@@ -94,38 +119,38 @@ def _relu_or_leaky(inquiry):
     return leaky if plain is None or leaky.minimal else plain
 
 
-def _shallow(inquiry, hidden):
-    """One hidden layer of relu, leaky relu or hard tanh units."""
-    oracle, n_units = inquiry.oracle, None if inquiry.widths is None else inquiry.widths[0]
+def _shallow(problem, hidden):
+    """One hidden layer of ReLU, leaky ReLU or hard tanh units."""
+    oracle, n_units = problem.oracle, None if problem.widths is None else problem.widths[0]
     leaky = functools.partial(find_relu_network, leaky=True)
     find = {"relu": find_relu_network, "leaky_relu": leaky, "hard_tanh": find_hard_tanh_network}[hidden]
-    with inquiry.log.stage("units (kinks along lines)", oracle, n_units, "units") as entry:
+    with problem.log.stage("units (activation boundaries on lines)", oracle, n_units, "units") as entry:
         found = find(
             oracle,
             n_units=n_units,
-            max_units=max(1000, 2 * (n_units or 0)),
+            max_units=max(_MAX_UNITS, 2 * (n_units or 0)),
             reach=min(_REACH, oracle.reach / np.sqrt(oracle.n_inputs)),
-            rng=inquiry.rng,
+            rng=problem.rng,
             callback=entry["progress"],
         )
     caveat = "" if found.n_skips == 0 else _SKIPS.format(found.n_skips)
-    # Every unit was seen by itself; only noise makes two of one.
-    minimal = not found.n_skips and (inquiry.fresh.sigma is None or oracle.restricted)
-    return _attempt(inquiry, found.network, minimal, caveat, {})
+    # Every unit was detected by itself; only noise makes two of one.
+    minimal = not found.n_skips and (problem.held_out.noise_std is None or oracle.restricted)
+    return _attempt(problem, found.network, minimal, caveat, {})
 
 
-def _deep(inquiry, leaky):
+def _deep(problem, leaky):
     """Any number of hidden layers."""
-    oracle = inquiry.oracle
-    with inquiry.log.stage("layers (kinks and facets)", oracle, None, "units") as entry:
-        output_error = probe_of(oracle, inquiry.rng).output_error
+    oracle = problem.oracle
+    with problem.log.stage("layers (hyperplanes and facets)", oracle, None, "units") as entry:
+        output_error = probe_of(oracle, problem.rng).output_error
         found = find_deep_relu_network(
-            DeepProbe(oracle, output_error, inquiry.fresh.answers.std(axis=0)),
-            rng=inquiry.rng,
+            DeepProbe(oracle, output_error, problem.held_out.outputs.std(axis=0)),
+            rng=problem.rng,
             leaky=leaky,
             callback=entry["progress"],
-            n_validation=_CHECKS * len(inquiry.fresh.inputs),
-            inputs=inquiry.fresh.inputs,
+            n_validation=_FURTHER_CHECKS * len(problem.held_out.inputs),
+            inputs=problem.held_out.inputs,
         )
     caveat = "" if found.n_linear == 0 else _PAIRS.format(found.n_linear)
     if found.wrong_share:
@@ -136,32 +161,32 @@ def _deep(inquiry, leaky):
         "sign_doubt": found.sign_deviation,
     }
     minimal = not found.n_linear and not _has_alike_units(found.network)
-    return _attempt(inquiry, found.network, minimal, caveat, evidence)
+    return _attempt(problem, found.network, minimal, caveat, evidence)
 
 
 def _has_alike_units(network):
-    """Whether two units of the last hidden layer may be one that was found twice."""
+    """Whether two units of the last hidden layer may be one unit."""
     V = np.vstack([network.weights[-2], network.biases[-2]])
     V = V / np.maximum(np.linalg.norm(V, axis=0), np.finfo(float).tiny)
-    return bool(np.any(np.abs(np.triu(V.T @ V, 1)) > _ALIKE))
+    return bool(np.any(np.abs(np.triu(V.T @ V, 1)) > _MAX_COSINE))
 
 
-def _attempt(inquiry, network, minimal, caveat, evidence):
-    """The attempt, with the units that never show; leaky ones whose slope is 0 to rounding are not."""
-    if inquiry.seen is not None and abs(getattr(network.activations[0], "negative_slope", 1.0)) < _NO_SLOPE:
+def _attempt(problem, network, minimal, caveat, evidence):
+    """The attempt, with counts of units that never change; leaky units with slope 0 become ReLU units."""
+    if problem.detected is not None and abs(getattr(network.activations[0], "negative_slope", 1.0)) < _MIN_SLOPE:
         network = FeedforwardNetwork(network.weights, network.biases, "relu")
-    error = worst_error(inquiry.fresh.answers, network(inquiry.fresh.inputs))
-    evidence = {**evidence, **_units_at_rest(inquiry, network)}
-    return Attempt(network, error, "kinks", error, "kinks", minimal=minimal, caveat=caveat, evidence=evidence)
+    error = relative_max_error(problem.held_out.outputs, network(problem.held_out.inputs))
+    evidence = {**evidence, **_count_constant_units(problem, network)}
+    return Attempt(network, error, "boundaries", error, METHOD.name, minimal=minimal, caveat=caveat, evidence=evidence)
 
 
-def _units_at_rest(inquiry, network):
-    """How many units of every hidden layer are never active near the centre, and how many always.
+def _count_constant_units(problem, network):
+    """Count the units per hidden layer that are never, and always, active near the center.
 
-    Hard tanh units are active between their bends.
+    Hard tanh units are active between their two boundaries.
     """
-    rng, D = np.random.RandomState(0), inquiry.oracle.n_inputs
-    H = inquiry.oracle.clip_to_range(rng.choice(_RADII, (_POINTS, 1)) * rng.standard_normal((_POINTS, D)))
+    rng, D = np.random.RandomState(0), problem.oracle.n_inputs
+    H = problem.oracle.clip_to_range(rng.choice(_RADII, (_POINTS, 1)) * rng.standard_normal((_POINTS, D)))
     never, always = [], []
     for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
         Z = H @ W + b

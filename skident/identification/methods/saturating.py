@@ -1,4 +1,4 @@
-"""Identification from far away: the first layer where it saturates, then what follows it."""
+"""Saturating networks: the first layer at large inputs, then a fit of the layers after it."""
 
 from __future__ import annotations
 
@@ -6,298 +6,229 @@ import functools
 import math
 from dataclasses import dataclass, replace
 
+from skident.network import get_activation
 from skident.oracle import NotIdentified, OutOfBudgetError
 
 from ..saturating.biases import find_first_biases, gradient_step
 from ..saturating.downstream import fit_downstream, prefers_small_starts
-from ..saturating.first_layer import FirstLayer, find_first_layer
+from ..saturating.first_layer import FirstLayer
 from ..saturating.stated_widths import refuse_surplus
 from ..saturating.tails import norms_from_tails
 from ..solve import polished_attempt
 
-__all__ = ["FEW_UNITS", "FirstLayerSearch", "View", "by_saturation", "by_shown_units", "exact_view", "fit_behind"]
+__all__ = ["DETECTED_UNITS", "FEW_UNITS", "METHOD", "View", "exact_view", "fit_view", "variants"]
 
-_FEW_OUTPUTS = 3  # below, vertices alone leave too many local minima
-_LOST = 1e4  # residual of shifts from gradients beside the error of the differences
-_SHARP, _REPEATS = 2e-8, 2  # residual of shifts from gradients that is as good as exact, and tries to get there
-_NEAR = 1e-4  # misfit on edges of a network that needs no more than the last digits
-_DETERMINED = 2.0  # answers at vertices for every parameter of the rest
-FEW_UNITS = 12  # of a first layer: so few have too few vertices
-
-
-class FirstLayerSearch:
-    """The first layer from far away, searched once for all attempts, or again where it is too rough."""
-
-    def __init__(self):
-        self._found, self._precise = None, False
-
-    def find(self, inquiry, n_units, *, precise=True, again=False):
-        """The first layer, or None where nothing saturates.
-
-        Parameters
-        ----------
-        inquiry : Inquiry
-        n_units : int or None
-        precise : bool, default=True
-            Whether lengths and shifts are wanted as exact as they come.
-        again : bool, default=False
-            Whether to search from scratch.
-
-        Returns
-        -------
-        FirstLayer or None
-
-        Raises
-        ------
-        BlackBoxError
-            If the black box cannot be asked far away.
-        """
-        if again or self._found is None or (precise and not self._precise):
-            self._found = None
-            try:
-                with inquiry.log.stage("first layer (saturation)", inquiry.oracle, n_units, "units") as entry:
-                    self._found = find_first_layer(
-                        inquiry.oracle,
-                        activation=inquiry.activations[0],
-                        n_units=n_units,
-                        rng=inquiry.rng,
-                        noise=inquiry.fresh.sigma,
-                        precise=precise,
-                        callback=entry["progress"],
-                    )
-                    entry.update(self._found.queries)
-                self._precise = precise
-            except NotIdentified:
-                return None
-        return self._found
-
-    def keep(self, first):
-        """Remember units that are known more precisely by now.
-
-        Parameters
-        ----------
-        first : FirstLayer
-        """
-        self._found, self._precise = first, True
+_FEW_OUTPUTS = 3  # outputs below which vertices alone leave too many local minima (tuned on identification/targets)
+_AMPLIFICATION = 1e4  # residual of biases from gradients over the error of the gradients (measured on random networks)
+_GOOD_RESIDUAL = 2e-8  # relative residual of biases from gradients that is rounding of differences
+_REPEATS = 2  # further sets of points for biases from gradients (budget)
+_MIN_TOL = 1e-6  # residual that biases from gradients leave: they are known to about 1e-8
+_MAX_TOL = 1e-5  # the same if an offset of the outputs is rounded too
+_NEAR = 1e-4  # relative residual on edges below which the network is polished thoroughly at once
+_FIT_FAILED = 1e-3  # relative residual from which the fit to vertices, not the polish, limits the error
+_VALUES_PER_PARAMETER = 2.0  # values at vertices per parameter of the remaining layers (overdetermined twice)
+FEW_UNITS = 12  # width up to which a first layer has so few vertices that its biases are fitted too
 
 
 @dataclass(frozen=True)
 class View:
-    """How to look at what follows the first layer.
+    """Where the layers after the first one are observed: vertices, edges, interior or stem of the cube of its signs.
 
-    Attributes
-    ----------
-    way : {"vertices", "edges", "interior", "stem"}
-    first : FirstLayer
-        As exact as that needs.
-    second_width : int or None
-        Where gradients tell it.
-    roughness : float
-        Misfit that the first layer's errors may leave.
+    `second_width`: if gradients determine it; `tol`: residual that the errors of the first layer may leave.
     """
 
-    way: str
+    where: str
     first: FirstLayer
     second_width: int | None = None
-    roughness: float = 0.0
+    tol: float = 0.0
 
 
-def by_saturation(inquiry, earlier, *, layers, attempt=0):
-    """First layer from far away, the rest behind it, then the polish.
+@dataclass(frozen=True)
+class _Variant:
+    """How a step observes the layers after the first one."""
 
-    Parameters
-    ----------
-    inquiry : Inquiry
-        With known widths.
-    earlier : list of Attempt
-    layers : FirstLayerSearch
-    attempt : int, default=0
+    vertices_first: bool = False  # vertices need directions only, and several outputs leave few local minima there
+    search_again: bool = False  # recover the first layer again
+    exact_biases: bool = True  # first-layer biases from gradients, also for several outputs
+    edges: str = "several outputs"  # condition for observing edges: see `_observes_edges`
+    stem: bool = False  # fit first-layer biases too, also for more than `FEW_UNITS` units
 
-    Returns
-    -------
-    Attempt or None
-        None where that cannot work.
 
-    Raises
-    ------
-    ValueError
-        If there are more first-layer units than asked for.
-    """
-    widths = inquiry.widths
-    rough = attempt == 0 and _vertices_may_do(inquiry)
-    first = layers.find(inquiry, widths[0], precise=not rough, again=attempt == 2)
-    if first is not None and len(first.biases) > widths[0]:  # one unit, seen roughly, may look like two
-        first = layers.find(inquiry, widths[0])
+_VARIANTS = {
+    "vertices if they suffice": _Variant(vertices_first=True, edges="several outputs or small starts"),
+    "exact biases": _Variant(stem=True),
+    "first layer again": _Variant(search_again=True, exact_biases=False, edges="always"),
+    "first-layer biases fitted": _Variant(edges="never", stem=True),
+    "vertices again": _Variant(edges="never"),
+}
+DETECTED_UNITS = "as many units as were detected"
+
+
+def variants(n_attempts):
+    """Names of the variants of so many steps; the last two take turns."""
+    names = [*_VARIANTS]
+    return (names[:3] + names[3:] * n_attempts)[:n_attempts]
+
+
+class Saturation:
+    """The first layer at large inputs, a fit of the layers after it, then the polish."""
+
+    name = "saturation"
+
+    def refuses(self, problem):
+        """See `Method`."""
+        hidden = problem.activations[0]
+        if get_activation(hidden).saturating:
+            return None
+        return (
+            f"strategy='saturation' needs an activation that saturates (tanh, sigmoid, erf), got {hidden!r}; use "
+            "strategy='hessian'."
+        )
+
+    def run(self, problem, step, state):
+        """See `Method`; None if the first layer has fewer units than given, or nothing fits the layers after it."""
+        if step.variant == DETECTED_UNITS:
+            return _with_detected_units(problem, state)
+        return _recover(problem, state.first_layer, _VARIANTS[step.variant])
+
+
+METHOD = Saturation()
+
+
+def _recover(problem, first_layer, variant):
+    """First layer, the layers after it, polish; None if units are missing or no fit succeeds."""
+    widths = problem.widths
+    rough = variant.vertices_first and _vertices_may_suffice(problem)
+    first = first_layer.find(problem, widths[0], precise=not rough, again=variant.search_again)
+    if first is not None and len(first.biases) > widths[0]:  # one unit, recovered roughly, may look like two
+        first = first_layer.find(problem, widths[0])
     if first is None or len(first.biases) < widths[0]:
         return None
-    refuse_surplus(first, widths, "stay near the data with extractor=EntangledWeightExtractor(first_layer='hessian').")
-    view = _view_behind(inquiry, first, attempt)
-    n_parameters = inquiry.architecture(widths[1:]).n_parameters(widths[0])
-    network, misfit = fit_behind(inquiry, view, widths, f"rest of the network ({view.way})", n_parameters)
+    near = "options=IdentifierOptions(extractor=EntangledWeightExtractor(first_layer='hessian'))"
+    refuse_surplus(first, widths, f"stay near the data with {near}.")
+    view = _choose_view(problem, first, variant)
+    n_parameters = problem.architecture(widths[1:]).n_parameters(widths[0])
+    network, residual = fit_view(problem, view, widths, f"rest of the network ({view.where})", n_parameters)
     if network is None:
         return None
-    stage = "vertices" if misfit > max(1e-3, 10.0 * inquiry.fit_tolerance) else "polish"
-    near = view.way == "edges" and misfit < _NEAR
-    return polished_attempt(inquiry, network, misfit, stage, f"saturation, {view.way}", near=near)
+    stage = "vertices" if residual > max(_FIT_FAILED, 10.0 * problem.fit_tol) else "polish"
+    near = view.where == "edges" and residual < _NEAR
+    return polished_attempt(problem, network, residual, stage, f"saturation, {view.where}", near=near)
 
 
-def by_shown_units(inquiry, earlier, *, layers):
-    """As many first-layer units as show far away, where these are fewer than asked for: the others may do nothing.
-
-    Parameters
-    ----------
-    inquiry : Inquiry
-        With known widths.
-    earlier : list of Attempt
-    layers : FirstLayerSearch
-
-    Returns
-    -------
-    Attempt or None
-        None where all units show, or none does, or nothing fits behind them.
-
-    Raises
-    ------
-    BlackBoxError
-        If the black box cannot be asked.
-    """
-    first, best = layers.find(inquiry, inquiry.widths[0]), None
-    n_shown = 0 if first is None else len(first.biases)
-    if not 0 < n_shown < inquiry.widths[0]:
+def _with_detected_units(problem, state):
+    """A network with as many first-layer units as were detected, if these are fewer than given; else None."""
+    first, best = state.first_layer.find(problem, problem.widths[0]), None
+    n_detected = 0 if first is None else len(first.biases)
+    if not 0 < n_detected < problem.widths[0]:
         return None
-    fewer = replace(inquiry, widths=(n_shown, *inquiry.widths[1:]))
-    for attempt in (0, 1):
+    fewer = replace(problem, widths=(n_detected, *problem.widths[1:]))
+    for name in variants(2):
         try:
-            found = by_saturation(fewer, earlier, layers=layers, attempt=attempt)
+            attempt = _recover(fewer, state.first_layer, _VARIANTS[name])
         except OutOfBudgetError:
             if best is None:
                 raise
             break
         except NotIdentified:
             break
-        if found is not None and (best is None or found.error < best.error):
-            best = found
-        if best is not None and best.error < inquiry.accepted_error:
+        if attempt is not None and (best is None or attempt.error < best.error):
+            best = attempt
+        if best is not None and best.error < problem.accepted_error:
             break
     return best
 
 
-def fit_behind(inquiry, view, widths, stage, n_parameters):
-    """A network of given widths behind the first layer, and its misfit.
-
-    Parameters
-    ----------
-    inquiry : Inquiry
-    view : View
-    widths : tuple of int
-    stage : str
-        Its name.
-    n_parameters : int
-        On which the number of random starts depends.
-
-    Returns
-    -------
-    network : FeedforwardNetwork or None
-        None where every start was given up.
-    misfit : float
-    """
-    with inquiry.log.stage(stage, inquiry.oracle, unit="starts") as entry:
-        search = inquiry.search(n_parameters, max(inquiry.fit_tolerance, view.roughness), entry["progress"])
-        architecture = inquiry.architecture(widths)
-        network, misfit = fit_downstream(inquiry.oracle, view.first, view.way, architecture, inquiry.rng, search)
-        entry["residual"] = misfit
-    return network, misfit
+def fit_view(problem, view, widths, stage, n_parameters):
+    """A network of given widths fitted to a view, and its residual; None if every start was given up."""
+    with problem.log.stage(stage, problem.oracle, unit="starts") as entry:
+        search = problem.search(n_parameters, max(problem.fit_tol, view.tol), entry["progress"])
+        architecture = problem.architecture(widths)
+        network, residual = fit_downstream(problem.oracle, view.first, view.where, architecture, problem.rng, search)
+        entry["residual"] = residual
+    return network, residual
 
 
-def _many_outputs(inquiry):
+def _several_outputs(problem):
     """Whether vertices leave few local minima."""
-    return inquiry.widths[-1] >= _FEW_OUTPUTS or len(inquiry.widths) == 2
+    return problem.widths[-1] >= _FEW_OUTPUTS or len(problem.widths) == 2
 
 
-def _view_behind(inquiry, first, attempt):
-    """How to look at what follows the first layer.
+def _choose_view(problem, first, variant):
+    """Where to observe the layers after the first one.
 
-    Vertices need no more than directions. They suffice where several outputs leave few local minima; with one or two,
-    or after a failure, the first layer is made exact so that the rest can be asked anywhere. Where it cannot be, the
-    edges tell the shifts once the vertices have told the rest; that comes first where small starts can find several
-    hidden layers there. And where there are few vertices, everything is fitted at once.
+    Vertices need directions only. They suffice if several outputs leave few local minima. With one or two outputs, or
+    after a failure, gradients make the first layer exact, so that the rest can be observed anywhere. If they cannot,
+    the edges determine the biases once the vertices have determined the rest. With few vertices, everything is fitted
+    at once.
     """
-    if attempt == 0 and _vertices_may_do(inquiry):
+    if variant.vertices_first and _vertices_may_suffice(problem):
         return View("vertices", first)
     view = None
-    if attempt != 2 or not _many_outputs(inquiry):
-        view = exact_view(inquiry, first, inquiry.widths[1])
+    if variant.exact_biases or not _several_outputs(problem):
+        view = exact_view(problem, first, problem.widths[1])
     if view is None:
-        first = _with_better_lengths(inquiry, first)
-        soon = _many_outputs(inquiry) or (attempt == 0 and prefers_small_starts(inquiry.architecture()))
-        edges = attempt < 3 and (soon or attempt == 2) and _enough_vertices(inquiry)
-        stem = inquiry.widths[0] <= FEW_UNITS or attempt % 2
+        first = _with_norms_from_tails(problem, first)
+        edges = _observes_edges(problem, variant) and _enough_vertices(problem)
+        stem = problem.widths[0] <= FEW_UNITS or variant.stem
         view = View("edges" if edges else "stem" if stem else "vertices", first)
     return view
 
 
-def _with_better_lengths(inquiry, first):
-    """Where what follows is steep, lengths read off the shape of a step are wrong; those from tails are not."""
-    if inquiry.fresh.sigma is not None:
+def _observes_edges(problem, variant):
+    """Whether a variant observes edges, if there are enough vertices."""
+    if variant.edges in ("always", "never"):
+        return variant.edges == "always"
+    small_starts = variant.edges.endswith("small starts") and prefers_small_starts(problem.architecture())
+    return _several_outputs(problem) or small_starts
+
+
+def _with_norms_from_tails(problem, first):
+    """The first layer with norms from tails: norms from the shape of a step are wrong if the next layer is steep."""
+    if problem.held_out.noise_std is not None:
         return first
-    return norms_from_tails(inquiry.oracle, first, inquiry.activations[0], inquiry.rng)
+    return norms_from_tails(problem.oracle, first, problem.activations[0], problem.rng)
 
 
-def _vertices_may_do(inquiry):
-    """Whether vertices leave few local minima, and the first layer's shifts can be left to the polish or to gradients.
+def _vertices_may_suffice(problem):
+    """Whether vertices leave few local minima, and the polish or gradients can determine the first layer's biases.
 
     Trained classifiers are too steep for the polish alone.
     """
-    wide = inquiry.widths[0] > inquiry.oracle.n_inputs
-    return _many_outputs(inquiry) and not (wide and inquiry.oracle.response == "predict_proba")
+    wide = problem.widths[0] > problem.oracle.n_inputs
+    return _several_outputs(problem) and not (wide and problem.oracle.response == "predict_proba")
 
 
-def _enough_vertices(inquiry):
-    """Whether there are so many vertices that they may determine the rest of the network."""
-    m, D = inquiry.widths[0], inquiry.oracle.n_inputs
-    n_answers = (
-        2.0
-        * sum(math.comb(m - 1, k) for k in range(min(m, D)))
-        * inquiry.oracle.n_independent_outputs(inquiry.widths[-1])
-    )
-    return n_answers >= _DETERMINED * inquiry.architecture(inquiry.widths[1:]).n_parameters(m)
+def _enough_vertices(problem):
+    """Whether there are enough vertices to determine the layers after the first one."""
+    m, D = problem.widths[0], problem.oracle.n_inputs
+    n_vertices = 2.0 * sum(math.comb(m - 1, k) for k in range(min(m, D)))
+    n_values = n_vertices * problem.oracle.n_independent_outputs(problem.widths[-1])
+    return n_values >= _VALUES_PER_PARAMETER * problem.architecture(problem.widths[1:]).n_parameters(m)
 
 
-def exact_view(inquiry, first, second_width):
-    """The view from inside, first-layer shifts from gradients; None where these do not tell them.
-
-    Parameters
-    ----------
-    inquiry : Inquiry
-    first : FirstLayer
-    second_width : int or None
-
-    Returns
-    -------
-    View or None
-    """
-    with inquiry.log.stage("first-layer shifts (gradients)", inquiry.oracle) as entry:
+def exact_view(problem, first, second_width):
+    """The view from the interior, with first-layer biases from gradients; None if these do not determine them."""
+    with problem.log.stage("first-layer biases (gradients)", problem.oracle) as entry:
         search = functools.partial(
             find_first_biases,
-            inquiry.oracle,
-            activation=inquiry.activations[0],
-            rng=inquiry.rng,
+            problem.oracle,
+            activation=problem.activations[0],
+            rng=problem.rng,
             n_next=second_width,
-            noise=inquiry.fresh.noise,
+            noise=problem.held_out.relative_noise,
         )
-        exact, found, residual = search(first)
-        if found is None and inquiry.fresh.sigma is None and inquiry.widths_allow_shifts(first):
-            # Where what follows is steep, lengths read off the shape of a step are wrong.
-            exact, found, residual = search(_with_better_lengths(inquiry, first))
-        accuracy = inquiry.fresh.accuracy
-        of_rounding = accuracy.relative_error / gradient_step(accuracy) if accuracy.exact else 0.0
-        sharp = max(_SHARP, _LOST * of_rounding)
+        exact, width, residual = search(first)
+        if width is None and problem.held_out.noise_std is None and problem.gradients_give_biases(first):
+            exact, width, residual = search(_with_norms_from_tails(problem, first))
+        accuracy = problem.held_out.accuracy
+        rounding = accuracy.relative_error / gradient_step(accuracy) if accuracy.exact else 0.0
+        good = max(_GOOD_RESIDUAL, _AMPLIFICATION * rounding)
         for _ in range(_REPEATS):
-            if found is None or residual < sharp:
+            if width is None or residual < good:
                 break
-            again = search(exact)  # other points; sometimes a unit hardly shows in the null space of some
-            exact, found, residual = again if again[2] < residual else (exact, found, residual)
+            again = search(exact)  # other points: a unit may hardly contribute to the null space of some
+            exact, width, residual = again if again[2] < residual else (exact, width, residual)
         entry["residual"] = residual if residual < float("inf") else None
-    # Shifts are good to some 1e-8 at best, and an exact rest leaves no less; more, where an offset is rounded too.
-    left = min(max(1e-6, 10.0 * _LOST * of_rounding), 1e-5)
-    return None if found is None else View("interior", exact, found, max(residual, left))
+    tol = min(max(_MIN_TOL, 10.0 * _AMPLIFICATION * rounding), _MAX_TOL)
+    return None if width is None else View("interior", exact, width, max(residual, tol))

@@ -1,4 +1,4 @@
-"""The route on patches: two hidden layers with few outputs, the second one by linear algebra."""
+"""Two hidden layers with few outputs: the second one by linear algebra on patches of input space."""
 
 from __future__ import annotations
 
@@ -21,18 +21,22 @@ from ..second_layer.exact_directions import exact_directions
 from ..second_layer.weight_norms import centered, erf_norms_and_biases, vote_on_norms
 from ..solve import polished_attempt
 
-__all__ = ["by_patches", "patches_pay", "patches_serve", "second_layer_on_patches"]
+__all__ = ["METHOD", "applies", "is_cheapest", "second_layer_on_patches"]
 
 _ACTIVATIONS = ("tanh", "sigmoid", "erf")
-_SHARE = 0.5  # of `max_seconds`, after which the next route is taken
-_COSTLIER = 1.5  # times what is planned that may have to be asked
-_FARTHEST = 3e4  # distance of patches: rounding grows with it
-_OF_A_RAY, _OF_TAILS = 10, 84  # rows that the first layer takes, a unit
-_PLANS = 2  # on patches that are tried
-_OF_KNOWN_WIDTH = (AllFreeDesign, FitDesign, ExtensionDesign)
-_FEWEST = 8  # second-layer units that are planned for where their number is to be found
-_MANY_OUTPUTS, _OF_OUTPUTS = 3, 4  # from so many on, vertices show a second layer of up to so many times their number
-_ROUNDING = 2.0**-53  # distance of saturated outputs from their limits, at least
+_TIME_SHARE = 0.5  # share of `max_seconds` (budget); the rest is for other methods
+_COST_MARGIN = 1.5  # queries that may be needed over those of the design
+_MAX_DISTANCE = 3e4  # largest distance of patches: rounding grows with it
+_RAY_QUERIES = 10  # queries per first-layer unit and input for exact directions
+_TAIL_QUERIES = 84  # queries per first-layer unit for norms from tails
+_MAX_DESIGNS = 2  # designs by powers that are tried (budget)
+_NEED_WIDTH = (AllFreeDesign, FitDesign, ExtensionDesign)  # designs that need the width of the second layer
+_MIN_WIDTH = 8  # second-layer units that a design for an unknown width allows for at least
+_WIDTH_DOUBLINGS = 3  # designs for unknown widths: m_1, 2 m_1, 4 m_1 units
+_VERTEX_OUTPUTS = 3  # outputs from which vertices determine a narrow second layer
+_VERTEX_RATIO = 4  # units of such a second layer per output
+_MIN_SUPPORT = 2  # estimates that must agree on the norm of a unit
+_ROUNDING = 2.0**-53  # distance of saturated outputs from their limits (rounding)
 _INVERSE = {
     "tanh": lambda Y: np.arctanh(np.clip(Y, _ROUNDING - 1.0, 1.0 - _ROUNDING)),
     "sigmoid": lambda Y: logit(np.clip(Y, _ROUNDING, 1.0 - _ROUNDING)),
@@ -40,116 +44,80 @@ _INVERSE = {
 }
 
 
-def patches_serve(inquiry):
-    """Whether patches can tell the second layer: two hidden layers, exact answers, enough inputs.
-
-    Parameters
-    ----------
-    inquiry : Inquiry
-
-    Returns
-    -------
-    bool
-    """
-    if inquiry.widths is None or len(inquiry.widths) != 3 or not _answers_serve(inquiry):
+def applies(problem):
+    """Whether patches can determine the second layer: two hidden layers, exact outputs, enough inputs and queries."""
+    if problem.widths is None or len(problem.widths) != 3 or not _outputs_suffice(problem):
         return False
-    D, first = inquiry.oracle.n_inputs, inquiry.widths[0]
-    return bool(_plans(inquiry, D, inquiry.widths, before=first * (_OF_A_RAY * (D + 2) + _OF_TAILS)))
+    D, m_1 = problem.oracle.n_inputs, problem.widths[0]
+    return bool(_designs(problem, D, problem.widths, before=m_1 * (_RAY_QUERIES * (D + 2) + _TAIL_QUERIES)))
 
 
-def patches_pay(inquiry):
-    """Whether nothing cheaper than patches is likely to tell the second layer.
+def is_cheapest(problem):
+    """Whether no cheaper method is likely to determine the second layer of two hidden ones.
 
-    Gradients tell one that is narrower than the first where this is no wider than the input, if its shifts are not
-    those of erf units, which only their tails show; vertices one that is not much wider than the output.
-
-    Parameters
-    ----------
-    inquiry : Inquiry
-        With known widths, two of them hidden.
-
-    Returns
-    -------
-    bool
+    Gradients determine one that is narrower than the first, if that has at most D units and these are not erf units,
+    whose biases need tails. Vertices determine one that is not much wider than the output.
     """
-    m_1, m_2, m_L = inquiry.widths
-    by_vertices = m_L >= _MANY_OUTPUTS and m_2 <= _OF_OUTPUTS * m_L
-    by_gradients = m_2 < m_1 <= inquiry.oracle.n_inputs and inquiry.activations[0] != "erf"
+    m_1, m_2, m_L = problem.widths
+    by_vertices = m_L >= _VERTEX_OUTPUTS and m_2 <= _VERTEX_RATIO * m_L
+    by_gradients = m_2 < m_1 <= problem.oracle.n_inputs and problem.activations[0] != "erf"
     return not (by_gradients or by_vertices)
 
 
-def _answers_serve(inquiry):
-    """Whether activations and the accuracy of the answers allow Taylor coefficients far out."""
-    hidden, output = inquiry.activations
+def _outputs_suffice(problem):
+    """Whether activations and the precision of the outputs allow Taylor coefficients at large inputs."""
+    hidden, output = problem.activations
     known = hidden in _ACTIVATIONS and (output == "identity" or output in _INVERSE)
-    return known and inquiry.fresh.sigma is None and inquiry.oracle.response == "predict"
+    return known and problem.held_out.noise_std is None and problem.oracle.response == "predict"
 
 
-def by_patches(inquiry, earlier, *, layers):
-    """First layer from far away and exactly, the second one on patches, then the polish.
+class Patches:
+    """Two hidden layers: the first at large inputs, the second from Taylor coefficients on patches, then the polish."""
 
-    Parameters
-    ----------
-    inquiry : Inquiry
-        With known widths, two of them hidden.
-    earlier : list of Attempt
-    layers : FirstLayerSearch
-        Keeps the exact first layer for later attempts.
+    name = "patches"
 
-    Returns
-    -------
-    Attempt or None
-        None where a step fails; the log's entry says which one, as ``failed``.
+    def refuses(self, problem):
+        """See `Method`."""
+        return None if applies(problem) else "patches need two hidden layers, exact outputs, and enough queries."
 
-    Raises
-    ------
-    BlackBoxError
-        If the black box cannot be asked far away.
+    def run(self, problem, step, state):
+        """See `Method`; None if a stage fails: its entry in the log has the message as ``failed``."""
+        m_1 = problem.widths[0]
+        first = state.first_layer.find(problem, m_1)
+        if first is None:
+            return None
+        if len(first.biases) != m_1:
+            with problem.log.stage("second layer (patches)", problem.oracle) as entry:
+                entry["failed"] = (
+                    f"{len(first.biases)} of {m_1} first-layer units detected; parallel ones look like one"
+                )
+            return None
+        found = second_layer_on_patches(problem, first, state.first_layer, problem.widths[1])
+        return None if found is None else polished_attempt(problem, found.network, found.residual, "polish", _NAME)
+
+
+METHOD = Patches()
+_NAME = "saturation, patches"
+
+
+def second_layer_on_patches(problem, first, first_layer, n_units=None):
+    """A network with two hidden layers from patches; None if a stage fails.
+
+    `first_layer` keeps the exact first layer. `n_units` is the width of the second layer, None if unknown; the network
+    has fewer units if the others are dead.
     """
-    m_1 = inquiry.widths[0]
-    first = layers.find(inquiry, m_1)
-    if first is None:
+    if not _outputs_suffice(problem):
         return None
-    if len(first.biases) != m_1:
-        with inquiry.log.stage("second layer (patches)", inquiry.oracle) as entry:
-            entry["failed"] = f"{len(first.biases)} of {m_1} first-layer units show; parallel ones look like one"
-        return None
-    found = second_layer_on_patches(inquiry, first, layers, inquiry.widths[1])
-    if found is None:
-        return None
-    return polished_attempt(inquiry, found.network, found.residual, "polish", "saturation, patches")
-
-
-def second_layer_on_patches(inquiry, first, layers, n_units=None):
-    """A network with two hidden layers from patches.
-
-    Parameters
-    ----------
-    inquiry : Inquiry
-    first : FirstLayer
-        All units.
-    layers : FirstLayerSearch
-        Keeps the exact first layer.
-    n_units : int, default=None
-        Width of the second layer; None where it is to be found. Fewer units are found where others do nothing.
-
-    Returns
-    -------
-    RecoveredNetwork or None
-        None where a step fails; the log's entry says which one, as ``failed``.
-    """
-    if not _answers_serve(inquiry):
-        return None
-    with inquiry.log.stage("first layer (rays and votes)", inquiry.oracle) as entry:
+    with problem.log.stage("first layer (rays and votes)", problem.oracle) as entry:
         try:
-            first, shifts, entry["unsupported"] = _exactly(inquiry, first)
-            layers.keep(first if shifts is None else replace(first, biases=first.biases + shifts))
+            first, biases, entry["unsupported"] = _exact_first_layer(problem, first)
+            first_layer.keep(first if biases is None else replace(first, biases=first.biases + biases))
         except (NotIdentified, BlackBoxError) as error:
             entry["failed"] = str(error)
             return None
-    with inquiry.log.stage("second layer (patches)", inquiry.oracle, len(first.biases), "units") as entry:
+    with problem.log.stage("second layer (patches)", problem.oracle, len(first.biases), "units") as entry:
         try:
-            found = _second_layer(inquiry, _downstream(inquiry, first, shifts), n_units, entry["progress"])
+            found = _second_layer(problem, _downstream(problem, first, biases), n_units, entry["progress"])
             entry["residual"], entry["seen"] = found.residual, found.network.layer_widths[1]
         except (NotIdentified, BlackBoxError) as error:
             entry["failed"] = str(error)
@@ -158,10 +126,10 @@ def second_layer_on_patches(inquiry, first, layers, n_units=None):
 
 
 class _WithinShare:
-    """An oracle that is not asked when the share of the time for this route is over."""
+    """An oracle that refuses queries when the time share of this method has ended."""
 
     def __init__(self, oracle):
-        self.oracle, self.ends = oracle, oracle.clock.share(_SHARE)
+        self.oracle, self.ends = oracle, oracle.budget.share(_TIME_SHARE)
         self.reach, self.accuracy = oracle.reach, oracle.accuracy
 
     def __call__(self, U):
@@ -170,80 +138,81 @@ class _WithinShare:
         return self.oracle(U)
 
 
-def _exactly(inquiry, first):
-    """The first layer to rounding error, its shifts where tails tell them, units whose lengths no two looks tell."""
-    name, oracle = inquiry.activations[0], _WithinShare(inquiry.oracle)
-    first = exact_directions(oracle, first, get_activation(name), inquiry.rng)
+def _exact_first_layer(problem, first):
+    """The first layer to rounding error, its biases if tails determine them, and units whose norms are unconfirmed."""
+    name, oracle = problem.activations[0], _WithinShare(problem.oracle)
+    first = exact_directions(oracle, first, get_activation(name), problem.rng)
     if name == "erf":
-        first, shifts, support = erf_norms_and_biases(oracle, first, inquiry.rng)
+        first, shifts, support = erf_norms_and_biases(oracle, first, problem.rng)
     else:
-        vote = vote_on_norms(oracle, first, name, inquiry.rng)
+        vote = vote_on_norms(oracle, first, name, problem.rng)
         first, shifts, support = centered(vote, name), None, vote.support
-    return first, shifts, np.flatnonzero(support < 2).tolist()
+    return first, shifts, np.flatnonzero(support < _MIN_SUPPORT).tolist()
 
 
-def _second_layer(inquiry, downstream, n_units, progress):
-    """What `recover_by_powers` finds, in the activations looked for."""
+def _second_layer(problem, downstream, n_units, progress):
+    """The second layer by the first design that succeeds, with the activations of the problem."""
     failures, (D, m_1) = [], downstream.shape
-    for width in _widths(inquiry, m_1, n_units):
-        for plan in _plans(inquiry, D, (m_1, width, downstream.n_outputs)):
-            if not (isinstance(plan, _OF_KNOWN_WIDTH) and n_units is None):
+    for width in _widths(problem, m_1, n_units):
+        for design in _designs(problem, D, (m_1, width, downstream.n_outputs)):
+            if not (isinstance(design, _NEED_WIDTH) and n_units is None):
                 try:
-                    return _as_sought(_by_plan(inquiry, downstream, plan, n_units, progress), inquiry.activations)
+                    found = _by_design(problem, downstream, design, n_units, progress)
+                    return _with_activations(found, problem.activations)
                 except NotIdentified as error:
                     failures.append(error)
     said = "; ".join(dict.fromkeys(map(str, failures)))
     raise NotIdentified(
-        "second layer", "budget", said or "no order and number of free units serve within the questions that are left"
+        "second layer", "budget", said or "no order and number of free units is feasible within the remaining queries"
     )
 
 
-def _plans(inquiry, n_inputs, widths, before=0):
-    """Ways that the questions left, less those asked before, suffice for: the cheapest first, and a fit last.
+def _designs(problem, n_inputs, widths, before=0):
+    """Designs for which the queries left, minus those made `before`, suffice: the cheapest first, a fit last.
 
-    A walk is the first of them where nothing else asks less and no fit is quick.
+    Extension from one patch comes first if no other design needs fewer queries and no fit is fast.
     """
-    clock = inquiry.oracle.clock
-    left = np.inf if clock.max_queries is None else clock.max_queries - inquiry.oracle.n_queries - before
-    freely = all_free_design(n_inputs, widths)
-    plans = [*([] if freely is None else [freely]), *power_designs(n_inputs, widths)[:_PLANS]]
-    plans = [*sorted(plans, key=lambda plan: plan.n_queries), fit_design(n_inputs, widths)]
-    walking = None if inquiry.activations[0] == "erf" else extension_design(n_inputs, widths)
-    if walking is not None and plans[-1] is None and (plans[0] is None or walking.n_queries < plans[0].n_queries):
-        plans.insert(0, walking)
-    return [plan for plan in plans if plan is not None and _COSTLIER * plan.n_queries < left]
+    left = problem.oracle.budget.queries_left - before
+    all_free = all_free_design(n_inputs, widths)
+    designs = [*([] if all_free is None else [all_free]), *power_designs(n_inputs, widths)[:_MAX_DESIGNS]]
+    designs = [*sorted(designs, key=lambda design: design.n_queries), fit_design(n_inputs, widths)]
+    extension = None if problem.activations[0] == "erf" else extension_design(n_inputs, widths)
+    if extension is not None and designs[-1] is None:
+        if designs[0] is None or extension.n_queries < designs[0].n_queries:
+            designs.insert(0, extension)
+    return [design for design in designs if design is not None and _COST_MARGIN * design.n_queries < left]
 
 
-def _by_plan(inquiry, downstream, plan, n_units, progress):
-    """The second layer by one plan; with fewer units than looked for, where the others do nothing."""
-    if isinstance(plan, FitDesign):
-        ends = inquiry.oracle.clock.share(_SHARE)
-        plan = plan.with_starts(inquiry.limits.n_starts)
-        return recover_by_fit(downstream, plan, n_units, deadline=ends, progress=progress)
-    if isinstance(plan, ExtensionDesign):
-        return recover_by_extension(downstream, plan, n_units, callback=progress)
-    if isinstance(plan, AllFreeDesign):
-        return recover_with_all_units_free(downstream, plan, n_units)
+def _by_design(problem, downstream, design, n_units, callback):
+    """The second layer by one design; with fewer units than given if the others are dead."""
+    if isinstance(design, FitDesign):
+        deadline = problem.oracle.budget.share(_TIME_SHARE)
+        design = design.with_starts(problem.options.n_starts)
+        return recover_by_fit(downstream, design, n_units, deadline=deadline, progress=callback)
+    if isinstance(design, ExtensionDesign):
+        return recover_by_extension(downstream, design, n_units, callback=callback)
+    if isinstance(design, AllFreeDesign):
+        return recover_with_all_units_free(downstream, design, n_units)
     try:
-        return recover_by_powers(downstream, plan, n_units, callback=progress)
+        return recover_by_powers(downstream, design, n_units, callback=callback)
     except NotIdentified as error:
         if n_units is None or error.n_seen is None or error.n_seen > n_units:
             raise
-        return recover_by_powers(downstream, plan, error.n_seen, callback=progress)
+        return recover_by_powers(downstream, design, error.n_seen, callback=callback)
 
 
-def _widths(inquiry, n_first, n_units):
-    """Widths of the second layer to plan for: the one that is known, or growing ones."""
+def _widths(problem, n_first, n_units):
+    """Widths of the second layer to design for: the given one, or increasing ones."""
     if n_units is not None:
         return [n_units]
-    most = inquiry.limits.max_neurons - n_first
-    widths = [min(max(_FEWEST, n_first) * 2**j, most) for j in range(3)]
+    most = problem.options.max_neurons - n_first
+    widths = [min(max(_MIN_WIDTH, n_first) * 2**j, most) for j in range(_WIDTH_DOUBLINGS)]
     return [w for w in dict.fromkeys(widths) if w > 0]
 
 
-def _downstream(inquiry, first, shifts):
-    """The black box downstream the first layer, as of tanh or erf units and a linear output."""
-    oracle, (hidden, output) = inquiry.oracle, inquiry.activations
+def _downstream(problem, first, shifts):
+    """What follows the first layer, as a function of tanh or erf units with a linear output."""
+    oracle, (hidden, output) = problem.oracle, problem.activations
     unit = 0.5 if hidden == "sigmoid" else 1.0  # sigmoid(z) = (1 + tanh(z / 2)) / 2
     invert, within = _INVERSE.get(output, lambda Y: Y), _WithinShare(oracle)
     return Downstream(
@@ -253,14 +222,14 @@ def _downstream(inquiry, first, shifts):
         activation="erf" if hidden == "erf" else "tanh",
         center_outputs=None if shifts is None else erf(shifts),
         n_outputs=oracle.n_outputs,
-        rng=inquiry.rng,
-        farthest=min(_FARTHEST, 0.5 * oracle.reach),
+        rng=problem.rng,
+        farthest=min(_MAX_DISTANCE, 0.5 * oracle.reach),
         deadline=within.ends,
     )
 
 
-def _as_sought(found, activations):
-    """The second layer with sigmoid units where these are looked for, and with the output activation."""
+def _with_activations(found, activations):
+    """The network with the activations of the problem; it was recovered with tanh units in place of sigmoid ones."""
     weights, biases = (list(part) for part in (found.network.weights, found.network.biases))
     if activations[0] == "sigmoid":
         for layer, W in enumerate(weights):

@@ -10,6 +10,7 @@ from skident.identification.activation.growth import growth, polynomial_degree
 from skident.identification.activation.intervals import find_interval
 from skident.identification.activation.profiles import growing_profile, settling_profile
 from skident.oracle import Oracle
+from tests.identifiers import make_identifier
 
 # What it is called -> what it is.
 ACTIVATIONS = {
@@ -144,7 +145,7 @@ class TestIdentifier:
     def fit(self, g, depth=1, seed=0, **options):
         box, D = black_box(g, depth, seed)
         X = np.random.RandomState(seed).standard_normal((200, D))
-        return NetworkIdentifier(box, layer_widths="auto", random_state=0, **options).fit(X)
+        return make_identifier(box, layer_widths="auto", random_state=0, **options).fit(X)
 
     @pytest.mark.parametrize(("g", "name"), [(erf, "erf"), (ACTIVATIONS["relu"][0], "relu"), (np.tanh, "tanh")])
     def test_what_is_seen_is_identified(self, g, name):
@@ -162,7 +163,7 @@ class TestIdentifier:
         assert identifier.network_.activation == "relu" and identifier.report_.exact
 
     def test_errors_say_what_was_seen(self):
-        with pytest.raises(ValueError, match=r"was seen: step \(settles; a jump"):
+        with pytest.raises(ValueError, match=r"Detected activation: step \(settles; a jump"):
             self.fit(ACTIVATIONS["step"][0])
 
     def test_a_name_saves_the_look(self):

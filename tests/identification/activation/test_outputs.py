@@ -11,6 +11,7 @@ from skident.identification.activation import detect_activation
 from skident.identification.activation.growth import classify_near_center
 from skident.identification.activation.outputs import PreActivationOracle, detect_output_activation, inverse
 from skident.oracle import Oracle
+from tests.identifiers import make_identifier
 
 OUTPUTS = {
     "identity": lambda z: z,
@@ -127,7 +128,7 @@ class TestIdentifier:
         box, sizes = black_box(HIDDEN[hidden], OUTPUTS[output], depth, n_outputs=n_outputs)
         X = np.random.RandomState(1).standard_normal((150, sizes[0]))
         widths = tuple(sizes[1:]) if widths == "given" else widths
-        identifier = NetworkIdentifier(box, layer_widths=widths, random_state=0, **options).fit(X)
+        identifier = make_identifier(box, layer_widths=widths, random_state=0, **options).fit(X)
         return identifier, np.abs(identifier.predict(X) - box(X)).max()
 
     @pytest.mark.parametrize("hidden", ["tanh", "relu"])
@@ -159,7 +160,7 @@ class TestIdentifier:
         assert (seen.name, seen.rival) == ("sigmoid", "identity") and "as behind sigmoid" in seen.doubt
 
     def test_relu_units_behind_tanh_are_refused_with_what_was_seen(self):
-        with pytest.raises(ValueError, match=r"Undo it first: .*np.arctanh.*was seen: relu .*, output tanh"):
+        with pytest.raises(ValueError, match=r"Undo it first: .*np.arctanh.*Detected activation: relu .*, output tanh"):
             self.fit("relu", "tanh")
 
     def test_a_linear_output_that_was_named_is_kept(self):

@@ -10,6 +10,7 @@ from sklearn.utils._testing import ignore_warnings
 
 from skident import NetworkIdentifier
 from skident.network import FeedforwardNetwork
+from tests.identifiers import make_identifier
 
 
 def planted(D, K, m, seed):
@@ -82,9 +83,7 @@ REFUSED = {
 def test_a_clear_error_in_time(name):
     box, options, match = REFUSED[name]
     # A callable: the box does not tell what it is.
-    identifier = NetworkIdentifier(
-        lambda X: box(X), activation="relu", random_state=0, **{"max_seconds": 10, **options}
-    )
+    identifier = make_identifier(lambda X: box(X), activation="relu", random_state=0, **{"max_seconds": 10, **options})
     began = time.perf_counter()
     with pytest.raises(ValueError, match=match):
         identifier.fit(X)

@@ -5,7 +5,7 @@ import pytest
 
 from skident.identification.piecewise.deep.network import find_deep_relu_network
 from skident.identification.piecewise.kernel.output_error import DeepProbe, measure_rounding
-from skident.oracle import Clock, NotIdentified, Oracle, OutOfBudgetError
+from skident.oracle import Budget, NotIdentified, Oracle, OutOfBudgetError
 
 
 def found_of(net, seed=0, **options):
@@ -83,6 +83,6 @@ def test_a_linear_function_has_no_units():
 
 def test_a_budget_that_is_too_small(planted):
     net = planted((8, 7, 5, 1), 1)
-    net.oracle = Oracle(net.network, 8, clock=Clock(max_queries=2000))
+    net.oracle = Oracle(net.network, 8, budget=Budget(max_queries=2000))
     with pytest.raises(OutOfBudgetError, match="2000|queries|questions"):
         found_of(net)

@@ -9,6 +9,7 @@ from skident.identification.piecewise.shallow.hard_tanh import find_hard_tanh_ne
 from skident.metrics import parameter_error
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, Oracle, probabilities_from_logits
+from tests.identifiers import make_identifier
 
 
 def planted(D, m, n_outputs, seed, activation="hard_tanh"):
@@ -24,7 +25,7 @@ def outputs(network, X):
 
 def identify(function, D, **options):
     X = np.random.default_rng(1).standard_normal((200, D))
-    return NetworkIdentifier(function, activation="hard_tanh", random_state=0, **options).fit(X)
+    return make_identifier(function, activation="hard_tanh", random_state=0, **options).fit(X)
 
 
 def relative_error(truth, found, D):
@@ -52,7 +53,7 @@ def test_widths_are_found_or_checked(widths):
     model = identify(lambda X: truth(X), 8, layer_widths=widths)
     assert model.report_.exact and model.layer_widths_ == (6, 2) and model.network_.activation == "hard_tanh"
     assert parameter_error(truth, model.network_) < 1e-10 and model.report_.redundant_units == [0]
-    assert model.report_.never_active == [0] and model.report_.route == "kinks"
+    assert model.report_.never_active == [0] and model.report_.route == "activation boundaries"
 
 
 @pytest.mark.parametrize("widths", [(5, 2), (7, 2)])
@@ -62,7 +63,7 @@ def test_wrong_widths(widths):
         with pytest.raises(ValueError, match=r"5 hidden units, but 6 pairs of parallel .* set layer_widths=\(6, "):
             identify(lambda X: truth(X), 8, layer_widths=widths)
     else:
-        with pytest.warns(UserWarning, match="only .6, 2. show and explain all answers"):
+        with pytest.warns(UserWarning, match=".6, 2. explain all outputs"):
             assert identify(lambda X: truth(X), 8, layer_widths=widths).layer_widths_ == (6, 2)
 
 

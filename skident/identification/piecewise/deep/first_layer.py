@@ -86,7 +86,7 @@ class HyperplaneSearch:
             point = self.loose.take(np.array([i]))
             self.loose = self.loose.take(np.arange(len(self.loose)) != i)
             found += self.try_point(point)
-            if self.probe.oracle.clock.out_of_time:
+            if self.probe.oracle.budget.out_of_time:
                 break
         return found
 

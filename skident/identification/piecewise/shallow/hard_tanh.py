@@ -203,4 +203,4 @@ def _polish(probe, network, rng):
     n = int((_OUTPUTS if probe.exact else NOISY_OUTPUTS) * network.n_parameters / network.n_outputs)
     U, Y = oracle.query_precise(lambda n, factor: design_points(W, b, n, factor, rng), n)
     noise = None if probe.exact else oracle.accuracy.std
-    return polish_network(network, U, Y, noise=noise, callback=lambda _: oracle.clock.out_of_time)[0]
+    return polish_network(network, U, Y, noise=noise, callback=lambda _: oracle.budget.out_of_time)[0]

@@ -231,7 +231,9 @@ def _polish(search, networks, errors, shells):
     outputs, noise = oracle(points), None if exact else oracle.accuracy.std
     networks, errors = list(networks), errors.copy()
     for i, network in enumerate(networks):
-        polished = polish_network(network, points, outputs, noise=noise, callback=lambda _: oracle.clock.out_of_time)[0]
+        polished = polish_network(network, points, outputs, noise=noise, callback=lambda _: oracle.budget.out_of_time)[
+            0
+        ]
         error = shells.error(polished)
         if error < errors[i]:
             networks[i], errors[i] = polished, error

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.identification.determined import weights_left_open
+from skident.identification.contradictions import undetermined_weights
 from skident.network import FeedforwardNetwork
 
 
@@ -18,14 +18,14 @@ def nearly_parallel(gap):
 
 def test_weights_that_answers_determine_are_not_open():
     network = make_network((4, 5, 2), output_activation="identity", random_state=0)
-    assert weights_left_open(network, 1e-9) == ""
+    assert undetermined_weights(network, 1e-9) == ""
 
 
 @pytest.mark.parametrize("gap", [1e-7, 1e-6])
 def test_weights_that_answers_hardly_tell_are_open_unless_these_are_met_to_rounding(gap):
     network = nearly_parallel(gap)
-    assert "its weights are open" in weights_left_open(network, 1e-9)
-    assert weights_left_open(network, 1e-13) == ""
+    assert "its weights are undetermined" in undetermined_weights(network, 1e-9)
+    assert undetermined_weights(network, 1e-13) == ""
 
 
 def test_an_error_of_this_size_in_the_answers_goes_with_the_error_said():
@@ -37,10 +37,10 @@ def test_an_error_of_this_size_in_the_answers_goes_with_the_error_said():
     moved, U = network.with_parameters(weights, network.biases), np.random.default_rng(0).standard_normal((500, 4))
     error = np.abs(moved(U) - network(U)).max()
     assert 1e-12 < error < 1e-9
-    assert "its weights are open" in weights_left_open(moved, error)
+    assert "its weights are undetermined" in undetermined_weights(moved, error)
 
 
 def test_others_are_not_looked_at():
     relu = make_network((4, 5, 2), activation="relu", output_activation="identity", random_state=0)
-    assert weights_left_open(relu, 1e-9) == ""
-    assert weights_left_open(make_network((40, 50, 2), output_activation="identity", random_state=0), 1e-9) == ""
+    assert undetermined_weights(relu, 1e-9) == ""
+    assert undetermined_weights(make_network((40, 50, 2), output_activation="identity", random_state=0), 1e-9) == ""

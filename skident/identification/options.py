@@ -1,0 +1,114 @@
+"""Options of `NetworkIdentifier` that few people change."""
+
+from __future__ import annotations
+
+import difflib
+from numbers import Integral
+
+from sklearn.base import BaseEstimator
+
+from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions
+
+from .completion import NetworkCompletion
+from .extractor import EntangledWeightExtractor
+
+__all__ = ["IdentifierOptions"]
+
+
+class IdentifierOptions(BaseEstimator):
+    """Options of `NetworkIdentifier` that few people change.
+
+    Passed as ``NetworkIdentifier(model, options=IdentifierOptions(...))``; in a grid search, tuned as
+    ``options__n_starts``.
+
+    Parameters
+    ----------
+    strategy : {"auto", "saturation", "hessian"}, default="auto"
+        Method. ``auto`` chooses by activation, widths and precision. ``saturation`` starts at large inputs;
+        ``hessian`` is the pipeline of `EntangledWeightExtractor` and `NetworkCompletion`.
+    extractor : EntangledWeightExtractor, default=None
+        Replaces the default extractor of the Hessian pipeline. Its model, widths, activations, random state, jobs and
+        verbosity are set by the identifier.
+    completion : NetworkCompletion, default=None
+        Replaces the default completion of the Hessian pipeline, likewise.
+    polish : bool, default=True
+        Whether a least squares fit of all parameters ends the recovery.
+    n_check : int, default=200
+        Held-out samples for validation, at least 20. A local deviation that covers a share p of the inputs is missed
+        with probability ``(1 - p)^n_check``.
+    n_attempts : int, default=4
+        Steps of a method at most: other centers for Hessians, other fits after saturation.
+    max_neurons : int, default=200
+        Hidden units at most that ``layer_widths="auto"`` recovers.
+    n_starts : int, default=None
+        Random starts per fit at most. None is between 24 and 40, more for smaller networks.
+
+    Examples
+    --------
+    >>> from skident import IdentifierOptions, NetworkIdentifier
+    >>> identifier = NetworkIdentifier(options=IdentifierOptions(n_starts=100))
+    >>> print(identifier.set_params(options__n_check=500).options.n_check)
+    500
+    """
+
+    _parameter_constraints = {
+        "strategy": [StrOptions({"auto", "saturation", "hessian"})],
+        "extractor": [EntangledWeightExtractor, None],
+        "completion": [NetworkCompletion, None],
+        "polish": ["boolean"],
+        "n_check": [Interval(Integral, 20, None, closed="left")],
+        "n_attempts": [AT_LEAST_ONE],
+        "max_neurons": [AT_LEAST_ONE],
+        "n_starts": [AT_LEAST_ONE, None],
+    }
+
+    def __init__(
+        self,
+        *,
+        strategy="auto",
+        extractor=None,
+        completion=None,
+        polish=True,
+        n_check=200,
+        n_attempts=4,
+        max_neurons=200,
+        n_starts=None,
+    ):
+        self.strategy = strategy
+        self.extractor = extractor
+        self.completion = completion
+        self.polish = polish
+        self.n_check = n_check
+        self.n_attempts = n_attempts
+        self.max_neurons = max_neurons
+        self.n_starts = n_starts
+
+    def set_params(self, **params):
+        """Set options.
+
+        Parameters
+        ----------
+        **params
+            Options by name; those of the extractor and the completion as ``extractor__radius``.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If an option does not exist; the message names the closest one.
+        """
+        known = self._get_param_names()
+        for name in params:
+            option = name.partition("__")[0]
+            if option not in known:
+                raise ValueError(f"IdentifierOptions has no option {option!r}{did_you_mean(option, known)}")
+        return super().set_params(**params)
+
+
+def did_you_mean(name, known):
+    """The end of a message about an unknown name: the closest known one, or all of them."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; options are {', '.join(sorted(known))}."
