@@ -22,6 +22,8 @@ _EXACT = 1e-12  # error of the equations that weigh most
 _LEAST_WEIGHT = 1e-4  # least weight relative to these
 _SPARE_EQUATIONS = 1  # of a critical point, beyond the unknowns, that confirm whose it is
 _ASSIGN_TOL = 1e-6  # residual up to which a critical point is assigned
+_LEAST_SIZE = 1e-6  # norm of the unit's gradient at a point that is assigned, over that at the first one
+_INDEPENDENT = 1e-9  # singular value over the largest of equations that are independent
 _ASSIGN_ERRORS = 30.0  # the same in errors of its normal
 
 # Predicting points of the boundary on random lines.
@@ -35,6 +37,10 @@ _OFF_BOUNDARIES = 1e-5  # distance that predicted points keep from known boundar
 _NO_GRADIENT = 1e-9  # norm of a known unit's gradient that is rounding
 _N_SECANTS = 40  # steps to a zero
 _ZERO = 4e-16  # value over |phi| |coef| that is zero: two roundings
+
+_NEAR_POINTS = 400  # predicted points among which those nearest to undetermined boundaries are chosen
+_NEAR_LINES = 800  # on which they are predicted
+_PER_BOUNDARY = 4  # of them per boundary
 
 _SVD = 20.0  # operations of a singular value decomposition, over n m^2 (Golub and Van Loan, section 8.6)
 _COPIES = 4  # arrays of a chunk of points or features
@@ -119,8 +125,10 @@ class FacetUnit:
         size = abs(x[-1])
         residual, slack = np.abs(A @ x - target).max(), _ASSIGN_ERRORS * max(error, self.known.accuracy)
         # Gradients are combinations of those of the active units before: no more equations than these.
-        n_equations = np.linalg.matrix_rank(equations if self.basis is None else equations @ self.basis, rtol=1e-9)
-        if rank + _SPARE_EQUATIONS > n_equations or size < 1e-6 or residual > max(_ASSIGN_TOL, slack) * size:
+        n_equations = np.linalg.matrix_rank(
+            equations if self.basis is None else equations @ self.basis, rtol=_INDEPENDENT
+        )
+        if rank + _SPARE_EQUATIONS > n_equations or size < _LEAST_SIZE or residual > max(_ASSIGN_TOL, slack) * size:
             return False
         errors = size * error * np.append(np.ones(len(normal)), _POSITION_SHARE)
         self.add_equations(equations, np.append(size * np.sign(x[-1]) * normal, 0.0), point[None], errors)
@@ -247,13 +255,13 @@ class FacetUnit:
             return units
         return np.concatenate([units, np.flatnonzero(size[known.n_units : -1]) + known.first - known.n_before])
 
-    def start_near_boundaries(self, rng, n=4):
-        """Add to the starts n points near every known boundary across which the unit is undetermined."""
-        units, points = self.undetermined_boundaries(), self.predicted_points(400, rng, n_lines=800)[0]
+    def start_near_boundaries(self, rng):
+        """Add to the starts points near every known boundary across which the unit is undetermined."""
+        units, points = self.undetermined_boundaries(), self.predicted_points(_NEAR_POINTS, rng, n_lines=_NEAR_LINES)[0]
         if len(units) == 0 or len(points) == 0:
             return
         Z = self.known.evaluate(points)[0]
-        nearest = np.argsort(self.known.distances(Z, Z > 0)[:, units], axis=0)[:n]
+        nearest = np.argsort(self.known.distances(Z, Z > 0)[:, units], axis=0)[:_PER_BOUNDARY]
         self.starts = np.vstack([self.starts, points[np.unique(nearest)]])
 
     def _zeros_between(self, origins, directions, ends, values):

@@ -40,6 +40,8 @@ _MOST_CHOICES = 4  # undetermined signs of which both are tried
 _LINEAR_TOL = 1e-6  # residual of a normal that a combination of the linear part explains
 _LINEAR_TOL_NOISY = 1e-4  # the same at most for large errors
 _LINEAR_ERRORS = 30.0  # the same in errors of the normal
+_INDEPENDENT = 1e-9  # singular value over the largest of gradients that are independent
+_POINT_ERROR = 1e-9  # error of the normals of points that units are given up for, as those of exact outputs
 # Units that are always active.
 _REACH = 6.0  # standard deviations of the inputs up to which they must be
 _N_POINTS = 2000  # at which their size is evaluated
@@ -314,9 +316,9 @@ class LayerUnits:
             if len(self.units) == before + linear.shape[1]:
                 break
             gradients = known.feature_gradients(Z[i][None] > 0)[0].T @ B[:, :-1]
-            if np.linalg.matrix_rank(gradients, rtol=1e-9) <= linear.shape[1]:
+            if np.linalg.matrix_rank(gradients, rtol=_INDEPENDENT) <= linear.shape[1]:
                 continue
-            c = np.linalg.lstsq(gradients @ linear, normal, rcond=1e-9)[0]
+            c = np.linalg.lstsq(gradients @ linear, normal, rcond=_INDEPENDENT)[0]
             slack = min(
                 max(_LINEAR_TOL, _LINEAR_ERRORS * error), max(_LINEAR_TOL_NOISY, _LINEAR_ERRORS * known.accuracy)
             )
@@ -389,4 +391,6 @@ def _parallel(one, other):
 def _critical_points_of(units, n_inputs):
     """The critical points that units were followed from."""
     points, normals = (np.array([getattr(u, name) for u in units]) for name in ("point", "normal"))
-    return CriticalPoints(points.reshape(-1, n_inputs), normals.reshape(-1, n_inputs), np.full(len(units), 1e-9))
+    return CriticalPoints(
+        points.reshape(-1, n_inputs), normals.reshape(-1, n_inputs), np.full(len(units), _POINT_ERROR)
+    )

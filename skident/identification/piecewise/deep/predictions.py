@@ -45,7 +45,11 @@ _LARGEST_STEP = 0.1  # relative change of the coefficients that still refines th
 _OUTLIER = 20.0  # median residuals by which no right equation is off
 _N_TRIMMINGS = 12  # of these
 _LINES_NOISY = 720  # on which points are predicted if outputs are noisy, where more of them are needed
+_SPARE_NOISY = 6  # predicted points beyond the unknowns, fewer than which refine nothing
+_SPARE_LOCATED = 4  # the same of located ones
 _RANK_TOL = 1e-6  # singular value of orthonormal directions that is rounding
+_STEP_RANK_TOL = 1e-9  # singular value over the largest of directions that located points determine
+_NO_RESIDUAL = 1e-14  # that is rounding
 
 
 def _locate_predicted(probe, points, normals, widths, near=np.inf):
@@ -220,10 +224,10 @@ def _trimmed_step(A, y):
     for _ in range(_N_TRIMMINGS):
         if len(A) < A.shape[1] + 2:
             return None, np.inf
-        step = -np.linalg.lstsq(A, y, rcond=1e-9)[0]
+        step = -np.linalg.lstsq(A, y, rcond=_STEP_RANK_TOL)[0]
         off = np.abs(y + A @ step)
         residual = np.median(off)
-        keep = off <= max(_OUTLIER * residual, 1e-14)
+        keep = off <= max(_OUTLIER * residual, _NO_RESIDUAL)
         if keep.all():
             break
         A, y = A[keep], y[keep]
@@ -233,10 +237,10 @@ def _trimmed_step(A, y):
 def _refine_noisy(probe, unit, free, rng):
     """Weighted least squares on more points; these become the unit's equations."""
     points, normals = unit.predicted_points(2 * free.shape[1] + 3 * _SPARE, rng, n_lines=_LINES_NOISY)
-    if len(points) < free.shape[1] + 6:
+    if len(points) < free.shape[1] + _SPARE_NOISY:
         return
     offset, found, errors = _locate_predicted(probe, points, normals, _three_widths(probe, unit.position_error))
-    if found.sum() < free.shape[1] + 4:
+    if found.sum() < free.shape[1] + _SPARE_LOCATED:
         return
     P, errors = points[found] + offset[found, None] * normals[found], errors[found]
     Z, phi = unit.known.evaluate(P)

@@ -42,6 +42,7 @@ _NO_EFFECT = 1e-9  # relative effect of these, and singular value of a linear pa
 _SAME_SHARE = 0.003  # share of noisy outputs that is no difference
 _CERTAIN = 1e-3  # distance of a sign from 1 up to which it is certain
 _SIGN_TOL = 1e-6  # residual of signs that are searched, over the largest equation
+_RANK_TOL = 1e-9  # singular value over the largest that is rounding of fitted weights
 _MAX_SOLUTIONS = 16  # sign vectors listed
 # Undetermined weights.
 _NEAREST = 9  # points nearest to a boundary that decide a sign behind it, an odd number
@@ -219,7 +220,7 @@ def _signs(outer, linear, weights, slope):
     sizes = np.abs(outer).max(axis=1)
     matters = sizes > _NO_EFFECT * sizes.max()
     M, target = linear_part_matrix(weights, outer)[:, matters], linear.T.ravel()
-    coef = np.linalg.lstsq(M, target, rcond=1e-9)[0]
+    coef = np.linalg.lstsq(M, target, rcond=_RANK_TOL)[0]
     coef, rho = signs_over_ratio(coef, np.ones(len(coef), dtype=bool), slope)
     deviation = np.abs(np.abs(coef) - 1.0)
     if deviation.max(initial=0.0) > _CERTAIN and matters.sum() > len(target) and slope == 0.0:
@@ -317,7 +318,7 @@ def fill_undetermined(weights, biases, undetermined, known_signs, signs, outer, 
         units = np.flatnonzero(inactive[k] & (known_signs.signs == signs)[k])
         if len(units):
             left = linear[k] - (signs * weights[k]) @ outer
-            filled[k, units] = np.linalg.lstsq((2.0 * signs[units, None] * outer[units]).T, left, rcond=1e-9)[0]
+            filled[k, units] = np.linalg.lstsq((2.0 * signs[units, None] * outer[units]).T, left, rcond=_RANK_TOL)[0]
     for k, j in np.argwhere(inactive & (known_signs.signs == -signs)):
         active = points[points[:, k] > 0]
         z = signs[j] * (active @ filled[:, j] + biases[j])

@@ -61,6 +61,8 @@ _N_PER_WEIGHT = 4  # points at which a weight must change the outputs
 _NEAREST = 40  # points per weight that is not tested
 # Pruning.
 _N_SMALLER = 2  # smaller networks tried at a time
+_OUTPUTS_PER_UNIT = 10  # for fitting output weights again
+_RANK_TOL = 1e-12  # singular value over the largest that is rounding of features
 _FEWEST_UNITS = 2  # of the last hidden layer that are left
 _OPPOSITE = -0.99  # cosine of two units that stand for a linear part
 # Boundaries beside errors.
@@ -336,7 +338,7 @@ def smaller_networks(probe, network, rng):
 
     The output weights are fitted again; the better network is first.
     """
-    X = spread_points(probe, _hidden_layers(network), 10 * network.layer_widths[-2] + _MORE_OUTPUTS, rng)
+    X = spread_points(probe, _hidden_layers(network), _OUTPUTS_PER_UNIT * network.layer_widths[-2] + _MORE_OUTPUTS, rng)
     samples = OutputSamples.at(probe, X)
     samples = samples.take(np.isfinite(samples.tol))
     smaller = [_without(network, units, samples) for units in _removable(network)]
@@ -357,7 +359,7 @@ def _without(network, units, samples):
     W[-1], b[-1] = np.delete(W[-1], units, axis=1), np.delete(b[-1], units)
     X, F, tol = samples
     H = np.column_stack([hidden_outputs(list(zip(W, b, strict=True)), X), np.ones(len(X))])
-    out = np.linalg.lstsq(H / tol[:, None], F / tol[:, None], rcond=1e-12)[0]
+    out = np.linalg.lstsq(H / tol[:, None], F / tol[:, None], rcond=_RANK_TOL)[0]
     residual = np.median(np.abs(H @ out - F).max(axis=1) / tol)
     return residual, FeedforwardNetwork([*W, out[:-1]], [*b, out[-1]], network.activation)
 

@@ -17,10 +17,11 @@ _CHUNK_NUMBERS = 2**24  # entries of the largest array, 128 MiB
 _COPIES = 4  # arrays of a chunk of points: steps, points, and both of central differences
 
 # Gradients at points of long pieces.
-_FORWARD_STEP = 0.02  # over the free length along the line: other boundaries across it are rare that close
+_FORWARD_STEP = 0.02  # over the gap, the free length along the line: other boundaries across it are rare that close
 _CENTRAL_STEP = 0.7  # the same for the first central difference
 _CENTRAL_SHRINK = 0.3  # ratio of successive steps
 _CENTRAL_STEPS = 12  # 0.3^12 = 5e-7 of the free length
+_MARGIN = 1.06  # of the error of forward differences, whose accuracies are bounds and not deviations
 _FEW_INPUTS = 15  # inputs up to which central differences cost little
 
 # Normals of boundaries: steps in standard deviations of the inputs.
@@ -30,6 +31,9 @@ _STEP_SHRINK = 0.1  # ratio of successive steps
 _WIDEST_STEP_NOISY = 0.2  # the same for noisy outputs, which need all the width there is
 _N_STEPS_NOISY = 7  # down to 0.4^6 = 0.4 % of the widest
 _STEP_SHRINK_NOISY = 0.4  # finer, as a narrower step loses accuracy
+_STEP_PART = 0.12  # step times sqrt(D) over the gap: with the offset below, points use a third of the gap
+_AWAY = 2.2  # distance of the gradients from the boundary over sqrt(D) steps: no difference crosses it
+_RANK_ONE_ERRORS = 20.0  # second singular value of a jump in errors of the gradients
 _RANK_ONE_TOL = 1e-6  # second singular value of a jump, over the first, that is rounding
 _NORMAL_TOL = 1e-2  # largest error of a normal: larger ones predict nothing
 _NORMAL_TOL_NOISY = 0.3  # the same for one that is fitted again to positions
@@ -42,10 +46,10 @@ _WINDOW_NORMAL_ERRORS = 3.0  # errors of the normal that windows allow for
 _POSITION_COPIES = 12  # arrays of a chunk: tangents, points, normals, and five points of a window each, twice
 
 
-def gradients_at(probe, centers, rooms, rng, accurate=False):
+def gradients_at(probe, centers, gaps, rng, accurate=False):
     """Gradients (n, m_L, D) at points (n, D) of linear pieces, and the norms (n,) of their errors.
 
-    `rooms` (n,): how far a piece extends, at least in one direction. Differences along a random orthonormal frame.
+    `gaps` (n,): how far a piece extends, at least in one direction. Differences along a random orthonormal frame.
     Forward ones first, all checked at once by one more point; central ones if that fails, if inputs are few or outputs
     not exact, and with `accurate`: wide steps are some thirty times as accurate. Errors are infinite where no linear
     piece was found.
@@ -57,9 +61,9 @@ def gradients_at(probe, centers, rooms, rng, accurate=False):
     for i in range(0, n, size):
         some = slice(i, i + size)
         if probe.exact and D > _FEW_INPUTS and not accurate:
-            slopes, errors = _forward_or_central(probe, centers[some], rooms[some], frame, rng)
+            slopes, errors = _forward_or_central(probe, centers[some], gaps[some], frame, rng)
         else:
-            slopes, errors = _central(probe, centers[some], rooms[some], frame, *probe.query(centers[some]))
+            slopes, errors = _central(probe, centers[some], gaps[some], frame, *probe.query(centers[some]))
         parts.append((np.swapaxes(slopes, 1, 2) @ frame.T, errors))
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
@@ -78,28 +82,28 @@ def _forward(probe, X, h, frame, check):
     return rise / h[:, None, None], deviation, F[:, 0], tol
 
 
-def _forward_or_central(probe, centers, rooms, frame, rng):
+def _forward_or_central(probe, centers, gaps, frame, rng):
     """Slopes (n, D, m_L) along a frame (columns) by forward differences; central ones where these are not straight."""
     n, D = centers.shape
-    h = _FORWARD_STEP * rooms
+    h = _FORWARD_STEP * gaps
     check = rng.choice([-1.0, 1.0], (n, D)) / np.sqrt(D)
     slopes, deviation, f, tols = _forward(probe, centers, h, frame.T, check)
     tol = tols[:, 0]
-    errors = 1.5 * np.sqrt(np.sum(tols[:, 1:-1] ** 2, axis=1) + D * tol**2) / h / np.sqrt(2.0)
+    errors = _MARGIN * np.sqrt(np.sum(tols[:, 1:-1] ** 2, axis=1) + D * tol**2) / h
     with np.errstate(invalid="ignore"):
         bad = ~(deviation <= _STRAIGHT_TOL * (tol + tols[:, -1])) | np.isinf(errors)
     if bad.any():
-        slopes[bad], errors[bad] = _central(probe, centers[bad], rooms[bad], frame, f[bad], tol[bad])
+        slopes[bad], errors[bad] = _central(probe, centers[bad], gaps[bad], frame, f[bad], tol[bad])
     return slopes, errors
 
 
-def _central(probe, centers, rooms, frame, f, tol):
+def _central(probe, centers, gaps, frame, f, tol):
     """Slopes (n, D, m_L) along a frame by central differences, and the norms (n,) of their errors.
 
     Every step is the widest of a sequence for which the center lies on the chord.
     """
     n, D = centers.shape
-    steps = np.repeat(_CENTRAL_STEP * rooms[:, None], D, axis=1)
+    steps = np.repeat(_CENTRAL_STEP * gaps[:, None], D, axis=1)
     slopes, slope_errors = np.zeros((n, D, f.shape[1])), np.zeros((n, D))
     piece, column = (index.ravel() for index in np.indices((n, D)))
     for _ in range(_CENTRAL_STEPS):
@@ -120,35 +124,35 @@ def _central(probe, centers, rooms, frame, f, tol):
     return slopes, errors
 
 
-def normals_at(probe, points, directions, rooms, rng):
+def normals_at(probe, points, directions, gaps, rng):
     """Normals of the boundaries at points (n, D) as `CriticalPoints`, and the indices of those that have one.
 
-    The boundaries are crossed along unit `directions` (n, D), with no other one up to distances `rooms` (n,). The jump
+    The boundaries are crossed along unit `directions` (n, D), with no other one up to distances `gaps` (n,). The jump
     of the gradient must have rank one. ``2 D + 4`` queries per point and step size; ``10 D + 80`` more if outputs are
     noisy, whose positions determine a normal far better than gradients do.
     """
     if probe.resolution <= NOISY:
-        normals, errors = _normals_from_gradients(probe, points, directions, rooms, rng)
+        normals, errors = _normals_from_gradients(probe, points, directions, gaps, rng)
     else:
         normals, errors = _normals_from_gradients(
-            *(probe, points, directions, rooms, rng),
+            *(probe, points, directions, gaps, rng),
             steps=(_WIDEST_STEP_NOISY, _N_STEPS_NOISY, _STEP_SHRINK_NOISY),
             normal_tol=_NORMAL_TOL_NOISY,
         )
         i = np.flatnonzero(np.isfinite(errors))
-        normals[i], errors[i] = _normals_from_positions(probe, points[i], normals[i], errors[i], rooms[i], rng)
+        normals[i], errors[i] = _normals_from_positions(probe, points[i], normals[i], errors[i], gaps[i], rng)
     kept = np.flatnonzero(errors < _NORMAL_TOL)
     return CriticalPoints(points[kept], normals[kept], errors[kept]), kept
 
 
 def _normals_from_gradients(
-    probe, points, directions, rooms, rng, steps=(_WIDEST_STEP, _N_STEPS, _STEP_SHRINK), normal_tol=_NORMAL_TOL
+    probe, points, directions, gaps, rng, steps=(_WIDEST_STEP, _N_STEPS, _STEP_SHRINK), normal_tol=_NORMAL_TOL
 ):
     """Normals (n, D) and errors (n,), infinite where no step size gives a jump of rank one."""
     n, D = points.shape
     normals, errors = np.zeros((n, D)), np.full(n, np.inf)
     widest, n_steps, shrink = steps
-    h = np.minimum(widest, 0.12 * rooms / np.sqrt(D))
+    h = np.minimum(widest, _STEP_PART * gaps / np.sqrt(D))
     todo = np.arange(n)
     for _ in range(n_steps):
         if len(todo) == 0:
@@ -173,7 +177,7 @@ def _gradient_jumps(probe, points, directions, h, rng):
 def _jump_directions(probe, points, directions, h, checks):
     """The same for a chunk, with gradients far enough from the boundary that no difference crosses it."""
     D = points.shape[1]
-    away = (2.2 * np.sqrt(D) * h)[:, None] * directions
+    away = (_AWAY * np.sqrt(D) * h)[:, None] * directions
     sides, error, good = [], 0.0, np.ones(len(points), dtype=bool)
     for X, check in ((points + away, checks[0]), (points - away, checks[1])):
         slopes, deviation, _, tol = _forward(probe, X, h, np.eye(D), check)
@@ -186,7 +190,7 @@ def _jump_directions(probe, points, directions, h, checks):
     with np.errstate(divide="ignore", invalid="ignore"):  # errors are infinite where outputs are lost
         error = error * np.sqrt(D) / s[:, 0]
         if s.shape[1] > 1:
-            good &= s[:, 1] < (_RANK_ONE_TOL + 20.0 * error) * s[:, 0]
+            good &= s[:, 1] < (_RANK_ONE_TOL + _RANK_ONE_ERRORS * error) * s[:, 0]
     return Vt[:, 0], error, good
 
 
@@ -194,7 +198,7 @@ def _unit_rows(V):
     return V / np.linalg.norm(V, axis=1, keepdims=True)
 
 
-def _normals_from_positions(probe, points, normals, errors, rooms, rng):
+def _normals_from_positions(probe, points, normals, errors, gaps, rng):
     """Normals (n, D) of least-squares planes through located points around others, and their errors (n,).
 
     A position is known to ``tol / jump``; planes through positions at a distance r to that over r. Gradients with a
@@ -203,7 +207,7 @@ def _normals_from_positions(probe, points, normals, errors, rooms, rng):
     normals, errors = normals.copy(), errors.copy()
     for reach in _REACHES:
         for i in chunks(len(points), _POSITION_COPIES * 8 * (points.shape[1] + _SPARE) * points.shape[1]):
-            normals[i], errors[i] = _tilted(probe, points[i], normals[i], errors[i], reach * rooms[i], rng)
+            normals[i], errors[i] = _tilted(probe, points[i], normals[i], errors[i], reach * gaps[i], rng)
     return normals, errors
 
 

@@ -17,6 +17,9 @@ __all__ = ["WINDOW_ERRORS", "Located", "locate", "scan_segments", "window_widths
 _STRAIGHT_TOL = 6.0  # errors of the outputs in a second difference of a linear piece: 4, with a margin
 _DETECTION_TOL = 30.0  # errors by which a boundary must move the outputs on its interval
 _VERIFIED_TOL = 24.0  # errors up to which outputs follow two linear pieces: slopes are extrapolated up to fourfold
+_END_PIECE = 1.05  # quarters of an interval at its ends that have no boundary: a bent end piece meets at one
+_BESIDE = 1e-3  # distance beside a vertex at which it is verified, over that of the ends
+_BESIDE_ERRORS = 20.0  # the same in errors of the vertex
 _NARROWEST = 1e-9  # interval, over the segment's length, that is given up
 _NARROWEST_BLIND = 1e-3  # the same if some of its outputs are lost
 _COPIES = 4  # arrays of a chunk of points: steps, points, and both as one table
@@ -26,6 +29,11 @@ _TRIPLES = ((0, 1, 2), (1, 2, 3), (2, 3, 4), (0, 2, 4))  # of five points in a r
 _WINDOW_DETECTION_TOL = 60.0  # errors by which a boundary must move the outputs in a window
 _MEETING_TOL = 16.0  # errors up to which two linear pieces meet on the outputs: slopes are extrapolated 2.5-fold
 _INNER = 0.55  # part of a window in which its boundary must lie, within the 0.6 that the end pieces span
+_WIDE_ROOTS = 60.0  # half width of a wide window in roots of the resolution: that leaves as many errors
+_WIDE_LEAST = 1e-3  # the same in standard deviations of the inputs, at least
+_WIDE_MOST = 3e-2  # and at most
+_NARROW_RESOLUTIONS = 3e3  # half width of a narrow window in resolutions, of which 60 are detected
+_NARROW_LEAST = 1e-5  # the same in standard deviations of the inputs, at least
 _LARGEST_ERROR = 1e100  # of a position where nothing bends
 WINDOW_ERRORS = 120.0  # half width of a window in errors of the predicted position
 _WIDEST = 0.15  # half width of a window in standard deviations of the inputs; wider ones contain other boundaries
@@ -108,14 +116,13 @@ def _single_boundaries(probe, segments, intervals, F, tol, q):
     size = np.linalg.norm(jump, axis=1)
     with np.errstate(invalid="ignore"):
         single = np.isfinite(tol) & (size * q > _DETECTION_TOL * tol)
-        # A boundary inside an end piece would make the two meet where that piece ends.
-        single &= (t > intervals.a + 1.05 * q) & (t < intervals.b - 1.05 * q)
+        single &= (t > intervals.a + _END_PIECE * q) & (t < intervals.b - _END_PIECE * q)
     i = np.flatnonzero(single)
     if len(i) == 0:
         return t, single
     a, b, ti = intervals.a[i], intervals.b[i], t[i]
     # Right beside the vertex: between there and the end pieces nothing can bend and come back.
-    beside = np.maximum(1e-3 * np.minimum(ti - a, b - ti), 20.0 * tol[i] / size[i])
+    beside = np.maximum(_BESIDE * np.minimum(ti - a, b - ti), _BESIDE_ERRORS * tol[i] / size[i])
     T = np.column_stack([ti - beside, ti + beside])
     G, tg = probe.query_block(segments.at(intervals.line[i], T))
     T = np.column_stack([T, 0.5 * (a + b)])
@@ -173,10 +180,7 @@ def locate(probe, points, directions, width):
 
 
 def window_widths(probe, position_error=0.0):
-    """Half widths (wide, narrow) of windows in which one boundary can be located; wider if predictions have errors.
-
-    The wide one grows with the root of the resolution: 60 roots leave 60 errors for a jump of the size of the slope.
-    """
-    wide = float(np.clip(60.0 * np.sqrt(probe.resolution), 1e-3, 3e-2))
+    """Half widths (wide, narrow) of windows in which one boundary can be located; wider if predictions have errors."""
+    wide = float(np.clip(_WIDE_ROOTS * np.sqrt(probe.resolution), _WIDE_LEAST, _WIDE_MOST))
     wide = max(wide, min(WINDOW_ERRORS * position_error, _WIDEST))
-    return wide, float(np.clip(3e3 * probe.resolution, 1e-5, wide))
+    return wide, float(np.clip(_NARROW_RESOLUTIONS * probe.resolution, _NARROW_LEAST, wide))

@@ -15,18 +15,25 @@ _TINY = float(np.finfo(float).tiny)
 _RANGE_TOL = 1e-12  # distance from the input range at which a point still counts as inside: rounding of the clipping
 _OUTPUT_ROUNDINGS = 16.0  # eps times the largest output: rounding of a layer's sums, with a margin
 
+_DETECTION_TOL = 100.0  # errors of the outputs by which a boundary must move them to be detected
+_RELIABLE_TOL = 1e5  # errors above which every line detects it: far out, rounding loses three digits
+_DETECTION_TOL_NOISY = 12.0  # the same for noisy outputs, whose errors bound 3 deviations
+_RELIABLE_TOL_NOISY = 1e3  # likewise; noise does not grow with the distance
+
 # Measuring the error, by second differences in small windows.
 _MARGIN = 16.0  # over the upper quartile of second differences: the largest of a few thousand outputs
 _NOISE_DEVIATIONS = 3.0  # standard deviations of noise that bound an output's error: false alarm rate 0.3 %
 _ROUNDING_DEVIATIONS = 1.75  # the same for rounding to decimals, whose largest error is sqrt(3) deviations
 _WIDE_STEP = 3e-4  # in standard deviations of the inputs; few windows of this size contain an activation boundary
 _NARROW_STEP = 3e-6  # curvature decreases by the squared ratio of the two steps, noise does not
+_QUANTILE = 0.75  # of second differences: fewer windows contain a boundary, and half of rounded ones may be 0
 _CURVED = 1e-11  # second difference over spread: outputs of float64 networks of usual size are exact to 1e-14
 _NARROW_SHARE = 0.03  # share of the expected curvature that the narrow step must show
 _NARROW_FACTOR = 30.0  # largest multiple of the expected curvature that still is curvature
 _FLOAT_SAG = 1e-14  # second difference over spread that is rounding
 _CONSTANT_SHARE = 0.5  # windows without any change: more are a step function
 _BENT_SAG = 4.0  # errors by which a second difference shows curvature of noisy outputs
+_CURVED_ERRORS = 100.0  # errors by which curvature of the outputs' size must bend them over a step
 _BENT_SHARE = 0.75  # of the windows: a ReLU network has boundaries in fewer
 _LONGEST_STEP = 0.2  # standard deviations of the inputs; step in which curvature is measured beside noise
 
@@ -48,9 +55,8 @@ class Probe:
         """`output_error` (m_L,): see `measure_rounding`; `exact`: whether that is the rounding of float64."""
         self.oracle, self.output_error, self.exact = oracle, output_error, exact
         self.length_scale = np.sqrt(oracle.n_inputs)  # usual distance of standardized inputs from the center
-        # Change of the outputs, in units of their error, below which no boundary is detected, and above which every
-        # line detects it: noise is bounded by 3 deviations, rounding far out loses digits.
-        self.detection_tol, self.reliable_tol = (100.0, 1e5) if exact else (12.0, 1e3)
+        self.detection_tol = _DETECTION_TOL if exact else _DETECTION_TOL_NOISY
+        self.reliable_tol = _RELIABLE_TOL if exact else _RELIABLE_TOL_NOISY
         # Rounding to decimals, and noise, are the same everywhere; that of binary digits grows with the outputs.
         self._error_grows = exact or oracle.accuracy.kind == "float32"
 
@@ -144,7 +150,7 @@ def probe_of(oracle, rng, *, far=30.0):
 def _refuse_smooth_noisy(oracle, output_error, rng, n_windows=48):
     """Raise if the outputs bend by more than their error in most windows that are as short as it allows."""
     D = oracle.n_inputs
-    step = min(np.sqrt(100.0 * np.max(output_error / oracle.accuracy.output_std)), _LONGEST_STEP)
+    step = min(np.sqrt(_CURVED_ERRORS * np.max(output_error / oracle.accuracy.output_std)), _LONGEST_STEP)
     X, E = rng.standard_normal((2, n_windows, D))
     E *= step / np.linalg.norm(E, axis=1, keepdims=True)
     U = oracle.clip_to_range(X, min(step, 0.5 * max(oracle.reach, 0.0)))
@@ -179,9 +185,8 @@ def measure_rounding(oracle, rng, *, n_windows=24, far=30.0):
             "of the inputs' scale), yet they differ from each other: they are rounded or saturated, or piecewise "
             "constant (a tree, nearest neighbors).",
         )
-    # Boundaries are in few windows, hence a quantile; half of the second differences of rounded outputs may be 0.
-    coarse = np.quantile(np.abs(F[:, 1] - 2.0 * F[:, 0] + F[:, 2]), 0.75, axis=0)
-    fine = np.quantile(np.abs(F[:, 3] - 2.0 * F[:, 0] + F[:, 4]), 0.75, axis=0)
+    coarse = np.quantile(np.abs(F[:, 1] - 2.0 * F[:, 0] + F[:, 2]), _QUANTILE, axis=0)
+    fine = np.quantile(np.abs(F[:, 3] - 2.0 * F[:, 0] + F[:, 4]), _QUANTILE, axis=0)
     largest, spread = np.abs(F).max(axis=(0, 1)), np.ptp(F, axis=(0, 1))
     worst = int(np.argmax(coarse / np.maximum(spread, _TINY)))
     if coarse[worst] > _CURVED * spread[worst] + 4.0 * _EPS * largest[worst]:

@@ -25,6 +25,8 @@ _NARROWEST = 1e-7  # interval, over 1 + |t|, that is left unresolved: slopes mea
 _DETECTION_TOL = 100.0  # errors of the outputs by which a boundary must move them on its interval
 _STRAIGHT_TOL = 4.0  # errors: a second difference of exact pieces has at most 4 of them
 _VERIFIED_TOL = 8.0  # errors up to which outputs beside a boundary follow both pieces: two extrapolations of 4
+_BESIDE_ERRORS = 64.0  # distance from a boundary at which it is verified, in errors over its jump: they show there
+_POSITION_ERRORS = 4.0  # of a position, in errors of the outputs over the jump: two pieces, extrapolated up to twice
 _STEP_TOL = 1e3  # rise of a narrow interval over its slopes' and its error's that only a jump explains
 _FAR_RATIO = 2.0  # over 1 + |t|: ends farther from a boundary than this are moved closer first
 _CHECK_SPACING = 0.7  # of checks along a straight interval, on the asinh scale: three per decade
@@ -82,9 +84,9 @@ class _Function:
         self.n_outputs = values[0].shape[1]
         return np.split(values[0], len(positions)), np.split(values[1][:, None], len(positions))
 
-    def nodes(self, t, room):
-        """Nodes at t (n,), and whether a straight window was found there, at most a part of `room` (n,) wide."""
-        h = _WINDOW * room
+    def nodes(self, t, gap):
+        """Nodes at t (n,), and whether a straight window was found there, at most a part of the `gap` (n,) wide."""
+        h = _WINDOW * gap
         (f, before, after), tols = self.at(t, t - h, t + h)
         at, tol = tols[0][:, 0], np.max(tols, axis=0)[:, 0]
         todo = np.arange(len(t))
@@ -157,8 +159,8 @@ def _first_intervals(line, low, high):
     half = 0.5 * (high - low)
     near = np.minimum(line.length_scale * line.rng.uniform(0.5, 2.0, 2), 0.5 * half) * [-1.0, 1.0]
     near = near[(near > low + 1e-2 * half) & (near < high - 1e-2 * half)]
-    rooms = np.concatenate([[half], np.minimum(np.abs(near), np.minimum(near - low, high - near)), [half]])
-    nodes, good = line.nodes(np.concatenate([[low], near, [high]]), rooms)
+    gaps = np.concatenate([[half], np.minimum(np.abs(near), np.minimum(near - low, high - near)), [half]])
+    nodes, good = line.nodes(np.concatenate([[low], near, [high]]), gaps)
     if not good[[0, -1]].all():
         raise NotIdentified(
             "activation boundaries", "crowded", f"no linear piece was found at a distance of {high:.3g}."
@@ -200,11 +202,11 @@ def _examine(line, a, b, level, detection_tol):
     split[index[failed]] = True
     # Two boundaries that bend the same way lie on the two sides of the point where their outer pieces meet; split
     # beside it, as the outputs may be odd about it.
-    room = np.minimum(meet - a.t, b.t - meet)
-    beside = meet + 0.1 * line.rng.uniform(-1.0, 1.0, len(meet)) * room
+    gap = np.minimum(meet - a.t, b.t - meet)
+    beside = meet + 0.1 * line.rng.uniform(-1.0, 1.0, len(meet)) * gap
     beside = np.where(far, np.where(meet - a.t > _FAR_RATIO * near, meet - near, meet + near), beside)
     # Every third level bisects, in case that the meeting point misleads.
-    useful = inside & ~straight & (level % 3 < 2) & (room > 1e-3 * width[:, 0])
+    useful = inside & ~straight & (level % 3 < 2) & (gap > 1e-3 * width[:, 0])
     at = np.where(useful | (far & inside & ~straight), beside, _middle(line, a.t, b.t))
     return found, split, at[split], hidden & ~straight & ~split
 
@@ -245,7 +247,7 @@ def _verify(line, a, b, meet):
     # The pieces may also meet on the function outside of several boundaries, if one of them is followed on both sides:
     # so check right beside the meeting point.
     with np.errstate(divide="ignore", invalid="ignore"):
-        beside = np.minimum(64.0 * tol / np.abs(jump).max(axis=1), 0.5 * np.minimum(t - x, y - t))
+        beside = np.minimum(_BESIDE_ERRORS * tol / np.abs(jump).max(axis=1), 0.5 * np.minimum(t - x, y - t))
     beside = np.where(good, beside, 0.0)
     values, tols = line.at(t, t - beside, t + beside)
     tol = np.maximum(tol, np.max(tols, axis=0)[:, 0])
@@ -255,12 +257,13 @@ def _verify(line, a, b, meet):
         gap = np.abs(values[i] - end.f - slope * (where - end.t)[:, None])
         good &= np.all(gap <= _VERIFIED_TOL * tol[:, None], axis=1)
     jump_errors = 2.0 * (tol_x / (t - a.t) + tol_y / (b.t - t))
-    position_errors = 4.0 * tol / np.maximum(np.abs(jump).max(axis=1), np.finfo(float).tiny)
+    position_errors = _POSITION_ERRORS * tol / np.maximum(np.abs(jump).max(axis=1), np.finfo(float).tiny)
     return _Boundaries(t, jump, jump_errors, position_errors).take(good), ~good
 
 
 def _piece_toward(line, node, meet):
     """Linear pieces from nodes toward `meet` (n,): last points, outputs and slopes there, accuracies, a mask."""
+    # The last point nearly spans the piece, the middle one finds where a second boundary bends it most.
     middle, last = node.t + 0.5 * (meet - node.t), node.t + 0.95 * (meet - node.t)
     (f_middle, f_last), tols = line.at(middle, last)
     tol = np.max([node.tol, *(t[:, 0] for t in tols)], axis=0)

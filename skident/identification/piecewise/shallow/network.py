@@ -39,6 +39,7 @@ _NOISE_LEFT = 4.0  # errors of the outputs by which a network may be off
 _CLEARLY = 100.0  # ratio of errors above which other signs are excluded
 _NO_WEIGHT = 1e-8  # outgoing weight over the largest of units whose sign does not matter
 _OUTPUTS = 1.75  # per parameter, for the polish
+_CONSTANT_TOL = 4.0  # errors by which constant outputs differ
 _SHELL = 32  # points of a shell of validation
 
 
@@ -255,7 +256,7 @@ def _failure(reason, message):
 
 def _no_boundaries(search):
     X = search.rng.standard_normal((16, search.probe.oracle.n_inputs))
-    what = "constant" if np.ptp(search.probe(X), axis=0).max() <= 4.0 else "linear"
+    what = "constant" if np.ptp(search.probe(X), axis=0).max() <= _CONSTANT_TOL else "linear"
     return _failure(
         what,
         f"the outputs are a {what} function without activation boundaries, up to {search.reach:.1e} from the center.",

@@ -27,6 +27,7 @@ _SAME_PLANE = 1e-8  # difference of hyperplanes that are one, ten times the erro
 _SAME_PLANE_ERRORS = 10.0  # the same in errors of the unit
 _FAR_BIAS = 100.0  # bias, in units of sqrt(D), of units that are always active: no input gets that far
 _SKIP_TOL = 1e-10  # singular value of a skip over the norm of the linear part that is rounding
+_RANK_TOL = 1e-10  # singular value over the largest that is rounding of located units
 _LINEAR_BOUND = 64.0  # errors of the linear part that right signs may leave
 _CLEARLY = 100.0  # ratio of residuals above which other signs are excluded
 _COEF_ERROR = 32.0  # of the fitted gradients, in median accuracies over root n: 4 deviations with a factor of 8
@@ -118,7 +119,7 @@ def network_of_fit(fit, output_error, length_scale):
         signs, skip = choices[np.argmin(residual)], np.zeros_like(fit.linear)
     else:
         M = linear_part_matrix(units.weights, units.outgoing)
-        signs = np.where(np.linalg.lstsq(M, fit.linear.ravel(), rcond=1e-10)[0] < 0, -1.0, 1.0)
+        signs = np.where(np.linalg.lstsq(M, fit.linear.ravel(), rcond=_RANK_TOL)[0] < 0, -1.0, 1.0)
         skip = 0.5 * (fit.linear - (units.outgoing.T * signs) @ units.weights.T)
     # sum_i c_i (|z_i| + s_i z_i) / 2 has the constant sum_i c_i s_i b_i / 2.
     constant = fit.constant - 0.5 * (signs * units.biases) @ units.outgoing

@@ -20,7 +20,9 @@ _N_CHOICES = 4  # signs compared by their polished networks
 _LEAKY_TOL = 1e-4  # relative difference of the units' slopes that is none: about the root of the refinement's error
 _DENSE_UNKNOWNS = 4000  # unknowns up to which units are refined by linear least squares, in seconds
 _EQUATIONS = 1.75  # outputs per unknown of that
+_RANK_TOL = 1e-9  # singular value over the largest that is rounding of units
 _MAX_SOLUTIONS = 256  # sign vectors listed; more are undecided in any case
+_BAND = 2.5  # distance from hyperplanes of points near them, in standard deviations of the inputs
 _RARE = 0.05  # share of random points on one side of a hyperplane below which more points are drawn near it
 
 
@@ -76,7 +78,7 @@ def leaky_units(search):
     M = linear_part_matrix(units.weights, units.outgoing)
     norms = np.linalg.norm(M, axis=0)
     # Columns of norm one: then their coefficients are about equally accurate.
-    scaled, _, rank, _ = np.linalg.lstsq(M / norms, target.ravel(), rcond=1e-9)
+    scaled, _, rank, _ = np.linalg.lstsq(M / norms, target.ravel(), rcond=_RANK_TOL)
     if rank < len(units):
         tol = _BOUND * (error + np.linalg.norm(units.output_errors))
         signs, rho = _signs_and_ratio(units, M, target.ravel(), tol)
@@ -137,5 +139,5 @@ def points_on_both_sides(units, n, rng):
     rare = np.flatnonzero(np.minimum(active, 1.0 - active) < _RARE)
     which = np.concatenate([np.arange(n // 2) % m, np.repeat(rare, int(1.5 * (D + 2)))])
     near = rng.standard_normal((len(which), D))
-    move = rng.uniform(-2.5, 2.5, len(which)) - np.sum(near * W.T[which], axis=1) - b[which]
+    move = rng.uniform(-_BAND, _BAND, len(which)) - np.sum(near * W.T[which], axis=1) - b[which]
     return np.concatenate([U[n // 2 :], near + move[:, None] * W.T[which]])

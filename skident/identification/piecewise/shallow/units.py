@@ -47,6 +47,7 @@ _SPARE_POSITIONS = 8  # points on a hyperplane beyond its D unknowns
 _ATTEMPTS = 3  # of locating them, in windows a tenth as wide each
 _WINDOW = 3e-4  # half width in which a crossing is located, in standard deviations of the inputs
 _WINDOW_ERRORS = 30.0  # the same in errors of the unit's direction
+_POSITION_ERROR = 4.0  # of a crossing, in errors of the outputs over the jump
 _FOREIGN_JUMP = 1e-9  # relative difference of a jump that another unit within the window makes
 _CHUNK_NUMBERS = 2**22  # entries of the largest array, 32 MiB
 
@@ -281,7 +282,7 @@ def _meet(probe, U, W, h, outgoing, errors):
     left, right = (F[:, 1] - F[:, 0]) / h[:, None], (F[:, 3] - F[:, 2]) / h[:, None]
     s, jump = meeting_point(-h, F[:, 1], left, h, F[:, 2], right)
     with np.errstate(divide="ignore", invalid="ignore"):
-        error = 4.0 * tol / np.linalg.norm(jump, axis=1)
+        error = _POSITION_ERROR * tol / np.linalg.norm(jump, axis=1)
     # Another unit within the window, however faint, moves the crossing.
     allowed = (_FOREIGN_JUMP + _DIRECTION_ERRORS * errors) * np.abs(outgoing).max(axis=1)
     foreign = np.abs(jump - outgoing).max(axis=1) - allowed > _JUMP_ERRORS * tol / h
