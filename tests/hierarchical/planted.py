@@ -11,7 +11,7 @@ from skident.datasets import make_hierarchical_target
 
 @contextmanager
 def ignored_convergence():
-    """Convergence warnings are no matter in subset tests; in other processes they are no errors anyway."""
+    """Ignore convergence warnings; in other processes they are no errors anyway."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         yield

@@ -10,6 +10,7 @@ from skident.metrics import feature_recovery_error
 from tests.hierarchical.planted import ignored_convergence, planted, relative_mse
 
 
+@pytest.mark.slow
 def test_algorithm_1():
     target, X, y, X_test, y_test = planted(8, (3, 2), 1000, 106, kappa=1.0)
     options = {"n_units": 15, "polish": 20}
