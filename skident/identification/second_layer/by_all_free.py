@@ -12,6 +12,7 @@ from skident.network import get_activation
 from skident.optim import DenseNormalEquations, best_of, levenberg_marquardt
 from skident.oracle import NotIdentified
 
+from ..query_points import unit_rows
 from .downstream import PowerSums, network_from_curves
 from .kernel.charts import ErfChart, TanhChart, change_coordinates, powers_of_series, series_in_outputs
 from .kernel.patch import Patch
@@ -89,8 +90,7 @@ def _recover(downstream, design, n_units, spread):
     else:
         corrections = erfinv(downstream.center_outputs)
     C = problem.coefficients(corrections)
-    flat = C.reshape(-1, C.shape[-1])
-    s = np.linalg.svd(flat / _row_norms(flat), compute_uv=False)
+    s = np.linalg.svd(unit_rows(C.reshape(-1, C.shape[-1])), compute_uv=False)
     if not s[n_units] < _MAX_GAP * s[n_units - 1]:
         raise NotIdentified(
             "second layer", "residual", f"no bias corrections make the Taylor coefficients sums of {n_units} powers"
@@ -115,10 +115,6 @@ def _tensors(downstream, rule, centers):
     return [np.concatenate(blocks) for blocks in zip(*parts, strict=True)]
 
 
-def _row_norms(rows):
-    return np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), np.finfo(float).tiny)
-
-
 def _best_corrections(problem, rng):
     """The bias corrections (m_1,) that leave least outside the powers' subspace, from random starts."""
     starts = _CORRECTION_SD * rng.standard_normal((_N_DRAWN, problem.centers.shape[1]))
@@ -137,7 +133,8 @@ class _CorrectionProblem:
         self.centers, self.tensors, self.order, self.n_powers = centers, tensors, order, n_powers
         self.center_outputs, self.n_rows = center_outputs, tensors[0].shape[0] * tensors[0].shape[1]
         # Norms at corrections of 0 for all: far off, where few monomials outweigh all others, rank means nothing.
-        self.norms = _row_norms(self.coefficients(np.zeros(centers.shape[1])).reshape(self.n_rows, -1))
+        rows = self.coefficients(np.zeros(centers.shape[1])).reshape(self.n_rows, -1)
+        self.norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(float).tiny)
 
     def coefficients(self, corrections):
         """Coefficients (n, m_L, d_p), given corrections (m_1,)."""

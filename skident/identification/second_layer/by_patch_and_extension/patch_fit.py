@@ -154,10 +154,10 @@ class PatchFit:
         for _ in range(max_iter):
             self.check_deadline()
             ridge = _RIDGE * residual / (_TYPICAL_OUTPUT_WEIGHT * np.sqrt(network.width)) if ridged else 0.0
-            before, result = self._step(network, ridge, damping)
+            cost_before, result = self._step(network, ridge, damping)
             if result.cost >= 1.0:
                 break
-            network, damping = network.like(result.x), result.damping * before
+            network, damping = network.like(result.x), result.damping * cost_before
             residual = self.residual(network)
             n_slow = n_slow + 1 if result.cost > 1.0 - slow else 0
             if residual <= target or n_slow == _MAX_SLOW_STEPS:
@@ -166,19 +166,19 @@ class PatchFit:
 
     def _step(self, network, ridge, damping):
         """The cost, and one step of Levenberg-Marquardt in units of it: relative dampings have a floor, costs none."""
-        before, x, scales = self.residual(network, ridge) ** 2, network.vector, network.scales
-        before = max(before, np.finfo(float).tiny)
+        cost_before, x, scales = self.residual(network, ridge) ** 2, network.vector, network.scales
+        cost_before = max(cost_before, np.finfo(float).tiny)
 
         def cost(new):
             if np.abs((new - x) / scales).max() > _MAX_STEP:
                 return np.inf
-            return self.residual(network.like(new), ridge) ** 2 / before
+            return self.residual(network.like(new), ridge) ** 2 / cost_before
 
         def linearize(_):
             J, r = self.jacobian(network, ridge)
-            return DenseJacobian(J / np.sqrt(before), r / np.sqrt(before), scales)
+            return DenseJacobian(J / np.sqrt(cost_before), r / np.sqrt(cost_before), scales)
 
-        return before, levenberg_marquardt(cost, linearize, x, max_iter=1, damping=damping / before)
+        return cost_before, levenberg_marquardt(cost, linearize, x, max_iter=1, damping=damping / cost_before)
 
 
 def grow_to_width(fit, network, n_units, rng):

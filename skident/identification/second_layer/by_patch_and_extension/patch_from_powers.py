@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from skident.network import get_activation
@@ -104,9 +106,8 @@ def _fitted(downstream, patch):
     if not residual < _MAX_RESIDUAL:
         message = f"no norms of second-layer units explain the outputs in a saturation region: residual {residual:.1e}"
         raise NotIdentified("second layer", "residual", message)
-    output_layer = known.activation, known.units, known.corrections
-    known = KnownUnits(*output_layer, directions * np.exp(log_norms), biases, V[:-1], V[-1])
-    return KnownPatch(known, patch.point, patch.signs)
+    W2 = directions * np.exp(log_norms)
+    return replace(patch, known=replace(known, W2=W2, biases=biases, output_weights=V[:-1], offset=V[-1]))
 
 
 def _fit_norms_and_biases(X, Y, log_norms, biases, activation):

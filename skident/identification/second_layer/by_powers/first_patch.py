@@ -9,6 +9,7 @@ import numpy as np
 from skident.linalg.packing import insertion, packing_weights
 from skident.oracle import NotIdentified
 
+from ...query_points import unit_rows
 from ..kernel.charts import exponents
 from ..kernel.patch import Patch
 from ..kernel.powers import decompose_into_powers
@@ -105,7 +106,7 @@ def _biases(downstream, tensors, free, n_powers):
     """`TaylorBiases`; center outputs that are known stay, and the highest order alone shows the width."""
     if downstream.center_outputs is None:
         return biases_from_taylor(tensors, n_powers)
-    rows = _normalized_rows(tensors[-1].reshape(-1, tensors[-1].shape[-1]))
+    rows = unit_rows(tensors[-1].reshape(-1, tensors[-1].shape[-1]))
     s = np.linalg.svd(rows, compute_uv=False)
     ratios = s[1:] / np.maximum(s[:-1], np.finfo(float).tiny)
     n_powers = int(np.argmin(ratios)) + 1 if n_powers is None else n_powers
@@ -113,10 +114,6 @@ def _biases(downstream, tensors, free, n_powers):
         message = f"{len(s)} coefficients are too few to determine {n_powers} units"
         raise NotIdentified("second layer", "rank", message)
     return TaylorBiases(downstream.center_outputs[free], n_powers, float(ratios[n_powers - 1]))
-
-
-def _normalized_rows(rows):
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(float).tiny)
 
 
 def biases_from_taylor(tensors, n_powers=None):
@@ -133,7 +130,7 @@ def biases_from_taylor(tensors, n_powers=None):
     n_rows, k = len(tensors[0]) * tensors[0].shape[1], tensors[1].shape[-1]
     blocks = [T.reshape(n_rows, -1) for T in tensors[1:]]
     sizes = [np.sqrt(np.mean(B**2)) + np.finfo(float).tiny for B in blocks]
-    R = _normalized_rows(np.hstack([B / s for B, s in zip(blocks, sizes, strict=True)]))
+    R = unit_rows(np.hstack([B / s for B, s in zip(blocks, sizes, strict=True)]))
     entries = [B.shape[1] for B in blocks]
     _, s, Vt = np.linalg.svd(R, full_matrices=True)
     s = np.concatenate([s, np.zeros(R.shape[1] - min(R.shape))])

@@ -11,6 +11,7 @@ from skident.linalg.packing import packing_weights
 from skident.optim import DenseNormalEquations, fit_coefficients, levenberg_marquardt
 from skident.oracle import NotIdentified
 
+from ...query_points import unit_rows
 from ..downstream import Downstream
 from ..kernel.charts import exponents
 from ..kernel.taylor import taylor_coefficients
@@ -111,9 +112,8 @@ def _patch_with_known_units(downstream, design, first, W2, known, unit, n_tried)
         units = first.free if i == 0 and not n_tried else np.array(known)[downstream.rng.permutation(len(known))[:k]]
         patch = downstream.patch(np.append(units, unit), design.n_further * (1 + n_tried))
         if len(patch.points) >= n_needed:
-            V = W2[units].T
-            norms = np.maximum(np.linalg.norm(V, axis=1, keepdims=True), np.finfo(float).tiny)
-            score = patch.distance * np.sqrt(np.linalg.cond(symmetric_power(V / norms, order)))
+            powers = symmetric_power(unit_rows(W2[units].T), order)
+            score = patch.distance * np.sqrt(np.linalg.cond(powers))
             if score < lowest:
                 best, lowest = patch, score
             if (i == 0 and patch.distance < _NEAR_DISTANCE) or i >= _N_COMPARED:

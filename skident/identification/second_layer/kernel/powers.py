@@ -12,6 +12,8 @@ from skident.linalg.symmetric_rank_one import power_jacobian
 from skident.optim import DenseNormalEquations, fit_coefficients, levenberg_marquardt
 from skident.oracle import NotIdentified
 
+from ...query_points import unit_rows
+
 __all__ = ["OutputPowers", "decompose_into_powers", "find_output_powers", "fit_output_powers", "power_coefficients"]
 
 # Distance of a power from the coefficients' space, tried second: those of nearly dead units are known to 2 digits.
@@ -38,8 +40,7 @@ def decompose_into_powers(C, n_free, order, n_powers, rng):
     Raises NotIdentified if fewer than m_2 powers lie in the span of the coefficients.
     """
     flat = C.reshape(-1, C.shape[-1])
-    norms = np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), np.finfo(float).tiny)
-    basis = np.linalg.svd(flat / norms, full_matrices=False)[2][:n_powers].T
+    basis = np.linalg.svd(unit_rows(flat), full_matrices=False)[2][:n_powers].T
     found = find_symmetric_powers(basis, n_free, order, rng).vectors
     if len(found) < n_powers:
         found = find_symmetric_powers(basis, n_free, order, rng, farthest=_FAR_POWER).vectors
@@ -89,7 +90,7 @@ class OutputPowers:
         """Units of the same shape from such an array, normalized."""
         k = self.directions.shape[1]
         parts = vector.reshape(-1, k + self.output_directions.shape[1])
-        return OutputPowers(_normalized(parts[:, :k]), _normalized(parts[:, k:]), self.order)
+        return OutputPowers(unit_rows(parts[:, :k]), unit_rows(parts[:, k:]), self.order)
 
     def distances(self, basis):
         """Distances (n,) from the span of orthonormal columns (m_L d, m)."""
@@ -116,7 +117,7 @@ def find_output_powers(basis, n_outputs, n_features, order, rng, *, max_distance
     for _ in range(_MAX_ROUNDS):
         check_deadline()
         starts = [
-            _normalized(rng.standard_normal((_STARTS_PER_UNIT * basis.shape[1], n))) for n in (n_features, n_outputs)
+            unit_rows(rng.standard_normal((_STARTS_PER_UNIT * basis.shape[1], n))) for n in (n_features, n_outputs)
         ]
         found = _distinct(found.joined_by(_projected(OutputPowers(*starts, order), basis)), basis, max_distance)
         before, size = size, (len(found.directions), float(found.distances(basis).max(initial=0.0)))
@@ -150,10 +151,6 @@ def fit_output_powers(start, rows):
 
     options = {"max_iter": _MAX_FIT_STEPS, "damping": _FIT_DAMPING, "ftol": _FIT_FTOL}
     return start.like(levenberg_marquardt(cost, linearize, start.vector, **options).x)
-
-
-def _normalized(X):
-    return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(float).tiny)
 
 
 def _projected(units, basis):
