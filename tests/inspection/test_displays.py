@@ -8,16 +8,35 @@ from dataclasses import replace
 import matplotlib
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from skident import EntangledWeightExtractor, NetworkIdentifier
+from skident import (
+    EntangledWeightExtractor,
+    NetworkIdentifier,
+    NetworkVerifier,
+    SaddleEscapeAnalyzer,
+    SaddleToSaddleClassifier,
+)
 from skident.datasets import make_network
-from skident.inspection import LandscapeDisplay, PhaseTransitionDisplay, SpectrumDisplay, WeightRecoveryDisplay
+from skident.inspection import (
+    AuditDisplay,
+    EscapeDisplay,
+    LandscapeDisplay,
+    PhaseTransitionDisplay,
+    SingularSpectrumDisplay,
+    SpectrumDisplay,
+    WeightRecoveryDisplay,
+)
 from skident.landscape import TrainingTrials, landscape_certificate, phase_transition
 from skident.landscape.descent import descend
 from skident.landscape.phase_transitions import fit_transition
 from skident.landscape.problem import QuadraticProblem
 from skident.network import FeedforwardNetwork, get_activation
+from skident.saddle.plateaus import Saddle
+
+# -- displays ----------------------------------------------------------------------------------------------------------
+
 
 EPS = np.finfo(float).eps
 
@@ -70,7 +89,7 @@ def test_max_error_is_the_worst_of_all_layers():
     assert WeightRecoveryDisplay.from_networks(truth, scrambled(truth, 1e-3)).max_error == pytest.approx(1e-3)
 
 
-def test_a_layer_has_one_colour_and_errors_stay_on_the_log_axis():
+def test_a_layer_has_one_color_and_errors_stay_on_the_log_axis():
     truth = make_network((6, 4, 2), random_state=1)
     display = WeightRecoveryDisplay.from_networks(truth, scrambled(truth, 1e-3))
     clouds = [line for line in display.ax_.lines if line.get_label().startswith("layer")]
@@ -311,3 +330,95 @@ def test_landscape_display(plt):
     tanh = landscape_certificate(found.W, v, X, y, activation=get_activation("tanh"))
     with pytest.raises(ValueError, match="not tanh ones"):
         LandscapeDisplay.from_certificate(tanh, found.W, X, y)
+
+
+# -- saddles -----------------------------------------------------------------------------------------------------------
+
+
+class Fitted(BaseEstimator):
+    """An estimator of another kind, with the attributes that a Display reads."""
+
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
+
+    def fit(self):
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+
+@pytest.fixture
+def trained():
+    """Any estimator with the fitted attributes will do."""
+    t = np.arange(20.0)
+    history = {"steps": t, "losses": 20 - t, "singular_values": [np.outer(t, [2.0, 1.0, 0.5])] * 4}
+    saddles = [Saddle(0.0, 20.0, 8.0, (0, 0, 0, 0), (0.9,) * 4), Saddle(15.0, 5.0, None, (1, 1, 1, 1), (0.1,) * 4)]
+    return Fitted(record_every=1, history_=history, saddles_=saddles)
+
+
+def test_a_panel_a_layer_and_a_line_a_singular_value(plt, trained):
+    display = SingularSpectrumDisplay.from_estimator(trained, n_singular_values=2)
+    assert display.n_layers == len(display.axes_) == 4 and display.figure_ is display.axes_[0].figure
+    for ax in display.axes_:
+        curves = [line for line in ax.lines if len(line.get_xdata()) == 20]
+        assert sorted(line.get_ydata()[-1] for line in curves) == [19.0, 38.0]
+        assert [line.get_xdata()[0] for line in ax.lines if len(line.get_xdata()) == 2] == [8.0]
+    _, given = plt.subplots(1, 4)
+    assert SingularSpectrumDisplay.from_estimator(trained, ax=given).axes_ == list(given)
+    with pytest.raises(ValueError, match="4 matplotlib Axes"):
+        SingularSpectrumDisplay.from_estimator(trained, ax=given[:2])
+
+
+def test_the_loss_with_its_saddles(trained):
+    display = EscapeDisplay.from_estimator(trained)
+    assert [text.get_text() for text in display.ax_.texts] == ["origin", "ranks 1,1,1,1"]
+    dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in display.ax_.lines if line.get_marker() == "o"]
+    assert dots == [(0.0, 20.0), (15.0, 5.0)]
+
+
+def test_speeds_of_restarts_without_the_dead():
+    analyzer = Fitted(n_starts=4, restart_speeds_=np.array([0.2, np.nan, 0.5, 0.3]), shallow_speed_=0.4)
+    display = EscapeDisplay.from_estimator(analyzer, line_kwargs={"color": "k"})
+    points, shallow = display.ax_.lines
+    np.testing.assert_array_equal(points.get_ydata(), [0.5, 0.3, 0.2])
+    assert shallow.get_ydata()[0] == 0.4 and points.get_color() == "k"
+
+
+@pytest.mark.parametrize("display", [EscapeDisplay, SingularSpectrumDisplay])
+def test_what_they_do_not_draw(display):
+    with pytest.raises(TypeError, match="SaddleToSaddleClassifier"):
+        display.from_estimator(object())
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        display.from_estimator(SaddleToSaddleClassifier())
+
+
+def test_an_analyzer_must_be_fitted():
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        EscapeDisplay.from_estimator(SaddleEscapeAnalyzer())
+
+
+# -- audit -------------------------------------------------------------------------------------------------------------
+
+
+class TestAudit:
+    @pytest.fixture
+    def verifier(self):
+        network = make_network((6, 8, 2), random_state=0)
+        weights = [np.array(W) for W in network.weights]
+        weights[0][2, 3] *= 1.001
+        X = np.random.default_rng(0).standard_normal((100, 6))
+        box = network.with_parameters(weights, network.biases)
+        return NetworkVerifier(box, network=network, random_state=0).fit(X)
+
+    def test_outputs_and_weights_are_drawn(self, verifier):
+        display = AuditDisplay.from_estimator(verifier)
+        share, excess = display.ax_.lines[0].get_data()
+        assert share[-1] == 1.0 and excess[-1] == pytest.approx(verifier.report_.excess)
+        cross = display.weights_ax_.lines[-1]
+        assert cross.get_xdata()[0] == pytest.approx(1e-3, rel=1e-6)
+        assert "different" in display.ax_.get_title()
+
+    def test_what_is_no_verifier_is_refused(self):
+        with pytest.raises(TypeError, match="must be a NetworkVerifier"):
+            AuditDisplay.from_estimator(object())

@@ -82,7 +82,7 @@ def test_round_trip(activation, widths, output):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("activation", [*ACTIVATIONS, leaky_relu(0.3), leaky_relu(1.7)], ids=name_of)
-def test_onnxruntime_answers_as_the_network(activation, dtype):
+def test_onnxruntime_outputs_as_the_network(activation, dtype):
     network = random_network((6, 5, 2), activation, "tanh")
     if activation == "quadratic":  # whose fourth powers are far beyond where tanh still shows them
         network = network.with_parameters([0.3 * W for W in network.weights], network.biases)

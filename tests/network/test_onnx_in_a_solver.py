@@ -1,4 +1,4 @@
-"""A network through ONNX into a mixed integer programme: OMLT writes it down, HiGHS solves it."""
+"""A network through ONNX into a mixed integer program: OMLT writes it down, HiGHS solves it."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ pytest.importorskip("highspy")
 pyo = pytest.importorskip("pyomo.environ")
 
 
-def test_the_smallest_answer_of_a_relu_network():
+def test_the_smallest_output_of_a_relu_network():
     from omlt.io.onnx import load_onnx_neural_network
     from omlt.neuralnet import ReluBigMFormulation
 

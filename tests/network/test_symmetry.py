@@ -11,7 +11,7 @@ def random_network(widths, activation, output_activation="identity", n_inputs=5,
     rng = np.random.default_rng(seed)
     sizes = (n_inputs, *widths)
     weights = [rng.normal(size=pair) / np.sqrt(pair[0]) for pair in zip(sizes, sizes[1:])]
-    if sparse:  # many exact ties: entries from {-1, 0, 1}, no shifts
+    if sparse:  # many exact ties: entries from {-1, 0, 1}, no biases
         weights = [rng.integers(-1, 2, W.shape) for W in weights]
         return FeedforwardNetwork(weights, [np.zeros(m) for m in widths], activation, output_activation)
     return FeedforwardNetwork(weights, [rng.normal(0, 0.7, m) for m in widths], activation, output_activation)
@@ -104,7 +104,7 @@ def test_canonical_form_with_many_exact_ties(activation):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_canonical_form_of_cosine_units(seed):
-    """Shifts of exactly pi/2 lie on the edge of the interval that canonical shifts are taken to."""
+    """Shifts of exactly pi/2 lie on the edge of the interval that canonical biases are taken to."""
     net = random_network((6, 2), "sin")
     net = FeedforwardNetwork(net.weights, [np.full(6, np.pi / 2), net.biases[1]], "sin")
     assert largest_difference(net.canonical(), symmetric_copy(net, seed).canonical()) < 1e-13

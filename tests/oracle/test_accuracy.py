@@ -1,11 +1,15 @@
-"""What an oracle knows of its answers: their units, their precision, their errors, and the steps that follow."""
+"""What an oracle knows of its outputs: their units, their precision, their errors, and the steps that follow."""
 
 import numpy as np
 import pytest
 from scipy.special import expit
 
+import skident.oracle
 from skident.datasets import make_network
-from skident.oracle import Oracle, precision_of
+from skident.oracle import Oracle, measure_noise, precision_of
+
+# -- accuracy ----------------------------------------------------------------------------------------------------------
+
 
 NET = make_network((6, 5, 2), shift_scale=0.5, output_activation="identity", random_state=0)
 U = np.random.RandomState(1).standard_normal((100, 6))
@@ -31,14 +35,14 @@ def informed(box, seed=0):
         (lambda Y: 1000.0 + Y, "float64", None),
     ],
 )
-def test_kinds_of_answers(change, kind, decimals):
+def test_kinds_of_outputs(change, kind, decimals):
     oracle = informed(lambda X: change(NET(X)))
     assert (oracle.accuracy.kind, oracle.accuracy.decimals) == (kind, decimals)
     assert oracle.accuracy.repeatable
 
 
 @pytest.mark.parametrize("values", [np.zeros((50, 1)), np.ones((50, 2)), np.sign(U[:, :2])])
-def test_few_different_answers_tell_no_precision(values):
+def test_few_different_outputs_tell_no_precision(values):
     assert precision_of(values).kind == "float64"
 
 
@@ -58,8 +62,8 @@ def test_single_precision_is_measured():
 
 
 @pytest.mark.parametrize(("offset", "unit"), [(1000.0, 1.0), (0.0, 1e6), (0.0, 1e-9), (-5.0, [1.0, 1e6])])
-def test_answers_in_units_of_their_own(offset, unit):
-    """To rounding the same answers and derivatives of f and of a + b f."""
+def test_outputs_in_units_of_their_own(offset, unit):
+    """To rounding the same outputs and derivatives of f and of a + b f."""
     plain, mapped = informed(lambda X: NET(X)), informed(lambda X: offset + NET(X) * unit)
     answers = plain(U)
     np.testing.assert_allclose(mapped(U), answers, atol=1e-11)
@@ -115,10 +119,98 @@ def test_a_constant_output_has_no_relative_error():
 
 
 @pytest.mark.parametrize(("error", "kind"), [(0.0, "float64"), (1e-6, "noise")])
-def test_logits_of_probabilities_near_one_are_exact_answers(error, kind):
+def test_logits_of_probabilities_near_one_are_exact_outputs(error, kind):
     """Log-odds of 5 to 15 are rounded to 1e-14 ... 1e-9: no noise of the network's own."""
     rng = np.random.RandomState(0)
     box = lambda X: expit(10.0 + 5.0 * np.tanh(X[:, 0]) + error * rng.standard_normal(len(X)))  # noqa: E731
     oracle = Oracle(box, 6, response="predict_proba")
     Y = oracle.standardize_outputs(oracle(U))
     assert oracle.measure_accuracy(U, Y, np.random.RandomState(0)).kind == kind
+
+
+# -- noise -------------------------------------------------------------------------------------------------------------
+
+
+SEEDS = range(4)
+
+
+def network(seed, activation="tanh"):
+    options = {"activation": activation, "output_activation": "identity"}
+    return make_network((8, 6, 3), shift_scale=0.5, random_state=seed, **options)
+
+
+def single(net, X):
+    """The network in float32, as torch would output."""
+    y = X.astype(np.float32)
+    for W, b in zip(net.weights[:-1], net.biases[:-1]):
+        y = np.tanh(y @ W.astype(np.float32) + b.astype(np.float32))
+    return y @ net.weights[-1].astype(np.float32) + net.biases[-1].astype(np.float32)
+
+
+def measure(box, seed):
+    oracle = Oracle(box, 8)
+    U = np.random.RandomState(seed).standard_normal((100, 8))
+    level = measure_noise(oracle, U, np.random.RandomState(seed))
+    assert level.std.shape == (3,)
+    return *level, oracle.n_queries
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("size", [1e-6, 1e-3])
+def test_fresh_noise_of_every_output(size, seed):
+    """Twenty degrees of freedom: the estimate's own standard deviation is 16 %, three of them are 50 %."""
+    net, rng, unit = network(seed), np.random.RandomState(seed + 100), np.array([1.0, 10.0, 0.1])
+    std, repeatable, n_queries = measure(lambda X: net(X) + size * unit * rng.standard_normal((len(X), 3)), seed)
+    assert np.all(np.abs(std / (size * unit) - 1) < 0.5)
+    assert not repeatable and n_queries <= 100
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("decimals", [2, 4, 6])
+def test_rounding_is_noise_that_repeats(decimals, seed):
+    """The rounding error is uniform of length 10^-decimals; coarse rounding leaves few distinct values to see it by."""
+    net = network(seed)
+    std, repeatable, _ = measure(lambda X: net(X).round(decimals), seed)
+    expected = 10.0**-decimals / np.sqrt(12)
+    assert repeatable and np.all(std > expected / 4) and np.all(std < 4 * expected)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_single_precision(seed):
+    net = network(seed)
+    std, repeatable, _ = measure(lambda X: single(net, X), seed)
+    assert repeatable and np.all(std > 5e-9) and np.all(std < 5e-7)
+
+
+@pytest.mark.parametrize(
+    "activation", ["tanh", "sigmoid", "erf", "softplus", "sin", "gelu", "silu", "elu", "relu", "quadratic"]
+)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_exact_outputs_are_not_noisy(activation, seed):
+    """Rounding of float64 sums of a few terms; activation boundaries of relu are not noise."""
+    net = network(seed, activation)
+    std, repeatable, n_queries = measure(net, seed)
+    largest = np.abs(net(np.random.RandomState(seed).standard_normal((100, 8)))).max()
+    assert repeatable and std.max() < 1e-14 * largest and n_queries <= 100
+
+
+def test_steep_networks_are_not_noisy():
+    net = network(0)
+    assert measure(lambda X: net(30.0 * X), 0)[0].max() < 1e-13
+
+
+def test_offset_counts_as_rounding_only():
+    net = network(0)
+    std, repeatable, _ = measure(lambda X: net(X) + 1e6, 0)
+    assert repeatable and std.max() < 1e-9
+
+
+def test_constant_output():
+    """It cannot be told from one that is rounded coarsely, so larger spacings are tried too."""
+    std, repeatable, n_queries = measure(lambda X: np.tile([1.0, 0.0, 1e9], (len(X), 1)), 0)
+    assert repeatable and np.all(std == 0) and n_queries == 143
+
+
+def test_the_old_name_of_the_noise_limit_warns():
+    with pytest.warns(FutureWarning, match="MAX_NOISE"):
+        assert skident.oracle.MOST_NOISE == skident.oracle.MAX_NOISE

@@ -73,7 +73,7 @@ def test_probabilities_in_single_precision(kind):
     assert oracle.precision.kind == "float32"
     assert np.mean(np.abs(Y[told, 0] - z[told]) <= error[told]) > 0.99 and 1e-8 < error.min() < 1e-5
     assert z[told].max() > (10 if kind == "(1 - q, q)" else 79) and z[told].min() < -79
-    # The digits of a few more answers do not change that.
+    # The digits of a few more outputs do not change that.
     assert oracle.query(np.array([[1000.0, 0.0]]))[1][0] > 1e-8
 
 
@@ -116,7 +116,7 @@ def test_probability_error_sees_what_can_be_seen():
     assert probability_error(Z, error, np.array([[1e-3], [30.0]]))[0] > 1e-4
 
 
-def test_oracle_answers_logits():
+def test_oracle_outputs_logits():
     oracle = Oracle(lambda X: expit(X @ [1.0, 2.0]), 2, response="predict_proba")
     U = np.array([[0.5, 0.5], [50.0, 0.0]])
     Y, error = oracle.query(U)
@@ -134,7 +134,7 @@ def test_differences_within_the_uncertainty_are_no_noise(rng):
 
 
 def test_rows_are_drawn_further_out_until_they_are_precise():
-    """At the centre the log-odds are 20; further out a second unit takes them back on one side."""
+    """At the center the log-odds are 20; further out a second unit takes them back on one side."""
     asked = []
 
     def draw(n, factor):
@@ -175,7 +175,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("box", "message"), WRONG)
-def test_answers_that_are_refused(box, message):
+def test_outputs_that_are_refused(box, message):
     with pytest.raises(BlackBoxError, match=message):
         Oracle(box, 2, response="predict_proba")(np.array([[-1.0, 1.0]]))
 

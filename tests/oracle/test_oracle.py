@@ -52,7 +52,7 @@ def fitted_mlp(n_outputs):
 
 
 class Spy:
-    """A callable that remembers the batches it was asked."""
+    """A callable that remembers the batches it was queried."""
 
     def __init__(self, function=NET):
         self.function, self.batches = function, []
@@ -97,7 +97,7 @@ def test_values(box):
     assert (oracle.n_queries, oracle.n_derivatives, oracle.n_outputs) == (7, 0, Y.shape[1])
 
 
-def test_single_precision_answers():
+def test_single_precision_outputs():
     oracle, U = Oracle(lambda X: NET(X).astype(np.float32), D), points(7)
     assert oracle(U).dtype == np.float64
     np.testing.assert_allclose(oracle(U), NET(U), rtol=1e-6)
@@ -147,13 +147,13 @@ def test_torch_module_changed_later_does_not_change_the_oracle():
 
 
 class RowSum(torch.nn.Module):
-    """No parameters, answers (n,)."""
+    """No parameters, outputs (n,)."""
 
     def forward(self, x):
         return (x**3).sum(1)
 
 
-def test_module_without_parameters_and_with_flat_answers():
+def test_module_without_parameters_and_with_flat_outputs():
     oracle, U = Oracle(RowSum(), D), points(3)
     np.testing.assert_allclose(oracle(U), (U**3).sum(axis=1, keepdims=True), rtol=1e-13)
     np.testing.assert_allclose(oracle.jacobian(U), 3 * U[:, None] ** 2, rtol=1e-13)
@@ -161,7 +161,7 @@ def test_module_without_parameters_and_with_flat_answers():
 
 
 @pytest.mark.parametrize("wrap", [lambda model: model, FrozenEstimator])
-def test_regressor_fitted_on_a_frame_is_asked_with_names(wrap):
+def test_regressor_fitted_on_a_frame_is_queried_with_names(wrap):
     X = pd.DataFrame(points(20), columns=list("abcd"))
     plain = LinearRegression().fit(X, X["a"])
     by_name = make_pipeline(ColumnTransformer([("some", "passthrough", ["c", "a"])]), LinearRegression()).fit(X, X["a"])
@@ -244,7 +244,7 @@ def test_black_box_that_writes_into_its_input():
 
 
 def test_black_box_that_reuses_its_output():
-    """Two calls answer with one buffer: the first answers must not change under the caller's feet."""
+    """Two calls output with one buffer: the first outputs must not change under the caller's feet."""
     buffer = np.empty((3, 3))
 
     def box(X):
@@ -259,7 +259,7 @@ def test_black_box_that_reuses_its_output():
     np.testing.assert_allclose(first, NET(U[:3]), rtol=1e-13)
 
 
-def test_answers_do_not_share_memory_with_the_points():
+def test_outputs_do_not_share_memory_with_the_points():
     U = points(3)
     Y = Oracle(lambda X: X, D)(U)
     Y[:] = 0.0
@@ -294,7 +294,7 @@ def test_exact_derivatives(box, derivatives):
 
 @pytest.mark.parametrize("box", [*EXACT, "callable", "sklearn"])
 def test_differences_on_request_and_where_there_is_nothing_else(box):
-    """Single precision weights, not answers: the differences are as good as the exact derivatives."""
+    """Single precision weights, not outputs: the differences are as good as the exact derivatives."""
     black_box = {**EXACT, "callable": lambda X: NET(X), "sklearn": MLP}[box]
     oracle = Oracle(black_box, D, center=CENTER, scale=SCALE, derivatives="finite_difference")
     exact = Oracle(MLP_NET if box == "sklearn" else EXACT.get(box, NET), D, center=CENTER, scale=SCALE)
@@ -346,7 +346,7 @@ def test_quadratic_functions_have_exact_differences():
 
 
 def test_step_is_in_units_of_the_scale():
-    """The same function in other units: the same points asked, the same derivatives."""
+    """The same function in other units: the same points queried, the same derivatives."""
     units = np.array([1e6, 1e-6, 3.0, 0.01])
     spies = Spy(), Spy(lambda X: NET(X / units))
     plain, scaled = Oracle(spies[0], D), Oracle(spies[1], D, scale=units)
@@ -362,7 +362,7 @@ def unique_rows(rows):
 
 @pytest.mark.parametrize("n_inputs", [1, 2, 3, 6])
 @pytest.mark.parametrize("n", [1, 3])
-def test_query_counts_and_no_point_asked_twice(n, n_inputs):
+def test_query_counts_and_no_point_queried_twice(n, n_inputs):
     U = np.random.default_rng(0).normal(size=(n, n_inputs))
     for method, expected in [("jacobian", 2 * n_inputs * n), ("hessian", (2 * n_inputs**2 + 1) * n)]:
         spy = Spy(lambda X: np.stack([np.exp(X.sum(axis=1)), np.cos(X[:, 0])], axis=1))
@@ -407,7 +407,7 @@ def test_threads(box):
     assert oracle.n_queries == 40 * (1 if oracle.exact else 1 + 2 * D + 2 * D * D + 1)
 
 
-def test_network_with_kinks():
+def test_network_with_boundaries():
     oracle = Oracle(small_network(activation="relu", output_activation="identity"), D)
     assert oracle.jacobian(points(1)).shape == (1, 3, D)
     with pytest.raises(ValueError, match=r"\['relu'\]"):
@@ -527,12 +527,12 @@ NOT_NUMERIC = [
 
 
 @pytest.mark.parametrize("box", NOT_NUMERIC)
-def test_answers_that_are_not_numbers(box):
+def test_outputs_that_are_not_numbers(box):
     with pytest.raises(ValueError, match=r"outputs \(\w+\) cannot be read as real numbers"):
         Oracle(box, D)(points(3))
 
 
-def test_masked_answers_are_refused():
+def test_masked_outputs_are_refused():
     def box(X):
         return np.ma.masked_where(X[:, :1] > X[0, 0], X[:, :1])
 

@@ -24,7 +24,7 @@ def asked(oracle, backend, question=hessians, queries_per_row=33):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_answers_and_counts_are_those_of_one_process(backend):
+def test_outputs_and_counts_are_those_of_one_process(backend):
     own, oracle = Oracle(lambda X: NETWORK(X), 4), Oracle(lambda X: NETWORK(X), 4)
     through = Oracle(oracle.as_black_box(), 4)
     answers = asked(through, backend)
@@ -42,7 +42,7 @@ def test_exact_derivatives_are_counted(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_questions_end_at_the_same_piece(backend):
+def test_queries_end_at_the_same_piece(backend):
     oracle = Oracle(lambda X: NETWORK(X), 4, budget=Budget(max_queries=200))
     with pytest.raises(OutOfBudgetError, match="max_queries=200 rows"):
         asked(oracle, backend)
@@ -80,7 +80,7 @@ def test_the_first_failure_is_raised(backend):
     assert oracle.n_queries == 8 if backend == "sequential" else 8 <= oracle.n_queries <= 12  # others had begun
 
 
-def test_a_box_that_cannot_be_pickled_is_asked_by_threads():
+def test_a_box_that_cannot_be_pickled_is_queried_by_threads():
     lock = threading.Lock()
 
     def box(X):

@@ -27,18 +27,18 @@ def test_reach_is_the_shortest_way_to_the_border():
     assert Oracle(strict, D, center=[0, 0, 0], input_range=(1, 2)).reach == -1.0
 
 
-def test_the_border_itself_may_be_asked():
+def test_the_border_itself_may_be_queried():
     """Rounding of center + scale * u does not lead outside."""
     corners = np.stack([oracle().from_inputs(LOW), oracle().from_inputs(HIGH)])
     assert len(oracle()(np.concatenate([corners, corners * (1 + 4e-16)]))) == 4
 
 
 @pytest.mark.parametrize("method", ["__call__", "jacobian", "hessian", "query_twice"])
-def test_nothing_is_asked_outside(method):
+def test_nothing_is_queried_outside(method):
     box = oracle()
     with pytest.raises(BlackBoxError, match=r"a query needs input 1 at .*, outside its input_range \(0, 5\)"):
         getattr(box, method)(np.array([[0.0, 0.0, 0.0], [0.0, 3.1, 0.0]]))
-    # Only chunks before the point may have been asked; here there are none.
+    # Only chunks before the point may have been queried; here there are none.
     assert box.n_queries == 0
 
 
@@ -60,7 +60,7 @@ def test_confined_rows():
     ).all()
 
 
-def test_ask_near_moves_rows_inside():
+def test_query_near_moves_rows_inside():
     box = oracle()
     U, Y = box.query_precise(lambda n, factor: np.full((n, D), 10.0), 4)
     np.testing.assert_allclose(box.to_inputs(U), np.tile(HIGH, (4, 1)))

@@ -1,6 +1,7 @@
-"""ONNX models as black boxes: sessions of onnxruntime and paths of files."""
+"""Fitted estimators that would be trained again: a warning with targets, an error without."""
 
 import sys
+import warnings
 
 import numpy as np
 import onnx
@@ -8,16 +9,78 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from skl2onnx import to_onnx
-from sklearn.neural_network import MLPClassifier
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from skident import NetworkCompressor, NetworkIdentifier
 from skident.datasets import make_network
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
-from skident.oracle.black_box import known_network
+from skident.oracle.black_box import known_network, resolve_black_box
+
+# -- fitted estimators -------------------------------------------------------------------------------------------------
+
+
+X = np.random.RandomState(0).standard_normal((30, 2))
+Y = X @ [1.0, -2.0]
+LABELS = (Y > 0).astype(int)
+
+FITTED = [LinearRegression().fit(X, Y), make_pipeline(StandardScaler(), LinearRegression()).fit(X, Y)]
+
+
+@pytest.mark.parametrize("estimator", FITTED)
+def test_a_second_training_is_warned_of(estimator):
+    with pytest.warns(UserWarning, match=r"is fitted already, .* pass FrozenEstimator\(regressor\) \(or regressor.pre"):
+        box = resolve_black_box(estimator, X, 2 * Y, 0)
+    np.testing.assert_allclose(box.predict(X), 2 * Y)  # trained again, as was said
+    with pytest.raises(
+        ValueError, match=r"is fitted, but would be .* y is None\. .* pass FrozenEstimator\(regressor\)"
+    ):
+        resolve_black_box(estimator, X, None, 0)
+
+
+def test_a_fitted_classifier():
+    classifier = LogisticRegression().fit(X, LABELS)
+    with pytest.warns(UserWarning, match=r"LogisticRegression is fitted .* pass FrozenEstimator\(classifier\)\."):
+        resolve_black_box(classifier, X, LABELS, 0, classifiers=True)
+
+
+@pytest.mark.parametrize("estimator", [None, clone(FITTED[0]), clone(FITTED[1]), FrozenEstimator(FITTED[0])])
+def test_nothing_is_warned_of_otherwise(estimator):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        resolve_black_box(estimator, X, Y, 0)
+
+
+def test_an_unfitted_estimator_without_targets():
+    with pytest.raises(ValueError, match=r"LinearRegression is not fitted and y is None: requires y to be passed"):
+        resolve_black_box(LinearRegression(), X, None, 0)
+
+
+@pytest.mark.parametrize("wrap", [FrozenEstimator, lambda regressor: regressor.predict])
+def test_what_the_message_recommends_runs(wrap):
+    box = resolve_black_box(wrap(FITTED[0]), X, None, 0)
+    answers = box.predict(X) if hasattr(box, "predict") else box(X)
+    np.testing.assert_allclose(answers, Y)
+
+
+def test_estimators_pass_the_warning_on():
+    """The line that is named is the user's call of `fit`."""
+    mlp = MLPRegressor(hidden_layer_sizes=(2,), solver="lbfgs", max_iter=500, tol=1e-2, random_state=0).fit(X, Y)
+    with pytest.warns(UserWarning, match="MLPRegressor is fitted already") as caught:
+        NetworkCompressor(mlp, tol=0.5, max_iter=2, random_state=0).fit(X, Y)
+    assert caught[0].filename == __file__
+
+
+# -- onnx box ----------------------------------------------------------------------------------------------------------
+
 
 NETWORK = make_network((4, 3, 2), shift_scale=0.5, output_activation="identity", random_state=0)
-X = np.random.RandomState(0).standard_normal((50, 4))
+ROWS = np.random.RandomState(0).standard_normal((50, 4))
 
 
 def session_of(model):
@@ -26,23 +89,23 @@ def session_of(model):
 
 @pytest.mark.parametrize("kind", ["session", "path", "string"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_model_is_asked(dtype, kind, tmp_path):
+def test_a_model_is_queried(dtype, kind, tmp_path):
     model = NETWORK.to_onnx(tmp_path / "net.onnx", dtype=dtype)
     box = {"session": session_of(model), "path": tmp_path / "net.onnx", "string": str(tmp_path / "net.onnx")}[kind]
     oracle = Oracle(box, 4)
-    np.testing.assert_allclose(oracle(X), NETWORK(X), rtol=1e-12 if dtype == "float64" else 1e-5)
+    np.testing.assert_allclose(oracle(ROWS), NETWORK(ROWS), rtol=1e-12 if dtype == "float64" else 1e-5)
     assert oracle.n_queries == 50 and not oracle.exact
 
 
 @pytest.mark.parametrize("zipmap", [True, False])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_probabilities_of_a_classifier(n_classes, zipmap):
-    labels = np.digitize(X[:, 0], [-0.3, 0.5][: n_classes - 1])
+    labels = np.digitize(ROWS[:, 0], [-0.3, 0.5][: n_classes - 1])
     mlp = MLPClassifier((3,), activation="tanh", solver="lbfgs", alpha=0.1, max_iter=1000, random_state=0)
-    mlp.fit(X, labels)
-    session = session_of(to_onnx(mlp, X[:1].astype(np.float32 if zipmap else float), options={"zipmap": zipmap}))
-    logits = Oracle(session, 4, response="predict_proba")(X)
-    truth = FeedforwardNetwork.from_sklearn(mlp)(X)
+    mlp.fit(ROWS, labels)
+    session = session_of(to_onnx(mlp, ROWS[:1].astype(np.float32 if zipmap else float), options={"zipmap": zipmap}))
+    logits = Oracle(session, 4, response="predict_proba")(ROWS)
+    truth = FeedforwardNetwork.from_sklearn(mlp)(ROWS)
     truth -= truth.mean(axis=1, keepdims=True) if n_classes == 3 else 0.0
     np.testing.assert_allclose(logits, truth, atol=1e-3 if zipmap else 1e-9)  # of float32 the former, as it must be
     with pytest.raises(ValueError, match="is a classifier: its outputs are .*use response_method='predict_proba'"):
@@ -66,7 +129,9 @@ def flat_model(shape, names=("x",)):
 @pytest.mark.parametrize("shape", [("n", 4), (1, 4), (7, 4), ("n", 2, 2), (3, 1, 2, 2), ("n", "D"), (None, 4)])
 def test_shapes_of_inputs(shape):
     """Rows are put into the shape of the input, and batches of a fixed size filled up."""
-    np.testing.assert_allclose(Oracle(session_of(flat_model(shape)), 4)(X)[:, 0], X.sum(axis=1), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        Oracle(session_of(flat_model(shape)), 4)(ROWS)[:, 0], ROWS.sum(axis=1), rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,14 +182,14 @@ def test_external_data_elsewhere_is_refused(tmp_path):
 def test_a_model_is_identified(kind, tmp_path):
     model = NETWORK.to_onnx(tmp_path / "net.onnx")
     box = session_of(model) if kind == "session" else tmp_path / "net.onnx"
-    identifier = NetworkIdentifier(box, layer_widths=(3, 2), random_state=0).fit(X)
+    identifier = NetworkIdentifier(box, layer_widths=(3, 2), random_state=0).fit(ROWS)
     assert identifier.report_.exact and identifier.network_.layer_widths == (3, 2)
 
 
 def test_a_file_tells_its_activation(tmp_path):
     network = make_network((4, 3, 2), activation="sigmoid", output_activation="identity", random_state=0)
     network.to_onnx(tmp_path / "net.onnx")
-    identifier = NetworkIdentifier(tmp_path / "net.onnx", layer_widths=(3, 2), random_state=0).fit(X)
+    identifier = NetworkIdentifier(tmp_path / "net.onnx", layer_widths=(3, 2), random_state=0).fit(ROWS)
     assert identifier.report_.exact and identifier.network_.activation == "sigmoid"
 
 
@@ -132,7 +197,7 @@ def test_a_file_is_a_network_with_known_weights(tmp_path):
     path = tmp_path / "net.onnx"
     NETWORK.to_onnx(path)
     assert known_network(path) == known_network(str(path)) == NETWORK
-    compressor = NetworkCompressor(path, tol=0.5, random_state=0).fit(X)
+    compressor = NetworkCompressor(path, tol=0.5, random_state=0).fit(ROWS)
     assert compressor.layer_widths_[0] < 3 and compressor.error_ <= 0.5
 
 
