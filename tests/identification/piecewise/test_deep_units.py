@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from skident.identification.piecewise.deep.facet_unit import FacetUnit
+from skident.identification.piecewise.deep.facet_unit import FacetUnit, intersection
 from skident.identification.piecewise.deep.first_layer import HyperplaneSearch, refined_hyperplane
 from skident.identification.piecewise.deep.follow_facets import extend_unit, extend_units, find_crossings
 from skident.identification.piecewise.deep.known_layers import KnownLayers
-from skident.identification.piecewise.deep.layer_units import LayerUnits, intersection
+from skident.identification.piecewise.deep.layer_units import LayerUnits
 from skident.identification.piecewise.deep.predictions import (
     crossing_support,
     ends_at_others,

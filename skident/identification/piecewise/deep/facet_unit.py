@@ -6,9 +6,10 @@ import numpy as np
 
 from skident.budget import check_deadline, chunks
 
-__all__ = ["CONTRADICTION", "FacetUnit"]
+__all__ = ["CONTRADICTION", "SAME_DIRECTION", "FacetUnit", "intersection"]
 
 CONTRADICTION = 1e-5  # residual of an equation that no unit of this layer leaves: 100 errors on noisy outputs
+SAME_DIRECTION = 1e-5  # sine of an angle below which directions of coefficients are the same
 
 _RANK_TOL = 1e-7  # singular value over the largest that is rounding of normals
 _UNDETERMINED_TOL = 1e-6  # part of a feature in the null space above which the unit is not determined there
@@ -283,6 +284,26 @@ class FacetUnit:
             ends[replaced, todo], values[replaced, todo], kept[todo] = c, z, replaced
             todo = todo[(np.abs(z) > _ZERO * norms * size) & (ends[1, todo] > ends[0, todo])]
         return origins + t[:, None] * directions
+
+
+def intersection(one, other):
+    """A unit that is both of two `FacetUnit`s, or None if they do not meet in more directions than by chance."""
+    n_unknowns = len(one.coef) if one.basis is None else one.basis.shape[1]
+    if one.known.accuracy:
+        joint = one.joined(other)
+        by_chance = max(0, one.nullity + other.nullity + 2 - n_unknowns)
+        return joint if joint.residual < CONTRADICTION and joint.nullity + 1 > by_chance else None
+    a, b = (np.linalg.qr(np.column_stack([unit.coef, unit.null_basis]))[0] for unit in (one, other))
+    s = np.linalg.svd(b - a @ (a.T @ b), compute_uv=False)
+    if np.sum(s < SAME_DIRECTION) <= max(0, a.shape[1] + b.shape[1] - n_unknowns):
+        return None
+    eye = np.eye(len(a))
+    s, rows = np.linalg.svd(np.vstack([eye - a @ a.T, eye - b @ b.T]), full_matrices=False)[1:]
+    rows = rows[s > SAME_DIRECTION]
+    joint = FacetUnit(one.known, one.point, one.normal, one.basis)
+    joint.add_equations(rows, np.zeros(len(rows)), np.vstack([one.located[1:], other.located]))
+    joint.starts = np.vstack([one.starts, other.starts])
+    return joint
 
 
 def _least_norm(A, y, least=None, weight=None):

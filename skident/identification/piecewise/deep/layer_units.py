@@ -10,13 +10,13 @@ import numpy as np
 from skident.budget import check_deadline, require_memory
 
 from ..kernel.lines import CriticalPoints
-from .facet_unit import CONTRADICTION, FacetUnit
+from .facet_unit import CONTRADICTION, SAME_DIRECTION, FacetUnit, intersection
 from .follow_facets import extend_unit
 from .known_layers import KnownLayers
 from .predictions import crossing_support, ends_at_others, hit_rate, probe_predictions, refine
 from .signs import features_with_signs, layer_signs, signs_beside_linear_part, with_missing_weights
 
-__all__ = ["LayerUnits", "intersection"]
+__all__ = ["LayerUnits"]
 
 # Accepting units, by the share of predicted points that the outputs confirm.
 _ACCEPTED = 0.85  # parts of a boundary do not show where units behind it are inactive
@@ -33,7 +33,6 @@ _ASSIGN_TOL = 1e-4  # error of a normal that still assigns its point to a unit
 # Equations and directions.
 _POINT_TOL = 1e-6  # residual of a critical point of this layer, once the signs are known
 _POINT_ERRORS = 1e3  # the same in errors of its normal
-_SAME_DIRECTION = 1e-5  # sine of an angle below which directions are the same
 _SIGNS_TOL = 1e-4  # residual up to which signs are accepted at last
 _SIGNS_SHARE = 0.7  # of the units whose equations must agree
 _MOST_CHOICES = 4  # undetermined signs of which both are tried
@@ -361,31 +360,11 @@ class LayerUnits:
         return 2.0 * np.abs(self.known.evaluate(X)[1][:, self.known.n_units : -1] @ self.linear).max(axis=0)
 
 
-def intersection(one, other):
-    """A unit that is both of two `FacetUnit`s, or None if they do not meet in more directions than by chance."""
-    n_unknowns = len(one.coef) if one.basis is None else one.basis.shape[1]
-    if one.known.accuracy:
-        joint = one.joined(other)
-        by_chance = max(0, one.nullity + other.nullity + 2 - n_unknowns)
-        return joint if joint.residual < CONTRADICTION and joint.nullity + 1 > by_chance else None
-    a, b = (np.linalg.qr(np.column_stack([unit.coef, unit.null_basis]))[0] for unit in (one, other))
-    s = np.linalg.svd(b - a @ (a.T @ b), compute_uv=False)
-    if np.sum(s < _SAME_DIRECTION) <= max(0, a.shape[1] + b.shape[1] - n_unknowns):
-        return None
-    eye = np.eye(len(a))
-    s, rows = np.linalg.svd(np.vstack([eye - a @ a.T, eye - b @ b.T]), full_matrices=False)[1:]
-    rows = rows[s > _SAME_DIRECTION]
-    joint = FacetUnit(one.known, one.point, one.normal, one.basis)
-    joint.add_equations(rows, np.zeros(len(rows)), np.vstack([one.located[1:], other.located]))
-    joint.starts = np.vstack([one.starts, other.starts])
-    return joint
-
-
 def _parallel(one, other):
     """Whether two vectors are parallel."""
     sizes = np.linalg.norm(one) * np.linalg.norm(other)
     apart = np.linalg.norm(one - other * (one @ other) / (other @ other))
-    return sizes > 0 and apart < _SAME_DIRECTION * np.linalg.norm(one)
+    return sizes > 0 and apart < SAME_DIRECTION * np.linalg.norm(one)
 
 
 def _critical_points_of(units, n_inputs):
