@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1] / "skident"
 LEFT = {
     "audit": 13,
     "compression": 3,
-    "identification": 344,
+    "identification": 20,
     "samples": 40,
 }
 

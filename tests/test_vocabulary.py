@@ -67,7 +67,7 @@ LEFT = {
     "skident/audit": 103,
     "skident/budget": 1,
     "skident/compression": 31,
-    "skident/identification": 1897,
+    "skident/identification": 60,
     "skident/inspection": 1,
     "skident/oracle": 6,
     "skident/samples": 68,
