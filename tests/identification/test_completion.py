@@ -78,7 +78,7 @@ def test_exact_without_the_last_layer(name, X):
 
 @pytest.mark.parametrize("name", ["linear output", "three layers, linear"])
 @pytest.mark.parametrize(("offset", "unit"), [(0.0, 1e6), (150.0, 70.0), (1e4, 1.0), (0.0, [1e4, 1.0, 1e-4])])
-def test_answers_in_any_unit(name, offset, unit, X):
+def test_outputs_in_any_unit(name, offset, unit, X):
     """What regression data look like: a linear output takes the unit on."""
     network = NETWORKS[name]
     Y = offset + unit * network(X)
@@ -164,7 +164,7 @@ def test_descent_ends_at_the_solution(X):
 
 
 @pytest.mark.parametrize("solver", ["lm", "gd"])
-def test_one_dimensional_answers(solver, X):
+def test_one_dimensional_outputs(solver, X):
     """(n,) against the module's (n, 1) must not broadcast."""
     network = NETWORKS["one output"]
     Z, Y = features(network, X), network(X)
@@ -204,7 +204,7 @@ def test_divergence_is_said(X):
 
 
 @pytest.mark.parametrize("solver", ["lm", "gd", "adam"])
-def test_same_seed_same_answer_and_global_streams_left_alone(solver, X):
+def test_same_seed_same_result_and_global_streams_left_alone(solver, X):
     network = NETWORKS["three layers"]
     Z, Y = features(network, X), network(X) + 0.1 * np.sin(X[:, :3])
     np.random.seed(3)
@@ -338,7 +338,7 @@ def test_bad_start(bad, solver, X):
 
 @pytest.mark.parametrize("solver", ["lm", "gd"])
 @pytest.mark.filterwarnings("ignore:Levenberg-Marquardt stopped")
-def test_constant_answers(solver, X):
+def test_constant_outputs(solver, X):
     model = completion(NETWORKS["linear output"], solver=solver, max_iter=5)
     model.fit(features(NETWORKS["linear output"], X), np.full((500, 3), 2.0))
     assert np.isfinite(model.predict(features(NETWORKS["linear output"], X))).all()

@@ -238,7 +238,7 @@ def test_unfitted_regressor_is_fitted_on_a_copy(X):
     check_found(FeedforwardNetwork.from_sklearn(extractor.estimator_), extractor, atol=1e-6)
 
 
-def test_answers_of_shape_n(X):
+def test_outputs_of_shape_n(X):
     network = make_network((12, 5, 1), random_state=0)
     check_found(network, extract(network, X, lambda X: network(X)[:, 0]))
 
@@ -256,7 +256,7 @@ def test_queries_are_counted(name, options, X):
 
 
 @pytest.mark.parametrize("first_layer", ["saturation", "hessian"])
-def test_same_seed_same_answer_whatever_the_number_of_jobs(first_layer, X):
+def test_same_seed_same_result_whatever_the_number_of_jobs(first_layer, X):
     network = NETWORKS["three layers"]
     box = lambda X: network(X)  # noqa: E731
     fits = [extract(network, X, box, first_layer=first_layer, n_jobs=n_jobs) for n_jobs in (None, 1, 2)]
@@ -317,7 +317,7 @@ def test_progress(X, capsys):
 
 
 class Flaky:
-    """A network that raises, or answers with what `after` makes of the answer, from call `k` on."""
+    """A network that raises, or outputs with what `after` makes of the output, from call `k` on."""
 
     def __init__(self, network, k, after):
         self.network, self.k, self.after, self.calls = network, k, after, 0
@@ -327,13 +327,13 @@ class Flaky:
         return self.network(X) if self.calls <= self.k else self.after(self.network(X))
 
 
-def raising(answers):
+def raising(outputs):
     raise OSError("disk full")
 
 
-def with_nan(answers):
-    answers[3] = np.nan
-    return answers
+def with_nan(outputs):
+    outputs[3] = np.nan
+    return outputs
 
 
 BREAKS = {
@@ -371,7 +371,7 @@ def test_a_black_box_that_breaks(name, k, earlier, X):
 
 
 def test_exceptions_that_are_no_errors_pass_through(X):
-    def interrupted(answers):
+    def interrupted(outputs):
         raise KeyboardInterrupt("by hand")
 
     extractor = extract(NETWORKS["tanh"], X)

@@ -116,7 +116,7 @@ def find_first_layer(
     """
     rng = np.random.RandomState(0) if rng is None else rng
     if oracle.n_inputs < 2:
-        raise ValueError("n_features=1: hyperplanes of different units cannot be told apart; at least 2 are needed.")
+        raise ValueError("n_features=1: hyperplanes of different units cannot be distinguished; at least 2 are needed.")
     g = get_activation(activation)
     if not g.saturating:
         raise NotIdentified(

@@ -37,12 +37,12 @@ def black_box(g, depth, seed):
     weights = [rng.standard_normal((n, m)) / np.sqrt(n) for n, m in zip(sizes, sizes[1:])]
     biases = [0.5 * rng.standard_normal(m) for m in sizes[1:]]
 
-    def answers(X):
+    def outputs(X):
         for W, b in zip(weights[:-1], biases[:-1]):
             X = g(X @ W + b)
         return X @ weights[-1] + biases[-1]
 
-    return answers, sizes[0]
+    return outputs, sizes[0]
 
 
 @pytest.mark.parametrize(("name", "g", "depth"), CASES, ids=lambda value: value if isinstance(value, str) else "")
@@ -101,7 +101,7 @@ def test_a_interval_holds_the_unit_and_little_else():
 
 
 @pytest.mark.parametrize(("g", "shape"), [(lambda z: np.maximum(z, 0), "corner"), (lambda z: 1.0 * (z > 0), "jump")])
-def test_sharp_bends_are_kinks_or_jumps(g, shape):
+def test_sharp_units_are_corners_or_jumps(g, shape):
     found = [find_interval(one_unit(g), np.random.RandomState(seed), np.zeros(1)) for seed in range(10)]
     assert [s.shape for s in found if s is not None] == [shape] * sum(s is not None for s in found)
     assert sum(s is not None for s in found) >= 5

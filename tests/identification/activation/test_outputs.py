@@ -1,4 +1,4 @@
-"""The outputs' activation from answers alone: right, or with a doubt; and networks identified behind it."""
+"""The outputs' activation from outputs alone: right, or with a doubt; and networks identified behind it."""
 
 import warnings
 
@@ -29,12 +29,12 @@ def black_box(hidden, output, depth=1, seed=0, n_outputs=2):
     weights = [rng.standard_normal((n, m)) / np.sqrt(n) for n, m in zip(sizes, sizes[1:])]
     biases = [0.5 * rng.standard_normal(m) for m in sizes[1:]]
 
-    def answers(X):
+    def outputs(X):
         for W, b in zip(weights[:-1], biases[:-1]):
             X = hidden(X @ W + b)
         return output(X @ weights[-1] + biases[-1])
 
-    return answers, sizes
+    return outputs, sizes
 
 
 def seen_of(box, D):
@@ -84,7 +84,7 @@ def test_activations_of_linear_functions_are_hidden_units():
     assert (seen.output.name, seen.name) == ("identity", "tanh") and not seen.output.doubt
 
 
-def test_where_answers_are_tiny_tanh_is_linear():
+def test_where_outputs_are_tiny_tanh_is_linear():
     box, sizes = black_box(np.tanh, lambda z: 1e-9 * z, depth=2)
     seen = seen_of(box, sizes[0])
     assert (seen.output.name, seen.output.doubt) == ("identity", "") and seen.n_queries < 1500
@@ -137,7 +137,7 @@ class TestIdentifier:
         identifier, error = self.fit(hidden, "softmax", widths="given", n_outputs=n_outputs)
         assert identifier.report_.exact and error < 1e-12
         assert identifier.network_.activation == hidden and identifier.network_.output_activation == "identity"
-        assert not hasattr(identifier, "classes_")  # it answers as the function does
+        assert not hasattr(identifier, "classes_")  # it outputs as the function does
         assert "output softmax (outputs sum to 1)" in str(identifier.report_)
 
     @pytest.mark.parametrize("hidden", ["tanh", "relu"])

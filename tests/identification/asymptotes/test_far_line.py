@@ -31,7 +31,7 @@ def test_rounding_covers_what_double_precision_leaves(network, rng):
     ],
     ids=["square", "single precision"],
 )
-def test_answers_that_are_not_linear_to_rounding(box, rng):
+def test_outputs_that_are_not_linear_to_rounding(box, rng):
     with pytest.raises(NotIdentified, match="the outputs deviate from a line by .* do not grow linearly, or are"):
         rounding_far_out(oracle_of(box), RADIUS, rng)
 

@@ -13,7 +13,7 @@ POSITION, ROUNDING = 123.456, np.full(2, 1e-15)
 
 
 def line_of(profile):
-    """A line along the first input, on which the answers are a function of it."""
+    """A line along the first input, on which the outputs are a function of it."""
     oracle = Oracle(lambda X: profile(X[:, :1]), 2)
     return FarLine(oracle, np.zeros(2), np.array([1.0, 0.0]), ROUNDING)
 
@@ -55,7 +55,7 @@ def test_two_units_are_not_one():
     assert fit_profile(line, corner, g) is None
 
 
-def test_a_kink_has_no_profile():
+def test_a_sharp_corner_has_no_profile():
     g = get_activation("silu")
     corner, straight = corner_of(g, 0.5)
     line = line_of(lambda t: np.maximum(0.5 * (t - POSITION), 0.0) * OUTGOING + t * straight)

@@ -11,7 +11,7 @@ from skident.network import Architecture, FeedforwardNetwork, get_activation
 
 @pytest.fixture
 def deep():
-    """A problem of three layers, its features and answers, and the scales and shifts that solve it."""
+    """A problem of three layers, its features and outputs, and the scales and shifts that solve it."""
     network = make_network((8, 6, 4, 2), random_state=0)
     lengths = [np.linalg.norm(v, axis=0) for v in network.entangled_weights(np.zeros(8))]
     X = np.random.default_rng(0).standard_normal((300, 8))
@@ -25,10 +25,10 @@ def ridge_problem():
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_as_many_starts_as_asked_for(deep, given):
+def test_number_of_starts(deep, given):
     problem, blocks, _, truth = deep
-    for asked, which in ((problem, blocks), (ridge_problem(), blocks[:1])):
-        starts = list(completion_starts(asked, which, truth if given else None, 4, np.random.RandomState(0)))
+    for case, which in ((problem, blocks), (ridge_problem(), blocks[:1])):
+        starts = list(completion_starts(case, which, truth if given else None, 4, np.random.RandomState(0)))
         assert len(starts) == 4
         if given:
             np.testing.assert_array_equal(starts[0][0], truth[0])
@@ -68,7 +68,7 @@ def test_every_start_is_said(deep, capsys):
     assert found.stopped and found.n_iter == 1
 
 
-def test_answers_that_no_start_can_meet(deep):
+def test_outputs_that_no_start_can_meet(deep):
     problem, blocks, Y, _ = deep
     starts = [(np.full(6, np.nan), np.zeros(6), None)]
     with pytest.raises(ValueError, match="no start gives finite outputs"):
@@ -78,7 +78,7 @@ def test_answers_that_no_start_can_meet(deep):
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("activation", ["tanh", "sigmoid", "softplus"])
 def test_hidden_layer_end_where_scipy_does(rng, activation, n_outputs):
-    """On noisy answers, so that the minimum is not zero."""
+    """On noisy outputs, so that the minimum is not zero."""
     g, n, m = get_activation(activation), 80, 3
     Z = rng.standard_normal((n, m))
     scales, shifts = np.array([0.8, 1.3, 1.7]), np.array([-0.4, 0.1, 0.6])

@@ -21,7 +21,7 @@ CASES = {
 
 @pytest.fixture(params=CASES)
 def case(request, rng):
-    """A problem with random parameters, features and answers."""
+    """A problem with random parameters, features and outputs."""
     widths, hidden, output, free = CASES[request.param]
     n_mixings = len(widths) - 1 - free
     mixings = [rng.standard_normal(widths[i : i + 2]) for i in range(n_mixings)]
@@ -31,14 +31,14 @@ def case(request, rng):
     return problem, params, rng.standard_normal((19, widths[0])), rng.standard_normal((19, widths[-1]))
 
 
-def answers(problem, params, Z):
+def outputs(problem, params, Z):
     lists = problem.to_lists(params)
     return np.stack([reference_completion(lists, problem.mixings, problem.activations, z) for z in Z])
 
 
 def test_residual_is_equation_18(case):
     problem, params, Z, Y = case
-    np.testing.assert_allclose(problem.residual(params, Z, Y), answers(problem, params, Z) - Y, atol=1e-12)
+    np.testing.assert_allclose(problem.residual(params, Z, Y), outputs(problem, params, Z) - Y, atol=1e-12)
 
 
 def test_number_of_parameters(case):

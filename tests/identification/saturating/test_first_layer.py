@@ -83,7 +83,7 @@ def test_hyperplanes_and_points(activation):
 
 
 def test_scaled_inputs():
-    """The answer is in the oracle's coordinates."""
+    """The result is in the oracle's coordinates."""
     network = make_network((6, 8, 2), shift_scale=0.5, output_activation="identity", random_state=0)
     center, scale = np.array([5.0, -3.0, 0.0, 1.0, 2.0, 100.0]), np.array([1.0, 10.0, 0.1, 3.0, 0.5, 1.0])
     oracle = Oracle(network, 6, center=center, scale=scale)
@@ -95,7 +95,7 @@ def test_scaled_inputs():
     np.testing.assert_allclose(signs * first.biases[match], expected, atol=1e-2 * np.abs(expected).max())
 
 
-def test_same_seed_same_answer_and_queries():
+def test_same_seed_same_result_and_queries():
     network = make_network((6, 8, 2), shift_scale=0.5, random_state=0)
     (first, oracle), (again, other) = search(network), search(network)
     np.testing.assert_array_equal(first.weights, again.weights)
@@ -182,7 +182,7 @@ def sines(net, first):
 
 
 def in_single_precision(net):
-    """The network as torch answers in float32: inputs, weights and sums are rounded."""
+    """The network as torch outputs in float32: inputs, weights and sums are rounded."""
 
     def box(X):
         y = X.astype(np.float32)
@@ -196,7 +196,7 @@ def in_single_precision(net):
 def noisy_search(box, net, noise, n_units, seed):
     oracle = Oracle(box, net.n_inputs)
     first = find_first_layer(oracle, n_units=n_units, rng=np.random.RandomState(seed), noise=noise)
-    assert sum(first.queries.values()) == oracle.n_queries - 8  # 8 rows for the range of the answers
+    assert sum(first.queries.values()) == oracle.n_queries - 8  # 8 rows for the range of the outputs
     assert first.weights.shape == net.weights[0].shape
     direction, _, match = errors(net, first)
     assert sorted(match) == list(range(net.layer_widths[0]))
@@ -209,7 +209,7 @@ def noisy_search(box, net, noise, n_units, seed):
 @pytest.mark.parametrize("name", NOISY_WIDTHS)
 def test_noise(name, output_activation, relative, known, seed):
     """An entry of a direction is off by about the noise over the step's height, and there are sqrt(20) times as much in
-    all. Steps are some fraction of the answers' range high, those of single units much less.
+    all. Steps are some fraction of the outputs' range high, those of single units much less.
     """
     net = make_network(
         NOISY_WIDTHS[name], shift_scale=0.5, output_activation=output_activation, random_state=seed + 100
@@ -228,7 +228,7 @@ def test_noise(name, output_activation, relative, known, seed):
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", NOISY_WIDTHS)
-def test_rounded_answers(name, seed):
+def test_rounded_outputs(name, seed):
     net = make_network(NOISY_WIDTHS[name], shift_scale=0.5, random_state=seed)
     assert noisy_search(lambda X: net(X).round(6), net, 3e-7, net.layer_widths[0], seed)[0] < 1e-3
 

@@ -83,7 +83,7 @@ def test_biases():
 
 
 def test_group_size():
-    assert group_size(50, 1, 40) == group_size(50, 2, 40) == 0  # their effects could not be told apart
+    assert group_size(50, 1, 40) == group_size(50, 2, 40) == 0  # their effects could not be separated
     assert group_size(50, 10, 40) == 8 and group_size(50, 100, 3) == 3 and group_size(3, 10, 9) == 0
 
 
