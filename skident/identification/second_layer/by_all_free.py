@@ -21,7 +21,7 @@ from .kernel.taylor import TaylorRule, choose_reach, taylor_coefficients
 
 __all__ = ["AllFreeDesign", "all_free_design", "recover_with_all_units_free"]
 
-# By order: the largest reach tried, and more pairs of nodes than on patches, since all units share one set of powers.
+# By order: the largest reach tried, and more pairs of nodes than on patches, since fewer centers average the errors.
 _RULES = {2: TaylorRule(2, 0.5, 3), 3: TaylorRule(3, 0.6, 6), 4: TaylorRule(4, 0.8, 7), 5: TaylorRule(5, 0.85, 8)}
 _MAX_FILL = 0.9  # part of the space of order-p coefficients that m_2 powers may fill: the power method needs the rest
 _CENTERS_PER_UNIT = 1.5  # coefficients per output and second-layer unit, so that singular values have a gap

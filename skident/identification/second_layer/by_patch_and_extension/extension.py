@@ -63,7 +63,7 @@ def _n_points(n_values, n_outputs):
 
 
 def _n_parameters(k, m_2, m_L):
-    """Number of parameters of k known units and all that follows."""
+    """Number of parameters of k known units, m_2 second-layer units and m_L outputs."""
     return k + (k + 1) * m_2 + (m_2 + 1) * m_L
 
 
