@@ -8,6 +8,7 @@ import numpy as np
 
 from skident.budget import chunk_bytes as default_chunk_bytes
 from skident.network import FeedforwardNetwork, get_activation
+from skident.network.calculus import flatten_parameters, unflatten_parameters
 from skident.optim import BatchedNormalEquations, Ending, WorkBudget, batched_levenberg_marquardt
 
 __all__ = [
@@ -184,16 +185,13 @@ def random_parameters(n_inputs, architecture, n_starts, rng):
 
 def network_of(x, n_inputs, architecture):
     """The network with parameters x (P,): layer by layer, weights above biases, row by row."""
-    layers, first = [], 0
-    for a, c in zip((n_inputs, *architecture.widths[:-1]), architecture.widths, strict=True):
-        layers.append(x[first : first + (a + 1) * c].reshape(a + 1, c))
-        first += (a + 1) * c
-    return FeedforwardNetwork([A[:-1] for A in layers], [A[-1] for A in layers], *architecture.names)
+    shapes = list(zip((n_inputs, *architecture.widths[:-1]), architecture.widths, strict=True))
+    return FeedforwardNetwork(*unflatten_parameters(x, shapes), *architecture.names)
 
 
 def parameters_of(network):
     """The parameters (P,) of a network, in the order of `network_of`."""
-    return np.concatenate([np.vstack([W, b]).ravel() for W, b in zip(network.weights, network.biases, strict=True)])
+    return flatten_parameters(network.weights, network.biases)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,13 @@ import numpy as np
 from skident.budget import check_deadline, memory_allows, require_memory
 from skident.budget import chunk_bytes as default_chunk_bytes
 from skident.network import change_outputs, output_scaling
-from skident.network.calculus import forward, forward_jets, output_sensitivities
+from skident.network.calculus import (
+    flatten_parameters,
+    forward,
+    forward_jets,
+    output_sensitivities,
+    unflatten_parameters,
+)
 from skident.optim import (
     DenseNormalEquations,
     FactoredNormalEquations,
@@ -89,14 +95,9 @@ class NetworkLeastSquares:
     def _matrix_bytes(self):
         return _MATRIX_COPIES * 8 * self.n_parameters**2
 
-    def flatten(self, weights, biases):
-        """Weights and biases as one vector (P,)."""
-        return np.concatenate([np.vstack([W, b]).ravel() for W, b in zip(weights, biases, strict=True)])
-
     def unflatten(self, params):
         """A vector (P,) as lists of weights and of biases: views."""
-        blocks = self._blocks(params)
-        return [B[:-1] for B in blocks], [B[-1] for B in blocks]
+        return unflatten_parameters(params, self.shapes)
 
     def _blocks(self, params):
         return [
@@ -270,7 +271,7 @@ def fit_network(network, U, Y, stopping=None, *, dense_limit=2000, inner_tol=1e-
     total = max(float(np.sum(Y**2)), np.finfo(float).tiny)
     result = minimize(
         problem,
-        problem.flatten(start.weights, start.biases),
+        flatten_parameters(start.weights, start.biases),
         max_iter=stopping.max_iter,
         target=_EXACT_COST * total,
         ftol=stopping.ftol,

@@ -6,6 +6,7 @@ import numpy as np
 
 from skident.budget import MemoryLimitError
 from skident.network import change_outputs, output_scaling
+from skident.network.calculus import flatten_parameters
 from skident.optim import give_up_when_slow
 from skident.oracle import OutOfBudgetError, above_rounding
 
@@ -63,7 +64,7 @@ def polish_network(network, U, Y, *, max_iter=60, dense_limit=3000, factor_limit
     problem = weighted_problem(network, U, Y, weight, dense_limit=dense_limit, factor_limit=factor_limit)
     total = max(float(np.sum(problem.Y**2)), _TINY)
     close = _CLOSE**2 * total + (_NOISE_FACTOR * Y.size * sigma.max() ** 2 if noisy else 0.0)
-    start = problem.flatten(network.weights, network.biases)
+    start = flatten_parameters(network.weights, network.biases)
     slow, previous = give_up_when_slow(_PATIENCE, close), [np.inf]
 
     def stop(n_iter, cost):

@@ -10,7 +10,13 @@ import numpy as np
 
 from skident.budget import chunk_bytes as default_chunk_bytes
 from skident.network import FeedforwardNetwork, change_outputs, output_scaling
-from skident.network.calculus import forward, forward_jets, output_sensitivities
+from skident.network.calculus import (
+    flatten_parameters,
+    forward,
+    forward_jets,
+    output_sensitivities,
+    unflatten_parameters,
+)
 from skident.optim import DenseNormalEquations, best_of, fit_coefficients, levenberg_marquardt, one_blas_thread
 
 from .pruning import PROMISING, prune_to
@@ -41,30 +47,27 @@ class HiddenLayerProblem:
 
     def __init__(self, network, U, Y, *, chunk_bytes=None):
         self.like, self.U, self.Y = network, U, Y
-        self.shapes = [(a + 1, c) for a, c in (W.shape for W in network.weights[:-1])]
-        self.n_parameters = sum(a * c for a, c in self.shapes)
+        self.shapes = [W.shape for W in network.weights[:-1]]
+        self.n_parameters = sum((a + 1) * c for a, c in self.shapes)
         self.chunk = max(1, (chunk_bytes or default_chunk_bytes()) // (8 * self.n_parameters * Y.shape[1]))
 
     def flatten(self, network):
         """Weights and biases of the hidden layers as one vector (P,)."""
-        layers = zip(network.weights[:-1], network.biases[:-1], strict=True)
-        return np.concatenate([np.vstack([W, b]).ravel() for W, b in layers])
+        return flatten_parameters(network.weights[:-1], network.biases[:-1])
 
     def network(self, params):
         """The network with the best output layer."""
-        layers = self._hidden_layers(params)
-        layers.append(self._fit(layers).coefficients)
-        return FeedforwardNetwork([B[:-1] for B in layers], [B[-1] for B in layers], self.like.activation)
+        return self._with_readout(params, self._fit(params).coefficients)
 
-    def _hidden_layers(self, params):
-        """Weights above biases, layer by layer."""
-        ends = np.cumsum([a * c for a, c in self.shapes])[:-1]
-        return [part.reshape(shape) for part, shape in zip(np.split(params, ends), self.shapes, strict=True)]
+    def _with_readout(self, params, V):
+        """The network with the output layer V, weights above biases."""
+        weights, biases = unflatten_parameters(params, self.shapes)
+        return FeedforwardNetwork([*weights, V[:-1]], [*biases, V[-1]], self.like.activation)
 
-    def _fit(self, layers):
+    def _fit(self, params):
         """The best output layer, weights above biases; the ridge is m + 1 samples more. None if units overflow."""
-        weights, biases = [B[:-1] for B in layers], [B[-1] for B in layers]
-        H = _with_ones(forward(weights, biases, self.like.activations[:-1], self.U))
+        H = forward(*unflatten_parameters(params, self.shapes), self.like.activations[:-1], self.U)
+        H = _with_ones(H)
         if not np.isfinite(H).all():
             return None
         ridge = np.sqrt(_RIDGE * len(H)) * np.eye(H.shape[1])
@@ -73,19 +76,18 @@ class HiddenLayerProblem:
     def cost(self, params):
         """The minimum over the output layer; infinite if a unit overflows."""
         with np.errstate(over="ignore", invalid="ignore"):
-            fit = self._fit(self._hidden_layers(params)) if np.isfinite(params).all() else None
+            fit = self._fit(params) if np.isfinite(params).all() else None
         return np.inf if fit is None else float(np.sum(fit.residual**2))
 
     def linearize(self, params):
         """The Gauss-Newton model, summed over blocks of samples: ``J^T J`` less what the output layer can make."""
-        layers = self._hidden_layers(params)
-        fit, P, m_L = self._fit(layers), self.n_parameters, self.Y.shape[1]
-        V = fit.coefficients
+        fit, P, m_L = self._fit(params), self.n_parameters, self.Y.shape[1]
+        network = self._with_readout(params, fit.coefficients)
         matrix, gradient = np.zeros((P, P)), np.zeros(P)
         inside = np.zeros((fit.basis.shape[1], m_L, P))
         for first in range(0, len(self.U), self.chunk):
             block = slice(first, min(first + self.chunk, len(self.U)))
-            J = self._jacobian(layers, V, self.U[block])
+            J = _hidden_jacobian(network, self.U[block])
             for p in range(m_L):
                 matrix += J[:, p].T @ J[:, p]
                 gradient += fit.residual[block, p] @ J[:, p]
@@ -94,16 +96,16 @@ class HiddenLayerProblem:
             matrix -= inside[:, p].T @ inside[:, p]
         return DenseNormalEquations(matrix, gradient)
 
-    def _jacobian(self, layers, V, U):
-        """Derivatives of the outputs at U (n, D) by params, the output layer V held, (n, m_L, P)."""
-        weights, biases = [B[:-1] for B in (*layers, V)], [B[-1] for B in (*layers, V)]
-        inputs, jets = forward_jets(weights, biases, self.like.activations, U, order=1)
-        sensitivities, _ = output_sensitivities(weights, jets)
-        parts = [
-            (_with_ones(y)[:, None, :, None] * B[:, :, None, :]).reshape(len(y), B.shape[1], -1)
-            for y, B in zip(inputs[:-1], sensitivities[:-1], strict=True)
-        ]
-        return np.concatenate(parts, axis=2)
+
+def _hidden_jacobian(network, U):
+    """Derivatives of the outputs at U (n, D) by the parameters of the hidden layers, (n, m_L, P)."""
+    inputs, jets = forward_jets(network.weights, network.biases, network.activations, U, order=1)
+    sensitivities, _ = output_sensitivities(network.weights, jets)
+    parts = [
+        (_with_ones(y)[:, None, :, None] * B[:, :, None, :]).reshape(len(y), B.shape[1], -1)
+        for y, B in zip(inputs[:-1], sensitivities[:-1], strict=True)
+    ]
+    return np.concatenate(parts, axis=2)
 
 
 def _with_ones(H):

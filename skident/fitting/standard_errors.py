@@ -6,7 +6,7 @@ import numpy as np
 
 from skident.budget import check_deadline
 from skident.network import FeedforwardNetwork
-from skident.network.calculus import forward_jets, output_sensitivities
+from skident.network.calculus import flatten_parameters, forward_jets, output_sensitivities
 from skident.optim import one_blas_thread
 from skident.oracle import NotIdentified
 
@@ -62,11 +62,11 @@ def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
         noise = _residual_noise(network, U, Y)
     network, U, noise, inner, outer = _in_powers_of_two(network, U, noise)
     problem = weighted_problem(network, U, np.zeros((n, network.n_outputs)), 1.0 / noise)
-    A, _ = problem.normal_equations(problem.flatten(network.weights, network.biases))
+    A, _ = problem.normal_equations(flatten_parameters(network.weights, network.biases))
     scale = np.sqrt(np.diagonal(A))
     scale = np.where(scale > 0, scale, 1.0)
     A /= scale[:, None] * scale[None, :]
-    free = _norm_preserving_basis(network, problem, scale)
+    free = _norm_preserving_basis(network, scale)
     check_deadline(_EIGH_FLOPS * P**3)
     values, vectors = np.linalg.eigh(free.T @ A @ free if free is not None else A)
     if not values[0] > P * np.finfo(float).eps:
@@ -101,7 +101,7 @@ def _in_powers_of_two(network, U, noise):
     return scaled, np.ldexp(U, -inner), np.ldexp(noise, -outer), inner, outer
 
 
-def _norm_preserving_basis(network, problem, scale):
+def _norm_preserving_basis(network, scale):
     """Orthonormal basis (P, q) of changes of the scaled parameters that keep norms of incoming weights; None for all.
 
     Only units of homogeneous activations can be rescaled; a unit without incoming weights has no norm to keep.
@@ -111,7 +111,7 @@ def _norm_preserving_basis(network, problem, scale):
         for k in range(W.shape[1] if activation.symmetry == "homogeneous" else 0):
             kept = [np.zeros_like(V) for V in network.weights]
             kept[layer][:, k] = W[:, k]
-            gradients.append(problem.flatten(kept, [np.zeros_like(b) for b in network.biases]) / scale)
+            gradients.append(flatten_parameters(kept, [np.zeros_like(b) for b in network.biases]) / scale)
     if not gradients:
         return None
     return np.linalg.qr(np.array(gradients).T, mode="complete")[0][:, len(gradients) :]

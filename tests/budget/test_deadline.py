@@ -75,10 +75,10 @@ def rosenbrock():
 
 
 def test_levenberg_marquardt_keeps_its_best_point():
-    cost, linearise = rosenbrock()
+    cost, linearize = rosenbrock()
     start = np.array([-1.2, 1.0])
     with over():
-        result = levenberg_marquardt(cost, linearise, start)
+        result = levenberg_marquardt(cost, linearize, start)
     assert result.status == "max_iter" and np.array_equal(result.x, start) and result.cost == cost(start)
     made = []
 
@@ -86,7 +86,7 @@ def test_levenberg_marquardt_keeps_its_best_point():
         made.append(x)
         if len(made) == 4:
             raise OutOfBudgetError("in the middle of a step")
-        return linearise(x)
+        return linearize(x)
 
     result = levenberg_marquardt(cost, until_the_fourth, start)
     assert result.cost < cost(start) and len(result.history) == 4 and result.status == "max_iter"
@@ -104,7 +104,7 @@ class Roots:
     def cost(self, x):
         return (x[:, 0] ** 2 - self.a) ** 2
 
-    def linearise(self, x):
+    def linearize(self, x):
         return BatchedNormalEquations(4 * x[:, :, None] ** 2, 2 * x * (x**2 - self.a[:, None]))
 
     def move(self, x, steps):

@@ -17,6 +17,7 @@ from skident.fitting.batched_fits import (
 )
 from skident.fitting.least_squares import NetworkLeastSquares
 from skident.network import Architecture, FeedforwardNetwork
+from skident.network.calculus import flatten_parameters
 from skident.optim import (
     DenseNormalEquations,
     Ending,
@@ -47,7 +48,7 @@ def case(request, rng):
     def make(**options):
         return NetworkLeastSquares([W.shape for W in network.weights], network.activations, U, Y, **options)
 
-    theta = make().flatten(network.weights, network.biases)
+    theta = flatten_parameters(network.weights, network.biases)
     return make, theta, reference_residual_jacobian(make().residual, theta), network, U, Y
 
 
@@ -150,7 +151,7 @@ def test_layers_that_read_much_have_a_block_of_their_own(rng):
     weights = [np.zeros((250, 3)), network.weights[1]]
     U = rng.standard_normal((600, 250))
     problem = NetworkLeastSquares([(250, 3), (3, 2)], network.activations, U, np.zeros((600, 2)), dense_limit=0)
-    theta = problem.flatten(weights, network.biases)
+    theta = flatten_parameters(weights, network.biases)
     model, V = problem.linearize(theta), rng.standard_normal((251, 3))
     block = problem.normal_equations(theta)[0][:753, :753] + 1e-2 * np.diag(model.diagonal[:753])
     found = model.preconditioner(1e-2)(np.append(V, np.zeros(8)))
@@ -162,7 +163,7 @@ def test_overflow_is_a_cost_not_a_warning(rng):
     """A step too long is refused by its cost; nothing is printed."""
     network = make_network((3, 4, 1), activation="quadratic", output_activation="quadratic", random_state=0)
     problem = NetworkLeastSquares([(3, 4), (4, 1)], network.activations, rng.standard_normal((5, 3)), np.zeros((5, 1)))
-    theta = 1e100 * problem.flatten(network.weights, network.biases)
+    theta = 1e100 * flatten_parameters(network.weights, network.biases)
     assert not np.isfinite(problem.cost(theta))
 
 

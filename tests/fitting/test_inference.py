@@ -9,6 +9,7 @@ from skident.fitting.lack_of_fit import lack_of_fit
 from skident.fitting.least_squares import weighted_problem
 from skident.fitting.standard_errors import jacobian_spectrum, parameter_jacobian, standard_errors
 from skident.network import Architecture, FeedforwardNetwork, change_inputs, change_outputs
+from skident.network.calculus import flatten_parameters
 from skident.optim import Ending, batched_levenberg_marquardt
 
 
@@ -30,7 +31,7 @@ def test_units_whose_squares_float64_does_not_hold(inner, outer):
 def test_the_jacobian_is_that_of_the_normal_equations(rng):
     network, U = make_network((4, 3, 5, 2), random_state=0), rng.standard_normal((7, 4))
     problem = weighted_problem(network, U, np.zeros((7, 2)), 1.0)
-    A, _ = problem.normal_equations(problem.flatten(network.weights, network.biases))
+    A, _ = problem.normal_equations(flatten_parameters(network.weights, network.biases))
     J = parameter_jacobian(network, U)
     assert J.shape == (14, network.n_parameters)
     np.testing.assert_allclose(J.T @ J, A, atol=1e-12)

@@ -15,6 +15,7 @@ from skident.identification.piecewise.deep.known_layers import KnownLayers
 from skident.identification.piecewise.kernel.gradient import normals_at
 from skident.identification.piecewise.kernel.output_error import DeepProbe
 from skident.network import get_activation
+from skident.network.calculus import flatten_parameters
 from skident.oracle import Oracle
 
 SCARCE = {"max_memory": "1.1MB"}
@@ -81,7 +82,7 @@ def test_normal_equations_in_tiles(rng):
     U = rng.standard_normal((60, 12))
     args = [W.shape for W in network.weights], [get_activation("tanh"), get_activation("identity")], U, network(U)
     whole, tiled = (NetworkLeastSquares(*args, chunk_bytes=size) for size in (2**27, 2**16))
-    theta = whole.flatten(network.weights, network.biases) + 0.1
+    theta = flatten_parameters(network.weights, network.biases) + 0.1
     for one, other in zip(whole.normal_equations(theta), tiled.normal_equations(theta), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
@@ -90,7 +91,7 @@ def test_a_matrix_that_does_not_fit_is_not_formed(rng):
     network = make_network((12, 30, 2), activation="tanh", output_activation="identity", random_state=0)
     U = rng.standard_normal((60, 12))
     problem = NetworkLeastSquares([W.shape for W in network.weights], [get_activation("tanh")] * 2, U, network(U))
-    theta = problem.flatten(network.weights, network.biases)
+    theta = flatten_parameters(network.weights, network.biases)
     assert type(problem.linearize(theta)).__name__ == "DenseNormalEquations"
     with skident.config_context(max_memory="2MB"):
         assert type(problem.linearize(theta)).__name__ == "KrylovNormalEquations"
@@ -104,7 +105,7 @@ def test_a_slow_black_box_is_given_fewer_rows(own_seconds):
         time.sleep(1e-3 * len(X))
         return X[:, :1]
 
-    oracle = Oracle(slow, 2, budget=skident.oracle.Budget(max_seconds=100.0))
+    oracle = Oracle(slow, 2, clock=skident.oracle.Clock(max_seconds=100.0))
     oracle(np.zeros((100, 2)))
     oracle(np.zeros((20_000, 2)))
     assert max(rows) <= 5_100 and sum(rows) == 20_100

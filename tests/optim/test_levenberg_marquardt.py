@@ -169,14 +169,14 @@ def test_zero_columns_get_no_step():
 def test_one_factor_serves_several_steps(make):
     problem, kept, formed = make(), KeptFactor(), []
 
-    def linearise(x):
+    def linearize(x):
         model = problem.factored(x, tol=1e-10, kept=kept)
         form = model.form
         model.form = lambda: formed.append(x) or form()
         return model
 
     expected = levenberg_marquardt(problem.cost, problem.dense, problem.start, target=1e-24)
-    result = levenberg_marquardt(problem.cost, linearise, problem.start, target=1e-24, max_iter=200)
+    result = levenberg_marquardt(problem.cost, linearize, problem.start, target=1e-24, max_iter=200)
     assert result.cost <= expected.cost * (1 + 1e-9) + 1e-24
     assert len(formed) < result.n_iter
 
@@ -280,7 +280,7 @@ def test_costs_that_are_not_finite_are_rejected(wall):
 @pytest.mark.parametrize("start", [np.nan, np.inf])
 def test_start_that_is_not_finite(start):
     def never(x):
-        raise AssertionError("linearised where the cost is not finite")
+        raise AssertionError("linearized where the cost is not finite")
 
     result = levenberg_marquardt(lambda x: start, never, np.zeros(2))
     assert (result.status, result.n_iter) == ("stalled", 0)
@@ -331,13 +331,13 @@ def test_useless_predictions_do_no_harm(prediction):
 def test_largest_damping_is_still_tried():
     problem, tried = rosenbrock(), []
 
-    def linearise(x):
+    def linearize(x):
         model = problem.dense(x)
         solve = model.solve
         model.solve = lambda damping: tried.append(damping) or solve(damping)
         return model
 
-    levenberg_marquardt(problem.cost, linearise, problem.start, damping=1e9, max_iter=2)
+    levenberg_marquardt(problem.cost, linearize, problem.start, damping=1e9, max_iter=2)
     assert tried[0] == 1e8
 
 
