@@ -242,11 +242,18 @@ def fit_lbfgs(module, loss, *, l2=0.0, max_iter=800, tol=1e-10):
     )
     values = torch.as_tensor(result.x, dtype=params.dtype, device=params.device)
     _unflatten(blocks, values)
-    finite = bool(history) and result.fun < _OVERFLOW
-    tenth = history[max(0, len(history) - 1 - max(1, len(history) // 10))] if history else np.inf
-    moving = result.status == 1 and not result.fun > _STILL_FALLING * tenth
-    status = "stalled" if not finite else "max_iter" if moving else "stationary"
-    return LeastSquaresResult(result.x, float(result.fun) if finite else np.inf, int(result.nit), status, history)
+    status = _lbfgs_status(result, history)
+    cost = np.inf if status == "stalled" else float(result.fun)
+    return LeastSquaresResult(result.x, cost, int(result.nit), status, history)
+
+
+def _lbfgs_status(result, history):
+    """Status of a run of L-BFGS: "stalled" if not finite, "max_iter" if the loss was still falling at the last step."""
+    if not history or not result.fun < _OVERFLOW:
+        return "stalled"
+    tenth = history[max(0, len(history) - 1 - max(1, len(history) // 10))]
+    still_falling = result.status == 1 and not result.fun > _STILL_FALLING * tenth
+    return "max_iter" if still_falling else "stationary"
 
 
 @torch.no_grad()

@@ -222,23 +222,18 @@ def _quadratic_curvature(problem, W, v, G, values, scales, max_products):
 
 def certify_smooth(W, v, X, y, activation, *, max_products=400):
     """`landscape_certificate` for smooth activations: gradient and curvature, without a claim of global optimality."""
-    jet, name = getattr(activation, "jet", None), getattr(activation, "name", "custom")
-    if jet is None:
-        raise TypeError(
-            f"activation must be 'quadratic' or an object with jet(z, 2) -> (g, g', g''), got {activation!r}."
-        )
-    if not getattr(activation, "smooth", True):
-        raise ValueError(f"{name} has no second derivative everywhere; curvature effort nothing there. Try softplus.")
+    jet, name = _checked_jet(activation)
     loss, slope, slopes, curvatures = loss_derivatives(W, v, X, y, jet)
     null_loss = loss_derivatives(np.zeros_like(W), v, X, y, jet)[0]
     curvature = _smooth_curvature(W, X, slope, slopes, curvatures, max_products)
-    # Scales: the loss of W = 0 or of y, over the size of the inputs and of W.
-    size = max(null_loss, loss, 0.5 * float(np.mean(y**2)))
-    reach = float(np.sqrt(np.mean(np.sum(X**2, axis=1))))
-    weights = max(1.0 / max(reach, 1e-300), float(np.linalg.norm(W)))
     gradient_norm = float(np.linalg.norm(slope))
-    stationary = gradient_norm * weights <= _STATIONARY * size
-    status = certificate_status(False, stationary, curvature.value < -_FLAT * size * max(reach**2, weights**-2))
+    # Scales: the loss of W = 0 or of y, over the norms of the inputs and of W.
+    loss_scale = max(null_loss, loss, 0.5 * float(np.mean(y**2)))
+    input_norm = float(np.sqrt(np.mean(np.sum(X**2, axis=1))))
+    weight_norm = max(1.0 / max(input_norm, 1e-300), float(np.linalg.norm(W)))
+    stationary = gradient_norm * weight_norm <= _STATIONARY * loss_scale
+    flat = _FLAT * loss_scale * max(input_norm**2, weight_norm**-2)
+    status = certificate_status(False, stationary, curvature.value < -flat)
     how, unsaid = "losses are not negative", f". For {name} units nothing is claimed beyond slope and curvature"
     reason = certificate_reason(
         status, how, loss=loss, gap=loss, gradient_norm=gradient_norm, curvature=curvature.value
@@ -259,6 +254,18 @@ def certify_smooth(W, v, X, y, activation, *, max_products=400):
         activation=name,
         **_curvature_fields(curvature, status),
     )
+
+
+def _checked_jet(activation):
+    """The jet and the name of a smooth activation; TypeError or ValueError for others."""
+    jet, name = getattr(activation, "jet", None), getattr(activation, "name", "custom")
+    if jet is None:
+        raise TypeError(
+            f"activation must be 'quadratic' or an object with jet(z, 2) -> (g, g', g''), got {activation!r}."
+        )
+    if not getattr(activation, "smooth", True):
+        raise ValueError(f"{name} has no second derivative everywhere, so no curvature. Try softplus.")
+    return jet, name
 
 
 def _smooth_curvature(W, X, slope, slopes, curvatures, max_products):

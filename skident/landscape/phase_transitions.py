@@ -225,11 +225,16 @@ def phase_transition(
     seeds = check_random_state(random_state).randint(2**31 - 1, size=len(values))
     at_value = functools.partial(_losses, activation=activation, sharpness=sharpness, trials=trials)
     sizes = [{**fixed, swept: value} for value in values]
-    losses = list(in_order(at_value, zip(sizes, seeds), n_jobs))
-    succeeded = np.array(losses) <= trials.threshold
+    losses = np.array(list(in_order(at_value, zip(sizes, seeds), n_jobs)))
+    settings = {"activation": g.name, "sharpness": sharpness, "optimizer": "Levenberg-Marquardt", **asdict(trials)}
+    return _transition(swept, values, losses, trials, {**fixed, **settings})
+
+
+def _transition(swept, values, losses, trials, settings):
+    """The `PhaseTransition` of losses (m, n_trials, n_starts)."""
+    succeeded = losses <= trials.threshold
     counts = succeeded.all(axis=2).sum(axis=1)
     half, slope, interval = fit_transition(values, counts, np.full(len(values), trials.n_trials))
-    settings = {"activation": g.name, "sharpness": sharpness, "optimizer": "Levenberg-Marquardt", **asdict(trials)}
     return PhaseTransition(
         swept=swept,
         values=np.array(values),
@@ -239,8 +244,8 @@ def phase_transition(
         half_point=half,
         interval=interval,
         slope=slope,
-        settings={**fixed, **settings},
-        losses=np.array(losses),
+        settings=settings,
+        losses=losses,
     )
 
 

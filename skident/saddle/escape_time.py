@@ -77,10 +77,7 @@ def flow_escape_time(weights, X, G, radius, *, rtol=5e-4):
             step = min(step, (target - state[1]) / first[1])
         new, error = _bogacki_shampine(rates, state, first, step)
         ratio = error / (rtol * step * rate)
-        # The estimate is of third order in the step, but of second order along an activation boundary.
-        relative = min(
-            _LARGEST_STEP, step * rate * min(_GROW, max(_SHRINK, _SAFETY / math.sqrt(max(ratio, _SMALL_ERROR))))
-        )
+        relative = min(_LARGEST_STEP, step * rate * _change_of_step(ratio))
         if ratio > 1.0 and step * rate > _SMALLEST_STEP:
             continue
         state = new
@@ -91,6 +88,12 @@ def flow_escape_time(weights, X, G, radius, *, rtol=5e-4):
         f"the flow has not left the origin after {_MAX_STEPS} steps: its norm has grown by a factor of "
         f"{math.exp(state[1]):.3g} of {math.exp(target):.3g}. Try a smaller radius."
     )
+
+
+def _change_of_step(ratio):
+    """Factor of the next step, from the estimated error relative to the tolerated one."""
+    # The estimate is of third order in the step, but of second order along an activation boundary.
+    return min(_GROW, max(_SHRINK, _SAFETY / math.sqrt(max(ratio, _SMALL_ERROR))))
 
 
 def _norm(arrays):
