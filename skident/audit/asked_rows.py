@@ -33,20 +33,6 @@ _CANDIDATES = 4  # candidates a row asked
 class AskedRows:
     """Rows asked so far, their answers, and by how much these may differ.
 
-    Parameters
-    ----------
-    oracle : Oracle
-    network : FeedforwardNetwork
-        That is known.
-    X : ndarray of shape (n, D)
-        Where the black box is used.
-    tol : float or None
-        Largest difference, over the standard deviation of that output's answers, that still counts as the same.
-    most : int
-        Rows asked at most, `FEWEST_ROWS` at least.
-    single : bool
-        Whether the weights of the black box or of the network, but not of both, may be rounded to float32.
-
     Attributes
     ----------
     X : ndarray of shape (k, D)
@@ -74,19 +60,7 @@ class AskedRows:
         self._centred = oracle.response == "predict_proba" and network.n_outputs > 1
 
     def first(self, rng):
-        """The first round, at inputs where units show; how the black box computes; which units rest everywhere.
-
-        Parameters
-        ----------
-        rng : numpy.random.RandomState
-
-        Raises
-        ------
-        ValueError
-            If the black box has another number of outputs than the network.
-        BlackBoxError
-            If it fails.
-        """
+        """The first round, at inputs where units show; how the black box computes; which units rest everywhere."""
         n_units, left = sum(self.network.layer_widths[:-1]), self._most - _PROBE + _REPEATED
         n_each = int(np.clip(_EACH_IN_ALL // max(n_units, 1), *_EACH))
         n = min(n_each * n_units + _OTHERS, left)
@@ -130,17 +104,7 @@ class AskedRows:
         return self._most - self._oracle.n_queries - _REPEATED
 
     def more(self, rng):
-        """As many other rows as may be asked.
-
-        Parameters
-        ----------
-        rng : numpy.random.RandomState
-
-        Raises
-        ------
-        BlackBoxError
-            If the black box fails.
-        """
+        """As many other rows as may be asked."""
         left = self._left()
         if left <= 0:
             return
@@ -150,13 +114,7 @@ class AskedRows:
         self._settle()
 
     def compared(self):
-        """Effects of the parameters at what was asked, and the largest difference over its tolerance.
-
-        Returns
-        -------
-        effects : ParameterEffects
-        excess : float
-        """
+        """Effects of the parameters at what was asked, and the largest difference over its tolerance."""
         effects = self._effects(self.X, self.tolerance)
         return effects, float(np.max(np.abs(self.Y - effects.answers) / self.tolerance))
 
@@ -164,13 +122,7 @@ class AskedRows:
         return ParameterEffects(self.network, X, tolerance, self._centred)
 
     def check_drift(self):
-        """Refuse a black box that answers otherwise than before.
-
-        Raises
-        ------
-        BlackBoxError
-            If it does.
-        """
+        """Refuse a black box that answers otherwise than before."""
         again = self._oracle(self.X[:_REPEATED])
         gap = np.abs(again - self.Y[:_REPEATED]) / (2.0 * self.tolerance[:_REPEATED])
         if gap.max() > 1.0:
@@ -213,15 +165,6 @@ class AskedRows:
         """Whether the black box rounds its inputs to float32; if so, float32 counts as its precision from then on.
 
         A box does if its outputs at rounded inputs are the same where the network's own outputs are not.
-
-        Returns
-        -------
-        bool
-
-        Raises
-        ------
-        BlackBoxError
-            If the black box fails.
         """
         if self.kind != "float64" or self._left() < _CAST_ROWS:
             return False

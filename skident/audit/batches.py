@@ -45,18 +45,8 @@ class BatchProbe:
     def depends_on_batch(self, oracle, rows, rounding):
         """Whether batches, rather than noise, explain the difference.
 
-        Parameters
-        ----------
-        oracle : Oracle
-        rows : ndarray of shape (4, D)
-        rounding : ndarray of shape (m_L,)
+        rows (4, D), rounding (m_L,).
 
-        Returns
-        -------
-        bool
-
-        Notes
-        -----
         Six queries. An F-test of the difference between the batches against that between repetitions of a batch.
         """
         Y, half = oracle(rows), oracle(rows[:_HALF])
@@ -71,20 +61,7 @@ class BatchProbe:
 def probe_batches(oracle, rows):
     """Query four rows as one batch and the first two again.
 
-    Parameters
-    ----------
-    oracle : Oracle
-    rows : ndarray of shape (4, D)
-        From `spread_rows`.
-
-    Returns
-    -------
-    BatchProbe
-
-    Raises
-    ------
-    BlackBoxError
-        If the black box fails.
+    rows (4, D).
     """
     Y, error = oracle.query(rows)
     return BatchProbe(Y, error, oracle(rows[:_HALF]))
@@ -96,13 +73,7 @@ def spread_rows(X):
     Dynamic quantization takes its scale from the largest entries of a batch, so the scale of the first two rows differs
     from that of the first four.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, D)
-
-    Returns
-    -------
-    ndarray of shape (n, D)
+    X (n, D); returns (n, D).
     """
     order = np.argsort(np.abs(X).max(axis=1), kind="stable")
     first = np.concatenate([order[:_HALF], order[_HALF:][-_HALF:]])

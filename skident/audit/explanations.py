@@ -50,21 +50,8 @@ class Explanation:
 def explain_differences(effects, answers, tolerance, *, several=True):
     """The simplest change that explains how answers differ: one weight, one unit, some weights.
 
-    Parameters
-    ----------
-    effects : ParameterEffects
-        Of the known network where the black box was asked.
-    answers, tolerance : ndarray of shape (n, m_L)
-        Of the black box; an infinite tolerance where an answer does not count.
-    several : bool, default=True
-        Whether changes of many weights are looked for, too.
+    answers, tolerance (n, m_L).
 
-    Returns
-    -------
-    Explanation
-
-    Notes
-    -----
     Changes are ranked to first order by products with the Jacobian that never form it; those ranked first are fitted
     to the answers themselves by Gauss-Newton steps. Many weights: orthogonal matching pursuit (Tropp and Gilbert, 2007)
     with several at a time, then those that are not clearly changed are dropped. ``O(n P)`` a step, and

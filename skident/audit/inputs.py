@@ -31,13 +31,7 @@ class InputBox:
     def of(cls, X):
         """The box of some rows.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n, D)
-
-        Returns
-        -------
-        InputBox
+        X (n, D).
         """
         return cls(X.min(axis=0), X.max(axis=0))
 
@@ -54,16 +48,7 @@ class InputBox:
 def candidate_inputs(X, box, n, rng):
     """Rows of X, rows mixed from their columns, even ones in the box, and corners of it: about a quarter each.
 
-    Parameters
-    ----------
-    X : ndarray of shape (k, D)
-    box : InputBox
-    n : int
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    ndarray of shape (n, D)
+    X (k, D); returns (n, D).
     """
     rows, D = X[rng.permutation(len(X))[: -(-n // 4)]], X.shape[1]
     others, kinds = n - len(rows), rng.randint(3, size=(n - len(rows), 1))
@@ -76,19 +61,8 @@ def candidate_inputs(X, box, n, rng):
 def inputs_on_both_sides(network, candidates, box, rng):
     """Candidates, and more of them where a unit does the same at all: either it moves at none, or it rests at none.
 
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-    candidates : ndarray of shape (n, D)
-    box : InputBox
-    rng : numpy.random.RandomState
+    candidates (n, D); returns (n or more, D).
 
-    Returns
-    -------
-    ndarray of shape (n or more, D)
-
-    Notes
-    -----
     Projected gradient steps on the unit's pre-activation, up and down, from the candidates where it is largest and
     smallest: exact for the first layer, a local search for deeper ones. Nothing is asked.
     """
@@ -118,23 +92,7 @@ def _pushed(network, layer, unit, U, sign, box):
 
 
 def chosen_inputs(effects, n, n_each, rng):
-    """Rows at which every hidden unit shows, and is told from the others.
-
-    Parameters
-    ----------
-    effects : ParameterEffects
-        At the candidates.
-    n : int
-        Rows wanted at most.
-    n_each : int
-        Rows a unit: half where a change of it shows most, half where it does least.
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    ndarray of int
-        Distinct candidates, those that serve units first, then others by chance.
-    """
+    """Rows at which every hidden unit shows, and is told from the others."""
     served, n_candidates = [], len(effects.answers)
     pool = max(n_each, n_candidates // 8)
     for layer in range(len(effects.layers) - 1):

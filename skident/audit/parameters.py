@@ -17,15 +17,6 @@ class ParameterEffects:
     A parameter is named ``(layer, row, unit)``, where the row after the last weight of a unit is its shift. Effects are
     those on answers divided by their tolerance.
 
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-    X : ndarray of shape (n, D)
-    tolerance : ndarray of shape (n, m_L)
-        Infinite where an answer does not count.
-    centred : bool, default=False
-        Whether answers count less the mean over the outputs, as logits do of which probabilities are seen.
-
     Attributes
     ----------
     network : FeedforwardNetwork
@@ -34,8 +25,6 @@ class ParameterEffects:
     answers : ndarray of shape (n, m_L)
     centred : bool
 
-    Notes
-    -----
     Holds ``8 n (1 + m_L) sum(m_l)`` bytes.
     """
 
@@ -52,56 +41,24 @@ class ParameterEffects:
         return A - A.mean(axis=1, keepdims=True) if self.centred else A
 
     def at(self, rows):
-        """The effects on some of the answers.
-
-        Parameters
-        ----------
-        rows : ndarray of int
-
-        Returns
-        -------
-        ParameterEffects
-        """
+        """The effects on some of the answers."""
         return ParameterEffects(self.network, self._X[rows], self._tolerance[rows], self.centred)
 
     def of(self, network):
-        """Effects of another network's parameters at the same inputs.
-
-        Parameters
-        ----------
-        network : FeedforwardNetwork
-
-        Returns
-        -------
-        ParameterEffects
-        """
+        """Effects of another network's parameters at the same inputs."""
         return ParameterEffects(network, self._X, self._tolerance, self.centred)
 
     def answers_of(self, network):
         """What another network answers at the same inputs.
 
-        Parameters
-        ----------
-        network : FeedforwardNetwork
-
-        Returns
-        -------
-        ndarray of shape (n, m_L)
+        Returns (n, m_L).
         """
         return self._counted(network(self._X))
 
     def correlations(self, R):
         """``J^T r`` by layers.
 
-        Parameters
-        ----------
-        R : ndarray of shape (n, m_L)
-            Differences over their tolerance.
-
-        Returns
-        -------
-        list of ndarray
-            As `layers`.
+        R (n, m_L).
         """
         return [H.T @ np.einsum("npj,np->nj", S, R) for H, S in zip(self._inputs, self._by_pre, strict=True)]
 
@@ -113,8 +70,6 @@ class ParameterEffects:
     def largest(self):
         """Largest effect of every parameter on any answer, as `layers`.
 
-        Notes
-        -----
         O(n n_parameters) operations, in chunks of 64 MiB.
         """
         found = []
@@ -131,13 +86,7 @@ class ParameterEffects:
     def columns(self, named):
         """Effects of some parameters.
 
-        Parameters
-        ----------
-        named : sequence of (layer, row, unit)
-
-        Returns
-        -------
-        ndarray of shape (n m_L, k)
+        Returns (n m_L, k).
         """
         found = np.empty((len(named), *self.answers.shape))
         for column, (layer, row, unit) in zip(found, named, strict=True):
@@ -151,13 +100,7 @@ class ParameterEffects:
     def removals(self, layer):
         """Effects, to first order, of taking away each of a hidden layer's units: of their outgoing weights set to 0.
 
-        Parameters
-        ----------
-        layer : int
-
-        Returns
-        -------
-        ndarray of shape (m_{l+1}, n m_L)
+        Returns (m_{l+1}, n m_L).
         """
         W, H, S = self.network.weights[layer + 1], self._inputs[layer + 1], self._by_pre[layer + 1]
         gone = -H[:, None, :-1] * (S @ W.T)

@@ -42,14 +42,7 @@ class Arithmetic:
     def spacing(self, Y):
         """The distance between the numbers to which answers are rounded after they were computed.
 
-        Parameters
-        ----------
-        Y : ndarray of shape (n, m_L)
-
-        Returns
-        -------
-        ndarray of shape (n, m_L)
-            0 where they come as they were computed.
+        Y (n, m_L); returns (n, m_L).
         """
         if self.kind == "decimals":
             return np.full(Y.shape, 10.0**-self.decimals)
@@ -61,20 +54,8 @@ class Arithmetic:
 def numbers_of(Y, known):
     """The numbers in which answers come, where those of the known network are others.
 
-    Parameters
-    ----------
-    Y : ndarray of shape (n, m_L)
-        Answers of the black box.
-    known : ndarray of shape (n, m_L)
-        Of the network, in double precision.
+    Y (n, m_L), known (n, m_L).
 
-    Returns
-    -------
-    Precision
-        Of kind ``float16`` and ``bfloat16``, too.
-
-    Notes
-    -----
     By `skident.oracle.precision_of` where there are many different answers. Few (a large offset in single precision,
     few decimals) tell, too, as the network's own answers come in all digits.
     """
@@ -101,19 +82,8 @@ def rounding_of_answers(network, X, single):
     terms t are taken as large as ``|t|_2`` and the result, n times; an activation makes four of its value.
     Errors pass through a layer by its squared weights and the largest slope of the activation nearby.
 
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-    X : ndarray of shape (n, D)
-    single : bool
-        Whether in single precision; then weights, shifts and inputs are rounded as well.
+    X (n, D); returns (n, m_L).
 
-    Returns
-    -------
-    ndarray of shape (n, m_L)
-
-    Notes
-    -----
     O(n n_parameters) operations, a few times an evaluation.
     """
     unit = _SINGLE if single else _DOUBLE

@@ -124,28 +124,7 @@ def compress_network(network, X, *, tol=1e-2, rng, metric="answers", start=None,
 def compression_error(Z, found, unit, metric="answers"):
     """How far the answers of one network are from those of another.
 
-    Parameters
-    ----------
-    Z, found : ndarray of shape (n, m_L)
-        True and found answers; logits for metrics other than ``answers``.
-    unit : ndarray
-        Of every output (of every probability): its standard deviation, see `answer_units`.
-    metric : {"answers", "probabilities", "labels"}, default="answers"
-        ``answers``: root mean square over rows and outputs of ``(found - Z) / unit``. ``probabilities``: the same of
-        the classes' probabilities. ``labels``: share of the rows whose most probable class differs, a multiple of
-        ``1 / n``.
-
-    Returns
-    -------
-    float
-        Infinite where answers found are not finite.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.compression.smaller_network import compression_error
-    >>> print(compression_error(np.array([[1.0], [3.0]]), np.array([[1.0], [5.0]]), np.array([2.0])).__round__(4))
-    0.7071
+    Z, found (n, m_L).
     """
     if not np.isfinite(found).all():
         return np.inf
@@ -158,15 +137,7 @@ def compression_error(Z, found, unit, metric="answers"):
 def answer_units(Z, metric="answers"):
     """Standard deviation of every output or probability, one of the largest magnitude's order where it is constant.
 
-    Parameters
-    ----------
-    Z : ndarray of shape (n, m_L)
-        Answers; logits for ``metric="probabilities"``.
-    metric : {"answers", "probabilities", "labels"}, default="answers"
-
-    Returns
-    -------
-    ndarray of shape (m_L,), or (K,) of probabilities
+    Z (n, m_L); returns (m_L,).
     """
     compared = _compared(Z, metric)
     size = np.abs(compared).max(axis=0)
@@ -187,25 +158,7 @@ def rows_around(X, n_rows, spread, rng):
     Steps of this shape stay in the data's linear span: inputs that are constant, or that depend on others, remain so,
     and no unit is spent on how the network answers where there are no data.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, D)
-    n_rows : int
-    spread : float
-        Length of the steps: their covariance is ``spread ** 2`` times that of X.
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    ndarray of shape (n_rows, D)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.compression.smaller_network import rows_around
-    >>> X = np.column_stack([np.arange(100.0), np.ones(100)])
-    >>> print(rows_around(X, 5, 0.5, np.random.RandomState(0))[:, 1])
-    [1. 1. 1. 1. 1.]
+    X (n, D); returns (n_rows, D).
     """
     _, s, Vt = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
     steps = rng.standard_normal((n_rows, len(s))) @ (s[:, None] * Vt) / np.sqrt(len(X))

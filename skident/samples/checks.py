@@ -20,32 +20,7 @@ _AGREE = 1.05  # ratio of residual sums up to which candidates agree
 
 
 def check_sizes(sample, n_units, order, method):
-    """The largest number of units that order and rows allow.
-
-    Parameters
-    ----------
-    sample : Sample
-    n_units : int or None
-        As asked for; None where they are to be counted.
-    order : {"auto", 1, 2}
-    method : {"refined", "literal"}
-
-    Returns
-    -------
-    int
-        `n_units` itself where it is given.
-
-    Raises
-    ------
-    ValueError
-        If y is constant, X is, `n_units` is larger than order or distinct rows allow, or ``method="literal"`` is to
-        count units.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If units are to be counted and the rows determine none.
-    """
+    """The largest number of units that order and rows allow."""
     k, n = sample.dim, sample.n_rows
     if sample.y_scale == 0.0:
         raise ValueError(
@@ -85,18 +60,7 @@ def check_sizes(sample, n_units, order, method):
 
 
 def warn_of_other_inputs(sample):
-    """Warn of columns that are far from Gaussian, naming the one that is farthest, and of those with few values.
-
-    Parameters
-    ----------
-    sample : Sample
-
-    Warns
-    -----
-    UserWarning
-        If skewness or excess kurtosis of a column is beyond bounds, and beyond four sampling errors, or a column takes
-        at most ten values.
-    """
+    """Warn of columns that are far from Gaussian, naming the one that is farthest, and of those with few values."""
     excess, values = departures(sample), values_of_columns(sample)
     worst, said = int(np.argmax(excess)), []
     if excess[worst] > 1.0:
@@ -118,20 +82,7 @@ def warn_of_other_inputs(sample):
 
 
 def warn_doubts(sample, learned, n_units, order):
-    """Warn of units that rows do not determine or noise hides, of fits that lack units, of candidates that disagree.
-
-    Parameters
-    ----------
-    sample : Sample
-    learned : LearnedReLU
-    n_units : int or None
-        As asked for.
-    order : {"auto", 1, 2}
-
-    Warns
-    -----
-    ConvergenceWarning
-    """
+    """Warn of units that rows do not determine or noise hides, of fits that lack units, of candidates that disagree."""
     if learned.missing:
         _warn_of_interpolation(sample, learned)
     if n_units is None and not learned.settled:

@@ -16,14 +16,7 @@ _VALUED = 2**12  # rows whose values are counted
 def departures(sample):
     """Skewness and excess kurtosis of every column over their bounds, the larger of the two.
 
-    Parameters
-    ----------
-    sample : Sample
-
-    Returns
-    -------
-    ndarray of shape (d,)
-        Above 1 where a column is called not Gaussian.
+    Returns (d,).
     """
     skewness, kurtosis = np.abs(sample.skewness), sample.kurtosis
     skewness_error, kurtosis_error = np.sqrt(np.array([6.0, 24.0]) / sample.effective_rows)
@@ -35,16 +28,7 @@ def departures(sample):
 
 
 def distinct_rows(sample):
-    """Number of different rows of X among those that count; of more than 131 072 rows, their number.
-
-    Parameters
-    ----------
-    sample : Sample
-
-    Returns
-    -------
-    int
-    """
+    """Number of different rows of X among those that count; of more than 131 072 rows, their number."""
     if len(sample.X) > _LOOKED_AT:
         return sample.n_rows
     X = np.asarray(sample.X if sample.weights is None else sample.X[np.flatnonzero(sample.weights)])
@@ -54,13 +38,7 @@ def distinct_rows(sample):
 def along_a_line(X):
     """Products of the rows with a fixed random direction, which are equal where rows are.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-
-    Returns
-    -------
-    ndarray of shape (n,)
+    X (n, d); returns (n,).
     """
     # Not a matrix product: equal rows have equal products in any block.
     return np.einsum("nd,d->n", X, np.random.RandomState(0).standard_normal(X.shape[1]), dtype=np.float64)
@@ -69,12 +47,6 @@ def along_a_line(X):
 def values_of_columns(sample):
     """Number of values that every column of X takes in the first 4096 rows.
 
-    Parameters
-    ----------
-    sample : Sample
-
-    Returns
-    -------
-    ndarray of shape (d,)
+    Returns (d,).
     """
     return np.array([len(np.unique(column)) for column in np.asarray(sample.X[:_VALUED]).T])

@@ -20,37 +20,8 @@ _BLOCK_NUMBERS = 2**21  # entries of the Jacobian at a time: 16 MB
 def missing_evidence(sample, model, rng):
     """Why rows that a model meets do not determine it, if so.
 
-    Parameters
-    ----------
-    sample : Sample
-    model : RidgeModel
-        Of kind "relu", whose residuals are rounding.
-    rng : numpy.random.RandomState
-        Draws rows where there are more than 131 072.
-
-    Returns
-    -------
-    str
-        Empty where every unit has k + 2 active and inactive rows in k dimensions, the Gauss-Newton matrix has full
-        rank, and every row is predicted by the others: its leverage is below 0.999, so that its leave-one-out residual,
-        residual / (1 - leverage), is rounding too.
-
-    Notes
-    -----
     Equal rows count once. Up to ``8 (k + 1)`` rows on each side of every unit enter, ``O(m k P^2)``: fewer rows can
     only lower the rank and raise leverages, and rows beyond them are predicted by these.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.samples.evidence import missing_evidence
-    >>> from skident.samples.ridge_model import RidgeModel
-    >>> from skident.samples.sample import Sample
-    >>> X = np.random.default_rng(0).standard_normal((500, 2))
-    >>> sample, rng = Sample(X, X[:, 0]), np.random.RandomState(0)
-    >>> model = RidgeModel(np.eye(2), np.array([0.5, -2.7]), np.ones(2), np.zeros(2), 0.0, "relu", False)
-    >>> print(missing_evidence(sample, model, rng))
-    unit 1 is active on 1 of 500 rows, 4 are needed
     """
     Z, _, w = sample.draw(_CHECKED_ROWS, rng).arrays(np.float64)
     Z = Z[w > 0]

@@ -32,16 +32,7 @@ class InputBox:
 
     @classmethod
     def of(cls, sample):
-        """The box of the rows of a sample.
-
-        Parameters
-        ----------
-        sample : Sample
-
-        Returns
-        -------
-        InputBox
-        """
+        """The box of the rows of a sample."""
         low, high = sample.extent()
         margin = _MARGIN * (high - low)
         return cls(sample.center, sample.whitener, low - margin, high + margin)
@@ -49,14 +40,7 @@ class InputBox:
     def clipped(self, X):
         """Rows whose whitened inputs are within the bounds.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n, d)
-
-        Returns
-        -------
-        ndarray of shape (n, d)
-            Those of X itself, to the last bit, where they are within.
+        X (n, d); returns (n, d).
         """
         Z = (X - self.center) @ self.whitener
         outside = np.any((self.low > Z) | (self.high < Z), axis=1)

@@ -67,18 +67,7 @@ class Search:
     most_units: int | None = None
 
     def is_enough(self, sample, rss):
-        """Whether residuals are rounding, or no more than the known noise.
-
-        Parameters
-        ----------
-        sample : Sample
-        rss : float
-            Weighted sum of squared residuals, of standardised y.
-
-        Returns
-        -------
-        bool
-        """
+        """Whether residuals are rounding, or no more than the known noise."""
         if is_exact(sample, rss):
             return True
         # Four standard errors of a mean square of Gaussian noise.
@@ -116,22 +105,7 @@ class LearnedReLU:
 
 
 def judged(sample, signed, tensor_model, stage, losses, settled, rng):
-    """`LearnedReLU` of a finished fit, with what can be said about its exactness.
-
-    Parameters
-    ----------
-    sample : Sample
-    signed : SignedFit
-    tensor_model : RidgeModel
-    stage : TensorStage
-    losses : ndarray
-    settled : bool
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    LearnedReLU
-    """
+    """`LearnedReLU` of a finished fit, with what can be said about its exactness."""
     meets = is_exact(sample, signed.fit.rss)
     missing = missing_evidence(sample, signed.fit.model, rng) if meets else ""
     return LearnedReLU(signed, tensor_model, stage, losses, settled, meets and not missing, missing)
@@ -146,32 +120,7 @@ def learn_relu_network(sample, search, *, rng, say=_silent):
 
     Minimises the weighted sum of squared residuals, from the units that the tensors of the sample show.
 
-    Parameters
-    ----------
-    sample : Sample
-    search : Search
-    rng : numpy.random.RandomState
-    say : callable, default does nothing
-        ``say(message)`` after every step.
-
-    Returns
-    -------
-    LearnedReLU
-
-    Notes
-    -----
     Samples of more than 131 072 rows are represented by so many of them until one candidate is left.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.datasets import make_relu_network
-    >>> from skident.samples.learning import Search, learn_relu_network
-    >>> from skident.samples.sample import Sample
-    >>> X, y, _ = make_relu_network(1000, 5, 2, random_state=0)
-    >>> learned = learn_relu_network(Sample(X, y), Search(max_units=5), rng=np.random.RandomState(0))
-    >>> print(learned.signed.fit.model.n_units, learned.exact)
-    2 True
     """
     work = sample.draw(_WORKING_ROWS, rng)
     stage = _find_starts(work, search, rng, say)

@@ -34,17 +34,7 @@ _FOLDS = 4
 
 
 def determined_units(sample):
-    """How many units the rows determine: ``(m + 1) (k + 1)`` parameters are no more than rows.
-
-    Parameters
-    ----------
-    sample : Sample
-
-    Returns
-    -------
-    int
-        -1 where they do not even determine a linear function.
-    """
+    """How many units the rows determine: ``(m + 1) (k + 1)`` parameters are no more than rows."""
     return sample.n_rows // (sample.dim + 1) - 1
 
 
@@ -52,16 +42,6 @@ def criterion(sample, fit):
     """Bayesian information criterion ``n log(mean squared residual) + P log n`` of Gaussian residuals.
 
     n is the effective number of rows, which for equal weights is their number.
-
-    Parameters
-    ----------
-    sample : Sample
-    fit : RidgeFit
-
-    Returns
-    -------
-    float
-        ``-inf`` where residuals are rounding, so that no further ridge is worth it.
     """
     if is_exact(sample, fit.rss):
         return -math.inf
@@ -97,19 +77,6 @@ def _new_ridges(sample, model, rng):
 def add_ridge(sample, fit, rng):
     """The best fit found with one ridge more.
 
-    Parameters
-    ----------
-    sample : Sample
-    fit : RidgeFit
-        Of kind "abs".
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    RidgeFit
-
-    Notes
-    -----
     Eigenvectors of the curvature of the residuals and random directions, each with three biases, are screened by how
     much of the residuals they explain; the best two of different directions start a fit of all ridges.
     """
@@ -128,17 +95,6 @@ def further_ridge_pays(sample, fit, rng):
     """Whether a further ridge, as screening finds it, lowers the information criterion, the other ridges kept.
 
     A lower bound on what :func:`add_ridge` reaches, for one pass over the rows in place of fits.
-
-    Parameters
-    ----------
-    sample : Sample
-    fit : RidgeFit
-        Of kind "abs".
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    bool
     """
     if is_exact(sample, fit.rss):
         return False
@@ -161,19 +117,7 @@ def _extended(model, u, b, size):
 
 
 def remove_ridge(sample, fit, rng):
-    """The fit without the ridge that the others replace best.
-
-    Parameters
-    ----------
-    sample : Sample
-    fit : RidgeFit
-        Of kind "abs".
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    RidgeFit
-    """
+    """The fit without the ridge that the others replace best."""
     U, b, _ = fit.model.units()
     regression = regress_on_ridges(sample, U, b)
     keep = np.arange(len(b)) != int(np.argmin(regression.removal))
@@ -206,49 +150,13 @@ def _narrower(sample, fit, rng, callback=None):
 
 
 def remove_to(sample, fit, n_units, rng, callback=None):
-    """The fit with so many ridges, those that the others replace best taken away one after the other.
-
-    Parameters
-    ----------
-    sample : Sample
-    fit : RidgeFit
-        Of kind "abs".
-    n_units : int
-    rng : numpy.random.RandomState
-    callback : callable, default=None
-        ``callback(fit)`` after every fit.
-
-    Returns
-    -------
-    RidgeFit
-        The given one where it has no more.
-    """
+    """The fit with so many ridges, those that the others replace best taken away one after the other."""
     fits = itertools.chain([fit], _narrower(sample, fit, rng, callback))
     return next(f for f in fits if f.model.n_units <= n_units)
 
 
 def escape(sample, fit, rng, *, max_units, patience=1, callback=None):
-    """Out of a local minimum of m ridges: some more are added while that pays, and then taken away again.
-
-    Parameters
-    ----------
-    sample : Sample
-    fit : RidgeFit
-    rng : numpy.random.RandomState
-    max_units : int
-        Ridges at most, in between.
-    patience : int, default=1
-        Ridges in a row that are added without gain before it is given up.
-    callback : callable, default=None
-        ``callback(fit)`` after every fit.
-
-    Returns
-    -------
-    fit : RidgeFit
-        With as many ridges as before; the given one where nothing better was found.
-    found_more : bool
-        Whether a further ridge paid, so that either this was a local minimum or there are more than m.
-    """
+    """Out of a local minimum of m ridges: some more are added while that pays, and then taken away again."""
     wide = _wider(sample, fit, rng, max_units, patience, callback)
     if wide is fit:
         return fit, False
@@ -259,22 +167,6 @@ def escape(sample, fit, rng, *, max_units, patience=1, callback=None):
 def select_size(sample, fit, rng, *, max_units, callback=None):
     """The number of ridges with the smallest Bayesian information criterion, looked for upwards, then downwards.
 
-    Parameters
-    ----------
-    sample : Sample
-    fit : RidgeFit
-        Where to begin.
-    rng : numpy.random.RandomState
-    max_units : int
-    callback : callable, default=None
-        ``callback(fit)`` after every fit.
-
-    Returns
-    -------
-    RidgeFit
-
-    Notes
-    -----
     Growth ends when two ridges in a row do not lower the criterion, taking away ends when the first raises it.
     """
     best = _wider(sample, fit, rng, max_units, _PATIENCE, callback)
@@ -289,22 +181,6 @@ def select_size(sample, fit, rng, *, max_units, callback=None):
 def cross_validated_size(sample, n_units, learn, rng):
     """The number of ridges, up to a given one, that predicts rows best that were not fitted.
 
-    Parameters
-    ----------
-    sample : Sample
-    n_units : int
-    learn : callable
-        ``learn(sample, n_units) -> RidgeFit``, of kind "abs".
-    rng : numpy.random.RandomState
-        Deals the rows into four folds.
-
-    Returns
-    -------
-    int
-        The smallest number whose mean squared error is within a standard error of the least.
-
-    Notes
-    -----
     On every fold `n_units` ridges are learned from scratch and then taken away one after the other: four runs of
     `learn` and ``4 n_units`` short fits.
     """

@@ -58,12 +58,7 @@ class RidgeModel:
     def units(self):
         """The ReLU units with these kinks, up to their signs.
 
-        Returns
-        -------
-        U : ndarray of shape (m, k)
-            Unit directions as rows.
-        b, a : ndarray of shape (m,)
-            Biases and output weights.
+        Returns U (m, k), b, a (m,).
         """
         lengths = np.linalg.norm(self.V, axis=0)
         lengths = np.where(lengths > 0, lengths, 1.0)
@@ -72,10 +67,7 @@ class RidgeModel:
     def pack(self):
         """Parameters as one vector.
 
-        Returns
-        -------
-        ndarray of shape (n_parameters,)
-            The units one after the other, each with its shift; the skip; the constant.
+        Returns (n_parameters,).
         """
         units = np.vstack([self.V, self.beta]).T.ravel()
         return np.concatenate([units, self.u, [self.c]] if self.skip else [units, [self.c]])
@@ -83,14 +75,7 @@ class RidgeModel:
     def unpack(self, theta):
         """The model with other parameters.
 
-        Parameters
-        ----------
-        theta : ndarray of shape (n_parameters,)
-            As `pack` orders them.
-
-        Returns
-        -------
-        RidgeModel
+        theta (n_parameters,).
         """
         k, m = self.V.shape
         units = theta[: m * (k + 1)].reshape(m, k + 1)
@@ -101,14 +86,7 @@ class RidgeModel:
 def without_ridges(u, c=0.0):
     """A linear function as a model.
 
-    Parameters
-    ----------
-    u : ndarray of shape (k,)
-    c : float, default=0.0
-
-    Returns
-    -------
-    RidgeModel
+    u (k,).
     """
     return RidgeModel(np.empty((len(u), 0)), np.empty(0), np.empty(0), u, c)
 
@@ -118,50 +96,20 @@ def _products(Z, y, w):
 
 
 def linear_model(sample):
-    """Least squares of y on z and 1; z is white, so it is a mean of products.
-
-    Parameters
-    ----------
-    sample : Sample
-
-    Returns
-    -------
-    RidgeModel
-        Without ridges.
-    """
+    """Least squares of y on z and 1; z is white, so it is a mean of products."""
     (slope,) = sample.reduce(_products)
     return without_ridges(slope / sample.total)
 
 
 def is_exact(sample, rss):
-    """Whether residuals are rounding.
-
-    Parameters
-    ----------
-    sample : Sample
-    rss : float
-        Weighted sum of squared residuals, of standardised y.
-
-    Returns
-    -------
-    bool
-    """
+    """Whether residuals are rounding."""
     return rss <= EXACT * sample.total
 
 
 def squared_errors(Z, y, w, model):
     """Sums over a block of rows of the squared errors e^2 of a model and of their squares, for `Sample.reduce`.
 
-    Parameters
-    ----------
-    Z : ndarray of shape (n, k)
-    y, w : ndarray of shape (n,)
-    model : RidgeModel
-
-    Returns
-    -------
-    tuple of two ndarrays of shape ()
-        ``sum_n w_n e_n^2`` and ``sum_n w_n e_n^4``.
+    Z (n, k), y, w (n,); returns ().
     """
     e2 = (y - model(Z)) ** 2
     return np.asarray(w @ e2), np.asarray(w @ e2**2)

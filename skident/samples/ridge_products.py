@@ -21,15 +21,6 @@ class RidgeProducts:
     Column (i, e) of J is ``sigma_i(z) x_e`` with ``x = (z, 1)`` and sigma the slopes of the ridges, 1 for the skip. As
     z is white, ``E[sigma_i sigma_j x x^T]`` is close to ``E[sigma_i sigma_j] I``: the matrix of the slopes, (m + 1)
     squared, is the preconditioner.
-
-    Parameters
-    ----------
-    sample : Sample
-        Of which so many rows count that their slopes fit in 128 MB.
-    rng : numpy.random.RandomState
-        Draws them.
-    model : RidgeModel
-        Of the kind and size of those that are to be linearised.
     """
 
     def __init__(self, sample, rng, model):
@@ -41,17 +32,7 @@ class RidgeProducts:
     def normal_equations(self, model, gradient, scale):
         """The linearisation at a model.
 
-        Parameters
-        ----------
-        model : RidgeModel
-        gradient : ndarray of shape (P,)
-            ``J^T W r`` over all rows.
-        scale : float
-            Weight of all rows over the weight of these.
-
-        Returns
-        -------
-        KrylovNormalEquations
+        gradient (P,).
         """
         X, w, m = self.X, self.w[:, None], model.n_units
         slopes = np.ones((len(X), m + 1), np.float32)

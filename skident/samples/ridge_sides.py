@@ -43,19 +43,7 @@ class SignedFit:
 def as_relu(model, signs=None, skip=True):
     """A model of absolute values as ReLU units, ``s |t| = 2 s relu(xi t) - s xi t``.
 
-    Parameters
-    ----------
-    model : RidgeModel
-        Of kind "abs".
-    signs : ndarray of shape (m,), default=None
-        The xi; None for those that leave little of the linear part.
-    skip : bool, default=True
-        Whether what is left of it is kept: with it, this is the same function whatever the signs.
-
-    Returns
-    -------
-    RidgeModel
-        Of kind "relu".
+    signs (m,).
     """
     if signs is None:
         signs = np.where(sign_values(model) < 0, -1.0, 1.0)
@@ -68,14 +56,7 @@ def as_relu(model, signs=None, skip=True):
 def sign_values(model):
     """Solution xi of least norm of ``sum_i s_i xi_i v_i = u`` in real numbers; signs where a model has no linear part.
 
-    Parameters
-    ----------
-    model : RidgeModel
-        Of kind "abs".
-
-    Returns
-    -------
-    ndarray of shape (m,)
+    Returns (m,).
     """
     return np.linalg.lstsq(model.V * model.s, model.u, rcond=1e-10)[0] if model.n_units else np.empty(0)
 
@@ -158,19 +139,6 @@ def _signs_of(sample, model, exact):
 def resolve_signs(sample, fit, rng):
     """Signs of the units, and the fit without a skip where that is no worse than its fewer parameters allow.
 
-    Parameters
-    ----------
-    sample : Sample
-    fit : RidgeFit
-        Of kind "abs", at its minimum.
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    SignedFit
-
-    Notes
-    -----
     A network without a skip has ``u = sum_i s_i xi_i v_i`` with signs xi: a linear solve or :func:`solve_signs`
     where residuals are rounding. Otherwise the signs are those whose units alone fit best on the given hyperplanes: all
     combinations are compared for up to 12 units, beyond that single and paired changes of rounded solutions and, for up

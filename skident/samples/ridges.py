@@ -25,16 +25,7 @@ _ROUNDING = 1e-27  # mean squared residual, in variances of y, that is none
 def ridge_gram(Z, y, w, U, b):
     """Weighted sums of products of ``(|U z + b|, z, 1, y)`` over a block of rows, for `Sample.reduce`.
 
-    Parameters
-    ----------
-    Z : ndarray of shape (n, k)
-    y, w : ndarray of shape (n,)
-    U : ndarray of shape (m, k)
-    b : ndarray of shape (m,)
-
-    Returns
-    -------
-    tuple of one ndarray of shape (m + k + 2, m + k + 2)
+    Z (n, k), y, w (n,), U (m, k), b (m,); returns (m + k + 2, m + k + 2).
     """
     A = np.column_stack([np.abs(Z @ U.T + b), Z, np.ones(len(Z)), y])
     return ((w[:, None] * A).T @ A,)
@@ -64,26 +55,10 @@ def regress_on_ridges(sample, U, b):
     The paper's features ``relu(+-(u . z + b))`` differ from each other by linear functions, so they span the same
     space, redundantly.
 
-    Parameters
-    ----------
-    sample : Sample
-    U : ndarray of shape (m, k)
-        Unit rows.
-    b : ndarray of shape (m,)
+    U (m, k), b (m,).
 
-    Returns
-    -------
-    Regression
-
-    Notes
-    -----
     One pass over the rows, ``O(n (m + k)^2)``, for the Gram matrix: `rss` is a difference of its entries, exact to
     1e-14 of the sum of squares. Ridges that are combinations of others to 1e-11 are left to them.
-
-    References
-    ----------
-    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
-       General ReLU Activations.
     """
     m, k = U.shape
     (gram,) = sample.reduce(ridge_gram, U, b)
@@ -187,44 +162,11 @@ class RidgeFit:
 def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None):
     """Minimise ``sum_n w_n (g(z_n) - y_n)^2`` over the parameters of a ridge model, its signs s kept.
 
-    Parameters
-    ----------
-    sample : Sample
-    model : RidgeModel
-        The start.
-    max_iter : int, default=60
-    ftol : float, default=1e-7
-        Stop when two steps in a row lower the sum by less than this fraction, or when it is rounding of y.
-    rough : bool, default=False
-        For fits that are only compared: 8 rows a parameter instead of 64 (see `rng`), in single precision, for the
-        Gauss-Newton matrix. More steps, each of a fraction of the cost; costs and gradients are exact all the same.
-    rng : numpy.random.RandomState, default=None
-        With it, the Gauss-Newton matrix of a sample with more than 128 rows a parameter is taken from a part of them,
-        64 rows a parameter. Costs and gradients are of all rows, so the minimum is the same.
-
-    Returns
-    -------
-    RidgeFit
-
-    Notes
-    -----
     Gauss-Newton is exact once the signs of all ``v_i . z_n + beta_i`` are right, the model being linear in its
     parameters there: without noise the last step lands on the solution. ``O(n m k)`` for a cost and its gradient,
     ``O(n' P^2)`` for the matrix of P parameters from n' rows. From 1200 parameters on (and with `rng`) no matrix is
     formed: a step takes 2 to 40 products of ``O(n' m k)`` in single precision (:class:`RidgeProducts`), and `ftol` is
     1e-5 at least.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.samples.ridge_model import RidgeModel
-    >>> from skident.samples.ridges import fit_ridges
-    >>> from skident.samples.sample import Sample
-    >>> Z = np.random.default_rng(0).standard_normal((200, 2))
-    >>> sample = Sample(Z, np.abs(Z[:, 0] + 0.5))
-    >>> start = RidgeModel(np.array([[1.0], [0.3]]), np.zeros(1), np.ones(1), np.zeros(2), 0.0)
-    >>> print(fit_ridges(sample, start).rss < 1e-20)
-    True
     """
     objective = _Objective(sample, model, rng, rough)
     if objective.products is not None:

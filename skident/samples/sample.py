@@ -87,19 +87,6 @@ def _whitener(covariance, sd):
 class Sample:
     """Weighted rows ``(x_n, y_n)``, seen as ``z = (x - center) @ whitener`` and ``(y - y_center) / y_scale``.
 
-    Parameters
-    ----------
-    X : array-like of shape (n, d)
-        Float64 or float32; may be a `numpy.memmap`, of which a block of rows is in memory at a time.
-    y : array-like of shape (n,)
-    weights : array-like of shape (n,), default=None
-        Non-negative; in sums, a weight of 2 counts as a row that is there twice.
-    batch_size : int, default=None
-        Rows of a block; None for blocks of 4 MB.
-    n_jobs : int, default=None
-        Blocks treated at the same time, in threads unless a `joblib.parallel_config` says otherwise, see `in_order`.
-        Sums are formed in the order of the rows: the result does not depend on it.
-
     Attributes
     ----------
     n_rows : int
@@ -119,24 +106,7 @@ class Sample:
     skewness, kurtosis : ndarray of shape (d,)
         Of the columns of X; the excess kurtosis, 0 for Gaussian ones. Of constant columns 0.
 
-    Raises
-    ------
-    ValueError
-        If all weights are zero, or squares of X or y overflow or underflow.
-
-    Notes
-    -----
     Two passes of ``O(n d^2)``; memory for a block, or for the whitened rows where those fit in 128 MB.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.samples.sample import Sample
-    >>> X = np.random.default_rng(0).normal(3.0, 2.0, (100, 2))
-    >>> sample = Sample(X, X[:, 0])
-    >>> (second_moment,) = sample.reduce(lambda Z, y, w: (Z.T @ Z,))
-    >>> print(np.abs(second_moment / 100 - np.eye(2)).max() < 1e-12)
-    True
     """
 
     def __init__(self, X, y, weights=None, *, batch_size=None, n_jobs=None):
@@ -199,18 +169,7 @@ class Sample:
         return _added_up(in_order(function, blocks, self.n_jobs, prefer="threads"))
 
     def reduce(self, function, *args):
-        """The sum over blocks of ``function(Z, y, w, *args)``.
-
-        Parameters
-        ----------
-        function : callable
-            Returns a tuple of arrays, of the same shapes for every block.
-
-        Returns
-        -------
-        list of ndarray
-            Float64, added up in the order of the rows.
-        """
+        """The sum over blocks of ``function(Z, y, w, *args)``."""
         if self._kept is not None:
             return _added_up(function(*block, *args) for block in self._kept)
         on_block = functools.partial(_on_block, function=function, transform=self._transform, args=args)
@@ -219,9 +178,7 @@ class Sample:
     def extent(self):
         """The smallest and the largest value of every coordinate of z, among rows with positive weight.
 
-        Returns
-        -------
-        low, high : ndarray of shape (k,)
+        Returns low, high (k,).
         """
         low, high = np.full(self.dim, np.inf), np.full(self.dim, -np.inf)
         for Z, _, w in self._whitened_blocks():
@@ -232,31 +189,13 @@ class Sample:
     def arrays(self, dtype):
         """All whitened rows at once.
 
-        Parameters
-        ----------
-        dtype : numpy dtype
-
-        Returns
-        -------
-        Z : ndarray of shape (n, k)
-        y, w : ndarray of shape (n,)
+        Returns Z (n, k), y, w (n,).
         """
         parts = [tuple(a.astype(dtype) for a in block) for block in self._whitened_blocks()]
         return tuple(np.concatenate(arrays) for arrays in zip(*parts))
 
     def draw(self, n_rows, rng):
-        """Some of the rows, kept in memory, with the same coordinates.
-
-        Parameters
-        ----------
-        n_rows : int
-            About as many are drawn, in stretches of 64 neighbours. The sample itself is returned if it has no more.
-        rng : numpy.random.RandomState
-
-        Returns
-        -------
-        Sample
-        """
+        """Some of the rows, kept in memory, with the same coordinates."""
         if n_rows >= len(self.X):
             return self
         n_stretches = -(-len(self.X) // _STRETCH)
@@ -265,16 +204,7 @@ class Sample:
         return self.take(rows[rows < len(self.X)])
 
     def take(self, rows):
-        """Given rows, kept in memory, with the same coordinates.
-
-        Parameters
-        ----------
-        rows : ndarray of int
-
-        Returns
-        -------
-        Sample
-        """
+        """Given rows, kept in memory, with the same coordinates."""
         part = copy.copy(self)
         part.X, part.y = np.asarray(self.X[rows]), np.asarray(self.y[rows])
         part.weights = None if self.weights is None else np.asarray(self.weights[rows])

@@ -169,24 +169,7 @@ def _typical_output_weight(tensors, m):
 def moment_loss(tensors, W, b, a):
     """``sum_k ||T_k - T_k(W, b, a)||^2 / k!`` over the orders given: the L2 risk cut off there (Proposition B.1).
 
-    Parameters
-    ----------
-    tensors, W, b, a
-        As in :func:`refine_by_moments`.
-
-    Returns
-    -------
-    float, or ndarray of shape (c,)
-        Exact to about 1e-15 of the tensors' own ``sum_k ||T_k||^2 / k!``; may be negative by as much.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.samples.tensor_fit import moment_loss
-    >>> from skident.samples.paper.scalars import population_tensors
-    >>> unit = np.eye(2)[:, :1], np.zeros(1), np.ones(1)
-    >>> print(round(moment_loss(population_tensors(*unit, 4), np.eye(2)[:, 1:], *unit[1:]), 4))
-    0.6724
+    Returns (c,).
     """
     tensors, U, b, a, single = _checked(tensors, W, b, a)
     loss = _Target(tensors, U.shape[-1]).loss(U, b, a)
@@ -199,54 +182,11 @@ def refine_by_moments(tensors, W, b, a, *, max_iter=200, ftol=1e-6, max_bias=5.0
     That is the squared L2 risk of the network under standard normal inputs as far as the given orders see it
     (Proposition B.1 of [1]_), and 1 / k! are also the weights that make sampling errors of all entries alike.
 
-    Parameters
-    ----------
-    tensors : dict of int to ndarray
-        Packed tensors of any orders, for example 2 to 4, or 0 to 6. Orders 0 and 1 depend on the signs of the units:
-        leave them out as long as those are not known.
-    W : array-like of shape (p, m) or (c, p, m)
-        One start or c of them. Columns that do not have norm 1 are scaled to it, with b and a following.
-    b, a : array-like of shape (m,) or (c, m)
-    max_iter : int, default=200
-        Steps of Levenberg-Marquardt, in each of which a bias moves by 0.1 at most.
-    ftol : float, default=1e-6
-        A candidate is done when a step lowers its loss, and promised to lower it, by less than this fraction, or when
-        its loss is rounding.
-    max_bias : float, default=5.0
-        Biases are kept within: units beyond leave next to nothing in orders from 2 on.
+    W (p, m), b, a (m,); returns loss (c,).
 
-    Returns
-    -------
-    W, b, a : ndarray
-        In the shapes and the order of the starts.
-    loss : float, or ndarray of shape (c,)
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, an order is missing its packed length, no order is at least 2, or a number is not finite.
-
-    Notes
-    -----
     A step of one candidate is ``O(m^2 (p + 2)^2 + m n_{k-1} p)`` to build and ``O(m^3 (p + 2)^3 / 3)`` to solve, with
     ``n_k = C(p + k - 1, k)`` and the largest k, whatever the sample was. Candidates run as one batch, of as many as fit
     64 MB of matrices.
-
-    References
-    ----------
-    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
-       General ReLU Activations.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.samples.paper.scalars import population_tensors
-    >>> from skident.samples.tensor_fit import refine_by_moments
-    >>> W, b, a = np.eye(2), np.array([0.3, -0.5]), np.array([1.0, -2.0])
-    >>> T = population_tensors(W, b, a, 4)
-    >>> W, b, a, loss = refine_by_moments(T, [[1.0, 0.2], [0.1, 0.9]], [0.0, 0.0], [1.0, -1.0])
-    >>> print(b.round(6))
-    [ 0.3 -0.5]
     """
     tensors, U, b, a, single = _checked(tensors, W, b, a)
     n, m, p = U.shape
@@ -272,50 +212,10 @@ def _random_starts(tensors, p, m, n, rng):
 def units_from_moments(tensors, n_units, *, order=2, n_candidates=12, rng=None, **options):
     """Units up to signs from estimated tensors: decompositions and random starts, all refined on the tensors.
 
-    Parameters
-    ----------
-    tensors : dict of int to ndarray
-        Packed, orders 2 to ``2 order + 2`` at least, as :func:`regress_on_hermite` gives them. All orders from 2 on
-        are fitted.
-    n_units : int
-        m, at most p for ``order=1`` and ``p (p + 1) / 2`` for ``order=2``.
-    order : {1, 2}, default=2
-        Of the decompositions, see :func:`recover_up_to_signs`.
-    n_candidates : int, default=12
-        A third of them (at least one) starts at joint pencils, each of other random contractions, the others at
-        random units.
-    rng : numpy.random.RandomState, default=None
-    **options
-        Of :func:`refine_by_moments`.
+    Returns W (n_candidates, p, m), b, a (n_candidates, m), loss (n_candidates,).
 
-    Returns
-    -------
-    W : ndarray of shape (n_candidates, p, m)
-        The best one first.
-    b, a : ndarray of shape (n_candidates, m)
-    loss : ndarray of shape (n_candidates,)
-        :func:`moment_loss` of each.
-
-    Raises
-    ------
-    ValueError
-        As :func:`recover_up_to_signs`.
-
-    Notes
-    -----
     With 5 inputs and 8 units, degree 6 and 100 000 samples without noise, two thirds to nine tenths of the candidates
     end at the best minimum, with directions right to some hundredths.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.samples.paper.scalars import population_tensors
-    >>> from skident.samples.tensor_fit import units_from_moments
-    >>> W = np.array([[1.0, 0.0, 0.6], [0.0, 1.0, 0.8]])
-    >>> T = population_tensors(W, np.array([0.3, -0.5, 1.0]), np.ones(3), 6)
-    >>> W, b, a, loss = units_from_moments(T, 3, n_candidates=3)
-    >>> print(np.sort(np.abs(b[0])).round(6))
-    [0.3 0.5 1. ]
     """
     rng = np.random.RandomState(0) if rng is None else rng
     tensors = {k: np.asarray(T, dtype=np.float64) for k, T in tensors.items() if k >= 2}

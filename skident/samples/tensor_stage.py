@@ -56,17 +56,7 @@ class Curvature:
 
 
 def residual_curvature(sample, model):
-    """`Curvature` of ``y - model(z)``; one pass, ``O(n k^2)``.
-
-    Parameters
-    ----------
-    sample : Sample
-    model : RidgeModel
-
-    Returns
-    -------
-    Curvature
-    """
+    """`Curvature` of ``y - model(z)``; one pass, ``O(n k^2)``."""
     m0, m2, square, r2 = sample.reduce(_curvature_block, model)
     eye = np.eye(len(m2))
     spread = np.linalg.eigvalsh(square + r2 * eye)[-1]
@@ -120,23 +110,8 @@ def estimate_tensors(sample, P, model, *, quadratic=False):
     The model's own coefficients are known; only those of what it leaves are estimated, and their sampling error is in
     proportion to it.
 
-    Parameters
-    ----------
-    sample : Sample
-    P : ndarray of shape (k, p)
-        Orthonormal columns.
-    model : RidgeModel
-    quadratic : bool, default=False
-        Take the least-squares quadratic function of ``P^T z`` (and linear function of z) in place of the model, if
-        there are three rows a coefficient.
+    P (k, p).
 
-    Returns
-    -------
-    dict of int to ndarray
-        Packed, see :func:`~skident.linalg.hermite_tensors`.
-
-    Notes
-    -----
     ``O(n p^4)`` operations, in matrix products over blocks of rows; memory for some ten arrays of ``p^4 / 4`` numbers.
     p is at most the number of units, whatever the number of features.
     """
@@ -180,18 +155,7 @@ class TensorStage:
 def leading_eigenvectors(matrix, n):
     """Eigenvectors of the eigenvalues that are largest in absolute value.
 
-    Parameters
-    ----------
-    matrix : ndarray of shape (k, k)
-        Symmetric.
-    n : int
-        How many; all where there are fewer.
-
-    Returns
-    -------
-    vectors : ndarray of shape (k, n)
-    values : ndarray of shape (k,)
-        All eigenvalues, largest absolute value first.
+    matrix (k, k); returns vectors (k, n), values (k,).
     """
     values, vectors = np.linalg.eigh(matrix)
     order = np.argsort(-np.abs(values), kind="stable")
@@ -208,18 +172,7 @@ def _total_curvature(sample, model):
 
 
 def count_by_curvature(sample, model):
-    """What T_2 alone tells: a stage without candidates.
-
-    Parameters
-    ----------
-    sample : Sample
-    model : RidgeModel
-        Control variate.
-
-    Returns
-    -------
-    TensorStage
-    """
+    """What T_2 alone tells: a stage without candidates."""
     curvature = _total_curvature(sample, model)
     noise = _NOISE_FACTOR * curvature.noise
     _, spectrum = leading_eigenvectors(curvature.matrix, 0)
@@ -231,28 +184,6 @@ def tensor_stage(
 ):
     """Candidates for the units of a ReLU network from the Hermite coefficients of its sample.
 
-    Parameters
-    ----------
-    sample : Sample
-        Of standard normal z.
-    n_units : int, default=None
-        None takes the rank of T_2, which counts the units where there are at most k, in general position.
-    max_units : int, default=None
-        Bound on the rank.
-    model : RidgeModel, default=None
-        Control variate; None for the linear one.
-    n_candidates : int, default=16
-    control_variate : {"network", "quadratic", "linear", None}, default="network"
-        What is taken off y before its moments are estimated. "network" begins as "quadratic" does, and then corrects:
-        see :func:`correct`.
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    TensorStage
-
-    Notes
-    -----
     T_2 of the residuals gives the span of the units, its eigenvalues beyond ``1.3 *`` the edge of their sampling error
     counting. T_3 and T_4 are estimated in that span only. Joint pencils and random directions start as many fits of the
     tensors (:func:`refine_by_moments`); where these end in the same place, one of them is kept.
@@ -291,16 +222,6 @@ def correct(sample, start, *, max_iter=5):
 
     What is estimated from the sample are moments of what the candidate leaves, so errors shrink with it: without noise
     every round divides them by about ten where rows are many, and they end in rounding.
-
-    Parameters
-    ----------
-    sample : Sample
-    start : Regression
-    max_iter : int, default=5
-
-    Returns
-    -------
-    Regression
     """
     best = start
     for _ in range(max_iter):

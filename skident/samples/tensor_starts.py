@@ -22,24 +22,7 @@ _FAR = 2.5  # biases of starts are kept within
 def units_tensors(U, b, a):
     """Packed tensors of orders 2 to 4 of ``sum_i a_i relu(u_i . z + b_i)``, Lemma 3.5, for rows of any length.
 
-    Parameters
-    ----------
-    U : ndarray of shape (m, p)
-        Unit vectors, or projections of unit vectors: tensors of projections are projections of tensors.
-    b, a : ndarray of shape (m,)
-
-    Returns
-    -------
-    dict of int to ndarray
-        Of shapes ``(C(p + k - 1, k),)``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.samples.tensor_starts import units_tensors
-    >>> T = units_tensors(np.array([[1.0, 0.0]]), np.zeros(1), np.ones(1))
-    >>> print(round(float(T[2][0] * np.sqrt(2 * np.pi)), 6))
-    1.0
+    U (m, p), b, a (m,).
     """
     c = a * relu_coefficients(b, ORDERS[-1])
     return {k: c[k] @ symmetric_power(U, k) for k in ORDERS}
@@ -48,17 +31,7 @@ def units_tensors(U, b, a):
 def fit_candidates(tensors, W, b, a):
     """`refine_by_moments` of many candidates, of which the better half goes on after a few steps.
 
-    Parameters
-    ----------
-    tensors : dict of int to ndarray
-        Packed.
-    W : ndarray of shape (c, p, m)
-    b, a : ndarray of shape (c, m)
-
-    Returns
-    -------
-    W, b, a, loss : ndarray
-        Of the candidates that went on, the best one first.
+    W (c, p, m), b, a (c, m).
     """
     if len(W) > 3:
         W, b, a, loss = refine_by_moments(tensors, W, b, a, max_iter=_SHORT)
@@ -103,21 +76,7 @@ def _pencils(tensors, p, n_draws, rng):
 def moment_candidates(tensors, p, n_units, n_candidates, rng):
     """Starts for :func:`fit_candidates`.
 
-    Parameters
-    ----------
-    tensors : dict of int to ndarray
-        Packed, of orders 2 to 4 over R^p.
-    p : int
-    n_units : int
-    n_candidates : int
-        Half of them come from joint pencils where there are as many units as dimensions, the others have random
-        directions.
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    W : ndarray of shape (n_candidates, p, n_units)
-    b, a : ndarray of shape (n_candidates, n_units)
+    Returns W (n_candidates, p, n_units), b, a (n_candidates, n_units).
     """
     n_pencils = -(-n_candidates // 2) if n_units == p else 0
     U = rng.standard_normal((n_candidates, n_units, p))

@@ -84,18 +84,6 @@ def fit_wide(sample, width, rng):
     ``.03 sqrt((k + 1) / n)``: with 100 units behind 100 000 rows in 100 dimensions, noise .1, a fit of 200 units finds
     38 to 66 of them without it and all with it.
 
-    Parameters
-    ----------
-    sample : Sample
-    width : int
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    WideFit
-
-    Notes
-    -----
     8000 steps of Adam with 512 rows each, in single precision, the rate falling to zero along a cosine: ``O(width k)``
     a row and step, whatever n is. Memory for the rows in single precision.
     """
@@ -124,20 +112,6 @@ def fit_wide(sample, width, rng):
 def eliminate(sample, wide, sizes):
     """Take ridges away one after the other, always that one which the others replace best.
 
-    Parameters
-    ----------
-    sample : Sample
-    wide : WideFit
-    sizes : callable
-        ``sizes(m, rss) -> float``, what is minimised over the numbers m of ridges that are left.
-
-    Returns
-    -------
-    Regression
-        On the ridges of the best size.
-
-    Notes
-    -----
     One Gram matrix, one pass over the rows; leaving out a ridge is a change of rank one of its inverse.
     """
     m = len(wide.b)
@@ -163,20 +137,7 @@ def eliminate(sample, wide, sizes):
 
 
 def wide_candidate(sample, n_units, rng, *, counted=False):
-    """So many units from a fit of twice as many.
-
-    Parameters
-    ----------
-    sample : Sample
-    n_units : int
-    rng : numpy.random.RandomState
-    counted : bool, default=False
-        Whether fewer are taken where the Bayesian information criterion is lower with them.
-
-    Returns
-    -------
-    Regression
-    """
+    """So many units from a fit of twice as many."""
     wide = fit_wide(sample, _WIDTH * n_units, rng)
     n, k = sample.effective_rows, sample.dim
 

@@ -163,55 +163,8 @@ def recover_up_to_signs(
 ):
     """All units of a network up to the signs of (w_i, b_i), from its packed tensors: Algorithm 4 of [1]_.
 
-    Parameters
-    ----------
-    tensors : dict of int to ndarray
-        Packed, orders 2 to ``2 l + 2``; T_0 and T_1 are not used.
-    order : {1, 2}, default=1
-        l: 1 for up to D units with linearly independent w_i, 2 for up to ``D (D + 1) / 2`` with linearly independent
-        ``w_i w_i^T``.
-    n_units : int, default=None
-        m; by default the number of singular values above ``tolerances.rank``.
-    method : {"joint", "literal"}, default="joint"
-        The paper decomposes ``T_{2l+1}`` and ``T_{2l+2}`` separately and joins the results, of which either lacks units
-        at a zero of its Hermite polynomial. "joint" takes one pencil of T_{2l} and contractions of both, in which no
-        coefficient vanishes.
-    tolerances : Tolerances, default=Tolerances()
-        Those of tensors that are known to rounding.
-    n_draws : int, default=20
-        Random pencils of which the best is kept. Only for "joint".
-    rng : numpy.random.RandomState or Generator, default=None
-
-    Returns
-    -------
-    RecoveredUnits
-
-    Raises
-    ------
-    ValueError
-        If orders are missing, shapes do not fit, entries are not finite, the tensors vanish, `n_units` is larger than
-        the order allows, or `order` or `method` is another.
-
-    Notes
-    -----
     With ``n = C(D + l - 1, l)``: ``O(n^3)`` for each of some 20 contractions, ``O(m^3)`` a draw, and
     ``O(m C(D + l + 2, l + 3))`` for the scalars. As many units as the order allows cannot be told from more of them.
-
-    References
-    ----------
-    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
-       General ReLU Activations. Algorithm 4, Theorem D.1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.samples.paper.scalars import population_tensors
-    >>> from skident.samples.paper.decomposition import recover_up_to_signs
-    >>> W = np.array([[1.0, 0.0, 0.6], [0.0, 1.0, 0.8]])
-    >>> T = population_tensors(W, np.array([0.3, -0.5, 1.0]), np.ones(3), 6)
-    >>> found = recover_up_to_signs(T, order=2)
-    >>> print(np.sort(np.abs(found.b)).round(6))
-    [0.3 0.5 1. ]
     """
     rng = np.random.RandomState(0) if rng is None else rng
     tensors, D = _checked_tensors(tensors, order, range(2, 2 * order + 3))
@@ -226,39 +179,7 @@ def recover_up_to_signs(
 
 
 def recover_full_rank(tensors, *, n_units=None, method="joint", tolerances=_EXACT_TENSORS, n_draws=20, rng=None):
-    """All units with their signs where the w_i are linearly independent: Algorithms 1 and 6 of [1]_.
-
-    Parameters
-    ----------
-    tensors : dict of int to ndarray
-        Packed, orders 1 to 4.
-    n_units, method, tolerances, n_draws, rng
-        As in :func:`recover_up_to_signs`, which does the first part; :func:`fix_signs` the second.
-
-    Returns
-    -------
-    RecoveredUnits
-        With `margins`.
-
-    Raises
-    ------
-    ValueError
-        As :func:`recover_up_to_signs`, and if T_1 is missing.
-
-    References
-    ----------
-    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
-       General ReLU Activations. Algorithms 1 and 6, Theorem 3.1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.samples.paper.scalars import population_tensors
-    >>> from skident.samples.paper.decomposition import recover_full_rank
-    >>> T = population_tensors(np.eye(3), np.array([0.3, -0.5, 1.0]), np.ones(3), 4)
-    >>> print(np.sort(recover_full_rank(T).b).round(6))
-    [-0.5  0.3  1. ]
-    """
+    """All units with their signs where the w_i are linearly independent: Algorithms 1 and 6 of [1]_."""
     tensors, _ = _checked_tensors(tensors, 1, range(1, 5))
     found = recover_up_to_signs(
         tensors, 1, n_units=n_units, method=method, tolerances=tolerances, n_draws=n_draws, rng=rng

@@ -21,24 +21,7 @@ _RANK_TOLERANCE = 1e-12
 
 
 def n_hermite_features(n_features, degree):
-    """``C(D + degree, degree)``, the number of Hermite polynomials of D variables up to a degree.
-
-    Parameters
-    ----------
-    n_features : int
-        D.
-    degree : int
-
-    Returns
-    -------
-    int
-
-    Examples
-    --------
-    >>> from skident.samples.paper.hermite_regression import n_hermite_features
-    >>> print(n_hermite_features(5, 6))
-    462
-    """
+    """``C(D + degree, degree)``, the number of Hermite polynomials of D variables up to a degree."""
     return math.comb(n_features + degree, degree)
 
 
@@ -48,18 +31,7 @@ def hermite_gram(X, y, sample_weight, degree):
     Order k's features are divided by the root of k!, so that the Gram matrix is near ``n I`` for normal rows. Sums over
     blocks are those of all rows.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, D)
-    y : ndarray of shape (n,)
-    sample_weight : ndarray of shape (n,) or None
-    degree : int
-
-    Returns
-    -------
-    gram : ndarray of shape (K, K)
-        With ``K = C(D + degree, degree)``.
-    products : ndarray of shape (K,)
+    X (n, D), y (n,), sample_weight (n,); returns gram (K, K), products (K,).
     """
     F = np.concatenate(
         [f.T / math.sqrt(math.factorial(k)) for k, f in enumerate(hermite_features_to(X, degree))], axis=0
@@ -73,17 +45,7 @@ def hermite_gram(X, y, sample_weight, degree):
 def tensors_from_gram(gram, products, n_features, degree):
     """The least-squares polynomial's tensors, from the sums of `hermite_gram`.
 
-    Parameters
-    ----------
-    gram : ndarray of shape (K, K)
-    products : ndarray of shape (K,)
-    n_features, degree : int
-
-    Returns
-    -------
-    dict of int to ndarray
-        Packed ``T_k`` of shape ``(C(D + k - 1, k),)`` for k = 0, ..., degree. Combinations of features that vanish to
-        1e-12 are left out.
+    gram (K, K), products (K,).
     """
     scale = np.sqrt(np.maximum(np.diag(gram), np.finfo(np.float64).tiny))
     values, vectors = np.linalg.eigh(gram / np.outer(scale, scale))
@@ -97,38 +59,10 @@ def tensors_from_gram(gram, products, n_features, degree):
 def regress_on_hermite(X, y, degree, *, sample_weight=None):
     """Tensors of the polynomial of a degree that fits samples best: ``y ~ sum_k <T_k, He_k(x)> / k!``.
 
-    Parameters
-    ----------
-    X : array of shape (n, D)
-        Rows near standard normal; may be a memory map, it is read in chunks.
-    y : array of shape (n,)
-    degree : int
-        The highest order; 6 for two-fold symmetric powers of weights (Algorithm 4 with l = 2).
-    sample_weight : array of shape (n,), default=None
+    X (n, D), y (n,), sample_weight (n,).
 
-    Returns
-    -------
-    dict of int to ndarray
-        Packed ``T_k`` of shape ``(C(D + k - 1, k),)`` for k = 0, ..., degree.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer rows than polynomials, or more than 5000 of these.
-
-    Notes
-    -----
     With ``K = C(D + degree, degree)`` polynomials: ``O(n K^2 + K^3)`` and memory for ``K^2`` numbers, whatever n is.
     Normal equations: rows are normal, so their matrix is near the identity where n is some times K.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.samples.paper.hermite_regression import regress_on_hermite
-    >>> X = np.random.RandomState(0).standard_normal((100, 2))
-    >>> T = regress_on_hermite(X, X[:, 0] ** 3, 3)
-    >>> print(T[1].round(9), T[3].round(9)[0])
-    [3. 0.] 6.0
     """
     n, D = X.shape
     K = n_hermite_features(D, degree)

@@ -32,17 +32,6 @@ def _moments(Z, y, w, orders):
 def raw_tensors(sample, highest):
     """Packed means of ``y He_k(z)`` for k = 1 to highest, nothing subtracted.
 
-    Parameters
-    ----------
-    sample : Sample
-    highest : int
-
-    Returns
-    -------
-    dict of int to ndarray
-
-    Notes
-    -----
     ``O(n C(k + highest, highest))`` for k coordinates; blocks of features of 16 MB.
     """
     orders = range(1, highest + 1)
@@ -65,23 +54,6 @@ def learn_literally(sample, n_units, *, order, rng):
     """Algorithm 4 of [1]_, for order 1 with the margins of Algorithm 3, followed by Algorithm 5.
 
     The regression of Algorithm 5 takes units with either sign, so that those of Algorithm 3 only show as margins.
-
-    Parameters
-    ----------
-    sample : Sample
-    n_units : int
-    order : {1, 2}
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    LearnedReLU
-        It may have fewer units: the two decompositions can miss some, or find the same one.
-
-    References
-    ----------
-    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
-       General ReLU Activations.
     """
     # T_0 to T_4 for order 1, to T_6 for order 2. The mean of y, which is T_0, is left to the regression.
     tensors = raw_tensors(sample, 2 * order + 2)

@@ -45,22 +45,7 @@ class RidgeRegression(NamedTuple):
 def ridge_features(X, W, b):
     """Features ``(|w_1 . x + b_1|, ..., |w_m . x + b_m|, x, 1)`` of rows x.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, D)
-    W : ndarray of shape (D, m)
-    b : ndarray of shape (m,)
-
-    Returns
-    -------
-    ndarray of shape (n, m + D + 1)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.samples.paper.regression import ridge_features
-    >>> print(ridge_features(np.array([[2.0, -1.0]]), np.array([[0.0], [1.0]]), np.array([0.5])))
-    [[ 0.5  2.  -1.   1. ]]
+    X (n, D), W (D, m), b (m,); returns (n, m + D + 1).
     """
     return np.column_stack([np.abs(X @ W + b), X, np.ones(len(X))])
 
@@ -123,49 +108,11 @@ def regress_on_features(X, y, W, b, *, tau=math.inf, max_norm=math.inf, sample_w
 
     Minimises ``sum_n s_n (y_n - beta . phi(x_n))^2 1(||phi(x_n)|| <= tau)`` over ``||beta|| <= max_norm``.
 
-    Parameters
-    ----------
-    X : array of shape (n, D)
-        May be a memory map: it is read in chunks.
-    y : ndarray of shape (n,)
-    W : ndarray of shape (D, m)
-        Unit columns, up to signs of (w_i, b_i).
-    b : ndarray of shape (m,)
-    tau : float, default=inf
-        Rows with longer features are left out. The paper's tau, of the order of ``m (8 m + D) max(|a_i|, |b_i|)``, is
-        far beyond all rows of a sample; it bounds the tails in the proof.
-    max_norm : float, default=inf
-        The paper's is ``sqrt(8 m) + m (1 + B)`` with a bound B on ``|a_i|`` and ``|b_i|``.
-    sample_weight : ndarray of shape (n,), default=None
+    X (n, D), y (n,), W (D, m), b (m,), sample_weight (n,).
 
-    Returns
-    -------
-    RidgeRegression
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, or fewer rows count than there are features.
-
-    Notes
-    -----
     ``O(n (m + D)^2)`` by a QR decomposition that is updated chunk by chunk, memory for some megabytes and
     ``(m + D)^2`` numbers. Features that are combinations of others (a unit given twice, a bias so large that no row
     gets to the other side) share their coefficients: the solution has minimal norm.
-
-    References
-    ----------
-    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
-       General ReLU Activations. Algorithm 5, Lemma D.12.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.samples.paper.regression import regress_on_features
-    >>> X = np.random.RandomState(0).standard_normal((50, 2))
-    >>> found = regress_on_features(X, 3 * np.maximum(-X[:, 0], 0), np.eye(2), np.zeros(2))
-    >>> print(found.coefficients.round(9)[0], found.linear.round(9)[0])
-    1.5 -1.5
     """
     y, W, b = (np.asarray(x, dtype=np.float64) for x in (y, W, b))
     sample_weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
@@ -187,39 +134,7 @@ def consolidate(W, b, plus, minus, linear, intercept, *, tol=1e-12):
     ``relu(-t) = relu(t) - t``, so the pairs become ``p_i + q_i`` times one unit, and a linear function ``v - sum_i q_i
     w_i``, which is ``beta (relu(w_0 . x) - relu(-w_0 . x))``. The constant becomes the shift of the output.
 
-    Parameters
-    ----------
-    W : array-like of shape (D, m)
-    b, plus, minus : array-like of shape (m,)
-        p and q are both c for a :class:`RidgeRegression`.
-    linear : array-like of shape (D,)
-    intercept : float
-    tol : float, default=1e-12
-        A linear function that is smaller than this times the sum of the sizes of its terms is taken as zero: with the
-        right signs of all units it vanishes, up to rounding.
-
-    Returns
-    -------
-    FeedforwardNetwork
-        ReLU, one output; at least one unit.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit.
-
-    References
-    ----------
-    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
-       General ReLU Activations. Claim D.14.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.samples.paper.regression import consolidate
-    >>> network = consolidate(np.eye(2), np.zeros(2), [1.0, 2.0], [0.0, 1.0], [0.0, 1.0], 0.5)
-    >>> print(network.layer_widths, network([[1.0, -3.0]])[0])
-    (2, 1) [1.5]
+    W (D, m), b, plus, minus (m,), linear (D,).
     """
     W, b, plus, minus, linear = (np.asarray(x, dtype=np.float64) for x in (W, b, plus, minus, linear))
     if W.ndim != 2 or not b.shape == plus.shape == minus.shape == (W.shape[1],) or linear.shape != (W.shape[0],):

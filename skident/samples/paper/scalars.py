@@ -32,27 +32,7 @@ def relu_coefficients(b, order):
     ``c_0 = b Phi(b) + phi(b)``, ``c_1 = Phi(b)`` and ``c_k = (-1)^k He_{k-2}(b) phi(b)`` beyond: each is the derivative
     of the one before.
 
-    Parameters
-    ----------
-    b : array-like of any shape
-    order : int
-        The highest k.
-
-    Returns
-    -------
-    ndarray of shape (order + 1, ...)
-        One order after the other, each in the shape of b.
-
-    References
-    ----------
-    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
-       General ReLU Activations. Lemma 3.5.
-
-    Examples
-    --------
-    >>> from skident.samples.paper.scalars import relu_coefficients
-    >>> print(relu_coefficients(0.0, 4).round(4))
-    [ 0.3989  0.5     0.3989 -0.     -0.3989]
+    Returns (order + 1, ...).
     """
     b = np.asarray(b, dtype=np.float64)
     phi, Phi = np.exp(-0.5 * b * b) / _ROOT_2PI, ndtr(b)
@@ -64,36 +44,7 @@ def relu_coefficients(b, order):
 def population_tensors(W, b, a, order):
     """Packed tensors ``T_k = sum_i a_i c_k(b_i) w_i^{(x) k}`` for k = 0, ..., order.
 
-    Parameters
-    ----------
-    W : array-like of shape (D, m)
-        Unit columns.
-    b, a : array-like of shape (m,)
-    order : int
-        The highest k.
-
-    Returns
-    -------
-    dict of int to ndarray
-        ``T[k]`` has shape ``(C(D + k - 1, k),)``.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit or a column of W does not have norm 1.
-
-    References
-    ----------
-    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
-       General ReLU Activations. Lemma 3.5.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.samples.paper.scalars import population_tensors
-    >>> T = population_tensors(np.eye(2), np.zeros(2), np.ones(2), 2)
-    >>> print((T[2] * np.sqrt(2 * np.pi)).round(6))
-    [1. 0. 1.]
+    W (D, m), b, a (m,).
     """
     W, b, a = (np.asarray(x, dtype=np.float64) for x in (W, b, a))
     if W.ndim != 2 or b.shape != (W.shape[1],) or a.shape != b.shape:
@@ -113,17 +64,7 @@ def term_coefficients(T, W, order):
 
     By the Gram matrix ``(W^T W)^k`` where that is well-conditioned, else by the packed powers themselves.
 
-    Parameters
-    ----------
-    T : ndarray of shape (C(D + k - 1, k),)
-        Packed.
-    W : ndarray of shape (D, m)
-    order : int
-        k.
-
-    Returns
-    -------
-    ndarray of shape (m,)
+    T (C(D + k - 1, k), W (D, m); returns (m,).
     """
     powers = symmetric_power(W.T, order)
     gram = (W.T @ W) ** order
@@ -140,39 +81,7 @@ def recover_scalars(tensors, W, order=1, *, literal=False):
     the recurrence of the Hermite polynomials turns three of them into b (Lemma 4.5):
     ``b = -(g_{q+1} + q g_{q-1}) / g_q`` with ``g_q`` the coefficient of order ``q + 2``.
 
-    Parameters
-    ----------
-    tensors : dict of int to ndarray
-        Packed, orders 2 to 4 for ``order=1``, 2 to 5 for ``order=2``.
-    W : ndarray of shape (D, m)
-        Unit columns, up to signs, with linearly independent powers ``w_i^{(x) order}``.
-    order : {1, 2}, default=1
-        l.
-    literal : bool, default=False
-        Whether to use what the algorithm in the paper does: orders 2 and 3 for l = 1; for l = 2 the larger of ``|g_1|``
-        and ``|g_2|`` in the denominator; a from that coefficient alone. Otherwise, q is the one that sampling errors
-        disturb least, of all that are available, and a is least squares over all orders.
-
-    Returns
-    -------
-    b : ndarray of shape (m,)
-        ``b_i`` times the sign of the i-th column of W.
-    a : ndarray of shape (m,)
-        0 where b is so large that the coefficients underflow.
-
-    References
-    ----------
-    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
-       General ReLU Activations. Algorithm 2, Lemma 4.5.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.samples.paper.scalars import population_tensors, recover_scalars
-    >>> T = population_tensors(np.eye(2), np.array([0.3, -0.5]), np.array([1.0, -2.0]), 4)
-    >>> b, a = recover_scalars(T, np.diag([1.0, -1.0]))
-    >>> print(b.round(6), a.round(6))
-    [0.3 0.5] [ 1. -2.]
+    W (D, m); returns b (m,), a (m,).
     """
     highest = 3 if literal and order == 1 else order + 3
     g = np.array([term_coefficients(tensors[k], W, k) for k in range(2, highest + 1)])
@@ -201,40 +110,7 @@ def fix_signs(T1, W, b, a, *, literal=False):
     Solves ``T_1 = sum_i z_i a_i w_i``. Right units have ``z_i = Phi(b_i)``, flipped ones ``Phi(b_i) - 1``; the sign is
     decided in the middle between the two, not at 0, which is next to one of them where b_i is far from 0.
 
-    Parameters
-    ----------
-    T1 : ndarray of shape (D,)
-    W : ndarray of shape (D, m)
-        Linearly independent unit columns.
-    b, a : ndarray of shape (m,)
-    literal : bool, default=False
-        Decide at ``z_i = 0`` as the paper does.
-
-    Returns
-    -------
-    signs : ndarray of shape (m,)
-        1 or -1: what (w_i, b_i) is to be multiplied with.
-    margins : ndarray of shape (m,)
-        1 where z_i is as far from the threshold as it should be (or farther), 0 where it lies on it.
-
-    Raises
-    ------
-    ValueError
-        If there are more units than inputs: z is then not determined.
-
-    References
-    ----------
-    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan (2021). Efficient Algorithms for Learning Depth-2 Neural Networks with
-       General ReLU Activations. Algorithm 3.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.samples.paper.scalars import fix_signs, population_tensors
-    >>> b, a = np.array([0.3, -0.5]), np.array([1.0, -2.0])
-    >>> signs, margins = fix_signs(population_tensors(np.eye(2), b, a, 1)[1], np.diag([1.0, -1.0]), b * [1, -1], a)
-    >>> print(signs, margins.round(6))
-    [ 1. -1.] [1. 1.]
+    T1 (D,), W (D, m), b, a (m,); returns signs (m,), margins (m,).
     """
     D, m = W.shape
     if m > D:

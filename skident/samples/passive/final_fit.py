@@ -47,22 +47,7 @@ class FinalFit:
 
 
 def final_fit(table, rows, found, limits, rng, *, widths_given):
-    """Fit again, first to the rows searched and then to all.
-
-    Parameters
-    ----------
-    table : Table
-    rows : Rows
-        Those searched.
-    found : Found
-    limits : Limits
-    rng : numpy.random.RandomState
-    widths_given : bool
-
-    Returns
-    -------
-    FinalFit
-    """
+    """Fit again, first to the rows searched and then to all."""
     architecture, x, k = found.fitted.architecture, found.fitted.x, table.n_inputs
     noisy = len(architecture.widths) > 1 and found.fitted.cost > _ROUNDING**2 * rows.total
     if noisy:
@@ -93,18 +78,7 @@ def _wider(minima, rows, limits, rng):
 
 
 def some_of(index, rng):
-    """As many rows as are searched.
-
-    Parameters
-    ----------
-    index : ndarray of int
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    ndarray of int
-        Ascending.
-    """
+    """As many rows as are searched."""
     return index if len(index) <= _SEARCHED else np.sort(rng.permutation(index)[:_SEARCHED])
 
 

@@ -58,24 +58,8 @@ class Minima:
 def minima_within_noise(architecture, x, noise, rows, limits, rng):
     """Minima of a fit with a broad prior, from given and from random starts.
 
-    Parameters
-    ----------
-    architecture : Architecture
-    x : ndarray of shape (B, P)
-        Starts, such as a fit without a prior.
-    noise : float
-        Variance of the noise in an answer, roughly.
-    rows : Rows
-        Whitened.
-    limits : Limits
-    rng : numpy.random.RandomState
+    x (B, P).
 
-    Returns
-    -------
-    Minima
-
-    Notes
-    -----
     Without a prior, units of large weights follow the noise at single rows: residuals are then below those of the true
     network, and the standard errors describe another minimum.
     """
@@ -96,18 +80,7 @@ def minima_within_noise(architecture, x, noise, rows, limits, rng):
 
 
 def refitted_minima(minima, rows, budget):
-    """The same minima on other rows, those that are left apart and within the noise.
-
-    Parameters
-    ----------
-    minima : Minima
-    rows : Rows or Table
-    budget : WorkBudget
-
-    Returns
-    -------
-    Minima
-    """
+    """The same minima on other rows, those that are left apart and within the noise."""
     architecture, D = minima.architecture, rows.n_inputs
     fits = PenalizedNetworkFits(architecture, rows, minima.prior)
     result = batched_levenberg_marquardt(fits, minima.x, replace(_END, budget=budget))
@@ -136,24 +109,6 @@ def _with_noise(architecture, rows, x, prior):
 def resampled(minima, noise, rows, n_fits, budget, rng):
     """Networks fitted to the targets with fresh noise, each the best that any of the minima leads to.
 
-    Parameters
-    ----------
-    minima : Minima
-        At the rows.
-    noise : float
-        Variance of the noise in an answer.
-    rows : Rows
-    n_fits : int
-    budget : WorkBudget
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    list of FeedforwardNetwork
-        Fewer where the budget ends first.
-
-    Notes
-    -----
     Randomized maximum likelihood: noise is added to the targets and to the mean of the prior. Its distribution is the
     posterior one for linear models and close to it for others, minima that the noise may swap among them.
     """

@@ -29,23 +29,6 @@ _FINISH = {"max_iter": 100, "ftol": 1e-6}
 def units_above_noise(found, rows, limits, rng):
     """The network with all units that explain more than noise does, at a level of one in twenty for every unit.
 
-    Parameters
-    ----------
-    found : Found
-        Of a search by the information criterion, which is stricter. One that is exact or linear, or of two hidden
-        layers and not settled, is returned as it is.
-    rows : Rows
-        Whitened.
-    limits : Limits
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    Found
-        Its fit is one of penalised least squares; settled also where no further unit explains more than noise.
-
-    Notes
-    -----
     Weights and shifts have Gaussian priors with the variances of those found; without, units of any size and direction
     fit noise, and the best of them gains as much as small true units. Units are added to every layer one at a time,
     and networks half as wide again are fitted afresh; what they come to is pruned by the penalised criterion.
@@ -106,19 +89,7 @@ def _one_more(fitted, layer, scoring, limits, rng):
 def one_unit_more(network, layer, prior, n_starts, rng):
     """Starts with one unit more in a layer, which hardly speaks at first.
 
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-    layer : int
-    prior : Prior
-        From which the unit is drawn.
-    n_starts : int
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    Architecture
-    ndarray of shape (n_starts, P)
+    Returns (n_starts, P).
     """
     widths, starts = network.layer_widths, []
     architecture = Architecture.of(network).with_widths(m + (k == layer) for k, m in enumerate(widths))

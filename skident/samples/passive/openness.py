@@ -46,20 +46,7 @@ class Information:
 
 
 def information(network, table, prior=None):
-    """The Gauss-Newton matrix at all rows of a table, added up block by block.
-
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-        Of the table's whitened inputs and standardised targets.
-    table : Table or Rows
-    prior : Prior, default=None
-        Whose information on the parameters is added.
-
-    Returns
-    -------
-    Information
-    """
+    """The Gauss-Newton matrix at all rows of a table, added up block by block."""
     fits = BatchedNetworkFits(Architecture.of(network), table)
     matrix = fits.normal_equations(parameters_of(network)[None])[0][0]
     if prior is not None:
@@ -73,23 +60,7 @@ def information(network, table, prior=None):
 
 
 def standard_errors_of(network, table, info, noise):
-    """Standard errors of weights and shifts, in the inputs and targets as they are.
-
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-        Of whitened inputs and standardised targets.
-    table : Table
-    info : Information
-    noise : float
-        Standard deviation of the noise in a standardised target.
-
-    Returns
-    -------
-    weights, biases : lists of ndarray
-        Infinite for parameters that the rows do not determine; for units that may be rescaled, those of the moves that
-        keep their norms.
-    """
+    """Standard errors of weights and shifts, in the inputs and targets as they are."""
     unseen = info.spectrum <= len(info.spectrum) * np.finfo(float).eps
     kept = ~unseen
     root = info.vectors[:, kept] * (noise / np.sqrt(info.spectrum[kept])) / info.scale[:, None]
@@ -112,19 +83,7 @@ def standard_errors_of(network, table, info, noise):
 
 
 def lone_rows(network, table, info):
-    """Rows that decide parameters alone: their leverage, the derivative of the fit by the answer, is above 0.95.
-
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-        Of whitened inputs and standardised targets.
-    table : Table
-    info : Information
-
-    Returns
-    -------
-    int
-    """
+    """Rows that decide parameters alone: their leverage, the derivative of the fit by the answer, is above 0.95."""
     fits, x = BatchedNetworkFits(Architecture.of(network), table), parameters_of(network)[None]
     kept = info.spectrum > len(info.spectrum) * np.finfo(float).eps
     root = info.vectors[:, kept] / np.sqrt(info.spectrum[kept]) / info.scale[:, None]

@@ -52,24 +52,6 @@ class Spread:
 def spread_of(network, table, info, final, budget, rng):
     """Standard errors of a fit.
 
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-        In canonical form, of the inputs as they are.
-    table : Table
-    info : Information
-        Of the network at the table.
-    final : FinalFit
-        The network as it came from the fit.
-    budget : WorkBudget
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    Spread
-
-    Notes
-    -----
     Of exact answers, and beside rows that determine no direction of the parameters, those of first order. Of noisy
     ones, with the prior's information, times what deviations of fits to targets with fresh noise exceed them by. Such
     fits end at whichever minimum the noise makes the best, and follow curved valleys of the cost, of which the

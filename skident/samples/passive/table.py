@@ -19,16 +19,6 @@ _DISCRETE = 0.5  # share of the rows that a column's different values may number
 class Table:
     """Rows of X and y with weights; equal rows are merged, their weights added.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, D)
-        May be a `numpy.memmap`, of float32 or float64.
-    Y : ndarray of shape (n, m_L)
-    weight : ndarray of shape (n,) or None
-        Non-negative; rows of weight 0 count as absent.
-    scaled : bool
-        Whether targets are standardised, which needs a linear output.
-
     Attributes
     ----------
     X, Y, weight : ndarrays
@@ -44,8 +34,6 @@ class Table:
     discrete : ndarray of bool, shape (D,)
         Columns with so few different values that they have no density.
 
-    Notes
-    -----
     Tables of more than 131 072 rows are not copied: they are read in blocks, and memory beyond X and y is for a block.
     """
 
@@ -100,20 +88,7 @@ class Table:
         return len(self.center) - self.n_inputs
 
     def split(self, share, limit, rng):
-        """Rows to fit and rows held out, equal inputs on the same side.
-
-        Parameters
-        ----------
-        share : float
-            Of the rows, held out; no more than `limit` of them.
-        limit : int
-        rng : numpy.random.RandomState
-
-        Returns
-        -------
-        fitted, held_out : ndarray of int
-            Ascending.
-        """
+        """Rows to fit and rows held out, equal inputs on the same side."""
         groups = np.arange(len(self.X)) if self.groups is None else self.groups
         n_groups = int(groups.max()) + 1
         chosen = np.zeros(n_groups, dtype=bool)
@@ -122,63 +97,27 @@ class Table:
         return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
     def rows(self, index):
-        """Some rows in memory.
-
-        Parameters
-        ----------
-        index : ndarray of int or slice
-
-        Returns
-        -------
-        Rows
-        """
+        """Some rows in memory."""
         U = (np.asarray(self.X[index], dtype=np.float64) - self.center) @ self.whitener
         weight = None if self.weight is None else self.weight[index]
         return WeightedSamples(U, (np.asarray(self.Y[index], dtype=np.float64) - self.offset) / self.unit, weight)
 
     def blocks(self, size):
-        """All rows, some at a time, as `BatchedNetworkFits` reads them.
-
-        Parameters
-        ----------
-        size : int
-
-        Yields
-        ------
-        U, Y, weight : ndarrays, the last one or None
-        """
+        """All rows, some at a time, as `BatchedNetworkFits` reads them."""
         size = min(size, _BLOCK)
         for first in range(0, len(self.X), size):
             rows = self.rows(slice(first, first + size))
             yield rows.U, rows.Y, rows.weight
 
     def in_inputs(self, network):
-        """A network of whitened inputs and standardised targets as a function of X in units of y.
-
-        Parameters
-        ----------
-        network : FeedforwardNetwork
-
-        Returns
-        -------
-        FeedforwardNetwork
-        """
+        """A network of whitened inputs and standardised targets as a function of X in units of y."""
         W = self.whitener @ network.weights[0]
         weights = [W, *network.weights[1:]]
         biases = [network.biases[0] - self.center @ W, *network.biases[1:]]
         return change_outputs(network.with_parameters(weights, biases), self.offset, self.unit)
 
     def in_whitened(self, network):
-        """The inverse of `in_inputs`.
-
-        Parameters
-        ----------
-        network : FeedforwardNetwork
-
-        Returns
-        -------
-        FeedforwardNetwork
-        """
+        """The inverse of `in_inputs`."""
         network = change_outputs(network, -self.offset / self.unit, 1.0 / self.unit)
         W = network.weights[0]
         weights = [np.linalg.lstsq(self.whitener, W, rcond=None)[0], *network.weights[1:]]

@@ -26,21 +26,7 @@ _IDLE = 3.0  # standard errors
 
 
 class PassiveReport(Bunch):
-    """The entries of `PassiveNetworkIdentifier.report_`; prints as text.
-
-    Parameters
-    ----------
-    **entries
-        As `PassiveNetworkIdentifier` describes them.
-
-    Examples
-    --------
-    >>> from skident.samples.passive.verdict import PassiveReport
-    >>> print(PassiveReport(
-    ...     exact=True, held_out_error=2e-15, n_held_out=40, noise=0.0, n_rows=400, n_parameters=33, open=[]))
-    exact: relative maximum error 2.0e-15 on 40 held-out rows
-    400 rows, 33 parameters, noise 0.0e+00 of the targets' deviation
-    """
+    """The entries of `PassiveNetworkIdentifier.report_`; prints as text."""
 
     def __str__(self):
         head = "exact" if self.exact else "not exact"
@@ -98,22 +84,7 @@ class Evidence:
 
 
 def judge(network, table, evidence, tol):
-    """Whether the network may be called exact, and what is open.
-
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-        Of whitened inputs and standardised targets.
-    table : Table
-    evidence : Evidence
-    tol : float
-
-    Returns
-    -------
-    exact : bool
-    opened : list of str
-        What is open, for warnings; noise alone, whose standard errors tell it, is not.
-    """
+    """Whether the network may be called exact, and what is open."""
     fits = evidence.held_out_error <= tol and evidence.noise <= _ROUNDING
     opened = [*_about_the_rows(network, table), *_about_the_fit(network, evidence, fits)]
     if fits and not opened:
@@ -209,15 +180,7 @@ def _outliers(residuals):
 def idle_features(network, stderr):
     """Columns of X whose weights are all zero as far as their standard errors tell.
 
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-        Of X as it is.
-    stderr : ndarray of shape (D, m_1)
-
-    Returns
-    -------
-    ndarray of int
+    stderr (D, m_1).
     """
     W = np.abs(network.weights[0])
     rounding = 1e-9 * W.max()
