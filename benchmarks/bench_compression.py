@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from skident.compression import compress_network
-from skident.compression.smaller_network import answer_units, compression_error, rows_around
+from skident.compression.smaller_network import compression_error, output_scales, rows_around
 from skident.datasets import make_network
 from skident.fitting.least_squares import Stopping, fit_network
 from skident.fitting.random_starts import random_network
@@ -99,7 +99,7 @@ def _adam(network, U, Y, masks=None):
     """Full-batch Adam with cosine decay; weights outside the masks stay zero."""
     import torch
 
-    module, unit = network.to_torch(), torch.as_tensor(answer_units(Y))
+    module, unit = network.to_torch(), torch.as_tensor(output_scales(Y))
     U, Y = torch.as_tensor(U), torch.as_tensor(Y)
     matrices = [p for p in module.parameters() if p.ndim == 2]
     masks = None if masks is None else [torch.as_tensor(mask.T.copy()) for mask in masks]
@@ -117,7 +117,7 @@ def _adam(network, U, Y, masks=None):
 
 def _distilled(network, widths, U, Y, solver, seed):
     """A smaller scikit-learn network trained on the answers, each in units of its standard deviation."""
-    unit = answer_units(Y)
+    unit = output_scales(Y)
     targets = Y / unit
     mlp = MLPRegressor(
         hidden_layer_sizes=widths[:-1],
@@ -156,7 +156,7 @@ def _one_network(name, seed):
     network, X, fresh, score = _trained(data, hidden, seed)
     rng = np.random.RandomState(seed)
     U = np.vstack([X, rows_around(X, max(N_ROWS - len(X), len(X)), 0.7, rng)])
-    Y, truth, unit = network(U), network(fresh), answer_units(network(X))
+    Y, truth, unit = network(U), network(fresh), output_scales(network(X))
     smaller = None
     for tol in tolerances:
         with stopwatch() as clock:

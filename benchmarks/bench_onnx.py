@@ -25,7 +25,7 @@ from skl2onnx import to_onnx
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
-from skident.audit.rounding import rounding_of_answers
+from skident.audit.rounding import rounding_of_outputs
 from skident.network import FeedforwardNetwork
 
 N_NETWORKS, N_ROWS = 10, 2000
@@ -126,7 +126,7 @@ def trial(source, seed, dtype):
         "file written anew, run": of_network(run_model(again, X)),
     }
     single = np.dtype(dtype) == np.float32
-    deviation = rounding_of_answers(network, X, single=single).max(axis=1, keepdims=True)
+    deviation = rounding_of_outputs(network, X, single=single).max(axis=1, keepdims=True)
     if of_network is _probabilities:  # which move by half as much as logits at most, and are rounded themselves
         deviation = deviation + np.finfo(dtype).eps
     gaps = {key: np.abs(value - truth) for key, value in found.items()}

@@ -31,7 +31,7 @@ LAYER, ROW, UNIT = 1, 42, 17  # the weight that is changed
 def explained(network, box, X):
     """Share of the squared differences on X that a change of a single weight explains, layer by layer."""
     effects = ParameterEffects(network, X, np.ones((len(X), network.n_outputs)))
-    differences = box(X) - effects.answers
+    differences = box(X) - effects.outputs
     pairs = zip(effects.correlations(differences), effects.norms(), strict=True)
     return [(c / np.maximum(n, 1e-300))[:-1] ** 2 / np.sum(differences**2) for c, n in pairs]
 

@@ -168,7 +168,7 @@ def test_audit(tmp_path, monkeypatch, capsys):
     printed = run("plot_20_audit", tmp_path, monkeypatch, capsys)
     assert "25216 parameters" in printed and "predictions changed by the change: 0 of 1797" in printed
     same, different = printed.split("float32, ", 1)[1].split("one weight changed, ")
-    assert "the same: " in same and "answers: float32" in same
+    assert "the same: " in same and "outputs: float32" in same
     known, found = re.search(
         r"weights\[1\]\[42, 17\]: (\S+) in the network, (\S+) in the black box", different
     ).groups()

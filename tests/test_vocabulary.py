@@ -60,17 +60,15 @@ ALLOWED = {
 PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md", "docs/*.md", "docs/guide/*.md"]
 # What is left to rewrite, places per package or folder; a number may only fall.
 LEFT = {
+    "skident/compression": 2,  # the public value "answers" of `metric`
     "pages": 139,
     "examples": 71,
     "benchmarks": 133,
     "docs": 28,
-    "skident/audit": 103,
     "skident/budget": 1,
-    "skident/compression": 31,
     "skident/identification": 60,
     "skident/inspection": 1,
     "skident/oracle": 6,
-    "skident/samples": 68,
 }
 
 WORD = re.compile(rf"(?<![\w-])(?:{'|'.join(WORDS)})(?![\w-])", flags=re.IGNORECASE)

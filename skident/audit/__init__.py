@@ -1,11 +1,11 @@
 """Is it the network that I know? A black box compared with a network whose weights are known.
 
-- `rounding`: by how much answers of the same network may differ.
-- `parameters`: what every weight and shift does to the answers.
+- `rounding`: tolerance of outputs of the same network.
+- `parameters`: effects of every weight and bias on the outputs.
 - `inputs`: where to ask, so that every unit shows.
-- `asked_rows`: what was asked, and how exact the answers are.
+- `queries`: queries, outputs, and their precision.
 - `batches`: whether outputs depend on the other rows of a batch.
-- `explanations`: which weights or units are changed, if answers differ.
+- `explanations`: which weights or units changed, if outputs differ.
 - `verify`, `report`: the comparison and what it found; `verifier` is its estimator.
 """
 

@@ -1,4 +1,4 @@
-"""Which weights or units of a known network are changed, if a black box answers differently."""
+"""Which weights or units of a known network are changed, if the outputs of a black box differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _MOST_WORK = 2e9  # multiplications spent on trying more
 _STEPS = 8  # Gauss-Newton steps of a fit
 _FEW_ROWS = 200  # rows, and four times as many as parameters, on which a fit is tried first
 _MOST_CHANGED = 1500  # parameters that are looked for at once
-_ANSWERS_FIRST, _ANSWERS_A_WEIGHT = 4000, 12  # among which several weights are looked for, if there are more
+_OUTPUTS_FIRST = 4000  # outputs on which several changed weights are searched first (budget)
+_OUTPUTS_PER_WEIGHT = 12  # the same, per weight found so far
 _AS_GOOD = 0.5  # of the best match, from which others join at the same time
 _DEPENDENT = 1e-13  # of the largest pivot, below which a column depends on others
 _NEARLY_DEPENDENT = 1e-7  # the same, of normal equations
@@ -24,19 +25,19 @@ _SURE = 4.0  # standard errors from 0 of a parameter that counts as changed
 
 @dataclass(frozen=True)
 class Explanation:
-    """Changes of a network with which it answers as the black box does.
+    """Changes of a network with which it agrees with the black box.
 
     Attributes
     ----------
     kind : {"weight", "removed", "unit", "weights", "none"}
-        One weight or shift; a unit without effect; weights of one unit; any others; nothing found.
+        One weight or bias; a unit without effect; weights of one unit; any others; nothing found.
     named : list of (layer, row, unit)
         Parameters that differ; of a removed unit one entry, whose row is -1.
     values : ndarray of shape (k,)
         Of these parameters in the black box.
     also : list of (layer, row, unit)
         Single parameters that would explain the differences as well.
-    misfit : float
+    max_residual : float
         Largest difference left, over its tolerance.
     """
 
@@ -44,25 +45,25 @@ class Explanation:
     named: list
     values: np.ndarray
     also: list
-    misfit: float
+    max_residual: float
 
 
-def explain_differences(effects, answers, tolerance, *, several=True):
-    """The simplest change that explains how answers differ: one weight, one unit, some weights.
+def explain_differences(effects, outputs, tolerance, *, several=True):
+    """The simplest change that explains how outputs differ: one weight, one unit, some weights.
 
-    answers, tolerance (n, m_L).
+    outputs, tolerance (n, m_L).
 
     Changes are ranked to first order by products with the Jacobian that never form it; those ranked first are fitted
-    to the answers themselves by Gauss-Newton steps. Many weights: orthogonal matching pursuit (Tropp and Gilbert, 2007)
+    to the outputs themselves by Gauss-Newton steps. Many weights: orthogonal matching pursuit (Tropp and Gilbert, 2007)
     with several at a time, then those that are not clearly changed are dropped. ``O(n P)`` a step, and
-    ``n m_L k^2`` for k changed weights, ``8 n m_L k`` bytes; while k is small, on a part of the answers.
+    ``n m_L k^2`` for k changed weights, ``8 n m_L k`` bytes; while k is small, on a part of the outputs.
     """
-    case = _Case(effects, answers, tolerance)
+    case = _Case(effects, outputs, tolerance)
     best = _none(case)
     searches = [_removed_unit, _one_weight, _one_unit, *([_some_weights] if several else [])]
     for search in searches:
         found = search(case)
-        if found is not None and found.misfit <= 1.0:
+        if found is not None and found.max_residual <= 1.0:
             return found
     return best
 
@@ -70,14 +71,14 @@ def explain_differences(effects, answers, tolerance, *, several=True):
 class _Case:
     """What is to be explained."""
 
-    def __init__(self, effects, answers, tolerance):
-        self.effects, self.answers, self.tolerance = effects, answers, tolerance
-        self.residual = (answers - effects.answers) / tolerance
+    def __init__(self, effects, outputs, tolerance):
+        self.effects, self.outputs, self.tolerance = effects, outputs, tolerance
+        self.residual = (outputs - effects.outputs) / tolerance
         self.norms = effects.norms()
 
     def at(self, rows):
         """The same on some rows."""
-        return _Case(self.effects.at(rows), self.answers[rows], self.tolerance[rows])
+        return _Case(self.effects.at(rows), self.outputs[rows], self.tolerance[rows])
 
     def few(self, n_parameters):
         """Rows enough for a fit of some parameters: half of them those that differ most, the others spread over all."""
@@ -88,17 +89,17 @@ class _Case:
         most = np.argsort(-np.abs(self.residual).max(axis=1), kind="stable")[: wanted // 2]
         return np.union1d(most, np.linspace(0, n - 1, wanted - wanted // 2).astype(int))
 
-    def spread(self, n_answers):
-        """The same on about that many of the answers, spread over all; the case itself where that is most of them."""
-        every = self.residual.size // n_answers
+    def spread(self, n_outputs_used):
+        """The same on about that many of the outputs, spread over all; the case itself where that is most of them."""
+        every = self.residual.size // n_outputs_used
         return self.at(np.arange(0, len(self.residual), every)) if every > 1 else self
 
     def fitted_if_few(self, named, few):
         """`fitted`, from a fit to few rows (a case of their own, or None); only that one where it explains them not."""
         if few is None:
             return self.fitted(named)
-        values, misfit = few.fitted(named)
-        return (values, misfit) if misfit > 1.0 else self.fitted(named, values)
+        values, max_residual = few.fitted(named)
+        return (values, max_residual) if max_residual > 1.0 else self.fitted(named, values)
 
     def network_with(self, named, values):
         """The known network with some parameters replaced."""
@@ -109,13 +110,13 @@ class _Case:
 
     def residual_of(self, network):
         """Differences left by another network, over their tolerance."""
-        return (self.answers - self.effects.answers_of(network)) / self.tolerance
+        return (self.outputs - self.effects.outputs_of(network)) / self.tolerance
 
     def value(self, named):
         return np.array([self.effects.layers[layer][row, unit] for layer, row, unit in named])
 
     def fitted(self, named, values=None):
-        """Values of some parameters with which the network answers best, and the largest difference left."""
+        """Values of some parameters that fit the outputs best, and the largest remaining difference."""
         effects, residual = self.effects, self.residual
         if values is None:
             values = self.value(named)
@@ -127,10 +128,10 @@ class _Case:
             values = values + _step(effects.columns(named), residual)
             network = self.network_with(named, values)
             residual = self.residual_of(network)
-            misfit = float(np.abs(residual).max())
-            if not misfit < best[1]:
+            max_residual = float(np.abs(residual).max())
+            if not max_residual < best[1]:
                 break
-            done, best = misfit > 0.5 * best[1] and misfit <= 1.0, (values, misfit)
+            done, best = max_residual > 0.5 * best[1] and max_residual <= 1.0, (values, max_residual)
             if done or step == _STEPS - 1:
                 break
             effects = self.effects.of(network)
@@ -183,11 +184,11 @@ def _one_weight(case):
     rows, fits = case.few(1), []
     few = None if rows is None else case.at(rows)
     for name in _names(case, order[:_TRIED]):
-        values, misfit = case.fitted_if_few([name], few)
-        fits.append((misfit, name, values))
+        values, max_residual = case.fitted_if_few([name], few)
+        fits.append((max_residual, name, values))
     fits.sort(key=lambda f: f[0])
-    misfit, name, values = fits[0]
-    return Explanation("weight", [name], values, [f[1] for f in fits[1:] if f[0] <= 1.0], misfit)
+    max_residual, name, values = fits[0]
+    return Explanation("weight", [name], values, [f[1] for f in fits[1:] if f[0] <= 1.0], max_residual)
 
 
 def _removed_unit(case):
@@ -201,10 +202,10 @@ def _removed_unit(case):
     tried = max(_UNITS_TRIED, int(_MOST_WORK / (len(r) * case.effects.network.n_parameters)))
     for _, layer, unit in sorted(ranked)[:tried]:
         outgoing = [(layer + 1, unit, k) for k in range(case.effects.layers[layer + 1].shape[1])]
-        misfit = float(np.abs(case.residual_of(case.network_with(outgoing, np.zeros(len(outgoing))))).max())
-        if best is None or misfit < best.misfit:
-            best = Explanation("removed", [(layer, -1, unit)], np.zeros(1), [], misfit)
-        if misfit <= 1.0:
+        max_residual = float(np.abs(case.residual_of(case.network_with(outgoing, np.zeros(len(outgoing))))).max())
+        if best is None or max_residual < best.max_residual:
+            best = Explanation("removed", [(layer, -1, unit)], np.zeros(1), [], max_residual)
+        if max_residual <= 1.0:
             break
     return best
 
@@ -223,14 +224,14 @@ def _one_unit(case):
     best = None
     for k in np.argsort(left, kind="stable")[:_UNITS_TRIED]:
         group = [n for n in groups[k] if case.norms[n[0]][n[1], n[2]] > 0]
-        if case.effects.centred and len({(n[0], n[1]) for n in group}) == 1 < len(group):
+        if case.effects.centered and len({(n[0], n[1]) for n in group}) == 1 < len(group):
             group.remove(min(group, key=cosine.get))  # the same change of all does not show
         if not group or len(group) > case.residual.size // 2:
             continue
         rows = case.few(len(group))
-        values, misfit = case.fitted_if_few(group, None if rows is None else case.at(rows))
-        if best is None or misfit < best.misfit:
-            best = _pruned(case, group, values, misfit, "unit")
+        values, max_residual = case.fitted_if_few(group, None if rows is None else case.at(rows))
+        if best is None or max_residual < best.max_residual:
+            best = _pruned(case, group, values, max_residual, "unit")
     return best
 
 
@@ -251,9 +252,9 @@ def _left_by(case, groups, cosine):
 
 
 def _some_weights(case):
-    """Weights anywhere, added several at a time until nothing is left; on a part of the answers while they are few."""
+    """Weights anywhere, added several at a time until nothing is left; on a part of the outputs while they are few."""
     named, values, most = [], np.empty(0), min(_MOST_CHANGED, case.residual.size // 3)
-    some, network = case.spread(_ANSWERS_FIRST), case.effects.network
+    some, network = case.spread(_OUTPUTS_FIRST), case.effects.network
     effects, residual = some.effects, some.residual
     while len(named) < most:
         order, cosines = _ranked(some, effects, residual)
@@ -269,17 +270,17 @@ def _some_weights(case):
             break
         if left <= 1.0 or not fresh:
             some = case
-        elif residual.size < _ANSWERS_A_WEIGHT * len(named):
-            some = case.spread(2 * _ANSWERS_A_WEIGHT * len(named))
+        elif residual.size < _OUTPUTS_PER_WEIGHT * len(named):
+            some = case.spread(2 * _OUTPUTS_PER_WEIGHT * len(named))
         effects, residual = some.effects.of(network), some.residual_of(network)
-    values, misfit = case.fitted(named, values)
-    return _pruned(case, named, values, misfit, "weights")
+    values, max_residual = case.fitted(named, values)
+    return _pruned(case, named, values, max_residual, "weights")
 
 
-def _pruned(case, named, values, misfit, kind):
+def _pruned(case, named, values, max_residual, kind):
     """The same without the parameters that are hardly changed, if it explains as much."""
-    if misfit > 1.0:
-        return Explanation(kind, named, values, [], misfit)
+    if max_residual > 1.0:
+        return Explanation(kind, named, values, [], max_residual)
     for _ in range(4):
         effects = case.effects.of(case.network_with(named, values))
         J = effects.columns(named)
@@ -291,5 +292,5 @@ def _pruned(case, named, values, misfit, kind):
         again, left = case.fitted(fewer)
         if left > 1.0:
             break
-        named, values, misfit = fewer, again, left
-    return Explanation("weight" if len(named) == 1 else kind, named, values, [], misfit)
+        named, values, max_residual = fewer, again, left
+    return Explanation("weight" if len(named) == 1 else kind, named, values, [], max_residual)

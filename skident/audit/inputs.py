@@ -12,12 +12,13 @@ __all__ = ["InputBox", "candidate_inputs", "chosen_inputs", "inputs_on_both_side
 
 _FLAT = 1e-3  # slope, beside the largest one, of a unit that rests or saturates
 _CLEAR = 0.1  # of the way from the least to the largest effect, by which a unit shows, or rests
-_STEPS, _STARTS = 30, 8  # of the search for inputs at which a unit moves
+_STEPS = 30  # of the search for inputs at which a unit varies (budget)
+_STARTS = 8  # of that search (budget)
 
 
 @dataclass(frozen=True)
 class InputBox:
-    """The range of the columns of X; nothing is asked outside.
+    """The range of the columns of X; no queries outside.
 
     Attributes
     ----------
@@ -64,7 +65,7 @@ def inputs_on_both_sides(network, candidates, box, rng):
     candidates (n, D); returns (n or more, D).
 
     Projected gradient steps on the unit's pre-activation, up and down, from the candidates where it is largest and
-    smallest: exact for the first layer, a local search for deeper ones. Nothing is asked.
+    smallest: exact for the first layer, a local search for deeper ones. No queries.
     """
     _, jets = calculus.forward_jets(network.weights, network.biases, network.activations, candidates, order=1)
     found = [candidates]
@@ -92,8 +93,8 @@ def _pushed(network, layer, unit, U, sign, box):
 
 
 def chosen_inputs(effects, n, n_each, rng):
-    """Rows at which every hidden unit shows, and is told from the others."""
-    served, n_candidates = [], len(effects.answers)
+    """Rows at which every hidden unit shows, and is distinguished from the others."""
+    served, n_candidates = [], len(effects.outputs)
     pool = max(n_each, n_candidates // 8)
     for layer in range(len(effects.layers) - 1):
         strengths = effects.strength(layer)

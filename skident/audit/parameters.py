@@ -1,4 +1,4 @@
-"""What every weight and shift of a network does to its answers, to first order."""
+"""Effect of every weight and bias on the outputs of a network, to first order."""
 
 from __future__ import annotations
 
@@ -8,48 +8,48 @@ from skident.network import calculus
 
 __all__ = ["ParameterEffects"]
 
-_CHUNK_BYTES = 2**26
+_CHUNK_BYTES = 2**26  # of a block of derivatives (memory)
 
 
 class ParameterEffects:
-    """Derivatives of answers by the parameters, never all at once.
+    """Derivatives of outputs by the parameters, never all at once.
 
-    A parameter is named ``(layer, row, unit)``, where the row after the last weight of a unit is its shift. Effects are
-    those on answers divided by their tolerance.
+    A parameter is named ``(layer, row, unit)``, where the row after the last weight of a unit is its bias. Effects are
+    those on outputs divided by their tolerance.
 
     Attributes
     ----------
     network : FeedforwardNetwork
     layers : list of ndarray
-        ``layers[l]`` (m_l + 1, m_{l+1}): weights and, in the last row, shifts.
-    answers : ndarray of shape (n, m_L)
-    centred : bool
+        ``layers[l]`` (m_l + 1, m_{l+1}): weights and, in the last row, biases.
+    outputs : ndarray of shape (n, m_L)
+    centered : bool
 
     Holds ``8 n (1 + m_L) sum(m_l)`` bytes.
     """
 
-    def __init__(self, network, X, tolerance, centred=False):
-        self.network, self.centred, self._X, self._tolerance = network, centred, X, tolerance
+    def __init__(self, network, X, tolerance, centered=False):
+        self.network, self.centered, self._X, self._tolerance = network, centered, X, tolerance
         self.layers = [np.vstack([W, b]) for W, b in zip(network.weights, network.biases, strict=True)]
         inputs, jets = calculus.forward_jets(network.weights, network.biases, network.activations, X, order=1)
         self._inputs = [np.hstack([H, np.ones((len(H), 1))]) for H in inputs]
         by_pre, _ = calculus.output_sensitivities(network.weights, jets)
         self._by_pre = [self._counted(S) / tolerance[:, :, None] for S in by_pre]
-        self.answers = self._counted(jets[-1][0])
+        self.outputs = self._counted(jets[-1][0])
 
     def _counted(self, A):
-        return A - A.mean(axis=1, keepdims=True) if self.centred else A
+        return A - A.mean(axis=1, keepdims=True) if self.centered else A
 
     def at(self, rows):
-        """The effects on some of the answers."""
-        return ParameterEffects(self.network, self._X[rows], self._tolerance[rows], self.centred)
+        """The effects on some of the outputs."""
+        return ParameterEffects(self.network, self._X[rows], self._tolerance[rows], self.centered)
 
     def of(self, network):
         """Effects of another network's parameters at the same inputs."""
-        return ParameterEffects(network, self._X, self._tolerance, self.centred)
+        return ParameterEffects(network, self._X, self._tolerance, self.centered)
 
-    def answers_of(self, network):
-        """What another network answers at the same inputs.
+    def outputs_of(self, network):
+        """Outputs of another network at the same inputs.
 
         Returns (n, m_L).
         """
@@ -68,7 +68,7 @@ class ParameterEffects:
         return [np.sqrt((H**2).T @ np.einsum("npj,npj->nj", S, S)) for H, S in pairs]
 
     def largest(self):
-        """Largest effect of every parameter on any answer, as `layers`.
+        """Largest effect of every parameter on any output, as `layers`.
 
         O(n n_parameters) operations, in chunks of 64 MiB.
         """
@@ -88,13 +88,13 @@ class ParameterEffects:
 
         Returns (n m_L, k).
         """
-        found = np.empty((len(named), *self.answers.shape))
+        found = np.empty((len(named), *self.outputs.shape))
         for column, (layer, row, unit) in zip(found, named, strict=True):
             np.multiply(self._inputs[layer][:, row, None], self._by_pre[layer][:, :, unit], out=column)
         return found.reshape(len(named), -1).T  # a column after the other in memory, as LAPACK wants them
 
     def strength(self, layer):
-        """Largest effect of the pre-activations of a layer's units on any answer, (n, m_{l+1})."""
+        """Largest effect of the pre-activations of a layer's units on any output, (n, m_{l+1})."""
         return np.abs(self._by_pre[layer]).max(axis=1)
 
     def removals(self, layer):

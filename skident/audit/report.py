@@ -13,20 +13,20 @@ __all__ = ["IDENTICAL", "AuditReport", "Difference"]
 IDENTICAL = "identical files"  # the kind of an audit that needs no query
 
 _SIZES = (1e-6, 1e-4, 1e-2)  # relative changes of which a report tells how surely they would have shown
-_LISTED = 10
+_LISTED = 10  # differences that a printed report lists
 _ABOVE = 2.0  # of the tolerance, that a recommended `tol` is: noise measured again is less than twice as large
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A weight, a shift or a unit that the black box has otherwise.
+    """A weight, a bias or a unit that the black box has otherwise.
 
     Attributes
     ----------
     layer : int
         0 for the first.
     row : int or None
-        Of ``weights[layer]``; None for a shift, or for a unit as a whole.
+        Of ``weights[layer]``; None for a bias, or for a unit as a whole.
     unit : int
         Column of ``weights[layer]``, entry of ``biases[layer]``.
     known, found : float
@@ -69,32 +69,32 @@ class AuditReport:
         agree as well, or no output could be compared. ``if report.same`` is safe, since undecided does not pass. Use
         `verdict`, or ``report.same is False``, to treat different and undecided models in different ways.
     differences : list of Difference
-        The fewest changes of the network with which it answers as the black box does. Empty if they are the same, or if
+        The fewest changes of the network with which it agrees with the black box. Empty if they are the same, or if
         no few changes explain how they differ.
     instead : list of Difference
-        Single changes that would explain the answers as well as the one in `differences`.
+        Single changes that would explain the outputs as well as the one in `differences`.
     largest : float
-        Largest difference of an answer.
+        Largest difference of an output.
     excess : float
-        The same over its tolerance: 1 or less where the answers are the same.
+        The same over its tolerance: 1 or less where the outputs are the same.
     input : ndarray of shape (D,)
         Where the difference is largest beside its tolerance.
     kind : {"float64", "float32", "float16", "bfloat16", "decimals", "noise", "identical files"}
         The precision of the outputs, weights or inputs of the less precise of the two, which sets the tolerance.
         ``identical files``: both are ONNX files with the same content, which need no query.
     n_queries : int
-        Rows asked.
+        Rows queries.
     n_inputs : int
-        Different rows among them at which answers were compared.
+        Number of distinct samples at which outputs were compared.
     unseen_units : list of (layer, unit)
         Hidden units that do not move at any input tried within the range of X: nothing is known of them.
     constant_columns : ndarray of int
-        Columns of X that do not vary: weights on them cannot be told from shifts.
+        Columns of X that do not vary: weights on them cannot be distinguished from biases.
     visible : list of ndarray
-        ``visible[l]`` of shape (m_l + 1, m_{l+1}): the smallest relative change of every weight (last row: shift) that
-        would have shown in an answer; infinite where none would.
+        ``visible[l]`` of shape (m_l + 1, m_{l+1}): the smallest relative change of every weight (last row: bias) that
+        would have shown in an output; infinite where none would.
     excesses : ndarray of shape (n_inputs, m_L)
-        Differences of all answers over their tolerance.
+        Differences of all outputs over their tolerance.
     relative_tolerance : float
         Median tolerance over the standard deviation of the outputs, for the least precise output.
     batch_dependent : bool
@@ -182,7 +182,7 @@ class AuditReport:
         if self.same is None:
             return self._undecided()
         if self.same:
-            return [f"the same: {self.n_inputs} answers agree, the worst to {self.excess:.2g} of its tolerance"]
+            return [f"the same: {self.n_inputs} outputs agree, the worst to {self.excess:.2g} of its tolerance"]
         lines = [f"different: by {self.largest:.3g}, {self.excess:.3g} times the tolerance"]
         if self.batch_dependent:
             lines.append("  likely cause: dynamic quantization, since outputs depend on the other rows of a batch")
@@ -218,14 +218,14 @@ class AuditReport:
         chances = ", ".join(f"{size:g}: {self.missed(size):.3g}" for size in _SIZES)
         lines = [
             *self._remarks(),
-            f"{self.n_queries} queries; answers: {self.kind}",
+            f"{self.n_queries} queries; outputs: {self.kind}",
             f"share of single weights whose relative change would have been missed, by its size: {chances}",
         ]
         if self.unseen_units:
             named = ", ".join(f"{unit} of layer {layer + 1}" for layer, unit in self.unseen_units[:_LISTED])
             lines.append(f"never moving within the range of X, so unseen: {len(self.unseen_units)} units ({named})")
         if len(self.constant_columns):
-            lines.append(f"{len(self.constant_columns)} columns of X are constant: weights not told from shifts")
+            lines.append(f"{len(self.constant_columns)} columns of X are constant: weights not separate from biases")
         return lines
 
 

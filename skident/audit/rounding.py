@@ -8,12 +8,14 @@ import numpy as np
 
 from skident.oracle import Precision, precision_of
 
-__all__ = ["Arithmetic", "numbers_of", "rounding_of_answers"]
+__all__ = ["Arithmetic", "numbers_of", "rounding_of_outputs"]
 
-_DOUBLE, _SINGLE = 2.0**-53, 2.0**-24
+_DOUBLE = 2.0**-53  # relative rounding of float64
+_SINGLE = 2.0**-24  # relative rounding of float32
 _SHORT = {"bfloat16": 8, "float16": 11}  # bits of a number
-_FEW, _MANY = 3, 12  # different answers that tell decimals, or how long numbers are
-_FEW_DECIMALS = 3  # that few different answers tell
+_FEW = 3  # distinct outputs from which decimals are recognized
+_MANY = 12  # distinct outputs from which the number format is recognized
+_FEW_DECIMALS = 3  # that few different outputs tell
 _OF_ACTIVATION = 4.0  # roundings that an activation makes of its value and of what it is given
 _LINEAR_FROM = 20.0  # torch's softplus is linear from here on
 _SIDES = 8.0  # standard deviations of a pre-activation within which its slope is looked for
@@ -21,12 +23,12 @@ _SIDES = 8.0  # standard deviations of a pre-activation within which its slope i
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How a black box computes and answers.
+    """Precision in which a black box computes and returns its outputs.
 
     Attributes
     ----------
     kind : {"float64", "float32", "float16", "bfloat16", "decimals"}
-        The numbers in which it answers.
+        Number format of the outputs.
     decimals : int or None
     single : bool
         Whether it computes in single precision, weights and inputs rounded to it too.
@@ -40,7 +42,7 @@ class Arithmetic:
     noise: np.ndarray
 
     def spacing(self, Y):
-        """The distance between the numbers to which answers are rounded after they were computed.
+        """The distance between the numbers to which outputs are rounded after they were computed.
 
         Y (n, m_L); returns (n, m_L).
         """
@@ -52,12 +54,12 @@ class Arithmetic:
 
 
 def numbers_of(Y, known):
-    """The numbers in which answers come, where those of the known network are others.
+    """Number format of the outputs, which the known network's outputs do not have.
 
     Y (n, m_L), known (n, m_L).
 
-    By `skident.oracle.precision_of` where there are many different answers. Few (a large offset in single precision,
-    few decimals) tell, too, as the network's own answers come in all digits.
+    By `skident.oracle.precision_of` where there are many different outputs. Few (a large offset in single precision,
+    few decimals) tell, too, as the network's own outputs come in all digits.
     """
     told, n_distinct = precision_of(Y), len(np.unique(Y))
     if told.kind == "decimals":
@@ -75,8 +77,8 @@ def _have_bits(Y, bits):
     return bool(np.all(mantissas == np.rint(mantissas)))
 
 
-def rounding_of_answers(network, X, single):
-    """Standard deviation of what rounding leaves in the answers of a network, whatever the order of its sums.
+def rounding_of_outputs(network, X, single):
+    """Standard deviation of what rounding leaves in the outputs of a network, whatever the order of its sums.
 
     Every rounding counts as an independent error of one unit in the last place of what is rounded: partial sums of n
     terms t are taken as large as ``|t|_2`` and the result, n times; an activation makes four of its value.

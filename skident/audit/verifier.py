@@ -21,13 +21,13 @@ __all__ = ["NetworkVerifier"]
 class NetworkVerifier(BaseEstimator):
     """Is a black box the network that is known, and if not, which weights differ?
 
-    The estimator of `verify_same`: answers are compared at inputs chosen within the range of X, and where they differ
+    The estimator of `verify_same`: outputs are compared at inputs chosen within the range of X, and where they differ
     the fewest changed weights or units are looked for that explain it.
 
     Parameters
     ----------
     estimator : callable, estimator, torch.nn.Module or FeedforwardNetwork, default=None
-        The black box. A fitted estimator inside `FrozenEstimator` is asked as it is, another one is cloned and fitted
+        The black box. A fitted estimator inside `FrozenEstimator` is queried as it is, another one is cloned and fitted
         on (X, y) first: a fitted one with a warning, unless `clone` of this estimator (in `GridSearchCV`) has made it
         unfitted. None is a small tanh `MLPRegressor`.
     network : FeedforwardNetwork, torch.nn.Module or fitted estimator, default=None
@@ -35,9 +35,9 @@ class NetworkVerifier(BaseEstimator):
     tol : float, default=None
         Largest difference, over the deviation of that output, that still counts as the same; None: rounding, or noise.
     max_queries : int, default=None
-        Rows asked at most; None: ``2 P / m_L``.
+        Queries at most. None is ``2 P / m_L``.
     response_method : {"auto", "predict", "predict_proba"}, default="auto"
-        What is asked; ``auto`` compares a classifier's logits.
+        Queried method; ``auto`` compares a classifier's logits.
     random_state : int, RandomState or None, default=None
 
     Attributes

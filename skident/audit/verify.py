@@ -9,14 +9,14 @@ from skident.network import FeedforwardNetwork, center_outputs
 from skident.oracle import Oracle
 from skident.oracle.black_box import is_torch_module, known_network, resolve_response, same_onnx_model
 
-from .asked_rows import FEWEST_ROWS, AskedRows
 from .explanations import explain_differences
 from .inputs import InputBox
+from .queries import FEWEST_ROWS, Queries
 from .report import IDENTICAL, AuditReport, Difference
 
 __all__ = ["verify_same"]
 
-_FEWEST = 24  # rows asked at least, where max_queries does not say
+_FEWEST = 24  # queries at least, unless max_queries is set
 _CHANGE = 0.01  # relative change of one weight that an audit must be able to detect
 _LEAST_POWER = 0.01  # share of the weights for which it must: if for fewer, most other networks would pass as the same
 _LARGE_SHARE = 0.25  # of the outputs' deviation: a network that explains them to this tolerance is one of many
@@ -26,10 +26,10 @@ _MARGIN = 1.5  # of the effect of a change that counts as visible, over the tole
 def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_method="auto", random_state=None):
     """Compare a black box with a network whose weights are known, and name the weights that differ.
 
-    Answers are compared at inputs chosen for it within the range of X: for every hidden unit some at which a change of
+    Outputs are compared at inputs chosen for it within the range of X: for every hidden unit some at which a change of
     it shows most and some at which it rests, and others. They are the same if none differs by more than two evaluations
-    of the same network may, in the numbers in which the black box answers. If they are not, the fewest changes are
-    looked for that explain the answers: one weight, one unit removed, weights of one unit, then any weights. Hidden
+    of the same network may, in the number format of the outputs. If they are not, the fewest changes are
+    looked for that explain the outputs: one weight, one unit removed, weights of one unit, then any weights. Hidden
     units in another order, with other signs or scales that leave the function as it is, make no difference.
 
     Parameters
@@ -45,12 +45,12 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
         and those of the black box are unknown or are not, single precision counts in the tolerance. An ONNX file with
         other operators (a quantized model) has only a copy of itself as its equal, which is not queried.
     X : array-like of shape (n_samples, D)
-        Where the black box is used: questions stay within the range of every column.
+        Where the black box is used: queries stay within the range of every column.
     tol : float, default=None
-        Largest difference, over the standard deviation of that output's answers, that still counts as the same.
+        Largest difference, over the standard deviation of that output's outputs, that still counts as the same.
         None: only what rounding explains, or the noise that was measured.
     max_queries : int, default=None
-        Rows asked at most. None: twice as many answers as the network has parameters, ``2 P / m_L`` rows (24 at least).
+        Queries at most. None: twice as many outputs as the network has parameters, ``2 P / m_L`` rows (24 at least).
         A single changed weight takes far fewer.
     response_method : {"auto", "predict", "predict_proba"}, default="auto"
         ``predict_proba`` compares logits, from the probabilities and with their errors; ``auto`` does so for
@@ -72,14 +72,14 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     TypeError
         If `network` has no known weights.
     BlackBoxError
-        (a ValueError) If the black box fails, or changes while it is asked.
+        (a ValueError) If the black box fails, or changes during the audit.
 
     Notes
     -----
     Source: sensitivities are those of Proposition 2 of Fiedler et al. (2021); the search for several weights is
     orthogonal matching pursuit (Tropp and Gilbert, 2007). A change that is smaller than what rounding leaves, of a
     unit that rests within the range of X, or in a direction in which X does not vary, cannot be seen; the report counts
-    these. Cost: ``O((q + c) m_L P)`` operations for q rows asked and c = 4 q candidates; where k weights differ,
+    these. Cost: ``O((q + c) m_L P)`` operations for q rows queries and c = 4 q candidates; where k weights differ,
     ``O(P k^2)`` more: seconds for 100 of 10 000 weights, half a minute and more for 200 of 20 000.
 
     Examples
@@ -102,22 +102,22 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     if most < FEWEST_ROWS:
         raise ValueError(f"max_queries must be at least {FEWEST_ROWS}, got {max_queries!r}.")
     rng, oracle = check_random_state(random_state), Oracle(black_box, X.shape[1], response=response)
-    asked = AskedRows(oracle, network, X, tol, most, single=_only_single(black_box, network))
-    asked.first(rng)
-    effects, excess = asked.compared()
-    if excess > 1.0 and asked.check_cast():
-        effects, excess = asked.compared()
+    queries = Queries(oracle, network, X, tol, most, single=_only_single(black_box, network))
+    queries.first(rng)
+    effects, excess = queries.compared()
+    if excess > 1.0 and queries.check_cast():
+        effects, excess = queries.compared()
     found = None
     if excess > 1.0:
-        found = explain_differences(effects, asked.Y, asked.tolerance, several=False)
+        found = explain_differences(effects, queries.Y, queries.tolerance, several=False)
         if (
-            found.kind == "none" and not asked.batch_dependent
+            found.kind == "none" and not queries.batch_dependent
         ):  # quantization changes more weights than the search allows
-            asked.more(rng)
-            effects, excess = asked.compared()
-            found = explain_differences(effects, asked.Y, asked.tolerance)
-    asked.check_drift()
-    return _report(asked, effects, excess, found)
+            queries.more(rng)
+            effects, excess = queries.compared()
+            found = explain_differences(effects, queries.Y, queries.tolerance)
+    queries.check_drift()
+    return _report(queries, effects, excess, found)
 
 
 def _identical(X):
@@ -140,7 +140,7 @@ def _identical(X):
 
 
 def _validated(black_box, network, X, response_method):
-    """The network, rows as an array, and what is asked."""
+    """The network, samples as an array, and the queried method."""
     if response_method not in ("auto", "predict", "predict_proba"):
         raise ValueError(f"response_method must be 'auto', 'predict' or 'predict_proba', got {response_method!r}.")
     known, response = known_network(network), resolve_response(black_box, response_method)
@@ -169,45 +169,45 @@ def _in_single(arrays):
         return all(np.array_equal(np.float32(a), a) for a in arrays)
 
 
-def _verdict(asked, visible, excess):
+def _verdict(queries, visible, excess):
     """True, False, or None if agreement has no power: if the outputs of other networks would agree as well."""
-    if not np.isfinite(asked.tolerance).any():
+    if not np.isfinite(queries.tolerance).any():
         return None
-    if excess > 1.0 or asked.tolerance_is_chosen:
+    if excess > 1.0 or queries.tolerance_is_chosen:
         return bool(excess <= 1.0)
     sizes = np.concatenate([v.ravel() for v in visible])
     sizes = sizes[np.isfinite(sizes)]
     detected = np.mean(sizes <= _CHANGE) if len(sizes) else 0.0
-    return None if detected < _LEAST_POWER or asked.shares.min() > _LARGE_SHARE else True
+    return None if detected < _LEAST_POWER or queries.shares.min() > _LARGE_SHARE else True
 
 
-def _report(asked, effects, excess, found):
+def _report(queries, effects, excess, found):
     """What the comparison found, in the terms of the network as it was given."""
-    network = asked.network
-    gap = np.abs(asked.Y - effects.answers)
-    worst = np.unravel_index(np.argmax(gap / asked.tolerance), gap.shape)
+    network = queries.network
+    gap = np.abs(queries.Y - effects.outputs)
+    worst = np.unravel_index(np.argmax(gap / queries.tolerance), gap.shape)
     with np.errstate(divide="ignore"):
         visible = [_MARGIN / (e * np.abs(a)) for e, a in zip(effects.largest(), effects.layers, strict=True)]
     for sizes, layer in zip(visible, effects.layers, strict=True):
         sizes[layer == 0] = np.nan
     differences = [] if found is None else _differences(network, found)
     return AuditReport(
-        same=_verdict(asked, visible, excess),
+        same=_verdict(queries, visible, excess),
         differences=differences,
         instead=[] if found is None else [_difference(network, name, np.nan) for name in found.also],
         largest=float(gap[worst]),
         excess=excess,
-        input=asked.X[worst[0]],
-        kind=asked.kind,
-        n_queries=asked.n_queries,
-        n_inputs=len(asked.X),
-        unseen_units=asked.unseen,
-        constant_columns=asked.box.constant,
+        input=queries.X[worst[0]],
+        kind=queries.kind,
+        n_queries=queries.n_queries,
+        n_inputs=len(queries.X),
+        unseen_units=queries.unseen,
+        constant_columns=queries.box.constant,
         visible=visible,
-        excesses=gap / asked.tolerance,
-        relative_tolerance=float(asked.shares.max()),
-        batch_dependent=asked.batch_dependent,
-        casts_inputs=asked.casts_inputs,
+        excesses=gap / queries.tolerance,
+        relative_tolerance=float(queries.shares.max()),
+        batch_dependent=queries.batch_dependent,
+        casts_inputs=queries.casts_inputs,
     )
 
 

@@ -1,4 +1,4 @@
-"""How small can a network be that answers alike?"""
+"""Compressing a network: a smaller one with the same outputs."""
 
 import lazy_loader
 

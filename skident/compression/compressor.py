@@ -31,29 +31,29 @@ __all__ = ["NetworkCompressor"]
 
 
 class NetworkCompressor(NetworkPredictions, BaseEstimator):
-    """The smallest network that answers as a given one does where it is used, to a tolerance.
+    """The smallest network whose outputs agree with a given one around samples, to a tolerance.
 
     Looks for the fewest hidden units with ``error <= tol``, where the error is measured on held-out rows of X between
-    the network's own answers and those of the smaller one; targets y play no part. Units are left out one after the
+    the network's own outputs and those of the smaller one; targets y play no part. Units are left out one after the
     other, the least needed first, the others taking over what they can, and all parameters are fitted again to the
-    network's answers. What the network does far from X is given up where that saves units.
+    network's outputs. What the network does far from X is given up where that saves units.
 
     Parameters
     ----------
     estimator : regressor, classifier, FeedforwardNetwork or torch.nn.Module, default=None
-        The network, whose weights must be known: an `MLPRegressor` or `MLPClassifier`, also behind affine transformers,
-        a `FeedforwardNetwork`, a torch ``Sequential`` of linear layers and one kind of activation, the path of an
-        ``.onnx`` file of such a network, or a fitted `NetworkIdentifier` (which makes a network of a black box). An
-        estimator inside `FrozenEstimator` is taken as it is, another one is cloned and fitted on (X, y) first: a fitted
-        one with a warning, unless `clone` of this estimator (in `GridSearchCV`) has made it unfitted. None is a small
-        tanh `MLPRegressor`.
+        The network, whose weights must be known: an `MLPRegressor` or `MLPClassifier`, also behind affine
+        transformers, a `FeedforwardNetwork`, a torch ``Sequential`` of linear layers and one kind of activation, the
+        path of an ``.onnx`` file of such a network, or a fitted `NetworkIdentifier` (which makes a network of a black
+        box). An estimator inside `FrozenEstimator` is taken as it is, another one is cloned and fitted on (X, y)
+        first: a fitted one with a warning, unless `clone` of this estimator (in `GridSearchCV`) has made it unfitted.
+        None is a small tanh `MLPRegressor`.
     tol : float, default=1e-2
         Largest error.
     metric : {"auto", "answers", "probabilities", "labels"}, default="auto"
-        ``answers``: root mean square error over rows and outputs, every output relative to its standard deviation on X.
-        ``probabilities``: the same of the classes' probabilities, the outputs being logits. ``labels``: share of the
-        rows whose most probable class changes; one row at least once there is any, so `tol` below one over the number
-        of held-out rows allows none. ``auto`` is ``labels`` for scikit-learn's classifiers, else ``answers``.
+        ``outputs``: root mean square error over rows and outputs, every output relative to its standard deviation on
+        X. ``probabilities``: the same of the classes' probabilities, the outputs being logits. ``labels``: share of
+        the rows whose most probable class changes; one row at least once there is any, so `tol` below one over the
+        number of held-out rows allows none. ``auto`` is ``labels`` for scikit-learn's classifiers, else ``outputs``.
     spread : float, default=0.7
         The function is kept around the rows of X too: it is fitted at rows of X and at rows moved by Gaussian steps
         whose covariance is ``spread ** 2`` times that of X.
@@ -87,14 +87,12 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         Of a classifier.
     n_features_in_ : int
 
-    Notes
-    -----
-    `skident.compression.compress_network` tells how and at what cost. The result is a local answer: no unit tried can
-    be left out of it, but a smaller network may exist. relu networks are compressed too; a unit that never bends on the
-    data is then a linear function, and several are merged. With ``y`` in mind rather than the network's answers,
-    compare `score` before and after. On rows that the network was trained on a classifier is surer than on others: of
-    the digits data two to three times `tol` of the labels changed on new rows, which the tolerance does not promise
-    anything about. Give X that it was not trained on, if there is any.
+    Notes ----- `skident.compression.compress_network` describes the algorithm and its cost. The result is a local
+    optimum: no unit tried can be left out of it, but a smaller network may exist. relu networks are compressed too; a
+    unit that never bends on the data is then a linear function, and several are merged. With ``y`` in mind rather
+    than the network's outputs, compare `score` before and after. On rows that the network was trained on a classifier
+    is surer than on others: of the digits data two to three times `tol` of the labels changed on new rows, which the
+    tolerance does not promise anything about. Give X that it was not trained on, if there is any.
 
     Where the estimator is a classifier, so is this: `predict` gives labels, `predict_proba` probabilities,
     `decision_function` the logits, and `score` is the accuracy.
@@ -117,7 +115,7 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
     True True
     """
 
-    # What `NetworkPredictions` asks for: classifiers answer by probabilities here, and nothing else does.
+    # Read by `NetworkPredictions`: classifiers return probabilities here, nothing else does.
     response_method = "auto"
 
     _parameter_constraints = {
@@ -230,13 +228,13 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         self.network_, self.layer_widths_ = network.canonical(), network.layer_widths
         self.error_, self.path_, self.n_iter_ = path[-1]["error"], path, max(1, len(path) - 1)
         self.estimator_ = box
-        self._one_dimensional, self._labels = _answers_in_rows(box, X), None
+        self._one_dimensional, self._labels = _returns_vectors(box, X), None
         if classifies:
             self.classes_ = self._labels = box.classes_
 
 
-def _answers_in_rows(box, X):
-    """Whether an estimator answers (n,) instead of (n, 1)."""
+def _returns_vectors(box, X):
+    """Whether an estimator returns (n,) instead of (n, 1)."""
     return hasattr(box, "predict") and not is_classifying(box) and np.ndim(box.predict(X[:1])) == 1
 
 

@@ -1,4 +1,4 @@
-"""A network's hidden units removed for as long as the rest can answer as it does, to a tolerance."""
+"""Compression: hidden units are removed while a refit of the rest keeps the outputs to a tolerance."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from skident.oracle import probabilities_from_logits
 __all__ = ["METRICS", "Compression", "compress_network", "compression_error", "rows_around"]
 
 METRICS = ("answers", "probabilities", "labels")
-_ANSWERS_PER_PARAMETER = 5
-_MAX_ROWS = 4000
-_ROUND = 5  # steps of a refit between two looks at the held-out rows
+_OUTPUTS_PER_PARAMETER = 5  # of a refit: overdetermined, so that it generalizes between the samples
+_MAX_ROWS = 4000  # samples of a refit at most (budget)
+_ROUND = 5  # steps of a refit between two checks of the held-out samples
 _ENOUGH = 0.7  # of the tolerance: a refit ends here, and leaves what more it could gain to the last one
 _CHEAP = 2.0  # of the tolerance: a refit usually lowers the error of removals by as much
 _ROUNDING = 1e-5  # removals that cost no more are mended in a step or two, whatever the tolerance
-_NO_GAIN = 0.97
+_NO_GAIN = 0.97  # share of the held-out error after a round of steps, from which a refit has converged
 _DENSE_LIMIT = 600  # parameters; rough steps by conjugate gradients are cheaper beyond
 
 
@@ -48,20 +48,20 @@ class Compression:
 
 
 def compress_network(network, X, *, tol=1e-2, rng, metric="answers", start=None, options=None, callback=None):
-    """The smallest network found that answers as another one does around given rows, to a tolerance.
+    """A smaller network whose outputs agree with another one's around given samples, to a tolerance.
 
     Parameters
     ----------
     network : FeedforwardNetwork
         Whose function is to be kept.
     X : ndarray of shape (n, D)
-        Rows where it is used, n at least 2. Any units; standardised inputs make refits better conditioned.
+        Rows where it is used, n at least 2. Any units; standardized inputs make refits better conditioned.
     tol : float, default=1e-2
         Largest error on the held-out rows, see `compression_error`.
     rng : numpy.random.RandomState
         Draws held-out rows and perturbations.
     metric : {"answers", "probabilities", "labels"}, default="answers"
-        What is compared. Whatever it is, refits minimise squared errors of the answers (logits).
+        What is compared. Whatever it is, refits minimize squared errors of the outputs (logits).
     start : FeedforwardNetwork, default=None
         Where to begin, the result of a call with a smaller `tol` for instance; `network` by default.
     options : Compression, default=None
@@ -83,15 +83,13 @@ def compress_network(network, X, *, tol=1e-2, rng, metric="answers", start=None,
         If X has fewer than two rows or another number of columns than the network has inputs, the metric is unknown,
         or the start has another number of inputs or outputs than the network.
 
-    Notes
-    -----
-    Units go the cheapest first by `removal_costs`, the others taking over what they can. First as many as cost little
-    without any refit, then as many as bisection suggests, and in the end one at a time; after each such batch all
-    parameters are fitted (`fit_network`) to the network's answers at rows around X, five answers a parameter, 4000 rows
-    at most. A refit goes on while it gains on the held-out rows and can still get below the tolerance. What is found is
-    a local answer: no unit of any layer that was tried can be left out from there, but another start may be smaller.
-    A refit costs ``O(n P^2)`` a step for P parameters, above 600 of them ``O(n P)`` for each of some tens of inner
-    iterations.
+    Notes ----- Units go the cheapest first by `removal_costs`, the others taking over what they can. First as many as
+    cost little without any refit, then as many as bisection suggests, and in the end one at a time; after each such
+    batch all parameters are fitted (`fit_network`) to the network's outputs at rows around X, five outputs per
+    parameter, 4000 rows at most. A refit goes on while it gains on the held-out rows and can still get below the
+    tolerance. What is found is a local optimum: no unit of any layer that was tried can be left out from there, but
+    another start may be smaller. A refit costs ``O(n P^2)`` a step for P parameters, above 600 of them ``O(n P)`` for
+    each of some tens of inner iterations.
 
     References
     ----------
@@ -122,7 +120,7 @@ def compress_network(network, X, *, tol=1e-2, rng, metric="answers", start=None,
 
 
 def compression_error(Z, found, unit, metric="answers"):
-    """How far the answers of one network are from those of another.
+    """How far the outputs of one network are from those of another.
 
     Z, found (n, m_L).
     """
@@ -134,7 +132,7 @@ def compression_error(Z, found, unit, metric="answers"):
     return float(np.sqrt(np.mean((gap / unit) ** 2)))
 
 
-def answer_units(Z, metric="answers"):
+def output_scales(Z, metric="answers"):
     """Standard deviation of every output or probability, one of the largest magnitude's order where it is constant.
 
     Z (n, m_L); returns (m_L,).
@@ -156,7 +154,7 @@ def rows_around(X, n_rows, spread, rng):
     """Rows of X moved at random, by Gaussian steps with the covariance of X.
 
     Steps of this shape stay in the data's linear span: inputs that are constant, or that depend on others, remain so,
-    and no unit is spent on how the network answers where there are no data.
+    and no unit is spent on inputs far from the data.
 
     X (n, D); returns (n_rows, D).
     """
@@ -166,7 +164,7 @@ def rows_around(X, n_rows, spread, rng):
 
 
 class _Task:
-    """Inputs and answers of refits, and held-out ones."""
+    """Inputs and outputs of refits, and held-out ones."""
 
     def __init__(self, network, X, tol, metric, options, rng):
         order = rng.permutation(len(X))
@@ -174,24 +172,24 @@ class _Task:
         self.held, seen = X[order[:n_held]], X[order[n_held:]][: _MAX_ROWS // 2]
         n_rows = min(_MAX_ROWS, max(2 * len(seen), self._enough_rows(network)))
         self.U = np.vstack([seen, rows_around(X[order[n_held:]], n_rows - len(seen), options.spread, rng)])
-        self.Y, self.held_answers, answers = network(self.U), network(self.held), network(X)
-        self.units = {m: answer_units(answers, m) for m in {"answers", metric}}
+        self.Y, self.held_outputs, outputs = network(self.U), network(self.held), network(X)
+        self.units = {m: output_scales(outputs, m) for m in {"answers", metric}}
         self.tol, self.metric, self.least = tol, metric, 2 * len(seen)
         self.max_iter, self.n_candidates = options.max_iter, options.n_candidates
 
     @staticmethod
     def _enough_rows(network):
-        return 50 + _ANSWERS_PER_PARAMETER * network.n_parameters // network.n_outputs
+        return 50 + _OUTPUTS_PER_PARAMETER * network.n_parameters // network.n_outputs
 
     def rows(self, network):
-        """Inputs and answers, as many as a network of this size needs."""
+        """Inputs and outputs, as many as a network of this size needs."""
         n = max(self.least, self._enough_rows(network))
         return self.U[:n], self.Y[:n]
 
     def error(self, network, metric=None):
         """On held-out rows."""
         metric = self.metric if metric is None else metric
-        return compression_error(self.held_answers, network(self.held), self.units.get(metric), metric)
+        return compression_error(self.held_outputs, network(self.held), self.units.get(metric), metric)
 
     def rank(self, network):
         """By which of two networks of a size the better one is kept: shares of labels are too coarse for that."""

@@ -15,7 +15,8 @@ from .ridges import regress_on_ridges
 __all__ = ["check_sizes", "warn_doubts", "warn_of_other_inputs"]
 
 _ROWS_PER_PARAMETER = 3  # up to which units are looked for where their number is not given
-_FEW_VALUES, _MANY_ROWS = 10, 50  # of a column, and rows from which on so few say that it is discrete
+_FEW_VALUES = 10  # distinct values up to which a column is discrete (statistics: none in 50 rows of a density)
+_MANY_ROWS = 50  # rows from which so few distinct values are evidence
 _AGREE = 1.05  # ratio of residual sums up to which candidates agree
 
 

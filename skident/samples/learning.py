@@ -32,7 +32,8 @@ _TENSOR_UNITS = 30  # up to which tensors are the cheaper start
 _TENSOR_RANK = 15  # of T_2, likewise where units are to be counted: with as many units as features it shows half
 _SAME = 5e-3  # relative difference of residual sums below which two fits are one
 _ENOUGH_ROWS = 10  # a parameter, from which on the criterion needs no second opinion
-_HEAVY_TAILS, _HEAVY_FACTOR = 3.0, 10  # excess kurtosis of a column, and how many times more rows it takes then
+_HEAVY_TAILS = 3.0  # excess kurtosis of a column with heavy tails: that of the Laplace distribution
+_HEAVY_FACTOR = 10  # factor of the samples that tensors need then (tuned on relu/inputs)
 _ROUNDS = 3  # of adding and taking away ridges
 
 
@@ -118,7 +119,7 @@ def _silent(message):
 def learn_relu_network(sample, search, *, rng, say=_silent):
     """Learn ``sum_i a_i relu(w_i . z + b_i) + u . z + c`` from a sample.
 
-    Minimises the weighted sum of squared residuals, from the units that the tensors of the sample show.
+    Minimizes the weighted sum of squared residuals, from the units that the tensors of the sample show.
 
     Samples of more than 131 072 rows are represented by so many of them until one candidate is left.
     """
@@ -139,7 +140,7 @@ def learn_relu_network(sample, search, *, rng, say=_silent):
 
 
 def _find_starts(sample, search, rng, say):
-    """The tensor stage; beyond 30 units the count of T_2 and a wide fit, unless tensors are all that is asked for."""
+    """The tensor stage; beyond 30 units the count of T_2 and a wide fit, if they were not excluded."""
     if search.polish and search.control_variate == "network" and (search.n_units or search.max_units) > _TENSOR_UNITS:
         stage = count_by_curvature(sample, linear_model(sample))
         if search.n_units or stage.rank > _TENSOR_RANK:
@@ -293,7 +294,7 @@ def _fixed_size(sample, fit, search, rng, say):
 
 
 def _from_wide_fit(sample, fit, search, rng, say):
-    """The given fit, which has room for more, or that from a wide one where it is better; and whether it has not."""
+    """The given fit, which has spare units, or that from a wide one where it is better; and whether it has not."""
     if search.n_units > _TENSOR_UNITS or search.is_enough(sample, fit.rss):
         return fit, search.is_enough(sample, fit.rss)
     other = fit_ridges(sample, wide_candidate(sample, search.n_units, rng).model, rng=rng)

@@ -29,13 +29,13 @@ from .sample import Sample
 
 __all__ = ["TensorReLURegressor"]
 
-_PREDICTED_ROWS = 2**16
+_PREDICTED_ROWS = 2**16  # rows per block of a prediction (memory)
 
 
 class TensorReLURegressor(RegressorMixin, BaseEstimator):
     """Learns ``f(x) = sum_i a_i relu(w_i . x + b_i)`` from samples, by tensors of its Hermite expansion or a wide fit.
 
-    Minimises ``sum_n s_n (y_n - f(x_n))^2`` over the weights, biases and output weights of m hidden units, a linear
+    Minimizes ``sum_n s_n (y_n - f(x_n))^2`` over the weights, biases and output weights of m hidden units, a linear
     function and a constant. For Gaussian x the expansion of f in Hermite polynomials has the coefficient tensors
     ``T_k = sum_i a_i h_k(b_i) w_i^{(x) k}``, which samples estimate and whose decomposition gives the units [1]_; that
     start is then polished by Gauss-Newton steps on the data. More than 30 units start from a stochastic fit of twice as
@@ -137,7 +137,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     With n rows, moments cost ``O(n (d^2 + p^4 / 4))``, a Gauss-Newton step ``O(n m d + min(n, 64 P) P^2 + P^3)``, and
     from 1200 parameters on ``O(n m d)`` for each of at most 30 products with the matrix. A step of the fit of the
     tensors costs ``O(m^3 p^3)`` a candidate, whatever n is. The wide fit, 8000 steps with 512 rows each, costs
-    ``O(m d)`` a row. It starts the polish where more than 30 units are asked for, or T_2 shows more than 15 in more
+    ``O(m d)`` a row. It starts the polish if more than 30 units are requested, or T_2 shows more than 15 in more
     than 30 dimensions and their number is to be found (with the defaults of `polish` and `control_variate`); with fewer
     units it is tried where a further unit would still pay, and kept where it leaves smaller residuals.
 

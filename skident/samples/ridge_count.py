@@ -25,12 +25,12 @@ __all__ = [
     "select_size",
 ]
 
-_SCREENED_ROWS = 2**14
+_SCREENED_ROWS = 2**14  # rows on which candidate units are compared (budget)
 _DIRECTIONS = 24  # random ones screened beside the eigenvectors
-_BIASES = (-1.0, 0.0, 1.0)
+_BIASES = (-1.0, 0.0, 1.0)  # starts of biases, in standard deviations of the whitened inputs
 _TRIED = 2  # starts of a new ridge that are fitted
 _PATIENCE = 2  # ridges in a row that may be added without gain
-_FOLDS = 4
+_FOLDS = 4  # of the cross-validation that decides whether a unit improves the fit (budget)
 
 
 def determined_units(sample):

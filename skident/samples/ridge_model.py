@@ -56,7 +56,7 @@ class RidgeModel:
         return (np.abs(t) if self.kind == "abs" else np.maximum(t, 0.0)) @ self.s + Z @ self.u + self.c
 
     def units(self):
-        """The ReLU units with these kinks, up to their signs.
+        """The ReLU units with these boundaries, up to their signs.
 
         Returns U (m, k), b, a (m,).
         """

@@ -11,7 +11,8 @@ __all__ = ["PRODUCT_PARAMETERS", "RidgeProducts"]
 
 PRODUCT_PARAMETERS = 1200  # from which on products are cheaper than the matrix
 _SIGN_NUMBERS = 2**25  # of signs that are kept: 128 MB
-_TOL, _MOST_PRODUCTS = 5e-2, 30  # of the conjugate gradients of a step
+_TOL = 5e-2  # relative residual of the conjugate gradients of a step (inexact Gauss-Newton)
+_MOST_PRODUCTS = 30  # conjugate gradient iterations of a step at most (budget)
 _LEAST = 1e-7  # of an eigenvalue of the preconditioner, relative to the largest
 
 
@@ -30,7 +31,7 @@ class RidgeProducts:
         self.total = part.total
 
     def normal_equations(self, model, gradient, scale):
-        """The linearisation at a model.
+        """The linearization at a model.
 
         gradient (P,).
         """

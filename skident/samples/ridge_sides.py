@@ -21,7 +21,7 @@ _HALVES = 30  # up to which, where there are more of them than equations, halves
 _PAIRS = 40  # up to which pairs of changes are tried
 _CUTOFFS = (1e-10, 0.03, 0.1, 0.3)  # of singular values
 _PRECISELY = 1e-9  # relative decrease at which the fit without a skip stops
-_EXACT_TOL = 1e-6  # relative misfit of the linear part that noise-free fits may leave
+_EXACT_TOL = 1e-6  # relative residual of the linear part that noise-free fits may leave
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def sign_values(model):
     return np.linalg.lstsq(model.V * model.s, model.u, rcond=1e-10)[0] if model.n_units else np.empty(0)
 
 
-def _misfits(gram, U, b, signs):
+def _squared_residuals(gram, U, b, signs):
     """Residual sums of the regressions on ``relu(xi_i (u_i . z + b_i))`` and 1, for every row xi (c, m) of signs.
 
     The features are ``(|t_i| + xi_i t_i) / 2`` and t_i is linear: all sums of products are in the Gram matrix of
@@ -85,7 +85,7 @@ def _best_signs(sample, model):
     (gram,) = sample.reduce(ridge_gram, U, b)
     if m <= _ALL_SIGNS:
         every = np.array(list(itertools.product([-1.0, 1.0], repeat=m)))
-        return every[np.argmin(_misfits(gram, U, b, every))]
+        return every[np.argmin(_squared_residuals(gram, U, b, every))]
     changes = 1.0 - 2.0 * np.eye(m)
     if m <= _PAIRS:
         first, second = np.triu_indices(m, 1)
@@ -108,18 +108,18 @@ def _starts(gram, U, b, model):
     if not model.V.shape[0] < model.n_units <= _HALVES:
         return starts
     near = nearest_signs(model.V * model.s, model.u)
-    return np.vstack([near[[np.argmin(_misfits(gram, U, b, near))]], starts])
+    return np.vstack([near[[np.argmin(_squared_residuals(gram, U, b, near))]], starts])
 
 
 def _descend(gram, U, b, signs, changes):
-    """Misfit and signs once none of the changes lowers it."""
-    best = _misfits(gram, U, b, signs[None])[0]
+    """Squared residual and signs once none of the changes lowers it."""
+    best = _squared_residuals(gram, U, b, signs[None])[0]
     while True:
-        misfits = _misfits(gram, U, b, signs * changes)
-        i = int(np.argmin(misfits))
-        if misfits[i] >= best * (1.0 - 1e-9):
+        squared_residuals = _squared_residuals(gram, U, b, signs * changes)
+        i = int(np.argmin(squared_residuals))
+        if squared_residuals[i] >= best * (1.0 - 1e-9):
             return best, signs
-        signs, best = signs * changes[i], misfits[i]
+        signs, best = signs * changes[i], squared_residuals[i]
 
 
 def _signs_of(sample, model, exact):

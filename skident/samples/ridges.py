@@ -17,7 +17,7 @@ _CURVATURE_ROWS = 64  # a parameter; of more rows a part is enough for the Gauss
 _ROUGH_ROWS = 8  # the same where fits are only compared
 _JACOBIAN_NUMBERS = 2**21  # of J at a time: 16 MB
 ROUGHLY = 1e-4  # relative decrease at which a fit that is only compared stops
-_COLLINEAR = 1e-11
+_COLLINEAR = 1e-11  # eigenvalue, relative to the largest, below which columns are collinear (rounding of a Gram matrix)
 _PRODUCT_FTOL = 1e-5  # relative decrease at which a fit by products stops, a hundredth of what its noise adds
 _ROUNDING = 1e-27  # mean squared residual, in variances of y, that is none
 
@@ -127,7 +127,7 @@ class _Objective:
         self.last = theta, gradient
         return float(value)
 
-    def linearise(self, theta):
+    def linearize(self, theta):
         at, gradient = self.last
         if at is not theta:
             _, gradient = self.sample.reduce(_cost_and_gradient, self.model.unpack(theta))
@@ -147,7 +147,7 @@ class RidgeFit:
     ----------
     model : RidgeModel
     rss : float
-        Weighted sum of squared residuals, of standardised y.
+        Weighted sum of squared residuals, of standardized y.
     n_iter : int
     status : str
         As in :class:`~skident.optim.LeastSquaresResult`.
@@ -160,7 +160,7 @@ class RidgeFit:
 
 
 def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None):
-    """Minimise ``sum_n w_n (g(z_n) - y_n)^2`` over the parameters of a ridge model, its signs s kept.
+    """Minimize ``sum_n w_n (g(z_n) - y_n)^2`` over the parameters of a ridge model, its signs s kept.
 
     Gauss-Newton is exact once the signs of all ``v_i . z_n + beta_i`` are right, the model being linear in its
     parameters there: without noise the last step lands on the solution. ``O(n m k)`` for a cost and its gradient,
@@ -171,10 +171,10 @@ def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None):
     objective = _Objective(sample, model, rng, rough)
     if objective.products is not None:
         ftol = max(ftol, _PRODUCT_FTOL)
-    target = _ROUNDING * sample.total  # y is standardised
+    target = _ROUNDING * sample.total  # y is standardized
     result = levenberg_marquardt(
         objective.cost,
-        objective.linearise,
+        objective.linearize,
         model.pack(),
         max_iter=max_iter,
         target=target,

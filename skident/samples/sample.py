@@ -100,7 +100,7 @@ class Sample:
         Coordinates k of z: d less the directions in which X is constant.
     center, whitener : ndarray of shape (d,) and (d, k)
         Weighted mean, and a matrix that makes the weighted covariance of z the identity. It is the inverse symmetric
-        root of the covariance of the standardised columns where that has full rank, and its eigenvectors otherwise.
+        root of the covariance of the standardized columns where that has full rank, and its eigenvectors otherwise.
     y_center, y_scale : float
         Weighted mean and standard deviation; the latter is 0 where y is constant.
     skewness, kurtosis : ndarray of shape (d,)

@@ -19,12 +19,12 @@ from .paper.scalars import relu_coefficients
 __all__ = ["moment_loss", "refine_by_moments", "units_from_moments"]
 
 _BATCH_BYTES = 2**26  # of the Gauss-Newton matrices of the candidates that are treated at a time
-_FIRST_DAMPING = 1.0
+_FIRST_DAMPING = 1.0  # of Levenberg-Marquardt, in units of the diagonal
 # Long steps carry biases out to where a unit leaves no trace and cannot come back. With these three, 365 of 432 random
 # starts, of 36 problems with 6 or 8 units in 4 to 6 dimensions, reach the best minimum.
 _LONGEST_STEP = 0.07  # of a bias
 _CURVATURE_FLOOR = 0.03  # of the largest diagonal entry, where a parameter's own would give it hardly any damping
-_LARGEST_DAMPING = 1e8
+_LARGEST_DAMPING = 1e8  # from which steps are rounding and the fit ends
 _TYPICAL = 0.4  # root of sum_k ||T_k||^2 / k!, k >= 2, a unit of output weight 1.5 with a bias in [-1, 1]
 
 
@@ -60,7 +60,7 @@ class _Target:
             loss += self.weights[k] * (own - 2.0 * np.sum(c[k] * values[k], axis=-1) + self.norms[k])
         return loss
 
-    def linearise(self, U, b, a):
+    def linearize(self, U, b, a):
         """``J^T J`` (c, m, p + 2, m, p + 2) and ``J^T (T - T(U, b, a))`` (c, m, p + 2), in u, a, b of every unit.
 
         The derivatives by a_i, b_i and u_i of order k are ``c_k u_i^k``, ``a_i c_{k+1} u_i^k`` and
@@ -116,9 +116,9 @@ class _Candidates:
     def cost(self, x):
         return self.target.loss(x[..., :-2], x[..., -1], x[..., -2])
 
-    def linearise(self, x):
+    def linearize(self, x):
         U, a, b = x[..., :-2], x[..., -2], x[..., -1]
-        H, g = _tangent(*self.target.linearise(U, b, a), U)
+        H, g = _tangent(*self.target.linearize(U, b, a), U)
         size, longest = g[0].size, np.full(g.shape[1:], np.inf)
         longest[:, -1] = _LONGEST_STEP
         H, g = H.reshape(-1, size, size), -g.reshape(-1, size)
@@ -177,7 +177,7 @@ def moment_loss(tensors, W, b, a):
 
 
 def refine_by_moments(tensors, W, b, a, *, max_iter=200, ftol=1e-6, max_bias=5.0):
-    """Minimise ``sum_k ||T_k - T_k(W, b, a)||^2 / k!`` over unit columns W, biases b and output weights a.
+    """Minimize ``sum_k ||T_k - T_k(W, b, a)||^2 / k!`` over unit columns W, biases b and output weights a.
 
     That is the squared L2 risk of the network under standard normal inputs as far as the given orders see it
     (Proposition B.1 of [1]_), and 1 / k! are also the weights that make sampling errors of all entries alike.

@@ -27,8 +27,8 @@ __all__ = [
 _NOISE_FACTOR = 1.3  # times the edge of the spectrum that noise alone has
 _SAME_LOSS = 1e-3  # relative difference below which two candidates are one
 _HOPELESS = 4.0  # times the loss of the best candidate, beyond which one is not looked at further
-_CORRECTION_STEPS = 60
-_PRODUCTS = 2**21
+_CORRECTION_STEPS = 60  # re-estimations of the moments from residuals (budget; linear convergence)
+_PRODUCTS = 2**21  # entries of a block of Hermite products (memory)
 _GAIN = 0.98  # of the residual sum: what a correction must at least reach to be followed by another
 
 

@@ -13,9 +13,10 @@ from .tensor_fit import refine_by_moments
 
 __all__ = ["fit_candidates", "moment_candidates", "units_tensors"]
 
-ORDERS = (2, 3, 4)
-_SQRT_2PI = math.sqrt(2.0 * math.pi)
-_SHORT, _LONG = 12, 60  # steps of all candidates, and of the better half of them
+ORDERS = (2, 3, 4)  # of the tensors that are fitted; order 1 gives the linear part
+_SQRT_2PI = math.sqrt(2.0 * math.pi)  # normalization of the standard normal density
+_SHORT = 12  # steps of all candidates (budget)
+_LONG = 60  # steps of the better half of the candidates (budget)
 _FAR = 2.5  # biases of starts are kept within
 
 

@@ -13,14 +13,17 @@ from .ridges import regress_on_ridges, ridge_gram
 __all__ = ["WideFit", "eliminate", "fit_wide", "wide_candidate"]
 
 _WIDTH = 2  # times the units looked for
-_STEPS, _BATCH = 8000, 512
+_STEPS = 8000  # of Adam (budget; tuned on relu/large)
+_BATCH = 512  # samples per step (tuned on relu/large)
 _RATE = 0.01  # of directions, whose length is 1; output weights and the linear function have theirs below it
-_WEIGHT_RATE, _LINEAR_RATE = 0.003, 0.001
-_MOMENTUM, _SQUARES = 0.9, 0.99  # of Adam
+_WEIGHT_RATE = 0.003  # learning rate of weights and biases (tuned on relu/large)
+_LINEAR_RATE = 0.001  # learning rate of the linear part (tuned on relu/large)
+_MOMENTUM = 0.9  # decay of Adam's first moments (its default)
+_SQUARES = 0.99  # decay of Adam's second moments (0.999 by default; batches are few)
 _NORMALISE = 200  # steps between
 _START = 0.45  # norm of the first output weights
 _SHRINKAGE = 0.03  # times sqrt((k + 1) / n), of output weights: a third of what noise of a tenth does to a unit
-_COLLINEAR = 1e-10
+_COLLINEAR = 1e-10  # eigenvalue, relative to the largest, below which columns are collinear (rounding)
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def _gradients(X, y, w, parameters, shrinkage):
 
 
 def fit_wide(sample, width, rng):
-    """Minimise ``E (y - sum_i a_i |u_i . z + b_i| - u . z - c)^2 / 2 + mu sum_i |a_i|`` over units of length one.
+    """Minimize ``E (y - sum_i a_i |u_i . z + b_i| - u . z - c)^2 / 2 + mu sum_i |a_i|`` over units of length one.
 
     More units than there are lead out of the minima in which a fit of the right number ends; what the penalty on their
     output weights is for is that those which are not needed go to zero instead of fitting noise. ``mu`` is

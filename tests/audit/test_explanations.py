@@ -1,4 +1,4 @@
-"""Several changed weights are found where a part of the answers does not show them."""
+"""Several changed weights are found where a part of the outputs does not show them."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from skident.network import FeedforwardNetwork
 
 @pytest.mark.parametrize("shown", [slice(1, None, 2), slice(None)], ids=["in others only", "everywhere"])
 def test_many_answers(shown, monkeypatch):
-    monkeypatch.setattr(explanations, "_ANSWERS_FIRST", 100)
+    monkeypatch.setattr(explanations, "_OUTPUTS_FIRST", 100)
     rng = np.random.default_rng(0)
     network = FeedforwardNetwork([rng.normal(size=(5, 6)), rng.normal(size=(6, 1))], [rng.normal(size=6), [0.0]])
     X, tolerance = rng.normal(size=(280, 5)), np.full((280, 1), np.inf)
@@ -19,8 +19,8 @@ def test_many_answers(shown, monkeypatch):
     weights = [np.array(W) for W in network.weights]
     for layer, row, unit in changed:
         weights[layer][row, unit] += 1e-4
-    answers = network.with_parameters(weights, network.biases)(X)
-    found = explanations.explain_differences(ParameterEffects(network, X, tolerance), answers, tolerance)
-    assert found.kind == "weights" and set(found.named) == changed and found.misfit <= 1.0
+    outputs = network.with_parameters(weights, network.biases)(X)
+    found = explanations.explain_differences(ParameterEffects(network, X, tolerance), outputs, tolerance)
+    assert found.kind == "weights" and set(found.named) == changed and found.max_residual <= 1.0
     truth = [weights[layer][row, unit] for layer, row, unit in found.named]
     np.testing.assert_allclose(found.values, truth, atol=1e-9)

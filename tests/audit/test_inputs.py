@@ -5,12 +5,12 @@ from skident.audit.parameters import ParameterEffects
 from skident.network import FeedforwardNetwork
 
 
-def relu_network(shifts):
-    """Units of the first two inputs with given shifts, summed."""
-    m = len(shifts)
+def relu_network(biases):
+    """Units of the first two inputs with given biases, summed."""
+    m = len(biases)
     W = np.random.RandomState(0).standard_normal((2, m))
     W /= np.abs(W).sum(axis=0)
-    return FeedforwardNetwork([W, np.ones((m, 1))], [np.asarray(shifts, float), [0.0]], "relu")
+    return FeedforwardNetwork([W, np.ones((m, 1))], [np.asarray(biases, float), [0.0]], "relu")
 
 
 def test_candidates_stay_in_the_range_of_every_column():

@@ -54,5 +54,5 @@ def test_removals_are_first_order_effects_of_outgoing_weights(case):
 
 def test_the_strength_of_a_unit_is_the_effect_of_its_shift(case):
     network, X, tolerance, effects = case
-    shift = effects.columns([(1, 4, 3)]).reshape(7, 2)  # the row after the four weights
-    np.testing.assert_allclose(effects.strength(1)[:, 3], np.abs(shift).max(axis=1))
+    bias = effects.columns([(1, 4, 3)]).reshape(7, 2)  # the row after the four weights
+    np.testing.assert_allclose(effects.strength(1)[:, 3], np.abs(bias).max(axis=1))

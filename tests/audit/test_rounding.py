@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from skident.audit.rounding import rounding_of_answers
+from skident.audit.rounding import rounding_of_outputs
 from skident.network import FeedforwardNetwork
 
 
@@ -30,7 +30,7 @@ def long_answers(network, X):
 def test_double_precision(activation, seed):
     network, rng = random_network(seed, activation)
     X = 2.0 * rng.standard_normal((200, network.n_inputs))
-    tolerance = 8.0 * rounding_of_answers(network, X, single=False)
+    tolerance = 8.0 * rounding_of_outputs(network, X, single=False)
     gap = np.abs(network(X) - long_answers(network, X)).astype(float)
     ratio = gap / tolerance
     assert ratio.max() < 0.5
@@ -42,7 +42,7 @@ def test_double_precision(activation, seed):
 def test_single_precision_with_sums_in_order(activation, seed):
     network, rng = random_network(seed, activation)
     X = 2.0 * rng.standard_normal((20, network.n_inputs))
-    tolerance = 8.0 * rounding_of_answers(network, X, single=True)
+    tolerance = 8.0 * rounding_of_outputs(network, X, single=True)
     Y = X.astype(np.float32)
     for W, b, g in zip(network.weights, network.biases, network.activations):
         terms = Y[:, :, None] * W.astype(np.float32)
@@ -64,6 +64,6 @@ def test_gelu_and_softplus_as_torch_computes_them(seed):
         for dtype in (torch.float64, torch.float32):
             with torch.no_grad():
                 gap = np.abs(module.to(dtype)(torch.from_numpy(X).to(dtype)).double().numpy() - network(X))
-            own = rounding_of_answers(network, X, single=False)
-            tolerance = 8.0 * np.hypot(own, rounding_of_answers(network, X, single=dtype == torch.float32))
+            own = rounding_of_outputs(network, X, single=False)
+            tolerance = 8.0 * np.hypot(own, rounding_of_outputs(network, X, single=dtype == torch.float32))
             assert np.max(gap / tolerance) < 1.0

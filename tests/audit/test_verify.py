@@ -89,7 +89,7 @@ def test_what_is_the_same_raises_no_alarm():
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_a_module_in_single_precision_is_the_same_as_the_network_in_double(activation):
-    """A torch box is asked in double precision, with weights rounded to single."""
+    """A torch box is queries in double precision, with weights rounded to single."""
     network, X, _ = random_network(7, activation, (6, 9, 8, 2))
     module = network.to_torch(torch.float32)
     for box in (module, FeedforwardNetwork.from_torch(module)):
@@ -175,7 +175,7 @@ def test_noise_is_measured_and_larger_changes_are_found():
 
 
 class TestFewOrShortNumbers:
-    """Answers that are few different ones, or numbers of 16 bits, are taken as what they are."""
+    """Outputs that are few different ones, or numbers of 16 bits, are taken as what they are."""
 
     network, X, _ = random_network(3, "tanh", (6, 10, 8, 3))
 
@@ -327,11 +327,11 @@ def test_the_report_is_made_of_plain_numbers():
 
 def test_the_same_seed_asks_the_same():
     network, X, _ = random_network(0, "tanh", (5, 8, 2))
-    asked = []
+    queries = []
     for _ in range(2):
-        verify_same(lambda X: (asked.append(X.copy()), network(X))[1], network, X, random_state=7)
-    half = len(asked) // 2
-    assert all(np.array_equal(a, b) for a, b in zip(asked[:half], asked[half:]))
+        verify_same(lambda X: (queries.append(X.copy()), network(X))[1], network, X, random_state=7)
+    half = len(queries) // 2
+    assert all(np.array_equal(a, b) for a, b in zip(queries[:half], queries[half:]))
 
 
 class TestBadInput:

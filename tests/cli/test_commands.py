@@ -163,7 +163,7 @@ def test_audit_of_what_was_identified(folder, capsys):
     assert main("identify single.onnx --data X.csv --widths 5,2 --output got.onnx --quiet".split()) == 0
     capsys.readouterr()
     assert main("audit got.onnx single.onnx --data X.csv".split()) == 0
-    assert "answers: float32" in capsys.readouterr().out
+    assert "outputs: float32" in capsys.readouterr().out
 
 
 def test_an_undecided_audit(folder, capsys):

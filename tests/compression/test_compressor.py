@@ -17,11 +17,11 @@ from skident.datasets import make_network
 from skident.network import FeedforwardNetwork
 
 
-def with_units(network, layer, incoming, shifts, outgoing):
+def with_units(network, layer, incoming, added, outgoing):
     """The network with more units in a hidden layer."""
     weights, biases = list(network.weights), list(network.biases)
     weights[layer] = np.hstack([weights[layer], incoming])
-    biases[layer] = np.append(biases[layer], shifts)
+    biases[layer] = np.append(biases[layer], added)
     weights[layer + 1] = np.vstack([weights[layer + 1], outgoing])
     return FeedforwardNetwork(weights, biases, network.activation, network.output_activation)
 
@@ -190,16 +190,16 @@ def networks_of_all_kinds():
 
 def test_all_networks_with_known_weights_are_read():
     kinds, X = networks_of_all_kinds()
-    for name, (box, answers) in kinds.items():
+    for name, (box, outputs) in kinds.items():
         compressor = NetworkCompressor(box, tol=1e-3, random_state=0).fit(X)
-        assert compressor.predict(X).shape == answers.shape, name
-        assert compressor.score(X, answers) > 1 - 1e-5, name
+        assert compressor.predict(X).shape == outputs.shape, name
+        assert compressor.score(X, outputs) > 1 - 1e-5, name
 
 
 @pytest.mark.parametrize(
     ("box", "error", "words"),
     [
-        (lambda X: X[:, :1], TypeError, "NetworkIdentifier finds the weights"),
+        (lambda X: X[:, :1], TypeError, "NetworkIdentifier recovers the weights"),
         (torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh(), torch.nn.Linear(2, 1)), ValueError, "3 inputs"),
         (torch.nn.Sequential(torch.nn.LayerNorm(2)), ValueError, "LayerNorm"),
         (MLPRegressor(), ValueError, "FrozenEstimator"),

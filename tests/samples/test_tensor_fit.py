@@ -40,7 +40,7 @@ def test_every_coefficient_is_the_derivative_of_the_one_before():
 
 
 def test_population_tensors_are_means_of_hermite_tensors(rng):
-    # Gauss-Hermite nodes integrate polynomials exactly; the kinks leave errors of a few thousandths.
+    # Gauss-Hermite nodes integrate polynomials exactly; the boundaries leave errors of a few thousandths.
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     X = np.stack(np.meshgrid(nodes, nodes), -1).reshape(-1, 2)
     mass = np.outer(weights, weights).ravel() / (2 * np.pi)
@@ -93,7 +93,7 @@ def test_matrix_and_gradient_against_differences(orders, rng):
     theta = np.column_stack([W.T, a, b]).ravel()
     J, r = reference_residual_jacobian(residual, theta), residual(theta)[:, 0]
     target = _Target(T, p)
-    H, g = target.linearise(W.T[None], b[None], a[None])
+    H, g = target.linearize(W.T[None], b[None], a[None])
     np.testing.assert_allclose(H.reshape(m * (p + 2), -1), J.T @ J, atol=1e-8)
     np.testing.assert_allclose(g.ravel(), -J.T @ r, atol=1e-8)
     assert moment_loss(T, W, b, a) == pytest.approx(r @ r, rel=1e-12)
@@ -160,7 +160,7 @@ def test_noisy_minimum_is_stationary_and_below_the_truth(rng):
     assert loss < moment_loss(T, *units)
     np.testing.assert_allclose(np.linalg.norm(W, axis=0), 1, rtol=1e-12)
     target = _Target(T, 4)
-    _, g = _tangent(*target.linearise(W.T[None], b[None], a[None]), W.T[None])
+    _, g = _tangent(*target.linearize(W.T[None], b[None], a[None]), W.T[None])
     # The gradient goes with the root of what the loss cannot see, 1e-16.
     assert np.abs(g).max() < 1e-6
 

@@ -31,9 +31,9 @@ class Tolerances:
         eta_3: two directions closer than this, up to sign, are one. Only for "literal".
     """
 
-    rank: float = 1e-10
-    term: float = 1e-6
-    direction: float = 1e-3
+    rank: float = 1e-10  # singular value, relative to the largest, that counts as zero (rounding)
+    term: float = 1e-6  # norm of a term, relative to the tensor, below which it is noise
+    direction: float = 1e-3  # distance of directions of the same unit from two contractions
 
 
 _EXACT_TENSORS = Tolerances()
@@ -164,7 +164,7 @@ def recover_up_to_signs(
     """All units of a network up to the signs of (w_i, b_i), from its packed tensors: Algorithm 4 of [1]_.
 
     With ``n = C(D + l - 1, l)``: ``O(n^3)`` for each of some 20 contractions, ``O(m^3)`` a draw, and
-    ``O(m C(D + l + 2, l + 3))`` for the scalars. As many units as the order allows cannot be told from more of them.
+    ``O(m C(D + l + 2, l + 3))`` for the scalars. As many units as the order allows may be more.
     """
     rng = np.random.RandomState(0) if rng is None else rng
     tensors, D = _checked_tensors(tensors, order, range(2, 2 * order + 3))

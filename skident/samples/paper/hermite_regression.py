@@ -17,7 +17,7 @@ __all__ = ["hermite_gram", "regress_on_hermite", "n_hermite_features", "tensors_
 
 _BATCH_NUMBERS = 2**20  # of features that are formed at a time: 8 MB
 _MOST_FEATURES = 5000  # of which the Gram matrix takes 200 MB
-_RANK_TOLERANCE = 1e-12
+_RANK_TOLERANCE = 1e-12  # eigenvalue of the Gram matrix, relative to the largest, that counts as zero (rounding)
 
 
 def n_hermite_features(n_features, degree):

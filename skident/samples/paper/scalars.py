@@ -22,7 +22,7 @@ __all__ = [
     "term_coefficients",
 ]
 
-_ROOT_2PI = math.sqrt(2.0 * math.pi)
+_ROOT_2PI = math.sqrt(2.0 * math.pi)  # normalization of the standard normal density
 _GOOD_GRAM = 1e-4  # ratio of a Gram matrix's eigenvalues from which on normal equations cost few digits
 
 

@@ -1,4 +1,4 @@
-"""The fit that is kept: of exact answers the least-squares one, of noisy answers the best minimum within the noise."""
+"""The fit that is kept: of exact outputs the least-squares one, of noisy outputs the best minimum within the noise."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .noisy_widths import one_unit_more
 __all__ = ["FinalFit", "final_fit", "some_of"]
 
 _SEARCHED = 2**13  # rows at most that widths are searched on, and fits to fresh noise made on
-_ANSWERS_PER_PARAMETER = 2.0  # of networks with a unit more
-_ROUNDING = 1e-9  # relative misfit below which answers have no noise that could be seen
+_OUTPUTS_PER_PARAMETER = 2.0  # of networks with a unit more
+_ROUNDING = 1e-9  # relative residual below which outputs have no noise that could be seen
 
 
 @dataclass(frozen=True)
 class FinalFit:
-    """A network fitted to all rows, of whitened inputs and standardised targets.
+    """A network fitted to all rows, of whitened inputs and standardized targets.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class FinalFit:
     lack_of_fit : float
         See `lack_of_fit`.
     minima : list of Minima
-        Of its widths, and of networks with one unit more where widths were not given; none where answers are exact or
+        Of its widths, and of networks with one unit more where widths were not given; none where outputs are exact or
         there are no hidden units.
     """
 
@@ -54,16 +54,16 @@ def final_fit(table, rows, found, limits, rng, *, widths_given):
         noise = found.fitted.cost / max(rows.n_values - len(x), 1.0)
         minima = minima_within_noise(architecture, x[None], noise, rows, limits, rng)
     x = minima.x[0] if noisy else _refit(architecture, rows, x)
-    without, misfit = network_of(x, k, architecture), lack_of_fit(architecture, rows, x, rng)
+    without, lack = network_of(x, k, architecture), lack_of_fit(architecture, rows, x, rng)
     if noisy:
         wider = [] if widths_given else _wider(minima, rows, limits, rng)
         minima = [refitted_minima(one, table, limits.budget) for one in (minima, *wider)]
         network = network_of(minima[0].x[0], k, architecture)
-        return FinalFit(network, without, float(np.sqrt(minima[0].prior.noise)), misfit, minima)
+        return FinalFit(network, without, float(np.sqrt(minima[0].prior.noise)), lack, minima)
     x = _refit(architecture, table, x)
     cost = float(BatchedNetworkFits(architecture, table).cost(x[None])[0])
     noise = float(np.sqrt(cost / max(table.n_values - len(x), 1.0)))
-    return FinalFit(network_of(x, k, architecture), without, noise, misfit, [])
+    return FinalFit(network_of(x, k, architecture), without, noise, lack, [])
 
 
 def _wider(minima, rows, limits, rng):
@@ -72,7 +72,7 @@ def _wider(minima, rows, limits, rng):
     network = network_of(minima.x[0], rows.n_inputs, minima.architecture)
     for layer in range(len(minima.architecture.widths) - 1):
         architecture, starts = one_unit_more(network, layer, prior, limits.n_starts, rng)
-        if _ANSWERS_PER_PARAMETER * starts.shape[1] <= rows.n_values and not limits.spent:
+        if _OUTPUTS_PER_PARAMETER * starts.shape[1] <= rows.n_values and not limits.spent:
             found.append(minima_within_noise(architecture, starts, prior.noise, rows, limits, rng))
     return found
 

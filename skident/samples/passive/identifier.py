@@ -37,8 +37,9 @@ from .verdict import Evidence, PassiveReport, idle_features, judge
 
 __all__ = ["PassiveNetworkIdentifier"]
 
-_HELD_OUT, _MOST_HELD_OUT = 0.15, 2000
-_PREDICTED_ROWS = 2**16
+_HELD_OUT = 0.15  # share of held-out samples (statistics: a lack of fit of 10 % is significant)
+_MOST_HELD_OUT = 2000  # held-out samples at most (budget)
+_PREDICTED_ROWS = 2**16  # rows per block of a prediction (memory)
 _FIRST_ORDER = (
     "standard errors are of first order, and too small if the noise leaves other networks: the budget ended before "
     "fits to fresh noise were made; raise max_work or max_seconds"
@@ -51,9 +52,9 @@ _CONSTANT = 450.0  # units of rounding of the largest target: 1e-13 in double pr
 
 
 class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
-    """Weights, shifts and widths of the network behind samples (X, y), without a question asked.
+    """Weights, shifts and widths of the network behind samples (X, y), without queries.
 
-    Minimises ``sum_n s_n |f(x_n) - y_n|^2`` over all weights and shifts of the feedforward network f, whose widths are
+    Minimizes ``sum_n s_n |f(x_n) - y_n|^2`` over all weights and shifts of the feedforward network f, whose widths are
     those with the least Bayesian information criterion, or of noisy rows those of all units that explain more than the
     best of units that are not there (in 95 of 100 cases). Without noise the network behind the samples is found to
     rounding, up to its symmetries, as long as one of the starts leads there and the rows determine it; with noise it is
@@ -75,7 +76,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         Hidden units at most.
     max_work : float or None, default=1e11
         Floating-point products that the search may form, and as many again for the last fit and the standard errors: a
-        step of one start counts answers times squared parameters, a batch of steps a million more. One core forms some
+        step of one start counts outputs times squared parameters, a batch of steps a million more. One core forms some
         3e9 per second. What was found until then is kept, with a warning if it explains too little.
     max_seconds : float or None, default=120
         A guard: no step is made afterwards. If it ends the fit, which is warned of, another machine may find another
@@ -125,7 +126,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     worse ones are dropped on the way; units of the best are then left out, three candidates of every layer in one
     batch, as long as the criterion falls. Where ``g(z) - g(-z)`` is linear (softplus, gelu, silu, relu), a unit that
     faces the wrong way is right but for a linear function: fits of one hidden layer have linear units beside the
-    others, and the sides are chosen such that these vanish. A step costs ``O(B N P^2)`` for B starts and N answers.
+    others, and the sides are chosen such that these vanish. A step costs ``O(B N P^2)`` for B starts and N outputs.
 
     Noisy targets are fitted with a broad Gaussian prior on all parameters but the output's shift: pre-activations of
     variance 4. Without it some units follow the noise at single rows, and the standard errors describe another minimum
@@ -217,7 +218,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         ValueError
             If a parameter is none of those allowed (an InvalidParameterError); values are not finite or beyond 1e100; y
             or all of X is constant; weights are negative or all zero; given `layer_widths` have more parameters than
-            there are answers, or do not end in the number of outputs.
+            there are outputs, or do not end in the number of outputs.
 
         Warns
         -----
@@ -240,7 +241,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         return self
 
     def _read(self, X, y, sample_weight):
-        """The table, and the widths asked for or None."""
+        """The table, and the given widths or None."""
         X, y = validate_data(
             self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True, ensure_min_samples=2
         )

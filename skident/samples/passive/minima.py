@@ -1,4 +1,4 @@
-"""Which networks the noise cannot tell apart: minima of the penalised fit, and fits to targets with fresh noise."""
+"""Which networks the noise cannot distinguish: minima of the penalized fit, and fits to targets with fresh noise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from skident.optim import Ending, batched_levenberg_marquardt
 
 __all__ = ["Minima", "minima_within_noise", "refitted_minima", "resampled"]
 
-# Penalised cost in units of the noise variance above the least one: a minimum beyond is the better one after fresh
+# Penalized cost in units of the noise variance above the least one: a minimum beyond is the better one after fresh
 # noise in fewer than one of a thousand samples (the difference of two fits has at most this standard deviation: 4).
 _WITHIN_NOISE = 15.0
 _MOST = 8  # minima, a bound on the cost
@@ -31,12 +31,12 @@ _END = Ending(max_iter=200, ftol=1e-9)
 _FIRST = 8  # steps from every minimum (budget)
 _KEPT = 2  # minima that go on (budget)
 _LAST = 40  # steps, of which fits to fresh noise take 10 to 20
-_FTOL = 1e-4  # a gain of 0.05 in chi squared of 500 answers, against the noise of 1 in every direction
+_FTOL = 1e-4  # a gain of 0.05 in chi squared of 500 outputs, against the noise of 1 in every direction
 
 
 @dataclass(frozen=True)
 class Minima:
-    """Minima of a penalised fit that the noise does not tell apart.
+    """Minima of a penalized fit that the noise does not distinguish.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Minima:
     prior : Prior
         With the variance of the noise, per degree of freedom.
     cost : float
-        Of the first one, penalised.
+        Of the first one, penalized.
     """
 
     architecture: object

@@ -1,4 +1,4 @@
-"""Widths of a network behind noisy answers: units that explain more than the best of units that are not there."""
+"""Widths of a network behind noisy outputs: units that explain more than the best of units that are not there."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["one_unit_more", "units_above_noise"]
 
 _SMALL = 0.03  # outgoing weights of a unit that is tried, relative to those of the others
 _ROUNDS = 3  # in which units come and go, before the prior is estimated again
-_ROUNDING = 1e-9  # relative misfit that is no noise
-_ANSWERS_PER_PARAMETER = 2.0
+_ROUNDING = 1e-9  # relative residual that is no noise
+_OUTPUTS_PER_PARAMETER = 2.0  # outputs per parameter that a fit with one more unit needs (overdetermined)
 _FINISH = {"max_iter": 100, "ftol": 1e-6}
 
 
@@ -31,7 +31,7 @@ def units_above_noise(found, rows, limits, rng):
 
     Weights and shifts have Gaussian priors with the variances of those found; without, units of any size and direction
     fit noise, and the best of them gains as much as small true units. Units are added to every layer one at a time,
-    and networks half as wide again are fitted afresh; what they come to is pruned by the penalised criterion.
+    and networks half as wide again are fitted afresh; what they come to is pruned by the penalized criterion.
     """
     fitted, n_hidden = found.fitted, len(found.fitted.widths) - 1
     exact = fitted.cost <= _ROUNDING**2 * rows.total
@@ -76,7 +76,7 @@ def _grown(fitted, scoring, limits, rng):
 
 
 def _may_grow(fitted, scoring, limits):
-    few = len(fitted.x) < scoring.samples.n_values / _ANSWERS_PER_PARAMETER
+    few = len(fitted.x) < scoring.samples.n_values / _OUTPUTS_PER_PARAMETER
     return few and fitted.architecture.n_hidden < limits.max_neurons
 
 
@@ -110,7 +110,7 @@ def _afresh(best, scoring, limits, rng):
     too_many = architecture.n_hidden > limits.max_neurons
     if (
         too_many
-        or architecture.n_parameters(scoring.samples.n_inputs) > scoring.samples.n_values / _ANSWERS_PER_PARAMETER
+        or architecture.n_parameters(scoring.samples.n_inputs) > scoring.samples.n_values / _OUTPUTS_PER_PARAMETER
         or limits.spent
     ):
         return best

@@ -83,7 +83,7 @@ def standard_errors_of(network, table, info, noise):
 
 
 def lone_rows(network, table, info):
-    """Rows that decide parameters alone: their leverage, the derivative of the fit by the answer, is above 0.95."""
+    """Samples that determine a parameter alone: their leverage is above 0.95."""
     fits, x = BatchedNetworkFits(Architecture.of(network), table), parameters_of(network)[None]
     kept = info.spectrum > len(info.spectrum) * np.finfo(float).eps
     root = info.vectors[:, kept] / np.sqrt(info.spectrum[kept]) / info.scale[:, None]

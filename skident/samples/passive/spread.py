@@ -52,7 +52,7 @@ class Spread:
 def spread_of(network, table, info, final, budget, rng):
     """Standard errors of a fit.
 
-    Of exact answers, and beside rows that determine no direction of the parameters, those of first order. Of noisy
+    Of exact outputs, and beside rows that determine no direction of the parameters, those of first order. Of noisy
     ones, with the prior's information, times what deviations of fits to targets with fresh noise exceed them by. Such
     fits end at whichever minimum the noise makes the best, and follow curved valleys of the cost, of which the
     curvature at the minimum tells nothing. Where residuals are no noise, nothing is known of any parameter.

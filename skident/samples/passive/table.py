@@ -1,4 +1,4 @@
-"""A table (X, y), read in blocks of rows, in whitened inputs and standardised targets."""
+"""A table (X, y), read in blocks of rows, in whitened inputs and standardized targets."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Table:
             yield rows.U, rows.Y, rows.weight
 
     def in_inputs(self, network):
-        """A network of whitened inputs and standardised targets as a function of X in units of y."""
+        """A network of whitened inputs and standardized targets as a function of X in units of y."""
         W = self.whitener @ network.weights[0]
         weights = [W, *network.weights[1:]]
         biases = [network.biases[0] - self.center @ W, *network.biases[1:]]

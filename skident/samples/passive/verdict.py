@@ -15,13 +15,14 @@ from .openness import Information
 
 __all__ = ["Evidence", "PassiveReport", "idle_features", "judge"]
 
-_ROUNDING = 1e-9  # relative misfit below which answers have no noise that could be seen
+_ROUNDING = 1e-9  # relative residual below which outputs have no noise that could be seen
 # Noise of an exact fit: fits end at 1e-12; beside nearly parallel units other minima come as close as 1e-9.
 _EXACT = 1e-11
 _UNITS = 10.0  # of rounding of targets with an offset
-_ENOUGH = 1.5  # different answers a parameter that a claim needs
-_FEW_HELD_OUT = 10
-_FAR_OUT, _MANY_OUT = 8.0, 0.2  # robust deviations of an outlier; the share of rows from which they are no outliers
+_ENOUGH = 1.5  # distinct outputs per parameter that a claim needs
+_FEW_HELD_OUT = 10  # held-out samples below which they refute nothing (statistics)
+_FAR_OUT = 8.0  # robust standard deviations of an outlier (statistics: none in 1e14 normal residuals)
+_MANY_OUT = 0.2  # share of samples from which these are not outliers but another distribution
 _IDLE = 3.0  # standard errors
 
 
@@ -39,7 +40,7 @@ class PassiveReport(Bunch):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a fit left for judgement, in standardised targets.
+    """What a fit left for the validation, in standardized targets.
 
     Attributes
     ----------
@@ -98,7 +99,7 @@ def _about_the_rows(network, table):
     if n < len(table.X):
         opened.append(f"only {n} of {len(table.X)} rows differ in X: repeated rows tell the noise, and nothing else")
     if n * table.n_outputs < _ENOUGH * network.n_parameters or len(network.weights) == 1 and n <= 4 * table.n_inputs:
-        opened.append(f"{n} different rows are too few for a network of one hidden unit or more to be told from others")
+        opened.append(f"{n} different rows are too few to determine a network of one hidden unit or more")
     if table.lost:
         opened.append(
             f"X does not vary in {table.lost} of {len(table.center)} directions (columns that are constant or "

@@ -114,7 +114,7 @@ NOISE = np.random.RandomState(3).standard_normal(240)
 OUTLIERS = y + np.where(np.arange(240) % 60 == 0, 50.0, 0.0) + 0.01 * NOISE
 BINARY = np.sign(X) + (np.arange(240)[:, None] // 80)
 CASES = {
-    "fewer rows than parameters": (X[:9], y[:9], {}, "too few for a network of one hidden unit"),
+    "fewer rows than parameters": (X[:9], y[:9], {}, "too few to determine a network of one hidden unit"),
     "too few rows to check": (X[:45], y[:45], {"layer_widths": (2, 1)}, "only 6 rows could be held out"),
     "duplicated rows": (np.repeat(X[:8], 20, axis=0), np.repeat(y[:8], 20) + 0.1 * X[:160, 0], {}, "repeated rows"),
     "no density": (BINARY, make_network((4, 2, 1), output_activation="identity", random_state=0)(BINARY)[:, 0],

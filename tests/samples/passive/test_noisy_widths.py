@@ -1,4 +1,4 @@
-"""Small units behind noisy answers are found, and units that are not there are not."""
+"""Small units behind noisy outputs are found, and units that are not there are not."""
 
 import numpy as np
 import pytest

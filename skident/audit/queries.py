@@ -1,4 +1,4 @@
-"""What a black box was asked in an audit, and how exact its answers are."""
+"""Queries of an audit, the outputs, and their precision."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from skident.oracle import BlackBoxError
 from .batches import PROBE_ROWS, probe_batches, spread_rows
 from .inputs import InputBox, candidate_inputs, chosen_inputs, inputs_on_both_sides
 from .parameters import ParameterEffects
-from .rounding import Arithmetic, numbers_of, rounding_of_answers
+from .rounding import Arithmetic, numbers_of, rounding_of_outputs
 
-__all__ = ["FEWEST_ROWS", "AskedRows"]
+__all__ = ["FEWEST_ROWS", "Queries"]
 
-_EACH, _EACH_IN_ALL, _OTHERS = (3, 12), 6000, 64  # rows a unit in the first round, of all units together, and besides
+_EACH = (3, 12)  # queries per unit in the first round, fewest and most
+_EACH_IN_ALL = 6000  # queries of all units together in the first round (budget)
+_OTHERS = 64  # further queries in the first round
 _REPEATED = PROBE_ROWS  # rows queried twice, to detect outputs that do not repeat
 _NOISY_REPEATS = 16  # further rows queried twice if they do not: the noise level to 1 / sqrt(32), 18 %
 _CAST_ROWS = 4  # rows at which a black box is queried again with its inputs rounded to float32
@@ -24,28 +26,28 @@ _BATCH_PROBE = 22  # queries: 6 that tell noise from batch dependence, 8 single 
 _CAST_MOVES = 4.0  # tolerances (of 8 deviations of rounding) by which rounded inputs must move an output that counts
 FEWEST_ROWS = 4 * _REPEATED
 _SIGMAS = 8.0  # standard deviations of rounding or noise that count as the same
-_ROUNDINGS = 16.0  # of the largest answer, by which answers that come again may differ
+_ROUNDINGS = 16.0  # of the largest output, by which outputs that come again may differ
 _TOO_FEW = 1.3  # a deviation measured by twenty numbers may be too small by as much
 _MOST_WORK = 2e9  # multiplications spent on candidates
-_CANDIDATES = 4  # candidates a row asked
+_CANDIDATES = 4  # candidates a row queries
 
 
-class AskedRows:
-    """Rows asked so far, their answers, and by how much these may differ.
+class Queries:
+    """Queries so far, their outputs, and the tolerance of these.
 
     Attributes
     ----------
     X : ndarray of shape (k, D)
-        Rows asked.
+        Rows queries.
     Y, tolerance : ndarray of shape (k, m_L)
-        Answers, and what they may differ by.
+        Outputs, and what they may differ by.
     box : InputBox
     unseen : list of (layer, unit)
         Units that rest at every candidate.
     shares : ndarray of shape (m_L,)
         Tolerance that precision or noise explains, over the standard deviation of the network's output; 0 if constant.
     kind : str
-        The numbers in which answers come, or ``noise``.
+        Number format of the outputs, or ``noise``.
     batch_dependent : bool
         Whether outputs depend on the other rows of a batch; from then on rows are queried one at a time.
     casts_inputs : bool
@@ -86,7 +88,7 @@ class AskedRows:
         rounding = self._rounding(probe.Y, self._numbers(probe.Y, rows)[0])
         repeats = not probe.differs(rounding)
         if not repeats and self._left() >= _BATCH_PROBE:
-            single = _SIGMAS * rounding_of_answers(self.network, rows, single=True).max(axis=0)
+            single = _SIGMAS * rounding_of_outputs(self.network, rows, single=True).max(axis=0)
             self.batch_dependent = probe.depends_on_batch(oracle, rows, np.maximum(rounding, single))
             left = self._left()
             self.X = self.X[: max(left // 2, left - _REPEATED - _NOISY_REPEATS)]
@@ -104,7 +106,7 @@ class AskedRows:
         return self._most - self._oracle.n_queries - _REPEATED
 
     def more(self, rng):
-        """As many other rows as may be asked."""
+        """Query as many further samples as the budget allows."""
         left = self._left()
         if left <= 0:
             return
@@ -114,26 +116,26 @@ class AskedRows:
         self._settle()
 
     def compared(self):
-        """Effects of the parameters at what was asked, and the largest difference over its tolerance."""
+        """Effects of the parameters at the queries, and the largest difference over its tolerance."""
         effects = self._effects(self.X, self.tolerance)
-        return effects, float(np.max(np.abs(self.Y - effects.answers) / self.tolerance))
+        return effects, float(np.max(np.abs(self.Y - effects.outputs) / self.tolerance))
 
     def _effects(self, X, tolerance):
         return ParameterEffects(self.network, X, tolerance, self._centred)
 
     def check_drift(self):
-        """Refuse a black box that answers otherwise than before."""
+        """Refuse a black box whose outputs change."""
         again = self._oracle(self.X[:_REPEATED])
         gap = np.abs(again - self.Y[:_REPEATED]) / (2.0 * self.tolerance[:_REPEATED])
         if gap.max() > 1.0:
             raise BlackBoxError(
-                f"the black box changed while it was audited: asked again in the end, it answered otherwise by "
+                f"the black box changed while it was audited: queried again at the end, its outputs differed by "
                 f"{np.abs(again - self.Y[:_REPEATED]).max():.1e}. Audit a model that stays as it is."
             )
 
     @property
     def n_queries(self):
-        """Rows asked."""
+        """Rows queries."""
         return self._oracle.n_queries
 
     def _numbers(self, Y, X):
@@ -148,7 +150,7 @@ class AskedRows:
         return _ROUNDINGS * np.finfo(np.float32 if kind == "float32" else np.float64).eps * np.abs(Y).max(axis=0)
 
     def _measured(self, repeats, gap):
-        """The numbers in which answers come, and their noise if they do not come again."""
+        """Number format of the outputs, and their noise if they do not repeat."""
         oracle, Y = self._oracle, self.Y
         kind, decimals = self._numbers(Y, self.X)
         noise = np.zeros(Y.shape[1])
@@ -189,14 +191,14 @@ class AskedRows:
         return Y - Y.mean(axis=1, keepdims=True) if self._centred else Y
 
     def _settle(self):
-        """Tolerances of all answers."""
+        """Tolerances of all outputs."""
         network, of = self.network, self.arithmetic
-        own = rounding_of_answers(network, self.X, single=False)
-        theirs = rounding_of_answers(network, self.X, single=True) if of.single else own
+        own = rounding_of_outputs(network, self.X, single=False)
+        theirs = rounding_of_outputs(network, self.X, single=True) if of.single else own
         tolerance = _SIGMAS * np.sqrt(own**2 + theirs**2 + of.noise**2) + self._error[:, None]
         step = of.spacing(self.Y) if self._oracle.response == "predict" else np.zeros(self.Y.shape)
         if step.any():  # what was computed in single precision before may round to the next number
-            single = rounding_of_answers(network, self.X, single=True)
+            single = rounding_of_outputs(network, self.X, single=True)
             tolerance += 0.5 * step + np.minimum(_SIGMAS * single, 0.5 * step)
         deviation = self.Y.std(axis=0)
         known = self._known(self.X).std(axis=0)
