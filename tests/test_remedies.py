@@ -27,7 +27,7 @@ NAMES = {
     "low": -1.0,
     "high": 1.0,
 }
-# A parameter and a value of it in a message, such as "n_starts=100" or "completion=NetworkCompletion(n_init=20)".
+# A parameter and a value of it in a message, such as "n_starts=100" or "completion=NetworkCompletion(n_starts=20)".
 VALUE = r"'[^']*'|\w+\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\([^()]*\)|[\w.+-]*\w"
 SETTING = re.compile(
     rf"\b(?:try|use|set|take|takes|with|and|or|as|leave|units|solver|for|\() ?(?<![\w.])([a-z_]+)=({VALUE})"

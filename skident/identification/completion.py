@@ -21,6 +21,7 @@ from skident.base.parameters import (
 )
 from skident.base.predictions import in_shape_of_targets
 from skident.base.progress import StageLog
+from skident.base.renamed_parameters import DEPRECATED, OR_DEPRECATED, value_of_renamed
 from skident.network import Architecture, FeedforwardNetwork, get_activation
 from skident.optim import one_thread
 from skident.oracle import NotIdentified
@@ -62,9 +63,11 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         Relative root mean square residual at which Levenberg-Marquardt stops.
     learning_rate : float, default=0.025
         Of ``gd`` and ``adam``.
-    n_init : int, default=4
+    n_starts : int, default=4
         Starts tried until one ends with a relative residual below 0.01 (1e-6 for variable projection). Raise it if the
         best one is larger.
+    n_init : int
+        Deprecated: the old name of `n_starts`.
     start : tuple of two array-like of shape (m_1,), default=None
         First-layer scales and biases to start from, as `EntangledWeightExtractor` stores them.
     device : str, default="cpu"
@@ -134,7 +137,8 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         "max_iter": [AT_LEAST_ONE, None],
         "tol": [POSITIVE],
         "learning_rate": [POSITIVE],
-        "n_init": [AT_LEAST_ONE],
+        "n_starts": [AT_LEAST_ONE],
+        "n_init": [AT_LEAST_ONE, OR_DEPRECATED],
         "start": [tuple, list, None],
         "device": [str],
         "dtype": [StrOptions({"float64", "float32"})],
@@ -153,7 +157,8 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         max_iter=None,
         tol=1e-13,
         learning_rate=0.025,
-        n_init=4,
+        n_starts=4,
+        n_init=DEPRECATED,
         start=None,
         device="cpu",
         dtype="float64",
@@ -168,6 +173,7 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         self.max_iter = max_iter
         self.tol = tol
         self.learning_rate = learning_rate
+        self.n_starts = n_starts
         self.n_init = n_init
         self.start = start
         self.device = device
@@ -278,13 +284,13 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
 
     def _levenberg_marquardt(self, problem, blocks, Y, start, rng):
         """The best of several starts, in standardized features and outputs."""
-        starts = completion_starts(problem, blocks, start, self.n_init, rng)
+        starts = completion_starts(problem, blocks, start, value_of_renamed(self, "n_starts", "n_init"), rng)
         log = StageLog(self.verbose, "NetworkCompletion")
         found = best_completion(problem, blocks[0], Y, starts, max_iter=self._max_iter(), tol=self.tol, log=log)
         if found.stopped:
             warnings.warn(
                 f"Levenberg-Marquardt stopped after max_iter={found.n_iter} steps at a residual of "
-                f"{found.residual:.1e}; raise max_iter or n_init. If X holds the last layer's projections too, "
+                f"{found.residual:.1e}; raise max_iter or n_starts. If X holds the last layer's projections too, "
                 "give layer_widths.",
                 ConvergenceWarning,
                 stacklevel=4,

@@ -152,7 +152,7 @@ _ADVICE = {
     "extraction": "weights are missing: check layer_widths, or set "
     "options=IdentifierOptions(extractor=EntangledWeightExtractor(n_hessians=1000))",
     "completion": "scales and biases were not found: check layer_widths and the activations, or set "
-    "options=IdentifierOptions(completion=NetworkCompletion(n_init=20))",
+    "options=IdentifierOptions(completion=NetworkCompletion(n_starts=20))",
     "vertices": "no random start fits the layers after the first one: check layer_widths and the activations, or set "
     "options=IdentifierOptions(n_starts=100)",
     "boundaries": "units or layers are missing, or the model is not a network of ReLU units: raise max_seconds or "

@@ -21,6 +21,7 @@ from skident.base.parameters import (
     forgotten_on_error,
 )
 from skident.base.progress import StageLog
+from skident.base.renamed_parameters import DEPRECATED, OR_DEPRECATED, value_of_renamed
 from skident.linalg import projection_norms
 from skident.optim import one_thread
 from skident.oracle import DERIVATIVES, Oracle
@@ -73,21 +74,17 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         if the activation has limits. Choose ``hessian`` if far queries are not allowed.
     last_layer : {"jacobian", "hessian"}, default="jacobian"
         ``jacobian``: the gradients at x* are the last layer's entangled weights. ``hessian``: Algorithm 5.
-    derivatives : {"auto", "exact", "finite_difference"}, default="auto"
-        See `Oracle`.
-    step_size : float, default=1e-3
-        Step of the Hessians' central differences, in standard deviations.
-    max_iter : int, default=1000
-        Iterations of the subspace power method.
-    tol : float, default=1e-8
-        Length of a step at which a start of the power method has converged.
-    n_init : int, default=None
-        Random starts of its first round; None: twice the number of missing weights. Raise it if weights are missing.
+    derivatives, step_size : str and float, default="auto", 1e-3
+        See `Oracle`; the step is that of the Hessians' central differences, in standard deviations.
+    max_iter, tol : int and float, default=1000, 1e-8
+        Iterations of the power method, and length of a step at which one of its starts has converged.
+    n_starts : int, default=None
+        Random starts of its first round; None: twice the number of missing weights. `n_init` is its deprecated name.
     n_jobs : int, default=None
         Threads (or see `joblib.parallel_config`) that query the model at once. The result does not depend on it.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
-        1 prints progress and one line per stage on stderr.
+        1 prints progress on stderr.
 
     Attributes
     ----------
@@ -109,7 +106,6 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         From saturation: first-layer units are about ``g(scales_ * (components_ @ x) + biases_)``, biases to 0.1.
     first_layer_method_ : {"saturation", "hessian", "jacobian"}
     estimator_ : object
-        The model that was queried.
     n_queries_, n_derivatives_ : int
         Queries, and inputs at which exact Jacobians and Hessians were taken.
     n_iter_ : int
@@ -164,7 +160,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         "step_size": [POSITIVE],
         "max_iter": [AT_LEAST_ONE],
         "tol": [POSITIVE],
-        "n_init": [AT_LEAST_ONE, None],
+        "n_starts": [AT_LEAST_ONE, None],
+        "n_init": [AT_LEAST_ONE, None, OR_DEPRECATED],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -186,7 +183,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         step_size=1e-3,
         max_iter=1000,
         tol=1e-8,
-        n_init=None,
+        n_starts=None,
+        n_init=DEPRECATED,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -204,6 +202,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         self.step_size = step_size
         self.max_iter = max_iter
         self.tol = tol
+        self.n_starts = n_starts
         self.n_init = n_init
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -309,14 +308,15 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         known = np.empty((0, oracle.n_inputs)) if first is None else first.directions.T
         if first is not None and last_layer_visible(architecture) and self.last_layer == "jacobian":
             known = np.concatenate([known, unit_rows(last)])
-        search = HessianSearch(n, self.radius, self.n_jobs, self.n_init, self.max_iter, self.tol)
+        n_starts = value_of_renamed(self, "n_starts", "n_init")
+        search = HessianSearch(n, self.radius, self.n_jobs, n_starts, self.max_iter, self.tol)
         found = find_entangled_weights(oracle, architecture, known, search, rng, log)
         if found.n_missing > 0:
             n = len(found.vectors)
             _warn(
                 f"the power method found {n} of the {n + found.n_missing} weights it was to find in the "
                 "Hessians' subspace (stage 'power method'). Move center to where the units are near their inflection "
-                "points, raise n_init or n_hessians, or check layer_widths."
+                "points, raise n_starts or n_hessians, or check layer_widths."
             )
         return found
 

@@ -136,7 +136,7 @@ def test_a_given_start_is_used(X):
 def test_iterations_are_bounded(X):
     network = NETWORKS["three layers"]
     with pytest.warns(ConvergenceWarning, match="stopped after max_iter=2 steps at a residual of .* raise max_iter"):
-        model = completion(network, max_iter=2, n_init=1).fit(features(network, X), network(X))
+        model = completion(network, max_iter=2, n_starts=1).fit(features(network, X), network(X))
     assert model.n_iter_ == 2 and model.residual_ > 1e-8
 
 

@@ -21,7 +21,7 @@ _KMEANS_STARTS = 5  # of k-means++; budget
 class HessianSearch:
     """Where Hessians are taken, and how rank-one matrices are searched in their span.
 
-    Without Hessians (0) nothing is searched. `radius` is in the oracle's units; `n_init` are the random starts of the
+    Without Hessians (0) nothing is searched. `radius` is in the oracle's units; `n_starts` are the random starts of the
     power method's first round (None: twice the number of missing weights), `tol` the length of a step at which a start
     has converged.
     """
@@ -29,7 +29,7 @@ class HessianSearch:
     n_hessians: int
     radius: float = 0.01
     n_jobs: int | None = None
-    n_init: int | None = None
+    n_starts: int | None = None
     max_iter: int = 1000
     tol: float = 1e-8
 
@@ -75,7 +75,7 @@ def find_entangled_weights(oracle, architecture, known, search, rng, log):
             oracle.n_inputs,
             n_vectors=wanted,
             known=known,
-            options=RankOneOptions(n_init=search.n_init, max_iter=search.max_iter, tol=search.tol),
+            options=RankOneOptions(n_init=search.n_starts, max_iter=search.max_iter, tol=search.tol),
             rng=rng,
             callback=lambda n_found, _: entry["progress"](min(n_found, wanted)),
         )

@@ -163,7 +163,7 @@ def _complete(problem, extractor, restart):
         if completion.start is None and extractor.scales_ is not None and len(extractor.scales_) == widths[0]:
             completion.set_params(start=(extractor.scales_, extractor.biases_))
         elif restart:
-            completion.set_params(start=_random_start(Z[:, : widths[0]], problem.rng), n_init=1)
+            completion.set_params(start=_random_start(Z[:, : widths[0]], problem.rng), n_starts=1)
         # A fit to noisy outputs has their noise as residual.
         completion.set_params(tol=max(completion.tol, problem.held_out.relative_noise))
         with warnings.catch_warnings():
