@@ -23,7 +23,7 @@ _STEPS = 300  # of L-BFGS (budget)
 _STEPS_OF_THEOREM4 = 400  # of L-BFGS per value of v (budget)
 _GRADIENT_TOL = 1e-6  # largest entry of the gradient at convergence, of cross-entropy per sample
 _GRADIENT_TOL_OF_THEOREM4 = 1e-7  # smaller, since accurate logits are the solution here
-_MAX_STARTS = 2  # the direct part makes starts alike (budget)
+_MAX_STARTS = 2  # (budget); starts are alike, since most is explained by the direct part
 _MAX_STARTS_OF_THEOREM4 = 3  # (budget)
 
 

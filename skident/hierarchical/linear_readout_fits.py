@@ -25,7 +25,7 @@ _INITIAL_RIDGE = 1e-2  # per sample, of the readouts at the start
 _STEPS = 100  # of Levenberg-Marquardt per start (budget)
 _VALIDATION_STEPS = 40  # per fold and l2 (budget)
 _PATIENCE = 10  # steps in which the loss must halve (budget)
-_MAX_STARTS = 2  # the direct part makes starts alike: a third one hardly ever improves (budget)
+_MAX_STARTS = 2  # (budget); starts are alike, since most is explained by the direct part
 
 
 def fit_linear(problem, options, l2="auto", cross_validate=False):

@@ -24,7 +24,7 @@ _L2_GRID = (0.0, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 _FEWEST_SAMPLES = 9  # for 3-fold cross-validation: three per fold
 _STEPS = 40  # per penalty (budget)
 _PATIENCE = 10  # steps in which the objective must halve (budget)
-_HOPELESS = 0.02  # relative loss above which three starts of the sum suffice: no such sum explained data (budget)
+_HOPELESS = 0.02  # relative loss above which three starts of the sum suffice (budget)
 _COMPARABLE = 2.0  # ratio of the unpenalized sum's error to that of linear readouts up to which penalties are tried
 
 

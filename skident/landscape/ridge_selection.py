@@ -13,14 +13,14 @@ from .problem import QuadraticProblem
 
 __all__ = ["RidgeSelection", "is_significantly_better", "leave_one_out_ridge", "linear_errors", "relevance"]
 
-ALPHAS = np.logspace(-8, 3, 45)  # four per decade; the error is flat over factors of two
-LINEAR_WEIGHTS = (1.0, 10.0, 100.0, 1000.0)  # decades, as ridges of linear terms are rarely above those of forms
+ALPHAS = np.logspace(-8, 3, 45)  # four per decade
+LINEAR_WEIGHTS = (1.0, 10.0, 100.0, 1000.0)  # decades: linear terms penalized as much as quadratic ones, or less
 # Ridges of linear terms alone, for the model that a quadratic part must beat.
 _LINEAR_RIDGES = np.logspace(-5, 3, 33)
 _MAX_SAMPLES = 5000  # of leave-one-out errors (budget)
 _MAX_ORDER = 1000  # of an eigendecomposition (budget): a second
 _EXACT = 1e-10  # leave-one-out error relative to the variance, below which data are free of noise
-_LEAST_RELEVANCE = 0.05  # relative to the largest; smaller ones are undetermined by a first fit
+_LEAST_RELEVANCE = 0.05  # relative to the largest; not tuned, of the order of the errors of a first fit
 _ADAPTED_MARGIN = 2.0  # standard errors by which rescaled inputs must be better: the scales depend on all samples
 _FEW_SAMPLES = 10.0  # over n, added to margins: standard errors are uncertain for a dozen samples
 _NULL_EIGENVALUE = 1e-13  # relative to the largest: about 500 eps

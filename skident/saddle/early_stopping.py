@@ -18,7 +18,7 @@ _ESCAPE_DROP = 0.02  # fraction of the loss at the origin, as for `NormAdaptedSt
 # When the held-out loss counts as past its minimum, in epochs after the escape.
 _FEWEST_EPOCHS = 100
 _PATIENCE = 60  # epochs after 1.5 times the best epoch
-_PATIENCE_FACTOR = 1.5  # times the best epoch: later minima are rare, and lower by little
+_PATIENCE_FACTOR = 1.5  # not tuned; curves are slow where the best epoch is late
 _CHECK_EVERY = 20  # epochs between two checks (budget)
 _SMOOTHING = 5  # epochs over which held-out losses are averaged: the noise of single epochs would select
 # When it counts as low enough. Losses are relative to that at the origin.

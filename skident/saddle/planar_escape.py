@@ -13,7 +13,7 @@ __all__ = ["PlanarEscape", "fastest_planar_escape"]
 
 
 _HIGHS_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}  # the least HiGHS takes
-_MAX_COLUMN_ROUNDS = 100  # of column generation (budget); below ten suffice in practice
+_MAX_COLUMN_ROUNDS = 100  # of column generation (budget)
 _UNUSED = 1e-12  # coefficients, whose sum is one, below which a unit is left out
 
 
