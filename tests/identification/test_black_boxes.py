@@ -481,7 +481,7 @@ def test_clipping_without_a_statement(sizes, output):
     """Never a false claim; the message names what helps, with the borders as far as they can be seen."""
     box = Ranged(sizes, output=output, refuses=False)
     low, high = (b[0] for b in box.range)
-    message = rf"clipping its inputs: 8 of 8 .*input 0 outside \({low:.4g}, {high:.4g}\).*input_range=\(low, high\)"
+    message = rf"clip its inputs: 8 of 8 .*input 0 outside \({low:.4g}, {high:.4g}\).*input_range=\(low, high\)"
     with pytest.raises((ValueError, ConvergenceWarning), match=message):
         box.identify(input_range=None, n_attempts=1, n_starts=4)
 
@@ -498,10 +498,10 @@ def test_clipped_answers_are_named_as_such():
         max_queries=9999,
         random_state=0,
     )
-    with pytest.raises((ValueError, ConvergenceWarning), match=r"clipping its answers: output\(s\) \[0, 1\]"):
+    with pytest.raises((ValueError, ConvergenceWarning), match=r"clip its outputs: output\(s\) \[0, 1\]"):
         clipped.fit(X)
 
 
 def test_refusal_without_a_statement():
-    with pytest.raises(ValueError, match=r"outside.*search for saturation.*state where it may be asked: input_range="):
+    with pytest.raises(ValueError, match=r"outside.*search for saturation.*set input_range="):
         Ranged((8, 6, 1)).identify(input_range=None)
