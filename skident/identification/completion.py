@@ -26,8 +26,13 @@ from skident.network import Architecture, FeedforwardNetwork, get_activation
 from skident.optim import one_thread
 from skident.oracle import NotIdentified
 
-from .hessians.completion_fit import Completed, best_completion, completion_starts
-from .hessians.completion_problem import CompletionProblem, mixing_matrices
+from .hessians.completion_problem import (
+    Completed,
+    CompletionProblem,
+    best_completion,
+    completion_starts,
+    mixing_matrices,
+)
 
 __all__ = ["NetworkCompletion"]
 

@@ -31,7 +31,7 @@ from .hessians.layer_assignment import assign_layers, last_layer_from_jacobian, 
 from .hessians.rank_one_weights import HessianSearch, find_entangled_weights
 from .hessians.subspace import independence, last_layer_visible, spectral_drop, subspace_in_units
 from .query_points import unit_rows
-from .saturating.stated_widths import first_layer_as_stated, stated_architecture
+from .saturating.first_layer import first_layer_as_stated, stated_architecture
 
 __all__ = ["EntangledWeightExtractor"]
 

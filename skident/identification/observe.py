@@ -15,9 +15,9 @@ from skident.oracle.black_box import has_known_activations, query_where_outputs_
 
 from .activation import ActivationEvidence, classify_near_center, detect_activation
 from .activation.plateaus import clipped_range
-from .input_range import held_out_points, must_stay_near_center, samples_in_range, spaced
 from .methods.near_data import predict_determined
 from .problem import HeldOut, Pipeline, Problem
+from .query_points import held_out_points, must_stay_near_center, samples_in_range, spaced
 
 __all__ = ["Reading", "observe", "pose"]
 

@@ -16,8 +16,8 @@ from skident.oracle import NotIdentified, OutOfBudgetError, probability_error
 
 from .contradictions import contradiction, undetermined_weights, with_clip
 from .diagnosis import clipping_hint, probability_hint
-from .input_range import spaced
 from .problem import Problem
+from .query_points import spaced
 from .solve import Attempt, Result, design_where_units_vary, relative_max_error, relative_to_deviation
 
 __all__ = ["Validation", "standard_errors_of", "validate"]

@@ -14,6 +14,9 @@ __all__ = ["BatchedSeparableProblem", "LinearFit", "SeparableProblem", "fit_coef
 # Singular values of Phi below this part of the largest are rounding: 50 eps. Columns that agree to fewer digits are
 # still told apart, and share their work where they agree to more.
 _RANK_TOL = 1e-14
+# Smallest diagonal entry of R, relative to the largest, from which columns are independent: far above rounding. Below,
+# singular values decide.
+_INDEPENDENT = 1e-6
 _DIFFERENCE_STEP = 1e-7  # of a parameter of order one: about the root of eps, where truncation and rounding balance
 
 
@@ -61,6 +64,10 @@ def fit_coefficients(Phi, Y, rank_tol=_RANK_TOL):
     [1.  1.5 1.5]
     """
     Q, R = np.linalg.qr(Phi)
+    diagonal = np.abs(np.diagonal(R, axis1=-2, axis2=-1))
+    if R.shape[-2] == R.shape[-1] and np.all(diagonal.min(-1) > _INDEPENDENT * diagonal.max(-1)):
+        coefficients = np.linalg.solve(R, np.swapaxes(Q, -1, -2) @ Y)
+        return LinearFit(coefficients, Phi @ coefficients - Y, Q)
     U, s, Vt = np.linalg.svd(R, full_matrices=False)
     kept = s > rank_tol * s[..., :1]
     basis = (Q @ U) * kept[..., None, :]

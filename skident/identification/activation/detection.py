@@ -9,9 +9,8 @@ import numpy as np
 from skident.network import ACTIVATIONS
 
 from .growth import classify_near_center, growth, polynomial_degree
-from .intervals import find_interval
+from .intervals import find_interval, growing_profile, settling_profile
 from .outputs import OutputEvidence, PreActivationOracle, detect_output_activation
-from .profiles import growing_profile, settling_profile
 
 __all__ = ["ActivationEvidence", "detect_activation"]
 

@@ -8,8 +8,7 @@ from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
-from .corners import find_corners
-from .far_line import FarLine, far_gradients, rounding_far_out
+from .corners import FarLine, far_gradients, find_corners, rounding_far_out
 
 __all__ = ["FARTHEST", "find_asymptotic_network"]
 

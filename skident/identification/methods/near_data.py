@@ -16,7 +16,7 @@ from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import BlackBoxError, OutOfBudgetError
 
 from ..hessians.subspace import n_visible
-from ..input_range import held_out_points
+from ..query_points import held_out_points
 from ..solve import Attempt, relative_max_error
 
 __all__ = ["METHOD", "Prediction", "predict_determined"]

@@ -11,9 +11,8 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 
 from ..saturating.biases import find_first_biases, gradient_step
 from ..saturating.downstream import fit_downstream, prefers_small_starts
-from ..saturating.first_layer import FirstLayer
-from ..saturating.stated_widths import refuse_surplus
-from ..saturating.tails import norms_from_tails
+from ..saturating.first_layer import FirstLayer, refuse_surplus
+from ..saturating.norms import norms_from_tails
 from ..solve import polished_attempt
 
 __all__ = ["DETECTED_UNITS", "FEW_UNITS", "METHOD", "View", "exact_view", "fit_view", "variants"]

@@ -14,8 +14,7 @@ from skident.oracle import BlackBoxError, NotIdentified
 from ..second_layer.by_all_free import AllFreeDesign, all_free_design, recover_with_all_units_free
 from ..second_layer.by_fit import FitDesign, fit_design, recover_by_fit
 from ..second_layer.by_patch_and_extension.recover import ExtensionDesign, extension_design, recover_by_extension
-from ..second_layer.by_powers.design import power_designs
-from ..second_layer.by_powers.recover import recover_by_powers
+from ..second_layer.by_powers.recover import power_designs, recover_by_powers
 from ..second_layer.downstream import Downstream
 from ..second_layer.exact_directions import exact_directions
 from ..second_layer.weight_norms import centered, erf_norms_and_biases, vote_on_norms

@@ -11,7 +11,7 @@ from skident.budget import check_deadline
 from skident.network import get_activation
 
 from ..query_points import query_block
-from .tails import EXPONENTIAL_RATES
+from .norms import EXPONENTIAL_RATES
 
 __all__ = ["BiasesFromGradients", "biases_from_gradients", "find_first_biases", "gradient_step"]
 

@@ -11,7 +11,7 @@ from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_mar
 
 from ..query_points import query_block
 from ..saturating.first_layer import FirstLayer
-from ..saturating.tails import tail_norms
+from ..saturating.norms import tail_norms
 from .kernel.patch import rays_of_one_unit
 
 __all__ = ["NormVote", "centered", "erf_norms_and_biases", "vote_on_norms"]

@@ -7,8 +7,7 @@ from scipy.special import erf, expit
 from skident import NetworkIdentifier
 from skident.identification.activation import detect_activation
 from skident.identification.activation.growth import growth, polynomial_degree
-from skident.identification.activation.intervals import find_interval
-from skident.identification.activation.profiles import growing_profile, settling_profile
+from skident.identification.activation.intervals import find_interval, growing_profile, settling_profile
 from skident.oracle import Oracle
 from tests.identifiers import make_identifier
 

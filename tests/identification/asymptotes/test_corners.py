@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from skident.identification.asymptotes.corners import find_corners
-from skident.identification.asymptotes.far_line import FarLine
+from skident.identification.asymptotes.corners import FarLine, find_corners
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified, Oracle
 

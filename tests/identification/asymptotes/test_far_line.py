@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from skident.identification.asymptotes.far_line import FarLine, far_gradients, rounding_far_out
+from skident.identification.asymptotes.corners import FarLine, far_gradients, rounding_far_out
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, Oracle
 

@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
 
-from skident.identification.asymptotes.corners import Corner
-from skident.identification.asymptotes.far_line import FarLine
-from skident.identification.asymptotes.profile import fit_profile
+from skident.identification.asymptotes.corners import Corner, FarLine, fit_profile
 from skident.network import get_activation
 from skident.oracle import Oracle
 

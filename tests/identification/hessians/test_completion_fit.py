@@ -4,8 +4,13 @@ import scipy.optimize
 
 from skident.base.progress import StageLog
 from skident.datasets import make_network
-from skident.identification.hessians.completion_fit import best_completion, completion_starts, fit_hidden_layer
-from skident.identification.hessians.completion_problem import CompletionProblem, mixing_matrices
+from skident.identification.hessians.completion_problem import (
+    CompletionProblem,
+    best_completion,
+    completion_starts,
+    fit_hidden_layer,
+    mixing_matrices,
+)
 from skident.network import Architecture, FeedforwardNetwork, get_activation
 
 

@@ -11,12 +11,12 @@ from skident.identification.saturating.downstream import (
     cached_sampler,
     fit_downstream,
     fit_smallest_downstream,
+    network_on_edges,
     query_interior,
     query_vertices,
 )
-from skident.identification.saturating.edges import network_on_edges
 from skident.identification.saturating.first_layer import FirstLayer, find_first_layer
-from skident.identification.saturating.tails import norms_from_tails
+from skident.identification.saturating.norms import norms_from_tails
 from skident.metrics import relative_max_error
 from skident.network import Architecture, FeedforwardNetwork, get_activation
 from skident.oracle import Oracle, probabilities_from_logits

@@ -5,7 +5,7 @@ from scipy.special import expit
 from skident.datasets import make_network
 from skident.identification.saturating.biases import biases_from_gradients, find_first_biases
 from skident.identification.saturating.first_layer import FirstLayer, find_first_layer
-from skident.identification.saturating.tails import norms_from_tails
+from skident.identification.saturating.norms import norms_from_tails
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import Oracle
 

@@ -3,7 +3,7 @@ import pytest
 
 from skident.base.progress import StageLog
 from skident.datasets import make_network
-from skident.identification.saturating.stated_widths import first_layer_as_stated, refuse_surplus, stated_architecture
+from skident.identification.saturating.first_layer import first_layer_as_stated, refuse_surplus, stated_architecture
 from skident.network import Architecture
 from skident.oracle import NotIdentified, Oracle
 

@@ -7,9 +7,8 @@ import pytest
 
 from skident.identification.second_layer.by_patch_and_extension.extension import extend_to_all_units
 from skident.identification.second_layer.by_patch_and_extension.patch_from_powers import known_patch_from_powers
-from skident.identification.second_layer.by_powers.design import power_designs
 from skident.identification.second_layer.by_powers.first_patch import biases_from_taylor, powers_on_first_patch
-from skident.identification.second_layer.by_powers.recover import recover_by_powers
+from skident.identification.second_layer.by_powers.recover import power_designs, recover_by_powers
 from skident.identification.second_layer.kernel.charts import TanhChart
 from skident.identification.second_layer.kernel.patch import n_sign_patterns
 from skident.identification.second_layer.kernel.taylor import TaylorRule, taylor_coefficients

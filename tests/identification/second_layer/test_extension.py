@@ -28,8 +28,8 @@ from skident.identification.second_layer.by_patch_and_extension.saturation_regio
     Wall,
     spread_points,
 )
-from skident.identification.second_layer.by_powers.design import power_designs
 from skident.identification.second_layer.by_powers.first_patch import powers_on_first_patch
+from skident.identification.second_layer.by_powers.recover import power_designs
 from skident.identification.second_layer.downstream import Downstream, preactivations_of
 from skident.network import get_activation
 from skident.oracle import NotIdentified
