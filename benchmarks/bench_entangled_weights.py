@@ -11,13 +11,13 @@ replaces its own results in results/entangled_weights.json; `python benchmarks/r
 
 from __future__ import annotations
 
-import _figure9
-import _table2
-import _targets
-import _transition
-from _common import run_parts
-
-PARTS = {"targets": _targets, "table2": _table2, "transition": _transition, "figure9": _figure9}
+from parts.entangled_weights import (  # noqa: F401  (registers the parts)
+    figure9,
+    table2,
+    targets,
+    transition,
+)
+from registry import run_parts
 
 if __name__ == "__main__":
-    run_parts("entangled_weights", PARTS, __doc__.splitlines()[0])
+    run_parts("entangled_weights", __doc__)

@@ -17,33 +17,20 @@ python benchmarks/bench_honesty.py --quick           small and few, nothing writ
 
 from __future__ import annotations
 
-import _honesty_audit
-import _honesty_budgets
-import _honesty_clipped
-import _honesty_coverage
-import _honesty_exact
-import _honesty_global
-import _honesty_hierarchical
-import _honesty_memory
-import _honesty_passive
-import _honesty_relu
-import _honesty_threads
-from _common import run_parts
-
-PARTS = {
-    "clipped": _honesty_clipped,
-    "exact": _honesty_exact,
-    "relu": _honesty_relu,
-    "passive": _honesty_passive,
-    "hierarchical": _honesty_hierarchical,
-    "global": _honesty_global,
-    "coverage": _honesty_coverage,
-    "audit": _honesty_audit,
-    "budgets": _honesty_budgets,
-    "memory": _honesty_memory,
-    "threads": _honesty_threads,
-}
-
+from parts.honesty import (  # noqa: F401  (registers the parts)
+    audit,
+    budgets,
+    clipped,
+    coverage,
+    exact,
+    global_minimum,
+    hierarchical,
+    memory,
+    passive,
+    relu,
+    threads,
+)
+from registry import run_parts
 
 if __name__ == "__main__":
-    run_parts("honesty", PARTS, __doc__.splitlines()[0])
+    run_parts("honesty", __doc__)

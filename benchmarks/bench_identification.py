@@ -14,25 +14,16 @@ docs/identification_cost.png. The linear algebra has one thread unless `--thread
 
 from __future__ import annotations
 
-import _identification_baselines
-import _identification_budgets
-import _identification_cost
-import _identification_grid
-import _identification_ordinary
-import _identification_processes
-import _identification_targets
-from _common import _limit_threads, run_parts
-
-PARTS = {
-    "targets": _identification_targets,
-    "grid": _identification_grid,
-    "baselines": _identification_baselines,
-    "cost": _identification_cost,
-    "ordinary": _identification_ordinary,
-    "processes": _identification_processes,
-    "budgets": _identification_budgets,
-}
+from parts.identification import (  # noqa: F401  (registers the parts)
+    baselines,
+    budgets,
+    cost,
+    grid,
+    ordinary,
+    processes,
+    targets,
+)
+from registry import run_parts
 
 if __name__ == "__main__":
-    _limit_threads(1)
-    run_parts("identification", PARTS, __doc__.splitlines()[0])
+    run_parts("identification", __doc__, threads=1)

@@ -14,21 +14,14 @@ processor time.
 
 from __future__ import annotations
 
-import _landscape_comparison
-import _landscape_figures
-import _landscape_proofs
-import _landscape_rate
-import _landscape_targets
-from _common import _limit_threads, run_parts
-
-PARTS = {
-    "targets": _landscape_targets,
-    "figures": _landscape_figures,
-    "rate": _landscape_rate,
-    "comparison": _landscape_comparison,
-    "proofs": _landscape_proofs,
-}
+from parts.landscape import (  # noqa: F401  (registers the parts)
+    comparison,
+    figures,
+    proofs,
+    rate,
+    targets,
+)
+from registry import run_parts
 
 if __name__ == "__main__":
-    _limit_threads(1)
-    run_parts("landscape", PARTS, __doc__.splitlines()[0])
+    run_parts("landscape", __doc__, threads=1)

@@ -11,14 +11,8 @@ Figures 9, 10 and 14 of Allen-Zhu and Li. The site's reproduction page is made o
 
 from __future__ import annotations
 
-from _common import run_parts
-from _paper_entangled import descent, dimensions, distributions
-from _paper_small import activations, circle, digits
-
-PARTS = {
-    "activations": activations, "circle": circle, "descent": descent, "dimensions": dimensions,
-    "distributions": distributions, "digits": digits,
-}  # fmt: skip
+from parts.paper_figures import entangled_weights, other_papers  # noqa: F401  (registers the parts)
+from registry import run_parts
 
 if __name__ == "__main__":
-    run_parts("paper_figures", PARTS, __doc__.splitlines()[0])
+    run_parts("paper_figures", __doc__)

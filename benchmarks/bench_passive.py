@@ -19,8 +19,8 @@ beside it: Expand-and-Cluster (ICML 2024) finds tanh networks from samples with 
 
 from __future__ import annotations
 
-from _common import run_parts
-from _passive import PARTS
+from parts import passive  # noqa: F401  (registers the parts)
+from registry import run_parts
 
 if __name__ == "__main__":
-    run_parts("passive", PARTS, __doc__.splitlines()[0])
+    run_parts("passive", __doc__)

@@ -16,11 +16,8 @@ weights to 1e-6 after alignment (of random networks the error alone).
 
 from __future__ import annotations
 
-import _polish
-from _common import run_parts
-from _patches import PARTS
-
-PARTS = {**PARTS, "polish": _polish}
+from parts.patches import networks, polish  # noqa: F401  (registers the parts)
+from registry import run_parts
 
 if __name__ == "__main__":
-    run_parts("patches", PARTS, __doc__.splitlines()[0])
+    run_parts("patches", __doc__)

@@ -17,24 +17,16 @@ normal; noise is relative to the standard deviation of the network's values. See
 
 from __future__ import annotations
 
-import _relu_ablation
-import _relu_baselines
-import _relu_exact
-import _relu_inputs
-import _relu_large
-import _relu_tables
-import _relu_targets
-from _common import run_parts
-
-PARTS = {
-    "exact": _relu_exact,
-    "targets": _relu_targets,
-    "large": _relu_large,
-    "inputs": _relu_inputs,
-    "tables": _relu_tables,
-    "ablation": _relu_ablation,
-    "baselines": _relu_baselines,
-}
+from parts.relu import (  # noqa: F401  (registers the parts)
+    ablation,
+    baselines,
+    exact,
+    inputs,
+    large,
+    tables,
+    targets,
+)
+from registry import run_parts
 
 if __name__ == "__main__":
-    run_parts("relu", PARTS, __doc__.splitlines()[0])
+    run_parts("relu", __doc__)

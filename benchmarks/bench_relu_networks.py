@@ -16,8 +16,8 @@ Mironov (2020) is told the architecture and took 301 964 queries for 40-20-10-1.
 
 from __future__ import annotations
 
-from _common import run_parts
-from _relu_networks import PARTS
+from parts import relu_networks  # noqa: F401  (registers the parts)
+from registry import run_parts
 
 if __name__ == "__main__":
-    run_parts("relu_networks", PARTS, __doc__.splitlines()[0])
+    run_parts("relu_networks", __doc__)

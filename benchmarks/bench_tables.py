@@ -13,8 +13,8 @@ theirs takes more than half a minute, or fails, they are left out with a note.
 
 from __future__ import annotations
 
-from _common import run_parts
-from _tables import PARTS
+from parts import tables  # noqa: F401  (registers the parts)
+from registry import run_parts
 
 if __name__ == "__main__":
-    run_parts("tables", PARTS, __doc__.splitlines()[0])
+    run_parts("tables", __doc__)

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from _policies import FOLDER, TRAINED, policy_file
 from safetensors.torch import save_file
 from torch import nn
+
+from cases.control_policies import FOLDER, TRAINED, policy_file
 
 
 def train(environment, seed, n_steps):

@@ -20,7 +20,7 @@ def module_from(path):
     return module
 
 
-RANGES = module_from(BENCHMARKS / "_seeds.py").RANGES
+RANGES = module_from(BENCHMARKS / "seed_ranges.py").RANGES
 
 
 def values(node, known):
@@ -136,7 +136,7 @@ def test_the_ranges_are_apart():
     assert len(RANGES) > 15 and all(numbers.step == 1 and len(numbers) > 0 for numbers in ordered)
 
 
-@pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(BENCHMARKS.rglob("*.py")), ids=lambda path: path.stem)
 def test_a_benchmark_takes_its_seeds_from_the_ranges(path):
     """A seed that is written out is a method's own state, below 10; `FIRST_SEED` is a range's start."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -145,7 +145,7 @@ def test_a_benchmark_takes_its_seeds_from_the_ranges(path):
         assert all(constant in range(10) for constant in constants), ast.unparse(node)
         targets = [target for t in getattr(node, "targets", ()) for target in getattr(t, "elts", [t])]
         if any(getattr(target, "id", "") == "FIRST_SEED" for target in targets):
-            assert ast.unparse(node.value) in {f"_seeds.{name}.start" for name in RANGES}
+            assert ast.unparse(node.value) in {f"seed_ranges.{name}.start" for name in RANGES}
 
 
 SOURCES = [

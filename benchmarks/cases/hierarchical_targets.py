@@ -1,0 +1,33 @@
+"""Planted hierarchical targets with training and held-out samples, and relative errors of models fitted to them."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+import seed_ranges
+from skident.datasets import make_hierarchical_target
+
+FIRST_SEED = seed_ranges.HIERARCHICAL.start
+
+
+def planted_target(seed, n_features, widths, n_samples, **kwargs):
+    target = make_hierarchical_target(n_features, widths, random_state=seed, **kwargs)
+    X, fresh = target.sample(n_samples, seed), target.sample(20_000, seed + 100_000)
+    return target, X, target(X), fresh, target(fresh)
+
+
+def relative_error(model, fresh, fresh_y):
+    return float(np.mean((model.predict(fresh) - fresh_y) ** 2) / fresh_y.var())
+
+
+def timed(function, *args, **kwargs):
+    """What a function gives, and its processor time."""
+    start = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = function(*args, **kwargs)
+    return result, time.process_time() - start

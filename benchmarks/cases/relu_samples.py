@@ -1,0 +1,58 @@
+"""One fit of a planted ReLU network, measured: used by the parts of bench_relu."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+
+import seed_ranges
+from skident import TensorReLURegressor
+from skident.datasets import make_relu_network
+from skident.metrics import unit_matching_error
+
+FIRST_SEED = seed_ranges.RELU.start
+N_FRESH = 5000
+
+
+def planted(d, m, n, noise, seed):
+    """Rows, fresh inputs, their clean targets, the network."""
+    X, y, network = make_relu_network(n, d, m, noise=noise, random_state=seed)
+    fresh = np.random.RandomState(seed + 10**6).standard_normal((N_FRESH, d))
+    return X, y, fresh, network(fresh)[:, 0], network
+
+
+def floor(d, m, n, noise):
+    """What least squares from the true network leaves, relative to the variance of f."""
+    return noise**2 * m * (d + 1) / n
+
+
+def relative_error(predicted, target):
+    return float(np.mean((predicted - target) ** 2) / np.var(target))
+
+
+def _right_signs(reg, network):
+    """Share of the units that are active on the right side; None where their number is another."""
+    if reg.n_units_ != network.layer_widths[0]:
+        return None
+    return float(np.mean(unit_matching_error(network, reg.network_).signs == 1))
+
+
+def fit_and_measure(data, **options):
+    """Errors on fresh inputs and of the units before the polish, processor seconds, warnings."""
+    X, y, fresh, target, network = data
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        start = time.process_time()
+        reg = TensorReLURegressor(random_state=0, **options).fit(X, y)
+        seconds = time.process_time() - start
+    same_size = reg.tensor_estimate_ is not None and reg.tensor_estimate_.layer_widths == network.layer_widths
+    return {
+        "error": relative_error(reg.predict(fresh), target),
+        "tensor_weights": float(unit_matching_error(network, reg.tensor_estimate_).weights) if same_size else None,
+        "n_units": reg.n_units_,
+        "signs": _right_signs(reg, network),
+        "seconds": seconds,
+        "warnings": [str(w.message)[:80] for w in caught],
+    }

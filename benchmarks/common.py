@@ -1,0 +1,178 @@
+"""Shared by all benchmarks: environment record, timing, query counting, Markdown tables, result files, subprocesses."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import threadpoolctl
+
+FOLDER = Path(__file__).resolve().parent
+RESULTS = FOLDER / "results"
+PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "skorch", "tensorly")
+
+
+def environment():
+    """Versions, processor, cores and threads: what is needed to compare numbers, and nothing personal."""
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = None
+    pools = threadpoolctl.threadpool_info()
+    return {
+        "date": datetime.date.today().isoformat(),
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "load_at_start": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
+        "blas": sorted({f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in pools}),
+        "versions": versions,
+    }
+
+
+def _processor():
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+@contextmanager
+def stopwatch():
+    """``with stopwatch() as clock: ...`` leaves the seconds in ``clock.seconds``."""
+
+    class Clock:
+        seconds = float("nan")
+
+    clock, start = Clock(), time.perf_counter()
+    try:
+        yield clock
+    finally:
+        clock.seconds = time.perf_counter() - start
+
+
+class Countdown:
+    """Says whether a part's time is used up."""
+
+    def __init__(self, seconds):
+        self.end = time.perf_counter() + seconds
+
+    @property
+    def over(self):
+        return time.perf_counter() > self.end
+
+
+class BlackBox:
+    """A function and nothing but a function; counts the rows it is asked."""
+
+    def __init__(self, function):
+        self._function, self.rows = function, 0
+
+    def __call__(self, X):
+        self.rows += len(X)
+        return self._function(X)
+
+
+def make_identifier(model=None, **settings):
+    """A `NetworkIdentifier` from settings in one dictionary, those of its options among them."""
+    from skident import IdentifierOptions, NetworkIdentifier
+
+    names = IdentifierOptions().get_params(deep=False).keys() & settings.keys()
+    options = {name: settings.pop(name) for name in names}
+    return NetworkIdentifier(model, **settings, options=IdentifierOptions(**options) if options else None)
+
+
+def unit_inputs(n_inputs):
+    """Inputs with mean exactly 0 and standard deviation exactly 1, so that radii are in the paper's units."""
+    return np.sqrt(n_inputs) * np.concatenate([np.eye(n_inputs), -np.eye(n_inputs)])
+
+
+def summary(values):
+    """Median and maximum, and every value for those who doubt them."""
+    values = [float(v) for v in values]
+    return {"median": float(np.median(values)), "max": max(values), "all": values}
+
+
+def format_value(value):
+    """A cell: 3 significant digits, yes and no for truth values, a dash for nothing."""
+    if value is None:
+        return "-"
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    if isinstance(value, (float, np.floating)):
+        if np.isnan(value):
+            return "-"
+        small = value != 0 and not 1e-3 <= abs(value) < 1e5
+        return f"{value:.1e}" if small else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    if isinstance(value, (int, np.integer)):
+        return f"{value:,}".replace(",", " ")
+    return str(value)
+
+
+def format_table(header, rows):
+    """A markdown table whose columns line up, so that it can be read in a terminal too."""
+    cells = [list(map(str, header)), *[[format_value(v) for v in row] for row in rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in cells]
+    rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"
+    return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def rounded(value):
+    """Floats to 6 significant digits, arrays and NumPy scalars to plain ones: small, readable JSON."""
+    if isinstance(value, dict):
+        return {str(k): rounded(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [rounded(v) for v in value]
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return float(f"{value:.6g}") if np.isfinite(value) else None
+    return value
+
+
+def read_results(name):
+    """What an earlier run wrote, part by part; empty if there was none."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def write_part(name, part, result):
+    """Put one part's result into results/<name>.json and leave the other parts as they were."""
+    RESULTS.mkdir(exist_ok=True)
+    content = {**read_results(name), part: rounded(result)}
+    text = json.dumps(dict(sorted(content.items())), indent=1, allow_nan=False)
+    (RESULTS / f"{name}.json").write_text(text + "\n")
+
+
+def limit_threads(n):
+    """Limit the linear algebra to n threads, in this process and in those that it starts."""
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = str(n)
+    threadpoolctl.threadpool_limits(n)
+
+
+def run_module(name, *arguments, variables=None, check=True, **options):
+    """`python -m name arguments` in a separate process, for its own peak memory, threads or time limit.
+
+    `variables` replaces the environment variables; further `options` go to `subprocess.run`, and output is captured.
+    """
+    path = os.pathsep.join([str(FOLDER), *sys.path[1:]])
+    variables = {**(os.environ if variables is None else variables), "PYTHONPATH": path}
+    command = [sys.executable, "-m", name, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=check, cwd=FOLDER, env=variables, **options)

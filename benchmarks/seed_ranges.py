@@ -1,0 +1,58 @@
+"""The seeds that the benchmarks draw from, a range each; nothing was chosen on any of them, no default and no test.
+
+`tests/test_seeds.py` keeps them apart from each other and from the seeds of the tests.
+"""
+
+# What is measured: networks, data, and the states of the estimators.
+TABLE_2 = range(5000, 5100)
+TRANSITION = range(5100, 5200)
+FIGURE_9 = range(5200, 5299)
+TARGETS_WARM_UP = range(5299, 5300)  # a first call whose time does not count
+TARGETS = range(5300, 5400)
+POWER_METHOD = range(5400, 5500)
+IDENTIFICATION = range(5500, 5600)
+COMPRESSION = range(5600, 5700)
+UNKNOWN_WIDTHS = range(8600, 8700)  # diabetes with unknown widths, in the README's table of costs
+ORDINARY = range(8700, 8800)
+HIERARCHICAL = range(9000, 9100)
+RELU = range(9100, 9200)
+SADDLE = range(9400, 9900)  # restarts of a loop at 100 t + r beyond the first
+LANDSCAPE_TARGETS = range(95_000, 96_000)  # a hundred a target
+LANDSCAPE_FIGURES = range(96_000, 97_000)
+LANDSCAPE_RATE = range(97_000, 98_000)
+LANDSCAPE_COMPARISON = range(98_000, 99_000)
+BUDGETS = range(130_100, 130_110)
+RELU_NETWORKS = range(130_000, 130_100)
+ACTIVATIONS = range(131_000, 132_000)  # three hundred a part
+AUDIT = range(160_000, 170_000)  # a thousand a case
+POLICIES = range(130_200, 130_300)  # PPO, trained once: their weights are shipped
+PASSIVE = range(170_000, 171_000)  # rows at seed + 500
+PATCHES = range(140_000, 140_100)  # and rows of X at seed + 1
+THREE_LAYERS = range(175_000, 176_000)  # and rows of X at seed + 500
+FEW_INPUTS = range(174_000, 175_000)  # two hidden layers behind 2 to 4 inputs, and rows of X at seed + 100
+LANDSCAPE_PROOFS = range(120_000, 130_000)  # collinear cases from the first, well-conditioned ones from the middle
+POLISH = range(178_000, 178_100)
+ALIGNMENT = range(150_000, 150_200)
+RELU_LARGE = range(171_000, 171_500)
+RELU_INPUTS = range(171_500, 172_000)
+TABLES = range(172_000, 173_000)  # tables from the first, orders from the hundredth
+SADDLE_FEATURES = range(173_000, 174_000)
+PAPER_FIGURES = range(176_000, 177_000)
+ONNX = range(177_000, 178_000)  # a hundred a source
+HONESTY_CLIPPED = range(180_000, 180_500)
+HONESTY_EXACT = range(180_500, 183_000)  # 500 per estimator: identifier, ReLU, passive, hierarchical, compressor
+HONESTY_GLOBAL = range(183_000, 185_000)
+HONESTY_COVERAGE = range(185_000, 186_000)
+HONESTY_BUDGETS = range(186_000, 186_500)
+HONESTY_MEMORY = range(186_500, 187_000)
+HONESTY_REPRODUCERS = range(187_000, 188_000)
+HONESTY_ROWS = range(1_180_000, 1_188_000)  # samples drawn beside them: seed + 1 000 000
+
+# Held-out samples and starts, drawn from a seed plus an offset.
+IDENTIFICATION_ROWS = range(15_500, 15_600)  # seed + 10 000
+IDENTIFICATION_STARTS = range(5_500_000, 5_600_000)  # 1000 seed + start
+HIERARCHICAL_ROWS = range(109_000, 109_100)  # seed + 100 000
+RELU_ROWS = range(1_009_100, 1_009_200)  # seed + 1 000 000
+RELU_LARGE_ROWS = range(1_171_000, 1_171_500)  # seed + 1 000 000
+
+RANGES = {name: value for name, value in globals().items() if isinstance(value, range)}
