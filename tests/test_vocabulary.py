@@ -65,10 +65,7 @@ LEFT = {
     "examples": 71,
     "benchmarks": 133,
     "docs": 28,
-    "skident/budget": 1,
-    "skident/identification": 60,
-    "skident/inspection": 1,
-    "skident/oracle": 6,
+    "skident/inspection": 1,  # a deprecated parameter
 }
 
 WORD = re.compile(rf"(?<![\w-])(?:{'|'.join(WORDS)})(?![\w-])", flags=re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Least-squares fits of many networks of one architecture at once, with or without a Gaussian prior."""
+"""Batched fits of many networks: weighted samples, problems, random starts, halving, Gaussian priors."""
 
 from __future__ import annotations
 

@@ -9,14 +9,7 @@ import numpy as np
 
 from skident.optim import WorkBudget
 
-from .batched_fits import (
-    BatchedNetworkFits,
-    Halving,
-    network_of,
-    parameters_of,
-    random_parameters,
-    successive_halving,
-)
+from .batched_fits import BatchedNetworkFits, Halving, network_of, parameters_of, random_parameters, successive_halving
 from .lack_of_fit import MIN_FREEDOM, NO_NOISE, lack_of_fit
 from .linear_units import choose_signs, reflection_slope, with_linear_units
 from .scored_pruning import ScoredFit, Scoring, prune_by_score

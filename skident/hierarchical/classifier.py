@@ -17,8 +17,8 @@ from skident.base.column_scales import scales_for_classes
 from skident.base.parameters import Interval, StrOptions
 
 from .architecture import warn_if_too_few
-from .base import QuadraticDenseNetBase
 from .classification_fits import fit_cross_entropy, fit_theorem4
+from .estimator_base import QuadraticDenseNetBase
 from .options import LayerPlan, Method
 from .scaling import TargetScaling
 from .stochastic_fits import NoiseSelection, warn_of_linear

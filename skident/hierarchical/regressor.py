@@ -16,7 +16,7 @@ from skident.base.parameters import StrOptions
 from skident.base.predictions import in_shape_of_targets
 
 from .architecture import warn_if_too_few
-from .base import QuadraticDenseNetBase
+from .estimator_base import QuadraticDenseNetBase
 from .linear_readout_fits import fit_linear
 from .model_selection import fit_auto, fit_penalized_sum
 from .options import STOCHASTIC, LayerPlan, Method

@@ -7,7 +7,7 @@ import numpy as np
 from skident.fitting.standard_errors import jacobian_spectrum
 from skident.oracle import BlackBoxError, OutOfBudgetError
 
-from .solve import design_where_units_vary
+from .attempt import design_where_units_vary
 
 __all__ = ["contradiction", "undetermined_weights", "with_clip"]
 

@@ -78,7 +78,7 @@ def clipping_hint(oracle, linear=True):
 
 
 def warning_of(validation):
-    """What is not as the user asked for; None if the network is exact."""
+    """The warning for a network that is not exact, or not as requested; None otherwise."""
     problem, widths = validation.problem, validation.network.layer_widths
     caveat, redundant = validation.best.caveat, any(validation.redundant)
     tol, error = problem.options.tol, validation.error

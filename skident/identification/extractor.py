@@ -28,8 +28,14 @@ from skident.oracle import DERIVATIVES, Oracle
 from skident.oracle.black_box import needs_targets, query_where_outputs_vary, resolve_activations, resolve_black_box
 
 from .hessians.layer_assignment import assign_layers, last_layer_from_jacobian, refuse_one_output, weight_names
-from .hessians.rank_one_weights import HessianSearch, find_entangled_weights
-from .hessians.subspace import independence, last_layer_visible, spectral_drop, subspace_in_units
+from .hessians.subspace import (
+    HessianSearch,
+    find_entangled_weights,
+    independence,
+    last_layer_visible,
+    spectral_drop,
+    subspace_in_units,
+)
 from .query_points import unit_rows
 from .saturating.first_layer import first_layer_as_stated, stated_architecture
 

@@ -1,4 +1,4 @@
-"""Units too weak to be seen far away, or hidden behind others there: as many as noisy answers ask for."""
+"""Units of one hidden layer that noise hides at large inputs: as many as the outputs support."""
 
 from __future__ import annotations
 
@@ -13,72 +13,47 @@ from skident.network import FeedforwardNetwork, get_activation
 
 __all__ = ["with_missing_units"]
 
-# Random units looked at, those of them that are fitted, and how many steps far: where noise is small, and where not.
-_FEW, _MANY = (1000, 4, 60), (4000, 16, 10)
-_ROUNDS, _SETTLED = 3, 0.998  # of the polish, and part of the residual that a round leaves when it is the last
-_LENGTHS = 0.5  # spread of the logarithm of their lengths around those of the other units
-_WIDER, _SOME = 1.5, 8  # times as wide as it was, and some units more, that a network may grow before it is pruned
-_NOISE_KNOWN = 1.4  # the noise's variance is this many times what short lines tell, at most
-_PATIENCE = 2  # further units that may be added in vain where more than noise is left
-_CLEAR = 5e-4  # noise, relative, below which a unit that is not needed is the last one that is tried
-_MORE = 3.0  # times as many answers, in the end: weak units show by their number only
-_REMOVALS = 4  # units that are tried before none is superfluous
+# Random candidate units, those of them that are fitted, and steps of these fits (budget): for small and large noise.
+_SEARCH_CLEAR = (1000, 4, 60)  # small noise: few candidates are near, and their fits must converge
+_SEARCH_NOISY = (4000, 16, 10)  # large noise: the best candidate is uncertain
+_ROUNDS = 3  # polishes of one network at most (budget)
+_CONVERGED = 0.998  # share of the residual after a polish, from which another one gains nothing
+_NORM_SPREAD = 0.5  # standard deviation of the logarithm of candidates' norms around those of the other units
+_WIDER = 1.5  # width up to which a network may grow before it is pruned, relative to its first width
+_EXTRA_UNITS = 8  # units beyond that
+_NOISE_FACTOR = 1.4  # residual variance over that of the measured noise, up to which noise explains it
+_PATIENCE = 2  # added units that may explain nothing, if more than noise is left
+_CLEAR = 5e-4  # noise relative to the outputs below which a single redundant unit ends the growth
+_MORE_SAMPLES = 3.0  # factor of the samples in the end: weak units are significant in many samples only
+_REMOVALS = 4  # units whose removal is tried before none is redundant
 
 
 def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lambda: False, callback=None):
-    """A network of one hidden layer with the units that noisy answers ask for, no more and no fewer.
+    """A fitted network with one hidden layer and as many units as noisy outputs support, and its residual.
 
-    One unit at a time is fitted to what the network leaves of ``10 P / m_L`` answers, in the end of three times as many
-    where noise is large, then everything at once, as long as the sum of squares falls by more than ``k log(n m_L)``
-    noise variances, k being the unit's parameters (the Bayesian information criterion, the noise read off what is
-    left), or more is left than noise. That makes more units than there are, since several may stand for one; then units
-    are left out for as long as that criterion does not miss them, the rest taking over what it can: a fit that is too
-    wide has few local minima.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    network : FeedforwardNetwork
-        Of standardised inputs, with one hidden layer, linear output, fitted.
-    noise : ndarray of shape (m_L,)
-        Standard deviation of every output's error.
-    rng : numpy.random.RandomState
-    at_most : int
-        Hidden units.
-    out_of_time : callable, default=never
-        Whether to stop.
-    callback : callable, default=None
-        ``callback(n_units)`` whenever there is one more or one less.
-
-    Returns
-    -------
-    network : FeedforwardNetwork
-        Fitted to these answers.
-    residual : float
-        See `polish_network`.
-
-    Raises
-    ------
-    BlackBoxError
-        If the black box fails.
+    One unit at a time is fitted to the residuals at ``10 P / m_L`` samples (in the end three times as many if the noise
+    is large), then everything at once, while the sum of squares falls by more than ``k log(n m_L)`` noise variances
+    (Bayesian information criterion, k parameters per unit) or more than noise is left. Several units may stand for one;
+    redundant ones are then removed by the same criterion, the others taking over: a fit that is too wide has few local
+    minima. `noise` (m_L,) is the standard deviation of every output's error; `at_most` bounds the hidden units.
     """
-    seen = (lambda n_units: None) if callback is None else callback
+    report = (lambda n_units: None) if callback is None else callback
     residual = np.inf
-    network, told = _grown(oracle, network, noise, rng, at_most, out_of_time, seen)
-    n_tried = 1 if told.clear else _REMOVALS
-    while len(told.U) and 1 < network.layer_widths[0] and not out_of_time():
-        network, residual = told.settled(network)
-        smaller = _smaller(network, told, n_tried, network.layer_widths[0] > at_most)
+    network, samples = _grown(oracle, network, noise, rng, at_most, out_of_time, report)
+    n_tried = 1 if samples.clear else _REMOVALS
+    while len(samples.U) and 1 < network.layer_widths[0] and not out_of_time():
+        network, residual = samples.converged(network)
+        smaller = _smaller(network, samples, n_tried, network.layer_widths[0] > at_most)
         if smaller is None:
             break
         network = smaller
-        seen(network.layer_widths[0])
+        report(network.layer_widths[0])
     return network, residual
 
 
 @dataclass(frozen=True)
-class _Told:
-    """Inputs U (n, D), noisy answers Y (n, m_L), and the standard deviation of their noise (m_L,)."""
+class _Samples:
+    """Inputs U (n, D), noisy outputs Y (n, m_L), and the standard deviation of their noise (m_L,)."""
 
     U: np.ndarray
     Y: np.ndarray
@@ -86,18 +61,18 @@ class _Told:
 
     @property
     def clear(self):
-        """Whether the noise is too small to hide units near the centre."""
+        """Whether the noise is too small to hide units near the center."""
         return len(self.Y) == 0 or bool(np.all(self.noise < _CLEAR * self.Y.std(axis=0)))
 
     def fitted(self, network, max_iter=60):
         return polish_network(network, self.U, self.Y, noise=self.noise, max_iter=max_iter)[0]
 
-    def settled(self, network):
-        """The network polished until that gains nothing, and its residual: from afar, single rounds end early."""
+    def converged(self, network):
+        """The network polished until that gains nothing, and its residual: single polishes end early."""
         residual = np.inf
         for _ in range(_ROUNDS):
             network, left, _ = polish_network(network, self.U, self.Y, noise=self.noise)
-            if left > _SETTLED * residual:
+            if left > _CONVERGED * residual:
                 break
             residual = left
         return network, left
@@ -106,72 +81,76 @@ class _Told:
         return float(np.sum(((network(self.U) - self.Y) / self.noise) ** 2))
 
     def variance(self, network):
-        """What a fitted network leaves, in variances of the noise."""
+        """Residual variance of a fitted network, in units of the noise variance."""
         return self.chi2(network) / max(self.Y.size - network.n_parameters, 1)
 
-    def need(self, before, after):
+    def is_needed(self, before, after):
         """Whether the larger network explains more than noise."""
         k = after.n_parameters - before.n_parameters
         return self.chi2(before) - self.chi2(after) > k * np.log(self.Y.size) * self.variance(after)
 
 
-def _grown(oracle, network, noise, rng, at_most, out_of_time, seen):
-    """The network with more units than are needed, and the answers that say so."""
-    told = _Told(np.empty((0, oracle.n_inputs)), np.empty((0, network.n_outputs)), noise)
-    limit, vain, times = _WIDER * min(at_most, network.layer_widths[0]) + _SOME, 0, 1.0
+def _grown(oracle, network, noise, rng, at_most, out_of_time, report):
+    """The network with more units than needed, and the samples that show it."""
+    samples = _Samples(np.empty((0, oracle.n_inputs)), np.empty((0, network.n_outputs)), noise)
+    limit, vain, times = _WIDER * min(at_most, network.layer_widths[0]) + _EXTRA_UNITS, 0, 1.0
     while network.layer_widths[0] < limit and not out_of_time():
-        told = _more_answers(oracle, network, told, rng, times)
-        before = told.settled(network)[0] if told.clear else told.fitted(network)
-        after = told.fitted(_with_unit(before, told, rng))
-        if told.clear or not told.need(before, after):
-            before, after = told.settled(before)[0], told.settled(after)[0]
-        if told.clear and not told.need(before, after):
-            return before, told
-        vain = 0 if told.need(before, after) else vain + 1
+        samples = _more_samples(oracle, network, samples, rng, times)
+        before = samples.converged(network)[0] if samples.clear else samples.fitted(network)
+        after = samples.fitted(_with_unit(before, samples, rng))
+        if samples.clear or not samples.is_needed(before, after):
+            before, after = samples.converged(before)[0], samples.converged(after)[0]
+        if samples.clear and not samples.is_needed(before, after):
+            return before, samples
+        vain = 0 if samples.is_needed(before, after) else vain + 1
         network = after
-        seen(network.layer_widths[0])
-        if vain > (0 if told.variance(after) < _NOISE_KNOWN else _PATIENCE):
-            if times == _MORE:
+        report(network.layer_widths[0])
+        if vain > (0 if samples.variance(after) < _NOISE_FACTOR else _PATIENCE):
+            if times == _MORE_SAMPLES:
                 break
-            vain, times = 0, _MORE
-    return network, told
+            vain, times = 0, _MORE_SAMPLES
+    return network, samples
 
 
-def _smaller(network, told, n_tried, too_wide):
-    """The network less one unit that the criterion does not miss; None where it misses all, unless it is too wide."""
-    costs, takeovers = removal_costs(network, told.U)
+def _smaller(network, samples, n_tried, too_wide):
+    """The network without one redundant unit; None if all are needed, unless the network is too wide."""
+    costs, takeovers = removal_costs(network, samples.U)
     tried = []
     for unit in np.argsort(costs[0])[:n_tried]:
-        smaller, _ = told.settled(remove_unit(network, 0, int(unit), takeovers[0][:, unit]))
-        if not told.need(smaller, network):
+        smaller, _ = samples.converged(remove_unit(network, 0, int(unit), takeovers[0][:, unit]))
+        if not samples.is_needed(smaller, network):
             return smaller
         tried.append(smaller)
-    return min(tried, key=told.chi2) if too_wide else None
+    return min(tried, key=samples.chi2) if too_wide else None
 
 
-def _more_answers(oracle, network, told, rng, times):
-    """As many answers as the network with one more unit takes, those there are among them."""
+def _more_samples(oracle, network, samples, rng, times):
+    """As many samples as the network with one more unit needs, including the present ones."""
     P = network.n_parameters + network.n_inputs + network.n_outputs + 1
-    n = max(int(times * NOISY_OUTPUTS * P / network.n_outputs) - len(told.U), 0)
+    n = max(int(times * NOISY_OUTPUTS * P / network.n_outputs) - len(samples.U), 0)
     W, b = network.weights[0], network.biases[0]
     U, Y = oracle.query_precise(lambda n, factor: design_points(W, b, n, factor, rng), n)
-    return _Told(np.concatenate([told.U, U]), np.concatenate([told.Y, Y]), told.noise)
+    return _Samples(np.concatenate([samples.U, U]), np.concatenate([samples.Y, Y]), samples.noise)
 
 
-def _with_unit(network, told, rng):
-    """The network and the unit that explains most of what it leaves."""
-    W, b, (n, n_fitted, n_steps) = network.weights[0], network.biases[0], _FEW if told.clear else _MANY
-    U, Y = (rows[: int(NOISY_OUTPUTS * network.n_parameters / network.n_outputs)] for rows in (told.U, told.Y))
-    left = _Told(U, Y - network(U), told.noise)
+def _with_unit(network, samples, rng):
+    """The network with the unit that explains most of its residuals."""
+    W, b, (n, n_fitted, n_steps) = (
+        network.weights[0],
+        network.biases[0],
+        _SEARCH_CLEAR if samples.clear else _SEARCH_NOISY,
+    )
+    U, Y = (rows[: int(NOISY_OUTPUTS * network.n_parameters / network.n_outputs)] for rows in (samples.U, samples.Y))
+    left = _Samples(U, Y - network(U), samples.noise)
     g = get_activation(network.activation)
-    lengths = rng.choice(np.linalg.norm(W, axis=0), n) * np.exp(_LENGTHS * rng.standard_normal(n))
+    norms = rng.choice(np.linalg.norm(W, axis=0), n) * np.exp(_NORM_SPREAD * rng.standard_normal(n))
     normals = rng.standard_normal((U.shape[1], n))
-    normals *= lengths / np.linalg.norm(normals, axis=0)
+    normals *= norms / np.linalg.norm(normals, axis=0)
     biases = -np.sum(normals * U[rng.randint(len(U), size=n)].T, axis=0)
     outputs = g(U @ normals + biases)
     outputs -= outputs.mean(axis=0)
     size = np.maximum(np.linalg.norm(outputs, axis=0), np.finfo(float).tiny)
-    explained = np.sum((outputs.T @ ((left.Y - left.Y.mean(axis=0)) / told.noise)) ** 2, axis=1) / size**2
+    explained = np.sum((outputs.T @ ((left.Y - left.Y.mean(axis=0)) / samples.noise)) ** 2, axis=1) / size**2
     names = network.activation, network.output_activation
     best = np.argsort(-explained)[:n_fitted]
     units = [_fitted_unit(left, normals[:, k], biases[k], names, n_steps) for k in best]
@@ -184,7 +163,7 @@ def _with_unit(network, told, rng):
 
 
 def _fitted_unit(left, normal, bias, names, n_steps):
-    """A network of one unit, fitted to what is left from this start by so many steps."""
+    """A network of one unit, fitted to the residuals from this start by so many steps."""
     output = get_activation(names[0])(left.U @ normal + bias)
     columns = np.column_stack([output, np.ones(len(left.U))])
     readout = np.linalg.lstsq(columns, left.Y, rcond=None)[0]

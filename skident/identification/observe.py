@@ -17,7 +17,7 @@ from .activation import ActivationEvidence, classify_near_center, detect_activat
 from .activation.plateaus import clipped_range
 from .methods.near_data import predict_determined
 from .problem import HeldOut, Pipeline, Problem
-from .query_points import held_out_points, must_stay_near_center, samples_in_range, spaced
+from .query_points import evenly_spaced_rows, held_out_points, must_stay_near_center, samples_in_range
 
 __all__ = ["Reading", "observe", "pose"]
 
@@ -91,7 +91,7 @@ def pose(reading, model, options, rng):
 
 def _query_held_out(oracle, X, spread, rng, n_check):
     """Held-out samples, half of them of X if it has so many; the oracle knows their accuracy then."""
-    samples = spaced(oracle.from_inputs(X), n_check // 2)
+    samples = evenly_spaced_rows(oracle.from_inputs(X), n_check // 2)
     draw = functools.partial(held_out_points, samples, spread, rng)
     U, Y = oracle.query_precise(draw, len(samples) + n_check - n_check // 2)
     return HeldOut(U, Y, oracle.measure_accuracy(U[:200], Y, rng))
@@ -117,7 +117,7 @@ def _widths_to_recover(layer_widths, n_outputs, output_activation, detected):
 def _probe(oracle, X):
     """Samples in range, their first outputs, and the spread of validation samples; constant outputs are refused."""
     inside = samples_in_range(oracle, X)
-    return inside, *query_where_outputs_vary(oracle, spaced(oracle.from_inputs(inside), _PROBED))
+    return inside, *query_where_outputs_vary(oracle, evenly_spaced_rows(oracle.from_inputs(inside), _PROBED))
 
 
 def _few_queries(oracle):
@@ -167,11 +167,11 @@ def _clipped_readings(reading, model, options, within=np.inf):
     """The reading as a network whose outputs are clipped, in a list; empty if they are not."""
     oracle, hidden = reading.oracle, reading.activations[0]
     try:
-        bounds = clipped_range(oracle, spaced(oracle.from_inputs(reading.X), _PROBED), within)
+        bounds = clipped_range(oracle, evenly_spaced_rows(oracle.from_inputs(reading.X), _PROBED), within)
         if bounds is None:
             return []
         oracle = _another_oracle(oracle, model, "predict")
-        oracle.standardize_outputs(oracle(spaced(oracle.from_inputs(reading.X), _PROBED)))
+        oracle.standardize_outputs(oracle(evenly_spaced_rows(oracle.from_inputs(reading.X), _PROBED)))
         oracle.output_bounds = bounds
         if options.activations[0] == "auto":
             shape = classify_near_center(_BetweenPlateaus(oracle), np.random.RandomState(0))

@@ -10,16 +10,7 @@ from skident.network import get_activation
 from skident.oracle import NotIdentified
 
 from .hessians.subspace import n_visible
-from .methods import (
-    asymptotes,
-    clipped_outputs,
-    discovery,
-    hessians,
-    near_data,
-    relu,
-    saturating,
-    second_layer,
-)
+from .methods import asymptotes, clipped_outputs, discovery, hessians, near_data, relu, saturating, second_layer
 from .problem import Problem
 
 __all__ = ["Method", "Step", "plan"]

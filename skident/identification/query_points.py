@@ -1,4 +1,4 @@
-"""Points at which a model may be queried: input range, held-out points, spheres, tangents of hyperplanes."""
+"""Points that are queried: within the input range, held-out points, spheres, tangents of hyperplanes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import numpy as np
 from skident.network import get_activation
 
 __all__ = [
+    "evenly_spaced_rows",
     "held_out_points",
     "must_stay_near_center",
     "query_block",
     "random_sphere",
     "random_tangents",
     "samples_in_range",
-    "spaced",
     "unit_rows",
 ]
+
+_FIRST_RADIUS = 3e4  # first radius of the search for saturation, in units of sqrt(D) standard deviations
 
 
 def unit_rows(V):
@@ -43,26 +45,8 @@ def query_block(query, U):
     return Y.reshape(*U.shape[:-1], Y.shape[-1])
 
 
-_FIRST_RADIUS = 3e4  # of the search for saturation, in units of sqrt(D) standard deviations
-
-
 def samples_in_range(oracle, X):
-    """The rows of X that may be asked.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    X : ndarray of shape (n, D)
-
-    Returns
-    -------
-    ndarray of shape (k, D)
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two.
-    """
+    """Rows of X (n, D) within the oracle's input range; at least two."""
     if oracle.input_range is None:
         return X
     low, high = oracle.input_range
@@ -75,65 +59,24 @@ def samples_in_range(oracle, X):
     return X[inside]
 
 
-def spaced(rows, n):
-    """At most n rows, evenly spaced: the classes of sorted data come one after the other.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (k, D)
-    n : int
-
-    Returns
-    -------
-    ndarray of shape (min(k, n), D)
-    """
+def evenly_spaced_rows(rows, n):
+    """At most n of the rows (k, D), evenly spaced: sorted data have one class after the other."""
     return rows[np.linspace(0, len(rows) - 1, min(len(rows), n)).astype(int)]
 
 
 def held_out_points(rows, spread, rng, n, factor):
-    """Rows of the last look: those of X, the others around the centre; further out, only the latter.
+    """Standardized held-out points (n, D): rows of X, then Gaussian points around the center; only these if factor > 1.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (k, D)
-        Standardised rows of X.
-    spread : float
-        Of the others, in standard deviations.
-    rng : numpy.random.RandomState
-    n : int
-        Rows wanted.
-    factor : float
-        How much further out, see `Oracle.query_precise`.
-
-    Returns
-    -------
-    ndarray of shape (n, D)
+    `spread` is the standard deviation of the Gaussian points; for `factor` see `Oracle.query_precise`.
     """
     rows = rows[:n] if factor == 1 else rows[:0]
     return np.concatenate([rows, factor * spread * rng.standard_normal((n - len(rows), rows.shape[1]))])
 
 
 def must_stay_near_center(oracle, extractor, activation, widths, strategy):
-    """Whether the search for saturation would leave the range, so that the first layer has to come from Hessians.
+    """Whether the search for saturation would leave the input range, so that Hessians must recover the first layer.
 
-    Parameters
-    ----------
-    oracle : Oracle
-    extractor : EntangledWeightExtractor
-        Its radius, steps and first-layer method count.
-    activation : str
-        Of the hidden layers.
-    widths : tuple of int or None
-    strategy : {"auto", "saturation", "hessian"}
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    ValueError
-        If saturation is insisted on, nothing else can find the width, or the centre has no room for derivatives.
+    ValueError if saturation is required, the width is unknown, or derivatives at the center would leave the range.
     """
     hidden = get_activation(activation)
     far = _FIRST_RADIUS * np.sqrt(oracle.n_inputs)
@@ -141,29 +84,28 @@ def must_stay_near_center(oracle, extractor, activation, widths, strategy):
         return False
     needed = extractor.radius + 2.0 * extractor.step_size
     if not hidden.saturating:
-        _check_room(oracle, needed if hidden.smooth else 0.0)
+        _check_margin(oracle, needed if hidden.smooth else 0.0)
         return False
-    seen = f"input_range leaves {max(oracle.reach, 0.0):.3g} standard deviations around the centre"
-    seen += f", but the search for saturation asks up to {far:.2g} away"
+    reach = f"input_range leaves {max(oracle.reach, 0.0):.3g} standard deviations around the center"
+    reach += f", but the search for saturation queries up to {far:.2g} away"
     if strategy == "saturation" or extractor.first_layer == "saturation":
-        raise ValueError(f"{seen}; use strategy='auto' and first_layer='auto', which stay near the centre then.")
+        raise ValueError(f"{reach}; use strategy='auto' and first_layer='auto', which stay near the center then.")
     if widths is None:
-        raise ValueError(f"{seen}, and only it can count units; give layer_widths.")
-    _check_room(oracle, needed)
+        raise ValueError(f"{reach}, and no other method counts units; give layer_widths.")
+    _check_margin(oracle, needed)
     return True
 
 
-def _check_room(oracle, needed):
-    """Derivatives at the centre need points this far from it, in standard deviations."""
+def _check_margin(oracle, needed):
+    """Refuse a center whose distance from the border, in standard deviations, is too small for derivatives."""
     if oracle.reach >= needed:
         return
     low, high = oracle.input_range
-    room = np.minimum(oracle.center - low, high - oracle.center) / oracle.scale
-    i = int(np.argmin(room))
-    where = f"{room[i]:.2g} standard deviations from" if room[i] >= 0 else "outside"
+    margin = np.minimum(oracle.center - low, high - oracle.center) / oracle.scale
+    i = int(np.argmin(margin))
+    where = f"{margin[i]:.2g} standard deviations from" if margin[i] >= 0 else "outside"
     raise ValueError(
-        f"the centre is too near the border: input {i} is {oracle.center[i]:.4g}, {where} its input_range "
-        f"({low[i]:.4g}, {high[i]:.4g}), and derivatives need {needed:.2g} standard deviations on every side. "
-        "Give a centre further inside, extractor=EntangledWeightExtractor(center=...), or check the units of "
-        "input_range."
+        f"the center is too near the border: input {i} is {oracle.center[i]:.4g}, {where} its input_range "
+        f"({low[i]:.4g}, {high[i]:.4g}), and derivatives need {needed:.2g} standard deviations on every side. Give a "
+        "center further inside with EntangledWeightExtractor(center=...), or check the units of input_range."
     )

@@ -1,73 +1,16 @@
-"""Solving a problem: the steps of a plan, one after the other, until one of them explains the outputs."""
+"""Run the methods of a plan in order until a recovered network explains the outputs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from skident.budget import MemoryLimitError
-from skident.fitting.design import design_points
-from skident.fitting.polish import polish_from_oracle
-from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
-from .completion import NetworkCompletion
-from .extractor import EntangledWeightExtractor
+from .attempt import Attempt
 from .methods.first_layer import FirstLayerCache
 
-__all__ = [
-    "Attempt",
-    "Result",
-    "State",
-    "design_where_units_vary",
-    "polished_attempt",
-    "relative_max_error",
-    "relative_to_deviation",
-    "solve",
-]
-
-_CONVERGED = 1e-9  # relative residual of a polish that fits its own outputs: rounding of its steps, ten times
-_CLASSIFIER_ERROR = 1e-12  # error from which a classifier is polished again: it is steep where few outputs are
-_CONSTANT = 1e-6  # deviation of an output, relative to its largest value, below which it counts as rounding
-_DESIGN_ROWS = 200  # rows of a design beside two per parameter and output
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """What one step recovered.
-
-    Attributes
-    ----------
-    network : FeedforwardNetwork
-        Of standardized inputs.
-    error : float
-        On held-out samples, see `relative_max_error`.
-    stage : str
-        The stage that limits the error.
-    residual : float
-        Of that stage.
-    method : str
-        For the report, with its variant.
-    extractor, completion : fitted stages, or None
-    minimal : bool
-        Whether every unit was detected by itself, so that none is redundant.
-    caveat : str
-        Why the network cannot be called exact although it explains the outputs; empty if nothing contradicts it.
-    evidence : dict
-        Further entries of the report.
-    """
-
-    network: FeedforwardNetwork
-    error: float
-    stage: str
-    residual: float
-    method: str
-    extractor: EntangledWeightExtractor | None = None
-    completion: NetworkCompletion | None = None
-    minimal: bool = False
-    caveat: str = ""
-    evidence: dict = field(default_factory=dict)
+__all__ = ["Result", "State", "solve"]
 
 
 @dataclass
@@ -86,7 +29,7 @@ class Result:
     ----------
     best : Attempt
     tried : list of (Step, str)
-        Steps that were made, and how each ended.
+        Steps that were run, and how each ended.
     failures : list of NotIdentified
     """
 
@@ -96,12 +39,12 @@ class Result:
 
     @property
     def n_attempts(self):
-        """Number of steps that were made."""
+        """Number of steps that were run."""
         return len(self.tried)
 
 
 def solve(problem, steps):
-    """Make one step after the other until a network explains the outputs; `NotIdentified` if none recovers any."""
+    """Run one step after the other until a network explains the outputs; `NotIdentified` if none recovers any."""
     state, tried, failures, end = State(), [], [], None
     for step in steps:
         if _explained(problem, state) or (problem.out_of_time and (state.attempts or step.fallback)):
@@ -156,41 +99,3 @@ def _out_of_budget(error, problem):
         f"{'' if last is None else f'; then in: {last}'}.{remedy}",
         final=True,
     )
-
-
-def polished_attempt(problem, network, residual, stage, method, extractor=None, completion=None, *, near=False):
-    """The attempt of a polished network of standardized inputs; `near`: polish thoroughly at once."""
-
-    def polished(start, thorough):
-        oracle, std = problem.oracle, problem.held_out.noise_std
-        return polish_from_oracle(oracle, start, problem.rng, problem.log, noise=std, thorough=thorough)
-
-    def error_of(network):
-        return relative_max_error(problem.held_out.outputs, network(problem.held_out.inputs))
-
-    if problem.options.polish:
-        network, residual = polished(network, near)
-        enough = _CLASSIFIER_ERROR if problem.oracle.response == "predict_proba" else problem.accepted_error
-        if residual < _CONVERGED and problem.held_out.noise_std is None and error_of(network) >= enough:
-            other, other_residual = polished(network, True)
-            if error_of(other) < error_of(network):
-                network, residual = other, other_residual
-    return Attempt(network, error_of(network), stage, residual, method, extractor, completion)
-
-
-def design_where_units_vary(network):
-    """Inputs (n, D) at which first-layer units vary, for deciding whether all units are needed."""
-    n = _DESIGN_ROWS + 2 * network.n_parameters // network.n_outputs
-    return design_points(network.weights[0], network.biases[0], n, 1.0, np.random.RandomState(0))
-
-
-def relative_max_error(outputs, recovered):
-    """Largest error of any output over its largest deviation from its mean; infinite if `recovered` is not finite."""
-    return relative_to_deviation(recovered - outputs, outputs) if np.isfinite(recovered).all() else np.inf
-
-
-def relative_to_deviation(errors, outputs):
-    """Largest of errors (k, m_L), each relative to the largest deviation of its output (n, m_L) from the mean."""
-    largest = np.abs(outputs).max(axis=0)
-    unit = np.maximum(np.abs(outputs - outputs.mean(axis=0)).max(axis=0), _CONSTANT * largest)
-    return float(np.max(np.abs(errors) / np.maximum(unit, np.finfo(float).tiny)))

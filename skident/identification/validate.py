@@ -14,11 +14,12 @@ from skident.fitting.standard_errors import standard_errors
 from skident.network import FeedforwardNetwork, center_outputs, change_inputs, change_outputs
 from skident.oracle import NotIdentified, OutOfBudgetError, probability_error
 
+from .attempt import Attempt, design_where_units_vary, max_error_over_deviation, relative_to_deviation
 from .contradictions import contradiction, undetermined_weights, with_clip
 from .diagnosis import clipping_hint, probability_hint
 from .problem import Problem
-from .query_points import spaced
-from .solve import Attempt, Result, design_where_units_vary, relative_max_error, relative_to_deviation
+from .query_points import evenly_spaced_rows
+from .solve import Result
 
 __all__ = ["Validation", "standard_errors_of", "validate"]
 
@@ -191,17 +192,17 @@ def _at_own_inputs(network, problem):
     """Relative errors of a network of the model's own inputs: the largest on held-out samples, and that of rounding."""
     held_out = problem.held_out
     X = problem.oracle.to_inputs(held_out.inputs)
-    some = spaced(X, _ROUNDING_SAMPLES)
+    some = evenly_spaced_rows(X, _ROUNDING_SAMPLES)
     # Every input may be off by a unit in its last place, and w^T x + b loses about as much again.
     rounding = 2.0 * np.finfo(float).eps * np.einsum("nki,ni->nk", np.abs(network.jacobian(some)), np.abs(some))
-    return relative_max_error(held_out.outputs, network(X)), relative_to_deviation(rounding, held_out.outputs)
+    return max_error_over_deviation(held_out.outputs, network(X)), relative_to_deviation(rounding, held_out.outputs)
 
 
 def _compare_probabilities(oracle, X, network):
     """Largest error of a probability on samples of X, and the share of samples whose logits are lost."""
     if oracle.response == "predict":
         return None, None
-    U = oracle.from_inputs(spaced(X, _PROBABILITY_SAMPLES))
+    U = oracle.from_inputs(evenly_spaced_rows(X, _PROBABILITY_SAMPLES))
     return probability_error(*oracle.query(U), network(oracle.to_inputs(U)), oracle.precision)
 
 

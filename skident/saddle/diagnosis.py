@@ -1,4 +1,4 @@
-"""Warnings after training: diverged, still at a saddle, stopped early, or worse than a linear model."""
+"""Texts of convergence warnings after training, with the extrapolated step of the next escape."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ def test_the_layer_named_is_that_of_the_network_that_exploded(net, monkeypatch):
         seen.append((fit.module, x))
         return require_finite(fit, x)
 
-    monkeypatch.setattr("skident.hierarchical.base.require_finite", watched)
+    monkeypatch.setattr("skident.hierarchical.estimator_base.require_finite", watched)
     with pytest.raises(ValueError, match="the loss exploded") as error:
         clone(net).set_params(n_starts=2, random_state=0).fit(X0, Y0 > 1 if is_classifier(net) else Y0)
     ((module, x),) = seen

@@ -60,7 +60,7 @@ PLACES = {
         (2, 12, 12, 1),
         "tanh",
     ),
-    "polish": ("solve.polish_from_oracle", ONE_TANH, (5, 5, 1), "tanh"),
+    "polish": ("attempt.polish_from_oracle", ONE_TANH, (5, 5, 1), "tanh"),
     "activation detection": ("observe.detect_activation", {}, (5, 5, 1), "tanh"),
     "redundant units": ("validate.redundant_units", ONE_TANH, (5, 5, 1), "tanh"),
 }

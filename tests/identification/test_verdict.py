@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skident import IdentifierOptions, NetworkIdentifier
 from skident.datasets import make_network
-from skident.identification.solve import relative_to_deviation
+from skident.identification.attempt import relative_to_deviation
 from skident.network import FeedforwardNetwork
 
 

@@ -53,7 +53,7 @@ def find_interval(oracle, rng, noise):
     """An `Interval` on a random line; None if no unit changes on it by itself.
 
     Second differences of the outputs show where they bend; the part is refined until the bend fills it or is sharp.
-    ``121 + 41 k`` queries, k some 4 for smooth units and 8 for kinks. `noise` (m_L,) is beyond rounding.
+    ``121 + 41 k`` queries, k about 4 for smooth units and 8 for sharp ones. `noise` (m_L,) is beyond rounding.
     """
     E = np.linalg.qr(rng.standard_normal((oracle.n_inputs, 2)))[0].T * np.sqrt(oracle.n_inputs)
     start, direction = _DISTANCE * E[0], E[1]

@@ -8,7 +8,7 @@ from skident.network import get_activation
 from skident.oracle import BlackBoxError, NotIdentified
 
 from ..asymptotes.network import FARTHEST, find_asymptotic_network
-from ..solve import polished_attempt
+from ..attempt import polished_attempt
 
 __all__ = ["ALONE", "LINEAR_FAR_OUT", "METHOD"]
 

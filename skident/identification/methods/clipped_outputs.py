@@ -8,7 +8,7 @@ from skident.fitting.batched_fits import WeightedSamples, network_of
 from skident.fitting.width_search import SearchLimits, search_weights, search_widths
 from skident.optim import WorkBudget
 
-from ..solve import Attempt, polished_attempt, relative_max_error
+from ..attempt import Attempt, max_error_over_deviation, polished_attempt
 
 __all__ = ["METHOD"]
 
@@ -21,6 +21,7 @@ _POLISHABLE = 1e-5  # relative residual from which the polish converges to the n
 _LIMIT = 1e-3  # relative residual of a fit that is not close, from which other samples are tried
 # Hidden widths of the starts, which are pruned: at first, and on other samples if these ended in local minima.
 _SIZES = (((4,), (9,), (16,)), ((16,), (28,)))
+# The same with two hidden layers (tuned on honesty/clipped).
 _DEEP_SIZES = (((6, 4), (11, 8)), ((11, 8),))
 
 
@@ -40,7 +41,7 @@ class ClippedOutputs:
         """See `Method`: the network before the clip."""
         network, residual = _fit(problem)
         if residual > max(_POLISHABLE, problem.fit_tol):
-            error = relative_max_error(problem.held_out.outputs, network(problem.held_out.inputs))
+            error = max_error_over_deviation(problem.held_out.outputs, network(problem.held_out.inputs))
             return Attempt(network, error, "between", residual, self.name)
         return polished_attempt(problem, network, residual, "between", self.name)
 

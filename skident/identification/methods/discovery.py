@@ -8,8 +8,8 @@ from skident.fitting.pruning import prune_to, redundant_units
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified, OutOfBudgetError
 
+from ..attempt import design_where_units_vary, polished_attempt
 from ..saturating.downstream import fit_smallest_downstream
-from ..solve import design_where_units_vary, polished_attempt
 from .saturating import FEW_UNITS, View, exact_view, fit_view
 from .second_layer import second_layer_on_patches
 

@@ -16,8 +16,8 @@ from skident.linalg import column_units
 from skident.network import FeedforwardNetwork, change_inputs
 from skident.optim import best_of
 
+from ..attempt import max_error_over_deviation, polished_attempt
 from ..missing_units import with_missing_units
-from ..solve import polished_attempt, relative_max_error
 
 __all__ = ["METHOD", "variants"]
 
@@ -28,7 +28,9 @@ _INFLECTION_RCOND = 1e-2  # cutoff of singular values when solving for the first
 _CENTER_SPREAD = 0.3  # distance of other centers, in standard deviations
 _CENTER_MARGIN = 10.0  # distance of centers from the border of the input range, in radii of the derivatives
 
-CENTER, INFLECTION, NEARBY = "at the center", "at the inflection point", "near the center"
+CENTER = "at the center"
+INFLECTION = "at the inflection point"
+NEARBY = "near the center"
 
 
 def variants(n_attempts):
@@ -103,7 +105,7 @@ def _complemented(problem, found):
             callback=entry["progress"],
         )
         entry["residual"] = residual
-    error = relative_max_error(problem.held_out.outputs, network(problem.held_out.inputs))
+    error = max_error_over_deviation(problem.held_out.outputs, network(problem.held_out.inputs))
     return replace(found, network=network, error=error)
 
 

@@ -15,9 +15,9 @@ from skident.linalg import n_free_entries
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import BlackBoxError, OutOfBudgetError
 
+from ..attempt import Attempt, max_error_over_deviation
 from ..hessians.subspace import n_visible
 from ..query_points import held_out_points
-from ..solve import Attempt, relative_max_error
 
 __all__ = ["METHOD", "Prediction", "predict_determined"]
 
@@ -137,7 +137,7 @@ class NearData:
             if not improved or least < problem.accepted_error:
                 break
         left = Prediction(network, _spectrum(problem, network, np.random.RandomState(0)))
-        error = relative_max_error(problem.held_out.outputs, network(problem.held_out.inputs))
+        error = max_error_over_deviation(problem.held_out.outputs, network(problem.held_out.inputs))
         evidence = {"determined": left.share, "spectrum": left.spectrum}
         # Whether fewer units would suffice is undetermined as well.
         said = {"minimal": True, "caveat": str(left), "evidence": evidence}
@@ -166,7 +166,7 @@ def _fitted(network, samples, problem):
         architecture, D = problem.architecture(), problem.oracle.n_inputs
         found, _ = fit_from_random_starts(first, D, architecture, problem.rng, limits=limits)
         found, _ = fit_network(found, U[~held], Y[~held], stopping, dense_limit=_DENSE)
-    return found, relative_max_error(Y[held], found(U[held]))
+    return found, max_error_over_deviation(Y[held], found(U[held]))
 
 
 def _draw(problem, rng):

@@ -9,11 +9,11 @@ import numpy as np
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
+from ..attempt import Attempt, max_error_over_deviation
 from ..piecewise.deep.network import find_deep_relu_network
 from ..piecewise.kernel.output_error import DeepProbe, probe_of
 from ..piecewise.shallow.hard_tanh import find_hard_tanh_network
 from ..piecewise.shallow.network import find_relu_network
-from ..solve import Attempt, relative_max_error
 
 __all__ = ["ACTIVATIONS", "METHOD"]
 
@@ -175,7 +175,7 @@ def _attempt(problem, network, minimal, caveat, evidence):
     """The attempt, with counts of units that never change; leaky units with slope 0 become ReLU units."""
     if problem.detected is not None and abs(getattr(network.activations[0], "negative_slope", 1.0)) < _MIN_SLOPE:
         network = FeedforwardNetwork(network.weights, network.biases, "relu")
-    error = relative_max_error(problem.held_out.outputs, network(problem.held_out.inputs))
+    error = max_error_over_deviation(problem.held_out.outputs, network(problem.held_out.inputs))
     evidence = {**evidence, **_count_constant_units(problem, network)}
     return Attempt(network, error, "boundaries", error, METHOD.name, minimal=minimal, caveat=caveat, evidence=evidence)
 

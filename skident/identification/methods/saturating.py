@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from skident.network import get_activation
 from skident.oracle import NotIdentified, OutOfBudgetError
 
+from ..attempt import polished_attempt
 from ..saturating.biases import find_first_biases, gradient_step
 from ..saturating.downstream import fit_downstream, prefers_small_starts
 from ..saturating.first_layer import FirstLayer, refuse_surplus
 from ..saturating.norms import norms_from_tails
-from ..solve import polished_attempt
 
 __all__ = ["DETECTED_UNITS", "FEW_UNITS", "METHOD", "View", "exact_view", "fit_view", "variants"]
 
@@ -112,7 +112,7 @@ def _recover(problem, first_layer, variant):
         return None
     stage = "vertices" if residual > max(_FIT_FAILED, 10.0 * problem.fit_tol) else "polish"
     near = view.where == "edges" and residual < _NEAR
-    return polished_attempt(problem, network, residual, stage, f"saturation, {view.where}", near=near)
+    return polished_attempt(problem, network, residual, stage, f"saturation, {view.where}", thorough=near)
 
 
 def _with_detected_units(problem, state):

@@ -11,6 +11,7 @@ from scipy.special import erf, erfinv, logit
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import BlackBoxError, NotIdentified
 
+from ..attempt import polished_attempt
 from ..second_layer.by_all_free import AllFreeDesign, all_free_design, recover_with_all_units_free
 from ..second_layer.by_fit import FitDesign, fit_design, recover_by_fit
 from ..second_layer.by_patch_and_extension.recover import ExtensionDesign, extension_design, recover_by_extension
@@ -18,7 +19,6 @@ from ..second_layer.by_powers.recover import power_designs, recover_by_powers
 from ..second_layer.downstream import Downstream
 from ..second_layer.exact_directions import exact_directions
 from ..second_layer.weight_norms import centered, erf_norms_and_biases, vote_on_norms
-from ..solve import polished_attempt
 
 __all__ = ["METHOD", "applies", "is_cheapest", "second_layer_on_patches"]
 

@@ -1,4 +1,4 @@
-"""Fraction of a saturation step at which outputs lie: 0 before the step, 1 after it."""
+"""Outputs projected on the jump between a unit's two saturated sides: 0 before, 1 after."""
 
 from __future__ import annotations
 

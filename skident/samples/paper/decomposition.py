@@ -1,4 +1,4 @@
-"""Units of a depth-2 ReLU network by decomposing its packed Hermite coefficient tensors: Algorithms 1, 4 and 6."""
+"""Decomposition of Hermite tensors into units: Algorithms 1, 4 and 6 of Awasthi et al. (2021)."""
 
 from __future__ import annotations
 

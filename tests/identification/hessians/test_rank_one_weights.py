@@ -4,7 +4,7 @@ import pytest
 from skident.base.progress import StageLog
 from skident.datasets import make_network
 from skident.identification.hessians.layer_assignment import assign_layers, last_layer_from_jacobian, match_directions
-from skident.identification.hessians.rank_one_weights import HessianSearch, cluster_directions, find_entangled_weights
+from skident.identification.hessians.subspace import HessianSearch, cluster_directions, find_entangled_weights
 from skident.network import Architecture
 from skident.oracle import Oracle
 

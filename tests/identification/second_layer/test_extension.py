@@ -19,10 +19,7 @@ from skident.identification.second_layer.by_patch_and_extension.known_units impo
     weights_from_tail,
 )
 from skident.identification.second_layer.by_patch_and_extension.patch_from_powers import known_patch_from_powers
-from skident.identification.second_layer.by_patch_and_extension.recover import (
-    extension_design,
-    recover_by_extension,
-)
+from skident.identification.second_layer.by_patch_and_extension.recover import extension_design, recover_by_extension
 from skident.identification.second_layer.by_patch_and_extension.saturation_regions import (
     SaturationRegion,
     Wall,

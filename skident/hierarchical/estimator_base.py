@@ -1,4 +1,4 @@
-"""What the regressor and the classifier of hierarchical learning share: parameters, features, standardized data."""
+"""Base class of the hierarchical quadratic estimators: parameters, fits of all or some layers, hidden features."""
 
 from __future__ import annotations
 

@@ -1,0 +1,102 @@
+"""What one step recovered: its polish, and its error on held-out samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skident.fitting.design import design_points
+from skident.fitting.polish import polish_from_oracle
+from skident.network import FeedforwardNetwork
+
+from .completion import NetworkCompletion
+from .extractor import EntangledWeightExtractor
+
+__all__ = [
+    "Attempt",
+    "design_where_units_vary",
+    "max_error_over_deviation",
+    "polished_attempt",
+    "relative_to_deviation",
+]
+
+_CONVERGED = 1e-9  # relative residual of a polish that fits its own outputs: rounding of its steps, ten times
+_CLASSIFIER_ERROR = 1e-12  # error from which a classifier is polished again: it is steep where few outputs are
+_CONSTANT = 1e-6  # deviation of an output, relative to its largest value, below which it counts as rounding
+_DESIGN_ROWS = 200  # rows of a design beside two per parameter and output
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What one step recovered.
+
+    Attributes
+    ----------
+    network : FeedforwardNetwork
+        Of standardized inputs.
+    error : float
+        On held-out samples, see `max_error_over_deviation`.
+    stage : str
+        The stage that limits the error.
+    residual : float
+        Of that stage.
+    method : str
+        For the report, with its variant.
+    extractor, completion : fitted stages, or None
+    minimal : bool
+        Whether every unit was detected by itself, so that none is redundant.
+    caveat : str
+        Why the network cannot be called exact although it explains the outputs; empty if nothing contradicts it.
+    evidence : dict
+        Further entries of the report.
+    """
+
+    network: FeedforwardNetwork
+    error: float
+    stage: str
+    residual: float
+    method: str
+    extractor: EntangledWeightExtractor | None = None
+    completion: NetworkCompletion | None = None
+    minimal: bool = False
+    caveat: str = ""
+    evidence: dict = field(default_factory=dict)
+
+
+def polished_attempt(problem, network, residual, stage, method, extractor=None, completion=None, *, thorough=False):
+    """The attempt of a polished network of standardized inputs; `thorough`: on many samples at once."""
+
+    def polished(start, thorough):
+        oracle, std = problem.oracle, problem.held_out.noise_std
+        return polish_from_oracle(oracle, start, problem.rng, problem.log, noise=std, thorough=thorough)
+
+    def error_of(network):
+        return max_error_over_deviation(problem.held_out.outputs, network(problem.held_out.inputs))
+
+    if problem.options.polish:
+        network, residual = polished(network, thorough)
+        enough = _CLASSIFIER_ERROR if problem.oracle.response == "predict_proba" else problem.accepted_error
+        if residual < _CONVERGED and problem.held_out.noise_std is None and error_of(network) >= enough:
+            other, other_residual = polished(network, True)
+            if error_of(other) < error_of(network):
+                network, residual = other, other_residual
+    return Attempt(network, error_of(network), stage, residual, method, extractor, completion)
+
+
+def design_where_units_vary(network):
+    """Inputs (n, D) at which first-layer units vary, for deciding whether all units are needed."""
+    n = _DESIGN_ROWS + 2 * network.n_parameters // network.n_outputs
+    return design_points(network.weights[0], network.biases[0], n, 1.0, np.random.RandomState(0))
+
+
+def max_error_over_deviation(outputs, recovered):
+    """Largest error of any output over its largest deviation from its mean; infinite if `recovered` is not finite."""
+    return relative_to_deviation(recovered - outputs, outputs) if np.isfinite(recovered).all() else np.inf
+
+
+def relative_to_deviation(errors, outputs):
+    """Largest of errors (k, m_L), each relative to the largest deviation of its output (n, m_L) from the mean."""
+    largest = np.abs(outputs).max(axis=0)
+    unit = np.maximum(np.abs(outputs - outputs.mean(axis=0)).max(axis=0), _CONSTANT * largest)
+    return float(np.max(np.abs(errors) / np.maximum(unit, np.finfo(float).tiny)))
