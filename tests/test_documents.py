@@ -59,7 +59,7 @@ def test_dotted_names_that_do_not_exist_are_seen():
         resolve("skident.network.nowhere")
 
 
-ESTIMATORS = sorted(name for name in skident.__all__ if isinstance(getattr(skident, name), type))
+ESTIMATORS = sorted(name for name in skident.__all__ if hasattr(getattr(skident, name), "fit"))
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -85,7 +85,7 @@ def paths_in(text):
 @pytest.mark.parametrize("path", PROSE, ids=name_of)
 def test_paths_exist(path):
     found = set(paths_in(text_of(path)))
-    places = (TOP, TOP / "skident", TOP / "examples")
+    places = (TOP, TOP / "skident", TOP / "skident" / "identification", TOP / "examples")
     assert len(found) > 5
     assert [word for word in sorted(found) if not any(list(place.glob(word)) for place in places)] == []
 
@@ -107,7 +107,7 @@ def test_the_table_of_packages_is_the_rule():
 
 
 def test_guide_for_contributors_is_short():
-    assert len(text_of(TOP / "CONTRIBUTING.md").splitlines()) < 200
+    assert len(text_of(TOP / "CONTRIBUTING.md").splitlines()) < 220
 
 
 # -- versions ----------------------------------------------------------------------------------------------------------

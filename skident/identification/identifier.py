@@ -39,6 +39,7 @@ from .validate import standard_errors_of, validate
 
 __all__ = ["NetworkIdentifier"]
 
+_DEPRECATED = "deprecated"
 _MOVED = tuple(IdentifierOptions._get_param_names())  # constructor arguments of version 0.1
 
 
@@ -212,8 +213,11 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         self.n_starts = n_starts
 
     def __setstate__(self, state):
-        """Restore an identifier, also one pickled by version 0.1, which had no `options`."""
-        super().__setstate__({"options": None, **state})
+        """Restore an identifier, also one pickled by version 0.1: its moved arguments become `options`."""
+        if "options" not in state:
+            moved = {name: state[name] for name in _MOVED if not _is_default(state.get(name, _DEPRECATED))}
+            state = {**state, "options": IdentifierOptions(**moved), **dict.fromkeys(_MOVED, _DEPRECATED)}
+        super().__setstate__(state)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "network_")
@@ -327,7 +331,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
 
 
 def _is_default(value):
-    return isinstance(value, str) and value == "deprecated"
+    return isinstance(value, str) and value == _DEPRECATED
 
 
 def _recover(readings, model, options, rng):

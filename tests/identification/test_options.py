@@ -1,0 +1,108 @@
+"""Options of the identifier: tuned in searches, checked, and the arguments that they replace."""
+
+import pickle
+import re
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from skident import EntangledWeightExtractor, IdentifierOptions, NetworkIdentifier
+from skident.datasets import make_network
+
+NETWORK = make_network((5, 4, 2), output_activation="identity", random_state=0)
+X = np.random.RandomState(0).standard_normal((120, 5))
+MOVED = {
+    "strategy": "hessian",
+    "extractor": EntangledWeightExtractor(),
+    "completion": None,
+    "polish": False,
+    "n_check": 50,
+    "n_attempts": 1,
+    "max_neurons": 10,
+    "n_starts": 7,
+}
+
+
+def box(U):
+    return NETWORK(U)
+
+
+def test_options_are_set_by_name():
+    identifier = NetworkIdentifier(box).set_params(options__n_starts=5, options__n_check=30)
+    assert (identifier.options.n_starts, identifier.options.n_check) == (5, 30)
+    assert clone(identifier).options.n_starts == 5 and clone(identifier).options is not identifier.options
+    assert identifier.get_params()["options__n_check"] == 30
+    nested = NetworkIdentifier(options=IdentifierOptions(extractor=EntangledWeightExtractor()))
+    assert nested.set_params(options__extractor__radius=0.2).options.extractor.radius == 0.2
+
+
+def test_options_are_tuned_in_a_grid_search():
+    identifier = NetworkIdentifier(box, layer_widths=(4, 2), activation="tanh", random_state=0)
+    search = GridSearchCV(identifier, {"options__n_check": [20, 40]}, cv=2).fit(X, NETWORK(X))
+    assert search.best_score_ > 1 - 1e-12
+    assert {model["options__n_check"] for model in search.cv_results_["params"]} == {20, 40}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: NetworkIdentifier().set_params(options__n_start=3), "no option 'n_start'; did you mean 'n_starts'?"),
+        (lambda: IdentifierOptions().set_params(max_neuron=3), "no option 'max_neuron'; did you mean 'max_neurons'?"),
+        (lambda: IdentifierOptions().set_params(zzz=3), "no option 'zzz'; options are completion, extractor"),
+    ],
+)
+def test_a_typo_names_the_closest_option(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()
+
+
+def test_a_typo_in_the_constructor_is_an_error():
+    with pytest.raises(TypeError, match="n_start"):
+        IdentifierOptions(n_start=3)
+
+
+@pytest.mark.parametrize(("name", "value"), [("n_check", 19), ("strategy", "guess"), ("polish", 3), ("n_starts", 0)])
+def test_an_invalid_option_is_refused(name, value):
+    identifier = NetworkIdentifier(box, options=IdentifierOptions(**{name: value}))
+    with pytest.raises(ValueError, match=f"The '{name}' parameter of IdentifierOptions"):
+        identifier.fit(X)
+    with pytest.raises(ValueError, match="The 'options' parameter of NetworkIdentifier"):
+        NetworkIdentifier(box, options={"n_check": 30}).fit(X)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", MOVED)
+def test_arguments_of_version_0_1_still_work(name):
+    """With a warning that names the call to write instead, and the same result as that call."""
+    names = {"layer_widths": (4, 2), "activation": "tanh", "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        old = clone(NetworkIdentifier(box, **names, **{name: MOVED[name]}))
+        new = NetworkIdentifier(box, **names, options=IdentifierOptions(**{name: MOVED[name]}))
+    assert repr(old.get_params()[name]) == repr(MOVED[name])
+    with pytest.warns(
+        FutureWarning, match=rf"{name} moved: write NetworkIdentifier\(options=IdentifierOptions\({name}="
+    ):
+        old.fit(X)
+    assert old.network_ == new.fit(X).network_ and old.n_queries_ == new.n_queries_
+
+
+def test_a_state_of_version_0_1_is_restored():
+    """It has no `options`, but their values as attributes of its own."""
+    identifier = NetworkIdentifier(box, layer_widths=(4, 2), activation="tanh", random_state=0)
+    state = {name: value for name, value in vars(identifier).items() if name != "options"}
+    state |= {**IdentifierOptions().get_params(deep=False), "n_check": 50, "polish": False}
+    old = NetworkIdentifier.__new__(NetworkIdentifier)
+    old.__setstate__(state)
+    assert (old.options.n_check, old.options.polish, old.options.n_starts) == (50, False, None)
+    assert clone(old).fit(X).report_.checked == 50
+    assert pickle.loads(pickle.dumps(NetworkIdentifier())).options is None
+
+
+def test_the_plan_and_what_was_tried_are_reported():
+    report = NetworkIdentifier(box, layer_widths=(4, 2), activation="tanh", random_state=0).fit(X).report_
+    assert len(report.plan) == 4 and all(step.startswith("Hessians (") for step in report.plan)
+    assert len(report.tried) == report.attempts == 1 and report.tried[0][1].startswith("error ")
