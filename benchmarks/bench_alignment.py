@@ -1,13 +1,13 @@
-"""Are the symmetries found that were applied to a torch module?
+"""Alignment of torch modules: are the symmetries applied to a module recovered?
 
     python benchmarks/bench_alignment.py            7 minutes on one idle core
-    python benchmarks/bench_alignment.py --quick    three networks a row, under a minute, nothing written
+    python benchmarks/bench_alignment.py --quick    three networks per row, under a minute, writes no results
 
-A network is permuted in all its groups of units, rescaled behind ReLU, flipped behind tanh, and flipped and rescaled in
-front of batch norm; `skident.network.align_modules` gets both. All parameters and running statistics must come back to
-1e-9 relative to the largest of their tensor, in 10 seconds, and the function change by 1e-12 of its largest value at
-most. Beside it, where there are permutations alone, the published algorithm: weight matching of Ainsworth, Hayase and
-Srinivasa (2023), written anew here, from the order as it is.
+All groups of units of a network are permuted, rescaled behind ReLU, sign-flipped behind tanh, and flipped and rescaled
+in front of batch norm. `skident.network.align_modules` receives both modules. It must recover all parameters and
+running statistics to 1e-9 relative to the largest entry of their tensor, within 10 seconds, and may change the function
+by at most 1e-12 of its largest value. For permutations alone, the baseline is weight matching of Ainsworth, Hayase and
+Srinivasa (2023), reimplemented here and started from the identity.
 """
 
 from __future__ import annotations

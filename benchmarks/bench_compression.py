@@ -1,12 +1,12 @@
-"""How small can a trained network become without changing its answers?
+"""Compression: how small can a trained network become at a given error of its outputs?
 
     python benchmarks/bench_compression.py            under 3 minutes on one core
-    python benchmarks/bench_compression.py --quick    one small network, seconds, nothing written
+    python benchmarks/bench_compression.py --quick    one small network, seconds, writes no results
 
-Over-wide networks trained by scikit-learn are compressed by `skident.compression.compress_network` to two tolerances.
-At the sizes that it ends with, other ways are asked for their error: units and single weights left out by magnitude, as
-they are and after Adam, and smaller networks trained on the same inputs and answers from random starts. Errors are
-against the trained network's answers, on rows that neither training nor any of the methods saw.
+`skident.compression.compress_network` compresses over-wide networks trained by scikit-learn to two tolerances. The
+baselines have the sizes that it ends with: pruning of units and of single weights by magnitude, with and without
+retraining by Adam, and smaller networks trained from random starts on the same inputs and outputs. Errors are relative
+to the trained network's outputs, on samples that neither training nor any method used.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Does the library learn hierarchical targets, and what does training all layers together give?
+"""Hierarchical targets: are they learned, and what does joint training of all layers add?
 
     python benchmarks/bench_hierarchical.py                     about 15 minutes on one idle core
-    python benchmarks/bench_hierarchical.py --quick             small versions, prints only
+    python benchmarks/bench_hierarchical.py --quick             small versions, writes no results
     python benchmarks/bench_hierarchical.py --part wide --device cuda --cifar FOLDER
 
-Parts: `recovery` (planted targets: errors, seconds, kernels beside), `algorithm1`, `correction` (feature errors against
-alpha; the question of Figure 9 of Allen-Zhu and Li, 2020), `layerwise` (Figure 6's question), `signs` (Theorem 4),
-`tables` (digits, breast cancer, regression tables; Figure 12's question), `wide` (a wide network on digits, and on
-CIFAR-10 where FOLDER holds data_batch_1.npz with the arrays "data" and "labels": nothing is downloaded). Errors are
-squared and relative to the variance, on 20 000 fresh rows; seconds are processor time of one fit.
+Parts: `recovery` (planted targets: errors, seconds, kernel ridge regression), `algorithm1`, `correction` (feature
+errors against alpha, as in Figure 9 of Allen-Zhu and Li, 2020), `layerwise` (as in Figure 6), `signs` (Theorem 4),
+`tables` (digits, breast cancer, regression tables, as in Figure 12), `wide` (a wide network on digits, and on CIFAR-10
+if FOLDER holds data_batch_1.npz with the arrays "data" and "labels"; nothing is downloaded). Errors are squared and
+relative to the variance, on 20,000 held-out samples; seconds are processor time per fit.
 """
 
 from __future__ import annotations

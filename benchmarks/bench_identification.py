@@ -1,15 +1,15 @@
-"""Which networks are identified, how exactly, how fast and from how few answers?
+"""Identification: which networks are recovered, how accurately, how fast and from how many queries?
 
     python benchmarks/bench_identification.py                  all parts, under 25 minutes on one core
     python benchmarks/bench_identification.py --part grid      one part
-    python benchmarks/bench_identification.py --quick          a look, under a minute, nothing written
+    python benchmarks/bench_identification.py --quick          under a minute, writes no results
 
-Parts: `targets`, what was aimed at against what was reached; `grid`, one property at a time varied around a base case;
-`baselines`, learning the network from as many answers; `cost`, seconds, queries and memory against size, with bars of
-its own; `ordinary`, boxes that answer in single precision, rounded, with noise, shifted and scaled; `processes`, two
-threads and two workers of a cluster beside one job (needs the extra `distributed`). Every part replaces its own results
-in results/identification.json; `report.py` puts them into README.md and draws
-docs/identification_cost.png. The linear algebra has one thread unless `--threads` says otherwise.
+Parts: `targets`, requirements and what was reached; `grid`, one property at a time varied around a base case;
+`baselines`, learning the network from as many samples as the identification queries; `cost`, seconds, queries and
+memory against size; `ordinary`, models with float32, rounded, noisy, shifted and scaled outputs; `processes`, two
+threads and two workers of a cluster against one job (needs the extra `distributed`); `budgets`, `max_seconds`. Each
+part replaces its results in results/identification.json; `report.py` writes them into README.md and draws
+docs/identification_cost.png. The linear algebra has one thread unless `--threads` is given.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""Are shallow networks trained to the end, how fast, and what does it take?
+"""Landscapes of shallow networks: is training globally optimal, and what does it cost?
 
     python benchmarks/bench_landscape.py                  all parts, under 15 minutes on one core
     python benchmarks/bench_landscape.py --part rate      one part
-    python benchmarks/bench_landscape.py --quick          a look, under a minute, nothing written
+    python benchmarks/bench_landscape.py --quick          under a minute, writes no results
 
-Parts: `targets`, what was aimed at against what was reached; `figures`, Figures 2 to 4 of Soltanolkotabi, Javanmard
-and Lee (2017) with our optimiser; `rate`, Theorem 2.5's rate of convergence near a planted network, predicted against
-observed; `comparison`, both solvers of `QuadraticNetRegressor` against polynomial regression and Adam from random
-starts; `proofs`, certificates of collinear data against exact rational arithmetic. Every part replaces its own results
-in results/landscape.json. The linear algebra has one thread unless `--threads` says otherwise, and seconds are
-processor time.
+Parts: `targets`, requirements and what was reached; `figures`, Figures 2 to 4 of Soltanolkotabi, Javanmard and Lee
+(2017) with the optimizer of this library; `rate`, the convergence rate of Theorem 2.5 near a planted network, predicted
+and observed; `comparison`, both solvers of `QuadraticNetRegressor` against polynomial regression and Adam from random
+starts; `proofs`, certificates of collinear data against exact rational arithmetic. Each part replaces its results in
+results/landscape.json. The linear algebra has one thread unless `--threads` is given; seconds are processor time.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Do networks come through ONNX as they are: from scikit-learn, from torch, their own files there and back?
+"""ONNX files: are networks from scikit-learn, torch and skident read and written without loss?
 
     python benchmarks/bench_onnx.py          ten seconds on one core
-    python benchmarks/bench_onnx.py --quick  seconds, nothing written
+    python benchmarks/bench_onnx.py --quick  seconds, writes no results
 
-Ten tanh or ReLU networks a row, of 3 to 20 inputs and one or two hidden layers of 5 to 40 units. Files are written by
-skl2onnx, by torch.onnx.export (the exporter that needs no onnxscript) and by `to_onnx`, run by onnxruntime and read by
-`from_onnx`. Differences on 2 000 rows from N(0, I) are relative to the largest answer.
+Each row has ten tanh or ReLU networks of 3 to 20 inputs and one or two hidden layers of 5 to 40 units. skl2onnx,
+torch.onnx.export (the exporter that does not need onnxscript) and `to_onnx` write the files; onnxruntime runs them and
+`from_onnx` reads them. Differences on 2,000 samples from N(0, I) are relative to the largest output.
 """
 
 from __future__ import annotations

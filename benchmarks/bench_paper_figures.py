@@ -1,12 +1,13 @@
-"""What do the papers' remaining figures look like here?
+"""The remaining figures of the five papers, reproduced.
 
     python benchmarks/bench_paper_figures.py                      all parts, about five minutes on one idle core
     python benchmarks/bench_paper_figures.py --part circle        one part
-    python benchmarks/bench_paper_figures.py --quick              a look, under a minute, nothing written
+    python benchmarks/bench_paper_figures.py --quick              under a minute, writes no results
 
 Parts: `distributions`, `dimensions` and `descent` are Figures 3 to 8 of Fiedler et al. at half their size;
-`activations` Figure 1 of Soltanolkotabi et al.; `circle` Figures 5 and 6 of Bantzis et al.; `digits` the protocol of
-Figures 9, 10 and 14 of Allen-Zhu and Li. The site's reproduction page is made of results/paper_figures.json.
+`activations` is Figure 1 of Soltanolkotabi et al.; `circle` is Figures 5 and 6 of Bantzis et al.; `digits` is the
+protocol of Figures 9, 10 and 14 of Allen-Zhu and Li. The reproduction page of the site reads
+results/paper_figures.json.
 """
 
 from __future__ import annotations

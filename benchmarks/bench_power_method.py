@@ -1,12 +1,12 @@
-"""How fast are all rank-one matrices of a subspace found?
+"""Subspace power method: time to recover all rank-one matrices of a subspace.
 
     python benchmarks/bench_power_method.py            under 10 minutes on 2 cores
-    python benchmarks/bench_power_method.py --quick    the smallest case, under a minute, nothing written
+    python benchmarks/bench_power_method.py --quick    the smallest case, under a minute, writes no results
 
-Random unit vectors a_1 ... a_r in R^d are to be found from the span of a_i a_i^T, or from the symmetric tensor
-sum_i a_i^{(x)4} whose unfolding has that span: by `skident.linalg.find_rank_one`, by Algorithm 2 of Fiedler et al.
-(2021) taken literally, and by TensorLy's symmetric power iteration and alternating least squares. All methods get the
-same vectors in one run.
+Random unit vectors a_1 ... a_r in R^d are recovered from the span of a_i a_i^T, or from the symmetric tensor
+sum_i a_i^{(x)4} whose unfolding has that span. The methods are `skident.linalg.find_rank_one`, Algorithm 2 of Fiedler
+et al. (2021) as printed, and TensorLy's symmetric power iteration and alternating least squares. All methods receive
+the same vectors in one run.
 """
 
 from __future__ import annotations

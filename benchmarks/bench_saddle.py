@@ -1,17 +1,17 @@
-"""How do deep ReLU networks leave the saddle at the origin, and what do they cost to analyse?
+"""Saddle escape: how do deep ReLU networks leave the saddle at the origin, and what does the analysis cost?
 
     python benchmarks/bench_saddle.py                       all parts: about 20 minutes on one core
-    python benchmarks/bench_saddle.py --quick               small and few, a minute, nothing written
+    python benchmarks/bench_saddle.py --quick               small and few, a minute, writes no results
     python benchmarks/bench_saddle.py --part mnist --device cuda [--mnist mnist.npz]
 
-Parts: `exact` (Example 1 by its formulas, extended networks, the digits with default steps), `width` (Figure 2 of the
-paper: success against width on Example 1, and the batch against a loop over seeds),
-`times` (escape times, the printed and the corrected formula against simulated gradient flow), `depth` (low rank against
-depth on the digits), `training` (Figures 1, 3 and 4 on the digits), `rank_two` (how often six layers take the second
-rank), `features` (escape directions beside principal components on five tables), and, only when asked for, `mnist`: the
-paper's own setting, six layers of width 1000 with batches of 32, on a local file of MNIST (arrays ``x_train``,
-``y_train`` as Keras stores them) or on the digits. The paper is Bantzis, Simon, Jacot (2025), "Saddle-to-saddle
-dynamics in deep ReLU networks: low-rank bias in the first saddle escape".
+Parts: `exact` (Example 1 by its formulas, extended networks, digits with default settings), `width` (Figure 2 of the
+paper: success rate against width on Example 1, and batched restarts against a loop over seeds), `times` (escape times,
+the printed and the corrected formula against simulated gradient flow), `depth` (low rank against depth on digits),
+`training` (Figures 1, 3 and 4 on digits), `rank_two` (how often six layers reach the second rank), `features` (escape
+directions and principal components on five tables). `mnist` runs only if selected: the paper's own setting, six layers
+of width 1000 with batches of 32, on a local file of MNIST (arrays ``x_train``, ``y_train`` as Keras stores them) or on
+digits. The paper is Bantzis, Simon, Jacot (2025), "Saddle-to-saddle dynamics in deep ReLU networks: low-rank bias in
+the first saddle escape".
 """
 
 from __future__ import annotations

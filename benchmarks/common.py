@@ -76,7 +76,7 @@ class Countdown:
 
 
 class BlackBox:
-    """A function and nothing but a function; counts the rows it is asked."""
+    """A function that counts its queries (rows of X)."""
 
     def __init__(self, function):
         self._function, self.rows = function, 0

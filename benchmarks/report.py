@@ -1,9 +1,9 @@
-"""Puts the results into README.md: everything between ``<!-- results: part -->`` and ``<!-- end -->`` is replaced.
+"""Write the results into README.md: everything between ``<!-- results: benchmark.part -->`` and ``<!-- end -->``.
 
-A part's name begins with its file's where several files have a part of that name. The figure of costs is drawn too.
+The figure of costs is drawn too.
 
     python benchmarks/report.py            write
-    python benchmarks/report.py --check    only tell whether README.md shows the results as they are
+    python benchmarks/report.py --check    only check that README.md shows the current results
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PARTS = import_all_parts()
 
 
 def section(part):
-    """The table of one part and the line that says where it was measured."""
+    """Table of one part ("benchmark.part") and a line with its environment."""
     one = PARTS[part]
     result = read_results(one.benchmark).get(one.name)
     if result is None:
@@ -30,12 +30,12 @@ def section(part):
     versions = ", ".join(f"{k} {v}" for k, v in e["versions"].items() if v)
     blas = "; ".join(e["blas"])
     where = f"{e['date']}, {e['processor']}, {e['cores']} cores, load {e['load_at_start']} at the start, {e['system']}"
-    where += f", Python {e['python']}, {versions} ({blas}); {result['seconds']:.0f} s in all"
+    where += f", Python {e['python']}, {versions} ({blas}); {result['seconds']:.0f} s in total"
     return f"{one.tables(result)}\n\n*{where}.*"
 
 
 def render(text):
-    """The README with fresh results."""
+    """The README with the tables of the current results."""
 
     def fill(match):
         return f"{match[1]}\n{section(match[2])}\n{match[3]}"
@@ -47,7 +47,7 @@ if __name__ == "__main__":
     old = README.read_text()
     new = render(old)
     if "--check" in sys.argv[1:]:
-        sys.exit(0 if new == old else "README.md does not show the results as they are; run benchmarks/report.py.")
+        sys.exit(0 if new == old else "README.md does not show the current results; run python benchmarks/report.py")
     README.write_text(new)
     if "cost" in read_results("identification"):
         cost.draw(read_results("identification")["cost"])

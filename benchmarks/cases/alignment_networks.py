@@ -1,4 +1,4 @@
-"""Perceptrons and residual networks of torch, disguised by hand: permuted, flipped and rescaled in all their places."""
+"""Perceptrons and residual networks of torch, with units permuted, flipped and rescaled by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The control policies that are trained once and identified: where their weights are, and how they are read."""
+"""Control policies trained once by PPO: environments, seeds and weight files."""
 
 from __future__ import annotations
 

@@ -1,38 +1,38 @@
-"""Is a change of a ReLU network proved to show in no answer within a range of inputs?"""
+"""Proof by mixed-integer programming that a change of a ReLU network affects no output in a range of inputs."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy import optimize
 
-_CLEAR = 1e-3  # below 0, by which a unit rests: far beyond what the solver leaves
+_CLEAR = 1e-3  # below 0, pre-activation of an inactive unit: far beyond the tolerance of the solver
 _SECONDS = 60.0
-_N_ROWS = 20_000  # of each kind, at which answers are compared as well
+_N_ROWS = 20_000  # of each kind, at which outputs are compared as well
 
 
-def shows_nowhere(network, box, changed, low, high):
-    """Whether each change lies behind, before or at units that rest everywhere in the range; answers agree to the bit.
+def affects_no_output(network, box, changed, low, high):
+    """Whether inactive units hide each change everywhere in the range, and sampled outputs are equal to the bit.
 
-    A weight shows nowhere if the unit that it comes from rests at all inputs, or the one that it goes to in both
-    networks, or all units of a later hidden layer do. ``low`` and ``high`` are the range of every input.
+    A weight affects no output if, in both networks, the unit that it comes from or goes to is inactive at all inputs,
+    or all units of a later hidden layer are. ``low`` and ``high`` are the range of every input.
     """
     pair, hidden = (network, box), range(network.n_layers - 1)
 
-    def rests(layer, unit):
+    def inactive(layer, unit):
         return all(largest_activation(n, low, high, layer, unit) < -_CLEAR for n in pair)
 
     def hides(layer, row, unit):
-        if row is not None and layer and rests(layer - 1, row):
+        if row is not None and layer and inactive(layer - 1, row):
             return True
-        if layer in hidden and rests(layer, unit):
+        if layer in hidden and inactive(layer, unit):
             return True
-        return any(all(rests(k, j) for j in range(network.layer_widths[k])) for k in hidden if k > layer)
+        return any(all(inactive(k, j) for j in range(network.layer_widths[k])) for k in hidden if k > layer)
 
     return _agrees(network, box, low, high) and all(hides(*name) for name in changed)
 
 
 def _agrees(network, box, low, high):
-    """Equal answers at even rows and at corners of the range."""
+    """Whether outputs are equal at uniform samples and at corners of the range."""
     rng = np.random.RandomState(0)
     even = rng.uniform(low, high, (_N_ROWS, len(low)))
     corners = np.where(rng.randint(2, size=even.shape) == 1, high, low)

@@ -16,12 +16,12 @@ FIRST_SEED = seed_ranges.HIERARCHICAL.start
 
 def planted_target(seed, n_features, widths, n_samples, **kwargs):
     target = make_hierarchical_target(n_features, widths, random_state=seed, **kwargs)
-    X, fresh = target.sample(n_samples, seed), target.sample(20_000, seed + 100_000)
-    return target, X, target(X), fresh, target(fresh)
+    X, held_out = target.sample(n_samples, seed), target.sample(20_000, seed + 100_000)
+    return target, X, target(X), held_out, target(held_out)
 
 
-def relative_error(model, fresh, fresh_y):
-    return float(np.mean((model.predict(fresh) - fresh_y) ** 2) / fresh_y.var())
+def relative_error(model, held_out, held_out_y):
+    return float(np.mean((model.predict(held_out) - held_out_y) ** 2) / held_out_y.var())
 
 
 def timed(function, *args, **kwargs):

@@ -1,4 +1,4 @@
-"""Peers of the benchmark of tables that scikit-learn does not have, where they are installed: xRFM and EBM."""
+"""Estimators outside scikit-learn for the benchmark of tables, if installed: xRFM and EBM."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def peers(n_targets, classes, seed):
 
 
 class Recursive(BaseEstimator):
-    """xRFM as its authors' page uses it: a fifth of the rows validate, inputs and targets are standardised."""
+    """xRFM as its authors' page uses it: a fifth of the samples validate, inputs and targets are standardized."""
 
     def __init__(self, classes=False, seed=0):
         self.classes, self.seed = classes, seed

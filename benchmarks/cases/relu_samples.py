@@ -1,4 +1,4 @@
-"""One fit of a planted ReLU network, measured: used by the parts of bench_relu."""
+"""Samples of planted ReLU networks, and the measured fit of one of them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from skident.datasets import make_relu_network
 from skident.metrics import unit_matching_error
 
 FIRST_SEED = seed_ranges.RELU.start
-N_FRESH = 5000
+N_HELD_OUT = 5000
 
 
 def planted(d, m, n, noise, seed):
-    """Rows, fresh inputs, their clean targets, the network."""
+    """Training samples, held-out inputs, their clean targets, the network."""
     X, y, network = make_relu_network(n, d, m, noise=noise, random_state=seed)
-    fresh = np.random.RandomState(seed + 10**6).standard_normal((N_FRESH, d))
-    return X, y, fresh, network(fresh)[:, 0], network
+    held_out = np.random.RandomState(seed + 10**6).standard_normal((N_HELD_OUT, d))
+    return X, y, held_out, network(held_out)[:, 0], network
 
 
 def floor(d, m, n, noise):
@@ -40,8 +40,8 @@ def _right_signs(reg, network):
 
 
 def fit_and_measure(data, **options):
-    """Errors on fresh inputs and of the units before the polish, processor seconds, warnings."""
-    X, y, fresh, target, network = data
+    """Errors on held-out inputs and of the units of the tensor estimate, processor seconds, warnings."""
+    X, y, held_out, target, network = data
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         start = time.process_time()
@@ -49,7 +49,7 @@ def fit_and_measure(data, **options):
         seconds = time.process_time() - start
     same_size = reg.tensor_estimate_ is not None and reg.tensor_estimate_.layer_widths == network.layer_widths
     return {
-        "error": relative_error(reg.predict(fresh), target),
+        "error": relative_error(reg.predict(held_out), target),
         "tensor_weights": float(unit_matching_error(network, reg.tensor_estimate_).weights) if same_size else None,
         "n_units": reg.n_units_,
         "signs": _right_signs(reg, network),

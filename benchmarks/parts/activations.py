@@ -1,4 +1,4 @@
-"""Activation detection, output functions and slopes of leaky ReLU: which networks are identified with all defaults."""
+"""Activation detection, output functions and slopes of leaky ReLU, with default settings."""
 
 from __future__ import annotations
 
@@ -63,32 +63,32 @@ def random_parameters(rng, depth, sizes):
 def function_of(weights, biases, hidden, output=OUTPUTS["identity"]):
     """The network as a function."""
 
-    def answers(X):
+    def outputs(X):
         for W, b in zip(weights[:-1], biases[:-1]):
             X = hidden(X @ W + b)
         return output(X @ weights[-1] + biases[-1])
 
-    return answers
+    return outputs
 
 
-def looked_at(box, n_inputs, seed):
-    """What is seen of a function, and the rows that it took."""
+def detect(box, n_inputs, seed):
+    """Detected activations of a function, and the number of queries."""
     counted = BlackBox(box)
-    seen = detect_activation(Oracle(counted, n_inputs), np.random.RandomState(seed % 10))
-    return seen, counted.rows
+    detected = detect_activation(Oracle(counted, n_inputs), np.random.RandomState(seed % 10))
+    return detected, counted.rows
 
 
 def judged(name, wanted, doubt):
-    """Right, wrong without a doubt, or doubted."""
+    """Whether a detection is right, wrong, or doubted (several activations remain)."""
     return "doubted" if doubt else "right" if name == wanted else "wrong"
 
 
-def counts(verdicts, rows, seconds):
-    """A row's columns."""
-    told = {verdict: sum(v == verdict for v in verdicts) for verdict in ("right", "wrong", "doubted")}
+def counts(detections, rows, seconds):
+    """Columns of a row: counts of outcomes, queries and seconds."""
+    shares = {kind: sum(v == kind for v in detections) for kind in ("right", "wrong", "doubted")}
     return {
-        "trials": len(verdicts),
-        **told,
+        "trials": len(detections),
+        **shares,
         "queries": float(np.median(rows)),
         "most queries": int(max(rows)),
         "seconds": float(np.median(seconds)),
@@ -109,17 +109,19 @@ class Hidden:
         return {"rows": rows}
 
     def trial(self, g, wanted, depth, seed):
-        """One look."""
+        """Detection of the activations of one network."""
         weights, biases = random_parameters(np.random.RandomState(seed), depth, Sizes())
         start = time.process_time()
-        seen, asked = looked_at(function_of(weights, biases, g), len(weights[0]), seed)
-        return judged(seen.name, wanted, seen.doubt), asked, time.process_time() - start
+        detected, n_queries = detect(function_of(weights, biases, g), len(weights[0]), seed)
+        return judged(detected.name, wanted, detected.doubt), n_queries, time.process_time() - start
 
     def tables(self, result):
-        """Activations one below the other, depths side by side."""
+        """One row per activation, with columns for both depths."""
         header = ["activation"]
         header += [
-            f"{n} layer{'s' * (n > 1)}: {told}" for n in (1, 2) for told in ("right", "wrong", "doubted", "rows asked")
+            f"{n} layer{'s' * (n > 1)}: {kind}"
+            for n in (1, 2)
+            for kind in ("right", "wrong", "undetermined", "queries")
         ]
         rows = []
         for name in HIDDEN:
@@ -139,25 +141,25 @@ class Outputs:
         for number, (units, depth, output) in enumerate(cases):
             first = seed_ranges.ACTIVATIONS.start + 800 + 12 * number
             found = [self.trial(units, depth, output, seed) for seed in range(first, first + n)]
-            told, asked, seconds, hidden = zip(*found)
+            detections, n_queries, seconds, hidden = zip(*found)
             row = {"hidden units": f"{units}, {depth} layer{'s' * (depth > 1)}", "output": output}
-            named = {f"hidden {verdict}": sum(h == verdict for h in hidden) for verdict in ("right", "wrong")}
-            rows.append(row | counts(told, asked, seconds) | named)
+            named = {f"hidden {kind}": sum(h == kind for h in hidden) for kind in ("right", "wrong")}
+            rows.append(row | counts(detections, n_queries, seconds) | named)
         return {"rows": rows}
 
     def trial(self, units, depth, output, seed):
-        """One look."""
+        """Detection of the activations of one network."""
         sizes = Sizes(outputs=(2, 4)) if output == "softmax" else Sizes()
         weights, biases = random_parameters(np.random.RandomState(seed), depth, sizes)
         start = time.process_time()
         g, wanted = HIDDEN[units]
-        seen, asked = looked_at(function_of(weights, biases, g, OUTPUTS[output]), len(weights[0]), seed)
-        told = judged(seen.output.name, output, seen.output.doubt)
-        return told, asked, time.process_time() - start, judged(seen.name, wanted, seen.doubt)
+        detected, n_queries = detect(function_of(weights, biases, g, OUTPUTS[output]), len(weights[0]), seed)
+        detection = judged(detected.output.name, output, detected.output.doubt)
+        return detection, n_queries, time.process_time() - start, judged(detected.name, wanted, detected.doubt)
 
     def tables(self, result):
-        """A row a kind of network."""
-        header = ["hidden units", "output", "right", "wrong", "doubted", "hidden units right", "wrong", "rows asked"]
+        """One row per kind of network."""
+        header = ["hidden units", "output", "right", "wrong", "undetermined", "hidden units right", "wrong", "queries"]
         keys = ("wrong", "doubted", "hidden right", "hidden wrong", "queries")
         of = lambda r: [r["hidden units"], r["output"], f"{r['right']} of {r['trials']}"]  # noqa: E731
         return format_table(header, [[*of(r), *(r[key] for key in keys)] for r in result["rows"]])
@@ -188,7 +190,7 @@ class Slopes:
         return {"rows": rows}
 
     def trial(self, draw, seed, hidden):
-        """One network, neither its activation nor its width told."""
+        """One network, with unknown activation and width."""
         rng = np.random.RandomState(seed)
         weights, biases = random_parameters(rng, 1, Sizes(hidden))
         network = FeedforwardNetwork(weights, biases, draw(rng), "identity")
@@ -205,16 +207,16 @@ class Slopes:
         return record | {"seconds": time.process_time() - start, "queries": box.rows / network.n_parameters}
 
     def tables(self, result):
-        """What was found to 1e-9."""
+        """Networks identified to 1e-9, by activation."""
         header = [
             "units",
-            "answers and weights to 1e-9",
+            "outputs and weights to 1e-9",
             "exact",
-            "worst error of an answer",
-            "of a weight",
-            "of the slope",
+            "maximum error of outputs",
+            "of weights",
+            "of slopes",
         ]
-        header += ["answers asked / P, median", "seconds median", "max"]
+        header += ["queries / P, median", "median seconds", "maximum"]
         rows = []
         for row in result["rows"]:
             found, n = [t for t in row["trials"] if "error" in t], len(row["trials"])
@@ -232,7 +234,7 @@ class Slopes:
 
 
 def errors(network, found, rng):
-    """Of answers on fresh rows, of weights, and of a slope; ValueError for another architecture."""
+    """Errors of outputs on held-out samples, of weights and of a slope; ValueError for another architecture."""
     U = rng.standard_normal((2000, network.n_inputs))
     Y = network(U)
     error = float(np.max(np.abs(found(U) - Y) / np.abs(Y - Y.mean(axis=0)).max(axis=0)))

@@ -1,4 +1,4 @@
-"""Alignment of networks that differ by their symmetries: permuted, rescaled and sign-flipped units."""
+"""Alignment of torch modules whose units were permuted, rescaled and sign-flipped."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def _largest_difference(module, other):
 
 @torch.no_grad()
 def _change(module, other, X):
-    answers = other(X)
-    return float((module(X) - answers).abs().max() / answers.abs().max())
+    outputs = other(X)
+    return float((module(X) - outputs).abs().max() / outputs.abs().max())
 
 
-def _trial(name, seed, answers):
+def _trial(name, seed, by_outputs):
     build, shape, kind = NETWORKS[name]
     a = random_network(build, seed)
     b = getattr(Disguise(seed), kind)(a)
     X = torch.randn((64, *shape), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     with stopwatch() as clock:
-        alignment = align_modules(a, b, X if answers else None, random_state=0)
+        alignment = align_modules(a, b, X if by_outputs else None, random_state=0)
     return {
         "seed": seed,
         "left": _largest_difference(a, alignment.module),
@@ -75,10 +75,10 @@ def run(trials=None, quick=False):
     n = trials or (3 if quick else 100)
     seeds = range(FIRST_SEED, FIRST_SEED + n)
     rows = []
-    for answers in (False, True):
+    for by_outputs in (False, True):
         for name in NETWORKS:
-            rows.append({"network": name, "by": "answers on 64 inputs" if answers else "weights"})
-            rows[-1]["trials"] = [_trial(name, seed, answers) for seed in seeds]
+            rows.append({"network": name, "by": "outputs on 64 inputs" if by_outputs else "weights"})
+            rows[-1]["trials"] = [_trial(name, seed, by_outputs) for seed in seeds]
             print(_line(rows[-1]), flush=True)
     permuted = []
     for name in PERMUTED:
@@ -100,7 +100,15 @@ def _line(row):
 
 
 def tables(result):
-    header = ["network", "matched by", "undone", "left, worst", "function changed, worst", "seconds, worst", "met"]
+    header = [
+        "network",
+        "matched by",
+        "recovered",
+        "maximum error",
+        "maximum change of function",
+        "maximum seconds",
+        "met",
+    ]
     rows = []
     for row in result["rows"]:
         undone, n, worst = _summary(row)
@@ -111,5 +119,5 @@ def tables(result):
     for row in result["permuted"]:
         counts = (sum(t[who] <= UNDONE for t in row["trials"]) for who in ("ours", "published"))
         others.append([row["network"], *(f"{count} of {len(row['trials'])}" for count in counts)])
-    compared = format_table(["permuted only", "undone, ours", "undone, weight matching as published"], others)
+    compared = format_table(["permuted only", "recovered, ours", "recovered, weight matching as published"], others)
     return f"{format_table(header, rows)}\n\n{compared}"

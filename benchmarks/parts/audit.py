@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 import seed_ranges
-from cases.hidden_changes import shows_nowhere
+from cases.hidden_changes import affects_no_output
 from common import format_table
 from registry import part
 from skident.audit import verify_same
@@ -87,11 +87,11 @@ def single_precision(network, rng):
     """A torch module in single precision."""
     module = network.to_torch(dtype=torch.float32)
 
-    def answers(X):
+    def outputs(X):
         with torch.no_grad():
             return module(torch.as_tensor(X, dtype=torch.float32)).numpy()
 
-    return answers, set()
+    return outputs, set()
 
 
 CHANGED = {  # what the black box is, trials
@@ -130,8 +130,8 @@ def trial(change, seed):
 
 
 def _nowhere(network, box, changed, X):
-    """Whether a change of a ReLU network is proved to show at no input in the range of X."""
-    return network.activation == "relu" and shows_nowhere(network, box, changed, X.min(axis=0), X.max(axis=0))
+    """Whether a change of a ReLU network provably affects no output in the range of X."""
+    return network.activation == "relu" and affects_no_output(network, box, changed, X.min(axis=0), X.max(axis=0))
 
 
 class Audits:
@@ -157,13 +157,13 @@ class Audits:
         """What was found, case by case."""
         header = [
             "black box",
-            "told rightly",
-            "not, but said to be unseen",
-            "not, and proved to show in no answer",
-            "exactly the changes named",
-            "within 2 P / m_L rows",
+            "correct",
+            "wrong, but listed as unseen",
+            "wrong, provably no effect on outputs",
+            "exactly the changes located",
+            "within 2 P / m_L queries",
         ]
-        header += ["answers asked / P, median", "seconds median", "max"]
+        header += ["queries x m_L / P, median", "median seconds", "maximum"]
         of = lambda r, key: f"{r[key]} of {r['trials']}"  # noqa: E731
         rows = [
             [r["case"], of(r, "found"), r["unseen"], r.get("nowhere", 0), of(r, "located"), of(r, "within 2 P")]

@@ -1,4 +1,4 @@
-"""Compression of networks with redundant units to known and unknown widths."""
+"""Compression of over-wide networks against pruning by magnitude and smaller networks trained from scratch."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _adam(network, U, Y, masks=None):
 
 
 def _distilled(network, widths, U, Y, solver, seed):
-    """A smaller scikit-learn network trained on the answers, each in units of its standard deviation."""
+    """A smaller scikit-learn network trained on the outputs, each in units of its standard deviation."""
     unit = output_scales(Y)
     targets = Y / unit
     mlp = MLPRegressor(
@@ -144,10 +144,10 @@ def _others(network, smaller, U, Y, seed):
 
 def _one_network(name, seed):
     data, hidden, metric, tolerances = CASES[name]
-    network, X, fresh, score = _trained(data, hidden, seed)
+    network, X, held_out, score = _trained(data, hidden, seed)
     rng = np.random.RandomState(seed)
     U = np.vstack([X, rows_around(X, max(N_ROWS - len(X), len(X)), 0.7, rng)])
-    Y, truth, unit = network(U), network(fresh), output_scales(network(X))
+    Y, truth, unit = network(U), network(held_out), output_scales(network(X))
     smaller = None
     for tol in tolerances:
         with stopwatch() as clock:
@@ -162,8 +162,8 @@ def _one_network(name, seed):
                 other = make()
             found[method] = (other, clock.seconds)
         for method, (other, seconds) in found.items():
-            row["errors"][method] = compression_error(truth, other(fresh), unit, metric)
-            row["answer_errors"][method] = compression_error(truth, other(fresh), unit)
+            row["errors"][method] = compression_error(truth, other(held_out), unit, metric)
+            row["answer_errors"][method] = compression_error(truth, other(held_out), unit)
             row["seconds"][method] = seconds
         print(f"compression: {name}, seed {seed}, tol {tol}: {row['widths']}, {row['errors']['ours']:.2g}", flush=True)
         yield row

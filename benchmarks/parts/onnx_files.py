@@ -31,8 +31,8 @@ def run_model(model, X):
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     (given,) = session.get_inputs()
     rows = X.astype({"tensor(float)": np.float32, "tensor(double)": np.float64}[given.type])
-    answers = np.asarray(session.run(None, {given.name: rows})[-1], dtype=float)
-    return answers.reshape(len(X), -1)
+    outputs = np.asarray(session.run(None, {given.name: rows})[-1], dtype=float)
+    return outputs.reshape(len(X), -1)
 
 
 def _shape(rng):
@@ -52,13 +52,13 @@ def _fitted(estimator, rng):
 
 
 def regressor(rng, dtype):
-    """A fitted MLPRegressor: what it answers, and its file."""
+    """A fitted MLPRegressor: its outputs, and its file."""
     mlp, D = _fitted(MLPRegressor(), rng)
     return mlp.predict, to_onnx(mlp, np.zeros((1, D), dtype)), np.asarray, D
 
 
 def classifier(rng, dtype):
-    """A fitted MLPClassifier of two or three classes, asked for probabilities."""
+    """A fitted MLPClassifier of two or three classes, queried for probabilities."""
     mlp, D = _fitted(MLPClassifier(), rng)
     model = to_onnx(mlp, np.zeros((1, D), dtype), options={"zipmap": False})
     return mlp.predict_proba, model, _probabilities, D
@@ -69,7 +69,7 @@ def _probabilities(Z):
 
 
 def torch_module(rng, dtype):
-    """A torch module in the same precision, asked in double."""
+    """A torch module in the same precision, queried in double precision."""
     D, widths = _shape(rng)
     torch.manual_seed(rng.randint(2**31 - 1))
     kind, sizes = (torch.nn.Tanh, torch.nn.ReLU)[rng.randint(2)], [D, *widths, rng.randint(1, 4)]
@@ -81,11 +81,11 @@ def torch_module(rng, dtype):
         torch.onnx.export(module, (rows,), file, dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "n"}})
     module.double()
 
-    def answers(X):
+    def outputs(X):
         with torch.no_grad():
             return module(torch.from_numpy(X)).numpy()
 
-    return answers, onnx.load_from_string(file.getvalue()), np.asarray, D
+    return outputs, onnx.load_from_string(file.getvalue()), np.asarray, D
 
 
 def own_network(rng, dtype):
@@ -107,7 +107,7 @@ SOURCES = {
 
 
 def trial(source, seed, dtype):
-    """One network there and back: largest differences from what it answers itself."""
+    """One network there and back: largest differences from its own outputs."""
     rng = np.random.RandomState(seed)
     function, model, of_network, D = source(rng, dtype)
     X = rng.standard_normal((N_ROWS, D)).astype(np.float32).astype(float)  # the same rows in both precisions
@@ -149,11 +149,11 @@ def run(trials, quick):
 
 def tables(result):
     """Differences by source and precision."""
-    header = ["network, written by", "numbers", "read by from_onnx", "that file in onnxruntime"]
+    header = ["network, written by", "numbers", "read by from_onnx", "run by onnxruntime"]
     header += [
-        "written by to_onnx, in onnxruntime",
-        "largest over 8 deviations of rounding",
-        "read again: the same",
+        "written by to_onnx, run by onnxruntime",
+        "maximum / 8 sd of rounding",
+        "identical when read again",
         "met",
     ]
     keys = ("source", "numbers", "read", "their file run", "file written anew, run", "over rounding")

@@ -1,4 +1,4 @@
-"""The parts of `bench_passive.py`: networks behind samples, found by `PassiveNetworkIdentifier`."""
+"""Networks recovered from samples by `PassiveNetworkIdentifier`, and `MLPRegressor` as the baseline."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def fitted(X, Y, activation, seed):
     return identifier, time.process_time() - start
 
 
-def compared(truth, identifier, fresh):
-    """Widths, worst relative error of a parameter, worst relative error on fresh rows, what was claimed."""
+def compared(truth, identifier, held_out):
+    """Widths, worst relative error of a parameter, worst relative error on held-out samples, claims."""
     right = identifier.layer_widths_ == truth.layer_widths
-    values = truth(fresh)
-    error = np.abs(identifier.network_(fresh) - values).max() / np.abs(values - values.mean(axis=0)).max()
+    values = truth(held_out)
+    error = np.abs(identifier.network_(held_out) - values).max() / np.abs(values - values.mean(axis=0)).max()
     parameters = float(parameter_error(truth, identifier.network_)) if right else np.inf
     return {
         "right": right,
@@ -104,7 +104,17 @@ def summarised(case, networks, bar):
 class Cases:
     """Cases of planted networks, in their order, as far as the time goes."""
 
-    HEADER = ("case", "networks", "widths right", "met", "parameters", "fresh rows", "false exact", "s", "most s")
+    HEADER = (
+        "case",
+        "networks",
+        "widths right",
+        "met",
+        "parameters",
+        "held-out samples",
+        "false exact",
+        "seconds",
+        "maximum seconds",
+    )
     KEYS = ("case", "networks", "right", "met", "median_parameters", "median_error", "false_exact", "seconds",
             "most_seconds")  # fmt: skip
 
@@ -135,7 +145,7 @@ class Cases:
 class Noise:
     """Noise relative to the targets' deviation."""
 
-    HEADER = ("noise", "networks", "widths right", "true widths score best", "widths scored best from the truth found",
+    HEADER = ("noise", "networks", "widths right", "true widths score best", "widths with best score recovered",
               "error / (P s^2 / N)", "z of parameters", "s")  # fmt: skip
 
     def run(self, trials, quick):
@@ -167,9 +177,9 @@ class Noise:
 
 
 def _noisy(truth, identifier, X, noisy, sigma, rng):
-    fresh, found = rng.standard_normal((4000, D)), identifier.network_
+    held_out, found = rng.standard_normal((4000, D)), identifier.network_
     right = found.layer_widths == truth.layer_widths
-    squared = float(np.mean((found(fresh) - truth(fresh)) ** 2))
+    squared = float(np.mean((found(held_out) - truth(held_out)) ** 2))
     z = None
     if right:
         aligned = truth.align_to(found)
@@ -199,7 +209,7 @@ def _from_truth(truth, X, noisy):
 
 
 class Trained:
-    """`MLPRegressor` of tanh units fitted to diabetes, asked on rows of a bootstrap plus jitter."""
+    """`MLPRegressor` of tanh units fitted to diabetes, on bootstrap samples plus jitter."""
 
     def run(self, trials, quick):
         X0, y0 = load_diabetes(return_X_y=True)
@@ -232,9 +242,9 @@ def _around(X, n, rng):
 
 
 class Baselines:
-    """`MLPRegressor` (lbfgs), told the width, the best of ten fits, on the rows of the first case."""
+    """`MLPRegressor` (lbfgs) with the true width, the best of ten fits, on the rows of the first case."""
 
-    HEADER = ("seed", "fresh rows, best of 10", "parameters, best of 10", "s, all 10")
+    HEADER = ("seed", "held-out samples, best of 10", "parameters, best of 10", "s, all 10")
 
     def run(self, trials, quick):
         clock, rows = Countdown(PART_SECONDS), []
@@ -251,9 +261,9 @@ class Baselines:
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     fits.append(mlp.fit(X, Y[:, 0]))
             best = FeedforwardNetwork.from_sklearn(min(fits, key=lambda mlp: mlp.loss_))
-            fresh = rng.standard_normal((2000, D))
-            values = truth(fresh)
-            error = np.abs(best(fresh) - values).max() / np.abs(values - values.mean()).max()
+            held_out = rng.standard_normal((2000, D))
+            values = truth(held_out)
+            error = np.abs(best(held_out) - values).max() / np.abs(values - values.mean()).max()
             seconds = time.process_time() - start
             rows.append([seed, float(error), float(parameter_error(truth, best)), seconds])
             print(rows[-1], flush=True)

@@ -21,14 +21,14 @@ def policy_row(environment, seed, max_seconds):
     policy = read_policy(policy_file(environment, seed))
     truth = FeedforwardNetwork.from_torch(policy)
     rng = np.random.default_rng(seed)
-    X, fresh = rng.standard_normal((500, truth.n_inputs)), rng.standard_normal((ROWS, truth.n_inputs))
+    X, held_out = rng.standard_normal((500, truth.n_inputs)), rng.standard_normal((ROWS, truth.n_inputs))
 
-    def answers(X):
+    def outputs(X):
         with torch.no_grad():
             return policy(torch.from_numpy(X)).numpy()
 
     options = {"layer_widths": truth.layer_widths, "activation": "tanh", "max_seconds": max_seconds}
-    trial, model = identify(answers, X, truth, fresh, seed=seed, **options)
+    trial, model = identify(outputs, X, truth, held_out, seed=seed, **options)
     stages = [] if model is None else model.report_.stages
     row = {"policy": environment, "inputs": truth.n_inputs, "outputs": truth.n_outputs, **trial}
     row["parameters"] = truth.n_parameters
@@ -56,7 +56,7 @@ class Policies:
     def tables(self, result):
         """One row a policy, and how many met the bar."""
         header = ("policy", "seed", "inputs", "outputs", "parameters", "error", "worst weight", "exact", "first layer",
-                  "second layer", "polish", "all x m_L / P", "seconds", "clock")  # fmt: skip
+                  "second layer", "polish", "all x m_L / P", "seconds", "wall seconds")  # fmt: skip
         rows = [
             (
                 r["policy"], str(r["seed"]), r["inputs"], r["outputs"], r["parameters"], r["error"],

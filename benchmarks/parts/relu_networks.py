@@ -1,4 +1,4 @@
-"""ReLU networks from their answers alone, widths not told: random ones, trained regressors and classifiers."""
+"""Deep ReLU networks with unknown widths: random ones, trained regressors and classifiers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from parts.identification.trials import Case, identify, notes, table
 from registry import part
 from skident.network import FeedforwardNetwork, center_outputs, leaky_relu
 
-ROWS = 20_000  # fresh inputs of every spread
+ROWS = 20_000  # held-out inputs of each spread
 SPREADS = (1.0, 3.0)
 TABLES = {"cancer": load_breast_cancer, "digits": load_digits, "wine": load_wine, "iris": load_iris}
 
@@ -33,14 +33,14 @@ def random_network(sizes, seed, activation="relu"):
     return FeedforwardNetwork(weights, biases, activation)
 
 
-def fresh_inputs(D, seed):
-    """Inputs of two spreads around the centre."""
+def held_out_inputs(D, seed):
+    """Inputs of two spreads around the center."""
     rng = np.random.default_rng(seed)
     return np.concatenate([spread * rng.standard_normal((ROWS, D)) for spread in SPREADS])
 
 
 def _judged(trial, model, truth, U, error):
-    """The larger error of the two spreads, each over its own largest centred answer; success by that alone."""
+    """The larger error of the two spreads, each over its own largest centered output; success by that alone."""
     if model is not None:
         Y, found = truth(U).reshape(len(SPREADS), ROWS, -1), model.network_(U).reshape(len(SPREADS), ROWS, -1)
         unit = np.abs(Y - Y.mean(axis=1, keepdims=True)).max(axis=1)
@@ -55,11 +55,11 @@ def _seed(seed):
 
 
 def random_trial(sizes, seed, *, activation="relu", deploy=None, error=1e-10):
-    """A random network; `deploy` makes the box of it: 20 times as far as its answers may the network found be off."""
+    """A random network; `deploy` makes the black box; the tolerance is 20 times the error of its outputs."""
     seed = _seed(seed)
     truth = random_network(sizes, seed, activation)
     box = truth if deploy is None else deploy(truth)
-    U, X = fresh_inputs(sizes[0], seed + 1), np.random.default_rng(seed).standard_normal((500, sizes[0]))
+    U, X = held_out_inputs(sizes[0], seed + 1), np.random.default_rng(seed).standard_normal((500, sizes[0]))
     name = "leaky_relu" if activation != "relu" else "relu"
     options = {"activation": name, "parameters": None, "max_seconds": 120.0}
     trial, model = identify(lambda A: box(A), X, truth, U[:1000], seed=seed, **options)
@@ -83,15 +83,15 @@ def _rounded(digits, truth):
 def _in_single_precision(truth):
     module = truth.to_torch().float()
 
-    def answers(X):
+    def outputs(X):
         with torch.no_grad():
             return module(torch.from_numpy(np.asarray(X, dtype=np.float32))).numpy()
 
-    return answers
+    return outputs
 
 
 def regressor_trial(data, hidden, seed):
-    """scikit-learn's regressor, trained on standardised inputs and targets."""
+    """scikit-learn's regressor, trained on standardized inputs and targets."""
     seed = _seed(seed)
     if data == "diabetes":
         X, y = load_diabetes(return_X_y=True)
@@ -102,7 +102,7 @@ def regressor_trial(data, hidden, seed):
         warnings.simplefilter("ignore", ConvergenceWarning)
         mlp = MLPRegressor(hidden_layer_sizes=hidden, max_iter=500, random_state=seed).fit(X, y)
     truth = FeedforwardNetwork.from_sklearn(mlp)
-    U = fresh_inputs(X.shape[1], seed + 1)
+    U = held_out_inputs(X.shape[1], seed + 1)
     options = {"activation": "relu", "parameters": None, "max_seconds": 120.0}
     trial, model = identify(mlp.predict, X, truth, U[:1000], seed=seed, **options)
     return _judged(trial, model, truth, U, 1e-10)
@@ -117,12 +117,12 @@ def classifier_trial(data, hidden, seed, activation="relu", solver="adam"):
         mlp = MLPClassifier(hidden_layer_sizes=hidden, activation=activation, solver=solver, random_state=seed)
         classifier = make_pipeline(StandardScaler(with_std=data != "digits"), mlp).fit(X, labels)
     truth = center_outputs(FeedforwardNetwork.from_sklearn(classifier))
-    told = {} if activation == "relu" else {"layer_widths": truth.layer_widths}
-    options = {"activation": activation, "response_method": "predict_proba", **told}
+    given = {} if activation == "relu" else {"layer_widths": truth.layer_widths}
+    options = {"activation": activation, "response_method": "predict_proba", **given}
     options |= {"parameters": None, "max_seconds": 120.0}
     trial, model = identify(classifier.predict_proba, X, truth, X[:500], seed=seed, **options)
     if model is not None:
-        U = fresh_inputs(X.shape[1], seed + 1)[::10] * X.std(axis=0) + X.mean(axis=0)
+        U = held_out_inputs(X.shape[1], seed + 1)[::10] * X.std(axis=0) + X.mean(axis=0)
         both = np.concatenate([U, X])
         trial["error"] = float(np.abs(model.predict_proba(both) - classifier.predict_proba(both)).max())
         trial["right widths"] = model.layer_widths_ == truth.layer_widths

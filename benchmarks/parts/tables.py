@@ -1,4 +1,4 @@
-"""Our estimators beside linear models, kernels, boosting and perceptrons on ordinary tables, by cross-validation."""
+"""Scores of the estimators against linear models, kernels, boosting and perceptrons on ordinary tables."""
 
 from __future__ import annotations
 
@@ -206,10 +206,10 @@ def _behind(rows, scores):
     """For each of ours: tables on which it is more than .02 behind, how far, and in how many folds it said so."""
     header = [
         "estimator",
-        "tables more than .02 behind",
+        "tables more than 0.02 below the best",
         "of",
-        "seconds a fold, most",
-        "which (behind by; folds warned)",
+        "maximum seconds per fold",
+        "which (difference; folds with a warning)",
     ]
     lines = []
     ours = [n for n in dict.fromkeys(n for _, _, n in scores) if n[0].isupper() and n not in PEERS_FROM_ELSEWHERE]
@@ -222,7 +222,7 @@ def _behind(rows, scores):
                           f"{key[0]}, {key[1]} ({gap:.1f}; {warned[key]})" for key, gap in far.items())  # fmt: skip
         seconds = max(r["seconds"] for r in rows if r["estimator"] == name)
         lines.append([name, len(far), len(gaps), seconds, which or "-"])
-    return "Behind the best of linear, kernel and boosting:\n\n" + format_table(header, lines)
+    return "Differences from the best of linear, kernel and boosting:\n\n" + format_table(header, lines)
 
 
 @part("tables", "regression", seeds=seed_ranges.TABLES)

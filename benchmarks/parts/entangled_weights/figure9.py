@@ -1,4 +1,4 @@
-"""Learning from scratch, the paper's pipeline and ours on the same networks (Figure 9 of the paper)."""
+"""Figure 9 of Fiedler et al.: learning from scratch, the paper's pipeline and ours on the same networks."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def _inputs(n, seed):
 def _scores(network, predict, seconds, queries, **more):
     X = _inputs(N_TEST, 1)
     far = np.sqrt(N_INPUTS) * _inputs(10_000, 2)
-    truth, answers = network(X), predict(X)
+    truth, outputs = network(X), predict(X)
     return {
-        "mse": relative_mse(truth, answers),
-        "max_error": relative_max_error(truth, answers),
+        "mse": relative_mse(truth, outputs),
+        "max_error": relative_max_error(truth, outputs),
         "max_error_far": relative_max_error(network(far), predict(far)),
         "seconds": seconds,
         "queries": queries,
@@ -96,13 +96,13 @@ def _descent(network, seconds, max_epochs):
     return {"solver": "gd", "learning_rate": rate, "max_iter": max_epochs, "callbacks": [_TimeBound(seconds)]}
 
 
-def _completion(network, V, asked, before=0.0, **options):
+def _completion(network, V, n_queries, before=0.0, **options):
     """Eq. (18) on given weights V (D, m), layer by layer."""
     X = _inputs(N_COMPLETION, 3)
     with stopwatch() as clock:
         fitted = NetworkCompletion(network.layer_widths, **TANH, **options).fit(X @ V, network(X))
     seconds = before + clock.seconds
-    return _scores(network, lambda Z: fitted.predict(Z @ V), seconds, asked + N_COMPLETION, epochs=fitted.n_iter_)
+    return _scores(network, lambda Z: fitted.predict(Z @ V), seconds, n_queries + N_COMPLETION, epochs=fitted.n_iter_)
 
 
 def _exact_weights(network):
@@ -142,11 +142,11 @@ def _methods(network, seed, quick):
     descent = _descent(network, seconds, epochs)
     bound = seconds if quick else SECONDS_FROM_SCRATCH
     yield "M1: SGD from scratch", _sgd_from_scratch(network, seed, bound, quick)
-    V, asked, before = _extracted_weights(network, seed)
-    yield "M3: (18) by gradient descent, extracted weights", _completion(network, V, asked, before, **descent)
+    V, n_queries, before = _extracted_weights(network, seed)
+    yield "M3: (18) by gradient descent, extracted weights", _completion(network, V, n_queries, before, **descent)
     yield "M4: (18) by gradient descent, exact weights", _completion(network, _exact_weights(network), 0, **descent)
     newton = {"solver": "lm", "max_iter": 40, "n_starts": 1}
-    yield "M3 by Levenberg-Marquardt", _completion(network, V, asked, before, **newton)
+    yield "M3 by Levenberg-Marquardt", _completion(network, V, n_queries, before, **newton)
     yield "M4 by Levenberg-Marquardt", _completion(network, _exact_weights(network), 0, **newton)
     center = np.zeros(N_INPUTS)
     extractor = EntangledWeightExtractor(center=center)

@@ -1,4 +1,4 @@
-"""Errors of the first and last layer's entangled weights, beside the paper's Table 2."""
+"""Table 2 of Fiedler et al.: errors of the entangled weights of the first and last layer."""
 
 from __future__ import annotations
 

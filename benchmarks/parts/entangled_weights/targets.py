@@ -1,4 +1,4 @@
-"""Every target with its bar, what was measured, and whether it was met."""
+"""Requirements on identification, extraction and the power method, with measured values."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def _line(row):
 
 def _planted(n_inputs, widths, seed):
     network = make_network((n_inputs, *widths), shift_scale=0.05, random_state=seed)
-    X, fresh = np.random.default_rng(seed).standard_normal((2, 5000, n_inputs))
+    X, held_out = np.random.default_rng(seed).standard_normal((2, 5000, n_inputs))
     box = BlackBox(network)
     with stopwatch() as clock:
         identifier = make_identifier(box, layer_widths=widths, **TANH, random_state=seed).fit(X[:500])
     return {
-        "error": relative_max_error(network(fresh), identifier.predict(fresh)),
+        "error": relative_max_error(network(held_out), identifier.predict(held_out)),
         "seconds": clock.seconds,
         "queries": box.rows,
         "seed": seed,
@@ -154,7 +154,7 @@ def power_rows(quick):
 
 
 def _data(name, standardised):
-    """Inputs and targets: as loaded, or standardised (digits: pixels in [0, 1])."""
+    """Inputs and targets: as loaded, or standardized (digits: pixels in [0, 1])."""
     if name == "diabetes":
         X, y = load_diabetes(return_X_y=True)
         return (X / X.std(axis=0), (y - y.mean()) / y.std()) if standardised else (X, y)

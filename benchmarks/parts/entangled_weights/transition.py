@@ -1,4 +1,4 @@
-"""How many neurons Hessians can tell apart: recovery rate and false positives against m."""
+"""Recovery rate and false positives of Hessians against the number of neurons."""
 
 from __future__ import annotations
 

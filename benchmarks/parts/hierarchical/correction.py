@@ -25,19 +25,21 @@ def run(trials, quick):
         errors = {"after 2": [], "after 3": [], "joint": []}
         for a in ALPHAS:
             alphas = (1.0, a, a * a)
-            target, X, y, fresh, _ = planted_target(seed, 12, (3, 2, 2), 5000, alphas=alphas, kappa=1.0)
-            truth, net = target.features(fresh, 2), None
+            target, X, y, held_out, _ = planted_target(seed, 12, (3, 2, 2), 5000, alphas=alphas, kappa=1.0)
+            truth, net = target.features(held_out, 2), None
             for depth, name in zip((2, 3, 4), errors):
                 new = HierarchicalQuadraticNet((3, 2, 2), alphas=alphas, readout="sum", n_starts=5, random_state=seed)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     net = new.fit_layers(X, y, depth=depth, start=net)
-                errors[name].append(feature_recovery_error(truth, net.transform(fresh, layer=2)))
+                errors[name].append(feature_recovery_error(truth, net.transform(held_out, layer=2)))
         print(f"correction: seed {seed}: {errors}", flush=True)
         rows.append({"seed": seed, "alphas": ALPHAS, "errors": errors})
-    target, X, y, fresh, fresh_y = planted_target(FIRST_SEED, 12, (3, 2, 2), 5000, alphas=(1.0, 0.3, 0.1), kappa=1.0)
+    target, X, y, held_out, held_out_y = planted_target(
+        FIRST_SEED, 12, (3, 2, 2), 5000, alphas=(1.0, 0.3, 0.1), kappa=1.0
+    )
     net = HierarchicalQuadraticNet((3, 2, 2), alphas=(1.0, 0.3, 0.1), readout="sum", random_state=0)
-    test = {"X_test": fresh, "y_test": fresh_y, "target": target}
+    test = {"X_test": held_out, "y_test": held_out_y, "target": target}
     found, _ = timed(backward_feature_correction, net, X, y, **test)
     return {"rows": rows, "protocol": found.rows, "table": str(found).splitlines()}
 

@@ -14,9 +14,9 @@ from skident.hierarchical import backward_feature_correction
 def run(trials, quick):
     rows = []
     for seed in range(FIRST_SEED, FIRST_SEED + (1 if quick else trials or 5)):
-        target, X, y, fresh, fresh_y = planted_target(seed, 16, (3, 2), 3000, alphas=(1.0, 0.3))
+        target, X, y, held_out, held_out_y = planted_target(seed, 16, (3, 2), 3000, alphas=(1.0, 0.3))
         net = HierarchicalQuadraticNet((3, 2), alphas=(1.0, 0.3), readout="sum", random_state=seed)
-        found, _ = timed(backward_feature_correction, net, X, y, X_test=fresh, y_test=fresh_y, target=target)
+        found, _ = timed(backward_feature_correction, net, X, y, X_test=held_out, y_test=held_out_y, target=target)
         rows.append({"seed": seed, "layerwise": found.error("layerwise", 3), "joint": found.error("all", 2)})
         print(f"layerwise: seed {seed}: {rows[-1]}", flush=True)
     return {"rows": rows}

@@ -20,7 +20,7 @@ CASES = {  # d, widths, widths of the learner, N, trials, bar, seconds
 }
 
 
-def _best_kernel(X, y, fresh, fresh_y):
+def _best_kernel(X, y, held_out, held_out_y):
     """Lowest error of kernel ridge regression, tuned on the test rows."""
     X, y = X[:2000], y[:2000]
     errors = []
@@ -28,7 +28,7 @@ def _best_kernel(X, y, fresh, fresh_y):
         for alpha in (1e-4, 1e-2, 1.0):
             for kernel in ({"kernel": "rbf"}, {"kernel": "poly", "degree": 4}, {"kernel": "poly", "degree": 8}):
                 model = KernelRidge(gamma=gamma, alpha=alpha, coef0=1.0, **kernel).fit(X, y)
-                errors.append(relative_error(model, fresh[:5000], fresh_y[:5000]))
+                errors.append(relative_error(model, held_out[:5000], held_out_y[:5000]))
     return min(errors)
 
 
@@ -37,14 +37,20 @@ def run(trials, quick):
     rows = []
     for name, (d, widths, learner, n, number, bar, seconds) in CASES.items():
         for seed in range(FIRST_SEED, FIRST_SEED + (1 if quick else trials or number)):
-            target, X, y, fresh, fresh_y = planted_target(seed, d, widths, n)
+            target, X, y, held_out, held_out_y = planted_target(seed, d, widths, n)
             net, spent = timed(HierarchicalQuadraticNet(learner, random_state=seed).fit, X, y)
-            row = {"case": name, "N": n, "seed": seed, "error": relative_error(net, fresh, fresh_y), "seconds": spent}
+            row = {
+                "case": name,
+                "N": n,
+                "seed": seed,
+                "error": relative_error(net, held_out, held_out_y),
+                "seconds": spent,
+            }
             row |= {"bar": bar, "seconds_bar": seconds, "starts": len(net.restart_losses_)}
-            features = target.features(fresh, 2), net.transform(fresh, layer=2)
+            features = target.features(held_out, 2), net.transform(held_out, layer=2)
             row["feature_error"] = feature_recovery_error(*features)
             if "d=16" in name and seed == FIRST_SEED and not quick:
-                row["kernel"] = _best_kernel(X, y, fresh, fresh_y)
+                row["kernel"] = _best_kernel(X, y, held_out, held_out_y)
             print(f"recovery: {name}, seed {seed}: {row['error']:.1e}, {spent:.1f} s", flush=True)
             rows.append(row)
     return {"rows": rows}
@@ -52,7 +58,7 @@ def run(trials, quick):
 
 def tables(result):
     header = ["target", "N", "bar", "worst error", "median error", "worst S_2 error", "below the bar"]
-    header += ["most seconds", "kernel ridge, best"]
+    header += ["maximum seconds", "kernel ridge, best"]
     rows = []
     for name in dict.fromkeys(r["case"] for r in result["rows"]):
         some = [r for r in result["rows"] if r["case"] == name]

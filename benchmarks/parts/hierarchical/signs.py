@@ -18,12 +18,12 @@ def run(trials, quick):
     rows = []
     for seed in range(FIRST_SEED, FIRST_SEED + (1 if quick else trials or 5)):
         target = make_hierarchical_target(16, (3, 2), random_state=seed)
-        (X, y), (fresh, fresh_y) = target.sample_signs(5000, seed), target.sample_signs(20_000, seed + 100_000)
+        (X, y), (held_out, held_out_y) = target.sample_signs(5000, seed), target.sample_signs(20_000, seed + 100_000)
         clf = HierarchicalQuadraticNetClassifier((3, 2), loss="theorem4", offset_column=0, random_state=seed)
         clf, spent = timed(clf.fit, X, y)
-        row = {"seed": seed, "ours": 1 - clf.score(fresh, fresh_y), "seconds": spent}
+        row = {"seed": seed, "ours": 1 - clf.score(held_out, held_out_y), "seconds": spent}
         for name, other in (("SVC", [SVC(C=C) for C in (1.0, 10.0)]), ("HGB", [HistGradientBoostingClassifier()])):
-            row[name] = min(1 - model.fit(X, y).score(fresh, fresh_y) for model in other)
+            row[name] = min(1 - model.fit(X, y).score(held_out, held_out_y) for model in other)
         print(f"signs: {row}", flush=True)
         rows.append(row)
     return {"rows": rows}

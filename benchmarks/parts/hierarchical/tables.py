@@ -70,6 +70,6 @@ def _scored(name, X, y, ours, others, folds):
 
 
 def tables(result):
-    header = ["table", "quadratic network", "seconds a fold", "ReLU perceptron", "SVC or kernel ridge"]
+    header = ["table", "quadratic network", "seconds per fold", "ReLU perceptron", "SVC or kernel ridge"]
     keys = ("table", "ours", "ours seconds", "ReLU perceptron", "kernel")
     return format_table(header, [[r.get(k) for k in keys] for r in result["rows"]])

@@ -212,19 +212,19 @@ def _of_bench(change):
 
 
 def _case(name, audit, wanted, seeds):
-    """How often each verdict was given."""
-    verdicts, named, start = [], 0, time.process_time()
+    """How often each outcome occurred."""
+    outcomes, named, start = [], 0, time.process_time()
     for seed in seeds:
         with tempfile.TemporaryDirectory() as folder:
             report = audit(seed, Path(folder))
-        verdicts.append("none" if report is None else report.verdict)
+        outcomes.append("none" if report is None else report.verdict)
         named += report is not None and "dynamic quantization" in str(report)
-    counts = {v: verdicts.count(v) for v in ("the same", "different", "undecided", "none")}
-    seconds = (time.process_time() - start) / max(len(verdicts), 1)
+    counts = {v: outcomes.count(v) for v in ("the same", "different", "undecided", "none")}
+    seconds = (time.process_time() - start) / max(len(outcomes), 1)
     row = {
         "case": name,
         "wanted": wanted,
-        "trials": len(verdicts),
+        "trials": len(outcomes),
         "right": sum(counts[v] for v in wanted.split(" or ")),
         **counts,
     }
@@ -235,8 +235,8 @@ def _case(name, audit, wanted, seeds):
 
 def tables(result):
     """One table."""
-    header = ["model", "right verdict", "given", "the same", "different", "undecided", "not identified"]
-    header += ["dynamic quantization named", "processor seconds per audit"]
+    header = ["model", "correct verdict", "reported", "the same", "different", "undecided", "not identified"]
+    header += ["dynamic quantization reported", "processor seconds per audit"]
     keys = ("the same", "different", "undecided", "none", "dynamic quantization named", "seconds")
     rows = [[r["case"], r["wanted"], f"{r['right']} of {r['trials']}", *(r[k] for k in keys)] for r in result["rows"]]
     return format_table(header, rows)

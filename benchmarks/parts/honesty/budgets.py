@@ -1,4 +1,4 @@
-"""Whether `max_seconds=20` holds for 20 models of all kinds while two other processes use the machine."""
+"""Whether `max_seconds=20` holds for 20 models while two other processes are busy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clipped outputs: whether the network and its clip are identified, and whether a wrong one is called exact."""
+"""Clipped outputs: are network and clip identified, and is a wrong one called exact?"""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def errors_on(found, box, X, seed):
     """Largest error near the data and three standard deviations out, relative to the deviation of the outputs."""
     rng = np.random.RandomState(seed + 1_000_000)
     rows = [X.mean(axis=0) + s * X.std(axis=0) * rng.standard_normal((_ROWS, X.shape[1])) for s in (1.0, 3.0)]
-    answers = [box(V) for V in rows]
-    unit = np.abs(answers[0] - answers[0].mean()).max()
-    return [float(np.abs(found.predict(V) - Y).max() / unit) for V, Y in zip(rows, answers, strict=True)]
+    outputs = [box(V) for V in rows]
+    unit = np.abs(outputs[0] - outputs[0].mean()).max()
+    return [float(np.abs(found.predict(V) - Y).max() / unit) for V, Y in zip(rows, outputs, strict=True)]
 
 
 def trial(seed, activation):

@@ -1,4 +1,4 @@
-"""How often `stderr_` of `PassiveNetworkIdentifier` covers the true parameter, with widths given and not."""
+"""How often `stderr_` of `PassiveNetworkIdentifier` covers the true parameter, with given and unknown widths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""False `exact` of `NetworkIdentifier`: small networks with guards, rare units, offsets, near-duplicates and bumps."""
+"""False `exact` of `NetworkIdentifier`: guards, rare units, offsets, near-duplicates and bumps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""False proofs: certificates of data with offsets in y and X, ridges and terms, against exact rational arithmetic."""
+"""False certificates of global optimality: offsets, ridges and further terms, against exact rational arithmetic."""
 
 from __future__ import annotations
 

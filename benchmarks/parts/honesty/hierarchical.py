@@ -16,7 +16,7 @@ from skident.network import FeedforwardNetwork
 
 FIRST = seed_ranges.HONESTY_REPRODUCERS[400]
 FIRST_EXACT, FIRST_COMPRESSOR = seed_ranges.HONESTY_EXACT[1500], seed_ranges.HONESTY_EXACT[2000]
-N_FRESH = 20_000
+N_HELD_OUT = 20_000
 MOST = 1e-6  # error in standard deviations of the target above which `exact_` is false
 
 
@@ -36,13 +36,13 @@ def _fitted(model, X, y):
 def noise(seed):
     """True widths, noise of 0.3 standard deviations: error on new rows against the target without noise."""
     target = make_hierarchical_target(10, (3, 2), random_state=seed)
-    X, fresh = target.sample(600, seed), target.sample(N_FRESH, _rows_seed(seed))
-    y, fresh_y = target(X), target(fresh)
+    X, held_out = target.sample(600, seed), target.sample(N_HELD_OUT, _rows_seed(seed))
+    y, held_out_y = target(X), target(held_out)
     y = y + 0.3 * y.std() * np.random.RandomState(seed).standard_normal(len(y))
     row = {"seed": seed}
     for readout in ("auto", "sum"):
         net, _, seconds = _fitted(HierarchicalQuadraticNet((3, 2), readout=readout, random_state=seed), X, y)
-        error = float(np.mean((net.predict(fresh) - fresh_y) ** 2) / fresh_y.var())
+        error = float(np.mean((net.predict(held_out) - held_out_y) ** 2) / held_out_y.var())
         row |= {f"{readout} R2": 1.0 - error, f"{readout} seconds": seconds}
     return row
 
@@ -50,11 +50,11 @@ def noise(seed):
 def last_fit(seed):
     """One start, few rows, moved inputs: the search ends above 1e-2 and the last fit may reach the target."""
     target = make_hierarchical_target(8, (3, 2), random_state=seed)
-    X, fresh = target.sample(220, seed) + 0.5, target.sample(N_FRESH, _rows_seed(seed)) + 0.5
+    X, held_out = target.sample(220, seed) + 0.5, target.sample(N_HELD_OUT, _rows_seed(seed)) + 0.5
     net = HierarchicalQuadraticNet((3, 2), readout="sum", n_starts=1, random_state=seed)
     net, said, _ = _fitted(net, X, target(X))
     y = target(X)
-    error = float(np.mean((net.predict(fresh) - target(fresh)) ** 2) / target(fresh).var())
+    error = float(np.mean((net.predict(held_out) - target(held_out)) ** 2) / target(held_out).var())
     loss = float(np.mean((net.predict(X) - y) ** 2) / y.var())
     stale = not 0.1 * loss - 1e-25 <= net.restart_losses_[0] <= 10 * loss + 1e-25
     row = {"seed": seed, "error": error, "exact": net.exact_, "loss": loss, "recorded loss": net.restart_losses_[0]}
@@ -141,7 +141,7 @@ def exact_case(seed):
     target = make_hierarchical_target(d, widths, random_state=seed)
     widths = tuple(k + rng.randint(2) for k in widths)
     n = int(rng.choice([1.05, 1.3, 2.0, 4.0]) * 2 * d * sum(widths)) + 10
-    X = np.vstack([target.sample(n, seed), target.sample(N_FRESH, _rows_seed(seed))])
+    X = np.vstack([target.sample(n, seed), target.sample(N_HELD_OUT, _rows_seed(seed))])
     X, y = kind(rng, X, target(X), n)
     net = HierarchicalQuadraticNet(widths, readout="sum", l2=0.0, n_starts=3, random_state=seed)
     row = {"seed": seed, "kind": kind.__name__.strip("_").replace("_", " "), "n": n}
@@ -149,8 +149,8 @@ def exact_case(seed):
         net, _, row["seconds"] = _fitted(net, X[:n], y[:n])
     except ValueError as refused:
         return row | {"exact": False, "refused": str(refused)[:80], "error": None, "false": False}
-    fresh_y = y[n:]
-    error = float(np.sqrt(np.mean((net.predict(X[n:]) - fresh_y) ** 2)) / fresh_y.std())
+    held_out_y = y[n:]
+    error = float(np.sqrt(np.mean((net.predict(X[n:]) - held_out_y) ** 2)) / held_out_y.std())
     return row | {"exact": net.exact_, "error": error, "false": net.exact_ and not error <= MOST}
 
 
@@ -171,10 +171,10 @@ def compressor_case(seed):
     offset = network.biases[-1] + 10.0 ** rng.randint(0, 7) * (rng.rand() < 0.5)
     network = FeedforwardNetwork(network.weights, [*network.biases[:-1], offset], activation=network.activation)
     n, tol = int(rng.choice([40, 100, 400, 1000])), float(10.0 ** rng.uniform(-3, -1))
-    X = rng.standard_normal((n + N_FRESH, D))
+    X = rng.standard_normal((n + N_HELD_OUT, D))
     model, said, seconds = _fitted(NetworkCompressor(network, tol=tol, random_state=seed), X[:n], None)
-    Y, fresh = network(X[:n]), network(X[n:])
-    error = float(np.sqrt(np.mean(((model.network_(X[n:]) - fresh) / Y.std(axis=0)) ** 2)))
+    Y, held_out = network(X[:n]), network(X[n:])
+    error = float(np.sqrt(np.mean(((model.network_(X[n:]) - held_out) / Y.std(axis=0)) ** 2)))
     row = {"seed": seed, "n": n, "tol": tol, "units": hidden, "kept": model.layer_widths_[0], "seconds": seconds}
     return row | {"claimed over tol": model.error_ / tol, "new over tol": error / tol, "warned": bool(said)}
 
@@ -215,20 +215,26 @@ def tables(result):
     rows = result["last fit"]
     cells = [[len(rows), sum(r["exact"] for r in rows), sum(r["error"] < MOST**2 for r in rows)]]
     cells[0].append(sum(r["stale"] for r in rows))
-    header = ["fits, claims after the last one", "`exact_`", "error below 1e-6", "wrong claims"]
+    header = ["refits", "`exact_`", "error below 1e-6", "wrong claims"]
     parts.append(format_table(header, cells))
     cells = []
     for kind in dict.fromkeys(r["kind"] for r in result["exact"]):
         some = [r for r in result["exact"] if r["kind"] == kind]
         right = sum(r["error"] is not None and r["error"] <= MOST for r in some)
         cells.append([kind, len(some), sum(r["exact"] for r in some), right, sum(r["false"] for r in some)])
-    header = ["target", "fits", "`exact_`", f"error below {MOST:g} sd on {N_FRESH:,} new rows", "false `exact_`"]
+    header = [
+        "target",
+        "fits",
+        "`exact_`",
+        f"error below {MOST:g} sd on {N_HELD_OUT:,} held-out samples",
+        "false `exact_`",
+    ]
     parts.append(format_table(header, cells))
     cells = []
     for n in sorted({r["n"] for r in result["compressor"]}):
         some = [r for r in result["compressor"] if r["n"] == n]
         ratios = [r["new over tol"] for r in some]
         cells.append([n, len(some), sum(q <= 1 for q in ratios), float(np.median(ratios)), max(ratios)])
-    header = ["rows of X", "networks", "error on new rows <= tol", "median of error / tol", "largest"]
+    header = ["samples", "networks", "error on held-out samples <= tol", "median of error / tol", "largest"]
     parts.append(format_table(header, cells))
     return "\n\n".join(parts)

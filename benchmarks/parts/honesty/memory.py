@@ -1,4 +1,4 @@
-"""Peak memory of fits of large networks: each in a process of its own, PyTorch imported."""
+"""Peak memory of fits of large networks, each in a separate process with PyTorch imported."""
 
 from __future__ import annotations
 

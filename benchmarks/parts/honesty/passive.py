@@ -1,4 +1,4 @@
-"""Whether `PassiveNetworkIdentifier` calls a network exact that is not: clips, rare units, offsets, near-duplicates."""
+"""False `exact` of `PassiveNetworkIdentifier`: clips, rare units, offsets, near-duplicates."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ def _case(index):
     case = {"kind": kind, "activation": activation, "given": given, "seconds": time.process_time() - start}
     if raised is not None:
         return {**case, "exact": False, "false_exact": False, "raised": raised}
-    fresh = rng.standard_normal((FRESH, X.shape[1]))
-    values, offset = function(fresh)[:, 0], np.median(y) if kind == "offset" else 0.0
-    found = identifier.predict(fresh) - (offset - np.median(function(X)) if kind == "offset" else 0.0)
+    held_out = rng.standard_normal((FRESH, X.shape[1]))
+    values, offset = function(held_out)[:, 0], np.median(y) if kind == "offset" else 0.0
+    found = identifier.predict(held_out) - (offset - np.median(function(X)) if kind == "offset" else 0.0)
     error = float(np.abs(found - values).max() / values.std())
     same = identifier.layer_widths_ == truth.layer_widths
     parameters = _parameter_error(truth, identifier.network_, kind) if same else np.inf

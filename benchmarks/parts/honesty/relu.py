@@ -1,4 +1,4 @@
-"""False `exact_` of `TensorReLURegressor`, missing units without a warning, predictions far from the training rows."""
+"""False `exact_` of `TensorReLURegressor`, missing units without a warning, extrapolation."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def run(trials=None, quick=False):
 
 def tables(result):
     """Four tables."""
-    header = ["data", "cases", "exact_", "of these false", "wrong on more than 6.9 / n", "right, not called exact"]
+    header = ["data", "cases", "exact_", "false exact_", "wrong on more than 6.9 / n", "correct but not exact_"]
     keys = ("data", "cases", "exact", "false", "beyond", "missed", "refused", "seconds")
     parts = [[[row.get(key, 0) for key in keys] for row in result["rows"]]]
     cases = format_table([*header, "refused: y constant", "seconds"], parts[0])

@@ -1,4 +1,4 @@
-"""Ten typical fits with the machine's threads against `OMP_NUM_THREADS=1`, on an idle and on a busy machine."""
+"""Ten typical fits with the default threads and with `OMP_NUM_THREADS=1`, on an idle and a busy machine."""
 
 from __future__ import annotations
 

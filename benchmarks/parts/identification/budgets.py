@@ -1,4 +1,4 @@
-"""Whether `max_seconds` holds where a fit is long: ten boxes that take far more than five seconds."""
+"""Whether `max_seconds` holds for ten models whose identification takes far more than five seconds."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class _Timed:
 
     def __call__(self, X):
         start = time.perf_counter()
-        answers = self.function(X)
+        outputs = self.function(X)
         self.longest = max(self.longest, time.perf_counter() - start)
-        return answers
+        return outputs
 
 
 def _tanh(D, widths, seed, shift=0.5):
@@ -53,11 +53,11 @@ def _diabetes(hidden, seed):
 
 
 def _slow(network, seconds):
-    def answers(X):
+    def outputs(X):
         time.sleep(seconds * len(X))
         return network(X)
 
-    return answers
+    return outputs
 
 
 def _max_pooling(seed):

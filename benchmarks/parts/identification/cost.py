@@ -1,4 +1,4 @@
-"""Seconds, queries and memory against the size of the network."""
+"""Seconds, queries and peak memory against the size of the network."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def tables(result):
 
 
 def draw(result, path=FIGURE):
-    """Seconds against parameters, queries against parameters over outputs; one colour a number of layers."""
+    """Seconds against parameters, queries against parameters over outputs; one color per number of layers."""
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")

@@ -1,4 +1,4 @@
-"""One property at a time varied around a base case: where does identification end?"""
+"""Limits of identification: one property at a time varied around a base case."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TIMES_NOISE = 10.0  # relative maximum error, in units of the noise, at which a
 
 
 class Noisy:
-    """Answers with Gaussian noise, in units of their own standard deviations."""
+    """Outputs with Gaussian noise, in units of their own standard deviations."""
 
     def __init__(self, level, network, seed):
         self.rng = np.random.default_rng(seed)
@@ -37,7 +37,7 @@ class Noisy:
         return Y + self.scale * self.rng.standard_normal(Y.shape)
 
 
-def standardised_error(truth, model):
+def standardized_error(truth, model):
     """Root mean square of (found - true) / standard error over all weights and shifts; about 1 if these are right."""
     true = truth.align_to(model.network_)
     weights, shifts = model.stderr_
@@ -54,10 +54,10 @@ def _trial(settings, seed):
     if not noise:
         return planted(D, widths, seed, **options)[0]
     truth = make_network((D, *widths), shift_scale=s["shift_scale"], random_state=seed, **names)
-    options |= {"answer": Noisy(noise, truth, seed), "error": _TIMES_NOISE * noise, "parameters": None}
+    options |= {"output_map": Noisy(noise, truth, seed), "error": _TIMES_NOISE * noise, "parameters": None}
     trial, model = planted(D, widths, seed, **options)
     if model is not None and trial["success"] and model.stderr_ is not None:
-        trial["standardised error"] = standardised_error(truth, model)
+        trial["standardised error"] = standardized_error(truth, model)
     return trial | {"success": bool(trial["success"] and not trial["exact"])}
 
 

@@ -1,4 +1,4 @@
-"""Ordinary black boxes: single precision, rounded, noisy, shifted and scaled answers."""
+"""Ordinary black boxes: float32, rounded, noisy, shifted and scaled outputs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from parts.identification.trials import Case, identify, notes, table
 from registry import part
 from skident.network import FeedforwardNetwork, change_outputs
 
-_FRESH = 2000
-_TIMES_ROUNDING, _TIMES_NOISE = 20.0, 10.0  # largest error, beside the answers' own, of a network that is found
+_N_HELD_OUT = 2000
+_TIMES_ROUNDING, _TIMES_NOISE = 20.0, 10.0  # largest error, relative to that of the outputs, of a recovered network
 _TWO_SIGMA = 2.0  # standard errors within which nine weights in ten must be
 
 
@@ -39,13 +39,13 @@ def random_module(n_inputs, widths, seed):
 
 
 def in_single_precision(module):
-    """What a deployed module answers, as a function of float64 inputs."""
+    """Outputs of a deployed module as a function of float64 inputs."""
 
-    def answers(X):
+    def outputs(X):
         with torch.no_grad():
             return module(torch.as_tensor(X, dtype=torch.float32)).numpy()
 
-    return answers
+    return outputs
 
 
 def truth_of(module):
@@ -75,7 +75,7 @@ def _case(seed, n_hidden):
         first = min(first, D)
         widths = (first, rng.randint(2, first), 2)
     module = random_module(D, widths, seed)
-    return seed, module, truth_of(module), rng.standard_normal((200, D)), rng.standard_normal((_FRESH, D))
+    return seed, module, truth_of(module), rng.standard_normal((200, D)), rng.standard_normal((_N_HELD_OUT, D))
 
 
 def _judged(trial, model, truth, seed):
@@ -86,18 +86,18 @@ def _judged(trial, model, truth, seed):
 
 
 def _single(n_hidden, told, seed):
-    seed, module, truth, X, fresh = _case(seed, n_hidden)
-    box, Y = in_single_precision(module), truth(fresh)
+    seed, module, truth, X, held_out = _case(seed, n_hidden)
+    box, Y = in_single_precision(module), truth(held_out)
     unit = np.abs(Y - Y.mean(axis=0)).max(axis=0)
-    rounding = float(np.max(np.abs(box(fresh) - Y) / unit))
+    rounding = float(np.max(np.abs(box(held_out) - Y) / unit))
     widths = truth.layer_widths if told == "widths" else told
     options = {"layer_widths": widths, "error": _TIMES_ROUNDING * rounding, "parameters": None, "max_seconds": 60.0}
-    trial, model = identify(box, X, truth, fresh, seed=seed, **options)
+    trial, model = identify(box, X, truth, held_out, seed=seed, **options)
     return _judged(trial | {"times": trial["error"] / rounding}, model, truth, seed)
 
 
 def _rounded(mlp, X):
-    """scikit-learn's regressor, inputs and answers in single precision."""
+    """scikit-learn's regressor, inputs and outputs in single precision."""
     return lambda U: mlp.predict(U.astype(np.float32).astype(float))[:, None].astype(np.float32)
 
 
@@ -121,33 +121,33 @@ def _trained(activation, deploy, seed):
         mlp = MLPRegressor(hidden_layer_sizes=(10,), activation=activation, max_iter=300, random_state=seed)
         mlp.fit(X, y)
     truth, box = FeedforwardNetwork.from_sklearn(mlp), deploy(mlp, X)
-    fresh = np.random.RandomState(seed).standard_normal((_FRESH, X.shape[1]))
-    Y = truth(fresh)
-    rounding = float(np.max(np.abs(box(fresh) - Y)) / np.abs(Y - Y.mean(axis=0)).max())
+    held_out = np.random.RandomState(seed).standard_normal((_N_HELD_OUT, X.shape[1]))
+    Y = truth(held_out)
+    rounding = float(np.max(np.abs(box(held_out) - Y)) / np.abs(Y - Y.mean(axis=0)).max())
     options = {"error": _TIMES_ROUNDING * rounding, "parameters": None, "activation": activation}
-    trial, model = identify(box, X, truth, fresh, seed=seed, **options)
+    trial, model = identify(box, X, truth, held_out, seed=seed, **options)
     return _judged(trial | {"times": trial["error"] / rounding}, model, truth, seed)
 
 
 def _disturbed(decimals, noise, seed):
-    seed, _, truth, X, fresh = _case(seed, 1)
+    seed, _, truth, X, held_out = _case(seed, 1)
     disturb = Noisy(noise, truth, seed) if decimals is None else lambda Y: Y.round(decimals)
-    Y = truth(fresh)
+    Y = truth(held_out)
     unit = np.abs(Y - Y.mean(axis=0)).max(axis=0)
     level = noise * Y.std(axis=0) if decimals is None else 0.5 * 10.0**-decimals
     level = float(np.max(level / unit))
     error = _TIMES_NOISE * level
-    trial, model = identify(lambda A: disturb(truth(A)), X, truth, fresh, seed=seed, error=error, parameters=None)
+    trial, model = identify(lambda A: disturb(truth(A)), X, truth, held_out, seed=seed, error=error, parameters=None)
     return _judged(trial | {"times": trial["error"] / level}, model, truth, seed)
 
 
 def _mapped(offset, unit, seed):
-    seed, _, truth, X, fresh = _case(seed, 2)
+    seed, _, truth, X, held_out = _case(seed, 2)
     mapped = change_outputs(truth, np.full(2, offset), np.full(2, unit))
     box = lambda A: offset + unit * truth(A)  # noqa: E731
     options = {"layer_widths": truth.layer_widths, "parameters": None}
-    plain, _ = identify(truth, X, truth, fresh, seed=seed, **options)
-    trial, _ = identify(box, X, mapped, fresh, seed=seed, **options)
+    plain, _ = identify(truth, X, truth, held_out, seed=seed, **options)
+    trial, _ = identify(box, X, mapped, held_out, seed=seed, **options)
     same = abs(trial["queries"] / plain["queries"] - 1.0) <= 0.05 and trial["success"] == plain["success"]
     ratios = {"queries beside f": trial["queries"] / plain["queries"], "seconds": trial["seconds"]}
     return trial | ratios | {"seed": seed, "success": bool(same), "seconds of f": plain["seconds"]}
@@ -199,15 +199,15 @@ def run(trials, quick):
     return {"rows": rows}
 
 
-_COLUMNS = (
-    "within two standard errors",
-    "median error beside the answers'",
-    "most queries beside f",
-    "seconds beside f",
-)
+_COLUMNS = {  # key of the results: header
+    "within two standard errors": "within two standard errors",
+    "median error beside the answers'": "median error / error of outputs",
+    "most queries beside f": "maximum queries / queries for f",
+    "seconds beside f": "seconds / seconds for f",
+}
 
 
 def tables(result):
     """The rows as Markdown."""
-    extra = [(name, lambda row, n=name: row[n]) for name in _COLUMNS]
+    extra = [(title, lambda row, key=key: row[key]) for key, title in _COLUMNS.items()]
     return f"{table(result['rows'], 'black box', extra)}\n\n{notes(result['rows'])}"

@@ -1,4 +1,4 @@
-"""Five layers on two cores: one job, two threads, two workers of a `dask.distributed` cluster; seconds by the clock."""
+"""Identification of five layers on two cores: one job, two threads, two workers of a `dask.distributed` cluster."""
 
 from __future__ import annotations
 

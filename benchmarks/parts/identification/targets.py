@@ -1,4 +1,4 @@
-"""What identification is asked for, case by case, and what it reached."""
+"""Requirements on `NetworkIdentifier`, case by case, with measured values."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def unknown_width_cases():
 
 @functools.cache
 def regression_data(name):
-    """Standardised inputs (live pixels only) and targets as the name says: standardised, as they are, or one-hot."""
+    """Standardized inputs (live pixels only) and targets as the name says: standardized, as they are, or one-hot."""
     if name.startswith("diabetes"):
         X, y = load_diabetes(return_X_y=True)
         return StandardScaler().fit_transform(X), y if name.endswith("raw y") else (y - y.mean()) / y.std()
@@ -81,8 +81,8 @@ def trained_regressor(name, hidden, solver, seed):
     return _trained(MLPRegressor(**options), X, y), X
 
 
-def _fresh(X, seed):
-    return np.random.default_rng(seed).standard_normal((5000, X.shape[1]))  # columns of X are standardised
+def _held_out(X, seed):
+    return np.random.default_rng(seed).standard_normal((5000, X.shape[1]))  # columns of X are standardized
 
 
 def _regressor_trial(name, hidden, solver, unknown, seed):
@@ -90,7 +90,7 @@ def _regressor_trial(name, hidden, solver, unknown, seed):
     truth = FeedforwardNetwork.from_sklearn(mlp)
     widths = "auto" if unknown else truth.layer_widths
     options = {"layer_widths": widths, "activation": "tanh", "max_seconds": 60.0}
-    trial, _ = identify(mlp.predict, X, truth, _fresh(X, seed), seed=seed, **options)
+    trial, _ = identify(mlp.predict, X, truth, _held_out(X, seed), seed=seed, **options)
     return trial | {"r2": mlp.score(X, regression_data(name)[1])}
 
 
@@ -113,11 +113,11 @@ def _classifier_trial(load, seed):
     X, y = load(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     mlp = _trained(MLPClassifier((10,), activation="tanh", max_iter=100, random_state=seed), X, y)
-    truth, fresh = center_outputs(FeedforwardNetwork.from_sklearn(mlp)), _fresh(X, seed)
+    truth, held_out = center_outputs(FeedforwardNetwork.from_sklearn(mlp)), _held_out(X, seed)
     options = {"response_method": "predict_proba", "activation": "tanh"}
-    trial, model = identify(mlp.predict_proba, X, truth, fresh, seed=seed, **options)
+    trial, model = identify(mlp.predict_proba, X, truth, held_out, seed=seed, **options)
     if model is not None:
-        gap = np.abs(model.predict_proba(fresh) - mlp.predict_proba(fresh)).max()
+        gap = np.abs(model.predict_proba(held_out) - mlp.predict_proba(held_out)).max()
         trial |= {"probability_error": float(gap), "success": bool(trial["success"] and gap <= 1e-10)}
     return trial
 
@@ -128,7 +128,7 @@ def classifier_cases():
         yield Case(f"{name}, classifier, 10 hidden, width unknown", trial, 9, bars={"median seconds": 30.0})
 
 
-# -- other answers -----------------------------------------------------------------------------------------------------
+# -- other outputs -----------------------------------------------------------------------------------------------------
 
 
 def relu_cases():
@@ -141,7 +141,7 @@ def relu_cases():
 
 def _rounded_trial(widths, seed):
     round6 = functools.partial(np.round, decimals=6)
-    trial, _ = planted(20, widths, seed, answer=round6, error=1e-4, parameters=None)
+    trial, _ = planted(20, widths, seed, output_map=round6, error=1e-4, parameters=None)
     return trial | {"success": bool(trial["success"] and not trial["exact"])}
 
 
@@ -149,7 +149,7 @@ def rounded_cases():
     for widths in ((20, 5), (16, 10, 5)):
         trial = functools.partial(_rounded_trial, widths)
         bars = {"worst error": 1e-4, "called_exact": 0}
-        yield Case(f"D=20, {widths}, answers rounded to 6 decimals", trial, 10, bars=bars)
+        yield Case(f"D=20, {widths}, outputs rounded to 6 decimals", trial, 10, bars=bars)
 
 
 GROUPS = {
@@ -159,7 +159,7 @@ GROUPS = {
     "Trained regressors (lbfgs), from predict; no bar": functools.partial(regressor_cases, "lbfgs"),
     "Trained classifiers, from predict_proba": classifier_cases,
     "relu": relu_cases,
-    "Rounded answers: identified means to 1e-4 and not called exact": rounded_cases,
+    "Rounded outputs: identified means to 1e-4 and not called exact": rounded_cases,
 }
 
 

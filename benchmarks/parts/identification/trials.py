@@ -1,4 +1,4 @@
-"""One identification, measured; a row of them against its bars; tables of rows."""
+"""Measure single identifications, aggregate them into rows with bars, format rows as tables."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from skident.metrics import parameter_error, relative_max_error
 
 FIRST_SEED = seed_ranges.IDENTIFICATION.start
 TANH = {"activation": "tanh", "output_activation": "tanh"}
-_FRESH = 5000
+_N_HELD_OUT = 5000
 
 
-def identify(function, X, truth, fresh, *, seed, error=1e-10, parameters=1e-6, **options):
+def identify(function, X, truth, held_out, *, seed, error=1e-10, parameters=1e-6, **options):
     """Identify a function whose network is known: what came out, and what it took.
 
     Parameters
     ----------
     function : callable
-        (n, D) to the answers; all that the identifier sees.
+        (n, D) to the outputs; all that the identifier sees.
     X : ndarray of shape (n, D)
     truth : FeedforwardNetwork
-        Without noise or rounding, of a classifier that of its centred logits.
-    fresh : ndarray of shape (n, D)
+        Without noise or rounding, of a classifier that of its centered logits.
+    held_out : ndarray of shape (n, D)
         Inputs on which the two networks are compared.
     seed : int
     error : float
@@ -64,7 +64,7 @@ def identify(function, X, truth, fresh, *, seed, error=1e-10, parameters=1e-6, *
         return trial, None
     report = model.report_
     trial |= {"exact": report.exact, "widths": model.layer_widths_, "route": report.route, "attempts": report.attempts}
-    trial |= {"noise": report.noise, "error": relative_max_error(truth(fresh), model.network_(fresh))}
+    trial |= {"noise": report.noise, "error": relative_max_error(truth(held_out), model.network_(held_out))}
     if model.layer_widths_ == truth.layer_widths:
         trial["parameter_error"] = parameter_error(truth, model.network_)
     right = parameters is None or trial["parameter_error"] <= parameters
@@ -72,14 +72,14 @@ def identify(function, X, truth, fresh, *, seed, error=1e-10, parameters=1e-6, *
     return trial, model
 
 
-def planted(n_inputs, widths, seed, *, shift_scale=0.5, answer=None, names=TANH, **options):
-    """`identify` a random network from its function values; `answer` changes these, given the network's."""
+def planted(n_inputs, widths, seed, *, shift_scale=0.5, output_map=None, names=TANH, **options):
+    """`identify` a random network from its function values; `output_map` is applied to its outputs."""
     network = make_network((n_inputs, *widths), shift_scale=shift_scale, random_state=seed, **names)
     rng = np.random.default_rng(seed)
-    X, fresh = rng.standard_normal((500, n_inputs)), rng.standard_normal((_FRESH, n_inputs))
-    function = network if answer is None else lambda X: answer(network(X))
+    X, held_out = rng.standard_normal((500, n_inputs)), rng.standard_normal((_N_HELD_OUT, n_inputs))
+    function = network if output_map is None else lambda X: output_map(network(X))
     options = {"layer_widths": widths, **names, **options}
-    return identify(function, X, network, fresh, seed=seed, **options)
+    return identify(function, X, network, held_out, seed=seed, **options)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Both solvers against polynomial regression and Adam from random starts: loss, score on fresh rows, seconds."""
+"""Both solvers of `QuadraticNetRegressor` against polynomial regression and Adam from random starts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ADAM_STEPS = 2000
 
 
 def _data(name, seed):
-    """Training and fresh rows."""
+    """Training and held-out samples."""
     rng = np.random.RandomState(seed)
     if name.startswith("planted"):
         d, n = (10, 1000) if name == "planted d=10" else (50, 1000)
@@ -36,8 +36,8 @@ def _data(name, seed):
     else:
         X, y = (make_friedman1 if name == "friedman1" else make_friedman2)(600, noise=1.0, random_state=rng)
     order = rng.permutation(len(X))
-    train, fresh = order[: len(X) // 2], order[len(X) // 2 :]
-    return X[train], y[train], X[fresh], y[fresh]
+    train, held_out = order[: len(X) // 2], order[len(X) // 2 :]
+    return X[train], y[train], X[held_out], y[held_out]
 
 
 class _Adam:
@@ -69,8 +69,8 @@ class _Adam:
 
     def predict(self, X):
         Z = torch.as_tensor((X - self.center) / self.scale)
-        answers = (Z @ self.W.T) ** 2 @ self.v + Z @ self.b[:-1] + self.b[-1]
-        return self.unit[0] + self.unit[1] * answers.numpy()
+        outputs = (Z @ self.W.T) ** 2 @ self.v + Z @ self.b[:-1] + self.b[-1]
+        return self.unit[0] + self.unit[1] * outputs.numpy()
 
 
 def _methods(plain, seed):
@@ -94,14 +94,16 @@ def run(trials=None, quick=False):
     names = ["planted d=10", "planted d=50", "random labels d=50", "diabetes", "friedman1", "friedman2"]
     for name in names[:1] if quick else names:
         for t in range(1 if quick else trials or 3):
-            X, y, fresh, truth = _data(name, FIRST_SEED + t)
+            X, y, held_out, truth = _data(name, FIRST_SEED + t)
             plain = name.startswith(("planted", "random"))
             for method, model in _methods(plain, FIRST_SEED + t):
                 start = time.process_time()
                 model.fit(X, y)
                 row = {"data": name, "method": method, "seed": FIRST_SEED + t, "seconds": time.process_time() - start}
                 row["loss"] = np.mean((model.predict(X) - y) ** 2) / np.var(y)
-                row["fresh"] = None if fresh is None else np.mean((model.predict(fresh) - truth) ** 2) / np.var(truth)
+                row["fresh"] = (
+                    None if held_out is None else np.mean((model.predict(held_out) - truth) ** 2) / np.var(truth)
+                )
                 row["certified"] = model.certificate_.is_global if hasattr(model, "certificate_") else None
                 rows.append(row)
                 print(f"comparison: {name}, {method}: {row['loss']:.3g}, {row['seconds']:.2f} s", flush=True)
@@ -109,7 +111,7 @@ def run(trials=None, quick=False):
 
 
 def tables(result):
-    header = ["data", "method", "training error / variance", "the same on fresh rows", "seconds", "certified"]
+    header = ["data", "method", "training error / variance", "on held-out samples", "seconds", "certified"]
     rows = []
     for data, method in dict.fromkeys((r["data"], r["method"]) for r in result["rows"]):
         some = [r for r in result["rows"] if (r["data"], r["method"]) == (data, method)]

@@ -1,4 +1,4 @@
-"""Figures 2 to 4 of the paper: where training starts to succeed from every start, and on random labels."""
+"""Figures 2 to 4 of Soltanolkotabi et al. (2017): success of training from every start, and random labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates of nearly collinear data against exact rational arithmetic: is what is called proven true?"""
+"""Certificates of nearly collinear data against exact rational arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Theorem 2.5: gradient descent near a planted network, its rate predicted from the Jacobian and observed."""
+"""Theorem 2.5 of Soltanolkotabi et al. (2017): convergence rate near a planted network, predicted and observed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quadratic networks: what was aimed at against what was reached."""
+"""Requirements on quadratic networks, with measured values."""
 
 from __future__ import annotations
 

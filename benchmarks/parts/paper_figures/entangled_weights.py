@@ -92,7 +92,7 @@ class Descent:
         network = make_network((20, 20, 5), random_state=FIRST_SEED + 20)
         V = np.hstack(network.entangled_weights(np.zeros(20)))
         V /= np.linalg.norm(V, axis=0)
-        X, fresh = (rng.standard_normal((n, 20)) / np.sqrt(20) for n in (1000, 5000))
+        X, held_out = (rng.standard_normal((n, 20)) / np.sqrt(20) for n in (1000, 5000))
         for epochs in (50, 100) if quick else (100, 300, 1000, 3000):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -100,11 +100,11 @@ class Descent:
                     network.layer_widths, activation="tanh", output_activation="tanh", solver="gd",
                     learning_rate=0.025 * 5, max_iter=epochs, random_state=0,
                 ).fit(X @ V, network(X))  # fmt: skip
-            error = relative_max_error(network(fresh), fitted.predict(fresh @ V))
+            error = relative_max_error(network(held_out), fitted.predict(held_out @ V))
             rows.append({"epochs": epochs, "misfit": fitted.residual_, "error": error})
         return {"rows": rows}
 
     @staticmethod
     def tables(result):
-        header = ["epochs", "misfit on the samples", "relative maximum error, fresh"]
+        header = ["epochs", "residual on the samples", "relative maximum error, held-out"]
         return format_table(header, [list(row.values()) for row in result["rows"]])

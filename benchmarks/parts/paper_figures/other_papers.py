@@ -1,4 +1,4 @@
-"""Figures of three papers that take seconds: activations, the circle's escapes, correction on digits."""
+"""Figures of three other papers: activations, escapes on the circle, backward feature correction on digits."""
 
 from __future__ import annotations
 

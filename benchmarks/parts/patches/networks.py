@@ -1,4 +1,4 @@
-"""Two and three hidden layers with few outputs, as wide as each other: trained regressors and random networks."""
+"""Two and three hidden layers of equal width with few outputs: trained regressors and random networks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from registry import part
 from skident.fitting.design import design_points
 from skident.network import FeedforwardNetwork
 
-ROWS = 2000  # fresh inputs from N(0, I)
+ROWS = 2000  # held-out inputs from N(0, I)
 ALLOWS = 1e-6  # smallest over largest singular value of the Jacobian from which on weights are determined to 1e-10
 ERROR = 1e-10
 PER_PARAMETER = {"queries per parameter": 60.0}
@@ -40,7 +40,7 @@ def _measured(function, X, truth, seed, max_seconds=SECONDS, **options):
 
 
 def regressor_trial(data, hidden, solver, seed, *, told=True, max_seconds=SECONDS, seeds=seed_ranges.PATCHES):
-    """scikit-learn's regressor, trained on standardised inputs and targets."""
+    """scikit-learn's regressor, trained on standardized inputs and targets."""
     seed = seeds.start + seed % 100
     if data == "diabetes":
         X, y = load_diabetes(return_X_y=True)
@@ -90,7 +90,7 @@ def _rng():
 
 
 def random_trial(seed):
-    """A random network, widths told; how well its answers determine it is recorded."""
+    """A random network with given widths, and how well its outputs determine it."""
     seed = _seed(seed)
     truth = random_network(seed)
     X = np.random.default_rng(seed + 1).standard_normal((300, truth.n_inputs))
@@ -129,7 +129,7 @@ def _unknown_rows():
     for data in ("diabetes", "friedman1"):
         for solver in ("adam", "lbfgs"):
             trial = functools.partial(regressor_trial, data, (16, 16), solver, told=False)
-            yield Case(f"(16, 16), {data}, {solver}, widths not told", trial, 8, 10, seconds=1800.0)
+            yield Case(f"(16, 16), {data}, {solver}, unknown widths", trial, 8, 10, seconds=1800.0)
 
 
 def planted_trial(seed):
@@ -169,12 +169,12 @@ class Networks:
 
     def tables(self, result):
         """One table."""
-        extra = [("queries a parameter, most", lambda row: row["queries per parameter"])]
+        extra = [("queries per parameter, maximum", lambda row: row["queries per parameter"])]
         return f"{table(result['rows'], extra=extra)}\n\n{notes(result['rows'])}"
 
 
 class RandomPart:
-    """A hundred random networks, in two groups: those that their answers determine, and the others."""
+    """A hundred random networks, in two groups: those that their outputs determine, and the others."""
 
     def run(self, trials, quick):
         """All of them; of a quick run the first three."""

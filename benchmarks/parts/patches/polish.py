@@ -1,4 +1,4 @@
-"""The polish alone: many parameters, few outputs, from starts with errors of 1e-5."""
+"""Final least squares of all parameters by queries: few outputs, starts with relative errors of 1e-5."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(trials, quick):
 
 def tables(result):
     """One table."""
-    head = ["network", "parameters", "starts", "error, most", "queries x m_L / P", "seconds, most", "bar", "met"]
+    head = ["network", "parameters", "starts", "maximum error", "queries x m_L / P", "maximum seconds", "bar", "met"]
     keys = ("network", "parameters", "starts", "error", "queries", "seconds", "bar")
     rows = [[*(row[key] for key in keys), "pass" if row["met"] else "**FAIL**"] for row in result["rows"]]
     return format_table(head, rows)

@@ -1,4 +1,4 @@
-"""Part of bench_relu: what every change to the paper's algorithm brings, and errors against the number of rows."""
+"""What each change to the paper's algorithm adds, and errors against the number of samples."""
 
 from __future__ import annotations
 

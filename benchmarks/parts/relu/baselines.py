@@ -1,4 +1,4 @@
-"""Part of bench_relu: scikit-learn's MLPRegressor on the same rows, the best of ten starts."""
+"""scikit-learn's MLPRegressor on the same samples, the best of ten starts, and boosting."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ SOLVERS = {
 
 def _mlp(data, m, solver, n_starts):
     """The start with the smallest loss on the rows, as somebody would choose who does not know the truth."""
-    X, y, fresh, target, _ = data
+    X, y, held_out, target, _ = data
     start, fits = time.process_time(), []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for seed in range(n_starts):
             mlp = MLPRegressor(hidden_layer_sizes=(m,), alpha=0.0, tol=1e-10, random_state=seed, **SOLVERS[solver])
             mlp.fit(X, y)
-            fits.append((np.mean((mlp.predict(X) - y) ** 2), relative_error(mlp.predict(fresh), target)))
+            fits.append((np.mean((mlp.predict(X) - y) ** 2), relative_error(mlp.predict(held_out), target)))
     return {"error": min(fits)[1], "seconds": time.process_time() - start, "all": [e for _, e in fits]}
 
 
 def _boosting(data):
-    X, y, fresh, target, _ = data
+    X, y, held_out, target, _ = data
     start = time.process_time()
     model = HistGradientBoostingRegressor(random_state=0, max_iter=500).fit(X, y)
-    return {"error": relative_error(model.predict(fresh), target), "seconds": time.process_time() - start}
+    return {"error": relative_error(model.predict(held_out), target), "seconds": time.process_time() - start}
 
 
 @part("relu", "baselines", seeds=(seed_ranges.RELU, seed_ranges.RELU_ROWS))
@@ -68,5 +68,5 @@ def tables(result):
             for k in names
         ]
         lines.append([f"d={case[0]} m={case[1]} n={case[2]} noise {case[3]:g}", *cells])
-    title = "Relative MSE on fresh inputs and processor seconds, medians; MLPRegressor: best of"
+    title = "Relative MSE on held-out inputs and processor seconds, medians; MLPRegressor: best of"
     return f"{title} {result['n_starts']} starts.\n\n{format_table(['', *names.values()], lines)}"

@@ -1,4 +1,4 @@
-"""Part of bench_relu: the decompositions on exact tensors, where nothing but rounding is in the way."""
+"""Decomposition of exact tensors, whose only error is rounding."""
 
 from __future__ import annotations
 

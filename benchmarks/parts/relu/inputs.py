@@ -1,11 +1,11 @@
-"""Part of bench_relu: inputs that are not Gaussian, uniform, Student's t, Laplace and correlated ones."""
+"""Inputs that are not Gaussian: uniform, Student's t, Laplace and correlated."""
 
 from __future__ import annotations
 
 import numpy as np
 
 import seed_ranges
-from cases.relu_samples import N_FRESH, fit_and_measure, floor
+from cases.relu_samples import N_HELD_OUT, fit_and_measure, floor
 from common import format_table
 from registry import part
 from skident.datasets import make_relu_network
@@ -37,9 +37,9 @@ def _data(name, d, m, seed):
     network = make_relu_network(1, d, m, random_state=seed)[2]
     rng = np.random.RandomState(seed)
     rng.standard_normal(4 * d * m)  # not the numbers of the network
-    X, fresh = DRAWS[name](rng, ROWS, d), DRAWS[name](rng, N_FRESH, d)
+    X, held_out = DRAWS[name](rng, ROWS, d), DRAWS[name](rng, N_HELD_OUT, d)
     values = network(X)[:, 0]
-    return X, values + NOISE * values.std() * rng.standard_normal(ROWS), fresh, network(fresh)[:, 0], network
+    return X, values + NOISE * values.std() * rng.standard_normal(ROWS), held_out, network(held_out)[:, 0], network
 
 
 def _case(name, d, m, given, n_trials):
@@ -72,7 +72,7 @@ def tables(result):
     ]  # fmt: skip
     return "\n".join(
         [
-            f"{ROWS} rows, noise {NOISE}; errors on fresh inputs of the same distribution, over the floor "
+            f"{ROWS} rows, noise {NOISE}; errors on held-out inputs of the same distribution, over the floor "
             "0.01 m (d + 1) / n.",
             "",
             format_table(header, [_row(case) for case in result["cases"]]),

@@ -1,4 +1,4 @@
-"""Part of bench_relu: 50 and 100 units in as many dimensions, and rows until it breaks."""
+"""50 and 100 units in as many dimensions, with an increasing number of samples."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _row(case):
 
 def tables(result):
     header = [
-        "(d, m)", "rows", "rows a parameter", "m given", f"within {BAR} floors", "error / floor, median", "max",
+        "(d, m)", "samples", "samples per parameter", "m given", f"within {BAR} floors", "error / floor, median", "max",
         "m right", "all signs right", "s, median", "max", "warned",
     ]  # fmt: skip
     return "\n".join(

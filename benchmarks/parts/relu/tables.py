@@ -1,4 +1,4 @@
-"""Part of bench_relu: ordinary tables, whose inputs are not Gaussian."""
+"""Ordinary tables, whose inputs are not Gaussian, against Ridge."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ def tables(result):
         warned = f"{row['warned']} of 5" + (f"; {'; '.join(row['other_warnings'])}" if row["other_warnings"] else "")
         met = "pass" if ours >= ridge - SLACK else "**FAIL**"
         lines.append([name, f"{ours:.3f}", f"{ridge:.3f}", units, warned, row["seconds"], met])
-    header = ["table", "R^2, five folds", "Ridge", "units found", "said not to be Gaussian", "seconds a fold",
-              "not below Ridge by .02"]  # fmt: skip
+    header = ["table", "R^2, five folds", "Ridge", "units", "warned of non-Gaussian inputs", "seconds per fold",
+              "within 0.02 of Ridge"]  # fmt: skip
     return format_table(header, lines)

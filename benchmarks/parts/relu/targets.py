@@ -1,4 +1,4 @@
-"""Part of bench_relu: is the network found, at what cost?"""
+"""Recovery of planted ReLU networks with known and unknown width, and its cost."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _Peak:
 
 def _written(folder, d, m, n, noise):
     """The sample in files, written in blocks."""
-    _, _, fresh, target, network = planted(d, m, 10, 0.0, FIRST_SEED)
+    _, _, held_out, target, network = planted(d, m, 10, 0.0, FIRST_SEED)
     X = np.lib.format.open_memmap(Path(folder) / "X.npy", "w+", np.float64, (n, d))
     y = np.lib.format.open_memmap(Path(folder) / "y.npy", "w+", np.float64, (n,))
     rng, spread = np.random.default_rng(FIRST_SEED), noise * np.std(target)
@@ -83,18 +83,18 @@ def _written(folder, d, m, n, noise):
         y[start : start + len(rows)] = network(rows)[:, 0] + spread * rng.standard_normal(len(rows))
     X.flush()
     y.flush()
-    return fresh, target
+    return held_out, target
 
 
 def _streamed(d, m, n, noise):
     with tempfile.TemporaryDirectory() as folder:
-        fresh, target = _written(folder, d, m, n, noise)
+        held_out, target = _written(folder, d, m, n, noise)
         X, y = (np.load(Path(folder) / f"{name}.npy", mmap_mode="r") for name in "Xy")
         with _Peak() as peak:
             start, wall = time.process_time(), time.perf_counter()
             reg = TensorReLURegressor(n_units=m, random_state=0).fit(X, y)
             seconds, wall = time.process_time() - start, time.perf_counter() - wall
-        error = relative_error(reg.predict(fresh), target)
+        error = relative_error(reg.predict(held_out), target)
     return {"d": d, "m": m, "n": n, "noise": noise, "error": error, "floor": floor(d, m, n, noise), "seconds": seconds,
             "wall": wall, "bytes": peak.rise}  # fmt: skip
 
@@ -136,7 +136,7 @@ def tables(result):
     memory = "not measured" if s["bytes"] is None else f"{s['bytes'] / 1e9:.2f} GB above the data"
     return "\n".join(
         [
-            "MSE on 5000 fresh inputs without noise, relative to the variance of f. Good: at most 1e-12 without noise, "
+            "MSE on 5000 clean held-out samples, relative to the variance of f. Good: at most 1e-12 without noise, "
             "three times the floor 0.01 m (d + 1) / n with it. Seconds are processor time.",
             "",
             format_table(header, [_row(case) for case in result["cases"]]),

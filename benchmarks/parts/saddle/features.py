@@ -1,4 +1,4 @@
-"""Escape directions as features beside principal components and partial least squares, as many, on five tables."""
+"""Escape directions as features, against principal components and partial least squares on five tables."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def tables(result):
     """A row a table and number of features, means over all folds."""
     names = ("escapes", "PCA", "PLS", "all columns")
     header = ["table", "features", "escape directions", "principal components", "partial least squares", "all columns"]
-    header += ["escapes - PCA", "ahead of PCA, folds", "of PLS", "escapes: processor s a trial"]
+    header += ["escapes - PCA", "ahead of PCA, folds", "of PLS", "escapes: processor s per trial"]
     rows = []
     for name, k in dict.fromkeys((r["table"], r["features"]) for r in result["rows"]):
         some = [r for r in result["rows"] if (r["table"], r["features"]) == (name, k)]

@@ -1,4 +1,4 @@
-"""How often six layers take the second rank: the step after the first escape is what decides."""
+"""How often six layers reach the second rank, by the step after the first escape."""
 
 from __future__ import annotations
 

@@ -63,8 +63,8 @@ def run(trials, quick):
 
 
 def tables(result):
-    header = ["layers", "seed", "localised flow, simulated", "corrected / simulated - 1", "printed / simulated - 1"]
-    header += ["escape_time_from / simulated - 1", "flow of the full loss / localised - 1", "alpha-scaling, 1 exact"]
+    header = ["layers", "seed", "localized flow, simulated", "corrected / simulated - 1", "printed / simulated - 1"]
+    header += ["escape_time_from / simulated - 1", "flow of the full loss / localized - 1", "alpha-scaling, 1 exact"]
     rows = []
     for r in result["rows"]:
         ratios = [r[key] for key in ("corrected", "printed", "integrated", "full")]

@@ -1,4 +1,4 @@
-"""Training from saddle to saddle: the loss, its plateaus and the ranks between, on the digits and on MNIST."""
+"""Training from saddle to saddle on digits and MNIST: loss, plateaus and their ranks."""
 
 from __future__ import annotations
 

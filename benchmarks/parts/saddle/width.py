@@ -64,7 +64,7 @@ def run(trials, quick):
 
 def tables(result):
     header = ["width", "restarts above sqrt(2) - 1", "best speed", "processor s, 100 restarts"]
-    header += ["the same, autograd loop", "loop / ours", "loop: restarts above"]
+    header += ["processor s, autograd loop", "loop / ours", "loop: restarts above"]
     rows = []
     for width in dict.fromkeys(r["width"] for r in result["rows"]):
         some = [r for r in result["rows"] if r["width"] == width]
