@@ -61,7 +61,7 @@ PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md",
 # What is left to rewrite, places per package or folder; a number may only fall.
 LEFT = {
     "skident/compression": 2,  # the public value "answers" of `metric`
-    "pages": 139,
+    "pages": 18,
     "examples": 71,
     "benchmarks": 5,  # keys of the result files
     "docs": 28,
