@@ -48,7 +48,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "copyfile_regex": r".*\.safetensors",
 }
-# What examples say while they run is theirs: an optimiser that stops early, as scikit-learn's do, is no failed build.
+# Warnings of examples do not fail the build: scikit-learn's optimizers may stop early.
 warnings.filterwarnings("ignore", message="Stochastic Optimizer: Maximum iterations")
 
 html_theme = "pydata_sphinx_theme"

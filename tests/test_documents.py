@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import skident
-from tests.test_house import FLOORS
+from tests.test_architecture import FLOORS
 
 TOP = Path(__file__).parents[1]
 DOCUMENTS = [TOP / "README.md", TOP / "CHANGELOG.md", TOP / "CONTRIBUTING.md", TOP / "benchmarks" / "README.md"]

@@ -20,23 +20,25 @@ def pages_of_the_code():
 
 
 def test_rooms_with_public_names_are_all_there():
-    rooms = {path.parent.name for path in (TOP / "skident").glob("*/__init__.py") if "__all__" in path.read_text()}
-    assert {room for rooms in api.ROOMS.values() for room in rooms} == rooms
+    packages = {path.parent.name for path in (TOP / "skident").glob("*/__init__.py") if "__all__" in path.read_text()}
+    assert {package for packages in api.PACKAGES.values() for package in packages} == packages
 
 
 def test_everything_public_has_a_page_a_summary_and_an_example_or_a_link_to_one():
     pages = pages_of_the_code()
     assert len(PUBLIC) > 140
     lacking = {
-        "page": [f"{room}.{name}" for room, name, _ in PUBLIC if f"api/{room}/{name}.rst" not in pages],
-        "summary": [f"{room}.{name}" for room, name, thing in PUBLIC if len(api.summary_of(name, thing)) < 10],
+        "page": [f"{package}.{name}" for package, name, _ in PUBLIC if f"api/{package}/{name}.rst" not in pages],
+        "summary": [f"{package}.{name}" for package, name, thing in PUBLIC if len(api.summary_of(name, thing)) < 10],
         "example": [
-            f"{room}.{name}" for room, name, thing in PUBLIC if not (api.has_example(thing) or api.uses_of(room, name))
+            f"{package}.{name}"
+            for package, name, thing in PUBLIC
+            if not (api.has_example(thing) or api.uses_of(package, name))
         ],
     }
     assert lacking == {"page": [], "summary": [], "example": []}
-    for room in (room for rooms in api.ROOMS.values() for room in rooms):
-        assert all(f"{room}/{name}" in pages[f"api/{room}.rst"] for name in api.names_of(room))
+    for package in (package for packages in api.PACKAGES.values() for package in packages):
+        assert all(f"{package}/{name}" in pages[f"api/{package}.rst"] for name in api.names_of(package))
 
 
 def test_docstrings_are_mended():

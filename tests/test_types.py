@@ -59,9 +59,9 @@ def test_stubs_export_what_rooms_do(path):
     assert set(exported(tree_of(path))) == set(module_of(path).__all__)
 
 
-@pytest.mark.parametrize("room", ANNOTATED)
-def test_stubs_have_the_parameters_of_the_code(room):
-    path = ROOT / room / "__init__.pyi"
+@pytest.mark.parametrize("package", ANNOTATED)
+def test_stubs_have_the_parameters_of_the_code(package):
+    path = ROOT / package / "__init__.pyi"
     for name, node in functions(tree_of(path)):
         owner, _, method = name.rpartition(".")
         place = getattr(module_of(path), owner) if owner else module_of(path)
@@ -75,9 +75,9 @@ def test_stubs_have_the_parameters_of_the_code(room):
         assert real(thing.__func__ if bound else thing) == (names, defaults), name
 
 
-@pytest.mark.parametrize("room", ANNOTATED)
-def test_everything_in_stubs_is_annotated(room):
-    tree = tree_of(ROOT / room / "__init__.pyi")
+@pytest.mark.parametrize("package", ANNOTATED)
+def test_everything_in_stubs_is_annotated(package):
+    tree = tree_of(ROOT / package / "__init__.pyi")
     described = dict(functions(tree))
     for name, node in described.items():
         parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
@@ -87,9 +87,9 @@ def test_everything_in_stubs_is_annotated(room):
     assert {name for name in described if "." not in name} | classes | assigned >= set(exported(tree))
 
 
-@pytest.mark.parametrize("room", ANNOTATED)
-def test_public_methods_are_in_the_stubs(room):
-    path = ROOT / room / "__init__.pyi"
+@pytest.mark.parametrize("package", ANNOTATED)
+def test_public_methods_are_in_the_stubs(package):
+    path = ROOT / package / "__init__.pyi"
     for node in (node for node in tree_of(path).body if isinstance(node, ast.ClassDef)):
         thing = getattr(module_of(path), node.name)
         bases = {base.id for base in node.bases}

@@ -1,4 +1,4 @@
-"""A page for every public object, grouped by room, from `__all__` and the docstrings."""
+"""A page for every public object, grouped by package, from `__all__` and the docstrings."""
 
 import importlib
 import inspect
@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 TOP = Path(__file__).parents[2]
-ROOMS = {  # every room with an `__all__`, questions first
+PACKAGES = {  # every package with an `__all__`, tasks first
     "Questions": ["identification", "audit", "compression", "samples", "landscape", "saddle", "hierarchical"],
     "What they stand on": ["network", "oracle", "metrics", "datasets", "inspection", "linalg", "optim", "budget"]
     + ["cli"],
@@ -15,28 +15,28 @@ ROOMS = {  # every room with an `__all__`, questions first
 CONSTANTS = {  # what a number or a dict cannot say of itself
     "ACTIVATIONS": "The activations by name: a dict of `Activation`.",
     "DERIVATIVES": "The ways to derivatives of a black box that `Oracle` accepts, as a tuple of names.",
-    "MAX_NOISE": "Noise, relative to the standard deviation of the answers, above which a black box is refused.",
+    "MAX_NOISE": "Noise, relative to the standard deviation of the outputs, above which a black box is refused.",
 }
 FOREIGN = "BaseEstimator,RegressorMixin,ClassifierMixin,TransformerMixin,ClassNamePrefixFeaturesOutMixin,NeuralNet"
 
 
-def names_of(room):
-    """The public names of a room, in its own order, without those that another room has as its own."""
-    module = importlib.import_module(f"skident.{room}")
-    return [name for name in module.__all__ if not _is_of_another(room, name, getattr(module, name))]
+def names_of(package):
+    """The public names of a package, in its own order, without those that another package has as its own."""
+    module = importlib.import_module(f"skident.{package}")
+    return [name for name in module.__all__ if not _is_of_another(package, name, getattr(module, name))]
 
 
-def _is_of_another(room, name, thing):
+def _is_of_another(package, name, thing):
     home = getattr(thing, "__module__", "skident").split(".")[1:2]
-    rooms = {other for part in ROOMS.values() for other in part} - {room}
-    return bool(rooms & set(home)) and name in importlib.import_module(f"skident.{home[0]}").__all__
+    packages = {other for part in PACKAGES.values() for other in part} - {package}
+    return bool(packages & set(home)) and name in importlib.import_module(f"skident.{home[0]}").__all__
 
 
 def public_objects():
-    """Room, name and object of everything public."""
-    for room in (room for rooms in ROOMS.values() for room in rooms):
-        for name in names_of(room):
-            yield room, name, getattr(importlib.import_module(f"skident.{room}"), name)
+    """Package, name and object of everything public."""
+    for package in (package for packages in PACKAGES.values() for package in packages):
+        for name in names_of(package):
+            yield package, name, getattr(importlib.import_module(f"skident.{package}"), name)
 
 
 def summary_of(name, thing):
@@ -56,20 +56,20 @@ def sources():
         page = path.relative_to(TOP / "docs").with_suffix("").as_posix()
         text = path.read_text(encoding="utf-8")
         found[f"/{page}"] = "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL))
-    for room, name, thing in public_objects():
-        found[f"/api/{room}/{name}"] = "\n".join(re.findall(r"(?:>>>|\.\.\.) (.*)", inspect.getdoc(thing) or ""))
+    for package, name, thing in public_objects():
+        found[f"/api/{package}/{name}"] = "\n".join(re.findall(r"(?:>>>|\.\.\.) (.*)", inspect.getdoc(thing) or ""))
     return found
 
 
 @cache
-def uses_of(room, name):
+def uses_of(package, name):
     """The pages whose code uses an object, its own left out; else those of objects with an example that speak of it."""
-    own = f"/api/{room}/{name}"
+    own = f"/api/{package}/{name}"
     using = [page for page, code in sources().items() if page != own and re.search(rf"\b{name}\b", code)]
     return using or [
         f"/api/{place}/{other}"
         for place, other, thing in public_objects()
-        if (place, other) != (room, name) and has_example(thing) and re.search(rf"\b{name}\b", inspect.getdoc(thing))
+        if (place, other) != (package, name) and has_example(thing) and re.search(rf"\b{name}\b", inspect.getdoc(thing))
     ]
 
 
@@ -78,10 +78,10 @@ def has_example(thing):
     return ">>>" in (inspect.getdoc(thing) or "")
 
 
-def directive_of(room, name, thing):
+def directive_of(package, name, thing):
     """The lines that make autodoc write an object's page."""
     skident = importlib.import_module("skident")
-    module = "skident" if name in skident.__all__ else f"skident.{room}"
+    module = "skident" if name in skident.__all__ else f"skident.{package}"
     lines = [f".. currentmodule:: {module}", ""]
     if name in CONSTANTS:
         known = list(thing) if isinstance(thing, (dict, tuple, list, set, frozenset)) else thing
@@ -92,45 +92,45 @@ def directive_of(room, name, thing):
     return [*lines, f".. autofunction:: {name}"]
 
 
-def page_of(room, name, thing):
+def page_of(package, name, thing):
     """The source of an object's page."""
-    lines = [name, "=" * len(name), "", *directive_of(room, name, thing), ""]
-    uses = uses_of(room, name)
+    lines = [name, "=" * len(name), "", *directive_of(package, name, thing), ""]
+    uses = uses_of(package, name)
     if uses:
         lines += [".. rubric:: Used in", "", *(f"- :doc:`{page}`" for page in uses), ""]
     return "\n".join(lines)
 
 
-def room_page(room):
-    """The source of a room's page: what it is for, and a table of what it has."""
-    module = importlib.import_module(f"skident.{room}")
-    title = f"skident.{room}"
+def room_page(package):
+    """The source of a package's page: what it is for, and a table of what it has."""
+    module = importlib.import_module(f"skident.{package}")
+    title = f"skident.{package}"
     lines = [title, "=" * len(title), "", inspect.getdoc(module), "", ".. list-table::", "   :widths: 30 70", ""]
-    for name in names_of(room):
-        lines += [f"   * - :doc:`{name} <{room}/{name}>`", f"     - {summary_of(name, getattr(module, name))}"]
-    lines += ["", ".. toctree::", "   :hidden:", "", *(f"   {room}/{name}" for name in names_of(room)), ""]
+    for name in names_of(package):
+        lines += [f"   * - :doc:`{name} <{package}/{name}>`", f"     - {summary_of(name, getattr(module, name))}"]
+    lines += ["", ".. toctree::", "   :hidden:", "", *(f"   {package}/{name}" for name in names_of(package)), ""]
     return "\n".join(lines)
 
 
 def index_page():
-    """The source of the page of all rooms."""
-    lines = ["API", "===", "", "Everything public, by room. Estimators can be imported from `skident` itself.", ""]
-    for title, rooms in ROOMS.items():
+    """The source of the page of all packages."""
+    lines = ["API", "===", "", "Everything public, by package. Estimators can be imported from `skident` itself.", ""]
+    for title, packages in PACKAGES.items():
         lines += [title, "-" * len(title), "", ".. list-table::", "   :widths: 25 75", ""]
-        for room in rooms:
-            doc = inspect.getdoc(importlib.import_module(f"skident.{room}")).partition("\n\n")[0].replace("\n", " ")
-            lines += [f"   * - :doc:`{room}`", f"     - {doc}"]
-        lines += ["", ".. toctree::", "   :hidden:", "", *(f"   {room}" for room in rooms), ""]
+        for package in packages:
+            doc = inspect.getdoc(importlib.import_module(f"skident.{package}")).partition("\n\n")[0].replace("\n", " ")
+            lines += [f"   * - :doc:`{package}`", f"     - {doc}"]
+        lines += ["", ".. toctree::", "   :hidden:", "", *(f"   {package}" for package in packages), ""]
     return "\n".join(lines)
 
 
 def pages():
     """All pages, by their path below docs/."""
     yield "api/index.rst", index_page()
-    for room in (room for rooms in ROOMS.values() for room in rooms):
-        yield f"api/{room}.rst", room_page(room)
-    for room, name, thing in public_objects():
-        yield f"api/{room}/{name}.rst", page_of(room, name, thing)
+    for package in (package for packages in PACKAGES.values() for package in packages):
+        yield f"api/{package}.rst", room_page(package)
+    for package, name, thing in public_objects():
+        yield f"api/{package}/{name}.rst", page_of(package, name, thing)
 
 
 def mended(lines):

@@ -12,18 +12,18 @@ KINDS = r"(\w*(?:Error|NotIdentified|Failure|Warning|unreadable|undecided|warn))
 REMEDIES = [
     (r"^(?!.*must be).*(?:max_seconds|max_queries|budget)|OutOfBudget", "The budget ended.", "Raise `max_seconds` or `max_queries`."),
     (r"needs? \w+, which is not installed|pip install", "An optional package is missing.", "Install the extra named."),
-    (r"NotIdentified \(activation boundaries", "The answers are not those of a ReLU network that kinks can be read off.",
+    (r"NotIdentified \(activation boundaries", "The outputs are not those of a ReLU network with locatable activation boundaries.",
      "Another activation, more layers than could be followed, or noise: see `report_.activation`, try "
-     "`activation=` and `layer_widths=`, or ask the box where its answers are exact."),
+     "`activation=` and `layer_widths=`, or query the model where its outputs are exact."),
     (r"NotIdentified \(second layer", "The route over patches gave up; `fit` goes on with the next route.",
-     "Give `layer_widths`, more `max_seconds`, or exact answers."),
-    (r"NotIdentified \(profiles", "Far out the answers are not straight lines, as those of such units would be.",
+     "Give `layer_widths`, more `max_seconds`, or exact outputs."),
+    (r"NotIdentified \(profiles", "At large inputs the outputs are not linear, as they would be for such units.",
      "Another activation, or an output that is not linear: give `activation`, or `input_range`."),
-    (r"NotIdentified \((?:saturation|first layer)", "Far out the answers do not settle: no tanh, sigmoid or erf layer is seen there.",
+    (r"NotIdentified \((?:saturation|first layer)", "At large inputs the outputs are not constant: no tanh, sigmoid or erf layer saturates there.",
      "Give `activation` if it is another one; `input_range` where the box clips its inputs; a tree is no network."),
     (r"UndecidedSigns|undecided", "The equations do not settle the signs of some units.",
-     "More answers: more rows X, a larger `max_queries`."),
-    (r"BlackBoxError", "The black box gave answers that no identification can use.",
+     "More samples X, or a larger `max_queries`."),
+    (r"BlackBoxError", "The black box returned outputs that cannot be used.",
      "Ask it at the row named in the text; check its dtype, shape and range."),
     (r"unreadable", "A model file or module has a part that no feedforward network of this package has.",
      "Convert the part named, put the model into `eval()` mode, or hand the model over as a callable."),
@@ -35,14 +35,14 @@ REMEDIES = [
      "More rows, or fewer units, as the text says."),
     (r"shape|must have \d|one (?:row|column|entry)|columns|features|dimension|widths|layer", "Arrays, widths or layers do not fit each other.",
      "Compare the shapes that the text names with the docstring: weights are (inputs, units)."),
-    (r"parallel|dependent|rank|singular|degenerate|vanish|is zero|constant", "The data do not determine what is asked for.",
+    (r"parallel|dependent|rank|singular|degenerate|vanish|is zero|constant", "The data do not determine the requested result.",
      "Data in which the parts differ: more rows, other columns, another loss."),
     (r"must be|must lie|one of|expected|needs|takes|allowed|supported|got ", "A parameter has a value it cannot take.",
      "Give one that the text or the docstring names."),
     (r"path|file|folder|save|load|\.csv|\.onnx", "A file cannot be read or written as asked.",
      "Check the path and the format named."),
     (r"(?s)Warning|warn", "The fit ended before it was as good as it can be.", "More iterations, starts or rows."),
-    (r"(?s).*", "What was asked for cannot be done with what was given.", "The text says what is missing."),
+    (r"(?s).*", "The request cannot be fulfilled with the given arguments.", "The text says what is missing."),
 ]  # fmt: skip
 
 
@@ -96,19 +96,19 @@ def literal(text):
 
 
 def page():
-    """The list as a page, by room, then by what helps."""
+    """The list as a page, by package, then by what helps."""
     lines = [
         "# All messages", "",
         "Every text of an error or a warning in the package, from its source; `...` stands for what is filled in. Search",
-        "this site for words of the message you met. What lies behind the frequent ones is told in",
+        "this site for the words of a message. Frequent messages are explained in",
         "[Troubleshooting](../troubleshooting.md).", "",
     ]  # fmt: skip
-    rooms = {}
+    packages = {}
     for path, _, kind, text in messages():
-        room = rooms.setdefault(path.split("/")[0], {})
-        room.setdefault(remedy_of(kind, text), []).append((kind, text))
-    for room, remedies in rooms.items():
-        lines += [f"## {room}", ""]
+        package = packages.setdefault(path.split("/")[0], {})
+        package.setdefault(remedy_of(kind, text), []).append((kind, text))
+    for package, remedies in packages.items():
+        lines += [f"## {package}", ""]
         for (cause, help_), found in remedies.items():
             lines += [f"**{cause}** {help_}", ""]
             lines += [f"- {kind}: {literal(text)}" for kind, text in dict.fromkeys(found)] + [""]

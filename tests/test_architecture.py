@@ -1,7 +1,8 @@
-"""The rule of the house: rooms on floors, imports strictly downward, every question on its own.
+"""The architecture: packages on floors, imports strictly downward, every question on its own.
 
 Floors from the ground up: arrays; networks and training; how a network is asked; fits and what estimators share; the
-questions; the displays. No question imports another, no room opens a private module of another one, skorch is known to
+questions; the displays. No question imports another, no package opens a private module of another one, skorch is known
+to
 one file. The sources are parsed, never run.
 """
 
@@ -44,8 +45,8 @@ GATES = {
 }
 
 
-def room_of(module):
-    """The room of a dotted name: ``skident.linalg.power`` lies in ``linalg``; "" is the package itself or outside."""
+def package_of(module):
+    """The package of a dotted name: ``skident.linalg.power`` lies in ``linalg``; "" is skident itself or outside."""
     parts = module.split(".")
     return parts[1] if parts[0] == "skident" and len(parts) > 1 and parts[1] in FLOORS else ""
 
@@ -90,40 +91,40 @@ def private_part(target):
 
 
 def internal_violation(module, target, in_function):
-    room, other = room_of(module), room_of(target)
+    package, other = package_of(module), package_of(target)
     gate = in_function and target in GATES.get(module, ())
-    if private_part(target) and (other != room or not module.startswith("skident.")):
-        return f"opens {target}, a private module of another room"
+    if private_part(target) and (other != package or not module.startswith("skident.")):
+        return f"opens {target}, a private module of another package"
     if not module.startswith("skident"):
         return None
     if target == "skident" and module != "skident":
         return "imports the package itself, which may load everything; import the module instead"
     if in_function and not gate:
         return f"loads {target} inside a function; only the gates listed in this test do that"
-    if room == other or not room:
+    if package == other or not package:
         return None
-    if {room, other} <= QUESTIONS:
-        return f"{room} is a question and must not import another one, {other}"
-    if FLOORS[other] >= FLOORS[room] and not (gate and other == "inspection"):
-        return f"{room} (floor {FLOORS[room]}) must not import {other} (floor {FLOORS[other]}): strictly downward"
+    if {package, other} <= QUESTIONS:
+        return f"{package} is a question and must not import another one, {other}"
+    if FLOORS[other] >= FLOORS[package] and not (gate and other == "inspection"):
+        return f"{package} (floor {FLOORS[package]}) must not import {other} (floor {FLOORS[other]}): strictly downward"
     return None
 
 
 def external_violation(module, target, in_function):
     if not module.startswith("skident"):
         return None
-    room = room_of(module)
+    package = package_of(module)
     if target in UNPICKLERS:
         return f"{target} is not allowed anywhere: nothing in the package unpickles"
     if target in OPTIONAL and not module.startswith(OPTIONAL[target]):
         return f"{target} is optional, and imported in {OPTIONAL[target]} only"
     if target == "skorch" and module != SKORCH:
         return f"skorch is imported in {SKORCH} only"
-    if target in {"torch", "sklearn", "skorch"} and room in ARRAYS_ONLY:
-        return f"{room} knows arrays only, so no {target}, not even inside a function"
+    if target in {"torch", "sklearn", "skorch"} and package in ARRAYS_ONLY:
+        return f"{package} knows arrays only, so no {target}, not even inside a function"
     if target == "torch" and in_function:
         return "torch is imported at the top of the files that need it"
-    if target == "matplotlib" and not (in_function and room == "inspection"):
+    if target == "matplotlib" and not (in_function and package == "inspection"):
         return "matplotlib is imported inside functions of inspection only"
     return None
 
@@ -224,7 +225,7 @@ BREACHES = [
     ("skident.oracle.black_box", "def f():\n    from ._onnx_box import OnnxBox"),
     ("benchmarks.bench_saddle", "from skident.network._transformers import affine_map"),
     ("examples.plot_03_deep_mlp", "import skident.oracle._oracle"),
-    ("tests.test_house", "from skident.metrics import _weights"),
+    ("tests.test_architecture", "from skident.metrics import _weights"),
 ]
 PERMITTED = [
     ("skident", "from .identification import NetworkIdentifier"),
@@ -247,7 +248,7 @@ PERMITTED = [
     ("skident.inspection._weights", "def f():\n    import matplotlib.pyplot"),
     ("skident.datasets._relu", "from ..network import FeedforwardNetwork\nimport sklearn"),
     ("benchmarks.bench_saddle", "from skident.saddle.localized_loss import prolonged\nimport torch, matplotlib"),
-    ("tests.test_house", "from skident.linalg.power import find_rank_one\nimport pickle"),
+    ("tests.test_architecture", "from skident.linalg.power import find_rank_one\nimport pickle"),
 ]
 
 
