@@ -22,7 +22,7 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "skorch", "tensorly")
 
 
 def environment():
-    """Versions, processor, cores and threads: what is needed to compare numbers, and nothing personal."""
+    """Versions, processor, cores and threads, to compare measurements."""
     versions = {}
     for name in PACKAGES:
         try:
@@ -52,7 +52,7 @@ def _processor():
 
 @contextmanager
 def stopwatch():
-    """``with stopwatch() as clock: ...`` leaves the seconds in ``clock.seconds``."""
+    """``with stopwatch() as clock: ...`` stores wall time in ``clock.seconds``."""
 
     class Clock:
         seconds = float("nan")
@@ -65,7 +65,7 @@ def stopwatch():
 
 
 class Countdown:
-    """Says whether a part's time is used up."""
+    """Time limit of a part."""
 
     def __init__(self, seconds):
         self.end = time.perf_counter() + seconds
@@ -87,7 +87,7 @@ class BlackBox:
 
 
 def make_identifier(model=None, **settings):
-    """A `NetworkIdentifier` from settings in one dictionary, those of its options among them."""
+    """`NetworkIdentifier` from keyword settings, some of which belong to its options."""
     from skident import IdentifierOptions, NetworkIdentifier
 
     names = IdentifierOptions().get_params(deep=False).keys() & settings.keys()
@@ -96,18 +96,18 @@ def make_identifier(model=None, **settings):
 
 
 def unit_inputs(n_inputs):
-    """Inputs with mean exactly 0 and standard deviation exactly 1, so that radii are in the paper's units."""
+    """Inputs (2 D, D) with mean 0 and standard deviation 1 exactly, so that radii have the paper's units."""
     return np.sqrt(n_inputs) * np.concatenate([np.eye(n_inputs), -np.eye(n_inputs)])
 
 
 def summary(values):
-    """Median and maximum, and every value for those who doubt them."""
+    """Median, maximum and all values."""
     values = [float(v) for v in values]
     return {"median": float(np.median(values)), "max": max(values), "all": values}
 
 
 def format_value(value):
-    """A cell: 3 significant digits, yes and no for truth values, a dash for nothing."""
+    """Format a cell: 3 significant digits, yes or no for booleans, a dash for None and NaN."""
     if value is None:
         return "-"
     if isinstance(value, (bool, np.bool_)):
@@ -123,7 +123,7 @@ def format_value(value):
 
 
 def format_table(header, rows):
-    """A markdown table whose columns line up, so that it can be read in a terminal too."""
+    """Markdown table with aligned columns, legible in a terminal too."""
     cells = [list(map(str, header)), *[[format_value(v) for v in row] for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in cells]
@@ -132,7 +132,7 @@ def format_table(header, rows):
 
 
 def rounded(value):
-    """Floats to 6 significant digits, arrays and NumPy scalars to plain ones: small, readable JSON."""
+    """Floats to 6 significant digits, arrays and NumPy scalars to Python values, for small JSON files."""
     if isinstance(value, dict):
         return {str(k): rounded(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
@@ -147,13 +147,13 @@ def rounded(value):
 
 
 def read_results(name):
-    """What an earlier run wrote, part by part; empty if there was none."""
+    """Results of earlier runs by part; empty if there are none."""
     path = RESULTS / f"{name}.json"
     return json.loads(path.read_text()) if path.exists() else {}
 
 
 def write_part(name, part, result):
-    """Put one part's result into results/<name>.json and leave the other parts as they were."""
+    """Replace one part's result in results/<name>.json; keep the other parts."""
     RESULTS.mkdir(exist_ok=True)
     content = {**read_results(name), part: rounded(result)}
     text = json.dumps(dict(sorted(content.items())), indent=1, allow_nan=False)
@@ -176,3 +176,15 @@ def run_module(name, *arguments, variables=None, check=True, **options):
     variables = {**(os.environ if variables is None else variables), "PYTHONPATH": path}
     command = [sys.executable, "-m", name, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=check, cwd=FOLDER, env=variables, **options)
+
+
+@contextmanager
+def busy(n):
+    """Keep n other processes busy during a ``with`` block."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: sum(range(10**6))"]) for _ in range(n)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()

@@ -1,6 +1,6 @@
-"""The seeds that the benchmarks draw from, a range each; nothing was chosen on any of them, no default and no test.
+"""Ranges of the seeds of the benchmarks; no default was tuned on them, and no test uses them.
 
-`tests/test_seeds.py` keeps them apart from each other and from the seeds of the tests.
+`tests/test_seeds.py` checks that they are disjoint from each other and from the seeds of the tests.
 """
 
 # What is measured: networks, data, and the states of the estimators.

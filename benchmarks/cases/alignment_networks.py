@@ -63,7 +63,7 @@ class BareStream(nn.Module):
 
 
 def random_network(build, seed):
-    """In float64: weights as torch draws them, shifts and norm layers random, variances positive."""
+    """In float64: weights as torch draws them, biases and norm layers random, variances positive."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         network = build().double().eval()

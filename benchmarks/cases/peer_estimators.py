@@ -78,7 +78,7 @@ class Recursive(BaseEstimator):
 
 @contextlib.contextmanager
 def _silent():
-    """xRFM prints, and shows bars."""
+    """Suppress the output and progress bars of xRFM."""
     with (
         Path(os.devnull).open("w") as nowhere,
         contextlib.redirect_stdout(nowhere),

@@ -53,7 +53,7 @@ class Sizes:
 
 
 def random_parameters(rng, depth, sizes):
-    """Weights and shifts of a random network."""
+    """Weights and biases of a random network."""
     widths = [rng.randint(3, 16), *rng.randint(sizes.hidden[0], sizes.hidden[1] + 1, size=depth)]
     widths.append(rng.randint(sizes.outputs[0], sizes.outputs[1] + 1))
     weights = [rng.standard_normal((n, m)) / np.sqrt(n) for n, m in zip(widths, widths[1:])]

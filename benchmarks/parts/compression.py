@@ -78,7 +78,7 @@ def _without_small_units(network, widths):
 
 
 def _without_small_weights(network, n_parameters):
-    """All shifts and the largest weights, as many parameters in all; the others zero."""
+    """Prune the smallest weights to zero until as many parameters are left; all biases are kept."""
     n_weights = max(1, n_parameters - sum(len(b) for b in network.biases))
     magnitudes = np.sort(np.concatenate([np.abs(W).ravel() for W in network.weights]))
     masks = [np.abs(W) >= magnitudes[-n_weights] for W in network.weights]
@@ -180,7 +180,7 @@ def run(trials=None, quick=False):
 
 
 def tables(result):
-    """Medians over seeds, a row a case and tolerance."""
+    """Medians over seeds, one row per case and tolerance."""
     header = ["network", "parameters", "tol", "units left", "parameters left"]
     header += [*METHODS.values(), "ours, worst", "seconds"]
     rows = []

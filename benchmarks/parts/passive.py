@@ -46,7 +46,7 @@ def rows_of(kind, n, rng):
 
 
 def planted(widths, activation, seed, per_parameter=10, kind="Gaussian"):
-    """A network, rows and values: unit weight columns, shifts N(0, 0.3^2), linear output."""
+    """Network, samples and values: unit weight columns, biases N(0, 0.3^2), linear output."""
     truth = make_network(
         (D, *widths), shift_scale=SHIFTS, activation=activation, output_activation="identity", random_state=seed
     )

@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import seed_ranges
+from cases.random_networks import random_relu_network
 from parts.identification.trials import Case, identify, notes, table
 from registry import part
 from skident.network import FeedforwardNetwork, center_outputs, leaky_relu
@@ -21,16 +22,6 @@ from skident.network import FeedforwardNetwork, center_outputs, leaky_relu
 ROWS = 20_000  # held-out inputs of each spread
 SPREADS = (1.0, 3.0)
 TABLES = {"cancer": load_breast_cancer, "digits": load_digits, "wine": load_wine, "iris": load_iris}
-
-
-def random_network(sizes, seed, activation="relu"):
-    """Weights of variance 1 / D in the first layer and 2 / m behind it, shifts of deviation .3, one output unit."""
-    rng, weights, biases = np.random.default_rng(seed), [], []
-    for layer, (n, m) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
-        last = layer == len(sizes) - 2
-        weights.append(rng.standard_normal((n, m)) / np.sqrt(n if layer == 0 or last else n / 2.0))
-        biases.append(np.full(m, 0.1) if last else 0.3 * rng.standard_normal(m))
-    return FeedforwardNetwork(weights, biases, activation)
 
 
 def held_out_inputs(D, seed):
@@ -57,7 +48,7 @@ def _seed(seed):
 def random_trial(sizes, seed, *, activation="relu", deploy=None, error=1e-10):
     """A random network; `deploy` makes the black box; the tolerance is 20 times the error of its outputs."""
     seed = _seed(seed)
-    truth = random_network(sizes, seed, activation)
+    truth = random_relu_network(sizes, seed, activation)
     box = truth if deploy is None else deploy(truth)
     U, X = held_out_inputs(sizes[0], seed + 1), np.random.default_rng(seed).standard_normal((500, sizes[0]))
     name = "leaky_relu" if activation != "relu" else "relu"

@@ -141,14 +141,14 @@ def _row(table, order, name, folds):
 
 
 def _folds(model, name, table, score):
-    """`_fold` of every fold; None where a peer from elsewhere does not come to its end on one of them."""
+    """Scores of all folds, or a note if an external estimator fails or exceeds its time limit on one of them."""
     X, y, folds = table
     if name not in PEERS_FROM_ELSEWHERE:
         return [_fold(model, X, y, a, b, score) for a, b in folds]
     try:
         with limited(SECONDS * len(folds)):
             return [_fold(model, X, y, a, b, score) for a, b in folds]
-    except Exception as error:  # whatever it is, it is theirs
+    except Exception as error:  # any error of an external estimator is noted
         return f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:80] if str(error) else 'no message'}"
 
 

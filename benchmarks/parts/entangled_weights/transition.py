@@ -50,7 +50,7 @@ def _trial(n_neurons, route, seed):
 
 @part("entangled_weights", "transition", seeds=seed_ranges.TRANSITION)
 def run(trials=None, quick=False):
-    """From m = 100 on until fewer than half the neurons are found, or the time is over."""
+    """Increase m from 100 until fewer than half of the neurons are recovered, or the time limit is reached."""
     trials = trials or (1 if quick else 2)
     left, rows = Countdown(20 if quick else 50), []
     for route in ROUTES:

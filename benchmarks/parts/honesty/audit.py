@@ -1,6 +1,6 @@
-"""Audits that were wrong without a word: quantized models, float32 references, inputs cast to float32, no power.
+"""Audits that were once wrong without a warning: quantized models, float32 references, cast inputs, low power.
 
-Every reproducer has twenty networks of its own; the rows of unchanged and changed networks are those of `bench_audit`.
+Every reproducer has twenty networks; the rows of unchanged and changed networks are those of `parts.audit`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 
 import seed_ranges
+from cases.changed_networks import as_it_is, in_another_order, one_weight, random_network, single_precision
 from common import format_table
-from parts.audit import N_ROWS, as_it_is, in_another_order, one_weight, random_network, single_precision
+from parts.audit import N_ROWS
 from registry import part
 from skident.audit import verify_same
 from skident.cli import main
@@ -91,7 +92,7 @@ def same_quantized_file(seed, folder):
 
 
 def identified(seed, folder):
-    """A network that ``skident identify`` found in a float32 file, its widths given, against this file."""
+    """A network that ``skident identify`` recovered from a float32 file with given widths, against this file."""
     rng = np.random.RandomState(seed)
     sizes = (rng.randint(3, 9), rng.randint(3, 9), rng.randint(1, 3))
     network = make_network(sizes, shift_scale=0.5, output_activation="identity", random_state=seed)
@@ -182,7 +183,7 @@ REPRODUCERS = {  # what must be said; twenty seeds of its own each
     "1 % change behind too few decimals": (too_few_decimals, "undecided or different"),
     "int8 emulated, tol=0.5": (quantized_with_tol, "the same"),
 }
-ROWS = {  # what must be said of the networks of `bench_audit`, trials
+ROWS = {  # required verdict, trials
     "as it is": (as_it_is, "the same", 40),
     "units in another order": (in_another_order, "the same", 40),
     "float32": (single_precision, "the same", 40),

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 import warnings
-from contextlib import contextmanager
 
 import numpy as np
 from sklearn.datasets import load_diabetes, load_digits
@@ -15,9 +14,9 @@ from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.neural_network import MLPClassifier
 
 import seed_ranges
-from common import format_table, make_identifier, run_module
+from cases.random_networks import random_network
+from common import busy, format_table, make_identifier, run_module
 from registry import part
-from skident.network import FeedforwardNetwork
 
 LIMIT, QUICK_LIMIT = 20.0, 3.0
 FIRST_SEED = seed_ranges.HONESTY_BUDGETS.start
@@ -30,16 +29,9 @@ def bar(limit):
     return 1.3 * limit + 2.0
 
 
-def network(activation, widths, seed):
-    """A network with random weights of the usual size and biases of 0.3 standard deviations."""
-    rng, gain = np.random.default_rng(seed), np.sqrt(2.0) if "relu" in activation else 1.0
-    weights = [gain * rng.standard_normal((a, b)) / np.sqrt(a) for a, b in zip(widths, widths[1:], strict=False)]
-    return FeedforwardNetwork(weights, [0.3 * rng.standard_normal(m) for m in widths[1:]], activation)
-
-
 def _plain(activation, *widths, **options):
     def case(seed):
-        model = network(activation, widths, seed)
+        model = random_network(activation, widths, seed)
         return lambda X: model(X), np.random.default_rng(seed).standard_normal((200, widths[0])), options
 
     return case
@@ -48,23 +40,23 @@ def _plain(activation, *widths, **options):
 def _module(seed):
     import torch
 
-    layers = network("relu", (20, 64, 64, 5), seed).to_torch()
+    layers = random_network("relu", (20, 64, 64, 5), seed).to_torch()
     return layers.to(torch.float64), np.random.default_rng(seed).standard_normal((200, 20)), {}
 
 
 def _single(seed):
-    model = network("tanh", (20, 16, 16, 3), seed)
+    model = random_network("tanh", (20, 16, 16, 3), seed)
     box = lambda X: model(X.astype(np.float32)).astype(np.float32)  # noqa: E731
     return box, np.random.default_rng(seed).standard_normal((200, 20)), {}
 
 
 def _noisy(seed):
-    model, rng = network("tanh", (10, 12, 2), seed), np.random.default_rng(seed)
+    model, rng = random_network("tanh", (10, 12, 2), seed), np.random.default_rng(seed)
     return lambda X: model(X) + 1e-3 * rng.standard_normal((len(X), 2)), rng.standard_normal((200, 10)), {}
 
 
 def _slow(seed):
-    model = network("relu", (30, 40, 20, 3), seed)
+    model = random_network("relu", (30, 40, 20, 3), seed)
 
     def box(X):
         time.sleep(1e-3)
@@ -128,18 +120,6 @@ def fit_one(name, seed, limit):
         except ValueError:
             outcome = "refused"
     return {"seconds": time.perf_counter() - began, "outcome": outcome}
-
-
-@contextmanager
-def busy(n):
-    """A block beside which n processes compute."""
-    others = [subprocess.Popen([sys.executable, "-c", "while True: sum(range(10**6))"]) for _ in range(n)]
-    try:
-        yield
-    finally:
-        for other in others:
-            other.kill()
-            other.wait()
 
 
 @part("honesty", "budgets", seeds=seed_ranges.HONESTY_BUDGETS)

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 
 import seed_ranges
+from cases.exact_least_squares import exact_least, exact_loss, fractions
 from common import format_table
-from parts.landscape.proofs import _fractions, exact_least, exact_loss
 from registry import part
 from skident.landscape import LossTerms, landscape_certificate
 from skident.landscape.convex_solver import solve_convex
@@ -71,7 +71,7 @@ def check(seed):
     kind, X, y, terms, v = case(seed)
     counts = dict.fromkeys(("points", "global", "false", "above", "optimal", "missed"), 0)
     some = list(points(X, y, terms, v, seed))
-    losses = [exact_loss(_fractions(X), y, W, v, terms) for W in some]
+    losses = [exact_loss(fractions(X), y, W, v, terms) for W in some]
     both = len(set(v)) == 2
     # For one sign the least loss known; a "global" above that by more than is promised is false all the same.
     least = min([exact_least(X, y, terms), *losses] if both else losses)

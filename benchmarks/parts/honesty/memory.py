@@ -11,8 +11,9 @@ import warnings
 import numpy as np
 
 import seed_ranges
+from cases.random_networks import random_network
 from common import format_table, run_module
-from parts.honesty.budgets import bar, network
+from parts.honesty.budgets import bar
 from registry import part
 from skident import NetworkIdentifier
 
@@ -31,7 +32,7 @@ def fit_one(name, seed, limit):
     import torch
 
     activation, widths = CASES[name]
-    model = network(activation, widths, seed)
+    model = random_network(activation, widths, seed)
     X = np.random.default_rng(seed).standard_normal((200, widths[0]))
     identifier = NetworkIdentifier(lambda X: model(X), activation=activation, max_seconds=limit, random_state=0)
     began = time.perf_counter()

@@ -51,11 +51,11 @@ def _with_rare_unit(network, X, n_active, rng):
     w = rng.standard_normal(X.shape[1])
     w /= np.linalg.norm(w)
     along = np.sort(X @ w)
-    shift = -(along[-n_active - 1] + along[-n_active]) / 2
+    bias = -(along[-n_active - 1] + along[-n_active]) / 2
     W = np.column_stack([network.weights[0], 3 * w])
     return FeedforwardNetwork(
         [W, np.vstack([network.weights[1], [[1.0]]])],
-        [np.append(network.biases[0], 3 * shift), network.biases[1]],
+        [np.append(network.biases[0], 3 * bias), network.biases[1]],
         network.activation,
         "identity",
     )
@@ -104,7 +104,7 @@ def _case(index):
 
 
 def _parameter_error(truth, found, kind):
-    """Of all parameters; with an offset, of the first layer's, as the output's shift holds the offset."""
+    """Of all parameters; with an offset, of the first layer's, since the output's bias contains the offset."""
     if kind != "offset":
         return float(parameter_error(truth, found))
     aligned = truth.align_to(found)

@@ -38,7 +38,7 @@ def _between(values, n_above):
 
 
 def case(seed):
-    """Kind, function and training rows: what is odd about the function shows on one training row at least."""
+    """Kind, function and training samples: the deviation affects at least one training sample."""
     rng, rows = np.random.default_rng(seed), np.random.default_rng(seed + ROWS)
     kind, d, m, n = KINDS[seed % len(KINDS)], rng.integers(2, 7), rng.integers(1, 6), rng.integers(300, 3001)
     X, (W, b, a) = rows.standard_normal((n, d)), units(rng, d, m)

@@ -16,8 +16,8 @@ from sklearn.preprocessing import scale
 
 import seed_ranges
 import skident
-from common import format_table, run_module
-from parts.honesty.budgets import busy, network
+from cases.random_networks import random_network
+from common import busy, format_table, run_module
 from registry import part
 
 REPEATS = {"idle": 2, "busy": 1}  # of which the fastest counts
@@ -35,17 +35,17 @@ def _tanh(seed):
 
 
 def _two_tanh_layers(seed):
-    model = network("tanh", (10, 28, 28, 1), seed)
+    model = random_network("tanh", (10, 28, 28, 1), seed)
     return skident.NetworkIdentifier(lambda X: model(X), layer_widths=(28, 28, 1), random_state=0), (_rows(10, seed),)
 
 
 def _relu(seed):
-    model = network("relu", (20, 50, 25, 1), seed)
+    model = random_network("relu", (20, 50, 25, 1), seed)
     return skident.NetworkIdentifier(lambda X: model(X), random_state=0), (_rows(20, seed),)
 
 
 def _softplus(seed):
-    model = network("softplus", (20, 30, 1), seed)
+    model = random_network("softplus", (20, 30, 1), seed)
     return skident.NetworkIdentifier(lambda X: model(X), random_state=0), (_rows(20, seed),)
 
 
@@ -58,13 +58,14 @@ def _classifier(seed):
 
 def _relu_samples(seed):
     X = _rows(8, seed, 20_000)
-    y = network("relu", (8, 6, 1), seed)(X)[:, 0]
+    y = random_network("relu", (8, 6, 1), seed)(X)[:, 0]
     return skident.TensorReLURegressor(random_state=0), (X, y + 0.1 * y.std() * _rows(1, seed + 1, 20_000)[:, 0])
 
 
 def _passive(seed):
     X = _rows(5, seed, 1000)
-    return skident.PassiveNetworkIdentifier((8, 1), random_state=0), (X, network("tanh", (5, 8, 1), seed)(X)[:, 0])
+    y = random_network("tanh", (5, 8, 1), seed)(X)[:, 0]
+    return skident.PassiveNetworkIdentifier((8, 1), random_state=0), (X, y)
 
 
 def _quadratic(seed):

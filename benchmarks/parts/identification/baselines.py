@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 import seed_ranges
+from cases.trained_regressors import regression_data, trained_regressor
 from common import format_table
-from parts.identification.targets import regression_data, trained_regressor
 from parts.identification.trials import FIRST_SEED, TANH, identify, planted
 from registry import part
 from skident.datasets import make_network

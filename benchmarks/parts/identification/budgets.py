@@ -11,8 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 
 import seed_ranges
+from cases.random_networks import random_relu_network
 from common import format_table, make_identifier
-from parts.relu_networks import random_network
 from registry import part
 from skident import EntangledWeightExtractor
 from skident.datasets import make_network
@@ -88,8 +88,8 @@ def cases(seed):
             {"layer_widths": (30, 10), "extractor": near, **tanh},
         ),
         ("1 ms a row", _slow(_tanh(10, (8, 5, 1), seed), 1e-3), 10, {"layer_widths": "auto", **tanh}),
-        ("relu 10: (100, 1)", random_network((10, 100, 1), seed), 10, relu),
-        ("relu 10: (50, 25, 1)", random_network((10, 50, 25, 1), seed), 10, relu),
+        ("relu 10: (100, 1)", random_relu_network((10, 100, 1), seed), 10, relu),
+        ("relu 10: (50, 25, 1)", random_relu_network((10, 50, 25, 1), seed), 10, relu),
         ("max pooling", _max_pooling(seed), 6, relu),
     ]
 

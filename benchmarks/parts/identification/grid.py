@@ -38,11 +38,11 @@ class Noisy:
 
 
 def standardized_error(truth, model):
-    """Root mean square of (found - true) / standard error over all weights and shifts; about 1 if these are right."""
+    """Root mean square of error / standard error over all parameters; about 1 if the standard errors are right."""
     true = truth.align_to(model.network_)
-    weights, shifts = model.stderr_
+    weights, biases = model.stderr_
     found = [*model.network_.weights, *model.network_.biases]
-    gaps = [(a - b) / s for a, b, s in zip(found, [*true.weights, *true.biases], [*weights, *shifts], strict=True)]
+    gaps = [(a - b) / s for a, b, s in zip(found, [*true.weights, *true.biases], [*weights, *biases], strict=True)]
     return float(np.sqrt(np.mean(np.concatenate([gap.ravel() for gap in gaps]) ** 2)))
 
 

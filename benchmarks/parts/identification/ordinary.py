@@ -59,9 +59,9 @@ def covered(truth, model):
     """Share of the weights within two standard errors of the true ones; None where there are no standard errors."""
     if model is None or model.stderr_ is None or model.layer_widths_ != truth.layer_widths:
         return None
-    true, (weights, shifts) = truth.align_to(model.network_), model.stderr_
+    true, (weights, biases) = truth.align_to(model.network_), model.stderr_
     found = [*model.network_.weights, *model.network_.biases]
-    gaps = zip(found, [*true.weights, *true.biases], [*weights, *shifts], strict=True)
+    gaps = zip(found, [*true.weights, *true.biases], [*weights, *biases], strict=True)
     return float(np.mean(np.concatenate([(np.abs(a - b) < _TWO_SIGMA * s).ravel() for a, b, s in gaps])))
 
 

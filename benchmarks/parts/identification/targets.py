@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import time
-import warnings
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 
 import seed_ranges
+from cases.trained_regressors import fitted, regression_data, trained_regressor
 from parts.identification.trials import Case, identify, notes, planted, table
 from registry import part
 from skident.network import FeedforwardNetwork, center_outputs
@@ -32,8 +31,6 @@ PLANTED = (
     (50, (50, 30, 10), 7, 600.0, 110.0),
 )
 # Training: adam's defaults do not get anywhere on targets of mean 150 and deviation 80; a larger step does.
-RAW = {"learning_rate_init": 0.03, "max_iter": 1000}
-SOLVERS = {"adam": {"max_iter": 300}, "adam, raw y": RAW, "lbfgs": {"max_iter": 500}, "lbfgs, raw y": {"max_iter": 500}}
 
 
 def _planted_trial(n_inputs, widths, seed, **options):
@@ -55,30 +52,6 @@ def unknown_width_cases():
 
 
 # -- trained networks, from predict or predict_proba alone -------------------------------------------------------------
-
-
-@functools.cache
-def regression_data(name):
-    """Standardized inputs (live pixels only) and targets as the name says: standardized, as they are, or one-hot."""
-    if name.startswith("diabetes"):
-        X, y = load_diabetes(return_X_y=True)
-        return StandardScaler().fit_transform(X), y if name.endswith("raw y") else (y - y.mean()) / y.std()
-    X, digit = load_digits(return_X_y=True)
-    return StandardScaler().fit_transform(X[:, X.std(axis=0) > 0.5]), np.eye(10)[digit]
-
-
-def _trained(estimator, X, y):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return estimator.fit(X, y)
-
-
-def trained_regressor(name, hidden, solver, seed):
-    """The fitted MLPRegressor and its inputs."""
-    X, y = regression_data(name)
-    options = SOLVERS[f"{solver}, raw y" if name.endswith("raw y") else solver]
-    options = {"hidden_layer_sizes": hidden, "activation": "tanh", "solver": solver, "random_state": seed, **options}
-    return _trained(MLPRegressor(**options), X, y), X
 
 
 def _held_out(X, seed):
@@ -112,7 +85,7 @@ def regressor_cases(solver):
 def _classifier_trial(load, seed):
     X, y = load(return_X_y=True)
     X = StandardScaler().fit_transform(X)
-    mlp = _trained(MLPClassifier((10,), activation="tanh", max_iter=100, random_state=seed), X, y)
+    mlp = fitted(MLPClassifier((10,), activation="tanh", max_iter=100, random_state=seed), X, y)
     truth, held_out = center_outputs(FeedforwardNetwork.from_sklearn(mlp)), _held_out(X, seed)
     options = {"response_method": "predict_proba", "activation": "tanh"}
     trial, model = identify(mlp.predict_proba, X, truth, held_out, seed=seed, **options)

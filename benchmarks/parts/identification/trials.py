@@ -22,7 +22,7 @@ _N_HELD_OUT = 5000
 
 
 def identify(function, X, truth, held_out, *, seed, error=1e-10, parameters=1e-6, **options):
-    """Identify a function whose network is known: what came out, and what it took.
+    """Identify a function whose network is known; measure errors, time and queries.
 
     Parameters
     ----------
@@ -37,14 +37,14 @@ def identify(function, X, truth, held_out, *, seed, error=1e-10, parameters=1e-6
     error : float
         Relative maximum error at which the network counts as identified.
     parameters : float or None
-        Error of weights and shifts, after alignment; None where only the function is compared.
+        Error of weights and biases, after alignment; None if only the function is compared.
     **options
         Of the identifier.
 
     Returns
     -------
     trial : dict
-        ``seconds`` are this process's processor time, ``wall_seconds`` what a clock shows.
+        ``seconds`` are processor time of this process, ``wall_seconds`` wall time.
     model : NetworkIdentifier or None
     """
     box = BlackBox(function)
@@ -84,7 +84,7 @@ def planted(n_inputs, widths, seed, *, shift_scale=0.5, output_map=None, names=T
 
 @dataclass
 class Case:
-    """A row: `trial(seed) -> dict`, how many of its trials must be identified, and bounds on what they took.
+    """A row: `trial(seed) -> dict`, the required number of identified trials, and bounds on time, queries and errors.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class Case:
 
 
 def aggregated(trials):
-    """Successes, false claims, and medians and maxima of what the trials took."""
+    """Successes, false claims, and medians and maxima of time, queries and errors of the trials."""
     seconds, queries = [t["seconds"] for t in trials], [t["queries"] for t in trials]
     good = [t["error"] for t in trials if t["success"]]
     values = {
@@ -148,12 +148,12 @@ def aggregated(trials):
 
 
 def verdict(row):
-    """Whether the bars were met."""
+    """ "pass", "**FAIL**", or "-" for a row without a bar."""
     return "-" if row["met"] is None else "pass" if row["met"] else "**FAIL**"
 
 
 def bar(row):
-    """The bars in words."""
+    """Bars of a row as text."""
     needed = [] if row["needed"] is None else [f"{row['needed']} of {row['trials']}"]
     return ", ".join(needed + [f"{name} <= {format_value(bound)}" for name, bound in row["bars"].items()]) or "-"
 
@@ -184,7 +184,7 @@ def table(rows, first="network", extra=()):
 
 
 def notes(rows):
-    """What a table does not show: rows cut short, and networks called exact that are not."""
+    """Notes below a table: rows stopped by their time limit, and networks falsely called exact."""
     false = sum(r["false_claims"] for r in rows)
     total = sum(r["trials"] for r in rows)
     text = f"Called exact without being identified: {false} of {total} trials."

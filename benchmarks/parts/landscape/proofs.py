@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 import seed_ranges
+from cases.exact_least_squares import dot, exact_least, exact_loss, fractions
 from common import format_table
 from registry import part
 from skident.landscape import LossTerms, landscape_certificate
@@ -21,78 +22,14 @@ WELL_SEED = (seed_ranges.LANDSCAPE_PROOFS.start + seed_ranges.LANDSCAPE_PROOFS.s
 SIZES = ((60, 5), (200, 10), (1000, 20), (2500, 50))
 
 
-# -- exact rational arithmetic -----------------------------------------------------------------------------------------
-
-
-def _fractions(a):
-    return [[Fraction(x) for x in row] for row in np.atleast_2d(a).tolist()]
-
-
-def _dot(a, b):
-    return sum((x * y for x, y in zip(a, b)), Fraction(0))
-
-
-def _least_squares(columns, y, penalties):
-    """Exact minimum of ``||C t - y||^2 + sum_k penalties_k t_k^2``: Gauss's elimination, dependent columns left out."""
-    G = [[_dot(a, b) for b in columns] + [_dot(a, y)] for a in columns]
-    for k, penalty in enumerate(penalties):
-        G[k][k] += penalty
-    least, left = _dot(y, y), list(range(len(columns)))
-    for _ in range(len(columns)):
-        k = next((k for k in left if G[k][k] != 0), None)
-        if k is None:
-            break
-        left.remove(k)
-        least -= G[k][-1] ** 2 / G[k][k]
-        for i in left:
-            if G[i][k] != 0:
-                ratio = G[i][k] / G[k][k]
-                G[i] = [a - ratio * b for a, b in zip(G[i], G[k])]
-    return least
-
-
-def _side_columns(rows, terms):
-    """Columns of linear and constant terms, with what their coefficients cost."""
-    n, d = len(rows), len(rows[0])
-    columns = [[row[j] for row in rows] for j in range(d)] if terms.fit_linear else []
-    costs = [n * Fraction(terms.alpha) / Fraction(terms.linear_weight)] * len(columns)
-    if terms.fit_intercept:
-        columns, costs = [*columns, [Fraction(1)] * n], [*costs, Fraction(0)]
-    return columns, costs
-
-
-def exact_least(X, y, terms):
-    """The least loss over all symmetric M."""
-    rows, targets = _fractions(X), _fractions(y)[0]
-    n, d = X.shape
-    pairs = [(i, j) for i in range(d) for j in range(i, d)]
-    columns = [[row[i] * row[j] for row in rows] for i, j in pairs]
-    costs = [n * Fraction(terms.alpha) / (1 if i == j else 2) for i, j in pairs]
-    side, side_costs = _side_columns(rows, terms)
-    return _least_squares(columns + side, targets, costs + side_costs) / (2 * n)
-
-
-def exact_loss(rows, y, W, v, terms):
-    """The loss of units W (k, d) on rows of fractions, linear and constant terms at their best."""
-    n, weights, targets = len(rows), _fractions(W), _fractions(y)[0]
-    outputs = [_dot([Fraction(a) for a in v], [_dot(w, row) ** 2 for w in weights]) for row in rows]
-    columns, costs = _side_columns(rows, terms)
-    loss = _least_squares(columns, [t - o for t, o in zip(targets, outputs)], costs) / (2 * n)
-    if terms.alpha:
-        d, scaled = len(rows[0]), [[Fraction(a) * x for x in w] for a, w in zip(v.tolist(), weights)]
-        M = [[sum((s[i] * w[j] for s, w in zip(scaled, weights)), Fraction(0)) for j in range(d)] for i in range(d)]
-        loss += Fraction(terms.alpha) / 2 * sum(m * m for row in M for m in row)
-    return loss
-
-
 def _orthogonal(X):
     """Rows of fractions in coordinates in which the inputs are orthogonal, exactly: Gram and Schmidt, powers of two."""
-    columns = [list(c) for c in zip(*_fractions(X))]
+    columns = [list(c) for c in zip(*fractions(X))]
     for j in range(len(columns)):
         for k in range(j):
-            size = _dot(columns[k], columns[k])
+            size = dot(columns[k], columns[k])
             if size:
-                ratio = _dot(columns[j], columns[k]) / size
+                ratio = dot(columns[j], columns[k]) / size
                 columns[j] = [a - ratio * b for a, b in zip(columns[j], columns[k])]
         largest = max(map(abs, columns[j]))
         if largest:
@@ -137,7 +74,7 @@ def _least_of_signs(X, y, terms, v):
     least = exact_least(X, y, terms)
     if len(set(v)) == 2:
         return least
-    known = [exact_loss(_fractions(X), y, np.zeros((1, X.shape[1])), v[:1], terms)]
+    known = [exact_loss(fractions(X), y, np.zeros((1, X.shape[1])), v[:1], terms)]
     if terms.alpha == 0:
         rows = _orthogonal(X)
         Z, unit = np.array([[float(a) for a in row] for row in rows]), float(np.abs(y).max())
@@ -151,7 +88,7 @@ def check(X, y, terms, v):
     counts = dict.fromkeys(("points", "global", "undecided", "false", "above", "missed"), 0)
     problem, points = QuadraticProblem(X, y, terms), list(_points(X, y, terms, v))
     none = Fraction(1e-10) * Fraction(problem.target_value) + Fraction(problem.rounding)
-    losses = [exact_loss(_fractions(X), y, W, v, terms) for W in points]
+    losses = [exact_loss(fractions(X), y, W, v, terms) for W in points]
     least = min([_least_of_signs(X, y, terms, v), *losses])
     for W, loss in zip(points, losses):
         certificate = landscape_certificate(W, v, X, y, terms=terms)

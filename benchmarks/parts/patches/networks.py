@@ -57,13 +57,13 @@ def regressor_trial(data, hidden, solver, seed, *, told=True, max_seconds=SECOND
 
 
 def random_network(seed):
-    """Inputs and widths from 3 to 12, one output, sd of shifts from .1 to 2, weight scale from .3 to 5."""
+    """Inputs and widths from 3 to 12, one output, sd of biases from .1 to 2, weight scale from .3 to 5."""
     rng = np.random.default_rng(seed)
     sizes = (*rng.integers(3, 13, 3), 1)
-    shift, scale = np.exp(rng.uniform(np.log([0.1, 0.3]), np.log([2.0, 5.0])))
+    bias_scale, scale = np.exp(rng.uniform(np.log([0.1, 0.3]), np.log([2.0, 5.0])))
     pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
     weights = [scale * rng.standard_normal((a, b)) / np.sqrt(a) for a, b in pairs]
-    biases = [shift * rng.standard_normal(b) for _, b in pairs]
+    biases = [bias_scale * rng.standard_normal(b) for _, b in pairs]
     return FeedforwardNetwork(weights, biases, rng.choice(["tanh", "sigmoid", "erf"]))
 
 
@@ -99,13 +99,13 @@ def random_trial(seed):
 
 
 def few_trial(sizes, seed):
-    """A random network of few inputs and wider layers: weight scale from .5 to 3, sd of shifts from .1 to 1."""
+    """A random network of few inputs and wider layers: weight scale from .5 to 3, sd of biases from .1 to 1."""
     seed = seed_ranges.FEW_INPUTS.start + seed % 100
     rng = np.random.default_rng(seed)
-    shift, scale = np.exp(rng.uniform(np.log([0.1, 0.5]), np.log([1.0, 3.0])))
+    bias_scale, scale = np.exp(rng.uniform(np.log([0.1, 0.5]), np.log([1.0, 3.0])))
     pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
     weights = [scale * rng.standard_normal((a, b)) / np.sqrt(a) for a, b in pairs]
-    truth = FeedforwardNetwork(weights, [shift * rng.standard_normal(b) for _, b in pairs], "tanh")
+    truth = FeedforwardNetwork(weights, [bias_scale * rng.standard_normal(b) for _, b in pairs], "tanh")
     X = np.random.default_rng(seed + 100).standard_normal((300, truth.n_inputs))
     return _measured(truth, X, truth, seed, layer_widths=truth.layer_widths)
 
@@ -133,7 +133,7 @@ def _unknown_rows():
 
 
 def planted_trial(seed):
-    """Widths (12, 10, 8, 1), ten inputs, weights of variance one over what a unit reads, shifts of deviation .3."""
+    """Widths (12, 10, 8, 1), ten inputs, weights of variance 1 / inputs of the unit, biases of deviation 0.3."""
     seed = seed_ranges.THREE_LAYERS.start + seed % 100
     rng = np.random.default_rng(seed)
     pairs = list(itertools.pairwise((10, 12, 10, 8, 1)))
@@ -174,7 +174,7 @@ class Networks:
 
 
 class RandomPart:
-    """A hundred random networks, in two groups: those that their outputs determine, and the others."""
+    """A hundred random networks in two groups: weights determined or undetermined by the outputs."""
 
     def run(self, trials, quick):
         """All of them; of a quick run the first three."""

@@ -39,7 +39,7 @@ def _case(d, m, n, noise, options, known, n_trials):
 
 
 def _anonymous_bytes():
-    """Memory of this process that no file stands behind; None where the system does not tell."""
+    """Anonymous memory of this process; None if the system does not report it."""
     status = Path("/proc/self/status")
     if not status.exists():
         return None

@@ -7,8 +7,8 @@ import time
 import numpy as np
 
 import seed_ranges
+from cases.trained_regressors import standardized_digits
 from common import format_table
-from parts.saddle.training import standardised_digits
 from registry import part
 from skident import SaddleEscapeAnalyzer
 
@@ -18,7 +18,7 @@ FIRST_SEED = seed_ranges.SADDLE.start
 @part("saddle", "depth", seeds=seed_ranges.SADDLE)
 def run(trials, quick):
     """Digits, both losses, width 50."""
-    X, y = standardised_digits()
+    X, y = standardized_digits()
     rows = []
     for loss in ("log_loss", "squared_error"):
         target = y if loss == "log_loss" else np.eye(10)[y]

@@ -7,8 +7,8 @@ import time
 import numpy as np
 
 import seed_ranges
+from cases.trained_regressors import standardized_digits
 from common import format_table
-from parts.saddle.training import standardised_digits
 from registry import part
 from skident import SaddleEscapeAnalyzer
 from skident.datasets import make_alternating_circle
@@ -29,7 +29,7 @@ def run(trials, quick):
     for name, weights, value in (("one direction", single, RANK_ONE), ("the paper's rank-two point", double, 0.5)):
         speed = -loss_gradient(weights, X, y[:, None])[0]
         rows.append([f"Example 1, {name}", "speed off by <= 1e-12", abs(speed - value), abs(speed - value) <= 1e-12])
-    digits_X, digits_y = standardised_digits()
+    digits_X, digits_y = standardized_digits()
     cases = {"Example 1": (X, y, {"loss": "gradient", "depth": 3}), "digits": (digits_X, digits_y, {"depth": 4})}
     for name, (X, y, options) in list(cases.items())[: 1 if quick else 2]:
         width = 32 if name == "Example 1" else 50

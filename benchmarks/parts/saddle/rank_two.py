@@ -7,8 +7,9 @@ import time
 import numpy as np
 
 import seed_ranges
+from cases.trained_regressors import standardized_digits
 from common import format_table
-from parts.saddle.training import CASES, standardised_digits
+from parts.saddle.training import CASES
 from registry import part
 from skident import SaddleToSaddleClassifier
 
@@ -21,7 +22,7 @@ RANK = 0.3  # of the largest: singular values above it count
 @part("saddle", "rank_two", seeds=seed_ranges.SADDLE)
 def run(trials=None, quick=False):
     """Both rates on the same seeds, on which none was chosen."""
-    X, y = standardised_digits()
+    X, y = standardized_digits()
     rows = []
     for seed in FIRST_SEED + 20 + np.arange(1 if quick else trials or 5):
         for rate, epochs in STEPS.items():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 import seed_ranges
+from cases.trained_regressors import standardized_digits
 from common import environment, format_table, rounded, write_part
 from registry import part
 from skident import SaddleToSaddleClassifier
@@ -31,12 +31,6 @@ CASES = {
 }
 
 
-def standardised_digits():
-    """Digits with mean zero and standard deviation one over all pixels."""
-    X, y = load_digits(return_X_y=True)
-    return (X - X.mean()) / X.std(), y
-
-
 def _record(name, seed, classifier, seconds, X, y):
     """What a training left, with at most 100 points of its curves."""
     history, saddles = classifier.history_, classifier.saddles_
@@ -53,7 +47,7 @@ def _record(name, seed, classifier, seconds, X, y):
 @part("saddle", "training", seeds=seed_ranges.SADDLE)
 def run(trials=None, quick=False):
     """Three seeds a case, five of the last, whose outcome differs from seed to seed."""
-    X, y = standardised_digits()
+    X, y = standardized_digits()
     rows = []
     for name, options in CASES.items():
         for t in range(1 if quick else trials or (5 if "batch_size" in options else 3)):
@@ -95,7 +89,7 @@ def run_mnist(path, device, width, epochs):
     """The paper's Appendix B: six layers, batches of 32, weights N(0, 1e-6), rate ``10 / ||theta||^4``."""
     if path is None:
         print("no MNIST file given (--mnist): the digits instead")
-        X, y = standardised_digits()
+        X, y = standardized_digits()
     else:
         with np.load(path, allow_pickle=False) as data:
             X, y = data["x_train"].reshape(len(data["x_train"]), -1) / 255.0, data["y_train"]
