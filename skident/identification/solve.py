@@ -12,6 +12,8 @@ from .methods.first_layer import FirstLayerCache
 
 __all__ = ["Result", "State", "solve"]
 
+_NOT_APPLICABLE = "does not apply"
+
 
 @dataclass
 class State:
@@ -39,8 +41,8 @@ class Result:
 
     @property
     def n_attempts(self):
-        """Number of steps that were run."""
-        return len(self.tried)
+        """Number of steps that applied."""
+        return sum(end != _NOT_APPLICABLE for _, end in self.tried)
 
 
 def solve(problem, steps):
@@ -53,7 +55,7 @@ def solve(problem, steps):
             continue
         try:
             attempt = step.method.run(problem, step, state)
-            tried.append((step, "does not apply" if attempt is None else f"error {attempt.error:.1e}"))
+            tried.append((step, _NOT_APPLICABLE if attempt is None else f"error {attempt.error:.1e}"))
             state.attempts += [] if attempt is None else [attempt]
         except OutOfBudgetError as error:
             if not state.attempts:

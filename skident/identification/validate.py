@@ -142,7 +142,8 @@ def _validation(problem, result):
     if explained:
         network = with_clip(problem, network)
         contradicted, complete = contradiction(problem, network)
-        best = replace(best, caveat=contradicted or best.caveat or _undetermined(problem, best))
+        undetermined = "" if any(redundant) else _undetermined(problem, best)  # the warning names redundant units
+        best = replace(best, caveat=contradicted or best.caveat or undetermined)
     if oracle.response == "predict_proba" and problem.activations[1] == "identity":
         network = center_outputs(network)
     network = network.canonical()

@@ -293,7 +293,7 @@ LIES = [
     # Clipping.
     Lie("clips one input", before(lambda X: np.c_[X[:, :1].clip(-1, 1), X[:, 1:]]), "noisy|refuse"),
     Lie("clips all inputs near", before(lambda X: X.clip(-1, 1)), "noisy|refuse"),
-    Lie("clips all inputs at 4", before(lambda X: X.clip(-4, 4)), "noisy|refuse", "clipping its inputs"),
+    Lie("clips all inputs at 4", before(lambda X: X.clip(-4, 4)), "noisy|refuse", "clip its inputs"),
     Lie("clips all inputs at 1000", before(lambda X: X.clip(-1e3, 1e3)), "noisy|refuse"),
     Lie("clips its answers", after(lambda Y: Y.clip(-0.3, 0.3)), "exact|noisy|refuse"),
     Lie("clips large answers", after(lambda Y: Y.clip(None, 0.9 * TWO(ROWS).max())), "exact|noisy|refuse"),

@@ -422,7 +422,9 @@ def test_impossible_ranges(input_range, message):
         Ranged((8, 6, 1)).identify(input_range=input_range)
 
 
-SMALL = "input_range leaves [34].* standard deviations around the centre, but the search for saturation asks up to 8.5e"
+SMALL = (
+    "input_range leaves [34].* standard deviations around the center, but the search for saturation queries up to 8.5e"
+)
 
 
 @pytest.mark.parametrize(
@@ -440,7 +442,7 @@ def test_ranges_that_leave_no_way(options, message):
 
 @pytest.mark.parametrize("unknown", [None, "auto"])
 def test_unknown_widths_need_saturation(unknown):
-    with pytest.raises(ValueError, match=f"{SMALL}.*only it can count units; give layer_widths"):
+    with pytest.raises(ValueError, match=f"{SMALL}.*no other method counts units; give layer_widths"):
         Ranged((8, 6, 1), output="identity").identify(layer_widths=unknown)
 
 
@@ -455,7 +457,7 @@ def test_activations_that_do_not_saturate_stay_near_anyway():
 @pytest.mark.parametrize("activation", ["relu", "softplus"])
 def test_a_centre_outside_is_said_for_every_activation(activation):
     box = Ranged((8, 5, 1), output="identity", activation=activation)
-    with pytest.raises(ValueError, match=r"the centre is too near the border: input \d is .* outside its input_range"):
+    with pytest.raises(ValueError, match=r"the center is too near the border: input \d is .* outside its input_range"):
         box.identify(extractor=EntangledWeightExtractor(center=box.range[1] + 1.0))
 
 
@@ -472,7 +474,7 @@ def test_a_centre_at_the_border(place, message):
     low, high = box.range
     center = 0.5 * (low + high)
     center[1] += place * 0.5 * (high - low)[1]
-    with pytest.raises(ValueError, match=f"the centre is too near the border: input 1 is .*{message}"):
+    with pytest.raises(ValueError, match=f"the center is too near the border: input 1 is .*{message}"):
         box.identify(extractor=EntangledWeightExtractor(center=center))
 
 

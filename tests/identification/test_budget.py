@@ -105,7 +105,7 @@ def test_a_slow_black_box_is_given_fewer_rows(own_seconds):
         time.sleep(1e-3 * len(X))
         return X[:, :1]
 
-    oracle = Oracle(slow, 2, clock=skident.oracle.Clock(max_seconds=100.0))
+    oracle = Oracle(slow, 2, budget=skident.oracle.Budget(max_seconds=100.0))
     oracle(np.zeros((100, 2)))
     oracle(np.zeros((20_000, 2)))
     assert max(rows) <= 5_100 and sum(rows) == 20_100

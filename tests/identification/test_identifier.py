@@ -373,7 +373,7 @@ def test_report(X):
     assert report.exact is True and report.attempts == 1 and report.noise == 0
     assert all({"name", "seconds", "queries", "residual"} <= set(stage) for stage in report.stages)
     names = [stage["name"] for stage in report.stages]
-    shifts = "first-layer shifts (gradients)"  # with two outputs, vertices alone leave too many local minima
+    shifts = "first-layer biases (gradients)"  # with two outputs, vertices alone leave too many local minima
     assert names == ["first layer (saturation)", shifts, "rest of the network (interior)", "polish", "polish"]
     assert report.route == "saturation, interior" and "saturates" in report.reason
     # In canonical form already.
@@ -480,7 +480,7 @@ class Flaky:
 
 BREAKS = {
     "raises": (raising, "raised OSError on a batch of .* disk full"),
-    "nan": (with_nan, r"answered \[nan.*\] \(not finite\) at row 3"),
+    "nan": (with_nan, r"returned \[nan.*\] \(not finite\) at row 3"),
     "fewer rows": (lambda Y: Y[:-1], "returned shape"),
     "one more axis": (lambda Y: Y[:, :, None], "returned shape"),
     "text": (lambda Y: Y.astype(str).tolist()[0][0] + "x", "cannot be read as real numbers"),
@@ -528,7 +528,7 @@ def test_one_feature(X):
 
 
 def test_equal_rows(X):
-    with pytest.raises(ValueError, match="X does not vary: 5 rows of it are alike"):
+    with pytest.raises(ValueError, match="X does not vary: its 5 rows are equal"):
         identifier(make_network((8, 6, 2), random_state=1)).fit(np.repeat(X[:1], 5, axis=0))
 
 
@@ -689,7 +689,7 @@ def test_noise_costs_accuracy_in_proportion_and_is_said(kind, sizes, X, rng):
     disturb, size = NOISY[kind]
     network = make_network(sizes, shift_scale=0.3, random_state=1)
     model = identifier(network, lambda A: disturb(network(A), rng))
-    with pytest.warns(ConvergenceWarning, match="noise or rounding of .* standard errors in stderr_"):
+    with pytest.warns(ConvergenceWarning, match="noise or rounding of .* stderr_ holds the standard errors"):
         model.fit(X)
     assert not model.report_.exact and 0.05 * size < model.report_.noise < 20 * size
     assert relative_max_error(network(X), model.predict(X)) < 30 * size
@@ -739,8 +739,8 @@ NO_NETWORKS = {
     "neighbours": lambda X, y: five_neighbours(X[:20], y[:20]),
 }
 NO_NETWORK = "is not exact: relative maximum error|do not change at all|does not saturate|no step is a smooth sigmoid"
-NO_NETWORK += "|does not change at the center|fewer than the [46] asked for|first layer does not show 6 units"
-NO_NETWORK += "|span 8 dimensions|was seen: (sin|hard_tanh)"  # which the answers seem to be of, far out
+NO_NETWORK += "|does not change at the center|fewer than the [46] wanted|first layer does not show 6 units"
+NO_NETWORK += "|span 8 dimensions|Detected activation: (sin|hard_tanh)"  # which the outputs seem to be of, far out
 NO_NETWORK += "|layer_widths says 6 first-layer units|carry noise or rounding"  # single precision hides a network
 
 
@@ -775,7 +775,7 @@ ROUNDED = {
 def test_as_many_units_as_inputs_behind_rounding(name, X):
     """Found without widths; wrong widths are refused."""
     model = NetworkIdentifier(ROUNDED[name], random_state=0)
-    with pytest.warns(ConvergenceWarning, match="standard errors in stderr_"):
+    with pytest.warns(ConvergenceWarning, match="stderr_ holds the standard errors"):
         model.fit(X)
     assert model.layer_widths_ == (D, 1) and not model.report_.exact
     for widths in ((6, 1), (6, 3, 1)):
@@ -810,7 +810,7 @@ def test_a_box_that_rejects_far_inputs(X):
             raise RuntimeError("input out of range")
         return network(A)
 
-    with pytest.raises(ValueError, match="input out of range.*deviations from the centre.*first_layer='hessian'"):
+    with pytest.raises(ValueError, match="input out of range.*deviations from the center.*first_layer='hessian'"):
         NetworkIdentifier(box, layer_widths=(6, 2), activation="tanh", output_activation="tanh", random_state=0).fit(X)
     near = NetworkIdentifier(
         box,

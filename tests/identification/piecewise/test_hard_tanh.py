@@ -103,7 +103,7 @@ def test_probabilities():
 
 def test_rounded_outputs():
     truth = planted(6, 4, 1, 0)
-    with pytest.warns(UserWarning, match="known to the standard errors"):
+    with pytest.warns(UserWarning, match="stderr_ holds the standard errors"):
         model = identify(lambda X: truth(X).round(7), 6)
     assert model.layer_widths_ == (4, 1) and not model.report_.exact and model.stderr_ is not None
     assert relative_error(truth, model.network_, 6) < 1e-6
@@ -141,7 +141,7 @@ def test_hard_tanh_determined_as_relu():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"layer_widths": (5, 4, 1)}, r"only one hidden layer can be identified, got layer_widths=\(5, 4, 1\)"),
+        ({"layer_widths": (5, 4, 1)}, r"only one hidden layer can be recovered, got layer_widths=\(5, 4, 1\)"),
         ({"strategy": "saturation"}, "saturates smoothly, got 'hard_tanh'"),
         ({"strategy": "hessian"}, "activation='hard_tanh' has no second derivative"),
         ({"layer_widths": (5, 1), "output_activation": "tanh"}, "output_activation='tanh'"),
