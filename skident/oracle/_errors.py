@@ -8,7 +8,7 @@ class BlackBoxError(ValueError):
 class NotIdentified(ValueError):
     """A stage could not identify the network, although the queries and the code worked.
 
-    The search goes on with the next method. Any other exception is a programming error and surfaces.
+    It ends the plan, except for a fallback step. Any other exception is a programming error and surfaces.
 
     Parameters
     ----------
