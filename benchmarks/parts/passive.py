@@ -21,8 +21,8 @@ from skident.fitting.scored_pruning import Scoring
 from skident.fitting.width_search import SearchLimits, WidthSearchResult
 from skident.metrics import parameter_error
 from skident.network import Architecture, FeedforwardNetwork
-from skident.samples.passive.noisy_widths import units_above_noise
-from skident.samples.passive.table import Table
+from skident.samples.passive.whitened_table import Table
+from skident.samples.passive.width_selection import units_above_noise
 
 D, SHIFTS, NETWORKS = 10, 0.3, 10
 PART_SECONDS = 1500.0  # after which no further network begins

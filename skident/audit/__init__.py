@@ -1,4 +1,4 @@
-"""Is it the network that I know? A black box compared with a network whose weights are known.
+"""Auditing a black box against a network with known weights.
 
 - `rounding`: tolerance of outputs of the same network.
 - `parameters`: effects of every weight and bias on the outputs.

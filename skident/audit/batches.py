@@ -1,4 +1,4 @@
-"""Do the outputs of a black box depend on the other rows of a batch?"""
+"""Whether the outputs of a black box depend on the other rows of a batch."""
 
 from __future__ import annotations
 

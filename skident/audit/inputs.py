@@ -1,4 +1,4 @@
-"""Where to ask a black box so that every unit of a known network shows."""
+"""Inputs of an audit: for every hidden unit of the reference, points at which it varies."""
 
 from __future__ import annotations
 

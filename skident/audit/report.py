@@ -1,4 +1,4 @@
-"""What a comparison of a black box with a known network found."""
+"""The report of an audit: verdict, differences, and what would have been missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which network did these samples come from? Networks behind a table."""
+"""Recovering a network from samples."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What samples of a ReLU network must have, and what is doubtful about a fit to them."""
+"""Checks of samples and warnings about fits of ReLU networks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .departures import departures, distinct_rows, values_of_columns
-from .ridge_count import determined_units
+from .input_distribution import departures, distinct_rows, values_of_columns
 from .ridge_model import EXACT
 from .ridges import regress_on_ridges
+from .unit_count import determined_units
 
 __all__ = ["check_sizes", "warn_doubts", "warn_of_other_inputs"]
 

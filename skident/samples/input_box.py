@@ -1,4 +1,4 @@
-"""The range of inputs that a fit was made on, beyond which it is held constant."""
+"""Range of the training inputs, outside which predictions are held constant."""
 
 from __future__ import annotations
 

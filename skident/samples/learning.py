@@ -1,4 +1,4 @@
-"""A depth-2 ReLU network from samples: tensors, polish, number of units, signs, one after the other."""
+"""A depth-2 ReLU network from samples: tensors, polish, number of units, signs, in this order."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import numpy as np
 
 from skident.optim import best_of
 
-from .evidence import missing_evidence
-from .ridge_count import (
+from .determined_units import missing_evidence
+from .ridge_model import RidgeModel, is_exact, linear_model, squared_errors
+from .ridges import ROUGHLY, Regression, RidgeFit, fit_ridges, regress_on_ridges
+from .tensor_stage import TensorStage, correct, count_by_curvature, tensor_stage
+from .unit_count import (
     criterion,
     cross_validated_size,
     determined_units,
@@ -18,10 +21,7 @@ from .ridge_count import (
     remove_to,
     select_size,
 )
-from .ridge_model import RidgeModel, is_exact, linear_model, squared_errors
-from .ridge_sides import SignedFit, as_relu, resolve_signs, sign_values
-from .ridges import ROUGHLY, Regression, RidgeFit, fit_ridges, regress_on_ridges
-from .tensor_stage import TensorStage, correct, count_by_curvature, tensor_stage
+from .unit_signs import SignedFit, as_relu, resolve_signs, sign_values
 from .wide_fit import wide_candidate
 
 __all__ = ["LearnedReLU", "Search", "judged", "learn_relu_network"]

@@ -24,8 +24,8 @@ from .input_box import InputBox
 from .learning import Search, learn_relu_network
 from .paper.literal import learn_literally
 from .paper.regression import consolidate
-from .ridge_sides import as_relu
 from .sample import Sample
+from .unit_signs import as_relu
 
 __all__ = ["TensorReLURegressor"]
 

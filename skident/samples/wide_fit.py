@@ -1,4 +1,4 @@
-"""Units from a fit with more of them than wanted: no tensors, so inputs of any distribution and many units at once."""
+"""ReLU units from a fit with more units than needed and a penalty, for inputs of any distribution."""
 
 from __future__ import annotations
 

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from skident.samples.ridge_count import (
+from skident.samples.ridges import fit_ridges, regress_on_ridges
+from skident.samples.sample import Sample
+from skident.samples.unit_count import (
     add_ridge,
     cross_validated_size,
     determined_units,
@@ -12,8 +14,6 @@ from skident.samples.ridge_count import (
     remove_to,
     select_size,
 )
-from skident.samples.ridges import fit_ridges, regress_on_ridges
-from skident.samples.sample import Sample
 from tests.rates import fewest_successes
 from tests.samples.planted import in_z, planted
 

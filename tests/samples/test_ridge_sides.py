@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from skident.samples.ridge_sides import resolve_signs
 from skident.samples.ridges import fit_ridges, regress_on_ridges
 from skident.samples.sample import Sample
+from skident.samples.unit_signs import resolve_signs
 from tests.samples.planted import in_z, planted
 
 

@@ -7,9 +7,9 @@ import numpy as np
 from skident.linalg import hermite_features, n_symmetric_entries
 from skident.samples.learning import judged
 from skident.samples.ridge_model import RidgeModel, without_ridges
-from skident.samples.ridge_sides import SignedFit, as_relu, sign_values
 from skident.samples.ridges import Regression, RidgeFit
 from skident.samples.tensor_stage import TensorStage, residual_curvature
+from skident.samples.unit_signs import SignedFit, as_relu, sign_values
 
 from .decomposition import recover_up_to_signs
 from .regression import regress_on_features

@@ -12,7 +12,7 @@ from skident.network import FeedforwardNetwork
 from skident.optim import Ending, batched_levenberg_marquardt
 
 from .minima import minima_within_noise, refitted_minima
-from .noisy_widths import one_unit_more
+from .width_selection import one_unit_more
 
 __all__ = ["FinalFit", "final_fit", "some_of"]
 

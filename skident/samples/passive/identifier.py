@@ -1,4 +1,4 @@
-"""Which smooth network did these samples come from? The estimator."""
+"""The estimator of smooth networks from samples."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from skident.network import Architecture, get_activation
 from skident.optim import WorkBudget, gram_work, one_thread
 
 from .final_fit import final_fit, some_of
-from .noisy_widths import units_above_noise
-from .openness import information, lone_rows
-from .spread import spread_of
-from .table import Table
-from .verdict import Evidence, PassiveReport, idle_features, judge
+from .noisy_standard_errors import spread_of
+from .undetermined import information, lone_rows
+from .validation import Evidence, PassiveReport, idle_features, judge
+from .whitened_table import Table
+from .width_selection import units_above_noise
 
 __all__ = ["PassiveNetworkIdentifier"]
 

@@ -1,4 +1,4 @@
-"""Which networks the noise cannot distinguish: minima of the penalized fit, and fits to targets with fresh noise."""
+"""Minima of the penalized fit within the noise, and fits to targets with fresh noise."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from skident.fitting.scored_pruning import Scoring
 from skident.fitting.width_search import SearchLimits, WidthSearchResult
 from skident.network import Architecture, FeedforwardNetwork
 from skident.optim import WorkBudget
-from skident.samples.passive.noisy_widths import units_above_noise
+from skident.samples.passive.width_selection import units_above_noise
 
 
 def noisy(seed, noise=0.1, hidden=(3,)):

@@ -5,8 +5,8 @@ import numpy as np
 from skident.datasets import make_network
 from skident.fitting.standard_errors import standard_errors
 from skident.network import FeedforwardNetwork
-from skident.samples.passive.openness import information, lone_rows, standard_errors_of
-from skident.samples.passive.table import Table
+from skident.samples.passive.undetermined import information, lone_rows, standard_errors_of
+from skident.samples.passive.whitened_table import Table
 
 X = np.random.RandomState(0).standard_normal((150, 3)) * [1.0, 5.0, 0.1] + 3.0
 

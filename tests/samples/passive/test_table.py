@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skident.datasets import make_network
-from skident.samples.passive.table import Table
+from skident.samples.passive.whitened_table import Table
 
 RNG = np.random.RandomState(0)
 X = RNG.standard_normal((60, 3)) @ np.array([[2.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 50.0]]) + 7.0

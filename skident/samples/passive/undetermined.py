@@ -1,4 +1,4 @@
-"""What rows leave open of a network fitted to them: the Gauss-Newton matrix, standard errors, kinds of columns."""
+"""Undetermined parameters: Gauss-Newton matrix, first-order standard errors, kinds of columns."""
 
 from __future__ import annotations
 

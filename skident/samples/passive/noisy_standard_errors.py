@@ -1,4 +1,4 @@
-"""Standard errors that hold where the rows leave more than one minimum, or a curved valley, within the noise."""
+"""Standard errors over all minima within the noise, from fits to targets with fresh noise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skident.fitting.pruning import remove_unit
 
 from .final_fit import some_of
 from .minima import resampled
-from .openness import information, standard_errors_of
+from .undetermined import information, standard_errors_of
 
 __all__ = ["Spread", "spread_of"]
 

@@ -1,4 +1,4 @@
-"""What may be claimed of a network found behind a table, and what must be said to be open."""
+"""Validation of a network recovered from samples: what may be claimed, and what is undetermined."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from skident.fitting.lack_of_fit import NO_NOISE
 from skident.fitting.pruning import redundant_units
 from skident.network import get_activation
 
-from .openness import Information
+from .undetermined import Information
 
 __all__ = ["Evidence", "PassiveReport", "idle_features", "judge"]
 

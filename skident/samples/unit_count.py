@@ -1,4 +1,4 @@
-"""How many ridges a sample supports: adding them, taking them away, and out of local minima by doing both."""
+"""Number of units of a ReLU fit: adding and removing units while the fit improves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far inputs are from Gaussian ones: moments of columns, columns of few values, repeated rows."""
+"""Distribution of the inputs: distance of columns from Gaussian ones, discrete columns, repeated samples."""
 
 from __future__ import annotations
 

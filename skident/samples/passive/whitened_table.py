@@ -1,4 +1,4 @@
-"""A table (X, y), read in blocks of rows, in whitened inputs and standardized targets."""
+"""A table (X, y) read in blocks of rows, with whitened inputs and standardized targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From absolute values and a linear function to ReLU units: which side of each hyperplane is the active one."""
+"""Signs of ReLU units: from absolute values and a linear function to active sides."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from skident.linalg.sign_vectors import UndecidedSignsError, nearest_signs, solve_signs
 from skident.optim import best_of
 
-from .ridge_count import criterion
 from .ridge_model import RidgeModel, is_exact
 from .ridges import RidgeFit, fit_ridges, ridge_gram
+from .unit_count import criterion
 
 __all__ = ["SignedFit", "as_relu", "resolve_signs", "sign_values"]
 

@@ -1,4 +1,4 @@
-"""Widths of a network behind noisy outputs: units that explain more than the best of units that are not there."""
+"""Layer widths for noisy outputs: units that explain more than chance."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Whether rows determine the units of a fit that meets all of them: a fit can also interpolate."""
+"""Whether samples determine the units of a fit, or the fit only interpolates."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from .departures import along_a_line
+from .input_distribution import along_a_line
 
 __all__ = ["missing_evidence"]
 
