@@ -1,4 +1,4 @@
-"""Predictions of an identified network: values of a regressor; labels, probabilities and logits of a classifier."""
+"""Predict methods and tags of estimators whose result is a `network_`: values, labels, probabilities."""
 
 from __future__ import annotations
 

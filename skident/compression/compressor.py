@@ -50,10 +50,10 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
     tol : float, default=1e-2
         Largest error.
     metric : {"auto", "answers", "probabilities", "labels"}, default="auto"
-        ``outputs``: root mean square error over rows and outputs, every output relative to its standard deviation on
+        ``answers``: root mean square error over rows and outputs, every output relative to its standard deviation on
         X. ``probabilities``: the same of the classes' probabilities, the outputs being logits. ``labels``: share of
         the rows whose most probable class changes; one row at least once there is any, so `tol` below one over the
-        number of held-out rows allows none. ``auto`` is ``labels`` for scikit-learn's classifiers, else ``outputs``.
+        number of held-out rows allows none. ``auto`` is ``labels`` for scikit-learn's classifiers, else ``answers``.
     spread : float, default=0.7
         The function is kept around the rows of X too: it is fitted at rows of X and at rows moved by Gaussian steps
         whose covariance is ``spread ** 2`` times that of X.
@@ -87,7 +87,9 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         Of a classifier.
     n_features_in_ : int
 
-    Notes ----- `skident.compression.compress_network` describes the algorithm and its cost. The result is a local
+    Notes
+    -----
+    `skident.compression.compress_network` describes the algorithm and its cost. The result is a local
     optimum: no unit tried can be left out of it, but a smaller network may exist. relu networks are compressed too; a
     unit that never bends on the data is then a linear function, and several are merged. With ``y`` in mind rather
     than the network's outputs, compare `score` before and after. On rows that the network was trained on a classifier

@@ -83,7 +83,9 @@ def compress_network(network, X, *, tol=1e-2, rng, metric="answers", start=None,
         If X has fewer than two rows or another number of columns than the network has inputs, the metric is unknown,
         or the start has another number of inputs or outputs than the network.
 
-    Notes ----- Units go the cheapest first by `removal_costs`, the others taking over what they can. First as many as
+    Notes
+    -----
+    Units go the cheapest first by `removal_costs`, the others taking over what they can. First as many as
     cost little without any refit, then as many as bisection suggests, and in the end one at a time; after each such
     batch all parameters are fitted (`fit_network`) to the network's outputs at rows around X, five outputs per
     parameter, 4000 rows at most. A refit goes on while it gains on the held-out rows and can still get below the

@@ -1,4 +1,4 @@
-"""What contradicts a network beyond held-out samples: far outputs, plateaus, and weights that stay undetermined."""
+"""Validation beyond held-out samples: far outputs, plateaus and the clip that explains them, undetermined weights."""
 
 from __future__ import annotations
 

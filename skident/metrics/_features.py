@@ -32,7 +32,9 @@ def feature_recovery_error(true_features, features):
     ValueError
         If the numbers of rows differ or the true features are zero.
 
-    Notes ----- Source: Allen-Zhu, Li (2020), Theorem 2. Cost: ``O(n k k')``. Computed from differences, so tiny errors
+    Notes
+    -----
+    Source: Allen-Zhu, Li (2020), Theorem 2. Cost: ``O(n k k')``. Computed from differences, so tiny errors
     keep their digits.
 
     Examples

@@ -50,7 +50,7 @@ class Regression:
 
 
 def regress_on_ridges(sample, U, b):
-    """Least squares of y on ``|u_i . z + b_i|``, z and 1: the regression of Algorithm 5 of [1]_.
+    """Least squares of y on ``|u_i . z + b_i|``, z and 1: the regression of Algorithm 5 of Awasthi et al. (2021).
 
     The paper's features ``relu(+-(u . z + b))`` differ from each other by linear functions, so they span the same
     space, redundantly.

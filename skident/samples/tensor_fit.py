@@ -180,13 +180,14 @@ def refine_by_moments(tensors, W, b, a, *, max_iter=200, ftol=1e-6, max_bias=5.0
     """Minimize ``sum_k ||T_k - T_k(W, b, a)||^2 / k!`` over unit columns W, biases b and output weights a.
 
     That is the squared L2 risk of the network under standard normal inputs as far as the given orders see it
-    (Proposition B.1 of [1]_), and 1 / k! are also the weights that make sampling errors of all entries alike.
+    (Proposition B.1 of Awasthi et al. (2021)), and 1 / k! are also the weights that make sampling errors of all
+    entries alike.
 
     W (p, m), b, a (m,); returns loss (c,).
 
     A step of one candidate is ``O(m^2 (p + 2)^2 + m n_{k-1} p)`` to build and ``O(m^3 (p + 2)^3 / 3)`` to solve, with
-    ``n_k = C(p + k - 1, k)`` and the largest k, whatever the sample was. Candidates run as one batch, of as many as fit
-    64 MB of matrices.
+    ``n_k = C(p + k - 1, k)`` and the largest k, whatever the sample was. Candidates run as one batch, of as many as
+    fit 64 MB of matrices.
     """
     tensors, U, b, a, single = _checked(tensors, W, b, a)
     n, m, p = U.shape

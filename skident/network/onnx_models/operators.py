@@ -1,4 +1,4 @@
-"""Apply each supported ONNX operator to tensors with a batch axis, and to constants."""
+"""ONNX operators read symbolically: each extends the affine maps and activations of a tensor so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The algorithm of the paper as it stands, on the tensors of a sample."""
+"""Algorithms 4 and 5 of Awasthi et al. (2021) to the letter, on raw Hermite moments."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _algorithm_5(sample, W, b):
 
 
 def learn_literally(sample, n_units, *, order, rng):
-    """Algorithm 4 of [1]_, for order 1 with the margins of Algorithm 3, followed by Algorithm 5.
+    """Algorithm 4 of Awasthi et al. (2021), for order 1 with the margins of Algorithm 3, followed by Algorithm 5.
 
     The regression of Algorithm 5 takes units with either sign, so that those of Algorithm 3 only show as margins.
     """

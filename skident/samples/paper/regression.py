@@ -104,7 +104,7 @@ def _check_sizes(X, y, W, b, sample_weight):
 
 
 def regress_on_features(X, y, W, b, *, tau=math.inf, max_norm=math.inf, sample_weight=None):
-    """Least squares of y on ``|w_i . x + b_i|``, x and 1: the regression of Algorithm 5 of [1]_.
+    """Least squares of y on ``|w_i . x + b_i|``, x and 1: the regression of Algorithm 5 of Awasthi et al. (2021).
 
     Minimizes ``sum_n s_n (y_n - beta . phi(x_n))^2 1(||phi(x_n)|| <= tau)`` over ``||beta|| <= max_norm``.
 

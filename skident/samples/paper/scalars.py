@@ -29,8 +29,8 @@ _GOOD_GRAM = 1e-4  # ratio of a Gram matrix's eigenvalues from which on normal e
 def relu_coefficients(b, order):
     """``c_k(b) = E[relu(z + b) He_k(z)]`` for k = 0, ..., order.
 
-    ``c_0 = b Phi(b) + phi(b)``, ``c_1 = Phi(b)`` and ``c_k = (-1)^k He_{k-2}(b) phi(b)`` beyond: each is the derivative
-    of the one before.
+    ``c_0 = b Phi(b) + phi(b)``, ``c_1 = Phi(b)`` and ``c_k = (-1)^k He_{k-2}(b) phi(b)`` beyond: each is the
+    derivative of the one before.
 
     Returns (order + 1, ...).
     """
@@ -75,11 +75,11 @@ def term_coefficients(T, W, order):
 
 
 def recover_scalars(tensors, W, order=1, *, literal=False):
-    """Biases and output weights that go with known directions, up to the same signs: Algorithm 2 of [1]_.
+    """Biases and output weights that go with known directions, up to the same signs: Algorithm 2 of Awasthi et al. (2021).
 
-    The coefficients of ``w_i^{(x) k}`` in T_k are ``a_i (-1)^k He_{k-2}(b_i) phi(b_i)``; least squares finds them, and
-    the recurrence of the Hermite polynomials turns three of them into b (Lemma 4.5):
-    ``b = -(g_{q+1} + q g_{q-1}) / g_q`` with ``g_q`` the coefficient of order ``q + 2``.
+    The coefficients of ``w_i^{(x) k}`` in T_k are ``a_i (-1)^k He_{k-2}(b_i) phi(b_i)``; least squares finds them,
+    and the recurrence of the Hermite polynomials turns three of them into b (Lemma 4.5): ``b = -(g_{q+1} + q g_{q-1})
+    / g_q`` with ``g_q`` the coefficient of order ``q + 2``.
 
     W (D, m); returns b (m,), a (m,).
     """
@@ -105,10 +105,10 @@ def recover_scalars(tensors, W, order=1, *, literal=False):
 
 
 def fix_signs(T1, W, b, a, *, literal=False):
-    """Signs of units that are known up to the sign of (w_i, b_i): Algorithm 3 of [1]_.
+    """Signs of units that are known up to the sign of (w_i, b_i): Algorithm 3 of Awasthi et al. (2021).
 
-    Solves ``T_1 = sum_i z_i a_i w_i``. Right units have ``z_i = Phi(b_i)``, flipped ones ``Phi(b_i) - 1``; the sign is
-    decided in the middle between the two, not at 0, which is next to one of them where b_i is far from 0.
+    Solves ``T_1 = sum_i z_i a_i w_i``. Right units have ``z_i = Phi(b_i)``, flipped ones ``Phi(b_i) - 1``; the sign
+    is decided in the middle between the two, not at 0, which is next to one of them where b_i is far from 0.
 
     T1 (D,), W (D, m), b, a (m,); returns signs (m,), margins (m,).
     """

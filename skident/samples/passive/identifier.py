@@ -1,4 +1,4 @@
-"""The estimator of smooth networks from samples."""
+"""The estimator of feedforward networks from samples (X, y), without queries."""
 
 from __future__ import annotations
 
