@@ -161,7 +161,7 @@ def recover_up_to_signs(
     n_draws=20,
     rng=None,
 ):
-    """All units of a network up to the signs of (w_i, b_i), from its packed tensors: Algorithm 4 of Awasthi et al. (2021).
+    """All units of a network up to the signs of (w_i, b_i), from its packed tensors: Algorithm 4 of the paper.
 
     With ``n = C(D + l - 1, l)``: ``O(n^3)`` for each of some 20 contractions, ``O(m^3)`` a draw, and
     ``O(m C(D + l + 2, l + 3))`` for the scalars. As many units as the order allows may be more.
@@ -179,7 +179,7 @@ def recover_up_to_signs(
 
 
 def recover_full_rank(tensors, *, n_units=None, method="joint", tolerances=_EXACT_TENSORS, n_draws=20, rng=None):
-    """All units with their signs where the w_i are linearly independent: Algorithms 1 and 6 of Awasthi et al. (2021)."""
+    """All units with their signs where the w_i are linearly independent: Algorithms 1 and 6 of the paper."""
     tensors, _ = _checked_tensors(tensors, 1, range(1, 5))
     found = recover_up_to_signs(
         tensors, 1, n_units=n_units, method=method, tolerances=tolerances, n_draws=n_draws, rng=rng

@@ -75,7 +75,7 @@ def term_coefficients(T, W, order):
 
 
 def recover_scalars(tensors, W, order=1, *, literal=False):
-    """Biases and output weights that go with known directions, up to the same signs: Algorithm 2 of Awasthi et al. (2021).
+    """Biases and output weights that go with known directions, up to the same signs: Algorithm 2 of the paper.
 
     The coefficients of ``w_i^{(x) k}`` in T_k are ``a_i (-1)^k He_{k-2}(b_i) phi(b_i)``; least squares finds them,
     and the recurrence of the Hermite polynomials turns three of them into b (Lemma 4.5): ``b = -(g_{q+1} + q g_{q-1})
