@@ -48,9 +48,9 @@ def one_unit(box, network):
     interval = next(s for s in (find_interval(oracle, rng, np.zeros(2)) for _ in range(50)) if s is not None)
     wide = max(interval.high - interval.low, 30.0)  # activation boundaries are far sharper
     t = 0.5 * (interval.low + interval.high) + np.linspace(-0.5, 0.5, 401) * wide
-    bend = np.abs(np.diff(interval.answers(oracle, t), 2))
+    bend = np.abs(np.diff(interval.outputs(oracle, t), 2))
     t = np.average(t[1:-1], weights=bend**2) + np.linspace(-8.0, 8.0, 401)  # around the unit
-    y = interval.answers(oracle, t)
+    y = interval.outputs(oracle, t)
     found = network(interval.start + t[:, None] * interval.direction) @ interval.output
     line = np.polyval(np.polyfit(t[:40] - t[0], y[:40], 1), t - t[0])
     unit = np.abs(y - line).max()

@@ -23,7 +23,7 @@ PACKAGE = str(Path(skident.__file__).parent)
 PUBLIC = {
     name: member
     for name in skident.__all__
-    if inspect.isclass(member := getattr(skident, name)) and issubclass(member, BaseEstimator)
+    if inspect.isclass(member := getattr(skident, name)) and hasattr(member, "fit")
 }
 USES = ("predict", "transform", "predict_proba", "decision_function", "score", "get_feature_names_out")
 

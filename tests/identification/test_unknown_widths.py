@@ -52,7 +52,7 @@ def test_more_neurons_than_allowed():
 def test_no_network_explains_a_forest(rng):
     X = rng.standard_normal((200, 4))
     forest = FrozenEstimator(RandomForestRegressor(5, max_depth=3, random_state=0).fit(X, X[:, 0]))
-    with pytest.raises(ValueError, match="no network with at most max_neurons=200 .* explains the answers"):
+    with pytest.raises(ValueError, match="no network with at most max_neurons=200 .* explains the outputs"):
         NetworkIdentifier(forest, layer_widths="auto", max_seconds=1.5, random_state=0).fit(X)
 
 
@@ -67,7 +67,7 @@ def test_no_network_explains_a_forest(rng):
 )
 def test_ways_that_cannot_count_units(activation, options, match):
     network = make_network((6, 4, 2), activation=activation, output_activation="identity", random_state=0)
-    with pytest.raises(ValueError, match=f"layer_widths='auto' finds units where a saturating.*{match}"):
+    with pytest.raises(ValueError, match=f"layer_widths='auto' recovers units that saturate.*{match}"):
         identify(network, **options)
 
 
