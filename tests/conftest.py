@@ -5,18 +5,20 @@ import time
 import numpy as np
 import pytest
 
-
 # Whole fits, dozens of them per file: not in the tier of two minutes (`pytest -m "not slow"`).
 SLOW_FILES = {
-    "test_sklearn_checks.py", "test_failed_fits.py", "test_pages.py", "test_cluster.py", "test_wheel.py",
-    "test_identifier.py", "test_black_boxes.py", "test_lying_boxes.py", "test_ordinary_boxes.py", "test_extractor.py",
-    "test_unknown_widths.py", "test_clipped_outputs.py", "test_deployed_models.py", "test_patches_route.py",
-    "test_profiles_route.py", "test_three_hidden_layers.py", "test_near_data.py", "test_budgets.py", "test_verdict.py",
-    "test_programming_errors.py", "test_completion.py", "test_shallow_network.py", "test_shallow_units.py",
-    "test_deep_network.py", "test_hard_tanh.py", "test_noise.py", "test_first_layer.py", "test_regressor.py",
-    "test_exactness.py", "test_spread.py", "test_training.py", "test_estimators.py", "test_fits.py", "test_algorithm1.py",
-    "test_random_starts.py", "test_sign_vectors.py", "test_samples.py", "test_verify.py", "test_compressor.py",
-    "test_analyzer.py", "test_certify.py", "test_solvers.py",
+    "test_algorithm1.py", "test_analyzer.py", "test_backward_correction.py", "test_bad_input.py",
+    "test_black_boxes.py", "test_budgets.py", "test_by_powers.py", "test_certify.py", "test_clipped_outputs.py",
+    "test_cluster.py", "test_commands.py", "test_completion.py", "test_compressor.py", "test_deep.py",
+    "test_deployed_models.py", "test_detection.py", "test_estimators.py", "test_exactness.py",
+    "test_extension.py", "test_extractor.py", "test_failed_fits.py", "test_first_layer.py", "test_fits.py",
+    "test_hard_tanh.py", "test_identifier.py", "test_lying_boxes.py", "test_modules.py", "test_near_data.py",
+    "test_ordinary_boxes.py", "test_outputs.py", "test_pages.py", "test_parallel.py", "test_patches_route.py",
+    "test_planar_escape.py", "test_polish.py", "test_profiles_route.py", "test_programming_errors.py",
+    "test_random_starts.py", "test_regressor.py", "test_samples.py", "test_shallow_units.py",
+    "test_sign_vectors.py", "test_sklearn_checks.py", "test_solvers.py", "test_spread.py",
+    "test_three_hidden_layers.py", "test_training.py", "test_unknown_widths.py", "test_verdict.py",
+    "test_verify.py", "test_wheel.py",
 }  # fmt: skip
 
 
