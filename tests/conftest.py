@@ -7,6 +7,7 @@ import pytest
 
 # Whole fits, dozens of them per file: not in the tier of two minutes (`pytest -m "not slow"`).
 SLOW_FILES = {
+    "test_metrics.py", "test_displays.py",
     "test_algorithm1.py", "test_analyzer.py", "test_backward_correction.py", "test_bad_input.py",
     "test_black_boxes.py", "test_budgets.py", "test_by_powers.py", "test_certify.py", "test_clipped_outputs.py",
     "test_cluster.py", "test_commands.py", "test_completion.py", "test_compressor.py", "test_deep.py",
