@@ -14,7 +14,7 @@ SLOW_FILES = {
     "test_deployed_models.py", "test_detection.py", "test_estimators.py", "test_exactness.py",
     "test_extension.py", "test_extractor.py", "test_failed_fits.py", "test_first_layer.py", "test_fits.py",
     "test_hard_tanh.py", "test_identifier.py", "test_lying_boxes.py", "test_modules.py", "test_near_data.py",
-    "test_ordinary_boxes.py", "test_outputs.py", "test_pages.py", "test_parallel.py", "test_patches_route.py",
+    "test_ordinary_boxes.py", "test_outputs.py", "test_parallel.py", "test_patches_route.py",
     "test_planar_escape.py", "test_polish.py", "test_profiles_route.py", "test_programming_errors.py",
     "test_random_starts.py", "test_regressor.py", "test_samples.py", "test_shallow_units.py",
     "test_sign_vectors.py", "test_sklearn_checks.py", "test_solvers.py", "test_spread.py",

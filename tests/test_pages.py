@@ -46,6 +46,7 @@ def test_every_question_has_a_page_with_code():
 def test_outputs_are_compared():
     assert outputs.alike("a 1.00 b 2e-15", "a  1.02\nb 7e-16")
     assert not outputs.alike("a 1.00", "a 1.10") and not outputs.alike("a 1", "b 1") and not outputs.alike("1", "")
+    assert outputs.alike("2,768 queries", "2,725 queries") and not outputs.alike("2,768 queries", "3,725 queries")
     assert outputs.alike("0.25 s, 3 rows", "0.75 s, 9 rows", numbers=False)
     text = (
         "```python\n1\n```\n\n<!-- not run: a cluster -->\n```python\n2\n```\n\n```python\n3\n```\n\n```text\n4\n```\n"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
 
 from skident.optim import levenberg_marquardt, one_blas_thread
 
-__all__ = ["GrowPruneLimits", "damp", "grow_and_prune", "removal_losses"]
+__all__ = ["GrowPruneLimits", "damp", "grow_and_prune", "prune_within_tolerance", "removal_losses"]
 
 _N_CANDIDATES = 400  # random units of which the best is added (budget)
 _SIZES = (0.3, 3.0)  # of candidates' weights, relative to those of a pre-activation of variance 1
@@ -30,6 +30,8 @@ _DIAGONAL_FLOOR = 1e-10  # of the largest diagonal entry of Gauss-Newton matrice
 _GROWTH_DAMPING = 1e-6  # of the Gauss-Newton matrix where the gains of candidates are predicted
 _REMOVAL_DAMPING = 1e-7  # where the losses of removals are: roots of eps keep the inverse accurate
 _FREE_NORMS_RESIDUAL = 1e-4  # relative residual below which the norms of known units are fitted too
+_REMOVALS_TRIED = 3  # units whose removal is tried before another network of the smaller width is sought
+_CYCLES_PER_WIDTH = 12  # of that search: a start at the true width took about ten
 _MIN_SQUARE = 1e-20  # mean square of a candidate's part outside the tangent space: rounding
 
 
@@ -41,6 +43,7 @@ class GrowPruneLimits:
     n_cycles: int = 150  # cycles at most, those of all starts
     deadline: float = np.inf  # of `time.perf_counter`, after which no step is made
     tol: float = 1e-9  # relative root mean square residual that ends it
+    target: float = 1e-12  # same, at which a single fit ends: no smaller one is possible
     progress: Callable | None = None  # ``progress(n)`` with the number of cycles done
 
     @property
@@ -73,6 +76,35 @@ def grow_and_prune(problem, free_problem, biases, n_units, rng, limits=None):
             if least < limits.tol or done >= limits.n_cycles or limits.late:
                 break
     return best, least, done
+
+
+def prune_within_tolerance(problem, params, rng, limits):
+    """Remove hidden units one at a time, with a fit after each, while the residual stays below `limits.tol`: (P,).
+
+    If no removal succeeds at once, some cycles of growing and pruning look for a network of the smaller width.
+    """
+    limits = replace(limits, n_cycles=_CYCLES_PER_WIDTH)
+    with one_blas_thread():
+        while (width := problem.split(params)[2].shape[1] - 1) > 0 and not limits.late:
+            fewer, cost = _without_one(problem, params, limits)
+            if cost > limits.tol**2 * problem.total:
+                fewer, residual, _ = _from_start(problem, problem, fewer, width, rng, limits, 0)
+                if not residual < limits.tol:
+                    break
+            params = fewer
+    return params
+
+
+def _without_one(problem, params, limits):
+    """Parameters (P,) and cost without one of the units that matter least: the first removal within tolerance."""
+    best, least = None, np.inf
+    for k in np.argsort(_losses(problem, params))[:_REMOVALS_TRIED]:
+        fewer, cost = _fit(problem, _without(problem, params, k), _FINAL_STEPS, limits)
+        if best is None or cost < least:
+            best, least = fewer, cost
+        if least < limits.tol**2 * problem.total:
+            break
+    return best, least
 
 
 def _from_start(problem, free_problem, params, n_units, rng, limits, done):
@@ -122,7 +154,7 @@ def _fit(problem, params, n_steps, limits):
         slow = len(costs) > _PATIENCE and cost > _GAIN * costs[-1 - _PATIENCE]
         return slow or limits.late
 
-    options = {"target": (1e-3 * limits.tol) ** 2 * problem.total, "ftol": _FTOL, "callback": stop}
+    options = {"target": limits.target**2 * problem.total, "ftol": _FTOL, "callback": stop}
     result = levenberg_marquardt(problem.cost, problem.linearize, params, max_iter=n_steps, **options)
     return result.x, result.cost
 

@@ -34,6 +34,7 @@ __all__ = ["NetworkLeastSquares", "Stopping", "fit_network", "minimize", "weight
 _KRONECKER_FAN_IN = 200  # inputs of a layer from which blocks of single units cost more than they save
 _MATRIX_COPIES = 2  # in memory at a time: the matrix and its factor
 _PASS_ARRAYS = 4  # arrays of a layer's size that tangent and adjoint passes hold: values, slopes and their changes
+_JACOBIAN_COPIES = 2  # of a block's Jacobian in memory: its layers, and all of them together
 _THIN_PARAMETERS = 1500  # parameters up to which a second BLAS thread can cost more than it brings
 _DIAGONAL_FLOOR = 1e-14  # of the largest diagonal entry of J^T J: 50 eps, for parameters without effect
 _EXACT_COST = 1e-29  # of the cost of the outputs themselves: rounding, (15 eps)^2
@@ -64,7 +65,8 @@ class NetworkLeastSquares:
     With ``y~ = (y, 1)`` the inputs of layer l and ``B_l[p, j] = d f_p / d z_j``, the entry between weights (i, j) of
     layer l and (i', j') of layer k is ``sum_n y~_i y~'_i' sum_p B_l[p, j] B_k[p, j']``: a product of matrices
     ``n x (m_{l-1} m_{k-1})`` and ``n x (m_l m_k)``. It costs ``O(n P^2)``, m_L times less than from the Jacobian.
-    Parameters are ordered by layer, ``(m_{l-1} + 1, m_l)`` row by row, biases last.
+    Parameters are ordered by layer, ``(m_{l-1} + 1, m_l)`` row by row, biases last. With `row_weights`, (n, 1) or
+    (n, m_L), every residual is multiplied by its weight.
     """
 
     def __init__(
@@ -78,7 +80,9 @@ class NetworkLeastSquares:
         factor_limit=0,
         inner_tol=1e-2,
         chunk_bytes=None,
+        row_weights=None,
     ):
+        self.row_weights = np.ones((1, 1)) if row_weights is None else row_weights
         self.shapes, self.activations, self.U, self.Y = shapes, activations, U, Y
         self.dense_limit, self.factor_limit = dense_limit, factor_limit
         self.inner_tol, self.chunk_bytes = inner_tol, chunk_bytes or default_chunk_bytes()
@@ -108,7 +112,7 @@ class NetworkLeastSquares:
     def residual(self, params):
         """``f(u_n; params) - y_n`` (n, m_L); not finite if the network overflows."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return forward(*self.unflatten(params), self.activations, self.U) - self.Y
+            return self.row_weights * (forward(*self.unflatten(params), self.activations, self.U) - self.Y)
 
     def cost(self, params):
         """Sum of squared residuals."""
@@ -131,6 +135,7 @@ class NetworkLeastSquares:
         A, g = np.zeros((P, P)), np.zeros(P)
         widest = max(a * c for a in [s[0] + 1 for s in self.shapes] for c in [s[0] + 1 for s in self.shapes])
         widest += max(s[1] for s in self.shapes) ** 2
+        widest = max(widest, _JACOBIAN_COPIES * P) if self.Y.shape[1] == 1 else widest
         block_size = max(1, self.chunk_bytes // (8 * widest))
         for first in range(0, len(self.U), block_size):
             self._accumulate(params, slice(first, first + block_size), A, g)
@@ -143,6 +148,12 @@ class NetworkLeastSquares:
     def _accumulate(self, params, block, A, g):
         reads, sensitivities, residual = self._passes(params, block)
         n = len(residual)
+        if residual.shape[1] == 1:  # the symmetric product of the Jacobian takes half the operations of the blocks
+            J = np.concatenate([(y[:, :, None] * B).reshape(n, -1) for y, B in zip(reads, sensitivities)], axis=1)
+            check_deadline(n * J.shape[1] ** 2)
+            A += J.T @ J
+            g += J.T @ residual[:, 0]
+            return
         for k, (yk, Bk) in enumerate(zip(reads, sensitivities, strict=True)):
             sk, ek = self.offsets[k : k + 2]
             g[sk:ek] += (yk.T @ np.einsum("npj,np->nj", Bk, residual)).ravel()
@@ -150,7 +161,7 @@ class NetworkLeastSquares:
                 yq, Bq = reads[q], sensitivities[q]
                 sq, eq = self.offsets[q : q + 2]
                 width, overlaps = Bk.shape[2], (np.swapaxes(Bk, 1, 2) @ Bq).reshape(n, -1)
-                tile = max(1, self.chunk_bytes // (8 * width * (eq - sq)))
+                tile = min(yk.shape[1], max(1, self.chunk_bytes // (8 * width * (eq - sq))))
                 for i in range(0, yk.shape[1], tile):
                     check_deadline(2.0 * n * tile * width * (eq - sq))
                     products = (yk[:, i : i + tile, None] * yq[:, None, :]).reshape(n, -1)
@@ -164,7 +175,9 @@ class NetworkLeastSquares:
         inputs, jets = forward_jets(weights, biases, self.activations, self.U[block], order=1)
         sensitivities, _ = output_sensitivities(weights, jets)
         ones = np.ones((len(inputs[0]), 1))
-        return [np.hstack([y, ones]) for y in inputs], sensitivities, jets[-1][0] - self.Y[block]
+        weight = self.row_weights if len(self.row_weights) == 1 else self.row_weights[block]
+        sensitivities = [weight[:, :, None] * B for B in sensitivities]
+        return [np.hstack([y, ones]) for y in inputs], sensitivities, weight * (jets[-1][0] - self.Y[block])
 
     def _products(self, params):
         """``v -> J^T (J v)`` by a tangent and an adjoint pass, and ``J^T r``."""
@@ -174,7 +187,7 @@ class NetworkLeastSquares:
         )
         weights, biases = self.unflatten(params)
         inputs, jets = forward_jets(weights, biases, self.activations, self.U, order=1)
-        residual = jets[-1][0] - self.Y
+        residual = self.row_weights * (jets[-1][0] - self.Y)
         slopes = [jet[1] for jet in jets]
         ones = np.ones((len(self.U), 1))
         reads = [np.hstack([y, ones]) for y in inputs]
@@ -186,9 +199,10 @@ class NetworkLeastSquares:
                 if layer:
                     dz += dy @ weights[layer]
                 dy = slopes[layer] * dz
-            return dy
+            return self.row_weights * dy
 
         def adjoint(r):
+            r = self.row_weights * r
             out = [None] * len(weights)
             for layer in range(len(weights) - 1, -1, -1):
                 dz = slopes[layer] * r

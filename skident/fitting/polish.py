@@ -11,7 +11,10 @@ from skident.optim import give_up_when_slow
 from skident.oracle import OutOfBudgetError, above_rounding
 
 from .design import design_points, points_for_deep_units
+from .errors_of_fit import FitSample
 from .least_squares import minimize, weighted_problem
+from .robust_polish import robust_polish
+from .rounding import rounding_std
 
 __all__ = ["NOISY_OUTPUTS", "polish_from_oracle", "polish_network"]
 
@@ -39,6 +42,10 @@ _FRUGAL_PARAMETERS = range(600, 3001)  # numbers of parameters for which `_ROUND
 _ONE_ROUND_RESIDUAL = 0.03
 _PROBE_QUERIES = 40  # budget: an estimate of the residual to about 10 %
 _ONE_ROUND = ((1.5, 1.0, 0.5), (NOISY_OUTPUTS, 1.0, 0.5))
+# Outputs per parameter of the weighted polish, by the number of parameters up to which a step is fast (budget).
+_WEIGHTED_OUTPUTS = ((1000, 20.0), (3000, 10.0), (np.inf, 4.0))
+_WIDE = 8.0  # distance of its farthest typical points, in standard deviations: their outputs determine the most
+_UNIFORM = 12.0**-0.5  # standard deviation of an error uniform over one spacing
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
@@ -96,20 +103,22 @@ def _first_damping(cost, total):
 def polish_from_oracle(oracle, network, rng, log, *, noise=None, thorough=False):
     """Polish a network of standardized inputs on queries near the center first, then where every unit is active.
 
-    Returns the network and its relative root mean square residual in the last round. Later rounds are left out if an
-    earlier one failed, or when time, queries or memory are exhausted; the residual is infinite if that happens before
-    the first round. With `noise`, the standard deviation of every output, a last round makes it 10 outputs per
-    parameter. `thorough` queries as many at once without noise too, for a network that agreed with fewer outputs only,
-    as happens when most units of a deeper layer are saturated at most inputs.
+    Returns the network, its relative root mean square residual in the last round, and the `FitSample` of that round
+    (None before the first). Later rounds are left out if an earlier one failed, or when time, queries or memory are
+    exhausted; the residual is infinite if that happens before the first round. With `noise`, the standard deviation of
+    every output, the last round is a `robust_polish` with 4 to 20 outputs per parameter, weighted by their rounding.
+    `thorough` queries 10 per parameter at once, for a network that agreed with fewer outputs only, as happens when most
+    units of a deeper layer are saturated at most inputs.
 
     A shallow network with linear output starts in the second round: its start is good wherever its units are. Beyond
     3000 parameters, where rounds are expensive, a start of small residual has one round only.
     """
     samples, rounds, residual = _Samples(oracle), _THOROUGH_ROUNDS if thorough else _rounds(network), np.inf
+    fitted = None
     if not thorough and network.n_parameters >= _FRUGAL_PARAMETERS.stop:
         with log.stage("polish", oracle) as entry:
             if not samples.query(_design(network, 1.0, 0.0, rng), _PROBE_QUERIES):
-                return network, residual
+                return network, residual, fitted
             entry["residual"] = start = samples.residual(network)
         rounds = _ONE_ROUND if start < _ONE_ROUND_RESIDUAL else rounds
     outputs_per_query = oracle.n_independent_outputs(network.n_outputs)
@@ -117,12 +126,17 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None, thorough=False)
         n = int(outputs * network.n_parameters / outputs_per_query) + oracle.n_inputs - len(samples.U)
         if outputs == NOISY_OUTPUTS and samples.Y is not None and above_rounding(noise, samples.Y) is None:
             break
+        last = outputs == NOISY_OUTPUTS and not thorough
         with log.stage("polish", oracle) as entry:
 
             def progress(done, show=entry["progress"]):
                 show(done)
                 return oracle.budget.out_of_time
 
+            if last:
+                network, fitted, entry["residual"] = _weighted_polish(oracle, network, noise, rng, progress)
+                residual = residual if fitted is None else entry["residual"]
+                break
             draw = _thorough_design(network, rng) if thorough else _design(network, spread, near, rng)
             if not samples.query(draw, max(n, 0)):
                 break
@@ -132,10 +146,44 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None, thorough=False)
             except MemoryLimitError as error:
                 oracle.exhausted = str(error)
                 break
-            entry["residual"] = residual
+            entry["residual"], fitted = residual, samples.as_fitted(noise)
         if residual > _CLOSE + _NOISE_FACTOR * samples.noise_residual(noise, network.output_activation):
             break
-    return network, residual
+    return network, residual, fitted
+
+
+def _weighted_polish(oracle, network, noise, rng, callback):
+    """The network polished on new outputs of known standard deviations, their `FitSample` or None, and residual."""
+    samples, P = _Samples(oracle), network.n_parameters
+    outputs = next(factor for most, factor in _WEIGHTED_OUTPUTS if most >= P)
+    n = int(outputs * P / oracle.n_independent_outputs(network.n_outputs)) + oracle.n_inputs
+    near = _design(network, 1.0, 0.5, rng)
+
+    def draw(n, factor):
+        wide = rng.standard_normal((n - n // 2, oracle.n_inputs)) * _WIDE ** rng.uniform(size=(n - n // 2, 1))
+        return oracle.representable(oracle.clip_to_range(np.concatenate([factor * wide, near(n // 2, factor)])))
+
+    if not samples.query(draw, n):
+        return network, None, np.inf
+    std = _std_of(oracle, network, samples, noise)
+    try:
+        network = robust_polish(network, samples.U, samples.Y, std, callback=callback).network
+    except MemoryLimitError as error:
+        oracle.exhausted = str(error)
+        return network, None, np.inf
+    return network, FitSample(samples.U, samples.Y, std), samples.residual(network)
+
+
+def _std_of(oracle, network, samples, noise):
+    """Standard deviations (n, m_L) of the errors of outputs: equal for every input, or those of binary rounding."""
+    if not oracle.precision.is_coarse_binary:
+        return np.broadcast_to(noise, samples.Y.shape)
+    linear = network.output_activation == "identity"
+    center, scale = (oracle.output_center, oracle.output_scale) if linear else (0.0, 1.0)
+    own = change_outputs(network, center, scale) if linear else network
+    computed = rounding_std(own, samples.U, center=oracle.center, scale=oracle.scale)
+    stored = _UNIFORM * oracle.precision.eps * np.abs(center + scale * samples.Y)
+    return np.maximum(np.hypot(computed, stored) / scale, _TINY)
 
 
 def _polish_repeatedly(network, samples, repeats, **options):
@@ -171,6 +219,10 @@ class _Samples:
         offset, scale = output_scaling(self.Y, network.output_activation)
         error, total = np.linalg.norm((network(self.U) - self.Y) / scale), np.linalg.norm((self.Y - offset) / scale)
         return float(error) / max(float(total), _TINY)
+
+    def as_fitted(self, noise):
+        """The `FitSample` of a fit to all of these, with the given noise."""
+        return FitSample(self.U, self.Y, np.ones(1) if noise is None else np.asarray(noise, dtype=float))
 
     def noise_residual(self, noise, output_activation):
         """Relative root mean square residual that the noise leaves of a perfect fit."""

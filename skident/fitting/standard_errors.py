@@ -12,7 +12,7 @@ from skident.oracle import NotIdentified
 
 from .least_squares import weighted_problem
 
-__all__ = ["jacobian_spectrum", "parameter_jacobian", "standard_errors"]
+__all__ = ["in_powers_of_two", "jacobian_spectrum", "norm_preserving_basis", "parameter_jacobian", "standard_errors"]
 
 _EIGH_FLOPS = 9.0  # operations of an eigendecomposition, in units of P^3 (Golub and Van Loan, section 8.3)
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
@@ -60,13 +60,13 @@ def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
         )
     if noise is None:
         noise = _residual_noise(network, U, Y)
-    network, U, noise, inner, outer = _in_powers_of_two(network, U, noise)
+    network, U, noise, inner, outer = in_powers_of_two(network, U, noise)
     problem = weighted_problem(network, U, np.zeros((n, network.n_outputs)), 1.0 / noise)
     A, _ = problem.normal_equations(flatten_parameters(network.weights, network.biases))
     scale = np.sqrt(np.diagonal(A))
     scale = np.where(scale > 0, scale, 1.0)
     A /= scale[:, None] * scale[None, :]
-    free = _norm_preserving_basis(network, scale)
+    free = norm_preserving_basis(network, scale)
     check_deadline(_EIGH_FLOPS * P**3)
     values, vectors = np.linalg.eigh(free.T @ A @ free if free is not None else A)
     if not values[0] > P * np.finfo(float).eps:
@@ -85,7 +85,7 @@ def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
     return weights, biases
 
 
-def _in_powers_of_two(network, U, noise):
+def in_powers_of_two(network, U, noise):
     """The same problem with inputs, and noise of linear outputs, of order one; the exponents of both scales.
 
     Otherwise squares of the derivatives could overflow or underflow. Powers of two change no digit.
@@ -101,7 +101,7 @@ def _in_powers_of_two(network, U, noise):
     return scaled, np.ldexp(U, -inner), np.ldexp(noise, -outer), inner, outer
 
 
-def _norm_preserving_basis(network, scale):
+def norm_preserving_basis(network, scale):
     """Orthonormal basis (P, q) of changes of the scaled parameters that keep norms of incoming weights; None for all.
 
     Only units of homogeneous activations can be rescaled; a unit without incoming weights has no norm to keep.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skident.fitting.design import design_points
+from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.polish import polish_from_oracle
 from skident.network import FeedforwardNetwork
 
@@ -50,6 +51,8 @@ class Attempt:
         Why the network cannot be called exact although it explains the outputs; empty if nothing contradicts it.
     evidence : dict
         Further entries of the report.
+    sample : FitSample or None
+        What the network was fitted to last, in the oracle's units; it gives the standard errors.
     """
 
     network: FeedforwardNetwork
@@ -62,6 +65,7 @@ class Attempt:
     minimal: bool = False
     caveat: str = ""
     evidence: dict = field(default_factory=dict)
+    sample: FitSample | None = None
 
 
 def polished_attempt(problem, network, residual, stage, method, extractor=None, completion=None, *, thorough=False):
@@ -74,14 +78,15 @@ def polished_attempt(problem, network, residual, stage, method, extractor=None, 
     def error_of(network):
         return max_error_over_deviation(problem.held_out.outputs, network(problem.held_out.inputs))
 
+    sample = None
     if problem.options.polish:
-        network, residual = polished(network, thorough)
+        network, residual, sample = polished(network, thorough)
         enough = _CLASSIFIER_ERROR if problem.oracle.response == "predict_proba" else problem.accepted_error
         if residual < _CONVERGED and problem.held_out.noise_std is None and error_of(network) >= enough:
-            other, other_residual = polished(network, True)
+            other, other_residual, other_sample = polished(network, True)
             if error_of(other) < error_of(network):
-                network, residual = other, other_residual
-    return Attempt(network, error_of(network), stage, residual, method, extractor, completion)
+                network, residual, sample = other, other_residual, other_sample
+    return Attempt(network, error_of(network), stage, residual, method, extractor, completion, sample=sample)
 
 
 def design_where_units_vary(network):

@@ -13,6 +13,7 @@ __all__ = ["contradiction", "undetermined_weights", "with_clip"]
 
 _NEXT = 3.0  # standard deviations at which a network must still meet the tolerance
 _NEXT_ROWS = 100  # rows there (budget)
+_NEXT_ROWS_PIECEWISE = 3000  # the same of ReLU networks from inexact outputs: a unit may be active at one in a thousand
 _TIMES_TOL = 3.0  # the tolerance there: errors of the weights count for three times as much
 _CANDIDATES = 10_000  # rows there on which only the network is evaluated
 _EXTREMES = 3  # queried rows per extreme (budget)
@@ -90,7 +91,8 @@ def _elsewhere(problem, network):
     oracle, rng = problem.oracle, np.random.RandomState(0)
     noise = _NOISE_STDS * problem.held_out.relative_noise
     near = max(_TIMES_TOL * problem.options.tol, noise)
-    shells = [(_NEXT, _NEXT_ROWS, near)]
+    many = noise > 0 and network.activations[0].symmetry == "homogeneous"
+    shells = [(_NEXT, _NEXT_ROWS_PIECEWISE if many else _NEXT_ROWS, near)]
     shells += [(far, _FAR_ROWS, max(_FAR_ERROR, noise)) for far in _FAR if oracle.reach > far]
     sets = [(spread, spread * rng.standard_normal((n, oracle.n_inputs)), tol) for spread, n, tol in shells]
     sets.append((_NEXT, _extreme_points(problem, network), near))

@@ -31,11 +31,12 @@ from skident.oracle.black_box import resolve_black_box, resolve_response
 from .diagnosis import budget_named, explained, warning_of
 from .observe import observe, pose
 from .options import IdentifierOptions
+from .parameter_errors import standard_errors_of
 from .plan import plan
 from .problem import Options
 from .report import ReportInNotebooks, report_of
 from .solve import solve
-from .validate import standard_errors_of, validate
+from .validate import validate
 
 __all__ = ["NetworkIdentifier"]
 
@@ -54,9 +55,9 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     estimator : callable, regressor, classifier, torch.nn.Module, FeedforwardNetwork or ONNX model, default=None
         The black box, from (n, D) to (n, m_L) or (n,). A `FrozenEstimator` is queried as it is; another estimator is
         cloned and fitted on (X, y) first. None is a small tanh `MLPRegressor`.
-    layer_widths : sequence of int or "auto", default=None
+    layer_widths : sequence of int, "auto" or None, default="auto"
         ``(m_1, ..., m_L)``, outputs last. ``"auto"`` recovers depth and widths of up to three hidden layers. None is
-        one hidden layer of unknown width. ReLU and leaky ReLU networks need neither depth nor widths.
+        one hidden layer of unknown width. Set the widths if they are known: fewer queries are needed then.
     activation, output_activation : str, default="auto"
         Of the hidden layers and of the output. ``auto`` reads or detects them (about 1,200 queries, most at large
         inputs). Set them if detection is uncertain or its queries are not allowed.
@@ -169,7 +170,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         self,
         estimator=None,
         *,
-        layer_widths=None,
+        layer_widths="auto",
         activation="auto",
         output_activation="auto",
         response_method="auto",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.fitting.design import design_points
+from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.polish import NOISY_OUTPUTS, polish_network
 from skident.fitting.pruning import removal_costs, remove_unit
 from skident.network import FeedforwardNetwork, get_activation
@@ -29,7 +30,7 @@ _REMOVALS = 4  # units whose removal is tried before none is redundant
 
 
 def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lambda: False, callback=None):
-    """A fitted network with one hidden layer and as many units as noisy outputs support, and its residual.
+    """A fitted network with one hidden layer and as many units as noisy outputs support, its residual and `FitSample`.
 
     One unit at a time is fitted to the residuals at ``10 P / m_L`` samples (in the end three times as many if the noise
     is large), then everything at once, while the sum of squares falls by more than ``k log(n m_L)`` noise variances
@@ -48,7 +49,7 @@ def with_missing_units(oracle, network, noise, rng, *, at_most, out_of_time=lamb
             break
         network = smaller
         report(network.layer_widths[0])
-    return network, residual
+    return network, residual, FitSample(samples.U, samples.Y, noise) if np.isfinite(residual) else None
 
 
 @dataclass(frozen=True)

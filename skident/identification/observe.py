@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from skident.base.parameters import check_layer_widths
 from skident.base.progress import StageLog
 from skident.network import get_activation
-from skident.oracle import BlackBoxError, Oracle, OutOfBudgetError, measure_noise
+from skident.oracle import BlackBoxError, Oracle, OutOfBudgetError
 from skident.oracle.black_box import has_known_activations, query_where_outputs_vary, resolve_activations
 
 from .activation import ActivationEvidence, classify_near_center, detect_activation
@@ -23,6 +22,7 @@ __all__ = ["Reading", "observe", "pose"]
 
 _NEAR = 100.0  # distance, in sqrt(D) standard deviations, within which plateaus are searched first
 _DETECTION_QUERIES = 10_000  # max_queries from which activations are detected: detection takes about 1,200 of them
+_PRECISE_LOGIT = 3e-5  # error of a rounded logit up to which it decides whether logits are piecewise linear
 _PROBED = 20  # samples of X that set the scale of the outputs (budget)
 
 
@@ -92,7 +92,10 @@ def pose(reading, model, options, rng):
 def _query_held_out(oracle, X, spread, rng, n_check):
     """Held-out samples, half of them of X if it has so many; the oracle knows their accuracy then."""
     samples = evenly_spaced_rows(oracle.from_inputs(X), n_check // 2)
-    draw = functools.partial(held_out_points, samples, spread, rng)
+
+    def draw(n, factor):
+        return oracle.representable(held_out_points(samples, spread, rng, n, factor))
+
     U, Y = oracle.query_precise(draw, len(samples) + n_check - n_check // 2)
     return HeldOut(U, Y, oracle.measure_accuracy(U[:200], Y, rng))
 
@@ -139,14 +142,16 @@ def _detect_activations(oracle, model, outputs, options):
             f"output_activation={named[1]!r} would come before the softmax: for probabilities, the network of the "
             "logits is recovered. Set output_activation='auto'."
         )
-    oracle.standardize_outputs(outputs, activations[1])
+    standardized = oracle.standardize_outputs(outputs, activations[1])
     given = named[0] != "auto" or named[1] not in ("auto", "identity") or options.strategy != "auto"
+    if not given and not _few_queries(oracle) and not has_known_activations(model) and _are_relu_logits(oracle):
+        return ("relu", activations[1]), None
     if given or _few_queries(oracle) or oracle.restricted or has_known_activations(model):
         return activations, None
     rng = np.random.RandomState(0)
     try:
-        noise = measure_noise(oracle, rng.standard_normal((20, oracle.n_inputs)), rng)
-        detected = detect_activation(oracle, rng, noise.std)
+        accuracy = oracle.measure_accuracy(rng.standard_normal((_PROBED, oracle.n_inputs)), standardized, rng)
+        detected = detect_activation(oracle, rng, 0.0 if accuracy.exact else accuracy.std)
     except BlackBoxError:  # the model cannot be queried far out
         return activations, None
     hidden = detected.name if detected.usable else activations[0]
@@ -154,6 +159,15 @@ def _detect_activations(oracle, model, outputs, options):
         return (hidden, activations[1]), detected
     oracle.standardize_outputs(outputs, detected.output.name)
     return (hidden, detected.output.name), detected
+
+
+def _are_relu_logits(oracle):
+    """Whether outputs are logits of rounded probabilities, piecewise linear near the center."""
+    if oracle.response != "predict_proba" or not oracle.precision.is_coarse_binary or oracle.input_range is not None:
+        return False
+    logits = _BetweenPlateaus(oracle)
+    logits.precise, logits.is_rounded = _PRECISE_LOGIT, True
+    return classify_near_center(logits, np.random.RandomState(0)) == "piecewise"
 
 
 def _may_clip(reading, model, options):
@@ -186,6 +200,7 @@ class _BetweenPlateaus:
 
     def __init__(self, oracle):
         self._oracle, self.n_inputs = oracle, oracle.n_inputs
+        self.precise, self.is_rounded = np.inf, False
 
     def query(self, U):
         """Outputs and bounds of their errors, (n, m_L) each."""

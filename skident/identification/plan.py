@@ -71,7 +71,10 @@ def plan(problem):
         reason = "input_range keeps queries where neither outputs nor Hessians determine most of the weights"
         return _steps(problem, near_data.METHOD, reason)
     if problem.discover:
-        return _steps(problem, discovery.METHOD, _reason(problem), discovery.VARIANTS)
+        steps = _steps(problem, discovery.METHOD, _reason(problem), discovery.VARIANTS)
+        near = "units that do not saturate may explain the outputs in one hidden layer"
+        one_layer = problem.activations[1] == "identity"
+        return [*steps, Step(hessians.METHOD, hessians.CENTER, near, fallback=True)] if one_layer else steps
     return _given_widths(problem)
 
 

@@ -13,6 +13,7 @@ from .methods.first_layer import FirstLayerCache
 __all__ = ["Result", "State", "solve"]
 
 _NOT_APPLICABLE = "does not apply"
+_USELESS = 0.1  # error of a network of unknown depth from a fallback, above which it explains too little
 
 
 @dataclass
@@ -56,16 +57,18 @@ def solve(problem, steps):
         try:
             attempt = step.method.run(problem, step, state)
             tried.append((step, _NOT_APPLICABLE if attempt is None else f"error {attempt.error:.1e}"))
-            state.attempts += [] if attempt is None else [attempt]
+            guess = step.fallback and problem.discover  # which a refusal says more than
+            useless = attempt is None or (guess and attempt.error > _USELESS)
+            state.attempts += [] if useless else [attempt]
         except OutOfBudgetError as error:
             if not state.attempts:
-                raise _out_of_budget(error, problem) from error
+                raise (_out_of_budget(error, problem) if end is None else end) from error
             tried.append((step, str(error)))
             break
         except NotIdentified as error:  # what earlier steps recovered stays
             tried.append((step, str(error)))
             failures.append(error)
-            end = error
+            end = error if end is None else end  # a fallback's says less
     if not state.attempts:
         raise end if end is not None else _no_first_layer(problem)
     return Result(min(state.attempts, key=lambda attempt: attempt.error), tried, failures)

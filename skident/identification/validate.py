@@ -7,12 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.fitting.design import design_points
-from skident.fitting.polish import NOISY_OUTPUTS
 from skident.fitting.pruning import redundant_units
-from skident.fitting.standard_errors import standard_errors
 from skident.network import FeedforwardNetwork, center_outputs, change_inputs, change_outputs
-from skident.oracle import NotIdentified, OutOfBudgetError, probability_error
+from skident.oracle import OutOfBudgetError, probability_error
 
 from .attempt import Attempt, design_where_units_vary, max_error_over_deviation, relative_to_deviation
 from .contradictions import contradiction, undetermined_weights, with_clip
@@ -21,15 +18,15 @@ from .problem import Problem
 from .query_points import evenly_spaced_rows
 from .solve import Result
 
-__all__ = ["Validation", "standard_errors_of", "validate"]
+__all__ = ["Validation", "validate"]
 
 _GRACE = 1.0  # seconds beyond max_seconds for the validation (budget)
 _PROBABILITY_SAMPLES = 100  # samples of X on which probabilities are compared (budget)
 _ROUNDING_SAMPLES = 200  # held-out samples at which the effect of rounded inputs is computed (budget)
 _ROUNDING_STDS = 20.0  # largest error that the rounding of inputs explains, in units of its bound
+_USUAL_RESIDUAL = 4.0  # size of the residuals of right networks, in errors: up to 2.4 in 24, whose errors are rough
+_LARGEST_RESIDUAL = 15.0  # largest of them: up to 8 in 24
 _PROBABILITY_TOL = 100.0  # error of a probability, in units of `tol`, below which a classifier is exact
-_MAX_PARAMETERS = 3000  # parameters up to which standard errors are computed (budget: O(P^3))
-_MIN_NOISE = 0.5  # share of the measured noise that standard errors assume at least: short lines tell it to 15 %
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ class Validation:
     def noisy(self):
         """Whether outputs are float32, rounded, not repeatable, or have errors above `tol`."""
         held_out, accuracy = self.problem.held_out, self.problem.held_out.accuracy
-        rounded = accuracy.kind in ("float32", "decimals")
+        rounded = accuracy.kind not in ("float64", "noise")
         large = held_out.relative_noise >= self.problem.options.tol
         return held_out.noise_std is not None and (rounded or large or not accuracy.repeatable)
 
@@ -117,8 +114,19 @@ class Validation:
         """Whether the network is exact, or as close as noise and rounding of outputs and inputs allow."""
         if self.exact or not self.finished or any(self.redundant) or self.best.caveat:
             return self.exact
-        within_noise = self.noisy and self.error < self.problem.accepted_error
+        within_noise = self.noisy and self.error < self.problem.accepted_error and self.residuals_are_errors
         return bool(within_noise or self.within_rounding)
+
+    @property
+    def residuals_are_errors(self):
+        """Whether the residuals on held-out samples look like the outputs' errors: their size, and none far outside."""
+        held_out = self.problem.held_out
+        if self.problem.oracle.response == "predict_proba":  # the errors of logits differ from sample to sample
+            return True
+        std = np.maximum(held_out.accuracy.std_of(held_out.inputs, held_out.outputs), np.finfo(float).tiny)
+        ratio = np.abs(self.best.network(held_out.inputs) - held_out.outputs) / std
+        size = np.sqrt(np.mean(ratio**2, axis=0)).max()
+        return bool(size < _USUAL_RESIDUAL and ratio.max() < _LARGEST_RESIDUAL)
 
 
 def validate(problem, result):
@@ -205,31 +213,3 @@ def _compare_probabilities(oracle, X, network):
         return None, None
     U = oracle.from_inputs(evenly_spaced_rows(X, _PROBABILITY_SAMPLES))
     return probability_error(*oracle.query(U), network(oracle.to_inputs(U)), oracle.precision)
-
-
-def standard_errors_of(validation):
-    """Standard errors of weights and biases; None if outputs are exact or clipped, or the network does not agree."""
-    problem, network = validation.problem, validation.network
-    oracle = problem.oracle
-    if (
-        problem.held_out.noise_std is None
-        or network.output_range is not None
-        or network.n_parameters > _MAX_PARAMETERS
-        or validation.error >= problem.accepted_error
-    ):
-        return None
-    n = int(NOISY_OUTPUTS) * network.n_parameters // network.n_outputs + 4 * network.n_inputs
-    inner = change_inputs(network, oracle.center, oracle.scale)
-    U = oracle.clip_to_range(design_points(inner.weights[0], inner.biases[0], n, 1.0, np.random.RandomState(0)))
-    try:
-        return standard_errors(network, oracle.to_inputs(U), _noise_std(validation) * oracle.output_scale)
-    except (NotIdentified, OutOfBudgetError):
-        return None
-
-
-def _noise_std(validation):
-    """Standard deviation of every output's noise (m_L,), from held-out residuals less the network's own error."""
-    held_out, network = validation.problem.held_out, validation.best.network
-    residuals = network(held_out.inputs) - held_out.outputs
-    std = np.sqrt(np.mean(residuals**2, axis=0) / (1.0 + 1.0 / NOISY_OUTPUTS))
-    return np.maximum(std, _MIN_NOISE * held_out.noise_std)

@@ -15,6 +15,9 @@ MAX_NOISE = 0.02  # relative to the outputs' standard deviation; more is no nois
 _MAX_DECIMALS = 12  # more decimals of an output of order 1 are the rounding of double precision
 _EPS64 = float(np.finfo(np.float64).eps)  # spacing of double precision numbers at 1
 _EPS32 = float(np.finfo(np.float32).eps)  # spacing of single precision numbers at 1
+_EPS16 = float(np.finfo(np.float16).eps)  # spacing of half precision numbers at 1
+_EPS_BFLOAT16 = 2.0**-7  # spacing of bfloat16 numbers at 1: 7 bits are stored
+_BFLOAT16_BITS = np.uint32(0xFFFF)  # last bits of a float32, all zero for a bfloat16
 _UNIFORM = 12.0**-0.5  # standard deviation of an error uniform over one spacing
 _MAX_OFFSET_ERROR = 1e-12  # relative error up to which the rounding of a large offset counts as exact
 _LOGIT_ERROR = 1e-9  # error of a logit up to which it is the rounding of probabilities near 1
@@ -28,13 +31,31 @@ class Precision(NamedTuple):
 
     Attributes
     ----------
-    kind : {"float64", "float32", "decimals"}
+    kind : {"float64", "float32", "float16", "bfloat16", "decimals"}
     decimals : int or None
         Decimal places to which all outputs are rounded, for kind "decimals".
     """
 
     kind: str = "float64"
     decimals: int | None = None
+
+    @property
+    def eps(self):
+        """Spacing of the binary format at 1; that of double precision for decimals."""
+        return _SPACINGS.get(self.kind, _EPS64)
+
+    @property
+    def is_rounded(self):
+        """Whether the outputs are rounded more coarsely than double precision: to binary digits or to decimals."""
+        return self.kind != "float64"
+
+    @property
+    def is_coarse_binary(self):
+        """Whether the outputs are binary numbers coarser than double precision: rounding grows with their size."""
+        return self.kind in _SPACINGS
+
+
+_SPACINGS = {"float32": _EPS32, "float16": _EPS16, "bfloat16": _EPS_BFLOAT16}
 
 
 @dataclass(frozen=True)
@@ -48,11 +69,11 @@ class Accuracy:
     output_std : ndarray of shape (m_L,)
         Standard deviation of the outputs themselves.
     eps : float
-        Spacing of the number format at 1: 2^-52 (float64) or 2^-23 (float32).
+        Spacing of the number format at 1: 2^-52 (float64), 2^-23 (float32), 2^-10 (float16) or 2^-7 (bfloat16).
     removed_offset : ndarray of shape (m_L,)
         Magnitude of the center that the oracle subtracts: the black box rounds it together with the output.
-    kind : {"float64", "float32", "decimals", "noise"}
-        Source of the error: rounding of double precision, of single precision, to `decimals`, or anything larger.
+    kind : {"float64", "float32", "float16", "bfloat16", "decimals", "noise"}
+        Source of the error: rounding to a binary format, to `decimals`, or anything larger.
     decimals : int or None
         Decimal places, for kind "decimals".
     repeatable : bool
@@ -76,6 +97,11 @@ class Accuracy:
     def noise_std(self):
         """`std`, or None for exact outputs."""
         return None if self.exact else self.std
+
+    @property
+    def grows(self):
+        """Whether the error grows with the distance and with the outputs, as that of binary digits does."""
+        return self.exact or self.kind in _SPACINGS
 
     @property
     def relative_error(self):
@@ -111,6 +137,39 @@ class Accuracy:
         """
         return np.maximum(self.std, _UNIFORM * self.eps * (np.abs(Y).max(axis=0) + np.abs(self.removed_offset)))
 
+    def std_of(self, U, Y):
+        """Standard deviation of the error of every output.
+
+        Parameters
+        ----------
+        U : ndarray of shape (n, D)
+            Points in standardized coordinates.
+        Y : ndarray of shape (n, m_L)
+            Outputs of the oracle there.
+
+        Returns
+        -------
+        ndarray of shape (n, m_L)
+
+        Notes
+        -----
+        Rounding to binary digits is proportional to the numbers that a network adds up. These grow with the distance
+        ``|u| / sqrt(D)`` from the center, where a unit's sum of inputs has its usual size at a distance of 1, and they
+        are at least as large as the output. Errors of other kinds are equal everywhere.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skident.oracle import Accuracy
+        >>> accuracy = Accuracy(np.array([1e-7]), np.ones(1), 2.0**-23, np.zeros(1), "float32")
+        >>> print(accuracy.std_of(np.array([[1.0, 1.0], [30.0, 40.0]]), np.ones((2, 1))).ravel().round(8))
+        [1.00e-07 3.54e-06]
+        """
+        if not self.grows:
+            return np.broadcast_to(self.std, Y.shape).copy()
+        distance = np.maximum(1.0, np.linalg.norm(U, axis=1) / np.sqrt(U.shape[1]))
+        return np.maximum(self.std * distance[:, None], _UNIFORM * self.eps * (np.abs(Y) + self.removed_offset))
+
     def difference_step(self, order, min_step):
         """Step h of a difference formula at which truncation and the outputs' error balance.
 
@@ -142,7 +201,7 @@ def determines_precision(Y):
 
 
 def precision_of(Y):
-    """Number format of outputs: double or single precision, or rounded to decimals.
+    """Number format of outputs: double, single or half precision, bfloat16, or rounded to decimals.
 
     Parameters
     ----------
@@ -165,16 +224,26 @@ def precision_of(Y):
     if not determines_precision(Y):
         return Precision()
     values = Y[(Y != 0) & np.isfinite(Y)]
-    with np.errstate(over="ignore"):
-        single = bool(np.all(values.astype(np.float32) == values))
-    ulps = 2.0 * (_EPS32 if single else _EPS64) * np.abs(values)
+    kind = _binary_format(values)
+    ulps = 2.0 * (_EPS64 if kind == "float64" else _EPS32) * np.abs(values)
     for decimals in range(_MAX_DECIMALS + 1):
         scaled, tol = values * 10.0**decimals, ulps * 10.0**decimals
         if tol.max() > _MAX_ULP_SHARE:
             break
         if np.all(np.abs(scaled - np.rint(scaled)) <= tol):
             return Precision("decimals", decimals)
-    return Precision("float32" if single else "float64")
+    return Precision(kind)
+
+
+def _binary_format(values):
+    """Coarsest binary format that holds all values."""
+    with np.errstate(over="ignore", under="ignore"):
+        single = values.astype(np.float32)
+        if not np.all(single == values):
+            return "float64"
+        if not np.any(single.view(np.uint32) & _BFLOAT16_BITS):
+            return "bfloat16"
+        return "float16" if np.all(values.astype(np.float16) == values) else "float32"
 
 
 def measure_accuracy(oracle, U, Y, rng):
@@ -202,11 +271,11 @@ def measure_accuracy(oracle, U, Y, rng):
     """
     noise, precision = measure_noise(oracle, U, rng), oracle.precision
     offset, largest = np.abs(oracle.output_center / oracle.output_scale), np.abs(Y).max(axis=0)
-    eps = _EPS32 if precision.kind == "float32" else _EPS64
+    eps = precision.eps
     measured = Accuracy(noise.std, Y.std(axis=0), eps, offset, precision.kind, precision.decimals, noise.repeatable)
     if precision.kind == "decimals":
         return _at_least(measured, _UNIFORM * 10.0**-precision.decimals / oracle.output_scale)
-    if precision.kind == "float32":
+    if precision.is_coarse_binary:
         return _at_least(measured, _UNIFORM * eps * np.sqrt(np.mean(Y**2, axis=0) + offset**2))
     rounding = ROUNDING_ULPS * _EPS64 * np.maximum(largest, np.finfo(float).tiny)
     if oracle.response == "predict_proba":

@@ -42,7 +42,7 @@ def _digits_of(precision):
     if precision.kind == "decimals":
         step = 10.0**-precision.decimals
         return _Digits(2.0**-52, step / _GRID_ULPS, step, step)
-    return _SINGLE if precision.kind == "float32" else _DOUBLE
+    return _SINGLE if precision.is_coarse_binary else _DOUBLE
 
 
 def logits_from_probabilities(P, precision=None):

@@ -77,7 +77,9 @@ def measure_noise(oracle, U, rng, *, n_lines=4):
     F = lines.query(_SPACING)
     again = lines.query(_SPACING, 1)[0]
     with_offset = np.abs(F).max(axis=(0, 1)) + np.abs(oracle.output_center / oracle.output_scale)
-    repeatable = bool(np.all(np.abs(again - F[0]).max(axis=0) <= _REPEAT_TOL * with_offset))
+    repeatable = bool(
+        np.all(np.abs(again - F[0]).max(axis=0) <= _REPEAT_TOL * with_offset + _input_rounding(oracle, F))
+    )
     std, equal = _residual_std(F), _equal_neighbors(F)
     coarse = equal > _MAX_EQUAL
     for spacing in _WIDER_SPACINGS:
@@ -110,6 +112,12 @@ class _Lines:
         steps = spacing * np.arange(_N_POINTS)[None, :, None]
         U = self.starts[:n_lines, None] + steps * self.directions[:n_lines, None]
         return self.oracle(U.reshape(-1, self.oracle.n_inputs)).reshape(len(U), _N_POINTS, -1)
+
+
+def _input_rounding(oracle, F):
+    """Changes (m_L,) of outputs F (n_lines, n, m_L) that the rounding of inputs far from 0 can make."""
+    steepest = np.abs(np.diff(F, axis=1)).max(axis=(0, 1)) / _SPACING
+    return ROUNDING_ULPS * np.finfo(float).eps * np.max(np.abs(oracle.center) / oracle.scale) * steepest
 
 
 def _equal_neighbors(F):

@@ -76,6 +76,22 @@ class OutputScaling:
             self.accuracy = measure_accuracy(self, self.clip_to_range(U, room), Y, rng)
         return self.accuracy
 
+    def representable(self, U):
+        """The points nearest to U (n, D) whose inputs are float32 numbers, if the outputs are rounded; else U.
+
+        A model that computes in single precision rounds its inputs first. Differences between a point and the input
+        that the model sees would count as errors of its outputs.
+        """
+        if not self.precision.is_rounded:
+            return U
+        X = self.to_inputs(U)
+        with np.errstate(over="ignore"):
+            rounded = X.astype(np.float32).astype(float)
+        inside = np.isfinite(rounded)
+        if self.input_range is not None:
+            inside &= (rounded >= self.input_range[0]) & (rounded <= self.input_range[1])
+        return np.where(inside, self.from_inputs(rounded), U)
+
     @property
     def jacobian_step(self):
         """Step of the Jacobian's central differences: the cube root of the outputs' relative error."""

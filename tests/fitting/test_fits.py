@@ -1,8 +1,11 @@
 """Fits of one network and of batches of them: normal equations, priors, successive halving."""
 
+import time
+
 import numpy as np
 import pytest
 
+from skident.budget import time_limit
 from skident.datasets import make_network
 from skident.fitting.batched_fits import (
     BatchedNetworkFits,
@@ -15,7 +18,7 @@ from skident.fitting.batched_fits import (
     random_parameters,
     successive_halving,
 )
-from skident.fitting.least_squares import NetworkLeastSquares
+from skident.fitting.least_squares import NetworkLeastSquares, weighted_problem
 from skident.network import Architecture, FeedforwardNetwork
 from skident.network.calculus import flatten_parameters
 from skident.optim import (
@@ -277,3 +280,14 @@ def test_no_step_is_made_after_the_deadline(fits):
     x = random_parameters(3, Architecture((2, 1)), 2, np.random.RandomState(0))
     ends, cost = successive_halving(fits, x, Halving(budget=WorkBudget(0.0)))
     np.testing.assert_array_equal(np.sort(cost), np.sort(fits.cost(x)))
+
+
+def test_the_time_of_a_step_is_estimated_by_its_work(rng):
+    """A step of 10,000 rows and 200 parameters takes milliseconds: it is begun with two seconds left."""
+    network, U = (
+        make_network((10, 16, 1), output_activation="identity", random_state=0),
+        rng.standard_normal((10_000, 10)),
+    )
+    problem = weighted_problem(network, U, network(U), 1.0)
+    with time_limit(time.perf_counter() + 2.0, "the test's time is over"):
+        problem.normal_equations(flatten_parameters(network.weights, network.biases))

@@ -137,5 +137,5 @@ def test_missing_and_superfluous_units(n_seen):
     W, b = np.hstack([truth.weights[0], extra])[:, :n_seen], np.append(truth.biases[0], np.zeros(3))[:n_seen]
     c = np.vstack([truth.weights[1], 1e-3 * np.ones((3, 1))])[:n_seen]
     start = FeedforwardNetwork([W, c], [b, truth.biases[1]], "tanh", "identity")
-    network, misfit = with_missing_units(oracle, start, np.full(1, 1e-3), rng, at_most=20)
+    network, misfit, _ = with_missing_units(oracle, start, np.full(1, 1e-3), rng, at_most=20)
     assert network.layer_widths == (5, 1) and misfit < 0.01

@@ -11,6 +11,7 @@ from skident.network import ACTIVATIONS
 from .growth import classify_near_center, growth, polynomial_degree
 from .intervals import find_interval, growing_profile, settling_profile
 from .outputs import OutputEvidence, PreActivationOracle, detect_output_activation
+from .windows import shape_in_windows
 
 __all__ = ["ActivationEvidence", "detect_activation"]
 
@@ -18,6 +19,8 @@ _VOTES = 2  # units whose profiles must agree
 _MAX_LINES = 15  # searched for them; budget
 _MAX_RESIDUAL = 1e-5  # of a profile that fits, relative to the unit: fits of exact outputs leave 1e-8 and less
 _MARGIN = 30.0  # times that residual that the second best activation must leave
+_FARTHEST = 1e5  # standard deviations of the farthest inputs: weights of 1e-3 saturate there
+_FARTHEST_HALF = 1e3  # the same for float16, which ends at 65,504
 _DEGREES = (1, 2, 4, 8)  # of outputs behind one linear layer, and one to three quadratic ones
 
 
@@ -71,7 +74,8 @@ def detect_activation(oracle, rng, noise=0.0):
     activation. Some 1,200 queries, and as many again if outputs stay between -1 and 1; more if units are crowded.
     """
     began = oracle.n_queries
-    output = detect_output_activation(oracle, np.random.RandomState(rng.randint(2**31 - 1)), noise)
+    output_rng = np.random.RandomState(rng.randint(2**31 - 1))
+    output = detect_output_activation(oracle, output_rng, noise, farthest=_farthest(oracle))
     if output.name == "identity":
         evidence = _hidden(oracle, rng, noise)
         if output.saturates and not evidence.doubt:
@@ -80,6 +84,11 @@ def detect_activation(oracle, rng, noise=0.0):
         inner = PreActivationOracle(oracle, output.name, noise)
         evidence = _near_center(inner, rng) if output.saturates else _hidden(inner, rng, inner.noise(rng))
     return replace(evidence, n_queries=oracle.n_queries - began, output=output)
+
+
+def _farthest(oracle):
+    """Standard deviations of the farthest inputs."""
+    return _FARTHEST_HALF if oracle.precision.kind == "float16" else _FARTHEST
 
 
 def _near_center(inner, rng):
@@ -94,16 +103,18 @@ def _near_center(inner, rng):
 
 def _hidden(oracle, rng, noise):
     """Hidden units, behind linear outputs."""
-    kind, exponent = growth(oracle, rng, noise)
+    kind, exponent = growth(oracle, rng, noise, _farthest(oracle))
     behavior = f"grows like r^{exponent:g}" if kind == "power" else kind
     degree = polynomial_degree(oracle, rng, _DEGREES, noise) if kind == "power" else None
-    if degree is not None:
+    if degree is not None and degree == exponent:  # errors hide what a polynomial leaves over near the center
         name = "identity" if degree == 1 else "quadratic"
         return ActivationEvidence(name, "", behavior, [f"polynomial of degree {degree}"])
     if kind == "oscillates":
         return ActivationEvidence("sin", "", behavior)
     if kind == "unclear" or (kind == "power" and exponent != 1):
         return ActivationEvidence(None, "far out the outputs neither settle, oscillate nor grow linearly", behavior)
+    if kind == "power" and not oracle.accuracy.exact:
+        return _growing_noisy(oracle, rng, noise, behavior)
     votes, seen = [], []
     for _ in range(_MAX_LINES):
         interval = find_interval(oracle, rng, np.broadcast_to(noise, (oracle.n_outputs,)))
@@ -116,6 +127,20 @@ def _hidden(oracle, rng, noise):
         if len(votes) == _VOTES:
             break
     return _elected(votes, seen, behavior, kind)
+
+
+def _growing_noisy(oracle, rng, noise, behavior):
+    """Hidden units that grow, from windows near the center: far out, rounding hides over how much a unit bends."""
+    shape = shape_in_windows(oracle, np.broadcast_to(noise, (oracle.n_outputs,)), rng)
+    if shape == "linear":
+        return ActivationEvidence("identity", "", behavior, ["linear near the center"])
+    if shape == "piecewise":
+        return ActivationEvidence("relu", "", behavior, ["piecewise linear near the center"])
+    if shape == "curved":
+        doubt = "softplus, silu and elu grow as gelu does: the fit of the network decides"
+        return ActivationEvidence("gelu", doubt, behavior, ["curved near the center"])
+    doubt = "the outputs' errors hide whether the units are smooth"
+    return ActivationEvidence("relu", doubt, behavior, ["linear far out"])
 
 
 def _classify(interval, oracle, kind):

@@ -12,7 +12,7 @@ NOISE_SIGMAS = 16.0
 
 _RAYS = 12  # from the center; three in four must agree, since units that hardly depend on a ray settle late
 _AGREEING = 0.75  # share of them
-_RADII = (1e3, 1e4, 1e5)  # tried one after the other, in standard deviations: weights of 1e-3 saturate at the last one
+_RADII = (1e-2, 0.1, 1.0)  # tried one after the other, relative to the farthest
 _FACTORS = (1.0, 2.0, 4.0)  # of a radius: two changes, whose ratio is the exponent of a power
 _SETTLED = 1e-7  # change from one radius to the next, relative to the outputs' spread, of outputs that have settled
 _BOUNDED = 3.0  # ratio of the largest outputs at all radii, of bounded ones: a power grows a hundredfold
@@ -27,22 +27,26 @@ _POLYNOMIAL_TOL = 1e-10  # residual relative to the largest output, that is roun
 _NEAR_LINES = 4  # random lines near the center
 _NEAR_POINTS = 161  # per line
 _NEAR_RANGE = 2.0  # standard deviations either way
+_NEAR_RANGE_ROUNDED = 1.0  # the same for rounded outputs, where trained units may be close together
 _PIECEWISE_STRAIGHT = 0.4  # share of second differences that vanish, of piecewise linear functions
 _LINEAR_STRAIGHT = 0.99  # the same of linear functions
 _ROUNDINGS = 16.0  # eps of a value, by which second differences of a line may be off
 _BEND = 100.0  # times that tolerance, beyond which a second difference is no rounding
-_PRECISE = 1e-6  # error of a value before the outputs' activation, up to which it counts
+_TINY_WINDOWS = 200  # in which the errors of rounded values are measured (budget)
+_TINY_STEP = 1e-3  # standard deviations: curvature is a millionth there, and few windows contain a boundary
+_TINY_MARGIN = 6.0  # median differences that rounding stays below: four standard deviations
 _MIN_PRECISE = 200  # second differences of such values, of 636, that decide
 
 
-def growth(oracle, rng, noise=0.0):
+def growth(oracle, rng, noise=0.0, farthest=1e5):
     """How outputs behave along rays: "settles", "oscillates", "power" or "unclear", and the exponent of a power.
 
-    `noise` is the standard deviation of the outputs' errors beyond rounding. 36 queries per radius, one to three radii.
+    `noise` is the standard deviation of the outputs' errors beyond rounding; the last radius is `farthest` standard
+    deviations. 36 queries per radius, one to three radii.
     """
     E = rng.standard_normal((_RAYS, oracle.n_inputs))
     exponent, spreads, moves = np.nan, [], []
-    for radius in _RADII:
+    for radius in farthest * np.array(_RADII):
         Y = oracle(np.concatenate([k * radius * E for k in _FACTORS])).reshape(3, _RAYS, -1)
         spread = np.maximum(np.abs(Y - Y[0].mean(axis=0)).max(axis=(0, 1)), 1e-300)
         near, far = (np.max(np.abs(Y[k + 1] - Y[k]) / spread, axis=1) for k in (0, 1))
@@ -76,14 +80,16 @@ def polynomial_degree(oracle, rng, degrees, noise=0.0):
 def classify_near_center(pre_activation, rng):
     """Whether values of a `PreActivationOracle` on lines near the center are "linear", "piecewise" linear or "curved".
 
-    "curved" also if too few values are precise. 644 queries.
+    "curved" also if too few values are precise. 644 queries, and 600 more for rounded outputs.
     """
     n_zero = n_precise = n_bent = 0
+    scale = _error_scale(pre_activation, rng) if pre_activation.is_rounded else 1.0
+    reach = _NEAR_RANGE_ROUNDED if pre_activation.is_rounded else _NEAR_RANGE
     for start, direction in rng.standard_normal((_NEAR_LINES, 2, pre_activation.n_inputs)):
-        t = np.linspace(-_NEAR_RANGE, _NEAR_RANGE, _NEAR_POINTS)
+        t = np.linspace(-reach, reach, _NEAR_POINTS)
         Z, error = pre_activation.query(start + t[:, None] * direction)
-        bend, tol = np.abs(np.diff(Z, 2, axis=0)), error[:-2] + 2.0 * error[1:-1] + error[2:]
-        precise = np.isfinite(tol) & (tol < _PRECISE)
+        bend, tol = np.abs(np.diff(Z, 2, axis=0)), scale * (error[:-2] + 2.0 * error[1:-1] + error[2:])
+        precise = np.isfinite(tol) & (tol < pre_activation.precise)
         n_precise += int(precise.sum())
         tol = tol + _ROUNDINGS * np.finfo(float).eps * np.abs(Z[1:-1])
         n_zero += int(np.sum(precise & (bend <= tol)))
@@ -91,3 +97,13 @@ def classify_near_center(pre_activation, rng):
     if n_precise < _MIN_PRECISE or n_zero < _PIECEWISE_STRAIGHT * n_precise:
         return "curved"
     return "piecewise" if n_bent else "linear" if n_zero > _LINEAR_STRAIGHT * n_precise else "curved"
+
+
+def _error_scale(pre_activation, rng):
+    """Largest second differences of rounded values in tiny windows, over what the bounds of their errors allow."""
+    U, E = rng.standard_normal((2, _TINY_WINDOWS, pre_activation.n_inputs))
+    parts = [pre_activation.query(U + side * _TINY_STEP * E) for side in (-1.0, 0.0, 1.0)]
+    (before, e_1), (middle, e_2), (after, e_3) = parts
+    ratio = np.abs(before - 2.0 * middle + after) / (e_1 + 2.0 * e_2 + e_3)
+    ratio = ratio[np.isfinite(e_1 + e_2 + e_3)]
+    return min(1.0, _TINY_MARGIN * float(np.median(ratio))) if len(ratio) else 1.0

@@ -14,9 +14,9 @@ from .growth import NOISE_SIGMAS
 __all__ = ["OutputEvidence", "PreActivationOracle", "detect_output_activation", "inverse"]
 
 _SPREADS = (1.0, 3.0, 30.0, 1e4, 1e5)  # standard deviations of the inputs, near the center and far out
+_FARTHEST_SHARES = (1.0, 1.0, 1.0, 0.1, 1.0)  # of the farthest distance, at which they end
 _SAMPLES = 40  # per spread
-_EPS = {"float32": float(np.finfo(np.float32).eps)}  # relative rounding of the outputs; of a double otherwise
-_ROUNDINGS = 16.0  # such roundings that an output may be off
+_ROUNDINGS = 16.0  # roundings of its number format that an output may be off
 _AT_LIMIT = 1e-9  # distance from a limit at which an output has reached it
 _MAX_NEAR = 0.75  # share of outputs near the center that may be at a limit: else they are labels, or clipped
 _MIN_FAR = 0.2  # share of outputs far out that must be: units that are off leave some of them
@@ -29,6 +29,7 @@ _BEFORE = (3.0, 10.0)  # values before the activation between which the approach
 _RAYS = 6  # on which it is
 _POINTS = 40  # per ray: some 6 per decade of the radius
 _STRAIGHT = 0.02  # deviation from a straight line, relative to the range, of values that grow linearly
+_MAX_ROUNDED = 0.05  # error of a value before the activation up to which a rounded tail is used
 _MIN_INSIDE = 4  # points between those values; fewer, and the limit is reached at once
 _MIN_STRAIGHT = 0.5  # share of rays that must be straight
 _SINGLE_TOL = (
@@ -44,6 +45,9 @@ _MIN_JUMPS = 3  # on a circle, and on the others
 _MANY = 0.5  # share of jumps that must be matched on the right scale
 _FEWER = 0.75  # times that share that may be matched on a wrong scale
 _BY_CHANCE = 1.037  # factor of the jumps after which few may be matched; no simple ratio of jumps
+
+_PRECISE = 1e-6  # error of a value before the outputs' activation up to which it counts
+_PRECISE_ROUNDED = 3e-5  # the same of rounded outputs: logits from 1e-6 up, whose curvature over a window is 1e-3
 
 _LIMITS = {"tanh": (-1.0, 1.0), "sigmoid": (0.0, 1.0), "erf": (-1.0, 1.0)}
 _FORWARD = {"tanh": np.tanh, "sigmoid": expit, "erf": erf}
@@ -89,7 +93,18 @@ class PreActivationOracle:
 
     def __init__(self, oracle, name, noise=0.0):
         self._oracle, self._name, self._noise = oracle, name, noise * oracle.output_scale
-        self.n_inputs = oracle.n_inputs
+        self.n_inputs, self.precision, self.accuracy = oracle.n_inputs, oracle.precision, oracle.accuracy
+        self.representable = oracle.representable
+
+    @property
+    def is_rounded(self):
+        """Whether the outputs are rounded more coarsely than double precision."""
+        return self._oracle.precision.is_rounded
+
+    @property
+    def precise(self):
+        """Error of a value up to which it decides whether the values are piecewise linear."""
+        return _PRECISE_ROUNDED if self.is_rounded else _PRECISE
 
     @property
     def n_outputs(self):
@@ -118,8 +133,11 @@ class PreActivationOracle:
         if self._name == "softmax":
             Z, error = logits_from_probabilities(np.maximum(Y, 0.0), precision)
             Z = np.hstack([-0.5 * Z, 0.5 * Z]) if Z.shape[1] == 1 else Z
+            if precision.is_coarse_binary:  # rounding is proportional to a probability, and in the bound already
+                return Z, np.broadcast_to(error[:, None], Z.shape)
             return Z, error[:, None] + np.max(self._noise) / np.maximum(Y, np.finfo(float).tiny)
-        error = _rounding(precision) * np.maximum(np.abs(Y), np.finfo(float).tiny) + self._noise
+        noise = 0.0 if precision.is_coarse_binary else self._noise
+        error = _rounding(precision) * np.maximum(np.abs(Y), np.finfo(float).tiny) + noise
         return inverse(self._name, Y, error)
 
 
@@ -140,8 +158,8 @@ def inverse(name, Y, error):
     return Z, np.where(error < 0.1 * distance, 2.0 * error / distance, np.inf)
 
 
-def detect_output_activation(oracle, rng, noise=0.0):
-    """`OutputEvidence` from outputs near the center and far out; `noise` is their error beyond rounding.
+def detect_output_activation(oracle, rng, noise=0.0, farthest=1e5):
+    """`OutputEvidence` from outputs near the center and up to `farthest` standard deviations away, with errors `noise`.
 
     Nonnegative outputs that sum to 1 come from a softmax. Outputs beyond -1 and 1 exclude tanh, those beyond 0 and 1
     sigmoid. If hidden units grow, an activation of the outputs brings them to its limits far out, and the logarithm of
@@ -150,7 +168,8 @@ def detect_output_activation(oracle, rng, noise=0.0):
     scale. 200 queries; some 500 more if outputs reach limits, 1,200 if they stay within them otherwise.
     """
     E = rng.standard_normal((_SAMPLES, oracle.n_inputs))
-    Y = _raw_outputs(oracle, np.concatenate([spread * E for spread in _SPREADS]))
+    spreads = np.minimum(_SPREADS, farthest * np.array(_FARTHEST_SHARES))
+    Y = _raw_outputs(oracle, np.concatenate([spread * E for spread in spreads]))
     error = _rounding(oracle.precision) * np.abs(Y).max(axis=0) + NOISE_SIGMAS * noise * oracle.output_scale
     if Y.shape[1] > 1 and Y.min() >= -error.max() and np.abs(Y.sum(axis=1) - 1.0).max() <= Y.shape[1] * error.max():
         certain = Y[-2 * _SAMPLES :].max(axis=1) > 1.0 - _AT_LIMIT
@@ -183,7 +202,7 @@ def _reached(Y, low, high, error):
 
 
 def _rounding(precision):
-    return _ROUNDINGS * _EPS.get(precision.kind, float(np.finfo(float).eps))
+    return _ROUNDINGS * precision.eps
 
 
 def _unbounded(Y, error):
@@ -226,8 +245,11 @@ def _straight_tails(inner, E):
     On each ray, of the output that is near a limit on most of its points.
     """
     radii, straight = np.geomspace(1e-2, 1e5, _POINTS), []
-    Z = inner(np.concatenate([r * E for r in radii])).reshape(_POINTS, len(E), -1)
+    Z, error = inner.query(np.concatenate([r * E for r in radii]))
     low, high = _BEFORE
+    if inner.precision.is_rounded:  # nearer to a limit, rounding bends the tails
+        high = min(high, np.abs(Z)[error < _MAX_ROUNDED].max(initial=low))
+    Z = Z.reshape(_POINTS, len(E), -1)
     for ray in range(len(E)):
         size = np.abs(Z[:, ray])
         k = int(np.argmax(np.max(size, axis=0)))

@@ -143,6 +143,8 @@ def entangled_subspace(hessians, dimension, known=None):
         if dimension <= len(known):
             return exact, _singular_values(H)
         rest, _ = leading_subspace([H - (H @ exact) @ exact.T], dimension - len(known))
+        # Directions of small singular values carry the rounding of the subtraction.
+        rest = np.linalg.qr(rest - exact @ (exact.T @ rest))[0]
         return np.hstack([exact, rest]), _singular_values(H)
     except DeficientRankError as error:
         raise NotIdentified(

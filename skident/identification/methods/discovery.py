@@ -10,6 +10,7 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 
 from ..attempt import design_where_units_vary, polished_attempt
 from ..saturating.downstream import fit_smallest_downstream
+from ..second_layer.single_layer import with_biases_from_profiles
 from .saturating import FEW_UNITS, View, exact_view, fit_view
 from .second_layer import second_layer_on_patches
 
@@ -17,6 +18,7 @@ __all__ = ["METHOD", "VARIANTS"]
 
 _POLISHABLE = 1e-4  # relative residual that errors of the first layer may leave and the polish removes
 _POLISHABLE_NOISY = 1e-2  # the same with noise
+_MAX_ROUNDING = 1e-5  # relative noise up to which profiles improve the first layer: float32
 _NO_DEEPER = 1e-7  # error below which no deeper network is tried: rounding of a polish
 _SPARE_UNITS = 8  # units above `max_neurons` of a fit that is polished and pruned again (tuned on 4-3-4-1 networks)
 _MAX_ERROR = 1e-3  # error above which a network of unknown widths is no result
@@ -115,6 +117,10 @@ def _one_hidden_layer(problem, first, m_1, m_L):
     stage = "one hidden layer (vertices)"
     network, residual = fit_view(problem, View("vertices", first), (m_1, m_L), stage, m_1 * m_L)
     if residual <= problem.fit_tol:
+        rounded = 0.0 < problem.held_out.relative_noise <= _MAX_ROUNDING
+        if rounded and network.output_activation == "identity":
+            with problem.log.stage("first layer (profiles)", problem.oracle):
+                network = with_biases_from_profiles(problem.oracle, first, network, problem.rng)
         yield _Candidate(network, residual, "saturation, vertices")
 
 

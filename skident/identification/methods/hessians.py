@@ -95,7 +95,7 @@ def _complemented(problem, found):
     ):
         return found
     with problem.log.stage("missing units", problem.oracle, unit="units") as entry:
-        network, residual = with_missing_units(
+        network, residual, sample = with_missing_units(
             problem.oracle,
             network,
             sigma,
@@ -106,7 +106,7 @@ def _complemented(problem, found):
         )
         entry["residual"] = residual
     error = max_error_over_deviation(problem.held_out.outputs, network(problem.held_out.inputs))
-    return replace(found, network=network, error=error)
+    return replace(found, network=network, error=error, sample=sample)
 
 
 def _center(problem, variant, attempts):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 from ..attempt import Attempt, max_error_over_deviation
 from ..piecewise.deep.network import find_deep_relu_network
 from ..piecewise.kernel.output_error import DeepProbe, probe_of
+from ..piecewise.noisy.network import find_noisy_deep_network
 from ..piecewise.shallow.hard_tanh import find_hard_tanh_network
 from ..piecewise.shallow.network import find_relu_network
 
@@ -22,10 +24,12 @@ _INVERSES = {"tanh": "np.arctanh", "sigmoid": "scipy.special.logit", "erf": "sci
 _REACH = 1e3  # half length of lines, in units of sqrt(D) standard deviations
 _MAX_UNITS = 1000  # hidden units at most of one layer of unknown width (budget)
 # Reasons of `NotIdentified` for which a network may have more than one hidden layer.
-_MORE_LAYERS = {"crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
+_MORE_LAYERS = {"layers", "crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
 _FURTHER_CHECKS = 17  # outputs that decide whether units are missing, per held-out sample (budget)
 _MAX_COSINE = 1.0 - 1e-6  # cosine of two units from which they may be one
 _POINTS = 20_000  # points at which the activity of units is counted: a share of 5e-5 is seen
+_MAX_RESIDUAL = 4.0  # of a fit, in standard deviations of the outputs' errors, that the errors explain
+_NEARLY_EXACT = 1e-8  # relative error of outputs up to which facets are followed as on exact ones: 8 decimals and more
 _RADII = (1.0, 2.0, 3.0)  # standard deviations of these points
 _MIN_SLOPE = 1e-11  # slope of leaky units below which they are ReLU units: rounding of a ratio of jumps
 _SKIPS = (
@@ -35,6 +39,14 @@ _SKIPS = (
 _PAIRS = (
     "{} pairs of units only stand for a linear part of the outputs: units that are always active, or a skip "
     "connection. The function is recovered, the width of the last hidden layer may differ"
+)
+_LINEAR_UNITS = (
+    "{} units of the last hidden layer are always active: they stand for a linear part of the outputs of the layer "
+    "before. The function is recovered, the width of the last hidden layer may differ"
+)
+_FAINT = (
+    "the logits are explained only up to {:.0f} standard deviations of their rounding: units too faint to be detected "
+    "are missing"
 )
 _MISSING = (
     "{:.2%} of {} further outputs are not explained: rarely active units are missing. Give samples X at which they are "
@@ -73,7 +85,7 @@ class ActivationBoundaries:
         return None
 
     def run(self, problem, step, state):
-        """See `Method`. With unknown depth, one hidden layer is tried first: lines soon show that there are more."""
+        """See `Method`. With unknown depth, one hidden layer is tried first: lines soon show if there are more."""
         hidden = problem.activations[0]
         uncertain = hidden == "relu" and problem.detected is not None
         leaky = uncertain or hidden == "leaky_relu"
@@ -107,6 +119,8 @@ def _relu_or_leaky(problem):
     try:
         plain, refusal = _shallow(problem, "relu"), None
     except NotIdentified as error:
+        if error.reason == "layers":
+            raise
         plain, refusal = None, error
     if plain is not None and plain.minimal:
         return plain
@@ -134,14 +148,19 @@ def _shallow(problem, hidden):
             callback=entry["progress"],
         )
     caveat = "" if found.n_skips == 0 else _SKIPS.format(found.n_skips)
-    # Every unit was detected by itself; only noise makes two of one.
-    minimal = not found.n_skips and (problem.held_out.noise_std is None or oracle.restricted)
-    return _attempt(problem, found.network, minimal, caveat, {})
+    if found.residual > _MAX_RESIDUAL:
+        caveat = _FAINT.format(found.residual)
+    # Every unit was detected by itself, or is significant beside the others; otherwise noise makes two of one.
+    certain = problem.held_out.noise_std is None or oracle.restricted or found.sample is not None
+    minimal = not found.n_skips and certain
+    return replace(_attempt(problem, found.network, minimal, caveat, {}), sample=found.sample)
 
 
 def _deep(problem, leaky):
-    """Any number of hidden layers."""
+    """Any number of hidden layers; two if the outputs are not exact."""
     oracle = problem.oracle
+    if _is_noisy(oracle):
+        return _noisy_deep(problem)
     with problem.log.stage("layers (hyperplanes and facets)", oracle, None, "units") as entry:
         output_error = probe_of(oracle, problem.rng).output_error
         found = find_deep_relu_network(
@@ -153,15 +172,37 @@ def _deep(problem, leaky):
             inputs=problem.held_out.inputs,
         )
     caveat = "" if found.n_linear == 0 else _PAIRS.format(found.n_linear)
+    caveat, evidence = _evidence_of(found, caveat)
+    minimal = not found.n_linear and not _has_alike_units(found.network)
+    return _attempt(problem, found.network, minimal, caveat, evidence)
+
+
+def _is_noisy(oracle):
+    """Whether outputs have errors far above double precision, and may be queried anywhere."""
+    coarse = not oracle.accuracy.exact and oracle.accuracy.relative_error > _NEARLY_EXACT
+    return coarse and oracle.response != "predict_proba" and not oracle.restricted
+
+
+def _noisy_deep(problem):
+    """Two hidden layers from outputs that are rounded or noisy."""
+    oracle = problem.oracle
+    with problem.log.stage("layers (positions on hyperplanes and facets)", oracle, None, "units") as entry:
+        probe = DeepProbe(oracle, probe_of(oracle, problem.rng).output_error, problem.held_out.outputs.std(axis=0))
+        found = find_noisy_deep_network(probe, rng=problem.rng, callback=entry["progress"])
+    caveat = "" if found.n_linear == 0 else _LINEAR_UNITS.format(found.n_linear)
+    caveat, evidence = _evidence_of(found, caveat)
+    return _attempt(problem, found.network, not found.n_linear, caveat, evidence)
+
+
+def _evidence_of(found, caveat):
+    """The caveat, or what is missing, and the entries of the report, of a search for several hidden layers."""
     if found.wrong_share:
         caveat = _MISSING.format(found.wrong_share, found.n_validation)
-    evidence = {
+    return caveat, {
         "explained": 1.0 - found.wrong_share,
         "explained_of": found.n_validation,
         "sign_doubt": found.sign_deviation,
     }
-    minimal = not found.n_linear and not _has_alike_units(found.network)
-    return _attempt(problem, found.network, minimal, caveat, evidence)
 
 
 def _has_alike_units(network):

@@ -29,6 +29,8 @@ _MAX_DISTANCE = 3e4  # largest distance of patches: rounding grows with it
 _RAY_QUERIES = 10  # queries per first-layer unit and input for exact directions
 _TAIL_QUERIES = 84  # queries per first-layer unit for norms from tails
 _MAX_DESIGNS = 2  # designs by powers that are tried (budget)
+_MAX_NOISE = 1e-4  # relative noise up to which the second layer is fitted: below it lie float32 and four decimals
+_WIDTH_FACTORS = (1.25, 2.0)  # with noise: widths fitted, over m_1; wider than needed is easier, then units are removed
 _NEED_WIDTH = (AllFreeDesign, FitDesign, ExtensionDesign)  # designs that need the width of the second layer
 _MIN_WIDTH = 8  # second-layer units that a design for an unknown width allows for at least
 _WIDTH_DOUBLINGS = 3  # designs for unknown widths: m_1, 2 m_1, 4 m_1 units
@@ -44,7 +46,7 @@ _INVERSE = {
 
 
 def applies(problem):
-    """Whether patches can determine the second layer: two hidden layers, exact outputs, enough inputs and queries."""
+    """Whether patches or a fit can determine the second layer: two hidden layers, accurate outputs, enough queries."""
     if problem.widths is None or len(problem.widths) != 3 or not _outputs_suffice(problem):
         return False
     D, m_1 = problem.oracle.n_inputs, problem.widths[0]
@@ -57,6 +59,8 @@ def is_cheapest(problem):
     Gradients determine one that is narrower than the first, if that has at most D units and these are not erf units,
     whose biases need tails. Vertices determine one that is not much wider than the output.
     """
+    if problem.held_out.noise_std is not None:
+        return True
     m_1, m_2, m_L = problem.widths
     by_vertices = m_L >= _VERTEX_OUTPUTS and m_2 <= _VERTEX_RATIO * m_L
     by_gradients = m_2 < m_1 <= problem.oracle.n_inputs and problem.activations[0] != "erf"
@@ -64,10 +68,13 @@ def is_cheapest(problem):
 
 
 def _outputs_suffice(problem):
-    """Whether activations and the precision of the outputs allow Taylor coefficients at large inputs."""
+    """Whether activations and the precision of the outputs allow Taylor coefficients or a fit at large inputs."""
     hidden, output = problem.activations
-    known = hidden in _ACTIVATIONS and (output == "identity" or output in _INVERSE)
-    return known and problem.held_out.noise_std is None and problem.oracle.response == "predict"
+    if problem.oracle.response != "predict" or hidden not in _ACTIVATIONS:
+        return False
+    if problem.held_out.noise_std is None:
+        return output == "identity" or output in _INVERSE
+    return hidden != "erf" and output == "identity" and problem.held_out.relative_noise <= _MAX_NOISE
 
 
 class Patches:
@@ -77,7 +84,7 @@ class Patches:
 
     def refuses(self, problem):
         """See `Method`."""
-        return None if applies(problem) else "patches need two hidden layers, exact outputs, and enough queries."
+        return None if applies(problem) else "patches need two hidden layers, accurate outputs, and enough queries."
 
     def run(self, problem, step, state):
         """See `Method`; None if a stage fails: its entry in the log has the message as ``failed``."""
@@ -129,7 +136,7 @@ class _WithinShare:
 
     def __init__(self, oracle):
         self.oracle, self.ends = oracle, oracle.budget.share(_TIME_SHARE)
-        self.reach, self.accuracy = oracle.reach, oracle.accuracy
+        self.reach, self.accuracy, self.representable = oracle.reach, oracle.accuracy, oracle.representable
 
     def __call__(self, U):
         if time.perf_counter() > self.ends:
@@ -138,9 +145,14 @@ class _WithinShare:
 
 
 def _exact_first_layer(problem, first):
-    """The first layer to rounding error, its biases if tails determine them, and units whose norms are unconfirmed."""
+    """The first layer to rounding error, its biases if tails determine them, and units whose norms are unconfirmed.
+
+    With noise only its directions become more accurate.
+    """
     name, oracle = problem.activations[0], _WithinShare(problem.oracle)
     first = exact_directions(oracle, first, get_activation(name), problem.rng)
+    if problem.held_out.noise_std is not None:
+        return first, None, []
     if name == "erf":
         first, shifts, support = erf_norms_and_biases(oracle, first, problem.rng)
     else:
@@ -152,9 +164,10 @@ def _exact_first_layer(problem, first):
 def _second_layer(problem, downstream, n_units, progress):
     """The second layer by the first design that succeeds, with the activations of the problem."""
     failures, (D, m_1) = [], downstream.shape
+    exact = downstream.accuracy is None
     for width in _widths(problem, m_1, n_units):
         for design in _designs(problem, D, (m_1, width, downstream.n_outputs)):
-            if not (isinstance(design, _NEED_WIDTH) and n_units is None):
+            if not (isinstance(design, _NEED_WIDTH) and n_units is None and exact):
                 try:
                     found = _by_design(problem, downstream, design, n_units, progress)
                     return _with_activations(found, problem.activations)
@@ -172,6 +185,9 @@ def _designs(problem, n_inputs, widths, before=0):
     Extension from one patch comes first if no other design needs fewer queries and no fit is fast.
     """
     left = problem.oracle.budget.queries_left - before
+    if problem.held_out.noise_std is not None:
+        fit = fit_design(n_inputs, widths)
+        return [fit] if fit is not None and _COST_MARGIN * fit.n_queries < left else []
     all_free = all_free_design(n_inputs, widths)
     designs = [*([] if all_free is None else [all_free]), *power_designs(n_inputs, widths)[:_MAX_DESIGNS]]
     designs = [*sorted(designs, key=lambda design: design.n_queries), fit_design(n_inputs, widths)]
@@ -205,6 +221,9 @@ def _widths(problem, n_first, n_units):
     if n_units is not None:
         return [n_units]
     most = problem.options.max_neurons - n_first
+    if problem.held_out.noise_std is not None:
+        widths = [int(np.ceil(factor * n_first)) for factor in _WIDTH_FACTORS]
+        return [w for w in widths if 0 < w <= most]
     widths = [min(max(_MIN_WIDTH, n_first) * 2**j, most) for j in range(_WIDTH_DOUBLINGS)]
     return [w for w in dict.fromkeys(widths) if w > 0]
 
@@ -224,6 +243,8 @@ def _downstream(problem, first, shifts):
         rng=problem.rng,
         farthest=min(_MAX_DISTANCE, 0.5 * oracle.reach),
         deadline=within.ends,
+        accuracy=None if problem.held_out.noise_std is None else oracle.accuracy,
+        representable=oracle.representable,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skident.fitting.downstream_of_known_units import DownstreamOfKnownUnits
-from skident.fitting.grow_and_prune import GrowPruneLimits, grow_and_prune
+from skident.fitting.grow_and_prune import GrowPruneLimits, grow_and_prune, prune_within_tolerance
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
@@ -21,6 +21,7 @@ _MORE_QUERIES = 30  # in addition, for the smallest networks
 _MAX_PARAMETERS = 700  # beyond, a step takes seconds
 _MIN_DISTANCE = 0.3  # of random points from the center, in units of 1 / (typical weight norm): near the center
 _MAX_DISTANCE = 1e3  # same: nearly all units are saturated there
+_NOISY_MAX_DISTANCE = 100.0  # same with noise, of which binary rounding grows with the distance
 _CENTER_RANK_TOL = 1e-2  # of the first layer's weights, for the point where pre-activations are smallest
 _MAX_OUTPUT = 0.99  # of units that are made free
 _WORK = 1.2e7  # budget: cycles times squared number of parameters
@@ -28,14 +29,16 @@ _MIN_CYCLES = 60  # budget of growing and pruning, for the largest fits
 _MAX_CYCLES = 600  # budget of growing and pruning, for the smallest fits
 _CYCLES_PER_START = 12  # of growing and pruning before a new random start
 _MAX_RESIDUAL = 1e-6  # relative, of the outputs: from there on the polish converges
+_MAX_NOISES = 3.0  # same with noise, in units of what the noise leaves of a perfect fit: rounded inputs add to it
 
 
 @dataclass(frozen=True)
 class FitDesign:
-    """Number of queries, and budget of cycles of growing and pruning."""
+    """Number of queries, budget of cycles of growing and pruning, and the second layer's width they are for."""
 
     n_queries: int
     n_cycles: int
+    n_units: int
 
     def with_starts(self, n_starts):
         """The same with at most so many random starts; None is no limit."""
@@ -49,21 +52,22 @@ def fit_design(n_inputs, widths):
     if n_inputs < 2 or n_parameters > _MAX_PARAMETERS:
         return None
     n_cycles = int(np.clip(_WORK / n_parameters**2, _MIN_CYCLES, _MAX_CYCLES))
-    return FitDesign(int(_OUTPUTS_PER_PARAMETER * n_parameters / m_L) + _MORE_QUERIES, n_cycles)
+    return FitDesign(int(_OUTPUTS_PER_PARAMETER * n_parameters / m_L) + _MORE_QUERIES, n_cycles, m_2)
 
 
 def query_where_few_units_are_free(downstream, n):
-    """Pre-activations (n, m_1) and outputs (n, m_L) at points where zero, one, two, ... up to D units are free.
+    """Points (n, D) where zero, one, two, ... up to D units are free, and outputs (n, m_L) there.
 
     A random point, its distance log-uniform, is moved by the least change that gives k random units outputs uniform in
     (-.99, .99): a vertex of the cube of first-layer outputs for k = 0, an edge for 1, a face for 2. Such points alone
     determine the parameters a thousand times better than points near the center.
     """
     (D, m), rng = downstream.shape, downstream.rng
+    farthest = _MAX_DISTANCE if downstream.accuracy is None else _NOISY_MAX_DISTANCE
     length_scale = 1.0 / np.median(np.linalg.norm(downstream.weights, axis=0))
     center = -np.linalg.lstsq(downstream.weights.T, downstream.biases, rcond=_CENTER_RANK_TOL)[0]
     X = rng.standard_normal((n, D)) * length_scale
-    X = X * np.exp(rng.uniform(np.log(_MIN_DISTANCE), np.log(_MAX_DISTANCE), (n, 1))) + center
+    X = X * np.exp(rng.uniform(np.log(_MIN_DISTANCE), np.log(farthest), (n, 1))) + center
     for i in range(n):
         free = rng.permutation(m)[: i % (min(D, m) + 1)]
         wanted = preactivations_of(downstream.activation, rng.uniform(-_MAX_OUTPUT, _MAX_OUTPUT, len(free)))
@@ -71,32 +75,53 @@ def query_where_few_units_are_free(downstream, n):
         moved = X[i] + np.linalg.lstsq(W.T, wanted - downstream.biases[free] - X[i] @ W, rcond=None)[0]
         if np.linalg.norm(moved) < downstream.farthest:
             X[i] = moved
-    return downstream.preactivations(X), downstream.query(X)
+    X = downstream.representable(X)
+    return X, downstream.query(X)
 
 
 def recover_by_fit(downstream, design, n_units, *, deadline=np.inf, progress=None):
     """The network downstream, if that is one hidden layer of `n_units` and a linear output, from random starts.
 
-    Bias corrections are fitted along, and weight norms at the end: these are accurate to 1e-8 at first. No step is made
-    after the `deadline` of `time.perf_counter`; ``progress(n)`` is called with the number of cycles.
+    Bias corrections are fitted along, and weight norms at the end: these are accurate to 1e-8 at first. With noise they
+    are not, and are fitted along too. Without `n_units`, a layer as wide as that of the design is fitted, and its
+    redundant units are removed. No step is made after the `deadline` of `time.perf_counter`; ``progress(n)`` is called
+    with the number of cycles.
     """
-    Z, Y = query_where_few_units_are_free(downstream, design.n_queries)
-    g = get_activation(downstream.activation)
+    X, Y = query_where_few_units_are_free(downstream, design.n_queries)
+    Z, g = downstream.preactivations(X), get_activation(downstream.activation)
     norms_fixed, norms_free = (DownstreamOfKnownUnits(Z, Y, g, norms_free=free) for free in (False, True))
     center_outputs = np.zeros(downstream.shape[1]) if downstream.center_outputs is None else downstream.center_outputs
-    n_starts = -(-design.n_cycles // _CYCLES_PER_START)
-    limits = GrowPruneLimits(n_starts, design.n_cycles, deadline=deadline, progress=progress)
+    limits = _limits(downstream, design, X, Y, deadline, progress)
     start = preactivations_of(downstream.activation, center_outputs)
-    params, residual, n_cycles = grow_and_prune(norms_fixed, norms_free, start, n_units, downstream.rng, limits)
-    if not residual < _MAX_RESIDUAL:
+    width = design.n_units if n_units is None else n_units
+    rough = norms_fixed if downstream.accuracy is None else norms_free
+    params, residual, n_cycles = grow_and_prune(rough, norms_free, start, width, downstream.rng, limits)
+    if not residual < max(limits.tol, _MAX_RESIDUAL):
         late = ", when its share of max_seconds was over" if time.perf_counter() >= deadline else ""
         raise NotIdentified(
             "second layer",
             "residual",
             f"growing and pruning left {residual:.1e} of the outputs unexplained after {n_cycles} cycles{late}",
         )
-    corrections, factors, W, V = norms_fixed.split(params)
-    weights = [downstream.weights * factors, W[:-1], V[:-1] * norms_fixed.scale]
-    biases = [downstream.biases * factors + corrections, W[-1], V[-1] * norms_fixed.scale + norms_fixed.offset]
-    network = FeedforwardNetwork(weights, biases, downstream.activation)
-    return RecoveredNetwork(network, residual, {"cycles": n_cycles})
+    if n_units is None:
+        params = prune_within_tolerance(norms_free, params, downstream.rng, limits)
+    return RecoveredNetwork(_network(downstream, norms_free, params), residual, {"cycles": n_cycles})
+
+
+def _limits(downstream, design, X, Y, deadline, progress):
+    """Limits of growing and pruning on outputs Y (n, m_L) at X (n, D)."""
+    n_starts = -(-design.n_cycles // _CYCLES_PER_START)
+    limits = GrowPruneLimits(n_starts, design.n_cycles, deadline=deadline, progress=progress)
+    if downstream.accuracy is None:
+        return limits
+    noise = downstream.accuracy.std_of(X, Y) / np.maximum(Y.std(axis=0), np.finfo(float).tiny)
+    tol = _MAX_NOISES * float(np.sqrt(np.mean(noise**2)))
+    return replace(limits, tol=tol, target=tol)
+
+
+def _network(downstream, problem, params):
+    """The whole network, given the parameters of a fit of what follows the first layer."""
+    corrections, factors, W, V = problem.split(params)
+    weights = [downstream.weights * factors, W[:-1], V[:-1] * problem.scale]
+    biases = [downstream.biases * factors + corrections, W[-1], V[-1] * problem.scale + problem.offset]
+    return FeedforwardNetwork(weights, biases, downstream.activation)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import erfinv
 
 from skident.network import FeedforwardNetwork, get_activation
-from skident.oracle import NotIdentified
+from skident.oracle import Accuracy, NotIdentified
 
 from .kernel.charts import ErfChart, TanhChart
 from .kernel.curves import fit_curve, taylor_term
@@ -37,7 +37,8 @@ class Downstream:
 
     `query` maps points (n, D) to outputs (n, m_L); `weights` (D, m_1), `biases` (m_1,); `activation` is tanh or erf.
     `center_outputs` (m_1,) are None if the corrections are unknown. `farthest` bounds the distance of queries from the
-    origin, and `deadline` the time of steps, on the clock of `time.perf_counter`.
+    origin, and `deadline` the time of steps, on the clock of `time.perf_counter`. `accuracy` is that of the outputs,
+    None if they are exact; `representable` maps points to the nearest ones that the black box represents exactly.
     """
 
     query: Callable
@@ -49,6 +50,8 @@ class Downstream:
     rng: np.random.RandomState
     farthest: float = 3e4
     deadline: float = np.inf
+    accuracy: Accuracy | None = None
+    representable: Callable = np.asarray
 
     @property
     def shape(self):

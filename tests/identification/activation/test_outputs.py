@@ -168,5 +168,5 @@ class TestIdentifier:
         X = np.random.RandomState(1).standard_normal((150, sizes[0]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            identifier = NetworkIdentifier(box, output_activation="identity", random_state=0).fit(X)
+            identifier = NetworkIdentifier(box, layer_widths=None, output_activation="identity", random_state=0).fit(X)
         assert identifier.network_.output_activation == "identity" and not identifier.report_.exact

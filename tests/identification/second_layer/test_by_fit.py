@@ -1,4 +1,5 @@
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from skident.identification.second_layer.by_fit import (
     recover_by_fit,
 )
 from skident.metrics import relative_max_error
-from skident.oracle import NotIdentified
+from skident.oracle import Accuracy, NotIdentified
 
 
 @pytest.mark.parametrize(
@@ -29,9 +30,9 @@ def test_few_inputs(sizes, activation, make_planted, make_downstream, rng):
 def test_queries_lie_where_zero_to_all_units_are_free(make_planted, make_downstream):
     network = make_planted((3, 8, 5, 1))
     problem, _ = make_downstream(network)
-    Z, Y = query_where_few_units_are_free(problem, 400)
-    moving = np.sum(np.abs(Z) < 3.0, axis=1)
-    assert Z.shape == (400, 8) and Y.shape == (400, 1)
+    X, Y = query_where_few_units_are_free(problem, 400)
+    moving = np.sum(np.abs(problem.preactivations(X)) < 3.0, axis=1)
+    assert X.shape == (400, 3) and Y.shape == (400, 1)
     assert np.all(np.bincount(moving, minlength=5)[:5] > 15)
 
 
@@ -51,4 +52,20 @@ def test_late_fits_and_too_few_units_are_reported(make_planted, make_downstream)
     with pytest.raises(NotIdentified, match="unexplained after 0 cycles, when its share of max_seconds was over"):
         recover_by_fit(make_downstream(network)[0], plan, 6, deadline=time.perf_counter())
     with pytest.raises(NotIdentified, match=r"unexplained after \d+ cycles$"):
-        recover_by_fit(make_downstream(network)[0], FitDesign(150, 3), 2)
+        recover_by_fit(make_downstream(network)[0], FitDesign(150, 3, 2), 2)
+
+
+@pytest.mark.parametrize("width", [4, 6])
+def test_noise_and_rough_norms_leave_the_widths_right(width, make_planted, make_downstream, rng):
+    network = make_planted((4, 8, 4, 1), seed=1, scale=1.2)
+    problem, _ = make_downstream(network)
+    factors = 1.0 + 1e-3 * rng.standard_normal(8)
+    problem = replace(
+        problem,
+        query=lambda X: network(X) + 1e-7 * rng.standard_normal((len(X), 1)),
+        accuracy=Accuracy(np.array([1e-7]), np.ones(1), 2.0**-23, np.zeros(1), "noise"),
+    ).rescaled(np.arange(8), factors)
+    found = recover_by_fit(problem, fit_design(4, (8, width, 1)), 4 if width == 4 else None)
+    X = rng.standard_normal((500, 4))
+    assert found.network.layer_widths == (8, 4, 1)
+    assert found.residual < 1e-6 and relative_max_error(network(X), found.network(X)) < 1e-5

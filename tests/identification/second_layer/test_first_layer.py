@@ -44,6 +44,20 @@ def test_directions_are_exact_to_rounding(sizes, activation):
     np.testing.assert_allclose(exact.norms, first.norms, rtol=1e-6)
 
 
+@pytest.mark.parametrize("sizes", [(10, 16, 16, 1), (17, 40, 20, 3)])
+def test_directions_from_single_precision_are_exact_to_its_rounding(sizes):
+    options = {"activation": "tanh", "output_activation": "identity", "random_state": 3}
+    network, rng = make_network(sizes, shift_scale=0.5, **options), np.random.RandomState(3)
+    oracle = Oracle(lambda X: network(X).astype(np.float32), sizes[0])
+    X = rng.standard_normal((100, sizes[0]))
+    oracle.standardize_outputs(network(X), "identity")
+    noise = oracle.measure_accuracy(X, oracle(X), rng).noise_std
+    first = find_first_layer(oracle, n_units=sizes[1], rng=rng, noise=noise)
+    exact = exact_directions(oracle, first, get_activation("tanh"), rng)
+    assert np.median(direction_errors(first, network)) > 1e-6
+    assert direction_errors(exact, network).max() < 1e-6
+
+
 def test_norms_wrong_by_a_factor_of_five_do_not_matter():
     network, oracle, first, rng = recovered((8, 12, 6, 1), "tanh", 5)
     stretch = np.exp(rng.uniform(-1.6, 1.6, 12))

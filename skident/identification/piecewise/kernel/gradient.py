@@ -140,7 +140,8 @@ def normals_at(probe, points, directions, gaps, rng):
             normal_tol=_NORMAL_TOL_NOISY,
         )
         i = np.flatnonzero(np.isfinite(errors))
-        normals[i], errors[i] = _normals_from_positions(probe, points[i], normals[i], errors[i], gaps[i], rng)
+        if len(i):
+            normals[i], errors[i] = _normals_from_positions(probe, points[i], normals[i], errors[i], gaps[i], rng)
     kept = np.flatnonzero(errors < _NORMAL_TOL)
     return CriticalPoints(points[kept], normals[kept], errors[kept]), kept
 

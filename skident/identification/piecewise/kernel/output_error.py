@@ -58,7 +58,7 @@ class Probe:
         self.detection_tol = _DETECTION_TOL if exact else _DETECTION_TOL_NOISY
         self.reliable_tol = _RELIABLE_TOL if exact else _RELIABLE_TOL_NOISY
         # Rounding to decimals, and noise, are the same everywhere; that of binary digits grows with the outputs.
-        self._error_grows = exact or oracle.accuracy.kind == "float32"
+        self._error_grows = exact or oracle.accuracy.grows
 
     def __call__(self, U):
         """Outputs (n, m_L) at points (n, D), in units of their error."""

@@ -75,7 +75,7 @@ def _probe(oracle, rng, far):
 
     Outputs that are saturated at most places look like steps, and the few that change there like noise.
     """
-    if oracle.accuracy.kind in ("decimals", "float32") or not oracle.accuracy.repeatable:
+    if oracle.precision.is_rounded or not oracle.accuracy.repeatable:
         return probe_of(oracle, rng, far=far)
     try:
         return Probe(oracle, measure_rounding(oracle, rng, far=far))

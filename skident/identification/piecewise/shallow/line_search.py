@@ -58,8 +58,8 @@ class LineSearch:
         Raises `NotIdentified` if too many units are not confirmed or the line is not piecewise linear, and
         `BlackBoxError` if the black box cannot be queried there.
         """
-        line = self._next_line()
-        scan = self._scan(line, self.probe)
+        line = self.next_line()
+        scan = self.scan(line)
         missed, matched = match_units(self.units, line, scan, self.probe.reliable_tol)
         missed &= self._visible_on(line, missed)
         new = np.setdiff1d(np.arange(len(scan.positions)), matched)
@@ -71,8 +71,8 @@ class LineSearch:
 
     def scan_residual(self):
         """Add units that the known ones, which must be accurate to rounding, leave over on a line."""
-        residual, line = ResidualProbe(self.probe, self.units), self._next_line()
-        scan = self._scan(line, residual)
+        residual, line = ResidualProbe(self.probe, self.units), self.next_line()
+        scan = self.scan(line, residual)
         sizes = np.abs(scan.jumps).max(axis=1, initial=0.0) * self.probe.length_scale
         self.n_idle = 0 if np.any(sizes > _CERTAIN * self.probe.detection_tol) else self.n_idle + 1
         if len(sizes):
@@ -87,7 +87,7 @@ class LineSearch:
         )
         self.aims = [(u, right[i] - u) for u, i in zip(wrong, nearest, strict=True)]
 
-    def _next_line(self):
+    def next_line(self):
         """A random line, or one that was aimed at; its visible interval if not all outputs are precise."""
         direction = self.rng.standard_normal(self.probe.oracle.n_inputs)
         if len(self.pool) == 0:
@@ -128,7 +128,9 @@ class LineSearch:
         visible[which] = sizes > _CERTAIN * self.probe.reliable_tol * tol
         return visible
 
-    def _scan(self, line, probe):
+    def scan(self, line, probe=None):
+        """The `LineScan` of a line, of another probe's outputs if one is given."""
+        probe = self.probe if probe is None else probe
         try:
             return scan_line(
                 lambda t: probe.query(line.at(t)),

@@ -11,7 +11,9 @@ from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import NotIdentified
 
 from ..kernel.output_error import probe_of
+from .inexact import find_from_inexact_outputs
 from .line_search import LineSearch
+from .logits import find_from_logits
 from .restricted import fit_unsigned, network_of_fit
 from .signs import leaky_units, points_on_both_sides, signed_units
 from .units import ShallowNetwork
@@ -34,7 +36,7 @@ _ACCURATE = 3e-8  # error of a unit that need not be measured again if nothing i
 _N_REMEASURING = 4  # first lines on which that is tried
 _START_TOL = 1e-3  # relative error above which polishing does not converge to the black box
 _START_TOL_NOISY = 0.3  # the same for noisy outputs
-_NOISY_TRIES = 8  # searches; noise hides boundaries here and there, other lines find others
+_NOISY_TRIES = 2  # searches; noise hides boundaries here and there, other lines find others
 _NOISE_LEFT = 4.0  # errors of the outputs by which a network may be off
 _CLEARLY = 100.0  # ratio of errors above which other signs are excluded
 _NO_WEIGHT = 1e-8  # outgoing weight over the largest of units whose sign does not matter
@@ -77,12 +79,16 @@ def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, leaky=
     FeedforwardNetwork(2 -> 2 -> 1, relu, output identity) 6.0
     """
     rng = np.random.RandomState(0) if rng is None else rng
+    if oracle.response == "predict_proba" and oracle.precision.is_coarse_binary and not leaky:
+        return find_from_logits(oracle, rng, n_units, callback)
     probe = probe_of(oracle, rng, far=min(_FAR, reach))
     for n_left in reversed(range(1 if probe.exact else _NOISY_TRIES)):
         search = LineSearch(probe, reach * probe.length_scale, max_units, rng)
         try:
             if oracle.restricted and not leaky:
                 return _find_restricted(search, callback)
+            if not probe.exact and not leaky:
+                return ShallowNetwork(*find_from_inexact_outputs(search, n_units, callback))
             return _find_everywhere(search, n_units, leaky, callback)
         except NotIdentified:
             if n_left == 0:

@@ -41,9 +41,9 @@ class UnsignedFit:
     constant: np.ndarray  # (m_L,), a in units of the outputs' error
     linear: np.ndarray  # (m_L, D), 2 g
     linear_error: float
-    residual: float  # largest error, relative to the spread of the outputs
-    wrong: np.ndarray  # (n, D), points whose outputs this does not explain
-    right: np.ndarray  # (k, D), and those that it does
+    residual: float = 0.0  # largest error, relative to the spread of the outputs
+    wrong: np.ndarray | None = None  # (n, D), points whose outputs this does not explain
+    right: np.ndarray | None = None  # (k, D), and those that it does
 
 
 def fit_unsigned(search):
@@ -131,4 +131,4 @@ def network_of_fit(fit, output_error, length_scale):
     outer = np.vstack([units.outgoing, outgoing]) * output_error
     weights = [np.hstack([units.weights * signs, right[kept].T]), outer]
     biases = [np.concatenate([units.biases * signs, np.full(kept.sum(), bias)]), constant * output_error]
-    return ShallowNetwork(FeedforwardNetwork(weights, biases, "relu"), int(kept.sum()))
+    return ShallowNetwork(FeedforwardNetwork(weights, biases, "relu"), n_skips=int(kept.sum()))

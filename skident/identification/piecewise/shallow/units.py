@@ -8,6 +8,7 @@ sign.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -89,29 +90,37 @@ class ShallowNetwork:
 
     Its last `n_skips` hidden units are always active: they only stand for a linear part of the outputs that no signs of
     the other units explain. The outputs are the same, the weights may not be those of the black box.
+    A `residual` far above 1 is the effect of units too faint to be detected.
     """
 
     network: FeedforwardNetwork
+    sample: Any = None  # `FitSample` of the last fit, if outputs have errors
     n_skips: int = 0
+    residual: float = 1.0  # of the fit, in standard deviations of the outputs' errors
 
 
 class ResidualProbe(Probe):
-    """A probe's outputs minus those of known units, accurate to rounding: faint units are alone on what is left."""
+    """A probe's outputs minus those of known units, accurate to rounding: faint units are alone on what is left.
 
-    def __init__(self, probe, units):
+    `known`: `ReLUUnits`, with outgoing weights in the probe's units, or a network of the oracle's outputs.
+    """
+
+    def __init__(self, probe, known):
         super().__init__(probe.oracle, probe.output_error, probe.exact)
-        self._units = units
+        self._known = known
 
     def __call__(self, U):
-        return super().__call__(U) - self._outputs_of_units(U)
+        return super().__call__(U) - self._known_outputs(U)
 
     def query(self, U):
         """Residual outputs (n, m_L) at points (n, D), and their accuracy (n,)."""
         F, tol = super().query(U)
-        return F - self._outputs_of_units(U), 2.0 * tol
+        return F - self._known_outputs(U), 2.0 * tol
 
-    def _outputs_of_units(self, U):
-        return 0.5 * np.abs(U @ self._units.weights + self._units.biases) @ self._units.outgoing
+    def _known_outputs(self, U):
+        if isinstance(self._known, FeedforwardNetwork):
+            return self._known(U) / self.output_error
+        return 0.5 * np.abs(U @ self._known.weights + self._known.biases) @ self._known.outgoing
 
 
 def units_on_line(probe, line, scan, which, rng, accurate=False):

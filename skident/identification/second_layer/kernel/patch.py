@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-__all__ = ["SATURATED", "Patch", "n_sign_patterns", "rays_of_one_unit", "reach_patch"]
+__all__ = ["SATURATED", "Patch", "n_sign_patterns", "rays_of_one_unit", "reach_patch", "saturated"]
 
 # Pre-activation beyond which the activation is constant in float64: 2 exp(-2 * 21) and erfc(6.5) are below 2^-53.
 SATURATED = {"tanh": 21.0, "sigmoid": 42.0, "erf": 6.5}
@@ -28,6 +28,12 @@ _NEAREST_QUANTILE = 0.25  # of these rays, by the distance where all other units
 _HELD_SETS_PER_POINT = 4  # budget of random sets of held units per missing point: ill-conditioned ones are skipped
 _RAYS_PER_HELD_SET = 20  # budget of rays per such set
 _NEAR_DISTANCE = 1000.0  # distances below count as equal: rounding there is 1e-13, below the error of the coefficients
+
+
+def saturated(activation, noise):
+    """Pre-activation beyond which a tanh or sigmoid unit is constant up to noise relative to the outputs."""
+    of_tanh = 0.5 * np.log(2.0 / noise) if noise > 0 else np.inf
+    return min(SATURATED[activation], of_tanh * SATURATED[activation] / SATURATED["tanh"])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,154 @@
+"""Standard errors of a fitted network from the residuals of the very outputs that it was fitted to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skident.budget import check_deadline, chunk_bytes, require_memory
+from skident.network.calculus import unflatten_parameters
+from skident.oracle import NotIdentified
+
+from .standard_errors import in_powers_of_two, norm_preserving_basis, parameter_jacobian
+
+__all__ = ["FitSample", "standard_errors_of_fit"]
+
+_CAUCHY = 6.0  # standard deviations from which a residual counts for less, as in a robust fit
+_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
+_MAX_LEVERAGE = 0.9  # of an output on its own fit: beyond, its residual says nothing of its error
+_FLOPS_PER_ENTRY = 6.0  # operations per output and squared parameter: two products with the Jacobian, one of scores
+_EIGH_FLOPS = 9.0  # operations of an eigendecomposition, in units of P^3 (Golub and Van Loan, section 8.3)
+_ARRAYS = 3  # of the size of a block of the Jacobian at a time (memory)
+_SAME_ROUNDING = 250.0  # independent outputs per parameter that float32 gives at most: measured on 10-16-1 and 10-32-1
+_NOT_WHITE = 1.15  # variance of a fit to float32 outputs over that of independent errors: measured on 20 of 10-16-1
+_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
+
+
+@dataclass(frozen=True)
+class FitSample:
+    """What a network was fitted to.
+
+    Attributes
+    ----------
+    inputs : ndarray of shape (n, D)
+    outputs : ndarray of shape (n, m_L)
+    std : ndarray of shape (n, m_L), (n, 1), (m_L,) or scalar
+        Standard deviations of the outputs' errors up to a common factor: residuals were divided by them.
+    """
+
+    inputs: np.ndarray
+    outputs: np.ndarray
+    std: np.ndarray
+
+
+def standard_errors_of_fit(network, sample, *, rounded=False):
+    """Standard errors of the weights and biases of a network fitted to a `FitSample`, from its residuals.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        The fit; if units can be rescaled (ReLU), the norms of their incoming weights are kept.
+    sample : FitSample
+    rounded : bool
+        Whether the errors are the rounding of the network's own arithmetic, which is not independent of the inputs.
+
+    Returns
+    -------
+    weights, biases : lists of ndarray
+
+    Raises
+    ------
+    NotIdentified
+        If the outputs do not determine all parameters.
+
+    Notes
+    -----
+    The sandwich ``A^-1 B A^-1`` with ``A = J^T W J`` and ``B`` the sum of the squared scores of the rows, each residual
+    divided by the root of 1 minus its leverage (MacKinnon and White's HC2, with the outputs of a row as a cluster). It
+    needs no model of the errors: they may grow with the distance, and differ from output to output. For parameters that
+    few rows determine it is imprecise: variances are at least those of errors as large as `FitSample.std` states.
+
+    Rounding errors of the hidden layers repeat wherever the same numbers are added: with float32, more than about
+    250 outputs per parameter determine the parameters no better. Variances are ``1.15 + n m_L / (250 P)`` times larger.
+    """
+    P = network.n_parameters
+    scaled, U, _, inner, outer = in_powers_of_two(network, sample.inputs, _typical(sample))
+    unit = np.ldexp(np.broadcast_to(sample.std, sample.outputs.shape), -outer)
+    residual = (scaled(U) - np.ldexp(sample.outputs, -outer)) / unit
+    weight = 1.0 / (unit * _robust_divisor(residual))
+    size, basis = _whitened(scaled, U, weight)
+    weighted = residual * weight * unit
+    scores = _squared_scores(scaled, U, weight, weighted, basis / size[:, None])
+    common = np.sum(weighted**2) / max(weighted.size - basis.shape[1], 1)
+    variance = np.maximum(np.sum((basis @ scores) * basis, axis=1), common * np.sum(basis**2, axis=1))
+    if rounded:
+        variance *= _NOT_WHITE + sample.outputs.size / (_SAME_ROUNDING * P)
+    errors = np.sqrt(np.maximum(variance, 0.0)) / size
+    weights, biases = ([part.copy() for part in parts] for parts in unflatten_parameters(errors, _shapes(network)))
+    weights[0] = np.ldexp(weights[0], -inner[:, None])
+    weights[-1], biases[-1] = np.ldexp(weights[-1], outer), np.ldexp(biases[-1], outer)
+    return weights, biases
+
+
+def _shapes(network):
+    return [W.shape for W in network.weights]
+
+
+def _typical(sample):
+    """Median standard deviation of every output's error, (m_L,)."""
+    return np.maximum(np.median(np.broadcast_to(sample.std, sample.outputs.shape), axis=0), _TINY)
+
+
+def _robust_divisor(residual):
+    """Roots of the Cauchy weights by which a robust fit divides residuals (n, m_L)."""
+    scale = max(_MAD * float(np.median(np.abs(residual))), _TINY)
+    return np.hypot(1.0, residual / (_CAUCHY * scale))
+
+
+def _jacobians(network, U, weight):
+    """Blocks of rows, and their Jacobians (k, m_L, P), times the weights (n, m_L)."""
+    P, m = network.n_parameters, network.n_outputs
+    k = max(1, chunk_bytes() // (8 * _ARRAYS * P * m))
+    for first in range(0, len(U), k):
+        rows = slice(first, first + k)
+        J = parameter_jacobian(network, U[rows])
+        check_deadline(_FLOPS_PER_ENTRY / 2.0 * len(J) * P**2)
+        yield rows, J.reshape(-1, m, P) * weight[rows, :, None]
+
+
+def _whitened(network, U, weight):
+    """Norms of the columns of the weighted Jacobian J (P,), and T (P, q) that whitens it after division by them.
+
+    ``T^T J^T J T`` is the identity; q is P less the units that can be rescaled.
+    """
+    P = network.n_parameters
+    require_memory(_ARRAYS * 8 * P**2, f"the standard errors of {P} parameters")
+    A = np.zeros((P, P))
+    for _, J in _jacobians(network, U, weight):
+        J = J.reshape(-1, P)
+        A += J.T @ J
+    size = np.sqrt(np.diagonal(A))
+    size = np.where(size > 0, size, 1.0)
+    A /= size[:, None] * size[None, :]
+    free = norm_preserving_basis(network, size)
+    check_deadline(_EIGH_FLOPS * P**3)
+    values, vectors = np.linalg.eigh(A if free is None else free.T @ A @ free)
+    if not values[0] > P * np.finfo(float).eps:
+        raise NotIdentified(
+            "standard errors", "rank", f"the {len(U)} inputs of the fit do not determine all {P} parameters."
+        )
+    basis = vectors / np.sqrt(values)
+    return size, basis if free is None else free @ basis
+
+
+def _squared_scores(network, U, weight, residual, basis):
+    """Sum over the rows of the squared scores (q, q) in whitened parameters, for weighted residuals (n, m_L)."""
+    q = basis.shape[1]
+    total = np.zeros((q, q))
+    for rows, J in _jacobians(network, U, weight):
+        Q = J @ basis
+        leverage = np.minimum(np.sum(Q**2, axis=2), _MAX_LEVERAGE)
+        scores = np.einsum("npq,np->nq", Q, residual[rows] / np.sqrt(1.0 - leverage))
+        total += scores.T @ scores
+    return total

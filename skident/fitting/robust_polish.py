@@ -1,0 +1,105 @@
+"""Polish of all parameters on outputs of known, unequal accuracy, of which some belong to something else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skident.network import FeedforwardNetwork
+from skident.network.calculus import flatten_parameters
+
+from .least_squares import NetworkLeastSquares, minimize
+
+__all__ = ["RobustFit", "residual_scale", "robust_polish"]
+
+_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
+_CAUCHY = 6.0  # standard deviations from which a residual counts for less: white ones lose 2 % of their information
+_OUTLIER = 8.0  # standard deviations that no residual of a right network reaches in a million outputs
+_SETTLED = 0.03  # decrease of the cost per parameter of a round that is the last: 0.2 standard errors
+_FTOL = 1e-3  # relative gain of two steps in a row after which the weights change
+_DENSE_LIMIT = 600  # parameters from which a factor is kept for several steps: it costs more than a step
+_FACTOR_LIMIT = 8000  # parameters from which steps are matrix-free: a matrix of 0.5 GB
+_STEPS = 4  # Gauss-Newton steps between two changes of the weights
+_DAMPING = 1e-6  # of the first step: starts are close
+_LEAST_SCALE = 1e-3  # of the residuals over their known standard deviation: smaller ones are rounding of the fit
+
+
+@dataclass(frozen=True)
+class RobustFit:
+    """A network fitted to outputs whose errors have known standard deviations.
+
+    Attributes
+    ----------
+    network : FeedforwardNetwork
+    scale : float
+        Residuals over their standard deviations, 1.48 times the median: about 1 for a right network.
+    outliers : ndarray of shape (n,)
+        Mask of the rows of which an output is off by more than 8 times that.
+    """
+
+    network: FeedforwardNetwork
+    scale: float
+    outliers: np.ndarray
+
+
+def robust_polish(network, U, Y, std, *, max_rounds=8, enough=0.0, factor_limit=_FACTOR_LIMIT, callback=None):
+    """Minimize ``sum_np log(1 + (r_np / (6 s))^2)`` with ``r_np = (f_p(u_n) - Y_np) / std_np``, over all parameters.
+
+    Reweighted Gauss-Newton steps, damped so that no step is worse; s is the scale of the residuals. Of any depth.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        Close start.
+    U : ndarray of shape (n, D)
+    Y : ndarray of shape (n, m_L)
+    std : ndarray of shape (n, m_L) or (n, 1)
+        Standard deviations of the outputs' errors, up to a common factor.
+    max_rounds : int
+        Changes of the weights at most, with four steps each.
+    enough : float
+        Scale of the residuals below which no further round follows.
+    factor_limit : int
+        That of `NetworkLeastSquares`: larger networks are fitted by conjugate gradients.
+    callback : callable, optional
+        ``callback(n_iter)``, called after every step; True ends the fit.
+
+    Returns
+    -------
+    RobustFit
+    """
+    shapes = [W.shape for W in network.weights]
+    problem = NetworkLeastSquares(
+        shapes, network.activations, U, Y, dense_limit=_DENSE_LIMIT, factor_limit=factor_limit, row_weights=1.0 / std
+    )
+    residual = (network(U) - Y) / std
+    scale, damping = residual_scale(residual), _DAMPING
+    for _ in range(max_rounds):
+        before = _robust_cost(residual, scale)
+        problem.row_weights = 1.0 / (std * np.sqrt(1.0 + (residual / (_CAUCHY * scale)) ** 2))
+        result = minimize(
+            problem,
+            flatten_parameters(network.weights, network.biases),
+            max_iter=_STEPS,
+            ftol=_FTOL,
+            damping=damping,
+            callback=None if callback is None else lambda n_iter, _: bool(callback(n_iter)),
+        )
+        network, damping = network.with_parameters(*problem.unflatten(result.x)), result.damping
+        residual = (network(U) - Y) / std
+        gain = before - _robust_cost(residual, scale)
+        scale = residual_scale(residual)
+        if gain < _SETTLED * network.n_parameters or scale < enough:
+            break
+    return RobustFit(network, scale, np.any(np.abs(residual) > _OUTLIER * scale, axis=1))
+
+
+def residual_scale(residual):
+    """Robust standard deviation of residuals (n, m_L) around 0."""
+    return max(_MAD * float(np.median(np.abs(residual))), _LEAST_SCALE)
+
+
+def _robust_cost(residual, scale):
+    """In units in which a residual of one standard deviation costs 1."""
+    return float(_CAUCHY**2 * np.sum(np.log1p((residual / (_CAUCHY * scale)) ** 2)))

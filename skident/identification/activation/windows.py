@@ -1,0 +1,39 @@
+"""Whether rounded outputs are piecewise linear, from second differences in short windows near the center."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..query_points import query_block
+
+__all__ = ["shape_in_windows"]
+
+_N_WINDOWS = 400  # a share of 0.25 is known to 0.02
+_HALF_LENGTH = 0.01  # in sqrt(D) standard deviations; 64 + 64 ReLU units leave half of such windows straight
+_MAX_LENGTHENING = 3.0  # longer windows contain an activation boundary in most places
+_USUAL_ERROR = 1.3e-7  # relative error of float32 outputs, for which the half length is made
+_STRAIGHT = 4.0  # standard deviations of a second difference; its own is sqrt(6) times that of an output
+_SECOND_DIFFERENCE = 6.0**0.5  # root of 1 + 4 + 1
+_PIECEWISE_SHARE = 0.25  # of straight windows; ReLU networks have 0.44 to 0.84, smooth ones 0 to 0.05
+_LINEAR_SHARE = 0.99  # of straight windows
+
+
+def shape_in_windows(oracle, std, rng):
+    """Whether outputs are "piecewise" linear, "curved" or "linear"; None if errors of standard deviation `std` hide it.
+
+    Curvature falls with the square of a window's length, and the share of windows with an activation boundary with the
+    length: windows are as long as the errors (m_L,) require. 1,200 queries, none if the errors are too large.
+    """
+    lengthening = np.sqrt(np.max(std / np.maximum(oracle.accuracy.output_std, np.finfo(float).tiny)) / _USUAL_ERROR)
+    if not lengthening <= _MAX_LENGTHENING:
+        return None
+    D = oracle.n_inputs
+    U, E = rng.standard_normal((2, _N_WINDOWS, D))
+    E *= max(lengthening, 1.0) * _HALF_LENGTH * np.sqrt(D) / np.linalg.norm(E, axis=1, keepdims=True)
+    before, after = oracle.representable(U - E), oracle.representable(U + E)
+    F = query_block(oracle, np.stack([before, 0.5 * (before + after), after], axis=1))
+    bend = np.abs(F[:, 0] - 2.0 * F[:, 1] + F[:, 2]) / np.maximum(std, np.finfo(float).tiny)
+    straight = float(np.mean(bend.max(axis=1) < _STRAIGHT * _SECOND_DIFFERENCE))
+    if straight > _LINEAR_SHARE:
+        return "linear"
+    return "piecewise" if straight > _PIECEWISE_SHARE else "curved"

@@ -1,0 +1,66 @@
+"""Standard errors of the recovered weights and biases, in the model's own inputs and outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.fitting.design import design_points
+from skident.fitting.errors_of_fit import FitSample, standard_errors_of_fit
+from skident.fitting.polish import NOISY_OUTPUTS
+from skident.fitting.standard_errors import standard_errors
+from skident.network import change_inputs
+from skident.oracle import NotIdentified, OutOfBudgetError
+
+__all__ = ["standard_errors_of"]
+
+_DEEP_RELU_OUTPUTS = 4.5  # outputs per parameter of a polish of two hidden ReLU layers (tuned: coverage on 20-32-16-1)
+_MAX_PARAMETERS = 3000  # parameters up to which standard errors are computed (budget: O(P^3))
+_MIN_NOISE = 0.5  # share of the measured noise that standard errors assume at least: short lines tell it to 15 %
+
+
+def standard_errors_of(validation):
+    """Standard errors of weights and biases; None if outputs are exact or clipped, or the network does not agree."""
+    problem, network = validation.problem, validation.network
+    if (
+        problem.held_out.noise_std is None
+        or network.output_range is not None
+        or network.n_parameters > _MAX_PARAMETERS
+        or validation.error >= problem.accepted_error
+    ):
+        return None
+    try:
+        if validation.best.sample is None:
+            return _from_design(validation)
+        rounded = problem.held_out.accuracy.kind == "float32"
+        return standard_errors_of_fit(network, _own_units(validation.best.sample, problem.oracle), rounded=rounded)
+    except (NotIdentified, OutOfBudgetError):
+        return None
+
+
+def _own_units(sample, oracle):
+    """A sample of standardized inputs and outputs in those of the model."""
+    outputs = oracle.output_center + oracle.output_scale * sample.outputs
+    return FitSample(oracle.to_inputs(sample.inputs), outputs, sample.std * oracle.output_scale)
+
+
+def _from_design(validation):
+    """Standard errors of a fit to as many outputs as the last polish uses, at inputs where all units vary.
+
+    Deep ReLU networks are fitted to fewer outputs than others.
+    """
+    problem, network = validation.problem, validation.network
+    oracle = problem.oracle
+    deep = len(network.weights) > 2 and network.activations[0].symmetry == "homogeneous"
+    per_parameter = _DEEP_RELU_OUTPUTS if deep else NOISY_OUTPUTS
+    n = int(per_parameter * network.n_parameters) // network.n_outputs + 4 * network.n_inputs
+    inner = change_inputs(network, oracle.center, oracle.scale)
+    U = oracle.clip_to_range(design_points(inner.weights[0], inner.biases[0], n, 1.0, np.random.RandomState(0)))
+    return standard_errors(network, oracle.to_inputs(U), _noise_std(validation) * oracle.output_scale)
+
+
+def _noise_std(validation):
+    """Standard deviation of every output's noise (m_L,), from held-out residuals less the network's own error."""
+    held_out, network = validation.problem.held_out, validation.best.network
+    residuals = network(held_out.inputs) - held_out.outputs
+    std = np.sqrt(np.mean(residuals**2, axis=0) / (1.0 + 1.0 / NOISY_OUTPUTS))
+    return np.maximum(std, _MIN_NOISE * held_out.noise_std)

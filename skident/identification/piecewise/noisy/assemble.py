@@ -1,0 +1,213 @@
+"""From units without signs to a network: signs of the first layer, one set of weights per unit, the readout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from skident.network import FeedforwardNetwork
+
+from .robust import least_absolute_fit, robust_fit
+
+__all__ = ["TwoLayers", "assemble", "fold_linear_part", "first_layer_signs"]
+
+_FEWEST_KNOWN = 0.5  # share of the hyperplanes that a unit must have crossed for its equations to count
+_SIGN_ERROR = 1e-4  # error of an equation between gradients, relative to the unit's gradient
+_SAME_COSINE = 0.9999  # of the weights of two parts of one unit
+_WRONG_COEF = 0.3  # deviation of a unit's coefficient in the readout from the measured jump, over that
+_NO_LOSS = 2e-3  # share of unexplained outputs that a unit left out may add
+_NO_LINEAR_PART = 5e-3  # linear part, over that of the units, which is error
+_FEWEST_EFFECTS = 3  # points on a unit's rarer side at which an input is active: fewer leave its weight undetermined
+_SPARE_ROWS = 5  # equations for the sides of units beyond their number
+_RANK = 1e-3  # singular value over the largest one from which a linear part needs a unit
+_LIFT = 2.5  # bias of a unit that stands for a linear part, over its largest sum
+
+
+@dataclass(frozen=True)
+class TwoLayers:
+    """``f(x) = relu(relu(x W1 + b1) W2 + b2) W3 + relu(x W1 + b1) V + c``, outputs in the units of the probe."""
+
+    W1: np.ndarray  # (D, K1)
+    b1: np.ndarray  # (K1,)
+    W2: np.ndarray  # (K1, K2)
+    b2: np.ndarray  # (K2,)
+    W3: np.ndarray  # (K2, m_L)
+    V: np.ndarray  # (K1, m_L), linear part: units that are always active
+    c: np.ndarray  # (m_L,)
+
+    def hidden(self, X):
+        """Outputs (n, K1) of the first layer."""
+        return np.maximum(X @ self.W1 + self.b1, 0.0)
+
+    def __call__(self, X):
+        """Outputs (n, m_L) at points (n, D)."""
+        H = self.hidden(X)
+        return np.maximum(H @ self.W2 + self.b2, 0.0) @ self.W3 + H @ self.V + self.c
+
+    def on_rarer_sides(self, X):
+        """The same function with every unit turned such that it is active at fewer points of X (n, D).
+
+        Then a weight that no output depends on changes nothing, and the linear part is determined by most outputs.
+        """
+        mostly = np.mean(self.hidden(X) @ self.W2 + self.b2 > 0, axis=0) > 0.5
+        return self.turned(np.where(mostly, 1.0, 0.0))
+
+    def turned(self, turned):
+        """The same function with units turned where `turned` (K2,) is 1: ``o relu(z) = o z + o relu(-z)``."""
+        sign, moved = 1.0 - 2.0 * turned, turned[:, None] * self.W3
+        return replace(
+            self, W2=self.W2 * sign, b2=self.b2 * sign, V=self.V + self.W2 @ moved, c=self.c + self.b2 @ moved
+        )
+
+    def with_unit(self, w, b, o):
+        """The same with one more unit of the second layer."""
+        return replace(self, W2=np.column_stack([self.W2, w]), b2=np.append(self.b2, b), W3=np.vstack([self.W3, o]))
+
+    def network(self, X, output_error):
+        """A `FeedforwardNetwork`, outputs in the units of the oracle; the linear part becomes units active at X (n, D).
+
+        Also returns the number of these units, which are the last ones.
+        """
+        W2, b2, W3 = self.W2, self.b2, self.W3
+        c, n_linear = self.c, 0
+        if np.any(self.V):
+            Q, s, R = np.linalg.svd(self.V, full_matrices=False)
+            n_linear = int(np.sum(s > _RANK * s[0]))
+            Q, R = Q[:, :n_linear], s[:n_linear, None] * R[:n_linear]
+            lift = _LIFT * np.abs(self.hidden(X) @ Q).max(axis=0)
+            W2, b2, W3, c = np.column_stack([W2, Q]), np.append(b2, lift), np.vstack([W3, R]), c - lift @ R
+        weights, biases = [self.W1, W2, W3 * output_error], [self.b1, b2, c * output_error]
+        return FeedforwardNetwork(weights, biases, "relu", "identity"), n_linear
+
+    @classmethod
+    def of(cls, network, n_linear, output_error):
+        """The opposite of `network`."""
+        (W1, W2, W3), (b1, b2, c) = network.weights, network.biases
+        W3, k = W3 / output_error, W2.shape[1] - n_linear
+        return cls(W1, b1, W2[:, :k], b2[:k], W3[:k], W2[:, k:] @ W3[k:], c / output_error + b2[k:] @ W3[k:])
+
+
+def first_layer_signs(units, planes):
+    """Signs (K,) of the hyperplanes' active sides, and the largest deviation from +-1; None if too little is known.
+
+    The gradient of a unit is a sum over the active ones: ``g + sum_{s_i = -1} coef_i n_i = sum_i q_i coef_i n_i`` with
+    the same ``q_i`` in {0, 1} for all units. Hyperplanes that a unit never crossed are projected out.
+    """
+    normals, (K, D) = planes[:, :-1].T, (len(planes), planes.shape[1] - 1)
+    rows, targets = [], []
+    for unit in units:
+        unknown = np.flatnonzero(~unit.known)
+        if len(unknown) >= min(D, _FEWEST_KNOWN * K):
+            continue
+        coef = np.where(unit.known, unit.coef, 0.0)
+        M, y = normals * coef, unit.gradient + normals @ (coef * (unit.side < 0))
+        if len(unknown):
+            free = np.linalg.svd(normals[:, unknown], full_matrices=True)[0][:, len(unknown) :]
+            M, y = free.T @ M, free.T @ y
+        rows.append(M / np.linalg.norm(unit.gradient))
+        targets.append(y / np.linalg.norm(unit.gradient))
+    if sum(map(len, targets)) < K:
+        return None
+    A, y = np.vstack(rows), np.concatenate(targets)
+    fit = robust_fit(A, y, np.full(len(y), _SIGN_ERROR))
+    signs = 2.0 * fit.solution - 1.0
+    return np.where(signs > 0, 1.0, -1.0), float(np.abs(np.abs(signs) - 1.0).max())
+
+
+def _weights_of(unit, signs):
+    """Weights (K,) and bias of a unit behind the first layer with these signs, and which weights are known."""
+    coef, normals = np.where(unit.known, unit.coef, 0.0), unit.normals * unit.side
+    active = signs == unit.side
+    free = ~unit.known & active
+    known = unit.known.copy()
+    if free.any():
+        rest = unit.gradient - normals[:, active & unit.known] @ coef[active & unit.known]
+        coef[free] = np.linalg.lstsq(normals[:, free], rest, rcond=1e-8)[0]
+        known |= free & (free.sum() <= len(unit.point))
+    hidden = np.maximum((unit.points @ unit.normals + unit.offsets) * signs, 0.0)
+    return coef, -np.median(hidden @ coef), known
+
+
+def assemble(units, planes, signs, X, F, tol, floor):
+    """`TwoLayers` whose readout fits outputs F (n, m_L) at X (n, D) best, and its residuals (n,) over `tol`.
+
+    Residuals below ``floor tol`` are errors.
+    False units, whose coefficient is not the measured jump, are left out one after the other.
+    """
+    W1, b1 = planes[:, :-1].T * signs, planes[:, -1] * signs
+    chosen = _distinct(sorted(units, key=lambda unit: -unit.share * unit.known.mean()), signs)
+    best = None
+    while True:
+        W2 = np.array([w for w, _, _ in chosen]).T.reshape(len(b1), -1)
+        b2, outputs = np.array([b for _, b, _ in chosen]), np.array([o for _, _, o in chosen])
+        found, residual, coef = _read_out(TwoLayers(W1, b1, W2, b2, outputs, None, None), X, F, tol, floor)
+        share = np.mean(residual > 1.0)
+        if best is None or share <= best[2] + _NO_LOSS:
+            best = found, residual, share
+        off = np.linalg.norm(coef - outputs, axis=1) if len(chosen) else np.zeros(1)
+        if off.max() < _WRONG_COEF:
+            return best[0], best[1]
+        chosen.pop(int(np.argmax(off)))
+
+
+def _distinct(units, signs):
+    """Weights, bias and output of every unit, each once."""
+    found = []
+    for unit in units:
+        w, b, known = _weights_of(unit, signs)
+        for other, _, _, other_known in found:
+            common = known & other_known
+            if abs(w[common] @ other[common]) > _SAME_COSINE * np.linalg.norm(w[common]) * np.linalg.norm(
+                other[common]
+            ):
+                break
+        else:
+            found.append((w, b, unit.output, known))
+    return [(w, b, o) for w, b, o, _ in found]
+
+
+def _read_out(layers, X, F, tol, floor):
+    """The layers with linear part and offset, residuals over `tol`, and coefficients (K2, m_L) of the units."""
+    H, K2 = layers.hidden(X), len(layers.b2)
+    Z = H @ layers.W2 + layers.b2
+    coef, residual = least_absolute_fit(np.column_stack([np.abs(Z) / 2.0, H, np.ones(len(X))]), F, tol, floor)
+    A, L, c = np.split(coef, [K2, K2 + H.shape[1]])
+    found = replace(layers, W3=A, V=L - layers.W2 @ A / 2.0, c=c[0] - layers.b2 @ A / 2.0)
+    return found, residual, A
+
+
+def fold_linear_part(layers, X):
+    """The same function with the units turned such that the linear part is smallest, and how large it still is.
+
+    Turning a unit changes the linear part by ``o w``. Weights without effect on a unit's rarer side at X (n, D) are
+    undetermined: they take what is left. Relative to the linear parts of the units.
+    """
+    if len(layers.b2) == 0:
+        return layers, float(np.any(layers.V))
+    H = layers.hidden(X)
+    size, m = H.std(axis=0), layers.W3.shape[1]
+    active = H @ layers.W2 + layers.b2 > 0
+    mostly = active.mean(axis=0) > 0.5
+    free = (H > 0).T.astype(float) @ (active != mostly) < _FEWEST_EFFECTS  # (K1, K2)
+    row = size * ~free.any(axis=1)
+    row = row if np.count_nonzero(row) * m >= len(layers.b2) + _SPARE_ROWS else size
+    parts = np.concatenate([layers.W2 * layers.W3[:, k] * row[:, None] for k in range(m)])
+    x = np.linalg.lstsq(parts, -(layers.V * row[:, None]).T.ravel(), rcond=1e-9)[0]
+    turned = np.where(x > 0.5, 1.0, 0.0)
+    found = layers.turned(turned)
+    rest = np.linalg.norm(found.V * row[:, None]) / max(np.linalg.norm(parts), np.finfo(float).tiny)
+    if rest < _NO_LINEAR_PART:
+        always = mostly != (turned > 0)  # after turning
+        change = _absorbed(found.V, found.W3, free & always)
+        found = replace(found, V=np.zeros_like(found.V), W2=found.W2 + change)
+    return found, float(rest)
+
+
+def _absorbed(V, W3, free):
+    """Changes of undetermined weights (K1, K2) by which units that are active take a linear part V (K1, m_L)."""
+    change = np.zeros(free.shape)
+    for i in np.flatnonzero(free.any(axis=1)):
+        k = np.flatnonzero(free[i])
+        change[i, k] = np.linalg.lstsq(W3[k].T, V[i], rcond=None)[0]
+    return change

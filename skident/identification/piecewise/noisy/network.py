@@ -1,0 +1,265 @@
+"""A ReLU network with two hidden layers from outputs that are not exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from skident.budget import check_deadline
+from skident.fitting.rounding import rounding_std
+from skident.network import FeedforwardNetwork
+from skident.oracle import NotIdentified, OutOfBudgetError
+
+from .assemble import TwoLayers, assemble, first_layer_signs, fold_linear_part
+from .hyperplanes import NoisyHyperplaneSearch
+from .missing_units import find_missing_unit
+from .polish import annealed_polish
+from .second_layer import SecondLayerSearch
+from .windows import DEVIATIONS
+
+__all__ = ["NoisyDeepNetwork", "find_noisy_deep_network"]
+
+_N_LINES = 10  # scanned per round
+_ROUNDS = 12  # of scans at most
+_PATIENCE = 2  # of them in a row without new units or hyperplanes
+_READ_ROWS = 12  # outputs of the readout per coefficient
+_MORE_ROWS = 400  # beside these
+_SPREADS = (1.0, 1.0, 2.0)  # of random points, in standard deviations of the inputs
+_READ_TOL = 1e-3  # residual over the outputs' standard deviation above which the readout lacks units
+_READ_WRONG = 0.02  # share of such residuals at which scans end: units that rare are found from residuals
+_READ_RIGHT = 1e-3  # the same at which they end at once
+_READ_QUANTILE = 0.3  # of the residuals of the readout, below which units are complete
+_READ_MARGIN = 10.0  # over that, from which a unit is missing
+_USABLE_WRONG = 0.5  # share above which nothing is explained
+_SIGN_DOUBT = 0.3  # largest deviation of a sign from +-1
+_PER_PARAMETER = 2.5  # outputs of the polish per parameter
+_REPAIRS = 6  # rounds of polish and search for what is missing
+_N_VALIDATION = 20_000  # held-out outputs at least
+_WRONG = 12.0  # standard deviations of an output's error above which it is wrong
+_WRONG_SCALES = 12.0  # the same in deviations of the residuals
+_WRONG_MOST = 100.0  # standard deviations above which an output is wrong whatever the residuals of others are
+_FOLD_POINTS = 20_000  # points at which activity of units is counted; they are not queried
+_NEAR_WRONG = (0.05, 0.2, 0.5)  # distances of rows around wrong points, in standard deviations of the inputs
+_MOST_ADDED = 300  # wrong points that a polish adds
+_ADDED_SHARE = 0.3  # of the rows of the polish, those around wrong points
+_MISSING_PER_ROUND = 6  # units found from residuals at a time
+
+
+@dataclass(frozen=True)
+class NoisyDeepNetwork:
+    """What was found, of the oracle's standardized inputs and in its output units; as `DeepNetwork`."""
+
+    network: FeedforwardNetwork
+    wrong_share: float  # of held-out outputs, those that differ by more than their errors
+    n_validation: int
+    sign_deviation: float  # largest | |s| - 1 | of the signs of the first layer
+    n_linear: int  # units that stand for a linear part of the outputs of the first layer
+    layers: TwoLayers
+
+
+def find_noisy_deep_network(probe, *, rng, callback=None):
+    """The best `NoisyDeepNetwork` for the outputs of a `DeepProbe`; widths are found, the depth is two hidden layers.
+
+    Raises `NotIdentified` ("unexplained") if no network explains most of the outputs.
+    """
+    search = _Search(probe, rng, callback)
+    try:
+        search.run()
+    except OutOfBudgetError:
+        if search.best is None:
+            raise
+    return search.best
+
+
+class _Samples(NamedTuple):
+    """Outputs, and which of them the layers do not explain."""
+
+    X: np.ndarray  # (n, D)
+    F: np.ndarray  # (n, m_L), in the units of the probe
+    wrong: np.ndarray  # (n,), mask
+
+
+class _Search:
+    """Hyperplanes, units, and the best network so far."""
+
+    def __init__(self, probe, rng, callback):
+        self.probe, self.rng, self.oracle = probe, rng, probe.oracle
+        self.first = NoisyHyperplaneSearch(probe, rng)
+        self.second = SecondLayerSearch(probe, self.first, rng, callback)
+        self.best, self.layers, self.sign_doubt, self.read_share = None, None, np.inf, 1.0
+        self.extra = np.zeros((0, probe.n_inputs))
+        self.X = self.F = None
+
+    def run(self):
+        """Find hyperplanes, units until the readout explains the outputs, then polish and repair."""
+        self.first.search()
+        if len(self.first.planes) == 0:
+            raise NotIdentified("activation boundaries", "unexplained", "no hyperplane of a first layer was found.")
+        self.second.add(self.first.loose)
+        self._scan()
+        if self.layers is None or self.read_share > _USABLE_WRONG:
+            raise self._unexplained()
+        self._repair()
+
+    def _scan(self):
+        """Scan lines until the readout explains nearly all outputs, or nothing new is found."""
+        idle = 0
+        for _ in range(_ROUNDS):
+            n_planes = len(self.first.planes)
+            new = self.second.add(self.second.scan(_N_LINES * (1 + idle)))
+            if len(self.first.planes) > n_planes:
+                self.second.complete()
+            idle = 0 if new or len(self.first.planes) > n_planes else idle + 1
+            explained = self._assemble() and self.read_share < _READ_WRONG
+            if (explained and (idle or self.read_share < _READ_RIGHT)) or idle == _PATIENCE:
+                break
+        if self.read_share >= _READ_WRONG:
+            self.second.complete()
+        if self.second.drop_false_planes() or self.read_share >= _READ_WRONG:
+            self._assemble()
+
+    def _points(self, n):
+        """Random points (n, D) whose inputs the model represents exactly."""
+        X = self.rng.choice(_SPREADS, (n, 1)) * self.rng.standard_normal((n, self.probe.n_inputs))
+        return self.oracle.representable(self.oracle.clip_to_range(X))
+
+    def _assemble(self):
+        """Read the outputs out from the units; whether the signs of the first layer are certain."""
+        signs = first_layer_signs(self.second.units, self.first.planes)
+        if signs is None or signs[1] > _SIGN_DOUBT:
+            return False
+        n = _READ_ROWS * (len(self.first.planes) + len(self.second.units)) + _MORE_ROWS
+        if self.X is None or len(self.X) < n:
+            self.X = self._points(n)
+            self.F = self.probe(self.X)
+        tol = max(_READ_TOL / self.probe.resolution, _WRONG)
+        layers, residual = assemble(self.second.units, self.first.planes, signs[0], self.X, self.F, tol, _WRONG / tol)
+        self.layers, self.sign_doubt, self.read_share = layers, signs[1], float(np.mean(residual > 1.0))
+        return True
+
+    def _repair(self):
+        """Polish, and search what wrong outputs lack, until none is wrong or that no longer helps."""
+        residual = np.abs(self.F - self.layers(self.X)).max(axis=1)
+        tol = max(_WRONG, _READ_MARGIN * np.quantile(residual, _READ_QUANTILE))
+        self._add_missing(_Samples(self.X, self.F, residual > tol), tol)
+        idle, complete = 0, False
+        for _ in range(_REPAIRS):
+            check_deadline()
+            found, samples = self._polished(self._folded(self.layers), anneal=complete)
+            better = self._keep(found)
+            idle = 0 if better else idle + 1
+            if found.wrong_share == 0 or idle == _PATIENCE:
+                break
+            self.layers = found.layers
+            complete = not self._add_missing(samples, _WRONG)
+            if complete:
+                self._fit_also(samples.X[samples.wrong])
+                self.layers = self.best.layers
+
+    def _keep(self, found):
+        """Keep a network if it is the best so far; whether it is."""
+        better = self.best is None or found.wrong_share < self.best.wrong_share
+        if better or found.wrong_share == self.best.wrong_share:
+            self.best = found
+        return better
+
+    def _folded(self, layers):
+        """The same function without a linear part if that is possible, else with every unit on its rarer side."""
+        X = np.concatenate([self._points(_FOLD_POINTS), self.extra])
+        folded, self.rest = fold_linear_part(layers, X)
+        return layers.on_rarer_sides(X) if np.any(folded.V) else folded
+
+    def _polished(self, layers, anneal):
+        """The polished network of layers, and `_Samples` that validate it and that were fitted."""
+        network, n_linear = layers.network(self.X, self.probe.output_error)
+        X = self._polish_points(network)
+        V = self._points(max(_N_VALIDATION, 2 * network.n_parameters // network.n_outputs))
+        U = np.concatenate([V, X])
+        Y, std, best = self.oracle(U), self._std(layers, U), None
+        new, fitted = np.arange(len(U)) < len(V), np.arange(len(U)) >= len(V)
+        # Weights that hardly any output depends on are found from outputs that look like outliers.
+        for first in (False, True) if anneal else (False,):
+            polished, scale = annealed_polish(network, X, Y[fitted], std[fitted], anneal=first)
+            limit = max(_WRONG, min(_WRONG_SCALES * scale, _WRONG_MOST))
+            wrong = np.any(np.abs(polished(U) - Y) > limit * std, axis=1)
+            if best is None or wrong.sum() < best[1].sum():
+                best = polished, wrong
+            if not wrong.any():
+                break
+        network, wrong = best
+        layers = TwoLayers.of(network, n_linear, self.probe.output_error)
+        found = NoisyDeepNetwork(network, float(wrong[new].mean()), len(V), self.sign_doubt, n_linear, layers)
+        return found, _Samples(U, Y / self.probe.output_error, wrong)
+
+    def _polish_points(self, network):
+        """Points (n, D) at which parameters are fitted: at random, near hyperplanes, where the network was wrong."""
+        n = int(_PER_PARAMETER * network.n_parameters / network.n_outputs) + _MORE_ROWS
+        X, W, b = self._points(n), network.weights[0], network.biases[0]
+        i, half = np.arange(n // 2) % len(b), n // 2
+        square = np.sum(W**2, axis=0)[i]
+        move = (
+            self.rng.uniform(-1.5, 1.5, half) * np.sqrt(square) - np.sum(X[:half] * W[:, i].T, axis=1) - b[i]
+        ) / square
+        X[:half] += move[:, None] * W[:, i].T
+        if len(self.extra):
+            k = int(_ADDED_SHARE * n)
+            step = self.rng.choice(_NEAR_WRONG, (k, 1)) * self.rng.standard_normal((k, X.shape[1]))
+            X = np.concatenate([X, self.extra[self.rng.randint(len(self.extra), size=k)] + step, self.extra])
+        return self.oracle.representable(self.oracle.clip_to_range(X))
+
+    def _std(self, layers, X):
+        """Standard deviations (n, m_L) of the outputs' errors at points (n, D), in the units of the oracle."""
+        accuracy = self.oracle.accuracy
+        if accuracy.kind != "float32":
+            return accuracy.std_of(X, self.oracle(X[:0]) if len(X) == 0 else layers(X) * self.probe.output_error)
+        units = replace(layers, V=np.zeros_like(layers.V)).network(X, self.probe.output_error)[0]
+        rounding = rounding_std(units, X, center=self.oracle.center, scale=self.oracle.scale)
+        return np.maximum(accuracy.std * rounding / np.median(rounding, axis=0), _LEAST_STD * accuracy.std)
+
+    def _add_missing(self, samples, tol):
+        """Add units that explain wrong outputs, and polish on the points around them; whether there are any."""
+        layers, X, wrong = self.layers, samples.X, samples.wrong
+        for _ in range(_MISSING_PER_ROUND if wrong.any() else 0):
+            unit = find_missing_unit(layers, self._residual_of(layers), X[wrong], X[~wrong], tol, self.rng)
+            if unit is None:
+                break
+            larger = layers.with_unit(*unit[0])
+            still = np.linalg.norm(samples.F - larger(X), axis=1) > tol * self._errors(X)
+            if still.sum() > (1.0 - _LEAST_GAIN) * wrong.sum():
+                break
+            layers, wrong = larger, still
+            self._fit_also(unit[1])
+        found, self.layers = len(layers.b2) > len(self.layers.b2), layers
+        return found
+
+    def _fit_also(self, X):
+        """Polish on some of these points (n, D) too."""
+        self.extra = np.concatenate([self.extra, X[self.rng.permutation(len(X))[:_MOST_ADDED]]])
+
+    def _residual_of(self, layers):
+        """The function that queries residuals of layers at points; see `find_missing_unit`."""
+
+        def residual_at(points):
+            points = self.oracle.representable(self.oracle.clip_to_range(points))
+            return points, self.probe(points) - layers(points), self._errors(points)
+
+        return residual_at
+
+    def _errors(self, X):
+        """Standard deviations (n,) of the outputs' errors in units of the probe."""
+        return self.probe.tol(X)[:, 0] / DEVIATIONS
+
+    def _unexplained(self):
+        return NotIdentified(
+            "activation boundaries",
+            "unexplained",
+            f"after {self.oracle.n_queries} queries, {len(self.first.planes)} units of the first hidden layer and "
+            f"{len(self.second.units)} of the second one were found, and they explain {1.0 - self.read_share:.0%} of "
+            "the outputs. The outputs are not exact; with float64 outputs, deeper and wider networks are recovered.",
+        )
+
+
+_LEAST_STD = 0.3  # of the typical error, where rounding seems smaller
+_LEAST_GAIN = 0.1  # share of the wrong outputs that a unit must explain

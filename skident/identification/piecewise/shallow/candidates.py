@@ -1,0 +1,100 @@
+"""Candidate units of one hidden layer by vote: hyperplanes that several lines cross, averaged over the lines."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .units import ReLUUnits, units_on_line
+
+__all__ = ["CandidateUnits"]
+
+_DIRECTION_TOL = 0.1  # error of a direction from which a boundary of a line says nothing about its unit
+_SAME_ERRORS = 4.0  # sums of their errors within which hyperplanes are one: errors are bounds, about ten deviations
+_LEAST_ERROR = 1e-9  # relative error of a hyperplane, for weights: several measurements count about equally
+_LEAST_SHARE = 0.2  # share of the lines that must have crossed a candidate; a true unit misses few
+_KNOWN = 0.05  # distance of hyperplanes below which a boundary of the residual is the error of a known unit
+_LEAST_VOTES = 2  # the same in lines
+_ACCURATE = 1e-2  # error of a direction below which boundaries of one hyperplane are recognized on other lines
+_MIN_ACCURATE = 100  # such boundaries that decide whether hyperplanes continue
+
+
+class CandidateUnits:
+    """Boundaries of all lines so far, as units with errors, and the hyperplanes on which several of them agree."""
+
+    def __init__(self, search, probe=None):
+        """Lines of a `LineSearch`, and the outputs of another probe if one is given."""
+        self._search, self._probe = search, search.probe if probe is None else probe
+        self.n_lines, self._pool = 0, search.units
+
+    def scan(self, n_lines):
+        """Scan further lines of the `LineSearch`."""
+        search, probe = self._search, self._probe
+        for _ in range(n_lines):
+            line = search.next_line()
+            scan = search.scan(line, probe)
+            self.n_lines += 1
+            if len(scan.positions):
+                which = np.arange(len(scan.positions))
+                units, _ = units_on_line(probe, line, scan, which, search.rng, accurate=True)
+                self._pool = self._pool.joined(units.take(units.errors < _DIRECTION_TOL))
+
+    def units(self):
+        """The `ReLUUnits` of hyperplanes that enough lines cross, in units of the outputs."""
+        pool, groups = self._pool, self._groups()
+        needed = max(_LEAST_VOTES, _LEAST_SHARE * self.n_lines) if self.n_lines > 1 else 1
+        averages = [self._average(group) for group in groups if len(group) >= needed]
+        if not averages:
+            return pool.take(slice(0, 0))
+        W, b, outgoing, errors = (np.array(part) for part in zip(*averages, strict=True))
+        return ReLUUnits(W.T, b, outgoing * self._search.probe.output_error, errors)
+
+    def unshared(self):
+        """Share of the accurate boundaries on whose hyperplane no other line has one; 0 if they are too few.
+
+        A unit of the first layer has a boundary on its whole hyperplane, one of a deeper layer only on a facet.
+        """
+        accurate = self._pool.errors < _ACCURATE
+        alone = [k for group in self._groups() if len(group) < _LEAST_VOTES for k in group]
+        return float(accurate[alone].sum() / accurate.sum()) if accurate.sum() >= _MIN_ACCURATE else 0.0
+
+    def beside(self, known):
+        """The units that are not among known ones, a table of the same kind."""
+        units = self.units()
+        if len(units) == 0 or len(known) == 0:
+            return units
+        gaps = _distances(self._planes(units), self._planes(known))
+        return units.take(gaps.min(axis=1) > _KNOWN + _SAME_ERRORS * units.errors)
+
+    def _planes(self, units):
+        planes = np.column_stack([units.weights.T, units.biases / self._search.probe.length_scale])
+        return planes / np.linalg.norm(planes, axis=1, keepdims=True)
+
+    def _groups(self):
+        """Lists of indices into the pool, most accurate first, of hyperplanes that agree with their first one."""
+        planes, errors, groups = self._planes(self._pool), self._pool.errors, []
+        for k in np.argsort(errors, kind="stable"):
+            firsts = [group[0] for group in groups]
+            gaps = _distances(planes[firsts], planes[k : k + 1])[:, 0] / (errors[firsts] + errors[k])
+            nearest = int(np.argmin(gaps)) if groups else 0
+            if groups and gaps[nearest] < _SAME_ERRORS:
+                groups[nearest].append(k)
+            else:
+                groups.append([k])
+        return groups
+
+    def _average(self, group):
+        """Normal (D,), bias, outgoing weights (m_L,) and error of the mean hyperplane of a group."""
+        pool = self._pool.take(np.array(group))
+        weight = 1.0 / (pool.errors + _LEAST_ERROR) ** 2
+        weight = weight / weight.sum()
+        sign = np.where(pool.weights.T @ pool.weights[:, 0] < 0, -1.0, 1.0)
+        w = pool.weights @ (sign * weight)
+        norm = np.linalg.norm(w)
+        error = float(np.sqrt(np.sum((weight * pool.errors) ** 2)))
+        return w / norm, (sign * weight) @ pool.biases / norm, weight @ pool.outgoing, error
+
+
+def _distances(planes, others):
+    """Distances (n, k) of unit vectors (n, D + 1) from others (k, D + 1), or from their opposites."""
+    same = np.linalg.norm(planes[:, None] - others, axis=2)
+    return np.minimum(same, np.linalg.norm(planes[:, None] + others, axis=2))

@@ -1,0 +1,219 @@
+"""One hidden layer of ReLU units from outputs with errors: candidates by vote, a robust fit of all weights, signs.
+
+A fit without signs comes first. Units whose outgoing weight is not significant are redundant. Then the signs are those
+that make the linear part vanish.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from skident.fitting.robust_polish import robust_polish
+from skident.linalg.sign_vectors import UndecidedSignsError
+from skident.network import FeedforwardNetwork
+from skident.oracle import NotIdentified
+
+from .candidates import CandidateUnits
+from .growth import grown_units
+from .signs import signs_of_linear_part
+from .split_units import with_split_units
+from .unsigned import Covariance, n_units_of, output_std, query_rows, screened, significant, units_of, with_linear_part
+
+__all__ = ["find_from_inexact_outputs"]
+
+_LINES = (8, 8, 16)  # lines scanned before each fit: nearly every line crosses every hyperplane
+_RESIDUAL_SEARCHES = 4  # fits, each with the faint units that the residual of the one before shows
+_ROWS = 8.0  # queries per parameter of the fit of small networks: standard errors fall with the root of their number
+_ROWS_COARSE = 32.0  # the same for coarse outputs, of which few show a faint unit
+_ROWS_LARGE = 2.5  # the same of large ones (budget)
+_FIRST_SHARE = 0.6  # of these for the fit without signs
+_LARGE = 1500  # parameters from which a network is large
+_DEEPER = 0.14  # share of boundaries that no other line meets, of two layers; 0.10 of one at most, 0.18 of two at least
+_ROUGH = 0.1  # residual of the linear fit over the outputs' spread from which candidates miss most of the network
+_CONVERGED = 1.5  # scale at which the fit without signs ends: signs need no more
+_EXPLAINED = 3.0  # scale of the residuals, in standard deviations of the errors, up to which they are errors
+_OUTLIERS = 5e-4  # share of outlying rows up to which units are complete: a rarely active one moves few rows
+_FEW = 0.05  # share of them up to which the others are explained by the right units; validation counts them
+_SIGNIFICANT = 6.0  # standard errors of an outgoing weight below which a unit is redundant: 1e-9 by chance
+_ROUNDING_FACTOR = 3.0  # the same over that if outputs are rounded: rounding is not white
+_DOUBLE_COSINE = 0.995  # of hyperplanes that may be one: 0.1 rad
+_MAX_DOUBLES = 4  # pairs of them that are tried (budget)
+_DOUBLE_FREEDOM = 4.0  # decrease of the cost per parameter that a redundant unit may bring
+_CUT = 25.0  # squared residual that costs no more
+_PRUNED = 10.0  # scale of the residuals from which units are kept, as others are missing
+_LINEAR_ERRORS = 8.0  # standard errors of the linear part that right signs may leave
+_N_CHOICES = 4  # signs compared by their polished networks
+_WORSE = 1.5  # factor of the residuals by which signs are excluded
+_CHECKED = 500  # further queries that a network has to explain
+_COARSE = 1e-5  # relative error of outputs from which lines lose too many boundaries
+
+
+def find_from_inexact_outputs(search, n_units=None, callback=None):
+    """The `FeedforwardNetwork` of standardized inputs with one hidden ReLU layer, and the `FitSample` of its last fit.
+
+    Raises `NotIdentified` if no units explain the outputs up to their errors.
+    """
+    if _is_coarse(search.probe.oracle):
+        return _network_of(search, grown_units(search.probe.oracle, search.rng), n_units)
+    candidates, failure = CandidateUnits(search), None
+    for n_lines in _LINES:
+        candidates.scan(n_lines)
+        units = candidates.units()
+        if callback is not None:
+            callback(len(units))
+        if (share := candidates.unshared()) > _DEEPER:
+            raise _failure("layers", f"{share:.0%} of the activation boundaries end, as those of deeper layers do.")
+        try:
+            return _network_of(search, units, n_units)
+        except NotIdentified as error:
+            failure = error
+            if error.reason == "units":
+                break
+    raise failure
+
+
+def _complete_fit(search, units):
+    """The unsigned fit of units and of those that its residual shows, and its rows."""
+    oracle = search.probe.oracle
+    for n_left in reversed(range(_RESIDUAL_SEARCHES)):
+        fit, rows = _unsigned_fit(oracle, units, search.rng)
+        if _explains(fit) or n_left == 0:
+            break
+        units = units_of(fit.network).joined(screened(fit, rows, search.rng))
+    return fit, rows
+
+
+def _network_of(search, units, n_units):
+    """The network whose units are among candidates, and its rows; NotIdentified if these are not all."""
+    oracle = search.probe.oracle
+    if len(units) == 0:
+        raise _failure("bent", "no hyperplane is crossed by several lines.")
+    fit, rows = _complete_fit(search, units)
+    if fit.scale < _EXPLAINED and not _is_coarse(oracle):
+        fit, rows = with_split_units(oracle, fit, rows, search.rng)
+    if not _explains(fit, _FEW):
+        raise _failure(
+            "unexplained",
+            f"{n_units_of(fit.network)} hyperplanes leave residuals of {fit.scale:.1e} times the outputs' error.",
+        )
+    if n_units is not None and n_units_of(fit.network) > n_units:
+        raise _failure(
+            "units",
+            f"layer_widths gives {n_units} hidden units, but {n_units_of(fit.network)} hyperplanes are significant.",
+        )
+    tol = _LINEAR_ERRORS * _linear_error(fit, rows)
+    rows = query_rows(oracle, fit.network, _n_rows(oracle, fit.network), search.rng)
+    fit = _signed_fit(fit, rows, tol)
+    checked = query_rows(oracle, fit.network, _CHECKED, search.rng)
+    residual = np.abs(fit.network(checked.inputs) - checked.outputs) / checked.std
+    if np.median(residual) > _EXPLAINED:
+        raise _failure("unexplained", "further outputs are not explained.")
+    return fit.network, replace(rows, std=rows.std * fit.scale)
+
+
+def _explains(fit, outliers=_OUTLIERS):
+    return fit.scale < _EXPLAINED and fit.outliers.mean() < outliers
+
+
+def _failure(reason, message):
+    return NotIdentified("activation boundaries", reason, message)
+
+
+def _unsigned_fit(oracle, units, rng):
+    """The `RobustFit` of the significant units with a linear part, and its rows."""
+    p = units.outgoing.shape[1]
+    guess = FeedforwardNetwork([units.weights, units.outgoing], [units.biases, np.zeros(p)], "relu")
+    rows = query_rows(oracle, guess, int(_FIRST_SHARE * _n_rows(oracle, guess)), rng)
+    network, rough = with_linear_part(units, rows)
+    if rough > _ROUGH:
+        raise _failure("bent", f"the hyperplanes found explain the outputs only to {rough:.0%} of their spread.")
+    while True:
+        fit = robust_polish(
+            network, rows.inputs, rows.outputs, rows.std, enough=0.0 if _is_coarse(oracle) else _CONVERGED
+        )
+        units = units_of(fit.network)
+        limit = _SIGNIFICANT * (1.0 if _is_coarse(oracle) else _ROUNDING_FACTOR)
+        kept = significant(fit, rows, limit) if fit.scale < _PRUNED else np.ones(len(units), dtype=bool)
+        if not kept.all() and kept.any():
+            network, _ = with_linear_part(units.take(kept), rows)
+            continue
+        fit = _without_doubles(fit, rows, limit) if _explains(fit) else fit
+        return fit, replace(rows, std=output_std(oracle, fit.network, rows.inputs, rows.outputs))
+
+
+def _without_doubles(fit, rows, limit):
+    """The fit with one unit for every two close ones that explain the outputs no better than one."""
+    units = units_of(fit.network)
+    planes = np.vstack([units.weights, units.biases / np.sqrt(len(units.weights))])
+    planes /= np.linalg.norm(planes, axis=0)
+    cosines = np.abs(np.triu(planes.T @ planes, 1))
+    pairs = np.argwhere(cosines > _DOUBLE_COSINE)
+    for j in pairs[np.argsort(-cosines[tuple(pairs.T)])][:_MAX_DOUBLES, 1]:
+        network, _ = with_linear_part(units.take(np.arange(len(units)) != j), rows)
+        single = robust_polish(network, rows.inputs, rows.outputs, rows.std)
+        residuals = [(f.network(rows.inputs) - rows.outputs) / (rows.std * fit.scale) for f in (single, fit)]
+        worse = np.sum(np.minimum(residuals[0] ** 2, _CUT)) - np.sum(np.minimum(residuals[1] ** 2, _CUT))
+        if worse < limit**2 + _DOUBLE_FREEDOM * len(planes):
+            return _without_doubles(single, rows, limit)
+    return fit
+
+
+def _is_coarse(oracle):
+    """Whether outputs have errors of noise or of few digits, and not of single precision."""
+    return oracle.accuracy.relative_error > _COARSE
+
+
+def _n_rows(oracle, network):
+    """Queries of a fit."""
+    P = network.n_parameters
+    if _is_coarse(oracle) and P < _LARGE:
+        return int(_ROWS_COARSE * P / network.n_outputs)
+    return int((_ROWS if P < _LARGE else _ROWS_LARGE) * P / network.n_outputs)
+
+
+def _signed_fit(fit, rows, tol):
+    """The `RobustFit` with the signs that make the linear part of an unsigned fit vanish."""
+    units, network = units_of(fit.network), fit.network
+    m = len(units)
+    linear = network.weights[0][:, m:] @ network.weights[1][m:]  # (D, p)
+    target = (2.0 * linear + units.weights @ units.outgoing).T
+    constant = network.biases[1] + network.biases[0][m:] @ network.weights[1][m:]
+    try:
+        choices, residual = signs_of_linear_part(units, target, tol)
+    except UndecidedSignsError as error:
+        raise _failure("undecided", f"{m} hyperplanes are found, but not their signs: {error}") from None
+    if len(choices) == 0:
+        raise _failure("signs", f"{m} hyperplanes explain the outputs, but no signs explain their linear part.")
+    order = np.argsort(residual)[:_N_CHOICES]
+    fits = [_relu_fit(units, signs, rows, constant) for signs in choices[order]]
+    fits = sorted(fits, key=lambda f: f.scale)
+    if fits[0].scale > max(_WORSE * fit.scale, _EXPLAINED):
+        raise _failure("signs", f"{m} hyperplanes explain the outputs, but no signs explain their linear part.")
+    if len(fits) > 1 and fits[1].scale < _WORSE * fits[0].scale:
+        raise _failure("ambiguous", f"several choices of signs of {m} units explain the outputs.")
+    return fits[0]
+
+
+def _relu_fit(units, signs, rows, constant):
+    """The polished network of units (weights with |z|) with given signs."""
+    # c relu(z) with orientation +1 becomes c relu(-z) + c z; the linear parts cancel, the biases go to the constant.
+    flipped = np.where(signs < 0, units.biases, 0.0) @ units.outgoing
+    weights = [units.weights * signs, units.outgoing]
+    network = FeedforwardNetwork(weights, [units.biases * signs, constant + flipped], "relu")
+    return robust_polish(network, rows.inputs, rows.outputs, rows.std)
+
+
+def _linear_error(fit, rows):
+    """Largest standard error of an entry of the linear part ``sum_i s_i c_i w_i - 2 g``, for units of either sign."""
+    network, m = fit.network, n_units_of(fit.network)
+    (W, c), D, p = network.weights, network.n_inputs, network.n_outputs
+    # of the linear part with every second unit flipped
+    flipped = np.concatenate([np.arange(m) % 2 == 0, np.ones(p, dtype=bool)])
+    by_inner, by_outer = np.zeros((D, p, *W.shape)), np.zeros((D, p, *c.shape))
+    for i in range(D):
+        for j in range(p):
+            by_inner[i, j, i], by_outer[i, j, :, j] = c[:, j] * flipped, W[i] * flipped
+    gradients = by_inner.reshape(D * p, *W.shape), by_outer.reshape(D * p, *c.shape)
+    return 2.0 * float(np.sqrt(np.diag(Covariance(fit, rows).of(gradients)).max()))

@@ -1,0 +1,65 @@
+"""Detection of activations from outputs in half precision, decimals and with noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skident.datasets import make_network
+from skident.identification.activation import detect_activation
+from skident.oracle import Oracle
+
+FORMATS = {
+    "float32": np.float32,
+    "float16": np.float16,
+    "4 decimals": lambda Y: Y.round(4),
+    "2 decimals": lambda Y: Y.round(2),
+    "noise 1e-3": lambda Y: Y + 1e-3 * np.random.RandomState(0).standard_normal(Y.shape),
+    "noise 1e-2": lambda Y: Y + 1e-2 * np.random.RandomState(0).standard_normal(Y.shape),
+}
+
+
+def detected(activation, outputs, seed):
+    network = make_network((10, 32, 1), activation=activation, output_activation="identity", random_state=seed)
+    oracle, rng = Oracle(lambda X: FORMATS[outputs](network(X)), 10), np.random.RandomState(seed)
+    U = rng.standard_normal((20, 10))
+    accuracy = oracle.measure_accuracy(U, oracle.standardize_outputs(oracle(U)), rng)
+    return detect_activation(oracle, rng, accuracy.std)
+
+
+@pytest.mark.parametrize("seed", [440, 441])
+@pytest.mark.parametrize("outputs", FORMATS)
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_units_that_grow_and_units_that_settle(activation, outputs, seed):
+    found = detected(activation, outputs, seed)
+    assert found.name == activation and found.output.name == "identity"
+
+
+@pytest.mark.parametrize("activation", ["gelu", "silu", "softplus", "elu"])
+def test_smooth_units_that_grow_are_left_to_the_fit(activation):
+    found = detected(activation, "float32", 442)
+    assert found.name == "gelu" and "the fit of the network decides" in found.doubt
+
+
+@pytest.mark.parametrize("output", ["identity", "sigmoid", "tanh", "softmax"])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_output_activations_in_single_precision(activation, output):
+    widths = (8, 16, 3) if output == "softmax" else (8, 16, 1)
+    inner = "identity" if output == "softmax" else output
+    for seed in (450, 451):
+        network = make_network(widths, activation=activation, output_activation=inner, random_state=seed)
+        oracle, rng = (
+            Oracle(lambda X, f=network: np.float32(_probabilities(f(X), output)), 8),
+            np.random.RandomState(seed),
+        )
+        U = rng.standard_normal((20, 8))
+        accuracy = oracle.measure_accuracy(U, oracle.standardize_outputs(oracle(U)), rng)
+        found = detect_activation(oracle, rng, accuracy.std)
+        assert (found.name, found.output.name) == (activation, output)
+
+
+def _probabilities(Y, output):
+    if output != "softmax":
+        return Y
+    P = np.exp(Y - Y.max(axis=1, keepdims=True))
+    return P / P.sum(axis=1, keepdims=True)

@@ -1,0 +1,119 @@
+"""One hidden ReLU layer in single precision: candidates by vote, faint and redundant units, standard errors."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from skident import NetworkIdentifier
+from skident.datasets import make_network
+from skident.identification.piecewise.kernel.output_error import Probe, probe_of
+from skident.identification.piecewise.shallow.candidates import CandidateUnits
+from skident.identification.piecewise.shallow.inexact import find_from_inexact_outputs
+from skident.identification.piecewise.shallow.line_search import LineSearch
+from skident.network import FeedforwardNetwork
+from skident.oracle import Oracle
+
+
+def torch_model(widths, seed, faint=1.0):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        module = torch.nn.Sequential(
+            torch.nn.Linear(widths[0], widths[1]), torch.nn.ReLU(), torch.nn.Linear(widths[1], widths[2])
+        ).requires_grad_(False)
+        module[2].weight[:, 0] *= faint
+    return lambda X: module(torch.tensor(X, dtype=torch.float32)).numpy(), FeedforwardNetwork.from_torch(module)
+
+
+def search_of(box, D, seed):
+    rng = np.random.RandomState(seed)
+    oracle = Oracle(box, D)
+    U = rng.standard_normal((200, D))
+    oracle.measure_accuracy(U, oracle.standardize_outputs(oracle(U)), rng)
+    probe = Probe(oracle, 3.0 * oracle.accuracy.std, exact=False)
+    return LineSearch(probe, 1e3 * probe.length_scale, 1000, rng)
+
+
+def test_candidates_are_the_hyperplanes_that_several_lines_cross():
+    n_right = 0
+    for seed in range(3):
+        box, truth = torch_model((6, 12, 1), seed)
+        candidates = CandidateUnits(search_of(box, 6, seed))
+        candidates.scan(8)
+        units = candidates.units()
+        cosines = np.abs(units.weights.T @ (truth.weights[0] / np.linalg.norm(truth.weights[0], axis=0)))
+        assert cosines.max(axis=1).min() > 0.99
+        n_right += len(units) == 12
+    assert n_right >= 2
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_faint_units_are_found_in_what_the_others_leave_over(seed, n_outputs):
+    box, truth = torch_model((6, 12, n_outputs), seed, faint=1e-3)
+    search = search_of(box, 6, seed)
+    network, sample = find_from_inexact_outputs(search)
+    assert network.layer_widths == (12, n_outputs)
+    residual = (network(sample.inputs) - sample.outputs) / sample.std
+    assert 0.5 < np.median(np.abs(residual)) * 1.48 < 2.0
+
+
+def test_standard_errors_cover():
+    z = []
+    for seed in range(4):
+        box, truth = torch_model((6, 12, 1), seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted = NetworkIdentifier(box, activation="relu", layer_widths="auto", random_state=0)
+            fitted.fit(np.random.RandomState(seed).standard_normal((200, 6)))
+        assert fitted.layer_widths_ == (12, 1) and fitted.report_.agrees
+        truth = truth.align_to(fitted.network_)
+        found = [*fitted.network_.weights, *fitted.network_.biases]
+        errors = [*fitted.stderr_[0], *fitted.stderr_[1]]
+        true = [*truth.weights, *truth.biases]
+        z += [((a - b) / s).ravel() for a, b, s in zip(found, true, errors, strict=True)]
+    assert 0.85 < np.mean(np.abs(np.concatenate(z)) < 1.96) < 0.99
+
+
+def test_units_grow_from_noisy_outputs():
+    box, truth = torch_model((4, 6, 1), 0)
+    scale, rng = float(truth(np.random.RandomState(1).standard_normal((500, 4))).std()), np.random.RandomState(2)
+    search = search_of(lambda X: box(X) + 1e-2 * scale * rng.standard_normal((len(X), 1)), 4, 0)
+    network, _ = find_from_inexact_outputs(search)
+    oracle, U = search.probe.oracle, np.random.RandomState(3).standard_normal((500, 4))
+    Y = (truth(U) - oracle.output_center) / oracle.output_scale
+    assert network.layer_widths == (6, 1)
+    assert np.abs(network(U) - Y).max() < 1e-2 * Y.std()
+
+
+@pytest.mark.parametrize(("widths", "deeper"), [((8, 16, 1), False), ((8, 24, 2), False), ((8, 16, 8, 1), True)])
+@pytest.mark.parametrize("seed", [430, 431])
+def test_boundaries_of_deeper_layers_are_on_no_other_line(widths, deeper, seed):
+    network = make_network(widths, activation="relu", output_activation="identity", random_state=seed)
+    oracle, rng = Oracle(lambda X: np.float32(network(X)), widths[0]), np.random.RandomState(seed)
+    U = rng.standard_normal((40, widths[0]))
+    oracle.measure_accuracy(U, oracle.standardize_outputs(oracle(U)), rng)
+    probe = probe_of(oracle, rng)
+    candidates = CandidateUnits(LineSearch(probe, 1e3 * probe.length_scale, 100, rng))
+    candidates.scan(10)
+    assert (candidates.unshared() > 0.14) == deeper
+
+
+def test_nearly_parallel_units_are_split():
+    """Of eight networks with two units 0.005 rad apart, at least six are recovered, and none is trusted that is not."""
+    n_right = 0
+    for seed in range(440, 448):
+        rng = np.random.RandomState(seed)
+        W, b, c = rng.standard_normal((6, 8)), 0.5 * rng.standard_normal(8), rng.uniform(0.5, 1.5, (8, 1))
+        W[:, 1], b[1] = W[:, 0] + 0.005 * rng.standard_normal(6), b[0] + 0.005
+        parameters = [[np.float32(part).astype(float) for part in parts] for parts in ((W, c), (b, np.zeros(1)))]
+        network = FeedforwardNetwork(*parameters, "relu")
+        box = lambda X, network=network: np.float32(network(np.float32(X)))  # noqa: E731
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = NetworkIdentifier(box, activation="relu", random_state=0).fit(rng.standard_normal((100, 6)))
+        right = found.layer_widths_ == (8, 1)
+        n_right += right
+        assert right or not found.report_.agrees
+    assert n_right >= 6

@@ -1,0 +1,148 @@
+"""Two hidden ReLU layers from float32 outputs: positions, hyperplanes, signs, missing units, whole networks."""
+
+import numpy as np
+import pytest
+
+from skident.identification.piecewise.kernel.output_error import DeepProbe
+from skident.identification.piecewise.noisy.assemble import TwoLayers, fold_linear_part
+from skident.identification.piecewise.noisy.hyperplanes import NoisyHyperplaneSearch
+from skident.identification.piecewise.noisy.missing_units import find_missing_unit
+from skident.identification.piecewise.noisy.network import find_noisy_deep_network
+from skident.identification.piecewise.noisy.robust import least_absolute_fit, robust_fit
+from skident.identification.piecewise.noisy.windows import locate_by_lines
+from skident.network import FeedforwardNetwork
+from skident.oracle import Oracle
+
+
+def planted(widths, seed):
+    """A network with weights and biases of float32 numbers, as torch initializes them with larger biases."""
+    rng = np.random.RandomState(seed)
+    sizes = list(zip(widths[:-1], widths[1:], strict=True))
+    weights = [(rng.standard_normal((a, c)) * np.sqrt(2.0 / a)).astype(np.float32) for a, c in sizes]
+    biases = [(0.3 * rng.standard_normal(c)).astype(np.float32) for _, c in sizes]
+    return FeedforwardNetwork(weights, biases, "relu")
+
+
+def in_float32(network):
+    """The same network in single precision."""
+    weights = [W.astype(np.float32) for W in network.weights]
+    biases = [b.astype(np.float32) for b in network.biases]
+
+    def outputs(X):
+        H = X.astype(np.float32)
+        for W, b in zip(weights[:-1], biases[:-1], strict=True):
+            H = np.maximum(H @ W + b, 0.0)
+        return H @ weights[-1] + biases[-1]
+
+    return outputs
+
+
+def probe_of(network):
+    """A `DeepProbe` of the network in single precision."""
+    oracle, rng = Oracle(in_float32(network), network.n_inputs), np.random.RandomState(0)
+    U = rng.standard_normal((200, network.n_inputs))
+    oracle.standardize_outputs(oracle(U))
+    accuracy = oracle.measure_accuracy(U, oracle(U), rng)
+    return DeepProbe(oracle, 3.0 * accuracy.std, accuracy.output_std)
+
+
+def test_positions_have_their_standard_errors():
+    network = planted((6, 5, 1), 0)
+    probe, rng = probe_of(network), np.random.RandomState(1)
+    W, b = network.weights[0][:, 0].astype(float), float(network.biases[0][0])
+    normal = W / np.linalg.norm(W)
+    P = rng.standard_normal((400, 6))
+    P -= (P @ normal + b / np.linalg.norm(W))[:, None] * normal
+    there = locate_by_lines(probe, P + 1e-3 * normal, np.tile(normal, (400, 1)), 0.02)
+    z = ((there.offset + 1e-3) / there.error)[there.found]
+    assert there.found.mean() > 0.5
+    assert 0.1 < np.median(np.abs(z)) < 1.5
+
+
+def test_fits_resist_wrong_equations():
+    rng = np.random.RandomState(0)
+    A, x = rng.standard_normal((120, 10)), rng.standard_normal(10)
+    y = A @ x
+    y[:36] += rng.uniform(1.0, 5.0, 36)
+    np.testing.assert_allclose(least_absolute_fit(A, y[:, None], 1e-6)[0][:, 0], x, atol=1e-4)
+    fit = robust_fit(A[20:], y[20:] + 1e-4 * rng.standard_normal(100), np.full(100, 1e-4))
+    np.testing.assert_allclose(fit.solution, x, atol=1e-3)
+    assert fit.within(6.0)[16:].all()
+
+
+def test_hyperplanes_of_float32_outputs():
+    network = planted((8, 12, 6, 1), 1)
+    first = NoisyHyperplaneSearch(probe_of(network), np.random.RandomState(0))
+    first.search()
+    T = np.vstack([network.weights[0], network.biases[0]]).T.astype(float)
+    T /= np.linalg.norm(T[:, :-1], axis=1, keepdims=True)
+    error = np.min([np.linalg.norm(first.planes[:, None] - sign * T, axis=2) for sign in (1.0, -1.0)], axis=0)
+    assert error.min(axis=1).max() < 1e-3  # none is false
+    assert np.sum(error.min(axis=0) < 1e-3) >= 11
+    assert not first.add_plane(first.planes[0] + 1e-6)  # a copy is merged
+
+
+def layers_of(seed, K1=8, K2=5, D=6, m=1):
+    rng = np.random.RandomState(seed)
+    return TwoLayers(
+        rng.standard_normal((D, K1)),
+        0.3 * rng.standard_normal(K1),
+        rng.standard_normal((K1, K2)),
+        0.3 * rng.standard_normal(K2),
+        rng.standard_normal((K2, m)),
+        np.zeros((K1, m)),
+        rng.standard_normal(m),
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_turned_units_fold_back_without_linear_part(seed):
+    layers, rng = layers_of(seed, m=2), np.random.RandomState(seed)
+    X = rng.standard_normal((4000, 6))
+    turned = layers.turned(rng.randint(2, size=5).astype(float))
+    np.testing.assert_allclose(turned(X), layers(X), atol=1e-12)
+    folded, rest = fold_linear_part(turned, X)
+    assert rest < 1e-9
+    assert not folded.V.any()
+    np.testing.assert_allclose(folded(X), layers(X), atol=1e-9)
+
+
+def test_linear_part_becomes_units_and_returns():
+    layers = layers_of(0).turned(np.array([1.0, 0.0, 1.0, 0.0, 0.0]))
+    X = np.random.RandomState(0).standard_normal((300, 6))
+    network, n_linear = layers.network(X, np.array([0.5]))
+    assert n_linear == 1
+    np.testing.assert_allclose(network(X), 0.5 * layers(X), atol=1e-10)
+    np.testing.assert_allclose(TwoLayers.of(network, 1, np.array([0.5]))(X), layers(X), atol=1e-10)
+
+
+def test_a_missing_unit_is_found_from_residuals():
+    layers, rng = layers_of(3), np.random.RandomState(0)
+    w, b = np.abs(rng.standard_normal(8)), -25.0
+    full = layers.with_unit(w, b, np.array([1.5]))
+    X = rng.standard_normal((20000, 6))
+    active = layers.hidden(X) @ w + b > 1e-3
+    assert 0 < active.mean() < 0.2
+
+    def residual_at(P):
+        return P, full(P) - layers(P), np.full(len(P), 1e-6)
+
+    (weights, bias, output), points = find_missing_unit(layers, residual_at, X[active], X[~active], 12.0, rng)
+    found = layers.with_unit(weights, bias, output)
+    np.testing.assert_allclose(found(points), full(points), atol=1e-3)
+    assert np.mean(np.abs(found(X) - full(X)) > 1e-3) < 0.1 * active.mean()
+
+
+def test_networks_of_float32_outputs():
+    right, wrong = 0, 0
+    for seed in range(3):
+        network = planted((8, 12, 6, 1), seed)
+        probe = probe_of(network)
+        found = find_noisy_deep_network(probe, rng=np.random.RandomState(0))
+        X = np.random.RandomState(9).standard_normal((500, 8))
+        Y = (network(X) - probe.oracle.output_center) / probe.oracle.output_scale
+        close = np.quantile(np.abs(found.network(X) - Y), 0.99) < 3e-6
+        right += close and found.network.layer_widths == (12, 6, 1)
+        wrong += found.wrong_share == 0 and not close
+    assert right >= 2
+    assert wrong == 0
