@@ -15,7 +15,7 @@ import textwrap
 from pathlib import Path
 
 BLOCK = re.compile(r"(<!-- (?:not run: [^>]*|numbers differ) -->\n+)?```(python|text)\n(.*?)```", flags=re.DOTALL)
-NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+NUMBER = re.compile(r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
 NOTHING = 1e-9  # below, a number is rounding: another machine has another
 
 
@@ -42,7 +42,8 @@ def alike(one, other, numbers=True):
     """Whether two printed texts agree: words to the letter, numbers to 5 %, white space not at all."""
     if NUMBER.sub("#", " ".join(one.split())) != NUMBER.sub("#", " ".join(other.split())):
         return False
-    pairs = zip(map(float, NUMBER.findall(one)), map(float, NUMBER.findall(other)))
+    values = ([float(number.replace(",", "")) for number in NUMBER.findall(text)] for text in (one, other))
+    pairs = zip(*values)
     return not numbers or all(
         abs(a - b) <= 0.05 * max(abs(a), abs(b)) or max(abs(a), abs(b)) < NOTHING for a, b in pairs
     )
