@@ -29,6 +29,7 @@ from skident.oracle import Budget, NotIdentified, Oracle, OutOfBudgetError
 from skident.oracle.black_box import resolve_black_box, resolve_response
 
 from .diagnosis import budget_named, explained, warning_of
+from .exact_bits import FORMAT_DIGITS, round_validated
 from .observe import observe, pose
 from .options import IdentifierOptions
 from .parameter_errors import standard_errors_of
@@ -73,6 +74,9 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     max_seconds, max_queries : float and int, default=None
         Budget. None is no limit. What is recovered when it ends is returned with a warning; if nothing is, `fit`
         raises an error. The overrun is at most one call of the model and one second.
+    weight_dtype : {"float32", "float16", "bfloat16"}, default=None
+        Number format of the model's weights. If it is set, recovered weights are rounded to such numbers where the
+        evidence allows; `report_.bits` counts them. Set it for torch modules, whose weights are float32.
     options : IdentifierOptions, default=None
         Options that few people change: strategy, stages, validation samples, random starts.
     n_jobs : int, default=None
@@ -122,8 +126,9 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     ``checked_range`` (number, standard deviation and range of held-out samples), ``input_rounding``, ``plan`` and
     ``tried`` (steps, and how they ended), ``route`` and ``reason`` (successful method), ``stages`` (name, seconds,
     queries, residual), ``n_queries``, ``attempts``, ``noise`` (relative to the outputs' standard deviation),
-    ``repeatable``, ``activation``; for classifiers ``probability_error`` and ``lost``; for ReLU networks
-    ``never_active``, ``always_active``, ``explained``, ``explained_of`` and ``sign_doubt``.
+    ``repeatable``, ``activation``; ``bits`` (`Bits`, or None without `weight_dtype`); for classifiers
+    ``probability_error`` and ``lost``; for ReLU networks ``never_active``, ``always_active``, ``explained``,
+    ``explained_of`` and ``sign_doubt``.
 
     Methods are chosen by activation: saturation at large inputs, patches, or Hessians near the data (Fiedler et al.
     2021) for tanh, sigmoid and erf; activation boundaries for ReLU; asymptotes for softplus, GELU, SiLU and ELU. The
@@ -159,6 +164,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         "tol": [POSITIVE],
         "max_seconds": [POSITIVE, None],
         "max_queries": [AT_LEAST_ONE, None],
+        "weight_dtype": [StrOptions(set(FORMAT_DIGITS)), None],
         "options": [IdentifierOptions, None],
         "n_jobs": [Interval(Integral, None, -1, closed="right"), AT_LEAST_ONE, None],
         "random_state": ["random_state"],
@@ -178,6 +184,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         tol=1e-8,
         max_seconds=None,
         max_queries=None,
+        weight_dtype=None,
         options=None,
         n_jobs=None,
         random_state=None,
@@ -200,6 +207,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         self.tol = tol
         self.max_seconds = max_seconds
         self.max_queries = max_queries
+        self.weight_dtype = weight_dtype
         self.options = options
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -317,10 +325,13 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
 
     def _store(self, validation, steps):
         problem, best = validation.problem, validation.best
-        self.network_, self.layer_widths_ = validation.network, validation.network.layer_widths
+        network, bits = validation.network, None
+        if self.weight_dtype is not None:
+            network, bits = round_validated(validation, self.weight_dtype)
+        self.network_, self.layer_widths_ = network, network.layer_widths
         self.extractor_, self.completion_, self.estimator_ = best.extractor, best.completion, problem.model
         self.n_queries_ = problem.oracle.n_queries
-        self.report_, self.stderr_ = report_of(validation, steps), standard_errors_of(validation)
+        self.report_, self.stderr_ = report_of(validation, steps, bits), standard_errors_of(validation)
         self._one_dimensional, self._labels = problem.oracle.one_dimensional, None
         self._softmax = problem.identifies_logits and problem.detected.output.name == "softmax"
         if problem.identifies_logits and not self._softmax:

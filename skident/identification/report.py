@@ -78,12 +78,13 @@ class IdentificationReport(Bunch):
         }[self._validation()]
         noise = f", noise of the outputs {self.noise:.1e}" if self.noise else ""
         attempts = f"{self.attempts} attempt{'' if self.attempts == 1 else 's'}"
-        seen = self.get("activation")
+        seen, bits = self.get("activation"), self.get("bits")
         error = f"relative maximum error {self.relative_max_error:.1e} on {self.checked} held-out samples{noise}"
         return [
             f"{validated}: {error}",
             f"method: {self.route} ({self.reason}), {attempts}",
             *([] if seen is None else [f"activation: {seen}"]),
+            *([] if bits is None else [f"bits: {bits}"]),
         ]
 
     def rows(self):
@@ -141,8 +142,8 @@ def _html_row(kind, cells):
     return f"<tr>{''.join(made)}</tr>"
 
 
-def report_of(validation, steps):
-    """The public report of a validation and the plan that led to it."""
+def report_of(validation, steps, bits=None):
+    """The public report of a validation, the plan that led to it, and the `Bits` of rounded weights."""
     problem, result = validation.problem, validation.result
     X = problem.oracle.to_inputs(problem.held_out.inputs)
     report = IdentificationReport(
@@ -164,6 +165,7 @@ def report_of(validation, steps):
         noise=problem.held_out.relative_noise,
         repeatable=problem.held_out.accuracy.repeatable,
         activation=problem.detected,
+        bits=bits,
         **result.best.evidence,
     )
     if validation.probability_error is not None:

@@ -1,0 +1,6 @@
+"""Weights that are numbers of a coarse binary format (float32, float16, bfloat16), recovered to the last bit."""
+
+from .grid import FORMAT_DIGITS
+from .summary import Bits, round_to_format, round_validated
+
+__all__ = ["FORMAT_DIGITS", "Bits", "round_to_format", "round_validated"]

@@ -1,0 +1,136 @@
+"""Rounding of an identified network to a number format, and the summary of how many of its bits are certain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skident.fitting.standard_errors import parameter_jacobian
+
+from .grid import FAR_OFF, FORMAT_DIGITS, INFORMATIVE, PROBABLY_OFF, WITHIN, distances, nearest, spacing
+from .rounding import MAX_LOG_ODDS, Layer, log_odds_of_neighbors, round_network, with_layers
+
+__all__ = ["Bits", "round_to_format", "round_validated"]
+
+_OUTPUTS_PER_UNKNOWN = 4  # held-out outputs per remaining parameter from which these are fitted again
+_MAX_REMAINING = 500  # parameters that are fitted again (budget: their dense Jacobian on the held-out samples)
+_ERROR_FACTOR = 2.0  # standard errors over those of independent rounding errors
+_ROUNDING = 64.0 * np.finfo(float).eps  # relative error of outputs in double precision that is rounding: 1.4e-14
+_LEAST_LOG10_ODDS = -99.0  # smallest reported odds: the distribution of errors is not known beyond
+_MAX_GROWTH = 2.0  # largest error of the rounded network over that of the recovered one
+
+
+@dataclass(frozen=True)
+class Bits:
+    """How many parameters of a network are certain to the last bit of a number format.
+
+    Attributes
+    ----------
+    format : {"float32", "float16", "bfloat16"}
+    certain : int
+        Parameters that are certain to the last bit; for ReLU units, up to a power of two per unit.
+    total : int
+        All parameters.
+    log10_odds : float
+        Decimal logarithm of the odds that the least certain one of these is wrong; 0 if there is none.
+    reasons : tuple of str
+        Per layer with undetermined parameters, why they are.
+    """
+
+    format: str
+    certain: int
+    total: int
+    log10_odds: float
+    reasons: tuple
+
+    @property
+    def complete(self):
+        """Whether all parameters are certain."""
+        return self.certain == self.total
+
+    def __str__(self):
+        """One line: parameters, odds, reasons."""
+        odds = f", odds against the least certain one 1e{self.log10_odds:.0f}" if self.certain else ""
+        reasons = "".join(f"; {reason}" for reason in self.reasons)
+        return f"{self.certain:,} of {self.total:,} parameters certain to the last bit of {self.format}{odds}{reasons}"
+
+
+def round_to_format(network, format, X, Y):
+    """Round a network to numbers of a format where held-out samples X (n, D), Y (n, m_L) of double precision allow it.
+
+    Returns the network and its `Bits`. Parameters that the distances to the grid leave undetermined are fitted again
+    with all others fixed. If the rounded network explains the samples less well, the given one is returned.
+    """
+    digits = FORMAT_DIGITS[format]
+    rounded = round_network(network, digits)
+    layers = _fit_remaining(rounded, X, Y, digits)
+    result = with_layers(network, [layer.values for layer in layers])
+    log_odds = np.concatenate([layer.log_odds.ravel() for layer in layers])
+    certain = log_odds < MAX_LOG_ODDS
+    reasons = tuple(f"layer {i}: {', '.join(layer.reasons)}" for i, layer in enumerate(layers, 1) if layer.reasons)
+    n_small = int(np.sum(np.isfinite(log_odds) & ~certain))
+    if n_small:
+        reasons += (f"{n_small} parameters are too small for the accuracy of the outputs",)
+    before, after = (np.abs(one(X) - Y).max() for one in (network, result))
+    if certain.any() and after > _MAX_GROWTH * before + _ROUNDING * np.abs(Y).max():
+        return network, Bits(format, 0, certain.size, 0.0, ("the rounded network does not explain the outputs",))
+    least = max(float(log_odds[certain].max() / np.log(10.0)), _LEAST_LOG10_ODDS) if certain.any() else 0.0
+    return result, Bits(format, int(certain.sum()), certain.size, least, reasons)
+
+
+def round_validated(validation, format):
+    """Round the network of a `Validation` to numbers of a format; returns the network and its `Bits`.
+
+    The network stays as it is, and no bit is certain, if the outputs are not of double precision or it does not
+    explain them.
+    """
+    problem, network = validation.problem, validation.network
+    oracle, held_out = problem.oracle, problem.held_out
+    reason = _why_not(validation)
+    if reason:
+        return network, Bits(format, 0, network.n_parameters, 0.0, (reason,))
+    Y = oracle.output_center + oracle.output_scale * held_out.outputs
+    return round_to_format(network, format, oracle.to_inputs(held_out.inputs), Y)
+
+
+def _why_not(validation):
+    """Why no parameter can be certain; empty if some may be."""
+    if validation.problem.held_out.noise_std is not None:
+        kind = validation.problem.held_out.accuracy.kind
+        return f"outputs of double precision determine bits, but the error of these is that of {kind}"
+    if not validation.explained:
+        return f"the network does not explain the outputs (relative error {validation.error:.1e})"
+    return ""
+
+
+def _fit_remaining(rounded, X, Y, digits):
+    """The layers, with uncertain parameters on a grid fitted to outputs while all others are fixed, and rounded."""
+    log_odds = rounded.log_odds
+    remaining = np.flatnonzero((log_odds >= MAX_LOG_ODDS) & np.isfinite(log_odds))
+    if not 0 < len(remaining) <= min(_MAX_REMAINING, Y.size // _OUTPUTS_PER_UNKNOWN):
+        return rounded.layers
+    J = parameter_jacobian(rounded.network, X)[:, remaining]
+    residual = (Y - rounded.network(X)).ravel()
+    norms = np.linalg.norm(J, axis=0)
+    if not np.all(norms > 0.0):
+        return rounded.layers
+    change, _, rank, _ = np.linalg.lstsq(J / norms, residual)
+    if rank < len(remaining):
+        return rounded.layers
+    left = residual - J @ (change / norms)
+    std = np.sqrt(np.mean(left**2)) + np.finfo(float).eps * np.abs(Y).max()
+    error = _ERROR_FACTOR * std * np.sqrt(np.diagonal(np.linalg.inv((J / norms).T @ (J / norms)))) / norms
+    flat = np.concatenate([layer.values.ravel() for layer in rounded.layers])
+    fitted = flat[remaining] + change / norms
+    step = np.maximum(spacing(fitted, digits), np.finfo(float).tiny)
+    share_off = PROBABLY_OFF / (1.0 + np.sum(log_odds < MAX_LOG_ODDS))
+    by_chance = np.log(2.0 * WITHIN * error / step * share_off)
+    odds = np.maximum(log_odds_of_neighbors(fitted, error, digits), by_chance)
+    odds = np.where((step > INFORMATIVE * error) & (distances(fitted, digits) > FAR_OFF * step), np.inf, odds)
+    flat[remaining] = np.where(odds < MAX_LOG_ODDS, nearest(fitted, digits), fitted)
+    log_odds[remaining] = odds
+    shapes = [layer.values.shape for layer in rounded.layers]
+    ends = np.cumsum([rows * columns for rows, columns in shapes])[:-1]
+    parts = zip(np.split(flat, ends), np.split(log_odds, ends), shapes, rounded.layers)
+    return [Layer(v.reshape(shape), o.reshape(shape), layer.reasons) for v, o, shape, layer in parts]
