@@ -211,3 +211,9 @@ def test_control_policy(tmp_path, monkeypatch, capsys):
     )
     errors = re.findall(rf"(?:held-out observations|weight or bias): {NUMBER}", printed)
     assert len(errors) == 2 and float(errors[0]) < 1e-10 and float(errors[1]) < 1e-6
+
+
+@pytest.mark.slow
+def test_exact_bits(tmp_path, monkeypatch, capsys):
+    printed = run("plot_23_exact_bits", tmp_path, monkeypatch, capsys)
+    assert "5,702 of 5,702 parameters certain to the last bit of float32" in printed and "equal: True" in printed

@@ -102,6 +102,10 @@ class AuditReport:
         at a time, and the report is about single rows.
     casts_inputs : bool
         Whether the black box rounds its inputs to float32, although its outputs are in double precision.
+    bits : tuple of (int, int), or None
+        If they are the same and the known weights are float32 numbers: how many of the weights that are not 0 would
+        have shown a change of their last bit, and the number of these weights. If it is all of them, the black box has
+        the same weights, or several weights differ in a way that no output shows; else only the same function.
     """
 
     same: bool | None
@@ -120,6 +124,7 @@ class AuditReport:
     relative_tolerance: float = 0.0
     batch_dependent: bool = False
     casts_inputs: bool = False
+    bits: tuple[int, int] | None = None
 
     @property
     def verdict(self):
@@ -163,6 +168,7 @@ class AuditReport:
             "relative_tolerance": self.relative_tolerance if np.isfinite(self.relative_tolerance) else None,
             "batch_dependent": self.batch_dependent,
             "casts_inputs": self.casts_inputs,
+            "bits": None if self.bits is None else list(self.bits),
             "n_queries": self.n_queries,
             "n_inputs": self.n_inputs,
             "unseen_units": [[int(k) for k in unit] for unit in self.unseen_units],
@@ -182,7 +188,8 @@ class AuditReport:
         if self.same is None:
             return self._undecided()
         if self.same:
-            return [f"the same: {self.n_inputs} outputs agree, the worst to {self.excess:.2g} of its tolerance"]
+            agree = f"{self.n_inputs} outputs agree, the worst to {self.excess:.2g} of its tolerance"
+            return [f"the same: {agree}", *self._bits_line()]
         lines = [f"different: by {self.largest:.3g}, {self.excess:.3g} times the tolerance"]
         if self.batch_dependent:
             lines.append("  likely cause: dynamic quantization, since outputs depend on the other rows of a batch")
@@ -191,6 +198,15 @@ class AuditReport:
         lines += [f"  and {more} more"] if more > 0 else []
         lines += [f"  or else {d}" for d in self.instead[:_LISTED]]
         return lines if self.differences else [*lines, "  no change of one unit or of few weights explains it"]
+
+    def _bits_line(self):
+        if self.bits is None:
+            return []
+        shown, total = self.bits
+        of = f"the last bit of {shown:,} of {total:,} float32 weights"
+        if shown == total:
+            return [f"  the same file: a change of {of} would have shown"]
+        return [f"  the same function, perhaps another file: a change of {of} would have shown"]
 
     def _undecided(self):
         """What happened, the likely cause, and what to set."""

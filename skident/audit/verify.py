@@ -191,8 +191,9 @@ def _report(queries, effects, excess, found):
     for sizes, layer in zip(visible, effects.layers, strict=True):
         sizes[layer == 0] = np.nan
     differences = [] if found is None else _differences(network, found)
+    same = _verdict(queries, visible, excess)
     return AuditReport(
-        same=_verdict(queries, visible, excess),
+        same=same,
         differences=differences,
         instead=[] if found is None else [_difference(network, name, np.nan) for name in found.also],
         largest=float(gap[worst]),
@@ -208,7 +209,18 @@ def _report(queries, effects, excess, found):
         relative_tolerance=float(queries.shares.max()),
         batch_dependent=queries.batch_dependent,
         casts_inputs=queries.casts_inputs,
+        bits=_bits(effects.layers, visible) if same else None,
     )
+
+
+def _bits(layers, visible):
+    """How many weights that are not 0 would have shown a change of their last bit, and of how many; None off float32."""
+    if not _in_single(layers):
+        return None
+    values = np.concatenate([layer.ravel() for layer in layers])
+    sizes = np.concatenate([v.ravel() for v in visible])[values != 0.0]
+    values = np.abs(values[values != 0.0])
+    return int(np.sum(sizes <= np.spacing(values.astype(np.float32)) / values)), len(values)
 
 
 def _differences(network, found):

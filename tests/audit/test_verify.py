@@ -102,6 +102,39 @@ def test_a_module_in_single_precision_is_the_same_as_the_network_in_double(activ
     assert [d.name for d in verify_same(module, network, X, random_state=0).differences] == ["weights[1][4, 3]"]
 
 
+def test_the_same_file_against_the_same_function():
+    """Outputs of double precision would show every last bit of float32 weights, those of single precision would not."""
+    network, X, _ = random_network(7, "tanh", (6, 9, 8, 2))
+    module = network.to_torch(torch.float32)
+    rounded = FeedforwardNetwork.from_torch(module)
+    report = verify_same(module, rounded, X, random_state=0)
+    assert report.bits == (rounded.n_parameters, rounded.n_parameters) and "the same file" in str(report)
+
+    def single(X):
+        with torch.no_grad():
+            return module(torch.from_numpy(X).float()).numpy()
+
+    report = verify_same(single, rounded, X, random_state=0)
+    assert report.same is True and report.bits[0] < 0.1 * report.bits[1] and "same function" in str(report)
+    assert json.loads(json.dumps(report.to_dict()))["bits"] == list(report.bits)
+    assert verify_same(network, network, X, random_state=0).bits is None  # weights of double precision
+    pruned = with_weights(rounded, lambda weights, biases: weights[0].__setitem__((0, 0), 0.0))
+    assert verify_same(pruned, pruned, X, random_state=0).bits[1] == rounded.n_parameters - 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_changed_last_bit_is_another_file(seed):
+    network, X, rng = random_network(seed, "tanh", (6, 9, 8, 2))
+    rounded = FeedforwardNetwork.from_torch(network.to_torch(torch.float32))
+    layer = rng.randint(3)
+    place = tuple(rng.randint(k) for k in rounded.weights[layer].shape)
+
+    def change(weights, biases):
+        weights[layer][place] = np.nextafter(np.float32(weights[layer][place]), np.float32(9.0))
+
+    assert verify_same(with_weights(rounded, change), rounded, X, random_state=0).same is False
+
+
 def test_a_callable_with_weights_in_single_precision_takes_a_tolerance():
     """It does not tell that its weights are rounded, and computes in double."""
     network, X, _ = random_network(7, "tanh", (6, 9, 8, 2))
