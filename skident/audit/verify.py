@@ -214,7 +214,7 @@ def _report(queries, effects, excess, found):
 
 
 def _bits(layers, visible):
-    """How many weights that are not 0 would have shown a change of their last bit, and of how many; None off float32."""
+    """How many weights other than 0 would have shown a change of their last bit, and of how many; None off float32."""
     if not _in_single(layers):
         return None
     values = np.concatenate([layer.ravel() for layer in layers])
