@@ -1,9 +1,11 @@
 """skident recovers the weights of a neural network from its inputs and outputs."""
 
+import difflib
+
 import lazy_loader
 
 # Packages and estimators are loaded when they are first used: `import skident` loads neither torch nor scikit-learn.
-__getattr__, __dir__, __all__ = lazy_loader.attach(
+_load, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
         "audit",
@@ -13,8 +15,10 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "identification",
         "inspection",
         "landscape",
+        "linalg",
         "metrics",
         "network",
+        "optim",
         "oracle",
         "saddle",
         "samples",
@@ -31,9 +35,22 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "NetworkIdentifier",
         ],
         "landscape": ["QuadraticNetRegressor", "landscape_certificate", "phase_transition"],
+        "network": ["FeedforwardNetwork"],
         "saddle": ["SaddleEscapeAnalyzer", "SaddleToSaddleClassifier", "SaddleToSaddleRegressor"],
         "samples": ["PassiveNetworkIdentifier", "TensorReLURegressor"],
     },
 )
 
-__version__ = "0.1.0"
+
+def __getattr__(name):
+    """Load a package or an estimator, or name the closest one."""
+    try:
+        return _load(name)
+    except AttributeError as error:
+        close = difflib.get_close_matches(name, __all__, n=1)
+        if name.startswith("_") or not close:
+            raise
+        raise AttributeError(f"{error}. Did you mean: {close[0]!r}?", name=name, obj=None) from None
+
+
+__version__ = "0.2.0.dev0"

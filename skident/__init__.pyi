@@ -20,10 +20,16 @@ from . import (
     landscape as landscape,
 )
 from . import (
+    linalg as linalg,
+)
+from . import (
     metrics as metrics,
 )
 from . import (
     network as network,
+)
+from . import (
+    optim as optim,
 )
 from . import (
     oracle as oracle,
@@ -49,6 +55,7 @@ from .identification import NetworkIdentifier as NetworkIdentifier
 from .landscape import QuadraticNetRegressor as QuadraticNetRegressor
 from .landscape import landscape_certificate as landscape_certificate
 from .landscape import phase_transition as phase_transition
+from .network import FeedforwardNetwork as FeedforwardNetwork
 from .saddle import SaddleEscapeAnalyzer as SaddleEscapeAnalyzer
 from .saddle import SaddleToSaddleClassifier as SaddleToSaddleClassifier
 from .saddle import SaddleToSaddleRegressor as SaddleToSaddleRegressor

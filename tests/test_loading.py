@@ -77,6 +77,24 @@ def test_unknown_names_are_refused():
         skident.nothing  # noqa: B018
 
 
+def test_misspelled_names_are_corrected():
+    with pytest.raises(AttributeError, match="Did you mean: 'NetworkIdentifier'"):
+        skident.NetworkIdentifer  # noqa: B018
+
+
+def test_help_of_the_command_line_loads_nothing():
+    statement = "import contextlib, io\nfrom skident.cli import main\nwith contextlib.suppress(SystemExit), "
+    statement += "contextlib.redirect_stdout(io.StringIO()): main(['--help'])"
+    assert loaded_by(statement) & HEAVY == set()
+
+
+def test_a_folder_with_the_name_of_the_package_hides_nothing(tmp_path):
+    """An editable install puts the checkout on the path, behind which a folder without `__init__.py` comes last."""
+    (tmp_path / "skident").mkdir()
+    source = "import sys; sys.path.insert(0, ''); from skident import NetworkIdentifier"
+    subprocess.run([sys.executable, "-c", source], cwd=tmp_path, check=True, capture_output=True, text=True)
+
+
 def test_version_is_that_of_the_project():
     project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert skident.__version__ == project["version"]

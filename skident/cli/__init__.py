@@ -1,4 +1,4 @@
-"""The command line: ``skident identify``, ``audit`` and ``compress``; also ``python -m skident.cli``.
+"""The command line: ``skident identify``, ``audit`` and ``compress``; also ``python -m skident``.
 
 - `main`: arguments of the commands, printing, exit codes.
 - `identify`, `audit`, `compress`: one command each.

@@ -33,6 +33,7 @@ def identify(options):
         tol=options.tol,
         max_seconds=options.max_seconds,
         max_queries=options.max_queries,
+        weight_dtype=options.weight_dtype,
         n_jobs=options.jobs,
         random_state=options.seed,
         verbose=0 if options.quiet else 1,

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
-
-from .audit import audit
-from .compress import compress
-from .identify import identify
-from .results import INVALID_INPUT, plain
 
 __all__ = ["main"]
 
@@ -36,7 +32,7 @@ def main(arguments=None):
     Raises
     ------
     SystemExit
-        With code 2 for invalid arguments, with code 0 after ``--help``.
+        With code 2 for invalid arguments, with code 0 after ``--help`` and ``--version``.
 
     Examples
     --------
@@ -54,15 +50,18 @@ def main(arguments=None):
     0
     """
     options = _parser().parse_args(arguments)
+    # Modules are imported when a command runs: help and version need neither NumPy nor an estimator.
+    results = importlib.import_module("skident.cli.results")
+    command = getattr(importlib.import_module(f"skident.cli.{options.name}"), options.name)
     try:
-        result = options.command(options)
+        result = command(options)
     except (ValueError, TypeError, OSError, ImportError) as error:
         text = str(error).replace("response_method=", "--response=")
         sys.stderr.write(f"skident {options.name}: error: {text}\n")
-        return INVALID_INPUT
+        return results.INVALID_INPUT
     if not options.quiet:
         sys.stderr.writelines(f"{note}\n" for note in result.notes)
-    as_json = json.dumps(plain({"command": options.name, **result.numbers}), indent=2, allow_nan=False)
+    as_json = json.dumps(results.plain({"command": options.name, **result.numbers}), indent=2, allow_nan=False)
     sys.stdout.write(f"{as_json if options.json else result.text}\n")
     return result.code
 
@@ -74,6 +73,7 @@ def _parser():
         description="Recover, compare and compress neural networks from their inputs and outputs.",
         epilog=_EXIT_CODES,
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_identify(commands)
     _add_audit(commands)
@@ -81,12 +81,16 @@ def _parser():
     return parser
 
 
-def _command(commands, name, function, help_text):
+def _version():
+    return importlib.import_module("skident").__version__
+
+
+def _command(commands, name, help_text):
     """A command with the arguments that all of them take."""
     command = commands.add_parser(
         name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.", epilog=_EXIT_CODES
     )
-    command.set_defaults(command=function, name=name)
+    command.set_defaults(name=name)  # of its module and function
     command.add_argument(
         "model", metavar="MODEL", help="an .onnx file, or .safetensors as FeedforwardNetwork.save writes it"
     )
@@ -100,7 +104,7 @@ def _command(commands, name, function, help_text):
 
 
 def _add_identify(commands):
-    command = _command(commands, "identify", identify, "recover the weights of a black box from its outputs")
+    command = _command(commands, "identify", "recover the weights of a black box from its outputs")
     add = command.add_argument
     add(
         "--widths",
@@ -117,6 +121,9 @@ def _add_identify(commands):
     _add_response(command)
     add("--input-range", type=float, nargs=2, metavar=("LOW", "HIGH"), help="bounds of all inputs: no query outside")
     add("--tol", type=float, default=1e-8, help="largest relative error of an exact network (default: 1e-8)")
+    add(
+        "--weight-dtype", choices=["float32", "float16", "bfloat16"], help="round weights to such numbers (default: no)"
+    )
     add("--max-seconds", type=float, help="time budget")
     add("--max-queries", type=int, help="query budget")
     add("--jobs", type=int, help="number of processes")
@@ -125,7 +132,7 @@ def _add_identify(commands):
 
 
 def _add_audit(commands):
-    command = _command(commands, "audit", audit, "compare a model with a known network")
+    command = _command(commands, "audit", "compare a model with a known network")
     command.add_argument("reference", metavar="REFERENCE", help="the known network: .safetensors or .onnx")
     _add_response(command)
     command.add_argument(
@@ -135,7 +142,7 @@ def _add_audit(commands):
 
 
 def _add_compress(commands):
-    command = _command(commands, "compress", compress, "find the smallest network with the same outputs")
+    command = _command(commands, "compress", "find the smallest network with the same outputs")
     command.add_argument("--tol", type=float, default=1e-2, help="largest error (default: 0.01)")
     metrics = ["auto", "answers", "probabilities", "labels"]
     command.add_argument("--metric", choices=metrics, default="auto", help="what the error measures (default: auto)")

@@ -296,6 +296,10 @@ def test_help_names_the_exit_codes(capsys):
     assert "3 undecided (audit)" in text
 
 
+def test_version(capsys):
+    assert code_of_exit(["--version"]) == 0 and capsys.readouterr().out == f"skident {skident.__version__}\n"
+
+
 # -- as a process ------------------------------------------------------------------------------------------------------
 
 
@@ -303,7 +307,7 @@ def test_as_a_process(folder):
     command = "audit changed.onnx reference.safetensors --data X.csv --json"
     path = {"PYTHONPATH": str(TOP), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "skident.cli", *command.split()], cwd=folder, capture_output=True, text=True, env=path
+        [sys.executable, "-m", "skident", *command.split()], cwd=folder, capture_output=True, text=True, env=path
     )
     assert done.returncode == 1 and json.loads(done.stdout)["same"] is False and done.stderr == ""
 
