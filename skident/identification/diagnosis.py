@@ -28,7 +28,7 @@ def explained(problem):
     except NotIdentified as error:
         linear = problem.activations[1] == "identity"
         hint = "" if problem.activations[0] == "hard_tanh" else clipping_hint(problem.oracle, linear)
-        hint += "" if problem.detected is None else f" Detected activation: {problem.detected}."
+        hint += "" if problem.detected is None else f" Detected activation: {problem.detected.summary}."
         if not hint:
             raise
         raise NotIdentified(error.stage, error.reason, f"{error}{hint}", final=error.final) from error

@@ -9,10 +9,11 @@ import numpy as np
 from skident.base.parameters import check_layer_widths
 from skident.base.progress import StageLog
 from skident.network import get_activation
-from skident.oracle import BlackBoxError, Oracle, OutOfBudgetError
+from skident.oracle import BlackBoxError, NotIdentified, Oracle, OutOfBudgetError
 from skident.oracle.black_box import has_known_activations, query_where_outputs_vary, resolve_activations
 
 from .activation import ActivationEvidence, classify_near_center, detect_activation
+from .activation.other_models import discrete_columns, recognize_labels, recognize_other_model
 from .activation.plateaus import clipped_range
 from .methods.near_data import predict_determined
 from .problem import HeldOut, Pipeline, Problem
@@ -23,6 +24,7 @@ __all__ = ["Reading", "observe", "pose"]
 _NEAR = 100.0  # distance, in sqrt(D) standard deviations, within which plateaus are searched first
 _DETECTION_QUERIES = 10_000  # max_queries from which activations are detected: detection takes about 1,200 of them
 _PRECISE_LOGIT = 3e-5  # error of a rounded logit up to which it decides whether logits are piecewise linear
+_CLEAR = ("tanh", "erf", "relu", "softplus", "gelu", "silu", "elu")  # activations that no other kind of model shows
 _PROBED = 20  # samples of X that set the scale of the outputs (budget)
 
 
@@ -51,7 +53,11 @@ class Reading:
 def observe(model, oracle, X, options):
     """Yield readings of the outputs, the likeliest first: clipped, as detected, and the rival of a linear output."""
     X_in, outputs, spread = _probe(oracle, X)
+    if not has_known_activations(model):
+        _refuse(recognize_labels(oracle, oracle.from_inputs(X_in), outputs), options)
     activations, detected = _detect_activations(oracle, model, outputs, options)
+    if detected is not None and _may_be_another_model(detected, X_in, options):
+        _refuse(_other_model(oracle, X_in, detected), options)
     if _is_probability(options, detected, oracle):
         oracle = _another_oracle(oracle, model, "predict_proba")
         X_in, _, spread = _probe(oracle, X)
@@ -121,6 +127,28 @@ def _probe(oracle, X):
     """Samples in range, their first outputs, and the spread of validation samples; constant outputs are refused."""
     inside = samples_in_range(oracle, X)
     return inside, *query_where_outputs_vary(oracle, evenly_spaced_rows(oracle.from_inputs(inside), _PROBED))
+
+
+def _may_be_another_model(detected, X, options):
+    """Whether units were not clearly detected, or an input takes few values, as integer and categorical columns do."""
+    if detected.name == "quadratic" and not isinstance(options.layer_widths, str):
+        return False
+    return bool(detected.doubt) or detected.name not in _CLEAR or discrete_columns(X).any()
+
+
+def _other_model(oracle, X, detected):
+    try:
+        return recognize_other_model(oracle, oracle.from_inputs(X), detected, np.random.RandomState(0))
+    except BlackBoxError:  # the model cannot be queried there
+        return None
+
+
+def _refuse(other, options):
+    """Raise `NotIdentified` for a model that is recognized as another one than a network."""
+    if other is None:
+        return
+    StageLog(options.verbose).say(f"model: {other.kind} ({other.evidence})")
+    raise NotIdentified("model", other.kind, other.message, final=True)
 
 
 def _few_queries(oracle):

@@ -23,6 +23,12 @@ def table_of(raw, n_rows, n_columns=None):
             raise TypeError(f"they are {_NOT_REAL[Y.dtype.kind]}")
         Y = np.array(Y, dtype=float)
     except Exception as error:
+        labels = _words(raw)
+        if labels:
+            raise BlackBoxError(
+                f"the outputs are class labels (text such as {labels[0]!r}), which cannot be read as real numbers: "
+                "pass response_method='labels', or a callable that returns probabilities or scores."
+            ) from error
         raise BlackBoxError(
             f"the black box's outputs ({type(raw).__name__}) cannot be read as real numbers: {str(error).rstrip('.')}."
         ) from error
@@ -36,6 +42,12 @@ def table_of(raw, n_rows, n_columns=None):
             f"{' It returned None.' if raw is None else ''}"
         )
     return Y, one_dimensional
+
+
+def _words(raw):
+    """Distinct words among outputs, sorted; empty if not all of them are text."""
+    values = np.ravel(np.asarray(raw, dtype=object)) if isinstance(raw, (np.ndarray, list, tuple)) else []
+    return sorted({str(value) for value in values}) if all(isinstance(value, str) for value in values) else []
 
 
 def refuse_labels(raw):

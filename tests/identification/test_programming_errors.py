@@ -11,6 +11,7 @@ import skident
 from skident import EntangledWeightExtractor, NetworkIdentifier
 from skident.datasets import make_network
 from skident.identification import diagnosis
+from skident.identification.activation import ActivationEvidence
 from skident.oracle import BlackBoxError, NotIdentified, Oracle
 from tests.identifiers import make_identifier
 
@@ -136,7 +137,7 @@ def test_hints_are_added_to_refusals_only():
     oracle = Oracle(make_network((4, 3, 1), random_state=0), 4)
 
     class Problem:
-        activations, detected = ("tanh", "identity"), "tanh to 1e-10"
+        activations, detected = ("tanh", "identity"), ActivationEvidence("tanh", "", "settles")
 
     Problem.oracle = oracle
     with pytest.raises(NotIdentified, match=r"no units\. Detected activation: tanh") as caught:

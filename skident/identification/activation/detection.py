@@ -57,6 +57,11 @@ class ActivationEvidence:
         """Whether networks with this activation are supported, and have units to identify."""
         return self.name in ACTIVATIONS and self.name != "identity"
 
+    @property
+    def summary(self):
+        """Both activations and the growth, for messages."""
+        return f"{self.name or 'unknown'} ({self.growth}), output {self.output.name}"
+
     def __str__(self):
         doubt = f"; in doubt: {self.doubt}" if self.doubt else ""
         seen = ", ".join(self.seen) or "no unit isolated"

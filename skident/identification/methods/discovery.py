@@ -10,6 +10,7 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 
 from ..attempt import design_where_units_vary, polished_attempt
 from ..saturating.downstream import fit_smallest_downstream
+from ..saturating.separate_inputs import steps_of_sequence
 from ..second_layer.single_layer import with_biases_from_profiles
 from .saturating import FEW_UNITS, View, exact_view, fit_view
 from .second_layer import second_layer_on_patches
@@ -105,12 +106,27 @@ def _candidates(problem, first, first_layer):
     view = exact_view(problem, first, None) or View(where, first)
     if view.second_width is not None:
         yield from _two_hidden_layers(problem, view, m_1, m_L)
+    _refuse_recurrent(first)
     yield from _two_hidden_layers_on_patches(problem, first, first_layer)
     # Behind a second layer of known width, or with one of unknown width.
     for n_behind in (1, 2) if view.second_width is None else (2,):
         if problem.out_of_time:
             break
         yield from _more_hidden_layers(problem, view, n_behind, m_1, m_L)
+
+
+def _refuse_recurrent(first):
+    """Refuse a first layer whose units read separate steps of a sequence, once shallow networks do not explain it."""
+    n_steps = steps_of_sequence(first.weights)
+    if n_steps is None:
+        return
+    raise NotIdentified(
+        "model",
+        "recurrent",
+        f"the first layer reads {n_steps} separate groups of inputs, as the steps of a sequence: a recurrent network "
+        "(GRU, LSTM), which is not identified. If it is a feedforward network, give layer_widths.",
+        final=True,
+    )
 
 
 def _one_hidden_layer(problem, first, m_1, m_L):

@@ -1,0 +1,26 @@
+"""First layers whose units read separate groups of inputs, as the gates of a recurrent network read its steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["steps_of_sequence"]
+
+_OUTSIDE = 1e-4  # share of a unit's squared weights outside its step, that errors of the weights explain
+_FEWEST = 2  # units and inputs of a step: a unit that reads one input is none of a recurrent network with several
+
+
+def steps_of_sequence(weights):
+    """Number of steps of equal length into which the inputs of first-layer weights (D, m) divide; None if none.
+
+    Every unit reads one step alone, and every step has units. Far out, the gates of a recurrent network do so: its
+    state is bounded there, and the inputs of each step decide.
+    """
+    D = len(weights)
+    V = weights / np.maximum(np.linalg.norm(weights, axis=0), np.finfo(float).tiny)
+    for n_steps in (n for n in range(D // _FEWEST, 1, -1) if D % n == 0):
+        shares = np.sum(V.reshape(n_steps, D // n_steps, -1) ** 2, axis=1)
+        units = np.bincount(shares.argmax(axis=0), minlength=n_steps)
+        if shares.max(axis=0).min() > 1.0 - _OUTSIDE and units.min() >= _FEWEST:
+            return n_steps
+    return None
