@@ -277,5 +277,6 @@ def _bent_share(oracle, radius, order, rng):
     a, b = rng.standard_normal((2, _ARCS, 1, oracle.n_inputs))
     angle = _ARC_STEP * np.arange(_ARC_POINTS)[None, :, None]
     Y = query_block(oracle, radius * (a + angle * b))  # chords: piecewise linear outputs are straight on them
-    rounding = _ROUNDINGS * oracle.accuracy.eps * np.abs(Y).max() + 10.0 * float(np.max(oracle.accuracy.std))
+    # Errors of rounded products grow with the inputs, also where the outputs' format does not show it.
+    rounding = _ROUNDINGS * oracle.accuracy.eps * np.abs(Y).max() + 10.0 * radius * float(np.max(oracle.accuracy.std))
     return float(np.mean(np.any(np.abs(np.diff(Y, order, axis=1)) > 2.0**order * rounding, axis=2)))
