@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtri
 
 from skident.network import FeedforwardNetwork
 from skident.network.calculus import flatten_parameters
@@ -13,7 +14,6 @@ from .least_squares import NetworkLeastSquares, minimize
 
 __all__ = ["RobustFit", "residual_scale", "robust_polish"]
 
-_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 _CAUCHY = 6.0  # standard deviations from which a residual counts for less: white ones lose 2 % of their information
 _OUTLIER = 8.0  # standard deviations that no residual of a right network reaches in a million outputs
 _SETTLED = 0.03  # decrease of the cost per parameter of a round that is the last: 0.2 standard errors
@@ -33,7 +33,7 @@ class RobustFit:
     ----------
     network : FeedforwardNetwork
     scale : float
-        Residuals over their standard deviations, 1.48 times the median: about 1 for a right network.
+        Standard deviation of the residuals over their standard deviations, by a quantile: about 1 for a right network.
     outliers : ndarray of shape (n,)
         Mask of the rows of which an output is off by more than 8 times that.
     """
@@ -43,7 +43,9 @@ class RobustFit:
     outliers: np.ndarray
 
 
-def robust_polish(network, U, Y, std, *, max_rounds=8, enough=0.0, factor_limit=_FACTOR_LIMIT, callback=None):
+def robust_polish(
+    network, U, Y, std, *, max_rounds=8, enough=0.0, quantile=0.5, factor_limit=_FACTOR_LIMIT, callback=None
+):
     """Minimize ``sum_np log(1 + (r_np / (6 s))^2)`` with ``r_np = (f_p(u_n) - Y_np) / std_np``, over all parameters.
 
     Reweighted Gauss-Newton steps, damped so that no step is worse; s is the scale of the residuals. Of any depth.
@@ -60,6 +62,8 @@ def robust_polish(network, U, Y, std, *, max_rounds=8, enough=0.0, factor_limit=
         Changes of the weights at most, with four steps each.
     enough : float
         Scale of the residuals below which no further round follows.
+    quantile : float
+        Of the absolute residuals, that gives their scale; residuals in a share of 1 less that may count for less.
     factor_limit : int
         That of `NetworkLeastSquares`: larger networks are fitted by conjugate gradients.
     callback : callable, optional
@@ -74,7 +78,7 @@ def robust_polish(network, U, Y, std, *, max_rounds=8, enough=0.0, factor_limit=
         shapes, network.activations, U, Y, dense_limit=_DENSE_LIMIT, factor_limit=factor_limit, row_weights=1.0 / std
     )
     residual = (network(U) - Y) / std
-    scale, damping = residual_scale(residual), _DAMPING
+    scale, damping = residual_scale(residual, quantile), _DAMPING
     for _ in range(max_rounds):
         before = _robust_cost(residual, scale)
         problem.row_weights = 1.0 / (std * np.sqrt(1.0 + (residual / (_CAUCHY * scale)) ** 2))
@@ -89,15 +93,16 @@ def robust_polish(network, U, Y, std, *, max_rounds=8, enough=0.0, factor_limit=
         network, damping = network.with_parameters(*problem.unflatten(result.x)), result.damping
         residual = (network(U) - Y) / std
         gain = before - _robust_cost(residual, scale)
-        scale = residual_scale(residual)
+        scale = residual_scale(residual, quantile)
         if gain < _SETTLED * network.n_parameters or scale < enough:
             break
     return RobustFit(network, scale, np.any(np.abs(residual) > _OUTLIER * scale, axis=1))
 
 
-def residual_scale(residual):
-    """Robust standard deviation of residuals (n, m_L) around 0."""
-    return max(_MAD * float(np.median(np.abs(residual))), _LEAST_SCALE)
+def residual_scale(residual, quantile=0.5):
+    """Robust standard deviation of residuals (n, m_L) around 0, from a quantile of their absolute values."""
+    size = float(np.quantile(np.abs(residual), quantile))
+    return max(size / float(ndtri(0.5 * (1.0 + quantile))), _LEAST_SCALE)
 
 
 def _robust_cost(residual, scale):

@@ -13,6 +13,7 @@ from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
 from .assemble import TwoLayers, assemble, first_layer_signs, fold_linear_part
+from .faint_units import rows_of_faint_units, with_faint_units
 from .hyperplanes import NoisyHyperplaneSearch
 from .missing_units import find_missing_unit
 from .polish import annealed_polish
@@ -35,11 +36,12 @@ _READ_MARGIN = 10.0  # over that, from which a unit is missing
 _USABLE_WRONG = 0.5  # share above which nothing is explained
 _SIGN_DOUBT = 0.3  # largest deviation of a sign from +-1
 _PER_PARAMETER = 2.5  # outputs of the polish per parameter
-_REPAIRS = 6  # rounds of polish and search for what is missing
+_REPAIRS = 8  # rounds of polish and search for what is missing
 _N_VALIDATION = 20_000  # held-out outputs at least
 _WRONG = 12.0  # standard deviations of an output's error above which it is wrong
 _WRONG_SCALES = 12.0  # the same in deviations of the residuals
 _WRONG_MOST = 100.0  # standard deviations above which an output is wrong whatever the residuals of others are
+_FAINT_SHARE = 0.1  # share of wrong outputs from which units that are often active are missing
 _FOLD_POINTS = 20_000  # points at which activity of units is counted; they are not queried
 _NEAR_WRONG = (0.05, 0.2, 0.5)  # distances of rows around wrong points, in standard deviations of the inputs
 _MOST_ADDED = 300  # wrong points that a polish adds
@@ -99,7 +101,11 @@ class _Search:
             raise NotIdentified("activation boundaries", "unexplained", "no hyperplane of a first layer was found.")
         self.second.add(self.first.loose)
         self._scan()
-        if self.layers is None or self.read_share > _USABLE_WRONG:
+        if self.layers is None:
+            raise self._unexplained()
+        n_known = len(self.layers.b2)
+        self._complete()
+        if self.read_share > _USABLE_WRONG and len(self.layers.b2) == n_known:
             raise self._unexplained()
         self._repair()
 
@@ -131,13 +137,30 @@ class _Search:
         if signs is None or signs[1] > _SIGN_DOUBT:
             return False
         n = _READ_ROWS * (len(self.first.planes) + len(self.second.units)) + _MORE_ROWS
-        if self.X is None or len(self.X) < n:
-            self.X = self._points(n)
-            self.F = self.probe(self.X)
+        self._query_more(n)
         tol = max(_READ_TOL / self.probe.resolution, _WRONG)
         layers, residual = assemble(self.second.units, self.first.planes, signs[0], self.X, self.F, tol, _WRONG / tol)
         self.layers, self.sign_doubt, self.read_share = layers, signs[1], float(np.mean(residual > 1.0))
         return True
+
+    def _complete(self):
+        """Add units of which no boundary was followed, if many outputs are not explained; whether there are any."""
+        n_known, wrong = len(self.layers.b2), self._wrong_share()
+        if wrong > _FAINT_SHARE:
+            self._query_more(rows_of_faint_units(self.layers))
+            self.layers = with_faint_units(self.layers, self.X, self.F, self.rng)
+        return len(self.layers.b2) > n_known
+
+    def _wrong_share(self):
+        """Share of the outputs that the layers do not explain up to their errors."""
+        return float(np.mean(np.abs(self.F - self.layers(self.X)).max(axis=1) > _WRONG))
+
+    def _query_more(self, n):
+        """At least n random points and their outputs."""
+        if self.X is None or len(self.X) < n:
+            X = self._points(n - (0 if self.X is None else len(self.X)))
+            F = self.probe(X)
+            self.X, self.F = (X, F) if self.X is None else (np.vstack([self.X, X]), np.vstack([self.F, F]))
 
     def _repair(self):
         """Polish, and search what wrong outputs lack, until none is wrong or that no longer helps."""
@@ -149,10 +172,12 @@ class _Search:
             check_deadline()
             found, samples = self._polished(self._folded(self.layers), anneal=complete)
             better = self._keep(found)
+            self.layers = found.layers
+            if self._complete():
+                continue
             idle = 0 if better else idle + 1
             if found.wrong_share == 0 or idle == _PATIENCE:
                 break
-            self.layers = found.layers
             complete = not self._add_missing(samples, _WRONG)
             if complete:
                 self._fit_also(samples.X[samples.wrong])
@@ -168,8 +193,8 @@ class _Search:
     def _folded(self, layers):
         """The same function without a linear part if that is possible, else with every unit on its rarer side."""
         X = np.concatenate([self._points(_FOLD_POINTS), self.extra])
-        folded, self.rest = fold_linear_part(layers, X)
-        return layers.on_rarer_sides(X) if np.any(folded.V) else folded
+        folded, _ = fold_linear_part(layers, X)
+        return layers.on_rarer_sides(X) if np.any(folded.V) or self._wrong_share() > _FAINT_SHARE else folded
 
     def _polished(self, layers, anneal):
         """The polished network of layers, and `_Samples` that validate it and that were fitted."""
@@ -180,7 +205,7 @@ class _Search:
         Y, std, best = self.oracle(U), self._std(layers, U), None
         new, fitted = np.arange(len(U)) < len(V), np.arange(len(U)) >= len(V)
         # Weights that hardly any output depends on are found from outputs that look like outliers.
-        for first in (False, True) if anneal else (False,):
+        for first in (False, True) if anneal and self._wrong_share() < _FAINT_SHARE else (False,):
             polished, scale = annealed_polish(network, X, Y[fitted], std[fitted], anneal=first)
             limit = max(_WRONG, min(_WRONG_SCALES * scale, _WRONG_MOST))
             wrong = np.any(np.abs(polished(U) - Y) > limit * std, axis=1)

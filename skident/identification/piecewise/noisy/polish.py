@@ -21,6 +21,8 @@ _RIDGE_SINGLE = 1e-6  # the same in single precision
 _NO_EFFECT = 1e-30  # diagonal entry over the largest one of a parameter without effect
 _SHARES = (1.0, 0.3, 0.05)  # of a step, tried in turn
 _GAIN = 0.01  # relative decrease of the cost below which the last scale has converged
+_SLOW = 0.1  # relative decrease of the cost by a step with its own matrix
+_MISSING = 10.0  # scale of the residuals, in standard deviations, at which such steps end: a unit is missing
 _MOST_STEPS = 14  # in all
 
 
@@ -34,6 +36,8 @@ def annealed_polish(network, U, Y, std, *, anneal):
     s = max(fit.floor, _FIRST * np.abs(fit.residual).max()) if anneal else fit.floor
     for _ in range(_MOST_STEPS):
         gain = fit.step(s)
+        if fit.is_fresh and not anneal and gain < _SLOW and fit.floor > _MISSING * _CAUCHY:
+            break
         if s <= fit.floor and gain < _GAIN:
             if fit.is_fresh or gain > 0.0:
                 break
