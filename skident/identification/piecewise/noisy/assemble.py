@@ -21,6 +21,7 @@ _NO_LINEAR_PART = 5e-3  # linear part, over that of the units, which is error
 _FEWEST_EFFECTS = 3  # points on a unit's rarer side at which an input is active: fewer leave its weight undetermined
 _SPARE_ROWS = 5  # equations for the sides of units beyond their number
 _RANK = 1e-3  # singular value over the largest one from which a linear part needs a unit
+_ALTERNATIONS = 100  # between the sides of units and one more unit that is always active
 _LIFT = 2.5  # bias of a unit that stands for a linear part, over its largest sum
 
 
@@ -63,6 +64,14 @@ class TwoLayers:
     def with_unit(self, w, b, o):
         """The same with one more unit of the second layer."""
         return replace(self, W2=np.column_stack([self.W2, w]), b2=np.append(self.b2, b), W3=np.vstack([self.W3, o]))
+
+    def unit_outputs(self, X):
+        """Sizes (n, K2) of what the units of the second layer add to the outputs at points X (n, D)."""
+        return np.maximum(self.hidden(X) @ self.W2 + self.b2, 0.0) * np.linalg.norm(self.W3, axis=1)
+
+    def take(self, kept):
+        """The layers with some units of the second one only."""
+        return replace(self, W2=self.W2[:, kept], b2=self.b2[kept], W3=self.W3[kept])
 
     def network(self, X, output_error):
         """A `FeedforwardNetwork`, outputs in the units of the oracle; the linear part becomes units active at X (n, D).
@@ -193,15 +202,40 @@ def fold_linear_part(layers, X):
     row = size * ~free.any(axis=1)
     row = row if np.count_nonzero(row) * m >= len(layers.b2) + _SPARE_ROWS else size
     parts = np.concatenate([layers.W2 * layers.W3[:, k] * row[:, None] for k in range(m)])
-    x = np.linalg.lstsq(parts, -(layers.V * row[:, None]).T.ravel(), rcond=1e-9)[0]
+    x = _turned_share(parts, layers.V * row[:, None])
     turned = np.where(x > 0.5, 1.0, 0.0)
     found = layers.turned(turned)
-    rest = np.linalg.norm(found.V * row[:, None]) / max(np.linalg.norm(parts), np.finfo(float).tiny)
+    size = max(np.linalg.norm(parts), np.finfo(float).tiny)
+    rest = np.linalg.norm(found.V * row[:, None]) / size
+    if m > 1 and rest > _NO_LINEAR_PART:
+        one = _rank_one(found.V * row[:, None])
+        if np.linalg.norm(found.V * row[:, None] - one) < _NO_LINEAR_PART * size:
+            return replace(found, V=_rank_one(found.V)), float(rest)
     if rest < _NO_LINEAR_PART:
         always = mostly != (turned > 0)  # after turning
         change = _absorbed(found.V, found.W3, free & always)
         found = replace(found, V=np.zeros_like(found.V), W2=found.W2 + change)
     return found, float(rest)
+
+
+def _turned_share(parts, V):
+    """Solution (K2,) of ``parts x = -V`` with V (K1, m_L), up to one unit that is always active if m_L > 1."""
+    K, m = V.shape
+    one = np.zeros_like(V)
+    factor = np.linalg.pinv(parts, rcond=1e-9)
+    for _ in range(_ALTERNATIONS if m > 1 else 1):
+        x = factor @ -(V - one).T.ravel()
+        turned = np.where(x > 0.5, 1.0, 0.0)
+        one = _rank_one(V + (parts @ np.clip(x, 0.0, 1.0)).reshape(m, K).T)
+        if np.linalg.norm(V + (parts @ turned).reshape(m, K).T) < _NO_LINEAR_PART * np.linalg.norm(parts):
+            break
+    return x
+
+
+def _rank_one(V):
+    """The closest matrix of rank one."""
+    Q, s, R = np.linalg.svd(V, full_matrices=False)
+    return s[0] * np.outer(Q[:, 0], R[0])
 
 
 def _absorbed(V, W3, free):

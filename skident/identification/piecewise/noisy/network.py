@@ -172,8 +172,8 @@ class _Search:
             check_deadline()
             found, samples = self._polished(self._folded(self.layers), anneal=complete)
             better = self._keep(found)
-            self.layers = found.layers
-            if self._complete():
+            self.layers = self._without_redundant(found.layers, samples)
+            if len(self.layers.b2) < len(found.layers.b2) or self._complete():
                 continue
             idle = 0 if better else idle + 1
             if found.wrong_share == 0 or idle == _PATIENCE:
@@ -182,6 +182,11 @@ class _Search:
             if complete:
                 self._fit_also(samples.X[samples.wrong])
                 self.layers = self.best.layers
+
+    def _without_redundant(self, layers, samples):
+        """The layers without units whose outputs are errors at all samples."""
+        size = layers.unit_outputs(samples.X) / self._errors(samples.X)[:, None]
+        return layers.take(size.max(axis=0) > _WRONG)
 
     def _keep(self, found):
         """Keep a network if it is the best so far; whether it is."""
