@@ -19,6 +19,8 @@ LONGER_FUNCTIONS = {}
 MORE_PARAMETERS = {
     "datasets/_planted_shallow.py::make_planted_shallow": "as make_regression of scikit-learn: three sizes, then "
     "keyword-only properties of the data, each with a default and no two of them one idea",
+    "fitting/robust_polish.py::robust_polish": "a network and its sample, then keyword-only options with defaults, "
+    "each of which one kind of model needs",
 }
 
 SOURCES = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.py"))}

@@ -13,7 +13,6 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 
 __all__ = ["standard_errors_of"]
 
-_DEEP_RELU_OUTPUTS = 4.5  # outputs per parameter of a polish of two hidden ReLU layers (tuned: coverage on 20-32-16-1)
 _MAX_PARAMETERS = 3000  # parameters up to which standard errors are computed (budget: O(P^3))
 _MIN_NOISE = 0.5  # share of the measured noise that standard errors assume at least: short lines tell it to 15 %
 
@@ -44,15 +43,10 @@ def _own_units(sample, oracle):
 
 
 def _from_design(validation):
-    """Standard errors of a fit to as many outputs as the last polish uses, at inputs where all units vary.
-
-    Deep ReLU networks are fitted to fewer outputs than others.
-    """
+    """Standard errors of a fit to as many outputs as the last polish uses, at inputs where all units vary."""
     problem, network = validation.problem, validation.network
     oracle = problem.oracle
-    deep = len(network.weights) > 2 and network.activations[0].symmetry == "homogeneous"
-    per_parameter = _DEEP_RELU_OUTPUTS if deep else NOISY_OUTPUTS
-    n = int(per_parameter * network.n_parameters) // network.n_outputs + 4 * network.n_inputs
+    n = int(NOISY_OUTPUTS * network.n_parameters) // network.n_outputs + 4 * network.n_inputs
     inner = change_inputs(network, oracle.center, oracle.scale)
     U = oracle.clip_to_range(design_points(inner.weights[0], inner.biases[0], n, 1.0, np.random.RandomState(0)))
     return standard_errors(network, oracle.to_inputs(U), _noise_std(validation) * oracle.output_scale)

@@ -191,7 +191,7 @@ def _noisy_deep(problem):
         found = find_noisy_deep_network(probe, rng=problem.rng, callback=entry["progress"])
     caveat = "" if found.n_linear == 0 else _LINEAR_UNITS.format(found.n_linear)
     caveat, evidence = _evidence_of(found, caveat)
-    return _attempt(problem, found.network, not found.n_linear, caveat, evidence)
+    return replace(_attempt(problem, found.network, not found.n_linear, caveat, evidence), sample=found.sample)
 
 
 def _evidence_of(found, caveat):

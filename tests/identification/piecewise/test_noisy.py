@@ -1,10 +1,13 @@
 """Two hidden ReLU layers from float32 outputs: positions, hyperplanes, signs, missing units, whole networks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from skident.identification.piecewise.kernel.output_error import DeepProbe
 from skident.identification.piecewise.noisy.assemble import TwoLayers, fold_linear_part
+from skident.identification.piecewise.noisy.faint_units import rows_of_faint_units, with_faint_units
 from skident.identification.piecewise.noisy.hyperplanes import NoisyHyperplaneSearch
 from skident.identification.piecewise.noisy.missing_units import find_missing_unit
 from skident.identification.piecewise.noisy.network import find_noisy_deep_network
@@ -105,6 +108,42 @@ def test_turned_units_fold_back_without_linear_part(seed):
     assert rest < 1e-9
     assert not folded.V.any()
     np.testing.assert_allclose(folded(X), layers(X), atol=1e-9)
+
+
+@pytest.mark.parametrize("n_always", [1, 2])
+def test_units_that_are_always_active_leave_a_linear_part_of_their_number(n_always):
+    layers = layers_of(3, K1=20, K2=9, m=3)
+    rng = np.random.RandomState(4)
+    X = rng.standard_normal((2000, 6))
+    w, o = rng.uniform(0.5, 1.0, (20, n_always)), rng.standard_normal((n_always, 3))
+    whole = replace(layers, V=w @ o)
+    for turned in rng.randint(2, size=(4, 9)).astype(float):
+        folded, _ = fold_linear_part(whole.turned(turned), X)
+        assert np.linalg.matrix_rank(folded.V, tol=1e-8) == n_always
+        np.testing.assert_allclose(folded(X), whole(X), atol=1e-9 * np.abs(whole(X)).max())
+
+
+def test_faint_units_are_found_from_residuals():
+    n_found = 0
+    for seed in range(4):
+        layers, rng = layers_of(seed, K1=12, K2=6), np.random.RandomState(seed)
+        faint = np.array([True, True, False, False, False, False])
+        whole = replace(layers, W3=np.where(faint[:, None], 1e-2, 1.0) * layers.W3)
+        X = rng.standard_normal((rows_of_faint_units(layers), 6))
+        F = whole(X) + 1e-6 * rng.standard_normal((len(X), 1))
+        found = with_faint_units(whole.take(~faint), X, F, rng)
+        n_found += np.sqrt(np.mean((found(X) - F) ** 2)) < 2e-6
+    assert n_found >= 3
+
+
+def test_units_without_outputs_are_taken_out():
+    layers = layers_of(1)
+    larger = layers.with_unit(np.ones(8), 0.5, 1e-12 * np.ones(1))
+    X = np.random.RandomState(0).standard_normal((100, 6))
+    size = larger.unit_outputs(X).max(axis=0)
+    kept = larger.take(size > 1e-9)
+    assert len(kept.b2) == 5
+    np.testing.assert_array_equal(kept(X), layers(X))
 
 
 def test_linear_part_becomes_units_and_returns():

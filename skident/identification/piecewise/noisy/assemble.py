@@ -21,7 +21,6 @@ _NO_LINEAR_PART = 5e-3  # linear part, over that of the units, which is error
 _FEWEST_EFFECTS = 3  # points on a unit's rarer side at which an input is active: fewer leave its weight undetermined
 _SPARE_ROWS = 5  # equations for the sides of units beyond their number
 _RANK = 1e-3  # singular value over the largest one from which a linear part needs a unit
-_ALTERNATIONS = 100  # between the sides of units and one more unit that is always active
 _LIFT = 2.5  # bias of a unit that stands for a linear part, over its largest sum
 
 
@@ -202,15 +201,16 @@ def fold_linear_part(layers, X):
     row = size * ~free.any(axis=1)
     row = row if np.count_nonzero(row) * m >= len(layers.b2) + _SPARE_ROWS else size
     parts = np.concatenate([layers.W2 * layers.W3[:, k] * row[:, None] for k in range(m)])
-    x = _turned_share(parts, layers.V * row[:, None])
+    x = np.linalg.lstsq(parts, -(layers.V * row[:, None]).T.ravel(), rcond=1e-9)[0]
     turned = np.where(x > 0.5, 1.0, 0.0)
     found = layers.turned(turned)
     size = max(np.linalg.norm(parts), np.finfo(float).tiny)
     rest = np.linalg.norm(found.V * row[:, None]) / size
-    if m > 1 and rest > _NO_LINEAR_PART:
-        one = _rank_one(found.V * row[:, None])
-        if np.linalg.norm(found.V * row[:, None] - one) < _NO_LINEAR_PART * size:
-            return replace(found, V=_rank_one(found.V)), float(rest)
+    for rank in range(1, m) if rest > _NO_LINEAR_PART else ():
+        other, above = _turned_beside(layers.V * row[:, None], layers.W2 * row[:, None], layers.W3, turned, rank)
+        if above < _NO_LINEAR_PART * size:
+            found = layers.turned(other)
+            return replace(found, V=_of_rank(found.V, rank)), float(rest)
     if rest < _NO_LINEAR_PART:
         always = mostly != (turned > 0)  # after turning
         change = _absorbed(found.V, found.W3, free & always)
@@ -218,24 +218,29 @@ def fold_linear_part(layers, X):
     return found, float(rest)
 
 
-def _turned_share(parts, V):
-    """Solution (K2,) of ``parts x = -V`` with V (K1, m_L), up to one unit that is always active if m_L > 1."""
-    K, m = V.shape
-    one = np.zeros_like(V)
-    factor = np.linalg.pinv(parts, rcond=1e-9)
-    for _ in range(_ALTERNATIONS if m > 1 else 1):
-        x = factor @ -(V - one).T.ravel()
-        turned = np.where(x > 0.5, 1.0, 0.0)
-        one = _rank_one(V + (parts @ np.clip(x, 0.0, 1.0)).reshape(m, K).T)
-        if np.linalg.norm(V + (parts @ turned).reshape(m, K).T) < _NO_LINEAR_PART * np.linalg.norm(parts):
-            break
-    return x
+def _turned_beside(V, W2, W3, turned, rank):
+    """Units to turn (K2,) such that the linear part V (K1, m_L) is nearly of that rank, and its singular values.
+
+    As many units are always active, and their signs are free. One unit after the other is turned as long as that helps.
+    """
+    each = W2.T[:, :, None] * W3[:, None, :]  # (K2, K1, m_L)
+    turned, least = turned.copy(), None
+    V = V + np.tensordot(turned, each, axes=1)
+    while True:
+        after = V + (1.0 - 2.0 * turned)[:, None, None] * each
+        rest = np.sum(np.linalg.svd(after, compute_uv=False)[:, rank:] ** 2, axis=1)
+        k = int(np.argmin(rest))
+        if least is not None and rest[k] >= least:
+            return turned, np.sqrt(least)
+        if least is None and rest[k] >= (least := np.sum(np.linalg.svd(V, compute_uv=False)[rank:] ** 2)):
+            return turned, np.sqrt(least)
+        least, V, turned[k] = rest[k], after[k], 1.0 - turned[k]
 
 
-def _rank_one(V):
-    """The closest matrix of rank one."""
+def _of_rank(V, rank):
+    """The closest matrix of a rank."""
     Q, s, R = np.linalg.svd(V, full_matrices=False)
-    return s[0] * np.outer(Q[:, 0], R[0])
+    return (Q[:, :rank] * s[:rank]) @ R[:rank]
 
 
 def _absorbed(V, W3, free):

@@ -70,9 +70,7 @@ def _random_units(H, residual, rng):
 
 def _fit(units, rows, max_rounds):
     network, _ = with_linear_part(units, rows)
-    return robust_polish(
-        network, rows.inputs, rows.outputs, rows.std, max_rounds=max_rounds, quantile=_QUANTILE
-    )
+    return robust_polish(network, rows.inputs, rows.outputs, rows.std, max_rounds=max_rounds, quantile=_QUANTILE)
 
 
 def _effects(fit, H):
@@ -85,12 +83,12 @@ def _effects(fit, H):
 def _joined(layers, network):
     """The layers and a network of the first layer's outputs with linear units at its end."""
     m = n_units_of(network)
-    (W, O), (b, c) = network.weights, network.biases
+    (W, outgoing), (b, c) = network.weights, network.biases
     return replace(
         layers,
         W2=np.hstack([layers.W2, W[:, :m]]),
         b2=np.append(layers.b2, b[:m]),
-        W3=np.vstack([layers.W3, O[:m]]),
-        V=layers.V + W[:, m:] @ O[m:],
-        c=layers.c + c + b[m:] @ O[m:],
+        W3=np.vstack([layers.W3, outgoing[:m]]),
+        V=layers.V + W[:, m:] @ outgoing[m:],
+        c=layers.c + c + b[m:] @ outgoing[m:],
     )

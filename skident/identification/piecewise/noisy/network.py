@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.rounding import rounding_std
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
@@ -59,6 +60,7 @@ class NoisyDeepNetwork:
     sign_deviation: float  # largest | |s| - 1 | of the signs of the first layer
     n_linear: int  # units that stand for a linear part of the outputs of the first layer
     layers: TwoLayers
+    sample: FitSample  # of the last fit of all parameters
 
 
 def find_noisy_deep_network(probe, *, rng, callback=None):
@@ -196,10 +198,11 @@ class _Search:
         return better
 
     def _folded(self, layers):
-        """The same function without a linear part if that is possible, else with every unit on its rarer side."""
+        """The same function with a linear part of low rank if that is possible, else every unit on its rarer side."""
         X = np.concatenate([self._points(_FOLD_POINTS), self.extra])
         folded, _ = fold_linear_part(layers, X)
-        return layers.on_rarer_sides(X) if np.any(folded.V) or self._wrong_share() > _FAINT_SHARE else folded
+        full = np.linalg.matrix_rank(folded.V) == folded.V.shape[1]
+        return layers.on_rarer_sides(X) if full or self._wrong_share() > _FAINT_SHARE else folded
 
     def _polished(self, layers, anneal):
         """The polished network of layers, and `_Samples` that validate it and that were fitted."""
@@ -220,7 +223,8 @@ class _Search:
                 break
         network, wrong = best
         layers = TwoLayers.of(network, n_linear, self.probe.output_error)
-        found = NoisyDeepNetwork(network, float(wrong[new].mean()), len(V), self.sign_doubt, n_linear, layers)
+        sample = FitSample(X, Y[fitted], std[fitted])
+        found = NoisyDeepNetwork(network, float(wrong[new].mean()), len(V), self.sign_doubt, n_linear, layers, sample)
         return found, _Samples(U, Y / self.probe.output_error, wrong)
 
     def _polish_points(self, network):
