@@ -49,6 +49,8 @@ class Attempt:
         Whether every unit was detected by itself, so that none is redundant.
     caveat : str
         Why the network cannot be called exact although it explains the outputs; empty if nothing contradicts it.
+    undetermined : str
+        Which weights the outputs do not determine although the function is recovered; empty if they determine all.
     evidence : dict
         Further entries of the report.
     sample : FitSample or None
@@ -64,6 +66,7 @@ class Attempt:
     completion: NetworkCompletion | None = None
     minimal: bool = False
     caveat: str = ""
+    undetermined: str = ""
     evidence: dict = field(default_factory=dict)
     sample: FitSample | None = None
 

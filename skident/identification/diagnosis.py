@@ -157,6 +157,7 @@ _ADVICE = {
     "options=IdentifierOptions(n_starts=100)",
     "boundaries": "units or layers are missing, or the model is not a network of ReLU units: raise max_seconds or "
     "max_queries, or give samples X on which rarely active units are active",
+    "linear": "the outputs are linear near the center only: give activation and layer_widths, or raise max_seconds",
     "range": "outputs within input_range determine the function there, but not the weights: raise max_seconds, or "
     "widen input_range",
     "between": "no network fits the outputs between the plateaus: give activation, layer_widths, or raise max_seconds",

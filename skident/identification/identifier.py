@@ -276,7 +276,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         with forgotten_on_error(self), one_thread(), budget_named():
             began = time.perf_counter()
             X, y, response = self._validated(X, y)
-            options = Options.of(self, self._chosen_options())
+            options = Options.of(self, self._chosen_options(), response)
             with (budget := Budget(self.max_seconds, self.max_queries, began)).limit():
                 model, oracle, rng = self._query(X, y, response, options, budget)
                 validation, steps = _recover(observe(model, oracle, X, options), model, options, rng)

@@ -56,7 +56,9 @@ def observe(model, oracle, X, options):
     if not has_known_activations(model):
         _refuse(recognize_labels(oracle, oracle.from_inputs(X_in), outputs), options)
     activations, detected = _detect_activations(oracle, model, outputs, options)
-    if detected is not None and _may_be_another_model(detected, X_in, options):
+    if detected is None and _hides_activations(oracle, model, options):
+        activations, detected = _detect_behind_probabilities(oracle, X_in, model, options, activations)
+    elif detected is not None and _may_be_another_model(detected, X_in, options):
         _refuse(_other_model(oracle, X_in, detected), options)
     if _is_probability(options, detected, oracle):
         oracle = _another_oracle(oracle, model, "predict_proba")
@@ -157,7 +159,7 @@ def _few_queries(oracle):
 
 def _is_probability(options, detected, oracle):
     """Whether the detected output activation gives probabilities, so that logits are queried."""
-    auto = detected is not None and options.activations[1] == "auto"
+    auto = detected is not None and options.activations[1] == "auto" and oracle.response == "predict"
     return auto and detected.output.gives_probabilities(oracle.n_outputs)
 
 
@@ -182,11 +184,36 @@ def _detect_activations(oracle, model, outputs, options):
         detected = detect_activation(oracle, rng, 0.0 if accuracy.exact else accuracy.std)
     except BlackBoxError:  # the model cannot be queried far out
         return activations, None
-    hidden = detected.name if detected.usable else activations[0]
+    linear = detected.name == "identity" and not detected.doubt
+    hidden = detected.name if detected.usable or linear else activations[0]
     if named[1] != "auto" or detected.output.gives_probabilities(oracle.n_outputs):
         return (hidden, activations[1]), detected
     oracle.standardize_outputs(outputs, detected.output.name)
     return (hidden, detected.output.name), detected
+
+
+def _hides_activations(oracle, model, options):
+    """Whether probabilities are queried, and nothing else tells the activations of the logits."""
+    named = options.activations[0] != "auto" or options.strategy != "auto"
+    if oracle.response != "predict_proba" or named or oracle.input_range is not None or _few_queries(oracle):
+        return False
+    return not has_known_activations(model) and not oracle.precision.is_rounded
+
+
+def _detect_behind_probabilities(oracle, X, model, options, activations):
+    """Activations and evidence from the probabilities themselves; as given, and None, if they are not recognized."""
+    raw = Oracle(oracle.raw_outputs, oracle.n_inputs, center=oracle.center, scale=oracle.scale, budget=oracle.budget)
+    try:
+        outputs = raw(evenly_spaced_rows(raw.from_inputs(X), _PROBED))
+        raw.standardize_outputs(outputs)
+        detected = detect_activation(raw, np.random.RandomState(0))
+        if _may_be_another_model(detected, X, options):
+            _refuse(_other_model(raw, X, detected), options)
+    except BlackBoxError:
+        return activations, None
+    if not detected.output.gives_probabilities(outputs.shape[1]) or not (detected.usable or detected.name == "identity"):
+        return activations, None
+    return (detected.name, activations[1]), detected
 
 
 def _are_relu_logits(oracle):

@@ -10,7 +10,7 @@ from skident.network import get_activation
 from skident.oracle import NotIdentified
 
 from .hessians.subspace import n_visible
-from .methods import asymptotes, clipped_outputs, discovery, hessians, near_data, relu, saturating, second_layer
+from .methods import asymptotes, clipped_outputs, discovery, hessians, linear, near_data, relu, saturating, second_layer
 from .problem import Problem
 
 __all__ = ["Method", "Step", "plan"]
@@ -56,8 +56,13 @@ class Step:
 def plan(problem):
     """Choose the steps for a problem; `NotIdentified` if its options exclude every method."""
     hidden, strategy = problem.activations[0], problem.options.strategy
+    if hidden == "identity" and strategy == "auto" and not linear.METHOD.refuses(problem):
+        return _steps(problem, linear.METHOD, "the outputs are linear, as without hidden units")
     if hidden in relu.ACTIVATIONS:
-        return _steps(problem, relu.METHOD, f"{hidden} networks are determined by their activation boundaries")
+        steps = _steps(problem, relu.METHOD, f"{hidden} networks are determined by their activation boundaries")
+        # Lost logits bend a linear classifier as an activation boundary does: a fit of few queries decides.
+        first = [Step(linear.METHOD, "", "logits may be linear")] if _are_logits(problem) else []
+        return [*first, *steps]
     if problem.oracle.output_bounds is not None:
         reason = f"the outputs are clipped: the {hidden} network is recovered strictly between the plateaus"
         return _steps(problem, clipped_outputs.METHOD, reason)
@@ -76,6 +81,10 @@ def plan(problem):
         one_layer = problem.activations[1] == "identity"
         return [*steps, Step(hessians.METHOD, hessians.CENTER, near, fallback=True)] if one_layer else steps
     return _given_widths(problem)
+
+
+def _are_logits(problem):
+    return problem.detected is not None and problem.oracle.response == "predict_proba"
 
 
 def _steps(problem, method, reason, variants=("",)):

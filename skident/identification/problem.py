@@ -35,6 +35,7 @@ class Options:
 
     layer_widths: object
     activations: tuple[str, str]
+    response: str
     tol: float
     strategy: str
     extractor: EntangledWeightExtractor | None
@@ -48,12 +49,13 @@ class Options:
     verbose: int
 
     @classmethod
-    def of(cls, identifier, chosen):
-        """Options of an identifier, given its `IdentifierOptions`."""
+    def of(cls, identifier, chosen, response):
+        """Options of an identifier, given its `IdentifierOptions` and what is queried."""
         names = IdentifierOptions._get_param_names()
         return cls(
             layer_widths=identifier.layer_widths,
             activations=(identifier.activation, identifier.output_activation),
+            response=response,
             tol=identifier.tol,
             n_jobs=identifier.n_jobs,
             verbose=identifier.verbose,
@@ -148,7 +150,8 @@ class Problem:
     @property
     def identifies_logits(self):
         """Whether outputs were detected to be probabilities, so that the network of the logits is recovered."""
-        return self.detected is not None and self.oracle.response == "predict_proba"
+        asked = self.options.response == "predict_proba"
+        return self.detected is not None and self.oracle.response == "predict_proba" and not asked
 
     @property
     def shallow(self):

@@ -84,6 +84,7 @@ class IdentificationReport(Bunch):
             f"{validated}: {error}",
             f"method: {self.route} ({self.reason}), {attempts}",
             *([] if seen is None else [f"activation: {seen}"]),
+            *([f"not determined: {left}"] if (left := self.get("undetermined")) else []),
             *([] if bits is None else [f"bits: {bits}"]),
         ]
 
@@ -154,6 +155,8 @@ def report_of(validation, steps, bits=None):
         checked_spread=column_units(X, constant=0.0)[1],
         checked_range=(X.min(axis=0), X.max(axis=0)),
         input_rounding=validation.input_rounding,
+        determined=validation.determined,
+        undetermined=result.best.undetermined,
         redundant_units=validation.redundant,
         stages=problem.log.stages,
         n_queries=problem.oracle.n_queries,

@@ -106,6 +106,11 @@ class Validation:
         return bool(self.finished and agrees and close and not self.best.caveat)
 
     @property
+    def determined(self):
+        """Whether the outputs determine all weights up to symmetries: no unit is redundant or makes a linear part."""
+        return bool(self.finished and not any(self.redundant) and not self.best.undetermined and not self.best.caveat)
+
+    @property
     def within_rounding(self):
         """Whether the rounding of inputs explains the error."""
         return self.error < _ROUNDING_STDS * self.input_rounding

@@ -174,6 +174,20 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
         """Whether some inputs are not allowed, or some outputs not precise."""
         return self.input_range is not None or self.output_bounds is not None or self.response == "predict_proba"
 
+    def raw_outputs(self, X):
+        """Outputs of the black box itself, probabilities too, neither counted nor checked.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, D)
+            Inputs of the black box.
+
+        Returns
+        -------
+        array-like
+        """
+        return values_of(self._box, X)
+
     def as_black_box(self):
         """This oracle as the black box of another oracle.
 

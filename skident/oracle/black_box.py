@@ -162,12 +162,24 @@ def _known_activations(box):
         except (TypeError, ValueError):
             return None
     if isinstance(inner, FeedforwardNetwork):
-        return inner.activation, inner.output_activation
+        return _activations_of(inner)
     if isinstance(inner, MLPRegressor):
         return inner.activation, inner.out_activation_
     if isinstance(inner, MLPClassifier):  # logits come before its softmax
         return inner.activation, "identity"
     return None
+
+
+def _activations_of(network):
+    """Activations that a method takes as they are; None if they are better detected, as those of a callable."""
+    linear_output = network.output_activation == "identity"
+    if network.n_layers == 1:
+        return ("identity", "identity") if linear_output else None
+    return (network.activation, network.output_activation) if linear_output or _is_smooth(network) else None
+
+
+def _is_smooth(network):
+    return all(g.smooth for g in network.activations[:-1])
 
 
 def _innermost(box):

@@ -32,17 +32,17 @@ _MAX_RESIDUAL = 4.0  # of a fit, in standard deviations of the outputs' errors, 
 _NEARLY_EXACT = 1e-8  # relative error of outputs up to which facets are followed as on exact ones: 8 decimals and more
 _RADII = (1.0, 2.0, 3.0)  # standard deviations of these points
 _MIN_SLOPE = 1e-11  # slope of leaky units below which they are ReLU units: rounding of a ratio of jumps
-_SKIPS = (
-    "the signs of its units are undetermined: {} units that are always active stand for a linear part of the outputs. "
-    "The activation boundaries and the function are recovered, the width and the signs of the units may differ"
+_LINEAR_PART = (
+    "the signs of the units: {} units, the last ones, only make a linear part of the outputs (a skip connection, or units "
+    "that are always active)"
 )
 _PAIRS = (
-    "{} pairs of units only stand for a linear part of the outputs: units that are always active, or a skip "
-    "connection. The function is recovered, the width of the last hidden layer may differ"
+    "the width of the last hidden layer: {} pairs of its units only make a linear part of the outputs (a skip "
+    "connection, or units that are always active)"
 )
 _LINEAR_UNITS = (
-    "{} units of the last hidden layer are always active: they stand for a linear part of the outputs of the layer "
-    "before. The function is recovered, the width of the last hidden layer may differ"
+    "the width of the last hidden layer: {} of its units are always active and make a linear part of the outputs of the "
+    "layer before"
 )
 _FAINT = (
     "the logits are explained only up to {:.0f} standard deviations of their rounding: units too faint to be detected "
@@ -117,12 +117,12 @@ def _deep_after(error, problem, leaky):
 def _relu_or_leaky(problem):
     """One hidden layer of ReLU units, or leaky ones if ReLU units leave a linear part and leaky ones do not."""
     try:
-        plain, refusal = _shallow(problem, "relu"), None
+        plain, refusal = _shallow(problem, "relu", linear=False), None
     except NotIdentified as error:
         if error.reason == "layers":
             raise
         plain, refusal = None, error
-    if plain is not None and plain.minimal:
+    if plain is not None and not plain.undetermined:
         return plain
     try:
         leaky = _shallow(problem, "leaky_relu")
@@ -130,14 +130,15 @@ def _relu_or_leaky(problem):
         if plain is None:
             raise (refusal if refusal.reason in _MORE_LAYERS else error) from error
         return plain
-    return leaky if plain is None or leaky.minimal else plain
+    return leaky if plain is None or not leaky.undetermined else plain
 
 
-def _shallow(problem, hidden):
-    """One hidden layer of ReLU, leaky ReLU or hard tanh units."""
+def _shallow(problem, hidden, linear=True):
+    """One hidden layer of ReLU, leaky ReLU or hard tanh units; `linear`: with a linear part, if no signs explain it."""
     oracle, n_units = problem.oracle, None if problem.widths is None else problem.widths[0]
-    leaky = functools.partial(find_relu_network, leaky=True)
-    find = {"relu": find_relu_network, "leaky_relu": leaky, "hard_tanh": find_hard_tanh_network}[hidden]
+    plain = functools.partial(find_relu_network, linear=linear)
+    leaky = functools.partial(plain, leaky=True)
+    find = {"relu": plain, "leaky_relu": leaky, "hard_tanh": find_hard_tanh_network}[hidden]
     with problem.log.stage("units (activation boundaries on lines)", oracle, n_units, "units") as entry:
         found = find(
             oracle,
@@ -147,13 +148,12 @@ def _shallow(problem, hidden):
             rng=problem.rng,
             callback=entry["progress"],
         )
-    caveat = "" if found.n_skips == 0 else _SKIPS.format(found.n_skips)
-    if found.residual > _MAX_RESIDUAL:
-        caveat = _FAINT.format(found.residual)
+    undetermined = "" if found.n_skips == 0 else _LINEAR_PART.format(found.n_skips)
+    caveat = _FAINT.format(found.residual) if found.residual > _MAX_RESIDUAL else ""
     # Every unit was detected by itself, or is significant beside the others; otherwise noise makes two of one.
     certain = problem.held_out.noise_std is None or oracle.restricted or found.sample is not None
-    minimal = not found.n_skips and certain
-    return replace(_attempt(problem, found.network, minimal, caveat, {}), sample=found.sample)
+    attempt = _attempt(problem, found.network, certain, caveat, {})
+    return replace(attempt, sample=found.sample, undetermined=undetermined)
 
 
 def _deep(problem, leaky):
@@ -171,10 +171,10 @@ def _deep(problem, leaky):
             n_validation=_FURTHER_CHECKS * len(problem.held_out.inputs),
             inputs=problem.held_out.inputs,
         )
-    caveat = "" if found.n_linear == 0 else _PAIRS.format(found.n_linear)
-    caveat, evidence = _evidence_of(found, caveat)
+    caveat, evidence = _evidence_of(found)
     minimal = not found.n_linear and not _has_alike_units(found.network)
-    return _attempt(problem, found.network, minimal, caveat, evidence)
+    undetermined = "" if found.n_linear == 0 else _PAIRS.format(found.n_linear)
+    return replace(_attempt(problem, found.network, minimal, caveat, evidence), undetermined=undetermined)
 
 
 def _is_noisy(oracle):
@@ -189,15 +189,15 @@ def _noisy_deep(problem):
     with problem.log.stage("layers (positions on hyperplanes and facets)", oracle, None, "units") as entry:
         probe = DeepProbe(oracle, probe_of(oracle, problem.rng).output_error, problem.held_out.outputs.std(axis=0))
         found = find_noisy_deep_network(probe, rng=problem.rng, callback=entry["progress"])
-    caveat = "" if found.n_linear == 0 else _LINEAR_UNITS.format(found.n_linear)
-    caveat, evidence = _evidence_of(found, caveat)
-    return replace(_attempt(problem, found.network, not found.n_linear, caveat, evidence), sample=found.sample)
+    caveat, evidence = _evidence_of(found)
+    undetermined = "" if found.n_linear == 0 else _LINEAR_UNITS.format(found.n_linear)
+    attempt = _attempt(problem, found.network, not found.n_linear, caveat, evidence)
+    return replace(attempt, undetermined=undetermined, sample=found.sample)
 
 
-def _evidence_of(found, caveat):
-    """The caveat, or what is missing, and the entries of the report, of a search for several hidden layers."""
-    if found.wrong_share:
-        caveat = _MISSING.format(found.wrong_share, found.n_validation)
+def _evidence_of(found):
+    """What is missing, and the entries of the report, of a search for several hidden layers."""
+    caveat = _MISSING.format(found.wrong_share, found.n_validation) if found.wrong_share else ""
     return caveat, {
         "explained": 1.0 - found.wrong_share,
         "explained_of": found.n_validation,

@@ -11,11 +11,12 @@ from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import NotIdentified
 
 from ..kernel.output_error import probe_of
+from .linear_part import network_with_linear_part
 from .inexact import find_from_inexact_outputs
 from .line_search import LineSearch
 from .logits import find_from_logits
 from .restricted import fit_unsigned, network_of_fit
-from .signs import leaky_units, points_on_both_sides, signed_units
+from .signs import leaky_units, points_on_both_sides, refined_units, signed_units
 from .units import ShallowNetwork
 
 __all__ = ["ValidationShells", "find_relu_network"]
@@ -42,10 +43,11 @@ _CLEARLY = 100.0  # ratio of errors above which other signs are excluded
 _NO_WEIGHT = 1e-8  # outgoing weight over the largest of units whose sign does not matter
 _OUTPUTS = 1.75  # per parameter, for the polish
 _CONSTANT_TOL = 4.0  # errors by which constant outputs differ
+_NO_SIGNS = ("signs", "ambiguous", "undecided")  # reasons of a failure for which a linear part may explain the outputs
 _SHELL = 32  # points of a shell of validation
 
 
-def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, leaky=False, rng=None, callback=None):
+def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, leaky=False, linear=True, rng=None, callback=None):
     """The `ShallowNetwork` of a black box with one hidden layer of ReLU units and linear output, from its outputs.
 
     It is of the oracle's standardized inputs, and misses held-out outputs by less than 1e-9 of their spread, mostly
@@ -55,7 +57,8 @@ def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, leaky=
     With `n_units` known, no line is spent on confirming that it is complete, and more boundaries are an error. Lines
     have at most `max_units` boundaries. They reach `reach` units of ``sqrt(D)``, and up to 1e4 times as far if no
     boundaries explain the outputs. With `leaky`, units have a slope on their other side, one for all, which is found.
-    `callback(n_found)` is called after every line.
+    With `linear`, units without signs that explain the outputs get a linear part instead. `callback(n_found)` is called
+    after every line.
 
     Notes
     -----
@@ -89,13 +92,13 @@ def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, leaky=
                 return _find_restricted(search, callback)
             if not probe.exact and not leaky:
                 return ShallowNetwork(*find_from_inexact_outputs(search, n_units, callback))
-            return _find_everywhere(search, n_units, leaky, callback)
+            return _find_everywhere(search, n_units, leaky, linear, callback)
         except NotIdentified:
             if n_left == 0:
                 raise
 
 
-def _find_everywhere(search, n_units, leaky, callback):
+def _find_everywhere(search, n_units, leaky, linear, callback):
     """The network if every line meets nearly all units: until one confirms what is known and adds nothing."""
     n_widened = 0
     for n_lines in range(_MAX_LINES):
@@ -110,9 +113,18 @@ def _find_everywhere(search, n_units, leaky, callback):
                 continue
         if not complete and (len(search.units) != n_units or search.units.errors.max() > search.remeasure_tol):
             continue
-        network, failure = _assemble(search, n_units, leaky)
+        try:
+            network, failure = _assemble(search, n_units, leaky)
+        except NotIdentified as undecided:
+            if not linear or undecided.reason != "undecided":
+                raise
+            network, failure = None, undecided
         if network is not None:
             return ShallowNetwork(network)
+        if linear and failure.reason in _NO_SIGNS and (found := _with_linear_part(search)) is not None:
+            return found
+        if failure.reason == "undecided":
+            raise failure
         if complete:
             if n_widened == _WIDENINGS:
                 raise failure
@@ -213,6 +225,19 @@ def _assemble(search, n_units, leaky):
     if _is_ambiguous(search.units, choices, errors):
         return None, _ambiguous(n_found)
     return networks[best], None
+
+
+def _with_linear_part(search):
+    """The `ShallowNetwork` of the units with a linear part in place of signs; None if it does not explain the outputs."""
+    try:
+        units, linear = refined_units(search)
+    except NotIdentified:
+        return None
+    shells = ValidationShells(search)
+    network, n_pairs = network_with_linear_part(units, linear, search.probe.output_error)
+    network = shells.with_constant(network)
+    error = shells.error(network)
+    return ShallowNetwork(network, n_skips=n_pairs) if shells.explains(error) else None
 
 
 def _leaky(search):

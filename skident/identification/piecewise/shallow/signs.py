@@ -11,7 +11,7 @@ from skident.oracle import NotIdentified
 from ..kernel.signs import linear_part_matrix, slope_of_ratio
 from .units import linear_part, refine_units
 
-__all__ = ["leaky_units", "points_on_both_sides", "signed_units", "signs_of_linear_part"]
+__all__ = ["leaky_units", "points_on_both_sides", "refined_units", "signed_units", "signs_of_linear_part"]
 
 _BOUND = 32.0  # errors of the linear part that right signs may leave: a bound on sums over units
 _FAINT_BOUND = 4.0  # the same for the largest boundary of the last line that was not added
@@ -39,7 +39,7 @@ def signed_units(search):
         signs, residual = signs_of_linear_part(units, target, tol)
     except UndecidedSignsError as undecided:
         try:
-            units, target = _refined(search)
+            units, target = refined_units(search)
             signs, residual = signs_of_linear_part(units, target, tol)
         except (UndecidedSignsError, NotIdentified):
             raise _undecided(units, undecided) from None
@@ -51,7 +51,7 @@ def signed_units(search):
     return units, signs[order[likely][:_N_CHOICES]]
 
 
-def _refined(search):
+def refined_units(search):
     """The units refined by least squares, and their linear part; `NotIdentified` if they are too many."""
     unknowns = (len(search.units) + 1) * (search.probe.oracle.n_inputs + 1)
     if unknowns > _DENSE_UNKNOWNS:
@@ -70,7 +70,7 @@ def leaky_units(search):
     units, (point, gradient, error) = search.units, search.anchor
     if (len(units) + 1) * (len(point) + 1) <= _DENSE_UNKNOWNS:
         try:
-            units, target = _refined(search)
+            units, target = refined_units(search)
         except NotIdentified as undecided:
             raise _undecided(units, undecided) from None
     else:
