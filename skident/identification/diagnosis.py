@@ -101,6 +101,11 @@ def warning_of(validation):
             f"the network agrees with the black box to {error:.1e}, but the budget ended before the check of redundant "
             f"units and probabilities.{_exhausted(problem)}"
         )
+    if problem.widths is not None and widths != problem.widths and validation.best.undetermined:
+        return (
+            f"layer_widths={problem.widths} was given, but {widths} explain all outputs, which do not determine "
+            f"{validation.best.undetermined}."
+        )
     if problem.widths is not None and widths != problem.widths:
         return (
             f"layer_widths={problem.widths} was given, but {widths} explain all outputs: the other units are dead, or "

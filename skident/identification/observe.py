@@ -13,7 +13,7 @@ from skident.oracle import BlackBoxError, NotIdentified, Oracle, OutOfBudgetErro
 from skident.oracle.black_box import has_known_activations, query_where_outputs_vary, resolve_activations
 
 from .activation import ActivationEvidence, classify_near_center, detect_activation
-from .activation.other_models import discrete_columns, recognize_labels, recognize_other_model
+from .activation.other_models import CLEAR, discrete_columns, recognize_labels, recognize_other_model
 from .activation.plateaus import clipped_range
 from .methods.near_data import predict_determined
 from .problem import HeldOut, Pipeline, Problem
@@ -24,7 +24,6 @@ __all__ = ["Reading", "observe", "pose"]
 _NEAR = 100.0  # distance, in sqrt(D) standard deviations, within which plateaus are searched first
 _DETECTION_QUERIES = 10_000  # max_queries from which activations are detected: detection takes about 1,200 of them
 _PRECISE_LOGIT = 3e-5  # error of a rounded logit up to which it decides whether logits are piecewise linear
-_CLEAR = ("tanh", "erf", "relu", "softplus", "gelu", "silu", "elu")  # activations that no other kind of model shows
 _PROBED = 20  # samples of X that set the scale of the outputs (budget)
 
 
@@ -56,7 +55,8 @@ def observe(model, oracle, X, options):
     if not has_known_activations(model):
         _refuse(recognize_labels(oracle, oracle.from_inputs(X_in), outputs), options)
     activations, detected = _detect_activations(oracle, model, outputs, options)
-    if detected is None and _hides_activations(oracle, model, options):
+    behind_probabilities = detected is None and _hides_activations(oracle, model, options)
+    if behind_probabilities:
         activations, detected = _detect_behind_probabilities(oracle, X_in, model, options, activations)
     elif detected is not None and _may_be_another_model(detected, X_in, options):
         _refuse(_other_model(oracle, X_in, detected), options)
@@ -69,6 +69,8 @@ def observe(model, oracle, X, options):
     clipped = _clipped_readings(reading, model, options, _NEAR) if early else []
     yield from clipped
     yield reading
+    if behind_probabilities and activations[0] != "tanh":  # saturated probabilities look piecewise linear
+        yield Reading(oracle, X_in, spread, ("tanh", activations[1]))
     if not clipped and _may_clip(reading, model, options):
         yield from _clipped_readings(reading, model, options)
     yield from _rival_readings(reading, model, options)
@@ -135,7 +137,7 @@ def _may_be_another_model(detected, X, options):
     """Whether units were not clearly detected, or an input takes few values, as integer and categorical columns do."""
     if detected.name == "quadratic" and not isinstance(options.layer_widths, str):
         return False
-    return bool(detected.doubt) or detected.name not in _CLEAR or discrete_columns(X).any()
+    return bool(detected.doubt) or detected.name not in CLEAR or discrete_columns(X).any()
 
 
 def _other_model(oracle, X, detected):
@@ -211,7 +213,9 @@ def _detect_behind_probabilities(oracle, X, model, options, activations):
             _refuse(_other_model(raw, X, detected), options)
     except BlackBoxError:
         return activations, None
-    if not detected.output.gives_probabilities(outputs.shape[1]) or not (detected.usable or detected.name == "identity"):
+    if not detected.output.gives_probabilities(outputs.shape[1]) or not (
+        detected.usable or detected.name == "identity"
+    ):
         return activations, None
     return (detected.name, activations[1]), detected
 

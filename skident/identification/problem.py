@@ -150,8 +150,8 @@ class Problem:
     @property
     def identifies_logits(self):
         """Whether outputs were detected to be probabilities, so that the network of the logits is recovered."""
-        asked = self.options.response == "predict_proba"
-        return self.detected is not None and self.oracle.response == "predict_proba" and not asked
+        requested = self.options.response == "predict_proba"
+        return self.detected is not None and self.oracle.response == "predict_proba" and not requested
 
     @property
     def shallow(self):

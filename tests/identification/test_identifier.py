@@ -734,13 +734,13 @@ NO_NETWORKS = {
     "clipped square": lambda X, y: lambda X: np.clip(X[:, 0] ** 2 + X.sum(axis=1), -1, 1),
     "tanh of a square": lambda X, y: lambda X: np.tanh(X[:, 0] ** 2 - X[:, 1]),
     "arctan": lambda X, y: lambda X: np.arctan(X @ np.linspace(-1, 1, D)) + np.arctan(X.sum(axis=1) / 3),
-    "linear": lambda X, y: LinearRegression().fit(X, y).predict,
     "tree": lambda X, y: DecisionTreeRegressor(max_depth=4, random_state=0).fit(X, y).predict,
     "neighbours": lambda X, y: five_neighbours(X[:20], y[:20]),
 }
 NO_NETWORK = "is not exact: relative maximum error|do not change at all|does not saturate|no step is a smooth sigmoid"
 NO_NETWORK += "|does not change at the center|fewer than the [46] wanted|first layer does not show 6 units"
 NO_NETWORK += "|span 8 dimensions|Detected activation: (sin|hard_tanh)"  # which the outputs seem to be of, far out
+NO_NETWORK += "|a local kernel|class labels|a tree ensemble|nearest neighbors|but .1,. explain all outputs"  # named
 NO_NETWORK += "|layer_widths says 6 first-layer units|carry noise or rounding"  # single precision hides a network
 
 
@@ -757,6 +757,18 @@ def test_no_network_at_all(name, options, X):
     with pytest.raises((ValueError, ConvergenceWarning), match=NO_NETWORK):
         model.fit(X)
     assert box.n_rows < 1e7
+
+
+@pytest.mark.parametrize("layer_widths", ["auto", (6, 1), (6, 3, 1)])
+def test_a_linear_model_is_one_layer(layer_widths, X):
+    box = LinearRegression().fit(X, np.sin(X).sum(axis=1)).predict
+    model = NetworkIdentifier(box, layer_widths=layer_widths, random_state=0)
+    if layer_widths == "auto":
+        model.fit(X)
+    else:
+        with pytest.warns(ConvergenceWarning, match=r"\(1,\) explain all outputs"):
+            model.fit(X)
+    assert model.layer_widths_ == (1,) and model.report_.exact and model.report_.determined
 
 
 def test_five_neighbours_are_those_of_scikit_learn(X):

@@ -528,7 +528,7 @@ NOT_NUMERIC = [
 
 @pytest.mark.parametrize("box", NOT_NUMERIC)
 def test_outputs_that_are_not_numbers(box):
-    with pytest.raises(ValueError, match=r"outputs \(\w+\) cannot be read as real numbers"):
+    with pytest.raises(ValueError, match=r"outputs .*cannot be read as real numbers"):
         Oracle(box, D)(points(3))
 
 

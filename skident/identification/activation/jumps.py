@@ -13,6 +13,7 @@ __all__ = ["Jumps", "find_jumps", "is_piecewise_constant", "spacing_of_threshold
 _LINES = 8  # through samples of X (budget)
 _POINTS = 33  # per line
 _REACH = 2.0  # standard deviations along every input, to either side
+_STANDS_OUT = 0.2  # share of a change that those beside it do not have, of a jump; smooth units have 0.1 per interval
 _PARTS = 8  # into which the interval of a jump is divided per round
 _ROUNDS = 10  # of division: to 1e-10 standard deviations
 _COMPARED = 5  # round whose interval must contain no larger change: 1e-5 standard deviations wide
@@ -110,7 +111,8 @@ def _sharpest(Y, tol):
     stands_out = change - 0.5 * np.minimum(beside[:, :-2] + beside[:, 2:], 2.0 * change)
     k = stands_out.argmax(axis=1)
     rows = np.arange(len(Y))
-    return stands_out[rows, k] > 0.5 * tol, k, change[rows, k]
+    sharp = stands_out[rows, k] > np.maximum(0.5 * tol, _STANDS_OUT * change[rows, k])
+    return sharp, k, change[rows, k]
 
 
 def _crossing_inputs(oracle, before, behind):

@@ -33,16 +33,16 @@ _NEARLY_EXACT = 1e-8  # relative error of outputs up to which facets are followe
 _RADII = (1.0, 2.0, 3.0)  # standard deviations of these points
 _MIN_SLOPE = 1e-11  # slope of leaky units below which they are ReLU units: rounding of a ratio of jumps
 _LINEAR_PART = (
-    "the signs of the units: {} units, the last ones, only make a linear part of the outputs (a skip connection, or units "
-    "that are always active)"
+    "the signs of the units: {} units only make a linear part of the outputs (a skip connection, or units that are "
+    "always active)"
 )
 _PAIRS = (
     "the width of the last hidden layer: {} pairs of its units only make a linear part of the outputs (a skip "
     "connection, or units that are always active)"
 )
 _LINEAR_UNITS = (
-    "the width of the last hidden layer: {} of its units are always active and make a linear part of the outputs of the "
-    "layer before"
+    "the width of the last hidden layer: {} of its units are always active and make a linear part of the outputs of "
+    "the layer before"
 )
 _FAINT = (
     "the logits are explained only up to {:.0f} standard deviations of their rounding: units too faint to be detected "
@@ -172,7 +172,7 @@ def _deep(problem, leaky):
             inputs=problem.held_out.inputs,
         )
     caveat, evidence = _evidence_of(found)
-    minimal = not found.n_linear and not _has_alike_units(found.network)
+    minimal = bool(found.n_linear) or not _has_alike_units(found.network)  # pairs are alike, and declared
     undetermined = "" if found.n_linear == 0 else _PAIRS.format(found.n_linear)
     return replace(_attempt(problem, found.network, minimal, caveat, evidence), undetermined=undetermined)
 

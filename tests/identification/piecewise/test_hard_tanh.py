@@ -120,7 +120,7 @@ NO_HARD_TANH = {
         "1 of 11 activation boundaries have no partner",
     ),
     "two layers": (lambda X: DEEP(X), "more than one hidden layer"),
-    "steps": (lambda X: np.sign(X[:, 0] + X[:, 1]) + np.sign(X[:, 2]), "the outputs jump within"),
+    "steps": (lambda X: np.sign(X[:, 0] + X[:, 1]) + 0.3 * np.sign(X[:, 2]), "the outputs jump within"),
     "linear": (lambda X: X[:, 0] - 2.0 * X[:, 1], "no activation boundaries"),
 }
 

@@ -152,7 +152,7 @@ def test_black_box_that_cannot_be_queried_far_away():
     network, oracle = search(box, 4, reach=10.0)
     assert error(oracle, network) < 1e-12
     with pytest.raises(NotIdentified, match="linear skip connection"):
-        search(lambda X: box(X) + X[:, :1], 4, reach=10.0)
+        search(lambda X: box(X) + X[:, :1], 4, reach=10.0, linear=False)
 
 
 A = np.random.RandomState(0).standard_normal((6, 4))
@@ -197,7 +197,7 @@ SAID = {
 def test_refused(seen, box):
     oracle = Oracle(box, 6, derivatives="finite_difference")
     with pytest.raises(NotIdentified, match=SAID[seen]) as info:
-        find_relu_network(oracle, max_units=200, rng=np.random.RandomState(0))
+        find_relu_network(oracle, max_units=200, linear=False, rng=np.random.RandomState(0))
     assert info.value.reason == seen and oracle.n_queries < 10_000
 
 
@@ -253,7 +253,10 @@ def test_slopes_that_differ_from_unit_to_unit():
     network = planted_leaky(8, 5, 0.1, 0)
     box = lambda X: network(X)[:, 0] + 0.3 * np.maximum(X[:, 0] - 0.5, 0.0)  # noqa: E731
     with pytest.raises(NotIdentified, match="linear part of the outputs remains unexplained"):
-        find_relu_network(Oracle(box, 8), leaky=True, rng=np.random.RandomState(0))
+        find_relu_network(Oracle(box, 8), leaky=True, linear=False, rng=np.random.RandomState(0))
+    found = find_relu_network(Oracle(box, 8), leaky=True, rng=np.random.RandomState(0))
+    X = np.random.RandomState(1).standard_normal((300, 8))
+    assert found.n_skips == 2 and np.abs(found.network(X)[:, 0] - box(X)).max() < 1e-12
 
 
 @pytest.mark.parametrize("layer", [torch.nn.LeakyReLU(0.2), torch.nn.PReLU(init=0.3)])

@@ -11,9 +11,9 @@ from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import NotIdentified
 
 from ..kernel.output_error import probe_of
-from .linear_part import network_with_linear_part
 from .inexact import find_from_inexact_outputs
 from .line_search import LineSearch
+from .linear_part import network_with_linear_part
 from .logits import find_from_logits
 from .restricted import fit_unsigned, network_of_fit
 from .signs import leaky_units, points_on_both_sides, refined_units, signed_units
@@ -47,7 +47,9 @@ _NO_SIGNS = ("signs", "ambiguous", "undecided")  # reasons of a failure for whic
 _SHELL = 32  # points of a shell of validation
 
 
-def find_relu_network(oracle, *, n_units=None, max_units=1000, reach=1e3, leaky=False, linear=True, rng=None, callback=None):
+def find_relu_network(
+    oracle, *, n_units=None, max_units=1000, reach=1e3, leaky=False, linear=True, rng=None, callback=None
+):
     """The `ShallowNetwork` of a black box with one hidden layer of ReLU units and linear output, from its outputs.
 
     It is of the oracle's standardized inputs, and misses held-out outputs by less than 1e-9 of their spread, mostly
@@ -121,13 +123,14 @@ def _find_everywhere(search, n_units, leaky, linear, callback):
             network, failure = None, undecided
         if network is not None:
             return ShallowNetwork(network)
-        if linear and failure.reason in _NO_SIGNS and (found := _with_linear_part(search)) is not None:
+        final = failure.reason == "undecided" or (complete and n_widened == _WIDENINGS)
+        # With a given number of units, ambiguous signs are those of another activation.
+        free = linear and failure.reason in _NO_SIGNS and (n_units is None or failure.reason != "ambiguous")
+        if final and free and (found := _with_linear_part(search)) is not None:
             return found
-        if failure.reason == "undecided":
+        if final:
             raise failure
         if complete:
-            if n_widened == _WIDENINGS:
-                raise failure
             n_widened += 1
             search.widen(failure)
     raise _failure(
@@ -228,7 +231,7 @@ def _assemble(search, n_units, leaky):
 
 
 def _with_linear_part(search):
-    """The `ShallowNetwork` of the units with a linear part in place of signs; None if it does not explain the outputs."""
+    """The `ShallowNetwork` of the units with a linear part in place of signs; None if it explains too little."""
     try:
         units, linear = refined_units(search)
     except NotIdentified:

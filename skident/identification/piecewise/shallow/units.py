@@ -88,8 +88,9 @@ class ReLUUnits:
 class ShallowNetwork:
     """A network with one hidden layer, of standardized inputs.
 
-    Its last `n_skips` hidden units are always active: they only stand for a linear part of the outputs that no signs of
-    the other units explain. The outputs are the same, the weights may not be those of the black box.
+    Its last `n_skips` hidden units are always active, or pairs ``relu(z) - relu(-z)``: they only make a linear part of
+    the outputs that no signs of the other units explain. The outputs are the same, the weights may not be those of the
+    black box.
     A `residual` far above 1 is the effect of units too faint to be detected.
     """
 
