@@ -10,7 +10,18 @@ from skident.network import get_activation
 from skident.oracle import NotIdentified
 
 from .hessians.subspace import n_visible
-from .methods import asymptotes, clipped_outputs, discovery, hessians, linear, near_data, relu, saturating, second_layer
+from .methods import (
+    asymptotes,
+    clipped_outputs,
+    discovery,
+    hessians,
+    hidden_coordinates,
+    linear,
+    near_data,
+    relu,
+    saturating,
+    second_layer,
+)
 from .problem import Problem
 
 __all__ = ["Method", "Step", "plan"]
@@ -123,11 +134,20 @@ def _given_widths(problem):
         steps = far
     else:
         raise NotIdentified("plan", "options", hessians.METHOD.refuses(problem))
-    steps = _with_patches(problem, steps)
+    steps = _with_hidden_coordinates(problem, _with_patches(problem, steps))
     if any(step.method is saturating.METHOD for step in steps):
         units = Step(saturating.METHOD, saturating.DETECTED_UNITS, "fewer units vary than layer_widths states", True)
         steps.append(units)
     return steps
+
+
+def _with_hidden_coordinates(problem, steps):
+    """The steps after one in hidden coordinates, which needs no random starts, if that applies."""
+    other = problem.options.strategy == "hessian" or problem.pipeline.first
+    if other or not hidden_coordinates.applies(problem):
+        return steps
+    reason = "the outputs of a first layer with at most D units are coordinates in which one hidden layer remains"
+    return [Step(hidden_coordinates.METHOD, "", reason), *steps]
 
 
 def _with_patches(problem, steps):

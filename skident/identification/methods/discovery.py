@@ -12,6 +12,8 @@ from ..attempt import design_where_units_vary, polished_attempt
 from ..saturating.downstream import fit_smallest_downstream
 from ..saturating.separate_inputs import steps_of_sequence
 from ..second_layer.single_layer import with_biases_from_profiles
+from .hidden_coordinates import ROUTE as hidden_coordinates_route
+from .hidden_coordinates import second_layer_in_hidden_coordinates
 from .saturating import FEW_UNITS, View, exact_view, fit_view
 from .second_layer import second_layer_on_patches
 
@@ -102,6 +104,7 @@ def _candidates(problem, first, first_layer):
     """Networks that may explain the outputs, with one more hidden layer at a time."""
     m_1, m_L = len(first.biases), problem.oracle.n_outputs
     yield from _one_hidden_layer(problem, first, m_1, m_L)
+    yield from _second_layer_in_hidden_coordinates(problem, first)
     where = "stem" if m_1 <= FEW_UNITS else "vertices"
     view = exact_view(problem, first, None) or View(where, first)
     if view.second_width is not None:
@@ -147,6 +150,12 @@ def _two_hidden_layers(problem, view, m_1, m_L):
     near = residual <= max(problem.fit_tol, view.tol, polishable)
     if near and sum(widths[:-1]) <= problem.options.max_neurons:
         yield _Candidate(network, residual, "saturation, interior")
+
+
+def _second_layer_in_hidden_coordinates(problem, first):
+    found = second_layer_in_hidden_coordinates(problem, first)
+    if found is not None and sum(found.network.layer_widths[:-1]) <= problem.options.max_neurons:
+        yield _Candidate(found.network, found.residual, hidden_coordinates_route)
 
 
 def _two_hidden_layers_on_patches(problem, first, first_layer):

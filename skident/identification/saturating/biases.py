@@ -13,7 +13,14 @@ from skident.network import get_activation
 from ..query_points import query_block
 from .norms import EXPONENTIAL_RATES
 
-__all__ = ["BiasesFromGradients", "biases_from_gradients", "find_first_biases", "gradient_step"]
+__all__ = [
+    "BiasesFromGradients",
+    "biases_from_gradients",
+    "find_first_biases",
+    "gradient_step",
+    "null_dimension",
+    "preactivation_gradients",
+]
 
 _SPREAD = 0.7  # standard deviation of the pre-activations at which gradients are taken: units bend, none saturates
 _STEP = 2e-4  # of fourth-order differences, in z: rounding 1e-12, truncation below it even for steep downstream layers
@@ -29,6 +36,8 @@ _NOT_BETTER = 0.5  # part of the residual before a step that ends the iteration 
 _MAX_BIAS_STEP = 0.5  # per Gauss-Newton step, in z
 _MAX_SCALE_STEP = 0.2  # per Gauss-Newton step, relative
 _MAX_CONDITION = 1e6  # of the first-layer weights: inputs with given pre-activations lose six digits
+_BLOCK_ENTRIES = 2**22  # numbers of a block of queries: 32 MB
+_DIMENSION_GAP = 0.05  # ratio of singular values at a gap: errors of norms, 1e-5, leave small values, not zeros
 _MIN_POINTS = 20  # at which gradients are taken
 _POINTS_PER_UNIT = 4.5  # equations per unit, which has three unknowns
 
@@ -157,7 +166,7 @@ def find_first_biases(oracle, first, activation, rng, *, n_next=None, noise=0.0)
     n = _MIN_POINTS + int(np.ceil(_POINTS_PER_UNIT * m / (oracle.n_outputs or 1)))
     step = gradient_step(oracle.accuracy, noise)
     Z = _precise_points(oracle, W, b, n, rng)
-    G = _gradients(oracle, W, b, Z, step)
+    G = preactivation_gradients(oracle, W, b, Z, step)
     n_null = None if n_next is None or n_next >= m else m - n_next
     result = biases_from_gradients(G.reshape(-1, m), np.repeat(Z, G.shape[1], axis=0), g, n_null=n_null)
     if not result.residual < np.clip(_NULL_TOL_OF_NOISE * noise / step, _NULL_TOL, _MAX_NULL_TOL):
@@ -183,10 +192,36 @@ def _precise_points(oracle, W, b, n, rng):
     return Z[np.argsort(error, kind="stable")[:n]]
 
 
-def _gradients(oracle, W, b, Z, step):
-    """Derivatives (n, m_L, m_1) of every output by every pre-activation, by fourth-order differences."""
+def preactivation_gradients(oracle, W, b, Z, step, units=None):
+    """Derivatives (n, m_L, k) of every output by the pre-activations of some units, by fourth-order differences.
+
+    The points are queried in blocks, so that memory is bounded.
+    """
     inverse = np.linalg.pinv(W)  # rows u with W^T u = z
-    U = (Z - b) @ inverse
+    U, inverse = (Z - b) @ inverse, inverse if units is None else inverse[units]
     moves = np.array([-2.0, -1.0, 1.0, 2.0])[:, None, None] * step * inverse
+    size = max(1, _BLOCK_ENTRIES // moves.size)
+    blocks = [_differences(oracle, U[i : i + size], moves, step) for i in range(0, len(U), size)]
+    return np.concatenate(blocks)
+
+
+def _differences(oracle, U, moves, step):
+    """Derivatives (n, m_L, k) at points U (n, D), from four moves (4, k, D) per unit."""
     Y = query_block(oracle, U[:, None, None] + moves)
     return np.swapaxes((Y[:, 0] - 8.0 * Y[:, 1] + 8.0 * Y[:, 2] - Y[:, 3]) / (12.0 * step), 1, 2)
+
+
+def null_dimension(G, Z, rate):
+    """Dimension of the null space of gradient columns G (n, k) at pre-activations Z, by its gap; None without a gap.
+
+    Biases need not be known: ``1 / g'(z + b)`` is a combination of ``exp(rate z), exp(-rate z), 1``. O(n k^2).
+    """
+    k = G.shape[1]
+    spectrum = _decompose(np.stack([G * np.exp(rate * Z), G * np.exp(-rate * Z), 2.0 * G], axis=1))
+    if spectrum is None or len(G) < 3 * k:
+        return None
+    s = np.maximum(spectrum[0], np.finfo(float).eps * spectrum[0][0])
+    ratios = s[1:] / s[:-1]
+    last = len(ratios) - np.arange(1, k)  # null spaces of 1, 2, ... k - 1 dimensions
+    best = int(np.argmin(ratios[last]))
+    return best + 1 if ratios[last[best]] < _DIMENSION_GAP else None

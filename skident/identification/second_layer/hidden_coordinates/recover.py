@@ -1,0 +1,121 @@
+"""The second layer from first derivatives by first-layer outputs: a tensor decomposition without random starts."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from skident.linalg import jennrich
+from skident.network import FeedforwardNetwork, get_activation
+from skident.oracle import NotIdentified
+
+from ...saturating.norms import EXPONENTIAL_RATES
+from ..downstream import RecoveredNetwork
+from .first_layer import exact_first_layer, measured_nearby, n_gradient_points, next_width
+
+__all__ = ["hidden_coordinate_queries", "recover_in_hidden_coordinates"]
+
+_PASSES = 2  # of gradients that an estimate of queries counts
+_RANK_TOL = 1e-7  # singular value of the tensor, relative to the largest, below which a unit has no effect
+_MAX_RESIDUAL = 0.05  # relative, of outputs: what the polish still mends; a network with wrong units leaves more
+_NORM_GRID = np.geomspace(0.02, 12.0, 80)  # trial weight norms over half the rate (grid ratio 1.08: one valley)
+_LEAST_PROFILE = 1e-12  # of a profile, relative to its largest value: rounding of differences
+_READOUT_RANK_TOL = 1e-12  # of units' outputs: rounding
+
+
+def hidden_coordinate_queries(widths):
+    """Queries for layer widths ``(m_1, m_2, m_L)``, without those of the first layer."""
+    return 4 * widths[0] * _PASSES * n_gradient_points(*widths)
+
+
+def recover_in_hidden_coordinates(oracle, first, activation, n_units, rng):
+    """The `RecoveredNetwork` behind a first layer with ``m_1 <= D`` units; ``n_units <= m_1`` is m_2, None if unknown.
+
+    For ``m_1 <= D`` every output ``h`` of the first layer is reached by ``x = pinv(W_1^T)(g^-1(h) - b_1)``: in h the
+    model has one hidden layer. Its gradients are a tensor ``sum_k w_k (x) e_k (x) a_k`` over inputs, points and
+    outputs: `jennrich` gives the directions of w_k and the profiles ``e_k = g'(w_k . h + b_k)``, whose shape gives
+    norm and bias. Two outputs at least. tanh and sigmoid.
+    """
+    first = measured_nearby(oracle, first, activation, rng)
+    if n_units is None:
+        n_units = next_width(oracle, first, activation, rng)
+        if n_units is None:
+            raise NotIdentified("second layer", "width", "gradients show no second layer of at most m_1 units")
+    found = exact_first_layer(oracle, first, activation, n_units, rng)
+    g = get_activation(activation)
+    first, H = found.first, g(found.Z)
+    W, b, step_residuals = _second_layer(found, g, n_units)
+    outputs = oracle((found.Z - first.biases) @ np.linalg.pinv(first.weights))
+    A = np.column_stack([g(H @ W + b), np.ones(len(H))])
+    V = np.linalg.lstsq(A, outputs, rcond=_READOUT_RANK_TOL)[0]
+    spread = max(float(np.linalg.norm(outputs - outputs.mean(axis=0))), np.finfo(float).tiny)
+    residual = float(np.linalg.norm(A @ V - outputs)) / spread
+    if not residual < _MAX_RESIDUAL:
+        raise NotIdentified(
+            "second layer",
+            "residual",
+            f"the second layer from hidden coordinates leaves a relative residual of {residual:.1e}: {step_residuals}",
+        )
+    network = FeedforwardNetwork([first.weights, W, V[:-1]], [first.biases, b, V[-1]], activation)
+    return RecoveredNetwork(network, residual, step_residuals)
+
+
+def _second_layer(found, g, n_units):
+    """Weights (m_1, m_2) and biases (m_2,) from `Gradients`, and the residuals of the steps."""
+    T = np.moveaxis(found.slopes, 2, 0) / np.swapaxes(g.jet(found.Z, 1)[1], 0, 1)[:, :, None]  # (m_1, n, m_L)
+    values = np.linalg.svd(T.reshape(len(T), -1), compute_uv=False)
+    if values[n_units - 1] < _RANK_TOL * values[0]:
+        n_seen = int(np.count_nonzero(values >= _RANK_TOL * values[0]))
+        raise NotIdentified(
+            "second layer", "width", f"gradients show {n_seen} second-layer units, {n_units} were given"
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # parallel output weights: the residual of the outputs decides
+        factors = jennrich(T, n_units)
+    U = factors.U / np.linalg.norm(factors.U, axis=0)
+    norms, biases, errors = fit_profiles(g(found.Z) @ U, factors.V)
+    stretch = 2.0 / EXPONENTIAL_RATES[g.name]
+    residuals = {"biases": found.residual, "tensor": factors.residual, "profiles": float(errors.max())}
+    return stretch * norms * U, stretch * biases, residuals
+
+
+def fit_profiles(q, e):
+    """Norms, biases and relative residuals (m,) with which profiles e (n, m) are ``C / cosh(norm q + bias)^2``.
+
+    ``e^(-1/2)`` is linear in ``exp(norm q)`` and ``exp(-norm q)``: a grid of norms, then least squares in all three.
+    """
+    fits = [_fit_profile(q[:, k], e[:, k]) for k in range(q.shape[1])]
+    return tuple(np.array(part) for part in zip(*fits, strict=True))
+
+
+def _fit_profile(q, e):
+    """Norm, bias and relative residual of one profile e (n,) at positions q (n,)."""
+    e = e * np.sign(np.median(e))
+    y = 1.0 / np.sqrt(np.maximum(e, _LEAST_PROFILE * np.abs(e).max()))
+    norm, c = _best_of_grid(q, y)
+    x0 = [norm, 0.5 * np.log(c[0] / c[1]), np.log(2.0 * np.sqrt(c[0] * c[1]))]
+
+    def relative(x):
+        with np.errstate(over="ignore"):
+            return np.minimum(np.exp(x[2]) * np.cosh(x[0] * q + x[1]) / y, np.finfo(np.float32).max) - 1.0
+
+    fit = least_squares(relative, x0, method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15)
+    return fit.x[0], fit.x[1], np.sqrt(np.mean(fit.fun**2))
+
+
+def _best_of_grid(q, y):
+    """The trial norm and positive coefficients (2,) of ``exp(norm q)`` and ``exp(-norm q)`` closest to y (n,)."""
+    z = _NORM_GRID[:, None] * (q - q.mean())
+    B = np.stack([np.exp(z), np.exp(-z)], axis=2) / y[:, None]
+    scale = np.linalg.norm(B, axis=1)
+    unit = B / scale[:, None]
+    cosine, sums = np.sum(unit[..., 0] * unit[..., 1], axis=1), unit.sum(axis=1)
+    c = (sums - cosine[:, None] * sums[:, ::-1]) / np.maximum(1.0 - cosine**2, np.finfo(float).eps)[:, None]
+    left = np.where((c > 0.0).all(axis=1), len(y) - np.sum(c * sums, axis=1), np.inf)
+    best = int(np.argmin(left))
+    norm = _NORM_GRID[best]
+    if not np.isfinite(left[best]):  # no positive combination: a flat profile about its middle
+        return 1.0, np.full(2, 0.5 * np.median(y))
+    return norm, c[best] / scale[best] * np.exp(norm * q.mean() * np.array([-1.0, 1.0]))
