@@ -69,9 +69,7 @@ def second_layer_in_hidden_coordinates(problem, first, n_units=None):
         return None
     with problem.log.stage("second layer (hidden coordinates)", problem.oracle, m_1, "units") as entry:
         try:
-            found = recover_in_hidden_coordinates(
-                problem.oracle, first, problem.activations[0], n_units, problem.rng
-            )
+            found = recover_in_hidden_coordinates(problem.oracle, first, problem.activations[0], n_units, problem.rng)
             entry["residual"] = found.residual
         except (NotIdentified, BlackBoxError) as error:
             entry["failed"], found = str(error), None
