@@ -71,9 +71,7 @@ def plan(problem):
         return _steps(problem, linear.METHOD, "the outputs are linear, as without hidden units")
     if hidden in relu.ACTIVATIONS:
         steps = _steps(problem, relu.METHOD, f"{hidden} networks are determined by their activation boundaries")
-        # Lost logits bend a linear classifier as an activation boundary does: a fit of few queries decides.
-        first = [Step(linear.METHOD, "", "logits may be linear")] if _are_logits(problem) else []
-        return [*first, *steps]
+        return [*_linear_first(problem), *steps]
     if problem.oracle.output_bounds is not None:
         reason = f"the outputs are clipped: the {hidden} network is recovered strictly between the plateaus"
         return _steps(problem, clipped_outputs.METHOD, reason)
@@ -88,14 +86,17 @@ def plan(problem):
         return _steps(problem, near_data.METHOD, reason)
     if problem.discover:
         steps = _steps(problem, discovery.METHOD, _reason(problem), discovery.VARIANTS)
+        steps = [*_linear_first(problem), *steps]
         near = "units that do not saturate may explain the outputs in one hidden layer"
         one_layer = problem.activations[1] == "identity"
         return [*steps, Step(hessians.METHOD, hessians.CENTER, near, fallback=True)] if one_layer else steps
     return _given_widths(problem)
 
 
-def _are_logits(problem):
-    return problem.detected is not None and problem.oracle.response == "predict_proba"
+def _linear_first(problem):
+    """A linear fit of logits: lost ones bend as activation boundaries and curved units do; few queries decide."""
+    logits = problem.detected is not None and problem.oracle.response == "predict_proba"
+    return [Step(linear.METHOD, "", "logits may be linear")] if logits else []
 
 
 def _steps(problem, method, reason, variants=("",)):

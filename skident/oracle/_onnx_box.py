@@ -52,7 +52,7 @@ class OnnxBox:
     def _run(self, rows):
         (outputs,) = self._session.run([self._output], {self._name: rows})
         if isinstance(outputs, list):  # one dict per row, from class to probability
-            outputs = np.array([list(row.values()) for row in outputs])
+            outputs = np.array([[row[name] for name in outputs[0]] for row in outputs])
         return outputs
 
 

@@ -15,6 +15,8 @@ def table_of(raw, n_rows, n_columns=None):
     `n_columns` is the number of columns of earlier outputs. Raises BlackBoxError if the outputs are not real numbers,
     are masked, or have another shape.
     """
+    if getattr(raw, "requires_grad", False):  # a torch tensor with gradients, which numpy does not read
+        raw = raw.detach()
     try:
         if np.ma.is_masked(raw):
             raise TypeError(f"{np.ma.count_masked(raw)} of them are masked")

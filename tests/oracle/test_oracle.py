@@ -521,9 +521,13 @@ NOT_NUMERIC = [
     lambda X: [object()] * len(X),
     lambda X: [[1.0], [1.0, 2.0], [1.0]],
     lambda X: X[:, 0] + 1j,
-    lambda X: torch.from_numpy(X).requires_grad_() * 2,
     lambda X: {"y": X},
 ]
+
+
+def test_tensors_with_gradients_are_detached():
+    X = points(3)
+    np.testing.assert_array_equal(Oracle(lambda X: torch.from_numpy(X).requires_grad_() * 2, D)(X), 2.0 * X)
 
 
 @pytest.mark.parametrize("box", NOT_NUMERIC)

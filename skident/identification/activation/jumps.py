@@ -20,6 +20,7 @@ _COMPARED = 5  # round whose interval must contain no larger change: 1e-5 standa
 _REMAINS = 0.5  # share of that change left in the last interval, of a jump: a smooth change shrinks to 1e-5 of it
 _MIN_SIZE = 1e-3  # jump relative to the outputs' spread: one from float32 inputs at 1,000 times their spread is smaller
 _STDS = 20.0  # errors of the outputs that a jump exceeds: a rounding step is 3.5 of them
+_STDS_OF_STEP = 5.2  # the same for decimals: one and a half of their steps, as a rounded smooth output moves by one
 _SIDE = 1e-6  # standard deviations before and behind a jump, between which single inputs are moved
 _CROSSED = 0.5  # share of the change of a jump from which an input has crossed it
 _MOST_MOVED = 64  # inputs that are moved alone (budget)
@@ -67,14 +68,14 @@ def find_jumps(oracle, U, rng, constant=False):
     `constant`: whether the outputs are constant over short steps, so that their errors are not noise. 264 queries, 70
     per line whose largest change stands out, and D per jump (at most 64).
     """
-    D, tol = oracle.n_inputs, _smallest_jump(oracle, constant)
+    D, tol = oracle.n_inputs, _smallest_jump(oracle, constant)  # per output, and 1 after the division by it
     start = U[rng.randint(len(U), size=_LINES)]
     low, high = np.minimum(U.min(axis=0), -_REACH), np.maximum(U.max(axis=0), _REACH)
     ends = np.where(rng.uniform(size=(_LINES, D)) < 0.5, low, high)
     start, ends = (oracle.clip_to_range(part) for part in (0.1 * start + 0.9 * (low + high - ends), ends))
     t = np.linspace(0.0, 1.0, _POINTS)[None, :, None]
-    Y = query_block(oracle, start[:, None] * (1.0 - t) + ends[:, None] * t)
-    some, k, sharp = _sharpest(Y, tol)
+    Y = query_block(oracle, start[:, None] * (1.0 - t) + ends[:, None] * t) / tol
+    some, k, sharp = _sharpest(Y)
     start, ends = start[some], ends[some]
     left, right = k[some] / (_POINTS - 1.0), (k[some] + 1.0) / (_POINTS - 1.0)
     sizes = [sharp[some]]
@@ -82,12 +83,12 @@ def find_jumps(oracle, U, rng, constant=False):
         if not len(left):
             break
         t = left[:, None] + (right - left)[:, None] * np.linspace(0.0, 1.0, _PARTS + 1)
-        Y = query_block(oracle, start[:, None] * (1.0 - t[..., None]) + ends[:, None] * t[..., None])
+        Y = query_block(oracle, start[:, None] * (1.0 - t[..., None]) + ends[:, None] * t[..., None]) / tol
         change = np.abs(np.diff(Y, axis=1)).max(axis=2)
         k, rows = change.argmax(axis=1), np.arange(len(t))
         left, right = t[rows, k], t[rows, k + 1]
         sizes.append(change[rows, k])
-    remains = (sizes[-1] > tol) & (sizes[-1] > _REMAINS * sizes[min(_COMPARED, len(sizes) - 1)])
+    remains = (sizes[-1] > 1.0) & (sizes[-1] > _REMAINS * sizes[min(_COMPARED, len(sizes) - 1)])
     middle = 0.5 * (left + right)[remains, None]
     points, step = start[remains] * (1.0 - middle) + ends[remains] * middle, (ends - start)[remains]
     step = _SIDE * step / np.maximum(np.abs(step).max(axis=1, keepdims=True), np.finfo(float).tiny)
@@ -96,22 +97,20 @@ def find_jumps(oracle, U, rng, constant=False):
 
 
 def _smallest_jump(oracle, constant):
-    """Change of a standardized output that counts as a jump."""
-    no_noise = constant and oracle.accuracy.kind == "noise"
-    std = (
-        0.0 if no_noise else np.max(oracle.accuracy.std / np.maximum(oracle.accuracy.output_std, np.finfo(float).tiny))
-    )
-    return max(_MIN_SIZE, _STDS * std) * float(np.max(oracle.accuracy.output_std))
+    """Change of each standardized output (m_L,) that counts as a jump."""
+    accuracy = oracle.accuracy
+    n_stds = _STDS_OF_STEP if accuracy.kind == "decimals" else 0.0 if constant and accuracy.kind == "noise" else _STDS
+    return np.maximum(np.maximum(_MIN_SIZE * accuracy.output_std, n_stds * accuracy.std), np.finfo(float).tiny)
 
 
-def _sharpest(Y, tol):
-    """Per line: whether a change stands out, its interval, and its size; outputs Y (lines, points, m_L)."""
+def _sharpest(Y):
+    """Per line: whether a change stands out, its interval, and its size; outputs Y (lines, points, m_L) over jumps."""
     change = np.abs(np.diff(Y, axis=1)).max(axis=2)
     beside = np.pad(change, ((0, 0), (1, 1)), mode="edge")
     stands_out = change - 0.5 * np.minimum(beside[:, :-2] + beside[:, 2:], 2.0 * change)
     k = stands_out.argmax(axis=1)
     rows = np.arange(len(Y))
-    sharp = stands_out[rows, k] > np.maximum(0.5 * tol, _STANDS_OUT * change[rows, k])
+    sharp = stands_out[rows, k] > np.maximum(0.5, _STANDS_OUT * change[rows, k])
     return sharp, k, change[rows, k]
 
 

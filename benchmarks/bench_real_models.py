@@ -1,0 +1,15 @@
+"""Models as people have them: what does the default call do with them?
+
+python benchmarks/bench_real_models.py                   about ten minutes on one core
+python benchmarks/bench_real_models.py --part networks   networks, and some that nearly are
+python benchmarks/bench_real_models.py --part others     trees, neighbors, kernels, splines, recurrent networks, labels
+python benchmarks/bench_real_models.py --quick           three kinds per part, writes no results
+"""
+
+from __future__ import annotations
+
+from parts import real_models  # noqa: F401  (registers the parts)
+from registry import run_parts
+
+if __name__ == "__main__":
+    run_parts("real_models", __doc__, threads=1)

@@ -1,0 +1,254 @@
+"""Models as people have them: scikit-learn estimators, torch modules and functions, each with samples of its inputs."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import torch
+from sklearn import ensemble, gaussian_process, kernel_ridge, linear_model, neighbors, svm, tree
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
+
+from skident.datasets import make_network
+
+N_SAMPLES, D = 400, 6
+LINEAR = {"output_activation": "identity"}
+
+
+def samples(seed):
+    """Inputs (n, D) and a nonlinear target with noise."""
+    rng = np.random.RandomState(seed)
+    X = rng.standard_normal((N_SAMPLES, D))
+    return X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2] / 2 + np.abs(X[:, 3]) + 0.05 * rng.standard_normal(N_SAMPLES)
+
+
+def regressor(make):
+    """`predict` of an estimator ``make(seed)`` that is fitted to the samples."""
+
+    def model(seed):
+        X, y = samples(seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return make(seed).fit(X, y).predict, X
+
+    return model
+
+
+def classifier(make, frozen=False):
+    """`predict_proba` of a classifier of three classes, or the classifier itself."""
+
+    def model(seed):
+        X, y = samples(seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            fitted = make(seed).fit(X, np.digitize(y, [0.5, 1.5]))
+        return (FrozenEstimator(fitted) if frozen else fitted.predict_proba), X
+
+    return model
+
+
+def module(*layers, callable_=False, dtype=torch.float64):
+    """A torch module of layers made after seeding, or a function of its outputs."""
+
+    def model(seed):
+        torch.manual_seed(seed)
+        made = torch.nn.Sequential(*(layer() for layer in layers)).to(dtype).eval().requires_grad_(False)
+        function = lambda X: made(torch.as_tensor(X, dtype=dtype)).numpy()  # noqa: E731
+        return (function if callable_ else made), samples(seed)[0]
+
+    return model
+
+
+def sequence(make, shape):
+    """A layer for sequences of this shape, with its last outputs weighted."""
+
+    def model(seed):
+        torch.manual_seed(seed)
+        layer = make().double().eval().requires_grad_(False)
+
+        def function(X):
+            outputs = layer(torch.as_tensor(X).reshape(len(X), *shape))
+            outputs = outputs[0] if isinstance(outputs, tuple) else outputs
+            return outputs.reshape(len(X), -1)[:, -4:].numpy() @ [1.0, 0.3, -0.8, 0.5]
+
+        return function, samples(seed)[0]
+
+    return model
+
+
+def network(*widths, activation="tanh", change=lambda Y, X: Y, before=lambda X: X):
+    """A random network, and what is done to its inputs and outputs."""
+
+    def model(seed):
+        net = make_network((D, *widths), activation=activation, shift_scale=0.5, random_state=seed, **LINEAR)
+        return (lambda X: change(net(before(X)), X)), samples(seed)[0]
+
+    return model
+
+
+def integer_column(activation):
+    """A network that rounds one of its inputs, whose samples are integers."""
+
+    def model(seed):
+        function, X = network(10, 1, activation=activation, before=_rounded)(seed)
+        X[:, 2] = np.random.RandomState(seed).randint(0, 4, len(X))
+        return function, X
+
+    return model
+
+
+def _rounded(X):
+    return np.column_stack([X[:, :2], np.round(X[:, 2]), X[:, 3:]])
+
+
+def int8(axis):
+    """A ReLU network with dynamic quantization, per batch (None) or per row (1)."""
+
+    def model(seed):
+        net = make_network((D, 16, 1), activation="relu", random_state=seed, **LINEAR)
+        W, V = (_quantized(weights) for weights in net.weights)
+        inner = lambda X: np.maximum(_quantized(X, axis) @ W + net.biases[0], 0.0)  # noqa: E731
+        return (lambda X: _quantized(inner(X), axis) @ V), samples(seed)[0]
+
+    return model
+
+
+def _quantized(A, axis=None):
+    step = np.maximum(np.abs(A).max(axis=axis, keepdims=axis is not None), 1e-300) / 127
+    return step * np.round(A / step)
+
+
+def prelu(seed):
+    """One slope per unit."""
+    torch.manual_seed(seed)
+    made = torch.nn.Sequential(torch.nn.Linear(D, 16), torch.nn.PReLU(16), torch.nn.Linear(16, 2)).double()
+    torch.nn.init.uniform_(made[1].weight, -0.2, 0.6)
+    return made.requires_grad_(False), samples(seed)[0]
+
+
+def residual(seed):
+    """``x + W_2 relu(W_1 x)``."""
+    return network(16, D, activation="relu", change=lambda Y, X: Y + X)(seed)
+
+
+def labels(words):
+    """Numbers or words of the largest of three outputs."""
+    names = np.array(["a", "b", "c"]) if words else np.arange(3)
+    return network(8, 3, activation="relu", change=lambda Y, X: names[Y.argmax(axis=1)])
+
+
+def _linear(n_in, n_out):
+    return lambda: torch.nn.Linear(n_in, n_out)
+
+
+def _mlp(*widths, **options):
+    return lambda s: MLPRegressor(hidden_layer_sizes=widths or (100,), random_state=s, **options)
+
+
+def _voting(s):
+    parts = [("network", _mlp(20)(s)), ("linear", linear_model.LinearRegression())]
+    return ensemble.VotingRegressor(parts)
+
+
+def _after(*steps):
+    return lambda s: make_pipeline(*(step() for step in steps), linear_model.Ridge())
+
+
+def _scaled(make):
+    return lambda s: make_pipeline(StandardScaler(), make(s))
+
+
+def _mlp_classifier(activation):
+    return lambda s: MLPClassifier((10,), activation, random_state=s)
+
+
+def _logistic(s):
+    return linear_model.LogisticRegression()
+
+
+NETWORKS = {
+    "tanh (8, 5)": network(8, 5, 1),
+    "tanh (12, 7)": network(12, 7, 1),
+    "MLPRegressor()": regressor(_mlp()),
+    "MLPRegressor((20, 10))": regressor(_mlp(20, 10)),
+    "MLPRegressor((12,), tanh)": regressor(_mlp(12, activation="tanh")),
+    "StandardScaler, MLPRegressor((12,), logistic)": regressor(_scaled(_mlp(12, activation="logistic"))),
+    "VotingRegressor(MLP, linear)": regressor(_voting),
+    "residual block": residual,
+    "PReLU module, a slope per unit": prelu,
+    "LeakyReLU module": module(_linear(D, 16), torch.nn.LeakyReLU, _linear(16, 2)),
+    "LinearRegression": regressor(lambda s: linear_model.LinearRegression()),
+    "LogisticRegression, frozen": classifier(_logistic, frozen=True),
+    "LogisticRegression, predict_proba": classifier(_logistic),
+    "scaled MLPClassifier (tanh), frozen": classifier(_scaled(_mlp_classifier("tanh")), frozen=True),
+    "scaled MLPClassifier (ReLU), predict_proba": classifier(_scaled(_mlp_classifier("relu"))),
+    "tanh, Sigmoid module": module(_linear(D, 10), torch.nn.Tanh, _linear(10, 1), torch.nn.Sigmoid),
+    "ReLU, Sigmoid module": module(_linear(D, 10), torch.nn.ReLU, _linear(10, 1), torch.nn.Sigmoid),
+    "ReLU, Softmax module": module(_linear(D, 10), torch.nn.ReLU, _linear(10, 3), lambda: torch.nn.Softmax(dim=1)),
+    "tanh, Softplus module": module(_linear(D, 10), torch.nn.Tanh, _linear(10, 1), torch.nn.Softplus),
+    "BatchNorm, ReLU function": module(
+        _linear(D, 16), lambda: torch.nn.BatchNorm1d(16), torch.nn.ReLU, _linear(16, 1), callable_=True
+    ),
+    "ReLU6 function": module(_linear(D, 12), torch.nn.ReLU6, _linear(12, 1), callable_=True),
+    "GELU, 64 units": network(64, 1, activation="gelu"),
+    "SiLU, 64 units": network(64, 1, activation="silu"),
+    "tanh with a linear skip": network(10, D, change=lambda Y, X: Y + X),
+    "max pooling": network(6, 1, before=lambda X: np.maximum(X, X[:, ::-1])),
+}
+TREES, LOCAL, LAYER_NORM, RECURRENT = "tree ensemble", "local kernel", "LayerNorm", "recurrent network"
+INT8, COLUMN, LABELS = "dynamic int8 quantization", "integer or categorical column", "class labels"
+# The model and the noun that its message must have.
+OTHERS = {
+    "RandomForestRegressor": (regressor(lambda s: ensemble.RandomForestRegressor(50, random_state=s)), TREES),
+    "ExtraTreesRegressor": (regressor(lambda s: ensemble.ExtraTreesRegressor(50, random_state=s)), TREES),
+    "DecisionTreeRegressor": (regressor(lambda s: tree.DecisionTreeRegressor(random_state=s)), TREES),
+    "GradientBoostingRegressor": (regressor(lambda s: ensemble.GradientBoostingRegressor(random_state=s)), TREES),
+    "HistGradientBoostingRegressor": (
+        regressor(lambda s: ensemble.HistGradientBoostingRegressor(random_state=s)),
+        TREES,
+    ),
+    "AdaBoostRegressor": (regressor(lambda s: ensemble.AdaBoostRegressor(random_state=s)), TREES),
+    "RandomForestClassifier, predict_proba": (
+        classifier(lambda s: ensemble.RandomForestClassifier(50, random_state=s)),
+        TREES,
+    ),
+    "KNeighborsRegressor": (regressor(lambda s: neighbors.KNeighborsRegressor()), "nearest neighbors"),
+    "KNeighborsRegressor, by distance": (
+        regressor(lambda s: neighbors.KNeighborsRegressor(weights="distance")),
+        "nearest neighbors",
+    ),
+    "SVR": (regressor(lambda s: svm.SVR()), LOCAL),
+    "SVR, cubic": (regressor(lambda s: svm.SVR(kernel="poly")), "polynomial of degree 3"),
+    "GaussianProcessRegressor": (
+        regressor(lambda s: gaussian_process.GaussianProcessRegressor(alpha=0.01)),
+        LOCAL,
+    ),
+    "KernelRidge": (regressor(lambda s: kernel_ridge.KernelRidge(kernel="rbf")), LOCAL),
+    "SplineTransformer": (regressor(_after(SplineTransformer)), "spline"),
+    "PolynomialFeatures(2)": (regressor(_after(PolynomialFeatures)), "polynomial of degree 2"),
+    "PolynomialFeatures(3)": (regressor(_after(lambda: PolynomialFeatures(3))), "polynomial of degree 3"),
+    "integer column, ReLU": (integer_column("relu"), COLUMN),
+    "integer column, tanh": (integer_column("tanh"), COLUMN),
+    "GRU": (sequence(lambda: torch.nn.GRU(2, 8, batch_first=True), (3, 2)), RECURRENT),
+    "LSTM": (sequence(lambda: torch.nn.LSTM(2, 8, batch_first=True), (3, 2)), RECURRENT),
+    "TransformerEncoderLayer": (
+        sequence(lambda: torch.nn.TransformerEncoderLayer(3, 1, 8, batch_first=True), (2, 3)),
+        LAYER_NORM,
+    ),
+    "TransformerEncoderLayer, norm first": (
+        sequence(lambda: torch.nn.TransformerEncoderLayer(3, 1, 8, batch_first=True, norm_first=True), (2, 3)),
+        LAYER_NORM,
+    ),
+    "LayerNorm, ReLU": (
+        module(_linear(D, 12), lambda: torch.nn.LayerNorm(12), torch.nn.ReLU, _linear(12, 1), callable_=True),
+        LAYER_NORM,
+    ),
+    "labels, numbers": (labels(False), LABELS),
+    "labels, words": (labels(True), LABELS),
+    "int8, scale per batch": (int8(None), INT8),
+    "int8, scale per row": (int8(1), INT8),
+}

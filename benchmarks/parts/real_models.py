@@ -1,0 +1,136 @@
+"""The default call on models as people have them: networks recovered, other models refused by name."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
+
+import seed_ranges
+from cases.real_models import NETWORKS, OTHERS
+from common import format_table
+from registry import part
+from skident import NetworkIdentifier
+
+MODELS, QUICK = 10, 1  # per kind
+FIRST_SEED = seed_ranges.REAL_MODELS.start
+SECONDS = 20.0  # max_seconds of a fit
+MAX_ERROR = 1e-8  # over the outputs' standard deviation, at three standard deviations of the inputs
+FIRST_SENTENCE = 200  # characters
+REFUSED_IN = 5.0  # processor seconds
+_ROWS = 1000  # on which outputs are compared
+
+
+def _trial(make, seed):
+    """How the default call ended, with which message, error, seconds and queries."""
+    model, X = make(seed)
+    began, fitted, said = time.process_time(), None, ""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            fitted = NetworkIdentifier(model, random_state=seed, max_seconds=SECONDS).fit(X)
+            said = " ".join(str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning))
+        except ValueError as error:
+            said = str(error)
+    trial = {"seed": seed, "seconds": time.process_time() - began, "said": said[:FIRST_SENTENCE]}
+    if fitted is None:
+        return trial | {"outcome": "refused", "error": None, "queries": None}
+    outcome = "exact" if fitted.report_.exact else "agrees" if fitted.report_.agrees else "warned"
+    return trial | {"outcome": outcome, "error": _error(fitted, model, X, seed), "queries": fitted.n_queries_}
+
+
+def _error(fitted, model, X, seed):
+    """Largest error over the outputs' standard deviation, on rows three standard deviations wide."""
+    rows = X.mean(axis=0) + 3.0 * X.std(axis=0) * np.random.RandomState(seed).standard_normal((_ROWS, X.shape[1]))
+    if isinstance(model, torch.nn.Module):
+        truth = model(torch.as_tensor(rows)).numpy()
+    else:
+        truth = model.predict_proba(rows) if hasattr(model, "predict_proba") else model(rows)
+    found = fitted.predict_proba(rows) if hasattr(fitted, "classes_") else fitted.predict(rows)
+    return float(np.abs(np.reshape(found, np.shape(truth)) - truth).max() / np.std(truth))
+
+
+def _trials(make, first, n):
+    return [_trial(make, seed) for seed in range(first, first + n)]
+
+
+@part("real_models", "networks", seeds=seed_ranges.REAL_MODELS)
+class Networks:
+    """Models that are feedforward networks, and some that nearly are."""
+
+    @staticmethod
+    def run(trials, quick):
+        """Ten models per kind."""
+        n, kinds = (QUICK if quick else trials or MODELS), [*NETWORKS][: 3 if quick else None]
+        return {
+            "rows": [{"name": name, "trials": _said(name, _trials(NETWORKS[name], FIRST_SEED, n))} for name in kinds]
+        }
+
+    @staticmethod
+    def tables(result):
+        """Outcomes per kind; wrong in silence: exact or agreeing, without a warning, and not right."""
+        header = [
+            "model",
+            "exact and right",
+            "warned",
+            "refused",
+            "wrong in silence",
+            "largest error",
+            "median s",
+            "max s",
+        ]
+        return format_table(header, [_network_row(row) for row in result["rows"]])
+
+
+def _network_row(row):
+    trials = row["trials"]
+    right = [t for t in trials if t["outcome"] == "exact" and t["error"] < MAX_ERROR]
+    silent = [t for t in trials if t["outcome"] in ("exact", "agrees") and not t["error"] < MAX_ERROR]
+    seconds = [t["seconds"] for t in trials]
+    counts = [sum(t["outcome"] == outcome for t in trials) for outcome in ("warned", "refused")]
+    errors = [t["error"] for t in right]
+    return [
+        row["name"],
+        f"{len(right)} of {len(trials)}",
+        *counts,
+        len(silent),
+        max(errors) if errors else None,
+        float(np.median(seconds)),
+        max(seconds),
+    ]
+
+
+@part("real_models", "others", seeds=seed_ranges.REAL_MODELS)
+class Others:
+    """Models that are no feedforward networks."""
+
+    @staticmethod
+    def run(trials, quick):
+        """Ten models per kind, on other seeds than the networks."""
+        n, rows = (QUICK if quick else trials or MODELS), []
+        for name in [*OTHERS][: 3 if quick else None]:
+            make, noun = OTHERS[name]
+            rows.append({"name": name, "noun": noun, "trials": _said(name, _trials(make, FIRST_SEED + 500, n))})
+        return {"rows": rows}
+
+    @staticmethod
+    def tables(result):
+        """Refusals with the noun in the first 200 characters, within five seconds."""
+        header = ["model", "noun", "refused by name", "not refused", "max s"]
+        return format_table(header, [_other_row(row) for row in result["rows"]])
+
+
+def _other_row(row):
+    trials = row["trials"]
+    refused = [t for t in trials if t["outcome"] == "refused"]
+    named = [t for t in refused if row["noun"] in t["said"].partition(". ")[0] and t["seconds"] < REFUSED_IN]
+    others = len(trials) - len(refused)
+    return [row["name"], row["noun"], f"{len(named)} of {len(trials)}", others, max(t["seconds"] for t in trials)]
+
+
+def _said(name, trials):
+    print(name, [(t["outcome"], t["error"], round(t["seconds"], 1)) for t in trials], flush=True)
+    return trials
