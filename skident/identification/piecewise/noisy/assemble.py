@@ -18,6 +18,7 @@ _SAME_COSINE = 0.9999  # of the weights of two parts of one unit
 _WRONG_COEF = 0.3  # deviation of a unit's coefficient in the readout from the measured jump, over that
 _NO_LOSS = 2e-3  # share of unexplained outputs that a unit left out may add
 _NO_LINEAR_PART = 5e-3  # linear part, over that of the units, which is error
+_ABOVE_RANK = 5e-4  # singular values of a linear part beyond its rank, over its norm, which are error
 _FEWEST_EFFECTS = 3  # points on a unit's rarer side at which an input is active: fewer leave its weight undetermined
 _SPARE_ROWS = 5  # equations for the sides of units beyond their number
 _RANK = 1e-3  # singular value over the largest one from which a linear part needs a unit
@@ -208,7 +209,7 @@ def fold_linear_part(layers, X):
     rest = np.linalg.norm(found.V * row[:, None]) / size
     for rank in range(1, m) if rest > _NO_LINEAR_PART else ():
         other, above = _turned_beside(layers.V * row[:, None], layers.W2 * row[:, None], layers.W3, turned, rank)
-        if above < _NO_LINEAR_PART * size:
+        if above < _ABOVE_RANK * np.linalg.norm(layers.V * row[:, None]):
             found = layers.turned(other)
             return replace(found, V=_of_rank(found.V, rank)), float(rest)
     if rest < _NO_LINEAR_PART:

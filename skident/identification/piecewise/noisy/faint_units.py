@@ -25,7 +25,8 @@ _ROWS = 6.0  # outputs per parameter of a fit
 _ROUNDS = (12, 3)  # changes of the weights of the fit with all units, and of that with those that are kept
 _QUANTILE = 0.97  # of the residuals, that gives their scale in a fit: units that 5 % of the inputs activate are fitted
 _EFFECT = 1.2  # root mean square of a unit's outputs over the residuals' scale, from which it is kept
-_FITS = 4  # at most: each one finds what the ones before left
+_MOST_KEPT = 8  # units of these that are kept at most: a residual that takes more is no network of few units
+_FITS = 2  # at most: the second one finds what the first one left
 _NEARLY_NEVER = 1e-3  # deviation over the largest one of an input that is hardly ever active
 
 
@@ -48,14 +49,12 @@ def with_faint_units(layers, X, F, rng):
         fit = _fit(_random_units(H, residual, rng), rows, _ROUNDS[0])
         rest = residual_scale(residual - fit.network(H))
         kept = _effects(fit, H) > _EFFECT * rest
-        if not kept.any():
+        if not 0 < kept.sum() <= _MOST_KEPT:
             break
         fit = _fit(units_of(fit.network).take(kept), rows, _ROUNDS[1])
         if fit.scale >= residual_scale(residual, _QUANTILE):
             break
         layers = _joined(layers, fit.network)
-        if not kept.all():
-            break
     return layers
 
 

@@ -43,6 +43,8 @@ _WRONG = 12.0  # standard deviations of an output's error above which it is wron
 _WRONG_SCALES = 12.0  # the same in deviations of the residuals
 _WRONG_MOST = 100.0  # standard deviations above which an output is wrong whatever the residuals of others are
 _FAINT_SHARE = 0.1  # share of wrong outputs from which units that are often active are missing
+_FAINT_GAIN = 0.8  # residual with such units over that without them: errors of the units found fall less
+_FAINT = 300.0  # residual before the first polish that is no error of the units found: those leave up to 200
 _FOLD_POINTS = 20_000  # points at which activity of units is counted; they are not queried
 _NEAR_WRONG = (0.05, 0.2, 0.5)  # distances of rows around wrong points, in standard deviations of the inputs
 _MOST_ADDED = 300  # wrong points that a polish adds
@@ -106,7 +108,7 @@ class _Search:
         if self.layers is None:
             raise self._unexplained()
         n_known = len(self.layers.b2)
-        self._complete()
+        self._complete(_FAINT)
         if self.read_share > _USABLE_WRONG and len(self.layers.b2) == n_known:
             raise self._unexplained()
         self._repair()
@@ -145,17 +147,21 @@ class _Search:
         self.layers, self.sign_doubt, self.read_share = layers, signs[1], float(np.mean(residual > 1.0))
         return True
 
-    def _complete(self):
-        """Add units of which no boundary was followed, if many outputs are not explained; whether there are any."""
-        n_known, wrong = len(self.layers.b2), self._wrong_share()
-        if wrong > _FAINT_SHARE:
-            self._query_more(rows_of_faint_units(self.layers))
-            self.layers = with_faint_units(self.layers, self.X, self.F, self.rng)
-        return len(self.layers.b2) > n_known
+    def _complete(self, tol):
+        """Add units of which no boundary was followed, if many residuals exceed tol; whether there are any."""
+        # With several outputs, jumps in some direction are large enough to be followed; errors of units were fitted.
+        if self.probe.n_outputs > 1 or self._wrong_share(tol) < _FAINT_SHARE:
+            return False
+        self._query_more(rows_of_faint_units(self.layers))
+        before, size = self.layers, np.median(np.abs(self.F - self.layers(self.X)))
+        self.layers = with_faint_units(before, self.X, self.F, self.rng)
+        if np.median(np.abs(self.F - self.layers(self.X))) > _FAINT_GAIN * size:
+            self.layers = before
+        return self.layers is not before
 
-    def _wrong_share(self):
-        """Share of the outputs that the layers do not explain up to their errors."""
-        return float(np.mean(np.abs(self.F - self.layers(self.X)).max(axis=1) > _WRONG))
+    def _wrong_share(self, tol=_WRONG):
+        """Share of the outputs with residuals above tol."""
+        return float(np.mean(np.abs(self.F - self.layers(self.X)).max(axis=1) > tol))
 
     def _query_more(self, n):
         """At least n random points and their outputs."""
@@ -175,7 +181,7 @@ class _Search:
             found, samples = self._polished(self._folded(self.layers), anneal=complete)
             better = self._keep(found)
             self.layers = self._without_redundant(found.layers, samples)
-            if len(self.layers.b2) < len(found.layers.b2) or self._complete():
+            if len(self.layers.b2) < len(found.layers.b2) or (better and self._complete(_WRONG)):
                 continue
             idle = 0 if better else idle + 1
             if found.wrong_share == 0 or idle == _PATIENCE:
