@@ -21,7 +21,12 @@ def in_shape_of_targets(Y, one_dimensional):
 
 
 def _classifies(identifier):
-    """Whether the black box is queried for probabilities: then the estimator is a classifier."""
+    """Whether the black box is queried for probabilities or labels: then the estimator is a classifier."""
+    return resolve_response(identifier.estimator, identifier.response_method) in ("predict_proba", "labels")
+
+
+def _gives_probabilities(identifier):
+    """Whether the scale of the logits is known, as labels alone do not determine it."""
     return resolve_response(identifier.estimator, identifier.response_method) == "predict_proba"
 
 
@@ -60,7 +65,7 @@ class NetworkPredictions(RegressorMixin):
             return probabilities_from_logits(Y)
         return in_shape_of_targets(Y, self._one_dimensional)
 
-    @available_if(_classifies)
+    @available_if(_gives_probabilities)
     def predict_proba(self, X):
         """Probabilities of `classes_` from the identified logits.
 

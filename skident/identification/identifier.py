@@ -30,6 +30,7 @@ from skident.oracle.black_box import resolve_black_box, resolve_response
 
 from .diagnosis import budget_named, explained, warning_of
 from .exact_bits import FORMAT_DIGITS, round_validated
+from .from_labels import network_from_labels
 from .observe import observe, pose
 from .options import IdentifierOptions
 from .parameter_errors import standard_errors_of
@@ -62,9 +63,10 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     activation, output_activation : str, default="auto"
         Of the hidden layers and of the output. ``auto`` reads or detects them (about 1,200 queries, most at large
         inputs). Set them if detection is uncertain or its queries are not allowed.
-    response_method : {"auto", "predict", "predict_proba"}, default="auto"
+    response_method : {"auto", "predict", "predict_proba", "labels"}, default="auto"
         Queried method. ``predict_proba``: outputs are probabilities of exclusive classes, and the network of their
         logits is recovered. ``auto`` is that for classifiers; set it for callables that return probabilities.
+        ``labels``: only labels are queried; one hidden ReLU layer is recovered from the decision boundary.
     input_range : tuple of two array-likes of shape (D,) or float, default=None
         ``(low, high)`` outside which the model is never queried. Infinite entries are no bounds. Without it, queries
         go up to 1e5 standard deviations from the data.
@@ -159,7 +161,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         "layer_widths": ["array-like", StrOptions({"auto"}), None],
         "activation": [ACTIVATION_CHOICES, StrOptions({"auto", "leaky_relu"})],
         "output_activation": [ACTIVATION_CHOICES, StrOptions({"auto"})],
-        "response_method": [StrOptions({"auto", "predict", "predict_proba"})],
+        "response_method": [StrOptions({"auto", "predict", "predict_proba", "labels"})],
         "input_range": ["array-like", None],
         "tol": [POSITIVE],
         "max_seconds": [POSITIVE, None],
@@ -278,11 +280,34 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
             X, y, response = self._validated(X, y)
             options = Options.of(self, self._chosen_options(), response)
             with (budget := Budget(self.max_seconds, self.max_queries, began)).limit():
+                if response == "labels":
+                    return self._fit_labels(X, y, budget)
                 model, oracle, rng = self._query(X, y, response, options, budget)
                 validation, steps = _recover(observe(model, oracle, X, options), model, options, rng)
                 self._store(validation, steps)
             if (message := warning_of(validation)) is not None:
                 warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        return self
+
+    def _fit_labels(self, X, y, budget):
+        """Identify a classifier from its labels alone."""
+        rng = check_random_state(self.random_state)
+        model = resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1), classifiers=True)
+        place = center_and_scale(X, None)
+        network, classes, report = network_from_labels(
+            model, X, *place, budget, rng, input_range=self.input_range, verbose=self.verbose
+        )
+        self.network_, self.layer_widths_, self.report_ = network, network.layer_widths, report
+        self.extractor_ = self.completion_ = self.stderr_ = None
+        self.estimator_, self.n_queries_, self.classes_ = model, budget.n_queries, classes
+        self._one_dimensional, self._labels, self._softmax = True, classes, False
+        if not report.agrees:
+            warnings.warn(
+                f"The network is not exact: {report.boundary_errors} of {report.checked} labels at its decision "
+                "boundary differ. The model may have more layers, or labels that are not deterministic.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         return self
 
     def _validated(self, X, y):

@@ -78,13 +78,15 @@ class IdentificationReport(Bunch):
         }[self._validation()]
         noise = f", noise of the outputs {self.noise:.1e}" if self.noise else ""
         attempts = f"{self.attempts} attempt{'' if self.attempts == 1 else 's'}"
-        seen, bits = self.get("activation"), self.get("bits")
+        seen, bits, left = self.get("activation"), self.get("bits"), self.get("undetermined")
+        if self.route == "labels":  # a basis (k, F, K)
+            left = f"{len(left)} combinations of output weights" if len(left) else None
         error = f"relative maximum error {self.relative_max_error:.1e} on {self.checked} held-out samples{noise}"
         return [
             f"{validated}: {error}",
             f"method: {self.route} ({self.reason}), {attempts}",
             *([] if seen is None else [f"activation: {seen}"]),
-            *([f"not determined: {left}"] if (left := self.get("undetermined")) else []),
+            *([f"not determined: {left}"] if left else []),
             *([] if bits is None else [f"bits: {bits}"]),
         ]
 

@@ -57,10 +57,12 @@ def resolve_response(estimator, response_method):
     """The method to query: for "auto" ``predict_proba`` of classifiers, else ``predict``."""
     if response_method == "auto":
         return "predict_proba" if is_classifying(estimator) else "predict"
+    if response_method == "labels":
+        return "labels"
     if response_method == "predict" and is_classifying(estimator):
         raise ValueError(
             f"response_method='predict' queries {type(estimator).__name__} for labels, which are constant almost "
-            "everywhere; use response_method='predict_proba' (or 'auto')."
+            "everywhere; use response_method='predict_proba' (or 'auto'), or 'labels' to identify it from its labels."
         )
     return response_method
 

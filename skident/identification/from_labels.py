@@ -1,0 +1,90 @@
+"""Identification from labels alone: logits of the boundary become a network in raw inputs, with its report."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.base.progress import StageLog
+from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
+from skident.network import FeedforwardNetwork
+from skident.oracle import probabilities_from_logits
+
+from .piecewise.boundary.identify import identify_logits
+from .piecewise.boundary.labels import Labels
+from .report import IdentificationReport
+
+__all__ = ["network_from_labels"]
+
+_SIGN_TOL = 1e-7  # of the linear parts of logits, over their size, that signs of units must explain
+_RANK_TOL = 1e-7  # relative, of the linear system of the signs
+_MIN_CHECKED = 100  # boundary points at which labels must agree before the network is exact
+_N_COMPARED = 1000  # inputs at which the network gives the labels of the logits: a check of the conversion
+_STAGE = "decision boundary"
+
+
+def network_from_labels(model, X, center, scale, budget, rng, input_range=None, verbose=0):
+    """Network, classes (K,) and report of a model (n, D) -> (n,) labels with one hidden ReLU layer."""
+    labels = Labels(model, center, scale, budget, input_range)
+    log = StageLog(verbose, "NetworkIdentifier")
+    with log.stage(_STAGE, labels) as entry:
+        labels.probe((X - center) / scale, rng)
+        found = identify_logits(labels, rng, log.say)
+        entry["residual"] = found.residual
+    classes = np.array(labels.classes)
+    order = np.argsort(classes)
+    network, signs_known = _network(found.logits, order, center, scale)
+    U = labels.draw(_N_COMPARED, rng, (0.5, 4.0))
+    seen = np.argmax(probabilities_from_logits(network(center + scale * U)), axis=1)
+    same = np.mean(order[seen] == found.logits.predict(U))
+    signs_known = signs_known and bool(same >= 1 - 1 / _N_COMPARED)
+    return network, classes[order], _report(found, order, labels, log, network, signs_known)
+
+
+def _signs(A, T, H):
+    """Signs (m,) with ``T = (A * signs) @ H`` for linear parts T (K, D) and coefficients A (K, m); None if unknown."""
+    M = (A[:, None, :] * H.T[None]).reshape(-1, A.shape[1])
+    size = max(np.abs(M).max(initial=0.0), np.abs(T).max(initial=0.0), 1e-300)
+    M, r = M / size, T.ravel() / size
+    if np.linalg.matrix_rank(M, tol=_RANK_TOL) == A.shape[1]:
+        signs = np.sign(np.linalg.lstsq(M, r, rcond=None)[0])
+        return signs if np.abs(M @ signs - r).max() < _SIGN_TOL else None
+    try:
+        found = solve_signs(M, r, _SIGN_TOL)
+    except UndecidedSignsError:
+        return None
+    return found[0] if len(found) == 1 else None
+
+
+def _network(logits, order, center, scale):
+    """The network of raw inputs, and whether its signs are determined; else two linear units per class stand in."""
+    coef, m = logits.coef[:, order], len(logits.hyperplanes)
+    coef = coef[:, 1:] - coef[:, :1] if len(order) == 2 else coef - coef.mean(axis=1, keepdims=True)
+    H, A, T = logits.hyperplanes, coef[:m].T, coef[m:].T
+    signs = _signs(A, T[:, :-1], H[:, :-1]) if m else None
+    if m == 0:
+        return FeedforwardNetwork(
+            [T[:, :-1].T / scale[:, None]], [T[:, -1] - T[:, :-1] @ (center / scale)], "relu"
+        ), True
+    if signs is None:
+        V, bias = np.vstack([2 * A.T, np.eye(len(T)), -np.eye(len(T))]), np.zeros(len(T))
+        planes = T - A @ H
+        hidden = np.vstack([H, planes, -planes])
+    else:
+        hidden, V, bias = signs[:, None] * H, 2 * A.T, T[:, -1] - (A * signs) @ H[:, -1]
+    W, b = hidden[:, :-1] / scale, hidden[:, -1] - hidden[:, :-1] @ (center / scale)
+    return FeedforwardNetwork([W.T, V], [b, bias], "relu"), signs is not None
+
+
+def _report(found, order, labels, log, network, signs_known):
+    """Report: labels at the boundary decide `exact`; `undetermined` is a basis of what they leave open."""
+    agrees = found.wrong == 0 and found.checked >= _MIN_CHECKED
+    all_pairs = set(found.pairs) >= found.pairs_seen
+    exact = agrees and all_pairs and not len(found.open_coef) and signs_known
+    error = found.residual if agrees else np.inf
+    return IdentificationReport(
+        exact=bool(exact), agrees=bool(agrees), relative_max_error=float(error), checked=found.checked,
+        boundary_errors=found.wrong, class_pairs=found.pairs, undetermined=found.open_coef[:, :, order],
+        signs_determined=signs_known, noise=0.0, route="labels", reason="one hidden ReLU layer", attempts=1,
+        n_queries=labels.n_queries, stages=log.stages, plan=["labels"], activation=None, bits=None,
+        tried=[("labels", "exact" if exact else "agrees" if agrees else "not exact")],
+    )  # fmt: skip

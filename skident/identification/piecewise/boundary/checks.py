@@ -1,0 +1,49 @@
+"""Validation at the boundary: two labels at both sides of predicted boundary points on held-out lines."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .points import bisect, sizes
+
+__all__ = ["wrong_boundary_points"]
+
+_N_GRID = 65  # predicted labels per line
+_RADII = (0.5, 10.0)  # standard deviations of the lines' ends, log-uniform
+_OFFSET = 1e-8  # of both labels from the predicted boundary, relative to 1 + |x|
+
+
+def wrong_boundary_points(labels, logits, n, rng):
+    """Check predicted boundary points on n lines: number checked, wrong, crossings (X, pairs, U), pairs."""
+    ends = labels.draw(2 * n, rng, _RADII)
+    P, U = ends[::2], ends[1::2] - ends[::2]
+    t = np.linspace(0, 1, _N_GRID)
+    predicted = logits.predict((P[:, None] + t[:, None] * U[:, None]).reshape(-1, P.shape[1])).reshape(n, -1)
+    changes = [np.flatnonzero(row[1:] != row[:-1]) for row in predicted]
+    at = np.array([rng.choice(c) if len(c) else -1 for c in changes])
+    P, U, predicted, at = P[at >= 0], U[at >= 0], predicted[at >= 0], at[at >= 0]
+    if not len(P):
+        return 0, 0, (np.zeros((0, ends.shape[1])), np.zeros((0, 2), dtype=int), P), []
+    rows = np.arange(len(P))
+    middle, below, above = bisect(logits.predict, P, U, t[at], t[at + 1], predicted[rows, at])
+    step = _OFFSET * sizes(P + middle[:, None] * U) / np.linalg.norm(U, axis=1)
+    seen = np.stack([labels(P + (middle + s * step)[:, None] * U) for s in (-1, 1)])
+    inside = np.all(seen >= 0, axis=0)
+    bad = np.flatnonzero(inside & ((seen[0] != below) | (seen[1] != above)))
+    places = np.column_stack([t[at], middle - step, middle + step, t[at + 1]])[bad]
+    crossings = _crossings(labels, P[bad], U[bad], places)
+    pairs = sorted({tuple(sorted(map(int, p))) for p in zip(below[inside], above[inside], strict=True)})
+    return int(inside.sum()), len(bad), crossings, pairs
+
+
+def _crossings(labels, P, U, places):
+    """True boundary points between neighboring places (k, 4) on lines P + t U, where labels differ."""
+    X, pairs, directions = [], [], []
+    for p, u, s in zip(P, U, places, strict=True):
+        seen = labels(p + s[:, None] * u)
+        for k in np.flatnonzero(seen[1:] != seen[:-1])[:1]:
+            t, below, above = bisect(labels, p[None], u, s[k], s[k + 1], seen[k : k + 1])
+            X.append(p + t[0] * u)
+            pairs.append((above[0], below[0]))
+            directions.append(u)
+    return np.array(X).reshape(-1, P.shape[1]), np.array(pairs, dtype=int).reshape(-1, 2), np.array(directions)

@@ -1,0 +1,122 @@
+"""All classes at once: logits are linear in (|z|, x, 1) with zero differences on the boundary, up to a null space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linprog
+
+from .points import sizes
+
+__all__ = ["Logits", "null_space", "separating", "refined"]
+
+_MAX_UNKNOWNS = 6000  # of the joint least squares (memory and time)
+_NEAR_BEND = 1e-6  # distance from a hyperplane within which the side of a point is uncertain
+_NULL_TOL = 2e-9  # singular value per root of the points that is a null vector of accurate hyperplanes
+_GAP = 20.0  # between the singular values of null vectors of rough hyperplanes and the others
+_OUTLIER = 100.0  # median residuals beyond which a point leaves the fit
+
+
+@dataclass(frozen=True)
+class Logits:
+    """Hyperplanes (m, D + 1) and coefficients (m + D + 1, K) of (|z|, x, 1); class 0 has none (a common function)."""
+
+    hyperplanes: np.ndarray
+    coef: np.ndarray
+
+    def __call__(self, X):
+        """Logits (n, K)."""
+        return features(self.hyperplanes, X) @ self.coef
+
+    def predict(self, X):
+        """Indices of the labels (n,)."""
+        return np.argmax(self(X), axis=1)
+
+
+def features(H, X):
+    """(|z|, x, 1) of inputs X (n, D)."""
+    one = np.column_stack([X, np.ones(len(X))])
+    return np.column_stack([np.abs(one @ H.T), one])
+
+
+def null_space(H, X, pairs, n_classes, tol=_NULL_TOL):
+    """Coefficients (k, F, K) that vanish on boundary points, and all singular values; the smallest first."""
+    F = features(H, X) / sizes(X)[:, None]
+    rows = np.arange(len(X))
+    M = np.zeros((len(X), n_classes, F.shape[1]))
+    M[rows, pairs[:, 0]] += F
+    M[rows, pairs[:, 1]] -= F
+    M = M[:, 1:].reshape(len(X), -1)
+    if len(M) > 2 * M.shape[1]:
+        M = np.linalg.qr(M, mode="r")
+    _, s, V = np.linalg.svd(M)
+    s = np.append(s, np.zeros(M.shape[1] - len(s)))[::-1]
+    bound = tol * np.sqrt(len(X))
+    k = int(np.sum(s < bound))
+    N = np.zeros((k, F.shape[1], n_classes))
+    N[:, :, 1:] = V[::-1][:k].reshape(k, n_classes - 1, F.shape[1]).transpose(0, 2, 1)
+    return N, s
+
+
+def separating(H, N, X, seen):
+    """The combination (F, K) of null vectors N that gives inputs X their labels with the largest margin, or None."""
+    F = features(H, X)
+    F /= np.linalg.norm(F, axis=1)[:, None]
+    values = np.einsum("nf,kfc->nck", F, N)
+    rows = np.arange(len(X))
+    margins = values[rows, seen][:, None] - values
+    keep = np.ones(margins.shape[:2], dtype=bool)
+    keep[rows, seen] = False
+    G = margins[keep]
+    k = len(N)
+    found = linprog(
+        np.append(np.zeros(k), -1.0), A_ub=np.column_stack([-G, np.ones(len(G))]), b_ub=np.zeros(len(G)),
+        bounds=[(-1, 1)] * k + [(None, 1)], method="highs",
+    )  # fmt: skip
+    if found.status != 0 or -found.fun <= 1e-12:
+        return None
+    return np.einsum("k,kfc->fc", found.x[:k], N)
+
+
+def refined(logits, X, pairs, steps=4):
+    """Gauss-Newton over hyperplanes and coefficients at boundary points; the logits and the largest residual."""
+    H, coef = logits.hyperplanes.copy(), logits.coef / np.linalg.norm(logits.coef)
+    m, best = len(H), (np.inf, logits)
+    if H.size + coef[:, 1:].size > _MAX_UNKNOWNS:
+        return logits, np.inf
+    for step in range(steps + 1):
+        r, J, keep = _linearized(H, coef, X, pairs)
+        worst = np.abs(r[keep]).max(initial=0.0)
+        if worst < best[0]:
+            best = worst, Logits(H.copy(), coef.copy())
+        if step == steps or worst < 2e-15:
+            break
+        gauge = np.zeros((1 + m, J.shape[1]))
+        gauge[0, H.size :] = coef[:, 1:].T.ravel()
+        for j in range(m):
+            gauge[1 + j, j * H.shape[1] : (j + 1) * H.shape[1] - 1] = H[j, :-1] / m
+        system, target = np.vstack([J[keep], gauge]), np.append(-r[keep], np.zeros(1 + m))
+        change = np.linalg.lstsq(system, target, rcond=1e-11)[0]
+        H = H + change[: H.size].reshape(H.shape)
+        coef = coef.copy()
+        coef[:, 1:] += change[H.size :].reshape(coef.shape[1] - 1, -1).T
+        norms = np.linalg.norm(H[:, :-1], axis=1)
+        H, coef[:m] = H / norms[:, None], coef[:m] * norms[:, None]
+    return best[1], best[0]
+
+
+def _linearized(H, coef, X, pairs):
+    """Residuals (n,) over distance, their Jacobian, and which points count."""
+    m, one = len(H), np.column_stack([X, np.ones(len(X))])
+    z, F = one @ H.T, features(H, X)
+    d = (coef[:, pairs[:, 0]] - coef[:, pairs[:, 1]]).T
+    gradient = (d[:, :m] * np.sign(z)) @ H[:, :-1] + d[:, m:-1]
+    weight = sizes(X) * np.maximum(np.linalg.norm(gradient, axis=1), 1e-12)
+    r = np.sum(F * d, axis=1) / weight
+    keep = np.min(np.abs(z), axis=1, initial=np.inf) > _NEAR_BEND
+    keep &= np.abs(r) < 1e-6 + _OUTLIER * np.median(np.abs(r))
+    blocks = [(d[:, [j]] * np.sign(z[:, [j]])) * one for j in range(m)]
+    for c in range(1, coef.shape[1]):
+        blocks.append(((pairs[:, 0] == c).astype(float) - (pairs[:, 1] == c))[:, None] * F)
+    return r, np.hstack(blocks) / weight[:, None], keep

@@ -1,0 +1,80 @@
+"""Identification from labels alone: one hidden ReLU layer, linear classifiers, models that are refused."""
+
+import numpy as np
+import pytest
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+
+from skident import NetworkIdentifier
+from skident.oracle import NotIdentified
+
+
+def _planted(seed, D=6, m=3):
+    """Logits of a network whose boundary passes the center."""
+    rng = np.random.default_rng(seed)
+    W, b, v = rng.standard_normal((m, D)) / np.sqrt(D), 0.5 * rng.standard_normal(m), rng.standard_normal(m)
+    X = rng.standard_normal((2000, D))
+    shift = np.median(np.maximum(X @ W.T + b, 0) @ v)
+    return (W, b), X[:100], lambda X: np.maximum(X @ W.T + b, 0) @ v - shift
+
+
+def _identify(model, X, **options):
+    return NetworkIdentifier(model, response_method="labels", random_state=0, **options).fit(X)
+
+
+@pytest.mark.parametrize("names", [("no", "yes"), (-5, 3), (False, True)], ids=["text", "negative", "boolean"])
+def test_hyperplanes_and_labels_of_a_planted_network(names):
+    (W, b), X, logit = _planted(1)
+
+    def model(X):
+        return np.array(names)[(logit(X) > 0).astype(int)]
+
+    found = _identify(model, X)
+    assert found.report_.exact
+    true = np.column_stack([W, b]) / np.linalg.norm(W, axis=1)[:, None]
+    network = found.network_
+    planes = np.column_stack([network.weights[0].T, network.biases[0]])
+    planes /= np.linalg.norm(planes[:, :-1], axis=1)[:, None]
+    apart = [min(np.abs(planes - t).max(axis=1).min(), np.abs(planes + t).max(axis=1).min()) for t in true]
+    assert max(apart) < 1e-10
+    np.testing.assert_array_equal(found.classes_, sorted(names))
+    np.testing.assert_array_equal(found.predict(3 * X), model(3 * X))
+    assert np.corrcoef(found.decision_function(X), logit(X))[0, 1] > 1 - 1e-12
+
+
+def test_linear_classifiers_have_no_units():
+    X = np.random.default_rng(0).standard_normal((150, 4))
+    y = np.argmax(X[:, :3] + 0.3 * X[:, 1:], axis=1)
+    model = LogisticRegression().fit(X, y)
+    found = _identify(FrozenEstimator(model), X)
+    assert found.layer_widths_ == (3,)
+    np.testing.assert_array_equal(found.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("model", "match"),
+    [(DecisionTreeClassifier(max_depth=4, random_state=0), "axis-parallel"), (SVC(gamma=0.5), "curved")],
+    ids=["tree", "kernel"],
+)
+def test_other_models_are_refused(model, match):
+    _, X, logit = _planted(2, D=4)
+    with pytest.raises(NotIdentified, match=match):
+        _identify(FrozenEstimator(model.fit(X, logit(X) > 0)), X)
+
+
+@pytest.mark.parametrize(
+    ("model", "match"),
+    [
+        (lambda X: np.zeros(len(X)), "the label is 0.0 at all"),
+        (lambda X: 1 / (1 + np.exp(-X[:, 0])), "no class labels but values"),
+        (lambda X: np.column_stack([X[:, 0], -X[:, 0]]), "one label per input"),
+        (lambda X: (X[:, 0] > X[:, 0].mean()).astype(int), "depend on the batch"),
+    ],
+    ids=["one class", "probabilities", "columns", "batch"],
+)
+def test_bad_labels(model, match):
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    with pytest.raises(ValueError, match=match):
+        _identify(model, X)
