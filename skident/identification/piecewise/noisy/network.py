@@ -149,7 +149,7 @@ class _Search:
 
     def _complete(self, tol):
         """Add units of which no boundary was followed, if many residuals exceed tol; whether there are any."""
-        # With several outputs, jumps in some direction are large enough to be followed; errors of units were fitted.
+        # With several outputs, networks 20-32-16-3 ended with redundant units (not known why).
         if self.probe.n_outputs > 1 or self._wrong_share(tol) < _FAINT_SHARE:
             return False
         self._query_more(rows_of_faint_units(self.layers))
