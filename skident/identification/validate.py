@@ -27,6 +27,7 @@ _ROUNDING_STDS = 20.0  # largest error that the rounding of inputs explains, in 
 _USUAL_RESIDUAL = 4.0  # size of the residuals of right networks, in errors: up to 2.4 in 24, whose errors are rough
 _LARGEST_RESIDUAL = 15.0  # largest of them: up to 8 in 24
 _LARGEST_ROUNDING = 1.25 * 3.0**0.5  # the same of half precision: an error uniform over a spacing, and a quarter more
+_LARGEST_EXCESS = 0.7  # beyond half a spacing, in errors: up to 0.28 in 7 networks rounded once, else from 1.6 on (5)
 _PROBABILITY_TOL = 100.0  # error of a probability, in units of `tol`, below which a classifier is exact
 
 
@@ -136,8 +137,21 @@ class Validation:
         std = np.maximum(held_out.accuracy.std_of(held_out.inputs, held_out.outputs), np.finfo(float).tiny)
         ratio = np.abs(self.best.network(held_out.inputs) - held_out.outputs) / std
         size = np.sqrt(np.mean(ratio**2, axis=0)).max()
-        largest = _LARGEST_ROUNDING if held_out.accuracy.kind in ("float16", "bfloat16") else _LARGEST_RESIDUAL
-        return bool(size < _USUAL_RESIDUAL and ratio.max() < largest)
+        if held_out.accuracy.kind not in ("float16", "bfloat16"):
+            return bool(size < _USUAL_RESIDUAL and ratio.max() < _LARGEST_RESIDUAL)
+        return bool(size < _USUAL_RESIDUAL and ratio.max() < _LARGEST_ROUNDING and self.excess < _LARGEST_EXCESS)
+
+    @property
+    def excess(self):
+        """Largest residual on held-out samples beyond half the spacing of the output's own binade, in typical errors.
+
+        Small outputs tell rounding inside of the model from that of its outputs: only the latter is finer there.
+        """
+        oracle, held_out = self.problem.oracle, self.problem.held_out
+        outputs = oracle.output_center + oracle.output_scale * held_out.outputs
+        spacing = np.ldexp(held_out.accuracy.eps, np.frexp(outputs)[1] - 1) / np.abs(oracle.output_scale)
+        residual = np.abs(self.best.network(held_out.inputs) - held_out.outputs)
+        return float(np.max((residual - spacing / 2.0) / np.maximum(held_out.accuracy.std, np.finfo(float).tiny)))
 
 
 def validate(problem, result):

@@ -71,9 +71,9 @@ MODELS = {
 RECOVERED = [(name, "tanh") for name in ("inputs near the largest float32", "precision changes")]
 
 
-def outcome(model, X):
+def outcome(model, X, max_seconds=2):
     """The fitted identifier, or the error's message."""
-    identifier = NetworkIdentifier(model, layer_widths="auto", random_state=0, max_seconds=2)
+    identifier = NetworkIdentifier(model, layer_widths="auto", random_state=0, max_seconds=max_seconds)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         try:
@@ -103,6 +103,19 @@ def test_no_wrong_network_is_trusted(name, activation, seed, rng):
         Y = np.asarray(model(U), dtype=float).ravel()
         assert found.layer_widths_ == (5, 1)
         assert np.abs(found.predict(U).ravel() - Y).max() < tol * np.ptp(Y)
+
+
+def test_units_grown_for_rounding_inside_the_model_do_not_agree():
+    """Rounding inside is as large where outputs are small; that of outputs is not, and the right network agrees."""
+    network = small_network("relu", 6)
+    for model, rounded_once in [
+        (lambda X: BFLOAT16(in_float32(network, BFLOAT16)(X)), False),
+        (lambda X: BFLOAT16(in_float32(network)(X)), True),
+    ]:
+        found = outcome(model, X, max_seconds=6)
+        if isinstance(found, str):  # the budget is over, or no network explains the outputs
+            continue
+        assert found.report_.agrees <= (rounded_once and found.layer_widths_ == (5, 1))
 
 
 def test_inputs_beyond_the_largest_float32():
