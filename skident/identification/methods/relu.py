@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from dataclasses import replace
 
@@ -10,10 +11,11 @@ import numpy as np
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
-from ..attempt import Attempt, max_error_over_deviation
+from ..attempt import Attempt, max_error_over_deviation, polished_attempt
 from ..piecewise.deep.network import find_deep_relu_network
 from ..piecewise.kernel.output_error import DeepProbe, probe_of
 from ..piecewise.noisy.network import find_noisy_deep_network
+from ..piecewise.several_outputs.network import MIN_OUTPUTS, find_network
 from ..piecewise.shallow.hard_tanh import find_hard_tanh_network
 from ..piecewise.shallow.network import find_relu_network
 
@@ -31,6 +33,7 @@ _POINTS = 20_000  # points at which the activity of units is counted: a share of
 _MAX_RESIDUAL = 4.0  # of a fit, in standard deviations of the outputs' errors, that the errors explain
 _NEARLY_EXACT = 1e-8  # relative error of outputs up to which facets are followed as on exact ones: 8 decimals and more
 _RADII = (1.0, 2.0, 3.0)  # standard deviations of these points
+_MAX_POLISHED = 30_000  # parameters up to which networks from shared Jacobians are polished (budget: 20 s)
 _MIN_SLOPE = 1e-11  # slope of leaky units below which they are ReLU units: rounding of a ratio of jumps
 _LINEAR_PART = (
     "the signs of the units: {} units only make a linear part of the outputs (a skip connection, or units that are "
@@ -91,6 +94,11 @@ class ActivationBoundaries:
         leaky = uncertain or hidden == "leaky_relu"
         if problem.widths is not None and len(problem.widths) > 2:
             return _deep(problem, leaky)
+        if problem.widths is None and hidden == "relu" and _shares_jacobians(problem):
+            try:
+                return _with_shared_jacobians(problem)
+            except NotIdentified:  # one hidden layer, three and more, or a first layer that is wider than the input
+                pass
         try:
             return _relu_or_leaky(problem) if uncertain else _shallow(problem, hidden)
         except NotIdentified as error:
@@ -161,6 +169,11 @@ def _deep(problem, leaky):
     oracle = problem.oracle
     if _is_noisy(oracle):
         return _noisy_deep(problem)
+    if problem.widths is not None and _shares_jacobians(problem):
+        try:
+            return _with_shared_jacobians(problem)
+        except NotIdentified:  # another depth or width: layer by layer below
+            pass
     with problem.log.stage("layers (hyperplanes and facets)", oracle, None, "units") as entry:
         output_error = probe_of(oracle, problem.rng).output_error
         found = find_deep_relu_network(
@@ -175,6 +188,26 @@ def _deep(problem, leaky):
     minimal = bool(found.n_linear) or not _has_alike_units(found.network)  # pairs are alike, and declared
     undetermined = "" if found.n_linear == 0 else _PAIRS.format(found.n_linear)
     return replace(_attempt(problem, found.network, minimal, caveat, evidence), undetermined=undetermined)
+
+
+def _shares_jacobians(problem):
+    """Whether two hidden layers may be recovered from Jacobians that critical points share."""
+    oracle, widths = problem.oracle, problem.widths
+    unrestricted = oracle.accuracy.exact and not oracle.restricted and oracle.response != "predict_proba"
+    fits = widths is None or (len(widths) == 3 and widths[0] <= oracle.n_inputs)
+    return unrestricted and oracle.n_outputs >= MIN_OUTPUTS and fits
+
+
+def _with_shared_jacobians(problem):
+    """Two hidden layers with several outputs; polished if the number of parameters allows it."""
+    oracle = problem.oracle
+    with problem.log.stage("layers (shared Jacobians)", oracle, None, "units") as entry:
+        output_error = probe_of(oracle, problem.rng).output_error
+        network = find_network(oracle, oracle.n_inputs, output_error, problem.rng, entry["progress"])
+    if network.n_parameters <= _MAX_POLISHED:
+        with contextlib.suppress(OutOfBudgetError):
+            network = polished_attempt(problem, network, 0.0, "polish", METHOD.name).network
+    return _attempt(problem, network, not _has_alike_units(network), "", {})
 
 
 def _is_noisy(oracle):

@@ -1,0 +1,147 @@
+"""Hyperplanes that several lines confirm, and which critical points they explain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .shared_jacobians import good
+
+__all__ = ["PlaneSearch"]
+
+_POSITION_TOL = 1e-6  # distance of a critical point from a predicted one, in units of the line: chance is 1e-3 per line
+_SAME_JUMP = 1e-5  # one minus the cosine of the jumps of one unit of the last hidden layer
+_SAME_NORMAL = 1e-4  # one minus the cosine of the normals of one hyperplane
+
+
+@dataclass
+class PlaneSearch:
+    """Hyperplanes ``normal . x + offset = 0`` in the coordinates of lines.
+
+    Attributes
+    ----------
+    unit : float
+        Length of the lines' coordinates, see `Space`.
+    same_jumps : bool
+        Whether a unit has the same jump of the outputs everywhere, as in the last hidden layer.
+    normals, offsets, errors : ndarray of shape (q, k), (q,), (q,)
+        Of the confirmed hyperplanes, with unit normals.
+    jumps : ndarray of shape (q, m_L)
+        Unit jumps where they were measured.
+    sizes : ndarray of shape (q,)
+        Lengths of the normals in ``u n^T`` where they were measured.
+    candidates : list of tuple
+        Not confirmed: normal, offset, error, unit jump and size.
+    """
+
+    unit: float
+    same_jumps: bool
+    n_coordinates: int
+    n_outputs: int
+    candidates: list = field(default_factory=list)
+
+    def __post_init__(self):
+        k, p = self.n_coordinates, self.n_outputs
+        self.normals, self.offsets, self.errors = np.zeros((0, k)), np.zeros(0), np.zeros(0)
+        self.jumps, self.sizes = np.zeros((0, p)), np.zeros(0)
+
+    def __len__(self):
+        return len(self.offsets)
+
+    def confirm(self, line):
+        """Promote the candidates that predict a critical point of a new line to hyperplanes."""
+        if len(line.positions) == 0:
+            return
+        left = []
+        for candidate in self.candidates:
+            normal, offset, _, jump, _ = candidate
+            if self._meets(line, normal, offset, jump):
+                self._add(candidate)
+            else:
+                left.append(candidate)
+        self.candidates = left
+
+    def explained(self, line):
+        """Index of the hyperplane through each critical point of a line, -1 for none."""
+        if len(self) == 0 or len(line.positions) == 0:
+            return np.full(len(line.positions), -1)
+        slope = self.normals @ line.direction
+        with np.errstate(divide="ignore"):
+            predicted = -(self.offsets + self.normals @ line.origin) / slope
+        gap = np.abs(line.positions[:, None] - predicted)
+        gap = np.where(np.isfinite(gap), gap, np.inf)
+        if self.same_jumps:
+            gap = np.where(line.units @ self.jumps.T > 1.0 - _SAME_JUMP, gap, np.inf)
+        nearest = gap.argmin(axis=1)
+        hit = gap[np.arange(len(gap)), nearest] < self._tol(line, line.positions)
+        return np.where(hit, nearest, -1)
+
+    def insert_known(self, line, which):
+        """Set the normals of the critical points of a line that hyperplanes explain: size and sign follow from it."""
+        index = np.flatnonzero(which >= 0)
+        normals = self.normals[which[index]]
+        line.normals[index] = normals * (line.sizes[index] / (normals @ line.direction))[:, None]
+        line.residuals[index] = 0.0
+
+    def add_candidates(self, line, which):
+        """Candidates from the reliable normals of critical points that no hyperplane explains."""
+        points, units = line.points, line.units
+        for i in np.flatnonzero((which < 0) & good(line)):
+            size = np.linalg.norm(line.normals[i])
+            normal = line.normals[i] / size
+            self.candidates.append((normal, -normal @ points[i], line.errors[i], units[i].copy(), size))
+
+    def forget_inaccurate(self, line, which, tol):
+        """Mark normals of a line as unknown whose hyperplanes have errors above `tol`; returns which."""
+        if len(self) == 0:
+            return np.zeros(0, dtype=int)
+        inaccurate = self.errors > tol
+        index = np.flatnonzero((which >= 0) & inaccurate[which])
+        line.normals[index], line.residuals[index] = np.nan, np.inf
+        return index
+
+    def improve(self, line, which, index):
+        """Replace hyperplanes by those through critical points of a line whose normals were measured again."""
+        points, units = line.points, line.units
+        for i in index[good(line)[index]]:
+            j, size = which[i], np.linalg.norm(line.normals[i])
+            normal, point = line.normals[i] / size, points[i]
+            sign = np.sign(normal @ self.normals[j])
+            if line.errors[i] < self.errors[j] and np.linalg.norm(sign * normal - self.normals[j]) < _SAME_NORMAL:
+                self.normals[j], self.offsets[j] = sign * normal, -sign * normal @ point
+                self.errors[j], self.sizes[j], self.jumps[j] = line.errors[i], size, units[i]
+
+    def _tol(self, line, t):
+        scale = self.unit / np.linalg.norm(line.direction)
+        return _POSITION_TOL * (scale + np.abs(t))
+
+    def _meets(self, line, normal, offset, jump):
+        slope = normal @ line.direction
+        if slope == 0.0:
+            return False
+        t = -(offset + normal @ line.origin) / slope
+        gap = np.abs(line.positions - t)
+        if self.same_jumps:
+            gap = np.where(line.units @ jump > 1.0 - _SAME_JUMP, gap, np.inf)
+        return bool(gap.min() < self._tol(line, t))
+
+    def _add(self, candidate):
+        """Add a hyperplane, or replace the same one if it is more accurate."""
+        normal, offset, error, jump, size = candidate
+        same = np.flatnonzero(np.abs(self.normals @ normal) > 1.0 - _SAME_NORMAL)
+        same = [i for i in same if abs(self.offsets[i] - np.sign(self.normals[i] @ normal) * offset) < 1e-2 * self.unit]
+        if same:
+            i = same[0]
+            if error < self.errors[i]:
+                self.normals[i], self.offsets[i], self.errors[i] = normal, offset, error
+                self.jumps[i], self.sizes[i] = jump, size
+            return
+        self.normals, self.offsets = np.vstack([self.normals, normal]), np.append(self.offsets, offset)
+        self.errors, self.sizes = np.append(self.errors, error), np.append(self.sizes, size)
+        self.jumps = np.vstack([self.jumps, jump])
+
+    def drop(self, index):
+        """Remove hyperplanes."""
+        for name in ("normals", "offsets", "errors", "jumps", "sizes"):
+            setattr(self, name, np.delete(getattr(self, name), index, axis=0))

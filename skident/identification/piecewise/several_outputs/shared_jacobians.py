@@ -1,0 +1,202 @@
+"""Normals of the activation boundaries on a line, from one Jacobian every few critical points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..kernel.scan import scan_line
+
+__all__ = ["JacobianAt", "ScannedLine", "Space", "normals_on_line", "scanned"]
+
+_LEAST_SINGULAR = 0.08  # of the unit jumps of critical points that share a Jacobian: errors grow by its inverse
+_LATE_SHARE = 0.6  # of the critical points that could share a Jacobian, after which the widest interval is chosen
+_STEP = 0.4  # first step of a Jacobian over the width of its interval: most boundaries are four times as far away
+_TRIES, _SHRINK = 12, 0.6  # of steps on which the outputs must be straight
+_PROBES, _PROBE_LENGTH = 5, 3.5  # random differences that test a step, and their length in steps
+_FINAL_STEP = 0.4  # of the tested step: a step along an axis meets boundaries that random ones do not
+_STRAIGHT_ERRORS = 8.0  # errors of the outputs up to which they are straight
+_MORE_TRIES, _MORE_SHRINK = 5, 0.2  # of steps of which the Jacobian does not explain a further output
+_CHUNK_BYTES = 2**24  # of points that are queried at a time (memory)
+_MAX_MISFIT = 1e-6  # relative residual of the jumps of a good group, and of a slope along the line
+
+
+@dataclass(frozen=True)
+class Space:
+    """Coordinates in which lines are scanned, and how the model is queried there.
+
+    Attributes
+    ----------
+    query : callable
+        Outputs (n, m_L) at points (n, k).
+    n_coordinates : int
+    output_error : ndarray of shape (m_L,)
+        Errors of the outputs at distances of order one.
+    unit : float
+        Length over which outputs and their errors double.
+    """
+
+    query: object
+    n_coordinates: int
+    output_error: np.ndarray
+    unit: float
+
+    def error_at(self, points, outputs):
+        """Error of the outputs near points (k,) or (n, k)."""
+        distance = np.linalg.norm(np.atleast_2d(points), axis=1).max() / self.unit
+        return float(self.output_error.max() * (1.0 + distance) + np.finfo(float).eps * np.abs(outputs).max())
+
+
+@dataclass
+class ScannedLine:
+    """Critical points of a line ``origin + t direction``, in order, and their normals as far as they are known.
+
+    `normals` (n, k) hold n such that the Jacobian changes by ``u n^T`` with u the unit vector of `jumps`; nan where
+    unknown. `residuals` (n,) are relative; `errors` (n,) are those of the normals, relative to their lengths.
+    """
+
+    origin: np.ndarray
+    direction: np.ndarray
+    low: float
+    high: float
+    positions: np.ndarray
+    jumps: np.ndarray
+    normals: np.ndarray
+    residuals: np.ndarray
+    errors: np.ndarray
+    jacobians: list
+
+    @property
+    def points(self):
+        """Critical points (n, k)."""
+        return self.origin + self.positions[:, None] * self.direction
+
+    @property
+    def sizes(self):
+        """Lengths of the jumps (n,)."""
+        return np.linalg.norm(self.jumps, axis=1)
+
+    @property
+    def units(self):
+        """Unit vectors of the jumps (n, m_L)."""
+        return self.jumps / self.sizes[:, None]
+
+
+@dataclass(frozen=True)
+class JacobianAt:
+    """A Jacobian (m_L, k), its point (k,), outputs there (m_L,), error of its entries, and whether it is confirmed."""
+
+    value: np.ndarray
+    point: np.ndarray
+    outputs: np.ndarray
+    error: float
+    confirmed: bool
+
+
+def scanned(space, origin, direction, low, high, rng, *, length_scale, max_boundaries):
+    """The `ScannedLine` through `origin` (k,) along `direction` (k,), between positions `low` and `high`."""
+
+    def query(t):
+        rows = max(1, _CHUNK_BYTES // (8 * len(origin)))
+        parts = [space.query(origin + t[i : i + rows, None] * direction) for i in range(0, len(t), rows)]
+        return np.concatenate(parts)
+
+    scan = scan_line(
+        query,
+        (low, high),
+        output_error=float(space.output_error.max()),
+        length_scale=length_scale,
+        max_boundaries=max_boundaries,
+        rng=rng,
+    )
+    n, k = len(scan.positions), space.n_coordinates
+    unknown = np.full((n, k), np.nan)
+    line = (scan.positions, scan.jumps, unknown, np.full(n, np.inf), np.full(n, np.inf), [])
+    return ScannedLine(origin, direction, low, high, *line)
+
+
+def normals_on_line(space, line, rng):
+    """Determine the unknown normals of a line: Jacobians in wide intervals, and a linear system for those in between.
+
+    The Jacobians J before and J' after a group of critical points obey ``J' - J = sum_i u_i n_i^T``, with unit jumps
+    u_i. About ``k + 12`` queries per Jacobian in k coordinates, and one Jacobian per ``m_L`` critical points or fewer.
+    """
+    unknown = np.isnan(line.normals[:, 0])
+    edges = np.concatenate([[line.low], line.positions, [line.high]])
+    U, length, before = line.units, np.linalg.norm(line.direction), None
+    for i in _intervals(unknown, U, np.diff(edges)):
+        point = line.origin + 0.5 * (edges[i] + edges[i + 1]) * line.direction
+        after = _jacobian(space, point, _STEP * length * (edges[i + 1] - edges[i]), rng)
+        line.jacobians.append(after)
+        if before is not None:
+            _solve_group(line, np.arange(before[0], i), unknown, U, before[1], after)
+        before = i, after
+
+
+def _solve_group(line, group, unknown, U, before, after):
+    """Normals of the critical points of a group between two Jacobians."""
+    change = after.value - before.value
+    size = np.linalg.norm(change)
+    known, todo = group[~unknown[group]], group[unknown[group]]
+    if len(todo) == 0:
+        return
+    change = change - U[known].T @ line.normals[known]
+    inverse = np.linalg.pinv(U[todo].T)
+    normals = inverse @ change
+    misfit = np.linalg.norm(U[todo].T @ normals - change) / max(size, np.finfo(float).tiny)
+    lengths = np.maximum(np.linalg.norm(normals, axis=1), np.finfo(float).tiny)
+    # The line itself shows the product of normal and direction.
+    along = np.abs(normals @ line.direction - line.sizes[todo]) / line.sizes[todo]
+    line.normals[todo] = normals
+    line.residuals[todo] = np.maximum(misfit, along) if before.confirmed and after.confirmed else 1.0
+    blur = (before.error + after.error) * np.sqrt(change.shape[1]) + misfit * size
+    line.errors[todo] = blur * np.linalg.norm(inverse, axis=1) / lengths
+
+
+def _intervals(unknown, U, widths):
+    """Intervals (0 is before the first critical point) for Jacobians, between which unknown jumps are independent."""
+    n, chosen, start = len(unknown), [0], 0
+    while start < n and unknown[start:].any():
+        stop = best = start + 1
+        while stop <= n:
+            of = np.arange(start, stop)[unknown[start:stop]]
+            if len(of) > U.shape[1] or (len(of) > 1 and np.linalg.svd(U[of], compute_uv=False)[-1] < _LEAST_SINGULAR):
+                break
+            best, stop = stop, stop + 1
+        first = start + max(1, int(np.ceil(_LATE_SHARE * (best - start))))
+        if best == n:  # the rest needs no Jacobian of its own
+            first = max(first, int(np.flatnonzero(unknown)[-1]) + 1)
+        start = first + int(np.argmax(widths[first : best + 1]))
+        chosen.append(start)
+    return chosen
+
+
+def _jacobian(space, point, step, rng):
+    """`JacobianAt` by forward differences with the largest step on which random differences are straight."""
+    k, f0 = space.n_coordinates, space.query(point[None])[0]
+    error = space.error_at(point, f0)
+    step *= 1.0 / _FINAL_STEP
+    for _ in range(_TRIES):
+        V = rng.standard_normal((_PROBES, k))
+        V *= _PROBE_LENGTH * step / np.linalg.norm(V, axis=1, keepdims=True)
+        F = space.query(np.concatenate([point + V, point - V]))
+        if np.abs(F[:_PROBES] + F[_PROBES:] - 2.0 * f0).max() < _STRAIGHT_ERRORS * error:
+            break
+        step *= _SHRINK
+    step *= _FINAL_STEP
+    for _ in range(_MORE_TRIES):
+        c = rng.standard_normal(k)
+        c /= np.linalg.norm(c)
+        F = space.query(np.concatenate([point + step * np.eye(k), (point + step * c)[None]]))
+        J = (F[:-1] - f0).T / step
+        confirmed = bool(np.abs(F[-1] - f0 - step * (J @ c)).max() < _STRAIGHT_ERRORS * error)
+        if confirmed:
+            break
+        step *= _MORE_SHRINK
+    return JacobianAt(J, point, f0, error / step, confirmed)
+
+
+def good(line):
+    """Which critical points of a line have a reliable normal."""
+    return (line.residuals < _MAX_MISFIT) & (line.errors < 0.1 * np.sqrt(_MAX_MISFIT))
