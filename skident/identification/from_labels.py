@@ -9,6 +9,7 @@ from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork
 from skident.oracle import probabilities_from_logits
 
+from .piecewise.boundary.checks import contradicting_labels
 from .piecewise.boundary.identify import identify_logits
 from .piecewise.boundary.labels import Labels
 from .report import IdentificationReport
@@ -37,7 +38,8 @@ def network_from_labels(model, X, center, scale, budget, rng, input_range=None, 
     seen = np.argmax(probabilities_from_logits(network(center + scale * U)), axis=1)
     same = np.mean(order[seen] == found.logits.predict(U))
     signs_known = signs_known and bool(same >= 1 - 1 / _N_COMPARED)
-    return network, classes[order], _report(found, order, labels, log, network, signs_known)
+    contradicting = contradicting_labels(labels, found.logits)
+    return network, classes[order], _report(found, order, labels, log, signs_known, contradicting)
 
 
 def _signs(A, T, H):
@@ -75,15 +77,19 @@ def _network(logits, order, center, scale):
     return FeedforwardNetwork([W.T, V], [b, bias], "relu"), signs is not None
 
 
-def _report(found, order, labels, log, network, signs_known):
-    """Report: labels at the boundary decide `exact`; `undetermined` is a basis of what they leave open."""
-    agrees = found.wrong == 0 and found.checked >= _MIN_CHECKED
+def _report(found, order, labels, log, signs_known, contradicting):
+    """Report: labels at the boundary decide `exact`; `undetermined` is a basis of what they leave open.
+
+    A single one of all queried labels that the network contradicts away from its boundary is enough for "not exact".
+    """
+    agrees = found.wrong == 0 and found.checked >= _MIN_CHECKED and contradicting[0] == 0
     all_pairs = set(found.pairs) >= found.pairs_seen
     exact = agrees and all_pairs and not len(found.open_coef) and signs_known
     error = found.residual if agrees else np.inf
     return IdentificationReport(
         exact=bool(exact), agrees=bool(agrees), relative_max_error=float(error), checked=found.checked,
-        boundary_errors=found.wrong, class_pairs=found.pairs, undetermined=found.open_coef[:, :, order],
+        boundary_errors=found.wrong, contradicting_labels=contradicting[0],
+        compared_labels=contradicting[1], class_pairs=found.pairs, undetermined=found.open_coef[:, :, order],
         signs_determined=signs_known, noise=0.0, route="labels", reason="one hidden ReLU layer", attempts=1,
         n_queries=labels.n_queries, stages=log.stages, plan=["labels"], activation=None, bits=None,
         tried=[("labels", "exact" if exact else "agrees" if agrees else "not exact")],

@@ -304,7 +304,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         if not report.agrees:
             warnings.warn(
                 f"The network is not exact: {report.boundary_errors} of {report.checked} labels at its decision "
-                "boundary differ. The model may have more layers, or labels that are not deterministic.",
+                f"boundary differ, and {report.contradicting_labels} of {report.compared_labels} others. The model may "
+                "have more layers, or labels that are not deterministic.",
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -1,13 +1,17 @@
 """Identification from labels alone: one hidden ReLU layer, linear classifiers, models that are refused."""
 
+import warnings
+
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from skident import NetworkIdentifier
+from skident.datasets import make_network
 from skident.oracle import NotIdentified
 
 
@@ -78,3 +82,26 @@ def test_bad_labels(model, match):
     X = np.random.default_rng(0).standard_normal((60, 3))
     with pytest.raises(ValueError, match=match):
         _identify(model, X)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_model_that_lies_at_random_is_never_exact(seed):
+    """One label of 1,000 is wrong: some 20 of those queried; those off the boundary contradict the network."""
+    network = make_network(
+        (6, 4, 1), activation="relu", output_activation="identity", random_state=seed, shift_scale=0.3
+    )
+    X, rng = np.random.RandomState(0).standard_normal((300, 6)), np.random.RandomState(seed)
+    threshold = np.median(network(X))
+
+    def model(U):
+        labels = network(U).ravel() > threshold
+        return np.where(rng.random_sample(len(labels)) < 1e-3, ~labels, labels)
+
+    identifier = NetworkIdentifier(model, response_method="labels", random_state=0, max_seconds=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        try:
+            identifier.fit(X)
+        except ValueError:
+            return
+    assert not identifier.report_.exact and not identifier.report_.agrees

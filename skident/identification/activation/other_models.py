@@ -38,6 +38,7 @@ _FAR = (1e3, 1e4, 1e5)  # standard deviations of them
 _FAR_HALF = (1e2, 3e2, 1e3)  # the same for float16, which ends at 65,504
 _SAME = 1e-9  # difference relative to the spread near the center, of outputs that are constant far out
 _ON_RAYS = 1e-2  # change along a ray over that between rays, of outputs that are constant along rays
+_GROWTH = 10.0  # spread far out over that near the center, of outputs that are linear along rays: 1e3 and more
 _ARCS = 12  # short arcs far out, on which bends are counted
 _ARC_POINTS = 16  # per arc
 _ARC_STEP = 1e-3  # radians between them: 200 units bend one in seven
@@ -252,7 +253,8 @@ def _far_out(oracle, rng):
     size = np.abs(Y[-1]).max() * float(oracle.accuracy.eps) * _ROUNDINGS + error
     on_rays = moves[1] < _ON_RAYS and moves[1] < 0.5 * moves[0] + size / spread.max()
     slopes = (Y[-1] - Y[1]) / (radii[2] - radii[1]) * (radii[1] - radii[0]) - (Y[1] - Y[0])
-    linear = np.median(np.abs(slopes)) < _ON_RAYS * np.abs(Y[1] - Y[0]).max()
+    grows = np.ptp(Y[-1], axis=0).max() > _GROWTH * np.ptp(near, axis=0).max()
+    linear = grows and np.median(np.abs(slopes)) < _ON_RAYS * np.abs(Y[1] - Y[0]).max()
     if not (on_rays or linear) or _bent_share(oracle, radii[1], on_rays, rng) < _SPREAD_OUT:
         return None
     behavior = "constant along rays" if on_rays else "linear along rays"

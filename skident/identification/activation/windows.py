@@ -11,6 +11,7 @@ __all__ = ["shape_in_windows"]
 _N_WINDOWS = 400  # a share of 0.25 is known to 0.02
 _HALF_LENGTH = 0.01  # in sqrt(D) standard deviations; 64 + 64 ReLU units leave half of such windows straight
 _MAX_LENGTHENING = 3.0  # longer windows contain an activation boundary in most places
+_SHORTENING = 0.03  # of windows for outputs of double precision: 1,000 units leave most of them straight
 _USUAL_ERROR = 1.3e-7  # relative error of float32 outputs, for which the half length is made
 _STRAIGHT = 4.0  # standard deviations of a second difference; its own is sqrt(6) times that of an output
 _SECOND_DIFFERENCE = 6.0**0.5  # root of 1 + 4 + 1
@@ -29,7 +30,7 @@ def shape_in_windows(oracle, std, rng):
         return None
     D = oracle.n_inputs
     U, E = rng.standard_normal((2, _N_WINDOWS, D))
-    E *= max(lengthening, 1.0) * _HALF_LENGTH * np.sqrt(D) / np.linalg.norm(E, axis=1, keepdims=True)
+    E *= max(lengthening, _SHORTENING) * _HALF_LENGTH * np.sqrt(D) / np.linalg.norm(E, axis=1, keepdims=True)
     before, after = oracle.representable(U - E), oracle.representable(U + E)
     F = query_block(oracle, np.stack([before, 0.5 * (before + after), after], axis=1))
     bend = np.abs(F[:, 0] - 2.0 * F[:, 1] + F[:, 2]) / np.maximum(std, np.finfo(float).tiny)

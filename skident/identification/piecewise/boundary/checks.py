@@ -6,11 +6,29 @@ import numpy as np
 
 from .points import bisect, sizes
 
-__all__ = ["wrong_boundary_points"]
+__all__ = ["contradicting_labels", "wrong_boundary_points"]
 
+_CHUNK = 10_000  # recorded labels that are compared at a time (memory)
 _N_GRID = 65  # predicted labels per line
 _RADII = (0.5, 10.0)  # standard deviations of the lines' ends, log-uniform
 _OFFSET = 1e-8  # of both labels from the predicted boundary, relative to 1 + |x|
+_CLEAR_GAP = 1e-5  # lead of a logit over the next one, over the usual lead, from which the label is certain
+
+
+def contradicting_labels(labels, logits):
+    """How many labels of all recorded queries the network contradicts, away from its boundary, and their number.
+
+    Labels that are wrong with a small probability do not disturb the search, whose steps repeat; they show here.
+    """
+    U, seen = labels.recorded()
+    count = total = 0
+    for part in np.array_split(np.arange(len(U)), max(1, len(U) // _CHUNK)):
+        values = np.sort(Z := logits(U[part]), axis=1)
+        gap = values[:, -1] - values[:, -2]
+        clear = gap > _CLEAR_GAP * np.median(np.abs(values[:, -1] - values[:, 0]))
+        count += int(np.sum(clear & (np.argmax(Z, axis=1) != seen[part])))
+        total += int(clear.sum())
+    return count, total
 
 
 def wrong_boundary_points(labels, logits, n, rng):

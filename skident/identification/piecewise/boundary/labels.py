@@ -13,6 +13,7 @@ __all__ = ["Labels"]
 _MAX_CLASSES = 200  # distinct labels from which outputs are values instead of labels
 _MAX_SHARE = 0.25  # distinct real values over queries, above which outputs are values instead of labels
 _N_PROBES = 400  # first queries, which find the classes (budget)
+_RECORD_BYTES = 2**27  # of queried inputs that are kept to compare them with the network (memory)
 _N_REPEATED = 40  # of them, queried again in another batch
 
 
@@ -27,6 +28,7 @@ class Labels:
         self.center, self.scale, self.budget = center, scale, budget
         self.input_range = None if input_range is None else [np.broadcast_to(b, center.shape) for b in input_range]
         self.classes, self._index, self.rounds = [], {}, 0
+        self._recorded, self._record_bytes = [], 0
 
     @property
     def n_features(self):
@@ -60,7 +62,15 @@ class Labels:
             return seen
         self._spend(int(inside.sum()))
         seen[inside] = self.indices(self._raw(U[inside]))
+        if self._record_bytes < _RECORD_BYTES:
+            self._recorded.append((U[inside].copy(), seen[inside]))
+            self._record_bytes += U[inside].nbytes
         return seen
+
+    def recorded(self):
+        """Queried inputs (n, D) and their labels (n,), the first 128 MiB."""
+        inputs, seen = zip(*self._recorded, strict=True)
+        return np.concatenate(inputs), np.concatenate(seen)
 
     def _spend(self, n):
         if (limit := self.budget.exhausted_by(n)) is not None:

@@ -13,13 +13,16 @@ __all__ = ["JacobianAt", "ScannedLine", "Space", "normals_on_line", "scanned"]
 _LEAST_SINGULAR = 0.08  # of the unit jumps of critical points that share a Jacobian: errors grow by its inverse
 _LATE_SHARE = 0.6  # of the critical points that could share a Jacobian, after which the widest interval is chosen
 _STEP = 0.4  # first step of a Jacobian over the width of its interval: most boundaries are four times as far away
-_TRIES, _SHRINK = 12, 0.6  # of steps on which the outputs must be straight
-_PROBES, _PROBE_LENGTH = 5, 3.5  # random differences that test a step, and their length in steps
+_TRIES = 12  # steps of which the outputs must be straight on one (budget)
+_SHRINK = 0.6  # ratio of successive ones
+_PROBES = 5  # random differences that test a step
+_PROBE_LENGTH = 3.5  # length of these in steps
 _FINAL_STEP = 0.4  # of the tested step: a step along an axis meets boundaries that random ones do not
 _STRAIGHT_ERRORS = 8.0  # errors of the outputs up to which they are straight
-_MORE_TRIES, _MORE_SHRINK = 5, 0.2  # of steps of which the Jacobian does not explain a further output
+_MORE_TRIES = 5  # steps of which the Jacobian must explain a further output for one (budget)
+_MORE_SHRINK = 0.2  # ratio of successive ones
 _CHUNK_BYTES = 2**24  # of points that are queried at a time (memory)
-_MAX_MISFIT = 1e-6  # relative residual of the jumps of a good group, and of a slope along the line
+_MAX_RESIDUAL = 1e-6  # relative residual of the jumps of a good group, and of a slope along the line
 
 
 @dataclass(frozen=True)
@@ -144,13 +147,13 @@ def _solve_group(line, group, unknown, U, before, after):
     change = change - U[known].T @ line.normals[known]
     inverse = np.linalg.pinv(U[todo].T)
     normals = inverse @ change
-    misfit = np.linalg.norm(U[todo].T @ normals - change) / max(size, np.finfo(float).tiny)
+    unexplained = np.linalg.norm(U[todo].T @ normals - change) / max(size, np.finfo(float).tiny)
     lengths = np.maximum(np.linalg.norm(normals, axis=1), np.finfo(float).tiny)
     # The line itself shows the product of normal and direction.
     along = np.abs(normals @ line.direction - line.sizes[todo]) / line.sizes[todo]
     line.normals[todo] = normals
-    line.residuals[todo] = np.maximum(misfit, along) if before.confirmed and after.confirmed else 1.0
-    blur = (before.error + after.error) * np.sqrt(change.shape[1]) + misfit * size
+    line.residuals[todo] = np.maximum(unexplained, along) if before.confirmed and after.confirmed else 1.0
+    blur = (before.error + after.error) * np.sqrt(change.shape[1]) + unexplained * size
     line.errors[todo] = blur * np.linalg.norm(inverse, axis=1) / lengths
 
 
@@ -199,4 +202,4 @@ def _jacobian(space, point, step, rng):
 
 def good(line):
     """Which critical points of a line have a reliable normal."""
-    return (line.residuals < _MAX_MISFIT) & (line.errors < 0.1 * np.sqrt(_MAX_MISFIT))
+    return (line.residuals < _MAX_RESIDUAL) & (line.errors < 0.1 * np.sqrt(_MAX_RESIDUAL))

@@ -1,0 +1,112 @@
+"""Two hidden ReLU layers with several outputs, from Jacobians that critical points share."""
+
+import numpy as np
+import pytest
+
+from skident import NetworkIdentifier
+from skident.datasets import make_network
+from skident.identification.piecewise.several_outputs.network import find_network
+from skident.identification.piecewise.several_outputs.planes import PlaneSearch
+from skident.identification.piecewise.several_outputs.shared_jacobians import Space, good, normals_on_line, scanned
+from skident.oracle import NotIdentified
+
+ERROR = 1e-14  # of outputs of order one
+
+
+def planted(shape, seed):
+    return make_network(shape, activation="relu", output_activation="identity", random_state=seed, shift_scale=0.3)
+
+
+def line_of(network, rng):
+    D = network.n_inputs
+    space = Space(network, D, np.full(network.n_outputs, ERROR), np.sqrt(D))
+    origin, direction = rng.standard_normal((2, D))
+    direction /= np.linalg.norm(direction)
+    return space, scanned(space, origin, direction, -100.0, 100.0, rng, length_scale=np.sqrt(D), max_boundaries=1000)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_normals_of_the_critical_points_of_a_line(seed):
+    """The jump of the Jacobian at each critical point is ``u n^T``, as differences of the true Jacobians show."""
+    network, rng = planted((12, 10, 8, 4), seed), np.random.RandomState(seed)
+    space, line = line_of(network, rng)
+    normals_on_line(space, line, rng)
+    edges = np.concatenate([[line.low], line.positions, [line.high]])
+    middle = line.origin + (0.5 * (edges[1:] + edges[:-1]))[:, None] * line.direction
+    jumps = np.diff(network.jacobian(middle), axis=0)
+    reliable = np.flatnonzero(good(line))
+    assert len(reliable) > 0.5 * len(line.positions)
+    for i in reliable:
+        found = np.outer(line.units[i], line.normals[i])
+        assert np.linalg.norm(found - jumps[i]) < 1e-5 * np.linalg.norm(jumps[i])
+    assert len(line.jacobians) < len(line.positions)  # shared
+
+
+def test_hyperplanes_are_confirmed_by_a_second_line():
+    """All hyperplanes of the first layer that are confirmed are true ones, and most are."""
+    network, rng = planted((12, 10, 8, 4), 0), np.random.RandomState(0)
+    search = PlaneSearch(np.sqrt(12), False, 12, 4)
+    for _ in range(3):
+        space, line = line_of(network, rng)
+        search.confirm(line)
+        which = search.explained(line)
+        search.insert_known(line, which)
+        normals_on_line(space, line, rng)
+        search.add_candidates(line, which)
+    true = network.weights[0] / np.linalg.norm(network.weights[0], axis=0)
+    cosines = np.abs(search.normals @ true).max(axis=1)
+    assert len(search) >= 7 and np.all(cosines > 1.0 - 1e-10)
+
+
+@pytest.mark.parametrize("shape", [(12, 10, 8, 4), (20, 12, 12, 5), (30, 16, 10, 3)])
+def test_rate_of_networks(shape):
+    n_found = 0
+    for seed in range(6):
+        network = planted(shape, seed)
+        try:
+            found = find_network(network, shape[0], np.full(shape[-1], ERROR), np.random.RandomState(seed))
+        except NotIdentified:
+            continue
+        X = np.random.RandomState(99).standard_normal((500, shape[0]))
+        error = np.abs(found(X) - network(X)).max() / network(X).std()
+        # Rarely active units and inputs without weight on any boundary cost digits.
+        n_found += found.layer_widths == network.layer_widths and error < 1e-6
+    assert n_found >= 5
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"), [((10, 8, 4), "shallow"), ((5, 12, 6, 4), "wide"), ((10, 8, 8, 8, 4), None)]
+)
+def test_other_networks_are_left_to_other_methods(shape, reason):
+    network = planted(shape, 0)
+    with pytest.raises(NotIdentified, match="layer") as raised:
+        find_network(network, shape[0], np.full(shape[-1], ERROR), np.random.RandomState(0))
+    assert reason is None or raised.value.reason in (reason, "layers")
+
+
+def test_default_call():
+    network = planted((30, 16, 10, 4), 1)
+    X = np.random.RandomState(0).standard_normal((100, 30))
+    identifier = NetworkIdentifier(lambda U: network(U), random_state=0).fit(X)
+    assert identifier.report_.exact and identifier.layer_widths_ == (16, 10, 4)
+    assert identifier.report_.stages[0]["name"] == "layers (shared Jacobians)"
+
+
+def test_two_equal_units_are_one():
+    """Two identical units are recovered as one with the sum of their outgoing weights."""
+    network = planted((12, 8, 6, 4), 0)
+    W, b = [w.copy() for w in network.weights], [v.copy() for v in network.biases]
+    W[0][:, 1], b[0][1] = W[0][:, 0], b[0][0]
+    network = network.with_parameters(W, b)
+    found = find_network(network, 12, np.full(4, ERROR), np.random.RandomState(0))
+    X = np.random.RandomState(99).standard_normal((500, 12))
+    assert found.layer_widths == (7, 6, 4) and np.abs(found(X) - network(X)).max() < 1e-6 * network(X).std()
+
+
+def test_a_dead_unit_is_left_out():
+    network = planted((12, 8, 6, 4), 0)
+    W = [w.copy() for w in network.weights]
+    W[1][2] = 0.0
+    network = network.with_parameters(W, network.biases)
+    found = find_network(network, 12, np.full(4, ERROR), np.random.RandomState(0))
+    assert found.layer_widths == (7, 6, 4)
