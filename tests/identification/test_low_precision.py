@@ -105,8 +105,9 @@ def test_no_wrong_network_is_trusted(name, activation, seed, rng):
         assert np.abs(found.predict(U).ravel() - Y).max() < tol * np.ptp(Y)
 
 
+@pytest.mark.slow
 def test_units_grown_for_rounding_inside_the_model_do_not_agree():
-    """Rounding inside is as large where outputs are small; that of outputs is not, and the right network agrees."""
+    """A network agrees only if the model rounds once, at the end, and only with the right widths."""
     network = small_network("relu", 6)
     for model, rounded_once in [
         (lambda X: BFLOAT16(in_float32(network, BFLOAT16)(X)), False),
