@@ -133,7 +133,7 @@ def _hidden(oracle, rng, noise):
             break
     if not votes and kind == "power" and shape_in_windows(oracle, oracle.accuracy.std, rng) == "piecewise":
         seen = ["piecewise linear near the center"]  # by too many units to isolate one
-        return ActivationEvidence("relu", "", behavior, seen)
+        return ActivationEvidence("relu", "no unit could be isolated", behavior, seen)
     return _elected(votes, seen, behavior, kind)
 
 
