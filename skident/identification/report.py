@@ -157,7 +157,6 @@ def report_of(validation, steps, bits=None):
         checked_spread=column_units(X, constant=0.0)[1],
         checked_range=(X.min(axis=0), X.max(axis=0)),
         input_rounding=validation.input_rounding,
-        determined=validation.determined,
         undetermined=result.best.undetermined,
         redundant_units=validation.redundant,
         stages=problem.log.stages,
@@ -171,7 +170,7 @@ def report_of(validation, steps, bits=None):
         repeatable=problem.held_out.accuracy.repeatable,
         activation=problem.detected,
         bits=bits,
-        **result.best.evidence,
+        **{"determined": validation.determined, **result.best.evidence},  # within input_range: the determined share
     )
     if validation.probability_error is not None:
         report.update(probability_error=validation.probability_error, lost=validation.lost)

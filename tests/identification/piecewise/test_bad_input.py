@@ -71,7 +71,7 @@ REFUSED = {
     "batch norm in train mode": (normalising_every_batch, {}, "bend at more than 1000 places"),
     "a forest": (FOREST.predict, {}, "a tree"),
     "tanh": (lambda X: np.tanh(X @ A).sum(axis=1), {}, "activation='tanh'"),
-    "tanh in single precision": (lambda X: np.tanh(X @ A).sum(axis=1).astype(np.float32), {}, "bend"),
+    "tanh in single precision": (lambda X: np.tanh(X @ A).sum(axis=1).astype(np.float32), {}, "bend|max_seconds"),
     "tanh of classes": (lambda X: softmax(np.tanh(X @ A)), PROBABILITIES, "activation='tanh'"),
     "probabilities of four digits": (four_digits, PROBABILITIES, "they are rounded"),
 }
