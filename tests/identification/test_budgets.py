@@ -61,7 +61,7 @@ def test_what_was_found_in_time_is_returned(monkeypatch):
             (6, 4, 1),
             "no network was found until then, with|before anything was found",
         ),
-        (Timed(lambda X: np.sign(X[:, 0]) * (X[:, 1] > 0.3)), 5, (5, 4, 1), "max_seconds=1.5 are over|does not|no |class labels"),
+        (Timed(lambda X: np.sign(X[:, 0]) * (X[:, 1] > 0.3)), 5, (5, 4, 1), "1.5 are over|does not|no |class labels"),
     ],
 )
 def test_time_is_bounded(box, n_inputs, widths, said):
