@@ -66,8 +66,8 @@ def _second_layer(found, g, n_units):
     """Weights (m_1, m_2) and biases (m_2,) from `Gradients`, and the residuals of the steps."""
     T = np.moveaxis(found.slopes, 2, 0) / np.swapaxes(g.jet(found.Z, 1)[1], 0, 1)[:, :, None]  # (m_1, n, m_L)
     values = np.linalg.svd(T.reshape(len(T), -1), compute_uv=False)
-    if values[n_units - 1] < _RANK_TOL * values[0]:
-        n_seen = int(np.count_nonzero(values >= _RANK_TOL * values[0]))
+    n_seen = int(np.count_nonzero(values >= _RANK_TOL * values[0]))
+    if n_seen < n_units:
         raise NotIdentified(
             "second layer", "width", f"gradients show {n_seen} second-layer units, {n_units} were given"
         )
