@@ -89,8 +89,9 @@ def main(output="onnx.png"):
     truth = truth.align_to(found)
     true, values = (flat((network.weights, network.biases)) for network in (truth, found))
     stderr = flat(identifier.stderr_)
-    errors = np.abs(values - true) / stderr
-    print(f"errors of the weights: rms {np.sqrt(np.mean(errors**2)):.2f}, at most {errors.max():.1f} standard errors")
+    errors = np.abs(values - true) / np.hypot(stderr, ROUNDING * np.abs(true))  # the file holds rounded weights
+    rms = np.sqrt(np.mean(errors**2))
+    print(f"errors of the weights: rms {rms:.2f}, at most {errors.max():.1f} standard errors, file's rounding included")
     fresh = np.random.default_rng(1).permuted(X, axis=0)
     outputs = model.predict(fresh)
     gaps = {

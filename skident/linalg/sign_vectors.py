@@ -14,6 +14,7 @@ from skident.budget import OutOfBudgetError, check_deadline, chunks, require_mem
 __all__ = ["UndecidedSignsError", "nearest_signs", "solve_signs"]
 
 _RANK_TOL = 1e-8  # of the largest pivot, root of eps: columns below it depend on the others
+_PIVOT_ERRORS = 4.0  # errors of the equations that a pivot must exceed: a smaller one leaves its sign open
 _MAX_ENUMERATED = 14  # free signs enumerated at once: 2^14 combinations
 _MAX_HALVES = 28  # free signs enumerated in two halves, before a lattice is tried
 _MAX_HALVES_LAST = 42  # and after it: 2^21 numbers per half (budget)
@@ -37,8 +38,8 @@ def solve_signs(M, r, tol, max_solutions=2):
     and a second one if the reduced lattice contains it. UndecidedSignsError if no solution is found but there may be
     one, also because of the deadline.
 
-    If the columns are independent, the signs are the solution of a linear system. Otherwise the columns that pivoted QR
-    leaves over are free, and determine the others. Up to 14 free signs, all combinations are tried. Up to 28, both
+    If the columns are independent up to errors of `tol`, the signs are the solution of a linear system. Otherwise the
+    columns that pivoted QR leaves over are free, and determine the others. Up to 14 free signs, all combinations are tried. Up to 28, both
     halves of them are enumerated and their sums matched in one equation by sorting [1]_, in ``O(2^{q/2})`` time and
     memory for q free signs. For more, the signs are the shortest vector of a lattice [2]_, found by LLL [3]_ if the
     equations are accurate enough: E equations of b bits with E b / K above about 3.5. With equations exact to 1e-12,
@@ -57,7 +58,7 @@ def solve_signs(M, r, tol, max_solutions=2):
     """
     _, R, order = scipy.linalg.qr(M, mode="economic", pivoting=True)
     diagonal = np.abs(np.diag(R))
-    rank = int(np.sum(diagonal > _RANK_TOL * diagonal[0]))
+    rank = int(np.sum(diagonal > max(_RANK_TOL * diagonal[0], _PIVOT_ERRORS * tol)))
     q = M.shape[1] - rank
     if q <= _MAX_ENUMERATED:
         return _enumerate(M, r, tol, order, rank, _free_signs, max_solutions)

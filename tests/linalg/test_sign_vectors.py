@@ -36,6 +36,19 @@ def test_against_all_combinations(seed):
     assert set(map(tuple, found)) == set(map(tuple, expected))
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_columns_dependent_up_to_the_error_of_the_equations(seed):
+    rng, noise = np.random.RandomState(seed), 1e-7
+    kernels = rng.standard_normal((2, 3))
+    M = np.zeros((8, 12))  # shifts of two kernels of 3 entries by 0 to 5: they span the polynomials of degree 7
+    for (k, i), column in zip(np.ndindex(2, 6), M.T, strict=True):
+        column[i : i + 3] = kernels[k]
+    signs = rng.choice([-1.0, 1.0], 12)
+    measured = M + noise * rng.standard_normal(M.shape)
+    found = solve_signs(measured, M @ signs, tol=40.0 * noise)
+    np.testing.assert_array_equal(found, signs[None])
+
+
 @pytest.mark.parametrize(("E", "K"), [(8, 6), (3, 10), (6, 24)])
 def test_no_solution(E, K):
     M, _, r = problem(E, K, 0)
