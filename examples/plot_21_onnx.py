@@ -91,7 +91,7 @@ def main(output="onnx.png"):
     stderr = flat(identifier.stderr_)
     errors = np.abs(values - true) / np.hypot(stderr, ROUNDING * np.abs(true))  # the file holds rounded weights
     rms = np.sqrt(np.mean(errors**2))
-    print(f"errors of the weights: rms {rms:.2f}, at most {errors.max():.1f} standard errors, file's rounding included")
+    print(f"errors of the weights with rounding of the file: rms {rms:.2f}, at most {errors.max():.1f} standard errors")
     fresh = np.random.default_rng(1).permuted(X, axis=0)
     outputs = model.predict(fresh)
     gaps = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -64,7 +65,8 @@ class ActivationEvidence:
 
     def __str__(self):
         doubt = f"; in doubt: {self.doubt}" if self.doubt else ""
-        seen = ", ".join(self.seen) or "no unit isolated"
+        counts = Counter(self.seen)
+        seen = ", ".join(text if k == 1 else f"{text} for {k} units" for text, k in counts.items()) or "no unit isolated"
         return f"{self.name or 'unknown'} ({self.growth}; {seen}{doubt}), {self.output}"
 
 
