@@ -65,9 +65,8 @@ class ActivationEvidence:
 
     def __str__(self):
         doubt = f"; in doubt: {self.doubt}" if self.doubt else ""
-        counts = Counter(self.seen)
-        seen = ", ".join(text if k == 1 else f"{text} for {k} units" for text, k in counts.items()) or "no unit isolated"
-        return f"{self.name or 'unknown'} ({self.growth}; {seen}{doubt}), {self.output}"
+        seen = ", ".join(f"{text} ({k} units)" if k > 1 else text for text, k in Counter(self.seen).items())
+        return f"{self.name or 'unknown'} ({self.growth}; {seen or 'no unit isolated'}{doubt}), {self.output}"
 
 
 def detect_activation(oracle, rng, noise=0.0):
