@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from sklearn.datasets import load_breast_cancer
 
 from skident.network import FeedforwardNetwork
 
@@ -29,6 +30,7 @@ class Case:
     trained: bool = False
     outputs: str = "float32"
     softmax: bool = False
+    breast_cancer: bool = False  # samples of these data instead of planted ones
 
     @property
     def name(self):
@@ -54,10 +56,16 @@ def samples(widths, seed, softmax=False):
     return X.astype(np.float32), Y.astype(np.float32)
 
 
+def breast_cancer_samples():
+    """Standardized inputs (569, 30) of scikit-learn's breast cancer data, and classes."""
+    X, y = load_breast_cancer(return_X_y=True)
+    return ((X - X.mean(axis=0)) / X.std(axis=0)).astype(np.float32), y
+
+
 def torch_network(case, seed):
     """The torch network of a case, and inputs (500, D) in float64."""
     torch.set_num_threads(1)
-    X, Y = samples(case.widths, seed, case.softmax)
+    X, Y = breast_cancer_samples() if case.breast_cancer else samples(case.widths, seed, case.softmax)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layers = []

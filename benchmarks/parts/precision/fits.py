@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from cases.float32_models import probabilities
 from common import make_identifier
+from skident.network import FeedforwardNetwork
 from skident.oracle import BlackBoxError, NotIdentified, OutOfBudgetError
 
 N_INPUTS = 2000  # held-out inputs on which errors are measured
@@ -39,9 +40,9 @@ def measured_fit(black_box, X, truth, *, softmax=False, seconds=120.0):
     if identifier is None:
         return result | {"refusal": refusal, "right": False, "error": None, "exact": False, "agrees": False}
     F = held_out_inputs(X)
-    Y, found = truth(F), identifier.network_(F)
+    Y, found = probabilities(truth(F)) if softmax else truth(F), identifier.predict(F).reshape(len(F), -1)
     unit = 1.0 if softmax else Y.std(axis=0)
-    Y, found = (probabilities(Y), probabilities(found)) if softmax else (Y, found)
+    truth = _with_determined_logits(truth) if softmax else truth
     report, widths = identifier.report_, tuple(int(m) for m in identifier.layer_widths_)
     return result | {
         "widths": list(widths),
@@ -74,6 +75,15 @@ def has_right_widths(truth, widths, F):
         if not np.sum((active > RARE) & (active < 1.0 - RARE)) <= found <= W.shape[1]:
             return False
     return True
+
+
+def _with_determined_logits(network):
+    """The network with logits of mean 0 over the classes, or the difference of two: probabilities determine no more."""
+    W, b = (
+        part[..., 1:] - part[..., :1] if len(network.biases[-1]) == 2 else part - part.mean(axis=-1, keepdims=True)
+        for part in (network.weights[-1], network.biases[-1])
+    )
+    return FeedforwardNetwork([*network.weights[:-1], W], [*network.biases[:-1], b], network.activation)
 
 
 def coverage(identifier, truth):

@@ -31,18 +31,20 @@ class Row:
     seconds: float | None = None
     queries: int | None = None
     softmax: bool = False
+    breast_cancer: bool = False
     limit: float = 120.0  # max_seconds of a fit
 
     @property
     def name(self):
         """Shape, activation and training."""
         trained = {True: "trained", False: "initialized", None: "both"}[self.trained]
-        return f"{self.activation} {'-'.join(map(str, self.widths))}{' softmax' * self.softmax}, {trained}"
+        data = " on breast cancer" * self.breast_cancer
+        return f"{self.activation} {'-'.join(map(str, self.widths))}{' softmax' * self.softmax}, {trained}{data}"
 
     def case(self, seed):
         """The case of a seed."""
         trained = seed % 2 == 1 if self.trained is None else self.trained
-        return Case(self.widths, self.activation, trained, softmax=self.softmax)
+        return Case(self.widths, self.activation, trained, softmax=self.softmax, breast_cancer=self.breast_cancer)
 
 
 ROWS = {
@@ -69,7 +71,11 @@ ROWS = {
         Row((10, 32, 1), "silu", None, 9, 9),
         Row((10, 32, 1), "softplus", None, 9, 9),
     ],
-    "classifiers": [Row((64, 32, 10), "relu", True, 8, 8, softmax=True)],
+    "classifiers": [
+        Row((64, 32, 10), "relu", True, 8, 8, softmax=True),
+        Row((30, 16, 2), "relu", True, 8, 8, softmax=True, breast_cancer=True),
+        Row((30, 100, 2), "relu", True, 8, 8, softmax=True, breast_cancer=True),
+    ],
 }
 FIRST = {name: seed_ranges.PRECISION.start + 100 * i for i, name in enumerate(ROWS)}
 
