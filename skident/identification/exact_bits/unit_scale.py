@@ -36,7 +36,7 @@ def scale_of_unit(values, digits):
     order = np.argsort(-np.abs(values))
     size = np.abs(values[order[0]])
     for error in RELATIVE_ERRORS:
-        for leading in _leading_integers(values[order[:_MAX_ENTRIES]], error, digits):
+        for leading in _with_odd_multiples(_leading_integers(values[order[:_MAX_ENTRIES]], error, digits), digits):
             scale = at_power_of_two(leading / size)
             found = evidence_of(scale * values, scale * size, digits)
             if found.n_off == 0 and found.nats > digits * np.log(2.0) + _MIN_NATS:
@@ -61,6 +61,11 @@ def _leading_integers(values, error, digits):
     first = sorted(([int(entry) for entry in row] for row in reduced), key=lambda row: sum(e * e for e in row))[:2]
     leading = (abs(row[0]) // rows[0][0] for row in first)
     return [number for number in leading if 0 < number < 2**digits]
+
+
+def _with_odd_multiples(numbers, digits):
+    """Numbers and their odd multiples: integers of the few entries in the lattice may share a factor."""
+    return [factor * number for number in numbers for factor in (1, *_ODD_FACTORS) if factor * number < 2**digits]
 
 
 def _is_ambiguous(values, found: Evidence, digits):

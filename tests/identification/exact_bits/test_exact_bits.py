@@ -92,6 +92,16 @@ def test_scale_of_a_relu_unit(error, rng):
     assert n_found >= 48
 
 
+@pytest.mark.parametrize("factor", [3, 5, 9])
+def test_largest_integers_share_an_odd_factor(factor, rng):
+    """Ratios of the largest entries alone are those of smaller integers; the other entries rule these out."""
+    low, high = 2**23 // factor + 1, (2**24 - 1) // factor
+    largest = 2.0 * factor * rng.randint(low, high, 6)
+    values = np.append(largest, 2.0 * rng.randint(2**22, 2**23, 6) - 1.0) * rng.choice([-1.0, 1.0], 12)
+    scale, _ = scale_of_unit(values / np.sqrt(2.0), 24)
+    assert abs(np.log2(scale / np.sqrt(2.0)) - np.rint(np.log2(scale / np.sqrt(2.0)))) < 4 * EPS
+
+
 def test_no_scale_of_other_units(rng):
     assert all(scale_of_unit(rng.standard_normal(11), 24) is None for _ in range(100))
     assert scale_of_unit(np.array([0.3, 0.0, 0.0]), 24) is None  # one nonzero weight
