@@ -12,7 +12,8 @@ _CHUNK = 10_000  # recorded labels that are compared at a time (memory)
 _N_GRID = 65  # predicted labels per line
 _RADII = (0.5, 10.0)  # standard deviations of the lines' ends, log-uniform
 _OFFSET = 1e-8  # of both labels from the predicted boundary, relative to 1 + |x|
-_CLEAR_GAP = 1e-5  # lead of a logit over the next one, over the usual lead, from which the label is certain
+_CLEAR_GAP = 3e-10  # lead of a logit, over (1 + |x|) times the usual lead, from which the label is certain
+_N_USUAL = 500  # inputs N(0, I) whose median lead is the usual one
 
 
 def contradicting_labels(labels, logits):
@@ -22,10 +23,12 @@ def contradicting_labels(labels, logits):
     """
     U, seen = labels.recorded()
     count = total = 0
+    Z = logits(np.random.RandomState(0).standard_normal((_N_USUAL, U.shape[1])))
+    usual = np.median(np.ptp(Z, axis=1))
     for part in np.array_split(np.arange(len(U)), max(1, len(U) // _CHUNK)):
         values = np.sort(Z := logits(U[part]), axis=1)
         gap = values[:, -1] - values[:, -2]
-        clear = gap > _CLEAR_GAP * np.median(np.abs(values[:, -1] - values[:, 0]))
+        clear = gap > _CLEAR_GAP * usual * sizes(U[part])
         count += int(np.sum(clear & (np.argmax(Z, axis=1) != seen[part])))
         total += int(clear.sum())
     return count, total

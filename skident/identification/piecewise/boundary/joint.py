@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.optimize import linprog
 
 from .points import sizes
@@ -15,6 +16,7 @@ _MAX_UNKNOWNS = 6000  # of the joint least squares (memory and time)
 _NEAR_BEND = 1e-6  # distance from a hyperplane within which the side of a point is uncertain
 _NULL_TOL = 2e-9  # singular value per root of the points that is a null vector of accurate hyperplanes
 _GAP = 20.0  # between the singular values of null vectors of rough hyperplanes and the others
+_DAMPING = 1e-10  # of missing equations, over the usual coefficient: far above rounding, far below those that count
 _OUTLIER = 100.0  # median residuals beyond which a point leaves the fit
 
 
@@ -97,13 +99,21 @@ def refined(logits, X, pairs, steps=4):
         for j in range(m):
             gauge[1 + j, j * H.shape[1] : (j + 1) * H.shape[1] - 1] = H[j, :-1] / m
         system, target = np.vstack([J[keep], gauge]), np.append(-r[keep], np.zeros(1 + m))
-        change = np.linalg.lstsq(system, target, rcond=1e-11)[0]
+        change = _damped_solution(system, target)
         H = H + change[: H.size].reshape(H.shape)
         coef = coef.copy()
         coef[:, 1:] += change[H.size :].reshape(coef.shape[1] - 1, -1).T
         norms = np.linalg.norm(H[:, :-1], axis=1)
         H, coef[:m] = H / norms[:, None], coef[:m] * norms[:, None]
     return best[1], best[0]
+
+
+def _damped_solution(A, b):
+    """Least squares with the smallest damping: about the shortest solution where equations are missing."""
+    n = A.shape[1]
+    damping = _DAMPING * np.sqrt(np.mean(A**2))
+    R = np.linalg.qr(np.vstack([np.column_stack([A, b]), damping * np.eye(n, n + 1)]), mode="r")
+    return solve_triangular(R[:n, :n], R[:n, n])
 
 
 def _linearized(H, coef, X, pairs):

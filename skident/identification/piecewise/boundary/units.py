@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-__all__ = ["Units"]
+__all__ = ["Pencil", "Units"]
 
 _MEET_TOL = 3e-8  # sine of the angle of two pencils up to which they meet; normals are accurate to 1e-9 or better
 _APART = 1e-3  # second sine from which two pencils are different, so that their common direction is determined
 _ON_TOL = 1e-5  # distance of a bend from the hyperplane of its unit, relative to 1 + |x|
 _RIDGE_TOL = 1e-6  # distance of a point from both planes of its pencil, relative to 1 + |x|
 _SAME = 1e-5  # distance of two hyperplanes (unit normals) that count as one
+
+
+@dataclass(frozen=True)
+class Pencil:
+    """Planes (2, D + 1) of two facets that meet at a bend, and the bend's position (D,)."""
+
+    planes: np.ndarray
+    bend: np.ndarray
 
 
 class Units:
@@ -30,13 +40,18 @@ class Units:
         apart = np.minimum(np.abs(H - w).max(axis=1, initial=0.0), np.abs(H + w).max(axis=1, initial=0.0))
         return bool(np.any(apart < _SAME * np.abs(w).max()))
 
+    def append(self, w):
+        """Add a hyperplane w (D + 1,) with unit normal; its index."""
+        self.hyperplanes = np.vstack([self.hyperplanes, w])
+        self.pending = [p for p in self.pending if not _contains(p, w)]
+        return len(self.hyperplanes) - 1
+
     def add(self, pencil):
         """Add a pencil; True if it meets an earlier one in a new hyperplane."""
         for other in self.pending:
             w = _common(pencil, other)
             if w is not None and not self.knows(w):
-                self.hyperplanes = np.vstack([self.hyperplanes, w])
-                self.pending = [p for p in self.pending if not _contains(p, w)]
+                self.append(w)
                 return True
         self.pending.append(pencil)
         return False

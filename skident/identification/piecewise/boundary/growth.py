@@ -1,0 +1,122 @@
+"""A new unit at a bend of the boundary: the facet beyond, its scale from known units, the unit's hyperplane."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .facets import find_facet
+from .points import bracket, sizes
+from .surfaces import crossing
+from .units import Pencil
+
+__all__ = ["facet_beyond", "pencil_at", "scale_of"]
+
+_BEYOND = (0.08, 0.02, 4e-3, 5e-4)  # distances beyond a bend at which the next facet is measured
+_OFFSET = 1e-9  # of both labels from the boundary, relative to 1 + |x|
+_MIN_BEND = 5e-6  # distance of the boundary from the plane, over that from the bend, below which the plane is inaccurate
+_MIN_SINE = 1e-6  # of the angle at a bend; smaller ones are lost in rounding
+_STEP = 0.3  # beyond a known hyperplane, at which the scale of a facet is measured
+_FLAT_AT = np.array([0.4, 0.97])  # of the way to that hyperplane, where the facet must be flat
+_MAX_TRIED = 8  # known hyperplanes from which the scale is measured (budget)
+_MIN_LEVER = 1e-7  # distance of a bisected point from the facet's plane; its error is 1e-15
+
+
+def facet_beyond(labels, plane, pair, x, d, rng):
+    """The facet beyond the bend at x (D,) of a facet with `plane`, in direction d; None if none is found."""
+    n = plane[:-1] / np.linalg.norm(plane[:-1])
+    for rho in _BEYOND:
+        q = x + rho * d
+        size = next((s for s in (0.05 * rho, rho, 4.0 * rho) if bracket(labels, q[None], n, s, pair)[0]), None)
+        if size is None:
+            continue
+        q = crossing(labels, q, n, size, pair)
+        if q is not None and abs(plane @ np.append(q, 1.0)) < _MIN_BEND * rho * np.linalg.norm(plane[:-1]):
+            return None
+        facet = None if q is None else find_facet(labels, q, n, pair, rng, 0.4 * rho, d)
+        if facet is None:
+            continue
+        slack = 1e-5 * rho + 1e-7 + 4 * _OFFSET * (1 + np.linalg.norm(x))
+        sine = np.linalg.norm(facet.normal - (facet.normal @ n) * n)
+        if sine > _MIN_SINE and abs(facet.plane @ np.append(x, 1.0)) < slack:
+            return facet
+    return None
+
+
+def pencil_at(plane, facet, x):
+    """Pencil of the plane before a bend x and the facet beyond."""
+    return Pencil(np.array([plane / np.linalg.norm(plane[:-1]), facet.plane]), x)
+
+
+def scale_of(labels, surface, plane, facet):
+    """Factor mu > 0 by which the facet's plane continues `plane`, so that their difference is the unit's; or None.
+
+    Beyond a known unit k the difference of logits is ``mu * facet.plane + 2 c_k |z_k|``: one boundary point there
+    determines mu, two labels at a second hyperplane confirm it.
+    """
+    signs, found = surface.signs(facet.point), []
+    for x, ridge, J in _places(surface, plane, facet, signs)[:_MAX_TRIED]:
+        if not _flat(labels, facet, ridge):
+            continue
+        for mu in found:
+            if _confirmed(labels, facet, x, J, mu):
+                return mu
+        y = crossing(labels, x, facet.normal, _STEP, facet.pair)
+        if y is None:
+            continue
+        J = _jump(surface, signs, y)
+        lever = facet.plane @ np.append(y, 1.0)
+        if abs(lever) < _MIN_LEVER or J is None:
+            continue
+        mu = -(J @ np.append(y, 1.0)) / lever
+        if mu > 0:
+            found.append(mu)
+    return None
+
+
+def _jump(surface, signs, x):
+    """Plane that known units add at x to that of the sides `signs`; None if one of unknown coefficient switched."""
+    now = surface.signs(x)
+    changed = now != signs
+    if not np.any(changed) or np.any(np.isnan(surface.coef[changed])):
+        return None
+    return surface.plane_at(now) - surface.plane_at(signs)
+
+
+def _places(surface, plane, facet, signs):
+    """Points in the facet's plane beyond one known hyperplane each, with the jump there; the largest lever first."""
+    H, q, n = surface.units.hyperplanes, facet.point, facet.normal
+    side = np.sign(plane @ np.append(q, 1.0))  # of the bend: the ridge lies where `plane` is zero
+    places = []
+    for k in np.flatnonzero(~np.isnan(surface.coef) & (surface.coef != 0)):
+        e = H[k, :-1] - (H[k, :-1] @ n) * n
+        size = np.linalg.norm(e)
+        if size < 1e-6:
+            continue
+        e *= -signs[k] / size
+        t = abs(H[k] @ np.append(q, 1.0)) / size
+        slope = side * (plane[:-1] @ e)
+        room = np.inf if slope >= 0 else abs(plane @ np.append(q, 1.0)) / -slope
+        if t >= 0.9 * room:
+            continue
+        x = q + (t + min(_STEP, 0.5 * (room - t))) * e
+        J = _jump(surface, signs, x)
+        if J is not None:
+            places.append((abs(J @ np.append(x, 1.0)) / (1 + t) ** 2, x, q + t * e, J))
+    return [p[1:] for p in sorted(places, key=lambda p: -p[0])]
+
+
+def _flat(labels, facet, ridge):
+    """Whether the facet is flat on the way to a known hyperplane."""
+    X = facet.point + _FLAT_AT[:, None] * (ridge - facet.point)
+    return bool(np.all(bracket(labels, X, facet.normal, _OFFSET * sizes(X), facet.pair)))
+
+
+def _confirmed(labels, facet, x, J, mu):
+    """Whether the boundary passes the point beyond a known hyperplane that mu predicts."""
+    plane = mu * facet.plane + J
+    n = plane[:-1] / np.linalg.norm(plane[:-1])
+    slope = plane[:-1] @ facet.normal
+    if abs(slope) < 1e-3 * np.linalg.norm(plane[:-1]):
+        return False
+    x = x - (plane @ np.append(x, 1.0)) / slope * facet.normal
+    return bool(bracket(labels, x[None], n, _OFFSET * sizes(x[None]), facet.pair)[0])

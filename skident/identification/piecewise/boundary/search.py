@@ -1,0 +1,264 @@
+"""Search for units on the decision boundary: surfaces of class pairs grow by one unit after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.oracle import NotIdentified
+
+from .facets import find_facet
+from .growth import facet_beyond, pencil_at, scale_of
+from .joint import Logits
+from .points import random_crossings
+from .surfaces import Surface, departure
+from .units import Units
+
+__all__ = ["Search"]
+
+_TARGETS = (0.5, 6.0)  # standard deviations of the points that paths head for, log-uniform
+_CLEAN_PATHS = 12  # in a row without an unknown bend, after which the logits are tried
+_MAX_PATHS = 400  # from one base (budget)
+_MAX_PENCILS = 24  # bends on the first surface of which no two belong to one hyperplane, after which there are no units
+_MAX_FAILED = 30  # paths in a row that learn nothing
+_FAILED_RADIUS = 0.02  # around a bend that gave no unit, within which it is not tried again
+_NEAR = 1e-6  # distance from a known hyperplane, relative to 1 + |x|, within which a bend is that unit's
+_EXPLAINED = 1e-7  # distance of a boundary point from a surface that explains it
+_MAX_TRIES = 4  # paths towards an unexplained boundary point before a facet is measured there
+_MAX_REFINED = 500  # entries of hyperplanes up to which a surface is refined after each unit (processor time)
+_NEAREST = 5  # points of a surface from which these paths start
+_MIN_SHARE = 1e-3  # coefficient over the largest one, from which it links the scales of two surfaces
+_MIN_TREE = 4  # axis-parallel normals, and none else, after which the model is a tree
+_MAX_CURVED = 6  # boundary points without a flat facet, and none with one, after which the boundary is curved
+
+
+class Search:
+    """Units, surfaces of class pairs and boundary points found so far."""
+
+    def __init__(self, labels, rng, say):
+        self.labels, self.rng, self.say = labels, rng, say
+        self.units, self.surfaces, self.points, self.pairs = Units(labels.n_features), [], [], []
+        self.normals, self.curved, self.random, self._failed, self._refined = [], 0, 0, [], 0
+
+    def remember(self, X, pairs):
+        """Keep boundary points."""
+        self.points.extend(X)
+        self.pairs.extend(map(tuple, pairs))
+
+    def visit(self, x, pair, u):
+        """Extend the surfaces to the boundary point x, pair[0] towards u: by paths, else by a facet measured there."""
+        pair = tuple(map(int, pair))
+        own = [s for s in self.surfaces if set(s.pair) == set(pair)]
+        failed = 0
+        while own and failed < _MAX_TRIES:
+            surface, start = self._nearest(own, x)
+            result = self._step(surface, start, x)
+            one = np.append(x, 1.0)
+            plane = surface.plane_at(surface.signs(x))
+            if abs(plane @ one) < _EXPLAINED * np.linalg.norm(plane):
+                return
+            failed += result not in ("unit", "crossed")
+        facet = self.facet(x, pair, u)
+        if facet is None:
+            return
+        surface = Surface(facet, self.units)
+        if not len(self.units.hyperplanes):
+            self._first_unit(facet)
+        self.surfaces.append(surface)
+        self.explore(surface)
+
+    def facet(self, x, pair, u):
+        """The facet at x, or None; NotIdentified if the boundary is curved or axis-parallel everywhere."""
+        facet = find_facet(self.labels, x, u, pair, self.rng)
+        if facet is None:
+            self._refuse_curved()
+            return None
+        self.remember(facet.support, [facet.pair] * len(facet.support))
+        self.normals.append(facet.normal)
+        self._refuse_tree()
+        return facet
+
+    def _nearest(self, surfaces, x):
+        """A surface and one of its points near x."""
+        places = [(s, p) for s in surfaces for p in s.points]
+        apart = np.linalg.norm(np.array([p for _, p in places]) - x, axis=1)
+        near = np.argsort(apart)[:_NEAREST]
+        return places[self.rng.choice(near)]
+
+    def explore(self, surface):
+        """Paths to random targets until none meets an unknown bend."""
+        clean = failed = 0
+        for _ in range(_MAX_PATHS):
+            start = surface.points[self.rng.randint(len(surface.points))]
+            result = self._step(surface, start, self.labels.draw(1, self.rng, _TARGETS)[0])
+            failed = 0 if result in ("unit", "crossed") else failed + 1
+            clean = clean + 1 if result == "clean" else clean if result == "end" else 0
+            if clean >= _CLEAN_PATHS or failed >= _MAX_FAILED:
+                return
+
+    def _step(self, surface, start, target):
+        """One path: "clean", "crossed" (a coefficient measured), "unit" (a new one), "end" (third class), "failed"."""
+        path = surface.path(start, target)
+        if not len(path.lengths):
+            return "clean"
+        touch = departure(self.labels, path, surface.pair)
+        if touch is None:
+            surface.points.append(path.starts[-1] + 0.5 * path.lengths[-1] * path.directions[-1])
+            return "clean" if path.barrier is None else self._cross(surface, path)
+        if touch.third_class:
+            return "end"
+        x, i = touch.point, touch.piece
+        size = 1.0 + np.linalg.norm(x)
+        near = np.abs(self.units.hyperplanes @ np.append(x, 1.0)).min(initial=np.inf) < _NEAR * size
+        if near or self.units.has_ridge(x) or any(np.linalg.norm(x - y) < _FAILED_RADIUS for y in self._failed):
+            return "failed"
+        return self._grow(surface, path.planes[i], x, path.directions[i])
+
+    def _cross(self, surface, path):
+        x = surface.cross(self.labels, path)
+        if x is None:
+            return "failed"
+        self.remember([x], [surface.pair])
+        self._link(surface)
+        return "crossed"
+
+    def _grow(self, surface, plane, x, d):
+        """The unit at a bend x of a path in direction d on `plane`."""
+        facet = facet_beyond(self.labels, plane, surface.pair, x, d, self.rng)
+        if facet is None:
+            if self._refined < len(self.points):
+                self._refine(surface)
+            else:
+                self._failed.append(x)
+            return "failed"
+        self.remember(facet.support, [facet.pair] * len(facet.support))
+        mu = scale_of(self.labels, surface, plane, facet)
+        if mu is None:
+            return "unit" if self._add(pencil_at(plane, facet, x)) else "failed"
+        jump = mu * facet.plane - plane
+        size = np.linalg.norm(jump[:-1])
+        if self.units.knows(jump / size):
+            self._failed.append(x)
+            return "failed"
+        k = self.units.append(jump / size)
+        sign = np.sign(self.units.hyperplanes[k] @ np.append(facet.point, 1.0))
+        surface.learn(k, sign * size / 2, -sign)
+        surface.points.append(facet.point)
+        self._said()
+        if self.units.hyperplanes.size < _MAX_REFINED:
+            self._refine(surface)
+        return "unit"
+
+    def _refine(self, surface):
+        """Fit the surface to its boundary points, so that errors do not grow from unit to unit."""
+        own = [set(p) == set(surface.pair) for p in self.pairs]
+        surface.refine(np.array(self.points)[own])
+        self._refined = len(self.points)
+
+    def _add(self, pencil):
+        new = self.units.add(pencil)
+        if new:
+            self._said()
+        return new
+
+    def _said(self):
+        self.say(f"{len(self.units.hyperplanes)} units, {self.labels.n_queries} queries")
+
+    def _link(self, surface):
+        """Give `surface` the scale of another one of its pair that shares a coefficient, and exchange the others."""
+        own = surface.coef
+        for other in (s for s in self.surfaces if s is not surface and s.pair == surface.pair):
+            both = np.flatnonzero(np.abs(own) > 0)
+            both = both[np.abs(other.coef[both]) > _MIN_SHARE * np.nanmax(np.abs(other.coef), initial=1e-300)]
+            if not len(both):
+                continue
+            k = both[np.argmax(np.abs(own[both]))]
+            if own[k] * other.coef[k] <= 0:
+                continue
+            surface.rescale(other.coef[k] / own[k])
+            for to, source in ((surface, other), (other, surface)):
+                for j in np.flatnonzero(np.isnan(to.coef) & ~np.isnan(source.coef)):
+                    to.learn(j, source.coef[j], to.signs(to.points[0])[j])
+            return
+
+    def _first_unit(self, base):
+        """Walk on measured facets until two bends share a hyperplane; none if the boundary is flat around the base."""
+        facets, bends, clean, aims = [base], [], 0, []
+        while clean < 2 * _CLEAN_PATHS and len(bends) < _MAX_PENCILS:
+            facet, target = facets[self.rng.randint(len(facets))], self.labels.draw(1, self.rng, _TARGETS)[0]
+            if aims:
+                facet, target = aims.pop()
+            path = Surface(facet, self.units).path(facet.point, target)
+            touch = departure(self.labels, path, facet.pair) if len(path.lengths) else None
+            clean += 1
+            if touch is None or touch.third_class or self.units.has_ridge(touch.point):
+                continue
+            d = path.directions[0]
+            beyond = facet_beyond(self.labels, facet.plane, facet.pair, touch.point, d, self.rng)
+            if beyond is None:
+                continue
+            self.remember(beyond.support, [beyond.pair] * len(beyond.support))
+            clean, facets = 0, [*facets, beyond]
+            if self._add(pencil_at(facet.plane, beyond, touch.point)):
+                return
+            aims += [_aim(beyond, facet, other) for before, other in bends if before is facet]
+            bends.append((facet, beyond))
+        if len(bends) == _MAX_PENCILS:
+            self._refuse_scattered(len(bends))
+
+    def _refuse_scattered(self, n):
+        raise NotIdentified(
+            "boundary", "scattered", f"the decision boundary is piecewise flat, but no two of {n} bends lie on a "
+            "common hyperplane: the model is no network with one hidden ReLU layer (nearest neighbors, or more hidden "
+            "layers).", final=True,
+        )  # fmt: skip
+
+    def _refuse_curved(self):
+        self.curved += 1
+        if self.curved >= _MAX_CURVED and not self.normals:
+            raise NotIdentified(
+                "boundary", "curved", f"the decision boundary is curved at all {self.curved} points: the model is no "
+                "ReLU network (a kernel machine, a smooth activation?), or its labels are random.", final=True,
+            )  # fmt: skip
+
+    def _refuse_tree(self):
+        axes = [int(np.argmax(np.abs(n))) for n in self.normals if np.sum(np.abs(n) > 1e-9) == 1]
+        if len(axes) == len(self.normals) >= _MIN_TREE and len(set(axes)) > 1:
+            raise NotIdentified(
+                "boundary", "axis-parallel", f"the decision boundary is axis-parallel at all {len(axes)} points: the "
+                "model is a tree or an ensemble of trees, no ReLU network.", final=True,
+            )  # fmt: skip
+
+    def fill(self, overdetermined=20):
+        """Boundary points on random segments until all coefficients are overdetermined."""
+        K = len(self.labels.classes)
+        needed = (K - 1) * (len(self.units.hyperplanes) + self.labels.n_features + 1) + overdetermined
+        unknowns = needed + self.units.hyperplanes.size
+        needed = max(needed - self.random, unknowns - len(self.points)) + len(self.points)
+        for _ in range(20):
+            if len(self.points) >= needed:
+                return
+            counts = np.bincount(np.ravel(self.pairs).astype(int), minlength=K) if self.pairs else np.zeros(K)
+            rarest = int(np.argmin(counts)) if K > 2 else None
+            X, pairs, _ = random_crossings(self.labels, min(needed - len(self.points), 60), self.rng, rarest)
+            self.remember(X, pairs)
+            self.random += len(X)
+
+    def logits_of_surface(self):
+        """Logits of two classes from a surface on which all coefficients are known, or None."""
+        for surface in self.surfaces:
+            if not np.any(np.isnan(surface.coef)):
+                column = np.append(surface.coef, surface.plane)
+                coef = np.zeros((len(column), 2))
+                coef[:, 1] = column if surface.pair[0] == 1 else -column
+                return Logits(self.units.hyperplanes.copy(), coef)
+        return None
+
+
+def _aim(beyond, facet, other):
+    """Start and target of a walk on `beyond` along its ridge with `facet`, to where the bend to `other` continues."""
+    q, C = beyond.point, other.plane
+    basis = np.linalg.qr(np.column_stack([beyond.normal, facet.normal]))[0]
+    d = C[:-1] - basis @ (basis.T @ C[:-1])
+    slope = C[:-1] @ d
+    t = -(C @ np.append(q, 1.0)) / slope if slope > 0 else 1.0
+    return beyond, q + 2.0 * t * d

@@ -1,0 +1,218 @@
+"""The boundary of two classes as far as its units are known: a difference of logits, and paths on its zero set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .joint import Logits, refined
+from .points import bisect, bracket, sizes
+
+__all__ = ["Path", "Surface", "Touch", "departure"]
+
+_MAX_PIECES = 60  # facets per path (budget)
+_SHORTEST = 1e-3  # of a path's last piece, in standard deviations
+_AHEAD = 1e-10  # distance of a hyperplane from the start of a piece that still counts as ahead
+_FRACTIONS = np.array([0.02, 0.1, 0.25, 0.5, 0.75, 1 - 1e-7])  # of a path's length, at which the boundary is queried
+_OFFSET = 1e-9  # of both labels from the boundary, relative to 1 + |x|; planes are known to about 1e-12
+_BEND_TOL = 1e-7  # of a bend's position along a path
+_STEP = 0.3  # beyond a known hyperplane, at which its coefficient is measured
+_BRACKETS = (1.0, 4.0, 16.0)  # half widths of the interval that is bisected there, in steps
+_FIT_TOL = 1e-6  # distance of a boundary point, relative to 1 + |x|, within which it belongs to the surface
+_MIN_EFFECT = 1e-12  # coefficient of a unit below which rounding explains it
+
+
+@dataclass(frozen=True)
+class Path:
+    """Straight pieces on facets: starts and directions (n, D), lengths (n,), planes (n, D + 1); a barrier or None.
+
+    A barrier is the index of a known hyperplane at the path's end whose coefficient is unknown on this surface.
+    """
+
+    starts: np.ndarray
+    directions: np.ndarray
+    lengths: np.ndarray
+    planes: np.ndarray
+    barrier: int | None
+
+    def at(self, s):
+        """Points (n, D) at arc lengths s (n,) and the indices of their pieces."""
+        ends = np.cumsum(self.lengths)
+        i = np.minimum(np.searchsorted(ends, s), len(ends) - 1)
+        return self.starts[i] + (s - ends[i] + self.lengths[i])[:, None] * self.directions[i], i
+
+    def normals(self, i):
+        """Unit normals (n, D) of pieces i."""
+        n = self.planes[i, :-1]
+        return n / np.linalg.norm(n, axis=1)[:, None]
+
+
+@dataclass(frozen=True)
+class Touch:
+    """Where a path leaves the boundary: arc length, point and piece; whether a class beside the pair lies there."""
+
+    arc: float
+    point: np.ndarray
+    piece: int
+    third_class: bool
+
+
+class Surface:
+    """Difference of two logits ``plane @ (x, 1) + sum_k coef_k |z_k(x)|``, positive for the label pair[0].
+
+    Units whose coefficient is unknown (NaN) are part of `plane`: the surface holds on one side of them.
+    """
+
+    def __init__(self, facet, units):
+        self.pair, self.plane, self.units = facet.pair, facet.plane.copy(), units
+        self.points, self._coef = [facet.point], np.zeros(0)
+
+    @property
+    def coef(self):
+        """Coefficients (m,) of the known units."""
+        missing = len(self.units.hyperplanes) - len(self._coef)
+        self._coef = np.append(self._coef, np.full(missing, np.nan))
+        return self._coef
+
+    def signs(self, x):
+        """Sides (m,) of the known hyperplanes at x (D,)."""
+        return np.sign(self.units.hyperplanes @ np.append(x, 1.0))
+
+    def plane_at(self, signs):
+        """Plane (D + 1,) of the linear piece with these sides."""
+        return self.plane + np.nan_to_num(self.coef * signs) @ self.units.hyperplanes
+
+    def learn(self, k, coef, sign):
+        """Set the coefficient of unit k, measured from its side `sign`."""
+        self.coef[k] = coef
+        self.plane = self.plane - coef * sign * self.units.hyperplanes[k]
+
+    def refine(self, X):
+        """Gauss-Newton of all units with known coefficients over those boundary points X of the pair that fit."""
+        known = np.flatnonzero(~np.isnan(self.coef))
+        column = np.append(self.coef[known], self.plane)
+        size, H = np.linalg.norm(column), self.units.hyperplanes
+        logits = Logits(H[known], np.column_stack([np.zeros(len(column)), column]))
+        X = X[_fits(logits, X)]
+        found, _ = refined(logits, X, np.tile([1, 0], (len(X), 1)), steps=2)
+        column = found.coef[:, 1] * (size / np.linalg.norm(found.coef[:, 1]))
+        H[known], self._coef[known], self.plane = found.hyperplanes, column[: len(known)], column[len(known) :]
+
+    def rescale(self, factor):
+        """Multiply the difference of logits by a positive factor."""
+        self.plane, self._coef = self.plane * factor, self._coef * factor
+
+    def path(self, x, target):
+        """Path from x (D,) towards `target`, across hyperplanes with known coefficients."""
+        H, pieces, last, barrier = self.units.hyperplanes, [], None, None
+        signs = self.signs(x)
+        for _ in range(_MAX_PIECES):
+            plane = self.plane_at(signs)
+            n = plane[:-1] / np.linalg.norm(plane[:-1])
+            d = target - x
+            d = d - (d @ n) * n
+            length = np.linalg.norm(d)
+            if length < _SHORTEST or (last is not None and signs[last] * (H[last, :-1] @ d) <= 0):
+                break
+            d /= length
+            t, k = _next(H, x, d, last)
+            pieces.append((x, d, min(t, length), plane))
+            if t >= length:
+                break
+            x, last = x + t * d, k
+            if np.isnan(self.coef[k]):
+                barrier = k
+                break
+            signs[k] = -signs[k]
+        columns = [np.array(c) for c in zip(*pieces, strict=True)] if pieces else [np.zeros(0)] * 4
+        return Path(*columns, barrier)
+
+    def cross(self, labels, path):
+        """Measure the coefficient of the barrier at a path's end; the boundary point beyond, or None."""
+        k, d = path.barrier, path.directions[-1]
+        ridge = path.starts[-1] + path.lengths[-1] * d
+        plane, w = path.planes[-1], self.units.hyperplanes[k]
+        n = plane[:-1] / np.linalg.norm(plane[:-1])
+        room = _next(self.units.hyperplanes, ridge, d, k)[0]
+        step = min(_STEP, 0.5 * room)
+        for shrink in (1.0, 0.1):
+            x = crossing(labels, ridge + shrink * step * d, n, shrink * step, self.pair)
+            if x is None or (z := w @ np.append(x, 1.0)) * (w[:-1] @ d) <= 0:
+                continue
+            coef = -(plane @ np.append(x, 1.0)) / (2 * abs(z))
+            coef = 0.0 if abs(coef) < _MIN_EFFECT * np.linalg.norm(plane[:-1]) else coef
+            after = plane + 2 * coef * np.sign(z) * w
+            middle = (ridge + x)[None] / 2
+            u = after[:-1] / np.linalg.norm(after[:-1])
+            if bracket(labels, middle, u, _OFFSET * sizes(middle), self.pair)[0]:
+                self.learn(k, coef, -np.sign(z))
+                self.points.append(x)
+                return x
+        return None
+
+
+def _fits(logits, X):
+    """Which boundary points X the logits explain up to small errors."""
+    values = np.abs(np.diff(logits(X)))[:, 0]
+    one = np.column_stack([X, np.ones(len(X))])
+    m = len(logits.hyperplanes)
+    slopes = (logits.coef[:m, 1] * np.sign(one @ logits.hyperplanes.T)) @ logits.hyperplanes + logits.coef[m:, 1]
+    return values < _FIT_TOL * sizes(X) * np.linalg.norm(slopes[:, :-1], axis=1)
+
+
+def crossing(labels, x, n, step, pair):
+    """The boundary point on the line x + t n near t = 0, bisected to rounding; None if there is none."""
+    for factor in _BRACKETS:
+        if bracket(labels, x[None], n, factor * step, pair)[0]:
+            size = factor * step
+            return x + bisect(labels, x[None], n, -size, size, pair[1])[0][0] * n
+    return None
+
+
+def _next(H, x, d, last):
+    """Distance from x along d to the next hyperplane except `last`, and its index."""
+    if not len(H):
+        return np.inf, -1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = -(H @ np.append(x, 1.0)) / (H[:, :-1] @ d)
+    t = np.where(np.isfinite(t) & (t > _AHEAD), t, np.inf)
+    if last is not None:
+        t[last] = np.inf
+    k = int(np.argmin(t))
+    return t[k], k
+
+
+def _labels_beside(labels, path, s):
+    """Labels above and below the path at arc lengths s (n,): (n, 2)."""
+    X, i = path.at(s)
+    step = (_OFFSET * sizes(X))[:, None] * path.normals(i)
+    return labels(np.vstack([X + step, X - step])).reshape(2, -1).T
+
+
+def departure(labels, path, pair):
+    """Where the boundary leaves a path: a `Touch`, or None if it follows the path to its end."""
+    s = _FRACTIONS * path.lengths.sum()
+    seen = _labels_beside(labels, path, s)
+    bad = np.flatnonzero((seen[:, 0] != pair[0]) | (seen[:, 1] != pair[1]))
+    if not len(bad):
+        return None
+    low, high = (s[bad[0] - 1] if bad[0] else 0.0), s[bad[0]]
+    side = 0 if seen[bad[0], 0] != pair[0] else 1
+    while high - low > _BEND_TOL * (1.0 + high):
+        middle = np.array([(low + high) / 2])
+        X, i = path.at(middle)
+        step = (1 - 2 * side) * _OFFSET * sizes(X)[:, None] * path.normals(i)
+        label = labels(X + step)[0]
+        if label == pair[side]:
+            low = middle[0]
+        else:
+            high = middle[0]
+    X, i = path.at(np.array([low]))
+    beside = labels(_around(X[0], path.directions[i[0]], path.normals(i)[0]))
+    return Touch(low, X[0], int(i[0]), bool(np.any((beside != pair[0]) & (beside != pair[1]))))
+
+
+def _around(x, d, n):
+    """Points (3, D) just beyond x, above, on and below the surface, at which a third class would appear."""
+    return x + 1e-4 * d + 5e-4 * np.array([[1.0], [0.0], [-1.0]]) * n
