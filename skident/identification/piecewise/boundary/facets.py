@@ -70,7 +70,9 @@ def _fine_facet(labels, x, n, r, pair, rng, slack=_SLACK, error=0.0):
     if not np.all(bracket(labels, X, n, size, pair)):
         return None
     tol = max(_ROUNDING * (1.0 + np.linalg.norm(x)), error)
-    t = bisect(labels, X, n, -size, size, pair[1], tol)[0]
+    t, _, above = bisect(labels, X, n, -size, size, pair[1], tol)
+    if np.any(above != pair[0]):  # a third class
+        return None
     q = x + t[-1] * n
     fine = n - ((t[:-1] - t[-1]) / r) @ E
     fine /= np.linalg.norm(fine)

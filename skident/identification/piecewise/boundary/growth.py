@@ -13,12 +13,14 @@ __all__ = ["facet_beyond", "pencil_at", "scale_of"]
 
 _BEYOND = (0.08, 0.02, 4e-3, 5e-4)  # distances beyond a bend at which the next facet is measured
 _OFFSET = 1e-9  # of both labels from the boundary, relative to 1 + |x|
-_MIN_BEND = 5e-6  # distance of the boundary from the plane, over that from the bend, below which the plane is inaccurate
+_MIN_BEND = (
+    5e-6  # distance of the boundary from the plane, over that from the bend, below which the plane is inaccurate
+)
 _MIN_SINE = 1e-6  # of the angle at a bend; smaller ones are lost in rounding
 _STEP = 0.3  # beyond a known hyperplane, at which the scale of a facet is measured
 _FLAT_AT = np.array([0.4, 0.97])  # of the way to that hyperplane, where the facet must be flat
 _MAX_TRIED = 8  # known hyperplanes from which the scale is measured (budget)
-_MIN_LEVER = 1e-7  # distance of a bisected point from the facet's plane; its error is 1e-15
+_MIN_LEVER = 1e-4  # distance of a boundary point from the facet's plane, from which it determines or confirms a scale
 
 
 def facet_beyond(labels, plane, pair, x, d, rng):
@@ -48,18 +50,20 @@ def pencil_at(plane, facet, x):
 
 
 def scale_of(labels, surface, plane, facet):
-    """Factor mu > 0 by which the facet's plane continues `plane`, so that their difference is the unit's; or None.
+    """Factor mu > 0 by which the facet's plane continues `plane`, so that their difference is the unit's, or None.
+
+    The boundary points that were bisected for it come second.
 
     Beyond a known unit k the difference of logits is ``mu * facet.plane + 2 c_k |z_k|``: one boundary point there
     determines mu, two labels at a second hyperplane confirm it.
     """
-    signs, found = surface.signs(facet.point), []
+    signs, found, points = surface.signs(facet.point), [], []
     for x, ridge, J in _places(surface, plane, facet, signs)[:_MAX_TRIED]:
         if not _flat(labels, facet, ridge):
             continue
         for mu in found:
             if _confirmed(labels, facet, x, J, mu):
-                return mu
+                return mu, points
         y = crossing(labels, x, facet.normal, _STEP, facet.pair)
         if y is None:
             continue
@@ -70,7 +74,8 @@ def scale_of(labels, surface, plane, facet):
         mu = -(J @ np.append(y, 1.0)) / lever
         if mu > 0:
             found.append(mu)
-    return None
+            points.append(y)
+    return None, points
 
 
 def _jump(surface, signs, x):
@@ -119,4 +124,6 @@ def _confirmed(labels, facet, x, J, mu):
     if abs(slope) < 1e-3 * np.linalg.norm(plane[:-1]):
         return False
     x = x - (plane @ np.append(x, 1.0)) / slope * facet.normal
+    if abs(facet.plane @ np.append(x, 1.0)) < _MIN_LEVER:
+        return False
     return bool(bracket(labels, x[None], n, _OFFSET * sizes(x[None]), facet.pair)[0])

@@ -16,7 +16,6 @@ _MAX_UNKNOWNS = 6000  # of the joint least squares (memory and time)
 _NEAR_BEND = 1e-6  # distance from a hyperplane within which the side of a point is uncertain
 _NULL_TOL = 2e-9  # singular value per root of the points that is a null vector of accurate hyperplanes
 _GAP = 20.0  # between the singular values of null vectors of rough hyperplanes and the others
-_DAMPING = 1e-10  # of missing equations, over the usual coefficient: far above rounding, far below those that count
 _OUTLIER = 100.0  # median residuals beyond which a point leaves the fit
 
 
@@ -81,8 +80,11 @@ def separating(H, N, X, seen):
     return np.einsum("k,kfc->fc", found.x[:k], N)
 
 
-def refined(logits, X, pairs, steps=4):
-    """Gauss-Newton over hyperplanes and coefficients at boundary points; the logits and the largest residual."""
+def refined(logits, X, pairs, steps=4, damping=1e-10):
+    """Gauss-Newton over hyperplanes and coefficients at boundary points; the logits and the largest residual.
+
+    `damping` is relative to the usual coefficient of an equation: combinations that the points determine less stay.
+    """
     H, coef = logits.hyperplanes.copy(), logits.coef / np.linalg.norm(logits.coef)
     m, best = len(H), (np.inf, logits)
     if H.size + coef[:, 1:].size > _MAX_UNKNOWNS:
@@ -99,7 +101,7 @@ def refined(logits, X, pairs, steps=4):
         for j in range(m):
             gauge[1 + j, j * H.shape[1] : (j + 1) * H.shape[1] - 1] = H[j, :-1] / m
         system, target = np.vstack([J[keep], gauge]), np.append(-r[keep], np.zeros(1 + m))
-        change = _damped_solution(system, target)
+        change = _damped_solution(system, target, damping)
         H = H + change[: H.size].reshape(H.shape)
         coef = coef.copy()
         coef[:, 1:] += change[H.size :].reshape(coef.shape[1] - 1, -1).T
@@ -108,10 +110,10 @@ def refined(logits, X, pairs, steps=4):
     return best[1], best[0]
 
 
-def _damped_solution(A, b):
-    """Least squares with the smallest damping: about the shortest solution where equations are missing."""
+def _damped_solution(A, b, damping):
+    """Damped least squares: about the shortest solution if equations are missing."""
     n = A.shape[1]
-    damping = _DAMPING * np.sqrt(np.mean(A**2))
+    damping = damping * np.sqrt(np.mean(A**2))
     R = np.linalg.qr(np.vstack([np.column_stack([A, b]), damping * np.eye(n, n + 1)]), mode="r")
     return solve_triangular(R[:n, :n], R[:n, n])
 

@@ -131,7 +131,8 @@ class Search:
                 self._failed.append(x)
             return "failed"
         self.remember(facet.support, [facet.pair] * len(facet.support))
-        mu = scale_of(self.labels, surface, plane, facet)
+        mu, points = scale_of(self.labels, surface, plane, facet)
+        self.remember(points, [surface.pair] * len(points))
         if mu is None:
             return "unit" if self._add(pencil_at(plane, facet, x)) else "failed"
         jump = mu * facet.plane - plane

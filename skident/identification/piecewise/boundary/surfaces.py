@@ -17,9 +17,13 @@ _AHEAD = 1e-10  # distance of a hyperplane from the start of a piece that still 
 _FRACTIONS = np.array([0.02, 0.1, 0.25, 0.5, 0.75, 1 - 1e-7])  # of a path's length, at which the boundary is queried
 _OFFSET = 1e-9  # of both labels from the boundary, relative to 1 + |x|; planes are known to about 1e-12
 _BEND_TOL = 1e-7  # of a bend's position along a path
+_BEFORE = np.array([0.5, 0.1, 1e-3, 0.0])  # of the way before a departure, at which both labels are checked
+_MAX_SIDES = 6  # bisections of a departure, on alternating sides
 _STEP = 0.3  # beyond a known hyperplane, at which its coefficient is measured
 _BRACKETS = (1.0, 4.0, 16.0)  # half widths of the interval that is bisected there, in steps
-_FIT_TOL = 1e-6  # distance of a boundary point, relative to 1 + |x|, within which it belongs to the surface
+_MAX_CHANGE = 3e-7  # of hyperplanes by a refinement; more comes from points that belong to unknown units
+_FIT_TOL = 3e-8  # distance of a boundary point, relative to 1 + |x|, within which it belongs to the surface
+_DAMPING = 1e-6  # of combinations that few points determine: rounding would move them (rounding)
 _MIN_EFFECT = 1e-12  # coefficient of a unit below which rounding explains it
 
 
@@ -95,8 +99,12 @@ class Surface:
         size, H = np.linalg.norm(column), self.units.hyperplanes
         logits = Logits(H[known], np.column_stack([np.zeros(len(column)), column]))
         X = X[_fits(logits, X)]
-        found, _ = refined(logits, X, np.tile([1, 0], (len(X), 1)), steps=2)
+        if len(X) < len(column):
+            return
+        found, _ = refined(logits, X, np.tile([1, 0], (len(X), 1)), steps=2, damping=_DAMPING)
         column = found.coef[:, 1] * (size / np.linalg.norm(found.coef[:, 1]))
+        if np.abs(found.hyperplanes - H[known]).max(initial=0.0) > _MAX_CHANGE:
+            return
         H[known], self._coef[known], self.plane = found.hyperplanes, column[: len(known)], column[len(known) :]
 
     def rescale(self, factor):
@@ -166,7 +174,8 @@ def crossing(labels, x, n, step, pair):
     for factor in _BRACKETS:
         if bracket(labels, x[None], n, factor * step, pair)[0]:
             size = factor * step
-            return x + bisect(labels, x[None], n, -size, size, pair[1])[0][0] * n
+            t, _, above = bisect(labels, x[None], n, -size, size, pair[1])
+            return x + t[0] * n if above[0] == pair[0] else None
     return None
 
 
@@ -197,20 +206,36 @@ def departure(labels, path, pair):
     bad = np.flatnonzero((seen[:, 0] != pair[0]) | (seen[:, 1] != pair[1]))
     if not len(bad):
         return None
-    low, high = (s[bad[0] - 1] if bad[0] else 0.0), s[bad[0]]
-    side = 0 if seen[bad[0], 0] != pair[0] else 1
-    while high - low > _BEND_TOL * (1.0 + high):
-        middle = np.array([(low + high) / 2])
-        X, i = path.at(middle)
-        step = (1 - 2 * side) * _OFFSET * sizes(X)[:, None] * path.normals(i)
-        label = labels(X + step)[0]
-        if label == pair[side]:
-            low = middle[0]
-        else:
-            high = middle[0]
+    first, high, wrong = (s[bad[0] - 1] if bad[0] else 0.0), s[bad[0]], seen[bad[0]] != pair
+    for _ in range(_MAX_SIDES):
+        low = _bisect_side(labels, path, pair, int(np.argmax(wrong)), first, high)
+        before = low - (low - first) * _BEFORE
+        seen = _labels_beside(labels, path, before)
+        bad = np.flatnonzero(np.any(seen != pair, axis=1))
+        if not len(bad):
+            break
+        high, wrong = before[bad[0]], seen[bad[0]] != pair
+    else:
+        return Touch(0.0, path.starts[0], 0, True)
     X, i = path.at(np.array([low]))
     beside = labels(_around(X[0], path.directions[i[0]], path.normals(i)[0]))
     return Touch(low, X[0], int(i[0]), bool(np.any((beside != pair[0]) & (beside != pair[1]))))
+
+
+def _bisect_side(labels, path, pair, side, low, high):
+    """The arc length between low and high from which the label on one side of a path is not that of the pair.
+
+    One label per step; the other side may depart earlier, where the path then crosses the boundary.
+    """
+    while high - low > _BEND_TOL * (1.0 + high):
+        middle = (low + high) / 2
+        X, i = path.at(np.array([middle]))
+        step = (1 - 2 * side) * _OFFSET * sizes(X)[:, None] * path.normals(i)
+        if labels(X + step)[0] == pair[side]:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def _around(x, d, n):
