@@ -18,6 +18,7 @@ from .methods import (
     hidden_coordinates,
     linear,
     near_data,
+    noisy_steps,
     relu,
     saturating,
     second_layer,
@@ -86,7 +87,7 @@ def plan(problem):
         return _steps(problem, near_data.METHOD, reason)
     if problem.discover:
         steps = _steps(problem, discovery.METHOD, _reason(problem), discovery.VARIANTS)
-        steps = [*_linear_first(problem), *steps]
+        steps = [*_linear_first(problem), *_noisy_first(problem), *steps]
         near = "units that do not saturate may explain the outputs in one hidden layer"
         one_layer = problem.activations[1] == "identity"
         return [*steps, Step(hessians.METHOD, hessians.CENTER, near, fallback=True)] if one_layer else steps
@@ -97,6 +98,12 @@ def _linear_first(problem):
     """A linear fit of logits: lost ones bend as activation boundaries and curved units do; few queries decide."""
     logits = problem.detected is not None and problem.oracle.response == "predict_proba"
     return [Step(linear.METHOD, "", "logits may be linear")] if logits else []
+
+
+def _noisy_first(problem):
+    """One hidden layer from steps of the outputs, if these have large errors: derivatives are lost then."""
+    reason = "far units are steps, which errors of the outputs do not hide"
+    return [] if noisy_steps.METHOD.refuses(problem) else [Step(noisy_steps.METHOD, "", reason)]
 
 
 def _steps(problem, method, reason, variants=("",)):

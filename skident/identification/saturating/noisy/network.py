@@ -1,0 +1,266 @@
+"""A network with one hidden layer of saturating units from outputs with large errors."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from skident.fitting.design import design_points
+from skident.fitting.errors_of_fit import FitSample
+from skident.fitting.robust_polish import residual_scale, robust_polish
+from skident.fitting.standard_errors import parameter_jacobian
+from skident.network import FeedforwardNetwork, get_activation
+from skident.optim import Ending, batched_levenberg_marquardt
+
+from .fusion import fuse_units
+from .local_units import LocalUnits, UnitFits, fit_local_units
+from .steps import find_steps
+
+__all__ = ["find_noisy_network"]
+
+_LINES = 6  # lines per round: every unit is met once per line, about half of the time without another one nearby
+_ROUNDS = 10  # rounds of lines (budget)
+_IDLE = 1  # rounds without a further unit that end the search
+_POINTS = 8  # far points per unit whose outputs enter the joint fit (budget)
+_FAR_ROUNDS = 3  # joint fits with these
+_CONSISTENT = 2.0  # residual of the outputs around a point, in their errors, up to which it enters
+_WORSE = 1.1  # factor by which far points may raise the scale of the residuals
+_FIRST_ROWS = 12.0  # queries per parameter of the first joint fits (budget)
+_FIRST_ROUNDS = 2  # changes of the weights in these
+_TOLERATED = 0.5  # share of the residuals that counts as errors there
+_NEARLY = 1.3  # scale of the residuals up to which only faint units are missing
+_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
+_QUANTILE = 0.8  # of the residuals, that gives their scale: 1.08 for uniform errors, and 1 for normal ones
+_ROWS = 100.0  # further queries per parameter of the joint fit (budget)
+_CHECKED = 1000  # further queries that a network has to explain
+_WIDE = 8.0  # spread of the farthest of these, in standard deviations
+_EXPLAINED = 1.3  # scale of the residuals, in standard deviations of the errors, up to which they are errors
+_STARTS = 48  # random starts of a further unit (budget)
+_START_ROWS = 5000  # outputs of these fits (budget)
+_START_STEPS = 25  # steps of these fits
+_FURTHER = 6  # further units at most
+_SIGNIFICANT = 4.5  # standard errors of an outgoing weight below which a unit is redundant: 1e-5 by chance
+_DOUBTFUL = 2.0  # the same in a first fit to few outputs
+_CUT = 6.0  # standard deviations from which a residual costs no more
+_UNIFORM = 12.0**-0.5  # standard deviation of an error uniform over one spacing
+_LEAST = 1e-7  # smallest error over the outputs' deviation: rounding of float32 inside of the model
+_RCOND = 1e-9  # singular values of the joint information, relative, below which parameters are undetermined
+
+
+@dataclass(frozen=True)
+class NoisyNetwork:
+    """A network, what it was fitted to, and the scale of its residuals on further outputs in units of their errors."""
+
+    network: FeedforwardNetwork
+    sample: FitSample
+    scale: float
+
+
+def find_noisy_network(oracle, *, activation="tanh", rng=None, callback=None):
+    """The `NoisyNetwork` of one hidden layer and one output; None if no such network explains the outputs.
+
+    ``callback(n_units)`` is called after every round of lines.
+
+    Notes
+    -----
+    Far out a saturating unit is a step, whose height does not depend on the distance: 2 for tanh, against errors of
+    1e-2 and less. A unit is fitted to outputs around each of its steps on some lines, where all others are constant.
+    The information of these fits adds up; the distance between the points makes directions precise. The joint fit
+    follows, then units too faint for steps, from random starts on its residuals.
+    """
+    rng = np.random.RandomState(0) if rng is None else rng
+    search = _Search(oracle, get_activation(activation), rng)
+    units = search.units(callback)
+    if not units:
+        return None
+    weights, biases = np.column_stack([unit.weights for unit in units]), np.array([unit.bias for unit in units])
+    rows = search.near_units(weights, biases, _FIRST_ROWS)
+    fit = search.completed(search.regressed(weights, biases, rows), rows)
+    if fit.scale > _NEARLY:
+        return None
+    network = search.without_redundant_units(fit, rows, _DOUBTFUL).network
+    rows = search.near_units(network.weights[0], network.biases[0], _ROWS)
+    fit = search.with_further_units(search.polished(network, rows), rows)
+    fit = search.without_redundant_units(fit, rows)
+    fit, rows = search.with_far_points(fit, rows, units)
+    checked = search.near(_CHECKED)
+    scale = residual_scale((fit.network(checked.inputs) - checked.outputs) / checked.std, _QUANTILE)
+    return NoisyNetwork(fit.network, replace(rows, std=rows.std * fit.scale), scale) if scale < _EXPLAINED else None
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Queries of one model, and fits to them."""
+
+    oracle: object
+    activation: object
+    rng: np.random.RandomState
+
+    def query(self, U):
+        """Outputs (n,) at points U (n, D)."""
+        return self.oracle(self.oracle.representable(U))[:, 0]
+
+    def std_of(self, Y):
+        """Standard deviations of the errors of outputs, in the shape of these: half a spacing in their own binade."""
+        oracle, accuracy = self.oracle, self.oracle.accuracy
+        if not accuracy.grows:
+            return np.full(Y.shape, accuracy.std[0])
+        raw = np.abs(oracle.output_center[0] + oracle.output_scale[0] * Y)
+        spacing = np.ldexp(accuracy.eps, np.frexp(raw)[1] - 1) / np.abs(oracle.output_scale[0])
+        return np.hypot(_UNIFORM * spacing, _LEAST)
+
+    def sample(self, U):
+        """The `FitSample` of outputs at points U (n, D)."""
+        U = self.oracle.representable(U)
+        Y = self.oracle(U)
+        return FitSample(U, Y, self.std_of(Y))
+
+    def near(self, n):
+        """A sample near the center, of several spreads."""
+        spread = _WIDE ** self.rng.uniform(size=(n, 1))
+        return self.sample(spread * self.rng.standard_normal((n, self.oracle.n_inputs)))
+
+    def units(self, callback):
+        """`FusedUnit` of rounds of lines, until no further one is found."""
+        pool, units, idle = None, [], 0
+        for _ in range(_ROUNDS):
+            std = float(np.max(self.oracle.accuracy.std))
+            steps = find_steps(self.query, self.oracle.n_inputs, std, _LINES, self.rng)
+            if len(steps):
+                local = fit_local_units(self.query, steps, self.activation, self.std_of, self.rng)
+                pool = local if pool is None else pool.joined(local)
+            before, units = len(units), [] if pool is None else fuse_units(pool)
+            if callback is not None:
+                callback(len(units))
+            idle = idle + 1 if len(units) <= before else 0
+            if idle > _IDLE:
+                break
+        return units
+
+    def near_units(self, weights, biases, per_parameter):
+        """A sample near the units' hyperplanes and near the center."""
+        D, m = weights.shape
+        n = int(per_parameter * (D + 2) * m)
+        close = design_points(weights, biases, n // 2, 1.0, self.rng)
+        return _joined([self.sample(close), self.near(n - n // 2)])
+
+    def with_far_points(self, fit, near, units):
+        """The fit to a sample and to the far points of units, and both: more of them as directions become precise."""
+        D, rows = self.oracle.n_inputs, near
+        local = [unit.local.take(slice(None, _POINTS)) for unit in units]
+        local = functools.reduce(LocalUnits.joined, local)
+        U, Y = self.oracle.representable(local.inputs.reshape(-1, D)), local.outputs.reshape(-1, 1)
+        far = FitSample(U, Y, self.std_of(Y))
+        for _ in range(_FAR_ROUNDS):
+            residual = ((fit.network(far.inputs) - far.outputs) / far.std).reshape(local.outputs.shape)
+            known = np.sqrt(np.mean(residual**2, axis=1)) < _CONSISTENT * max(fit.scale, 1.0)
+            some = np.repeat(known, local.outputs.shape[1])
+            more = _joined([near, FitSample(far.inputs[some], far.outputs[some], far.std[some])])
+            better = self.polished(fit.network, more)
+            if better.scale > _WORSE * fit.scale:
+                break
+            fit, rows = better, more
+        return fit, rows
+
+    def completed(self, network, rows):
+        """A network with further units until it explains a sample, or none explains more; errors are tolerated first.
+
+        While units are missing, all outputs weigh the same and other units are hardly moved.
+        """
+        for k in range(_FURTHER + 1):
+            scale = _MAD * float(np.median(np.abs(network(rows.inputs) - rows.outputs)))
+            tolerant = replace(rows, std=np.hypot(rows.std, _TOLERATED * scale))
+            if k:
+                w, b = self._unit_of_residual(network, tolerant)
+                wider = np.column_stack([network.weights[0], w]), np.append(network.biases[0], b)
+                network = self.regressed(*wider, tolerant)
+            fit = self.polished(network, tolerant, max_rounds=_FIRST_ROUNDS)
+            network = fit.network
+            fit = replace(fit, scale=residual_scale((network(rows.inputs) - rows.outputs) / rows.std, _QUANTILE))
+            if fit.scale < _NEARLY:
+                break
+        return fit
+
+    def regressed(self, weights, biases, rows):
+        """The network of first-layer units whose outgoing weights and constant are fitted to a sample."""
+        H = np.column_stack([self.activation(rows.inputs @ weights + biases), np.ones(len(rows.inputs))])
+        coef = np.linalg.lstsq(H / rows.std, rows.outputs / rows.std, rcond=None)[0]
+        return FeedforwardNetwork([weights, coef[:-1]], [biases, coef[-1]], self.activation.name)
+
+    def polished(self, network, rows, **options):
+        """The `RobustFit` of a network."""
+        out_of_time = lambda _: self.oracle.budget.out_of_time  # noqa: E731
+        return robust_polish(network, rows.inputs, rows.outputs, rows.std, quantile=_QUANTILE, callback=out_of_time, **options)
+
+    def with_further_units(self, fit, rows):
+        """The fit with further units, as long as they are significant: too faint for steps."""
+        for _ in range(_FURTHER):
+            if self.oracle.budget.out_of_time:
+                break
+            network = fit.network
+            w, b = self._unit_of_residual(network, rows)
+            wider = self.regressed(np.column_stack([network.weights[0], w]), np.append(network.biases[0], b), rows)
+            more = self.polished(wider, rows)
+            if not self._pays(fit, more, rows):
+                break
+            fit = more
+        return fit
+
+    def _unit_of_residual(self, network, rows):
+        """Weights (D,) and bias of the unit that explains most of the residuals near the center, of random starts."""
+        D, rng = self.oracle.n_inputs, self.rng
+        near = np.flatnonzero(np.linalg.norm(rows.inputs, axis=1) < 3.0 * _WIDE * np.sqrt(D))
+        some = rng.permutation(near)[:_START_ROWS]
+        residual = ((rows.outputs - network(rows.inputs)) / rows.std)[some, 0]
+        norm = np.median(np.linalg.norm(network.weights[0], axis=0))
+        x = np.zeros((_STARTS, D + 3))
+        x[:, :D] = norm / np.sqrt(D) * rng.standard_normal((_STARTS, D))
+        x[:, D], x[:, D + 1] = norm * rng.standard_normal(_STARTS), 0.1
+        U = np.broadcast_to(np.column_stack([rows.inputs[some], np.ones(len(some))]), (_STARTS, len(some), D + 1))
+        fits = UnitFits(self.activation, U, np.broadcast_to(residual, (_STARTS, len(some))))
+        result = batched_levenberg_marquardt(fits, x, Ending(max_iter=_START_STEPS, damping=1e-2))
+        best = result.x[result.cost.argmin()]
+        return best[:D], best[D]
+
+    def without_redundant_units(self, fit, rows, least=_SIGNIFICANT):
+        """The fit of the units whose outgoing weight is significant."""
+        while True:
+            network = fit.network
+            size = np.abs(network.weights[1][:, 0]) / _outgoing_errors(network, rows)
+            if size.min() > least or len(size) == 1:
+                return fit
+            kept = np.arange(len(size)) != size.argmin()
+            less = self.polished(self.regressed(network.weights[0][:, kept], network.biases[0][kept], rows), rows)
+            if self._pays(less, fit, rows):  # a nearly linear unit is significant, though not its outgoing weight
+                return fit
+            fit = less
+
+    def _pays(self, fit, more, rows):
+        """Whether a unit more explains more than noise does: the Bayesian information criterion."""
+        return _cost(fit, rows) - _cost(more, rows) > (self.oracle.n_inputs + 2) * np.log(len(rows.inputs))
+
+
+_FIELDS = ("inputs", "outputs", "std")
+
+
+def _joined(samples):
+    """The `FitSample` of all rows of several."""
+    return FitSample(*(np.concatenate([getattr(sample, name) for sample in samples]) for name in _FIELDS))
+
+
+def _cost(fit, rows):
+    """Sum of the squared residuals without outliers, in units of the errors."""
+    return float(np.sum(np.minimum(np.abs(fit.network(rows.inputs) - rows.outputs) / rows.std, _CUT) ** 2))
+
+
+def _outgoing_errors(network, rows):
+    """Standard errors (m_1,) of the outgoing weights of a fit."""
+    J = parameter_jacobian(network, rows.inputs) / rows.std
+    A = J.T @ J
+    size = 1.0 / np.sqrt(np.maximum(np.diag(A), np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(A * size * size[:, None])
+    errors = size * np.sqrt(np.sum(vectors**2 / np.maximum(values, _RCOND * values[-1]), axis=1))
+    first = network.weights[0].size + network.biases[0].size
+    return errors[first : first + len(network.biases[0])]
