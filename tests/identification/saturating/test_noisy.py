@@ -22,7 +22,10 @@ FORMATS = {
 def planted(seed, activation="tanh", n_hidden=M):
     """A network with units of different heights."""
     rng = np.random.RandomState(seed)
-    weights = [rng.standard_normal((D, n_hidden)), rng.uniform(0.3, 1.0, (n_hidden, 1)) * rng.choice([-1, 1], (n_hidden, 1))]
+    weights = [
+        rng.standard_normal((D, n_hidden)),
+        rng.uniform(0.3, 1.0, (n_hidden, 1)) * rng.choice([-1, 1], (n_hidden, 1)),
+    ]
     return FeedforwardNetwork(weights, [rng.standard_normal(n_hidden), np.array([0.3])], activation)
 
 

@@ -13,6 +13,8 @@ __all__ = ["FusedUnit", "fuse_units"]
 _ALIKE = 0.25  # relative difference of weights, and of heights, of what may be one unit (errors are 1 to 10 %)
 _HEIGHT_ERROR = 0.1  # error of a height beside that, over the median height
 _CONSISTENT = 6.0  # squared deviation per parameter of a local unit from the combined one: 1 if only errors differ
+_SAME = 0.02  # relative difference of weights of one unit, of which single points are inconsistent
+_SAME_BIAS = 0.3  # difference of its biases over the norm of its weights
 _SHARE = 0.3  # of the points of a unit, below which overlapping units may have made up another one like it
 
 
@@ -43,9 +45,11 @@ def fuse_units(pool):
 
 
 def _shadows(unit, other):
-    """Whether another unit, of about the same weights, was met so rarely that overlapping units may have made it up."""
-    apart = np.linalg.norm(unit.weights - other.weights)
-    return apart < _ALIKE * np.linalg.norm(unit.weights) and len(other.local) < _SHARE * len(unit.local)
+    """Whether another unit is the same, or like it and met so rarely that overlapping units may have made it up."""
+    norm = np.linalg.norm(unit.weights)
+    apart, shift = np.linalg.norm(unit.weights - other.weights), abs(unit.bias - other.bias)
+    same = apart < _SAME * norm and shift < _SAME_BIAS * norm
+    return same or (apart < _ALIKE * norm and len(other.local) < _SHARE * len(unit.local))
 
 
 def _alike(units):

@@ -20,6 +20,7 @@ _MAX_SHIFT = 3.0  # spreads by which the center moves
 _SIZES = (0.3, 3.0)  # of the first weights times the spread: linear regression has no scale for steep units
 _EXPLAINED = 1.6  # residual of a single unit over the errors: 1.0 within 0.1, more where two units overlap
 _SIGNIFICANT = 4.0  # standard errors of an outgoing weight
+_EPS32 = 2.0**-23  # spacing of float32 numbers at 1
 _FLOOR = 1e-12  # of the diagonals of normal equations, relative to the largest entry: rounding
 _RIDGE = 1e-9  # the same of the height and the constant, of units that the sample does not cross
 
@@ -54,6 +55,11 @@ class LocalUnits:
 
     def __len__(self):
         return len(self.offsets)
+
+    @property
+    def rounding(self):
+        """Errors (B,) of the outputs that come from sums of inputs in float32."""
+        return _sum_rounding(self.points, self.weights, self.heights)
 
     def take(self, index):
         """Some of the units."""
@@ -136,11 +142,16 @@ def fit_local_units(query, steps, activation, std_of, rng):
     std = np.sqrt(np.mean(std_of(Y) ** 2, axis=1))
     good = np.sqrt(result.cost / n) < _EXPLAINED * std
     good &= np.abs(x[:, -2]) * (limits[1] - limits[0]) / 2.0 > _SIGNIFICANT * std / np.sqrt(n)
-    sign = np.sign(x[:, -2])
+    sign, at_far = np.sign(x[:, -2]), np.hypot(std, _sum_rounding(P, x[:, :D], np.abs(x[:, -2])))
     units = LocalUnits(
-        P, sign[:, None] * x[:, :D], sign * x[:, D], np.abs(x[:, -2]), _information(fits, x, std), U, Y
+        P, sign[:, None] * x[:, :D], sign * x[:, D], np.abs(x[:, -2]), _information(fits, x, at_far), U, Y
     )
     return units.take(np.flatnonzero(good & np.isfinite(units.information).all(axis=(1, 2))))
+
+
+def _sum_rounding(points, weights, heights):
+    """Errors (B,) of units at points from the rounding of their sums of inputs to float32."""
+    return heights * _EPS32 * np.linalg.norm(points, axis=1) * np.linalg.norm(weights, axis=1)
 
 
 def _with_direction(x, fits, spread):

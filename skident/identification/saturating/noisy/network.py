@@ -152,7 +152,8 @@ class _Search:
         local = [unit.local.take(slice(None, _POINTS)) for unit in units]
         local = functools.reduce(LocalUnits.joined, local)
         U, Y = self.oracle.representable(local.inputs.reshape(-1, D)), local.outputs.reshape(-1, 1)
-        far = FitSample(U, Y, self.std_of(Y))
+        summed = np.repeat(local.rounding, local.outputs.shape[1])[:, None]
+        far = FitSample(U, Y, np.hypot(self.std_of(Y), summed))
         for _ in range(_FAR_ROUNDS):
             residual = ((fit.network(far.inputs) - far.outputs) / far.std).reshape(local.outputs.shape)
             known = np.sqrt(np.mean(residual**2, axis=1)) < _CONSISTENT * max(fit.scale, 1.0)
@@ -192,7 +193,9 @@ class _Search:
     def polished(self, network, rows, **options):
         """The `RobustFit` of a network."""
         out_of_time = lambda _: self.oracle.budget.out_of_time  # noqa: E731
-        return robust_polish(network, rows.inputs, rows.outputs, rows.std, quantile=_QUANTILE, callback=out_of_time, **options)
+        return robust_polish(
+            network, rows.inputs, rows.outputs, rows.std, quantile=_QUANTILE, callback=out_of_time, **options
+        )
 
     def with_further_units(self, fit, rows):
         """The fit with further units, as long as they are significant: too faint for steps."""
