@@ -95,8 +95,8 @@ def test_scale_of_a_relu_unit(error, rng):
 @pytest.mark.parametrize("factor", [3, 5, 9])
 def test_largest_integers_share_an_odd_factor(factor, rng):
     """Ratios of the largest entries alone are those of smaller integers; the other entries rule these out."""
-    largest = factor * rng.randint(3 * 2**22 // factor + 1, 2**24 // factor, 6)
-    values = np.append(largest, rng.randint(2**23, 3 * 2**22, 6)) * rng.choice([-1.0, 1.0], 12)
+    largest = factor * rng.integers(3 * 2**22 // factor + 1, 2**24 // factor, 6)
+    values = np.append(largest, rng.integers(2**23, 3 * 2**22, 6)) * rng.choice([-1.0, 1.0], 12)
     scale, _ = scale_of_unit(values / np.sqrt(2.0), 24)
     assert abs(np.log2(scale / np.sqrt(2.0)) - np.rint(np.log2(scale / np.sqrt(2.0)))) < 4 * EPS
 
