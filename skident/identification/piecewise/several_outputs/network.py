@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.fitting.design import design_points
+from skident.fitting.polish import polish_network
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
+from .input_span import find_input_span
 from .planes import PlaneSearch
 from .shared_jacobians import Space, good, normals_on_line, scanned
 
@@ -20,7 +23,9 @@ _MAX_SECOND_LINES = 40  # in the positive orthant
 _LAST_LINES = 8  # lines in a row without a new boundary, after which the second layer is complete
 _MAX_BOUNDARIES = 20_000  # on a line (budget)
 _FIRST_ACCURATE = 5e-10  # error of a normal of the first layer up to which it is not measured again
-_MORE_LINES = 1  # on which the others are (budget: D + 12 queries per Jacobian)
+_MORE_LINES = 1  # on which the others are (budget: D + 12 queries per Jacobian), and all must be met
+_MANY_LINES = 4  # after which there may be fewer units than the dimension of their span: parallel ones
+_WIDE_LINES = 3  # on which there are more hyperplanes than inputs, after which the first layer is too wide
 _ACCURATE = 2e-11  # error of a normal of the second layer up to which it is not measured again
 _ACCURATE_LINES = 8  # on which these are measured again (budget: m_1 + 12 queries per Jacobian)
 _SAME_JUMP = 1e-8  # one minus the cosine of jumps of one unit: their errors are 1e-6 at most
@@ -38,6 +43,10 @@ _MAX_ROUNDS = 2  # of further lines if units of the second layer are missing
 _MAX_JACOBIANS = 50  # that the signs must explain (budget)
 _AIMED = 4  # lines that are aimed at a second-layer unit
 _CHECKS = 50  # further outputs per radius that the network must explain
+_MAX_POLISHED = 30_000  # parameters up to which all of them are fitted (budget: 20 s)
+_POLISH_OUTPUTS = 1.75  # outputs per parameter of that fit
+_PER_WEIGHT = 1.5  # of its points, at which a unit of the second layer is active, per incoming weight
+_DENSE = 3000  # parameters up to which its normal equations are solved directly: conjugate gradients converge faster
 _MAX_ERROR = 1e-5  # of these, relative: larger ones are those of missing units
 _RCOND = 1e-12  # of the output layer's least squares: rounding
 _SAMPLES_PER_UNIT = 8  # of the second layer, to which the output layer is fitted: a unit may rest at most of them
@@ -54,18 +63,36 @@ def find_network(query, n_inputs, output_error, rng, callback=None):
     there is another number of layers; the network must be validated on further samples.
     """
     space = Space(query, n_inputs, output_error, np.sqrt(n_inputs))
+    span = find_input_span(space, rng)
+    if span is not None:
+        try:
+            inner = span.space(space)
+            network = _from_new_lines(inner, rng, callback, inner.n_coordinates)
+            network = span.in_all_inputs(space, _polished(inner, network, rng), rng)
+        except NotIdentified as error:
+            if error.reason == "shallow":
+                raise
+        else:
+            if _explains(query, network, rng):
+                return network
+    # No span is narrower, or units outside of it are active at none of the random points.
+    return _polished(space, _from_new_lines(space, rng, callback), rng)
+
+
+def _from_new_lines(space, rng, callback, n_units=0):
+    """The network from several attempts, each with lines of its own, with `n_units` in the first layer at least."""
     for attempt in range(_MAX_ATTEMPTS):
         try:
-            return _attempt(space, rng, callback)
+            return _attempt(space, rng, callback, n_units)
         except NotIdentified as error:
             if error.reason in ("shallow", "wide") or attempt == _MAX_ATTEMPTS - 1:
                 raise
     raise AssertionError("unreachable")
 
 
-def _attempt(space, rng, callback):
+def _attempt(space, rng, callback, n_units):
     """The network from lines of its own; `NotIdentified` if it does not explain further outputs."""
-    first, lines = _first_layer(space, rng)
+    first, lines = _first_layer(space, rng, n_units)
     W, b = _signed(first, lines)
     if callback is not None:
         callback(len(b))
@@ -88,6 +115,28 @@ def _attempt(space, rng, callback):
     raise failure
 
 
+def _polished(space, network, rng):
+    """The network after a fit of all parameters, if they are not too many."""
+    P = network.n_parameters
+    if P > _MAX_POLISHED:
+        return network
+    n = int(_POLISH_OUTPUTS * P / network.n_outputs) + space.n_coordinates
+    X = design_points(network.weights[0], network.biases[0], n, 1.0, rng, 0.5)
+    X = np.concatenate([X, _points_for_rare_units(network, X, rng)])
+    return polish_network(network, X, space.query(X), dense_limit=_DENSE, factor_limit=_DENSE)[0]
+
+
+def _points_for_rare_units(network, X, rng):
+    """Points (n, D) at which those units of the second layer are active that are so at too few points X."""
+    (W, V, _), (b, c, _) = network.weights, network.biases
+    n_active = np.sum(np.maximum(X @ W + b, 0.0) @ V + c > 0.0, axis=0)
+    which = np.repeat(np.arange(len(c)), np.maximum(int(_PER_WEIGHT * (len(b) + 1)) - n_active, 0))
+    positive = np.maximum(V[:, which].T, 0.0)
+    least = np.abs(c[which]) / np.maximum(positive.sum(axis=1), np.finfo(float).tiny)
+    H = (rng.exponential(size=positive.shape) + least[:, None]) * np.where(positive > 0.0, 2.0, 2.0 * _LOW) + _FLOOR
+    return (H - b) @ np.linalg.pinv(W)
+
+
 def _explains(query, network, rng):
     """Whether a network explains further outputs, up to what its polish removes."""
     X = np.array(_READOUT_RADII)[:, None, None] * rng.standard_normal((len(_READOUT_RADII), _CHECKS, network.n_inputs))
@@ -103,29 +152,36 @@ def _random_line(space, rng, n_coordinates):
     return scanned(space, origin, direction / np.linalg.norm(direction), -reach, reach, rng, **options)
 
 
-def _first_layer(space, rng):
-    """The `PlaneSearch` of the first layer, and its lines: complete once deeper normals lie in the normals' span."""
+def _first_layer(space, rng, n_units):
+    """The `PlaneSearch` of the first layer, and its lines: complete once deeper normals lie in the normals' span.
+
+    `n_units` are expected; there are fewer only if many lines show no more.
+    """
     D = space.n_coordinates
     search, lines = PlaneSearch(space.unit, False, D, len(space.output_error)), []
-    first, n_more = [_random_line(space, rng, D) for _ in range(2)], 0
+    first, n_more, n_wide = [_random_line(space, rng, D) for _ in range(2)], 0, 0
     if _is_one_layer(*first):
         raise NotIdentified(_STAGE, "shallow", "two lines show the same changes of the slopes: one hidden layer.")
     for index in range(_MAX_LINES):
         line = first[index] if index < 2 else _random_line(space, rng, D)
         lines.append(line)
+        n_missed = search.demote_missed(line)
         search.confirm(line)
         which = search.explained(line)
         search.insert_known(line, which)
-        if index > 0 and (n_more > 0 or _spans(search)):
+        if index > 0 and _spans(search) and (len(search) >= n_units or index >= _MANY_LINES):
             again = search.forget_inaccurate(line, which, _FIRST_ACCURATE)
             line.normals[which < 0] = 0.0  # deeper ones need no normals: those of the first lines suffice
             _measure_again(space, search, line, which, again, rng)
-            n_more += 1
-            if n_more > _MORE_LINES or search.errors.max() < _FIRST_ACCURATE:
+            n_more = 1 if n_missed else n_more + 1
+            if n_more > _MORE_LINES:
                 return search, lines
             continue
-        if len(search) > D:
+        n_wide = n_wide + 1 if len(search) > D else 0
+        if n_wide > _WIDE_LINES:
             break
+        if n_wide:  # further lines tell which were confirmed by chance
+            continue
         normals_on_line(space, line, rng)
         search.add_candidates(line, which)
     raise NotIdentified(
@@ -234,7 +290,10 @@ class SecondLayer:
         else:
             ends = _random_ends(self.m, self.rng)
         options = {"length_scale": 1.0, "max_boundaries": _MAX_BOUNDARIES}
-        line = scanned(self.space, ends[0], ends[1] - ends[0], 0.0, 1.0, self.rng, **options)
+        try:
+            line = scanned(self.space, ends[0], ends[1] - ends[0], 0.0, 1.0, self.rng, **options)
+        except NotIdentified:  # a boundary of the first layer is next to one end
+            return True
         search = self.search
         search.confirm(line)
         which = search.explained(line)

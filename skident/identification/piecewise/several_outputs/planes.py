@@ -12,6 +12,7 @@ __all__ = ["PlaneSearch"]
 
 _POSITION_TOL = 1e-6  # distance of a critical point from a predicted one, in units of the line: chance is 1e-3 per line
 _SAME_JUMP = 1e-5  # one minus the cosine of the jumps of one unit of the last hidden layer
+_EQUAL_JUMP = 1e-8  # the same for jumps of one unit with the same deeper units active: their errors are 1e-6 at most
 _SAME_NORMAL = 1e-4  # one minus the cosine of the normals of one hyperplane
 
 
@@ -50,17 +51,37 @@ class PlaneSearch:
         return len(self.offsets)
 
     def confirm(self, line):
-        """Promote the candidates that predict a critical point of a new line to hyperplanes."""
-        if len(line.positions) == 0:
-            return
+        """Promote the candidates that predict a critical point of a new line to hyperplanes.
+
+        A unit of the first layer has another jump there, if other deeper units are active. The last hidden layer's
+        units have the same everywhere: their boundaries often continue through all of the region near the samples.
+        """
         left = []
         for candidate in self.candidates:
             normal, offset, _, jump, _ = candidate
-            if self._meets(line, normal, offset, jump):
+            hit = self._critical_point(line, self._crossing(line, normal, offset), jump)
+            same = hit is not None and abs(line.units[hit] @ jump) > 1.0 - _EQUAL_JUMP
+            if hit is not None and (self.same_jumps or not same):
                 self._add(candidate)
             else:
                 left.append(candidate)
         self.candidates = left
+
+    def demote_missed(self, line):
+        """Make candidates of the hyperplanes that a new line shows to be of deeper units; how many there were.
+
+        The hyperplane of a unit of the first layer meets every line.
+        """
+        missed = []
+        for i in range(len(self)):
+            t = self._crossing(line, self.normals[i], self.offsets[i])
+            if line.low < t < line.high and self._critical_point(line, t, self.jumps[i]) is None:
+                missed.append(i)
+        self.candidates += [
+            (self.normals[i], self.offsets[i], self.errors[i], self.jumps[i], self.sizes[i]) for i in missed
+        ]
+        self.drop(missed)
+        return len(missed)
 
     def explained(self, line):
         """Index of the hyperplane through each critical point of a line, -1 for none."""
@@ -90,7 +111,7 @@ class PlaneSearch:
         for i in np.flatnonzero((which < 0) & good(line)):
             size = np.linalg.norm(line.normals[i])
             normal = line.normals[i] / size
-            self.candidates.append((normal, -normal @ points[i], line.errors[i], units[i].copy(), size))
+            self.candidates.append((normal, -normal @ points[i], self._error(line, i), units[i].copy(), size))
 
     def forget_inaccurate(self, line, which, tol):
         """Mark normals of a line as unknown whose hyperplanes have errors above `tol`; returns which."""
@@ -108,23 +129,33 @@ class PlaneSearch:
             j, size = which[i], np.linalg.norm(line.normals[i])
             normal, point = line.normals[i] / size, points[i]
             sign = np.sign(normal @ self.normals[j])
-            if line.errors[i] < self.errors[j] and np.linalg.norm(sign * normal - self.normals[j]) < _SAME_NORMAL:
+            error = self._error(line, i)
+            if error < self.errors[j] and np.linalg.norm(sign * normal - self.normals[j]) < _SAME_NORMAL:
                 self.normals[j], self.offsets[j] = sign * normal, -sign * normal @ point
-                self.errors[j], self.sizes[j], self.jumps[j] = line.errors[i], size, units[i]
+                self.errors[j], self.sizes[j], self.jumps[j] = error, size, units[i]
+
+    def _error(self, line, i):
+        """Error of a hyperplane through a critical point: far out, that of the normal moves it by more."""
+        return line.errors[i] * max(1.0, np.linalg.norm(line.points[i]) / self.unit)
 
     def _tol(self, line, t):
         scale = self.unit / np.linalg.norm(line.direction)
         return _POSITION_TOL * (scale + np.abs(t))
 
-    def _meets(self, line, normal, offset, jump):
+    def _crossing(self, line, normal, offset):
+        """Position at which a line crosses a hyperplane; infinite if it does not."""
         slope = normal @ line.direction
-        if slope == 0.0:
-            return False
-        t = -(offset + normal @ line.origin) / slope
+        return -(offset + normal @ line.origin) / slope if slope != 0.0 else np.inf
+
+    def _critical_point(self, line, t, jump):
+        """Index of the critical point of a line at position t, or None; with the given jump if jumps are the same."""
+        if len(line.positions) == 0 or not np.isfinite(t):
+            return None
         gap = np.abs(line.positions - t)
         if self.same_jumps:
             gap = np.where(line.units @ jump > 1.0 - _SAME_JUMP, gap, np.inf)
-        return bool(gap.min() < self._tol(line, t))
+        nearest = int(np.argmin(gap))
+        return nearest if gap[nearest] < self._tol(line, t) else None
 
     def _add(self, candidate):
         """Add a hyperplane, or replace the same one if it is more accurate."""

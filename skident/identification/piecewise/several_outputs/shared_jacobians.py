@@ -8,7 +8,7 @@ import numpy as np
 
 from ..kernel.scan import scan_line
 
-__all__ = ["JacobianAt", "ScannedLine", "Space", "normals_on_line", "scanned"]
+__all__ = ["JacobianAt", "ScannedLine", "Space", "good", "jacobian_at", "normals_on_line", "scanned"]
 
 _LEAST_SINGULAR = 0.08  # of the unit jumps of critical points that share a Jacobian: errors grow by its inverse
 _LATE_SHARE = 0.6  # of the critical points that could share a Jacobian, after which the widest interval is chosen
@@ -130,7 +130,7 @@ def normals_on_line(space, line, rng):
     U, length, before = line.units, np.linalg.norm(line.direction), None
     for i in _intervals(unknown, U, np.diff(edges)):
         point = line.origin + 0.5 * (edges[i] + edges[i + 1]) * line.direction
-        after = _jacobian(space, point, _STEP * length * (edges[i + 1] - edges[i]), rng)
+        after = jacobian_at(space, point, _STEP * length * (edges[i + 1] - edges[i]), rng)
         line.jacobians.append(after)
         if before is not None:
             _solve_group(line, np.arange(before[0], i), unknown, U, before[1], after)
@@ -175,7 +175,7 @@ def _intervals(unknown, U, widths):
     return chosen
 
 
-def _jacobian(space, point, step, rng):
+def jacobian_at(space, point, step, rng):
     """`JacobianAt` by forward differences with the largest step on which random differences are straight."""
     k, f0 = space.n_coordinates, space.query(point[None])[0]
     error = space.error_at(point, f0)
