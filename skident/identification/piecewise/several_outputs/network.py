@@ -29,7 +29,9 @@ _WIDE_LINES = 3  # on which there are more hyperplanes than inputs, after which 
 _ACCURATE = 2e-11  # error of a normal of the second layer up to which it is not measured again
 _ACCURATE_LINES = 8  # on which these are measured again (budget: m_1 + 12 queries per Jacobian)
 _SAME_JUMP = 1e-8  # one minus the cosine of jumps of one unit: their errors are 1e-6 at most
-_REPEATED_SHARE = 0.5  # of the jumps of one line, beyond which the network has one hidden layer
+_REPEATED_SHARE = (
+    0.9  # of the jumps of one line, beyond which the network has one hidden layer: all of them, but for errors
+)
 _OUT_OF_SPAN = 1e-5  # relative part of a normal outside of the span of those of the first layer
 _IN_SPAN_SHARE = 0.97  # of deeper boundaries whose normals lie in that span, if the first layer is complete
 _SILENT = 1e-4  # coefficient of a silent unit, over the largest
@@ -40,9 +42,12 @@ _LOW = 0.01  # size of the others there
 _UNEXPLAINED = 1e-5  # relative part of a Jacobian that signs leave unexplained: further units or layers
 _MAX_ATTEMPTS = 3  # from new lines: a unit of the first layer may hide beside others on both of the first lines
 _MAX_ROUNDS = 2  # of further lines if units of the second layer are missing
+_LEAST_SIZE = 1e-3  # of a Jacobian over the largest: at some points nearly all units rest
 _MAX_JACOBIANS = 50  # that the signs must explain (budget)
 _AIMED = 4  # lines that are aimed at a second-layer unit
-_CHECKS = 50  # further outputs per radius that the network must explain
+_CHECKS = 60  # further outputs per radius that the network must explain
+_CHECKED_RADII = (0.5, 1.0, 2.0, 3.0, 10.0)  # standard deviations of these
+_MAX_TARGETS = 6  # of the others at which lines are aimed: they show the units that are missing
 _MAX_POLISHED = 30_000  # parameters up to which all of them are fitted (budget: 20 s)
 _POLISH_OUTPUTS = 1.75  # outputs per parameter of that fit
 _PER_WEIGHT = 1.5  # of its points, at which a unit of the second layer is active, per incoming weight
@@ -73,7 +78,7 @@ def find_network(query, n_inputs, output_error, rng, callback=None):
             if error.reason == "shallow":
                 raise
         else:
-            if _explains(query, network, rng):
+            if len(_unexplained(query, network, rng)) == 0:
                 return network
     # No span is narrower, or units outside of it are active at none of the random points.
     return _polished(space, _from_new_lines(space, rng, callback), rng)
@@ -107,8 +112,10 @@ def _attempt(space, rng, callback, n_units):
             continue
         if callback is not None:
             callback(sum(network.layer_widths[:-1]))
-        if _explains(space.query, network, rng):
+        missed = _unexplained(space.query, network, rng)
+        if len(missed) == 0:
             return network
+        second.aim_at(missed)
         failure = NotIdentified(
             _STAGE, "unexplained", f"a network {network.layer_widths} does not explain further outputs."
         )
@@ -137,12 +144,13 @@ def _points_for_rare_units(network, X, rng):
     return (H - b) @ np.linalg.pinv(W)
 
 
-def _explains(query, network, rng):
-    """Whether a network explains further outputs, up to what its polish removes."""
-    X = np.array(_READOUT_RADII)[:, None, None] * rng.standard_normal((len(_READOUT_RADII), _CHECKS, network.n_inputs))
+def _unexplained(query, network, rng):
+    """Further points (n, D) whose outputs a network does not explain, up to what its polish removes."""
+    X = np.array(_CHECKED_RADII)[:, None, None] * rng.standard_normal((len(_CHECKED_RADII), _CHECKS, network.n_inputs))
     X = X.reshape(-1, network.n_inputs)
     Y = query(X)
-    return bool(np.abs(network(X) - Y).max() < _MAX_ERROR * np.abs(Y - Y.mean(axis=0)).max())
+    errors, spread = np.abs(network(X) - Y).max(axis=1), np.abs(Y - Y.mean(axis=0)).max(axis=1)
+    return X[errors > _MAX_ERROR * np.maximum(spread, np.median(spread))]
 
 
 def _random_line(space, rng, n_coordinates):
@@ -270,7 +278,13 @@ class SecondLayer:
         self.inverse = np.linalg.pinv(W)  # x = (h - b) W^+ has W^T x + b = h
         self.m, self.seen, self.rng, self.n_lines = len(b), seen, rng, 0
         self.space = Space(lambda H: query((H - b) @ self.inverse), self.m, output_error, np.sqrt(self.m))
-        self.search, self.jacobians = PlaneSearch(1.0, True, self.m, len(output_error)), []
+        self.search, self.jacobians, self.targets = PlaneSearch(1.0, True, self.m, len(output_error)), [], []
+        self.first = W, b
+
+    def aim_at(self, X):
+        """Scan lines through the outputs of the first layer at inputs X (n, D), at which units are missing."""
+        W, b = self.first
+        self.targets = list(np.maximum(X[:_MAX_TARGETS] @ W + b, 0.0) + _FLOOR)
 
     def extend(self):
         """Scan lines until `_LAST_LINES` in a row show no new boundary."""
@@ -283,7 +297,9 @@ class SecondLayer:
     def _scan(self, aim):
         """Scan one line; whether it showed a new boundary or measured one better."""
         self.seen = [one for one in self.seen if one[2] and not _is_known(self.search, *one[:2])]
-        if self.seen and aim:
+        if self.targets:
+            ends = [self.targets.pop(), _random_ends(self.m, self.rng)[0]]
+        elif self.seen and aim:
             a, active, tries = self.seen.pop(0)
             self.seen.append((a, active, tries - 1))
             ends = _aimed(a, active, self.rng)
@@ -305,7 +321,7 @@ class SecondLayer:
             _measure_again(self.space, search, line, which, again, self.rng)
             search.add_candidates(line, which)
             self.jacobians += [J for J in line.jacobians if J.confirmed]
-        return new or bool(self.seen) or self.n_lines < _ACCURATE_LINES
+        return new or bool(self.seen or self.targets) or self.n_lines < _ACCURATE_LINES
 
     def solved(self):
         """Weights (m_1, m_2), biases and outgoing weights (m_2, m_L) of the second layer.
@@ -324,7 +340,8 @@ class SecondLayer:
         signs = np.linalg.lstsq(rank_one, targets[0])[0]
         signs = np.where(signs >= 0.0, 1.0, -1.0)
         left = [np.linalg.norm(target - rank_one @ signs) for target in targets]
-        share = max(one / np.linalg.norm(2.0 * J.value) for one, J in zip(left, jacobians, strict=True))
+        sizes = np.array([np.linalg.norm(2.0 * J.value) for J in jacobians])
+        share = np.max(left / np.maximum(sizes, _LEAST_SIZE * sizes.max()))
         if share > _UNEXPLAINED:
             raise NotIdentified(
                 _STAGE,
