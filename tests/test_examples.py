@@ -217,3 +217,11 @@ def test_control_policy(tmp_path, monkeypatch, capsys):
 def test_exact_bits(tmp_path, monkeypatch, capsys):
     printed = run("plot_23_exact_bits", tmp_path, monkeypatch, capsys)
     assert "5,702 of 5,702 parameters certain to the last bit of float32" in printed and "equal: True" in printed
+
+
+@pytest.mark.slow
+def test_cramer_rao(tmp_path, monkeypatch, capsys):
+    printed = run("plot_24_cramer_rao", tmp_path, monkeypatch, capsys)
+    for activation in ("tanh", "relu"):
+        worst = float(re.search(rf"{activation}: error over bound [0-9.]+ to ([0-9.]+)", printed)[1])
+        assert worst < 2.0

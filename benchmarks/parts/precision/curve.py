@@ -14,9 +14,15 @@ from skident.network import FeedforwardNetwork
 from .coarse import cramer_rao, error_std
 from .fits import held_out_inputs
 
+SHAPES = (
+    ("relu", (10, 32, 1)),
+    ("tanh", (10, 32, 1)),
+    ("relu", (10, 16, 8, 1)),
+    ("tanh", (10, 16, 8, 1)),
+)
 CASES = [
     (activation, widths, outputs)
-    for activation, widths in (("relu", (10, 32, 1)), ("tanh", (10, 32, 1)), ("tanh", (10, 16, 8, 1)))
+    for activation, widths in SHAPES
     for outputs in ("float32", "float16", "bfloat16", "4 decimals", "2 decimals", "noise 1e-2")
 ]
 PER_PARAMETER = (3, 10, 30, 100, 300)  # queries over parameters

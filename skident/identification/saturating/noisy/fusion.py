@@ -13,6 +13,7 @@ __all__ = ["FusedUnit", "fuse_units"]
 _ALIKE = 0.25  # relative difference of weights, and of heights, of what may be one unit (errors are 1 to 10 %)
 _HEIGHT_ERROR = 0.1  # error of a height beside that, over the median height
 _CONSISTENT = 6.0  # squared deviation per parameter of a local unit from the combined one: 1 if only errors differ
+_RARE = 0.15  # of the usual number of points, below which a unit is chance
 _SAME = 0.02  # relative difference of weights of one unit, of which single points are inconsistent
 _SAME_BIAS = 0.3  # difference of its biases over the norm of its weights
 _SHARE = 0.3  # of the points of a unit, below which overlapping units may have made up another one like it
@@ -41,7 +42,9 @@ def fuse_units(pool):
             found.append(unit)
         left = np.setdiff1d(left, members)
     found.sort(key=lambda unit: -len(unit.local))
-    return [unit for k, unit in enumerate(found) if not any(_shadows(other, unit) for other in found[:k])]
+    found = [unit for k, unit in enumerate(found) if not any(_shadows(other, unit) for other in found[:k])]
+    usual = np.median([len(unit.local) for unit in found]) if found else 0.0
+    return [unit for unit in found if len(unit.local) >= _RARE * usual]
 
 
 def _shadows(unit, other):

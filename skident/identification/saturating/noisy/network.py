@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +22,9 @@ from .steps import find_steps
 __all__ = ["find_noisy_network"]
 
 _LINES = 6  # lines per round: every unit is met once per line, about half of the time without another one nearby
-_ROUNDS = 10  # rounds of lines (budget)
+_ROUNDS = 8  # rounds of lines (budget)
+_LEAST_ROUNDS = 3  # rounds whatever time is left
+_SEARCH_SHARE = 0.3  # of max_seconds for these rounds (budget)
 _IDLE = 1  # rounds without a further unit that end the search
 _POINTS = 8  # far points per unit whose outputs enter the joint fit (budget)
 _FAR_ROUNDS = 3  # joint fits with these
@@ -124,8 +127,10 @@ class _Search:
 
     def units(self, callback):
         """`FusedUnit` of rounds of lines, until no further one is found."""
-        pool, units, idle = None, [], 0
-        for _ in range(_ROUNDS):
+        pool, units, idle, ends = None, [], 0, self.oracle.budget.share(_SEARCH_SHARE)
+        for k in range(_ROUNDS):
+            if k >= _LEAST_ROUNDS and time.perf_counter() > ends:
+                break
             std = float(np.max(self.oracle.accuracy.std))
             steps = find_steps(self.query, self.oracle.n_inputs, std, _LINES, self.rng)
             if len(steps):
