@@ -10,7 +10,7 @@ from skident.network import FeedforwardNetwork
 
 from .robust import least_absolute_fit, robust_fit
 
-__all__ = ["TwoLayers", "assemble", "fold_linear_part", "first_layer_signs"]
+__all__ = ["TwoLayers", "assemble", "first_layer_signs", "fold_linear_part", "folds"]
 
 _FEWEST_KNOWN = 0.5  # share of the hyperplanes that a unit must have crossed for its equations to count
 _SIGN_ERROR = 1e-4  # error of an equation between gradients, relative to the unit's gradient
@@ -36,6 +36,11 @@ class TwoLayers:
     W3: np.ndarray  # (K2, m_L)
     V: np.ndarray  # (K1, m_L), linear part: units that are always active
     c: np.ndarray  # (m_L,)
+
+    @property
+    def rank(self):
+        """Rank of the linear part."""
+        return int(np.linalg.matrix_rank(self.V))
 
     def hidden(self, X):
         """Outputs (n, K1) of the first layer."""
@@ -186,7 +191,7 @@ def _read_out(layers, X, F, tol, floor):
     return found, residual, A
 
 
-def fold_linear_part(layers, X):
+def fold_linear_part(layers, X, tol=_NO_LINEAR_PART):
     """The same function with the units turned such that the linear part is smallest, and how large it still is.
 
     Turning a unit changes the linear part by ``o w``. Weights without effect on a unit's rarer side at X (n, D) are
@@ -207,16 +212,26 @@ def fold_linear_part(layers, X):
     found = layers.turned(turned)
     size = max(np.linalg.norm(parts), np.finfo(float).tiny)
     rest = np.linalg.norm(found.V * row[:, None]) / size
-    for rank in range(1, m) if rest > _NO_LINEAR_PART else ():
+    for rank in range(1, m) if rest > tol else ():
         other, above = _turned_beside(layers.V * row[:, None], layers.W2 * row[:, None], layers.W3, turned, rank)
         if above < _ABOVE_RANK * np.linalg.norm(layers.V * row[:, None]):
             found = layers.turned(other)
             return replace(found, V=_of_rank(found.V, rank)), float(rest)
-    if rest < _NO_LINEAR_PART:
+    if rest < tol:
         always = mostly != (turned > 0)  # after turning
         change = _absorbed(found.V, found.W3, free & always)
         found = replace(found, V=np.zeros_like(found.V), W2=found.W2 + change)
     return found, float(rest)
+
+
+def folds(layers, X):
+    """The same function without a linear part, however far that is off, and with one of low rank if there is one.
+
+    If no rank fits, the second are the layers themselves.
+    """
+    whole, rest = fold_linear_part(layers, X, np.inf)
+    folded = whole if rest < _NO_LINEAR_PART else fold_linear_part(layers, X)[0]
+    return whole, folded if folded.rank < folded.V.shape[1] else layers
 
 
 def _turned_beside(V, W2, W3, turned, rank):

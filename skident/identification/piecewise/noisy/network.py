@@ -13,11 +13,13 @@ from skident.fitting.rounding import rounding_std
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
-from .assemble import TwoLayers, assemble, first_layer_signs, fold_linear_part
+from .assemble import TwoLayers, assemble, first_layer_signs, folds
 from .faint_units import rows_of_faint_units, with_faint_units
 from .hyperplanes import NoisyHyperplaneSearch
 from .missing_units import find_missing_unit
 from .polish import annealed_polish
+from .rare_units import with_refitted_units
+from .sampling import moved_to_hyperplanes, on_rarer_sides
 from .second_layer import SecondLayerSearch
 from .windows import DEVIATIONS
 
@@ -37,6 +39,7 @@ _READ_MARGIN = 10.0  # over that, from which a unit is missing
 _USABLE_WRONG = 0.5  # share above which nothing is explained
 _SIGN_DOUBT = 0.3  # largest deviation of a sign from +-1
 _PER_PARAMETER = 2.5  # outputs of the polish per parameter
+_PER_WEIGHT = 1.5  # outputs on either side of a unit, per weight of the unit
 _REPAIRS = 8  # rounds of polish and search for what is missing
 _N_VALIDATION = 20_000  # held-out outputs at least
 _WRONG = 12.0  # standard deviations of an output's error above which it is wrong
@@ -45,6 +48,10 @@ _WRONG_MOST = 100.0  # standard deviations above which an output is wrong whatev
 _FAINT_SHARE = 0.1  # share of wrong outputs from which units that are often active are missing
 _FAINT_GAIN = 0.8  # residual with such units over that without them: errors of the units found fall less
 _FAINT = 300.0  # residual before the first polish that is no error of the units found: those leave up to 200
+_FOLD_ERROR = 300.0  # median residual without the linear part that is error of the units, in standard deviations
+_FOLD_GROWTH = 3.0  # that residual over the one with it, likewise
+_WORSE = 3.0  # share of wrong outputs over that of the best network from which a linear part was folded in vain
+_WORSE_SHARE = 0.01  # such share beside it: a polish of the units found still corrects less (20-32-16-3)
 _FOLD_POINTS = 20_000  # points at which activity of units is counted; they are not queried
 _NEAR_WRONG = (0.05, 0.2, 0.5)  # distances of rows around wrong points, in standard deviations of the inputs
 _MOST_ADDED = 300  # wrong points that a polish adds
@@ -63,6 +70,11 @@ class NoisyDeepNetwork:
     n_linear: int  # units that stand for a linear part of the outputs of the first layer
     layers: TwoLayers
     sample: FitSample  # of the last fit of all parameters
+
+    @property
+    def n_units(self):
+        """Number of units of the second layer."""
+        return self.network.layer_widths[1]
 
 
 def find_noisy_deep_network(probe, *, rng, callback=None):
@@ -97,6 +109,7 @@ class _Search:
         self.best, self.layers, self.sign_doubt, self.read_share = None, None, np.inf, 1.0
         self.extra = np.zeros((0, probe.n_inputs))
         self.X = self.F = None
+        self.bad_fold = None  # number of units of which a linear part was folded in vain
 
     def run(self):
         """Find hyperplanes, units until the readout explains the outputs, then polish and repair."""
@@ -178,7 +191,11 @@ class _Search:
         idle, complete = 0, False
         for _ in range(_REPAIRS):
             check_deadline()
-            found, samples = self._polished(self._folded(self.layers), anneal=complete)
+            folded = self._folded(self.layers)
+            found, samples = self._polished(folded, anneal=complete)
+            if self._is_worse(found) and folded.rank < self.layers.rank:
+                self.bad_fold, self.layers, complete = len(folded.b2), self.best.layers, True
+                continue
             better = self._keep(found)
             self.layers = self._without_redundant(found.layers, samples)
             if len(self.layers.b2) < len(found.layers.b2) or (better and self._complete(_WRONG)):
@@ -196,24 +213,35 @@ class _Search:
         size = layers.unit_outputs(samples.X) / self._errors(samples.X)[:, None]
         return layers.take(size.max(axis=0) > _WRONG)
 
+    def _is_worse(self, found):
+        """Whether a network explains far fewer outputs than the best so far."""
+        return self.best is not None and found.wrong_share > _WORSE * self.best.wrong_share + _WORSE_SHARE
+
     def _keep(self, found):
         """Keep a network if it is the best so far; whether it is."""
         better = self.best is None or found.wrong_share < self.best.wrong_share
-        if better or found.wrong_share == self.best.wrong_share:
+        if better or (found.wrong_share == self.best.wrong_share and found.n_units <= self.best.n_units):
             self.best = found
         return better
 
     def _folded(self, layers):
         """The same function with a linear part of low rank if that is possible, else every unit on its rarer side."""
         X = np.concatenate([self._points(_FOLD_POINTS), self.extra])
-        folded, _ = fold_linear_part(layers, X)
-        full = np.linalg.matrix_rank(folded.V) == folded.V.shape[1]
-        return layers.on_rarer_sides(X) if full or self._wrong_share() > _FAINT_SHARE else folded
+        layers = with_refitted_units(layers.on_rarer_sides(X), self._residual_of, X, self.rng)
+        if self.bad_fold == len(layers.b2) or self._wrong_share() > _FAINT_SHARE:
+            return layers
+        whole, likely = folds(layers, X)
+        right = self._median_residual(whole) < max(_FOLD_ERROR, _FOLD_GROWTH * self._median_residual(layers))
+        return whole if right else likely
+
+    def _median_residual(self, layers):
+        """Median size of the residuals at the random points."""
+        return float(np.median(np.abs(self.F - layers(self.X))))
 
     def _polished(self, layers, anneal):
         """The polished network of layers, and `_Samples` that validate it and that were fitted."""
         network, n_linear = layers.network(self.X, self.probe.output_error)
-        X = self._polish_points(network)
+        X = self._polish_points(layers, network.n_parameters)
         V = self._points(max(_N_VALIDATION, 2 * network.n_parameters // network.n_outputs))
         U = np.concatenate([V, X])
         Y, std, best = self.oracle(U), self._std(layers, U), None
@@ -233,16 +261,13 @@ class _Search:
         found = NoisyDeepNetwork(network, float(wrong[new].mean()), len(V), self.sign_doubt, n_linear, layers, sample)
         return found, _Samples(U, Y / self.probe.output_error, wrong)
 
-    def _polish_points(self, network):
-        """Points (n, D) at which parameters are fitted: at random, near hyperplanes, where the network was wrong."""
-        n = int(_PER_PARAMETER * network.n_parameters / network.n_outputs) + _MORE_ROWS
-        X, W, b = self._points(n), network.weights[0], network.biases[0]
-        i, half = np.arange(n // 2) % len(b), n // 2
-        square = np.sum(W**2, axis=0)[i]
-        move = (
-            self.rng.uniform(-1.5, 1.5, half) * np.sqrt(square) - np.sum(X[:half] * W[:, i].T, axis=1) - b[i]
-        ) / square
-        X[:half] += move[:, None] * W[:, i].T
+    def _polish_points(self, layers, n_parameters):
+        """Points (n, D) at which parameters are fitted: random, near boundaries, where the network was wrong."""
+        n = int(_PER_PARAMETER * n_parameters / layers.W3.shape[1]) + _MORE_ROWS
+        X, half = self._points(n), n // 2
+        X[:half] = moved_to_hyperplanes(layers.W1, layers.b1, X[:half], self.rng)
+        need = int(_PER_WEIGHT * (len(layers.b1) + 1))
+        X = np.concatenate([X, on_rarer_sides(layers, X, self._points(_FOLD_POINTS), need, self.rng)])
         if len(self.extra):
             k = int(_ADDED_SHARE * n)
             step = self.rng.choice(_NEAR_WRONG, (k, 1)) * self.rng.standard_normal((k, X.shape[1]))
