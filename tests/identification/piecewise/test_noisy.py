@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from skident.identification.piecewise.kernel.output_error import DeepProbe
-from skident.identification.piecewise.noisy.assemble import TwoLayers, fold_linear_part
+from skident.identification.piecewise.noisy.assemble import TwoLayers, fold_linear_part, folds
 from skident.identification.piecewise.noisy.faint_units import rows_of_faint_units, with_faint_units
 from skident.identification.piecewise.noisy.hyperplanes import NoisyHyperplaneSearch
 from skident.identification.piecewise.noisy.missing_units import find_missing_unit
 from skident.identification.piecewise.noisy.network import find_noisy_deep_network
+from skident.identification.piecewise.noisy.rare_units import with_refitted_units
 from skident.identification.piecewise.noisy.robust import least_absolute_fit, robust_fit
+from skident.identification.piecewise.noisy.sampling import on_rarer_sides
 from skident.identification.piecewise.noisy.windows import locate_by_lines
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
@@ -121,6 +123,50 @@ def test_units_that_are_always_active_leave_a_linear_part_of_their_number(n_alwa
         folded, _ = fold_linear_part(whole.turned(turned), X)
         assert np.linalg.matrix_rank(folded.V, tol=1e-8) == n_always
         np.testing.assert_allclose(folded(X), whole(X), atol=1e-9 * np.abs(whole(X)).max())
+
+
+def test_a_network_without_its_linear_part_is_offered_however_far_it_is_off():
+    layers, X = layers_of(0, m=2), np.random.RandomState(0).standard_normal((4000, 6))
+    whole = replace(layers, V=np.random.RandomState(1).standard_normal((8, 2)))
+    without, likely = folds(whole, X)
+    assert without.rank == 0
+    assert np.median(np.abs(without(X) - whole(X))) > 0.1
+    np.testing.assert_allclose(likely(X), whole(X), atol=1e-9)  # no unit explains the linear part
+
+
+def layers_with_a_rare_unit():
+    """Layers of which the first unit is active at about 1 % of the inputs, and the last one at none."""
+    layers = layers_of(3)
+    X = np.random.RandomState(2).standard_normal((20_000, 6))
+    Z = layers.hidden(X) @ layers.W2
+    b2 = layers.b2.copy()
+    b2[0], b2[-1] = -np.quantile(Z[:, 0], 0.99), -1e6
+    return replace(layers, b2=b2), X
+
+
+def test_points_are_on_the_rarer_sides_of_units():
+    layers, pool = layers_with_a_rare_unit()
+    rng = np.random.RandomState(0)
+    X = rng.standard_normal((50, 6))
+    more = np.concatenate([X, on_rarer_sides(layers, X, pool[:1000], 40, rng)])
+    active = layers.hidden(more) @ layers.W2 + layers.b2 > 0
+    counts = np.minimum(active.sum(axis=0), (~active).sum(axis=0))
+    assert counts[:-1].min() >= 30
+    assert counts[-1] == 0
+
+
+def test_rare_units_are_refitted_where_they_are_active():
+    layers, pool = layers_with_a_rare_unit()
+    W2 = layers.W2.copy()
+    W2[:, 0] *= 1.0 + 0.05 * np.random.RandomState(1).standard_normal(8)
+
+    def residual_of(found):
+        return lambda X: (X, layers(X) - found(X), np.full(len(X), 1e-6))
+
+    found = with_refitted_units(replace(layers, W2=W2), residual_of, pool, np.random.RandomState(0))
+    active = layers.hidden(pool) @ layers.W2[:, 0] + layers.b2[0] > 0
+    before = np.abs(replace(layers, W2=W2)(pool) - layers(pool))[active]
+    assert np.median(np.abs(found(pool) - layers(pool))[active]) < 1e-3 * np.median(before)
 
 
 def test_faint_units_are_found_from_residuals():
