@@ -247,7 +247,9 @@ class _Search:
 
     def _pays(self, fit, more, rows):
         """Whether a unit more explains more than noise does: the Bayesian information criterion."""
-        return _cost(fit, rows) - _cost(more, rows) > (self.oracle.n_inputs + 2) * np.log(len(rows.inputs))
+        n = len(rows.inputs)
+        gain = n * np.log(_cost(fit, rows) / _cost(more, rows))  # whatever the measured error is off by
+        return gain > (self.oracle.n_inputs + 2) * np.log(n)
 
 
 _FIELDS = ("inputs", "outputs", "std")
