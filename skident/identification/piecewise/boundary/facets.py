@@ -16,11 +16,12 @@ _MAX_RATIO = 1000.0  # of both radii: cells that need a small coarse radius are 
 _COARSE_ERROR = 2e-3  # of bisections for the coarse normal, over the radius
 _SLACK = 0.02  # of predicted points, over the radius, for the coarse normal
 _N_FIRST = 6  # tangents that must agree before the bisection (statistics)
-_N_LAST = 4  # tangents that must agree after the bisection (statistics)
+_N_LAST = 5  # tangents that must agree after each bisection (statistics)
 _CHECK_TOL = 20.0  # bisection errors by which a predicted point may miss the boundary (rounding)
+_FIRST_ERROR = 1e-3  # of a first bisection, over its interval, after which tangents must agree, too (budget)
 _ROUNDING = 1e-15  # of a bisected point, relative to 1 + |x|
 _MEDIUM_ERROR = 3e-5  # of bisections for the normal with which a facet is left for its interior, over the radius
-_INWARD = (0.6, 0.3, 0.12, 0.05)  # distances into the facet's interior, largest first
+_INWARD = (0.25, 0.1, 0.04)  # distances into the facet's interior, largest first
 _INWARD_RATIO = 0.8  # radius there, over the distance: the bend must stay outside
 _INWARD_SLACK = 2e-3  # of predicted points there, over the distance
 
@@ -69,16 +70,19 @@ def _fine_facet(labels, x, n, r, pair, rng, slack=_SLACK, error=0.0):
     size = slack * r
     if not np.all(bracket(labels, X, n, size, pair)):
         return None
-    tol = max(_ROUNDING * (1.0 + np.linalg.norm(x)), error)
-    t, _, above = bisect(labels, X, n, -size, size, pair[1], tol)
-    if np.any(above != pair[0]):  # a third class
-        return None
-    q = x + t[-1] * n
-    fine = n - ((t[:-1] - t[-1]) / r) @ E
-    fine /= np.linalg.norm(fine)
-    V = _tangents(fine, _N_LAST, r, rng)
-    if not np.all(bracket(labels, q + V, fine, _CHECK_TOL * tol * np.sqrt(len(q)), pair)):
-        return None
+    last = max(_ROUNDING * (1.0 + np.linalg.norm(x)), error)
+    t = np.zeros(len(X))
+    for tol in (_FIRST_ERROR * size, last) if last < _FIRST_ERROR * size else (last,):
+        t, _, above = bisect(labels, X, n, t - size, t + size, pair[1], tol)
+        if np.any(above != pair[0]):  # a third class
+            return None
+        q = x + t[-1] * n
+        fine = n - ((t[:-1] - t[-1]) / r) @ E
+        fine /= np.linalg.norm(fine)
+        V = _tangents(fine, _N_LAST, r, rng)
+        if not np.all(bracket(labels, q + V, fine, _CHECK_TOL * tol * np.sqrt(len(q)), pair)):
+            return None
+        size = tol
     return Facet(q, np.append(fine, -fine @ q), pair, X + t[:, None] * n)
 
 

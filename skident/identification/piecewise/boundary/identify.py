@@ -16,6 +16,8 @@ from .search import Search
 __all__ = ["Found", "identify_logits"]
 
 _MAX_ROUNDS = 40  # hypotheses that are validated (budget)
+_MAX_STALE = 5  # rounds without fewer wrong boundary points, after which no more follow (budget)
+_MAX_FLAT = 3  # rounds with flat facets and without a unit, after which no network explains the boundary
 _ROUGH_TOL = 3e-7  # singular value of a null vector if hyperplanes are accurate to 1e-7 only
 _N_LINES = 100  # held-out lines of the validation per class beyond the first
 _FINAL_LINES = 600  # more lines once the first ones agree: they decide whether the network is exact (statistics)
@@ -70,14 +72,15 @@ def _hypothesis(search):
 
 def identify_logits(labels, rng, say=lambda text: None):
     """Logits of a classifier with one hidden ReLU layer, widths unknown; NotIdentified if no network explains it."""
-    search, best = Search(labels, rng, say), None
+    search, best, shares = Search(labels, rng, say), None, []
     starts = _starts(search)
-    for _ in range(_MAX_ROUNDS):
+    while len(shares) < _MAX_ROUNDS and not _stale(shares):
         for start in starts[:_MAX_VISITED]:
             search.visit(*start)
         starts = _starts(search)
         logits = _hypothesis(search)
         if logits is None:
+            shares.append(1.0)
             continue
         checked, wrong, (X, pairs, U), _ = wrong_boundary_points(labels, logits, _lines(labels, _N_LINES), rng)
         if checked and not wrong:
@@ -86,6 +89,9 @@ def identify_logits(labels, rng, say=lambda text: None):
             if found is not None and found.checked and not found.wrong:
                 return _without_idle_units(found)
         say(f"{wrong} of {checked} boundary points are wrong")
+        shares.append(wrong / max(checked, 1))
+        if len(shares) >= _MAX_FLAT and not len(search.units.hyperplanes):
+            search.refuse_scattered(len(search.surfaces))
         search.remember(X, pairs)
         if len(X):
             starts = list(zip(X, pairs, U, strict=True))
@@ -95,6 +101,11 @@ def identify_logits(labels, rng, say=lambda text: None):
             "not explain the decision boundary: the model has more hidden layers, or is no ReLU network.",
         )  # fmt: skip
     return best
+
+
+def _stale(shares):
+    """Whether the share of wrong boundary points has not fallen for some rounds."""
+    return len(shares) > _MAX_STALE and min(shares[-_MAX_STALE:]) > 0.9 * min(shares[:-_MAX_STALE])
 
 
 def _starts(search):

@@ -18,16 +18,21 @@ __all__ = ["Search"]
 _TARGETS = (0.5, 6.0)  # standard deviations of the points that paths head for, log-uniform
 _CLEAN_PATHS = 12  # in a row without an unknown bend, after which the logits are tried
 _MAX_PATHS = 400  # from one base (budget)
-_MAX_PENCILS = 24  # bends on the first surface of which no two belong to one hyperplane, after which there are no units
+_MAX_PENCILS = 16  # bends of which no two belong to one hyperplane, after which there are no units
 _MAX_FAILED = 30  # paths in a row that learn nothing
 _FAILED_RADIUS = 0.02  # around a bend that gave no unit, within which it is not tried again
+_BEFORE = 1e-7  # distance before a bend, at which its first facet is evaluated
 _NEAR = 1e-6  # distance from a known hyperplane, relative to 1 + |x|, within which a bend is that unit's
 _EXPLAINED = 1e-7  # distance of a boundary point from a surface that explains it
 _MAX_TRIES = 4  # paths towards an unexplained boundary point before a facet is measured there
 _MAX_REFINED = 500  # entries of hyperplanes up to which a surface is refined after each unit (processor time)
+_GROWTH = 1.2  # of the number of units, after which it is refined later
 _NEAREST = 5  # points of a surface from which these paths start
 _MIN_SHARE = 1e-3  # coefficient over the largest one, from which it links the scales of two surfaces
 _MIN_TREE = 4  # axis-parallel normals, and none else, after which the model is a tree
+_MAX_PENDING = 20  # bends of which no two lie on a common hyperplane, after which no network explains them
+_PENDING_PER_UNIT = 2  # further ones per unit
+_COARSE_LARGEST = 1e-2  # radius of these facets: cells of forests are small
 _MAX_CURVED = 6  # boundary points without a flat facet, and none with one, after which the boundary is curved
 
 
@@ -37,7 +42,8 @@ class Search:
     def __init__(self, labels, rng, say):
         self.labels, self.rng, self.say = labels, rng, say
         self.units, self.surfaces, self.points, self.pairs = Units(labels.n_features), [], [], []
-        self.normals, self.curved, self.random, self._failed, self._refined = [], 0, 0, [], 0
+        self.normals, self.scattered, self.curved, self.random, self._failed, self._refined = [], 0, 0, 0, [], 0
+        self._waiting = []
 
     def remember(self, X, pairs):
         """Keep boundary points."""
@@ -64,7 +70,8 @@ class Search:
         if not len(self.units.hyperplanes):
             self._first_unit(facet)
         self.surfaces.append(surface)
-        self.explore(surface)
+        if len(self.units.hyperplanes):
+            self.explore(surface)
 
     def facet(self, x, pair, u):
         """The facet at x, or None; NotIdentified if the boundary is curved or axis-parallel everywhere."""
@@ -74,8 +81,25 @@ class Search:
             return None
         self.remember(facet.support, [facet.pair] * len(facet.support))
         self.normals.append(facet.normal)
-        self._refuse_tree()
+        if len(self.normals) == 1 and len(_axes(self.normals)):
+            self._survey()
         return facet
+
+    def _survey(self):
+        """Measure facets elsewhere; NotIdentified if all are axis-parallel, as this one is."""
+        X, pairs, U = random_crossings(self.labels, 2 * _MIN_TREE, self.rng)
+        for x, pair, u in zip(X, pairs, U, strict=True):
+            facet = find_facet(self.labels, x, u, tuple(map(int, pair)), self.rng, largest=_COARSE_LARGEST)
+            if facet is not None:
+                self.normals.append(facet.normal)
+            axes = _axes(self.normals)
+            if len(axes) < len(self.normals):
+                return
+            if len(axes) >= _MIN_TREE and len(set(axes)) > 1:
+                raise NotIdentified(
+                    "boundary", "axis-parallel", f"the decision boundary is axis-parallel at all {len(axes)} points: "
+                    "the model is a tree or an ensemble of trees, no ReLU network.", final=True,
+                )  # fmt: skip
 
     def _nearest(self, surfaces, x):
         """A surface and one of its points near x."""
@@ -125,35 +149,63 @@ class Search:
         """The unit at a bend x of a path in direction d on `plane`."""
         facet = facet_beyond(self.labels, plane, surface.pair, x, d, self.rng)
         if facet is None:
-            if self._refined < len(self.points):
+            if self._refined < len(self.units.hyperplanes):
                 self._refine(surface)
             else:
                 self._failed.append(x)
             return "failed"
         self.remember(facet.support, [facet.pair] * len(facet.support))
+        before = x - _BEFORE * d
+        if self._learn(surface, before, facet):
+            self._learn_waiting()
+            return "unit"
+        if self._add(pencil_at(plane, facet, x)):
+            return "unit"
+        self._waiting.append((surface, before, facet))
+        pending = len(self.units.pending)
+        if pending > _MAX_PENDING + _PENDING_PER_UNIT * len(self.units.hyperplanes):
+            self.refuse_scattered(pending)
+        return "failed"
+
+    def _learn(self, surface, before, facet):
+        """Whether known units give the scale of the facet beyond the bend after `before`, and so the unit there."""
+        plane = surface.plane_at(surface.signs(before))
         mu, points = scale_of(self.labels, surface, plane, facet)
         self.remember(points, [surface.pair] * len(points))
         if mu is None:
-            return "unit" if self._add(pencil_at(plane, facet, x)) else "failed"
+            return False
         jump = mu * facet.plane - plane
         size = np.linalg.norm(jump[:-1])
         if self.units.knows(jump / size):
-            self._failed.append(x)
-            return "failed"
+            return False
         k = self.units.append(jump / size)
         sign = np.sign(self.units.hyperplanes[k] @ np.append(facet.point, 1.0))
         surface.learn(k, sign * size / 2, -sign)
         surface.points.append(facet.point)
         self._said()
-        if self.units.hyperplanes.size < _MAX_REFINED:
+        m = len(self.units.hyperplanes)
+        if self.units.hyperplanes.size < _MAX_REFINED or m > _GROWTH * self._refined:
             self._refine(surface)
-        return "unit"
+        return True
+
+    def _learn_waiting(self):
+        """Try again the bends whose scale was not measured: more units are known now."""
+        learned = True
+        while learned:
+            learned, items, self._waiting = False, self._waiting, []
+            for item in items:
+                if not self.units.has_ridge(item[1]):
+                    continue  # a unit found since
+                if self._learn(*item):
+                    learned = True
+                else:
+                    self._waiting.append(item)
 
     def _refine(self, surface):
         """Fit the surface to its boundary points, so that errors do not grow from unit to unit."""
         own = [set(p) == set(surface.pair) for p in self.pairs]
         surface.refine(np.array(self.points)[own])
-        self._refined = len(self.points)
+        self._refined = len(self.units.hyperplanes)
 
     def _add(self, pencil):
         new = self.units.add(pencil)
@@ -184,7 +236,7 @@ class Search:
     def _first_unit(self, base):
         """Walk on measured facets until two bends share a hyperplane; none if the boundary is flat around the base."""
         facets, bends, clean, aims = [base], [], 0, []
-        while clean < 2 * _CLEAN_PATHS and len(bends) < _MAX_PENCILS:
+        while clean < _CLEAN_PATHS and len(bends) < _MAX_PENCILS:
             facet, target = facets[self.rng.randint(len(facets))], self.labels.draw(1, self.rng, _TARGETS)[0]
             if aims:
                 facet, target = aims.pop()
@@ -203,10 +255,12 @@ class Search:
                 return
             aims += [_aim(beyond, facet, other) for before, other in bends if before is facet]
             bends.append((facet, beyond))
-        if len(bends) == _MAX_PENCILS:
-            self._refuse_scattered(len(bends))
+        self.scattered += len(bends)
+        if self.scattered >= _MAX_PENCILS:
+            self.refuse_scattered(self.scattered)
 
-    def _refuse_scattered(self, n):
+    def refuse_scattered(self, n):
+        """NotIdentified: bends of the boundary that belong to no hyperplanes."""
         raise NotIdentified(
             "boundary", "scattered", f"the decision boundary is piecewise flat, but no two of {n} bends lie on a "
             "common hyperplane: the model is no network with one hidden ReLU layer (nearest neighbors, or more hidden "
@@ -219,14 +273,6 @@ class Search:
             raise NotIdentified(
                 "boundary", "curved", f"the decision boundary is curved at all {self.curved} points: the model is no "
                 "ReLU network (a kernel machine, a smooth activation?), or its labels are random.", final=True,
-            )  # fmt: skip
-
-    def _refuse_tree(self):
-        axes = [int(np.argmax(np.abs(n))) for n in self.normals if np.sum(np.abs(n) > 1e-9) == 1]
-        if len(axes) == len(self.normals) >= _MIN_TREE and len(set(axes)) > 1:
-            raise NotIdentified(
-                "boundary", "axis-parallel", f"the decision boundary is axis-parallel at all {len(axes)} points: the "
-                "model is a tree or an ensemble of trees, no ReLU network.", final=True,
             )  # fmt: skip
 
     def fill(self, overdetermined=20):
@@ -253,6 +299,11 @@ class Search:
                 coef[:, 1] = column if surface.pair[0] == 1 else -column
                 return Logits(self.units.hyperplanes.copy(), coef)
         return None
+
+
+def _axes(normals):
+    """The axes of those unit normals that are axis-parallel."""
+    return [int(np.argmax(np.abs(n))) for n in normals if np.sum(np.abs(n) > 1e-9) == 1]
 
 
 def _aim(beyond, facet, other):

@@ -21,8 +21,8 @@ _BEFORE = np.array([0.5, 0.1, 1e-3, 0.0])  # of the way before a departure, at w
 _MAX_SIDES = 6  # bisections of a departure, on alternating sides
 _STEP = 0.3  # beyond a known hyperplane, at which its coefficient is measured
 _BRACKETS = (1.0, 4.0, 16.0)  # half widths of the interval that is bisected there, in steps
-_MAX_CHANGE = 3e-7  # of hyperplanes by a refinement; more comes from points that belong to unknown units
-_FIT_TOL = 3e-8  # distance of a boundary point, relative to 1 + |x|, within which it belongs to the surface
+_MAX_CHANGE = 3e-6  # of hyperplanes by a refinement; more comes from points that belong to unknown units
+_FIT_TOL = 1e-7  # distance of a boundary point, relative to 1 + |x|, within which it belongs to the surface
 _DAMPING = 1e-6  # of combinations that few points determine: rounding would move them (rounding)
 _MIN_EFFECT = 1e-12  # coefficient of a unit below which rounding explains it
 
@@ -101,7 +101,7 @@ class Surface:
         X = X[_fits(logits, X)]
         if len(X) < len(column):
             return
-        found, _ = refined(logits, X, np.tile([1, 0], (len(X), 1)), steps=2, damping=_DAMPING)
+        found, _ = refined(logits, X, np.tile([1, 0], (len(X), 1)), steps=1, damping=_DAMPING)
         column = found.coef[:, 1] * (size / np.linalg.norm(found.coef[:, 1]))
         if np.abs(found.hyperplanes - H[known]).max(initial=0.0) > _MAX_CHANGE:
             return
