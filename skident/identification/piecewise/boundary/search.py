@@ -10,7 +10,7 @@ from .facets import find_facet
 from .growth import facet_beyond, pencil_at, scale_of
 from .joint import Logits
 from .points import random_crossings
-from .surfaces import Surface, departure
+from .surfaces import Surface, crossing, departure
 from .units import Units
 
 __all__ = ["Search"]
@@ -22,6 +22,10 @@ _MAX_PENCILS = 16  # bends of which no two belong to one hyperplane, after which
 _MAX_FAILED = 30  # paths in a row that learn nothing
 _FAILED_RADIUS = 0.02  # around a bend that gave no unit, within which it is not tried again
 _BEFORE = 1e-7  # distance before a bend, at which its first facet is evaluated
+_SPREAD_AT = 0.97  # of the way to a path's end, at which a boundary point is bisected
+_SPREAD_SIZE = 2e-9  # of the interval, relative to 1 + |x|: both labels are known at half of it
+_MAX_SPREAD = 20  # such points
+_SPREAD_PER_UNIT = 2  # further ones
 _NEAR = 1e-6  # distance from a known hyperplane, relative to 1 + |x|, within which a bend is that unit's
 _EXPLAINED = 1e-7  # distance of a boundary point from a surface that explains it
 _MAX_TRIES = 4  # paths towards an unexplained boundary point before a facet is measured there
@@ -43,7 +47,7 @@ class Search:
         self.labels, self.rng, self.say = labels, rng, say
         self.units, self.surfaces, self.points, self.pairs = Units(labels.n_features), [], [], []
         self.normals, self.scattered, self.curved, self.random, self._failed, self._refined = [], 0, 0, 0, [], 0
-        self._waiting = []
+        self._waiting, self.spread = [], 0
 
     def remember(self, X, pairs):
         """Keep boundary points."""
@@ -125,6 +129,7 @@ class Search:
         if not len(path.lengths):
             return "clean"
         touch = departure(self.labels, path, surface.pair)
+        self._spread(surface, path, path.lengths.sum() if touch is None else touch.arc)
         if touch is None:
             surface.points.append(path.starts[-1] + 0.5 * path.lengths[-1] * path.directions[-1])
             return "clean" if path.barrier is None else self._cross(surface, path)
@@ -136,6 +141,17 @@ class Search:
         if near or self.units.has_ridge(x) or any(np.linalg.norm(x - y) < _FAILED_RADIUS for y in self._failed):
             return "failed"
         return self._grow(surface, path.planes[i], x, path.directions[i])
+
+    def _spread(self, surface, path, s):
+        """Bisect a point of the path beyond known units: it ties their coefficients, whose errors grow otherwise."""
+        X, i = path.at(np.array([_SPREAD_AT * s]))
+        if i[0] == 0 or self.spread >= _MAX_SPREAD + _SPREAD_PER_UNIT * len(self.units.hyperplanes):
+            return
+        n, size = path.normals(i)[0], _SPREAD_SIZE * (1.0 + np.linalg.norm(X[0]))
+        x = crossing(self.labels, X[0], n, size, surface.pair)
+        if x is not None:
+            self.remember([x], [surface.pair])
+            self.spread, self.random = self.spread + 1, self.random + 1
 
     def _cross(self, surface, path):
         x = surface.cross(self.labels, path)
