@@ -17,7 +17,7 @@ __all__ = ["InputSpan", "find_input_span"]
 _RADII = (10.0, 1.0, 30.0, 3.0)  # standard deviations of random points: far out, biases matter less and patterns vary
 _PATIENCE = 4  # Jacobians in a row that add nothing to the span, after which it is complete: points and opposites
 _STEP = 1.0  # first step of a Jacobian, in units of the inputs; it shrinks until the outputs are straight
-_RANK_TOL = 1e-9  # singular value over the largest, below which it is rounding
+_RANK_TOL = 1e-9  # pivot over the largest, below which it is rounding
 _MORE_ROWS = 1.1  # rows of all Jacobians over the dimension of the span: errors of the basis are removed at the end
 _NARROW = 0.9  # dimension over that of the inputs from which nothing is saved
 _CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen
@@ -71,12 +71,13 @@ def find_input_span(space, rng):
         if not J.confirmed or size == 0.0:
             return None
         rows.append(J.value / size)
-        sizes, right = np.linalg.svd(np.concatenate(rows), full_matrices=False)[1:]
+        basis, R = scipy.linalg.qr(np.concatenate(rows).T, mode="economic", pivoting=True)[:2]
+        sizes = np.abs(np.diag(R))
         ranks.append(int(np.sum(sizes > _RANK_TOL * sizes[0])))
         if ranks[-1] >= _NARROW * D:
             return None
-        if ranks[-1] == ranks[-1 - _PATIENCE :][0] and len(sizes) >= _MORE_ROWS * ranks[-1]:
-            return InputSpan(right[: ranks[-1]].T)
+        if ranks[-1] == ranks[-1 - _PATIENCE :][0] and R.shape[1] >= _MORE_ROWS * ranks[-1]:
+            return InputSpan(basis[:, : ranks[-1]])
     raise AssertionError("unreachable")
 
 

@@ -138,9 +138,11 @@ def _points_for_rare_units(network, X, rng):
     (W, V, _), (b, c, _) = network.weights, network.biases
     n_active = np.sum(np.maximum(X @ W + b, 0.0) @ V + c > 0.0, axis=0)
     which = np.repeat(np.arange(len(c)), np.maximum(int(_PER_WEIGHT * (len(b) + 1)) - n_active, 0))
-    positive = np.maximum(V[:, which].T, 0.0)
-    least = np.abs(c[which]) / np.maximum(positive.sum(axis=1), np.finfo(float).tiny)
-    H = (rng.exponential(size=positive.shape) + least[:, None]) * np.where(positive > 0.0, 2.0, 2.0 * _LOW) + _FLOOR
+    H, weights = rng.exponential(size=(len(which), len(b))) + _FLOOR, V[:, which].T
+    up = np.sum(H * np.maximum(weights, 0.0), axis=1)
+    down = np.sum(H * np.maximum(-weights, 0.0), axis=1) + np.abs(c[which])
+    more = np.maximum(1.0, rng.uniform(1.0, 2.0, len(which)) * down / np.maximum(up, np.finfo(float).tiny))
+    H = np.where(weights > 0.0, H * more[:, None], H)
     return (H - b) @ np.linalg.pinv(W)
 
 
