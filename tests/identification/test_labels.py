@@ -4,9 +4,14 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -59,13 +64,50 @@ def test_linear_classifiers_have_no_units():
 
 @pytest.mark.parametrize(
     ("model", "match"),
-    [(DecisionTreeClassifier(max_depth=4, random_state=0), "axis-parallel"), (SVC(gamma=0.5), "curved")],
-    ids=["tree", "kernel"],
+    [
+        (DecisionTreeClassifier(max_depth=4, random_state=0), "axis-parallel"),
+        (RandomForestClassifier(10, random_state=0), "axis-parallel"),
+        (SVC(gamma=0.5), "curved"),
+    ],
+    ids=["tree", "forest", "kernel"],
 )
 def test_other_models_are_refused(model, match):
     _, X, logit = _planted(2, D=4)
     with pytest.raises(NotIdentified, match=match):
         _identify(FrozenEstimator(model.fit(X, logit(X) > 0)), X)
+
+
+def test_nearest_neighbors_are_refused():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    with pytest.raises(NotIdentified, match="nearest neighbors"):
+        _identify(KNeighborsClassifier(1).fit(X, y).predict, X)
+
+
+def test_three_classes_that_meet():
+    """Paths end where a third class appears: no bend is counted there."""
+    X, y = load_wine(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = MLPClassifier((10,), random_state=0).fit(X, y)
+    found = _identify(model.predict, X)
+    assert found.report_.exact
+    assert found.report_.class_pairs == [(0, 1), (0, 2), (1, 2)]
+    np.testing.assert_array_equal(found.predict(3 * X), model.predict(3 * X))
+
+
+def test_a_model_that_abstains_has_one_more_class():
+    _, X, logit = _planted(4)
+    found = _identify(lambda X: np.where(np.abs(logit(X)) < 0.2, -1, (logit(X) > 0).astype(int)), X)
+    assert found.report_.agrees
+    np.testing.assert_array_equal(found.classes_, [-1, 0, 1])
+
+
+def test_a_boundary_outside_the_input_range():
+    _, X, logit = _planted(4)
+    with pytest.raises(NotIdentified, match="no decision boundary is within reach"):
+        _identify(lambda X: X[:, 0] > 100.0, X, input_range=(-3.0, 3.0))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ __all__ = ["Found", "identify_logits"]
 
 _MAX_ROUNDS = 40  # hypotheses that are validated (budget)
 _MAX_STALE = 5  # rounds without fewer wrong boundary points, after which no more follow (budget)
-_MAX_FLAT = 3  # rounds with flat facets and without a unit, after which no network explains the boundary
+_MAX_FLAT = 6  # rounds with flat facets and without a unit, after which no network explains the boundary
 _ROUGH_TOL = 3e-7  # singular value of a null vector if hyperplanes are accurate to 1e-7 only
 _N_LINES = 100  # held-out lines of the validation per class beyond the first
 _FINAL_LINES = 600  # more lines once the first ones agree: they decide whether the network is exact (statistics)

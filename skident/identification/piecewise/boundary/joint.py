@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve, solve_triangular
+from scipy.linalg import solve_triangular
 from scipy.optimize import linprog
 
 from .points import sizes
@@ -16,7 +16,6 @@ _MAX_UNKNOWNS = 6000  # of the joint least squares (memory and time)
 _NEAR_BEND = 1e-6  # distance from a hyperplane within which the side of a point is uncertain
 _NULL_TOL = 2e-9  # singular value per root of the points that is a null vector of accurate hyperplanes
 _GAP = 20.0  # between the singular values of null vectors of rough hyperplanes and the others
-_MIN_NORMAL = 3e-7  # relative damping from which its square exceeds the rounding of normal equations
 _OUTLIER = 100.0  # median residuals beyond which a point leaves the fit
 
 
@@ -114,11 +113,7 @@ def refined(logits, X, pairs, steps=4, damping=1e-10):
 def _damped_solution(A, b, damping):
     """Damped least squares: about the shortest solution if equations are missing."""
     n = A.shape[1]
-    factor, damping = damping, damping * np.sqrt(np.mean(A**2))
-    if factor > _MIN_NORMAL:
-        G = A.T @ A
-        G.flat[:: n + 1] += damping**2
-        return solve(G, A.T @ b, assume_a="pos", overwrite_a=True)
+    damping = damping * np.sqrt(np.mean(A**2))
     R = np.linalg.qr(np.vstack([np.column_stack([A, b]), damping * np.eye(n, n + 1)]), mode="r")
     return solve_triangular(R[:n, :n], R[:n, n])
 

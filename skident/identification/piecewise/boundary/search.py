@@ -17,6 +17,7 @@ __all__ = ["Search"]
 
 _TARGETS = (0.5, 6.0)  # standard deviations of the points that paths head for, log-uniform
 _CLEAN_PATHS = 12  # in a row without an unknown bend, after which the logits are tried
+_FIRST_PATHS = 30  # in a row from the first facets without a new bend: few units have few bends
 _MAX_PATHS = 400  # from one base (budget)
 _MAX_PENCILS = 16  # bends of which no two belong to one hyperplane, after which there are no units
 _MAX_FAILED = 30  # paths in a row that learn nothing
@@ -252,7 +253,7 @@ class Search:
     def _first_unit(self, base):
         """Walk on measured facets until two bends share a hyperplane; none if the boundary is flat around the base."""
         facets, bends, clean, aims = [base], [], 0, []
-        while clean < _CLEAN_PATHS and len(bends) < _MAX_PENCILS:
+        while clean < _FIRST_PATHS and len(bends) < _MAX_PENCILS:
             facet, target = facets[self.rng.randint(len(facets))], self.labels.draw(1, self.rng, _TARGETS)[0]
             if aims:
                 facet, target = aims.pop()
@@ -280,7 +281,7 @@ class Search:
         raise NotIdentified(
             "boundary", "scattered", f"the decision boundary is piecewise flat, but no two of {n} bends lie on a "
             "common hyperplane: the model is no network with one hidden ReLU layer (nearest neighbors, or more hidden "
-            "layers).", final=True,
+            "layers), or its boundary meets too few units to determine them.", final=True,
         )  # fmt: skip
 
     def _refuse_curved(self):
