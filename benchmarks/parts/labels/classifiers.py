@@ -1,0 +1,178 @@
+"""Planted ReLU classifiers and perceptrons of scikit-learn, identified from labels alone; widths are not given."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
+from sklearn.preprocessing import StandardScaler
+
+import seed_ranges
+from common import format_table
+from registry import part
+from skident import NetworkIdentifier
+from skident.oracle import BlackBoxError, NotIdentified, OutOfBudgetError
+
+SEEDS = seed_ranges.LABELS
+PER_ROW = 20  # seeds
+N_INPUTS = 20_000  # held-out inputs per radius
+RADII = (1.0, 3.0)  # standard deviations of these
+MAX_ERROR = 1e-10  # of hyperplanes
+DATA = {"breast cancer": load_breast_cancer, "wine": load_wine, "iris": load_iris, "digits": load_digits}
+
+
+@dataclass(frozen=True)
+class Row:
+    """Classifiers with D inputs (planted) or of a data set; the bars: networks of ten, queries per (m + 1)(D + 1)."""
+
+    widths: tuple[int, ...]
+    inputs: int | str
+    right: int = 10
+    ratio: float | None = None
+    queries: int | None = None
+    trials: int = 2
+    limit: float = 120.0  # max_seconds
+
+    @property
+    def name(self):
+        """Shape or data set."""
+        shape = "-".join(map(str, self.widths))
+        return f"planted {self.inputs}-{shape}" if isinstance(self.inputs, int) else f"{self.inputs}, ({shape})"
+
+    def model(self, seed):
+        """Labels of inputs, samples X, and hyperplanes (m, D + 1) of the first layer."""
+        return _planted(self.inputs, self.widths, seed) if isinstance(self.inputs, int) else _trained(self, seed)
+
+
+ROWS = [
+    Row((8,), 10, ratio=200, trials=10),
+    Row((8,), 20, ratio=130, trials=10),
+    Row((8,), 40, ratio=130, trials=10),
+    Row((20,), 30, right=9, ratio=130, trials=10),
+    Row((16,), 64, right=9, ratio=200, limit=40.0),
+    Row((32,), 64, right=8, ratio=200, trials=2, limit=40.0),
+    Row((10,), "breast cancer", trials=3),
+    Row((20,), "breast cancer", trials=3),
+    Row((10,), "wine", right=9, trials=3),
+    Row((10,), "iris", right=9, trials=3),
+    Row((100,), "breast cancer", right=9, queries=400_000, trials=1, limit=60.0),
+    Row((10,), "digits", right=8, trials=1, limit=40.0),
+    Row((8, 6), 10, queries=120_000, trials=1, limit=20.0),
+    Row((16, 8), "breast cancer", right=9, queries=450_000, trials=1, limit=20.0),
+]
+
+
+@part("labels", "classifiers", seeds=SEEDS)
+class Classifiers:
+    """Networks recovered per row, with errors, queries and seconds."""
+
+    @staticmethod
+    def run(trials, quick):
+        """Measure the rows."""
+        if quick:
+            return {"rows": [_measured(Row((3,), 5), 900, 1)]}
+        return {"rows": [_measured(row, PER_ROW * i, trials) for i, row in enumerate(ROWS)]}
+
+    @staticmethod
+    def tables(result):
+        """One row per kind of classifier."""
+        head = ["classifier", "recovered", "exact", "false exact", "max error", "labels", "median queries"]
+        return format_table([*head, "per (m + 1)(D + 1)", "max s"], [_cells(row) for row in result["rows"]])
+
+
+def _planted(D, widths, seed):
+    rng = np.random.default_rng(seed)
+    layers, n = [], D
+    for m in widths:
+        layers.append((rng.standard_normal((n, m)) * np.sqrt(2 / n), 0.5 * rng.standard_normal(m)))
+        n = m
+    v = rng.standard_normal(n)
+
+    def logit(X):
+        for W, b in layers:
+            X = np.maximum(X @ W + b, 0)
+        return X @ v
+
+    X = rng.standard_normal((2000, D))
+    threshold = np.median(logit(X))
+    W, b = layers[0]
+    return lambda U: (logit(U) > threshold).astype(int), X[:200], np.column_stack([W.T, b])
+
+
+def _trained(row, seed):
+    X, y = DATA[row.inputs](return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    X = X[:, X.std(axis=0) > 0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = MLPClassifier(row.widths, random_state=seed).fit(X, y)
+    return model.predict, X, np.column_stack([model.coefs_[0].T, model.intercepts_[0]])
+
+
+def _measured(row, first, trials):
+    results = []
+    for seed in range(SEEDS.start + first, SEEDS.start + first + (trials or row.trials)):
+        results.append(_trial(row, seed))
+        print(row.name, results[-1], flush=True)
+    bars = {"right": row.right, "ratio": row.ratio, "queries": row.queries}
+    return {"name": row.name, "bars": bars, "trials": results}
+
+
+def _trial(row, seed):
+    model, X, planes = row.model(seed)
+    identifier = NetworkIdentifier(model, response_method="labels", random_state=0, max_seconds=row.limit)
+    began = time.process_time()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            identifier.fit(X)
+    except (NotIdentified, BlackBoxError, OutOfBudgetError, ValueError) as error:
+        return {"seed": seed, "refusal": str(error)[:200], "seconds": time.process_time() - began}
+    seconds = time.process_time() - began
+    network, queries = identifier.network_, int(identifier.n_queries_)
+    error = _plane_error(np.column_stack([network.weights[0].T, network.biases[0]]), planes)
+    rng = np.random.default_rng(seed)
+    F = X.mean(axis=0) + X.std(axis=0) * np.concatenate(
+        [radius * rng.standard_normal((N_INPUTS, X.shape[1])) for radius in RADII]
+    )
+    same = float(np.mean(identifier.predict(F) == model(F)))
+    exact = bool(identifier.report_.exact)
+    right = error <= MAX_ERROR and same == 1.0
+    size = (len(planes) + 1) * planes.shape[1]
+    return {
+        "seed": seed, "right": right, "exact": exact, "false_exact": exact and not (error < 1e-6 and same > 1 - 1e-4),
+        "error": error, "labels": same, "queries": queries, "ratio": queries / size,
+        "undetermined": len(identifier.report_.undetermined), "seconds": seconds,
+    }  # fmt: skip
+
+
+def _plane_error(found, true):
+    """Largest distance of a true hyperplane to the nearest recovered one, unit normals."""
+    found, true = (H / np.linalg.norm(H[:, :-1], axis=1)[:, None] for H in (found, true))
+    return float(max(min(np.abs(found - w).max(axis=1).min(), np.abs(found + w).max(axis=1).min()) for w in true))
+
+
+def _cells(row):
+    trials, bars = row["trials"], row["bars"]
+    found = [t for t in trials if "refusal" not in t]
+    return [
+        row["name"],
+        f"{sum(t['right'] for t in found)} of {len(trials)} ({bars['right']} of 10)",
+        f"{sum(t['exact'] for t in found)} of {len(trials)}",
+        sum(t["false_exact"] for t in found),
+        max((t["error"] for t in found), default=None),
+        f"{min(t['labels'] for t in found):.5f}" if found else "",
+        _with_bar(int(np.median([t["queries"] for t in found])) if found else None, bars["queries"]),
+        _with_bar(round(float(np.median([t["ratio"] for t in found]))) if found else None, bars["ratio"]),
+        max(t["seconds"] for t in trials),
+    ]
+
+
+def _with_bar(value, bar):
+    text = "" if value is None else f"{value:,}"
+    return text if bar is None else f"{text} ({bar:,})"
