@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ import numpy as np
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
-from ..attempt import Attempt, max_error_over_deviation, polished_attempt
+from ..attempt import Attempt, max_error_over_deviation
 from ..piecewise.deep.network import find_deep_relu_network
 from ..piecewise.kernel.output_error import DeepProbe, probe_of
 from ..piecewise.noisy.network import find_noisy_deep_network
@@ -33,7 +32,8 @@ _POINTS = 20_000  # points at which the activity of units is counted: a share of
 _MAX_RESIDUAL = 4.0  # of a fit, in standard deviations of the outputs' errors, that the errors explain
 _NEARLY_EXACT = 1e-8  # relative error of outputs up to which facets are followed as on exact ones: 8 decimals and more
 _RADII = (1.0, 2.0, 3.0)  # standard deviations of these points
-_MAX_POLISHED = 30_000  # parameters up to which networks from shared Jacobians are polished (budget: 20 s)
+_DIRECTIONS = 60  # random ones in which probabilities must not underflow
+_NEARER = 0.7  # ratio of successive distances at which that is tried
 _MIN_SLOPE = 1e-11  # slope of leaky units below which they are ReLU units: rounding of a ratio of jumps
 _LINEAR_PART = (
     "the signs of the units: {} units only make a linear part of the outputs (a skip connection, or units that are "
@@ -193,21 +193,29 @@ def _deep(problem, leaky):
 def _shares_jacobians(problem):
     """Whether two hidden layers may be recovered from Jacobians that critical points share."""
     oracle, widths = problem.oracle, problem.widths
-    unrestricted = oracle.accuracy.exact and not oracle.restricted and oracle.response != "predict_proba"
+    exact = oracle.accuracy.exact and oracle.input_range is None and oracle.output_bounds is None
     fits = widths is None or (len(widths) == 3 and widths[0] <= oracle.n_inputs)
-    return unrestricted and oracle.n_outputs >= MIN_OUTPUTS and fits
+    return exact and not oracle.precision.is_coarse_binary and oracle.n_outputs >= MIN_OUTPUTS and fits
 
 
 def _with_shared_jacobians(problem):
-    """Two hidden layers with several outputs; polished if the number of parameters allows it."""
+    """Two hidden layers with several outputs."""
     oracle = problem.oracle
     with problem.log.stage("layers (shared Jacobians)", oracle, None, "units") as entry:
         output_error = probe_of(oracle, problem.rng).output_error
-        network = find_network(oracle, oracle.n_inputs, output_error, problem.rng, entry["progress"])
-    if network.n_parameters <= _MAX_POLISHED:
-        with contextlib.suppress(OutOfBudgetError):
-            network = polished_attempt(problem, network, 0.0, "polish", METHOD.name).network
+        reach = _reach_of_logits(oracle, problem.rng) if oracle.response == "predict_proba" else np.inf
+        network = find_network(oracle, oracle.n_inputs, output_error, problem.rng, entry["progress"], reach)
     return _attempt(problem, network, not _has_alike_units(network), "", {})
+
+
+def _reach_of_logits(oracle, rng):
+    """Distance from the center up to which no probability of random inputs underflows."""
+    V = rng.standard_normal((_DIRECTIONS, oracle.n_inputs))
+    V /= np.linalg.norm(V, axis=1, keepdims=True)
+    reach = _REACH * np.sqrt(oracle.n_inputs)
+    while reach > 1.0 and not np.isfinite(oracle.query(reach * V)[1]).all():
+        reach *= _NEARER
+    return _NEARER * reach
 
 
 def _is_noisy(oracle):

@@ -5,6 +5,7 @@ import pytest
 
 from skident import NetworkIdentifier
 from skident.datasets import make_network
+from skident.identification.piecewise.several_outputs.input_span import InputSpan, find_input_span
 from skident.identification.piecewise.several_outputs.network import find_network
 from skident.identification.piecewise.several_outputs.planes import PlaneSearch
 from skident.identification.piecewise.several_outputs.shared_jacobians import Space, good, normals_on_line, scanned
@@ -72,6 +73,59 @@ def test_rate_of_networks(shape):
         # Rarely active units and inputs without weight on any boundary cost digits.
         n_found += found.layer_widths == network.layer_widths and error < 1e-6
     assert n_found >= 5
+
+
+def softmax(Z):
+    P = np.exp(Z - Z.max(axis=1, keepdims=True))
+    return P / P.sum(axis=1, keepdims=True)
+
+
+def test_span_of_the_first_layer():
+    """Its dimension is the width, and long steps orthogonal to it remove the error of the weights outside of it."""
+    network, rng = planted((40, 12, 8, 4), 0), np.random.RandomState(0)
+    space = Space(network, 40, np.full(4, ERROR), np.sqrt(40))
+    basis = find_input_span(space, rng).basis
+    W = network.weights[0]
+    assert basis.shape == (40, 12) and np.linalg.norm(W - basis @ (basis.T @ W)) < 1e-8 * np.linalg.norm(W)
+    turned = np.linalg.qr(basis + 1e-9 * rng.standard_normal(basis.shape))[0]
+    inner = network.with_parameters([turned.T @ W, *network.weights[1:]], network.biases)
+    found = InputSpan(turned).in_all_inputs(space, inner, rng)
+    assert np.linalg.norm(turned @ (turned.T @ W) - W) > 1e-9 * np.linalg.norm(W)
+    assert np.linalg.norm(found.weights[0] - W) < 1e-12 * np.linalg.norm(W)
+
+
+def test_weights_that_fill_all_inputs_have_no_narrow_span():
+    network = planted((12, 12, 8, 4), 0)
+    assert find_input_span(Space(network, 12, np.full(4, ERROR), np.sqrt(12)), np.random.RandomState(0)) is None
+
+
+def test_units_that_are_rarely_active_are_as_accurate():
+    """A unit of the second layer with a large negative bias, active for less than 1 % of the inputs."""
+    network = planted((24, 10, 8, 4), 1)
+    b = [v.copy() for v in network.biases]
+    b[1][0] = -4.0 * np.linalg.norm(network.weights[1][:, 0])
+    network = network.with_parameters(network.weights, b)
+    X = np.random.RandomState(99).standard_normal((20_000, 24))
+    H = np.maximum(X @ network.weights[0] + b[0], 0.0)
+    active = H @ network.weights[1][:, 0] + b[1][0] > 0.0
+    assert active.mean() < 0.01
+    found = find_network(network, 24, np.full(4, ERROR), np.random.RandomState(0))
+    F = 10.0 * X[:2000]
+    assert found.layer_widths == network.layer_widths
+    assert np.abs(found(F) - network(F)).max() < 1e-10 * network(F).std()
+
+
+def test_rate_from_probabilities():
+    """Logits of probabilities in double precision, within the distance up to which these do not underflow."""
+    n_exact = 0
+    for seed in range(4):
+        network = planted((20, 10, 8, 5), seed)
+        identifier = NetworkIdentifier(
+            lambda X: softmax(network(X)), response_method="predict_proba", random_state=seed
+        )
+        identifier.fit(np.random.RandomState(seed).standard_normal((100, 20)))
+        n_exact += identifier.report_.exact and identifier.layer_widths_ == network.layer_widths
+    assert n_exact >= 3
 
 
 @pytest.mark.parametrize(

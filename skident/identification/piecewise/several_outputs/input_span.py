@@ -37,7 +37,7 @@ class InputSpan:
     def space(self, space):
         """The `Space` of coordinates in the basis, of a `Space` of all inputs."""
         r = self.basis.shape[1]
-        return Space(lambda C: space.query(C @ self.basis.T), r, space.output_error, np.sqrt(r))
+        return Space(lambda C: space.query(C @ self.basis.T), r, space.output_error, np.sqrt(r), space.reach)
 
     def in_all_inputs(self, space, network, rng):
         """The network in all inputs, from one in the coordinates of the basis.
@@ -48,7 +48,8 @@ class InputSpan:
         W, b = self.basis @ network.weights[0], network.biases[0]
         others = scipy.linalg.null_space(self.basis.T)  # (D, D - r)
         whole = FeedforwardNetwork([W, *network.weights[1:]], list(network.biases), "relu")
-        points = _far_from_boundaries(network, int(np.ceil(_MORE_POINTS * len(b) / network.n_outputs)), rng)
+        n = int(np.ceil(_MORE_POINTS * len(b) / network.n_outputs))
+        points = _far_from_boundaries(self.space(space), network, n, rng)
         B = _derivatives_by_first_layer(network, points).reshape(-1, len(b))
         for step in _FAR * space.unit * 10.0 ** -np.arange(_TRIES):
             changes = np.concatenate([_changes(space, c @ self.basis.T, step * others) for c in points])
@@ -66,7 +67,7 @@ def find_input_span(space, rng):
     """
     D, rows, ranks = space.n_coordinates, [], [0]
     for point in _opposite_points(D, rng):
-        J = jacobian_at(space, point, _STEP, rng)
+        J = jacobian_at(space, space.within_reach(point[None])[0], _STEP, rng)
         size = np.linalg.norm(J.value)
         if not J.confirmed or size == 0.0:
             return None
@@ -102,10 +103,10 @@ def _derivatives_by_first_layer(network, X):
     return behind.jacobian(X @ network.weights[0] + network.biases[0])
 
 
-def _far_from_boundaries(network, n, rng):
+def _far_from_boundaries(space, network, n, rng):
     """Random points (n, D), each the one of several on which no unit is near its activation boundary."""
     radii = np.array(_RADII)[np.arange(n * _CANDIDATES) % len(_RADII)]
-    X = radii[:, None] * rng.standard_normal((n * _CANDIDATES, network.n_inputs))
+    X = space.within_reach(radii[:, None] * rng.standard_normal((n * _CANDIDATES, network.n_inputs)))
     H, room = X, np.full(len(X), np.inf)
     for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
         Z = H @ W + b

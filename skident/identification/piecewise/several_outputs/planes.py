@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .shared_jacobians import good
+from .shared_jacobians import good, normals_on_line
 
-__all__ = ["PlaneSearch"]
+__all__ = ["PlaneSearch", "measure_again"]
 
 _POSITION_TOL = 1e-6  # distance of a critical point from a predicted one, in units of the line: chance is 1e-3 per line
 _SAME_JUMP = 1e-5  # one minus the cosine of the jumps of one unit of the last hidden layer
@@ -176,3 +176,9 @@ class PlaneSearch:
         """Remove hyperplanes."""
         for name in ("normals", "offsets", "errors", "jumps", "sizes"):
             setattr(self, name, np.delete(getattr(self, name), index, axis=0))
+
+
+def measure_again(space, search, line, which, again, rng):
+    """Determine the unknown normals of a line, and improve hyperplanes by those that were measured again."""
+    normals_on_line(space, line, rng)
+    search.improve(line, which, again)

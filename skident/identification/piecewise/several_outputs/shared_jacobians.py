@@ -8,8 +8,21 @@ import numpy as np
 
 from ..kernel.scan import scan_line
 
-__all__ = ["JacobianAt", "ScannedLine", "Space", "good", "jacobian_at", "normals_on_line", "scanned"]
+__all__ = [
+    "MIN_OUTPUTS",
+    "STAGE",
+    "JacobianAt",
+    "ScannedLine",
+    "Space",
+    "good",
+    "jacobian_at",
+    "normals_on_line",
+    "scanned",
+]
 
+MIN_OUTPUTS = 3  # outputs from which critical points share Jacobians
+STAGE = "layers (shared Jacobians)"
+_MAX_BOUNDARIES = 20_000  # on a line (budget)
 _LEAST_SINGULAR = 0.08  # of the unit jumps of critical points that share a Jacobian: errors grow by its inverse
 _LATE_SHARE = 0.6  # of the critical points that could share a Jacobian, after which the widest interval is chosen
 _STEP = 0.4  # first step of a Jacobian over the width of its interval: most boundaries are four times as far away
@@ -38,12 +51,19 @@ class Space:
         Errors of the outputs at distances of order one.
     unit : float
         Length over which outputs and their errors double.
+    reach : float
+        Distance from the center beyond which outputs may be lost, as probabilities that underflow.
     """
 
     query: object
     n_coordinates: int
     output_error: np.ndarray
     unit: float
+    reach: float = np.inf
+
+    def within_reach(self, points):
+        """Points (n, k) moved towards the center until they are within reach."""
+        return points * np.minimum(1.0, self.reach / np.maximum(np.linalg.norm(points, axis=1), self.unit))[:, None]
 
     def error_at(self, points, outputs):
         """Error of the outputs near points (k,) or (n, k)."""
@@ -97,7 +117,7 @@ class JacobianAt:
     confirmed: bool
 
 
-def scanned(space, origin, direction, low, high, rng, *, length_scale, max_boundaries):
+def scanned(space, origin, direction, low, high, rng, *, length_scale, max_boundaries=_MAX_BOUNDARIES):
     """The `ScannedLine` through `origin` (k,) along `direction` (k,), between positions `low` and `high`."""
 
     def query(t):

@@ -1,0 +1,144 @@
+"""The first layer of several, from lines that cross the hyperplanes of its units."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.oracle import NotIdentified
+
+from .planes import PlaneSearch, measure_again
+from .shared_jacobians import MIN_OUTPUTS, STAGE, good, normals_on_line, scanned
+
+__all__ = ["find_first_layer", "second_layer_units_on", "signed_layer"]
+
+_REACH = 300.0  # half length of lines over sqrt(D): nearly every line crosses every hyperplane
+_MAX_LINES = 8  # of the first layer
+_FIRST_ACCURATE = 5e-10  # error of a normal of the first layer up to which it is not measured again
+_MORE_LINES = 1  # on which the others are (budget: D + 12 queries per Jacobian), and all must be met
+_MANY_LINES = 4  # after which there may be fewer units than the dimension of their span: parallel ones
+_WIDE_LINES = 3  # on which there are more hyperplanes than inputs, after which the first layer is too wide
+_SAME_JUMP = 1e-8  # one minus the cosine of jumps of one unit: their errors are 1e-6 at most
+_REPEATED_SHARE = (
+    0.9  # of the jumps of one line, beyond which the network has one hidden layer: all of them, but for errors
+)
+_OUT_OF_SPAN = 1e-5  # relative part of a normal outside of the span of those of the first layer
+_IN_SPAN_SHARE = 0.97  # of deeper boundaries whose normals lie in that span, if the first layer is complete
+_SILENT = 1e-4  # coefficient of a silent unit, over the largest
+_LEAST_VOTES = 0.02  # of the votes for a sign, over the largest: fewer if a boundary is not one of the first layer
+_AIMED = 4  # lines that are aimed at a second-layer unit
+
+
+def find_first_layer(space, rng, n_units):
+    """The `PlaneSearch` of the first layer, and its lines: complete once deeper normals lie in the normals' span.
+
+    `n_units` are expected; there are fewer only if many lines show no more.
+    """
+    D = space.n_coordinates
+    search, lines = PlaneSearch(space.unit, False, D, len(space.output_error)), []
+    first, n_more, n_wide = [_random_line(space, rng, D) for _ in range(2)], 0, 0
+    if _is_one_layer(*first):
+        raise NotIdentified(STAGE, "shallow", "two lines show the same changes of the slopes: one hidden layer.")
+    for index in range(_MAX_LINES):
+        line = first[index] if index < 2 else _random_line(space, rng, D)
+        lines.append(line)
+        n_missed = search.demote_missed(line)
+        search.confirm(line)
+        which = search.explained(line)
+        search.insert_known(line, which)
+        if index > 0 and _spans(search) and (len(search) >= n_units or index >= _MANY_LINES):
+            again = search.forget_inaccurate(line, which, _FIRST_ACCURATE)
+            line.normals[which < 0] = 0.0  # deeper ones need no normals: those of the first lines suffice
+            measure_again(space, search, line, which, again, rng)
+            n_more = 1 if n_missed else n_more + 1
+            if n_more > _MORE_LINES:
+                return search, lines
+            continue
+        n_wide = n_wide + 1 if len(search) > D else 0
+        if n_wide > _WIDE_LINES:
+            break
+        if n_wide:  # further lines tell which were confirmed by chance
+            continue
+        normals_on_line(space, line, rng)
+        search.add_candidates(line, which)
+    raise NotIdentified(
+        STAGE,
+        "wide" if len(search) > D else "layers",
+        f"{len(search)} hyperplanes were confirmed on {len(lines)} lines, and do not explain the other boundaries: the "
+        "first layer is wider than the input, or there are more units than lines meet.",
+    )
+
+
+def _random_line(space, rng, n_coordinates):
+    origin, direction = rng.standard_normal((2, n_coordinates))
+    reach = min(_REACH * np.sqrt(n_coordinates), space.reach)
+    return scanned(
+        space, origin, direction / np.linalg.norm(direction), -reach, reach, rng, length_scale=np.sqrt(n_coordinates)
+    )
+
+
+def _is_one_layer(one, other):
+    """Whether the unit jumps on one line return on another, as those of the last hidden layer's units do."""
+    if len(one.positions) == 0 or len(other.positions) == 0:
+        return True
+    cosines = np.abs(one.units @ other.units.T).max(axis=1)
+    return bool(np.mean(cosines > 1.0 - _SAME_JUMP) > _REPEATED_SHARE)
+
+
+def _spans(search):
+    """Whether the candidates' normals lie in the span of the hyperplanes' normals."""
+    if not 0 < len(search) <= search.n_coordinates:
+        return False
+    Q = np.linalg.qr(search.normals.T)[0]
+    N = np.array([candidate[0] for candidate in search.candidates])
+    if len(N) < MIN_OUTPUTS:
+        return False
+    inside = np.linalg.norm(N - (N @ Q) @ Q.T, axis=1) < _OUT_OF_SPAN
+    return bool(np.mean(inside) > _IN_SPAN_SHARE)
+
+
+def signed_layer(search, lines):
+    """Weights (D, m_1) and biases of the first layer with their signs: units on their silent side are not in normals.
+
+    Every deeper boundary votes for the sign of every unit: its normal contains the weights of the active units only.
+    """
+    P, N = _deeper(search, lines)
+    A = _coefficients(search.normals.T, N)
+    Z = P @ search.normals.T + search.offsets
+    active = np.abs(A) > _SILENT
+    known = ~np.isnan(A[:, 0]) & (active.sum(axis=1) > 1)
+    votes = np.where(active[known], 1.0, -1.0) * np.sign(Z[known])
+    votes = votes.sum(axis=0)
+    kept = np.abs(votes) > _LEAST_VOTES * np.abs(votes).max(initial=0.0)
+    if not kept.any():
+        raise NotIdentified(STAGE, "signs", "no boundary of a second layer determines the signs of the first layer.")
+    search.drop(np.flatnonzero(~kept))
+    signs = np.sign(votes[kept])
+    return (search.normals * signs[:, None]).T, search.offsets * signs
+
+
+def second_layer_units_on(search, lines, W, b):
+    """Second-layer units on the lines: weights (m_1,) on the active units, which these are, and tries to aim there."""
+    P, N = _deeper(search, lines)
+    A = _coefficients(W, N)
+    active = P @ W + b > 0.0
+    right = np.all(np.abs(np.where(active, 0.0, A)) < _SILENT, axis=1) & (active.sum(axis=1) > 1)
+    return [(a, on, _AIMED) for a, on in zip(A[right], active[right], strict=True)]
+
+
+def _deeper(search, lines):
+    """Points and unnormalized normals of critical points of deeper layers."""
+    P, N = [], []
+    for line in lines:
+        index = np.flatnonzero((search.explained(line) < 0) & good(line))
+        P.append(line.points[index])
+        N.append(line.normals[index])
+    return np.concatenate(P), np.concatenate(N)
+
+
+def _coefficients(W, N):
+    """Coefficients (n, m_1) of normals N (n, D) in the columns of W, relative to the largest; nan off their span."""
+    A = N @ np.linalg.pinv(W).T
+    off = np.linalg.norm(A @ W.T - N, axis=1) > 10.0 * _OUT_OF_SPAN * np.linalg.norm(N, axis=1)
+    A = A / np.abs(A).max(axis=1, keepdims=True)
+    A[off] = np.nan
+    return A

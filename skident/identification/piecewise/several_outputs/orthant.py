@@ -1,0 +1,144 @@
+"""The second layer, from lines in the positive orthant of the first layer's outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.oracle import NotIdentified
+
+from .planes import PlaneSearch, measure_again
+from .shared_jacobians import STAGE, Space, scanned
+
+__all__ = ["FLOOR", "SecondLayer"]
+
+FLOOR = 1e-3  # least value of a unit in the positive orthant, over its deviation
+_MAX_SECOND_LINES = 40  # in the positive orthant
+_LAST_LINES = 8  # lines in a row without a new boundary, after which the second layer is complete
+_ACCURATE = 2e-11  # error of a normal of the second layer up to which it is not measured again
+_ACCURATE_LINES = 8  # on which these are measured again (budget: m_1 + 12 queries per Jacobian)
+_MAX_HALVINGS = 12  # of the distance of a point, until its outputs are not lost
+_SPARSE = (0.1, 0.3, 1.0)  # shares of the units that are large at an end of a line
+_LOW = 0.01  # size of the others there
+_UNEXPLAINED = 1e-5  # relative part of a Jacobian that signs leave unexplained: further units or layers
+_LEAST_SIZE = 1e-3  # of a Jacobian over the largest: at some points nearly all units rest
+_MAX_JACOBIANS = 50  # that the signs must explain (budget)
+_MAX_TARGETS = 6  # of the others at which lines are aimed: they show the units that are missing
+
+
+class SecondLayer:
+    """Boundaries of the second layer in the coordinates h of the positive orthant, where the first layer is linear.
+
+    `extend` scans lines until several in a row show no new boundary; `solved` determines signs and outgoing weights.
+    """
+
+    def __init__(self, inputs, W, b, seen, rng):
+        inverse = np.linalg.pinv(W)  # x = (h - b) W^+ has W^T x + b = h
+        self.m, self.seen, self.rng, self.n_lines = len(b), seen, rng, 0
+        self.inputs, self.first, self.inverse = inputs, (W, b), inverse
+        error = inputs.output_error
+        self.space = Space(lambda H: inputs.query((H - b) @ inverse), self.m, error, np.sqrt(self.m))
+        self.search, self.jacobians, self.targets = PlaneSearch(1.0, True, self.m, len(error)), [], []
+
+    def aim_at(self, X):
+        """Scan lines through the outputs of the first layer at inputs X (n, D), at which units are missing."""
+        W, b = self.first
+        self.targets = list(np.maximum(X[:_MAX_TARGETS] @ W + b, 0.0) + FLOOR)
+
+    def extend(self):
+        """Scan lines until `_LAST_LINES` in a row show no new boundary."""
+        idle = 0
+        for index in range(_MAX_SECOND_LINES):
+            idle = 0 if self._scan(aim=index % 2 == 1) else idle + 1
+            if idle >= _LAST_LINES:
+                break
+
+    def _scan(self, aim):
+        """Scan one line; whether it showed a new boundary or measured one better."""
+        self.seen = [one for one in self.seen if one[2] and not _is_known(self.search, *one[:2])]
+        if self.targets:
+            ends = [self.targets.pop(), _random_ends(self.m, self.rng)[0]]
+        elif self.seen and aim:
+            a, active, tries = self.seen.pop(0)
+            self.seen.append((a, active, tries - 1))
+            ends = _aimed(a, active, self.rng)
+        else:
+            ends = _random_ends(self.m, self.rng)
+        ends = [self._within_reach(end) for end in ends]
+        try:
+            line = scanned(self.space, ends[0], ends[1] - ends[0], 0.0, 1.0, self.rng, length_scale=1.0)
+        except NotIdentified:  # a boundary of the first layer is next to one end
+            return True
+        search = self.search
+        search.confirm(line)
+        which = search.explained(line)
+        search.insert_known(line, which)
+        new = bool(np.any(which < 0))
+        self.n_lines += 1
+        again = search.forget_inaccurate(line, which, _ACCURATE if self.n_lines <= _ACCURATE_LINES else np.inf)
+        if new or len(again):
+            measure_again(self.space, search, line, which, again, self.rng)
+            search.add_candidates(line, which)
+            self.jacobians += [J for J in line.jacobians if J.confirmed]
+        return new or bool(self.seen or self.targets) or self.n_lines < _ACCURATE_LINES
+
+    def _within_reach(self, h):
+        """A point of the orthant, moved towards its corner until its input is within reach."""
+        b = self.first[1]
+        for _ in range(_MAX_HALVINGS):
+            if np.linalg.norm((h - b) @ self.inverse) <= self.inputs.reach:
+                break
+            h = 0.5 * h + FLOOR
+        return h
+
+    def solved(self):
+        """Weights (m_1, m_2), biases and outgoing weights (m_2, m_L) of the second layer.
+
+        With z_j = n_j . h + o_j, unit jumps u_j and unknown signs s_j, a Jacobian in the orthant is
+        ``J = 1/2 sum_j (s_j + sign z_j) |n_j| u_j n_j^T``: linear in the signs.
+        """
+        search = self.search
+        if len(search) == 0 or not self.jacobians:
+            raise NotIdentified(STAGE, "layers", "no boundary of a second layer was found.")
+        jacobians = sorted(self.jacobians, key=lambda J: J.error)[:_MAX_JACOBIANS]
+        rank_one = search.jumps.T[:, None, :] * (search.normals.T * search.sizes)
+        rank_one = rank_one.reshape(-1, len(search))
+        sides = [np.sign(search.normals @ J.point + search.offsets) for J in jacobians]
+        targets = [2.0 * J.value.ravel() - rank_one @ side for J, side in zip(jacobians, sides, strict=True)]
+        signs = np.linalg.lstsq(rank_one, targets[0])[0]
+        signs = np.where(signs >= 0.0, 1.0, -1.0)
+        left = [np.linalg.norm(target - rank_one @ signs) for target in targets]
+        sizes = np.array([np.linalg.norm(2.0 * J.value) for J in jacobians])
+        share = np.max(left / np.maximum(sizes, _LEAST_SIZE * sizes.max()))
+        if share > _UNEXPLAINED:
+            raise NotIdentified(
+                STAGE,
+                "layers",
+                f"{len(search)} units of a second layer leave a share of {share:.0e} of a Jacobian unexplained.",
+            )
+        outgoing = search.jumps * search.sizes[:, None]
+        return (search.normals * signs[:, None]).T, search.offsets * signs, outgoing
+
+
+def _random_ends(m, rng):
+    """Two points of the positive orthant whose entries differ widely."""
+    ends = []
+    for _ in range(2):
+        large = rng.random_sample(m) < _SPARSE[rng.randint(len(_SPARSE))]
+        ends.append(rng.exponential(size=m) ** 1.5 * np.where(large, 1.0, _LOW) + FLOOR)
+    return ends
+
+
+def _aimed(a, active, rng):
+    """Two points of the positive orthant on both sides of a boundary with weights a (m,) on the active units."""
+    size = rng.exponential(size=(2, len(a)))
+    return [
+        s * np.where(active & (sign * a > 0), 2.0, 2.0 * _LOW) + FLOOR for s, sign in zip(size, (1, -1), strict=True)
+    ]
+
+
+def _is_known(search, a, active):
+    """Whether a hyperplane or a candidate has the weights a (m,) on the active units, up to a factor."""
+    normals = [search.normals, *(candidate[0][None] for candidate in search.candidates)]
+    B = np.concatenate(normals)[:, active]
+    size = np.linalg.norm(B, axis=1) * np.linalg.norm(a[active])
+    return bool(np.any(np.abs(B @ a[active]) > (1.0 - 1e-6) * size))
