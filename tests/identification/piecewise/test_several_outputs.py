@@ -75,9 +75,13 @@ def test_rate_of_networks(shape):
     assert n_found >= 5
 
 
-def softmax(Z):
-    P = np.exp(Z - Z.max(axis=1, keepdims=True))
-    return P / P.sum(axis=1, keepdims=True)
+def probabilities_of(network):
+    def model(X):
+        Z = network(X)
+        P = np.exp(Z - Z.max(axis=1, keepdims=True))
+        return P / P.sum(axis=1, keepdims=True)
+
+    return model
 
 
 def test_span_of_the_first_layer():
@@ -120,9 +124,8 @@ def test_rate_from_probabilities():
     n_exact = 0
     for seed in range(4):
         network = planted((20, 10, 8, 5), seed)
-        identifier = NetworkIdentifier(
-            lambda X: softmax(network(X)), response_method="predict_proba", random_state=seed
-        )
+        model = probabilities_of(network)
+        identifier = NetworkIdentifier(model, response_method="predict_proba", random_state=seed)
         identifier.fit(np.random.RandomState(seed).standard_normal((100, 20)))
         n_exact += identifier.report_.exact and identifier.layer_widths_ == network.layer_widths
     assert n_exact >= 3
