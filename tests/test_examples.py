@@ -220,6 +220,13 @@ def test_exact_bits(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+def test_labels(tmp_path, monkeypatch, capsys):
+    printed = run("plot_25_labels", tmp_path, monkeypatch, capsys)
+    assert "exact: relative maximum error" in printed and "equal labels: 1.000000" in printed
+    assert float(re.search(rf"largest relative error {NUMBER}", printed)[1]) < 1e-8
+
+
+@pytest.mark.slow
 def test_cramer_rao(tmp_path, monkeypatch, capsys):
     printed = run("plot_24_cramer_rao", tmp_path, monkeypatch, capsys)
     for activation in ("tanh", "relu"):
