@@ -22,6 +22,7 @@ _CHECKS = 60  # further outputs per radius that the network must explain
 _CHECKED_RADII = (0.5, 1.0, 2.0, 3.0, 10.0)  # standard deviations of these
 _MAX_POLISHED = 30_000  # parameters up to which all of them are fitted (budget: 20 s)
 _POLISH_OUTPUTS = 1.75  # outputs per parameter of that fit
+_POLISH_STEPS = 4  # of it: from errors of 1e-8, these reach rounding (budget: 15 s each for trained networks)
 _PER_WEIGHT = 1.5  # of its points, at which a unit of the second layer is active, per incoming weight
 _DENSE = 3000  # parameters up to which its normal equations are solved directly: conjugate gradients converge faster
 _MAX_ERROR = 1e-5  # of these, relative: larger ones are those of missing units
@@ -104,7 +105,8 @@ def _polished(space, network, rng):
     X = design_points(network.weights[0], network.biases[0], n, 1.0, rng, 0.5)
     X = space.within_reach(np.concatenate([X, _points_for_rare_units(network, X, rng)]))
     try:
-        return polish_network(network, X, space.query(X), dense_limit=_DENSE, factor_limit=_DENSE)[0]
+        options = {"max_iter": _POLISH_STEPS, "dense_limit": _DENSE, "factor_limit": _DENSE}
+        return polish_network(network, X, space.query(X), **options)[0]
     except OutOfBudgetError:
         return network
 
