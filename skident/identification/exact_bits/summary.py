@@ -8,6 +8,7 @@ import numpy as np
 
 from skident.fitting.standard_errors import parameter_jacobian
 
+from .accuracy import polished_by_leverage
 from .grid import FAR_OFF, FORMAT_DIGITS, INFORMATIVE, PROBABLY_OFF, WITHIN, distances, nearest, spacing
 from .rounding import MAX_LOG_ODDS, Layer, log_odds_of_neighbors, round_network, with_layers
 
@@ -16,7 +17,7 @@ __all__ = ["Bits", "round_to_format", "round_validated"]
 _OUTPUTS_PER_UNKNOWN = 4  # held-out outputs per remaining parameter from which these are fitted again
 _MAX_REMAINING = 500  # parameters that are fitted again (budget: their dense Jacobian on the held-out samples)
 _ERROR_FACTOR = 2.0  # standard errors over those of independent rounding errors
-_ROUNDING = 64.0 * np.finfo(float).eps  # relative error of outputs in double precision that is rounding: 1.4e-14
+_ROUNDING = 1e-11  # relative error of outputs that parameters kept as recovered leave: a wrong last bit of float32 is 6e-8
 _LEAST_LOG10_ODDS = -99.0  # smallest reported odds: the distribution of errors is not known beyond
 _MAX_GROWTH = 2.0  # largest error of the rounded network over that of the recovered one
 
@@ -83,15 +84,19 @@ def round_validated(validation, format):
     """Round the network of a `Validation` to numbers of a format; returns the network and its `Bits`.
 
     The network stays as it is, and no bit is certain, if the outputs are not of double precision or it does not
-    explain them.
+    explain them. Where some bits are certain and others not, the network is polished once on further queries.
     """
     problem, network = validation.problem, validation.network
     oracle, held_out = problem.oracle, problem.held_out
     reason = _why_not(validation)
     if reason:
         return network, Bits(format, 0, network.n_parameters, 0.0, (reason,))
-    Y = oracle.output_center + oracle.output_scale * held_out.outputs
-    return round_to_format(network, format, oracle.to_inputs(held_out.inputs), Y)
+    X, Y = oracle.to_inputs(held_out.inputs), oracle.output_center + oracle.output_scale * held_out.outputs
+    rounded, bits = round_to_format(network, format, X, Y)
+    if 0 < bits.certain < bits.total:
+        better, more = round_to_format(polished_by_leverage(problem, network), format, X, Y)
+        rounded, bits = (better, more) if more.certain > bits.certain else (rounded, bits)
+    return rounded, bits
 
 
 def _why_not(validation):
