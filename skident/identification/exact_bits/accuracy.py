@@ -8,7 +8,7 @@ from skident.fitting.design import rows_by_leverage, rows_near_and_far
 from skident.fitting.polish import polish_network
 from skident.fitting.robust_polish import robust_polish
 from skident.fitting.rounding import rounding_std
-from skident.network import change_inputs, change_outputs
+from skident.network import change_inputs
 from skident.oracle import OutOfBudgetError
 
 __all__ = ["polished_by_leverage"]

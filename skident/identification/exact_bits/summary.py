@@ -17,7 +17,7 @@ __all__ = ["Bits", "round_to_format", "round_validated"]
 _OUTPUTS_PER_UNKNOWN = 4  # held-out outputs per remaining parameter from which these are fitted again
 _MAX_REMAINING = 500  # parameters that are fitted again (budget: their dense Jacobian on the held-out samples)
 _ERROR_FACTOR = 2.0  # standard errors over those of independent rounding errors
-_ROUNDING = 1e-11  # relative error of outputs that parameters kept as recovered leave: a wrong last bit of float32 is 6e-8
+_ROUNDING = 1e-11  # relative error of outputs that unrounded parameters leave; a wrong last bit of float32: 6e-8
 _LEAST_LOG10_ODDS = -99.0  # smallest reported odds: the distribution of errors is not known beyond
 _MAX_GROWTH = 2.0  # largest error of the rounded network over that of the recovered one
 

@@ -23,7 +23,7 @@ _SIGNIFICANT = 4.0  # standard errors of an outgoing weight
 _EPS32 = 2.0**-23  # spacing of float32 numbers at 1
 _FLOOR = 1e-12  # of the diagonals of normal equations, relative to the largest entry: rounding
 _RIDGE = 1e-9  # the same of the height and the constant, of units that the sample does not cross
-_LEAST_GRADIENT = 1e-100  # instead of zero, where a unit is constant on the samples: its square and its inverse are finite
+_LEAST_NORM = 1e-100  # instead of zero, for a unit that is constant on its samples: square and inverse are finite
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def fit_local_units(query, steps, activation, std_of, rng):
         if k == 0:
             x = _with_direction(x, fits, spread)
         result = batched_levenberg_marquardt(fits, x, Ending(max_iter=_STEPS, damping=1e-2))
-        x, norms = result.x, np.linalg.norm(result.x[:, :D], axis=1)
+        x, norms = result.x, np.maximum(np.linalg.norm(result.x[:, :D], axis=1), _LEAST_NORM)
         if k < _ROUNDS - 1:
             shift = np.clip(-x[:, D] / norms, -_MAX_SHIFT * spread, _MAX_SHIFT * spread)
             P = P + (shift / norms)[:, None] * x[:, :D]
@@ -162,7 +162,7 @@ def _with_direction(x, fits, spread):
     centered = fits.outputs - x[:, -1:]
     gradient = np.einsum("bnd,bn->bd", V, centered) / (V.shape[1] * spread[:, None] ** 2)
     gradient *= _SPREAD / x[:, -2, None]
-    size = np.maximum(np.linalg.norm(gradient, axis=1), _LEAST_GRADIENT)
+    size = np.maximum(np.linalg.norm(gradient, axis=1), _LEAST_NORM)
     x[:, :-3] = gradient * (np.clip(size, _SIZES[0] / spread, _SIZES[1] / spread) / size)[:, None]
     return x
 
