@@ -43,7 +43,7 @@ from .validate import validate
 __all__ = ["NetworkIdentifier"]
 
 _DEPRECATED = "deprecated"
-_MOVED = tuple(IdentifierOptions._get_param_names())  # constructor arguments of version 0.1
+_MOVED = tuple(name for name in IdentifierOptions._get_param_names() if name != "emulate")  # arguments of version 0.1
 
 
 class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
@@ -353,7 +353,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         problem, best = validation.problem, validation.best
         network, bits = validation.network, None
         if self.weight_dtype is not None:
-            network, bits = round_validated(validation, self.weight_dtype)
+            network, bits = round_validated(validation, self.weight_dtype, validation.problem.options.emulate)
         self.network_, self.layer_widths_ = network, network.layer_widths
         self.extractor_, self.completion_, self.estimator_ = best.extractor, best.completion, problem.model
         self.n_queries_ = problem.oracle.n_queries

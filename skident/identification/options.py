@@ -42,6 +42,10 @@ class IdentifierOptions(BaseEstimator):
         Hidden units at most that ``layer_widths="auto"`` recovers.
     n_starts : int, default=None
         Random starts per fit at most. None is between 24 and 40, more for smaller networks.
+    emulate : {"torch"} or callable, default=None
+        With ``weight_dtype="float32"``, how bits are looked for in outputs in float32, with up to 10^6 queries:
+        ``emulate(network, X)`` returns the outputs (n, m_L) of a candidate as the model computes them; ``"torch"`` is a
+        torch module on this machine. None: bits need outputs of double precision.
 
     Examples
     --------
@@ -60,6 +64,7 @@ class IdentifierOptions(BaseEstimator):
         "n_attempts": [AT_LEAST_ONE],
         "max_neurons": [AT_LEAST_ONE],
         "n_starts": [AT_LEAST_ONE, None],
+        "emulate": [StrOptions({"torch"}), callable, None],
     }
 
     def __init__(
@@ -73,6 +78,7 @@ class IdentifierOptions(BaseEstimator):
         n_attempts=4,
         max_neurons=200,
         n_starts=None,
+        emulate=None,
     ):
         self.strategy = strategy
         self.extractor = extractor
@@ -82,6 +88,7 @@ class IdentifierOptions(BaseEstimator):
         self.n_attempts = n_attempts
         self.max_neurons = max_neurons
         self.n_starts = n_starts
+        self.emulate = emulate
 
     def set_params(self, **params):
         """Set options.

@@ -45,6 +45,7 @@ class Options:
     n_attempts: int
     max_neurons: int
     n_starts: int | None
+    emulate: object
     n_jobs: int | None
     verbose: int
 

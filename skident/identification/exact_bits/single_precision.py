@@ -16,11 +16,12 @@ from .grid import FORMAT_DIGITS, spacing
 from .integers import bootstrapped
 from .summation import Summation, find_summation, leaf_order
 
-__all__ = ["BLOCK", "Emulation", "SinglePrecisionFit", "bits_from_outputs", "emulate_torch"]
+__all__ = ["BLOCK", "Emulation", "SinglePrecisionFit", "bits_from_outputs", "neighbors_differ"]
 
 BLOCK = 8192  # rows per call: the rounding of a matrix product may depend on their number
 _DIGITS = FORMAT_DIGITS["float32"]
-_QUERIES = 49 * BLOCK  # per fit (budget): standard errors of 2e-9, a tenth of the spacing at typical weights
+_BLOCKS = 49  # of queries per fit (budget): standard errors of 2e-9, a tenth of the spacing at typical weights
+_QUERIES_PER_PARAMETER = 2500  # that suffice for a smaller network
 _FITS = 2  # the second one on twice as many
 _SPREAD = 1.5  # standard deviation of pre-activations: they are not saturated, and vary
 _EXACT_SUMS = 4  # roundings of all weights before the order of summation is looked for: the errors settle
@@ -28,20 +29,10 @@ _ROUNDINGS = 20  # at most, until a candidate repeats
 _ORDER_ROWS = 4 * BLOCK  # that show the order of summation (8,192 do once all hidden outputs are right)
 _STEP_ROWS = 4 * BLOCK  # that tell candidates with single steps apart
 _SWEEPS = 3  # over all parameters
+_SEARCHES = 6  # on rows that differed after the one before
 _MAX_STEP = 3.0  # standard errors up to which single weights are changed
 _OFFSET_STD = 0.35  # prior standard deviation of a constant rounding error, in spacings: it is uniform over one
 _EXPONENTS = (-20, 20)  # of outputs with offsets of their own: others are too rare, or not there
-
-
-def emulate_torch(network, X):
-    """Outputs (n, m_L) of a network at inputs X (n, D) by a torch module in float32, in calls of 8,192 rows."""
-    import torch
-
-    module = network.to_torch(dtype=torch.float32)
-    inputs = torch.from_numpy(X.astype(np.float32))
-    with torch.no_grad():
-        parts = [module(inputs[first : first + BLOCK]).numpy() for first in range(0, len(X), BLOCK)]
-    return np.concatenate(parts).astype(float)
 
 
 @dataclass(frozen=True)
@@ -79,14 +70,17 @@ class SinglePrecisionFit:
     equal : float
         Share of outputs that are equal to the last bit, emulated with the model's own order of summation.
     emulation : Emulation
+    inputs : ndarray of shape (n, D)
+        At which outputs were compared.
     """
 
     network: FeedforwardNetwork
     equal: float
     emulation: Emulation
+    inputs: np.ndarray
 
 
-def bits_from_outputs(network, query, scale_of, emulate, rng, fits=_FITS):
+def bits_from_outputs(network, query, allowed, emulate, rng, fits=_FITS):
     """Round a network (one or more hidden layers without a scale) to the float32 numbers that explain all outputs.
 
     Parameters
@@ -95,8 +89,8 @@ def bits_from_outputs(network, query, scale_of, emulate, rng, fits=_FITS):
         Of the model's own inputs, recovered to a few errors of float32 outputs; linear output.
     query : callable
         ``query(X)`` (n, m_L) gives outputs at float32 inputs X (n, D), in calls of `BLOCK` rows.
-    scale_of : callable
-        ``scale_of(X)`` moves inputs into the range that is allowed.
+    allowed : callable
+        ``allowed(X)`` moves inputs into the range that is allowed.
     emulate : callable
         ``emulate(network, X)`` (n, m_L): outputs as the model computes them.
     rng : numpy.random.RandomState
@@ -115,10 +109,11 @@ def bits_from_outputs(network, query, scale_of, emulate, rng, fits=_FITS):
     constant rounding error is fitted per binade of an output before and after its bias is added.
     """
     X, Y = np.empty((0, network.n_inputs)), np.empty((0, network.n_outputs))
+    n = BLOCK * min(_BLOCKS, 1 + _QUERIES_PER_PARAMETER * network.n_parameters // BLOCK)
     best = None
     for _ in range(fits):
-        drawn = design_points(network.weights[0], network.biases[0], _QUERIES, _SPREAD, rng)
-        drawn = scale_of(drawn[rng.permutation(len(drawn))[:_QUERIES]]).astype(np.float32).astype(float)
+        drawn = design_points(network.weights[0], network.biases[0], n, _SPREAD, rng)
+        drawn = allowed(drawn[rng.permutation(len(drawn))[:n]]).astype(np.float32).astype(float)
         X, Y = np.concatenate([X, drawn]), np.concatenate([Y, query(drawn)])
         found = _Fit(network, X, Y, emulate).run()
         best = found if best is None or found.equal > best.equal else best
@@ -157,7 +152,7 @@ class _Fit:
         if cost > 0.0:
             candidate = self._single_steps(candidate, errors)
         equal = float(np.mean(self._residual(candidate, slice(None)) == 0.0))
-        return SinglePrecisionFit(self._at(candidate), equal, self.emulation)
+        return SinglePrecisionFit(self._at(candidate), equal, self.emulation, self.X)
 
     def _at(self, candidate):
         return self.network.with_parameters(*unflatten_parameters(candidate, self.shapes))
@@ -207,25 +202,61 @@ class _Fit:
             self.emulation = found
 
     def _single_steps(self, candidate, errors):
-        """Change one parameter at a time by spacings, as long as fewer or smaller deviations are left."""
-        rows = slice(0, _STEP_ROWS)
+        """Change one parameter at a time by spacings; rows that still differ then join those that decide."""
+        rows = np.arange(min(_STEP_ROWS, len(self.X)))
+        for _ in range(_SEARCHES):
+            candidate = self._search(candidate, errors, rows)
+            differ = np.flatnonzero(np.any(self._residual(candidate, slice(None)) != 0.0, axis=1))
+            new = np.setdiff1d(differ, rows)
+            if not len(new):
+                break
+            rows = np.concatenate([rows, new[:_STEP_ROWS]])
+        return candidate
+
+    def _search(self, candidate, errors, rows):
+        """Steps of single parameters as long as they reduce the sum of squares on some rows."""
         cost = np.sum(self._residual(candidate, rows) ** 2)
         for _ in range(_SWEEPS):
             before = cost
             for k in range(len(candidate)):
-                step = max(float(spacing(candidate[k], _DIGITS)), np.finfo(np.float32).tiny)
-                n_sizes = 1 + int(np.log2(max(_MAX_STEP * errors[k] / step, 1.0)))
-                for change in (sign * step * 2.0**size for size in range(n_sizes) for sign in (1.0, -1.0)):
-                    while True:
-                        changed = candidate.copy()
-                        changed[k] += change
-                        new = np.sum(self._residual(changed, rows) ** 2)
-                        if not new < cost:
-                            break
-                        cost, candidate = new, changed
+                candidate, cost = self._best_step(candidate, cost, k, errors[k], rows)
             if cost == 0.0 or cost == before:
                 break
         return candidate
+
+    def _best_step(self, candidate, cost, k, error, rows):
+        """A candidate, with parameter k moved by powers of two of its spacing as long as the sum of squares falls."""
+        step = max(float(spacing(candidate[k], _DIGITS)), np.finfo(np.float32).tiny)
+        n_sizes = 1 + int(np.log2(max(_MAX_STEP * error / step, 1.0)))
+        for change in (sign * step * 2.0**size for size in range(n_sizes) for sign in (1.0, -1.0)):
+            gained = cost > 0.0
+            while gained:
+                changed = candidate.copy()
+                changed[k] += change
+                new = np.sum(self._residual(changed, rows) ** 2)
+                gained = new < cost
+                if gained:
+                    candidate, cost = changed, new
+        return candidate, cost
+
+
+def neighbors_differ(fit):
+    """Which parameters (P,) of the network of a `SinglePrecisionFit` change some outputs by one spacing, up or down."""
+    network, X = fit.network, fit.inputs
+    shapes = [W.shape for W in network.weights]
+    values = flatten_parameters(network.weights, network.biases)
+    differ = np.zeros((2, len(values)), dtype=bool)
+    for first in range(0, len(X), _STEP_ROWS):
+        some = X[first : first + _STEP_ROWS]
+        own = fit.emulation.emulate(network, some)
+        for sign, k in np.argwhere(~differ):
+            changed = values.copy()
+            changed[k] += (1.0 - 2.0 * sign) * max(float(spacing(values[k], _DIGITS)), np.finfo(np.float32).tiny)
+            other = fit.emulation.emulate(network.with_parameters(*unflatten_parameters(changed, shapes)), some)
+            differ[sign, k] = np.any(other != own)
+        if differ.all():
+            break
+    return differ.all(axis=0)
 
 
 def _rounding_groups(Y, bias):

@@ -2,59 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from skident.fitting.standard_errors import parameter_jacobian
 
 from .accuracy import polished_by_leverage
+from .bits import LEAST_LOG10_ODDS, Bits
+from .float32_outputs import round_from_single, why_not_from_single
 from .grid import FAR_OFF, FORMAT_DIGITS, INFORMATIVE, PROBABLY_OFF, WITHIN, distances, nearest, spacing
 from .rounding import MAX_LOG_ODDS, Layer, log_odds_of_neighbors, round_network, with_layers
 
-__all__ = ["Bits", "round_to_format", "round_validated"]
+__all__ = ["round_to_format", "round_validated"]
 
 _OUTPUTS_PER_UNKNOWN = 4  # held-out outputs per remaining parameter from which these are fitted again
 _MAX_REMAINING = 500  # parameters that are fitted again (budget: their dense Jacobian on the held-out samples)
 _ERROR_FACTOR = 2.0  # standard errors over those of independent rounding errors
 _ROUNDING = 1e-11  # relative error of outputs that unrounded parameters leave; a wrong last bit of float32: 6e-8
-_LEAST_LOG10_ODDS = -99.0  # smallest reported odds: the distribution of errors is not known beyond
 _MAX_GROWTH = 2.0  # largest error of the rounded network over that of the recovered one
-
-
-@dataclass(frozen=True)
-class Bits:
-    """How many parameters of a network are certain to the last bit of a number format.
-
-    Attributes
-    ----------
-    format : {"float32", "float16", "bfloat16"}
-    certain : int
-        Parameters that are certain to the last bit; for ReLU units, up to a power of two per unit.
-    total : int
-        All parameters.
-    log10_odds : float
-        Decimal logarithm of the odds that the least certain one of these is wrong; 0 if there is none.
-    reasons : tuple of str
-        Per layer with undetermined parameters, why they are.
-    """
-
-    format: str
-    certain: int
-    total: int
-    log10_odds: float
-    reasons: tuple
-
-    @property
-    def complete(self):
-        """Whether all parameters are certain."""
-        return self.certain == self.total
-
-    def __str__(self):
-        """One line: parameters, odds, reasons."""
-        odds = f", odds against the least certain one 1e{self.log10_odds:.0f}" if self.certain else ""
-        reasons = "".join(f"; {reason}" for reason in self.reasons)
-        return f"{self.certain:,} of {self.total:,} parameters certain to the last bit of {self.format}{odds}{reasons}"
 
 
 def round_to_format(network, format, X, Y):
@@ -76,37 +40,39 @@ def round_to_format(network, format, X, Y):
     before, after = (np.abs(one(X) - Y).max() for one in (network, result))
     if certain.any() and after > _MAX_GROWTH * before + _ROUNDING * np.abs(Y).max():
         return network, Bits(format, 0, certain.size, 0.0, ("the rounded network does not explain the outputs",))
-    least = max(float(log_odds[certain].max() / np.log(10.0)), _LEAST_LOG10_ODDS) if certain.any() else 0.0
+    least = max(float(log_odds[certain].max() / np.log(10.0)), LEAST_LOG10_ODDS) if certain.any() else 0.0
     return result, Bits(format, int(certain.sum()), certain.size, least, reasons)
 
 
-def round_validated(validation, format):
+def round_validated(validation, format, emulate=None):
     """Round the network of a `Validation` to numbers of a format; returns the network and its `Bits`.
 
-    The network stays as it is, and no bit is certain, if the outputs are not of double precision or it does not
-    explain them. Where some bits are certain and others not, the network is polished once on further queries.
+    The network stays as it is, and no bit is certain, if it does not explain the outputs. From outputs of double
+    precision it is rounded; where some bits are certain and others not, it is polished once on further queries. From
+    outputs in float32 bits are looked for if `emulate` is given, see `bits_from_outputs`.
     """
     problem, network = validation.problem, validation.network
-    oracle, held_out = problem.oracle, problem.held_out
-    reason = _why_not(validation)
+    accuracy = problem.held_out.accuracy
+    if problem.held_out.noise_std is not None:
+        reason = why_not_from_single(validation, format, emulate)
+    else:
+        reason = "" if validation.explained else "the network does not explain the outputs"
+        reason += f" (relative error {validation.error:.1e})" if reason else ""
     if reason:
         return network, Bits(format, 0, network.n_parameters, 0.0, (reason,))
+    if accuracy.kind == "float32" and problem.held_out.noise_std is not None:
+        return round_from_single(problem, network, emulate)
+    return _round_from_double(problem, network, format)
+
+
+def _round_from_double(problem, network, format):
+    oracle, held_out = problem.oracle, problem.held_out
     X, Y = oracle.to_inputs(held_out.inputs), oracle.output_center + oracle.output_scale * held_out.outputs
     rounded, bits = round_to_format(network, format, X, Y)
     if 0 < bits.certain < bits.total:
         better, more = round_to_format(polished_by_leverage(problem, network), format, X, Y)
         rounded, bits = (better, more) if more.certain > bits.certain else (rounded, bits)
     return rounded, bits
-
-
-def _why_not(validation):
-    """Why no parameter can be certain; empty if some may be."""
-    if validation.problem.held_out.noise_std is not None:
-        kind = validation.problem.held_out.accuracy.kind
-        return f"outputs of double precision determine bits, but the error of these is that of {kind}"
-    if not validation.explained:
-        return f"the network does not explain the outputs (relative error {validation.error:.1e})"
-    return ""
 
 
 def _fit_remaining(rounded, X, Y, digits):

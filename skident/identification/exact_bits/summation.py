@@ -10,7 +10,7 @@ import numpy as np
 __all__ = ["BIAS", "Summation", "find_summation", "leaf_order", "rounded_to_single"]
 
 BIAS = -1  # the term that is no unit's
-_MIN_SHARE, _MAX_SHARE = 0.5, 1.5  # of its size with which a rounding error is found in the outputs: 1 if it is there
+_SHARES = (0.5, 1.5)  # of its size with which a rounding error is found in the outputs: 1 if it is there
 
 
 def rounded_to_single(values):
@@ -78,8 +78,7 @@ def find_summation(H, weights, bias, Y):
         merge = merge._replace(place=place)
         one, other = terms.pop(merge.left), terms.pop(merge.right)
         branches = tuple(
-            (term.tree,) if merge.fused == at else term.tree
-            for at, term in ((merge.left, one), (merge.right, other))
+            (term.tree,) if merge.fused == at else term.tree for at, term in ((merge.left, one), (merge.right, other))
         )
         terms[place] = _Term(_added(one, other, merge), None, branches)
         merges.append(merge)
@@ -145,6 +144,6 @@ def _best_addition(terms, left, right, residual):
 def _gain(merge, error, residual):
     """Decrease of the sum of squares by an error, over its own size: how surely the residual contains it."""
     squares, product = error @ error, error @ residual
-    if squares == 0.0 or not _MIN_SHARE < product / squares < _MAX_SHARE:
+    if squares == 0.0 or not _SHARES[0] < product / squares < _SHARES[1]:
         return -np.inf if squares else -1.0, merge, error
     return (product - 0.5 * squares) / np.sqrt(squares), merge, error
