@@ -47,7 +47,9 @@ HONESTY_BUDGETS = range(186_000, 186_500)
 HONESTY_MEMORY = range(186_500, 187_000)
 HONESTY_REPRODUCERS = range(187_000, 188_000)
 PRECISION = range(1_900_000, 1_901_000)  # a hundred a part, twenty a row; coarse outputs from the 600th
-EXACT_BITS = range(2_000_000, 2_001_000)  # twenty a row; weights off the grid from the 300th
+EXACT_BITS = range(
+    2_000_000, 2_001_000
+)  # twenty a row; weights off the grid from the 300th, float32 outputs from the 500th
 SCALE = range(2_050_000, 2_051_000)  # twenty a row
 REAL_MODELS = range(2_100_000, 2_101_000)  # networks from the first, other models from the 500th
 LABELS = range(2_150_000, 2_151_000)  # twenty a row; models that are refused from the 500th

@@ -41,6 +41,7 @@ GATES = {
     "skident.network._conversions": {"skident.network._torch", "skident.network.onnx_models"},
     "skident.oracle._adapters": {"skident.oracle._torch_box", "skident.oracle._onnx_box"},
     "skident.identification.completion": {"skident.identification.hessians.completion_module"},
+    "skident.identification.exact_bits.float32_outputs": {"skident.identification.exact_bits.torch_outputs"},
     "skident.identification.report": {"skident.inspection"},  # a report draws itself: loaded when it is drawn
 }
 

@@ -44,8 +44,8 @@ class IdentifierOptions(BaseEstimator):
         Random starts per fit at most. None is between 24 and 40, more for smaller networks.
     emulate : {"torch"} or callable, default=None
         With ``weight_dtype="float32"``, how bits are looked for in outputs in float32, with up to 10^6 queries:
-        ``emulate(network, X)`` returns the outputs (n, m_L) of a candidate as the model computes them; ``"torch"`` is a
-        torch module on this machine. None: bits need outputs of double precision.
+        ``emulate(network, X)`` returns the outputs (n, m) of a candidate, or of its first layers alone, as the model
+        computes them; ``"torch"`` is a torch module on this machine. None: bits need outputs of double precision.
 
     Examples
     --------

@@ -26,8 +26,10 @@ _FITS = 2  # the second one on twice as many
 _SPREAD = 1.5  # standard deviation of pre-activations: they are not saturated, and vary
 _EXACT_SUMS = 4  # roundings of all weights before the order of summation is looked for: the errors settle
 _ROUNDINGS = 20  # at most, until a candidate repeats
-_ORDER_ROWS = 4 * BLOCK  # that show the order of summation (8,192 do once all hidden outputs are right)
-_STEP_ROWS = 4 * BLOCK  # that tell candidates with single steps apart
+_ORDER_ROWS = 4 * BLOCK  # that show the order of summation for nearly right weights
+_OWN_ORDER_ROWS = 16 * BLOCK  # the same for right ones: 131,072 do for 32 units, and 8,192 for 16
+_HOPEFUL = 0.7  # share of equal outputs from which single steps are tried: .9 to .99 with a few wrong bits
+_STEP_ROWS = BLOCK  # that tell candidates with single steps apart, as many of those that differ as there are
 _SWEEPS = 3  # over all parameters
 _SEARCHES = 6  # on rows that differed after the one before
 _MAX_STEP = 3.0  # standard errors up to which single weights are changed
@@ -80,7 +82,7 @@ class SinglePrecisionFit:
     inputs: np.ndarray
 
 
-def bits_from_outputs(network, query, allowed, emulate, rng, fits=_FITS):
+def bits_from_outputs(network, query, allowed, emulate, rng, n_queries=None):
     """Round a network (one or more hidden layers without a scale) to the float32 numbers that explain all outputs.
 
     Parameters
@@ -94,8 +96,8 @@ def bits_from_outputs(network, query, allowed, emulate, rng, fits=_FITS):
     emulate : callable
         ``emulate(network, X)`` (n, m_L): outputs as the model computes them.
     rng : numpy.random.RandomState
-    fits : int
-        Fits at most, each on more outputs than the one before, until all are equal.
+    n_queries : int, optional
+        Queries of one fit. None: up to 401,408, and as many again for a second fit unless all outputs are equal.
 
     Returns
     -------
@@ -109,9 +111,10 @@ def bits_from_outputs(network, query, allowed, emulate, rng, fits=_FITS):
     constant rounding error is fitted per binade of an output before and after its bias is added.
     """
     X, Y = np.empty((0, network.n_inputs)), np.empty((0, network.n_outputs))
-    n = BLOCK * min(_BLOCKS, 1 + _QUERIES_PER_PARAMETER * network.n_parameters // BLOCK)
+    enough = BLOCK * min(_BLOCKS, 1 + _QUERIES_PER_PARAMETER * network.n_parameters // BLOCK)
+    n = n_queries or enough
     best = None
-    for _ in range(fits):
+    for _ in range(_FITS if n_queries is None else 1):
         drawn = design_points(network.weights[0], network.biases[0], n, _SPREAD, rng)
         drawn = allowed(drawn[rng.permutation(len(drawn))[:n]]).astype(np.float32).astype(float)
         X, Y = np.concatenate([X, drawn]), np.concatenate([Y, query(drawn)])
@@ -119,7 +122,7 @@ def bits_from_outputs(network, query, allowed, emulate, rng, fits=_FITS):
         best = found if best is None or found.equal > best.equal else best
         if best.equal == 1.0:
             break
-    return replace(best, network=_in_own_order(best, emulate, rng))
+    return replace(best, network=_in_own_order(best, emulate))
 
 
 class _Fit:
@@ -136,10 +139,10 @@ class _Fit:
     def run(self):
         """The best candidate."""
         candidate = flatten_parameters(self.network.weights, self.network.biases)
-        seen, best = set(), (np.inf, candidate, self.emulation)
+        seen, settled, best = set(), False, (np.inf, candidate, self.emulation)
         for k in range(_ROUNDINGS):
-            if k >= _EXACT_SUMS:
-                self._find_order(candidate)
+            if k >= _EXACT_SUMS and not settled:
+                settled = self._find_order(candidate)
             residual = self._residual(candidate, slice(None))
             cost = float(np.mean(residual**2))
             if self.emulation.orders is not None and cost < best[0]:
@@ -149,9 +152,10 @@ class _Fit:
             seen.add(candidate.tobytes())
             candidate, errors = self._rounded(candidate, residual)
         cost, candidate, self.emulation = best
-        if cost > 0.0:
-            candidate = self._single_steps(candidate, errors)
         equal = float(np.mean(self._residual(candidate, slice(None)) == 0.0))
+        if _HOPEFUL < equal < 1.0:
+            candidate = self._single_steps(candidate, errors)
+            equal = float(np.mean(self._residual(candidate, slice(None)) == 0.0))
         return SinglePrecisionFit(self._at(candidate), equal, self.emulation, self.X)
 
     def _at(self, candidate):
@@ -188,29 +192,36 @@ class _Fit:
         return A, g
 
     def _find_order(self, candidate):
-        """Look for the order of summation with a candidate's hidden outputs; keep it if it explains more."""
+        """Find the order of summation with a candidate's hidden outputs, keep it if it explains more; whether it is known."""
         network, rows = self._at(candidate), slice(0, _ORDER_ROWS)
         H, A, b = self.emulation.hidden(network, self.X[rows]), network.weights[-1], network.biases[-1]
         residual = self.Y[rows] - H @ A - b
         J = parameter_jacobian(network, self.X[rows])
         linear = (J @ np.linalg.lstsq(J, residual.ravel(), rcond=None)[0]).reshape(residual.shape)
         Y = self.Y[rows] - linear
-        orders = tuple(find_summation(H, a, c, y) for a, c, y in zip(A.T, b, Y.T, strict=True))
-        found = replace(self.emulation, orders=orders)
-        costs = [np.mean((Y - emulation(network, self.X[rows])) ** 2) for emulation in (found, self.emulation)]
-        if self.emulation.orders is None or costs[0] < costs[1]:
-            self.emulation = found
+        tried = [self.emulation]
+        for exact in (False, True):
+            orders = (find_summation(H, a, c, y, exact=exact) for a, c, y in zip(A.T, b, Y.T, strict=True))
+            tried.append(replace(self.emulation, orders=tuple(orders)))
+        if self.emulation in tried[1:]:
+            return True
+        costs = [np.mean((Y - emulation(network, self.X[rows])) ** 2) for emulation in tried]
+        known = self.emulation.orders is not None
+        self.emulation = tried[int(np.argmin(costs))] if known else tried[1 + int(np.argmin(costs[1:]))]
+        return False
 
     def _single_steps(self, candidate, errors):
         """Change one parameter at a time by spacings; rows that still differ then join those that decide."""
-        rows = np.arange(min(_STEP_ROWS, len(self.X)))
+        rows = np.zeros(0, dtype=int)
         for _ in range(_SEARCHES):
-            candidate = self._search(candidate, errors, rows)
-            differ = np.flatnonzero(np.any(self._residual(candidate, slice(None)) != 0.0, axis=1))
-            new = np.setdiff1d(differ, rows)
+            differs = np.any(self._residual(candidate, slice(None)) != 0.0, axis=1)
+            new = np.setdiff1d(np.flatnonzero(differs), rows)
             if not len(new):
                 break
-            rows = np.concatenate([rows, new[:_STEP_ROWS]])
+            rows = np.concatenate([rows, new[: _STEP_ROWS // 2]])
+            if len(rows) < _STEP_ROWS:
+                rows = np.concatenate([rows, np.flatnonzero(~differs)[: _STEP_ROWS - len(rows)]])
+            candidate = self._search(candidate, errors, rows)
         return candidate
 
     def _search(self, candidate, errors, rows):
@@ -268,13 +279,11 @@ def _rounding_groups(Y, bias):
     return of_each.reshape(Y.shape), np.ldexp(1.0, groups[:, 1] - _DIGITS)
 
 
-def _in_own_order(fit, emulate, rng):
+def _in_own_order(fit, emulate):
     """The network with its last hidden units in the order in which `emulate` adds them as the model does."""
-    network = fit.network
-    X = (2.0 * rng.standard_normal((BLOCK, network.n_inputs))).astype(np.float32).astype(float)
-    own = fit.emulation
-    H, A, b = own.hidden(network, X), network.weights[-1], network.biases[-1]
-    order = find_summation(H, A[:, 0], b[0], np.asarray(emulate(network, X), dtype=float)[:, 0])
+    network, X = fit.network, fit.inputs[:_OWN_ORDER_ROWS]
+    H, A, b = fit.emulation.hidden(network, X), network.weights[-1], network.biases[-1]
+    order = find_summation(H, A[:, 0], b[0], np.asarray(emulate(network, X), dtype=float)[:, 0], exact=True)
     units = leaf_order(order.tree, fit.emulation.orders[0].tree)
     if units is None:
         return network

@@ -10,7 +10,9 @@ import numpy as np
 __all__ = ["BIAS", "Summation", "find_summation", "leaf_order", "rounded_to_single"]
 
 BIAS = -1  # the term that is no unit's
-_SHARES = (0.5, 1.5)  # of its size with which a rounding error is found in the outputs: 1 if it is there
+_SHARES = (0.5, 1.5)  # of its size with which a rounding error is found in the outputs: 1 with the right weights
+_SHARE_TOL = 0.1  # the same for the right weights, as errors correlate with others
+_SHARE_ERRORS = 3.0  # standard errors of that share in addition
 
 
 def rounded_to_single(values):
@@ -58,12 +60,12 @@ class Summation:
         return next(iter(terms.values())).value
 
 
-def find_summation(H, weights, bias, Y):
+def find_summation(H, weights, bias, Y, *, exact=False):
     """The `Summation` of outputs Y (n,) of hidden outputs H (n, m) in single precision.
 
     Of all pairs of partial sums, the one whose rounding error explains the outputs' deviations from the exact sum best
     is merged; m times. Needs all weights nearly to their last bit: a deviation of Y that is linear in H may be taken
-    out before.
+    out before. `exact` tells that the weights are right, and rules more pairs out.
     """
     terms = _leaves(H, weights, bias)
     residual = Y - H @ weights - bias
@@ -72,7 +74,7 @@ def find_summation(H, weights, bias, Y):
         for left in terms:
             for right in terms:
                 if left < right and (left, right) not in gains:
-                    gains[left, right] = _best_addition(terms, left, right, residual)
+                    gains[left, right] = _best_addition(terms, left, right, residual, exact)
         pair = max(gains, key=lambda key: gains[key][0])
         _, merge, error = gains[pair]
         merge = merge._replace(place=place)
@@ -83,7 +85,11 @@ def find_summation(H, weights, bias, Y):
         terms[place] = _Term(_added(one, other, merge), None, branches)
         merges.append(merge)
         residual = residual - error
-        gains = _updated({key: gain for key, gain in gains.items() if not {*key} & {*pair}}, terms, residual)
+        gains = {
+            key: _gain(merge, error, residual, exact)
+            for key, (_, merge, error) in gains.items()
+            if not {*key} & {*pair}
+        }
     return Summation(next(iter(terms.values())).tree, tuple(merges))
 
 
@@ -110,11 +116,6 @@ def _paired(tree, other):
     return None
 
 
-def _updated(gains, terms, residual):
-    """Gains of pairs after the residual has changed."""
-    return {key: _gain(merge, error, residual) for key, (_, merge, error) in gains.items()}
-
-
 def _leaves(H, weights, bias):
     products = H * weights
     terms = {i: _Term(rounded_to_single(p), p, i) for i, p in enumerate(products.T)}
@@ -129,21 +130,27 @@ def _added(left, right, merge):
     return rounded_to_single(one + other)
 
 
-def _best_addition(terms, left, right, residual):
+def _best_addition(terms, left, right, residual, exact):
     """The way to add two terms whose rounding error explains a residual (n,) best: gain, merge and error."""
     ways = [None] + [place for place in (left, right) if terms[place].product is not None]
     found = []
     for fused in ways:
         merge = _Merge(left, right, fused, -1)
         one, other = terms[left], terms[right]
-        exact = sum(term.value if term.product is None else term.product for term in (one, other))
-        found.append(_gain(merge, _added(one, other, merge) - exact, residual))
+        total = sum(term.value if term.product is None else term.product for term in (one, other))
+        found.append(_gain(merge, _added(one, other, merge) - total, residual, exact))
     return max(found, key=lambda gain: gain[0])
 
 
-def _gain(merge, error, residual):
+def _gain(merge, error, residual, exact):
     """Decrease of the sum of squares by an error, over its own size: how surely the residual contains it."""
     squares, product = error @ error, error @ residual
-    if squares == 0.0 or not _SHARES[0] < product / squares < _SHARES[1]:
-        return -np.inf if squares else -1.0, merge, error
+    if squares == 0.0:
+        return -1.0, merge, error
+    low, high = _SHARES
+    if exact:
+        tol = _SHARE_TOL + _SHARE_ERRORS * np.sqrt(residual @ residual / len(residual) / squares)
+        low, high = 1.0 - tol, 1.0 + tol
+    if not low < product / squares < high:
+        return -np.inf, merge, error
     return (product - 0.5 * squares) / np.sqrt(squares), merge, error
