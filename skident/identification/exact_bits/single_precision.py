@@ -192,7 +192,7 @@ class _Fit:
         return A, g
 
     def _find_order(self, candidate):
-        """Keep the order of summation that a candidate's hidden outputs show if it explains more; True if it is not new."""
+        """Keep the order of summation that hidden outputs show if it explains more; True if it is not new."""
         network, rows = self._at(candidate), slice(0, _ORDER_ROWS)
         H, A, b = self.emulation.hidden(network, self.X[rows]), network.weights[-1], network.biases[-1]
         residual = self.Y[rows] - H @ A - b
