@@ -43,6 +43,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
     "show_memory": False,
+    "write_computation_times": False,  # pages of seconds that nobody searches for
     "abort_on_example_error": True,
     "only_warn_on_example_error": False,
     "remove_config_comments": True,
@@ -54,6 +55,7 @@ warnings.filterwarnings("ignore", message="Stochastic Optimizer: Maximum iterati
 html_theme = "pydata_sphinx_theme"
 html_title = "skident"
 html_static_path = ["static"]
+html_favicon = "static/favicon.svg"
 html_css_files = ["skident.css"]
 html_show_sourcelink = False
 html_copy_source = False

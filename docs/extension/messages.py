@@ -98,7 +98,7 @@ def literal(text):
 def page():
     """The list as a page, by package, then by what helps."""
     lines = [
-        "# All messages", "",
+        "---", "nosearch: true", "---", "# All messages", "",
         "Every text of an error or a warning in the package, from its source; `...` stands for what is filled in. Search",
         "this site for the words of a message. Frequent messages are explained in",
         "[Troubleshooting](../troubleshooting.md).", "",
