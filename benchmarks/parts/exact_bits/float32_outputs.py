@@ -13,7 +13,6 @@ import seed_ranges
 from cases.float32_models import Case, torch_network
 from common import format_table, make_identifier
 from registry import part
-from skident.identification import IdentifierOptions
 from skident.identification.exact_bits.single_precision import BLOCK, bits_from_outputs
 from skident.identification.exact_bits.torch_outputs import emulate_torch
 from skident.network import FeedforwardNetwork
@@ -121,10 +120,8 @@ def measured(row, i, n):
 
 def _trial(row, seed):
     model = Model(row, seed)
-    identifier = make_identifier(
-        model, layer_widths="auto", random_state=0, max_seconds=row.seconds, weight_dtype="float32",
-        options=IdentifierOptions(emulate="torch"),
-    )  # fmt: skip
+    options = {"layer_widths": "auto", "random_state": 0, "weight_dtype": "float32", "emulate": "torch"}
+    identifier = make_identifier(model, max_seconds=row.seconds, **options)
     began = time.process_time()
     try:
         with warnings.catch_warnings():

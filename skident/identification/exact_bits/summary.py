@@ -6,7 +6,7 @@ import numpy as np
 
 from skident.fitting.standard_errors import parameter_jacobian
 
-from .accuracy import polished_by_leverage
+from .accuracy import polished_for_bits
 from .bits import LEAST_LOG10_ODDS, Bits
 from .float32_outputs import round_from_single, why_not_from_single
 from .grid import FAR_OFF, FORMAT_DIGITS, INFORMATIVE, PROBABLY_OFF, WITHIN, distances, nearest, spacing
@@ -18,6 +18,7 @@ _OUTPUTS_PER_UNKNOWN = 4  # held-out outputs per remaining parameter from which 
 _MAX_REMAINING = 500  # parameters that are fitted again (budget: their dense Jacobian on the held-out samples)
 _ERROR_FACTOR = 2.0  # standard errors over those of independent rounding errors
 _ROUNDING = 1e-11  # relative error of outputs that unrounded parameters leave; a wrong last bit of float32: 6e-8
+_ACCURATE = 1e-12  # relative error of outputs below which weights on the grid are seen to be on it
 _MAX_GROWTH = 2.0  # largest error of the rounded network over that of the recovered one
 
 
@@ -62,15 +63,16 @@ def round_validated(validation, format, emulate=None):
         return network, Bits(format, 0, network.n_parameters, 0.0, (reason,))
     if accuracy.kind == "float32" and problem.held_out.noise_std is not None:
         return round_from_single(problem, network, emulate)
-    return _round_from_double(problem, network, format)
+    return _round_from_double(validation, format)
 
 
-def _round_from_double(problem, network, format):
+def _round_from_double(validation, format):
+    problem, network = validation.problem, validation.network
     oracle, held_out = problem.oracle, problem.held_out
     X, Y = oracle.to_inputs(held_out.inputs), oracle.output_center + oracle.output_scale * held_out.outputs
     rounded, bits = round_to_format(network, format, X, Y)
-    if 0 < bits.certain < bits.total:
-        better, more = round_to_format(polished_by_leverage(problem, network), format, X, Y)
+    if bits.certain < bits.total and (bits.certain > 0 or validation.error > _ACCURATE):
+        better, more = round_to_format(polished_for_bits(problem, network), format, X, Y)
         rounded, bits = (better, more) if more.certain > bits.certain else (rounded, bits)
     return rounded, bits
 
