@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import importlib.util
 import inspect
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import skident
 
 ROOT = Path(skident.__file__).parent
 STUBS = sorted(ROOT.rglob("*.pyi"))
-ANNOTATED = ["network", "oracle", "metrics"]
+GENERATED = sorted({path.parent.name for path in STUBS} - {"network", "oracle", "metrics", "skident"})
+ANNOTATED = ["network", "oracle", "metrics", *GENERATED]
 
 
 def tree_of(path):
@@ -33,15 +35,17 @@ def exported(tree):
 def declared(node):
     """Names of a function's parameters, and of those that have a default."""
     arguments = node.args
-    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    starred = [a.arg for a in (arguments.vararg, arguments.kwarg) if a]
+    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)] + starred
     positional = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
     keywords = [a.arg for a, value in zip(arguments.kwonlyargs, arguments.kw_defaults) if value is not None]
     return names, set(positional[len(positional) - len(arguments.defaults) :] + keywords)
 
 
 def real(function):
-    """The same of a function that runs."""
+    """The same of a function that runs: names with stars last."""
     parameters = inspect.signature(function).parameters.values()
+    parameters = sorted(parameters, key=lambda p: p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
     return [p.name for p in parameters], {p.name for p in parameters if p.default is not p.empty}
 
 
@@ -92,12 +96,21 @@ def test_public_methods_are_in_the_stubs(package):
     path = ROOT / package / "__init__.pyi"
     for node in (node for node in tree_of(path).body if isinstance(node, ast.ClassDef)):
         thing = getattr(module_of(path), node.name)
-        bases = {base.id for base in node.bases}
-        known = {name for base in bases for name in dir(getattr(module_of(path), base, Exception))}
+        bases = {base.value.id if isinstance(base, ast.Subscript) else base.id for base in node.bases}
+        known = {name for base in thing.__mro__ if base.__name__ in bases for name in dir(base)}
         known |= set(dir(tuple)) if "NamedTuple" in bases else set()
         known |= {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
         known |= {n.target.id for n in node.body if isinstance(n, ast.AnnAssign)}
         assert {name for name in dir(thing) if not name.startswith("_")} <= known, node.name
+
+
+@pytest.mark.parametrize("package", GENERATED)
+def test_stubs_are_those_that_docstrings_make(package):
+    spec = importlib.util.spec_from_file_location("stubs", ROOT.parent / "docs" / "stubs.py")
+    stubs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(stubs)
+    written = (ROOT / package / "__init__.pyi").read_text(encoding="utf-8")
+    assert stubs.formatted(stubs.stub(package)) == written, "run python docs/stubs.py"
 
 
 def test_the_package_says_that_it_is_typed():

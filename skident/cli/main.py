@@ -16,7 +16,7 @@ _EXIT_CODES = (
 )
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     r"""Run a command.
 
     Parameters

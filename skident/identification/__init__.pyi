@@ -1,8 +1,14 @@
-from .completion import NetworkCompletion as NetworkCompletion
-from .extractor import EntangledWeightExtractor as EntangledWeightExtractor
-from .identifier import NetworkIdentifier as NetworkIdentifier
-from .options import IdentifierOptions as IdentifierOptions
-from .report import IdentificationReport as IdentificationReport
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self, TypeAlias
+
+from numpy.random import RandomState
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
+
+from skident.network import FeedforwardNetwork
+
+Array: TypeAlias = NDArray[Any]
+Call: TypeAlias = Callable[..., Any]
 
 __all__ = [
     "EntangledWeightExtractor",
@@ -11,3 +17,220 @@ __all__ = [
     "NetworkCompletion",
     "NetworkIdentifier",
 ]
+
+class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
+    """Recover the entangled weights of a feedforward network from queries."""
+
+    estimator: Any
+    layer_widths: Sequence[int] | None
+    activation: str
+    output_activation: str
+    center: ArrayLike | None
+    radius: float
+    n_hessians: int
+    first_layer: Literal["auto", "saturation", "hessian"]
+    last_layer: Literal["jacobian", "hessian"]
+    derivatives: Any
+    step_size: Any
+    max_iter: Any
+    tol: Any
+    n_starts: int | None
+    n_jobs: int | None
+    random_state: int | RandomState | None
+    verbose: int
+    components_: Array
+    layer_assignment_: Array
+    phi_: Array
+    subspace_: Array | None
+    singular_values_: Array
+    layer_widths_: tuple[int, ...]
+    center_: Array
+    scale_: Array
+    scales_: Array | None
+    biases_: Array | None
+    first_layer_method_: Literal["saturation", "hessian", "jacobian"]
+    estimator_: object
+    n_queries_: int
+    n_derivatives_: int
+    n_iter_: int
+    report_: list[dict[Any, Any]]
+    n_features_in_: int
+    def __init__(
+        self,
+        estimator: Any = ...,
+        *,
+        layer_widths: Sequence[int] | None = ...,
+        activation: str = ...,
+        output_activation: str = ...,
+        center: ArrayLike | None = ...,
+        radius: float = ...,
+        n_hessians: int = ...,
+        first_layer: Literal["auto", "saturation", "hessian"] = ...,
+        last_layer: Literal["jacobian", "hessian"] = ...,
+        derivatives: Any = ...,
+        step_size: Any = ...,
+        max_iter: Any = ...,
+        tol: Any = ...,
+        n_starts: int | None = ...,
+        n_init: Any = ...,
+        n_jobs: int | None = ...,
+        random_state: int | RandomState | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+    def fit(self, X: ArrayLike, y: ArrayLike | None = ...) -> Self:
+        """Query the model and recover its entangled weights."""
+    def get_feature_names_out(self, input_features: Sequence[str] | None = ...) -> Any:
+        """``layer1_0, layer1_1, ..., layer2_0, ...``; ``inner_0, ...`` for inner layers that cannot be distinguished."""
+    def transform(self, X: ArrayLike) -> Array:
+        """Projections on the entangled weights."""
+
+class IdentificationReport(dict[Any, Any]):
+    """The entries of `NetworkIdentifier.report_`; prints as a table, displays in notebooks, and draws itself (`plot`)."""
+
+    def __init__(self, **kwargs: Any) -> None: ...
+    def lines(self) -> list[str]:
+        """Validation, method and activation."""
+    def plot(self, ax: Any = ..., **kwargs: Any) -> Any:
+        """Draw seconds, queries and residual of every stage."""
+    def rows(self) -> list[tuple[str, ...]]:
+        """The rows of the table: stages, other queries, and the total."""
+
+class IdentifierOptions(BaseEstimator):
+    """Options of `NetworkIdentifier` that few people change."""
+
+    strategy: Literal["auto", "saturation", "hessian"]
+    extractor: EntangledWeightExtractor | None
+    completion: NetworkCompletion | None
+    polish: bool
+    n_check: int
+    n_attempts: int
+    max_neurons: int
+    n_starts: int | None
+    emulate: Literal["torch"] | Call | None
+    def __init__(
+        self,
+        *,
+        strategy: Literal["auto", "saturation", "hessian"] = ...,
+        extractor: EntangledWeightExtractor | None = ...,
+        completion: NetworkCompletion | None = ...,
+        polish: bool = ...,
+        n_check: int = ...,
+        n_attempts: int = ...,
+        max_neurons: int = ...,
+        n_starts: int | None = ...,
+        emulate: Literal["torch"] | Call | None = ...,
+    ) -> None: ...
+
+class NetworkCompletion(RegressorMixin, BaseEstimator):
+    """Complete entangled weights to a network: fit its scales and biases."""
+
+    layer_widths: Sequence[int] | None
+    activation: str
+    output_activation: str
+    solver: Literal["lm", "gd", "adam"]
+    max_iter: int | None
+    tol: float
+    learning_rate: float
+    n_starts: int
+    n_init: int
+    start: tuple[Any, ...] | None
+    device: str
+    dtype: Literal["float64", "float32"]
+    callbacks: list[Any] | None
+    random_state: int | RandomState | None
+    verbose: int
+    network_: FeedforwardNetwork
+    scales_: Array
+    biases_: list[Array]
+    mixings_: list[Array]
+    layer_widths_: tuple[int, ...]
+    residual_: float
+    history_: list[float]
+    n_iter_: int
+    net_: Any
+    n_features_in_: int
+    def __init__(
+        self,
+        layer_widths: Sequence[int] | None = ...,
+        *,
+        activation: str = ...,
+        output_activation: str = ...,
+        solver: Literal["lm", "gd", "adam"] = ...,
+        max_iter: int | None = ...,
+        tol: float = ...,
+        learning_rate: float = ...,
+        n_starts: int = ...,
+        n_init: int = ...,
+        start: tuple[Any, ...] | None = ...,
+        device: str = ...,
+        dtype: Literal["float64", "float32"] = ...,
+        callbacks: list[Any] | None = ...,
+        random_state: int | RandomState | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit scales and biases."""
+    def predict(self, X: ArrayLike) -> Array:
+        """Outputs of the completed network."""
+    set_score_request: Any
+
+class NetworkIdentifier(RegressorMixin, BaseEstimator):
+    """Recover all weights and biases of a black-box network from queries."""
+
+    estimator: Any
+    layer_widths: Sequence[int] | Literal["auto"] | None
+    activation: str
+    output_activation: str
+    response_method: Literal["auto", "predict", "predict_proba", "labels"]
+    input_range: tuple[Any, ...] | float | None
+    tol: float
+    max_seconds: Any
+    max_queries: Any
+    weight_dtype: Literal["float32", "float16", "bfloat16"] | None
+    options: IdentifierOptions | None
+    n_jobs: int | None
+    random_state: int | RandomState | None
+    verbose: int
+    network_: FeedforwardNetwork
+    report_: IdentificationReport
+    stderr_: tuple[Any, ...] | None
+    extractor_: Any
+    completion_: Any
+    layer_widths_: tuple[int, ...]
+    estimator_: object
+    n_queries_: int
+    n_features_in_: int
+    classes_: Array
+    def __init__(
+        self,
+        estimator: Any = ...,
+        *,
+        layer_widths: Sequence[int] | Literal["auto"] | None = ...,
+        activation: str = ...,
+        output_activation: str = ...,
+        response_method: Literal["auto", "predict", "predict_proba", "labels"] = ...,
+        input_range: tuple[Any, ...] | float | None = ...,
+        tol: float = ...,
+        max_seconds: Any = ...,
+        max_queries: Any = ...,
+        weight_dtype: Literal["float32", "float16", "bfloat16"] | None = ...,
+        options: IdentifierOptions | None = ...,
+        n_jobs: int | None = ...,
+        random_state: int | RandomState | None = ...,
+        verbose: int = ...,
+        strategy: Any = ...,
+        extractor: Any = ...,
+        completion: Any = ...,
+        polish: Any = ...,
+        n_check: Any = ...,
+        n_attempts: Any = ...,
+        max_neurons: Any = ...,
+        n_starts: Any = ...,
+    ) -> None: ...
+    decision_function: Any
+    def fit(self, X: ArrayLike, y: ArrayLike | None = ...) -> Self:
+        """Query the black box and recover its network."""
+    def predict(self, X: ArrayLike) -> Array:
+        """Outputs of the identified network, or labels if it is a classifier's."""
+    predict_proba: Any
+    set_score_request: Any

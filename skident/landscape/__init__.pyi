@@ -1,17 +1,15 @@
-from .certificate import CertificateOptions as CertificateOptions
-from .certificate import LandscapeCertificate as LandscapeCertificate
-from .certify import landscape_certificate as landscape_certificate
-from .phase_transitions import (
-    PhaseTransition as PhaseTransition,
-)
-from .phase_transitions import (
-    TrainingTrials as TrainingTrials,
-)
-from .phase_transitions import (
-    phase_transition as phase_transition,
-)
-from .problem import LossTerms as LossTerms
-from .regressor import QuadraticNetRegressor as QuadraticNetRegressor
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Self, TypeAlias
+
+from numpy.random import RandomState
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+
+from skident.network import Activation, FeedforwardNetwork
+
+Array: TypeAlias = NDArray[Any]
+Call: TypeAlias = Callable[..., Any]
 
 __all__ = [
     "CertificateOptions",
@@ -23,3 +21,153 @@ __all__ = [
     "landscape_certificate",
     "phase_transition",
 ]
+
+@dataclass(frozen=True)
+class CertificateOptions:
+    """Tolerance and budget of a certificate."""
+
+    tol: float = ...
+    max_products: int = ...
+    max_dense: int = ...
+
+@dataclass(frozen=True)
+class LandscapeCertificate:
+    """What is proven or measured at a point of a shallow network's loss landscape."""
+
+    status: Literal["global", "saddle", "not stationary", "undecided"]
+    is_global: bool
+    reason: str
+    loss: float
+    lower_bound: float
+    gap: float
+    null_loss: float
+    gradient_norm: float
+    residual_norm: float
+    wrong_norm: float
+    curvature: float
+    curvature_bound: float
+    curvature_converged: bool
+    escape_direction: Array | None
+    n_products: int
+    radial_slope: float
+    output_weights: Array
+    activation: str = ...
+    terms: LossTerms = ...
+    def deterministic_bound(self, nuclear_norm: float, *, planted: bool = ...) -> float:
+        """Upper bound on the decrease of the loss by a network with output weights of these signs and bounded M'."""
+    def theorem_bound(self, nuclear_norm: float) -> float:
+        """Theorem 2.2's bound on the loss, with its constants, for equal output weights and planted Gaussian data."""
+
+@dataclass(frozen=True)
+class LossTerms:
+    """Terms of a quadratic network's loss besides the quadratic form: constant and linear terms, and a ridge."""
+
+    alpha: float = ...
+    fit_intercept: bool = ...
+    fit_linear: bool = ...
+    linear_weight: float = ...
+    def without_ridge(self) -> LossTerms:
+        """The same terms, unpenalized."""
+
+@dataclass(frozen=False)
+class PhaseTransition:
+    """Success probabilities over a sweep of sizes, and the size at which they cross one half."""
+
+    swept: Literal["n_samples", "n_features", "n_hidden"]
+    values: Array
+    probabilities: Array
+    start_rates: Array
+    n_trials: int
+    half_point: float
+    interval: tuple[float, ...]
+    slope: float
+    settings: dict[Any, Any]
+    losses: Array
+
+class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
+    """A network with one hidden layer of quadratic units, with a certificate of global optimality."""
+
+    n_hidden: int | None
+    output_signs: Literal["mixed", "positive", "negative"] | ArrayLike
+    solver: Literal["auto", "convex", "descent"]
+    alpha: float | Literal["auto"]
+    linear_weight: float | Literal["auto"]
+    fit_intercept: bool
+    fit_linear: bool
+    tol: float
+    max_iter: int
+    max_dense: int
+    random_state: int | RandomState | None
+    hidden_weights_: Array
+    output_weights_: Array
+    quadratic_form_: Array
+    coef_: Array
+    intercept_: float
+    center_: Array
+    scale_: Array
+    network_: FeedforwardNetwork
+    certificate_: LandscapeCertificate
+    alpha_: float
+    linear_weight_: float
+    held_out_score_: float
+    linear_score_: float
+    solver_: Literal["convex", "descent"]
+    n_iter_: int
+    history_: list[float]
+    n_features_in_: int
+    def __init__(
+        self,
+        n_hidden: int | None = ...,
+        output_signs: Literal["mixed", "positive", "negative"] | ArrayLike = ...,
+        solver: Literal["auto", "convex", "descent"] = ...,
+        *,
+        alpha: float | Literal["auto"] = ...,
+        linear_weight: float | Literal["auto"] = ...,
+        fit_intercept: bool = ...,
+        fit_linear: bool = ...,
+        tol: float = ...,
+        max_iter: int = ...,
+        max_dense: int = ...,
+        random_state: int | RandomState | None = ...,
+    ) -> None: ...
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Train, and certify the point that training reached."""
+    def predict(self, X: ArrayLike) -> Array:
+        """``z^T Q z + coef_ . z + intercept_``."""
+    set_score_request: Any
+
+@dataclass(frozen=True)
+class TrainingTrials:
+    """The trials per size: numbers of data sets and starts, labels, budget."""
+
+    n_trials: int = ...
+    n_starts: int = ...
+    labels: Literal["planted", "random"] = ...
+    train_output: bool = ...
+    threshold: float = ...
+    max_iter: int = ...
+
+def landscape_certificate(
+    W: ArrayLike,
+    v: ArrayLike,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    activation: Any = ...,
+    terms: LossTerms = ...,
+    options: CertificateOptions = ...,
+) -> LandscapeCertificate:
+    """Certify a point of the landscape of ``1/(2n) sum_i (v . g(W x_i) - y_i)^2`` over the hidden weights W."""
+
+def phase_transition(
+    n_samples: Any,
+    n_features: Any,
+    n_hidden: Any,
+    *,
+    activation: str | Activation = ...,
+    sharpness: float = ...,
+    trials: TrainingTrials = ...,
+    n_jobs: int | None = ...,
+    random_state: int | RandomState | None = ...,
+) -> PhaseTransition:
+    """Estimate the size at which a shallow network trains successfully from every start, Figures 2 and 3 of [1]_."""

@@ -1,4 +1,107 @@
-from .passive.identifier import PassiveNetworkIdentifier as PassiveNetworkIdentifier
-from .regressor import TensorReLURegressor as TensorReLURegressor
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self, TypeAlias
+
+from numpy.random import RandomState
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+
+from skident.network import FeedforwardNetwork
+
+Array: TypeAlias = NDArray[Any]
+Call: TypeAlias = Callable[..., Any]
 
 __all__ = ["PassiveNetworkIdentifier", "TensorReLURegressor"]
+
+class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
+    """Weights, shifts and widths of the network behind samples (X, y), without queries."""
+
+    layer_widths: Sequence[int] | Literal["auto"]
+    activation: str
+    output_activation: str
+    tol: float
+    n_starts: int
+    max_neurons: int
+    max_work: float | None
+    max_seconds: float | None
+    random_state: int | RandomState | None
+    verbose: int
+    network_: FeedforwardNetwork
+    layer_widths_: tuple[int, ...]
+    stderr_: Any
+    report_: Any
+    n_iter_: int
+    n_features_in_: int
+    feature_names_in_: Array
+    def __init__(
+        self,
+        layer_widths: Sequence[int] | Literal["auto"] = ...,
+        *,
+        activation: str = ...,
+        output_activation: str = ...,
+        tol: float = ...,
+        n_starts: int = ...,
+        max_neurons: int = ...,
+        max_work: float | None = ...,
+        max_seconds: float | None = ...,
+        random_state: int | RandomState | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = ...) -> Self:
+        """Find the network."""
+    def predict(self, X: ArrayLike) -> Array:
+        """Values of the network found."""
+    set_fit_request: Any
+    set_score_request: Any
+
+class TensorReLURegressor(RegressorMixin, BaseEstimator):
+    """Learns ``f(x) = sum_i a_i relu(w_i . x + b_i)`` from samples, by tensors of its Hermite expansion or a wide fit."""
+
+    n_units: int | None
+    order: Literal["auto", 1, 2]
+    method: Literal["refined", "literal"]
+    n_candidates: int
+    polish: bool
+    control_variate: Literal["network", "quadratic", "linear", None]
+    batch_size: int | None
+    noise_level: float | None
+    n_jobs: int | None
+    random_state: int | RandomState | None
+    verbose: int
+    network_: FeedforwardNetwork
+    linear_: Array
+    intercept_: float
+    n_units_: int
+    tensor_estimate_: FeedforwardNetwork | None
+    signs_margin_: Array
+    spectrum_: Array
+    spectrum_noise_: float
+    candidate_losses_: Array
+    loss_: float
+    exact_: bool
+    input_box_: Any
+    n_iter_: int
+    n_features_in_: int
+    feature_names_in_: Array
+    def __init__(
+        self,
+        n_units: int | None = ...,
+        *,
+        order: Literal["auto", 1, 2] = ...,
+        method: Literal["refined", "literal"] = ...,
+        n_candidates: int = ...,
+        polish: bool = ...,
+        control_variate: Literal["network", "quadratic", "linear", None] = ...,
+        batch_size: int | None = ...,
+        noise_level: float | None = ...,
+        n_jobs: int | None = ...,
+        random_state: int | RandomState | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = ...) -> Self:
+        """Learn the network."""
+    def predict(self, X: ArrayLike) -> Array:
+        """The network's values; unless the fit is exact, those at the nearest whitened inputs in `input_box_`."""
+    set_fit_request: Any
+    set_score_request: Any
+    def to_network(self) -> FeedforwardNetwork:
+        """The whole function as one ReLU network: with a linear part, two more units (Claim D.14 of [1]_)."""
