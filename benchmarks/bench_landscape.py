@@ -7,7 +7,8 @@
 Parts: `targets`, requirements and what was reached; `figures`, Figures 2 to 4 of Soltanolkotabi, Javanmard and Lee
 (2017) with the optimizer of this library; `rate`, the convergence rate of Theorem 2.5 near a planted network, predicted
 and observed; `comparison`, both solvers of `QuadraticNetRegressor` against polynomial regression and Adam from random
-starts; `proofs`, certificates of collinear data against exact rational arithmetic. Each part replaces its results in
+starts; `proofs`, certificates of collinear data against exact rational arithmetic; `losses`, certificates of other
+losses and accuracies of classifiers. Each part replaces its results in
 results/landscape.json. The linear algebra has one thread unless `--threads` is given; seconds are processor time.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 from parts.landscape import (  # noqa: F401  (registers the parts)
     comparison,
     figures,
+    losses,
     proofs,
     rate,
     targets,

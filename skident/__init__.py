@@ -34,7 +34,7 @@ _load, __dir__, __all__ = lazy_loader.attach(
             "NetworkCompletion",
             "NetworkIdentifier",
         ],
-        "landscape": ["QuadraticNetRegressor", "landscape_certificate", "phase_transition"],
+        "landscape": ["QuadraticNetClassifier", "QuadraticNetRegressor", "landscape_certificate", "phase_transition"],
         "network": ["FeedforwardNetwork"],
         "saddle": ["SaddleEscapeAnalyzer", "SaddleToSaddleClassifier", "SaddleToSaddleRegressor"],
         "samples": ["PassiveNetworkIdentifier", "TensorReLURegressor"],

@@ -52,6 +52,7 @@ from .identification import EntangledWeightExtractor as EntangledWeightExtractor
 from .identification import IdentifierOptions as IdentifierOptions
 from .identification import NetworkCompletion as NetworkCompletion
 from .identification import NetworkIdentifier as NetworkIdentifier
+from .landscape import QuadraticNetClassifier as QuadraticNetClassifier
 from .landscape import QuadraticNetRegressor as QuadraticNetRegressor
 from .landscape import landscape_certificate as landscape_certificate
 from .landscape import phase_transition as phase_transition

@@ -4,7 +4,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from skident.network import Activation, FeedforwardNetwork
 
@@ -13,10 +13,13 @@ Call: TypeAlias = Callable[..., Any]
 
 __all__ = [
     "CertificateOptions",
+    "HuberLoss",
     "LandscapeCertificate",
     "LossTerms",
     "PhaseTransition",
+    "QuadraticNetClassifier",
     "QuadraticNetRegressor",
+    "Separation",
     "TrainingTrials",
     "landscape_certificate",
     "phase_transition",
@@ -29,6 +32,12 @@ class CertificateOptions:
     tol: float = ...
     max_products: int = ...
     max_dense: int = ...
+
+@dataclass(frozen=True)
+class HuberLoss:
+    """The Huber loss ``(f - y)^2 / 2`` up to residuals of `delta`, and linear beyond."""
+
+    delta: float = ...
 
 @dataclass(frozen=True)
 class LandscapeCertificate:
@@ -53,6 +62,8 @@ class LandscapeCertificate:
     output_weights: Array
     activation: str = ...
     terms: LossTerms = ...
+    loss_name: Literal["squared", "logistic", "huber", "poisson"] = ...
+    radius: float = ...
     def deterministic_bound(self, nuclear_norm: float, *, planted: bool = ...) -> float:
         """Upper bound on the decrease of the loss by a network with output weights of these signs and bounded M'."""
     def theorem_bound(self, nuclear_norm: float) -> float:
@@ -83,6 +94,52 @@ class PhaseTransition:
     slope: float
     settings: dict[Any, Any]
     losses: Array
+
+class QuadraticNetClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier with one hidden layer of quadratic units, with a certificate of global optimality."""
+
+    alpha: float | Literal["auto"]
+    linear_weight: float | Literal["auto"]
+    fit_intercept: bool
+    fit_linear: bool
+    tol: float
+    max_dense: int
+    random_state: int | RandomState | None
+    classes_: Array
+    hidden_weights_: Array
+    output_weights_: Array
+    quadratic_form_: Array
+    coef_: Array
+    intercept_: Array
+    center_: Array
+    scale_: Array
+    certificates_: list[LandscapeCertificate]
+    certificate_: LandscapeCertificate
+    separations_: Any
+    alpha_: Array
+    linear_weight_: Array
+    n_iter_: int
+    n_features_in_: int
+    def __init__(
+        self,
+        alpha: float | Literal["auto"] = ...,
+        linear_weight: float | Literal["auto"] = ...,
+        *,
+        fit_intercept: bool = ...,
+        fit_linear: bool = ...,
+        tol: float = ...,
+        max_dense: int = ...,
+        random_state: int | RandomState | None = ...,
+    ) -> None: ...
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Outputs ``z^T Q z + coef_ . z + intercept_``: the logit of the second class, or one per class."""
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Train, and certify the point that training reached."""
+    def predict(self, X: ArrayLike) -> Array:
+        """Most probable class."""
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Class probabilities; for more than two classes, those of each against the rest, normalized."""
+    set_score_request: Any
 
 class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
     """A network with one hidden layer of quadratic units, with a certificate of global optimality."""
@@ -137,6 +194,16 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
     set_score_request: Any
 
 @dataclass(frozen=True)
+class Separation:
+    """A quadratic function that separates two classes: the logistic loss without ridge has no minimum."""
+
+    quadratic_form: Array
+    coef: Array
+    intercept: float
+    margin: float
+    is_complete: bool
+
+@dataclass(frozen=True)
 class TrainingTrials:
     """The trials per size: numbers of data sets and starts, labels, budget."""
 
@@ -156,6 +223,7 @@ def landscape_certificate(
     activation: Any = ...,
     terms: LossTerms = ...,
     options: CertificateOptions = ...,
+    loss: Literal["squared", "logistic", "poisson"] | HuberLoss = ...,
 ) -> LandscapeCertificate:
     """Certify a point of the landscape of ``1/(2n) sum_i (v . g(W x_i) - y_i)^2`` over the hidden weights W."""
 

@@ -119,7 +119,8 @@ class LandscapeCertificate:
         No curvature is below this, up to rounding.
     curvature_converged : bool
     escape_direction : ndarray of shape (k, d) or None
-        Unit norm; None without negative curvature.
+        Unit norm; None without negative curvature. For other than squared losses, minus the gradient's direction if
+        the point is not stationary.
     n_products : int
         Hessian products used.
     radial_slope : float
@@ -128,6 +129,11 @@ class LandscapeCertificate:
     activation : str
     terms : LossTerms
         Of the certified loss.
+    loss_name : {"squared", "logistic", "huber", "poisson"}
+    radius : float
+        The proof covers networks with ``||M||_F^2 + ||b||^2 / linear_weight`` up to the square of this: infinite for
+        squared losses and with a ridge, finite for other losses without ridge, at least 1000 times the norm of a
+        "global" point and 1000.
 
     Notes
     -----
@@ -156,6 +162,8 @@ class LandscapeCertificate:
     output_weights: np.ndarray = field(repr=False, compare=False)
     activation: str = "quadratic"
     terms: LossTerms = field(default=NO_TERMS, repr=False)
+    loss_name: str = "squared"
+    radius: float = np.inf
 
     def theorem_bound(self, nuclear_norm):
         """Theorem 2.2's bound on the loss, with its constants, for equal output weights and planted Gaussian data.
@@ -174,9 +182,11 @@ class LandscapeCertificate:
         Raises
         ------
         ValueError
-            If the activation is not quadratic, or the output weights are not all equal.
+            If the activation is not quadratic, the loss not squared, or the output weights are not all equal.
         """
         self._require_quadratic("theorem_bound")
+        if self.loss_name != "squared":
+            raise ValueError(f"theorem_bound is about squared losses; the loss here is {self.loss_name}.")
         nu = np.abs(self.output_weights)
         if not len(nu) or nu.min() <= 0 or np.ptp(self.output_weights) > 1e-12 * nu.max():
             raise ValueError(

@@ -7,32 +7,27 @@ import numpy as np
 from skident.linalg.lanczos import lanczos
 
 from .certificate import CertificateOptions, Curvature, LandscapeCertificate, certificate_reason, certificate_status
+from .certify_losses import certify_convex_loss
+from .convex_loss_problem import ConvexLossProblem
 from .convex_solver import least_squares_size
 from .curvature import (
-    explicit_directions,
     loss_derivatives,
-    quadratic_curvature_bound,
-    quadratic_product,
-    rayleigh,
     shallow_hessian_product,
 )
+from .losses import checked_loss
 from .lower_bounds import lower_bound
+from .point_curvature import FLAT, STATIONARY, Scales, curvature_fields, quadratic_curvature
 from .point_loss import point_loss
 from .problem import NO_TERMS, QuadraticProblem
 from .quadratic_form import OutputSigns, check_point, quadratic_form, weight_gradient
 
 __all__ = ["certify_quadratic", "certify_smooth", "landscape_certificate"]
 
-# Relative to the scales at W = 0: about the root of the rounding of a loss, 1e-8, times ten to a hundred.
-_STATIONARY = 1e-6  # slopes that count as zero
-_FLAT = 1e-7  # curvatures that count as zero
-_AT_BOUND = 1e-9  # relative distance of a curvature to its lower bound that counts as attained
-_FEWEST_PRODUCTS = 20  # Hessian products at a proven optimum (budget)
 _ACCURACY = 0.02  # of the loss, relative to the gap that counts as zero
 _USUAL = CertificateOptions()
 
 
-def landscape_certificate(W, v, X, y, *, activation="quadratic", terms=NO_TERMS, options=_USUAL):
+def landscape_certificate(W, v, X, y, *, activation="quadratic", terms=NO_TERMS, options=_USUAL, loss="squared"):
     """Certify a point of the landscape of ``1/(2n) sum_i (v . g(W x_i) - y_i)^2`` over the hidden weights W.
 
     For quadratic units the loss is convex in ``M = W^T D_v W``, so lower bounds of the convex problem prove global
@@ -55,6 +50,9 @@ def landscape_certificate(W, v, X, y, *, activation="quadratic", terms=NO_TERMS,
         A ridge ``alpha / 2 ||M||_F^2``, a constant and linear terms, optimal for each W; quadratic units only.
     options : CertificateOptions, default=CertificateOptions()
         Tolerance and budget.
+    loss : {"squared", "logistic", "poisson"} or HuberLoss, default="squared"
+        Others than the squared loss are for quadratic units: ``1/n sum_i loss(f(x_i), y_i)``, convex in M too. Logistic
+        losses take labels y of -1 and 1, Poisson losses counts with mean ``exp(f(x))``.
 
     Returns
     -------
@@ -63,8 +61,8 @@ def landscape_certificate(W, v, X, y, *, activation="quadratic", terms=NO_TERMS,
     Raises
     ------
     ValueError
-        If shapes do not match, values are complex or not finite, the loss overflows, terms are given for other than
-        quadratic units, or the activation has no second derivative.
+        If shapes do not match, values are complex or not finite, the loss overflows, terms or other losses are given
+        for other than quadratic units, y does not fit the loss, or the activation has no second derivative.
     TypeError
         If `activation` is neither "quadratic" nor has a ``jet``.
 
@@ -78,6 +76,9 @@ def landscape_certificate(W, v, X, y, *, activation="quadratic", terms=NO_TERMS,
     bounded. If inputs are too collinear or units too large for double precision, both are done in integer and ball
     arithmetic of up to 4096 bits: up to order 250 and some seconds, for least squares over all forms. For output
     weights of one sign proofs are in floating point only, so such a point may stay "undecided", with this reason.
+
+    Logistic, Huber and Poisson losses are bounded by Fenchel duality (`skident.landscape.fenchel_bounds`), in floating
+    point with all roundings bounded. Without ridge the proof covers networks up to a norm, ``radius``.
 
     References
     ----------
@@ -99,7 +100,12 @@ def landscape_certificate(W, v, X, y, *, activation="quadratic", terms=NO_TERMS,
             f"activation must be 'quadratic' or an object with jet(z, 2) -> (g, g', g''), got {activation!r}; try "
             f"skident.network.get_activation({activation!r})."
         )
-    if isinstance(activation, str) or getattr(activation, "name", None) == "quadratic":
+    quadratic = isinstance(activation, str) or getattr(activation, "name", None) == "quadratic"
+    if loss != "squared":
+        if not quadratic:
+            raise ValueError(f"losses other than 'squared' are for quadratic units, got activation={activation!r}.")
+        return certify_convex_loss(ConvexLossProblem(X, y, checked_loss(loss, y), terms), W, v, options)
+    if quadratic:
         return certify_quadratic(QuadraticProblem(X, y, terms), W, v, options)
     if terms.alpha or terms.fit_intercept or terms.fit_linear:
         raise ValueError("a ridge, a constant and linear terms are for quadratic units; for others leave `terms` out.")
@@ -109,16 +115,16 @@ def landscape_certificate(W, v, X, y, *, activation="quadratic", terms=NO_TERMS,
 def certify_quadratic(problem, W, v, options=_USUAL, solution=None):
     """`landscape_certificate` for quadratic units; a known `ConvexSolution` of the problem saves its computation."""
     M, G = _form_and_gradient(problem, W, v)
-    values, signs, scales = np.linalg.eigvalsh(G), OutputSigns.of(v), _Scales(problem, v)
+    values, signs, scales = np.linalg.eigvalsh(G), OutputSigns.of(v), Scales(problem, v)
     zero_gap = options.tol * problem.target_value + problem.rounding
     loss = point_loss(problem, W, v, accuracy=_ACCURACY * zero_gap)
     effort = {"tol": options.tol, "max_dense": options.max_dense, "solution": solution}
     bound = lower_bound(problem, M, signs, loss=loss.above, **effort)
     gap = float(np.nextafter(loss.above - bound.value, np.inf)) if loss.above > bound.value else 0.0
     proven = bool(gap <= zero_gap)
-    curvature = _quadratic_curvature(problem, W, v, G, values, scales, 0 if proven else options.max_products)
-    stationary = np.linalg.norm(np.sqrt(np.abs(v))[:, None] * (W @ G)) <= _STATIONARY * scales.slope
-    status = certificate_status(proven, stationary, curvature.value < -_FLAT * scales.curvature)
+    curvature = quadratic_curvature(problem, W, v, G, values, scales, 0 if proven else options.max_products)
+    stationary = np.linalg.norm(np.sqrt(np.abs(v))[:, None] * (W @ G)) <= STATIONARY * scales.slope
+    status = certificate_status(proven, stationary, curvature.value < -FLAT * scales.curvature)
     slope, wrong = weight_gradient(W, v, G), float(np.abs(signs.descent_part(values)).max())
     gradient_norm = float(np.linalg.norm(slope))
     numbers = {"loss": loss.value, "gap": gap, "gradient_norm": gradient_norm, "curvature": curvature.value}
@@ -137,7 +143,7 @@ def certify_quadratic(problem, W, v, options=_USUAL, solution=None):
         radial_slope=float(np.sum(W * slope)),
         output_weights=v,
         terms=problem.terms,
-        **_curvature_fields(curvature, status),
+        **curvature_fields(curvature, status),
     )
 
 
@@ -150,16 +156,6 @@ def _form_and_gradient(problem, W, v):
     if not (np.isfinite(loss) and np.isfinite(square)):
         raise ValueError("the loss or its gradient overflows at this point; scale X, y and W to ordinary magnitudes.")
     return M, G
-
-
-class _Scales:
-    """Scales of the loss's slope (in coordinates with output weights 1 and -1) and curvature."""
-
-    def __init__(self, problem, v):
-        # If there is nothing to learn, the gradient is rounding, and no scale.
-        null_gradient_norm = max(problem.null_gradient_norm, problem.gradient_rounding / _FLAT)
-        self.slope = float(np.sqrt(null_gradient_norm * problem.null_value))
-        self.curvature = 2.0 * float(np.abs(v).max()) * null_gradient_norm
 
 
 def _missing(problem, v, wrong, max_dense, arithmetic):
@@ -186,40 +182,6 @@ def _missing(problem, v, wrong, max_dense, arithmetic):
     )
 
 
-def _curvature_fields(curvature, status):
-    """The fields of a certificate about the curvature."""
-    leads_down = curvature.value < 0 and status in ("saddle", "not stationary")
-    return {
-        "curvature": curvature.value,
-        "curvature_bound": curvature.bound,
-        "curvature_converged": curvature.converged,
-        "escape_direction": curvature.direction if leads_down else None,
-        "n_products": curvature.n_products,
-    }
-
-
-def _quadratic_curvature(problem, W, v, G, values, scales, max_products):
-    """The lowest curvature detected, from explicit directions or by Lanczos' method.
-
-    The explicit directions attain the bound if a unit with the largest output weight is free (has no effect). Only
-    otherwise products are used; at a proven optimum (``max_products=0``) few, and only if it may be a strict one.
-    """
-    product, bound = quadratic_product(problem, W, v, G), quadratic_curvature_bound(v, values)
-    found = explicit_directions(W, v, G)[:1]
-    value, direction = (rayleigh(product, found[0][1]), found[0][1]) if found else (np.inf, None)
-    near = _AT_BOUND * abs(bound) + _FLAT * 1e-3 * scales.curvature
-    if value <= bound + near:
-        return Curvature(value, bound, direction, len(found), True)
-    if not max_products and value <= _FLAT * scales.curvature:
-        return Curvature(value, bound, direction, len(found), False)
-    starts = [np.ones_like(W) + np.sin(np.arange(W.size, dtype=float)).reshape(W.shape)]
-    starts += [np.sqrt(W.size) * direction] if direction is not None else []
-    other, vector, n_products, converged = lanczos(product, W.shape, starts, max(max_products, _FEWEST_PRODUCTS))
-    if other <= value:
-        value, direction = rayleigh(product, vector), vector
-    return Curvature(value, bound, direction, n_products + len(found) + 1, converged)
-
-
 def certify_smooth(W, v, X, y, activation, *, max_products=400):
     """`landscape_certificate` for smooth activations: gradient and curvature, without a claim of global optimality."""
     jet, name = _checked_jet(activation)
@@ -231,8 +193,8 @@ def certify_smooth(W, v, X, y, activation, *, max_products=400):
     loss_scale = max(null_loss, loss, 0.5 * float(np.mean(y**2)))
     input_norm = float(np.sqrt(np.mean(np.sum(X**2, axis=1))))
     weight_norm = max(1.0 / max(input_norm, 1e-300), float(np.linalg.norm(W)))
-    stationary = gradient_norm * weight_norm <= _STATIONARY * loss_scale
-    flat = _FLAT * loss_scale * max(input_norm**2, weight_norm**-2)
+    stationary = gradient_norm * weight_norm <= STATIONARY * loss_scale
+    flat = FLAT * loss_scale * max(input_norm**2, weight_norm**-2)
     status = certificate_status(False, stationary, curvature.value < -flat)
     how, unsaid = "losses are not negative", f". For {name} units nothing is claimed beyond slope and curvature"
     reason = certificate_reason(
@@ -252,7 +214,7 @@ def certify_smooth(W, v, X, y, activation, *, max_products=400):
         radial_slope=float(np.sum(W * slope)),
         output_weights=v,
         activation=name,
-        **_curvature_fields(curvature, status),
+        **curvature_fields(curvature, status),
     )
 
 

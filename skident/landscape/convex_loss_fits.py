@@ -1,0 +1,104 @@
+"""Fits of quadratic networks with logistic, Huber and Poisson losses: ridge, minimizer, factors and certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+
+from .certify_losses import certify_convex_loss
+from .convex_loss_problem import ConvexLossProblem, minimize_glm
+from .problem import LossTerms
+from .quadratic_form import factorize
+
+__all__ = ["ConvexLossFit", "RidgeGrid", "fit_convex_loss", "select_ridge"]
+
+_ALPHAS = tuple(10.0 ** np.arange(-5.0, 1.0, 0.75))  # ridges to choose from, for standardized inputs
+_LINEAR_WEIGHTS = (1.0, 10.0, 100.0)  # likewise
+_SELECTION_SAMPLES = 2000  # that select the ridge (budget): seconds
+_SELECTION_STEPS = 12  # Newton steps per ridge, from the solution of the one before (budget)
+_LARGEST_LEVERAGE = 0.999  # of a sample; closer to 1, its left-out output is not determined
+_LARGEST_OUTPUT = 30.0  # of a sample left out, beyond its own: the step is no approximation that far
+
+
+@dataclass(frozen=True)
+class RidgeGrid:
+    """What is to be selected: "auto" or given values."""
+
+    alpha: float | str
+    linear_weight: float | str
+
+    @property
+    def alphas(self):
+        """Ridges to choose from, the largest first."""
+        return sorted(_ALPHAS, reverse=True) if self.alpha == "auto" else [float(self.alpha)]
+
+    @property
+    def linear_weights(self):
+        """Linear weights to choose from; 1 for a given ridge."""
+        if self.linear_weight != "auto":
+            return [float(self.linear_weight)]
+        return list(_LINEAR_WEIGHTS) if self.alpha == "auto" else [1.0]
+
+
+@dataclass(frozen=True)
+class ConvexLossFit:
+    """A fitted network: hidden weights (k, d) for output weights `v`, side terms, ridge, steps and certificate."""
+
+    problem: ConvexLossProblem
+    W: np.ndarray
+    v: np.ndarray
+    form: np.ndarray
+    coef: np.ndarray
+    intercept: float
+    history: list
+    certificate: object
+
+
+def select_ridge(Z, y, loss, terms, grid, rng):
+    """Terms with the ridge and linear weight of the least approximate leave-one-out loss, and this loss."""
+    if len(grid.alphas) * len(grid.linear_weights) == 1:
+        return replace(terms, alpha=grid.alphas[0], linear_weight=grid.linear_weights[0]), np.nan
+    if len(Z) > _SELECTION_SAMPLES:
+        subset = rng.choice(len(Z), _SELECTION_SAMPLES, replace=False)
+        Z, y = Z[subset], y[subset]
+    best = (np.inf, 0.0, 1.0)
+    for weight in grid.linear_weights if terms.fit_linear else [1.0]:
+        problem, params = ConvexLossProblem(Z, y, loss, replace(terms, linear_weight=weight)), None
+        for alpha in grid.alphas:
+            params, _ = minimize_glm(problem.system(alpha), params, _SELECTION_STEPS)
+            score = _left_out_loss(problem.system(alpha), params)
+            best = min(best, (score, alpha, weight))
+    return replace(terms, alpha=best[1], linear_weight=best[2]), best[0]
+
+
+def _left_out_loss(system, params):
+    """Mean loss of every sample by a fit without it, each approximated by one Newton step."""
+    Phi, n, loss, y = system.features, len(system.y), system.loss, system.y
+    f = system.outputs(params)
+    slope, weights = loss.slope(f, y), loss.curvature(f, y)
+    hessian = (Phi * (weights / n)[:, None]).T @ Phi + np.diag(system.ridge)
+    hessian[np.diag_indices_from(hessian)] += 1e-12 * np.trace(hessian) / len(hessian)
+    factor = scipy.linalg.cholesky(hessian, lower=True)
+    half = scipy.linalg.solve_triangular(factor, Phi.T, lower=True)
+    leverage = np.einsum("ij,ij->j", half, half) / n
+    share = np.minimum(leverage * weights, _LARGEST_LEVERAGE)
+    moved = np.clip(f + leverage * slope / (1.0 - share), -_LARGEST_OUTPUT - np.abs(f), _LARGEST_OUTPUT + np.abs(f))
+    return float(loss.value(moved, y).mean())
+
+
+def fit_convex_loss(Z, y, loss, terms, options):
+    """Minimize over all forms, factorize with d units of each sign, and certify."""
+    problem, d = ConvexLossProblem(Z, y, loss, terms), Z.shape[1]
+    form, history = problem.minimize()
+    v = np.repeat([1.0, -1.0], d)
+    W, _ = factorize(form, v)
+    certificate = certify_convex_loss(problem, W, v, options, form)
+    coef, intercept = problem.side_terms(form)
+    return ConvexLossFit(problem, W, v, form, coef, intercept, history, certificate)
+
+
+def ridge_terms(fit_intercept, fit_linear):
+    """Terms without ridge."""
+    return LossTerms(fit_intercept=bool(fit_intercept), fit_linear=bool(fit_linear))
