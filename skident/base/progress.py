@@ -6,8 +6,6 @@ import sys
 import time
 from contextlib import contextmanager
 
-from tqdm.auto import tqdm
-
 __all__ = ["StageLog"]
 
 
@@ -36,7 +34,7 @@ class StageLog:
         recorded.
         """
         n_before = oracle.n_queries if oracle is not None else 0
-        bar = tqdm(desc=name, file=sys.stderr, disable=not self.verbose, leave=False, bar_format="{desc} [{elapsed}]")
+        bar = _bar(name) if self.verbose else None
         entry = {"name": name, "seconds": 0.0, "queries": 0, "residual": None}
         start, counted = time.perf_counter(), ""
 
@@ -44,16 +42,18 @@ class StageLog:
             nonlocal counted
             every = of if total is None else total
             counted = f"{done}{'' if every is None else f' of {every}'} {unit}, "
-            queries = "" if oracle is None else f"{oracle.n_queries - n_before} queries"
-            bar.set_description_str(f"{name}: {counted}{queries}".rstrip(", "), refresh=False)
-            bar.update(done - bar.n)
+            if bar is not None:
+                queries = "" if oracle is None else f"{oracle.n_queries - n_before} queries"
+                bar.set_description_str(f"{name}: {counted}{queries}".rstrip(", "), refresh=False)
+                bar.update(done - bar.n)
             self.unfinished = f"{name} ({done}{'' if every is None else f' of {every}'} done)"
 
         entry["progress"], self.unfinished = progress, name
         try:
             yield entry
         finally:
-            bar.close()
+            if bar is not None:
+                bar.close()
             del entry["progress"]
             entry["seconds"] = time.perf_counter() - start
             entry["queries"] = oracle.n_queries - n_before if oracle is not None else 0
@@ -61,3 +61,10 @@ class StageLog:
         self.unfinished = None
         residual = "" if entry["residual"] is None else f", residual {entry['residual']:.2e}"
         self.say(f"{name}: {counted}{entry['seconds']:.2f} s, {entry['queries']} queries{residual}")
+
+
+def _bar(name):
+    """A line of text on stderr that is written over. tqdm's widgets warn in notebooks without ipywidgets."""
+    from tqdm import tqdm
+
+    return tqdm(desc=name, file=sys.stderr, leave=False, bar_format="{desc} [{elapsed}]")
