@@ -31,6 +31,7 @@ from skident import (
     SaddleToSaddleRegressor,
     TensorReLURegressor,
 )
+from skident.landscape import HuberLoss
 
 # The data of the checks are random, mostly too few or too degenerate to determine a network. That is what
 # ConvergenceWarning says, and here it is no failure.
@@ -89,6 +90,7 @@ ESTIMATORS = {
     "quadratic classifier": QuadraticNetClassifier(),
     "quadratic classifier, no ridge": QuadraticNetClassifier(alpha=0),
     "quadratic by descent": QuadraticNetRegressor(solver="descent", alpha=0.1),
+    "quadratic, outliers": QuadraticNetRegressor(loss=HuberLoss(1.0), alpha=0.01),
     "quadratic, few units, no ridge": QuadraticNetRegressor(n_hidden=2, alpha=0),
     "hierarchical": HierarchicalQuadraticNet(widths=(2, 2), readout="linear", n_starts=1, max_iter=5, l2=1e-2),
     "hierarchical by Adam": HierarchicalQuadraticNet(widths=(2,), solver="adam", learning_rate=0.05, max_epochs=15),

@@ -155,6 +155,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
     max_iter: int
     max_dense: int
     random_state: int | RandomState | None
+    loss: Literal["squared", "poisson"] | HuberLoss
     hidden_weights_: Array
     output_weights_: Array
     quadratic_form_: Array
@@ -186,11 +187,12 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         max_iter: int = ...,
         max_dense: int = ...,
         random_state: int | RandomState | None = ...,
+        loss: Literal["squared", "poisson"] | HuberLoss = ...,
     ) -> None: ...
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train, and certify the point that training reached."""
     def predict(self, X: ArrayLike) -> Array:
-        """``z^T Q z + coef_ . z + intercept_``."""
+        """``z^T Q z + coef_ . z + intercept_``; for Poisson losses the exponential of this, the mean."""
     set_score_request: Any
 
 @dataclass(frozen=True)

@@ -9,17 +9,18 @@ import scipy.linalg
 
 from .certify_losses import certify_convex_loss
 from .convex_loss_problem import ConvexLossProblem, minimize_glm
+from .losses import Huber, checked_loss
 from .problem import LossTerms
 from .quadratic_form import factorize
 
-__all__ = ["ConvexLossFit", "RidgeGrid", "fit_convex_loss", "select_ridge"]
+__all__ = ["ConvexLossFit", "RidgeGrid", "fit_convex_loss", "fit_targets", "ridge_terms", "select_ridge"]
 
 _ALPHAS = tuple(10.0 ** np.arange(-5.0, 1.0, 0.75))  # ridges to choose from, for standardized inputs
 _LINEAR_WEIGHTS = (1.0, 10.0, 100.0)  # likewise
 _SELECTION_SAMPLES = 2000  # that select the ridge (budget): seconds
 _SELECTION_STEPS = 12  # Newton steps per ridge, from the solution of the one before (budget)
 _LARGEST_LEVERAGE = 0.999  # of a sample; closer to 1, its left-out output is not determined
-_LARGEST_OUTPUT = 30.0  # of a sample left out, beyond its own: the step is no approximation that far
+_LARGEST_OUTPUT = 30.0  # of a sample left out, relative to all outputs: the step is no approximation that far
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def _left_out_loss(system, params):
     half = scipy.linalg.solve_triangular(factor, Phi.T, lower=True)
     leverage = np.einsum("ij,ij->j", half, half) / n
     share = np.minimum(leverage * weights, _LARGEST_LEVERAGE)
-    moved = np.clip(f + leverage * slope / (1.0 - share), -_LARGEST_OUTPUT - np.abs(f), _LARGEST_OUTPUT + np.abs(f))
+    limit = _LARGEST_OUTPUT * max(1.0, float(np.abs(f).max()))
+    moved = np.clip(f + leverage * slope / (1.0 - share), -limit, limit)
     return float(loss.value(moved, y).mean())
 
 
@@ -97,6 +99,26 @@ def fit_convex_loss(Z, y, loss, terms, options):
     certificate = certify_convex_loss(problem, W, v, options, form)
     coef, intercept = problem.side_terms(form)
     return ConvexLossFit(problem, W, v, form, coef, intercept, history, certificate)
+
+
+def fit_targets(Z, y, loss, terms, means):
+    """The fit of a Poisson or Huber loss, outputs in units of y; `means` are the `RidgeGrid`, options and the rng.
+
+    Huber losses are scaled to delta 1, with an intercept about the median: the ridge then has the same meaning.
+    """
+    loss, offset, unit = checked_loss(loss, y), 0.0, 1.0
+    if loss.name == "poisson" and not y.any():
+        raise ValueError(
+            "all counts y are 0: the log of their mean has no finite optimum. Give samples with counts > 0."
+        )
+    if loss.name == "huber":
+        offset, unit = float(np.median(y)) if terms.fit_intercept else 0.0, loss.delta
+        loss, y = Huber(1.0), (y - offset) / unit
+    grid, options, rng = means
+    terms, _ = select_ridge(Z, y, loss, terms, grid, rng)
+    fit = fit_convex_loss(Z, y, loss, terms, options)
+    numbers = {"form": unit * fit.form, "coef": unit * fit.coef, "intercept": unit * fit.intercept + offset}
+    return replace(fit, W=np.sqrt(unit) * fit.W, **numbers)
 
 
 def ridge_terms(fit_intercept, fit_linear):

@@ -91,14 +91,14 @@ def _on_grid(problem, u):
     k = np.clip(np.round(u / unit), low, high)
     if problem.terms.fit_intercept:
         rest = sum(int(entry) for entry in k)
-        slack = k - low if rest > 0 else high - k
+        # From the entries farthest from the ends of their domain, where the conjugate is flattest: a step costs least.
+        slack = np.minimum(k - low, high - k)
         for i in np.argsort(-slack):
             if not rest:
                 break
-            # Half of what the domain leaves: at its end the conjugate is steepest.
-            step = min(abs(rest), int(min(slack[i], 2.0**_BITS) // 2))
-            k[i] -= math.copysign(step, rest)
-            rest -= int(math.copysign(step, rest))
+            step = math.copysign(min(abs(rest), int(min(slack[i], 2.0**_BITS)) // 2), rest)
+            k[i] -= step
+            rest -= int(step)
         if rest:
             return None
     return k * unit

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, xlogy
+from scipy.special import expit, xlog1py, xlogy
 
 __all__ = ["Huber", "HuberLoss", "LogisticLoss", "PoissonLoss", "checked_loss"]
 
@@ -57,7 +57,7 @@ class LogisticLoss:
     def conjugate(self, u, y):
         """Convex conjugates (n,) at u within the domain."""
         p = -y * u
-        return xlogy(p, p) + xlogy(1.0 - p, 1.0 - p)
+        return xlogy(p, p) + xlog1py(1.0 - p, -p)
 
     def magnitude(self, f, y):
         """Magnitudes (n,) of the terms of `value`, for rounding bounds."""

@@ -18,15 +18,18 @@ from skident.optim import gram_work, one_thread
 
 from .certificate import CertificateOptions
 from .certify import certify_quadratic
+from .convex_loss_fits import RidgeGrid, fit_targets, ridge_terms
 from .convex_solver import ConvexSolution, least_squares_size, solve_convex
 from .descent import descend
 from .held_out_scores import HeldOutScores, held_out_scores, linear_score, warn_of_model_class, warn_of_rounded_targets
+from .losses import HuberLoss
 from .problem import LossTerms, QuadraticProblem
 from .quadratic_form import factorize, quadratic_form
 from .ridge_selection import LINEAR_WEIGHTS, leave_one_out_ridge
 
 __all__ = ["QuadraticNetRegressor"]
 
+_LARGEST_LOG_MEAN = 700.0  # the exponential of more overflows
 _LOST = 1e-12  # part of M that a factorization loses, relative to M, up to which it is rounding
 
 
@@ -69,6 +72,10 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         Largest order of a matrix to be factorized: 6000 takes 0.3 GB and seconds.
     random_state : int, RandomState or None, default=None
         Draws the samples for the choice of alpha if there are over 5000 (over 1000 with more than 1000 unknowns).
+    loss : {"squared", "poisson"} or HuberLoss, default="squared"
+        ``poisson`` is for counts with mean ``exp(f)``, `skident.landscape.HuberLoss` for targets with outliers, its
+        `delta` in units of y. Both take mixed output signs and ``n_hidden=None``, and replace the first sum by ``1/n
+        sum_i loss``.
 
     Attributes
     ----------
@@ -114,6 +121,11 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
     `skident.landscape.landscape_certificate`. Beyond `max_dense`, an optimum without ridge can be reached but not
     proven, unless its loss is zero.
 
+    **Other losses.** The minimizer is computed by Newton's method and certified by Fenchel duality. With a Huber loss,
+    `certificate_` is about ``(y - median) / delta`` (without intercept ``y / delta``) and a loss with delta 1; with a
+    Poisson loss, `network_` returns the logarithm of the mean. An automatic alpha minimizes the approximate
+    leave-one-out loss.
+
     **Limits.** Quadratic functions do not suffice for arctangents of ratios (friedman3: R^2 0.04 below the best of
     linear models, kernels and boosting) and squares of squares (hierarchical targets: 0.1); `fit` warns of both.
 
@@ -146,6 +158,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         "max_iter": [AT_LEAST_ONE],
         "max_dense": [Interval(Integral, 0, None, closed="left")],
         "random_state": ["random_state"],
+        "loss": [StrOptions({"squared", "poisson"}), HuberLoss],
     }
 
     def __init__(
@@ -162,6 +175,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         max_iter=5000,
         max_dense=6000,
         random_state=None,
+        loss="squared",
     ):
         self.n_hidden = n_hidden
         self.output_signs = output_signs
@@ -174,6 +188,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         self.max_iter = max_iter
         self.max_dense = max_dense
         self.random_state = random_state
+        self.loss = loss
 
     def fit(self, X, y):
         """Train, and certify the point that training reached.
@@ -191,7 +206,8 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         ------
         ValueError
             If X or y is not finite, or so large or small that squares overflow or underflow, the output weights do not
-            match `n_hidden`, or ``solver="convex"`` would factorize a matrix larger than `max_dense`.
+            match `n_hidden`, or ``solver="convex"`` would factorize a matrix larger than `max_dense`. If another loss
+            than the squared one is given with other options than its own, or with targets that it does not take.
 
         Warns
         -----
@@ -209,6 +225,8 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
             warn_of_rounded_targets(y, type(self).__name__)
             v = _output_weights(self.output_signs, self.n_hidden, X.shape[1])
             self.center_, self.scale_ = _input_scaling(X, centered=self.fit_intercept and self.fit_linear)
+            if self.loss != "squared":
+                return self._fit_convex_loss((X - self.center_) / self.scale_, y)
             problem, scores = self._problem(X - self.center_, y)
             self.solver_ = self._resolve_solver(problem)
             trained = _trained(problem, v, self.solver_, max_iter=self.max_iter, max_dense=self.max_dense)
@@ -217,6 +235,27 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
             self._store(problem, v, trained)
             self.held_out_score_, self.linear_score_ = scores.quadratic, scores.linear
             warn_of_model_class(scores, r2_score(y, self._values(X)) if len(y) > 1 else np.nan, type(self).__name__)
+        return self
+
+    def _fit_convex_loss(self, Z, y):
+        """The fit for another than the squared loss."""
+        if self.output_signs != "mixed" or self.n_hidden is not None or self.solver == "descent":
+            raise ValueError(
+                f"loss={self.loss!r} takes output_signs='mixed', n_hidden=None and solver='auto' or 'convex'; got "
+                f"{self.output_signs!r}, {self.n_hidden!r} and {self.solver!r}."
+            )
+        options = CertificateOptions(tol=self.tol, max_dense=self.max_dense)
+        grid, rng = RidgeGrid(self.alpha, self.linear_weight), check_random_state(self.random_state)
+        fit = fit_targets(Z, y, self.loss, ridge_terms(self.fit_intercept, self.fit_linear), (grid, options, rng))
+        self.solver_, self.certificate_ = "convex", fit.certificate
+        self.held_out_score_ = self.linear_score_ = np.nan
+        self.alpha_, self.linear_weight_ = fit.problem.alpha, float(fit.problem.terms.linear_weight)
+        self.n_iter_, self.history_ = max(1, len(fit.history)), [float(value) for value in fit.history]
+        self.hidden_weights_, self.output_weights_ = fit.W / self.scale_, fit.v
+        self.quadratic_form_ = fit.form / np.outer(self.scale_, self.scale_)
+        self.coef_, self.intercept_ = fit.coef / self.scale_, float(fit.intercept)
+        size = np.linalg.norm(fit.coef)
+        self.network_ = _network(self.hidden_weights_, fit.v, self.coef_, size, self.intercept_, self.center_)
         return self
 
     def _problem(self, Z, y):
@@ -256,7 +295,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         self.network_ = _network(self.hidden_weights_, v, self.coef_, np.linalg.norm(b), self.intercept_, self.center_)
 
     def predict(self, X):
-        """``z^T Q z + coef_ . z + intercept_``.
+        """``z^T Q z + coef_ . z + intercept_``; for Poisson losses the exponential of this, the mean.
 
         Parameters
         ----------
@@ -274,7 +313,8 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
             If X is not finite or has another number of columns.
         """
         check_is_fitted(self)
-        return self._values(validate_data(self, X, dtype=np.float64, reset=False))
+        values = self._values(validate_data(self, X, dtype=np.float64, reset=False))
+        return np.exp(np.minimum(values, _LARGEST_LOG_MEAN)) if self.loss == "poisson" else values
 
     def _values(self, X):
         """Predictions for validated inputs."""
