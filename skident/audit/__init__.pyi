@@ -32,8 +32,14 @@ class AuditReport:
     batch_dependent: bool = ...
     casts_inputs: bool = ...
     bits: tuple[Any, ...] | None = ...
+    def lines(self) -> list[str]:
+        """Verdict, evidence and scope of the audit."""
     def missed(self, size: float) -> float:
         """Probability that the change of one weight, drawn evenly from those that are not 0, would not have shown."""
+    optional: Any
+    def rows(self) -> list[tuple[str, ...]]:
+        """The rows of the table; empty strings for absent values."""
+    titles: Any
     def to_dict(self) -> dict[Any, Any]:
         """The report in numbers, lists and strings only, as for JSON."""
     @property

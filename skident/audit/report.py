@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from html import escape
 from math import ceil, floor, log10
 
 import numpy as np
+
+from skident.base.report import ReportMixin
 
 __all__ = ["IDENTICAL", "AuditReport", "Difference"]
 
@@ -58,7 +59,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class AuditReport:
+class AuditReport(ReportMixin):
     """Whether a black box is the network that is known, how that was looked at, and what remains unseen.
 
     Attributes
@@ -176,11 +177,14 @@ class AuditReport:
             "missed": {f"{size:g}": self.missed(size) for size in _SIZES},
         }
 
-    def __str__(self):
-        return "\n".join([*self._finding(), *self._scope()])
+    def lines(self):
+        """Verdict, evidence and scope of the audit.
 
-    def _repr_html_(self):
-        return f"<pre>{escape(str(self))}</pre>"
+        Returns
+        -------
+        list of str
+        """
+        return [*self._finding(), *self._scope()]
 
     def _finding(self):
         if self.kind == IDENTICAL:

@@ -90,10 +90,12 @@ class IdentificationReport(dict[Any, Any]):
     def __init__(self, **kwargs: Any) -> None: ...
     def lines(self) -> list[str]:
         """Validation, method and activation."""
+    optional: Any
     def plot(self, ax: Any = ..., **kwargs: Any) -> Any:
         """Draw seconds, queries and residual of every stage."""
     def rows(self) -> list[tuple[str, ...]]:
         """The rows of the table: stages, other queries, and the total."""
+    titles: Any
 
 class IdentifierOptions(BaseEstimator):
     """Options of `NetworkIdentifier` that few people change."""

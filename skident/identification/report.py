@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from sklearn.utils import Bunch
 
+from skident.base.report import ReportMixin
 from skident.linalg import column_units
 
 __all__ = ["IdentificationReport", "ReportInNotebooks", "report_of"]
 
-_TITLES = ("stage", "seconds", "queries", "residual")
-_STYLE = "border-collapse: collapse; margin: 0.5em 0"
-_CELL = "padding: 0.1em 0.8em; text-align: {}"
 
-
-class IdentificationReport(Bunch):
+class IdentificationReport(ReportMixin, Bunch):
     """The entries of `NetworkIdentifier.report_`; prints as a table, displays in notebooks, and draws itself (`plot`).
 
     Parameters
@@ -40,26 +35,11 @@ class IdentificationReport(Bunch):
     total                        0.25      300
     """
 
+    titles = ("stage", "seconds", "queries", "residual")
+    optional = ("activation", "bits", "explained", "lost", "probability_error", "sign_doubt", "undetermined")
+
     def __repr__(self):
         return f"<{self._validation()}, error {self.relative_max_error:.1e}>"
-
-    def __str__(self):
-        rows = [_TITLES, *self.rows()]
-        first, *others = (max(len(row[i]) for row in rows) for i in range(len(_TITLES)))
-        table = [
-            f"{row[0]:<{first}}  {'  '.join(f'{c:>{w}}' for c, w in zip(row[1:], others))}".rstrip() for row in rows
-        ]
-        return "\n".join([*self.lines(), *table])
-
-    def _repr_pretty_(self, printer, cycle):
-        """What IPython prints."""
-        printer.text("IdentificationReport(...)" if cycle else str(self))
-
-    def _repr_html_(self):
-        """What notebooks show."""
-        head = "".join(f"<div>{escape(line)}</div>" for line in self.lines())
-        rows = [_html_row("th", _TITLES), *(_html_row("td", row) for row in self.rows())]
-        return f'<div>{head}<table style="{_STYLE}">{"".join(rows)}</table></div>'
 
     def _validation(self):
         return "exact" if self.exact else "agrees" if self.agrees else "not exact"
@@ -135,14 +115,6 @@ class IdentificationReport(Bunch):
         from skident.inspection import IdentificationDisplay
 
         return IdentificationDisplay.from_report(self, ax=ax, **kwargs)
-
-
-def _html_row(kind, cells):
-    """A row of an HTML table: the first cell left-aligned, numbers right-aligned."""
-    sides = ("left", *["right"] * (len(cells) - 1))
-    style = "; border-bottom: 1px solid" if kind == "th" else ""
-    made = (f'<{kind} style="{_CELL.format(side)}{style}">{escape(c)}</{kind}>' for side, c in zip(sides, cells))
-    return f"<tr>{''.join(made)}</tr>"
 
 
 def report_of(validation, steps, bits=None):

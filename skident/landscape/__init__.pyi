@@ -66,8 +66,14 @@ class LandscapeCertificate:
     radius: float = ...
     def deterministic_bound(self, nuclear_norm: float, *, planted: bool = ...) -> float:
         """Upper bound on the decrease of the loss by a network with output weights of these signs and bounded M'."""
+    def lines(self) -> list[str]:
+        """Status and its argument."""
+    optional: Any
+    def rows(self) -> list[tuple[str, ...]]:
+        """What was proven or measured."""
     def theorem_bound(self, nuclear_norm: float) -> float:
         """Theorem 2.2's bound on the loss, with its constants, for equal output weights and planted Gaussian data."""
+    titles: Any
 
 @dataclass(frozen=True)
 class LossTerms:

@@ -7,6 +7,8 @@ from numbers import Integral, Real
 
 import numpy as np
 
+from skident.base.report import ReportMixin
+
 from .problem import NO_TERMS, LossTerms
 
 __all__ = ["CertificateOptions", "Curvature", "LandscapeCertificate", "certificate_reason", "certificate_status"]
@@ -84,7 +86,7 @@ def certificate_reason(status, how, *, loss, gap, gradient_norm, curvature):
 
 
 @dataclass(frozen=True)
-class LandscapeCertificate:
+class LandscapeCertificate(ReportMixin):
     """What is proven or measured at a point of a shallow network's loss landscape.
 
     Attributes
@@ -164,6 +166,27 @@ class LandscapeCertificate:
     terms: LossTerms = field(default=NO_TERMS, repr=False)
     loss_name: str = "squared"
     radius: float = np.inf
+
+    titles = ("quantity", "value")
+
+    def lines(self):
+        """Status and its argument.
+
+        Returns
+        -------
+        list of str
+        """
+        return [f"{self.status}: {self.reason}"]
+
+    def rows(self):
+        """What was proven or measured.
+
+        Returns
+        -------
+        list of tuple of 2 str
+        """
+        names = ("loss", "lower_bound", "gap", "null_loss", "gradient_norm", "curvature", "curvature_bound")
+        return [(name.replace("_", " "), f"{getattr(self, name):.6g}") for name in names]
 
     def theorem_bound(self, nuclear_norm):
         """Theorem 2.2's bound on the loss, with its constants, for equal output weights and planted Gaussian data.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.utils import Bunch
 
+from skident.base.report import ReportMixin
 from skident.fitting.lack_of_fit import NO_NOISE
 from skident.fitting.pruning import redundant_units
 from skident.network import get_activation
@@ -26,16 +27,27 @@ _MANY_OUT = 0.2  # share of samples from which these are not outliers but anothe
 _IDLE = 3.0  # standard errors
 
 
-class PassiveReport(Bunch):
-    """The entries of `PassiveNetworkIdentifier.report_`; prints as text."""
+class PassiveReport(ReportMixin, Bunch):
+    """The entries of `PassiveNetworkIdentifier.report_`; prints as text, and displays in notebooks."""
 
-    def __str__(self):
+    optional = ("seconds",)
+
+    def __repr__(self):
+        return f"<{'exact' if self.exact else 'not exact'}, error {self.held_out_error:.1e}>"
+
+    def lines(self):
+        """Validation, numbers and what is undetermined.
+
+        Returns
+        -------
+        list of str
+        """
         head = "exact" if self.exact else "not exact"
         lines = [
             f"{head}: relative maximum error {self.held_out_error:.1e} on {self.n_held_out} held-out rows",
             f"{self.n_rows} rows, {self.n_parameters} parameters, noise {self.noise:.1e} of the targets' deviation",
         ]
-        return "\n".join([*lines, *(f"open: {text}" for text in self.open)])
+        return [*lines, *(f"undetermined: {text}" for text in self.open)]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,75 @@
+"""What reports have in common: a finding, a table, and both as HTML for notebooks, in light and dark."""
+
+from __future__ import annotations
+
+from html import escape
+
+__all__ = ["ReportMixin", "table_html", "table_lines"]
+
+_TABLE = "border-collapse: collapse; margin: 0.5em 0"  # no colors: those of the notebook hold, light or dark
+_CELL = "padding: 0.1em 0.8em; text-align: {}"
+
+
+def table_lines(rows):
+    """Rows of a table as aligned text: the first column left, the others right; the first row holds titles."""
+    first, *others = (max(len(row[i]) for row in rows) for i in range(len(rows[0])))
+    return [f"{row[0]:<{first}}  {'  '.join(f'{c:>{w}}' for c, w in zip(row[1:], others))}".rstrip() for row in rows]
+
+
+def table_html(rows):
+    """Rows of a table as HTML that inherits all colors; the first row holds titles."""
+    made = [_row("td" if i else "th", row) for i, row in enumerate(rows)]
+    return f'<table style="{_TABLE}">{"".join(made)}</table>'
+
+
+def _row(kind, cells):
+    sides = ("left", *["right"] * (len(cells) - 1))
+    style = "; border-bottom: 1px solid" if kind == "th" else ""
+    made = (f'<{kind} style="{_CELL.format(side)}{style}">{escape(c)}</{kind}>' for side, c in zip(sides, cells))
+    return f"<tr>{''.join(made)}</tr>"
+
+
+class ReportMixin:
+    """Printing and display of a report, from `lines` (its finding), and `rows` of a table under `titles`."""
+
+    titles = ()
+    optional = ()  # entries that only some reports have: None in the others
+
+    def __getattr__(self, name):
+        if isinstance(self, dict) and name in self:
+            return self[name]
+        if name in type(self).optional:
+            return None
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def lines(self):
+        """What was found, a sentence per line.
+
+        Returns
+        -------
+        list of str
+        """
+        return []
+
+    def rows(self):
+        """The rows of the table; empty strings for absent values.
+
+        Returns
+        -------
+        list of tuple of str
+        """
+        return []
+
+    def __str__(self):
+        rows = self.rows()
+        return "\n".join([*self.lines(), *(table_lines([self.titles, *rows]) if rows else [])])
+
+    def _repr_pretty_(self, printer, cycle):
+        """What IPython prints."""
+        printer.text(f"{type(self).__name__}(...)" if cycle else str(self))
+
+    def _repr_html_(self):
+        """What notebooks show."""
+        rows = self.rows()
+        head = "".join(f'<div style="white-space: pre-wrap">{escape(line)}</div>' for line in self.lines())
+        return f"<div>{head}{table_html([self.titles, *rows]) if rows else ''}</div>"

@@ -1,0 +1,49 @@
+"""Reports print, display as HTML in any colors, and give None for what they lack."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from skident import NetworkIdentifier, PassiveNetworkIdentifier, landscape_certificate, verify_same
+from skident.base.report import ReportMixin, table_lines
+from skident.datasets import make_network
+
+NETWORK = make_network((3, 2, 1), output_activation="identity", random_state=0)
+X = np.random.default_rng(0).standard_normal((300, 3))
+
+
+def passive():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return PassiveNetworkIdentifier(layer_widths=(2, 1), random_state=0).fit(X, NETWORK(X).ravel()).report_
+
+
+REPORTS = {
+    "identification": lambda: NetworkIdentifier(NETWORK, random_state=0).fit(X).report_,
+    "passive": passive,
+    "audit": lambda: verify_same(NETWORK, NETWORK, X, random_state=0),
+    "certificate": lambda: landscape_certificate(np.zeros((2, 3)), np.ones(2), X, NETWORK(X).ravel()),
+}
+
+
+@pytest.mark.parametrize("kind", REPORTS)
+def test_reports_are_of_one_kind(kind):
+    report = REPORTS[kind]()
+    html = report._repr_html_()
+    assert isinstance(report, ReportMixin) and str(report).splitlines()[: len(report.lines())] == report.lines()
+    assert all(len(row) == len(report.titles) for row in report.rows()) and "<div" in html
+    assert "color" not in html and "background" not in html  # those of the notebook, light or dark
+    assert [name for name in report.optional if getattr(report, name, "missing") == "missing"] == []
+    with pytest.raises(AttributeError, match="nowhere"):
+        report.nowhere  # noqa: B018
+    assert len(repr(report)) < 2000
+
+
+def test_absent_entries_are_none():
+    report = REPORTS["identification"]()
+    assert report.probability_error is None and report.bits is None and "probability_error" not in report
+
+
+def test_tables_are_aligned():
+    assert table_lines([("a", "b"), ("longer", "1")]) == ["a       b", "longer  1"]
