@@ -1,7 +1,7 @@
-"""The command line: ``skident identify``, ``audit`` and ``compress``; also ``python -m skident``.
+"""The command line: ``skident identify``, ``audit``, ``compress``, ``export``, ``labels``; also ``python -m skident``.
 
 - `main`: arguments of the commands, printing, exit codes.
-- `identify`, `audit`, `compress`: one command each.
+- `identify`, `audit`, `compress`, `export`, `labels`: one command each.
 - `models`: networks and black boxes from files; `tables`: CSV files; `pages`: HTML reports; `results`: results.
 """
 

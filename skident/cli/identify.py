@@ -17,11 +17,11 @@ from .tables import read_table
 __all__ = ["identify"]
 
 
-def identify(options):
+def identify(options, box=None):
     """Identify the network in a file, and write it if it agrees with the black box up to noise and rounding."""
     check_destination(options.output)
     check_destination(options.report, (".html", ".htm"))
-    box = black_box_from(options.model)
+    box = black_box_from(options.model) if box is None else box
     X, names = read_table(options.data, n_inputs_of(box))
     identifier = NetworkIdentifier(
         box,

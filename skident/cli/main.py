@@ -10,7 +10,8 @@ import sys
 __all__ = ["main"]
 
 _EXIT_CODES = (
-    "exit codes: 0 the same (audit), identified (identify) or smaller (compress); 1 not; 2 invalid input: it cannot be "
+    "exit codes: 0 the same (audit), identified (identify, labels), smaller (compress) or written (export); 1 not; "
+    "2 invalid input: it cannot be "
     "read or queried; 3 undecided (audit): the outputs agree, but they are too imprecise to detect another network. "
     "Results go to stdout, progress and notes to stderr."
 )
@@ -27,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0 the same, identified or smaller; 1 not; 2 invalid input; 3 undecided audit.
+        Exit code: 0 the same, identified, smaller or written; 1 not; 2 invalid input; 3 undecided audit.
 
     Raises
     ------
@@ -78,6 +79,8 @@ def _parser():
     _add_identify(commands)
     _add_audit(commands)
     _add_compress(commands)
+    _add_export(commands)
+    _add_labels(commands)
     return parser
 
 
@@ -85,8 +88,8 @@ def _version():
     return importlib.import_module("skident").__version__
 
 
-def _command(commands, name, help_text):
-    """A command with the arguments that all of them take."""
+def _command(commands, name, help_text, data=True):
+    """A command with the arguments that all of them take, and those of all that query a model."""
     command = commands.add_parser(
         name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.", epilog=_EXIT_CODES
     )
@@ -94,10 +97,11 @@ def _command(commands, name, help_text):
     command.add_argument(
         "model", metavar="MODEL", help="an .onnx file, or .safetensors as FeedforwardNetwork.save writes it"
     )
-    command.add_argument(
-        "--data", metavar="X.csv", required=True, help="typical inputs, one row each; a header is detected"
-    )
-    command.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default: 0)")
+    if data:
+        command.add_argument(
+            "--data", metavar="X.csv", required=True, help="typical inputs, one row each; a header is detected"
+        )
+        command.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default: 0)")
     command.add_argument("--json", action="store_true", help="print the result as JSON")
     command.add_argument("--quiet", action="store_true", help="do not print progress and notes")
     return command
@@ -120,15 +124,32 @@ def _add_identify(commands):
     add("--output-activation", default="auto", help="identity, tanh, ... (default: auto, as above)")
     _add_response(command)
     add("--input-range", type=float, nargs=2, metavar=("LOW", "HIGH"), help="bounds of all inputs: no query outside")
-    add("--tol", type=float, default=1e-8, help="largest relative error of an exact network (default: 1e-8)")
     add(
         "--weight-dtype", choices=["float32", "float16", "bfloat16"], help="round weights to such numbers (default: no)"
     )
+    _add_fit(add)
+
+
+def _add_fit(add):
+    """Arguments of commands that identify a network."""
+    add("--tol", type=float, default=1e-8, help="largest relative error of an exact network (default: 1e-8)")
     add("--max-seconds", type=float, help="time budget")
     add("--max-queries", type=int, help="query budget")
     add("--jobs", type=int, help="number of processes")
     add("--output", metavar="FILE", help="write the network, if identified: .safetensors or .onnx")
     add("--report", metavar="FILE.html", help="write a page with the report and all parameters (needs pandas)")
+
+
+def _add_labels(commands):
+    command = _command(commands, "labels", "recover a classifier from its predicted classes alone")
+    _add_fit(command.add_argument)
+    command.set_defaults(widths="auto", activation="auto", output_activation="auto", response="labels")
+    command.set_defaults(input_range=None, weight_dtype=None)
+
+
+def _add_export(commands):
+    command = _command(commands, "export", "write a network in another format", data=False)
+    command.add_argument("--output", metavar="FILE", required=True, help="destination: .safetensors or .onnx")
 
 
 def _add_audit(commands):
