@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
 from numpy.random import RandomState
@@ -10,7 +11,17 @@ from skident.network import FeedforwardNetwork
 Array: TypeAlias = NDArray[Any]
 Call: TypeAlias = Callable[..., Any]
 
-__all__ = ["PassiveNetworkIdentifier", "TensorReLURegressor"]
+__all__ = ["MissingUnitTest", "PassiveNetworkIdentifier", "TensorReLURegressor"]
+
+@dataclass(frozen=True)
+class MissingUnitTest:
+    """Result of a test for a missing unit."""
+
+    p_value: float
+    statistic: float
+    weights: Array
+    bias: float
+    n_simulations: int
 
 class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     """Weights, shifts and widths of the network behind samples (X, y), without queries."""
@@ -99,6 +110,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     ) -> None: ...
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = ...) -> Self:
         """Learn the network."""
+    def missing_unit_test(self, X: ArrayLike, y: ArrayLike, *, n_simulations: int = ...) -> MissingUnitTest:
+        """Test whether the network lacks a unit, with a p-value."""
     def predict(self, X: ArrayLike) -> Array:
         """The network's values; unless the fit is exact, those at the nearest whitened inputs in `input_box_`."""
     set_fit_request: Any

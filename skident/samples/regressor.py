@@ -22,6 +22,7 @@ from skident.optim import gram_work, one_thread
 from .checks import check_sizes, warn_doubts, warn_of_other_inputs
 from .input_box import InputBox
 from .learning import Search, learn_relu_network
+from .missing_unit import missing_unit_test
 from .paper.literal import learn_literally
 from .paper.regression import consolidate
 from .sample import Sample
@@ -301,6 +302,41 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         units = self.network_
         a = units.weights[1][:, 0]
         return consolidate(units.weights[0], units.biases[0], a, np.zeros_like(a), self.linear_, self.intercept_)
+
+    def missing_unit_test(self, X, y, *, n_simulations=199):
+        """Test whether the network lacks a unit, with a p-value.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples of the fit.
+        y : array-like of shape (n_samples,)
+        n_simulations : int, default=199
+            Simulations of the noise. Raise it for p-values below 0.005.
+
+        Returns
+        -------
+        MissingUnitTest
+            With `p_value`, the unit (`weights`, `bias`) that correlates most with the residuals, and `statistic`.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            If there are hardly more samples than parameters, or shapes do not match.
+
+        Notes
+        -----
+        The statistic is ``sup_w |<r, relu(w . x + b)>|``, residuals and unit projected off the derivatives of the
+        network. It is compared with the same search on Gaussian noise, so that it needs no noise level. Sample weights
+        are not taken into account.
+        """
+        check_is_fitted(self)
+        X, y = validate_data(self, X, y, dtype=np.float64, reset=False, y_numeric=True)
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        options = {"linear": self.linear_, "n_simulations": n_simulations, "random_state": seed}
+        return missing_unit_test(self.network_, X, np.asarray(y, dtype=np.float64), **options)
 
     def predict(self, X):
         """The network's values; unless the fit is exact, those at the nearest whitened inputs in `input_box_`.

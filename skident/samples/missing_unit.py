@@ -1,0 +1,131 @@
+"""Test whether a fitted ReLU network lacks a unit: the largest correlation of a unit with the residuals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+__all__ = ["MissingUnitTest", "missing_unit_test"]
+
+_CANDIDATES = 1500  # random units that are tried (budget): their products take most of the time
+_LATE = 0.05  # share of samples that a tried unit has on either side at least: fewer decide nothing
+_ASCENTS = 3  # of the best candidates per vector of residuals
+_STEPS = 6  # least squares steps per ascent
+_RANK = 1e-9  # singular values relative to the largest that count as zero
+_LEAST_NEW = 1e-3  # norm of a unit beyond the tangent space, relative to its own; below, the fit has it already
+
+
+@dataclass(frozen=True)
+class MissingUnitTest:
+    """Result of a test for a missing unit.
+
+    Attributes
+    ----------
+    p_value : float
+        Probability of a statistic at least as large if no unit is missing.
+    statistic : float
+        Largest squared correlation of the residuals with a unit, both without the tangent space of the fit.
+    weights : ndarray of shape (d,)
+    bias : float
+        The unit with this correlation.
+    n_simulations : int
+    """
+
+    p_value: float
+    statistic: float
+    weights: np.ndarray = field(repr=False)
+    bias: float = field(repr=False)
+    n_simulations: int
+
+
+def missing_unit_test(network, X, y, *, linear=0.0, n_simulations=199, random_state=None):
+    """A `MissingUnitTest`: ``sup_w |<r, relu(w . x + b)>|`` against its law for Gaussian noise, simulated.
+
+    `network` has one ReLU layer, to which ``X @ linear`` is added; r are its residuals on the samples of the fit (n,).
+    Residuals of a least squares fit are noise without its components in the tangent space of the network, up to second
+    order. The statistic does not depend on the scale of the noise, and the simulations go through the same search as
+    the residuals: the p-value is exact in this approximation, however good the search is.
+    """
+    rng = np.random.default_rng(random_state)
+    residuals = y - network(X)[:, 0] - X @ (np.zeros(X.shape[1]) + linear)
+    center, scale = X.mean(axis=0), X.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    Z = np.column_stack([(X - center) / scale, np.ones(len(X))])
+    Q = _tangent_space(network, X, Z)
+    if Q.shape[1] >= len(X) - 1:
+        raise ValueError(f"{len(X)} samples leave nothing to test beyond {Q.shape[1]} parameters; give more samples.")
+    both = np.column_stack([residuals, rng.standard_normal((len(X), n_simulations))])
+    both = _without(Q, both)
+    both /= np.linalg.norm(both, axis=0)
+    found, units = _largest(Z, Q, both, rng)
+    p_value = (1 + np.sum(found[1:] >= found[0])) / (1 + n_simulations)
+    weights = units[0, :-1] / scale
+    return MissingUnitTest(
+        float(p_value), float(found[0]), weights, float(units[0, -1] - weights @ center), n_simulations
+    )
+
+
+def _tangent_space(network, X, Z):
+    """Orthonormal basis of the derivatives of a network with a linear part with respect to all its parameters."""
+    pre = X @ network.weights[0] + network.biases[0]
+    blocks = [Z] + [Z * (pre[:, i : i + 1] > 0) for i in range(pre.shape[1])]
+    U, S, _ = np.linalg.svd(np.hstack(blocks), full_matrices=False)
+    return U[:, _RANK * S[0] < S]
+
+
+def _without(Q, A):
+    """A without its components in the span of Q."""
+    return A - Q @ (Q.T @ A)
+
+
+def _largest(Z, Q, residuals, rng):
+    """For each column of residuals, the largest squared correlation with a unit, and the unit (d + 1,)."""
+    units = _random_units(Z, rng)
+    values = _correlations(Z, Q, units, residuals)
+    found, best = np.zeros(residuals.shape[1]), np.zeros((residuals.shape[1], Z.shape[1]))
+    for j in range(residuals.shape[1]):
+        for i in np.argsort(-values[:, j])[:_ASCENTS]:
+            value, unit = _ascend(Z, Q, residuals[:, j : j + 1], values[i, j], units[i])
+            if value > found[j]:
+                found[j], best[j] = value, unit
+    return found, best
+
+
+def _random_units(Z, rng):
+    """Units (m, d + 1) of random directions that bend within the samples."""
+    directions = rng.standard_normal((_CANDIDATES, Z.shape[1] - 1))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    projections = np.sort(Z[:, :-1] @ directions.T, axis=0)
+    rows = (rng.uniform(_LATE, 1.0 - _LATE, _CANDIDATES) * (len(Z) - 1)).astype(int)
+    return np.column_stack([directions, -projections[rows, np.arange(_CANDIDATES)]])
+
+
+def _correlations(Z, Q, units, residuals):
+    """Squared correlations (m, k) of units with residuals, both without the tangent space."""
+    outputs = np.maximum(Z @ units.T, 0.0)
+    sizes = np.linalg.norm(outputs, axis=0)
+    outputs = _without(Q, outputs)
+    norms = np.linalg.norm(outputs, axis=0)
+    new = norms > _LEAST_NEW * np.maximum(sizes, np.finfo(float).tiny)
+    return (outputs.T @ residuals / np.where(new, norms, np.inf)[:, None]) ** 2
+
+
+def _ascend(Z, Q, residual, value, unit):
+    """Least squares over a unit's weights with its active samples fixed, repeated while the correlation rises."""
+    for _ in range(_STEPS):
+        active = Z * (Z @ unit > 0)[:, None]
+        step = np.linalg.lstsq(_without(Q, active), residual[:, 0], rcond=_RANK)[0]
+        size = np.linalg.norm(step)
+        if not size > 0:
+            break
+        # Either sign of the output weight: the unit or its mirror image correlates.
+        options = np.stack([step, -step, unit + 0.5 * step * np.linalg.norm(unit) / size]) / size
+        kept = [o for o in options if _LATE <= np.mean(Z @ o > 0) <= 1.0 - _LATE]
+        if not kept:
+            break
+        values = _correlations(Z, Q, np.array(kept), residual)[:, 0]
+        if not values.max() > value * (1.0 + 1e-6):
+            break
+        value, unit = float(values.max()), kept[int(values.argmax())]
+    return value, unit
