@@ -30,6 +30,15 @@ class MissingUnitTest:
     bias : float
         The unit with this correlation.
     n_simulations : int
+
+    Examples
+    --------
+    >>> from skident import TensorReLURegressor
+    >>> from skident.datasets import make_relu_network
+    >>> X, y, _ = make_relu_network(500, n_features=3, n_units=2, noise=0.3, random_state=0)
+    >>> test = TensorReLURegressor(n_units=2, random_state=0).fit(X, y).missing_unit_test(X, y)
+    >>> print(test.n_simulations, 0 < test.p_value <= 1)
+    199 True
     """
 
     p_value: float
