@@ -87,17 +87,17 @@ def evidence_of(values, size, digits):
     `size` is the unit by which errors are measured: a scalar or the shape of `values`. A value with error s and grid
     spacing u lies within 5 s of the grid by chance with probability 10 s / u.
     """
-    off, step = distances(values, digits), spacing(values, digits)
-    best = Evidence(np.inf, 0.0, 0, 0)
-    for error in RELATIVE_ERRORS:
-        width = WITHIN * error * np.broadcast_to(size, step.shape)
-        informative = step > INFORMATIVE / WITHIN * width
-        within = informative & (off <= width)
-        n_off = int((informative & (off > FAR_OFF * step)).sum())
-        gain = np.log(step[within] / (2.0 * width[within])).sum() - _NATS_OFF_GRID * n_off
-        if gain > best.nats:
-            best = Evidence(float(error), float(gain), int(informative.sum()), n_off)
-    return best
+    off, step = (part(values, digits).ravel() for part in (distances, spacing))
+    width = WITHIN * np.multiply.outer(RELATIVE_ERRORS, np.broadcast_to(size, np.shape(values)).ravel())
+    informative = step > INFORMATIVE / WITHIN * width
+    within = informative & (off <= width)
+    n_off = np.sum(informative & (off > FAR_OFF * step), axis=1)
+    gains = np.log(np.where(within, step, 1.0) / np.where(within, 2.0 * width, 1.0)).sum(axis=1)
+    gains -= _NATS_OFF_GRID * n_off
+    best = int(np.argmax(gains))
+    if not gains[best] > 0.0:
+        return Evidence(np.inf, 0.0, 0, 0)
+    return Evidence(float(RELATIVE_ERRORS[best]), float(gains[best]), int(informative[best].sum()), int(n_off[best]))
 
 
 def integer_multiples(values):
@@ -108,8 +108,6 @@ def integer_multiples(values):
     size = np.abs(values).max(initial=0.0)
     if size == 0.0 or values.size < _MIN_MULTIPLES:
         return None
-    for n in range(1, _MAX_INTEGER + 1):
-        multiples = values / size * n
-        if np.abs(multiples - np.rint(multiples)).max() < _INTEGER_TOL:
-            return n
-    return None
+    multiples = np.multiply.outer(np.arange(1, _MAX_INTEGER + 1), values.ravel() / size)
+    near = np.abs(multiples - np.rint(multiples)).max(axis=1) < _INTEGER_TOL
+    return int(np.argmax(near)) + 1 if near.any() else None

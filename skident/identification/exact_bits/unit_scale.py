@@ -5,7 +5,7 @@ from __future__ import annotations
 import flint
 import numpy as np
 
-from .grid import RELATIVE_ERRORS, Evidence, evidence_of, integer_multiples, spacing
+from .grid import FAR_OFF, INFORMATIVE, RELATIVE_ERRORS, Evidence, distances, evidence_of, integer_multiples, spacing
 
 __all__ = ["at_power_of_two", "scale_of_unit"]
 
@@ -36,8 +36,8 @@ def scale_of_unit(values, digits):
     order = np.argsort(-np.abs(values))
     size = np.abs(values[order[0]])
     for error in RELATIVE_ERRORS:
-        for leading in _with_odd_multiples(_leading_integers(values[order[:_MAX_ENTRIES]], error, digits), digits):
-            scale = at_power_of_two(leading / size)
+        leading = _with_odd_multiples(_leading_integers(values[order[:_MAX_ENTRIES]], error, digits), digits)
+        for scale in _plausible(at_power_of_two(leading / size), values, error, digits):
             found = evidence_of(scale * values, scale * size, digits)
             if found.n_off == 0 and found.nats > digits * np.log(2.0) + _MIN_NATS:
                 return None if _is_ambiguous(scale * values, found, digits) else (scale, found)
@@ -45,7 +45,7 @@ def scale_of_unit(values, digits):
 
 
 def at_power_of_two(scale):
-    """A positive scale, divided by a power of two so that it lies in [1, 2)."""
+    """Positive scales, divided by powers of two so that they lie in [1, 2)."""
     return 2.0 * np.frexp(scale)[0]
 
 
@@ -65,11 +65,20 @@ def _leading_integers(values, error, digits):
 
 def _with_odd_multiples(numbers, digits):
     """Numbers and their odd multiples: integers of the few entries in the lattice may share a factor."""
-    return [factor * number for number in numbers for factor in (1, *_ODD_FACTORS) if factor * number < 2**digits]
+    multiples = np.multiply.outer(np.array(numbers, dtype=float), np.append(1, _ODD_FACTORS)).ravel()
+    return multiples[multiples < 2.0**digits]
+
+
+def _plausible(scales, values, error, digits):
+    """Those of some scales (k,) that leave no value (d,) with this relative error off the grid."""
+    at = scales[:, None] * values
+    step = spacing(at, digits)
+    informative = step > INFORMATIVE * error * np.abs(at).max(axis=1, initial=0.0, keepdims=True)
+    return scales[~np.any(informative & (distances(at, digits) > FAR_OFF * step), axis=1)]
 
 
 def _is_ambiguous(values, found: Evidence, digits):
     """Whether an odd multiple of the values lies on the grid as well: their integers are small."""
-    size = np.abs(values).max()
-    others = (evidence_of(factor * values, factor * size, digits) for factor in _ODD_FACTORS)
+    factors = _plausible(_ODD_FACTORS.astype(float), values, found.error, digits)
+    others = (evidence_of(factor * values, factor * np.abs(values).max(), digits) for factor in factors)
     return any(other.nats > found.nats - _NATS_PER_ENTRY for other in others)
