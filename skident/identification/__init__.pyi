@@ -109,6 +109,8 @@ class IdentifierOptions(BaseEstimator):
     max_neurons: int
     n_starts: int | None
     emulate: Literal["torch"] | Call | None
+    batch_size: int | None
+    vectorized: bool
     def __init__(
         self,
         *,
@@ -121,6 +123,8 @@ class IdentifierOptions(BaseEstimator):
         max_neurons: int = ...,
         n_starts: int | None = ...,
         emulate: Literal["torch"] | Call | None = ...,
+        batch_size: int | None = ...,
+        vectorized: bool = ...,
     ) -> None: ...
 
 class NetworkCompletion(RegressorMixin, BaseEstimator):
@@ -230,7 +234,7 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         n_starts: Any = ...,
     ) -> None: ...
     decision_function: Any
-    def fit(self, X: ArrayLike, y: ArrayLike | None = ...) -> Self:
+    def fit(self, X: Any, y: ArrayLike | None = ...) -> Self:
         """Query the black box and recover its network."""
     def predict(self, X: ArrayLike) -> Array:
         """Outputs of the identified network, or labels if it is a classifier's."""

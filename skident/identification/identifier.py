@@ -26,7 +26,7 @@ from skident.base.predictions import NetworkPredictions
 from skident.network import FeedforwardNetwork
 from skident.optim import one_thread
 from skident.oracle import Budget, NotIdentified, Oracle, OutOfBudgetError
-from skident.oracle.black_box import resolve_black_box, resolve_response
+from skident.oracle.black_box import called_as, named_rows, resolve_black_box, resolve_response
 
 from .diagnosis import budget_named, explained, warning_of
 from .exact_bits import FORMAT_DIGITS, round_validated
@@ -43,7 +43,8 @@ from .validate import validate
 __all__ = ["NetworkIdentifier"]
 
 _DEPRECATED = "deprecated"
-_MOVED = tuple(name for name in IdentifierOptions._get_param_names() if name != "emulate")  # arguments of version 0.1
+_NEW = {"batch_size", "emulate", "vectorized"}  # options that were no arguments in version 0.1
+_MOVED = tuple(name for name in IdentifierOptions._get_param_names() if name not in _NEW)
 
 
 class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
@@ -259,8 +260,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, D)
-            Sets the location and scale of each input.
+        X : array-like or DataFrame of shape (n_samples, D)
+            Sets the location and scale of each input. A model that accepts DataFrames gets the columns of a DataFrame.
         y : array-like of shape (n_samples,) or (n_samples, m_L), default=None
             Only for an estimator that must be fitted first; labels for a classifier.
 
@@ -277,25 +278,26 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         """
         with forgotten_on_error(self), one_thread(), budget_named():
             began = time.perf_counter()
+            frame = X
             X, y, response = self._validated(X, y)
             options = Options.of(self, self._chosen_options(), response)
             with (budget := Budget(self.max_seconds, self.max_queries, began)).limit():
+                rng = check_random_state(self.random_state)
+                model, called = self._model(X, y, frame, options, rng)
                 if response == "labels":
-                    return self._fit_labels(X, y, budget)
-                model, oracle, rng = self._query(X, y, response, options, budget)
+                    return self._fit_labels(X, model, called, rng, budget)
+                oracle = self._oracle(X, called, options, budget)
                 validation, steps = _recover(observe(model, oracle, X, options), model, options, rng)
                 self._store(validation, steps)
             if (message := warning_of(validation)) is not None:
                 warnings.warn(message, ConvergenceWarning, stacklevel=2)
         return self
 
-    def _fit_labels(self, X, y, budget):
+    def _fit_labels(self, X, model, called, rng, budget):
         """Identify a classifier from its labels alone."""
-        rng = check_random_state(self.random_state)
-        model = resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1), classifiers=True)
         place = center_and_scale(X, None)
         network, classes, report = network_from_labels(
-            model, X, *place, budget, rng, input_range=self.input_range, verbose=self.verbose
+            called, X, *place, budget, rng, input_range=self.input_range, verbose=self.verbose
         )
         self.network_, self.layer_widths_, self.report_ = network, network.layer_widths, report
         self.extractor_ = self.completion_ = self.stderr_ = None
@@ -341,13 +343,17 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         chosen._validate_params()
         return chosen
 
-    def _query(self, X, y, response, options, budget):
-        """The model, fitted if it must be, an oracle that queries it, and the random state."""
-        rng = check_random_state(self.random_state)
-        model = resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1), classifiers=response == "predict_proba")
+    def _model(self, X, y, frame, options, rng):
+        """The model, fitted if it must be, and the same with the way to call it."""
+        classifiers, rows = options.response != "predict", named_rows(X, frame)
+        model = resolve_black_box(self.estimator, rows, y, rng.randint(2**31 - 1), classifiers=classifiers)
+        return model, called_as(model, rows, options.batch_size, options.vectorized)
+
+    def _oracle(self, X, called, options, budget):
+        """An oracle that queries the model around X."""
         center, scale = center_and_scale(X, None if options.extractor is None else options.extractor.center)
-        settings = {"response": response, "input_range": self.input_range, "budget": budget}
-        return model, Oracle(model, X.shape[1], center=center, scale=scale, **settings), rng
+        settings = {"response": options.response, "input_range": self.input_range, "budget": budget}
+        return Oracle(called, X.shape[1], center=center, scale=scale, **settings)
 
     def _store(self, validation, steps):
         problem, best = validation.problem, validation.best

@@ -61,19 +61,19 @@ def observe(model, oracle, X, options):
     elif detected is not None and _may_be_another_model(detected, X_in, options):
         _refuse(_other_model(oracle, X_in, detected), options)
     if _is_probability(options, detected, oracle):
-        oracle = _another_oracle(oracle, model, "predict_proba")
+        oracle = oracle.with_response("predict_proba")
         X_in, _, spread = _probe(oracle, X)
     reading = Reading(oracle, X_in, spread, activations, detected)
     # Without activation detection no far output is known yet: a clip is searched once the first methods have run.
     early = detected is not None and _may_clip(reading, model, options)
-    clipped = _clipped_readings(reading, model, options, _NEAR) if early else []
+    clipped = _clipped_readings(reading, options, _NEAR) if early else []
     yield from clipped
     yield reading
     if behind_probabilities and activations[0] != "tanh":  # saturated probabilities look piecewise linear
         yield Reading(oracle, X_in, spread, ("tanh", activations[1]))
     if not clipped and _may_clip(reading, model, options):
-        yield from _clipped_readings(reading, model, options)
-    yield from _rival_readings(reading, model, options)
+        yield from _clipped_readings(reading, options)
+    yield from _rival_readings(reading, options)
 
 
 def pose(reading, model, options, rng):
@@ -236,14 +236,14 @@ def _may_clip(reading, model, options):
     return linear and not _few_queries(oracle) and not oracle.restricted and not has_known_activations(model)
 
 
-def _clipped_readings(reading, model, options, within=np.inf):
+def _clipped_readings(reading, options, within=np.inf):
     """The reading as a network whose outputs are clipped, in a list; empty if they are not."""
     oracle, hidden = reading.oracle, reading.activations[0]
     try:
         bounds = clipped_range(oracle, evenly_spaced_rows(oracle.from_inputs(reading.X), _PROBED), within)
         if bounds is None:
             return []
-        oracle = _another_oracle(oracle, model, "predict")
+        oracle = oracle.with_response("predict")
         oracle.standardize_outputs(oracle(evenly_spaced_rows(oracle.from_inputs(reading.X), _PROBED)))
         oracle.output_bounds = bounds
         if options.activations[0] == "auto":
@@ -267,7 +267,7 @@ class _BetweenPlateaus:
         return Y, np.broadcast_to(error[:, None], Y.shape)
 
 
-def _rival_readings(reading, model, options):
+def _rival_readings(reading, options):
     """The reading with the rival of an uncertain output activation, in a list; only if widths are given."""
     detected, widths = reading.detected, options.layer_widths
     given = detected is None or options.activations[1] != "auto" or widths is None or isinstance(widths, str)
@@ -276,7 +276,7 @@ def _rival_readings(reading, model, options):
         return []
     detected = replace(detected, output=replace(detected.output, name=rival, rival="identity"))
     logits = detected.output.gives_probabilities(reading.oracle.n_outputs)
-    oracle = _another_oracle(reading.oracle, model, "predict_proba" if logits else "predict")
+    oracle = reading.oracle.with_response("predict_proba" if logits else "predict")
     try:
         X, outputs, spread = _probe(oracle, reading.X)
     except (BlackBoxError, OutOfBudgetError):
@@ -284,10 +284,3 @@ def _rival_readings(reading, model, options):
     activations = reading.activations[0], "identity" if logits else rival
     oracle.standardize_outputs(outputs, activations[1])
     return [Reading(oracle, X, spread, activations, detected)]
-
-
-def _another_oracle(oracle, model, response):
-    """Another oracle for the same model and budget."""
-    queried = model.predict if hasattr(model, "predict") else model
-    options = {"center": oracle.center, "scale": oracle.scale, "budget": oracle.budget}
-    return Oracle(queried, oracle.n_inputs, response=response, **options)

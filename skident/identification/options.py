@@ -46,6 +46,12 @@ class IdentifierOptions(BaseEstimator):
         With ``weight_dtype="float32"``, how bits are looked for in outputs in float32, with up to 10^6 queries:
         ``emulate(network, X)`` returns the outputs (n, m) of a candidate, or of its first layers alone, as the model
         computes them; ``"torch"`` is a torch module on this machine. None: bits need outputs of double precision.
+    batch_size : int, default=None
+        Rows per call of the model. The last batch is filled up with copies of its last row, which count as no query.
+        None is any number. Set it for models with a fixed batch, and for services that limit it.
+    vectorized : bool, default=True
+        False calls the model with one row of shape (D,), which returns a number or m_L of them. Set it for functions
+        of one sample.
 
     Examples
     --------
@@ -65,6 +71,8 @@ class IdentifierOptions(BaseEstimator):
         "max_neurons": [AT_LEAST_ONE],
         "n_starts": [AT_LEAST_ONE, None],
         "emulate": [StrOptions({"torch"}), callable, None],
+        "batch_size": [AT_LEAST_ONE, None],
+        "vectorized": ["boolean"],
     }
 
     def __init__(
@@ -79,6 +87,8 @@ class IdentifierOptions(BaseEstimator):
         max_neurons=200,
         n_starts=None,
         emulate=None,
+        batch_size=None,
+        vectorized=True,
     ):
         self.strategy = strategy
         self.extractor = extractor
@@ -89,6 +99,8 @@ class IdentifierOptions(BaseEstimator):
         self.max_neurons = max_neurons
         self.n_starts = n_starts
         self.emulate = emulate
+        self.batch_size = batch_size
+        self.vectorized = vectorized
 
     def set_params(self, **params):
         """Set options.

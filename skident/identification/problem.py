@@ -46,6 +46,8 @@ class Options:
     max_neurons: int
     n_starts: int | None
     emulate: object
+    batch_size: int | None
+    vectorized: bool
     n_jobs: int | None
     verbose: int
 

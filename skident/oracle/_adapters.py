@@ -22,15 +22,17 @@ def adapt(black_box, method="predict"):
     `method` is the method of an estimator that is queried. An ONNX model is a path ``*.onnx`` or a session of
     onnxruntime.
     """
-    if isinstance(black_box, SharedBox):
+    if hasattr(black_box, "values") and hasattr(black_box, "differentiable"):  # adapted already
         return black_box
+    if hasattr(black_box, "adapted"):  # a model with the way to call it
+        return black_box.adapted(method)
     if isinstance(black_box, FeedforwardNetwork):
         return _NetworkBox(black_box)
     if is_torch_module(black_box):
         from ._torch_box import TorchBox
 
         return TorchBox(black_box)
-    if is_onnx_file(black_box) or _is_session(black_box):
+    if is_onnx_model(black_box):
         from ._onnx_box import OnnxBox
 
         return OnnxBox(black_box, method)
@@ -57,6 +59,11 @@ def is_torch_module(black_box):
 def is_onnx_file(black_box):
     """Whether it is a path that ends in ``.onnx``."""
     return isinstance(black_box, (str, os.PathLike)) and os.fspath(black_box).lower().endswith(".onnx")
+
+
+def is_onnx_model(black_box):
+    """Whether it is a path that ends in ``.onnx``, or a session of onnxruntime."""
+    return is_onnx_file(black_box) or _is_session(black_box)
 
 
 def same_onnx_model(first, second):

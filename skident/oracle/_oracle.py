@@ -188,6 +188,21 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
         """
         return values_of(self._box, X)
 
+    def with_response(self, response):
+        """Another oracle for the same model, place and budget.
+
+        Parameters
+        ----------
+        response : {"predict", "predict_proba"}
+            What its outputs are taken for.
+
+        Returns
+        -------
+        Oracle
+        """
+        place = {"center": self.center, "scale": self.scale, "budget": self.budget}
+        return Oracle(self._box, self.n_inputs, response=response, **place)
+
     def as_black_box(self):
         """This oracle as the black box of another oracle.
 

@@ -15,10 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 from skident.network import FeedforwardNetwork
 
 from ._adapters import is_onnx_file, is_torch_module, same_onnx_model
+from ._calls import called_as, named_rows
 from ._errors import BlackBoxError
 from ._output_scaling import varying_outputs
 
 __all__ = [
+    "called_as",
+    "named_rows",
     "query_where_outputs_vary",
     "is_classifying",
     "is_torch_module",

@@ -51,7 +51,7 @@ def test_options_are_tuned_in_a_grid_search():
     [
         (lambda: NetworkIdentifier().set_params(options__n_start=3), "no option 'n_start'; did you mean 'n_starts'?"),
         (lambda: IdentifierOptions().set_params(max_neuron=3), "no option 'max_neuron'; did you mean 'max_neurons'?"),
-        (lambda: IdentifierOptions().set_params(zzz=3), "no option 'zzz'; options are completion, emulate, extractor"),
+        (lambda: IdentifierOptions().set_params(zzz=3), "no option 'zzz'; options are batch_size, completion, emulate"),
     ],
 )
 def test_a_typo_names_the_closest_option(call, message):
