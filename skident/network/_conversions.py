@@ -64,13 +64,17 @@ class Conversions:
         return _sklearn.to_sklearn(self)
 
     @classmethod
-    def from_torch(cls, module):
-        """Read a :class:`torch.nn.Sequential` of linear layers and activations.
+    def from_torch(cls, module, input_shape=None):
+        """Read a :class:`torch.nn.Sequential` of linear layers or convolutions and activations, as dense layers.
 
         Parameters
         ----------
         module : torch.nn.Sequential or torch.nn.Linear
-            ``Linear`` layers of any dtype and device, alternating with one kind of activation; the last one may differ.
+            ``Linear`` layers or convolutions of any dtype and device, alternating with one kind of activation; the last
+            one may differ.
+        input_shape : tuple of int, default=None
+            Axes of one input, such as (channels, height, width), if the module begins with a convolution or pooling.
+            None: it takes rows, or begins with ``Unflatten(1, ...)``.
 
         Returns
         -------
@@ -81,8 +85,10 @@ class Conversions:
         Activations: Tanh, Sigmoid, ReLU, LeakyReLU, PReLU (one slope), Softplus, GELU (``approximate="none"``), SiLU,
         ELU (``alpha=1``), Hardtanh, and those of :mod:`skident.network.torch_activations`; none between two linear
         layers is the identity. Sequentials may be nested. Identity, ``Flatten(1)`` and Dropout in eval mode are
-        skipped. torch's Softplus is linear above its threshold (20), a difference of up to 2e-9. A ValueError names a
-        submodule that cannot be read.
+        skipped. torch's Softplus is linear above its threshold (20), a difference of up to 2e-9. Convolutions,
+        average pooling, zero padding and BatchNorm in eval mode become dense matrices, joined with the layer before or
+        behind them; inputs are rows of ``(channels, height, width)`` in C order. A ValueError names a submodule that
+        cannot be read.
 
         Examples
         --------
@@ -94,7 +100,7 @@ class Conversions:
         """
         from ._torch import from_torch
 
-        return cls(*from_torch(module))
+        return cls(*from_torch(module, input_shape))
 
     def to_torch(self, dtype=None):
         """This network as a :class:`torch.nn.Sequential`; torch's random stream is not used.
@@ -138,12 +144,12 @@ class Conversions:
 
         Notes
         -----
-        Matrices: Gemm, or MatMul and Add. Activations: Tanh, Sigmoid, Relu, LeakyRelu, PRelu (one slope), Softplus,
-        Erf, Sin, Gelu, SiLU (also composed of other operators), Elu (alpha = 1), a square; Max and Clip if they are one
-        of these. Sub, Mul, Div, Scaler, BatchNormalization and products of matrices are folded into the adjacent layer.
-        Identity, Cast, Dropout, Flatten, Reshape and the like may not mix rows; outputs of labels are ignored. float32
-        weights are read as they are. Files keep external data in their own folder, else nothing is read. A ValueError
-        names a node that cannot be read.
+        Matrices: Gemm, or MatMul and Add; Conv, AveragePool and GlobalAveragePool become dense ones. Activations: Tanh,
+        Sigmoid, Relu, LeakyRelu, PRelu (one slope), Softplus, Erf, Sin, Gelu, SiLU (also composed of other operators),
+        Elu (alpha = 1), a square; Max and Clip if they are one of these. Sub, Mul, Div, Scaler, BatchNormalization and
+        products of matrices are folded into the adjacent layer. Identity, Cast, Dropout, Flatten, Reshape and the like
+        may not mix rows; outputs of labels are ignored. float32 weights are read as they are. Files keep external data
+        in their own folder, else nothing is read. A ValueError names a node that cannot be read.
 
         Examples
         --------

@@ -2,43 +2,70 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import nn
 
 from . import torch_activations
+from ._torch_maps import AffineMap, affine_map_of, reshaped, unreadable
 from .activations import ACTIVATIONS, Clip, LeakyReLU, clip, is_built_in, leaky_relu
 from .torch_activations import Erf, Quadratic, Sin
 
+_KNOWN_OTHERS = "convolutions, average pooling, Identity, Flatten(1), Unflatten(1), eval-mode BatchNorm and Dropout"
 
-def from_torch(module):
+
+def from_torch(module, input_shape=None):
     """Arguments of `FeedforwardNetwork` from a torch module; a ValueError names the submodule that cannot be read."""
     if not isinstance(module, nn.Module):
         raise TypeError(f"from_torch reads a torch.nn.Module, got {type(module).__name__}.")
-    weights, biases, names, where = [], [], [], []
-    for path, part in _flat_modules(module):
-        if isinstance(part, nn.Linear):
-            W, b = _linear_arrays(path, part)
-            weights.append(W)
-            biases.append(b)
-            names.append("identity")
-            where.append(path)
-        elif not _is_skipped(path, part):
-            name = _activation_name(path, part)
-            if not names or names[-1] != "identity":
-                raise _unreadable(path, part, "an activation must follow a Linear")
-            names[-1], where[-1] = name, path
-    if not weights:
+    layers = _layers(module, None if input_shape is None else tuple(np.atleast_1d(input_shape).tolist()))
+    if not any(layer.map.weighted for layer in layers):
         raise ValueError(f"from_torch found no torch.nn.Linear in {type(module).__name__}.")
+    names = [layer.activation for layer in layers]
     mixed = [i for i, name in enumerate(names[:-1]) if name != names[0]]
     if mixed:
         raise ValueError(
-            f"all hidden layers must have the same activation, got {names[0]!r} at {where[0]!r} and "
-            f"{names[mixed[0]]!r} at {where[mixed[0]]!r}."
+            f"all hidden layers must have the same activation, got {names[0]!r} at {layers[0].path!r} and "
+            f"{names[mixed[0]]!r} at {layers[mixed[0]].path!r}."
         )
     if len(names) > 1 and isinstance(names[0], Clip):
-        raise _unreadable(where[0], module.get_submodule(where[0]), "only limits of -1 and 1 are supported there")
+        path = layers[0].path
+        raise unreadable(path, module.get_submodule(path), "only limits of -1 and 1 are supported there")
+    weights, biases = zip(*(layer.map.arrays() for layer in layers), strict=True)
     return weights, biases, names[0], names[-1]
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """An affine map, the activation after it, and the path of the last module in it."""
+
+    map: AffineMap
+    activation: object
+    path: str
+    closed: bool = False
+
+
+def _layers(module, dims):
+    """The layers of a module whose rows have the axes `dims`: two modules with weights are never one layer."""
+    layers = []
+    for path, part in _flat_modules(module):
+        found, last = affine_map_of(path, part, dims), layers[-1] if layers else None
+        if found is not None:
+            if last is None or last.closed or (last.map.weighted and found.weighted):
+                layers.append(_Layer(found, "identity", path))
+            else:
+                layers[-1] = _Layer(last.map.then(found), "identity", path)
+            dims = found.dims
+        elif changed := reshaped(path, part, dims):
+            dims = changed[0]
+        elif not _is_skipped(path, part):
+            name = _activation_name(path, part)
+            if last is None or last.closed:
+                raise unreadable(path, part, "an activation must follow a Linear")
+            layers[-1] = _Layer(last.map, name, path, closed=True)
+    return layers
 
 
 def to_torch(network, dtype=None):
@@ -77,7 +104,7 @@ def _flat_modules(module, path=""):
         yield path, module
         return
     if type(module).forward is not nn.Sequential.forward:
-        raise _unreadable(path, module, "it defines its own forward")
+        raise unreadable(path, module, "it defines its own forward")
     # Children with repetitions: one activation module may serve several layers, and named_children lists it once.
     for name, child in module.named_modules(remove_duplicate=False):
         if not name or "." in name:
@@ -85,23 +112,13 @@ def _flat_modules(module, path=""):
         yield from _flat_modules(child, f"{path}.{name}" if path else name)
 
 
-def _linear_arrays(path, linear):
-    """Weights (inputs, units) and biases (units,) of a torch Linear as float64."""
-    if type(linear).forward is not nn.Linear.forward or nn.parameter.is_lazy(linear.weight):
-        raise _unreadable(path, linear, "it is not a plain, initialized Linear")
-    W = linear.weight.detach().cpu().double().numpy().T
-    b = np.zeros(W.shape[1]) if linear.bias is None else linear.bias.detach().cpu().double().numpy()
-    return W, b
-
-
 def _is_skipped(path, module):
     """Whether the module does not change (n, m) arrays; ValueError if it would do so in another mode."""
     if isinstance(module, nn.Dropout):
         if module.training and module.p > 0:
-            raise _unreadable(path, module, "it is in training mode and so draws at random; call .eval() first")
+            raise unreadable(path, module, "it is in training mode and so draws at random; call .eval() first")
         return True
-    flatten = isinstance(module, nn.Flatten) and module.start_dim == 1
-    return isinstance(module, nn.Identity) or flatten
+    return isinstance(module, nn.Identity)
 
 
 def _activation_name(path, module):
@@ -110,7 +127,7 @@ def _activation_name(path, module):
         return leaky_relu(module.negative_slope)
     if type(module) is nn.PReLU:
         if module.num_parameters != 1:
-            raise _unreadable(path, module, "only a PReLU with one slope for all units is supported")
+            raise unreadable(path, module, "only a PReLU with one slope for all units is supported")
         return leaky_relu(module.weight.item())
     if isinstance(module, torch_activations.Clip):
         return clip(module.low.tolist(), module.high.tolist())
@@ -120,16 +137,12 @@ def _activation_name(path, module):
     kinds |= {nn.Hardtanh: "hard_tanh", nn.SiLU: "silu", nn.ELU: "elu", Sin: "sin", Erf: "erf", Quadratic: "quadratic"}
     name = kinds.get(type(module))
     if name is None:
-        known = ", ".join(kind.__name__ for kind in (*kinds, nn.LeakyReLU, nn.PReLU))
-        raise _unreadable(path, module, f"known are Linear, {known}; Identity, Flatten(1), eval-mode Dropout")
+        known = ", ".join(kind.__name__ for kind in (nn.Linear, *kinds, nn.LeakyReLU, nn.PReLU))
+        raise unreadable(path, module, f"known are {known}; {_KNOWN_OTHERS}")
     if name == "gelu" and module.approximate != "none":
-        raise _unreadable(path, module, "only approximate='none' is the exact GELU")
+        raise unreadable(path, module, "only approximate='none' is the exact GELU")
     if name == "elu" and module.alpha != 1:
-        raise _unreadable(path, module, "only alpha=1 is supported")
+        raise unreadable(path, module, "only alpha=1 is supported")
     if name == "softplus" and (module.beta != 1 or module.threshold < 20):
-        raise _unreadable(path, module, "only beta=1 and threshold >= 20 are supported")
+        raise unreadable(path, module, "only beta=1 and threshold >= 20 are supported")
     return name
-
-
-def _unreadable(path, module, reason):
-    return ValueError(f"from_torch cannot read submodule {path!r}, {module}: {reason}.")

@@ -211,6 +211,7 @@ def query_where_outputs_vary(oracle, U):
     """
     Y, noise = oracle.query_twice(U)
     if noise > _MAX_REPEAT_ERROR:
+        _refuse_batch_dependence(oracle, U, Y)
         raise ValueError(
             f"the black box returned different outputs when queried twice: relative difference {noise:.1e}, tolerated "
             f"{_MAX_REPEAT_ERROR:.0e}. Identification needs repeatable outputs: switch dropout and sampling off, or "
@@ -226,6 +227,17 @@ def query_where_outputs_vary(oracle, U):
             "identify; check that it reads its input, and that X has the right scale."
         )
     return outputs, spread
+
+
+def _refuse_batch_dependence(oracle, U, Y):
+    """Raise if a batch U gives the outputs Y again, which its halves did not give."""
+    again = oracle(U)
+    if len(U) > 1 and np.abs(again - Y).max() <= _MAX_REPEAT_ERROR * np.abs(Y - Y.mean(axis=0)).max():
+        raise ValueError(
+            "the output of a row depends on the other rows of the call: batch normalization in training mode, or "
+            "dynamic quantization. Put the model into evaluation mode, or query one row per call: "
+            "IdentifierOptions(batch_size=1)."
+        )
 
 
 def _at_larger_spread(oracle):

@@ -132,3 +132,34 @@ def test_the_error_for_a_frame_is_raised_if_arrays_fail_too():
 def test_bad_input(model, options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         identified(model, **options)
+
+
+def test_batch_norm_in_training_mode_is_refused_by_name():
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(5, 7), torch.nn.BatchNorm1d(7), torch.nn.ReLU(), torch.nn.Linear(7, 1)
+    module = torch.nn.Sequential(*layers).double()
+    with pytest.raises(ValueError, match=r"depends on the other rows of the call.*training mode.*batch_size=1"):
+        identified(lambda rows: module(torch.from_numpy(rows)))
+    assert identified(lambda rows: module.eval()(torch.from_numpy(rows))).report_.exact
+
+
+def test_a_model_with_state_is_refused():
+    previous = [0.0]
+
+    def model(rows):
+        outputs = NETWORK(rows) + 0.3 * previous[0]
+        previous[0] = np.tanh(rows[0, 0])
+        return outputs
+
+    with pytest.raises(ValueError, match="different outputs when queried twice"):
+        identified(model)
+
+
+def test_a_model_that_refuses_far_rows_is_named():
+    def model(rows):
+        if np.abs(rows).max() > 6:
+            raise ValueError("outside the training range")
+        return NETWORK(rows)
+
+    with pytest.raises(BlackBoxError, match=r"outside the training range.* standard deviations from the center"):
+        identified(model)

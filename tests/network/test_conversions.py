@@ -138,6 +138,14 @@ def test_from_torch(module):
     np.testing.assert_allclose(FeedforwardNetwork.from_torch(module)(X), expected, rtol=1e-12, atol=5e-9)
 
 
+def test_rows_are_images_after_unflatten():
+    module = nn.Sequential(nn.Unflatten(1, (1, 2, -1)), nn.Conv2d(1, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(9, 2))
+    network = FeedforwardNetwork.from_torch(module.double(), input_shape=8)
+    rows = torch.randn(5, 8, dtype=torch.float64)
+    np.testing.assert_allclose(network(rows.numpy()), module(rows).detach().numpy(), rtol=1e-12, atol=1e-13)
+    assert FeedforwardNetwork.from_torch(module[1:], input_shape=(1, 2, 4)) == network
+
+
 class _Residual(nn.Sequential):
     def forward(self, x):
         return x + super().forward(x)
@@ -150,7 +158,7 @@ def _stack(*middle):
 UNREADABLE = [
     (_stack(nn.CELU()), r"'1', CELU\(.*known are Linear, Tanh"),
     (_stack(nn.ELU(alpha=0.5)), r"'1', ELU\(.*only alpha=1"),
-    (_stack(nn.Tanh(), nn.Sequential(nn.BatchNorm1d(3))), r"'2\.0', BatchNorm1d"),
+    (_stack(nn.Tanh(), nn.Sequential(nn.BatchNorm1d(3))), r"'2\.0', BatchNorm1d.*training mode"),
     (_stack(nn.GELU(approximate="tanh")), "'1', GELU.*approximate='none'"),
     (_stack(nn.Softplus(beta=2)), "'1', Softplus.*beta=1"),
     (_stack(nn.Softplus(threshold=5)), "threshold >= 20"),
@@ -164,6 +172,15 @@ UNREADABLE = [
     (_stack(nn.Tanh(), nn.Linear(3, 3)), "'tanh' at '1' and 'identity' at '2'"),
     (nn.Sequential(_Residual(nn.Linear(4, 4))), "'0', _Residual.*its own forward"),
     (nn.Sequential(nn.LazyLinear(3)), "'0', LazyLinear.*initialized"),
+    (_stack(nn.BatchNorm1d(3)), r"'1', BatchNorm1d.*depend on the other rows of the batch.*call \.eval\(\)"),
+    (_stack(nn.BatchNorm1d(3, track_running_stats=False)).eval(), "'1', BatchNorm1d.*no running statistics"),
+    (_stack(nn.BatchNorm1d(4)).eval(), r"'1', BatchNorm1d.*4 channels, but its rows have the axes \(3,\)"),
+    (_stack(nn.LayerNorm(3)), "'1', LayerNorm.*eval-mode BatchNorm"),
+    (nn.Sequential(nn.Conv1d(1, 2, 3)), "'0', Conv1d.*set input_shape, or begin with Unflatten"),
+    (nn.Sequential(nn.Unflatten(1, (2, -1)), nn.Conv1d(2, 2, 3)), "'0', Unflatten.*write the size without -1"),
+    (nn.Sequential(nn.Unflatten(1, (2, 4)), nn.Conv1d(1, 2, 3)), r"'1', Conv1d.*does not take rows of axes \(2, 4\)"),
+    (nn.Sequential(nn.Unflatten(1, (2, 4)), nn.Linear(4, 3)), "'1', Linear.*Flatten must come before"),
+    (nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 2, 3, padding=1, padding_mode="circular")), "padding_mode"),
     (nn.Sequential(nn.Identity()), r"no torch\.nn\.Linear"),
 ]
 

@@ -167,6 +167,30 @@ def test_what_skl2onnx_makes_of_two_outputs_is_refused():
 
 # -- torch -------------------------------------------------------------------------------------------------------------
 
+CONVOLUTIONAL = {
+    "3x3": (lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)), (1, 6, 6), (64, 3)),
+    "two channels, stride, padding, pooling": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 4, 5, stride=2, padding=2), nn.BatchNorm2d(4), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(4, 6, 2),
+            nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 3)
+        ),
+        (2, 9, 9), (100, 6, 3),
+    ),
+    "one axis, groups, dilation": (
+        lambda: nn.Sequential(
+            nn.Conv1d(4, 6, 3, groups=2, dilation=2, padding="same"), nn.Tanh(), nn.AvgPool1d(3, 2, padding=1),
+            nn.Flatten(), nn.Linear(24, 2)
+        ),
+        (4, 8), (48, 2),
+    ),
+    "batch norm everywhere": (
+        lambda: nn.Sequential(
+            nn.BatchNorm1d(5), nn.Linear(5, 7), nn.BatchNorm1d(7), nn.Tanh(), nn.BatchNorm1d(7), nn.Linear(7, 2),
+            nn.BatchNorm1d(2)
+        ),
+        (5,), (7, 2),
+    ),
+}  # fmt: skip
 SEQUENTIALS = {
     "tanh": lambda: nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 2)),
     "no bias": lambda: nn.Sequential(nn.Linear(4, 6, bias=False), nn.ReLU(), nn.Linear(6, 2, bias=False)),
@@ -209,6 +233,30 @@ def test_images_and_a_softmax():
     model = exported(module, rows, input_names=["x"], dynamic_axes={"x": {0: "n"}})
     network = FeedforwardNetwork.from_onnx(model)
     assert_close(network(rows.reshape(7, 12).numpy()), module[:-1](rows).detach().numpy(), np.float64)
+
+
+def random_batch_norms(module):
+    for part in module.modules():
+        if isinstance(part, (nn.BatchNorm1d, nn.BatchNorm2d)):
+            nn.init.normal_(part.weight)
+            nn.init.normal_(part.bias)
+            nn.init.normal_(part.running_mean)
+            nn.init.uniform_(part.running_var, 0.5, 2.0)
+    return module.double().eval()
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONAL)
+def test_convolutions_are_read_as_dense_layers(name):
+    """From torch and from ONNX alike, with the widths of the dense layers."""
+    torch.manual_seed(0)
+    make, shape, widths = CONVOLUTIONAL[name]
+    module = random_batch_norms(make())
+    rows = torch.randn(7, *shape, dtype=torch.float64)
+    expected = module(rows).detach().numpy()
+    model = exported(module, rows, input_names=["x"], dynamic_axes={"x": {0: "n"}})
+    for network in (FeedforwardNetwork.from_torch(module, input_shape=shape), FeedforwardNetwork.from_onnx(model)):
+        assert network.layer_widths == widths
+        np.testing.assert_allclose(network(rows.reshape(7, -1).numpy()), expected, rtol=1e-12, atol=1e-12)
 
 
 # -- models node by node -----------------------------------------------------------------------------------------------
@@ -328,7 +376,8 @@ def test_an_input_whose_width_only_the_weights_tell():
 CUSTOM = ("Swish", "z", "h", {"domain": "com.example"})
 REFUSED = [
     ([*LAYER[:1], CUSTOM, *LAST], "'the_h' .Swish.: com.example.Swish is a custom operator, not one of ONNX's own"),
-    ([("Conv", "xW", "z", {}), *LAYER[1:], *LAST], r"'the_z' \(Conv\): networks are read as chains of MatMul or Gemm"),
+    ([("LRN", "x", "z", {"size": 3}), *LAYER[1:], *LAST], r"'the_z' \(LRN\): networks are read as chains of MatMul"),
+    ([("Conv", "xW", "z", {}), *LAYER[1:], *LAST], r"'the_z' \(Conv\): its rows have the shape \(4,\) without"),
     ([*LAYER, ("Add", "hz", "g", {}), ("MatMul", "gV", "y", {})], r"'the_g' \(Add\): a sum of two tensors that depend"),
     ([*LAYER, ("Sub", "hz", "g", {}), ("MatMul", "gV", "y", {})], r"'the_g' \(Sub\): a difference of two tensors"),
     ([*LAYER, ("Mul", "hz", "g", {}), ("MatMul", "gV", "y", {})], r"'the_g' \(Mul\): a product of two tensors"),

@@ -9,6 +9,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from ..activations import get_activation, leaky_relu
+from .convolutions import average_pool, convolution, global_average_pool
 from .merges import NO_BOUND, bounded, known_activation, largest, pair_of_classes, product
 from .values import BatchTensor, unreadable
 
@@ -108,11 +109,12 @@ def _scaler(step, rows):
 def _batch_normalization(step, rows, scale, bias, mean, variance, *_):
     if step.attributes.get("training_mode", 0):
         raise unreadable(step, "it is in training mode and so depends on the batch; export the model in eval mode")
-    if len(rows.dims) != 1:
-        raise unreadable(step, "batch normalization is read of rows (n, m)")
-    epsilon = step.attributes.get("epsilon", 1e-5)
+    if None in rows.dims[1:] or (rows.dims[0] or len(scale)) != len(scale):
+        raise unreadable(step, f"it has {len(scale)} channels, which do not fit rows of shape {rows.dims}")
+    epsilon, repeats = step.attributes.get("epsilon", 1e-5), math.prod(rows.dims[1:])
     factor = np.asarray(scale, dtype=np.float64) / np.sqrt(np.asarray(variance, dtype=np.float64) + epsilon)
-    return rows.scaled(factor, bias - mean * factor)
+    offset = np.asarray(bias, dtype=np.float64) - mean * factor
+    return rows.scaled(np.repeat(factor, repeats), np.repeat(offset, repeats))
 
 
 # -- matrices ----------------------------------------------------------------------------------------------------------
@@ -345,6 +347,9 @@ _ROWS = {
     "Scaler": _scaler,
     "BatchNormalization": _batch_normalization,
     "MatMul": _matmul,
+    "Conv": convolution,
+    "AveragePool": average_pool,
+    "GlobalAveragePool": global_average_pool,
     "Gemm": _gemm,
     "Identity": _same,
     "ZipMap": _same,

@@ -65,8 +65,8 @@ def _applied(step, operands):
     if step.kind not in KNOWN:
         raise unreadable(
             step,
-            "networks are read as chains of MatMul or Gemm, elementwise arithmetic with constants, one kind of "
-            "activation, and what changes nothing",
+            "networks are read as chains of MatMul, Gemm or Conv, average pooling, elementwise arithmetic with "
+            "constants, one kind of activation, and what changes nothing",
         )
     try:
         return apply(step, operands)

@@ -89,6 +89,10 @@ class BatchTensor:
             return replace(same, maps=(*self.maps[:-1], (A * factor, c * factor + offset)))
         return replace(same, scale=self.scale * factor, offset=self.offset * factor + offset)
 
+    def flat(self):
+        """The rows as (n, m)."""
+        return replace(self, dims=(self.width,), multiple_of=None)
+
     def times_matrix(self, W):
         """``rows @ W``."""
         A, c = W, np.zeros(W.shape[1])
