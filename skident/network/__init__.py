@@ -13,7 +13,9 @@ from ._affine import (
     output_scaling,
     unfold_inputs,
 )
+from ._convolution import Convolution
 from ._feedforward import FeedforwardNetwork
+from ._structure import NetworkStructure
 from ._transformers import named_method
 from .activations import ACTIVATIONS, Activation, Clip, LeakyReLU, clip, get_activation, leaky_relu
 from .architecture import Architecture
@@ -26,9 +28,11 @@ __all__ = [
     "Activation",
     "Architecture",
     "Clip",
+    "Convolution",
     "FeedforwardNetwork",
     "LeakyReLU",
     "ModuleAlignment",
+    "NetworkStructure",
     "affine_map",
     "align_modules",
     "center_outputs",

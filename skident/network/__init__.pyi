@@ -18,8 +18,10 @@ __all__ = [
     "Architecture",
     "FeedforwardNetwork",
     "Clip",
+    "Convolution",
     "LeakyReLU",
     "ModuleAlignment",
+    "NetworkStructure",
     "affine_map",
     "align_modules",
     "center_outputs",
@@ -144,7 +146,48 @@ class FeedforwardNetwork:
     @classmethod
     def load(cls, path: Path) -> FeedforwardNetwork: ...
     def summary(self) -> str: ...
+    def structure(self, input_shape: Any = None, *, tol: float = 1e-6) -> NetworkStructure: ...
     def to_frame(self, *, stderr: Any = None, feature_names: Sequence[str] | None = None) -> pandas.DataFrame: ...
+
+class Convolution:
+    kernels: Floats
+    biases: Floats
+    input_shape: tuple[int, int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    output_shape: tuple[int, int, int]
+    pooling: tuple[int, int]
+    units: Any
+    spread: float
+    def __init__(
+        self,
+        kernels: Floats,
+        biases: Floats,
+        input_shape: tuple[int, int, int],
+        stride: tuple[int, int],
+        padding: tuple[int, int],
+        output_shape: tuple[int, int, int],
+        pooling: tuple[int, int],
+        units: Any,
+        spread: float,
+    ) -> None: ...
+    @property
+    def n_units(self) -> int: ...
+
+class NetworkStructure:
+    convolution: Convolution | None
+    sparsity: tuple[float, ...]
+    blocks: tuple[Any, ...]
+    network: FeedforwardNetwork
+    def __init__(
+        self,
+        convolution: Convolution | None,
+        sparsity: tuple[float, ...],
+        blocks: tuple[Any, ...],
+        network: FeedforwardNetwork,
+    ) -> None: ...
+    @property
+    def n_networks(self) -> int: ...
 
 class ModuleAlignment:
     module: nn.Module

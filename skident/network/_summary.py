@@ -38,6 +38,46 @@ class Summary:
         lines = (f"{row[0]:<{first}}  {'  '.join(f'{c:>{w}}' for c, w in zip(row[1:], others))}" for row in rows)
         return "\n".join([repr(self), *(line.rstrip() for line in lines)])
 
+    def structure(self, input_shape=None, *, tol=1e-6):
+        """What the weights have in common: a convolution, zeros, networks side by side.
+
+        Parameters
+        ----------
+        input_shape : tuple of int, default=None
+            (channels, height, width), (height, width) or (length,) of one input; several channels of one axis are
+            (channels, 1, length). None tries all shapes of up to four channels.
+        tol : float, default=1e-6
+            Largest difference of equal weights, and largest zero, relative to the largest weight of a unit. Raise it
+            for weights with larger errors.
+
+        Returns
+        -------
+        NetworkStructure
+            ``print`` describes it; its `network` has shared kernels and exact zeros.
+
+        Raises
+        ------
+        ValueError
+            If `input_shape` does not fit the number of inputs.
+
+        Notes
+        -----
+        The first layer is a convolution if 90 % of its units have the weights of a few kernels, each at other places of
+        a grid. Only directions of kernels are determined: units may have any scale. Its average pooling shows as blocks
+        of equal outgoing weights. O(D m) operations per shape and kernel.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skident.network import FeedforwardNetwork
+        >>> shifted = np.array([np.roll([1.0, -2.0, 0.5, 0.0, 0.0, 0.0, 0.0], i) for i in range(5)])
+        >>> print(FeedforwardNetwork([shifted.T, np.ones((5, 1))], [np.full(5, 0.1), [0.0]], "relu").structure((7,)))
+        layer 1: convolution, 1 kernel 1 x 3 on 1 x 1 x 7, stride 1, padding 0
+        """
+        from ._structure import structure_of
+
+        return structure_of(self, input_shape, tol)
+
     def to_frame(self, *, stderr=None, feature_names=None):
         """All weights and biases as a labelled :class:`pandas.DataFrame`, one per row.
 
