@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ._structure import structure_of
+
 
 class Summary:
     """Part of `FeedforwardNetwork`: its text summary and its data frame."""
@@ -74,8 +76,6 @@ class Summary:
         >>> print(FeedforwardNetwork([shifted.T, np.ones((5, 1))], [np.full(5, 0.1), [0.0]], "relu").structure((7,)))
         layer 1: convolution, 1 kernel 1 x 3 on 1 x 1 x 7, stride 1, padding 0
         """
-        from ._structure import structure_of
-
         return structure_of(self, input_shape, tol)
 
     def to_frame(self, *, stderr=None, feature_names=None):
