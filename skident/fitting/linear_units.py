@@ -6,32 +6,14 @@ units recovers the others up to their signs, which are chosen afterwards so that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from skident.network import Architecture, FeedforwardNetwork
-from skident.network.activations import Activation, get_activation
+from skident.network import Architecture, FeedforwardNetwork, get_activation, partly_linear
 
 __all__ = ["choose_signs", "reflection_slope", "with_linear_units"]
 
 _PROBES = np.array([0.3, 1.1, 2.7])  # pre-activations at which the slopes of g(z) - g(-z) are compared
 _SLOPE_TOL = 1e-12  # difference of these slopes that is rounding: a few 1000 eps, for erf and gelu
-
-
-@dataclass(frozen=True)
-class _MixedJet:
-    """An activation's jet, and the identity's in the last columns."""
-
-    activation: Activation
-    n_linear: int
-
-    def __call__(self, z, order):
-        inner, linear = z[..., : -self.n_linear], z[..., -self.n_linear :]
-        straight = (linear, np.ones_like(linear), np.zeros_like(linear))
-        return tuple(
-            np.concatenate([a, b], axis=-1) for a, b in zip(self.activation.jet(inner, order), straight[: order + 1])
-        )
 
 
 def reflection_slope(activation):
@@ -46,9 +28,7 @@ def reflection_slope(activation):
 def with_linear_units(architecture):
     """One hidden layer (m, m_L) with as many linear units more, at its end, as there are outputs: (m + m_L, m_L)."""
     m, p = architecture.widths
-    activation = get_activation(architecture.activation)
-    mixed = Activation(f"{activation.name} and {p} linear", _MixedJet(activation, p), smooth=activation.smooth)
-    return Architecture((m + p, p), mixed, architecture.output_activation)
+    return Architecture((m + p, p), partly_linear(architecture.activation, p), architecture.output_activation)
 
 
 def choose_signs(weights, biases, activation, output_activation="identity"):

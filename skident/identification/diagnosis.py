@@ -79,7 +79,7 @@ def clipping_hint(oracle, linear=True):
 
 def warning_of(validation):
     """The warning for a network that is not exact, or not as requested; None otherwise."""
-    problem, widths = validation.problem, validation.network.layer_widths
+    problem, widths = validation.problem, validation.best.network.layer_widths
     caveat, redundant = validation.best.caveat, any(validation.redundant)
     tol, error = problem.options.tol, validation.error
     inexact = error >= tol or validation.noisy
@@ -126,7 +126,7 @@ def _noisy(validation):
 
 def _too_wide(validation):
     """Fewer units would suffice."""
-    widths, redundant = validation.network.layer_widths, validation.redundant
+    widths, redundant = validation.best.network.layer_widths, validation.redundant
     fewer = tuple(m - r for m, r in zip(widths, (*redundant, 0), strict=True))
     return (
         f"the outputs do not determine all weights: with layer_widths={widths} the network agrees with the black box "

@@ -358,7 +358,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     def _store(self, validation, steps):
         problem, best = validation.problem, validation.best
         network, bits = validation.network, None
-        if self.weight_dtype is not None:
+        if self.weight_dtype is not None and problem.skip is None:  # factors of a linear skip have no number format
             network, bits = round_validated(validation, self.weight_dtype, validation.problem.options.emulate)
         self.network_, self.layer_widths_ = network, network.layer_widths
         self.extractor_, self.completion_, self.estimator_ = best.extractor, best.completion, problem.model

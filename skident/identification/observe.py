@@ -13,6 +13,7 @@ from skident.oracle import BlackBoxError, NotIdentified, Oracle, OutOfBudgetErro
 from skident.oracle.black_box import has_known_activations, query_where_outputs_vary, resolve_activations
 
 from .activation import ActivationEvidence, classify_near_center, detect_activation
+from .activation.linear_skip import WithoutLinearPart, far_linear_part
 from .activation.other_models import CLEAR, discrete_columns, recognize_labels, recognize_other_model
 from .activation.plateaus import clipped_range
 from .methods.near_data import predict_determined
@@ -40,6 +41,8 @@ class Reading:
     activations : tuple of str
         The output's is ``identity`` if in doubt, and for logits.
     detected : ActivationEvidence or None
+    skip : ndarray of shape (D, m_L) or None
+        A linear function of the model's inputs that the oracle leaves out.
     """
 
     oracle: Oracle
@@ -47,6 +50,7 @@ class Reading:
     spread: float
     activations: tuple[str, str]
     detected: ActivationEvidence | None = None
+    skip: np.ndarray | None = None
 
 
 def observe(model, oracle, X, options):
@@ -55,6 +59,11 @@ def observe(model, oracle, X, options):
     if not has_known_activations(model):
         _refuse(recognize_labels(oracle, oracle.from_inputs(X_in), outputs), options)
     activations, detected = _detect_activations(oracle, model, outputs, options)
+    if detected is not None and detected.name is None:
+        beside = _beside_linear_part(oracle, X, model, options)
+        if beside is not None:
+            yield beside
+            return
     behind_probabilities = detected is None and _hides_activations(oracle, model, options)
     if behind_probabilities:
         activations, detected = _detect_behind_probabilities(oracle, X_in, model, options, activations)
@@ -74,6 +83,8 @@ def observe(model, oracle, X, options):
     if not clipped and _may_clip(reading, model, options):
         yield from _clipped_readings(reading, options)
     yield from _rival_readings(reading, options)
+    if _saturates(options.activations[0]) and (beside := _beside_linear_part(oracle, X, model, options)) is not None:
+        yield beside
 
 
 def pose(reading, model, options, rng):
@@ -95,6 +106,7 @@ def pose(reading, model, options, rng):
         rng=rng,
         log=StageLog(options.verbose),
         detected=reading.detected,
+        skip=reading.skip,
     )
     return problem if oracle.output_bounds is not None else replace(problem, prediction=predict_determined(problem))
 
@@ -192,6 +204,31 @@ def _detect_activations(oracle, model, outputs, options):
         return (hidden, activations[1]), detected
     oracle.standardize_outputs(outputs, detected.output.name)
     return (hidden, detected.output.name), detected
+
+
+def _beside_linear_part(oracle, X, model, options):
+    """The reading of units that settle beside a linear function; None if there is none."""
+    if oracle.restricted or _few_queries(oracle) or options.activations[1] not in ("auto", "identity"):
+        return None
+    skip = far_linear_part(oracle, np.random.RandomState(0)) if oracle.accuracy.exact else None
+    if skip is None:
+        return None
+    skip = skip * oracle.output_scale / oracle.scale[:, None]
+    place = {"center": oracle.center, "scale": oracle.scale, "budget": oracle.budget}
+    inner = Oracle(WithoutLinearPart(oracle, skip), oracle.n_inputs, **place)
+    inside, outputs, spread = _probe(inner, X)
+    activations, detected = _detect_activations(inner, model, outputs, options)
+    if detected is not None and not (detected.usable and _saturates(detected.name)):
+        if detected.growth != "settles" or detected.name == "hard_tanh":
+            return None
+        # The rounding of the linear part may hide how units settle: the fit decides.
+        activations = "tanh", "identity"
+    return Reading(inner, inside, spread, activations, detected, skip)
+
+
+def _saturates(name):
+    """Whether it is the name of an activation that settles."""
+    return name not in ("auto", "leaky_relu") and get_activation(name).saturating
 
 
 def _hides_activations(oracle, model, options):

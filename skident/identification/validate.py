@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skident.fitting.pruning import redundant_units
-from skident.network import FeedforwardNetwork, center_outputs, change_inputs, change_outputs
+from skident.network import FeedforwardNetwork, center_outputs, change_inputs, change_outputs, with_linear_skip
 from skident.oracle import OutOfBudgetError, probability_error
 
 from .attempt import Attempt, design_where_units_vary, max_error_over_deviation, relative_to_deviation
@@ -187,6 +187,7 @@ def _validation(problem, result):
         gap, lost, counted = None, None, False
     if lost:
         hint += f" The logits of {lost:.0%} of the samples X are lost: probabilities are 0 or 1 to 1e-7."
+    network = network if problem.skip is None else with_linear_skip(network, problem.skip)
     return Validation(
         problem=problem.without_refuted_noise(best.error),
         result=replace(result, best=best),

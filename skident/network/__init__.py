@@ -19,6 +19,7 @@ from ._structure import NetworkStructure
 from ._transformers import named_method
 from .activations import ACTIVATIONS, Activation, Clip, LeakyReLU, clip, get_activation, leaky_relu
 from .architecture import Architecture
+from .partly_linear import PartlyLinear, partly_linear, with_linear_skip
 
 # What needs torch is loaded when it is first used.
 _lazy, _, _ = lazy_loader.attach(__name__, submod_attrs={"alignment.modules": ["ModuleAlignment", "align_modules"]})
@@ -33,6 +34,7 @@ __all__ = [
     "LeakyReLU",
     "ModuleAlignment",
     "NetworkStructure",
+    "PartlyLinear",
     "affine_map",
     "align_modules",
     "center_outputs",
@@ -44,7 +46,9 @@ __all__ = [
     "leaky_relu",
     "named_method",
     "output_scaling",
+    "partly_linear",
     "unfold_inputs",
+    "with_linear_skip",
 ]
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "LeakyReLU",
     "ModuleAlignment",
     "NetworkStructure",
+    "PartlyLinear",
     "affine_map",
     "align_modules",
     "center_outputs",
@@ -33,7 +34,9 @@ __all__ = [
     "leaky_relu",
     "named_method",
     "output_scaling",
+    "partly_linear",
     "unfold_inputs",
+    "with_linear_skip",
 ]
 
 class Activation:
@@ -59,6 +62,20 @@ class Activation:
 class Clip(Activation):
     low: tuple[float, ...]
     high: tuple[float, ...]
+
+class PartlyLinear(Activation):
+    base: Activation | None
+    n_linear: int
+    def __init__(
+        self,
+        name: str,
+        jet: Callable[[Floats, int], tuple[Floats, ...]],
+        limits: tuple[float, float] | None = None,
+        symmetry: str | None = None,
+        smooth: bool = True,
+        base: Activation | None = None,
+        n_linear: int = 0,
+    ) -> None: ...
 
 class LeakyReLU(Activation):
     negative_slope: float
@@ -214,6 +231,8 @@ def center_outputs(network: FeedforwardNetwork) -> FeedforwardNetwork: ...
 def change_inputs(network: FeedforwardNetwork, center: Floats, scale: Floats) -> FeedforwardNetwork: ...
 def change_outputs(network: FeedforwardNetwork, center: Floats, scale: Floats) -> FeedforwardNetwork: ...
 def fold_inputs(network: FeedforwardNetwork, transformer: BaseEstimator) -> FeedforwardNetwork: ...
+def partly_linear(activation: str | Activation, n_linear: int) -> PartlyLinear: ...
+def with_linear_skip(network: FeedforwardNetwork, matrix: ArrayLike) -> FeedforwardNetwork: ...
 def get_activation(name: str | Activation) -> Activation: ...
 def clip(low: ArrayLike = ..., high: ArrayLike = ...) -> Clip: ...
 def leaky_relu(negative_slope: float = 0.01) -> LeakyReLU: ...

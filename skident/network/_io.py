@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from .activations import ACTIVATIONS, Clip, LeakyReLU, clip, is_built_in, leaky_relu
+from .partly_linear import PartlyLinear, partly_linear
 
 _FORMAT = "skident.FeedforwardNetwork"
 _VERSION = 1  # of the file layout; `load` refuses others
@@ -69,6 +70,8 @@ def _written(activation):
     """Name of an activation in a file: its own, ``leaky_relu(0.01)`` with its slope, ``clip[[0.0], [1.0]]``."""
     if isinstance(activation, Clip):
         return f"clip{json.dumps([activation.low, activation.high])}"
+    if isinstance(activation, PartlyLinear):
+        return f"partly_linear({_written(activation.base)}, {activation.n_linear})"
     if isinstance(activation, LeakyReLU):
         return f"leaky_relu({activation.negative_slope!r})"
     if not is_built_in(activation):
@@ -83,6 +86,8 @@ def _read(name):
     """The activation of a name by `_written`."""
     if name.startswith("clip["):
         return clip(*json.loads(name.removeprefix("clip")))
+    if partly := re.fullmatch(r"partly_linear\((.+), (\d+)\)", name):
+        return partly_linear(_read(partly[1]), int(partly[2]))
     slope = re.fullmatch(r"leaky_relu\(([-+.\de]+)\)", name)
     return name if slope is None else leaky_relu(slope[1])
 

@@ -12,6 +12,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
+from .partly_linear import PartlyLinear
+
 _SIGN_FREE = frozenset({"odd", "point", "even", "sine"})
 _SCALE_FREE = frozenset({"even", "homogeneous"})
 # An output unit has no outgoing weights to make up for a move, so only those moves remain that need none.
@@ -32,7 +34,7 @@ def align(weights, biases, activations, other_weights, other_biases):
     targets = [np.vstack([W, b]) for W, b in zip(other_weights, other_biases)]
 
     def matching_moves(A, activation, layer, is_output):
-        target = targets[layer]
+        target = targets[layer][:, : A.shape[1]]  # without linear units, which are not moved
         order = np.arange(A.shape[1])
         if not is_output:
             # Rows of the cost are the target's units, so the assignment is where each of them is found.
@@ -48,7 +50,8 @@ def _layer_by_layer(weights, biases, activations, choose_moves):
     last = len(weights) - 1
     for layer, activation in enumerate(activations):
         A = np.vstack([weights[layer], biases[layer]])
-        order, factor, turns = choose_moves(A, activation, layer, layer == last)
+        order, factor, turns = _moves(A, activation, layer, layer == last, choose_moves)
+        activation = getattr(activation, "base", None) or activation
         A = A[:, order] * factor
         weights[layer], biases[layer] = A[:-1], A[-1] + np.pi * turns
         if layer < last:
@@ -57,6 +60,16 @@ def _layer_by_layer(weights, biases, activations, choose_moves):
                 biases[layer + 1] = biases[layer + 1] + sum(activation.limits) * outgoing[factor < 0].sum(axis=0)
             weights[layer + 1] = outgoing * _outgoing_factor(activation.symmetry, factor, turns)[:, None]
     return weights, biases
+
+
+def _moves(A, activation, layer, is_output, choose_moves):
+    """Order, factor and turns of a layer's units; linear units behind the others stay."""
+    if not isinstance(activation, PartlyLinear):
+        return choose_moves(A, activation, layer, is_output)
+    n, m = activation.n_linear, A.shape[1]
+    order, factor, turns = choose_moves(A[:, :-n], activation.base, layer, is_output)
+    ends = np.arange(m - n, m), np.ones(n), np.zeros(n)
+    return tuple(np.concatenate(parts) for parts in zip((order, factor, turns), ends, strict=True))
 
 
 def _outgoing_factor(symmetry, factor, turns):

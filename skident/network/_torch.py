@@ -11,6 +11,7 @@ from torch import nn
 from . import torch_activations
 from ._torch_maps import AffineMap, affine_map_of, reshaped, unreadable
 from .activations import ACTIVATIONS, Clip, LeakyReLU, clip, is_built_in, leaky_relu
+from .partly_linear import PartlyLinear, partly_linear
 from .torch_activations import Erf, Quadratic, Sin
 
 _KNOWN_OTHERS = "convolutions, average pooling, Identity, Flatten(1), Unflatten(1), eval-mode BatchNorm and Dropout"
@@ -89,6 +90,8 @@ def _torch_activation(activation):
     makers |= {"quadratic": Quadratic, "softplus": lambda: nn.Softplus(threshold=40.0)}  # exact in double precision
     makers |= {"hard_tanh": nn.Hardtanh}
     makers |= {"silu": nn.SiLU, "elu": nn.ELU}
+    if isinstance(activation, PartlyLinear):
+        return torch_activations.PartlyLinear(_torch_activation(activation.base), activation.n_linear)
     if isinstance(activation, LeakyReLU):
         return nn.LeakyReLU(activation.negative_slope)
     if isinstance(activation, Clip):
@@ -123,6 +126,8 @@ def _is_skipped(path, module):
 
 def _activation_name(path, module):
     """Name of a torch activation module, or a LeakyReLU or Clip; ValueError names a module that is unknown."""
+    if isinstance(module, torch_activations.PartlyLinear):
+        return partly_linear(_activation_name(path, module.base), module.n_linear)
     if type(module) is nn.LeakyReLU:
         return leaky_relu(module.negative_slope)
     if type(module) is nn.PReLU:

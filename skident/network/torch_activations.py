@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-__all__ = ["Clip", "Erf", "Quadratic", "Sin"]
+__all__ = ["Clip", "Erf", "PartlyLinear", "Quadratic", "Sin"]
 
 
 class Sin(nn.Module):
@@ -76,3 +76,32 @@ class Clip(nn.Module):
         torch.Tensor of the same shape
         """
         return torch.clamp(z, self.low.to(z.dtype), self.high.to(z.dtype))
+
+
+class PartlyLinear(nn.Module):
+    """An activation of all columns but the last ones, which do not change.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skident.network.torch_activations import PartlyLinear
+    >>> print(PartlyLinear(torch.nn.ReLU(), 1)(torch.tensor([-2.0, 3.0, -4.0])))
+    tensor([ 0.,  3., -4.])
+    """
+
+    def __init__(self, base, n_linear):
+        super().__init__()
+        self.base, self.n_linear = base, n_linear
+
+    def forward(self, z):
+        """The activation of the first columns, and the last ones.
+
+        Parameters
+        ----------
+        z : torch.Tensor of shape (..., columns)
+
+        Returns
+        -------
+        torch.Tensor of the same shape
+        """
+        return torch.cat([self.base(z[..., : -self.n_linear]), z[..., -self.n_linear :]], dim=-1)

@@ -366,7 +366,7 @@ LIES = [
     # Networks, almost.
     Lie("a wide bump", plus(lambda X: bump(X, 0.5, 0.6, 1e-3)), "noisy|refuse"),
     Lie("a bump far out", plus(lambda X: bump(X, 30.0, 1.0, 1.0)), "exact|refuse"),
-    Lie("a linear skip", plus(lambda X: 1e-3 * X[:, 0]), "noisy|refuse", seconds=6.0),
+    Lie("a linear skip", plus(lambda X: 1e-3 * X[:, 0]), "exact", seconds=6.0),
     Lie("a tiny linear skip", plus(lambda X: 1e-6 * X[:, 0]), "noisy|refuse", seconds=6.0),
     Lie("a square", plus(lambda X: 1e-6 * X[:, 0] ** 2), "noisy|refuse"),
     Lie("a fast sine", plus(lambda X: 1e-5 * np.sin(300 * X[:, 0])), "noisy|refuse"),

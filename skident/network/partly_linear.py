@@ -1,0 +1,104 @@
+"""Hidden layers with linear units beside the others: a linear skip connection as part of a feedforward network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from .activations import Activation, get_activation
+
+__all__ = ["PartlyLinear", "partly_linear", "with_linear_skip"]
+
+_RANK_TOL = 1e-13  # singular value of a linear skip over the largest, that is rounding
+
+
+@dataclass(frozen=True)
+class _MixedJet:
+    """An activation's jet, and the identity's in the last columns; picklable."""
+
+    activation: Activation
+    n_linear: int
+
+    def __call__(self, z, order):
+        inner, linear = z[..., : -self.n_linear], z[..., -self.n_linear :]
+        straight = (linear, np.ones_like(linear), np.zeros_like(linear))
+        return tuple(
+            np.concatenate([a, b], axis=-1) for a, b in zip(self.activation.jet(inner, order), straight[: order + 1])
+        )
+
+
+@dataclass(frozen=True)
+class PartlyLinear(Activation):
+    """An activation of all units of a layer but the last ones, which are linear; `partly_linear` makes one.
+
+    Parameters
+    ----------
+    base : Activation
+        Of the first units.
+    n_linear : int
+        Number of linear units.
+    """
+
+    base: Activation | None = None
+    n_linear: int = 0
+
+
+def partly_linear(activation, n_linear):
+    """An activation of all units but the last `n_linear`, which are linear.
+
+    Parameters
+    ----------
+    activation : str or Activation
+    n_linear : int
+        At least 1.
+
+    Returns
+    -------
+    PartlyLinear
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.network import partly_linear
+    >>> print(partly_linear("relu", 1)(np.array([-2.0, 3.0, -4.0])))
+    [ 0.  3. -4.]
+    """
+    base = get_activation(activation)
+    name, jet = f"{base.name} and {n_linear} linear", _MixedJet(base, n_linear)
+    return PartlyLinear(name, jet, None, None, base.smooth, base, n_linear)
+
+
+def with_linear_skip(network, matrix):
+    """The network ``f(x) + x A`` of a network f, with linear units in every hidden layer.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        f, with a hidden layer and linear outputs.
+    matrix : ndarray of shape (D, m_L)
+        A. Its rank is the number of linear units.
+
+    Returns
+    -------
+    FeedforwardNetwork
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.network import FeedforwardNetwork, with_linear_skip
+    >>> network = FeedforwardNetwork([[[1.0]], [[2.0]]], [[0.0], [0.5]])
+    >>> print(with_linear_skip(network, np.array([[3.0]])))
+    FeedforwardNetwork(1 -> 2 -> 1, tanh and 1 linear, output identity)
+    """
+    left, sizes, right = np.linalg.svd(np.asarray(matrix, dtype=float), full_matrices=False)
+    kept = sizes > _RANK_TOL * sizes.max(initial=0.0)
+    n = int(kept.sum())
+    if n == 0:
+        return network
+    weights = [np.hstack([network.weights[0], left[:, kept]])]
+    weights += [scipy.linalg.block_diag(W, np.eye(n)) for W in network.weights[1:-1]]
+    weights += [np.vstack([network.weights[-1], sizes[kept, None] * right[kept]])]
+    biases = [np.concatenate([b, np.zeros(n)]) for b in network.biases[:-1]] + [network.biases[-1]]
+    return type(network)(weights, biases, partly_linear(network.activations[0], n), network.activations[-1])
