@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from skident.linalg import n_free_entries
@@ -20,6 +20,7 @@ from .methods import (
     near_data,
     noisy_steps,
     relu,
+    relu_limit,
     saturating,
     second_layer,
 )
@@ -91,7 +92,14 @@ def plan(problem):
         near = "units that do not saturate may explain the outputs in one hidden layer"
         one_layer = problem.activations[1] == "identity"
         return [*steps, Step(hessians.METHOD, hessians.CENTER, near, fallback=True)] if one_layer else steps
-    return _given_widths(problem)
+    limit = [] if strategy != "auto" or problem.pipeline.first else _relu_limit(problem, False)
+    try:
+        steps = _given_widths(problem)
+    except NotIdentified:
+        if not limit:
+            raise
+        return limit
+    return [*limit, *(replace(step, fallback=True) for step in steps)] if limit else steps
 
 
 def _linear_first(problem):
@@ -123,7 +131,13 @@ def _far_out(problem):
     reason = f"{problem.activations[0]} is linear at large inputs, where every unit of one hidden layer varies alone"
     alone = problem.discover or not get_activation(problem.activations[0]).smooth
     first = Step(asymptotes.METHOD, asymptotes.ALONE if alone else "", reason)
-    return [first] if alone else [first, *_hessians(problem, reason)]
+    return [first, *_relu_limit(problem, True)] if alone else [first, *_hessians(problem, reason)]
+
+
+def _relu_limit(problem, fallback):
+    """The step of several hidden layers of units that are linear at large inputs, if it applies."""
+    reason = f"{problem.activations[0]} networks tend to ReLU networks at large inputs"
+    return [Step(relu_limit.METHOD, "", reason, fallback)] if relu_limit.METHOD.applies(problem) else []
 
 
 def _given_widths(problem):

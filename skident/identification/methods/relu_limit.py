@@ -1,0 +1,65 @@
+"""Several hidden layers of units that grow linearly, from the ReLU network that they tend to at large inputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from skident.network import change_outputs, get_activation
+from skident.oracle import Oracle
+
+from ..asymptotes.deep_limit import EVEN_TAILS, network_from_limit
+from ..attempt import polished_attempt
+from ..problem import HeldOut
+from . import relu
+
+__all__ = ["METHOD"]
+
+_SCALE = 1e9  # factor R of the inputs: units bend over 1e-9 of a standard deviation, and biases vanish as much
+_N_HELD_OUT = 200  # samples of the limit (budget)
+
+
+class ReluLimit:
+    """The ReLU limit ``f(R u) / R`` gives all weights but scales, profiles give scales and biases, and the polish ends.
+
+    Outputs must be exact and allowed far out.
+    """
+
+    name = "ReLU limit"
+
+    def applies(self, problem):
+        """Whether there may be several hidden layers of such units, whose outputs are exact and allowed far out."""
+        hidden, output = problem.activations
+        deep = problem.widths is None or len(problem.widths) > 2
+        exact = problem.held_out.noise_std is None and problem.oracle.response == "predict"
+        return hidden in EVEN_TAILS and output == "identity" and deep and exact and problem.oracle.reach == np.inf
+
+    def refuses(self, problem):
+        """See `Method`."""
+        return None if self.applies(problem) else "the ReLU limit needs units that grow linearly and exact outputs."
+
+    def run(self, problem, step, state):
+        """See `Method`."""
+        inner = _limit_problem(problem)
+        limit = relu.METHOD.run(inner, step, state).network
+        limit = change_outputs(limit, inner.oracle.output_center, inner.oracle.output_scale)
+        with problem.log.stage("scales and biases (profiles far out)", problem.oracle) as entry:
+            network = network_from_limit(problem.oracle, limit, get_activation(problem.activations[0]), problem.rng)
+            entry["residual"] = None
+        return polished_attempt(problem, network, np.inf, "polish", self.name)
+
+
+METHOD = ReluLimit()
+
+
+def _limit_problem(problem):
+    """The problem of the ReLU limit."""
+    oracle, rng, D = problem.oracle, problem.rng, problem.oracle.n_inputs
+    inner = Oracle(lambda U: oracle(_SCALE * U) / _SCALE, D, budget=oracle.budget.copy())
+    U = rng.standard_normal((_N_HELD_OUT, D))
+    inner.standardize_outputs(inner(U))
+    Y = inner(U)
+    held_out = HeldOut(U, Y, inner.measure_accuracy(U, Y, rng))
+    changes = {"oracle": inner, "X": U, "held_out": held_out, "activations": ("relu", "identity")}
+    return replace(problem, **changes, detected=None, prediction=None)
