@@ -1,7 +1,7 @@
 """Several hidden layers of units that grow linearly: scales and biases that their ReLU limit leaves open.
 
-``f(R x) / R`` tends to a ReLU network without biases. It has the weights of f, but a unit of a ReLU network may have any
-positive scale. Where a line crosses the activation boundary of one unit far out, all others are linear or zero: the
+``f(R x) / R`` tends to a ReLU network without biases. It has the weights of f, but a unit of a ReLU network may have
+any positive scale. Where a line crosses the activation boundary of one unit far out, all others are linear or zero: the
 profile there has the width and the position of this unit.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.optimize
 
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
@@ -26,18 +27,25 @@ _POINTS = 801  # of a profile: hundred per width in the end (budget)
 _ENDS = 0.1  # share of a profile on either side that shows the two lines
 _ZOOM = 30.0  # factor by which a profile is shortened at a time
 _ZOOMS = 8  # from 1e5 to 1e-6 standard deviations
+_TRIES = 8  # crossings per unit at most (budget)
+_STEPS = 6  # of a fit, which converges quadratically
+_GOOD = 1e-4  # residual of a profile, relative to its bend, from which no other crossing is tried: rounding is 1e-5
+_ACCEPTED = 0.1  # residual above which a profile is another function
+_ACTIVITY_ROWS = 20_000  # points at which a unit that is active at one in 5,000 is seen
+_SCALES = np.geomspace(0.05, 20.0, 25)  # of a unit near the center, among which a fit starts
+_SHIFTS = np.linspace(-6.0, 6.0, 49)  # of its bias
 _NEAR_ROWS = 200  # that determine the biases of the outputs
 
 
 @dataclass(frozen=True)
 class _Crossing:
-    """A point (D,) on a unit's boundary, the unit normal, the slope of its pre-activation, the jump (m_L,), its room."""
+    """A point (D,) on a unit's boundary, the normal, the slope of its pre-activation, the jump (m_L,), its margin."""
 
     point: np.ndarray
     normal: np.ndarray
     slope: float
     jump: np.ndarray
-    room: float
+    margin: float
 
 
 def network_from_limit(oracle, limit, activation, rng):
@@ -45,14 +53,16 @@ def network_from_limit(oracle, limit, activation, rng):
 
     `activation` is one of `EVEN_TAILS`. Some 3,000 queries per unit.
     """
+    limit, always = _without_idle_units(limit, rng)
     area = _tail_area(activation)
     weights, biases, factors = [], [], np.ones(limit.n_inputs)
     for layer, W in enumerate(limit.weights[:-1]):
         V, b, scales = np.empty_like(W), np.empty(W.shape[1]), np.empty(W.shape[1])
         for unit in range(W.shape[1]):
-            crossing = _crossing(limit, layer, unit, rng)
-            center, norm = _profile(oracle, crossing, area, EVEN_TAILS[activation.name])
-            scales[unit] = norm / crossing.slope
+            if (layer, unit) in always:
+                V[:, unit], b[unit], scales[unit] = W[:, unit] / factors, 0.0, 1.0
+                continue
+            center, scales[unit] = _zero_and_scale(oracle, _crossings(limit, layer, unit, rng), activation, area)
             V[:, unit] = W[:, unit] / factors * scales[unit]
             inputs = _hidden(weights, biases, activation, center[None])[0]
             b[unit] = -(inputs @ V[:, unit])
@@ -61,8 +71,56 @@ def network_from_limit(oracle, limit, activation, rng):
         factors = scales
     last = limit.weights[-1] / factors[:, None]
     near = rng.standard_normal((_NEAR_ROWS, limit.n_inputs))
-    offset = (oracle(near) - _hidden(weights, biases, activation, near) @ last).mean(axis=0)
-    return FeedforwardNetwork([*weights, last], [*biases, offset], activation)
+    outputs = oracle(near)
+    offset = (outputs - _hidden(weights, biases, activation, near) @ last).mean(axis=0)
+    network = FeedforwardNetwork([*weights, last], [*biases, offset], activation)
+    return network if not always else _with_scale_near_center(network, always, near, outputs)
+
+
+def _without_idle_units(limit, rng):
+    """The limit without units that are never active, and the (layer, unit) that is always active, in a list.
+
+    An always active unit is a linear part of the limit, which has a pair ``relu(v . h) - relu(-v . h)`` for it.
+    """
+    weights, always = [np.array(W) for W in limit.weights], []
+    H = rng.standard_normal((_ACTIVITY_ROWS, limit.n_inputs))
+    for layer in range(limit.n_layers - 1):
+        Z = H @ weights[layer]
+        used = Z.max(axis=0) > 0
+        weights[layer], weights[layer + 1] = weights[layer][:, used], weights[layer + 1][used]
+        always += [(layer, int(unit)) for unit in np.flatnonzero(Z[:, used].min(axis=0) > 0)]
+        H = np.maximum(Z[:, used], 0.0)
+    if len(always) > 1 or (always and always[0][0] < limit.n_layers - 2):
+        raise NotIdentified(
+            "profiles", "units", f"{len(always)} units are always active far out, which leaves their weights open."
+        )
+    biases = [np.zeros(W.shape[1]) for W in weights]
+    return FeedforwardNetwork(weights, biases, "relu"), always
+
+
+def _with_scale_near_center(network, always, X, Y):
+    """The network with scale and bias of the unit of its last hidden layer that far outputs leave open, by a fit."""
+    ((_, unit),) = always
+    hidden = _hidden(network.weights[:-2], network.biases[:-2], network.activations[0], X)
+    V, b, last = np.array(network.weights[-2]), np.array(network.biases[-2]), np.array(network.weights[-1])
+    others = np.arange(V.shape[1]) != unit
+    rest = Y - network.activations[0](hidden @ V[:, others] + b[others]) @ last[others]
+    z, outgoing = hidden @ V[:, unit], last[unit]
+
+    def residual(parameters):
+        scale, bias = np.exp(parameters[0]), parameters[1]
+        gap = rest - network.activations[0](scale * z + bias)[:, None] * outgoing / scale
+        return (gap - gap.mean(axis=0)).ravel()
+
+    size = max(float(np.std(z)), np.finfo(float).tiny)
+    starts = [(np.log(a / size), c * max(a, 1.0)) for a in _SCALES for c in _SHIFTS]
+    start = min(starts, key=lambda parameters: float(np.sum(residual(parameters) ** 2)))
+    scale, bias = scipy.optimize.least_squares(residual, start, xtol=1e-14, ftol=1e-14, gtol=1e-14).x
+    V[:, unit] *= np.exp(scale)
+    b[unit], last[unit] = bias, outgoing / np.exp(scale)
+    weights, biases = [*network.weights[:-2], V, last], [*network.biases[:-2], b, network.biases[-1]]
+    network = network.with_parameters(weights, biases)
+    return network.with_parameters(weights, [*biases[:-1], biases[-1] + (Y - network(X)).mean(axis=0)])
 
 
 def _hidden(weights, biases, activation, X):
@@ -87,27 +145,42 @@ def _pre_activations(limit, X):
     return Z
 
 
-def _crossing(limit, layer, unit, rng):
-    """The `_Crossing` of a unit's boundary with much room and a large jump."""
+def _zero_and_scale(oracle, crossings, activation, area):
+    """Where (D,) a unit's pre-activation is 0 far out, and its scale over that of the limit, from the best profile."""
+    best = None
+    for crossing in crossings:
+        center, norm, residual = _profile(oracle, crossing, activation, area)
+        if best is None or residual < best[0]:
+            best = residual, center, norm / crossing.slope
+        if residual < _GOOD:
+            break
+    if best[0] > _ACCEPTED:
+        raise NotIdentified("profiles", "units", "a profile far out is not that of one unit.")
+    return best[1:]
+
+
+def _crossings(limit, layer, unit, rng):
+    """Some `_Crossing` of a unit's boundary with a large margin and a large jump, the best first."""
     D = limit.n_inputs
-    A, B = rng.standard_normal((2, _PAIRS, D))
-    above, below = (_pre_activations(limit, X)[layer][:, unit] for X in (A, B))
-    opposite = above * below < 0
-    A, B, above = A[opposite], B[opposite], above[opposite]
-    if len(A) == 0:
-        raise NotIdentified("profiles", "units", f"unit {unit} of layer {layer + 1} is never active far out.")
+    X = rng.standard_normal((_ACTIVITY_ROWS, D))
+    z = _pre_activations(limit, X)[layer][:, unit]
+    active, idle = X[z > 0], X[z <= 0]
+    if min(len(active), len(idle)) == 0:
+        raise NotIdentified("profiles", "units", f"unit {unit} of layer {layer + 1} hardly ever changes far out.")
+    A, B = (np.resize(part, (_PAIRS, D)) for part in (active, idle))
+    above = np.ones(_PAIRS)
     for _ in range(_BISECTIONS):
         middle = 0.5 * (A + B)
         same = _pre_activations(limit, middle)[layer][:, unit] * above > 0
         A, B = np.where(same[:, None], middle, A), np.where(same[:, None], B, middle)
     X = 0.5 * (A + B)
     X *= (np.sqrt(D) / np.linalg.norm(X, axis=1))[:, None]
-    return _best_crossing(limit, layer, unit, X)
+    return _best_crossings(limit, layer, unit, X)
 
 
-def _best_crossing(limit, layer, unit, X):
-    """The crossing among points X (n, D) on a unit's boundary."""
-    n, room = len(X), np.full(len(X), np.inf)
+def _best_crossings(limit, layer, unit, X):
+    """The best crossings among points X (n, D) on a unit's boundary."""
+    n, margin = len(X), np.full(len(X), np.inf)
     gradients, active = np.broadcast_to(np.eye(limit.n_inputs), (n, limit.n_inputs, limit.n_inputs)), []
     normal, H = None, X
     for depth, W in enumerate(limit.weights[:-1]):
@@ -116,7 +189,7 @@ def _best_crossing(limit, layer, unit, X):
         distance = np.where(norms > 0, np.abs(Z) / np.where(norms > 0, norms, 1.0), np.inf)
         if depth == layer:
             normal, distance[:, unit] = gradients[:, :, unit], np.inf
-        room = np.minimum(room, distance.min(axis=1))
+        margin = np.minimum(margin, distance.min(axis=1))
         active.append(Z > 0)
         H, gradients = np.maximum(Z, 0.0), gradients * active[-1][:, None]
     effect = np.broadcast_to(limit.weights[layer + 1][unit], (n, limit.weights[layer + 1].shape[1]))
@@ -124,34 +197,61 @@ def _best_crossing(limit, layer, unit, X):
         effect = (effect * active[depth]) @ limit.weights[depth + 1]
     slope = np.linalg.norm(normal, axis=1)
     jump = effect * slope[:, None]
-    best = int(np.argmax(np.linalg.norm(jump, axis=1) * room))
-    if slope[best] == 0 or not np.any(jump[best]):
+    score = np.linalg.norm(jump, axis=1) * margin
+    best = [i for i in np.argsort(-score, kind="stable")[:_TRIES] if score[i] > 0]
+    if not best:
         raise NotIdentified("profiles", "units", f"unit {unit} of layer {layer + 1} has no effect far out.")
-    return _Crossing(X[best], normal[best] / slope[best], float(slope[best]), jump[best], float(room[best]))
+    return [_Crossing(X[i], normal[i] / slope[i], float(slope[i]), jump[i], float(margin[i])) for i in best]
 
 
-def _profile(oracle, crossing, area, tail):
-    """Where (D,) the pre-activation of a unit is 0 near a crossing, and its slope along the normal."""
-    start = _DISTANCE * crossing.point
+def _profile(oracle, crossing, activation, area):
+    """Where (D,) the pre-activation of a unit is 0 near a crossing, its slope along the normal, and the residual.
+
+    The residual is relative to the largest difference of the unit from its ReLU limit.
+    """
+    tail, start = EVEN_TAILS[activation.name], _DISTANCE * crossing.point
     outputs = crossing.jump / np.linalg.norm(crossing.jump)
-    half, center = _CLEAR * _DISTANCE * crossing.room, 0.0
+    half, center = _CLEAR * _DISTANCE * crossing.margin, 0.0
     for _ in range(_ZOOMS):
         t = np.linspace(-half, half, _POINTS)
         y = oracle(start + (center + t)[:, None] * crossing.normal) @ outputs
-        n = max(2, int(_ENDS * _POINTS))
-        left, right = (np.polynomial.polynomial.polyfit(t[part], y[part], 1) for part in (slice(n), slice(-n, None)))
-        jump = right[1] - left[1]
+        jump, corner, width = _corner(t, y, area)
         if jump <= 0:
-            raise NotIdentified("profiles", "units", "a unit bends the other way than its ReLU limit.")
-        corner = float(np.clip((left[0] - right[0]) / jump, -half, half))
-        beside = np.where(t < corner, left[0] + left[1] * t, right[0] + right[1] * t)
-        bend = float(np.sum(y - beside) * (t[1] - t[0])) / area
-        width = np.sqrt(max(bend, 0.0) / jump)  # one over the slope
-        center += corner
+            return start, 1.0, np.inf
         wanted = max(2.0 * tail * width, half / _ZOOM)
         if wanted > 0.5 * half:
             break
-        half = wanted
-    if width <= 0:
-        raise NotIdentified("profiles", "units", "a unit bends at a point, as one that is piecewise linear.")
-    return start + center * crossing.normal, 1.0 / width
+        half, center = wanted, center + corner
+    corner, width, residual = _fit(t, y, jump, corner, width, activation)
+    return start + (center + corner) * crossing.normal, 1.0 / width, residual
+
+
+def _corner(t, y, area):
+    """Jump of the slope, position of the corner, and width of a profile y at positions t."""
+    n = max(2, int(_ENDS * len(t)))
+    left, right = (np.polynomial.polynomial.polyfit(t[part], y[part], 1) for part in (slice(n), slice(-n, None)))
+    jump = right[1] - left[1]
+    if jump <= 0:
+        return 0.0, 0.0, 1.0
+    corner = float(np.clip((left[0] - right[0]) / jump, t[0], t[-1]))
+    beside = np.where(t < corner, left[0] + left[1] * t, right[0] + right[1] * t)
+    bend = max(float(np.sum(y - beside) * (t[1] - t[0])) / area, np.finfo(float).tiny)
+    return jump, corner, np.sqrt(bend / jump)
+
+
+def _fit(t, y, jump, corner, width, activation):
+    """Corner, width and residual of ``a + b t + c g((t - corner) / width)``, by Gauss-Newton steps from an estimate."""
+    residual = np.inf
+    for _ in range(_STEPS):
+        g, slope = activation.jet((t - corner) / width, 1)
+        design = np.column_stack([np.ones_like(t), t, g])
+        coef = np.linalg.lstsq(design / np.abs(design).max(axis=0), y, rcond=None)[0] / np.abs(design).max(axis=0)
+        gap = y - design @ coef
+        bend = np.abs(coef[2] * (g - np.maximum((t - corner) / width, 0.0))).max()
+        residual = float(np.abs(gap).max() / max(bend, np.finfo(float).tiny))
+        moves = coef[2] / width * np.column_stack([slope, slope * (t - corner) / width])
+        whole = np.column_stack([design, moves])
+        unit = np.maximum(np.abs(whole).max(axis=0), np.finfo(float).tiny)
+        step = np.linalg.lstsq(whole / unit, gap, rcond=None)[0][3:] / unit[3:]
+        corner, width = corner - np.clip(step[0], -width, width), width - np.clip(step[1], -0.5 * width, 0.5 * width)
+    return corner, width, residual

@@ -16,7 +16,7 @@ from . import relu
 
 __all__ = ["METHOD"]
 
-_SCALE = 1e9  # factor R of the inputs: units bend over 1e-9 of a standard deviation, and biases vanish as much
+_SCALE = 1e13  # factor R of the inputs: units bend over 1e-12 of a standard deviation, and biases vanish as much
 _N_HELD_OUT = 200  # samples of the limit (budget)
 
 
