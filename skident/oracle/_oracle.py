@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import warnings
+from dataclasses import replace
 
 import numpy as np
 
@@ -212,6 +214,26 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
             Same input range, logits for a classifier; its queries count here too.
         """
         return SharedBox(self)
+
+    def zoomed_out(self, factor):
+        """This oracle in coordinates and outputs that are `factor` times as large a unit: ``f(factor * v) / factor``.
+
+        Parameters
+        ----------
+        factor : float
+
+        Returns
+        -------
+        Oracle
+            Same black box and budget.
+        """
+        other = copy.copy(self)
+        other.scale, other.output_scale = factor * self.scale, factor * self.output_scale
+        accuracy = self.accuracy
+        other.accuracy = replace(
+            accuracy, std=accuracy.std / factor, removed_offset=accuracy.removed_offset / factor
+        )
+        return other
 
     def __call__(self, U):
         """Outputs (n, m_L) at points U (n, D), as a float64 array of the caller's own."""

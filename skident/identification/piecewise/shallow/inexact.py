@@ -21,7 +21,7 @@ from .signs import signs_of_linear_part
 from .split_units import with_split_units
 from .unsigned import Covariance, n_units_of, output_std, query_rows, screened, significant, units_of, with_linear_part
 
-__all__ = ["find_from_inexact_outputs"]
+__all__ = ["find_from_inexact_outputs", "is_coarse"]
 
 _LINES = (8, 8, 16)  # lines scanned before each fit: nearly every line crosses every hyperplane
 _RESIDUAL_SEARCHES = 4  # fits, each with the faint units that the residual of the one before shows
@@ -50,12 +50,15 @@ _CHECKED = 500  # further queries that a network has to explain
 _COARSE = 1e-5  # relative error of outputs from which lines lose too many boundaries
 
 
-def find_from_inexact_outputs(search, n_units=None, callback=None):
+def find_from_inexact_outputs(search, n_units=None, callback=None, max_unshared=_DEEPER):
     """The `FeedforwardNetwork` of standardized inputs with one hidden ReLU layer, and the `FitSample` of its last fit.
+
+    There must be more layers if a larger share than `max_unshared` of the boundaries lies on hyperplanes of which no
+    other line meets one.
 
     Raises `NotIdentified` if no units explain the outputs up to their errors.
     """
-    if _is_coarse(search.probe.oracle):
+    if is_coarse(search.probe.oracle):
         return _network_of(search, grown_units(search.probe.oracle, search.rng), n_units)
     candidates, failure = CandidateUnits(search), None
     for n_lines in _LINES:
@@ -63,7 +66,7 @@ def find_from_inexact_outputs(search, n_units=None, callback=None):
         units = candidates.units()
         if callback is not None:
             callback(len(units))
-        if (share := candidates.unshared()) > _DEEPER:
+        if (share := candidates.unshared()) > max_unshared:
             raise _failure("layers", f"{share:.0%} of the activation boundaries end, as those of deeper layers do.")
         try:
             return _network_of(search, units, n_units)
@@ -91,7 +94,7 @@ def _network_of(search, units, n_units):
     if len(units) == 0:
         raise _failure("bent", "no hyperplane is crossed by several lines.")
     fit, rows = _complete_fit(search, units)
-    if fit.scale < _EXPLAINED and not _is_coarse(oracle):
+    if fit.scale < _EXPLAINED and not is_coarse(oracle):
         fit, rows = with_split_units(oracle, fit, rows, search.rng)
     if not _explains(fit, _FEW):
         raise _failure(
@@ -131,10 +134,10 @@ def _unsigned_fit(oracle, units, rng):
         raise _failure("bent", f"the hyperplanes found explain the outputs only to {rough:.0%} of their spread.")
     while True:
         fit = robust_polish(
-            network, rows.inputs, rows.outputs, rows.std, enough=0.0 if _is_coarse(oracle) else _CONVERGED
+            network, rows.inputs, rows.outputs, rows.std, enough=0.0 if is_coarse(oracle) else _CONVERGED
         )
         units = units_of(fit.network)
-        limit = _SIGNIFICANT * (1.0 if _is_coarse(oracle) else _ROUNDING_FACTOR)
+        limit = _SIGNIFICANT * (1.0 if is_coarse(oracle) else _ROUNDING_FACTOR)
         kept = significant(fit, rows, limit) if fit.scale < _PRUNED else np.ones(len(units), dtype=bool)
         if not kept.all() and kept.any():
             network, _ = with_linear_part(units.take(kept), rows)
@@ -160,7 +163,7 @@ def _without_doubles(fit, rows, limit):
     return fit
 
 
-def _is_coarse(oracle):
+def is_coarse(oracle):
     """Whether outputs have errors of noise or of few digits, and not of single precision."""
     return oracle.accuracy.relative_error > _COARSE
 
@@ -168,7 +171,7 @@ def _is_coarse(oracle):
 def _n_rows(oracle, network):
     """Queries of a fit."""
     P = network.n_parameters
-    if _is_coarse(oracle) and P < _LARGE:
+    if is_coarse(oracle) and P < _LARGE:
         return int(_ROWS_COARSE * P / network.n_outputs)
     return int((_ROWS if P < _LARGE else _ROWS_LARGE) * P / network.n_outputs)
 

@@ -11,6 +11,7 @@ from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import NotIdentified
 
 from ..kernel.output_error import probe_of
+from .distant import find_from_distant_outputs, serves_distant_outputs
 from .inexact import find_from_inexact_outputs
 from .line_search import LineSearch
 from .linear_part import network_with_linear_part
@@ -93,11 +94,24 @@ def find_relu_network(
             if oracle.restricted and not leaky:
                 return _find_restricted(search, callback)
             if not probe.exact and not leaky:
-                return ShallowNetwork(*find_from_inexact_outputs(search, n_units, callback))
+                return ShallowNetwork(*_inexact(search, n_units, callback))
             return _find_everywhere(search, n_units, leaky, linear, callback)
         except NotIdentified:
             if n_left == 0:
                 raise
+
+
+def _inexact(search, n_units, callback):
+    """The network and the sample of its last fit from outputs with errors, far out first if that makes them small."""
+    oracle = search.probe.oracle
+    if serves_distant_outputs(oracle):
+        try:
+            return find_from_distant_outputs(
+                oracle, search.rng, n_units=n_units, max_units=search.max_units, callback=callback
+            )
+        except NotIdentified:  # errors may grow with the distance, or the black box is another function there
+            pass
+    return find_from_inexact_outputs(search, n_units, callback)
 
 
 def _find_everywhere(search, n_units, leaky, linear, callback):
