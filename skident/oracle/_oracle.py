@@ -230,9 +230,7 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
         other = copy.copy(self)
         other.scale, other.output_scale = factor * self.scale, factor * self.output_scale
         accuracy = self.accuracy
-        other.accuracy = replace(
-            accuracy, std=accuracy.std / factor, removed_offset=accuracy.removed_offset / factor
-        )
+        other.accuracy = replace(accuracy, std=accuracy.std / factor, removed_offset=accuracy.removed_offset / factor)
         return other
 
     def __call__(self, U):

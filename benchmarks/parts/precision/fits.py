@@ -86,12 +86,25 @@ def _with_determined_logits(network):
     return FeedforwardNetwork([*network.weights[:-1], W], [*network.biases[:-1], b], network.activation)
 
 
+def _with_norms_of(network, truth):
+    """The true network with ReLU units rescaled to the norms of the other one's incoming weights, as `stderr_` has."""
+    weights, biases = [W.copy() for W in truth.weights], [b.copy() for b in truth.biases]
+    if truth.activation != "relu":
+        return truth
+    for k, W in enumerate(network.weights[:-1]):
+        factors = np.linalg.norm(W, axis=0) / np.linalg.norm(weights[k], axis=0)
+        weights[k] *= factors
+        biases[k] *= factors
+        weights[k + 1] /= factors[:, None]
+    return truth.with_parameters(weights, biases)
+
+
 def coverage(identifier, truth):
     """How many parameters have a standard error, and how many of them lie within 1.96 of it; nothing if unmatched."""
     network = identifier.network_
     if identifier.stderr_ is None or tuple(network.layer_widths) != tuple(truth.layer_widths):
         return {"covered": 0, "with_stderr": 0}
-    aligned = truth.align_to(network)
+    aligned = _with_norms_of(network, truth.align_to(network))
     found, true = ([*net.weights, *net.biases] for net in (network, aligned))
     errors = np.concatenate([(a - b).ravel() for a, b in zip(found, true, strict=True)])
     stderr = np.concatenate([s.ravel() for part in identifier.stderr_ for s in part])

@@ -10,10 +10,11 @@ from skident import NetworkIdentifier
 from skident.datasets import make_network
 from skident.identification.piecewise.kernel.output_error import Probe, probe_of
 from skident.identification.piecewise.shallow.candidates import CandidateUnits
+from skident.identification.piecewise.shallow.distant import find_from_distant_outputs, serves_distant_outputs
 from skident.identification.piecewise.shallow.inexact import find_from_inexact_outputs
 from skident.identification.piecewise.shallow.line_search import LineSearch
-from skident.network import FeedforwardNetwork
-from skident.oracle import Oracle
+from skident.network import FeedforwardNetwork, change_outputs
+from skident.oracle import NotIdentified, Oracle
 
 
 def torch_model(widths, seed, faint=1.0):
@@ -117,3 +118,45 @@ def test_nearly_parallel_units_are_split():
         n_right += right
         assert right or not found.report_.agrees
     assert n_right >= 6
+
+
+def noisy_oracle(truth, error_of, seed):
+    """An oracle whose outputs have errors ``error_of(Y, rng)``, after measuring them."""
+    rng = np.random.RandomState(seed)
+    oracle = Oracle(lambda X: (lambda Y: Y + error_of(Y, rng))(truth(X)), truth.n_inputs)
+    U = rng.standard_normal((400, truth.n_inputs))
+    oracle.measure_accuracy(U, oracle.standardize_outputs(oracle(U)), rng)
+    return oracle
+
+
+ERRORS = {
+    "noise": lambda Y, rng: 0.01 * rng.standard_normal(Y.shape),
+    "decimals": lambda Y, rng: Y.round(2) - Y,
+}
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_errors_of_constant_size_vanish_far_out(kind):
+    n_right = 0
+    for seed in range(3):
+        truth = make_network((5, 8, 1), activation="relu", output_activation="identity", random_state=seed)
+        oracle = noisy_oracle(truth, ERRORS[kind], seed)
+        assert serves_distant_outputs(oracle)
+        network, _ = find_from_distant_outputs(oracle, np.random.RandomState(seed))
+        network = change_outputs(network, oracle.output_center, oracle.output_scale)
+        if network.layer_widths == truth.layer_widths:
+            aligned = truth.align_to(network)
+            scale = np.linalg.norm(network.weights[0], axis=0) / np.linalg.norm(aligned.weights[0], axis=0)
+            # 1 % of noise over a distance of 3,000 standard deviations, and a margin for few rows per weight
+            np.testing.assert_allclose(network.weights[0], aligned.weights[0] * scale, atol=1e-4)
+            off = (network.biases[0] - aligned.biases[0] * scale) * network.weights[1][:, 0]
+            np.testing.assert_allclose(off, 0.0, atol=0.01)  # one error of an output
+            n_right += 1
+    assert n_right >= 2
+
+
+def test_errors_that_grow_with_the_outputs_do_not_vanish_far_out():
+    truth = make_network((5, 8, 1), activation="relu", output_activation="identity", random_state=0)
+    oracle = noisy_oracle(truth, lambda Y, rng: 0.01 * np.hypot(1.0, Y) * rng.standard_normal(Y.shape), 0)
+    with pytest.raises(NotIdentified, match="unexplained|hyperplane|piece|boundar|outputs"):
+        find_from_distant_outputs(oracle, np.random.RandomState(0))

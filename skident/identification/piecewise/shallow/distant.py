@@ -26,6 +26,15 @@ _FARTHEST = 1e5  # standard deviations up to which the distance is raised: model
 _REACH = 10.0  # half length of lines over the distance: they miss 6 % of the hyperplanes, float32 rounding stays small
 _UNSHARED = 0.4  # share of boundaries that no other line meets, of more layers: faint units are met now and then
 _ROWS = 32.0  # queries near the center per parameter: they determine the biases
+_DOUBLE_COSINE = 0.995  # of hyperplanes that may be one: 0.1 rad
+_DOUBLE_FREEDOM = 4.0  # decrease of the cost per parameter that a redundant unit may bring
+_DOUBLE_GAIN = 300.0  # the same beside that: far out, errors are not independent
+_WEAK = 0.2  # strength over that of the other one
+_MAX_DOUBLES = 4  # units that are tried (budget)
+_ROUNDS = 2  # of each fit
+_CUT = 25.0  # squared residual that costs no more
+_OUTLIERS = 2e-3  # share of outlying rows up to which units are complete
+_TRIES = 3  # searches: other lines find other units
 _CHECKED = 500  # further queries near the center that the network has to explain
 _EXPLAINED = 1.5  # scale of their residuals, in standard deviations of the errors, up to which they are errors
 _QUANTILE = 0.8  # of the residuals, that gives their scale: decimals have many residuals near 0
@@ -44,26 +53,59 @@ def find_from_distant_outputs(oracle, rng, *, n_units=None, max_units=1000, call
     factor = min(oracle.accuracy.relative_error / _ERROR, _FARTHEST)
     distant = oracle.zoomed_out(factor)
     probe = probe_of(distant, rng, far=_REACH)
-    search = LineSearch(probe, _REACH * probe.length_scale, max_units, rng)
-    network, far = find_from_inexact_outputs(search, n_units, callback, _UNSHARED)
-    network = FeedforwardNetwork(network.weights, [b * factor for b in network.biases], "relu")
+    for n_left in reversed(range(_TRIES)):
+        search = LineSearch(probe, _REACH * probe.length_scale, max_units, rng)
+        try:
+            network, far = find_from_inexact_outputs(search, n_units, callback, _UNSHARED)
+            network = FeedforwardNetwork(network.weights, [b * factor for b in network.biases], "relu")
+            far = FitSample(factor * far.inputs, factor * far.outputs, factor * far.std)
+            return _with_outputs_near_center(oracle, network, far, rng)
+        except NotIdentified:
+            if n_left == 0:
+                raise
+
+
+def _with_outputs_near_center(oracle, network, far, rng):
+    """The network fitted to outputs near the center too, and all rows; NotIdentified if it does not explain them."""
     near = query_rows(oracle, network, int(_ROWS * network.n_parameters / network.n_outputs), rng)
-    std = np.broadcast_to(near.std, near.outputs.shape)
-    far_std = np.broadcast_to(far.std, far.outputs.shape)
-    both = FitSample(
-        np.concatenate([near.inputs, factor * far.inputs]),
-        np.concatenate([near.outputs, factor * far.outputs]),
-        np.concatenate([std, factor * far_std]),
-    )
-    fit = robust_polish(network, both.inputs, both.outputs, both.std, quantile=_QUANTILE)
+    both = [np.concatenate([a, b]) for a, b in zip(_parts(near), _parts(far), strict=True)]
+    rows = FitSample(*both)
+    fit = _without_doubles(robust_polish(network, *both, quantile=_QUANTILE), rows)
     checked = query_rows(oracle, fit.network, _CHECKED, rng)
     std = output_std(oracle, fit.network, checked.inputs, checked.outputs)
     scale = residual_scale((fit.network(checked.inputs) - checked.outputs) / std, _QUANTILE)
-    if scale > _EXPLAINED:
+    if scale > _EXPLAINED or fit.outliers.mean() > _OUTLIERS:
         raise NotIdentified(
             "activation boundaries",
             "unexplained",
-            f"{len(fit.network.biases[0])} units explain the outputs {factor:.0e} standard deviations away, but leave "
+            f"{len(fit.network.biases[0])} units leave {fit.outliers.mean():.1%} of the outputs unexplained, and "
             f"residuals of {scale:.1e} times the outputs' error near the center.",
         )
-    return fit.network, both
+    return fit.network, rows
+
+
+def _parts(rows):
+    return rows.inputs, rows.outputs, np.broadcast_to(rows.std, rows.outputs.shape)
+
+
+def _without_doubles(fit, rows):
+    """The fit without units that are close to stronger ones and explain little beside these."""
+    (W, c), b = fit.network.weights, fit.network.biases
+    norms = np.linalg.norm(W, axis=0)
+    strengths = np.linalg.norm(c, axis=1) * norms
+    cosines = np.abs((W.T @ W) / (norms[:, None] * norms))
+    close = (cosines > _DOUBLE_COSINE) & (strengths[:, None] < _WEAK * strengths)
+    weak = np.flatnonzero(close.any(axis=1))
+    for i in weak[np.argsort(strengths[weak])][:_MAX_DOUBLES]:
+        kept = np.arange(len(norms)) != i
+        fewer = FeedforwardNetwork([W[:, kept], c[kept]], [b[0][kept], b[1]], "relu")
+        fewer = robust_polish(fewer, rows.inputs, rows.outputs, rows.std, quantile=_QUANTILE, max_rounds=_ROUNDS)
+        if _cost(fewer, rows, fit.scale) - _cost(fit, rows, fit.scale) < _DOUBLE_GAIN + _DOUBLE_FREEDOM * len(W):
+            return _without_doubles(fewer, rows)
+    return fit
+
+
+def _cost(fit, rows, scale):
+    """Sum of the squared residuals of a fit, in errors of that scale, without outliers."""
+    residual = (fit.network(rows.inputs) - rows.outputs) / (rows.std * scale)
+    return float(np.sum(np.minimum(residual**2, _CUT)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skident.fitting.errors_of_fit import FitSample
-from skident.fitting.robust_polish import robust_polish
+from skident.fitting.robust_polish import residual_scale, robust_polish
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
@@ -22,7 +22,7 @@ _ROUNDS = 6  # of each fit
 _TOLERATED = 0.5  # of the last relative residual that a fit counts as errors of the outputs
 _SIGNIFICANT = 6.0  # standard errors below which a unit is redundant
 _FIRST_PRUNED = 3  # steps after which units are pruned: the first ones only approximate
-_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
+_QUANTILE = 0.9  # of the residuals, that gives their scale: units still missing show in few outputs
 _IDLE = 2  # steps in a row that add no significant unit, after which they are complete or nearly so
 _NEARLY = 4.0  # scale up to which that is taken for completeness
 
@@ -43,16 +43,16 @@ def grown_units(oracle, rng):
     for n_steps in range(_MOST_STEPS):
         rows = FitSample(rows.inputs, rows.outputs, np.hypot(std, min(tolerated, 1.0) * distance))
         network, _ = with_linear_part(units, rows)
-        fit = robust_polish(network, rows.inputs, rows.outputs, rows.std, max_rounds=_ROUNDS)
+        fit = robust_polish(network, rows.inputs, rows.outputs, rows.std, max_rounds=_ROUNDS, quantile=_QUANTILE)
         residual = np.abs(fit.network(rows.inputs) - rows.outputs)
         std = output_std(oracle, fit.network, rows.inputs, rows.outputs)
-        tolerated = min(tolerated, _TOLERATED * _MAD * float(np.median(residual / distance)))
+        tolerated = min(tolerated, _TOLERATED * residual_scale(residual / distance, _QUANTILE))
         rows = FitSample(rows.inputs, rows.outputs, np.hypot(std, tolerated * distance))
         units = units_of(fit.network)
         if n_steps >= _FIRST_PRUNED:
             units = units.take(significant(fit, rows, _SIGNIFICANT))
         counts.append(len(units))
-        scale = _MAD * float(np.median(residual / std))
+        scale = residual_scale(residual / std, _QUANTILE)
         idle = len(counts) > _IDLE and max(counts[-_IDLE:]) <= counts[-_IDLE - 1]
         if n_steps >= _FIRST_PRUNED and idle and scale < _NEARLY:
             return units
