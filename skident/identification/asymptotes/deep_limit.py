@@ -7,6 +7,7 @@ profile there has the width and the position of this unit.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,8 +33,15 @@ _STEPS = 6  # of a fit, which converges quadratically
 _GOOD = 1e-4  # residual of a profile, relative to its bend, from which no other crossing is tried: rounding is 1e-5
 _ACCEPTED = 0.1  # residual above which a profile is another function
 _ACTIVITY_ROWS = 20_000  # points at which a unit that is active at one in 5,000 is seen
-_SCALES = np.geomspace(0.05, 20.0, 25)  # of a unit near the center, among which a fit starts
-_SHIFTS = np.linspace(-6.0, 6.0, 49)  # of its bias
+_FAR_ROWS = 1000  # points far out at which a unit that is always active must be so
+_IDLE_SHARE = 0.2  # share of them at which it may be idle: the search for facets may have missed its boundary
+_CANDIDATES = 40  # choices of signs that are fitted near the center (budget: 20 ms each)
+_EXPLAINED = 1e-12  # sum of squares over that of the outputs, below which a choice is right: rounding of profiles
+_OPPOSITE = 1e-6  # difference of opposite directions of a pair of units, that is rounding
+_RANK_ONE = 1e-6  # second singular value of a linear part that one unit makes, over the first
+_MOST_REFLECTED = 10  # units whose signs are searched (budget: 1,024 choices)
+_SCALES = np.geomspace(0.05, 20.0, 13)  # of a unit near the center, among which a fit starts
+_SHIFTS = np.linspace(-6.0, 6.0, 25)  # of its bias
 _NEAR_ROWS = 200  # that determine the biases of the outputs
 
 
@@ -53,74 +61,120 @@ def network_from_limit(oracle, limit, activation, rng):
 
     `activation` is one of `EVEN_TAILS`. Some 3,000 queries per unit.
     """
-    limit, always = _without_idle_units(limit, rng)
+    limit, straight = _with_marked_units(limit, rng)
     area = _tail_area(activation)
     weights, biases, factors = [], [], np.ones(limit.n_inputs)
     for layer, W in enumerate(limit.weights[:-1]):
-        V, b, scales = np.empty_like(W), np.empty(W.shape[1]), np.empty(W.shape[1])
-        for unit in range(W.shape[1]):
-            if (layer, unit) in always:
-                V[:, unit], b[unit], scales[unit] = W[:, unit] / factors, 0.0, 1.0
-                continue
-            center, scales[unit] = _zero_and_scale(oracle, _crossings(limit, layer, unit, rng), activation, area)
-            V[:, unit] = W[:, unit] / factors * scales[unit]
+        linear = None if layer < limit.n_layers - 2 or not straight.any() else _linear_part(limit, straight, factors)
+        units = np.arange(W.shape[1]) if layer < limit.n_layers - 2 else np.flatnonzero(~straight)
+        V, b, scales = np.empty((len(W), len(units))), np.empty(len(units)), np.empty(len(units))
+        for i, unit in enumerate(units):
+            crossings = _crossings(limit, layer, unit, straight, rng)
+            center, scales[i] = _zero_and_scale(oracle, crossings, activation, area)
+            V[:, i] = W[:, unit] / factors * scales[i]
             inputs = _hidden(weights, biases, activation, center[None])[0]
-            b[unit] = -(inputs @ V[:, unit])
+            b[i] = -(inputs @ V[:, i])
         weights.append(V)
         biases.append(b)
         factors = scales
-    last = limit.weights[-1] / factors[:, None]
+    last = limit.weights[-1][~straight] / factors[:, None]
     near = rng.standard_normal((_NEAR_ROWS, limit.n_inputs))
     outputs = oracle(near)
     offset = (outputs - _hidden(weights, biases, activation, near) @ last).mean(axis=0)
     network = FeedforwardNetwork([*weights, last], [*biases, offset], activation)
-    return network if not always else _with_scale_near_center(network, always, near, outputs)
+    if linear is None:
+        return network
+    far = _hidden(weights[:-1], biases[:-1], activation, _DISTANCE * rng.standard_normal((_FAR_ROWS, limit.n_inputs)))
+    return with_always_active_unit(network, linear, far / _DISTANCE, near, outputs)
 
 
-def _without_idle_units(limit, rng):
-    """The limit without units that are never active, and the (layer, unit) that is always active, in a list.
+def _with_marked_units(limit, rng):
+    """The limit without units that are never active, and which units of its last hidden layer make a linear part (m,).
 
-    An always active unit is a linear part of the limit, which has a pair ``relu(v . h) - relu(-v . h)`` for it.
+    Such units are always active far out, or a pair ``relu(v . h) - relu(-v . h)``.
     """
-    weights, always = [np.array(W) for W in limit.weights], []
-    H = rng.standard_normal((_ACTIVITY_ROWS, limit.n_inputs))
+    weights, H = [np.array(W) for W in limit.weights], rng.standard_normal((_ACTIVITY_ROWS, limit.n_inputs))
     for layer in range(limit.n_layers - 1):
         Z = H @ weights[layer]
         used = Z.max(axis=0) > 0
         weights[layer], weights[layer + 1] = weights[layer][:, used], weights[layer + 1][used]
-        always += [(layer, int(unit)) for unit in np.flatnonzero(Z[:, used].min(axis=0) > 0)]
+        straight = Z[:, used].min(axis=0) > 0
+        if straight.any() and layer < limit.n_layers - 2:
+            raise NotIdentified("profiles", "units", "a unit is always active far out, and others come behind it.")
         H = np.maximum(Z[:, used], 0.0)
-    if len(always) > 1 or (always and always[0][0] < limit.n_layers - 2):
-        raise NotIdentified(
-            "profiles", "units", f"{len(always)} units are always active far out, which leaves their weights open."
-        )
+    V, U = weights[-2:]
+    both = np.vstack([V / np.linalg.norm(V, axis=0), np.sign(U.T[:1])])
+    opposite = np.linalg.norm(both[:, :, None] + both[:, None], axis=0) < _OPPOSITE
     biases = [np.zeros(W.shape[1]) for W in weights]
-    return FeedforwardNetwork(weights, biases, "relu"), always
+    return FeedforwardNetwork(weights, biases, "relu"), straight | opposite.any(axis=0)
 
 
-def _with_scale_near_center(network, always, X, Y):
-    """The network with scale and bias of the unit of its last hidden layer that far outputs leave open, by a fit."""
-    ((_, unit),) = always
-    hidden = _hidden(network.weights[:-2], network.biases[:-2], network.activations[0], X)
+def _linear_part(limit, straight, factors):
+    """The linear part (m, m_L) that marked units make of the outputs of the layer before, whose scales are known."""
+    V, U = limit.weights[-2][:, straight], limit.weights[-1][straight]
+    both = V / np.linalg.norm(V, axis=0)
+    half = np.where((np.linalg.norm(both[:, :, None] + both[:, None], axis=0) < _OPPOSITE).any(axis=0), 0.5, 1.0)
+    return (V * half) @ U / factors[:, None]
+
+
+def with_always_active_unit(network, linear, far, X, Y):
+    """The network with a unit of its last hidden layer that is (nearly) always active: a linear part (m, m_L) far out.
+
+    As ``g(z) - g(-z) = z``, every unit of that layer that is reflected changes the linear part. Signs are searched for
+    which it is one unit, active at most hidden outputs `far` (n, m); near the center, outputs Y at X tell its scale and
+    bias, and the right signs. Not more than `_MOST_REFLECTED` units.
+    """
+    V, b, U, c = network.weights[-2], network.biases[-2], network.weights[-1], network.biases[-1]
+    if V.shape[1] > _MOST_REFLECTED:
+        raise NotIdentified("profiles", "signs", f"{V.shape[1]} units beside one that is always active far out.")
+    candidates = []
+    for signs in itertools.product((1.0, -1.0), repeat=V.shape[1]):
+        signs = np.array(signs)
+        left, sizes, right = np.linalg.svd(linear + (V * (signs < 0)) @ U)
+        w, u = left[:, 0] * sizes[0], right[0]
+        share = float(np.mean(far @ w < 0))
+        if len(sizes) == 1 or sizes[1] <= _RANK_ONE * sizes[0]:
+            candidates.append((share, signs, w, u) if share < 0.5 else (1.0 - share, signs, -w, -u))
+    near, best = _hidden(network.weights[:-2], network.biases[:-2], network.activations[0], X), None
+    for share, signs, w, u in sorted(candidates, key=lambda one: one[0])[:_CANDIDATES]:
+        if share > _IDLE_SHARE or (best is not None and best[0] < _EXPLAINED * np.sum((Y - Y.mean(axis=0)) ** 2)):
+            break
+        start = FeedforwardNetwork(
+            [*network.weights[:-2], np.column_stack([V * signs, w]), np.vstack([U, u])],
+            [*network.biases[:-2], np.append(b * signs, 0.0), c],
+            network.activations[0],
+        )
+        found, residual = _with_scale_near_center(start, near, X, Y)
+        if best is None or residual < best[0]:
+            best = residual, found
+    if best is None:
+        raise NotIdentified("profiles", "signs", "no signs make the linear part far out one unit.")
+    return best[1]
+
+
+def _with_scale_near_center(network, hidden, X, Y):
+    """The network with fitted scale and bias of the last unit of its last hidden layer, and the residual."""
     V, b, last = np.array(network.weights[-2]), np.array(network.biases[-2]), np.array(network.weights[-1])
-    others = np.arange(V.shape[1]) != unit
-    rest = Y - network.activations[0](hidden @ V[:, others] + b[others]) @ last[others]
-    z, outgoing = hidden @ V[:, unit], last[unit]
+    activation = network.activations[0]
+    rest = Y - activation(hidden @ V[:, :-1] + b[:-1]) @ last[:-1]
+    z, outgoing = hidden @ V[:, -1], last[-1]
 
     def residual(parameters):
         scale, bias = np.exp(parameters[0]), parameters[1]
-        gap = rest - network.activations[0](scale * z + bias)[:, None] * outgoing / scale
+        gap = rest - activation(scale * z + bias)[:, None] * outgoing / scale
         return (gap - gap.mean(axis=0)).ravel()
 
     size = max(float(np.std(z)), np.finfo(float).tiny)
     starts = [(np.log(a / size), c * max(a, 1.0)) for a in _SCALES for c in _SHIFTS]
     start = min(starts, key=lambda parameters: float(np.sum(residual(parameters) ** 2)))
-    scale, bias = scipy.optimize.least_squares(residual, start, xtol=1e-14, ftol=1e-14, gtol=1e-14).x
-    V[:, unit] *= np.exp(scale)
-    b[unit], last[unit] = bias, outgoing / np.exp(scale)
+    found = scipy.optimize.least_squares(residual, start, xtol=1e-14, ftol=1e-14, gtol=1e-14)
+    scale = np.exp(found.x[0])
+    V[:, -1] *= scale
+    b[-1], last[-1] = found.x[1], outgoing / scale
     weights, biases = [*network.weights[:-2], V, last], [*network.biases[:-2], b, network.biases[-1]]
     network = network.with_parameters(weights, biases)
-    return network.with_parameters(weights, [*biases[:-1], biases[-1] + (Y - network(X)).mean(axis=0)])
+    biases[-1] = biases[-1] + (Y - network(X)).mean(axis=0)
+    return network.with_parameters(weights, biases), float(np.sum(found.fun**2))
 
 
 def _hidden(weights, biases, activation, X):
@@ -159,7 +213,7 @@ def _zero_and_scale(oracle, crossings, activation, area):
     return best[1:]
 
 
-def _crossings(limit, layer, unit, rng):
+def _crossings(limit, layer, unit, straight, rng):
     """Some `_Crossing` of a unit's boundary with a large margin and a large jump, the best first."""
     D = limit.n_inputs
     X = rng.standard_normal((_ACTIVITY_ROWS, D))
@@ -175,10 +229,10 @@ def _crossings(limit, layer, unit, rng):
         A, B = np.where(same[:, None], middle, A), np.where(same[:, None], B, middle)
     X = 0.5 * (A + B)
     X *= (np.sqrt(D) / np.linalg.norm(X, axis=1))[:, None]
-    return _best_crossings(limit, layer, unit, X)
+    return _best_crossings(limit, layer, unit, straight, X)
 
 
-def _best_crossings(limit, layer, unit, X):
+def _best_crossings(limit, layer, unit, straight, X):
     """The best crossings among points X (n, D) on a unit's boundary."""
     n, margin = len(X), np.full(len(X), np.inf)
     gradients, active = np.broadcast_to(np.eye(limit.n_inputs), (n, limit.n_inputs, limit.n_inputs)), []
@@ -187,6 +241,8 @@ def _best_crossings(limit, layer, unit, X):
         Z, gradients = H @ W, gradients @ W
         norms = np.linalg.norm(gradients, axis=1)
         distance = np.where(norms > 0, np.abs(Z) / np.where(norms > 0, norms, 1.0), np.inf)
+        if depth == limit.n_layers - 2:
+            distance[:, straight] = np.inf  # no boundary of the outputs
         if depth == layer:
             normal, distance[:, unit] = gradients[:, :, unit], np.inf
         margin = np.minimum(margin, distance.min(axis=1))

@@ -60,6 +60,7 @@ def test_a_unit_that_is_always_active_far_out_is_fitted_near_the_center():
         (network_of("silu", 0), {}),
         (network_of("softplus", 0), {"activation": "softplus"}),
         (network_of("gelu", 0, (6, 10, 6, 4, 1)), {}),
+        (with_a_unit_that_is_always_active(), {}),
     ],
 )
 def test_networks_are_identified(network, options):
