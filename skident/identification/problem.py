@@ -50,6 +50,7 @@ class Options:
     vectorized: bool
     n_jobs: int | None
     verbose: int
+    weight_dtype: str | None
 
     @classmethod
     def of(cls, identifier, chosen, response):
@@ -62,6 +63,7 @@ class Options:
             tol=identifier.tol,
             n_jobs=identifier.n_jobs,
             verbose=identifier.verbose,
+            weight_dtype=identifier.weight_dtype,
             **{name: getattr(chosen, name) for name in names},
         )
 

@@ -27,6 +27,7 @@ _MAX_UNITS = 1000  # hidden units at most of one layer of unknown width (budget)
 # Reasons of `NotIdentified` for which a network may have more than one hidden layer.
 _MORE_LAYERS = {"layers", "crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
 _FURTHER_CHECKS = 17  # outputs that decide whether units are missing, per held-out sample (budget)
+_MAX_POLISHED_FOR_BITS = 30_000  # parameters up to which bits are worth a fit to outputs, to rounding (budget: 20 s)
 _MAX_COSINE = 1.0 - 1e-6  # cosine of two units from which they may be one
 _POINTS = 20_000  # points at which the activity of units is counted: a share of 5e-5 is seen
 _MAX_RESIDUAL = 4.0  # of a fit, in standard deviations of the outputs' errors, that the errors explain
@@ -204,7 +205,8 @@ def _with_shared_jacobians(problem):
     with problem.log.stage("layers (shared Jacobians)", oracle, None, "units") as entry:
         output_error = probe_of(oracle, problem.rng).output_error
         reach = _reach_of_logits(oracle, problem.rng) if oracle.response == "predict_proba" else np.inf
-        network = find_network(oracle, oracle.n_inputs, output_error, problem.rng, entry["progress"], reach)
+        further = {} if problem.options.weight_dtype is None else {"max_polished": _MAX_POLISHED_FOR_BITS}
+        network = find_network(oracle, oracle.n_inputs, output_error, problem.rng, entry["progress"], reach, **further)
     return _attempt(problem, network, not _has_alike_units(network), "", {})
 
 

@@ -6,8 +6,10 @@ import pytest
 from skident import NetworkIdentifier
 from skident.datasets import make_network
 from skident.identification.piecewise.several_outputs.input_span import InputSpan, find_input_span
+from skident.identification.piecewise.several_outputs.jacobian_polish import polished_on_jacobians
 from skident.identification.piecewise.several_outputs.network import find_network
 from skident.identification.piecewise.several_outputs.planes import PlaneSearch
+from skident.identification.piecewise.several_outputs.roomy_points import roomy_points
 from skident.identification.piecewise.several_outputs.shared_jacobians import Space, good, normals_on_line, scanned
 from skident.oracle import NotIdentified
 
@@ -82,6 +84,32 @@ def probabilities_of(network):
         return P / P.sum(axis=1, keepdims=True)
 
     return model
+
+
+@pytest.mark.parametrize("shape", [(16, 12, 8, 5), (12, 12, 12, 4)])
+def test_fit_to_jacobians_removes_errors_of_all_parameters(shape):
+    """Two quadratic steps from relative errors of 1e-7 reach the rounding of the Jacobians."""
+    network, rng = planted(shape, 0), np.random.RandomState(0)
+    wrong = network.with_parameters(
+        [W * (1.0 + 1e-7 * rng.standard_normal(W.shape)) for W in network.weights],
+        [b + 1e-7 * rng.standard_normal(b.shape) for b in network.biases],
+    )
+    space = Space(network, shape[0], np.full(shape[-1], ERROR), np.sqrt(shape[0]))
+    found, X = polished_on_jacobians(space, wrong, rng), 3.0 * rng.standard_normal((1000, shape[0]))
+    before, after = (np.abs(one(X) - network(X)).max() for one in (wrong, found))
+    assert before > 1e-7 and after < 1e-10
+
+
+def test_units_that_are_rarely_active_are_so_at_some_roomy_points():
+    """A unit that no random point activates has six points of its own."""
+    network, rng = planted((12, 10, 8, 4), 0), np.random.RandomState(0)
+    biases = [network.biases[0], np.append(-1e4, network.biases[1][1:]), network.biases[2]]
+    network = network.with_parameters(network.weights, biases)
+    X, room = roomy_points(network, 30, rng, lambda points: points)
+    n_active = np.sum(
+        np.maximum(X @ network.weights[0] + biases[0], 0.0) @ network.weights[1] + biases[1] > 0.0, axis=0
+    )
+    assert n_active.min() >= 6 and room.min() > 0.0
 
 
 def test_span_of_the_first_layer():

@@ -11,6 +11,7 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 
 from .first_layer import find_first_layer, second_layer_units_on, signed_layer
 from .input_span import find_input_span
+from .jacobian_polish import polished_on_jacobians
 from .orthant import FLOOR, SecondLayer
 from .shared_jacobians import MIN_OUTPUTS, STAGE, Space
 
@@ -20,9 +21,9 @@ _MAX_ATTEMPTS = 3  # from new lines: a unit of the first layer may hide beside o
 _MAX_ROUNDS = 2  # of further lines if units of the second layer are missing
 _CHECKS = 60  # further outputs per radius that the network must explain
 _CHECKED_RADII = (0.5, 1.0, 2.0, 3.0, 10.0)  # standard deviations of these
-_MAX_POLISHED = 30_000  # parameters up to which all of them are fitted (budget: 20 s)
+_MAX_POLISHED = 10_000  # parameters up to which all of them are fitted to outputs (budget: 1 s)
 _POLISH_OUTPUTS = 1.75  # outputs per parameter of that fit
-_POLISH_STEPS = 4  # of it: from errors of 1e-8, these reach rounding (budget: 15 s each for trained networks)
+_POLISH_STEPS = 2  # of it: from errors of 1e-10, these reach rounding (budget: 4 s each)
 _PER_WEIGHT = 1.5  # of its points, at which a unit of the second layer is active, per incoming weight
 _DENSE = 3000  # parameters up to which its normal equations are solved directly: conjugate gradients converge faster
 _MAX_ERROR = 1e-5  # of these, relative: larger ones are those of missing units
@@ -32,14 +33,15 @@ _READOUT_SAMPLES = 40  # beside these
 _READOUT_RADII = (0.5, 1.0, 2.0, 3.0)  # standard deviations of these samples
 
 
-def find_network(query, n_inputs, output_error, rng, callback=None, reach=np.inf):
+def find_network(query, n_inputs, output_error, rng, callback=None, reach=np.inf, *, max_polished=_MAX_POLISHED):
     """The `FeedforwardNetwork` with two hidden ReLU layers that has the outputs of `query`, (n, D) to (n, m_L).
 
     Inputs are standardized, widths unknown, and the first layer is not wider than the input. `output_error` (m_L,) is
     the error of the outputs near the center, `reach` the distance beyond which they may be lost. Jacobians at random
-    points show the span of the first layer's weights, with ``D + 12`` queries each; all else is found within it. A
-    network of up to 30,000 parameters there is fitted to rounding. Raises `NotIdentified` if the first layer is too
-    wide or there is another number of layers; the network must be validated on further samples.
+    points show the span of the first layer's weights, with ``D + 12`` queries each; all else is found within it. The
+    network is fitted to Jacobians, and one of up to `max_polished` parameters to outputs then, to rounding. Raises
+    `NotIdentified` if the first layer is too wide or there is another number of layers; the network must be validated
+    on further samples.
     """
     space = Space(query, n_inputs, output_error, np.sqrt(n_inputs), reach)
     span = find_input_span(space, rng)
@@ -47,7 +49,7 @@ def find_network(query, n_inputs, output_error, rng, callback=None, reach=np.inf
         try:
             inner = span.space(space)
             network = _from_new_lines(inner, rng, callback, inner.n_coordinates)
-            network = span.in_all_inputs(space, _polished(inner, network, rng), rng)
+            network = span.in_all_inputs(space, _polished(inner, network, rng, max_polished), rng)
         except NotIdentified as error:
             if error.reason == "shallow":
                 raise
@@ -55,7 +57,7 @@ def find_network(query, n_inputs, output_error, rng, callback=None, reach=np.inf
             if len(_unexplained(space, network, rng)) == 0:
                 return network
     # No span is narrower, or units outside of it are active at none of the random points.
-    return _polished(space, _from_new_lines(space, rng, callback), rng)
+    return _polished(space, _from_new_lines(space, rng, callback), rng, max_polished)
 
 
 def _from_new_lines(space, rng, callback, n_units=0):
@@ -96,10 +98,14 @@ def _attempt(space, rng, callback, n_units):
     raise failure
 
 
-def _polished(space, network, rng):
-    """The network after a fit of all parameters, if they are not too many."""
+def _polished(space, network, rng, max_polished):
+    """The network after a fit to Jacobians, and one of all parameters to outputs if they are not too many."""
     P = network.n_parameters
-    if P > _MAX_POLISHED:
+    try:
+        network = polished_on_jacobians(space, network, rng)
+    except OutOfBudgetError:
+        return network
+    if P > max_polished:
         return network
     n = int(_POLISH_OUTPUTS * P / network.n_outputs) + space.n_coordinates
     X = design_points(network.weights[0], network.biases[0], n, 1.0, rng, 0.5)

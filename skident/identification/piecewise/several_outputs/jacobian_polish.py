@@ -1,0 +1,158 @@
+"""All weights of two hidden layers fitted to Jacobians: Gauss-Newton steps without a matrix of all parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+from scipy.sparse.linalg import LinearOperator, lsqr
+
+from skident.budget import check_deadline, require_memory
+
+from .roomy_points import roomy_points
+from .shared_jacobians import jacobian_at
+
+__all__ = ["polished_on_jacobians"]
+
+_OVER = 2.0  # entries of all Jacobians per weight: fewer determine some weights badly
+_MORE = 4  # Jacobians beyond that
+_STEP = 1.0  # first step of a Jacobian over the distance of the nearest boundary: random steps rarely go straight there
+_MAX_STEPS = 4  # of Gauss-Newton: from errors of 1e-6, two reach rounding
+_ITERATIONS = 400  # of LSQR per step (budget)
+_TOL = 1e-10  # relative residual of LSQR: 500 eps over the first residual of 1e-5 or less
+_SETTLED = 0.5  # ratio of successive residuals above which the rest is rounding
+_RIDGE = 1e-9  # of the blocks of the preconditioner, relative: units that are never active leave them singular
+_LEAST_WEIGHT = 1e-3  # of a Jacobian whose entries have large errors
+_POINTS_PER_BIAS = 2.0  # outputs per bias, beside those of the Jacobians
+_RADII = (0.5, 1.0, 3.0)  # standard deviations of these
+_RCOND = 1e-12  # of the biases' least squares: rounding
+
+
+def polished_on_jacobians(space, network, rng):
+    """A network with two hidden layers, close to the model's, after a fit of all weights, and of all biases then.
+
+    Within a linear region, the Jacobian is ``J = W_3^T D_2 W_2^T D_1 W_1^T`` with known 0-1 diagonals D. A step solves
+    its linearization by LSQR: changes of W_1 are eliminated, and the other layers are preconditioned by one matrix
+    each. Memory is that of the Jacobians: ``2 P`` numbers for P parameters.
+    """
+    k, (m1, m2, mL) = network.n_inputs, network.layer_widths
+    G = int(np.ceil(_OVER * (k * m1 + m1 * m2 + m2 * mL) / (mL * k))) + _MORE
+    require_memory(4 * 8 * G * mL * (k + m1), f"{G} Jacobians")
+    X, room = roomy_points(network, G, rng, space.within_reach)
+    found = [jacobian_at(space, x, _STEP * h, rng) for x, h in zip(X, room, strict=True)]
+    found = [one for one in found if one.confirmed]
+    if len(found) * mL * k < k * m1 + m1 * m2 + m2 * mL:
+        return network
+    X, errors = np.array([one.point for one in found]), np.array([one.error for one in found])
+    weights = np.maximum(errors.min() / errors, _LEAST_WEIGHT)[:, None, None]
+    rounding = np.linalg.norm(weights[:, 0, 0] * errors) * np.sqrt(mL * k)
+    J, best = np.array([one.value for one in found]), np.inf
+    for _ in range(_MAX_STEPS):
+        check_deadline()
+        step = _Linearized(network, X, weights)
+        residual = np.linalg.norm(weights * (J - step.jacobians))
+        if residual > _SETTLED * best:
+            break
+        best, kept = residual, network
+        if residual < rounding:
+            break
+        network = network.with_parameters(step.solved(J), network.biases)
+    else:
+        kept = network
+    return _with_biases(space, kept, X, np.array([one.outputs for one in found]), rng)
+
+
+class _Linearized:
+    """Jacobians (G, m_L, k) at X (G, k), and their derivatives by the weights, rows scaled by weights (G, 1, 1)."""
+
+    def __init__(self, network, X, weights):
+        self.W1, self.W2, self.W3 = network.weights
+        b1, b2 = network.biases[:2]
+        Z = X @ self.W1 + b1
+        self.on1 = (Z > 0.0)[:, None, :].astype(float)
+        self.on2 = (np.maximum(Z, 0.0) @ self.W2 + b2 > 0.0)[:, None, :].astype(float)
+        self.weights = weights
+        self.A = self.W3.T * self.on2 * weights  # (G, m_L, m_2)
+        self.M = (self.A @ self.W2.T) * self.on1  # (G, m_L, m_1)
+        self.jacobians = self.M / weights @ self.W1.T
+
+    def solved(self, J):
+        """Weights after a step towards Jacobians J."""
+        (m1, m2), mL = self.W2.shape, self.W3.shape[1]
+        R = self.weights * (J - self.jacobians)
+        flat = self.M.reshape(-1, m1)
+        Q = scipy.linalg.orth(flat)
+        inverse = np.linalg.pinv(self.W1.T)
+        L2, L3 = self._preconditioners()
+
+        def split(v):
+            V2, V3 = v[: m1 * m2].reshape(m1, m2), v[m1 * m2 :].reshape(m2, mL)
+            return (V2 @ L2[1]) * L2[0], L3 @ V3
+
+        def forward(v):
+            C = self._change(*split(v)).reshape(-1, m1)
+            return (C - Q @ (Q.T @ C)).ravel()
+
+        def adjoint(y):
+            Y = y.reshape(-1, m1)
+            V2, V3 = self._adjoint((Y - Q @ (Q.T @ Y)).reshape(R.shape[0], mL, m1))
+            return np.concatenate([((V2 * L2[0]) @ L2[1].T).ravel(), (L3.T @ V3).ravel()])
+
+        target = (R @ inverse).reshape(-1, m1)
+        target = (target - Q @ (Q.T @ target)).ravel()
+        operator = LinearOperator((len(target), m1 * m2 + m2 * mL), matvec=forward, rmatvec=adjoint)
+        d2, d3 = split(lsqr(operator, target, atol=_TOL, btol=_TOL, iter_lim=_ITERATIONS)[0])
+        left = R - self._change(d2, d3) @ self.W1.T
+        d1 = np.linalg.lstsq(flat, left.reshape(len(flat), -1))[0].T
+        return [self.W1 + d1, self.W2 + d2, self.W3 + d3]
+
+    def _change(self, d2, d3):
+        """Change (G, m_L, m_1) of ``W_3^T D_2 W_2^T D_1`` with changes d2 of W_2 and d3 of W_3."""
+        C = self.A @ d2.T
+        C += (self.weights * (d3.T * self.on2)) @ self.W2.T
+        return C * self.on1
+
+    def _adjoint(self, Y):
+        Y = Y * self.on1
+        m1, m2 = self.W2.shape
+        V2 = Y.reshape(-1, m1).T @ self.A.reshape(-1, m2)
+        V3 = np.sum((self.weights * (Y @ self.W2)) * self.on2, axis=0).T
+        return V2, V3
+
+    def _preconditioners(self):
+        """Factors of the second layer, per row and of all columns, and of the third: the blocks become near 1."""
+        m2 = len(self.W3)
+        share = np.sqrt(np.maximum(self.on1.mean(axis=(0, 1)), 1.0 / len(self.A)))
+        A = self.A.reshape(-1, m2)
+        second = _inverse_factor(A.T @ A)
+        gram = np.zeros((m2, m2))
+        for mask1, mask2 in zip(self.on1[:, 0], (self.on2 * self.weights)[:, 0], strict=True):
+            V = self.W2.T * mask1 * mask2[:, None]
+            gram += V @ V.T
+        return (1.0 / share[:, None], second.T), _inverse_factor(gram)
+
+
+def _inverse_factor(gram):
+    """L with ``L^T G L = 1`` up to a ridge."""
+    gram = gram + _RIDGE * np.trace(gram) / len(gram) * np.eye(len(gram))
+    factor = scipy.linalg.cholesky(gram, lower=True)
+    return scipy.linalg.solve_triangular(factor, np.eye(len(gram)), lower=True).T
+
+
+def _with_biases(space, network, X, Y, rng):
+    """The network with all biases fitted to outputs Y at X and at further points, at which it is linear in them."""
+    (W1, W2, W3), (b1, b2, b3) = network.weights, network.biases
+    n = int(_POINTS_PER_BIAS * (len(b1) + len(b2) + len(b3)) / len(b3)) + len(_RADII)
+    more = np.array(_RADII)[np.arange(n) % len(_RADII), None] * rng.standard_normal((n, len(W1)))
+    more = space.within_reach(more)
+    X, Y = np.concatenate([X, more]), np.concatenate([Y, space.query(more)])
+    weights = 1.0 / (1.0 + np.linalg.norm(X, axis=1) / space.unit)
+    Z1 = X @ W1 + b1
+    Z2 = np.maximum(Z1, 0.0) @ W2 + b2
+    left = Y - np.maximum(Z2, 0.0) @ W3 - b3
+    A2 = W3.T * (Z2 > 0.0)[:, None, :]
+    A1 = (A2 @ W2.T) * (Z1 > 0.0)[:, None, :]
+    A3 = np.broadcast_to(np.eye(len(b3)), (len(X), len(b3), len(b3)))
+    A = np.concatenate([A1, A2, A3], axis=2) * weights[:, None, None]
+    change = np.linalg.lstsq(A.reshape(-1, A.shape[2]), (left * weights[:, None]).ravel(), rcond=_RCOND)[0]
+    d1, d2, d3 = np.split(change, np.cumsum([len(b1), len(b2)]))
+    return network.with_parameters(network.weights, [b1 + d1, b2 + d2, b3 + d3])

@@ -1,0 +1,53 @@
+"""Points far from all activation boundaries, at which every unit of two hidden layers is active often enough."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["roomy_points"]
+
+_RADII = (10.0, 1.0, 30.0, 3.0)  # standard deviations of random points: far out, biases matter less and patterns vary
+_CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen
+_LEAST_ACTIVE = 6  # points at which a unit of the second layer is active, those of the orthant included
+_FLOOR = 0.1  # least pre-activation of the first layer's units at the points of rare ones, over its deviation
+_CLEAR = 2.0  # ratio of the terms for and against a rare unit there
+_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
+
+
+def roomy_points(network, n, rng, within_reach):
+    """Points (n or more, k), each the roomiest of several, and their distances from the nearest boundary (n or more,).
+
+    Rare units of the second layer have points of their own, at which the units of the first layer are all active.
+    """
+    radii = np.array(_RADII)[np.arange(n * _CANDIDATES) % len(_RADII)]
+    X = within_reach(radii[:, None] * rng.standard_normal((n * _CANDIDATES, network.n_inputs)))
+    X, room, active = _roomiest(network, X)
+    missing = np.maximum(_LEAST_ACTIVE - active.sum(axis=0), 0)
+    which = np.repeat(np.repeat(np.arange(len(missing)), missing), _CANDIDATES)
+    if len(which) == 0:
+        return X, room
+    more, more_room, _ = _roomiest(network, within_reach(_points_with_active(network, which, rng)))
+    return np.concatenate([X, more]), np.concatenate([room, more_room])
+
+
+def _points_with_active(network, which, rng):
+    """Points at which units `which` of the second layer are active, and all of the first."""
+    (W, V, _), (b, c, _) = network.weights, network.biases
+    H, weights = rng.exponential(size=(len(which), len(b))) + _FLOOR, V[:, which].T
+    up = np.sum(H * np.maximum(weights, 0.0), axis=1)
+    down = np.sum(H * np.maximum(-weights, 0.0), axis=1) + np.abs(c[which])
+    more = np.maximum(1.0, _CLEAR * down / np.maximum(up, _TINY))
+    H = np.where(weights > 0.0, H * more[:, None], H)
+    return (H - b) @ np.linalg.pinv(W)
+
+
+def _roomiest(network, X):
+    """The best of every `_CANDIDATES` points X, its distance from boundaries, and which deeper units are active."""
+    (W, V, _), (b, c, _) = network.weights, network.biases
+    Z = X @ W + b
+    Z2 = np.maximum(Z, 0.0) @ V + c
+    room = np.min(np.abs(Z) / np.linalg.norm(W, axis=0), axis=1)
+    slopes = 0.5 * np.linalg.norm(W, 2) * np.linalg.norm(V, axis=0)  # about half of the bound
+    room = np.minimum(room, np.min(np.abs(Z2) / np.maximum(slopes, _TINY), axis=1))
+    best = room.reshape(-1, _CANDIDATES).argmax(axis=1) + _CANDIDATES * np.arange(len(X) // _CANDIDATES)
+    return X[best], room[best], Z2[best] > 0.0
