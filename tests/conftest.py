@@ -16,7 +16,7 @@ SLOW_FILES = {
     "test_hard_tanh.py", "test_identifier.py", "test_lying_boxes.py", "test_modules.py", "test_near_data.py",
     "test_ordinary_boxes.py", "test_outputs.py", "test_parallel.py", "test_patches_route.py",
     "test_planar_escape.py", "test_polish.py", "test_profiles_route.py", "test_programming_errors.py",
-    "test_random_starts.py", "test_regressor.py", "test_samples.py", "test_shallow_units.py",
+    "test_posterior_means.py", "test_random_starts.py", "test_regressor.py", "test_samples.py", "test_shallow_units.py",
     "test_sign_vectors.py", "test_sklearn_checks.py", "test_solvers.py", "test_spread.py",
     "test_three_hidden_layers.py", "test_training.py", "test_unknown_widths.py", "test_verdict.py",
     "test_verify.py", "test_wheel.py",

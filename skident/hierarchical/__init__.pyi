@@ -33,7 +33,7 @@ class BackwardCorrection:
 class HierarchicalQuadraticNet(RegressorMixin, TransformerMixin, BaseEstimator):
     """Quadratic DenseNet: hidden features of increasing degree, learned jointly."""
 
-    widths: Sequence[int]
+    widths: Sequence[int] | Literal["auto"]
     connections: Literal["paper", "full", "chain"] | Sequence[Any]
     alphas: Sequence[float] | None
     solver: Literal["auto", "lm", "lbfgs", "adam", "sgd", "algorithm1"]
@@ -71,7 +71,7 @@ class HierarchicalQuadraticNet(RegressorMixin, TransformerMixin, BaseEstimator):
     n_features_in_: int
     def __init__(
         self,
-        widths: Sequence[int] = ...,
+        widths: Sequence[int] | Literal["auto"] = ...,
         *,
         connections: Literal["paper", "full", "chain"] | Sequence[Any] = ...,
         alphas: Sequence[float] | None = ...,

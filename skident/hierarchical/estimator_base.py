@@ -121,7 +121,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
             If a layer does not exist, or as `fit` does.
         """
         self._validate_params()
-        layers = range(2, len(check_widths(self.widths)) + 2)
+        layers = range(2, len(self._given_widths()) + 2)
         if isinstance(depth, bool) or not isinstance(depth, Integral) or depth not in layers:
             raise ValueError(f"depth must be in {list(layers)}, the layers of widths={self.widths!r}; got {depth!r}.")
         known = [] if start is None else range(2, len(start.widths_) + 2)
@@ -245,10 +245,14 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
 
     def _architecture(self, n_features, n_outputs, depth):
         """Checked architecture of the layers 2, ..., depth."""
-        widths = check_widths(self.widths)
+        widths = self._given_widths()
         connections, alphas = check_connections(self.connections, len(widths)), check_alphas(self.alphas, len(widths))
         whole = DenseNetArchitecture(n_features, widths, connections, alphas, n_outputs, self.curvature)
         return whole if depth is None else whole.up_to(depth)
+
+    def _given_widths(self):
+        """``(k_2, ..., k_L)`` from the parameter."""
+        return check_widths(self.widths)
 
     def _with_batch_norm(self, method):
         """The method with `batch_norm` resolved: "auto" uses it whenever the method supports it."""
@@ -341,7 +345,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
             self._input_scaling = dataclasses.replace(problem.input_scaling, span=span)
         net = self._module = self._target_scaling.to_original_(fit.module).cpu().eval()
         architecture, n_found = problem.architecture, len(net.widths)
-        self._sharpness = fit.sharpness
+        self._sharpness, self._predictor = fit.sharpness, None if fit.predictor is None else fit.predictor.cpu().eval()
         self.widths_, self.alphas_ = tuple(net.widths), architecture.alphas[:n_found]
         self.connections_ = architecture.connections[:n_found]
         self.layer_weights_, self.initial_layer_weights_ = net.layer_weights(), {}

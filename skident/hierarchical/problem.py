@@ -115,6 +115,7 @@ class Fit:
     margin: float | None = None
     sharpness: float | None = None  # v of Theorem 4
     skorch_net: Any = None  # skorch.NeuralNet, if skorch trained
+    predictor: Any = None  # predicts instead of `module`, in the problem's units, if not None
     distillation: Distillation | None = None  # of Algorithm 1
     input_noise: float = 0.0  # standard deviation of the noise on inputs in training
     noise_selection: Any = None  # how held-out samples selected it

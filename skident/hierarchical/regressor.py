@@ -12,10 +12,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from skident.base.linear_reference import linear_r2
-from skident.base.parameters import StrOptions
+from skident.base.parameters import AT_LEAST_ONE, StrOptions
 from skident.base.predictions import in_shape_of_targets
 
 from .architecture import warn_if_too_few
+from .automatic_widths import WIDTHS, fit_automatic_widths
 from .estimator_base import QuadraticDenseNetBase
 from .linear_readout_fits import fit_linear
 from .model_selection import fit_auto, fit_penalized_sum
@@ -26,6 +27,7 @@ __all__ = ["HierarchicalQuadraticNet"]
 
 _MAX_WEIGHTS_OF_LM = 1500  # above, L-BFGS: a step of Levenberg-Marquardt costs O(n P^2 + P^3)
 _FEWEST_SAMPLES = 10  # below, no comparison with a linear model
+_FEWEST_OF_SELECTION = 9  # samples for widths="auto": three per fold
 _WORSE_THAN_LINEAR = 0.03  # R^2 below that of a linear model from which a warning is due
 _FITS = {"auto": fit_auto, "sum": fit_penalized_sum, "linear": fit_linear}  # by readout
 
@@ -43,8 +45,9 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
 
     Parameters
     ----------
-    widths : sequence of int, default=(4, 4)
-        ``(k_2, ..., k_L)``.
+    widths : sequence of int or "auto", default=(4, 4)
+        ``(k_2, ..., k_L)``. "auto" selects the units of two hidden layers, averages over the posterior if there is
+        noise, and combines that with kernel ridge regression (see Notes). Use it if the widths are not known.
     connections : {"paper", "full", "chain"}, or sequence of collections of int, default="paper"
         ``(J_2, ..., J_L)``, each with the previous layer; or a dict by layer. "paper" is ``J_l = {0, ..., l - 3, l -
         1}`` and ``J_2 = {0, 1}``, "full" is all layers below, "chain" the previous one.
@@ -99,7 +102,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         Initial weights of the chosen start, in the same form.
     readout_ : {"sum", "linear"}
     l2_ : float
-        Infinite if held-out samples support a linear model only: hidden layers are zero.
+        Infinite if held-out samples support a linear model only: hidden layers are zero. NaN if ``widths="auto"`` and
+        the target is not exactly a sum: each unit has its own penalty.
     exact_ : bool
         Whether the sum is the target to rounding, also with each sample left out; see Notes.
     n_iter_ : int
@@ -133,6 +137,12 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     a few samples with large features determine the weights, and R^2 of new samples varied from -0.3 to 0.98 with the
     seed.
 
+    **Widths.** "auto" removes units from ``(6, 4)``, layer by layer: each unit has the penalty ``noise q / ||w_i||^2``,
+    updated as the fit improves (automatic relevance determination). If the remaining sum explains the data, it is the
+    result. If not, `predict` is the mean over the posterior of networks of widths (6, 4) with a variance per unit, by
+    Hamiltonian Monte Carlo, plus kernel ridge regression, with nonnegative weights from three folds. `widths_`,
+    `layer_weights_` and `transform` are then those of the maximum of the posterior with the units that it supports.
+
     **Exactness.** `exact_` states that residuals are at most ``1e-7 (u + |y - median|)``, u 1.5 times the median
     absolute deviation, and so are those of each sample without itself (to first order). It is False if samples hardly
     repeat the information of others: then the sum would fit any target there. It is a statement about the given
@@ -164,6 +174,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     _parameter_constraints = {
         **QuadraticDenseNetBase._parameter_constraints,
         "solver": [StrOptions({"auto", "lm", "lbfgs", "adam", "sgd", "algorithm1"})],
+        "widths": ["array-like", AT_LEAST_ONE, StrOptions({"auto"})],
     }
 
     def __init__(
@@ -258,8 +269,33 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         scaling = target_scaling(Y)  # also checks y
         if plan.start is not None:
             scaling = plan.start._target_scaling
-        warn_if_too_few(Y.size, architecture.n_weights, type(self).__name__)
+        if self._selects_widths:
+            self._check_selection(Y, plan)
+        else:
+            warn_if_too_few(Y.size, architecture.n_weights, type(self).__name__)
         return method, self._problem(X, scaling.standardized(Y), scaling, architecture, method, plan)
+
+    @property
+    def _selects_widths(self):
+        """Whether widths="auto"."""
+        return isinstance(self.widths, str)
+
+    def _given_widths(self):
+        """``(k_2, ..., k_L)``; for "auto" those from which units are removed."""
+        return WIDTHS if self._selects_widths else super()._given_widths()
+
+    def _check_selection(self, Y, plan):
+        """Raise ValueError unless widths="auto" applies to targets (n, o), parameters and plan."""
+        name = f"{type(self).__name__}(widths='auto')"
+        if plan.depth is not None:
+            raise ValueError("fit_layers needs the widths of the layers; give widths=(k_2, ..., k_L), not 'auto'.")
+        if Y.shape[1] > 1:
+            raise ValueError(f"{name} has one output, y has {Y.shape[1]}; give widths, for example (4, 4).")
+        plain = self.solver in ("auto", "lm") and self.readout in ("auto", "sum") and self.curvature is None
+        if not plain or self.l2 != "auto":
+            raise ValueError(f"{name} needs solver 'auto' or 'lm', readout 'auto' or 'sum', l2='auto', curvature=None.")
+        if len(Y) < _FEWEST_OF_SELECTION:
+            raise ValueError(f"{name} needs {_FEWEST_OF_SELECTION} samples or more, got {len(Y)}; give widths.")
 
     def _method(self, architecture, start):
         """Solver and readout; "auto" if the fit is to select the readout."""
@@ -287,6 +323,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
             return self._algorithm1_fit()
         if method.stochastic:
             return self._stochastic_fit(method, torch.nn.MSELoss)
+        if self._selects_widths:
+            return partial(fit_automatic_widths, options=self._solver_options("lm"))
         return partial(_FITS[method.readout], options=self._solver_options(method.solver), l2=self.l2)
 
     def _store(self, fit, problem):
@@ -326,7 +364,12 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Of the shape that y had in `fit`.
         """
-        Y = self._in_chunks(self._checked_inputs(X), lambda module, x: module.predict(x))
+        X = self._checked_inputs(X)
+        if self._predictor is None:
+            Y = self._in_chunks(X, lambda module, x: module.predict(x))
+        else:
+            Y = self._in_chunks(X, lambda _, x: self._predictor.predict(x))
+            Y = self._target_scaling.center + self._target_scaling.scale * Y
         return in_shape_of_targets(Y, self._one_dimensional)
 
     def __sklearn_tags__(self):

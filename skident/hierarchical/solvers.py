@@ -141,7 +141,8 @@ class _NormalEquations:
         self.module, self.samples, self.blocks = module, samples, _trained(module)
         self.start = _flatten(self.blocks)
         self.on_cpu = self.start.device.type == "cpu"
-        self.penalties = len(samples.x) * _penalties(self.blocks, l2, self.start)
+        per_parameter = isinstance(l2, torch.Tensor)
+        self.penalties = l2 if per_parameter else len(samples.x) * _penalties(self.blocks, l2, self.start)
         self.w = samples.factors
         self.chunk = max(1, _CHUNK_ENTRIES // max(1, len(self.start) * samples.y.shape[1]))
 
@@ -179,7 +180,8 @@ def fit_least_squares(module, samples, *, l2=0.0, max_iter=200, target=0.0, pati
     """Minimize ``sum w^2 ||F(x) - y||^2 + n l2 Reg`` by Levenberg-Marquardt over the trainable parameters.
 
     ``Reg = ||W||^2 + ||U||^2 + ||D||^2 / 100`` with weights, readouts and direct part. Stops at a cost of `target`; a
-    cost that does not halve within `patience` steps ends as ``stationary``. A step costs ``O(n o P^2 + P^3)``.
+    cost that does not halve within `patience` steps ends as ``stationary``. A step costs ``O(n o P^2 + P^3)``. A tensor
+    `l2` (P,) has the factor of each trained parameter's square instead of ``n l2``.
     """
     equations = _NormalEquations(module, samples, l2)
     result = levenberg_marquardt(
