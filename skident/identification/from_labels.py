@@ -10,6 +10,7 @@ from skident.network import FeedforwardNetwork
 from skident.oracle import probabilities_from_logits
 
 from .piecewise.boundary.checks import contradicting_labels
+from .piecewise.boundary.deep_logits import DeepLogits
 from .piecewise.boundary.identify import identify_logits
 from .piecewise.boundary.labels import Labels
 from .report import IdentificationReport
@@ -21,10 +22,11 @@ _RANK_TOL = 1e-7  # relative, of the linear system of the signs
 _MIN_CHECKED = 100  # boundary points at which labels must agree before the network is exact
 _N_COMPARED = 1000  # inputs at which the network gives the labels of the logits: a check of the conversion
 _STAGE = "decision boundary"
+_REASONS = ("one hidden ReLU layer", "two hidden ReLU layers")
 
 
 def network_from_labels(model, X, center, scale, budget, rng, input_range=None, verbose=0):
-    """Network, classes (K,) and report of a model (n, D) -> (n,) labels with one hidden ReLU layer."""
+    """Network, classes (K,) and report of a model (n, D) -> (n,) labels with one or two hidden ReLU layers."""
     labels = Labels(model, center, scale, budget, input_range)
     log = StageLog(verbose, "NetworkIdentifier")
     with log.stage(_STAGE, labels) as entry:
@@ -59,22 +61,37 @@ def _signs(A, T, H):
 
 def _network(logits, order, center, scale):
     """The network of raw inputs, and whether its signs are determined; else two linear units per class stand in."""
-    coef, m = logits.coef[:, order], len(logits.hyperplanes)
+    coef = logits.coef[:, order]
     coef = coef[:, 1:] - coef[:, :1] if len(order) == 2 else coef - coef.mean(axis=1, keepdims=True)
-    H, A, T = logits.hyperplanes, coef[:m].T, coef[m:].T
-    signs = _signs(A, T[:, :-1], H[:, :-1]) if m else None
+    if not isinstance(logits, DeepLogits):
+        layers, known = _last_layers(logits.hyperplanes, coef)
+        (W, b), *rest = layers
+    else:
+        rest, known = _last_layers(logits.second, coef)
+        W, b = logits.first[:, :-1].T, logits.first[:, -1]
+        if np.any(linear := logits.linear):  # z = relu(z) - relu(-z)
+            W, b = np.hstack([W, -W[:, linear]]), np.append(b, -b[linear])
+            V, c = rest[0]
+            rest[0], known = (np.vstack([V, -V[linear]]), c), False
+    W = W / scale[:, None]
+    layers = [(W, b - center @ W), *rest]
+    return FeedforwardNetwork([W for W, _ in layers], [b for _, b in layers], "relu"), known
+
+
+def _last_layers(H, coef):
+    """Weights and biases of the last layers with logits ``(|z|, x, 1) @ coef``; whether the units' signs are known."""
+    m = len(H)
+    A, T = coef[:m].T, coef[m:].T
     if m == 0:
-        return FeedforwardNetwork(
-            [T[:, :-1].T / scale[:, None]], [T[:, -1] - T[:, :-1] @ (center / scale)], "relu"
-        ), True
+        return [(T[:, :-1].T, T[:, -1])], True
+    signs = _signs(A, T[:, :-1], H[:, :-1])
     if signs is None:
         V, bias = np.vstack([2 * A.T, np.eye(len(T)), -np.eye(len(T))]), np.zeros(len(T))
         planes = T - A @ H
         hidden = np.vstack([H, planes, -planes])
     else:
         hidden, V, bias = signs[:, None] * H, 2 * A.T, T[:, -1] - (A * signs) @ H[:, -1]
-    W, b = hidden[:, :-1] / scale, hidden[:, -1] - hidden[:, :-1] @ (center / scale)
-    return FeedforwardNetwork([W.T, V], [b, bias], "relu"), signs is not None
+    return [(hidden[:, :-1].T, hidden[:, -1]), (V, bias)], signs is not None
 
 
 def _report(found, order, labels, log, signs_known, contradicting):
@@ -90,7 +107,7 @@ def _report(found, order, labels, log, signs_known, contradicting):
         exact=bool(exact), agrees=bool(agrees), relative_max_error=float(error), checked=found.checked,
         boundary_errors=found.wrong, contradicting_labels=contradicting[0],
         compared_labels=contradicting[1], class_pairs=found.pairs, undetermined=found.open_coef[:, :, order],
-        signs_determined=signs_known, noise=0.0, route="labels", reason="one hidden ReLU layer", attempts=1,
+        signs_determined=signs_known, noise=0.0, route="labels", reason=_REASONS[isinstance(found.logits, DeepLogits)], attempts=1,
         n_queries=labels.n_queries, stages=log.stages, plan=["labels"], activation=None, bits=None,
         tried=[("labels", "exact" if exact else "agrees" if agrees else "not exact")],
     )  # fmt: skip

@@ -10,6 +10,7 @@ __all__ = ["contradicting_labels", "wrong_boundary_points"]
 
 _CHUNK = 10_000  # recorded labels that are compared at a time (memory)
 _N_GRID = 65  # predicted labels per line
+_COARSE_GRID = np.linspace(0, 1, 9)  # of a line, at which labels are queried if its predicted boundary point is wrong
 _RADII = (0.5, 10.0)  # standard deviations of the lines' ends, log-uniform
 _OFFSET = 1e-8  # of both labels from the predicted boundary, relative to 1 + |x|
 _CLEAR_GAP = 3e-10  # lead of a logit, over (1 + |x|) times the usual lead, from which the label is certain
@@ -58,11 +59,14 @@ def wrong_boundary_points(labels, logits, n, rng):
 
 
 def _crossings(labels, P, U, places):
-    """True boundary points between neighboring places (k, 4) on lines P + t U, where labels differ."""
+    """True boundary points on lines P + t U nearest to the predicted ones in `places` (k, 4), where labels differ."""
     X, pairs, directions = [], [], []
     for p, u, s in zip(P, U, places, strict=True):
+        s, middle = np.union1d(s, _COARSE_GRID), (s[1] + s[2]) / 2
         seen = labels(p + s[:, None] * u)
-        for k in np.flatnonzero(seen[1:] != seen[:-1])[:1]:
+        changes = np.flatnonzero((seen[1:] != seen[:-1]) & (seen[1:] >= 0) & (seen[:-1] >= 0))
+        if len(changes):
+            k = changes[np.argmin(np.abs(s[changes] + s[changes + 1] - 2 * middle))]
             t, below, above = bisect(labels, p[None], u, s[k], s[k + 1], seen[k : k + 1])
             X.append(p + t[0] * u)
             pairs.append((above[0], below[0]))

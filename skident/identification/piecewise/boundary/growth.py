@@ -12,6 +12,8 @@ from .units import Pencil
 __all__ = ["facet_beyond", "pencil_at", "scale_of"]
 
 _BEYOND = (0.08, 0.02, 4e-3, 5e-4)  # distances beyond a bend at which the next facet is measured
+_FOLD = 3.0  # radians from the direction of the path, up to which the facet beyond a sharp bend may turn
+_FOLD_TOL = 1e-9  # radians, of that turn: find_facet bisects again
 _OFFSET = 1e-9  # of both labels from the boundary, relative to 1 + |x|
 _MIN_BEND = (
     5e-6  # distance of the boundary from the plane, over that from the bend, below which the plane is inaccurate
@@ -30,11 +32,12 @@ def facet_beyond(labels, plane, pair, x, d, rng):
         q = x + rho * d
         size = next((s for s in (0.05 * rho, rho, 4.0 * rho) if bracket(labels, q[None], n, s, pair)[0]), None)
         if size is None:
-            continue
-        q = crossing(labels, q, n, size, pair)
-        if q is not None and abs(plane @ np.append(q, 1.0)) < _MIN_BEND * rho * np.linalg.norm(plane[:-1]):
-            return None
-        facet = None if q is None else find_facet(labels, q, n, pair, rng, 0.4 * rho, d)
+            facet = _folded(labels, x, d, n, rho, pair, rng)
+        else:
+            q = crossing(labels, q, n, size, pair)
+            if q is not None and abs(plane @ np.append(q, 1.0)) < _MIN_BEND * rho * np.linalg.norm(plane[:-1]):
+                return None
+            facet = None if q is None else find_facet(labels, q, n, pair, rng, 0.4 * rho, d)
         if facet is None:
             continue
         slack = 1e-5 * rho + 1e-7 + 4 * _OFFSET * (1 + np.linalg.norm(x))
@@ -42,6 +45,22 @@ def facet_beyond(labels, plane, pair, x, d, rng):
         if sine > _MIN_SINE and abs(facet.plane @ np.append(x, 1.0)) < slack:
             return facet
     return None
+
+
+def _folded(labels, x, d, n, rho, pair, rng):
+    """The facet beyond a bend at x so sharp that its line along n misses it: bisected on a circle around x."""
+    low, high = -_FOLD, _FOLD
+    seen = labels(x + rho * (np.cos([[low], [high]]) * d + np.sin([[low], [high]]) * n))
+    if seen[0] != pair[1] or seen[1] != pair[0]:
+        return None
+    while high - low > _FOLD_TOL:
+        angle = (low + high) / 2
+        seen = labels((x + rho * (np.cos(angle) * d + np.sin(angle) * n))[None])[0]
+        if seen not in pair:
+            return None
+        low, high = (angle, high) if seen == pair[1] else (low, angle)
+    away = np.cos(low) * d + np.sin(low) * n
+    return find_facet(labels, x + rho * away, np.cos(low) * n - np.sin(low) * d, pair, rng, 0.4 * rho, away)
 
 
 def pencil_at(plane, facet, x):

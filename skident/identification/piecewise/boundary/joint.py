@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 
 from .points import sizes
 
-__all__ = ["Logits", "null_space", "separating", "refined"]
+__all__ = ["Logits", "damped_solution", "features", "null_space", "refined", "separating"]
 
 _MAX_UNKNOWNS = 6000  # of the joint least squares (memory and time)
 _NEAR_BEND = 1e-6  # distance from a hyperplane within which the side of a point is uncertain
@@ -101,7 +101,7 @@ def refined(logits, X, pairs, steps=4, damping=1e-10):
         for j in range(m):
             gauge[1 + j, j * H.shape[1] : (j + 1) * H.shape[1] - 1] = H[j, :-1] / m
         system, target = np.vstack([J[keep], gauge]), np.append(-r[keep], np.zeros(1 + m))
-        change = _damped_solution(system, target, damping)
+        change = damped_solution(system, target, damping)
         H = H + change[: H.size].reshape(H.shape)
         coef = coef.copy()
         coef[:, 1:] += change[H.size :].reshape(coef.shape[1] - 1, -1).T
@@ -110,7 +110,7 @@ def refined(logits, X, pairs, steps=4, damping=1e-10):
     return best[1], best[0]
 
 
-def _damped_solution(A, b, damping):
+def damped_solution(A, b, damping):
     """Damped least squares: about the shortest solution if equations are missing."""
     n = A.shape[1]
     damping = damping * np.sqrt(np.mean(A**2))

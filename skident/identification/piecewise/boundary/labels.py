@@ -47,6 +47,15 @@ class Labels:
         X = self.center + self.scale * U
         return np.all((X >= self.input_range[0]) & (X <= self.input_range[1]), axis=1)
 
+    def room(self, u, d):
+        """Length of the ray u + t d (D,) within the input range."""
+        if self.input_range is None:
+            return np.inf
+        low, high = ((b - self.center) / self.scale for b in self.input_range)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = np.where(d > 0, high - u, low - u) / d
+        return max(np.min(ends[d != 0], initial=np.inf), 0.0)
+
     def draw(self, n, rng, radii):
         """Standardized inputs (n, D): Gaussian with log-uniform radii, moved into the input range."""
         ends = np.exp(rng.uniform(*np.log(radii), (n, 1))) * rng.standard_normal((n, self.n_features))

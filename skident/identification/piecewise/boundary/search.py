@@ -10,6 +10,7 @@ from .facets import find_facet
 from .growth import facet_beyond, pencil_at, scale_of
 from .joint import Logits
 from .points import random_crossings
+from .straight import bends_along
 from .surfaces import Surface, crossing, departure
 from .units import Units
 
@@ -36,6 +37,8 @@ _NEAREST = 5  # points of a surface from which these paths start
 _MIN_SHARE = 1e-3  # coefficient over the largest one, from which it links the scales of two surfaces
 _MIN_TREE = 4  # axis-parallel normals, and none else, after which the model is a tree
 _MAX_PENDING = 20  # bends of which no two lie on a common hyperplane, after which no network explains them
+_DEEP_PENDING = 4  # such bends from which units are examined for a layer before them (budget)
+_DEEP_PLACES = 2  # on each of these units without a bend, after which there is one
 _PENDING_PER_UNIT = 2  # further ones per unit
 _COARSE_LARGEST = 1e-2  # radius of these facets: cells of forests are small
 _MAX_CURVED = 6  # boundary points without a flat facet, and none with one, after which the boundary is curved
@@ -48,7 +51,7 @@ class Search:
         self.labels, self.rng, self.say = labels, rng, say
         self.units, self.surfaces, self.points, self.pairs = Units(labels.n_features), [], [], []
         self.normals, self.scattered, self.curved, self.random, self._failed, self._refined = [], 0, 0, 0, [], 0
-        self._waiting, self.spread = [], 0
+        self._waiting, self.spread, self._tested, self.one_layer = [], 0, 0, True
 
     def remember(self, X, pairs):
         """Keep boundary points."""
@@ -59,13 +62,18 @@ class Search:
         """Extend the surfaces to the boundary point x, pair[0] towards u: by paths, else by a facet measured there."""
         pair = tuple(map(int, pair))
         own = [s for s in self.surfaces if set(s.pair) == set(pair)]
+        explained = [_explains(s, x) for s in own]
+        if any(explained):  # the hypothesis is another surface's: a bend separates both
+            own = [s for s, e in zip(own, explained, strict=True) if not e]
+            for _ in range(_MAX_TRIES if own else 0):
+                if self._step(*self._nearest(own, x), x) in ("unit", "crossed"):
+                    return
+            return
         failed = 0
         while own and failed < _MAX_TRIES:
             surface, start = self._nearest(own, x)
             result = self._step(surface, start, x)
-            one = np.append(x, 1.0)
-            plane = surface.plane_at(surface.signs(x))
-            if abs(plane @ one) < _EXPLAINED * np.linalg.norm(plane):
+            if _explains(surface, x):
                 return
             failed += result not in ("unit", "crossed")
         facet = self.facet(x, pair, u)
@@ -126,7 +134,7 @@ class Search:
 
     def _step(self, surface, start, target):
         """One path: "clean", "crossed" (a coefficient measured), "unit" (a new one), "end" (third class), "failed"."""
-        path = surface.path(start, target)
+        path = surface.path(start, target).before_walls(self.labels.room)
         if not len(path.lengths):
             return "clean"
         touch = departure(self.labels, path, surface.pair)
@@ -180,6 +188,8 @@ class Search:
             return "unit"
         self._waiting.append((surface, before, facet))
         pending = len(self.units.pending)
+        if pending >= _DEEP_PENDING:
+            self._refuse_deep()
         if pending > _MAX_PENDING + _PENDING_PER_UNIT * len(self.units.hyperplanes):
             self.refuse_scattered(pending)
         return "failed"
@@ -257,7 +267,7 @@ class Search:
             facet, target = facets[self.rng.randint(len(facets))], self.labels.draw(1, self.rng, _TARGETS)[0]
             if aims:
                 facet, target = aims.pop()
-            path = Surface(facet, self.units).path(facet.point, target)
+            path = Surface(facet, self.units).path(facet.point, target).before_walls(self.labels.room)
             touch = departure(self.labels, path, facet.pair) if len(path.lengths) else None
             clean += 1
             if touch is None or touch.third_class or self.units.has_ridge(touch.point):
@@ -281,8 +291,22 @@ class Search:
         raise NotIdentified(
             "boundary", "scattered", f"the decision boundary is piecewise flat, but no two of {n} bends lie on a "
             "common hyperplane: the model is no network with one hidden ReLU layer (nearest neighbors, or more hidden "
-            "layers), or its boundary meets too few units to determine them.", final=True,
+            "layers), or its boundary meets too few units to determine them.",
         )  # fmt: skip
+
+    def _refuse_deep(self):
+        """NotIdentified if the boundary does not bend all along the hyperplane of a unit: it has a layer before it."""
+        H = self.units.hyperplanes
+        if len(H) < 2 or not self.one_layer:
+            return
+        for k in range(self._tested, len(H)):
+            hits, total = bends_along(self.labels, H[k], self.rng, _DEEP_PLACES, rough=True)
+            if total == _DEEP_PLACES and hits == 0:
+                raise NotIdentified(
+                    "boundary", "deep", "the decision boundary bends on parts of hyperplanes only: the model has more "
+                    "than one hidden layer.",
+                )  # fmt: skip
+        self._tested = len(H)
 
     def _refuse_curved(self):
         self.curved += 1
@@ -291,6 +315,10 @@ class Search:
                 "boundary", "curved", f"the decision boundary is curved at all {self.curved} points: the model is no "
                 "ReLU network (a kernel machine, a smooth activation?), or its labels are random.", final=True,
             )  # fmt: skip
+
+    def unexplained(self, starts):
+        """These boundary points (x, pair, u), those that no surface explains first."""
+        return sorted(starts, key=lambda s: any(set(f.pair) == set(map(int, s[1])) and _explains(f, s[0]) for f in self.surfaces))
 
     def fill(self, overdetermined=20):
         """Boundary points on random segments until all coefficients are overdetermined."""
@@ -316,6 +344,11 @@ class Search:
                 coef[:, 1] = column if surface.pair[0] == 1 else -column
                 return Logits(self.units.hyperplanes.copy(), coef)
         return None
+
+
+def _explains(surface, x):
+    plane = surface.plane_at(surface.signs(x))
+    return abs(plane @ np.append(x, 1.0)) < _EXPLAINED * np.linalg.norm(plane)
 
 
 def _axes(normals):

@@ -11,6 +11,7 @@ from .points import bisect, bracket, sizes
 
 __all__ = ["Path", "Surface", "Touch", "departure"]
 
+_TO_WALL = 0.9  # of the way to the end of the region that is queried, at which a path ends
 _MAX_PIECES = 60  # facets per path (budget)
 _SHORTEST = 1e-3  # of a path's last piece, in standard deviations
 _AHEAD = 1e-10  # distance of a hyperplane from the start of a piece that still counts as ahead
@@ -45,6 +46,14 @@ class Path:
         ends = np.cumsum(self.lengths)
         i = np.minimum(np.searchsorted(ends, s), len(ends) - 1)
         return self.starts[i] + (s - ends[i] + self.lengths[i])[:, None] * self.directions[i], i
+
+    def before_walls(self, room):
+        """The path up to most of the way to a wall of the convex region that bounds each ray; `room` gives lengths."""
+        for i, (x, d, length) in enumerate(zip(self.starts, self.directions, self.lengths, strict=True)):
+            if (end := _TO_WALL * room(x, d)) < length:
+                lengths = np.append(self.lengths[:i], end)
+                return Path(self.starts[: i + 1], self.directions[: i + 1], lengths, self.planes[: i + 1], None)
+        return self
 
     def normals(self, i):
         """Unit normals (n, D) of pieces i."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Pencil", "Units"]
+__all__ = ["Pencil", "Units", "common_hyperplane"]
 
 _MEET_TOL = 3e-8  # sine of the angle of two pencils up to which they meet; normals are accurate to 1e-9 or better
 _APART = 1e-3  # second sine from which two pencils are different, so that their common direction is determined
@@ -49,7 +49,7 @@ class Units:
     def add(self, pencil):
         """Add a pencil; True if it meets an earlier one in a new hyperplane."""
         for other in self.pending:
-            w = _common(pencil, other)
+            w = common_hyperplane(pencil, other)
             if w is not None and not self.knows(w):
                 self.append(w)
                 return True
@@ -67,7 +67,7 @@ def _contains(pencil, w):
     return np.linalg.norm(v - Q @ (Q.T @ v)) < 100 * _MEET_TOL
 
 
-def _common(one, two):
+def common_hyperplane(one, two):
     """The hyperplane (D + 1,), unit normal, in which two pencils meet; None unless it is a unit's."""
     P, Q = _span(one), _span(two)
     U, _, V = np.linalg.svd(P.T @ Q)

@@ -1,0 +1,164 @@
+"""Recover the logits of a classifier with one hidden ReLU layer from labels: facets, units, coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from skident.oracle import NotIdentified
+
+from .checks import wrong_boundary_points
+from .joint import Logits, null_space, refined, separating
+from .points import random_crossings
+from .search import Search
+
+__all__ = ["Found", "one_layer", "open_coefficients"]
+
+_MAX_ROUNDS = 40  # hypotheses that are validated (budget)
+_MAX_STALE = 5  # rounds without fewer wrong boundary points, after which no more follow (budget)
+_MAX_FLAT = 6  # rounds with flat facets and without a unit, after which no network explains the boundary
+_ROUGH_TOL = 3e-7  # singular value of a null vector if hyperplanes are accurate to 1e-7 only
+_N_LINES = 100  # held-out lines of the validation per class beyond the first
+_FINAL_LINES = 600  # more lines once the first ones agree: they decide whether the network is exact (statistics)
+_LINES_PER_PARAMETER = 2  # further lines, since more units have smaller facets
+_N_LABELS = 60  # labels per class that fix the combination of null vectors
+_LABEL_RADII = (1.0, 3.0)  # standard deviations of these inputs, log-uniform
+_MIN_EFFECT = 1e-7  # coefficient of a unit, over the largest one, below which it has no effect
+_MAX_VISITED = 6  # wrong boundary points per round at which the search continues
+
+
+@dataclass(frozen=True)
+class Found:
+    """Logits, null vectors beyond them (k, F, K), and the validation: checked, wrong, pairs of classes, residual."""
+
+    logits: Logits
+    open_coef: np.ndarray
+    checked: int
+    wrong: int
+    pairs: list
+    residual: float
+    pairs_seen: frozenset = frozenset()  # pairs of classes at all boundary points of the search
+
+
+def _solve(search):
+    """Logits of the units so far, open null vectors and residual; None if they do not explain the boundary points."""
+    X, pairs, H = np.array(search.points), np.array(search.pairs), search.units.hyperplanes
+    K = max(int(pairs.max()) + 1, len(search.labels.classes))
+    U = search.labels.draw(2 * _N_LABELS * (K - 1), search.rng, _LABEL_RADII)
+    seen = search.labels(U)
+    U, seen = U[seen >= 0], seen[seen >= 0]
+    K = max(K, len(search.labels.classes))
+    N, _ = null_space(H, X, pairs, K, _ROUGH_TOL)
+    coef = separating(H, N, U, seen) if len(N) else None
+    if coef is None:
+        return None
+    logits, residual = refined(Logits(H, coef), X, pairs)
+    N, _ = null_space(logits.hyperplanes, X, pairs, K)
+    coef = separating(logits.hyperplanes, N, U, seen) if len(N) else None
+    if coef is None:
+        return None
+    logits, residual = refined(Logits(logits.hyperplanes, coef), X, pairs)
+    return logits, N, residual
+
+
+def _hypothesis(search):
+    """Logits that explain the surfaces so far, to be validated; None if there are none."""
+    if len(search.labels.classes) == 2 and (logits := search.logits_of_surface()) is not None:
+        return logits
+    search.fill()
+    solved = _solve(search)
+    return None if solved is None else solved[0]
+
+
+def one_layer(search, starts=None):
+    """Logits with one hidden layer, continuing a search at boundary points `starts`; NotIdentified if none fit."""
+    labels, rng, say, best, shares = search.labels, search.rng, search.say, None, []
+    starts = _starts(search) if starts is None else starts
+    while len(shares) < _MAX_ROUNDS and not _stale(shares):
+        for start in starts[:_MAX_VISITED]:
+            search.visit(*start)
+        starts = _starts(search)
+        logits = _hypothesis(search)
+        if logits is None:
+            shares.append(1.0)
+            starts = search.unexplained(_crossings(search, _MAX_VISITED))
+            continue
+        checked, wrong, (X, pairs, U), _ = wrong_boundary_points(labels, logits, _lines(labels, _N_LINES), rng)
+        if checked and not wrong:
+            found, (X, pairs, U) = _final(search)
+            best = found if best is None or (found is not None and found.wrong <= best.wrong) else best
+            if found is not None and found.checked and not found.wrong:
+                return _without_idle_units(found)
+        say(f"{wrong} of {checked} boundary points are wrong")
+        shares.append(wrong / max(checked, 1))
+        if len(shares) >= _MAX_FLAT and not len(search.units.hyperplanes):
+            search.refuse_scattered(len(search.surfaces))
+        search.remember(X, pairs)
+        if len(X):
+            starts = list(zip(X, pairs, U, strict=True))
+    if best is None:
+        raise NotIdentified(
+            "boundary", "units", f"{len(search.units.hyperplanes)} units with a flat hyperplane were found and do "
+            "not explain the decision boundary: the model has more hidden layers, or is no ReLU network.",
+        )  # fmt: skip
+    return best
+
+
+def _stale(shares):
+    """Whether the share of wrong boundary points has not fallen for some rounds."""
+    return len(shares) > _MAX_STALE and min(shares[-_MAX_STALE:]) > 0.9 * min(shares[:-_MAX_STALE])
+
+
+def _starts(search):
+    """Boundary points from which the search starts, one per pair of classes met."""
+    first = {}
+    for x, pair, u in _crossings(search, 8):
+        first.setdefault(frozenset(map(int, pair)), (x, pair, u))
+    return list(first.values())
+
+
+def _crossings(search, n):
+    X, pairs, U = random_crossings(search.labels, n, search.rng)
+    search.remember(X, pairs)
+    return list(zip(X, pairs, U, strict=True))
+
+
+def _lines(labels, n):
+    return n * (len(labels.classes) - 1)
+
+
+def _final(search):
+    """The logits fitted to all boundary points with their validation, and wrong boundary points."""
+    labels = search.labels
+    search.fill()
+    solved = _solve(search)
+    if solved is None:
+        return None, (np.zeros((0, labels.n_features)), [], [])
+    logits, N, residual = solved
+    n = _lines(labels, _FINAL_LINES + _LINES_PER_PARAMETER * logits.hyperplanes.size)
+    checked, wrong, crossings, pairs = wrong_boundary_points(labels, logits, n, search.rng)
+    met = frozenset(tuple(sorted(map(int, p))) for p in search.pairs)
+    return Found(logits, open_coefficients(logits, N), checked, wrong, pairs, residual, met), crossings
+
+
+def open_coefficients(logits, N):
+    """Orthonormal null vectors (k, F, K) orthogonal to the coefficients themselves."""
+    if len(N) < 2:
+        return N[:0]
+    flat = N.reshape(len(N), -1)
+    own = logits.coef.ravel() / np.linalg.norm(logits.coef)
+    _, _, V = np.linalg.svd(flat - np.outer(flat @ own, own), full_matrices=False)
+    return V[: len(N) - 1].reshape(len(N) - 1, *logits.coef.shape)
+
+
+def _without_idle_units(found):
+    """The same logits without units that have no effect on any class."""
+    m = len(found.logits.hyperplanes)
+    effect = np.abs(found.logits.coef[:m]).max(axis=1, initial=0.0)
+    used = effect > _MIN_EFFECT * effect.max(initial=0.0)
+    if np.all(used):
+        return found
+    rows = np.append(used, np.ones(len(found.logits.coef) - m, dtype=bool))
+    logits = Logits(found.logits.hyperplanes[used], found.logits.coef[rows])
+    return replace(found, logits=logits, open_coef=found.open_coef[:, rows])

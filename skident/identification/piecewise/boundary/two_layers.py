@@ -1,0 +1,115 @@
+"""Recover the logits of a classifier with two hidden ReLU layers from labels, by peeling its first layer.
+
+Where all units of the first layer are active, their activations are an affine function of the inputs: there the model
+has one hidden layer. That region is a cone whose walls are the first layer's hyperplanes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.oracle import NotIdentified
+
+from .checks import wrong_boundary_points
+from .deep_logits import DeepLogits, refined_deep, residuals
+from .first_layer import FirstLayer
+from .joint import null_space
+from .one_layer import Found, one_layer, open_coefficients
+from .peeled import Peeled
+from .points import bisect, random_crossings
+from .search import Search
+
+__all__ = ["two_layers"]
+
+_OVERDETERMINED = 1.4  # boundary points per unknown of the fit (statistics)
+_MORE_POINTS = 20  # boundary points beyond those
+_RANDOM_SHARE = 0.3  # of the unknowns: boundary points on random segments
+_ROUNDS = 8  # fits that are validated (budget)
+_N_LINES = 600  # held-out lines per class beyond the first
+_LINES_PER_PARAMETER = 2  # further ones
+_EXPLAINED = 1e-7  # distance of a boundary point from the network's boundary, relative to 1 + |x|, that is an error
+_MAX_STARTS = 30  # boundary points that are moved into the region per round (budget)
+_DEPTHS = (0.003, 0.01, 0.03, 0.1, 1e-3)  # behind the walls, to which they are moved, in standard deviations
+_GRID = np.array([-1, -0.5, -0.2, -0.1, -0.03, -0.01, 0, 0.01, 0.03, 0.1, 0.2, 0.5, 1.0])  # of segments there
+
+
+def two_layers(outer, say):
+    """Found logits with two hidden layers, after a search for one layer in the same labels; or NotIdentified."""
+    first = FirstLayer(outer.labels, outer.rng, say)
+    first.points, first.pairs = list(outer.points), list(outer.pairs)
+    first.project(outer.normals, outer.units)
+    first.search()
+    planes, linear = first.signed()
+    inner = Search(Peeled(outer.labels, first.basis, planes, linear), outer.rng, say)
+    inner.one_layer, best, starts = False, None, None
+    for _ in range(_ROUNDS):
+        try:
+            found = one_layer(inner, starts)
+        except NotIdentified:
+            if best is None:
+                raise
+            return best
+        logits = _composed(first.basis, planes, linear, found.logits)
+        found, crossings = _validated(first, inner, logits)
+        say(f"two layers: {found.wrong} of {found.checked} boundary points are wrong")
+        if best is None or found.wrong <= best.wrong:
+            best = found
+        if not found.wrong:
+            break
+        starts = _inner_starts(inner, logits, crossings)
+    return best
+
+
+def _composed(basis, planes, linear, found):
+    """Logits in inputs of logits found in coordinates y of the region where the first layer is active."""
+    A, b = planes[:, :-1], planes[:, -1]
+    to_y = np.linalg.inv(A)  # y = to_y (h - b)
+    H, m, coef = found.hyperplanes, len(found.hyperplanes), found.coef.copy()
+    second = np.column_stack([H[:, :-1] @ to_y, H[:, -1] - H[:, :-1] @ to_y @ b])
+    slopes = found.coef[m:-1]
+    coef[m:-1], coef[-1] = to_y.T @ slopes, found.coef[-1] - (to_y @ b) @ slopes
+    return DeepLogits(np.column_stack([A @ basis, b]), linear, second, coef).normalized()
+
+
+def _validated(first, inner, logits):
+    """The logits fitted to all boundary points with their validation, and points that contradict them."""
+    labels, rng = first.outer, first.rng
+    K, own = len(labels.classes), np.array(inner.points).reshape(-1, first.rank) @ first.basis
+    n = logits.n_parameters
+    needed = max(_OVERDETERMINED * n + _MORE_POINTS - len(first.points) - len(own), _RANDOM_SHARE * n - first.random)
+    while needed > 0:
+        X, pairs, _ = random_crossings(labels, int(np.ceil(min(needed, 60))), rng)
+        first.points.extend(X)
+        first.pairs.extend(map(tuple, pairs))
+        first.random, needed = first.random + len(X), needed - max(len(X), 1)
+    X, pairs = np.vstack([first.points, own]), np.vstack([np.array(first.pairs), np.array(inner.pairs)])
+    logits, residual = refined_deep(logits, X, pairs)
+    N, _ = null_space(logits.second, logits.hidden(X), pairs, K)
+    lines = (K - 1) * (_N_LINES + _LINES_PER_PARAMETER * n)
+    checked, wrong, (at, at_pairs, _), met = wrong_boundary_points(labels, logits, lines, rng)
+    first.points.extend(at)
+    first.pairs.extend(map(tuple, at_pairs))
+    off = np.flatnonzero(np.abs(residuals(logits, X, pairs)) > _EXPLAINED)
+    seen = frozenset(tuple(sorted(map(int, p))) for p in pairs)
+    found = Found(logits, open_coefficients(logits, N), checked, wrong, met, residual, seen)
+    return found, np.vstack([at, X[rng.permutation(off)]])
+
+
+def _inner_starts(search, logits, X):
+    """Boundary points (x, pair, u) in the region near boundary points X of the inputs."""
+    labels, rng, starts = search.labels, search.rng, []
+    for h in logits.hidden(X[:_MAX_STARTS]):
+        for depth in _DEPTHS:
+            raised = h + ~logits.linear * depth * (0.1 + np.abs(rng.standard_normal(len(h))))
+            y = np.linalg.solve(labels.planes[:, :-1], raised - labels.planes[:, -1])
+            u = rng.standard_normal(len(y))
+            u /= np.linalg.norm(u)
+            seen = labels(y + _GRID[:, None] * u)
+            k = np.flatnonzero((seen[1:] != seen[:-1]) & (seen[1:] >= 0) & (seen[:-1] >= 0))
+            if len(k):
+                k = k[np.argmin(np.abs(_GRID[k] + _GRID[k + 1]))]
+                t, below, above = bisect(labels, y[None], u, _GRID[k], _GRID[k + 1], seen[k : k + 1])
+                starts.append((y + t[0] * u, (int(above[0]), int(below[0])), u))
+                break
+    search.remember([s[0] for s in starts], [s[1] for s in starts])
+    return search.unexplained(starts)
